@@ -1,0 +1,78 @@
+# Everything starts here; `make help` lists it. Needs only `make` itself: scripts/setup gets the rest where it is missing.
+
+# rustup's own directory comes last, so that a cargo already in PATH wins.
+export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
+SHELL := /bin/sh
+
+LISTEN ?= 127.0.0.1:8080
+SEEDS ?= 500
+ROUNDS ?= 20
+BINARY := $(or $(CARGO_TARGET_DIR),target)/release/isocast
+# Expanded only in recipes, after setup has made sure that there is a toolchain.
+CARGO = RUSTUP_TOOLCHAIN=$$(scripts/toolchain) cargo
+
+.PHONY: help run build test check fmt clippy tidy sim crash bench bench-full compare demo page setup clean distclean
+
+help: ## list what can be made
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+run: build demo ## build, make the demo videos and serve them on LISTEN (127.0.0.1:8080)
+	@echo
+	@echo "  Isocast serves the demo videos: open http://$(LISTEN)/ in a browser (end with Ctrl-C)"
+	@echo
+	@exec $(BINARY) serve --listen $(LISTEN) --root demo/media --state demo/state
+
+build: page ## build target/release/isocast, page included
+	@$(CARGO) build --release --locked -p isocast
+
+test: page ## run every test
+	@$(CARGO) test --workspace --locked
+
+check: fmt clippy test sim ## what CI runs: format, lints, every test (tidy is one), a minute of simulation
+
+fmt: setup
+	@$(CARGO) fmt --all --check || { echo "run: cargo fmt --all" >&2; exit 1; }
+
+clippy: page
+	@$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+tidy: page ## only the checks of the house: dependencies, unsafe, file sizes, links
+	@$(CARGO) test --locked -p isocast --test tidy
+
+sim: setup ## simulate SEEDS (500, or a range such as 500..900) and check the laws of the schedule in each
+	@$(CARGO) run --release --locked -p sim -- --seeds $(if $(findstring ..,$(SEEDS)),,0..)$(SEEDS)
+
+crash: build ## kill the server and cut the power during uploads and streams, ROUNDS (20) times each (needs root)
+	@ISOCAST_BIN=$(abspath $(BINARY)) ISOCAST_CRASH_ROUNDS=$(ROUNDS) \
+		$(CARGO) test --locked -p isocast --test crash -- --nocapture --test-threads=1
+
+bench: build ## measure on an emulated disk beside nginx, 15 minutes, results into docs/results (needs root)
+	@scripts/setup --bench
+	@$(BINARY) bench all --quick $(if $(RESULTS),--out $(RESULTS))
+
+bench-full: build ## searches, repeats, three drives, a network: 3 hours; goes on where it was broken off; PART=NAME only that (needs root)
+	@scripts/setup --bench
+	@$(BINARY) bench all --full --resume $(foreach part,$(PART),--only $(part)) $(if $(RESULTS),--out $(RESULTS))
+
+compare: ## put the comparison of RESULTS (docs/results/DATE-HOST) into the READMEs
+	@$(BINARY) bench compare $(RESULTS)
+	@$(BINARY) bench compare $(RESULTS) --readme README.ja.md
+
+demo: setup ## make the demo videos in ./demo (kept)
+	@scripts/demo
+
+page: web/dist/index.html ## build the web page into web/dist
+
+# Order-only: setup runs each time, but does not make the page out of date.
+web/dist/index.html: $(shell find web -path web/node_modules -prune -o -path web/dist -prune -o -type f -print 2>/dev/null) | setup
+	@cd web && npm run --silent build
+	@touch $@
+
+setup: ## install what is missing (Debian packages, Rust, npm packages)
+	@scripts/setup
+
+clean: ## remove what was built
+	@rm -rf target web/dist
+
+distclean: clean ## remove what was built, the demo videos and the page's packages
+	@rm -rf demo web/node_modules

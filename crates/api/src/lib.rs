@@ -1,0 +1,204 @@
+//! What goes over the wire as JSON: listings, streams, disks, the system.
+//!
+//! Promise: plain values in base units (bits per second, bytes, seconds, shares of one); a field is added, never
+//! changed. Not here: where the values come from (`controlplane`).
+
+use serde::{Deserialize, Serialize};
+
+/// One line of a directory's listing (`GET /media/<dir>/?format=json`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListingEntry {
+    /// Its name in the directory, not encoded.
+    pub name: String,
+    /// File or directory.
+    pub kind: EntryKind,
+    /// Bytes; zero for a directory.
+    pub size: u64,
+    /// Last modification, RFC 3339 in UTC.
+    pub modified: String,
+    /// The rate it needs, if known.
+    pub rate_bps: Option<u64>,
+}
+
+/// File or directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EntryKind {
+    /// A content.
+    File,
+    /// A directory.
+    Directory,
+}
+
+/// A stream under way (`GET /api/v1/streams`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Stream {
+    /// Its number, unique in the process.
+    pub id: u64,
+    /// The content, below `/media/`.
+    pub path: String,
+    /// The client's address.
+    pub client: String,
+    /// Guaranteed or what is left over.
+    pub class: Class,
+    /// Granted rate; zero for best effort.
+    pub rate_bps: u64,
+    /// Bytes the socket took.
+    pub sent_bytes: u64,
+    /// J over windows of one second, mean since the start, in percent; none before the first window is over.
+    pub j_percent: Option<f64>,
+    /// Ticks whose bytes were not ready.
+    pub misses: u64,
+    /// Bytes read ahead.
+    pub buffered_bytes: u64,
+    /// True while the client takes nothing.
+    pub blocked: bool,
+    /// The disk it reads from.
+    pub disk: u16,
+    /// When it started, seconds since 1970.
+    pub started: f64,
+}
+
+/// Guaranteed or what is left over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Class {
+    /// At a guaranteed rate.
+    Constant,
+    /// With what is left over.
+    BestEffort,
+}
+
+/// A disk (`GET /api/v1/disks`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Disk {
+    /// Its number.
+    pub id: u16,
+    /// Its name (`sda`).
+    pub name: String,
+    /// What the drive calls itself.
+    pub model: String,
+    /// True if it has heads.
+    pub rotational: bool,
+    /// Bytes of the whole disk.
+    pub capacity_bytes: u64,
+    /// Bytes free for uploads.
+    pub free_bytes: u64,
+    /// True if it errs or does not answer.
+    pub failing: bool,
+    /// Shares of the last second in the phases; none before two looks.
+    pub phases: Option<Phases>,
+    /// Bytes read for guaranteed streams since the start.
+    pub rt_bytes: u64,
+    /// Other bytes since the start.
+    pub be_bytes: u64,
+    /// Requests waiting, real-time.
+    pub rt_queued: u64,
+    /// Requests waiting, best-effort.
+    pub be_queued: u64,
+    /// Commits of uploads since the start.
+    pub commits: u64,
+    /// Reads that failed since the start.
+    pub errors: u64,
+    /// Share of its time promised to streams.
+    pub promised_share: f64,
+    /// Observed over predicted service time.
+    pub slowdown: f64,
+    /// Late blocks: the n-th counts those less than 2^n milliseconds late, the last all above.
+    pub lateness: Vec<u64>,
+    /// Streams that read from it.
+    pub streams: u64,
+}
+
+/// Shares of a disk's time; they add up to about one.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Phases {
+    /// Real-time reads.
+    pub real_time: f64,
+    /// Best-effort work.
+    pub best_effort: f64,
+    /// Nothing to do.
+    pub idle: f64,
+}
+
+/// The machine and the server (`GET /api/v1/system`): what HPSM's `disp` showed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct System {
+    /// The server's version.
+    pub version: String,
+    /// Seconds since the start.
+    pub uptime_seconds: f64,
+    /// Streams under way.
+    pub streams: u64,
+    /// Uploads under way.
+    pub uploads: u64,
+    /// Connections open.
+    pub connections: u64,
+    /// Rate promised to streams.
+    pub promised_bps: u64,
+    /// Sent by streams in the last second.
+    pub network_bps: u64,
+    /// Of that, lent to sockets instead of copied.
+    pub lent_bps: u64,
+    /// Received by uploads in the last second.
+    pub upload_bps: u64,
+    /// Read and written by the schedule on all disks in the last second.
+    pub disk_bps: u64,
+    /// Busy share of all processors in the last second; none if the machine does not say.
+    pub cpu_share: Option<f64>,
+    /// Processor seconds per second that this process took.
+    pub process_cpu: Option<f64>,
+    /// Memory of this process.
+    pub memory_bytes: Option<u64>,
+    /// Memory of the machine.
+    pub memory_total_bytes: Option<u64>,
+    /// Sent and received on all interfaces but loopback in the last second.
+    pub interfaces_bps: Option<u64>,
+    /// The data plane's buffers.
+    pub buffers: Buffers,
+    /// Ticks not fed in time since the start.
+    pub misses: u64,
+    /// Streams refused since the start.
+    pub refused: u64,
+}
+
+/// The data plane's buffers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Buffers {
+    /// In use.
+    pub used_bytes: u64,
+    /// Promised to streams.
+    pub promised_bytes: u64,
+    /// In all.
+    pub total_bytes: u64,
+}
+
+/// What the machine says of itself: counts since its start, and levels.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct MachineSample {
+    /// Processor seconds spent busy, over all processors.
+    pub cpu_busy_seconds: f64,
+    /// Processor seconds there were, over all processors.
+    pub cpu_total_seconds: f64,
+    /// Processor seconds of this process.
+    pub process_seconds: f64,
+    /// Resident memory of this process.
+    pub memory_bytes: u64,
+    /// Memory of the machine.
+    pub memory_total_bytes: u64,
+    /// Bytes sent and received on all interfaces but loopback.
+    pub interface_bytes: u64,
+}
+
+/// The machine, as whoever may read `/proc` sees it.
+pub trait Machine: Send + Sync + 'static {
+    /// A look at it now; none if it cannot be read.
+    fn sample(&self) -> Option<MachineSample>;
+}
+
+/// A machine that says nothing of itself.
+impl Machine for () {
+    fn sample(&self) -> Option<MachineSample> {
+        None
+    }
+}

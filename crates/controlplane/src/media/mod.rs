@@ -1,0 +1,405 @@
+//! GET and HEAD of contents: from the request head to the data plane and back.
+//!
+//! Promise: the socket is in one place at a time: here, or inside a command or report. What ends badly ends the
+//! connection; only a complete response keeps it. Not here: what is answered (`plan`), at which rate (`rate`).
+
+pub(crate) mod plan;
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::SystemTime;
+
+use dataplane::control::{Command, Content, Delivery, Ending, Outcome, Refusal, Report, Resource, Segment, Service};
+use http::header::{self, HeaderName, USER_AGENT};
+use http::{Method, StatusCode};
+use serde_json::json;
+use socket2::SockRef;
+use tokio::net::TcpStream;
+use units::{BitRate, Nanos};
+
+use crate::broker::Ticket;
+use crate::config::WhenFull;
+use crate::connection::{finish_reply, write_all};
+use crate::contents::{ContentPath, Opened, StoreError, Want};
+use crate::log::Access;
+use crate::message::cmcd::Cmcd;
+use crate::message::head::{RequestHead, Version};
+use crate::message::query::Query;
+use crate::message::reply::{After, Reply, problem_with, render_head};
+use crate::problem;
+use crate::rate::{Asked, AskedRate, Decision};
+use crate::session::{Request, Terms, Viewer};
+use crate::shared::{Place, Running, Shared, lock};
+use plan::{Plan, StreamPlan, plan};
+
+/// The field that tells the granted rate, in bits per second.
+pub(crate) const RATE_FIELD: HeaderName = HeaderName::from_static("x-isocast-rate");
+/// Where contents live.
+pub(crate) const PREFIX: &str = "/media/";
+/// Smallest send buffer asked for.
+const BUFFER_BYTES_MIN: usize = 16 * 1024;
+/// Largest send buffer asked for.
+const BUFFER_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// True if the request is a read of a content: ours, not hyper's.
+pub(crate) fn is_content_read(head: &RequestHead) -> bool {
+    let read = head.method == Method::GET || head.method == Method::HEAD;
+    read && head.path.starts_with(PREFIX) && !head.path.ends_with('/')
+}
+
+/// One request on its way.
+struct Reading {
+    shared: Arc<Shared>,
+    head: RequestHead,
+    peer: SocketAddr,
+    local: SocketAddr,
+}
+
+/// Answers a read of a content. Returns the socket if the connection goes on.
+pub(crate) async fn serve(
+    shared: &Arc<Shared>,
+    head: RequestHead,
+    stream: TcpStream,
+    addresses: (SocketAddr, SocketAddr),
+) -> Option<TcpStream> {
+    let reading = Reading { shared: Arc::clone(shared), head, peer: addresses.0, local: addresses.1 };
+    match reading.prepare().await {
+        Ok(prepared) => reading.deliver(stream, prepared).await,
+        Err(reply) => reading.answer(stream, &reply).await,
+    }
+}
+
+/// A request that is understood and whose content is open.
+struct Prepared {
+    path: String,
+    plan: StreamPlan,
+    /// None for HEAD: nothing is delivered.
+    content: Option<Arc<Content>>,
+    decision: Decision,
+    viewer: Viewer,
+    when_full: WhenFull,
+}
+
+impl Reading {
+    /// Understands the request and opens the content, or says what is answered instead.
+    async fn prepare(&self) -> Result<Prepared, Reply> {
+        let shared = &*self.shared;
+        let query = Query::parse(self.head.query.as_deref()).map_err(problem::bad_request)?;
+        let cmcd = Cmcd::read(query.cmcd.as_deref(), &self.head.headers);
+        let asked = Asked::read(&query, &cmcd).map_err(problem::bad_request)?;
+        let encoded = self.head.path.strip_prefix(PREFIX).unwrap_or_default();
+        let path = ContentPath::parse_encoded(encoded).map_err(problem::bad_request)?;
+        let name = path.components().join("/");
+        let policy = shared.config().policy(&name);
+        let now = SystemTime::now();
+        let boundary = format!("{:016x}{:016x}", shared.hash((&name, now)), shared.hash((now, &name, 1)));
+        let (entry, opened) = if self.head.method == Method::HEAD {
+            (shared.contents.lookup(&path).await.map_err(|error| self.refusal(&error))?, None)
+        } else {
+            let want = if asked.rate == AskedRate::Unsaid { Want::FileAndRate } else { Want::File };
+            let Opened { entry, content, media } =
+                shared.contents.open(&path, want).await.map_err(|error| self.refusal(&error))?;
+            (entry, Some((content, media)))
+        };
+        if entry.kind == crate::contents::Kind::Directory {
+            return Err(self.refusal(&StoreError::IsDirectory));
+        }
+        let plan = match plan(&self.head, &entry, &boundary, now) {
+            Plan::Reply(reply) => return Err(reply),
+            Plan::Stream(plan) => plan,
+        };
+        let media = opened.as_ref().map_or(entry.rate, |(_, media)| *media);
+        let mut decision = asked.decide(media, &policy, shared.config().burst);
+        let probe = plan.ranged
+            && plan.status == StatusCode::PARTIAL_CONTENT
+            && plan.content_bytes <= shared.config().sessions.probe_bytes_max;
+        if probe && opened.is_some() {
+            decision = Decision::BestEffort;
+        }
+        let viewer = self.viewer(&query, cmcd, &name);
+        let content = opened.map(|(content, _)| content);
+        Ok(Prepared { path: name, plan, content, decision, viewer, when_full: policy.when_full })
+    }
+
+    /// A directory named without its slash is a redirect; everything else is in the one table.
+    fn refusal(&self, error: &StoreError) -> Reply {
+        if !matches!(error, StoreError::IsDirectory) {
+            return problem::of_store(error);
+        }
+        let query = self.head.query.as_deref().map_or_else(String::new, |query| format!("?{query}"));
+        Reply::empty(StatusCode::MOVED_PERMANENTLY).field(header::LOCATION, format!("{}/{query}", self.head.path))
+    }
+
+    /// Who watches: the session it names, else a guess.
+    fn viewer(&self, query: &Query, cmcd: Cmcd, path: &str) -> Viewer {
+        let named = cmcd.session.or_else(|| query.session.clone()).or_else(|| session_cookie(&self.head));
+        match named {
+            Some(name) if name.len() <= 128 && !name.is_empty() => Viewer::Named(name),
+            _ => Viewer::Guessed {
+                address: self.peer.ip(),
+                agent: self.shared.hash(self.head.headers.get(USER_AGENT).map(http::HeaderValue::as_bytes)),
+                content: self.shared.hash(path),
+            },
+        }
+    }
+
+    /// Sends a complete reply.
+    async fn answer(&self, stream: TcpStream, reply: &Reply) -> Option<TcpStream> {
+        finish_reply(&self.shared, stream, &self.head, self.peer, reply).await
+    }
+
+    /// Sends the planned response: head and nothing more ourselves, content through the data plane.
+    async fn deliver(&self, mut stream: TcpStream, prepared: Prepared) -> Option<TcpStream> {
+        let Some(content) = prepared.content.clone().filter(|_| prepared.plan.content_bytes > 0) else {
+            let rate = match prepared.decision {
+                Decision::Constant { rate, .. } => Some(rate),
+                Decision::BestEffort => None,
+            };
+            let head = self.response_head(&prepared.plan, rate);
+            write_all(&self.shared, &mut stream, &head).await.ok()?;
+            self.log(prepared.plan.status, 0);
+            return self.head.keep_alive.then_some(stream);
+        };
+        let Some(mut ticket) = self.shared.broker.ticket() else {
+            return self.answer(stream, &problem::busy(&self.shared.config())).await;
+        };
+        let mut decision = prepared.decision;
+        let mut socket = stream;
+        loop {
+            let attempt = self.attempt(&mut ticket, socket, &prepared, &content, decision).await;
+            match attempt {
+                Attempt::Ended(back) => return back,
+                Attempt::Busy(stream) => return self.answer(stream, &problem::busy(&self.shared.config())).await,
+                Attempt::Refused(stream, refusal) => {
+                    let draining = refusal.resource == Resource::Draining;
+                    if decision != Decision::BestEffort && prepared.when_full == WhenFull::BestEffort && !draining {
+                        decision = Decision::BestEffort;
+                        socket = stream;
+                        continue;
+                    }
+                    self.shared.stats.streams_refused.fetch_add(1, Ordering::Relaxed);
+                    let reply = refused(&self.shared, refusal);
+                    return self.answer(stream, &reply).await;
+                }
+            }
+        }
+    }
+
+    /// Hands the socket to the data plane and waits until it comes back.
+    async fn attempt(
+        &self,
+        ticket: &mut Ticket,
+        stream: TcpStream,
+        prepared: &Prepared,
+        content: &Arc<Content>,
+        decision: Decision,
+    ) -> Attempt {
+        let link = self.shared.config().link(self.local.ip());
+        let (service, entered) = match decision {
+            Decision::BestEffort => (Service::BestEffort, None),
+            Decision::Constant { rate, burst_bytes } => {
+                let terms = Terms { disk: content.disk, link, rate };
+                let viewer = prepared.viewer.clone();
+                let named = matches!(viewer, Viewer::Named(_));
+                let content = self.shared.hash(&prepared.path);
+                let request = Request { viewer, stream: ticket.stream, content, terms };
+                // A plain GET of the whole, without a name, is not a player's: nothing comes after it.
+                let place = if named || prepared.plan.ranged {
+                    self.shared.enter(&request).await
+                } else {
+                    Place { held: None, in_session: false }
+                };
+                let service = Service::Constant { rate, burst_bytes, held: place.held, hold: place.in_session };
+                (service, place.in_session.then_some(request.viewer))
+            }
+        };
+        let rate = match decision {
+            Decision::Constant { rate, .. } => Some(rate),
+            Decision::BestEffort => None,
+        };
+        let stream_id = ticket.stream;
+        let leave = |held| match (&entered, held) {
+            (Some(viewer), held) => self.shared.leave(viewer, stream_id, held),
+            (None, Some(held)) => self.shared.broker.release(held),
+            (None, None) => {}
+        };
+        let Ok(socket) = detach(stream, self.buffer_bytes(rate)) else {
+            leave(held_of(service));
+            return Attempt::Ended(None);
+        };
+        let mut segments = Vec::with_capacity(prepared.plan.body.len() + 1);
+        segments.push(Segment::Bytes(self.response_head(&prepared.plan, rate).into()));
+        segments.extend(prepared.plan.body.iter().cloned());
+        let delivery = Box::new(Delivery {
+            stream: ticket.stream,
+            socket,
+            link,
+            segments: segments.into(),
+            content: Arc::clone(content),
+            service,
+        });
+        // Listed from here on, not when the plane's report arrives: a client that reads its head finds its stream.
+        self.list(stream_id, prepared, rate, content);
+        if let Err(command) = self.shared.broker.send(Command::Start(delivery)) {
+            lock(&self.shared.running).remove(&stream_id);
+            leave(held_of(service));
+            let Command::Start(delivery) = command else { unreachable!("the command that was sent") };
+            return attach(delivery.socket).map_or(Attempt::Ended(None), Attempt::Busy);
+        }
+        let end = loop {
+            match ticket.report().await {
+                Some(Report::Started { .. }) => {
+                    self.shared.stats.streams_started.fetch_add(1, Ordering::Relaxed);
+                }
+                Some(Report::Refused { delivery, refusal }) => {
+                    // Whether the plane still counts a held reservation it refused to use is its affair: releasing one
+                    // that is gone does nothing.
+                    let held = held_of(delivery.service);
+                    leave(None);
+                    held.into_iter().for_each(|held| self.shared.broker.release(held));
+                    break attach(delivery.socket).map_or(Attempt::Ended(None), |s| Attempt::Refused(s, refusal));
+                }
+                Some(Report::Finished { delivery, end }) => {
+                    leave(end.held);
+                    // Before its end is told in the log: who reads there that it ended does not find it listed.
+                    lock(&self.shared.running).remove(&stream_id);
+                    break Attempt::Ended(self.ended(stream_id, prepared, *delivery, end));
+                }
+                Some(_) => {}
+                None => {
+                    leave(None);
+                    break Attempt::Ended(None);
+                }
+            }
+        };
+        lock(&self.shared.running).remove(&stream_id);
+        end
+    }
+
+    /// Enters a stream that is about to be asked for into the listing.
+    fn list(&self, stream: units::StreamId, prepared: &Prepared, rate: Option<BitRate>, content: &Content) {
+        let running = Running {
+            path: prepared.path.clone(),
+            client: self.peer.ip(),
+            rate,
+            disk: content.disk,
+            started: SystemTime::now(),
+        };
+        lock(&self.shared.running).insert(stream, running);
+    }
+
+    /// Takes the socket back: whole if the response is, else it is closed.
+    fn ended(
+        &self,
+        stream: units::StreamId,
+        prepared: &Prepared,
+        delivery: Delivery,
+        end: Ending,
+    ) -> Option<TcpStream> {
+        let stats = &self.shared.stats;
+        stats.bytes_sent.fetch_add(end.sent_bytes, Ordering::Relaxed);
+        stats.misses.fetch_add(end.misses, Ordering::Relaxed);
+        self.log(prepared.plan.status, end.sent_bytes);
+        let event = json!({
+            "event": "stream_ended", "stream": stream.0, "path": prepared.path, "client": self.peer.ip().to_string(),
+            "outcome": format!("{:?}", end.outcome), "sent_bytes": end.sent_bytes, "misses": end.misses,
+            "seconds": end.duration.as_secs_f64(),
+        });
+        self.shared.events.line(event.to_string());
+        if end.outcome != Outcome::Complete || !self.head.keep_alive {
+            return None;
+        }
+        attach(delivery.socket)
+    }
+
+    fn response_head(&self, plan: &StreamPlan, rate: Option<BitRate>) -> Vec<u8> {
+        let mut fields = plan.fields.clone();
+        if let Some(rate) = rate {
+            fields.push((RATE_FIELD, rate.0.to_string()));
+        }
+        render_head(plan.status, &fields, Some(plan.length), after(&self.head), SystemTime::now())
+    }
+
+    /// Two ticks and 200 ms of the rate: enough for a stream, and counted by admission.
+    fn buffer_bytes(&self, rate: Option<BitRate>) -> usize {
+        let config = self.shared.config();
+        let Some(rate) = rate else { return config.best_effort_buffer_bytes };
+        let span = config.tick.saturating_mul(2).saturating_add(Nanos::from_millis(200));
+        usize::try_from(rate.bytes_in(span)).unwrap_or(usize::MAX).clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX)
+    }
+
+    fn log(&self, status: StatusCode, bytes: u64) {
+        self.shared.stats.request(status);
+        let line = Access::of(self.peer.ip(), &self.head).line(status, bytes, SystemTime::now());
+        self.shared.access.line(line);
+    }
+}
+
+/// How an attempt to start a delivery came out.
+enum Attempt {
+    /// The response is out, whole or not; the socket if it can go on.
+    Ended(Option<TcpStream>),
+    /// Not admitted.
+    Refused(TcpStream, Refusal),
+    /// The plane's queue is full.
+    Busy(TcpStream),
+}
+
+const fn held_of(service: Service) -> Option<units::ReservationId> {
+    match service {
+        Service::Constant { held, .. } => held,
+        Service::BestEffort => None,
+    }
+}
+
+/// How the connection goes on after a request.
+pub(crate) const fn after(head: &RequestHead) -> After {
+    match (head.keep_alive, head.version) {
+        (false, _) => After::Close,
+        (true, Version::Http11) => After::KeepAlive,
+        (true, Version::Http10) => After::KeepAlive10,
+    }
+}
+
+/// 503 with what is short and what would be granted.
+pub(crate) fn refused(shared: &Shared, refusal: Refusal) -> Reply {
+    let (resource, what) = match refusal.resource {
+        Resource::Disk(disk) => {
+            (format!("disk {}", disk.0), "the disk has no time left for another stream at this rate")
+        }
+        Resource::DiskFailing(disk) => (format!("disk {} failing", disk.0), "the disk errs or does not answer"),
+        Resource::Network(link) => (format!("network {}", link.0), "the network link has no room at this rate"),
+        Resource::Memory => ("memory".to_owned(), "there is no buffer memory left"),
+        Resource::Processor => ("processor".to_owned(), "the data plane has no processor time left"),
+        Resource::Table => ("table".to_owned(), "as many streams run as the tables hold"),
+        Resource::Draining => ("draining".to_owned(), "the server is about to stop"),
+    };
+    let members = [("resource", json!(resource)), ("grantable_bps", json!(refusal.grantable.0))];
+    problem_with(StatusCode::SERVICE_UNAVAILABLE, "No room for this stream", what, &members)
+        .field(header::RETRY_AFTER, shared.config().retry_after_seconds.to_string())
+}
+
+/// The `session` cookie.
+fn session_cookie(head: &RequestHead) -> Option<String> {
+    let cookies = head.headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    cookies.flat_map(|line| line.split(';')).find_map(|pair| {
+        let (name, value) = pair.trim().split_once('=')?;
+        (name == "session").then(|| value.to_owned())
+    })
+}
+
+/// Takes the socket out of the runtime, ready for the data plane.
+fn detach(stream: TcpStream, buffer_bytes: usize) -> std::io::Result<OwnedFd> {
+    let stream = stream.into_std()?;
+    let socket = SockRef::from(&stream);
+    socket.set_tcp_nodelay(true)?;
+    socket.set_send_buffer_size(buffer_bytes)?;
+    Ok(stream.into())
+}
+
+/// Puts a socket back into the runtime; one that cannot be is closed.
+fn attach(socket: OwnedFd) -> Option<TcpStream> {
+    TcpStream::from_std(socket.into()).ok()
+}

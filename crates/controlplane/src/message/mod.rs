@@ -1,0 +1,12 @@
+//! The parts of HTTP that are pure functions: heads, ranges, conditions, rates, media types, replies.
+//!
+//! Promise: no input or output, no clock; nothing here panics on what a peer sends. Not here: connections
+//! (`connection`), what is answered (`media`, `upload`, `management`). See RFC 9110 and RFC 9112.
+
+pub mod cmcd;
+pub mod conditional;
+pub mod head;
+pub mod media_type;
+pub mod query;
+pub mod range;
+pub mod reply;

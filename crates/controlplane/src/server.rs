@@ -1,0 +1,261 @@
+//! Starting, changing the settings and stopping: listeners, the connection limit, the drain.
+//!
+//! Promise: no change of settings and no drain breaks off what runs, but for the drain's end. While draining, new
+//! connections are still answered (that streams are refused, that `/ready` is no longer so); nobody waits for their end.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
+
+use api::Machine;
+use dataplane::control::{Command, Report};
+use dataplane::gauges::Gauges;
+use http::StatusCode;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, watch};
+
+use crate::broker::{Broker, Plane};
+use crate::config::Config;
+use crate::connection::{self, Arrival};
+use crate::contents::Contents;
+use crate::figures;
+use crate::log::{Log, Writer};
+use crate::message::reply::{After, Reply, render};
+use crate::problem;
+use crate::shared::{Shared, lock};
+
+/// Between two looks at what sessions hold.
+const EXPIRY_PERIOD: Duration = Duration::from_secs(1);
+/// Pause after an accept that failed for want of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// For the last reports after streams were told to stop.
+const STOP_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// What the wiring gives the control plane.
+pub struct Parts {
+    /// Settings.
+    pub config: Config,
+    /// Bound and listening (see [`listen`]).
+    pub listeners: Vec<StdListener>,
+    /// The store.
+    pub contents: Arc<dyn Contents>,
+    /// The data plane's command queue. Its reports go to [`ControlPlane::on_report`].
+    pub plane: Arc<dyn Plane>,
+    /// True while streams are admitted: what `/ready` says.
+    pub ready: Arc<AtomicBool>,
+    /// What the data plane publishes.
+    pub gauges: Arc<Gauges>,
+    /// What the machine says of itself.
+    pub machine: Arc<dyn Machine>,
+    /// Access log, combined format.
+    pub access: Log,
+    /// Event log, JSON lines.
+    pub events: Log,
+}
+
+/// The running control plane.
+pub struct ControlPlane {
+    shared: Arc<Shared>,
+    drain: watch::Sender<bool>,
+    connections: Arc<Connections>,
+    addresses: Vec<SocketAddr>,
+    runtime: Handle,
+}
+
+/// Other settings, as they were read anew.
+pub struct Reload {
+    /// The settings, as they are to be in force.
+    pub config: Config,
+    /// The access log, opened anew.
+    pub access: Writer,
+    /// The event log, opened anew.
+    pub events: Writer,
+    /// Names of the settings that changed and are in force now.
+    pub changed: Vec<String>,
+    /// Names of those that changed but need a restart.
+    pub restart: Vec<String>,
+}
+
+/// Open connections, within a limit that may change.
+#[derive(Debug, Default)]
+struct Connections {
+    open: AtomicUsize,
+    /// Those of them that were there when the drain began: their requests may finish.
+    awaited: AtomicUsize,
+    closed: Notify,
+}
+
+/// A place among the connections; given back when dropped.
+struct Seat {
+    connections: Arc<Connections>,
+    arrival: Arrival,
+}
+
+impl Connections {
+    fn seat(self: &Arc<Self>, arrival: Arrival, connections_max: usize) -> Option<Seat> {
+        let more = |open: usize| (open < connections_max).then_some(open + 1);
+        self.open.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
+        if arrival == Arrival::Serving {
+            self.awaited.fetch_add(1, Ordering::AcqRel);
+        }
+        Some(Seat { connections: Arc::clone(self), arrival })
+    }
+
+    /// Waits until no connection is left whose requests may finish.
+    async fn all_closed(&self) {
+        loop {
+            let mut closed = std::pin::pin!(self.closed.notified());
+            closed.as_mut().enable();
+            if self.awaited.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            closed.await;
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.connections.open.fetch_sub(1, Ordering::AcqRel);
+        if self.arrival == Arrival::Serving && self.connections.awaited.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.connections.closed.notify_waiters();
+        }
+    }
+}
+
+/// Binds a listening socket, with `SO_REUSEADDR` and a long backlog.
+///
+/// # Errors
+/// The address cannot be bound.
+pub fn listen(address: SocketAddr) -> io::Result<StdListener> {
+    let domain = socket2::Domain::for_address(address);
+    let socket = socket2::Socket::new(domain, socket2::Type::STREAM.nonblocking(), Some(socket2::Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(4096)?;
+    Ok(socket.into())
+}
+
+impl ControlPlane {
+    /// Starts serving on the current tokio runtime.
+    ///
+    /// # Errors
+    /// A listener cannot be used.
+    pub fn start(parts: Parts) -> io::Result<Arc<Self>> {
+        let (drain, draining) = watch::channel(false);
+        let broker = Arc::new(Broker::new(parts.plane));
+        let shared = Arc::new(Shared::new(
+            parts.config,
+            parts.contents,
+            broker,
+            (parts.access, parts.events),
+            parts.ready,
+            parts.gauges,
+            draining,
+        ));
+        let connections = Arc::new(Connections::default());
+        let mut addresses = Vec::with_capacity(parts.listeners.len());
+        for listener in parts.listeners {
+            listener.set_nonblocking(true)?;
+            addresses.push(listener.local_addr()?);
+            let listener = TcpListener::from_std(listener)?;
+            tokio::spawn(accept(Arc::clone(&shared), listener, Arc::clone(&connections)));
+        }
+        tokio::spawn(every_second(Arc::clone(&shared), parts.machine));
+        Ok(Arc::new(Self { shared, drain, connections, addresses, runtime: Handle::current() }))
+    }
+
+    /// Takes a report of the data plane. Never waits; call it from any thread.
+    pub fn on_report(&self, report: Report) {
+        match report {
+            Report::Event(event) => self.shared.events.line(crate::events::line(&event, SystemTime::now())),
+            // Closing the last reference to a deleted content frees its blocks, which can take long.
+            Report::Unused(content) => drop(self.runtime.spawn_blocking(move || drop(content))),
+            report => self.shared.broker.on_report(report),
+        }
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Puts other settings in force for what begins from now on, and changes to other log files. Running streams and
+    /// uploads go on as they began.
+    pub fn reload(&self, reload: Reload) {
+        self.shared.access.reopen(reload.access);
+        self.shared.events.reopen(reload.events);
+        self.shared.configure(reload.config);
+        self.shared.events.line(crate::events::reloaded(&reload.changed, &reload.restart, SystemTime::now()));
+    }
+
+    /// Notes that settings were read anew and are wrong; those in force stay.
+    pub fn reload_refused(&self, reason: &str) {
+        self.shared.events.line(crate::events::reload_refused(reason, SystemTime::now()));
+    }
+
+    /// Stops admitting, lets what runs finish up to the configured time, then stops it.
+    pub async fn drain(&self) {
+        self.shared.ready.store(false, Ordering::Release);
+        let _ = self.drain.send(true);
+        let _ = self.shared.broker.send(Command::Drain);
+        let time_max = self.shared.config().drain_time_max;
+        if tokio::time::timeout(time_max, self.connections.all_closed()).await.is_ok() {
+            return;
+        }
+        self.shared.broker.stop_all();
+        let _ = tokio::time::timeout(STOP_TIME_MAX, self.connections.all_closed()).await;
+    }
+}
+
+async fn accept(shared: Arc<Shared>, listener: TcpListener, connections: Arc<Connections>) {
+    loop {
+        let accepted = listener.accept().await;
+        let Ok((stream, peer)) = accepted else {
+            // Out of descriptors or memory: accepting at once again would only burn the processor.
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        // An IPv4 client of an IPv6 listener is shown and told apart by its IPv4 address.
+        let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+        shared.stats.connections.fetch_add(1, Ordering::Relaxed);
+        let arrival = if shared.is_draining() { Arrival::Draining } else { Arrival::Serving };
+        let Some(seat) = connections.seat(arrival, shared.config().connections_max) else {
+            shared.stats.connections_refused.fetch_add(1, Ordering::Relaxed);
+            turn_away(&shared, &stream);
+            continue;
+        };
+        let shared = Arc::clone(&shared);
+        tokio::spawn(async move {
+            shared.stats.connections_open.fetch_add(1, Ordering::Relaxed);
+            connection::serve(Arc::clone(&shared), stream, peer, arrival).await;
+            shared.stats.connections_open.fetch_sub(1, Ordering::Relaxed);
+            drop(seat);
+        });
+    }
+}
+
+/// One connection too many: told so as far as the socket takes it at once.
+fn turn_away(shared: &Shared, stream: &TcpStream) {
+    let reply: Reply = problem::busy(&shared.config());
+    debug_assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE);
+    let _ = stream.try_write(&render(&reply, false, After::Close, SystemTime::now()));
+}
+
+/// Releases what sessions held for too long, and looks at the counts from which rates are told.
+async fn every_second(shared: Arc<Shared>, machine: Arc<dyn Machine>) {
+    let mut period = tokio::time::interval(EXPIRY_PERIOD);
+    let mut last = None;
+    loop {
+        period.tick().await;
+        shared.expire_sessions();
+        let machine = Arc::clone(&machine);
+        let sample = tokio::task::spawn_blocking(move || machine.sample()).await.ok().flatten();
+        let now = figures::look(&shared, sample);
+        *lock(&shared.looks) = last.replace(now.clone()).map(|older| (older, now));
+    }
+}

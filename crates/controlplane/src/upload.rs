@@ -1,0 +1,172 @@
+//! PUT and DELETE of contents, and recordings (a PUT with a reserved rate).
+//!
+//! Promise: an upload is answered when it is durable; one that is slow, vanishes or is refused leaves nothing behind;
+//! the socket is not read while the disk is behind. Not here: disks (`contents`), who may write (`auth`).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use dataplane::control::{Command, RecordingRequest, Report};
+use http::StatusCode;
+use http::header::{ETAG, IF_MATCH, IF_NONE_MATCH, LOCATION};
+use hyper::body::Incoming;
+use units::{BitRate, ReservationId};
+
+use crate::auth;
+use crate::broker::Broker;
+use crate::contents::{ContentPath, Precondition, Published, UploadClass, UploadRequest, UploadSink};
+use crate::log::Access;
+use crate::manager::{self, Origin};
+use crate::media::{self, PREFIX};
+use crate::message::conditional::{etag_list, joined};
+use crate::message::head::BodyFraming;
+use crate::message::query::Query;
+use crate::message::reply::Reply;
+use crate::problem;
+use crate::rate::AskError;
+use crate::router::Exchange;
+
+/// PUT.
+pub(crate) async fn put(exchange: &Exchange, body: Incoming, access: &mut Access) -> Reply {
+    match put_checked(exchange, body, access).await {
+        Ok(published) if published.created => {
+            Reply::empty(StatusCode::CREATED).field(ETAG, published.etag).field(LOCATION, exchange.head.path.clone())
+        }
+        Ok(published) => Reply::empty(StatusCode::NO_CONTENT).field(ETAG, published.etag),
+        Err(reply) => reply,
+    }
+}
+
+/// DELETE.
+pub(crate) async fn delete(exchange: &Exchange, access: &mut Access) -> Reply {
+    let outcome = async {
+        access.user = auth::may_write(exchange).await?;
+        let path = content_path(exchange)?;
+        let precondition = precondition(exchange)?;
+        exchange.shared.contents.delete(&path, precondition).await.map_err(|error| problem::of_store(&error))
+    };
+    match outcome.await {
+        Ok(()) => Reply::empty(StatusCode::NO_CONTENT),
+        Err(reply) => reply,
+    }
+}
+
+async fn put_checked(exchange: &Exchange, body: Incoming, access: &mut Access) -> Result<Published, Reply> {
+    let shared = &exchange.shared;
+    access.user = auth::may_write(exchange).await?;
+    let path = content_path(exchange)?;
+    if exchange.head.path.ends_with('/') {
+        return Err(Reply::problem(StatusCode::CONFLICT, "a content's name does not end with a slash"));
+    }
+    if exchange.head.headers.contains_key(http::header::CONTENT_RANGE) {
+        // RFC 9110 §14.4: a partial PUT that is taken for a whole one destroys the content.
+        return Err(Reply::problem(StatusCode::BAD_REQUEST, "partial PUT is not supported; send the whole content"));
+    }
+    let query = Query::parse(exchange.head.query.as_deref()).map_err(problem::bad_request)?;
+    let precondition = precondition(exchange)?;
+    let length = match exchange.head.body {
+        BodyFraming::Length(length) => Some(length),
+        BodyFraming::Chunked => None,
+    };
+    if length.is_some_and(|length| length > shared.config().upload_bytes_max) {
+        return Err(too_large(shared.config().upload_bytes_max));
+    }
+    let recording = match query.rate.as_deref() {
+        None | Some("max") => None,
+        Some(text) => {
+            let rate = units::parse_rate(text).map_err(|error| problem::bad_request(AskError::Rate(error)))?;
+            Some(Recording::reserve(exchange, &path, rate).await?)
+        }
+    };
+    let class = recording.as_ref().map_or(UploadClass::BestEffort, |recording| UploadClass::Recording {
+        rate: recording.rate,
+        reservation: recording.reservation,
+    });
+    let request = UploadRequest { path, length, precondition, class };
+    let upload = shared.contents.begin_upload(request).await.map_err(|error| problem::of_store(&error))?;
+    let open = &shared.stats.uploads_open;
+    open.fetch_add(1, Ordering::Relaxed);
+    let _counted = Counted(open);
+    receive(exchange, body, upload).await
+}
+
+/// Joins the body, the registered stages and the store.
+async fn receive(exchange: &Exchange, body: Incoming, upload: Box<dyn UploadSink>) -> Result<Published, Reply> {
+    let shared = &exchange.shared;
+    let config = shared.config();
+    let origin =
+        Origin { headers: &exchange.head.headers, config: &config, received_bytes: &shared.stats.bytes_uploaded };
+    let source = manager::request_body(body, config.upload_idle_max);
+    manager::join(source, manager::stages(&origin), upload).await
+}
+
+pub(crate) fn too_large(bytes_max: u64) -> Reply {
+    Reply::problem(StatusCode::PAYLOAD_TOO_LARGE, &format!("an upload has at most {bytes_max} bytes here"))
+}
+
+fn content_path(exchange: &Exchange) -> Result<ContentPath, Reply> {
+    let encoded = exchange.head.path.strip_prefix(PREFIX).unwrap_or_default();
+    let path = ContentPath::parse_encoded(encoded).map_err(problem::bad_request)?;
+    if path.components().is_empty() {
+        return Err(Reply::problem(StatusCode::CONFLICT, "name a content below /media/"));
+    }
+    Ok(path)
+}
+
+/// If-Match before If-None-Match, of which only `*` has a meaning for writes here.
+fn precondition(exchange: &Exchange) -> Result<Precondition, Reply> {
+    let headers = &exchange.head.headers;
+    if let Some(list) = joined(headers, &IF_MATCH) {
+        return Ok(Precondition::MustMatch(etag_list(&list)));
+    }
+    match joined(headers, &IF_NONE_MATCH) {
+        None => Ok(Precondition::None),
+        Some(list) if list.trim() == "*" => Ok(Precondition::MustNotExist),
+        Some(_) => Err(Reply::problem(StatusCode::BAD_REQUEST, "for a write, If-None-Match must be `*`")),
+    }
+}
+
+/// Counts an upload as long as it lives, however it ends.
+struct Counted<'a>(&'a AtomicU64);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A recording's reservation, given back when it is dropped.
+struct Recording {
+    broker: Arc<Broker>,
+    rate: BitRate,
+    reservation: ReservationId,
+}
+
+impl Recording {
+    async fn reserve(exchange: &Exchange, path: &ContentPath, rate: BitRate) -> Result<Self, Reply> {
+        let shared = &exchange.shared;
+        let disk = shared.contents.placement(path).await.map_err(|error| problem::of_store(&error))?;
+        let link = shared.config().link(exchange.local.ip());
+        let Some(mut ticket) = shared.broker.ticket() else { return Err(problem::busy(&shared.config())) };
+        let request = RecordingRequest { stream: ticket.stream, disk, link, rate };
+        if shared.broker.send(Command::Reserve(request)).is_err() {
+            return Err(problem::busy(&shared.config()));
+        }
+        match ticket.report().await {
+            Some(Report::Reserved { reservation, .. }) => {
+                Ok(Self { broker: Arc::clone(&shared.broker), rate, reservation })
+            }
+            Some(Report::ReserveRefused { refusal, .. }) => {
+                shared.stats.streams_refused.fetch_add(1, Ordering::Relaxed);
+                Err(media::refused(shared, refusal))
+            }
+            _ => Err(problem::busy(&shared.config())),
+        }
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        self.broker.release(self.reservation);
+    }
+}

@@ -1,0 +1,170 @@
+//! PUT, DELETE and recordings over the wire; who may write.
+
+mod support;
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use argon2::password_hash::{PasswordHasher, SaltString};
+use controlplane::config::{Config, User};
+use controlplane::contents::UploadClass;
+use support::{Harness, Told};
+use units::BitRate;
+
+fn put(name: &str, fields: &str, body: &str) -> String {
+    format!("PUT /media/{name} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n{fields}\r\n{body}", body.len())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn created_then_replaced_then_deleted() {
+    let harness = Harness::start(Config::default());
+    let created = harness.one(&put("a.ts", "", "one")).await;
+    assert_eq!((created.status, created.field("location")), (201, Some("/media/a.ts")));
+    let etag = created.field("etag").expect("an entity tag").to_owned();
+    assert_eq!(harness.store.bytes("a.ts").as_deref(), Some(b"one".as_slice()));
+    assert_eq!(harness.one(&put("a.ts", "If-None-Match: *\r\n", "two")).await.status, 412);
+    assert_eq!(harness.one(&put("a.ts", &format!("If-Match: {etag}\r\n"), "two")).await.status, 204);
+    assert_eq!(harness.one(&put("a.ts", &format!("If-Match: {etag}\r\n"), "three")).await.status, 412);
+    assert_eq!(harness.store.bytes("a.ts").as_deref(), Some(b"two".as_slice()));
+    let delete = "DELETE /media/a.ts HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    assert_eq!(harness.one(delete).await.status, 204);
+    assert_eq!(harness.one(delete).await.status, 404);
+    for name in ["über ärgern.ts".replace(' ', "%20"), "a\"b{c}|d^e.ts".to_owned(), "%e2%82%ac".to_owned()] {
+        assert_eq!(harness.one(&put(&name, "", "x")).await.status, 201, "{name}");
+    }
+    assert!(harness.store.bytes("über ärgern.ts").is_some() && harness.store.bytes("€").is_some());
+    assert_eq!(harness.one(&put("%ff", "", "x")).await.status, 400, "not UTF-8");
+    assert_eq!(harness.one(&put("", "", "x")).await.status, 409);
+    assert_eq!(harness.one(&put("a.ts", "Content-Range: bytes 0-0/5\r\n", "x")).await.status, 400);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn chunked_uploads_and_empty_ones() {
+    let harness = Harness::start(Config::default());
+    let mut client = harness.connect().await;
+    client.send("PUT /media/a.ts HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n").await;
+    client.send("4\r\ndefg\r\n0\r\n\r\n").await;
+    let answer = client.answer(true).await;
+    assert_eq!((answer.status, answer.field("connection")), (201, Some("close")));
+    assert!(client.is_closed().await);
+    assert_eq!(harness.store.bytes("a.ts").as_deref(), Some(b"abcdefg".as_slice()));
+    assert_eq!(harness.one(&put("empty", "", "")).await.status, 201);
+    let read = harness.one("GET /media/empty?rate=1M HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    assert_eq!((read.status, read.field("content-length")), (200, Some("0")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_expects_is_told_to_continue_or_why_not() {
+    let harness = Harness::start(Config { upload_bytes_max: 10, ..Config::default() });
+    let mut client = harness.connect().await;
+    client
+        .send("PUT /media/a.ts HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
+        .await;
+    assert_eq!(client.head().await.status, 100);
+    client.send("abc").await;
+    assert_eq!(client.answer(true).await.status, 201);
+    // The connection goes on after it; a refusal comes instead of 100 and ends it, as the body may follow or not.
+    client
+        .send("PUT /media/b.ts HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 11\r\n\r\n")
+        .await;
+    assert_eq!(client.answer(true).await.status, 413);
+    assert!(client.is_closed().await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_breaks_off_leaves_nothing() {
+    let harness = Harness::start(Config { upload_idle_max: Duration::from_millis(50), ..Config::default() });
+    let mut client = harness.connect().await;
+    client.send("PUT /media/a.ts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nsome").await;
+    let answer = client.answer(true).await;
+    assert_eq!(answer.status, 408, "{}", answer.text());
+    assert!(client.is_closed().await);
+    let mut gone = harness.connect().await;
+    gone.send("PUT /media/b.ts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nsome").await;
+    drop(gone);
+    harness.access.wait_until(|text| text.contains("/media/a.ts HTTP/1.1\" 408"));
+    harness.store.wait_no_uploads().await;
+    assert!(harness.store.bytes("a.ts").is_none() && harness.store.bytes("b.ts").is_none());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_and_a_refused_body_on_one_connection() {
+    let harness = Harness::start(Config::default());
+    harness.store.capacity.store(4, Ordering::SeqCst);
+    let full = harness.one(&put("a.ts", "", "too much for it")).await;
+    assert_eq!((full.status, full.field("content-type")), (507, Some("application/problem+json")));
+    harness.store.wait_no_uploads().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_that_fills_up_while_the_client_says_nothing_is_said_at_once() {
+    let harness = Harness::start(Config { upload_idle_max: Duration::from_secs(3600), ..Config::default() });
+    let mut client = harness.connect().await;
+    client.send("PUT /media/a.ts HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n").await;
+    while harness.store.open_uploads.load(Ordering::SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+    harness.store.fill_up();
+    assert_eq!(client.answer(true).await.status, 507, "though it has not sent another byte");
+    harness.store.wait_no_uploads().await;
+    assert!(harness.store.bytes("a.ts").is_none());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_recording_reserves_its_rate_and_gives_it_back() {
+    let harness = Harness::start(Config::default());
+    assert_eq!(harness.one(&put("rec.ts?rate=25M", "", "frames")).await.status, 201);
+    assert!(matches!(
+        *harness.store.last_class.lock().expect("lock"),
+        Some(UploadClass::Recording { rate: BitRate(25_000_000), .. })
+    ));
+    assert_eq!(harness.plane.told()[0], Told::Reserve(BitRate(25_000_000)));
+    harness.plane.wait_unreserved();
+    let refused = harness.one(&put("rec.ts?rate=101M", "", "frames")).await;
+    assert_eq!((refused.status, refused.json()["grantable_bps"].as_u64()), (503, Some(100_000_000)));
+    let bad = harness.one(&put("rec.ts?rate=25", "", "frames")).await;
+    assert_eq!(bad.status, 400);
+    // One that vanishes gives its reservation back too.
+    let mut client = harness.connect().await;
+    client.send("PUT /media/x.ts?rate=25M HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nabc").await;
+    harness.plane.wait_until(|told| told.iter().filter(|t| matches!(t, Told::Reserve(_))).count() == 3);
+    drop(client);
+    harness.plane.wait_unreserved();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_users_foreign_names_origins_and_proxies_do_not_write() {
+    let harness = Harness::start(Config::default());
+    for (request, why) in [
+        ("PUT /media/a HTTP/1.1\r\nHost: media.example\r\nContent-Length: 0\r\n\r\n".to_owned(), "loopback name"),
+        (put("a", "X-Forwarded-For: 192.0.2.1\r\n", ""), "proxy"),
+        (put("a", "Via: 1.1 x\r\n", ""), "proxy"),
+        (put("a", "Origin: http://evil.example\r\n", ""), "origin"),
+    ] {
+        let answer = harness.one(&request).await;
+        assert_eq!(answer.status, 403, "{request}");
+        assert!(answer.text().contains(why), "{}", answer.text());
+    }
+    assert_eq!(harness.one(&put("a", "Origin: http://localhost\r\n", "")).await.status, 201);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_users_writes_need_a_login_and_reads_do_not() {
+    let salt = SaltString::encode_b64(b"eightbytes").expect("a salt");
+    let params = argon2::Params::new(argon2::Params::MIN_M_COST, 1, 1, None).expect("parameters");
+    let hasher = argon2::Argon2::new(argon2::Algorithm::Argon2id, argon2::Version::V0x13, params);
+    let hash = hasher.hash_password(b"p:q", &salt).expect("a hash").to_string();
+    let users = vec![User { name: "ada".to_owned(), password_hash: hash }];
+    let harness = Harness::start(Config { users, ..Config::default() });
+    let anonymous = harness.one(&put("a", "", "x")).await;
+    assert_eq!(anonymous.status, 401);
+    assert!(anonymous.field("www-authenticate").is_some_and(|value| value.starts_with("Basic")));
+    let wrong = "Authorization: Basic YWRhOndyb25n\r\n";
+    let right = "Authorization: Basic YWRhOnA6cQ==\r\n";
+    assert_eq!(harness.one(&put("a", wrong, "x")).await.status, 401);
+    assert_eq!(harness.one(&put("a", right, "x")).await.status, 201);
+    assert_eq!(harness.one(&put("a", right, "y")).await.status, 204);
+    assert_eq!(harness.one(&put("a", wrong, "x")).await.status, 401);
+    assert_eq!(harness.one("GET /media/a?rate=1M HTTP/1.1\r\nHost: other\r\n\r\n").await.status, 200);
+    harness.access.wait_until(|text| text.contains(" - ada ["));
+}

@@ -1,0 +1,468 @@
+//! The buffers: which bytes of which content lie in the arena.
+//!
+//! The unit is a *quarter* of a chunk (256 KiB); four neighbours form a *frame* (1 MiB), the largest read. A quarter is
+//! found by (content version, index), so streams of one content share what was read once (interval caching), and what
+//! nobody uses any more stays until its place is needed (least recently used first).
+//!
+//! Promise: a quarter that is referenced or being read is never reused; if fewer quarters are in use than there are,
+//! one can be had. No allocation after construction. Not here: how many quarters a stream may hold (`admission`).
+
+use schedule::admission::QUARTER_BYTES;
+use units::{ContentVersion, limits};
+
+use crate::port::{SHARED_STREAMS_MIN, Sharing, Span};
+
+/// Quarters in a frame.
+pub const FRAME_QUARTERS: u32 = 4;
+const NONE: u32 = u32::MAX;
+const _: () = assert!(QUARTER_BYTES * FRAME_QUARTERS as u64 == limits::CHUNK_BYTES);
+
+/// Names a quarter of the arena.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quarter(u32);
+
+/// What a quarter holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Key {
+    /// Which content.
+    pub version: ContentVersion,
+    /// Which of its quarters: offset / `QUARTER_BYTES`.
+    pub index: u64,
+}
+
+/// How far a quarter is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Nothing in it.
+    Empty,
+    /// Being read.
+    Reading,
+    /// So many bytes are valid.
+    Ready(u32),
+    /// The disk gave an error.
+    Failed,
+    /// The file ended before these bytes.
+    Gone,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    key: Option<Key>,
+    state: State,
+    refs: u32,
+    /// Streams that found it here instead of reading it.
+    hits: u32,
+    /// Reads out for it: until they are answered the kernel may write into it.
+    reads: u8,
+    /// Valid bytes that its reads have brought so far, counted from its start: they may be answered in any order.
+    valid: u32,
+    chain: u32,
+    list: Link,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Link {
+    previous: u32,
+    next: u32,
+}
+
+const UNLINKED: Link = Link { previous: NONE, next: NONE };
+
+/// Ends of an intrusive list.
+#[derive(Debug, Clone, Copy)]
+struct Ends {
+    first: u32,
+    last: u32,
+}
+
+/// The table of all quarters.
+#[derive(Debug)]
+pub struct Cache {
+    entries: Vec<Entry>,
+    buckets: Vec<u32>,
+    /// Unused quarters in frames of which another quarter is used.
+    partial: Ends,
+    /// Frames of which no quarter is used.
+    idle: Ends,
+    frames: Vec<(u32, Link)>,
+    used: u32,
+}
+
+impl Cache {
+    /// A table for `frames` frames, all empty.
+    ///
+    /// # Panics
+    /// If there are none.
+    #[must_use]
+    pub fn new(frames: u32) -> Self {
+        assert!(frames > 0, "an arena has at least one frame");
+        let quarters = frames as usize * FRAME_QUARTERS as usize;
+        let entry =
+            Entry { key: None, state: State::Empty, refs: 0, hits: 0, reads: 0, valid: 0, chain: NONE, list: UNLINKED };
+        let ends = Ends { first: NONE, last: NONE };
+        let mut cache = Self {
+            entries: vec![entry; quarters],
+            buckets: vec![NONE; quarters.next_power_of_two()],
+            partial: ends,
+            idle: ends,
+            frames: vec![(0, UNLINKED); frames as usize],
+            used: 0,
+        };
+        (0..frames).for_each(|frame| cache.push_idle(frame));
+        cache
+    }
+
+    /// The quarter that holds (or will hold) `key`, with one more reference to it.
+    pub fn take(&mut self, key: Key) -> Option<Quarter> {
+        let quarter = self.find(key)?;
+        let entry = &mut self.entries[quarter.0 as usize];
+        entry.refs += 1;
+        entry.hits = entry.hits.saturating_add(1);
+        if entry.refs == 1 && entry.reads == 0 {
+            self.leave_unused(quarter.0);
+        }
+        Some(quarter)
+    }
+
+    /// The quarter that holds (or will hold) `key`.
+    #[must_use]
+    pub fn find(&self, key: Key) -> Option<Quarter> {
+        let mut at = self.buckets[self.bucket(key)];
+        while at != NONE {
+            let entry = &self.entries[at as usize];
+            if entry.key == Some(key) {
+                return Some(Quarter(at));
+            }
+            at = entry.chain;
+        }
+        None
+    }
+
+    /// A place for `count` quarters from `key` on, neighbours in memory, each referenced once and in state
+    /// `Reading`, with `reads` answers to come. For one, a leftover of a frame will do; for more, they lie in one frame at their place in their
+    /// chunk of the content. None of the keys may be present. `None` if there is no such place.
+    pub fn allocate(&mut self, key: Key, count: u32, reads: u8) -> Option<Quarter> {
+        let first = if count == 1 && self.partial.first != NONE {
+            self.partial.first
+        } else {
+            let frame = self.idle.first;
+            if frame == NONE {
+                if count > 1 || self.partial.first == NONE {
+                    return None;
+                }
+                self.partial.first
+            } else {
+                let within = u32::try_from(key.index % u64::from(FRAME_QUARTERS)).expect("below four");
+                debug_assert!(within + count <= FRAME_QUARTERS, "a run stays in its frame");
+                frame * FRAME_QUARTERS + within
+            }
+        };
+        for (at, index) in (first..first + count).zip(key.index..) {
+            self.leave_unused(at);
+            self.forget_key(at);
+            let key = Key { index, ..key };
+            let bucket = self.bucket(key);
+            let entry = &mut self.entries[at as usize];
+            *entry = Entry {
+                key: Some(key),
+                state: State::Reading,
+                refs: 1,
+                hits: 0,
+                reads,
+                valid: 0,
+                chain: self.buckets[bucket],
+                list: UNLINKED,
+            };
+            self.buckets[bucket] = at;
+        }
+        Some(Quarter(first))
+    }
+
+    /// Gives back one reference.
+    pub fn release(&mut self, quarter: Quarter) {
+        let entry = &mut self.entries[quarter.0 as usize];
+        entry.refs = entry.refs.checked_sub(1).expect("a reference was held");
+        if entry.refs == 0 && entry.reads == 0 {
+            self.become_unused(quarter.0);
+        }
+    }
+
+    /// One read for this quarter ended; `state` is what it leaves if it was the last and none went wrong before.
+    pub fn read_done(&mut self, quarter: Quarter, state: State) {
+        let entry = &mut self.entries[quarter.0 as usize];
+        entry.reads = entry.reads.checked_sub(1).expect("a read was out");
+        match state {
+            State::Ready(valid) => {
+                entry.valid = entry.valid.max(valid);
+                if entry.reads == 0 && entry.state == State::Reading {
+                    entry.state = State::Ready(entry.valid);
+                }
+            }
+            State::Failed | State::Gone | State::Empty | State::Reading => entry.state = state,
+        }
+        if entry.refs == 0 && entry.reads == 0 {
+            self.become_unused(quarter.0);
+        }
+    }
+
+    /// How far a quarter is.
+    #[must_use]
+    pub fn state(&self, quarter: Quarter) -> State {
+        self.entries[quarter.0 as usize].state
+    }
+
+    /// Whether more than a few streams send it.
+    #[must_use]
+    pub fn sharing(&self, quarter: Quarter) -> Sharing {
+        // The first did not find it.
+        if self.entries[quarter.0 as usize].hits + 1 >= SHARED_STREAMS_MIN { Sharing::Shared } else { Sharing::Single }
+    }
+
+    /// The arena's bytes of a quarter.
+    #[must_use]
+    pub fn span(quarter: Quarter) -> Span {
+        let length = u32::try_from(QUARTER_BYTES).expect("a quarter is small");
+        Span { offset: u64::from(quarter.0) * QUARTER_BYTES, length }
+    }
+
+    /// The `nth` neighbour.
+    #[must_use]
+    pub fn neighbour(quarter: Quarter, nth: u32) -> Quarter {
+        Quarter(quarter.0 + nth)
+    }
+
+    /// The next quarter in memory if it is in the same frame, holds `key` and is ready.
+    #[must_use]
+    pub fn ready_neighbour(&self, quarter: Quarter, key: Key) -> Option<(Quarter, u32)> {
+        let next = quarter.0 + 1;
+        if next.is_multiple_of(FRAME_QUARTERS) {
+            return None;
+        }
+        let entry = &self.entries[next as usize];
+        match entry.state {
+            State::Ready(valid) if entry.key == Some(key) => Some((Quarter(next), valid)),
+            State::Ready(_) | State::Empty | State::Reading | State::Failed | State::Gone => None,
+        }
+    }
+
+    /// Quarters referenced or being read.
+    #[must_use]
+    pub const fn used(&self) -> u32 {
+        self.used
+    }
+
+    /// All quarters.
+    #[must_use]
+    pub fn quarters(&self) -> u32 {
+        u32::try_from(self.entries.len()).expect("built from a u32")
+    }
+
+    fn bucket(&self, key: Key) -> usize {
+        // Fibonacci hashing (Knuth, TAOCP 3, §6.4): neighbours spread over the table.
+        let mixed = (key.version.0.rotate_left(32) ^ key.index).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        usize::try_from(mixed >> 32).expect("32 bits") & (self.buckets.len() - 1)
+    }
+
+    fn forget_key(&mut self, at: u32) {
+        let Some(key) = self.entries[at as usize].key.take() else { return };
+        let bucket = self.bucket(key);
+        let chain = self.entries[at as usize].chain;
+        let mut place = self.buckets[bucket];
+        if place == at {
+            self.buckets[bucket] = chain;
+            return;
+        }
+        while place != NONE {
+            let next = self.entries[place as usize].chain;
+            if next == at {
+                self.entries[place as usize].chain = chain;
+                return;
+            }
+            place = next;
+        }
+    }
+
+    /// An unused quarter becomes used.
+    fn leave_unused(&mut self, at: u32) {
+        self.used += 1;
+        let frame = at / FRAME_QUARTERS;
+        let (busy, _) = self.frames[frame as usize];
+        self.frames[frame as usize].0 = busy + 1;
+        if busy > 0 {
+            self.unlink_partial(at);
+            return;
+        }
+        self.unlink_idle(frame);
+        for other in (frame * FRAME_QUARTERS..(frame + 1) * FRAME_QUARTERS).filter(|&other| other != at) {
+            self.push_partial(other);
+        }
+    }
+
+    /// A used quarter becomes unused; what it holds can still be found, unless it is bad.
+    fn become_unused(&mut self, at: u32) {
+        self.used -= 1;
+        if !matches!(self.entries[at as usize].state, State::Ready(_)) {
+            self.forget_key(at);
+            self.entries[at as usize].state = State::Empty;
+        }
+        let frame = at / FRAME_QUARTERS;
+        self.frames[frame as usize].0 -= 1;
+        if self.frames[frame as usize].0 > 0 {
+            self.push_partial(at);
+            return;
+        }
+        for other in (frame * FRAME_QUARTERS..(frame + 1) * FRAME_QUARTERS).filter(|&other| other != at) {
+            self.unlink_partial(other);
+        }
+        self.push_idle(frame);
+    }
+
+    fn push_partial(&mut self, at: u32) {
+        let last = self.partial.last;
+        self.entries[at as usize].list = Link { previous: last, next: NONE };
+        match last {
+            NONE => self.partial.first = at,
+            last => self.entries[last as usize].list.next = at,
+        }
+        self.partial.last = at;
+    }
+
+    fn unlink_partial(&mut self, at: u32) {
+        let Link { previous, next } = self.entries[at as usize].list;
+        match previous {
+            NONE => self.partial.first = next,
+            previous => self.entries[previous as usize].list.next = next,
+        }
+        match next {
+            NONE => self.partial.last = previous,
+            next => self.entries[next as usize].list.previous = previous,
+        }
+        self.entries[at as usize].list = UNLINKED;
+    }
+
+    fn push_idle(&mut self, frame: u32) {
+        let last = self.idle.last;
+        self.frames[frame as usize].1 = Link { previous: last, next: NONE };
+        match last {
+            NONE => self.idle.first = frame,
+            last => self.frames[last as usize].1.next = frame,
+        }
+        self.idle.last = frame;
+    }
+
+    fn unlink_idle(&mut self, frame: u32) {
+        let Link { previous, next } = self.frames[frame as usize].1;
+        match previous {
+            NONE => self.idle.first = next,
+            previous => self.frames[previous as usize].1.next = next,
+        }
+        match next {
+            NONE => self.idle.last = previous,
+            next => self.frames[next as usize].1.previous = previous,
+        }
+        self.frames[frame as usize].1 = UNLINKED;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(index: u64) -> Key {
+        Key { version: ContentVersion(7), index }
+    }
+
+    #[test]
+    fn a_frame_is_read_once_and_found_by_all() {
+        let mut cache = Cache::new(2);
+        let first = cache.allocate(key(4), 4, 1).expect("an idle frame");
+        for nth in 0..4 {
+            cache.read_done(Cache::neighbour(first, nth), State::Ready(262_144));
+        }
+        let again = cache.take(key(5)).expect("it is there");
+        assert_eq!(again, Cache::neighbour(first, 1));
+        assert!(cache.ready_neighbour(first, key(5)).is_some());
+        assert!(cache.ready_neighbour(first, key(9)).is_none());
+        assert_eq!(cache.used(), 4);
+    }
+
+    #[test]
+    fn bytes_are_shared_from_the_third_stream_on_until_they_are_replaced() {
+        let mut cache = Cache::new(1);
+        let quarter = cache.allocate(key(0), 1, 1).expect("room");
+        cache.read_done(quarter, State::Ready(262_144));
+        for (found, sharing) in [(0, Sharing::Single), (1, Sharing::Single), (2, Sharing::Shared)] {
+            assert_eq!(cache.sharing(quarter), sharing, "found {found} times");
+            cache.release(quarter);
+            assert_eq!(cache.take(key(0)), Some(quarter));
+        }
+        cache.release(quarter);
+        let again = cache.allocate(key(4), 4, 1).expect("room");
+        assert_eq!((again, cache.sharing(again)), (quarter, Sharing::Single));
+    }
+
+    #[test]
+    fn the_pieces_of_a_quarter_may_come_in_any_order() {
+        let mut cache = Cache::new(2);
+        let quarter = cache.allocate(key(0), 1, 2).expect("room");
+        cache.read_done(quarter, State::Ready(262_144));
+        assert_eq!(cache.state(quarter), State::Reading, "the first piece is still out");
+        cache.read_done(quarter, State::Ready(131_072));
+        assert_eq!(cache.state(quarter), State::Ready(262_144));
+    }
+
+    #[test]
+    fn unused_bytes_stay_until_their_place_is_needed_oldest_first() {
+        let mut cache = Cache::new(2);
+        for chunk in 0..2 {
+            let first = cache.allocate(key(chunk * 4), 4, 1).expect("room");
+            for nth in 0..4 {
+                cache.read_done(Cache::neighbour(first, nth), State::Ready(1));
+                cache.release(Cache::neighbour(first, nth));
+            }
+        }
+        assert_eq!(cache.used(), 0);
+        assert!(cache.find(key(0)).is_some() && cache.find(key(4)).is_some());
+        cache.allocate(key(100), 4, 1).expect("room");
+        assert!(cache.find(key(0)).is_none(), "the oldest went");
+        assert!(cache.find(key(4)).is_some());
+    }
+
+    #[test]
+    fn while_fewer_are_used_than_there_are_one_can_be_had() {
+        let mut cache = Cache::new(8);
+        let mut held: Vec<Quarter> = vec![];
+        let mut seed = 1u64;
+        for step in 0..20_000u64 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            if cache.used() < cache.quarters() && seed >> 63 == 0 {
+                let count = if seed >> 62 & 1 == 0 { 1 } else { 4 };
+                let key = key(step * 4);
+                let got = cache.allocate(key, count, 1).map(|first| (first, count));
+                let (first, count) = got.or_else(|| cache.allocate(key, 1, 1).map(|q| (q, 1))).expect("one can be had");
+                for nth in 0..count {
+                    let quarter = Cache::neighbour(first, nth);
+                    assert!(!held.contains(&quarter), "in use twice");
+                    cache.read_done(quarter, State::Ready(1));
+                    held.push(quarter);
+                }
+            } else if !held.is_empty() {
+                let at = usize::try_from(seed >> 33).expect("31 bits") % held.len();
+                cache.release(held.swap_remove(at));
+            }
+            assert_eq!(cache.used() as usize, held.len());
+        }
+    }
+
+    #[test]
+    fn a_failed_quarter_is_forgotten_when_released() {
+        let mut cache = Cache::new(1);
+        let quarter = cache.allocate(key(0), 1, 2).expect("room");
+        cache.read_done(quarter, State::Failed);
+        assert_eq!(cache.state(quarter), State::Failed);
+        cache.read_done(quarter, State::Ready(5));
+        assert_eq!(cache.state(quarter), State::Failed, "the other half does not heal it");
+        cache.release(quarter);
+        assert!(cache.find(key(0)).is_none());
+    }
+}

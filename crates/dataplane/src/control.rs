@@ -1,0 +1,273 @@
+//! What the control plane and the data plane say to each other: one [`Command`] starts a stream, one stops it, one
+//! [`Report`] ends it. Both directions are bounded queues; a full one is an answer (503), never a wait.
+//!
+//! Everything boxed in a command comes back in a report, so that the data plane neither allocates nor frees.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use units::{BitRate, ContentVersion, DiskId, LinkId, Nanos, ReservationId, StreamId};
+
+/// From the control plane to the data plane.
+#[derive(Debug)]
+pub enum Command {
+    /// Admit and start a delivery. Answered by [`Report::Refused`] at once, or by [`Report::Started`] and, at the end,
+    /// [`Report::Finished`].
+    Start(Box<Delivery>),
+    /// End a delivery now (its socket comes back in [`Report::Finished`] with [`Outcome::Stopped`]). Unknown or ended
+    /// streams are ignored.
+    Stop(StreamId),
+    /// Reserve disk time and network for a recording (real-time writes). Answered by [`Report::Reserved`] or
+    /// [`Report::ReserveRefused`].
+    Reserve(RecordingRequest),
+    /// Give back a reservation held after its stream ended, or a recording's.
+    Release(ReservationId),
+    /// A client that takes nothing for so long loses its stream, from now on.
+    SetStall(Nanos),
+    /// What a link carries from now on; streams that were admitted already go on. Unknown links are ignored.
+    SetLink {
+        /// Which.
+        link: LinkId,
+        /// Payload bits per second on the wire.
+        capacity: BitRate,
+    },
+    /// Stop admitting; running streams go on (drain).
+    Drain,
+    /// End the loop; what still runs is dropped.
+    Shutdown,
+}
+
+/// From the data plane to the control plane.
+#[derive(Debug)]
+pub enum Report {
+    /// The delivery was admitted and holds this reservation (none for best effort).
+    Started {
+        /// Which delivery.
+        stream: StreamId,
+        /// What it holds.
+        reservation: Option<ReservationId>,
+    },
+    /// The delivery was not admitted; its socket is inside, untouched.
+    Refused {
+        /// The request as it was sent.
+        delivery: Box<Delivery>,
+        /// Why, and what would be granted.
+        refusal: Refusal,
+    },
+    /// The delivery ended; its socket is inside.
+    Finished {
+        /// The request as it was sent.
+        delivery: Box<Delivery>,
+        /// How it ended and what was done.
+        end: Ending,
+    },
+    /// A recording's reservation was granted.
+    Reserved {
+        /// As in the request.
+        stream: StreamId,
+        /// Give it to the store with the upload, and [`Command::Release`] it at the end.
+        reservation: ReservationId,
+    },
+    /// A recording's reservation was refused.
+    ReserveRefused {
+        /// As in the request.
+        stream: StreamId,
+        /// Why, and what would be granted.
+        refusal: Refusal,
+    },
+    /// Nobody reads this content any more: the last reference, to be dropped where closing a file may take its time.
+    Unused(Arc<Content>),
+    /// Something happened that an operator should know (rate-limited by the data plane).
+    Event(Event),
+}
+
+/// One delivery: everything the data plane needs from start to end.
+#[derive(Debug)]
+pub struct Delivery {
+    /// Chosen by the control plane, unique in the process.
+    pub stream: StreamId,
+    /// The client's socket, non-blocking, with its send buffer set (`SO_SNDBUF` = two ticks + 200 ms of the rate).
+    pub socket: OwnedFd,
+    /// The link it leaves by.
+    pub link: LinkId,
+    /// What to send, in order: the response head, then ranges of the content, with multipart heads between them.
+    pub segments: Box<[Segment]>,
+    /// The content the ranges are of.
+    pub content: Arc<Content>,
+    /// Guaranteed, or what is left over.
+    pub service: Service,
+}
+
+/// How a delivery is served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Service {
+    /// At a guaranteed constant rate: admitted or refused.
+    Constant {
+        /// Payload bits per second.
+        rate: BitRate,
+        /// Bytes sent ahead of the rate at the start (the player's preroll), as fast as admission allows.
+        burst_bytes: u64,
+        /// A reservation held from an earlier request of the same session, to be used again instead of a new one.
+        held: Option<ReservationId>,
+        /// Keep the reservation when this delivery ends (the session's next request will use it). The control plane
+        /// must then release it.
+        hold: bool,
+    },
+    /// Bulk and short probes: whatever disk time and network the constant-rate streams leave.
+    BestEffort,
+}
+
+/// A piece of a response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Segment {
+    /// Literal bytes: heads and boundaries. Not paced.
+    Bytes(Box<[u8]>),
+    /// `length` bytes of the content from `offset`. Never empty, never beyond the content's size.
+    Range {
+        /// First byte.
+        offset: u64,
+        /// How many.
+        length: u64,
+    },
+}
+
+/// An open content: a file, and where its bytes lie. Shared by all its streams; closed when the last lets go.
+#[derive(Debug)]
+pub struct Content {
+    /// Unique to this version of this file while the process lives; the key under which blocks are shared.
+    pub version: ContentVersion,
+    /// The disk it lies on.
+    pub disk: DiskId,
+    /// Open for reading; with `O_DIRECT` where `access` is [`Access::Direct`].
+    pub file: OwnedFd,
+    /// Bytes.
+    pub size: u64,
+    /// How it can be read.
+    pub access: Access,
+    /// Where it lies on the device, ascending by `logical`; empty where unknown.
+    pub extents: Box<[Extent]>,
+}
+
+/// How a file can be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Direct I/O by the data plane's ring.
+    Direct,
+    /// Through the page cache by a helper thread (tmpfs, network mounts, file systems without direct I/O).
+    Buffered,
+}
+
+/// A contiguous run of a file on its device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// Offset in the file.
+    pub logical: u64,
+    /// Position on the whole block device, in bytes.
+    pub physical: u64,
+    /// Length in bytes.
+    pub length: u64,
+}
+
+/// A request to reserve for a recording.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordingRequest {
+    /// Chosen by the control plane; names the request in the answer.
+    pub stream: StreamId,
+    /// Where it will be written.
+    pub disk: DiskId,
+    /// The link it comes in by.
+    pub link: LinkId,
+    /// Payload bits per second.
+    pub rate: BitRate,
+}
+
+/// Why something was not admitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refusal {
+    /// What is short.
+    pub resource: Resource,
+    /// The highest rate that would be granted now in its place (zero: none).
+    pub grantable: BitRate,
+}
+
+/// What admission counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resource {
+    /// Disk time.
+    Disk(DiskId),
+    /// A disk that errs or does not answer.
+    DiskFailing(DiskId),
+    /// Bits per second of a link.
+    Network(LinkId),
+    /// Buffers.
+    Memory,
+    /// Busy time of the data-plane core.
+    Processor,
+    /// Places in the delivery table.
+    Table,
+    /// The server drains before it stops.
+    Draining,
+}
+
+/// How a delivery ended, and what it did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ending {
+    /// The reason.
+    pub outcome: Outcome,
+    /// Payload and literal bytes the socket took.
+    pub sent_bytes: u64,
+    /// Ticks whose bytes were not ready when they were due.
+    pub misses: u64,
+    /// From start to end.
+    pub duration: Nanos,
+    /// The reservation still held (only if `hold` was asked for and the stream kept it).
+    pub held: Option<ReservationId>,
+}
+
+/// Why a delivery ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// All segments are in the socket. Only after this may the connection be kept alive.
+    Complete,
+    /// The client closed or reset the connection.
+    ClientGone,
+    /// The client did not read for longer than the configured time.
+    ClientStalled,
+    /// [`Command::Stop`] or shutdown.
+    Stopped,
+    /// The disk gave an error or no answer.
+    DiskError,
+    /// The file became shorter than it was: nothing wrong was sent, the rest is missing.
+    ContentChanged,
+}
+
+/// Something an operator should know.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Event {
+    /// A disk is marked failing: an error, or a request without an answer for longer than the deadline.
+    DiskFailing {
+        /// Which.
+        disk: DiskId,
+        /// True if it does not answer, false if it answered with errors.
+        hung: bool,
+    },
+    /// A failing disk answers again.
+    DiskRecovered {
+        /// Which.
+        disk: DiskId,
+    },
+    /// A disk is slower than its profile; admission now counts with this factor.
+    DiskSlower {
+        /// Which.
+        disk: DiskId,
+        /// Observed over predicted service time.
+        factor: f64,
+    },
+    /// A stream's bytes were not ready when due.
+    Miss {
+        /// Which stream.
+        stream: StreamId,
+        /// How late the block was.
+        late: Nanos,
+    },
+}

@@ -1,0 +1,86 @@
+//! The contents open in the plane, each once however many streams read it.
+//!
+//! Promise: a file stays registered while a stream or a read needs it, and not longer. Not here: opening (the store).
+
+use std::sync::Arc;
+
+use units::ContentVersion;
+
+use crate::control::Content;
+use crate::port::FileSlot;
+
+#[derive(Debug)]
+struct Entry {
+    content: Arc<Content>,
+    /// Streams that read it and reads that are out for it.
+    users: u32,
+}
+
+/// The table.
+#[derive(Debug)]
+pub(crate) struct Files {
+    entries: Vec<Option<Entry>>,
+    free: Vec<u32>,
+    /// Slots by version, sorted, for finding.
+    sorted: Vec<(ContentVersion, u32)>,
+}
+
+/// A content's slot, and whether it must be registered first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Opened {
+    /// It was open already.
+    Shared(FileSlot),
+    /// It is new.
+    New(FileSlot),
+}
+
+impl Files {
+    pub(crate) fn new(capacity: usize) -> Self {
+        let count = u32::try_from(capacity).expect("a table of at most 2^32 files");
+        Self {
+            entries: (0..capacity).map(|_| None).collect(),
+            free: (0..count).rev().collect(),
+            sorted: Vec::with_capacity(capacity),
+        }
+    }
+
+    /// One more user of `content`.
+    pub(crate) fn open(&mut self, content: &Arc<Content>) -> Opened {
+        match self.sorted.binary_search_by_key(&content.version, |&(version, _)| version) {
+            Ok(at) => {
+                let slot = self.sorted[at].1;
+                self.user(FileSlot(slot));
+                Opened::Shared(FileSlot(slot))
+            }
+            Err(at) => {
+                let slot = self.free.pop().expect("as many files as streams and reads");
+                self.sorted.insert(at, (content.version, slot));
+                self.entries[slot as usize] = Some(Entry { content: Arc::clone(content), users: 1 });
+                Opened::New(FileSlot(slot))
+            }
+        }
+    }
+
+    /// One more user of an open file.
+    pub(crate) fn user(&mut self, slot: FileSlot) {
+        self.entry(slot).users += 1;
+    }
+
+    /// One user less; the content if that was the last.
+    pub(crate) fn release(&mut self, slot: FileSlot) -> Option<Arc<Content>> {
+        let entry = self.entry(slot);
+        entry.users -= 1;
+        if entry.users > 0 {
+            return None;
+        }
+        let entry = self.entries[slot.0 as usize].take()?;
+        let at = self.sorted.binary_search_by_key(&entry.content.version, |&(version, _)| version);
+        self.sorted.remove(at.expect("an open file is listed"));
+        self.free.push(slot.0);
+        Some(entry.content)
+    }
+
+    fn entry(&mut self, slot: FileSlot) -> &mut Entry {
+        self.entries[slot.0 as usize].as_mut().expect("the slot is in use")
+    }
+}

@@ -1,0 +1,114 @@
+//! How a disk's schedule and its store thread work together: the store thread *offers* work, the schedule *grants* it
+//! (so many bytes, or one operation, until a time), the store thread does it and says what was *done*.
+//!
+//! Promise: no byte is written and no flush started on a data disk without a grant. One grant per disk is out at a
+//! time, and no real-time read is in flight meanwhile. Both directions are bounded queues.
+//! Not here: doing it (the `store` crate), deciding (the `schedule` crate).
+
+use units::{DiskId, Nanos, ReservationId};
+
+/// Names a piece of work of one store thread, chosen by the thread; unique per disk while the work lasts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct JobId(pub u64);
+
+/// From a store thread to its disk's schedule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreMessage {
+    /// There is work. A second offer of the same job replaces the first.
+    Offer(Offer),
+    /// The job is over or given up: forget it.
+    Withdraw {
+        /// Whose disk.
+        disk: DiskId,
+        /// Which job.
+        job: JobId,
+    },
+    /// A grant was used up, or could not be used.
+    Done(Done),
+}
+
+/// Work a store thread would do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Offer {
+    /// Whose disk.
+    pub disk: DiskId,
+    /// Which job.
+    pub job: JobId,
+    /// What.
+    pub work: Work,
+    /// With or without a deadline.
+    pub class: WorkClass,
+}
+
+/// What a store thread would do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// Write `bytes` (all that is ready now) contiguously at `position` of the device.
+    Write {
+        /// Ready bytes; not zero.
+        bytes: u64,
+        /// Where on the device the first goes; `u64::MAX` where unknown.
+        position: u64,
+    },
+    /// Flush the drive's cache, for `dirty_bytes` written since the last flush, and make finished uploads durable and
+    /// visible. One per disk: uploads that finish together share it.
+    Commit {
+        /// Written since the last flush.
+        dirty_bytes: u64,
+        /// True if an upload waits for it; false if it is only to bound what is dirty.
+        awaited: bool,
+    },
+    /// `reads` small random reads: metadata, container probes, listing.
+    Probe {
+        /// How many, at a guess.
+        reads: u32,
+    },
+}
+
+/// Real-time (a recording) or best-effort work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorkClass {
+    /// Served in what real-time work leaves.
+    BestEffort,
+    /// A recording: its buffer is full at `deadline`.
+    RealTime {
+        /// Granted by admission.
+        reservation: ReservationId,
+        /// When the bytes must be written.
+        deadline: Nanos,
+    },
+}
+
+/// Leave to work, from the schedule to a store thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grant {
+    /// Whose disk.
+    pub disk: DiskId,
+    /// Which job.
+    pub job: JobId,
+    /// For writes: at most this many bytes, in pieces of at most `limits::PIECE_BYTES_MAX`.
+    pub bytes_max: u64,
+    /// No piece is begun after this time (monotonic clock); the operation of a commit or probe is begun at once.
+    pub until: Nanos,
+}
+
+/// What became of a grant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Done {
+    /// Whose disk.
+    pub disk: DiskId,
+    /// Which job.
+    pub job: JobId,
+    /// Bytes written.
+    pub bytes: u64,
+    /// When it began.
+    pub started: Nanos,
+    /// When it ended.
+    pub ended: Nanos,
+    /// False if the disk gave an error (the store thread deals with the upload; the schedule with the disk).
+    pub ok: bool,
+    /// Bytes of this job that are ready now beyond those written, and where they go: the job's next offer (zero: none yet).
+    pub ready_bytes: u64,
+    /// Position of the first of them.
+    pub position: u64,
+}

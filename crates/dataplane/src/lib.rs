@@ -1,0 +1,16 @@
+//! Does: one loop that feeds sockets and disks on absolute deadlines, through [`port`]'s traits only.
+//!
+//! Promise: no allocation, lock, log line or call of unknown length after start. Not here: decisions (`schedule`),
+//! the kernel (`uring`), protocols (`controlplane`).
+
+pub mod cache;
+pub mod control;
+mod files;
+pub mod gauges;
+pub mod grant;
+pub mod plane;
+pub mod port;
+mod stream;
+pub mod wheel;
+
+pub use plane::{Plane, PlaneConfig};

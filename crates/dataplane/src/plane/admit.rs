@@ -1,0 +1,271 @@
+//! Starting: from a command to the first bytes asked for.
+
+use schedule::admission::{QUARTER_BYTES, Request, Short};
+use units::{BitRate, LinkId, Nanos, ReservationId};
+
+use super::Plane;
+use crate::control::{Content, Delivery, Outcome, RecordingRequest, Refusal, Report, Resource, Service};
+use crate::files::Opened;
+use crate::port::{Io, SocketSlot};
+use crate::stream::{Class, Life, payload_of};
+
+impl<I: Io> Plane<I> {
+    /// Admits a delivery and lets it wait for its start, or refuses it.
+    pub(super) fn start(&mut self, delivery: Box<Delivery>, now: Nanos) {
+        let class = match self.admit(&delivery) {
+            Ok(class) => class,
+            Err(refusal) => {
+                self.gauges.plane.refused.add(1);
+                self.outbox.push(Report::Refused { delivery, refusal });
+                return;
+            }
+        };
+        let slot = self.free.pop().expect("admit checked that there is a slot");
+        let file = match self.files.open(&delivery.content) {
+            Opened::Shared(file) => file,
+            Opened::New(file) => {
+                self.io.open_file(file, &delivery.content.file, delivery.content.access);
+                file
+            }
+        };
+        self.io.open_socket(SocketSlot(slot), &delivery.socket);
+        let (id, disk) = (delivery.stream, usize::from(delivery.content.disk.0));
+        self.streams[slot as usize].begin(delivery, class, file, now);
+        self.disks[disk].streams.push(slot);
+        self.publish(slot, id.0, now);
+        match class {
+            Class::Constant { reservation, .. } => {
+                if let Some(id) = reservation {
+                    self.holders[id.slot as usize] = Some(slot);
+                }
+                self.disks[disk].waiting.push(slot);
+                self.launch(disk, now);
+            }
+            Class::BestEffort => {
+                self.streams[slot as usize].life = Life::Running;
+                self.bulk.push(slot);
+                self.outbox.push(Report::Started { stream: id, reservation: None });
+                self.want_best_effort(slot);
+            }
+        }
+    }
+
+    /// The class a delivery is served in, or why it is refused.
+    fn admit(&mut self, delivery: &Delivery) -> Result<Class, Refusal> {
+        let content = &delivery.content;
+        let none = |resource| Refusal { resource, grantable: BitRate(0) };
+        if self.draining {
+            return Err(none(Resource::Draining));
+        }
+        let Some(disk) = self.disks.get(usize::from(content.disk.0)) else {
+            return Err(none(Resource::DiskFailing(content.disk)));
+        };
+        // Who has a reservation on an erring disk goes on, and what can still be read is copied off in what is left over.
+        let new = matches!(delivery.service, Service::Constant { held: None, .. });
+        if disk.health.is_hung() || (new && !disk.health.is_good()) {
+            return Err(none(Resource::DiskFailing(content.disk)));
+        }
+        if self.free.is_empty() {
+            return Err(none(Resource::Table));
+        }
+        match delivery.service {
+            Service::BestEffort => Ok(Class::BestEffort),
+            Service::Constant { rate, burst_bytes, held, hold } => {
+                let request = self.request(delivery, rate, burst_bytes);
+                let reservation = self.held_or_new(held, request)?;
+                self.gauges.plane.admitted.add(1);
+                let period = self.admission.period(reservation).expect("just reserved");
+                Ok(Class::Constant {
+                    reservation: Some(reservation),
+                    hold,
+                    pace: None,
+                    seat: None,
+                    first_round: 0,
+                    period,
+                    next_round: 0,
+                    gap: 0,
+                })
+            }
+        }
+    }
+
+    /// The session's reservation if it covers the request (taken over from the stream that uses it), else a new one.
+    fn held_or_new(&mut self, held: Option<ReservationId>, request: Request) -> Result<ReservationId, Refusal> {
+        if let Some(id) = held {
+            self.take_over(id);
+            if self.admission.covers(id, &request) {
+                self.admission.unplace(id);
+                return Ok(id);
+            }
+            // The session wants something else now: what it held is given back first, so that it can count for it.
+            self.admission.release(id);
+        }
+        self.admission.reserve(request).map_err(|refused| Refusal {
+            resource: resource(refused.short, request.disk, request.link),
+            grantable: refused.grantable,
+        })
+    }
+
+    /// The stream that uses a reservation loses it (it was superseded and ends, or is about to).
+    fn take_over(&mut self, id: ReservationId) {
+        let Some(holder) = self.holders.get_mut(id.slot as usize).and_then(Option::take) else { return };
+        if let Class::Constant { reservation, .. } = &mut self.streams[holder as usize].class
+            && *reservation == Some(id)
+        {
+            *reservation = None;
+            let now = self.io.now();
+            self.finish(holder, Outcome::Stopped, now);
+        }
+    }
+
+    fn request(&self, delivery: &Delivery, rate: BitRate, burst_bytes: u64) -> Request {
+        let content = &delivery.content;
+        let schedule = &self.disks[usize::from(content.disk.0)].schedule;
+        let payload = payload_of(delivery);
+        let profile = schedule.cost().profile();
+        let slowest = content.extents.iter().map(|extent| profile.rate_at(extent.physical + extent.length / 2)).min();
+        #[allow(clippy::cast_precision_loss, reason = "a mean")]
+        let fragments = content.extents.len().saturating_sub(1) as f64 / content.size.max(1) as f64;
+        Request {
+            disk: content.disk,
+            link: delivery.link,
+            rate,
+            zone_bytes_per_second: slowest.unwrap_or_else(|| profile.rate_at(u64::MAX)),
+            fragments_per_byte: fragments,
+            length: payload,
+            burst_bytes: burst_bytes.min(payload),
+            writes: false,
+        }
+    }
+
+    /// Starts the streams of a disk that wait, in the order they came, as far as the coming rounds have room.
+    pub(super) fn launch(&mut self, disk: usize, now: Nanos) {
+        while let Some(&slot) = self.disks[disk].waiting.first() {
+            if self.disks[disk].spins && !self.disks[disk].schedule.may_take_starts(now) {
+                return self.give_up_waiting(slot, disk, now);
+            }
+            let Class::Constant { reservation: Some(id), .. } = self.streams[slot as usize].class else {
+                self.disks[disk].waiting.remove(0);
+                continue;
+            };
+            let rounds = self.disks[disk].rounds;
+            let round = rounds.index_at(now);
+            let left = rounds.start_of(round + 1).saturating_sub(now).as_secs_f64() / rounds.period().as_secs_f64();
+            let queued = if self.disks[disk].spins { self.disks[disk].schedule.queued_seconds() } else { 0.0 };
+            let Some(first) = self.admission.place(id, round, left, queued) else {
+                self.give_up_waiting(slot, disk, now);
+                return;
+            };
+            self.disks[disk].waiting.remove(0);
+            self.disks[disk].starting.push(slot);
+            let stream = &mut self.streams[slot as usize];
+            stream.life = Life::Starting;
+            if let Class::Constant { first_round, next_round, gap, .. } = &mut stream.class {
+                (*first_round, *next_round, *gap) = (first, round, 0);
+            }
+            let id = stream.delivery().stream;
+            self.outbox.push(Report::Started { stream: id, reservation: self.reservation_of(slot) });
+            self.read_ahead(slot, round, now);
+            self.run_if_ready(slot, now);
+        }
+    }
+
+    /// A stream that could not start for too long is refused after all: a viewer rather hears no than nothing.
+    fn give_up_waiting(&mut self, slot: u32, disk: usize, now: Nanos) {
+        let stream = &self.streams[slot as usize];
+        if now.saturating_sub(stream.started) < self.config.start_wait_max {
+            return;
+        }
+        let id = stream.disk;
+        self.leave_all(slot, false);
+        let delivery = self.streams[slot as usize].end();
+        self.free.push(slot);
+        debug_assert!(!self.disks[disk].waiting.contains(&slot), "it left");
+        self.gauges.plane.refused.add(1);
+        let refusal = Refusal { resource: Resource::Disk(id), grantable: BitRate(0) };
+        self.outbox.push(Report::Refused { delivery, refusal });
+    }
+
+    pub(super) fn reservation_of(&self, slot: u32) -> Option<ReservationId> {
+        match self.streams[slot as usize].class {
+            Class::Constant { reservation, .. } => reservation,
+            Class::BestEffort => None,
+        }
+    }
+
+    /// Reserves for a recording: the store thread will offer its blocks with this reservation.
+    pub(super) fn reserve_recording(&mut self, request: RecordingRequest, _now: Nanos) {
+        let RecordingRequest { stream, disk, link, rate } = request;
+        let refuse = |resource, grantable| Report::ReserveRefused { stream, refusal: Refusal { resource, grantable } };
+        let report = match self.disks.get(usize::from(disk.0)) {
+            _ if self.draining => refuse(Resource::Draining, BitRate(0)),
+            None => refuse(Resource::DiskFailing(disk), BitRate(0)),
+            Some(entry) if !entry.health.is_good() => refuse(Resource::DiskFailing(disk), BitRate(0)),
+            Some(entry) => {
+                // Where it will lie is not known yet: the slowest zone is assumed.
+                let zone = entry.schedule.cost().profile().rate_at(u64::MAX);
+                let request = Request {
+                    disk,
+                    link,
+                    rate,
+                    zone_bytes_per_second: zone,
+                    fragments_per_byte: 0.0,
+                    length: 0,
+                    burst_bytes: 0,
+                    writes: true,
+                };
+                match self.admission.reserve(request) {
+                    Ok(reservation) => {
+                        // It takes its place at once; a recording has no start to wait for.
+                        let round = entry.rounds.index_at(self.io.now());
+                        self.admission.place(reservation, round, 1.0, 0.0);
+                        Report::Reserved { stream, reservation }
+                    }
+                    Err(refused) => refuse(resource(refused.short, disk, link), refused.grantable),
+                }
+            }
+        };
+        self.outbox.push(report);
+    }
+
+    fn publish(&mut self, slot: u32, id: u64, now: Nanos) {
+        let gauges = &self.gauges.streams[slot as usize];
+        let delivery = self.streams[slot as usize].delivery();
+        let rate = match delivery.service {
+            Service::Constant { rate, .. } => rate.0,
+            Service::BestEffort => 0,
+        };
+        gauges.rate_bps.set(rate);
+        gauges.sent_bytes.set(0);
+        gauges.misses.set(0);
+        gauges.buffered_bytes.set(0);
+        gauges.jitter_sum_ppm.set(0);
+        gauges.jitter_windows.set(0);
+        gauges.blocked.set(0);
+        gauges.disk.set(u64::from(delivery.content.disk.0));
+        gauges.started_nanos.set(now.0);
+        gauges.id.set(id);
+    }
+}
+
+fn resource(short: Short, disk: units::DiskId, link: LinkId) -> Resource {
+    match short {
+        Short::Disk => Resource::Disk(disk),
+        Short::Network => Resource::Network(link),
+        Short::Memory => Resource::Memory,
+        Short::Processor => Resource::Processor,
+        Short::Table => Resource::Table,
+    }
+}
+
+/// Position on the device of a byte of the content; `None` where it is not known.
+pub(super) fn position_of(content: &Content, offset: u64) -> Option<u64> {
+    let at = content.extents.partition_point(|extent| extent.logical + extent.length <= offset);
+    let extent = content.extents.get(at)?;
+    offset.checked_sub(extent.logical).map(|within| extent.physical + within)
+}
+
+/// Quarters of a content.
+pub(super) fn quarters_of(content: &Content) -> u64 {
+    content.size.div_ceil(QUARTER_BYTES)
+}

@@ -1,0 +1,88 @@
+//! Store threads: what they offer goes to their disk's schedule, what it grants goes to them.
+
+use schedule::disk::JobKey;
+use schedule::disk::best_effort::{BeWork, Commit, Owner};
+use schedule::disk::real_time::{RtKey, RtRequest};
+use units::{BitRate, DiskId, Nanos};
+
+use super::Plane;
+use crate::grant::{Done, Grant, JobId, Offer, StoreMessage, Work, WorkClass};
+use crate::port::Io;
+
+/// Messages taken in between two looks at the clock.
+const MESSAGES_PER_TURN: usize = 64;
+/// A recording's deadline does not recede while it is served: it is served whole.
+const WHOLE: BitRate = BitRate(1_000_000_000_000);
+
+impl<I: Io> Plane<I> {
+    pub(super) fn take_store_messages(&mut self, now: Nanos) {
+        for _ in 0..MESSAGES_PER_TURN {
+            match self.io.store_message() {
+                Some(StoreMessage::Offer(offer)) => self.offered(offer),
+                Some(StoreMessage::Withdraw { disk, job }) => {
+                    if let Some(disk) = self.disks.get_mut(usize::from(disk.0)) {
+                        disk.schedule.remove(Owner::Job(JobKey(job.0)));
+                    }
+                }
+                Some(StoreMessage::Done(done)) => self.grant_done(done, now),
+                None => return,
+            }
+        }
+    }
+
+    fn offered(&mut self, offer: Offer) {
+        let Some(disk) = self.disks.get_mut(usize::from(offer.disk.0)) else { return };
+        let job = JobKey(offer.job.0);
+        match (offer.work, offer.class) {
+            (Work::Write { bytes: 0, .. }, _) => {}
+            (Work::Write { bytes, position }, WorkClass::RealTime { deadline, .. }) => {
+                let key = RtKey::Job(job);
+                let request = RtRequest { key, position, bytes, deadline, rate: WHOLE, starting: false };
+                disk.schedule.put_real_time(request);
+            }
+            (Work::Write { bytes, position }, WorkClass::BestEffort) => {
+                disk.schedule.put_best_effort(BeWork::Write { job, position, bytes });
+            }
+            (Work::Probe { reads }, _) => disk.schedule.put_best_effort(BeWork::Probe { job, reads }),
+            (Work::Commit { dirty_bytes, awaited }, _) => {
+                disk.schedule.put_commit(Commit { job, dirty_bytes, awaited });
+            }
+        }
+    }
+
+    fn grant_done(&mut self, done: Done, now: Nanos) {
+        let Some(disk) = self.disks.get_mut(usize::from(done.disk.0)) else { return };
+        let job = JobKey(done.job.0);
+        let real_time = disk.schedule.grant_done(done.bytes, done.started, done.ended);
+        // It may have been the grant that hung, with no read out whose answer would tell.
+        let mut changed = disk.health.answered();
+        if !done.ok {
+            self.gauges.disks[usize::from(done.disk.0)].errors.add(1);
+            changed |= disk.health.write_failed(done.ended);
+        }
+        if changed {
+            self.tell_condition(done.disk);
+        }
+        self.run_those_ready(usize::from(done.disk.0), now);
+        if done.ready_bytes == 0 {
+            return;
+        }
+        let disk = &mut self.disks[usize::from(done.disk.0)];
+        match real_time {
+            Some(deadline) => {
+                let (key, position, bytes) = (RtKey::Job(job), done.position, done.ready_bytes);
+                let request = RtRequest { key, position, bytes, deadline, rate: WHOLE, starting: false };
+                disk.schedule.put_real_time(request);
+            }
+            None => {
+                let (position, bytes) = (done.position, done.ready_bytes);
+                disk.schedule.put_best_effort(BeWork::Write { job, position, bytes });
+            }
+        }
+    }
+
+    pub(super) fn give_grant(&mut self, disk: usize, job: JobKey, bytes_max: u64, until: Nanos) {
+        let disk = DiskId(u16::try_from(disk).expect("within limits"));
+        self.io.grant(Grant { disk, job: JobId(job.0), bytes_max, until });
+    }
+}

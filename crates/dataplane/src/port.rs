@@ -1,0 +1,228 @@
+//! The data plane's only way out: the kernel behind `uring`, virtual time behind `sim`.
+//!
+//! Promise: everything the plane does to the world is a call of [`Io`]; everything it learns is a [`Completion`], a
+//! command or a store message. Not here: why it does it.
+//!
+//! All buffer memory is one *arena* with a flat address space `0..Io::arena_bytes()`; the plane alone decides what lies
+//! where and never names a byte twice at once. The first `chunk_count × CHUNK_BYTES` bytes hold chunks; behind them lies
+//! one [`LITERAL_BYTES`] area per stream slot, for response heads.
+
+use std::os::fd::OwnedFd;
+
+use units::{Nanos, limits};
+
+use crate::control::{Access, Command, Report};
+use crate::grant::{Grant, StoreMessage};
+
+/// Bytes of literal text (a response head, a multipart boundary) a stream can have in flight. The control plane keeps
+/// each literal segment within it.
+pub const LITERAL_BYTES: u64 = 2048;
+
+/// Completions handed over by one [`Io::wait`] at most.
+pub const COMPLETIONS_MAX: usize = 1024;
+
+const _: () = assert!(LITERAL_BYTES.is_multiple_of(512) && limits::CHUNK_BYTES.is_multiple_of(LITERAL_BYTES));
+
+/// Chosen by the plane, handed back in the request's one completion. A top byte of 0xFF is the implementation's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Token(pub u64);
+
+/// Place of an open content in the plane's table, `0..FILES_MAX`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FileSlot(pub u32);
+
+/// Place of a stream's socket in the plane's table, `0..STREAMS_MAX`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SocketSlot(pub u32);
+
+/// A run of the arena's bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// First byte, from the arena's start.
+    pub offset: u64,
+    /// How many; at most `CHUNK_BYTES`.
+    pub length: u32,
+}
+
+/// A read of a file into the arena. Offset, length and memory are multiples of `DIRECT_ALIGN`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadRequest {
+    /// Comes back in the completion.
+    pub token: Token,
+    /// Which file.
+    pub file: FileSlot,
+    /// Where in the file.
+    pub offset: u64,
+    /// Where to; the length to read.
+    pub memory: Span,
+}
+
+/// Whether several streams send the same bytes. Then it can pay to lend a socket the memory instead of copying it
+/// (decision 0008); it is only a hint, and what arrives is the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sharing {
+    /// Sent once or twice before the memory is used for something else.
+    Single,
+    /// Sent by at least [`SHARED_STREAMS_MIN`] streams.
+    Shared,
+}
+
+/// From so many streams on, bytes count as shared: replacing 256 KiB of lent memory costs as much as two copies of it
+/// (measured: 90 µs against 44 µs each).
+pub const SHARED_STREAMS_MIN: u32 = 3;
+
+/// A send from the arena to a socket. At most one per socket is in flight. It completes when the socket took at least
+/// one byte: a full socket leaves it pending, which costs nobody anything. Once it completed the memory may be read
+/// into again, whether the peer has taken the bytes or not: what was sent does not change by that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SendRequest {
+    /// Comes back in the completion.
+    pub token: Token,
+    /// Which socket.
+    pub socket: SocketSlot,
+    /// What.
+    pub memory: Span,
+    /// What follows it, elsewhere in memory; both together are at most a chunk. A world that sends one piece at a time
+    /// may leave it out: then the send is a short one.
+    pub then: Option<Span>,
+    /// Who else sends it.
+    pub sharing: Sharing,
+}
+
+/// One request is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Completion {
+    /// As in the request.
+    pub token: Token,
+    /// Bytes read or sent (fewer than asked are possible; a read of 0 is the end of the file), or why not.
+    pub result: Result<u32, Fault>,
+    /// When it was noticed.
+    pub at: Nanos,
+}
+
+/// Why a request failed: what the plane has to tell apart, mapped once from errno in `uring`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The peer closed or reset the connection (EPIPE, ECONNRESET, ETIMEDOUT …).
+    Gone,
+    /// The request was cancelled before it took effect.
+    Cancelled,
+    /// The device gave an error (EIO and everything else, with its number).
+    Device(i32),
+}
+
+/// The world, as the plane sees it. One thread calls it.
+pub trait Io {
+    /// Monotonic time.
+    fn now(&mut self) -> Nanos;
+
+    /// Processor time this thread has used; with [`Io::now`] it gives the core's load.
+    fn processor_time(&mut self) -> Nanos;
+
+    /// Bytes that sockets took by reference instead of a copy, since the start.
+    fn lent_bytes(&mut self) -> u64 {
+        0
+    }
+
+    /// Chunks of `CHUNK_BYTES` in the arena.
+    fn chunk_count(&self) -> u32;
+
+    /// Makes `file` usable as `slot` until [`Io::close_file`]. The plane keeps `file` open meanwhile.
+    fn open_file(&mut self, slot: FileSlot, file: &OwnedFd, access: Access);
+
+    /// Forgets `slot`. No request on it is in flight.
+    fn close_file(&mut self, slot: FileSlot);
+
+    /// Makes `socket` usable as `slot` until [`Io::close_socket`]. The plane keeps `socket` open meanwhile.
+    fn open_socket(&mut self, slot: SocketSlot, socket: &OwnedFd);
+
+    /// Forgets `slot`. No request on it is in flight.
+    fn close_socket(&mut self, slot: SocketSlot);
+
+    /// Copies literal bytes into the arena (at most [`LITERAL_BYTES`]).
+    fn fill(&mut self, memory: Span, bytes: &[u8]);
+
+    /// Queues a read; it is handed to the kernel by [`Io::wait`].
+    fn read(&mut self, request: ReadRequest);
+
+    /// Queues a send; it is handed to the kernel by [`Io::wait`] at the latest.
+    fn send(&mut self, request: SendRequest);
+
+    /// Asks for the end of a pending send. Its completion still comes, once: with its result or [`Fault::Cancelled`].
+    fn cancel_send(&mut self, token: Token);
+
+    /// Hands a grant to its disk's store thread and wakes it. At most one per disk is out, so there is always room.
+    fn grant(&mut self, grant: Grant);
+
+    /// The next message of a store thread, if one waits.
+    fn store_message(&mut self) -> Option<StoreMessage>;
+
+    /// The next command, if one waits.
+    fn command(&mut self) -> Option<Command>;
+
+    /// Tells the control plane. A full queue gives the report back; the plane keeps it and tries again next tick.
+    ///
+    /// # Errors
+    /// The report, if there was no room.
+    fn report(&mut self, report: Report) -> Result<(), Report>;
+
+    /// Hands over what was queued, then waits until `until`, or earlier if a request completed, a command or a store
+    /// message came. Appends at most [`COMPLETIONS_MAX`] completions in the order they happened; never allocates
+    /// (`completions` has that capacity).
+    fn wait(&mut self, until: Nanos, completions: &mut Vec<Completion>);
+}
+
+/// A borrowed world is a world: the kernel's is made on the plane's thread and lent to the plane.
+impl<I: Io + ?Sized> Io for &mut I {
+    fn now(&mut self) -> Nanos {
+        (**self).now()
+    }
+    fn processor_time(&mut self) -> Nanos {
+        (**self).processor_time()
+    }
+    fn lent_bytes(&mut self) -> u64 {
+        (**self).lent_bytes()
+    }
+    fn chunk_count(&self) -> u32 {
+        (**self).chunk_count()
+    }
+    fn open_file(&mut self, slot: FileSlot, file: &OwnedFd, access: Access) {
+        (**self).open_file(slot, file, access);
+    }
+    fn close_file(&mut self, slot: FileSlot) {
+        (**self).close_file(slot);
+    }
+    fn open_socket(&mut self, slot: SocketSlot, socket: &OwnedFd) {
+        (**self).open_socket(slot, socket);
+    }
+    fn close_socket(&mut self, slot: SocketSlot) {
+        (**self).close_socket(slot);
+    }
+    fn fill(&mut self, memory: Span, bytes: &[u8]) {
+        (**self).fill(memory, bytes);
+    }
+    fn read(&mut self, request: ReadRequest) {
+        (**self).read(request);
+    }
+    fn send(&mut self, request: SendRequest) {
+        (**self).send(request);
+    }
+    fn cancel_send(&mut self, token: Token) {
+        (**self).cancel_send(token);
+    }
+    fn grant(&mut self, grant: Grant) {
+        (**self).grant(grant);
+    }
+    fn store_message(&mut self) -> Option<StoreMessage> {
+        (**self).store_message()
+    }
+    fn command(&mut self) -> Option<Command> {
+        (**self).command()
+    }
+    fn report(&mut self, report: Report) -> Result<(), Report> {
+        (**self).report(report)
+    }
+    fn wait(&mut self, until: Nanos, completions: &mut Vec<Completion>) {
+        (**self).wait(until, completions);
+    }
+}

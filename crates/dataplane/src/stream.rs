@@ -1,0 +1,251 @@
+//! One entry of the delivery table: where a stream is in what it sends and in what it reads ahead.
+//!
+//! Promise: the send cursor never passes the fetch cursor; every quarter between them is referenced exactly once per
+//! time the stream will pass through it. Not here: sockets and disks (`plane`).
+
+use schedule::admission::QUARTER_BYTES;
+use schedule::pace::Pace;
+use units::{DiskId, Nanos, ReservationId};
+
+use crate::cache::Key;
+use crate::control::{Delivery, Outcome, Segment};
+use crate::port::{FileSlot, Sharing};
+use crate::wheel::Seat;
+
+/// A place in a delivery's segments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Cursor {
+    /// Which segment.
+    pub(crate) segment: usize,
+    /// Bytes of it already passed.
+    pub(crate) passed: u64,
+    /// Bytes of content passed in all segments.
+    pub(crate) payload: u64,
+}
+
+/// What lies at a cursor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Literal bytes, so many left in the segment.
+    Literal { left: u64 },
+    /// Content: the quarter, the offset in it, and how many bytes of it belong to this segment from here.
+    Content { key: Key, within: u64, left: u64 },
+    /// Behind the last segment.
+    End,
+}
+
+impl Cursor {
+    /// What lies here; finished segments are stepped over.
+    pub(crate) fn place(&mut self, delivery: &Delivery) -> Place {
+        while let Some(segment) = delivery.segments.get(self.segment) {
+            let length = length_of(segment);
+            if self.passed < length {
+                return match *segment {
+                    Segment::Bytes(_) => Place::Literal { left: length - self.passed },
+                    Segment::Range { offset, .. } => {
+                        let at = offset + self.passed;
+                        let within = at % QUARTER_BYTES;
+                        let key = Key { version: delivery.content.version, index: at / QUARTER_BYTES };
+                        Place::Content { key, within, left: (QUARTER_BYTES - within).min(length - self.passed) }
+                    }
+                };
+            }
+            self.segment += 1;
+            self.passed = 0;
+        }
+        Place::End
+    }
+
+    /// What content lies at or behind this cursor: literal segments are stepped over as well.
+    pub(crate) fn next_content(&mut self, delivery: &Delivery) -> Option<(Key, u64, u64)> {
+        loop {
+            match self.place(delivery) {
+                Place::Literal { left } => self.passed += left,
+                Place::Content { key, within, left } => return Some((key, within, left)),
+                Place::End => return None,
+            }
+        }
+    }
+
+    /// Passes `bytes` of content.
+    pub(crate) fn pass(&mut self, bytes: u64) {
+        self.passed += bytes;
+        self.payload += bytes;
+    }
+}
+
+/// Bytes of content in all segments.
+pub(crate) fn payload_of(delivery: &Delivery) -> u64 {
+    delivery.segments.iter().filter(|segment| matches!(segment, Segment::Range { .. })).map(length_of).sum()
+}
+
+pub(crate) fn length_of(segment: &Segment) -> u64 {
+    match segment {
+        Segment::Bytes(bytes) => bytes.len() as u64,
+        Segment::Range { length, .. } => *length,
+    }
+}
+
+/// The life of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// The slot is free.
+    Free,
+    /// Admitted; waits for a round in which its start fits.
+    Waiting,
+    /// Its first bytes are being read.
+    Starting,
+    /// Fed on the wheel.
+    Running,
+    /// Ends as soon as the kernel lets go of its memory.
+    Ending(Outcome),
+}
+
+/// Guaranteed, with what that takes, or not.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Class {
+    /// A constant rate.
+    Constant {
+        /// What admission granted; `None` once another request of the session took it over.
+        reservation: Option<ReservationId>,
+        /// Keep it at the end.
+        hold: bool,
+        /// Bytes that may be sent by when; set when it starts running.
+        pace: Option<Pace>,
+        /// Where it sits on the wheel.
+        seat: Option<Seat>,
+        /// First round of its regular reads, and rounds between them.
+        first_round: u64,
+        /// Rounds between its regular reads.
+        period: u32,
+        /// Its next read.
+        next_round: u64,
+        /// Rounds between the last read and the next.
+        gap: u64,
+    },
+    /// Whatever is left over.
+    BestEffort,
+}
+
+/// A send the kernel has not finished.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct InFlight {
+    pub(crate) literal: bool,
+    pub(crate) since: Nanos,
+}
+
+/// Where the send cursor stands: a tick that stays in its quarter need look neither at the segments nor at the table of
+/// buffers. Holds as long as the quarter is referenced, which it is until the cursor has passed it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Here {
+    /// First byte not sent.
+    pub(crate) offset: u64,
+    /// Bytes from there that belong to the segment and lie in the quarter.
+    pub(crate) left: u64,
+    pub(crate) sharing: Sharing,
+}
+
+/// One entry of the delivery table.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) life: Life,
+    /// How often this slot was used; tokens carry it.
+    pub(crate) generation: u32,
+    pub(crate) delivery: Option<Box<Delivery>>,
+    pub(crate) class: Class,
+    pub(crate) disk: DiskId,
+    pub(crate) file: FileSlot,
+    pub(crate) send: Cursor,
+    pub(crate) fetch: Cursor,
+    /// Read ahead up to this much payload.
+    pub(crate) target: u64,
+    /// Payload in all.
+    pub(crate) payload: u64,
+    /// Payload it may still send in this tick.
+    pub(crate) budget: u64,
+    pub(crate) in_flight: Option<InFlight>,
+    /// Where in the buffers the send cursor stands, if that is known.
+    pub(crate) here: Option<Here>,
+    /// It need not look for more to read while it is this far ahead.
+    pub(crate) ahead: u64,
+    /// Everybody was told that its client does not take bytes.
+    pub(crate) told_blocked: bool,
+    pub(crate) sent_bytes: u64,
+    pub(crate) misses: u64,
+    /// Since when bytes that are due are not there.
+    pub(crate) late_since: Option<Nanos>,
+    pub(crate) started: Nanos,
+    pub(crate) window: Window,
+}
+
+/// The 1 s window in which J is measured (seed 001 §5.2.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Window {
+    pub(crate) from: Nanos,
+    pub(crate) payload: u64,
+}
+
+impl Stream {
+    /// A free slot.
+    pub(crate) const fn free() -> Self {
+        Self {
+            life: Life::Free,
+            generation: 0,
+            delivery: None,
+            class: Class::BestEffort,
+            disk: DiskId(0),
+            file: FileSlot(0),
+            send: Cursor { segment: 0, passed: 0, payload: 0 },
+            fetch: Cursor { segment: 0, passed: 0, payload: 0 },
+            target: 0,
+            payload: 0,
+            budget: 0,
+            in_flight: None,
+            here: None,
+            ahead: u64::MAX,
+            told_blocked: false,
+            sent_bytes: 0,
+            misses: 0,
+            late_since: None,
+            started: Nanos::ZERO,
+            window: Window { from: Nanos::ZERO, payload: 0 },
+        }
+    }
+
+    /// The delivery of a slot in use.
+    pub(crate) fn delivery(&self) -> &Delivery {
+        self.delivery.as_deref().expect("a slot in use has its delivery")
+    }
+
+    /// Takes `delivery` in.
+    pub(crate) fn begin(&mut self, delivery: Box<Delivery>, class: Class, file: FileSlot, now: Nanos) {
+        assert_eq!(self.life, Life::Free, "a slot is used by one stream at a time");
+        let payload = payload_of(&delivery);
+        *self = Self {
+            life: Life::Waiting,
+            generation: self.generation,
+            disk: delivery.content.disk,
+            delivery: Some(delivery),
+            class,
+            file,
+            payload,
+            started: now,
+            ..Self::free()
+        };
+    }
+
+    /// Lets the delivery go; the slot is free again.
+    pub(crate) fn end(&mut self) -> Box<Delivery> {
+        self.life = Life::Free;
+        self.generation = self.generation.wrapping_add(1) & 0x00FF_FFFF;
+        self.delivery.take().expect("a slot in use has its delivery")
+    }
+
+    /// The seat on the wheel, if it has one.
+    pub(crate) fn seat(&self) -> Option<Seat> {
+        match self.class {
+            Class::Constant { seat, .. } => seat,
+            Class::BestEffort => None,
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The wheel of ticks: which streams are fed when.
+//!
+//! A tick is cut into [`STEPS`] steps and the wheel has two ticks' worth; a stream sits in every place that is its
+//! phase, one or two ticks apart. Phases spread the streams over the steps, so that the wire sees no burst.
+//!
+//! Promise: each stream is fed exactly once per its own tick, at an absolute time. Not here: feeding (`plane`).
+
+use units::limits;
+
+/// Steps in a tick: each is a wake-up of the plane, which costs as much as two sends.
+pub const STEPS: usize = 5;
+/// Places on the wheel.
+pub const PLACES: usize = 2 * STEPS;
+
+/// Where a stream sits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seat {
+    /// Its first place.
+    phase: u8,
+    /// Steps between its places: one tick's or two ticks' worth.
+    stride: u8,
+}
+
+/// The wheel.
+#[derive(Debug)]
+pub struct Wheel {
+    places: [Vec<u32>; PLACES],
+}
+
+impl Wheel {
+    /// An empty wheel with room for every stream in every place.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { places: std::array::from_fn(|_| Vec::with_capacity(limits::STREAMS_MAX)) }
+    }
+
+    /// Seats a stream that is fed every tick, or every second tick (`slow`): in the emptiest of the places that come
+    /// first after `step`.
+    pub fn seat(&mut self, stream: u32, stride: Stride, step: u64) -> Seat {
+        let stride = match stride {
+            Stride::Tick => STEPS,
+            Stride::TwoTicks => PLACES,
+        };
+        let next = usize::try_from((step + 1) % PLACES as u64).expect("below PLACES");
+        let ahead = (0..stride).min_by_key(|ahead| self.places[(next + ahead) % PLACES].len()).expect("not empty");
+        let phase = (next + ahead) % stride;
+        for place in (phase..PLACES).step_by(stride) {
+            self.places[place].push(stream);
+        }
+        let small = |value: usize| u8::try_from(value).expect("a wheel is small");
+        Seat { phase: small(phase), stride: small(stride) }
+    }
+
+    /// Takes a stream off.
+    pub fn leave(&mut self, stream: u32, seat: Seat) {
+        for place in (usize::from(seat.phase)..PLACES).step_by(usize::from(seat.stride)) {
+            let streams = &mut self.places[place];
+            if let Some(at) = streams.iter().position(|&other| other == stream) {
+                streams.swap_remove(at);
+            }
+        }
+    }
+
+    /// The `nth` stream fed in `step`.
+    #[must_use]
+    pub fn at(&self, step: u64, nth: usize) -> Option<u32> {
+        self.places[usize::try_from(step % PLACES as u64).expect("below PLACES")].get(nth).copied()
+    }
+
+    /// The first step from `step` on in which this seat is fed.
+    #[must_use]
+    pub fn next_step(seat: Seat, step: u64) -> u64 {
+        let (stride, phase) = (u64::from(seat.stride), u64::from(seat.phase));
+        step + (phase + stride - step % stride) % stride
+    }
+}
+
+impl Default for Wheel {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// How often a stream is fed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stride {
+    /// Every tick.
+    Tick,
+    /// Every second tick: low rates, where a tick's bytes are too few to be worth a send.
+    TwoTicks,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn phases_spread_and_every_stream_has_its_ticks() {
+        let mut wheel = Wheel::new();
+        let seats: Vec<Seat> = (0..100).map(|n| wheel.seat(n, Stride::Tick, 7)).collect();
+        for place in 0..PLACES as u64 {
+            let count = (0..).map_while(|nth| wheel.at(place, nth)).count();
+            assert_eq!(count, 100 / STEPS);
+        }
+        let fed =
+            (0..PLACES as u64).filter(|&step| (0..).map_while(|nth| wheel.at(step, nth)).any(|s| s == 42)).count();
+        assert_eq!(fed, 2);
+        let next = Wheel::next_step(seats[42], 1000);
+        assert!((0..).map_while(|nth| wheel.at(next, nth)).any(|s| s == 42));
+        for (n, seat) in (0..).zip(seats) {
+            wheel.leave(n, seat);
+        }
+        assert!((0..PLACES as u64).all(|step| wheel.at(step, 0).is_none()));
+    }
+}

@@ -1,0 +1,102 @@
+//! What a configuration that was read anew changes, and what of it can be in force without a restart.
+//!
+//! Promise: settings that shape what is already running (addresses, folders, the plane, the schedule) stay as they were
+//! until the next start, and are named. Not here: putting anything in force.
+
+use std::collections::BTreeSet;
+
+use toml::{Table, Value};
+
+use super::Config;
+
+/// Settings that need a restart: these, or all below them.
+const RESTART: [&str; 5] = ["listen", "roots", "state", "schedule", "plane"];
+
+/// A configuration read anew, set against the one in force.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Change {
+    /// What is to be in force: the new one, but for what needs a restart.
+    pub(crate) config: Config,
+    /// Keys that changed and can be in force at once.
+    pub(crate) changed: Vec<String>,
+    /// Keys that changed and need a restart.
+    pub(crate) restart: Vec<String>,
+}
+
+impl Change {
+    /// From the one in force to `new`.
+    pub(crate) fn between(running: &Config, new: Config) -> Self {
+        let keys = differing(running, &new).into_iter();
+        let (restart, changed) = keys.partition(|key| needs_restart(key));
+        let config = Config {
+            listen: running.listen,
+            roots: running.roots.clone(),
+            state: running.state.clone(),
+            schedule: running.schedule,
+            plane: running.plane,
+            ..new
+        };
+        Self { config, changed, restart }
+    }
+}
+
+fn needs_restart(key: &str) -> bool {
+    RESTART.iter().any(|name| key.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
+}
+
+/// Keys whose values differ: the configuration as it is shown knows all of them.
+fn differing(a: &Config, b: &Config) -> BTreeSet<String> {
+    let (a, b) = (entries(a), entries(b));
+    a.symmetric_difference(&b).map(|(key, _)| key.clone()).collect()
+}
+
+fn entries(config: &Config) -> BTreeSet<(String, String)> {
+    let table: Table = config.to_string().parse().expect("what is shown can be read (tested)");
+    let mut entries = BTreeSet::new();
+    for (name, value) in table {
+        match value {
+            Value::Table(inner) => {
+                entries.extend(inner.into_iter().map(|(key, value)| (format!("{name}.{key}"), value.to_string())));
+            }
+            value => {
+                entries.insert((name, value.to_string()));
+            }
+        }
+    }
+    entries
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(text: &str) -> Config {
+        Config::load_file("test.toml".as_ref(), text).expect("a good configuration")
+    }
+
+    #[test]
+    fn what_can_change_does_and_the_rest_is_named() {
+        let running = config("listen = \"127.0.0.1:80\"\n[limits]\nconnections = 5\n[users]\na = \"$argon2x\"\n");
+        let new = "listen = \"127.0.0.1:81\"\n[limits]\nconnections = 6\n[users]\nb = \"$argon2y\"\n[plane]\nmemory = \"64MiB\"\n\
+                   [streams]\nstart_burst = \"2s\"\nstall = \"9s\"\n[links]\neth0 = \"1G\"\n";
+        let change = Change::between(&running, config(new));
+        let at_once =
+            ["limits.connections", "links.eth0", "streams.stall", "streams.start_burst", "users.a", "users.b"];
+        assert_eq!(change.changed, at_once);
+        assert_eq!(change.restart, ["listen", "plane.memory"]);
+        assert_eq!((change.config.listen, change.config.plane), (running.listen, running.plane));
+        assert_eq!(change.config.streams.stall, units::Nanos::from_secs(9));
+        assert!(change.config.links.len() == 1 && change.config.limits.connections == 6);
+        let again = Change::between(&change.config, config(new));
+        assert!(again.changed.is_empty(), "in force already");
+        assert_eq!(again.restart, change.restart, "still not");
+    }
+
+    #[test]
+    fn every_key_of_a_table_with_a_strange_name_is_told_apart() {
+        let running = config("[path_rates]\n\"a/b.c/\" = \"1M\"\n");
+        let change = Change::between(&running, config("[path_rates]\n\"a/b.c/\" = \"2M\"\n\"roots\" = \"1M\"\n"));
+        assert_eq!(change.changed, ["path_rates.a/b.c/", "path_rates.roots"]);
+        assert!(change.restart.is_empty());
+    }
+}

@@ -1,0 +1,152 @@
+//! The flags of `serve`, and the subcommand `config`.
+//!
+//! Promise: a flag is a setting like any other and goes the same way through the checks. Not here: what `serve` does.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::settings::Settings;
+use super::{Config, DiskScheduler};
+
+/// Serve folders of videos over HTTP, each stream at a guaranteed rate.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct ServeArgs {
+    /// Configuration file (TOML), and then `conf.d/*.toml` beside it; the environment and the flags below override it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Address and port to serve on [default: 127.0.0.1:8080].
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<String>,
+    /// Folder to serve; several are merged into one namespace.
+    #[arg(long = "root", value_name = "DIR")]
+    roots: Vec<PathBuf>,
+    /// Folder for disk profiles and the index.
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+    /// How a disk's requests are ordered; `fifo` is for comparison only [default: cyclic].
+    #[arg(long, value_enum, value_name = "ORDER")]
+    disk_scheduler: Option<DiskScheduler>,
+    /// Any other setting, for example `--set schedule.be_share=0%`.
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = parse_assignment)]
+    set: Vec<(String, String)>,
+}
+
+impl ServeArgs {
+    /// Puts the flags over what the file and the environment said.
+    pub(super) fn add_to(&self, settings: &mut Settings) {
+        for (key, value) in &self.set {
+            settings.add_flag("--set", key, value.clone());
+        }
+        if let Some(listen) = &self.listen {
+            settings.add_flag("--listen", "listen", listen.clone());
+        }
+        if !self.roots.is_empty() {
+            let roots = self.roots.iter().map(|root| root.to_string_lossy().into_owned()).collect();
+            settings.add_flag_list("--root", "roots", roots);
+        }
+        if let Some(state) = &self.state {
+            settings.add_flag("--state", "state", state.to_string_lossy().into_owned());
+        }
+        if let Some(order) = self.disk_scheduler {
+            let name = match order {
+                DiskScheduler::Cyclic => "cyclic",
+                DiskScheduler::Fifo => "fifo",
+            };
+            settings.add_flag("--disk-scheduler", "schedule.disk_scheduler", name.to_owned());
+        }
+    }
+}
+
+fn parse_assignment(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or_else(|| format!("`{text}` is not KEY=VALUE"))?;
+    Ok((key.trim().to_owned(), value.trim().to_owned()))
+}
+
+/// Look at configuration files.
+#[derive(Debug, Args)]
+pub(crate) struct ConfigArgs {
+    #[command(subcommand)]
+    command: ConfigCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigCommand {
+    /// Check a file, and the parts in `conf.d` beside it, without starting anything.
+    Check {
+        /// The file.
+        file: PathBuf,
+    },
+    /// Print the configuration that `serve` would run with, given the same flags, as TOML.
+    Show(ServeArgs),
+}
+
+impl ConfigArgs {
+    /// Does what was asked.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is wrong: every problem with its line and key.
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        match &self.command {
+            ConfigCommand::Check { file } => {
+                let config = Config::load_with_parts(file)?;
+                println!("{}: usable; serves {} folder(s) on {}", file.display(), config.roots.len(), config.listen);
+                Ok(())
+            }
+            ConfigCommand::Show(args) => {
+                print!("{}", Config::load(args)?);
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_settings() {
+        let args = ServeArgs {
+            listen: Some("[::1]:9000".to_owned()),
+            roots: vec!["/a".into(), "/b".into()],
+            state: Some("/s".into()),
+            disk_scheduler: Some(DiskScheduler::Fifo),
+            set: vec![parse_assignment("schedule.be_share = 0%").unwrap()],
+            config: None,
+        };
+        let config = Config::load(&args).unwrap();
+        assert_eq!(config.listen.port(), 9000);
+        assert_eq!(config.roots.len(), 2);
+        assert_eq!(config.state, PathBuf::from("/s"));
+        assert_eq!(config.schedule.disk_scheduler, DiskScheduler::Fifo);
+        assert_eq!(config.schedule.best_effort_percent, 0);
+    }
+
+    #[test]
+    fn what_is_shown_means_the_same() {
+        let set = vec![
+            parse_assignment("schedule.cycle=256ms").unwrap(),
+            parse_assignment("path_rates.a/b.d/=2.5G").unwrap(),
+        ];
+        let args = ServeArgs { set, roots: vec!["/a \"quoted\"".into()], ..ServeArgs::default() };
+        let config = Config::load(&args).unwrap();
+        let shown = config.to_string();
+        assert_eq!(Config::load_file("shown.toml".as_ref(), &shown).unwrap(), config, "{shown}");
+    }
+
+    #[test]
+    fn a_wrong_flag_is_named() {
+        let set = vec![parse_assignment("schedule.cycles=250ms").unwrap()];
+        let error = Config::load(&ServeArgs { set, ..ServeArgs::default() }).unwrap_err().to_string();
+        assert!(
+            error.contains("--set: schedule.cycles: there is no such key; did you mean `schedule.cycle`?"),
+            "{error}"
+        );
+        let args = ServeArgs { listen: Some("8080".to_owned()), ..ServeArgs::default() };
+        let error = Config::load(&args).unwrap_err().to_string();
+        assert!(error.contains("--listen: listen: `8080` is not an address with a port"), "{error}");
+        let args = ServeArgs { config: Some("/nonexistent.toml".into()), ..ServeArgs::default() };
+        assert!(Config::load(&args).unwrap_err().to_string().contains("cannot read /nonexistent.toml"));
+    }
+}

@@ -1,0 +1,520 @@
+//! Configuration: one TOML file and the parts in `conf.d` beside it, every key also as `ISOCAST_A__B`, the common ones as flags.
+//!
+//! Promise: read once, checked as a whole, unit-typed; what is wrong is said with file, line, key and what to write
+//! instead. Not here: what the settings do. Reference: docs/reference/config.md; sample: packaging/isocast.toml (tests
+//! keep both in step with this file).
+
+mod change;
+mod command;
+mod render;
+mod settings;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use units::{BitRate, ByteCount, Nanos, limits};
+
+pub(crate) use change::Change;
+pub(crate) use command::{ConfigArgs, ServeArgs};
+use settings::{Problem, Settings};
+
+const MIB: u64 = 1024 * 1024;
+/// Buffers by default: this share of the machine's memory …
+const MEMORY_PERCENT: u8 = 25;
+/// … but no more than this.
+const MEMORY_MAX: ByteCount = ByteCount(16 * 1024 * MIB);
+/// Below this not even a few streams can be carried.
+const MEMORY_MIN: ByteCount = ByteCount(16 * MIB);
+/// The seed's cycle (seed 001 §4.1), the only one that is not a whole number to the second.
+const SEED_CYCLE: Nanos = Nanos::from_millis(256);
+const SECOND: Nanos = Nanos::from_secs(1);
+
+/// What `serve` runs with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Config {
+    /// Where HTTP is served.
+    pub(crate) listen: SocketAddr,
+    /// Folders whose files are served, merged into one namespace. May be empty here; `serve` needs one.
+    pub(crate) roots: Vec<PathBuf>,
+    /// Folder for disk profiles and the index.
+    pub(crate) state: PathBuf,
+    /// The data plane's and the disks' clockwork.
+    pub(crate) schedule: ScheduleConfig,
+    /// The data plane's thread and memory.
+    pub(crate) plane: PlaneConfig,
+    /// How streams start and end.
+    pub(crate) streams: StreamsConfig,
+    /// How long a paused viewer keeps its reservation.
+    pub(crate) session_hold: Nanos,
+    /// Bounds on what clients may do.
+    pub(crate) limits: LimitsConfig,
+    /// Rate of a network interface, by name, where its own report is wrong or missing.
+    pub(crate) links: Vec<(String, BitRate)>,
+    /// The rate of a stream where neither the request nor the content says one, by path prefix below `/media/`.
+    pub(crate) path_rates: Vec<(String, BitRate)>,
+    /// What becomes of a stream for which there is no room, by path prefix below `/media/`.
+    pub(crate) path_when_full: Vec<(String, WhenFull)>,
+    /// Who may write: name and argon2 hash (PHC string). Empty: only this machine.
+    pub(crate) users: Vec<(String, String)>,
+    /// Files to write logs to.
+    pub(crate) log: LogConfig,
+}
+
+/// What becomes of a stream for which there is no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WhenFull {
+    /// 503 with the rate that could be granted.
+    Refuse,
+    /// Served with what is left over.
+    BestEffort,
+}
+
+/// The data plane's and the disks' clockwork.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ScheduleConfig {
+    /// Period of the data plane.
+    pub(crate) cycle: Nanos,
+    /// Fraction of a cycle at which sockets are fed.
+    pub(crate) tick: Nanos,
+    /// Period in which a disk is scheduled; whole cycles.
+    pub(crate) round: Nanos,
+    /// How a disk's requests are ordered.
+    pub(crate) disk_scheduler: DiskScheduler,
+    /// Share of disk time kept for best effort (uploads), in percent, `0..=90`.
+    pub(crate) best_effort_percent: u8,
+}
+
+/// How a disk's requests are ordered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum DiskScheduler {
+    /// Phases real-time, best-effort, idle (seed 001 §4.2).
+    Cyclic,
+    /// In order of arrival, uncut: for comparison.
+    Fifo,
+}
+
+/// The data plane's thread and memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PlaneConfig {
+    /// CPU the thread is pinned to; `None`: chosen at start.
+    pub(crate) cpu: Option<u32>,
+    /// `SCHED_FIFO` priority, `1..=99`; `None`: ordinary scheduling.
+    pub(crate) priority: Option<u8>,
+    /// Buffers for blocks.
+    pub(crate) memory: Memory,
+}
+
+/// How much memory the buffers take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Memory {
+    /// This many percent of the machine's memory, at most [`MEMORY_MAX`].
+    Percent(u8),
+    /// This many bytes.
+    Size(ByteCount),
+}
+
+impl Memory {
+    /// Bytes to use on a machine with `total` bytes of memory.
+    pub(crate) fn of(self, total: ByteCount) -> ByteCount {
+        match self {
+            Self::Percent(percent) => {
+                let share = total.0 / 100 * u64::from(percent);
+                ByteCount(share.clamp(MEMORY_MIN.0, MEMORY_MAX.0))
+            }
+            Self::Size(size) => size,
+        }
+    }
+}
+
+/// How streams start and end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct StreamsConfig {
+    /// Seconds of media sent ahead of the rate at the start.
+    pub(crate) start_burst: Nanos,
+    /// A client that takes nothing for this long gives up its reservation.
+    pub(crate) stall: Nanos,
+}
+
+/// Bounds on what clients may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LimitsConfig {
+    /// Open connections.
+    pub(crate) connections: u32,
+    /// From the first byte of a head to its last.
+    pub(crate) head_timeout: Nanos,
+    /// Between two requests of a connection.
+    pub(crate) idle_timeout: Nanos,
+    /// Without a byte of an upload's body.
+    pub(crate) upload_idle: Nanos,
+    /// Largest upload.
+    pub(crate) upload_size: ByteCount,
+    /// From the start of a drain (SIGTERM) until running streams are stopped.
+    pub(crate) drain: Nanos,
+}
+
+/// Files to write logs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LogConfig {
+    /// Requests, in the combined format; `None`: nowhere.
+    pub(crate) access: Option<PathBuf>,
+    /// Events, one JSON object per line; `None`: standard error.
+    pub(crate) events: Option<PathBuf>,
+}
+
+/// Everything that is wrong with a configuration.
+#[derive(Debug)]
+pub(crate) struct ConfigError(Vec<Problem>);
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the configuration is not usable:")?;
+        self.0.iter().try_for_each(|problem| write!(f, "\n  {problem}"))
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl Config {
+    /// Reads the file, the environment and the flags, in this order, and checks the whole.
+    ///
+    /// # Errors
+    /// All problems at once.
+    pub(crate) fn load(args: &ServeArgs) -> Result<Self, ConfigError> {
+        let mut settings = Settings::default();
+        if let Some(path) = &args.config {
+            settings.add_file_and_parts(path);
+        }
+        settings.add_environment(
+            std::env::vars_os().filter_map(|(n, v)| Some((n.into_string().ok()?, v.into_string().ok()?))),
+        );
+        args.add_to(&mut settings);
+        Self::check(settings)
+    }
+
+    /// Checks a file and the parts beside it: neither the environment nor flags.
+    ///
+    /// # Errors
+    /// All problems at once.
+    pub(crate) fn load_with_parts(path: &Path) -> Result<Self, ConfigError> {
+        let mut settings = Settings::default();
+        settings.add_file_and_parts(path);
+        Self::check(settings)
+    }
+
+    /// Checks a text as one file by itself.
+    ///
+    /// # Errors
+    /// All problems at once.
+    #[cfg(test)]
+    pub(crate) fn load_file(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        let mut settings = Settings::default();
+        settings.add_file(path, text);
+        Self::check(settings)
+    }
+
+    fn check(mut settings: Settings) -> Result<Self, ConfigError> {
+        let settings_ref = &mut settings;
+        let config = Self {
+            listen: settings_ref.take("listen", SocketAddr::from(([127, 0, 0, 1], 8080)), parse_address),
+            roots: settings_ref.take_list("roots").into_iter().map(PathBuf::from).collect(),
+            state: settings_ref.take_optional("state", parse_path).unwrap_or_else(default_state),
+            schedule: ScheduleConfig::take(settings_ref),
+            plane: PlaneConfig::take(settings_ref),
+            streams: StreamsConfig {
+                start_burst: settings_ref.take("streams.start_burst", Nanos::ZERO, span_up_to(Nanos::from_secs(60))),
+                stall: settings_ref.take("streams.stall", Nanos::from_secs(30), span_up_to(Nanos::from_secs(3600))),
+            },
+            session_hold: settings_ref.take("sessions.hold", Nanos::from_secs(60), span_up_to(Nanos::from_secs(3600))),
+            limits: LimitsConfig::take(settings_ref),
+            links: settings_ref.take_table("links", parse_rate),
+            path_rates: settings_ref.take_table("path_rates", parse_rate),
+            path_when_full: settings_ref.take_table("path_when_full", |text| match text {
+                "refuse" => Ok(WhenFull::Refuse),
+                "best-effort" => Ok(WhenFull::BestEffort),
+                _ => Err(format!("`{text}` is neither `refuse` nor `best-effort`")),
+            }),
+            users: settings_ref.take_table("users", |text| match text.starts_with("$argon2") {
+                true => Ok(text.to_owned()),
+                false => {
+                    Err("an argon2 hash is needed, as `argon2 SALT -id -e` prints it (never the password)".to_owned())
+                }
+            }),
+            log: LogConfig {
+                access: settings_ref.take_optional("log.access", parse_path),
+                events: settings_ref.take_optional("log.events", parse_path),
+            },
+        };
+        if config.roots.len() > limits::DISKS_MAX {
+            settings.contradiction("roots", format!("at most {} folders can be served", limits::DISKS_MAX));
+        }
+        let problems = settings.finish();
+        if problems.is_empty() { Ok(config) } else { Err(ConfigError(problems)) }
+    }
+}
+
+impl ScheduleConfig {
+    fn take(settings: &mut Settings) -> Self {
+        let cycle = settings.take("schedule.cycle", Nanos::from_millis(250), parse_cycle);
+        let tick = settings.take_optional("schedule.tick", parse_span).unwrap_or_else(|| default_tick(cycle));
+        let round = settings.take_optional("schedule.round", parse_span).unwrap_or_else(|| default_round(cycle));
+        if tick < Nanos::from_millis(5) || !cycle.0.is_multiple_of(tick.0) {
+            let message =
+                format!("{tick} must be 5 ms or more and go into the cycle ({cycle}) without rest; leave it out");
+            settings.contradiction("schedule.tick", message);
+        }
+        if round > Nanos::from_secs(8) || !round.0.is_multiple_of(cycle.0) || round.0 == 0 {
+            let message = format!("{round} must be whole cycles ({cycle}), 8 s at most; leave it out");
+            settings.contradiction("schedule.round", message);
+        }
+        Self {
+            cycle,
+            tick,
+            round,
+            disk_scheduler: settings.take("schedule.disk_scheduler", DiskScheduler::Cyclic, |text| {
+                clap::ValueEnum::from_str(text, false).map_err(|_| format!("`{text}` is neither `cyclic` nor `fifo`"))
+            }),
+            best_effort_percent: settings.take("schedule.be_share", 10, |text| parse_percent(text, 0, 90)),
+        }
+    }
+}
+
+impl PlaneConfig {
+    fn take(settings: &mut Settings) -> Self {
+        Self {
+            cpu: settings.take("plane.cpu", None, |text| match text {
+                "auto" => Ok(None),
+                _ => parse_number(text, 0, 1023).map(Some).map_err(|error| format!("{error}, or `auto`")),
+            }),
+            priority: settings.take("plane.priority", Some(10), |text| {
+                Ok(Some(parse_number(text, 0, 99)?).filter(|priority| *priority > 0).and_then(|p| u8::try_from(p).ok()))
+            }),
+            memory: settings.take("plane.memory", Memory::Percent(MEMORY_PERCENT), parse_memory),
+        }
+    }
+}
+
+impl LimitsConfig {
+    fn take(settings: &mut Settings) -> Self {
+        Self {
+            connections: settings.take("limits.connections", 10_000, |text| parse_number(text, 1, 1_000_000)),
+            head_timeout: settings.take("limits.head_timeout", Nanos::from_secs(10), span_up_to(Nanos::from_secs(600))),
+            idle_timeout: settings.take(
+                "limits.idle_timeout",
+                Nanos::from_secs(75),
+                span_up_to(Nanos::from_secs(3600)),
+            ),
+            upload_idle: settings.take("limits.upload_idle", Nanos::from_secs(30), span_up_to(Nanos::from_secs(3600))),
+            upload_size: settings.take("limits.upload_size", ByteCount(1 << 40), parse_size),
+            drain: settings.take("limits.drain", Nanos::from_secs(30), span_up_to(Nanos::from_secs(3600))),
+        }
+    }
+}
+
+fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .map_err(|_| format!("`{text}` is not an address with a port; write for example `127.0.0.1:8080` or `[::]:80`"))
+}
+
+fn parse_path(text: &str) -> Result<PathBuf, String> {
+    if text.is_empty() { Err("a path is needed, or leave the key out".to_owned()) } else { Ok(PathBuf::from(text)) }
+}
+
+fn parse_rate(text: &str) -> Result<BitRate, String> {
+    units::parse_rate(text).map_err(|error| error.to_string())
+}
+
+fn parse_size(text: &str) -> Result<ByteCount, String> {
+    units::parse_size(text).map_err(|error| error.to_string())
+}
+
+fn parse_span(text: &str) -> Result<Nanos, String> {
+    units::parse_duration(text).map_err(|error| error.to_string())
+}
+
+/// A span that is not longer than `max`.
+fn span_up_to(max: Nanos) -> impl Fn(&str) -> Result<Nanos, String> {
+    move |text| {
+        let span = parse_span(text)?;
+        if span <= max { Ok(span) } else { Err(format!("`{text}` is too long ({max} at most)")) }
+    }
+}
+
+fn parse_cycle(text: &str) -> Result<Nanos, String> {
+    let cycle = parse_span(text)?;
+    let fits = cycle >= Nanos::from_millis(50) && cycle <= SECOND && SECOND.0.is_multiple_of(cycle.0);
+    if fits || cycle == SEED_CYCLE {
+        Ok(cycle)
+    } else {
+        Err(format!(
+            "`{text}` cannot be a cycle: 50 ms to 1 s, a whole number to the second (such as `250ms`), or `256ms`"
+        ))
+    }
+}
+
+/// 50 ms, or an eighth of a cycle that this does not go into.
+fn default_tick(cycle: Nanos) -> Nanos {
+    let usual = Nanos::from_millis(50);
+    if cycle.0.is_multiple_of(usual.0) { usual } else { Nanos(cycle.0 / 8) }
+}
+
+/// The whole cycles nearest to a second.
+fn default_round(cycle: Nanos) -> Nanos {
+    cycle.saturating_mul(((SECOND.0 + cycle.0 / 2) / cycle.0.max(1)).max(1))
+}
+
+fn parse_number(text: &str, min: u32, max: u32) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| (min..=max).contains(number));
+    number.ok_or_else(|| format!("`{text}` is not a whole number from {min} to {max}"))
+}
+
+fn parse_percent(text: &str, min: u32, max: u32) -> Result<u8, String> {
+    let Some(number) = text.trim().strip_suffix('%') else {
+        return Err(format!("`{text}` is not a share; write for example `10%`"));
+    };
+    let number = parse_number(number.trim(), min, max).map_err(|_| format!("`{text}` is not from {min}% to {max}%"))?;
+    u8::try_from(number).map_err(|error| error.to_string())
+}
+
+fn parse_memory(text: &str) -> Result<Memory, String> {
+    if text.trim().ends_with('%') {
+        return parse_percent(text, 1, 80).map(Memory::Percent);
+    }
+    let size = units::parse_size(text).map_err(|error| format!("{error}, or a share of the memory such as `25%`"))?;
+    if size < MEMORY_MIN {
+        Err(format!("`{text}` is too little; {MEMORY_MIN} at least"))
+    } else {
+        Ok(Memory::Size(size))
+    }
+}
+
+/// Where state is kept when nothing is said: systemd's `StateDirectory`, else the user's (or root's) usual place.
+fn default_state() -> PathBuf {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let of_user =
+        || Some(variable("XDG_STATE_HOME").or_else(|| Some(variable("HOME")?.join(".local/state")))?.join("isocast"));
+    variable("STATE_DIRECTORY").or_else(of_user).unwrap_or_else(|| PathBuf::from("/var/lib/isocast"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAMPLE: &str = include_str!("../../../../packaging/isocast.toml");
+    const REFERENCE: &str = include_str!("../../../../docs/reference/config.md");
+
+    fn load(text: &str) -> Result<Config, String> {
+        Config::load_file(Path::new("isocast.toml"), text).map_err(|error| error.to_string())
+    }
+
+    /// The sample with every `#key = value` line made real.
+    fn uncommented_sample() -> String {
+        let real = |line: &str| match line.strip_prefix('#') {
+            Some(rest) if !rest.starts_with(' ') && !rest.is_empty() => rest.to_owned(),
+            _ => line.to_owned(),
+        };
+        SAMPLE.lines().map(|line| real(line) + "\n").collect()
+    }
+
+    #[test]
+    fn the_sample_as_shipped_says_nothing_but_the_defaults() {
+        assert_eq!(load(SAMPLE).unwrap(), load("").unwrap());
+    }
+
+    #[test]
+    fn the_sample_names_every_key_with_its_default() {
+        let text = uncommented_sample();
+        let mut config = load(&text).unwrap();
+        let defaults = load("").unwrap();
+        assert_eq!(config.roots, [PathBuf::from("/srv/media")]);
+        assert_eq!(config.links, [("eth0".to_owned(), BitRate(1_000_000_000))]);
+        assert!(config.log.access.is_some() && config.log.events.is_some());
+        config.roots.clear();
+        assert_eq!(config.path_rates, [("lectures/".to_owned(), BitRate(8_000_000))]);
+        assert_eq!(config.path_when_full, [("previews/".to_owned(), WhenFull::BestEffort)]);
+        assert_eq!(config.users.len(), 1);
+        config.links.clear();
+        config.path_rates.clear();
+        config.path_when_full.clear();
+        config.users.clear();
+        config.log = defaults.log.clone();
+        config.state.clone_from(&defaults.state);
+        assert_eq!(config, defaults);
+        for key in keys() {
+            let name = key.rsplit('.').next().unwrap_or(key);
+            let named = text.lines().any(|line| line.starts_with(&format!("{name} = ")) || line == format!("[{name}]"));
+            assert!(named, "packaging/isocast.toml lacks {key}");
+        }
+    }
+
+    #[test]
+    fn the_reference_explains_every_key() {
+        for key in keys() {
+            assert!(REFERENCE.contains(&format!("`{key}`")), "docs/reference/config.md lacks {key}");
+        }
+    }
+
+    /// Every key there is: those that `check` asks for.
+    fn keys() -> Vec<&'static str> {
+        let mut keys: Vec<&str> = include_str!("mod.rs")
+            .lines()
+            .take_while(|line| !line.starts_with("mod tests"))
+            .filter_map(|line| line.split(".take").nth(1)?.split('"').nth(1))
+            .collect();
+        assert!(keys.len() > 15, "the keys are found in this file's text: {keys:?}");
+        keys.sort_unstable();
+        keys
+    }
+
+    #[test]
+    fn units_are_required_and_the_place_is_named() {
+        let error = load("\n[schedule]\ncycle = 250\n").unwrap_err();
+        assert!(
+            error.contains("isocast.toml:3: schedule.cycle: `250` has no unit; write for example `250ms"),
+            "{error}"
+        );
+        let error = load("[links]\neth0 = \"1000\"\n").unwrap_err();
+        assert!(error.contains("isocast.toml:2: links.eth0: `1000` has no unit"), "{error}");
+    }
+
+    #[test]
+    fn every_problem_is_reported_at_once() {
+        let error = load("listen = \"localhost\"\n[plane]\npriority = 100\nmemory = \"1M\"\n").unwrap_err();
+        assert_eq!(error.lines().count(), 4, "{error}");
+    }
+
+    #[test]
+    fn the_seeds_cycle_gets_a_tick_and_a_round_that_fit() {
+        let schedule = load("[schedule]\ncycle = \"256ms\"\n").unwrap().schedule;
+        assert_eq!(schedule.tick, Nanos::from_millis(32));
+        assert_eq!(schedule.round, Nanos::from_millis(1024));
+        let error = load("[schedule]\ncycle = \"300ms\"\n").unwrap_err();
+        assert!(error.contains("cannot be a cycle"), "{error}");
+        let error = load("[schedule]\ntick = \"40ms\"\nround = \"900ms\"\n").unwrap_err();
+        assert!(error.contains("schedule.tick") && error.contains("schedule.round"), "{error}");
+    }
+
+    #[test]
+    fn memory_is_a_share_with_a_cap_or_a_size() {
+        let gib = 1024 * MIB;
+        let share = load("").unwrap().plane.memory;
+        assert_eq!(share.of(ByteCount(8 * gib)).0 / MIB, 2047);
+        assert_eq!(share.of(ByteCount(1024 * gib)), MEMORY_MAX);
+        let fixed = load("[plane]\nmemory = \"512MiB\"\n").unwrap().plane.memory;
+        assert_eq!(fixed.of(ByteCount(8 * gib)), ByteCount(512 * MIB));
+    }
+
+    #[test]
+    fn a_password_is_not_taken_for_its_hash() {
+        let error = load("[users]\nalice = \"secret\"\n").unwrap_err();
+        assert!(error.contains("isocast.toml:2: users.alice: an argon2 hash is needed"), "{error}");
+        assert!(!error.contains("secret"), "{error}");
+    }
+
+    #[test]
+    fn a_priority_of_zero_means_ordinary_scheduling() {
+        assert_eq!(load("[plane]\npriority = 0\ncpu = 1\n").unwrap().plane.priority, None);
+        assert_eq!(load("[plane]\ncpu = 1\n").unwrap().plane.cpu, Some(1));
+        assert!(load("[plane]\ncpu = \"two\"\n").unwrap_err().contains("or `auto`"));
+    }
+}

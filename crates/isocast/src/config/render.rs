@@ -1,0 +1,79 @@
+//! The configuration in effect, as TOML that means the same when it is read back.
+
+use std::fmt;
+
+use toml::Value;
+use units::Nanos;
+
+use super::{Config, DiskScheduler, Memory, WhenFull};
+
+impl fmt::Display for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let roots = self.roots.iter().map(|root| quoted(&root.display())).collect::<Vec<_>>().join(", ");
+        writeln!(f, "listen = {}", quoted(&self.listen))?;
+        writeln!(f, "roots = [{roots}]")?;
+        writeln!(f, "state = {}", quoted(&self.state.display()))?;
+        let order = match self.schedule.disk_scheduler {
+            DiskScheduler::Cyclic => "cyclic",
+            DiskScheduler::Fifo => "fifo",
+        };
+        writeln!(f, "\n[schedule]\ncycle = {}", span(self.schedule.cycle))?;
+        writeln!(f, "tick = {}\nround = {}", span(self.schedule.tick), span(self.schedule.round))?;
+        writeln!(f, "disk_scheduler = \"{order}\"\nbe_share = \"{}%\"", self.schedule.best_effort_percent)?;
+        let cpu = self.plane.cpu.map_or_else(|| "\"auto\"".to_owned(), |cpu| cpu.to_string());
+        let memory = match self.plane.memory {
+            Memory::Percent(percent) => format!("{percent}%"),
+            Memory::Size(size) => format!("{}B", size.0),
+        };
+        writeln!(f, "\n[plane]\ncpu = {cpu}\npriority = {}", self.plane.priority.unwrap_or(0))?;
+        writeln!(f, "memory = \"{memory}\"")?;
+        writeln!(f, "\n[streams]\nstart_burst = {}", span(self.streams.start_burst))?;
+        writeln!(f, "stall = {}", span(self.streams.stall))?;
+        writeln!(f, "\n[sessions]\nhold = {}", span(self.session_hold))?;
+        writeln!(f, "\n[limits]\nconnections = {}", self.limits.connections)?;
+        writeln!(f, "head_timeout = {}", span(self.limits.head_timeout))?;
+        writeln!(f, "idle_timeout = {}", span(self.limits.idle_timeout))?;
+        writeln!(f, "upload_idle = {}", span(self.limits.upload_idle))?;
+        writeln!(f, "upload_size = \"{}B\"", self.limits.upload_size.0)?;
+        writeln!(f, "drain = {}", span(self.limits.drain))?;
+        writeln!(f, "\n[links]")?;
+        for (name, rate) in &self.links {
+            writeln!(f, "{} = \"{}bit/s\"", quoted(name), rate.0)?;
+        }
+        writeln!(f, "\n[path_rates]")?;
+        for (prefix, rate) in &self.path_rates {
+            writeln!(f, "{} = \"{}bit/s\"", quoted(prefix), rate.0)?;
+        }
+        writeln!(f, "\n[path_when_full]")?;
+        for (prefix, when_full) in &self.path_when_full {
+            let word = match when_full {
+                WhenFull::Refuse => "refuse",
+                WhenFull::BestEffort => "best-effort",
+            };
+            writeln!(f, "{} = \"{word}\"", quoted(prefix))?;
+        }
+        writeln!(f, "\n[users]")?;
+        for (name, hash) in &self.users {
+            writeln!(f, "{} = {}", quoted(name), quoted(hash))?;
+        }
+        writeln!(f, "\n[log]")?;
+        for (name, file) in [("access", &self.log.access), ("events", &self.log.events)] {
+            if let Some(file) = file {
+                writeln!(f, "{name} = {}", quoted(&file.display()))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A TOML text, escaped as needed.
+fn quoted(text: &dyn fmt::Display) -> String {
+    Value::String(text.to_string()).to_string()
+}
+
+/// A span in the largest unit that leaves no rest.
+fn span(span: Nanos) -> String {
+    let units = [("s", 1_000_000_000), ("ms", 1_000_000)];
+    let fits = units.iter().find(|(_, nanos)| span.0.is_multiple_of(*nanos));
+    fits.map_or_else(|| format!("\"{}us\"", span.0 / 1000), |(unit, nanos)| format!("\"{}{unit}\"", span.0 / nanos))
+}

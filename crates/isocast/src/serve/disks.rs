@@ -1,0 +1,67 @@
+//! What each disk can do: kept from an earlier start, or measured now.
+//!
+//! Promise: nothing is served before every disk has a profile; the user sees what is measured and how far it is.
+//! Not here: measuring (`store::calibrate`).
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use anyhow::Context as _;
+use schedule::profile::DiskProfile;
+use store::calibrate::{Options, Progress, load_or_calibrate};
+use units::ByteCount;
+
+/// A file system in memory, bounded by the processor: no disk time is counted for it. Four gigabytes a second is what one
+/// core copies on a slow machine.
+const MEMORY_BYTES_PER_SECOND: u64 = 4_000_000_000;
+
+/// The profile of the disk under `root`, measured with progress on standard error if it is not known yet.
+pub(super) fn profile_of(name: &str, root: &Path, state: &Path) -> anyhow::Result<DiskProfile> {
+    if in_memory(root) {
+        eprintln!("isocast: {name}: a file system in memory, no disk time is counted");
+        return Ok(memory_profile());
+    }
+    let mut last = 0;
+    let mut watch = |progress: Progress| {
+        if progress.permille >= last + 250 || (last == 0 && progress.permille == 0) {
+            eprintln!("isocast: {name}: {} ({} %)", progress.step, progress.permille / 10);
+            last = progress.permille.max(1);
+        }
+        ControlFlow::Continue(())
+    };
+    let calibration = load_or_calibrate(state, root, Options::default(), &mut watch)
+        .with_context(|| format!("cannot measure the disk under {}", root.display()))?;
+    eprintln!("isocast: {name}: {}", describe(&calibration.profile));
+    eprintln!("isocast: {name}: {}", calibration.source);
+    for note in &calibration.notes {
+        eprintln!("isocast: {name}: {note}");
+    }
+    Ok(calibration.profile)
+}
+
+fn describe(profile: &DiskProfile) -> String {
+    let mega = |bytes: u64| bytes / 1_000_000;
+    let (first, last) = (profile.rate_at(0), profile.rate_at(profile.capacity.0));
+    let access = profile.access_time(profile.capacity.0 / 3);
+    let kind = if profile.rotational { "spinning" } else { "flash" };
+    format!("{kind}, {} to {} MB/s, {access} to a random place", mega(first), mega(last))
+}
+
+fn in_memory(root: &Path) -> bool {
+    const TMPFS: u64 = 0x0102_1994;
+    const RAMFS: u64 = 0x8584_58F6;
+    rustix::fs::statfs(root).is_ok_and(|facts| {
+        let kind = u64::try_from(facts.f_type).unwrap_or(0);
+        kind == TMPFS || kind == RAMFS
+    })
+}
+
+fn memory_profile() -> DiskProfile {
+    let mut profile = DiskProfile::flash_default().scaled_to(ByteCount(1 << 40));
+    profile.zones.truncate(1);
+    profile.zones[0].bytes_per_second = MEMORY_BYTES_PER_SECOND;
+    profile.seeks.truncate(1);
+    profile.seeks[0].time = units::Nanos::from_micros(50);
+    profile.flush = units::Nanos::from_micros(10);
+    profile
+}

@@ -1,0 +1,469 @@
+//! Acknowledged means durable: the server killed, and the power cut, during 50 uploads and 50 streams.
+//!
+//! Promise: after each round and a restart, every name holds what was acknowledged last, or what was under way when the
+//! end came, whole; nothing else is there; no temporary is left; no space is lost; the file system is without fault.
+//! Every draw (sizes, names, framing, removals, uploads broken off, the moment of the end) comes from a printed seed.
+//!
+//! `ISOCAST_CRASH_ROUNDS` (2), `ISOCAST_CRASH_SEED`, `ISOCAST_CRASH_FS` (`ext4`, `xfs`) and `ISOCAST_BIN` (another build
+//! of the program) change what is run: `make crash ROUNDS=20`.
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+use common::content::{Chance, Content};
+use common::disk::{Disk, FileSystem, possible};
+use common::http::{Connection, Framing, encoded, fetch};
+use common::server::Server;
+use common::{PATIENCE, until};
+
+const UPLOADERS: u64 = 50;
+const STREAMS: u64 = 50;
+const NAMES_PER_UPLOADER: u64 = 3;
+const FILMS: u64 = 10;
+const FILM_BYTES: u64 = 12 << 20;
+/// What an uploaded content has at least and at most.
+const SIZES: (u64, u64) = (4 << 10, 12 << 20);
+/// After so many acknowledgements, and then so many uploaded bytes, the end comes.
+const END_ACKNOWLEDGED: (u64, u64) = (1, 100);
+const END_BYTES: (u64, u64) = (4 << 10, 16 << 20);
+/// Streams' rates together leave an old disk time for uploads.
+const STREAM_RATE: &str = "1M";
+const FOLDERS: [&str; 3] = ["films", "in", "入力 ü"];
+const TEMPORARY_PREFIX: &str = ".isocast-upload-";
+/// Names nobody would draw at random.
+const WORDS: [&str; 6] = ["映画", "фильм", "e\u{301}té", "a b%41&c=?#", "🎬", "plain"];
+
+/// How a round ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Kill,
+    PowerCut,
+}
+
+/// A name, and what may be under it.
+#[derive(Debug, Clone)]
+struct Name {
+    path: String,
+    /// What the last acknowledgement left there.
+    acknowledged: Option<Content>,
+    /// What a request left there that was never answered.
+    open: Option<Option<Content>>,
+}
+
+/// What all clients of a round share.
+struct Round {
+    address: SocketAddr,
+    /// When the end comes: acknowledgements, then bytes.
+    end: (u64, u64),
+    /// Uploaded since that many were acknowledged.
+    late_bytes: AtomicU64,
+    streamed_bytes: AtomicU64,
+    streams_running: AtomicU64,
+    /// Streams this machine's disk has no room for: promised nothing.
+    streams_refused: AtomicU64,
+    acknowledged: AtomicU64,
+    failed: AtomicU64,
+    over: AtomicBool,
+    violations: Mutex<Vec<String>>,
+}
+
+impl Round {
+    fn violation(&self, what: String) {
+        self.violations.lock().expect("no panic while it is held").push(what);
+    }
+}
+
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is not a number")))
+}
+
+/// Uploads, replaces, removes and breaks off until the end comes.
+fn upload(round: &Round, names: &mut [Name], mut chance: Chance, end: &Sender<()>) -> io::Result<()> {
+    let mut sent = |bytes| {
+        if round.acknowledged.load(Relaxed) < round.end.0 {
+            return;
+        }
+        let before = round.late_bytes.fetch_add(bytes, Relaxed);
+        if before < round.end.1 && before + bytes >= round.end.1 {
+            let _ = end.send(());
+        }
+    };
+    let mut connection = Connection::open(round.address)?;
+    while !round.over.load(Relaxed) {
+        let place = usize::try_from(chance.within(0, NAMES_PER_UPLOADER)).expect("small");
+        let name = &mut names[place];
+        let target = format!("/media/{}", encoded(&name.path));
+        if name.acknowledged.is_some() && chance.one_in(12) {
+            name.open = Some(None);
+            let answer = connection.ask("DELETE", &target)?;
+            connection.body(&answer)?;
+            settle(round, name, answer.status, 204)?;
+            continue;
+        }
+        let content = Content { seed: chance.next(), bytes: chance.size(SIZES.0, SIZES.1) };
+        let framing = if chance.one_in(2) {
+            Framing::Chunked(usize::try_from(chance.within(1000, 200_000)).expect("small"))
+        } else {
+            Framing::Length
+        };
+        let fields = if name.acknowledged.is_none() && chance.one_in(2) { "If-None-Match: *\r\n" } else { "" };
+        if chance.one_in(10) {
+            // Broken off: it was never there, so nothing is open.
+            let some = chance.within(0, content.bytes);
+            connection.put(&target, fields, content, framing, some, &mut sent)?;
+            connection = Connection::open(round.address)?;
+            continue;
+        }
+        name.open = Some(Some(content));
+        let expected = if name.acknowledged.is_none() { 201 } else { 204 };
+        let status = connection.put(&target, fields, content, framing, content.bytes, &mut sent)?;
+        settle(round, name, status.expect("all was sent"), expected)?;
+    }
+    Ok(())
+}
+
+/// Notes what an answer means.
+fn settle(round: &Round, name: &mut Name, status: u16, expected: u16) -> io::Result<()> {
+    match status {
+        _ if status == expected => {
+            name.acknowledged = name.open.take().expect("something was asked for");
+            round.acknowledged.fetch_add(1, Relaxed);
+            Ok(())
+        }
+        // The disk is gone: what was asked for may or may not have reached it.
+        500.. => fail(round, status),
+        _ => {
+            round.violation(format!("{}: {status} instead of {expected}", name.path));
+            Err(io::Error::other("unexpected"))
+        }
+    }
+}
+
+fn fail(round: &Round, status: u16) -> io::Result<()> {
+    round.failed.fetch_add(1, Relaxed);
+    Err(io::Error::other(format!("{status}")))
+}
+
+/// Watches a film, byte by byte, until the end comes.
+fn watch(round: &Round, film: u64) -> io::Result<()> {
+    let content = film_content(film);
+    let mut buffer = vec![0; 1 << 16];
+    while !round.over.load(Relaxed) {
+        let mut connection = Connection::open(round.address)?;
+        let answer = connection.ask("GET", &format!("/media/{}?rate={STREAM_RATE}", film_path(film)))?;
+        if answer.status == 503 {
+            round.streams_refused.fetch_add(1, Relaxed);
+            return Ok(());
+        }
+        if answer.status != 200 || answer.length != content.bytes {
+            round.violation(format!("film {film}: {answer:?}"));
+            return Ok(());
+        }
+        let mut at = 0;
+        while at < content.bytes && !round.over.load(Relaxed) {
+            let count = connection.some(&mut buffer)?;
+            if let Some(place) = content.difference(at, &buffer[..count]) {
+                round.violation(format!("film {film} is wrong at {place}"));
+                return Ok(());
+            }
+            let count = u64::try_from(count).expect("fits");
+            round.streams_running.fetch_add(u64::from(at == 0), Relaxed);
+            at += count;
+            round.streamed_bytes.fetch_add(count, Relaxed);
+        }
+    }
+    Ok(())
+}
+
+fn film_path(film: u64) -> String {
+    format!("films/{film}.bin")
+}
+
+fn film_content(film: u64) -> Content {
+    Content { seed: film, bytes: FILM_BYTES }
+}
+
+/// A folder that is served, and what is known about it.
+struct Library<'a> {
+    folder: &'a Path,
+    state: &'a Path,
+    names: Vec<Name>,
+    /// Where space is nobody else's: what is free and what is used always add up to this.
+    disk: Option<(&'a Disk, Space)>,
+}
+
+/// Bytes and inodes, free ones and ours together.
+type Space = (u64, u64);
+
+impl<'a> Library<'a> {
+    fn make(folder: &'a Path, state: &'a Path, disk: Option<&'a Disk>) -> Self {
+        for name in FOLDERS {
+            fs::create_dir(folder.join(name)).expect("made");
+        }
+        for film in 0..FILMS {
+            let mut bytes = vec![0; usize::try_from(FILM_BYTES).expect("fits")];
+            film_content(film).fill(0, &mut bytes);
+            fs::write(folder.join(film_path(film)), bytes).expect("written");
+        }
+        let name = |number: u64| {
+            let word = WORDS[usize::try_from(number).expect("small") % WORDS.len()];
+            let path = format!("{}/{word}-{number}", FOLDERS[1 + usize::from(number.is_multiple_of(2))]);
+            Name { path, acknowledged: None, open: None }
+        };
+        let names = (0..UPLOADERS * NAMES_PER_UPLOADER).map(name).collect();
+        rustix::fs::syncfs(fs::File::open(folder).expect("opens")).expect("synced");
+        let disk = disk.map(|disk| (disk, space(folder)));
+        Self { folder, state, names, disk }
+    }
+
+    /// A round: the server starts on what the last one left, all is compared, the load begins, the end comes.
+    fn round(&mut self, end: End, seed: u64) {
+        let server = Server::start(&[self.folder], self.state, &[]);
+        self.compare(&server, seed);
+        let mut chance = Chance(seed);
+        let moment = (chance.within(END_ACKNOWLEDGED.0, END_ACKNOWLEDGED.1), chance.within(END_BYTES.0, END_BYTES.1));
+        let round = Round {
+            address: server.address,
+            end: moment,
+            late_bytes: AtomicU64::new(0),
+            streamed_bytes: AtomicU64::new(0),
+            streams_running: AtomicU64::new(0),
+            streams_refused: AtomicU64::new(0),
+            acknowledged: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            over: AtomicBool::new(false),
+            violations: Mutex::default(),
+        };
+        let (tell, told) = channel();
+        let said = thread::scope(|scope| {
+            for number in 0..STREAMS {
+                let round = &round;
+                scope.spawn(move || drop(watch(round, number % FILMS)));
+            }
+            until("all streams", || {
+                let (running, refused) = (round.streams_running.load(Relaxed), round.streams_refused.load(Relaxed));
+                let all = running > 0 && running + refused >= STREAMS;
+                if all { Ok(()) } else { Err(format!("{running} run, {refused} were refused")) }
+            });
+            for (names, number) in self.names.chunks_mut(usize::try_from(NAMES_PER_UPLOADER).expect("small")).zip(0..) {
+                let (chance, tell, round) = (Chance(seed ^ (number << 32)), tell.clone(), &round);
+                // How it ends says nothing: what was answered counts.
+                scope.spawn(move || drop(upload(round, names, chance, &tell)));
+            }
+            drop(tell);
+            let said = bring(end, server, self.disk.map(|(disk, _)| disk), seed, &told);
+            round.over.store(true, Relaxed);
+            said
+        });
+        println!(
+            "seed {seed}: {end:?} {} KiB after {} answers; {} acknowledged, {} open, {} failed at the end; {} streams, {} MiB",
+            moment.1 >> 10,
+            moment.0,
+            round.acknowledged.load(Relaxed),
+            self.names.iter().filter(|name| name.open.is_some()).count(),
+            round.failed.load(Relaxed),
+            round.streams_running.load(Relaxed),
+            round.streamed_bytes.load(Relaxed) >> 20,
+        );
+        let violations = round.violations.into_inner().expect("no panic while it was held");
+        assert!(violations.is_empty(), "seed {seed}: {violations:#?}\n{said}");
+        assert!(!said.contains("panicked"), "seed {seed}: {said}");
+    }
+
+    /// Every name holds what it may, and nothing else is there.
+    fn compare(&mut self, server: &Server, seed: u64) {
+        let mut found: BTreeMap<String, u64> = BTreeMap::new();
+        for folder in &FOLDERS[1..] {
+            let (status, body) =
+                fetch(server.address, "GET", &format!("/media/{}/?format=json", encoded(folder))).expect("a listing");
+            assert_eq!(status, 200);
+            let list: Vec<serde_json::Value> = serde_json::from_slice(&body).expect("JSON");
+            for entry in list {
+                let name = entry["name"].as_str().expect("a name");
+                found.insert(format!("{folder}/{name}"), entry["size"].as_u64().expect("a size"));
+            }
+        }
+        let known: BTreeSet<&String> = self.names.iter().map(|name| &name.path).collect();
+        let strange: Vec<_> = found.keys().filter(|path| !known.contains(path)).collect();
+        assert!(strange.is_empty(), "before seed {seed}: nobody uploaded {strange:?}");
+        let address = server.address;
+        let wrong: Vec<String> = thread::scope(|scope| {
+            let parts = self.names.chunks_mut(20).map(|names| {
+                let found = &found;
+                scope.spawn(move || {
+                    names.iter_mut().filter_map(|name| compare_one(address, name, found)).collect::<Vec<_>>()
+                })
+            });
+            let parts: Vec<_> = parts.collect();
+            parts.into_iter().flat_map(|part| part.join().expect("compared")).collect()
+        });
+        assert!(wrong.is_empty(), "before seed {seed}: {wrong:#?}\n{}", server.said());
+        self.assert_clean();
+    }
+
+    /// No temporaries, no space lost.
+    fn assert_clean(&self) {
+        until("the end of temporaries", || {
+            let left: Vec<_> = FOLDERS
+                .iter()
+                .flat_map(|folder| fs::read_dir(self.folder.join(folder)).expect("reads").flatten())
+                .map(|entry| entry.file_name().to_string_lossy().into_owned())
+                .filter(|name| name.starts_with(TEMPORARY_PREFIX))
+                .collect();
+            if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
+        });
+        let Some((disk, before)) = self.disk else {
+            // Whose space is whose is not known here; but no file takes more than its bytes need.
+            let (blocks, bytes) = taken(self.folder);
+            assert!(blocks <= bytes, "{blocks} bytes of blocks for at most {bytes}");
+            return;
+        };
+        until("lost space", || {
+            let now = space(self.folder);
+            // XFS keeps chunks of inodes, and reserves for its trees.
+            let slack = if disk.file_system == FileSystem::Xfs { 4 << 20 } else { 0 };
+            let inodes_agree = disk.file_system == FileSystem::Xfs || now.1 == before.1;
+            if now.0 + slack >= before.0 && now.0 <= before.0 + slack && inodes_agree {
+                Ok(())
+            } else {
+                Err(format!("{now:?} instead of {before:?} (bytes, inodes)"))
+            }
+        });
+    }
+}
+
+/// Waits for the moment, and ends it. Gives what the server had said.
+fn bring(end: End, server: Server, disk: Option<&Disk>, seed: u64, told: &Receiver<()>) -> String {
+    let came = told.recv_timeout(PATIENCE);
+    if came.is_err() {
+        let streams = fetch(server.address, "GET", "/api/v1/disks");
+        panic!("seed {seed}: the moment of the end never came: {}{streams:?}", server.said());
+    }
+    if end == End::Kill {
+        return server.kill();
+    }
+    let disk = disk.expect("power is cut on emulated disks");
+    let report = disk.ctl(&format!("cut {seed}"));
+    let said = server.kill();
+    println!("  {}", report.trim());
+    disk.boot();
+    said
+}
+
+/// Nothing if this name holds what it may; notes which it was.
+fn compare_one(address: SocketAddr, name: &mut Name, found: &BTreeMap<String, u64>) -> Option<String> {
+    let allowed: Vec<Option<Content>> = [Some(name.acknowledged), name.open].into_iter().flatten().collect();
+    let Some(&size) = found.get(&name.path) else {
+        let absent = allowed.contains(&None);
+        (name.acknowledged, name.open) = (None, None);
+        return (!absent).then(|| format!("{}: lost, one of {allowed:?}", name.path));
+    };
+    let (status, body) = match fetch(address, "GET", &format!("/media/{}?rate=max", encoded(&name.path))) {
+        Ok(answer) => answer,
+        Err(error) => return Some(format!("{}: {error}", name.path)),
+    };
+    let is = |content: &Content| {
+        content.bytes == size && u64::try_from(body.len()) == Ok(size) && content.difference(0, &body).is_none()
+    };
+    let which = allowed.iter().flatten().find(|content| is(content));
+    match which {
+        Some(content) if status == 200 => {
+            (name.acknowledged, name.open) = (Some(*content), None);
+            None
+        }
+        _ => Some(format!("{}: {status}, {size} bytes, none of {allowed:?}", name.path)),
+    }
+}
+
+/// Bytes of blocks of all files below, and what their sizes need at most.
+fn taken(folder: &Path) -> (u64, u64) {
+    let mut sums = (0, 0);
+    each(folder, &mut |facts| {
+        sums.0 += facts.blocks() * 512;
+        // A block for each file's map of extents.
+        sums.1 += facts.len().next_multiple_of(4096) + 4096;
+    });
+    sums
+}
+
+fn space(folder: &Path) -> Space {
+    let facts = rustix::fs::statvfs(folder).expect("a file system");
+    let mut sums = (facts.f_bfree * facts.f_frsize, facts.f_ffree);
+    each(folder, &mut |facts| {
+        sums.0 += facts.blocks() * 512;
+        sums.1 += 1;
+    });
+    sums
+}
+
+fn each(folder: &Path, look: &mut dyn FnMut(&fs::Metadata)) {
+    for entry in fs::read_dir(folder).expect("reads").flatten() {
+        // What is removed meanwhile is not there.
+        let Ok(facts) = entry.path().symlink_metadata() else { continue };
+        look(&facts);
+        if facts.is_dir() {
+            each(&entry.path(), look);
+        }
+    }
+}
+
+/// The last word: all is compared once more, and the server ends in order.
+fn conclude(library: &mut Library<'_>) {
+    let server = Server::start(&[library.folder], library.state, &[]);
+    library.compare(&server, 0);
+    let (status, said) = server.stop();
+    assert!(status.success() && !said.contains("panicked"), "{said}");
+}
+
+fn seed_of(round: u64) -> u64 {
+    setting("ISOCAST_CRASH_SEED", 1) + round
+}
+
+#[test]
+fn a_killed_server_keeps_what_it_acknowledged() {
+    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let (folder, state) = (place.path().join("media"), place.path().join("state"));
+    fs::create_dir(&folder).expect("made");
+    let mut library = Library::make(&folder, &state, None);
+    Server::calibrate(&folder, &state);
+    for round in 0..setting("ISOCAST_CRASH_ROUNDS", 2) {
+        library.round(End::Kill, seed_of(round));
+    }
+    conclude(&mut library);
+}
+
+#[test]
+fn a_power_cut_takes_nothing_that_was_acknowledged() {
+    if !possible() {
+        return;
+    }
+    let file_system = match std::env::var("ISOCAST_CRASH_FS").as_deref() {
+        Ok("xfs") => FileSystem::Xfs,
+        Ok("ext4") | Err(_) => FileSystem::Ext4,
+        Ok(other) => panic!("ISOCAST_CRASH_FS is ext4 or xfs, not {other}"),
+    };
+    let state = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let disk = Disk::up("crash", "16G", file_system);
+    let mount = disk.mount();
+    let mut library = Library::make(&mount, state.path(), Some(&disk));
+    Server::calibrate(&mount, state.path());
+    for round in 0..setting("ISOCAST_CRASH_ROUNDS", 2) {
+        library.round(End::PowerCut, seed_of(1000 + 2 * round));
+        // A kill between two cuts: here the space it leaves can be counted to the byte.
+        if round % 2 == 1 {
+            library.round(End::Kill, seed_of(1001 + 2 * round));
+        }
+    }
+    conclude(&mut library);
+    disk.down();
+}

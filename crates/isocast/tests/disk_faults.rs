@@ -1,0 +1,260 @@
+//! A disk that errs, hangs and comes back, beside a good one, under streams and uploads.
+//!
+//! Promise: only the faulty disk's streams end, and never with a wrong byte; an upload to it ends with an error and leaves
+//! nothing; the event log says so; admission refuses with its name; after it is back all goes on.
+
+mod common;
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread;
+
+use common::content::Content;
+use common::disk::{Disk, FileSystem, possible};
+use common::http::{Connection, Framing, fetch};
+use common::server::Server;
+use common::until;
+
+const FILMS: u64 = 10;
+const FILM_BYTES: u64 = 24 << 20;
+const RATE: &str = "2M";
+
+/// Ends what is done to a disk, also when the test fails meanwhile: a server cannot die while its disk hangs.
+struct Revive<'a>(&'a Disk);
+
+impl Drop for Revive<'_> {
+    fn drop(&mut self) {
+        self.0.ctl("fault clear; revive");
+    }
+}
+
+fn film(folder: &str, number: u64) -> (String, Content) {
+    let seed = number + if folder == "good" { 0 } else { 1000 };
+    (format!("{folder}/{number}.bin"), Content { seed, bytes: FILM_BYTES })
+}
+
+fn furnish(disk: &Disk, folder: &str) {
+    disk.ctl("timing off");
+    fs::create_dir(disk.mount().join(folder)).expect("made");
+    let mut bytes = vec![0; usize::try_from(FILM_BYTES).expect("fits")];
+    for number in 0..FILMS {
+        let (path, content) = film(folder, number);
+        content.fill(0, &mut bytes);
+        fs::write(disk.mount().join(path), &bytes).expect("written");
+    }
+    rustix::fs::syncfs(fs::File::open(disk.mount()).expect("opens")).expect("synced");
+    disk.ctl("timing on");
+}
+
+/// A group of streams of one disk.
+#[derive(Default)]
+struct Group {
+    over: AtomicBool,
+    /// Streams that have got bytes.
+    running: AtomicU64,
+    /// Streams that ended before they were told to.
+    broken: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// Tells a group to stop, also when the test fails meanwhile.
+struct Stop<'a>(&'a Group);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.over.store(true, Relaxed);
+    }
+}
+
+impl Group {
+    /// Watches a film until told to stop, again and again. A wrong byte, and a refusal, panics.
+    fn watch(&self, address: SocketAddr, folder: &str, number: u64) {
+        let (path, content) = film(folder, number);
+        let mut buffer = vec![0; 1 << 16];
+        while !self.over.load(Relaxed) {
+            let mut connection = Connection::open(address).expect("connects");
+            let answer = connection.ask("GET", &format!("/media/{path}?rate={RATE}")).expect("an answer");
+            assert_eq!((answer.status, answer.length), (200, content.bytes), "{path}");
+            let mut at = 0;
+            while at < content.bytes && !self.over.load(Relaxed) {
+                let Ok(count) = connection.some(&mut buffer) else {
+                    self.broken.fetch_add(1, Relaxed);
+                    return;
+                };
+                assert_eq!(content.difference(at, &buffer[..count]), None, "{path}");
+                let count = u64::try_from(count).expect("fits");
+                self.running.fetch_add(u64::from(at == 0), Relaxed);
+                self.bytes.fetch_add(count, Relaxed);
+                at += count;
+            }
+        }
+    }
+
+    fn wait_until_all_run(&self) {
+        until("all streams", || {
+            let running = self.running.load(Relaxed);
+            if running >= FILMS { Ok(()) } else { Err(format!("{running} run")) }
+        });
+    }
+
+    fn wait_until_all_broke(&self) {
+        until("the end of the faulty disk's streams", || {
+            let broken = self.broken.load(Relaxed);
+            if broken == FILMS { Ok(()) } else { Err(format!("{broken} ended")) }
+        });
+    }
+}
+
+fn until_said(server: &Server, words: &[&str]) {
+    until("an event", || {
+        let said = server.said();
+        let found = said.lines().any(|line| words.iter().all(|word| line.contains(word)));
+        if found { Ok(()) } else { Err(format!("{words:?} in {said}")) }
+    });
+}
+
+fn put(address: SocketAddr, path: &str, bytes: u64) -> io::Result<u16> {
+    let content = Content { seed: bytes, bytes };
+    let mut connection = Connection::open(address)?;
+    let status = connection.put(&format!("/media/{path}"), "", content, Framing::Length, bytes, &mut |_| ())?;
+    Ok(status.expect("all was sent"))
+}
+
+/// Runs the bad disk's streams, does `harm` while they run, and waits until they have ended for it.
+fn under_streams(server: &Server, harm: impl FnOnce()) {
+    let group = Group::default();
+    thread::scope(|scope| {
+        let _stop = Stop(&group);
+        for number in 0..FILMS {
+            let (group, address) = (&group, server.address);
+            scope.spawn(move || group.watch(address, "bad", number));
+        }
+        group.wait_until_all_run();
+        harm();
+        group.wait_until_all_broke();
+    });
+}
+
+fn names_in(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).expect("reads").flatten();
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+/// Streams and uploads of the bad disk are as if nothing had been.
+fn assert_well(server: &Server, name: &str) {
+    let (path, content) = film("bad", 0);
+    until("a stream from the disk that is back", || {
+        match fetch(server.address, "GET", &format!("/media/{path}?rate=max")) {
+            Ok((200, body)) => {
+                assert_eq!(content.difference(0, &body), None);
+                Ok(())
+            }
+            other => Err(format!("{:?}", other.map(|(status, _)| status))),
+        }
+    });
+    // A disk that erred is given uploads again after it has been without an error for a while.
+    until("an upload to the disk that is back", || match put(server.address, &format!("bad/{name}"), 300_001) {
+        Ok(201) => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+    until("a disk that is not failing", || match fetch(server.address, "GET", "/api/v1/disks") {
+        Ok((200, body)) if !is_failing(&body, 1) => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+}
+
+fn is_failing(disks: &[u8], disk: usize) -> bool {
+    let disks: serde_json::Value = serde_json::from_slice(disks).expect("JSON");
+    disks[disk]["failing"].as_bool().expect("true or false")
+}
+
+/// New streams and uploads are refused in the bad disk's name, and it is shown as failing.
+fn assert_refused(server: &Server) {
+    let (path, _) = film("bad", 3);
+    let refused = until("a refusal", || match fetch(server.address, "GET", &format!("/media/{path}?rate={RATE}")) {
+        Ok((503, body)) => Ok(String::from_utf8(body).expect("text")),
+        other => Err(format!("{:?}", other.map(|(status, _)| status))),
+    });
+    assert!(refused.contains("disk 1"), "{refused}");
+    let (_, disks) = fetch(server.address, "GET", "/api/v1/disks").expect("the disks");
+    assert!(is_failing(&disks, 1) && !is_failing(&disks, 0), "{}", String::from_utf8_lossy(&disks));
+    let (_, metrics) = fetch(server.address, "GET", "/metrics").expect("metrics");
+    let metrics = String::from_utf8(metrics).expect("text");
+    let failing = metrics.lines().filter(|line| line.starts_with("isocast_disk_failing{") && line.ends_with(" 1"));
+    assert_eq!(failing.count(), 1, "{metrics}");
+}
+
+#[test]
+fn a_faulty_disk_harms_nobody_else_and_comes_back() {
+    if !possible() {
+        return;
+    }
+    let state = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let disks = ["good", "bad"].map(|name| (name, Disk::up(name, "8G", FileSystem::Ext4)));
+    for (name, disk) in &disks {
+        furnish(disk, name);
+        Server::calibrate(&disk.mount(), state.path());
+    }
+    let [(_, good), (_, bad)] = &disks;
+    let server = Server::start(&[&good.mount(), &bad.mount()], state.path(), &[]);
+    let revived = Revive(bad);
+    let others = Group::default();
+    thread::scope(|scope| {
+        let _stop = Stop(&others);
+        for number in 0..FILMS {
+            let (others, address) = (&others, server.address);
+            scope.spawn(move || others.watch(address, "good", number));
+        }
+        others.wait_until_all_run();
+        let before = others.bytes.load(Relaxed);
+
+        // It errs.
+        under_streams(&server, || {
+            bad.ctl("fault 0 8G r");
+        });
+        until_said(&server, &["disk_failing", "\"disk\":1", "\"hung\":false"]);
+        assert_refused(&server);
+        assert_eq!(put(server.address, "bad/while-it-errs", 1000).expect("an answer"), 503);
+        assert_eq!(put(server.address, "good/while-it-errs", 3_000_001).expect("an answer"), 201);
+        bad.ctl("fault clear");
+        assert_well(&server, "after-errors");
+
+        // It hangs, with half an upload on its way.
+        let content = Content { seed: 5, bytes: 9 << 20 };
+        let mut half = Connection::open(server.address).expect("connects");
+        let sent = half.put("/media/bad/half", "", content, Framing::Length, content.bytes / 2, &mut |_| ());
+        assert!(sent.expect("sent").is_none());
+        under_streams(&server, || {
+            bad.ctl("hang");
+        });
+        until_said(&server, &["disk_failing", "\"disk\":1", "\"hung\":true"]);
+        assert_refused(&server);
+        let late = put(server.address, "bad/while-it-hangs", 1_000_000);
+        assert!(late.as_ref().map_or(true, |status| *status >= 500), "{late:?}");
+        assert_eq!(put(server.address, "good/while-it-errs", 3_000_002).expect("an answer"), 204);
+        assert_eq!(put(server.address, "good/while-it-hangs", 3_000_003).expect("an answer"), 201, "a new name, too");
+        drop(half);
+
+        bad.ctl("revive");
+        until_said(&server, &["disk_recovered", "\"disk\":1"]);
+        assert_well(&server, "after-hanging");
+        until("the end of what was not finished", || {
+            let names = names_in(&bad.mount().join("bad"));
+            let strange = names.iter().any(|name| name.starts_with('.') || name == "half" || name.contains("while"));
+            if strange { Err(format!("{names:?}")) } else { Ok(()) }
+        });
+
+        // The others have noticed nothing.
+        assert_eq!(others.broken.load(Relaxed), 0);
+        assert!(others.bytes.load(Relaxed) > before);
+    });
+    drop(revived);
+    let (status, said) = server.stop();
+    assert!(status.success() && !said.contains("panicked"), "{said}");
+    for (_, disk) in disks {
+        disk.down();
+    }
+}

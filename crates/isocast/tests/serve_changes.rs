@@ -1,0 +1,86 @@
+//! Files that others change while they are served.
+
+mod fixtures;
+
+use std::fs::{self, File};
+
+use fixtures::{Server, pattern};
+
+#[test]
+fn a_file_that_is_truncated_while_it_streams_ends_the_stream() {
+    let server = Server::start();
+    let film = pattern(12_000_000);
+    let path = server.file("film.ts", &film);
+    let mut viewer = server.connect();
+    viewer.get("/media/film.ts?rate=16M");
+    assert_eq!(viewer.head().status, 200);
+    assert!(viewer.take(100_000) == film[..100_000]);
+    File::options().write(true).open(&path).expect("the film").set_len(200_001).expect("truncated");
+    let rest = viewer.take(film.len());
+    let total = 100_000 + rest.len();
+    assert!(total < film.len(), "the stream ends early");
+    assert!(rest == film[100_000..total], "and never with wrong bytes");
+    let event = server.wait_event(&["stream_ended", "film.ts", "ContentChanged"]);
+    let event: serde_json::Value = serde_json::from_str(&event).expect("JSON");
+    assert!(event["sent_bytes"].as_u64().is_some_and(|sent| sent < 12_000_000), "{event}");
+    // The next one gets what is there now.
+    let now = server.get("/media/film.ts?rate=16M");
+    assert_eq!((now.status, now.body == film[..200_001]), (200, true));
+}
+
+#[test]
+fn a_file_that_is_replaced_while_it_streams_is_finished_as_it_was() {
+    let server = Server::start();
+    let film = pattern(2_000_000);
+    let path = server.file("film.ts", &film);
+    let mut viewer = server.connect();
+    viewer.get("/media/film.ts?rate=8M");
+    let etag = viewer.head().field("etag").expect("a tag").to_owned();
+    let other = vec![b'x'; 1_500_000];
+    let beside = server.file("new.tmp", &other);
+    fs::rename(&beside, &path).expect("replaced");
+    let second = server.get("/media/film.ts?rate=50M");
+    assert_ne!(second.field("etag"), Some(etag.as_str()));
+    assert!(second.body == other, "a new request gets the new file");
+    assert!(viewer.take(film.len()) == film, "the old one the old file, whole");
+    server.wait_event(&["stream_ended", "film.ts", "Complete"]);
+
+    // The same through an upload and through its deletion.
+    let mut viewer = server.connect();
+    viewer.get("/media/film.ts?rate=8M");
+    assert_eq!(viewer.head().status, 200);
+    assert_eq!(server.put("/media/film.ts", "", &film).status, 204);
+    assert!(viewer.take(other.len()) == other);
+    let mut viewer = server.connect();
+    viewer.get("/media/film.ts?rate=8M");
+    assert_eq!(viewer.head().status, 200);
+    assert_eq!(server.ask("DELETE /media/film.ts HTTP/1.1\r\nHost: localhost\r\n\r\n").status, 204);
+    assert!(viewer.take(film.len()) == film);
+    assert_eq!(server.get("/media/film.ts").status, 404);
+}
+
+#[test]
+fn what_others_do_in_the_folder_is_seen() {
+    let server = Server::start();
+    let names = |server: &Server| -> Vec<String> {
+        let list = server.ask("GET /media/ HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n\r\n").json();
+        let entries = list.as_array().or_else(|| list["entries"].as_array()).expect("entries");
+        entries.iter().map(|entry| entry["name"].as_str().expect("a name").to_owned()).collect()
+    };
+    assert_eq!(names(&server), [""; 0]);
+    assert_eq!(server.get("/media/a.ts").status, 404);
+    server.file("a.ts", b"first");
+    server.file("folder/b.ts", b"b");
+    assert_eq!(server.get("/media/a.ts").text(), "first");
+    assert_eq!(server.get("/media/folder/b.ts").text(), "b");
+    let mut seen = names(&server);
+    seen.sort();
+    assert_eq!(seen.iter().map(|name| name.trim_end_matches('/')).collect::<Vec<_>>(), ["a.ts", "folder"]);
+    server.file("a.ts", b"second, and longer");
+    assert_eq!(server.get("/media/a.ts?rate=1M").text(), "second, and longer");
+    fs::rename(server.root.join("a.ts"), server.root.join("c.ts")).expect("renamed");
+    assert_eq!((server.get("/media/a.ts").status, server.get("/media/c.ts").status), (404, 200));
+    fs::remove_dir_all(server.root.join("folder")).expect("removed");
+    assert_eq!(server.get("/media/folder/b.ts").status, 404);
+    assert_eq!(names(&server), ["c.ts"]);
+}

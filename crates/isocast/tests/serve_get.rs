@@ -1,0 +1,138 @@
+//! Reading contents from the real program, byte for byte.
+
+mod fixtures;
+
+use fixtures::{Server, pattern};
+
+const LENGTH: usize = 700_001;
+
+fn with_film() -> (Server, Vec<u8>) {
+    let server = Server::start();
+    let film = pattern(LENGTH);
+    server.file("film.mp4", &film);
+    (server, film)
+}
+
+fn get(server: &Server, fields: &str) -> fixtures::Answer {
+    server.ask(&format!("GET /media/film.mp4?rate=20M HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"))
+}
+
+#[test]
+fn the_whole_and_its_head() {
+    let (server, film) = with_film();
+    for target in ["/media/film.mp4?rate=20M", "/media/film.mp4?rate=max", "/media/film.mp4"] {
+        let whole = server.get(target);
+        assert_eq!((whole.status, whole.field("content-type")), (200, Some("video/mp4")));
+        assert!(whole.body == film, "{target}: every byte, in its place");
+        let head = server.ask(&format!("HEAD {target} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+        for name in ["content-length", "content-type", "etag", "last-modified", "accept-ranges"] {
+            assert!(head.field(name).is_some(), "{name}");
+            assert_eq!(head.field(name), whole.field(name), "{target} {name}");
+        }
+    }
+    assert_eq!(server.get("/media/none").status, 404);
+    server.file("empty.ts", b"");
+    let empty = server.get("/media/empty.ts?rate=1M");
+    assert_eq!((empty.status, empty.field("content-length")), (200, Some("0")));
+}
+
+#[test]
+fn ranges() {
+    let (server, film) = with_film();
+    let last = LENGTH - 1;
+    // Block, page and sector borders, and none of them.
+    for (first, end) in [(0, 0), (1, 511), (511, 513), (4095, 4097), (262_143, 262_145), (333_333, last), (last, last)]
+    {
+        let part = get(&server, &format!("Range: bytes={first}-{end}\r\n"));
+        assert_eq!(part.status, 206);
+        assert_eq!(part.field("content-range"), Some(format!("bytes {first}-{end}/{LENGTH}").as_str()));
+        assert!(part.body == film[first..=end], "{first}-{end}");
+    }
+    assert!(get(&server, "Range: bytes=-5\r\n").body == film[LENGTH - 5..]);
+    assert!(get(&server, "Range: bytes=699999-\r\n").body == film[699_999..]);
+    assert!(get(&server, "Range: bytes=699999-99999999\r\n").body == film[699_999..]);
+    let beyond = get(&server, &format!("Range: bytes={LENGTH}-\r\n"));
+    assert_eq!((beyond.status, beyond.field("content-range")), (416, Some("bytes */700001")));
+    // What is no range at all is no reason to refuse (RFC 9110 §14.2).
+    for nonsense in ["bytes=5-1", "bytes=a-b", "lines=1-2", "bytes="] {
+        assert_eq!(get(&server, &format!("Range: {nonsense}\r\n")).body.len(), LENGTH, "{nonsense}");
+    }
+}
+
+#[test]
+fn several_ranges_in_one_answer() {
+    let (server, film) = with_film();
+    let answer = get(&server, "Range: bytes=0-9,500000-500099,-7\r\n");
+    assert_eq!(answer.status, 206);
+    let kind = answer.field("content-type").expect("a type").to_owned();
+    let boundary = kind.strip_prefix("multipart/byteranges; boundary=").expect("multipart").trim_matches('"');
+    let mut rest = answer.body.as_slice();
+    for (first, end) in [(0, 9), (500_000, 500_099), (LENGTH - 7, LENGTH - 1)] {
+        let head_end = rest.windows(4).position(|window| window == b"\r\n\r\n").expect("a part's head") + 4;
+        let head = String::from_utf8_lossy(&rest[..head_end]).to_lowercase();
+        assert!(head.contains(&format!("--{boundary}\r\n")), "{head}");
+        assert!(head.contains("content-type: video/mp4\r\n"), "{head}");
+        assert!(head.contains(&format!("content-range: bytes {first}-{end}/{LENGTH}")), "{head}");
+        let length = end + 1 - first;
+        assert!(rest[head_end..head_end + length] == film[first..=end]);
+        rest = &rest[head_end + length..];
+    }
+    assert_eq!(String::from_utf8_lossy(rest).trim(), format!("--{boundary}--"));
+}
+
+#[test]
+fn conditions() {
+    let (server, film) = with_film();
+    let whole = get(&server, "");
+    let (etag, date) = (whole.field("etag").expect("a tag"), whole.field("last-modified").expect("a date"));
+    assert_eq!(get(&server, &format!("If-None-Match: {etag}\r\n")).status, 304);
+    assert_eq!(get(&server, "If-None-Match: *\r\n").status, 304);
+    assert_eq!(get(&server, "If-None-Match: \"other\"\r\n").status, 200);
+    assert_eq!(get(&server, &format!("If-Modified-Since: {date}\r\n")).status, 304);
+    assert_eq!(get(&server, "If-Modified-Since: Sat, 01 Jan 2000 00:00:00 GMT\r\n").status, 200);
+    assert_eq!(get(&server, &format!("If-Match: {etag}\r\n")).status, 200);
+    assert_eq!(get(&server, "If-Match: \"other\"\r\n").status, 412);
+    assert_eq!(get(&server, "If-Unmodified-Since: Sat, 01 Jan 2000 00:00:00 GMT\r\n").status, 412);
+    let same = get(&server, &format!("Range: bytes=0-9\r\nIf-Range: {etag}\r\n"));
+    assert_eq!((same.status, same.body == film[..10]), (206, true));
+    assert_eq!(get(&server, "Range: bytes=0-9\r\nIf-Range: \"other\"\r\n").body.len(), LENGTH);
+    // A replaced file has another tag.
+    server.file("film.mp4", &film[1..]);
+    let replaced = get(&server, &format!("Range: bytes=0-9\r\nIf-Range: {etag}\r\n"));
+    assert_eq!((replaced.status, replaced.body == film[1..]), (200, true));
+}
+
+#[test]
+fn one_connection_carries_many_requests() {
+    let (server, film) = with_film();
+    let mut client = server.connect();
+    // All are sent before the first is answered.
+    let ranges = [(0, 99_999), (5, 5), (600_000, 700_000)];
+    for (first, end) in ranges {
+        let fields = format!("Host: localhost\r\nRange: bytes={first}-{end}\r\n");
+        client.send(format!("GET /media/film.mp4?rate=50M HTTP/1.1\r\n{fields}\r\n").as_bytes());
+        client.send(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    }
+    for (first, end) in ranges {
+        let part = client.answer(true);
+        assert_eq!((part.status, part.body == film[first..=end]), (206, true), "{first}-{end}");
+        assert_eq!(client.answer(true).text(), "ok\n");
+    }
+    client.get("/media/none");
+    assert_eq!(client.answer(true).status, 404, "a refusal keeps the connection too");
+    client.send(b"GET /media/film.mp4?rate=50M HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    assert!(client.answer(true).body == film);
+    assert!(client.is_closed());
+}
+
+#[test]
+fn clients_of_1996() {
+    let (server, film) = with_film();
+    let mut client = server.connect();
+    client.send(b"GET /media/film.mp4?rate=50M HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    let first = client.answer(true);
+    assert_eq!((first.status, first.body == film), (200, true));
+    client.send(b"GET /media/film.mp4?rate=50M HTTP/1.0\r\n\r\n");
+    assert!(client.answer(true).body == film);
+    assert!(client.is_closed(), "without keep-alive, the end of the body is the end of the connection");
+}

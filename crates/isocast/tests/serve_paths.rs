@@ -1,0 +1,104 @@
+//! Names and paths on the real program: nothing outside the folder is reached, everything inside is.
+
+mod fixtures;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use fixtures::Server;
+
+#[test]
+fn nothing_outside_the_folder_is_reached() {
+    let server = Server::start();
+    let outside = server.folders.path();
+    fs::write(outside.join("secret.ts"), "secret").expect("a file beside the root");
+    server.file("inside/film.ts", b"inside");
+    symlink(outside.join("secret.ts"), server.root.join("link.ts")).expect("a link");
+    symlink("../secret.ts", server.root.join("relative.ts")).expect("a link");
+    symlink(outside, server.root.join("folder")).expect("a link");
+    symlink("/etc", server.root.join("etc")).expect("a link");
+    for path in [
+        "../secret.ts",
+        "inside/../../secret.ts",
+        "%2e%2e/secret.ts",
+        "%2E%2e/secret.ts",
+        ".%2e/secret.ts",
+        "..%2fsecret.ts",
+        "inside%2f..%2f..%2fsecret.ts",
+        "%2fetc/passwd",
+        "/etc/passwd",
+        "..%5csecret.ts",
+        "%252e%252e/secret.ts",
+        "inside/film.ts%00.txt",
+        "%00",
+        "link.ts",
+        "relative.ts",
+        "folder/secret.ts",
+        "folder/",
+        "etc/passwd",
+        "etc/",
+        "%ff%fe",
+    ] {
+        for method in ["GET", "HEAD", "DELETE"] {
+            let answer = server.ask(&format!("{method} /media/{path} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+            assert!((400..500).contains(&answer.status), "{method} {path}: {}", answer.status);
+            assert!(!answer.text().contains("secret\n") && !answer.text().contains("root:"), "{method} {path}");
+        }
+        let put = server.put(&format!("/media/{path}"), "", b"written");
+        // What merely looks like a way out is a name like any other.
+        let is_name = ["..%5csecret.ts", "%252e%252e/secret.ts", "link.ts", "relative.ts"].contains(&path);
+        assert!(is_name || (400..500).contains(&put.status), "PUT {path}: {}", put.status);
+    }
+    assert_eq!(fs::read_to_string(outside.join("secret.ts")).expect("untouched"), "secret");
+    assert_eq!(fs::read_to_string(server.root.join("inside/film.ts")).expect("untouched"), "inside");
+    let mut beside: Vec<String> = fs::read_dir(outside)
+        .expect("the folder")
+        .map(|e| e.expect("an entry").file_name().into_string().expect("text"))
+        .collect();
+    beside.sort();
+    assert_eq!(beside, ["events.jsonl", "root", "secret.ts", "state"], "nothing new beside the root");
+    assert_eq!(server.get("/media/inside/film.ts").text(), "inside", "and it still serves");
+}
+
+#[test]
+fn names_in_any_script() {
+    let server = Server::start();
+    let names = [
+        "film mit Leerzeichen.ts",
+        "100% sicher.ts",
+        "%41.ts",
+        "映画.ts",
+        "Ελληνικά.mp4",
+        "e\u{301}.ts",
+        "é.ts",
+        "🎬 + & = # ? ; , @.ts",
+        "\"quoted\" 'it' <b>.ts",
+        "..dots..",
+        "back\\slash.ts",
+        "-",
+    ];
+    for name in names {
+        let encoded: String = name.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        assert_eq!(server.put(&format!("/media/{encoded}"), "", name.as_bytes()).status, 201, "{name}");
+        assert_eq!(fs::read(server.root.join(name)).expect(name), name.as_bytes());
+        for rate in ["", "?rate=1M"] {
+            let read = server.get(&format!("/media/{encoded}{rate}"));
+            assert_eq!((read.status, read.text().as_str()), (200, name));
+        }
+    }
+    // Each one can be reached from the listing, as a browser would.
+    let listing = server.get("/media/");
+    assert_eq!(listing.status, 200);
+    let page = listing.text();
+    assert!(!page.contains("<b>"), "names are escaped: {page}");
+    for link in page.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next()) {
+        if !link.starts_with(['.', '/', '#', '?', 'h']) || link.starts_with("..dots") {
+            assert_eq!(server.get(&format!("/media/{link}")).status, 200, "{link}");
+        }
+    }
+    let list = server.ask("GET /media/ HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n\r\n");
+    let text = list.json().to_string();
+    for name in names {
+        assert!(text.contains(&serde_json::Value::from(name).to_string()), "{name} in {text}");
+    }
+}

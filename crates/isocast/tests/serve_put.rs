@@ -1,0 +1,167 @@
+//! Uploads, recordings and deletions on the real program: what is answered is there, what broke off was never.
+
+mod fixtures;
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use fixtures::{Server, Setup, pattern};
+
+#[test]
+fn created_read_replaced_deleted() {
+    let server = Server::start();
+    // Around sectors, pieces of 128 KiB and chunks of 1 MiB.
+    for length in [0, 1, 511, 512, 4097, 131_072, 131_073, 1_048_575, 2_500_000] {
+        let (name, body) = (format!("{length}.ts"), pattern(length));
+        let created = server.put(&format!("/media/{name}"), "", &body);
+        assert_eq!((created.status, created.field("location")), (201, Some(format!("/media/{name}").as_str())));
+        assert!(fs::read(server.root.join(&name)).expect("the file") == body, "{length} bytes on disk");
+        let read = server.get(&format!("/media/{name}?rate=max"));
+        assert_eq!((read.status, read.field("etag")), (200, created.field("etag")));
+        assert!(read.body == body, "{length} bytes read");
+    }
+    let shorter = pattern(1000);
+    assert_eq!(server.put("/media/2500000.ts", "", &shorter).status, 204);
+    assert!(server.get("/media/2500000.ts").body == shorter);
+    let delete = "DELETE /media/2500000.ts HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    assert_eq!((server.ask(delete).status, server.ask(delete).status), (204, 404));
+    assert_eq!(server.names().len(), 8, "nothing hidden is left: {:?}", server.names());
+}
+
+#[test]
+fn conditions_on_what_is_there() {
+    let server = Server::start();
+    let first = server.put("/media/a.ts", "If-None-Match: *\r\n", b"first");
+    assert_eq!(first.status, 201);
+    assert_eq!(server.put("/media/a.ts", "If-None-Match: *\r\n", b"second").status, 412);
+    assert_eq!(server.put("/media/a.ts", "If-Match: \"other\"\r\n", b"second").status, 412);
+    assert_eq!(server.put("/media/none.ts", "If-Match: *\r\n", b"second").status, 412);
+    assert_eq!(server.get("/media/a.ts").text(), "first");
+    let matching = format!("If-Match: {}\r\n", first.field("etag").expect("a tag"));
+    assert_eq!(server.put("/media/a.ts", &matching, b"second").status, 204);
+    assert_eq!(server.put("/media/a.ts", &matching, b"third").status, 412, "the tag is another now");
+    assert_eq!(server.get("/media/a.ts").text(), "second");
+    assert_eq!(server.put("/media/no/folder.ts", "", b"x").status, 409);
+    assert_eq!(server.put("/media/a.ts/below", "", b"x").status, 409);
+    assert_eq!(server.names(), ["a.ts"]);
+}
+
+#[test]
+fn in_chunks_of_any_size() {
+    let server = Server::start();
+    let body = pattern(300_000);
+    let mut client = server.connect();
+    client.send(b"PUT /media/a.ts HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
+    let mut rest = body.as_slice();
+    for length in [1, 2, 7, 511, 4096, 100_000, 1].into_iter().cycle() {
+        let (piece, left) = rest.split_at(length.min(rest.len()));
+        client.send(format!("{:x}\r\n", piece.len()).as_bytes());
+        client.send(&[piece, b"\r\n"].concat());
+        rest = left;
+        if rest.is_empty() {
+            break;
+        }
+    }
+    client.send(b"0\r\n\r\n");
+    assert_eq!(client.answer(true).status, 201);
+    assert!(fs::read(server.root.join("a.ts")).expect("the file") == body);
+}
+
+#[test]
+fn what_breaks_off_was_never_there() {
+    let server = Server::start();
+    server.file("old.ts", b"old");
+    for (target, framing) in [
+        ("/media/new.ts", "Content-Length: 9000000"),
+        ("/media/old.ts", "Content-Length: 9000000"),
+        ("/media/chunked.ts", "Transfer-Encoding: chunked"),
+        ("/media/recording.ts?rate=8M", "Content-Length: 9000000"),
+    ] {
+        let mut client = server.connect();
+        client.send(format!("PUT {target} HTTP/1.1\r\nHost: localhost\r\n{framing}\r\n\r\n").as_bytes());
+        // The size of a chunk that will not be whole, where there are chunks; else more of the body.
+        client.send(b"c3500\r\n");
+        client.send(&pattern(700_000));
+        server.wait_for("the upload", |server| server.metric("isocast_uploads") >= 1.0);
+        drop(client);
+        server.wait_for("its end", |server| server.metric("isocast_uploads") == 0.0);
+        server.wait_for("its removal", |server| server.names() == ["old.ts"]);
+    }
+    assert_eq!(server.get("/media/old.ts").text(), "old");
+    server.wait_for("the recording's room", |server| server.metric("isocast_promised_bits_per_second") == 0.0);
+}
+
+#[test]
+fn a_recording_is_written_beside_its_viewers() {
+    let server = Server::start();
+    let body = pattern(3_000_000);
+    server.file("film.ts", &body);
+    let mut viewer = server.connect();
+    viewer.get("/media/film.ts?rate=8M");
+    assert_eq!(viewer.head().status, 200);
+    assert_eq!(server.put("/media/recording.ts?rate=16M", "", &body).status, 201);
+    assert!(fs::read(server.root.join("recording.ts")).expect("the file") == body);
+    assert!(viewer.take(body.len()) == body);
+}
+
+/// A small file system in memory, unmounted at the end.
+struct Small(PathBuf);
+
+impl Small {
+    /// None where mounting is not permitted.
+    fn mount(folder: &Path) -> Option<Self> {
+        let path = folder.join("small");
+        fs::create_dir(&path).expect("a mount point");
+        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", "size=4m", "isocast-test"]).arg(&path).output();
+        mount.is_ok_and(|mount| mount.status.success()).then_some(Self(path))
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_is_said_and_nothing_is_left() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(small) = Small::mount(folder.path()) else {
+        // Without the right to mount there is no small disk: an upload larger than any disk shows the same answer.
+        let server = Server::start();
+        let mut client = server.connect();
+        let length = 1u64 << 39;
+        client.send(format!("PUT /media/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n").as_bytes());
+        assert_eq!(client.answer(true).status, 507);
+        return;
+    };
+    let server = Setup::default().root(&small.0).start();
+    assert_eq!(server.put("/media/fits.ts", "", &pattern(1_000_000)).status, 201);
+    let announced = server.put("/media/big.ts", "", &pattern(6_000_000));
+    assert_eq!(announced.status, 507, "{}", announced.text());
+    let mut client = server.connect();
+    client.send(b"PUT /media/chunked.ts HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
+    for _ in 0..60 {
+        // The refusal may come before all is sent.
+        let piece = [b"186a0\r\n".as_slice(), &pattern(100_000), b"\r\n"].concat();
+        if client.stream.write_all(&piece).is_err() {
+            break;
+        }
+    }
+    let _ = client.stream.write_all(b"0\r\n\r\n");
+    assert_eq!(client.answer(true).status, 507);
+    server.wait_for("the removal", |server| server.names() == ["fits.ts"]);
+    assert_eq!(server.put("/media/again.ts", "", &pattern(2_000_000)).status, 201, "its room is free again");
+    assert!(server.get("/media/again.ts").body == pattern(2_000_000));
+
+    let remount = Command::new("mount").args(["-o", "remount,ro"]).arg(&small.0).status().expect("mount is there");
+    assert!(remount.success());
+    let refused = server.put("/media/more.ts", "", b"x");
+    assert_eq!(refused.status, 507);
+    assert!(refused.text().contains("read-only"), "{}", refused.text());
+    assert_eq!(server.ask("DELETE /media/again.ts HTTP/1.1\r\nHost: localhost\r\n\r\n").status, 507);
+    assert_eq!(server.get("/media/fits.ts").body.len(), 1_000_000, "reading goes on");
+    drop(server);
+}

@@ -1,0 +1,197 @@
+//! Signals to the real program: SIGHUP reloads, SIGTERM drains, a second one ends at once; and what systemd is told.
+
+mod fixtures;
+
+use std::fs;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::time::Duration;
+
+use fixtures::{Server, Setup, pattern};
+use rustix::process::Signal;
+
+/// A configuration whose event log is where `Server::events` looks: beside the file itself.
+fn written(server: &Server, text: &str) {
+    let events = server.folders.path().join("events.jsonl");
+    fs::write(server.config_file(), format!("{text}\n[log]\nevents = {events:?}\n")).expect("a configuration");
+}
+
+fn with_config(text: &str) -> Server {
+    let server = Setup::default().config(text).start();
+    written(&server, text);
+    server.signal(Signal::HUP);
+    server.wait_event(&["configuration_reloaded"]);
+    server
+}
+
+#[test]
+fn a_hang_up_puts_new_settings_in_force_and_names_the_others() {
+    let server = with_config("");
+    server.file("a.ts", &pattern(3000));
+    assert_eq!(server.get("/media/a.ts").field("x-isocast-rate"), None);
+    written(&server, "[path_rates]\n\"a\" = \"2M\"\n[schedule]\nround = \"500ms\"\n[limits]\nupload_size = \"1KiB\"");
+    server.signal(Signal::HUP);
+    let event = server.wait_event(&["configuration_reloaded", "path_rates.a", "limits.upload_size", "schedule.round"]);
+    let event: serde_json::Value = serde_json::from_str(&event).expect("JSON");
+    assert_eq!(event["restart_needed"], serde_json::json!(["schedule.round"]));
+    assert!(event["time"].is_f64());
+    server.wait_said("these changes need a restart: schedule.round");
+    let answer = server.get("/media/a.ts");
+    assert_eq!((answer.field("x-isocast-rate"), answer.body == pattern(3000)), (Some("2000000"), true));
+    assert_eq!(server.put("/media/b.ts", "", &pattern(2000)).status, 413);
+}
+
+#[test]
+fn a_link_and_the_patience_with_clients_change_without_a_restart() {
+    let server = with_config("");
+    server.file("film.ts", &pattern(8_000_000));
+    let status = |server: &Server, rate: &str| {
+        let mut client = server.connect();
+        client.get(&format!("/media/film.ts?rate={rate}"));
+        client.head().status
+    };
+    assert_eq!(status(&server, "6M"), 200);
+    // As a part of its own, beside the file.
+    let parts = server.folders.path().join("conf.d");
+    fs::create_dir(&parts).expect("a folder");
+    fs::write(parts.join("10-narrow.toml"), "[links]\nlo = \"5M\"\n[streams]\nstall = \"1s\"\n").expect("a part");
+    server.signal(Signal::HUP);
+    let event = server.wait_event(&["configuration_reloaded", "links.lo", "streams.stall"]);
+    assert!(event.contains("\"restart_needed\":[]"), "{event}");
+    // The command is on its way to the plane when the event is written.
+    server.wait_for("the narrow link", |server| status(server, "6M") == 503);
+    let mut stalled = server.connect();
+    server.wait_for("room on it", |server| {
+        stalled = server.connect();
+        stalled.get("/media/film.ts?rate=2M");
+        stalled.head().status == 200
+    });
+    server.wait_event(&["stream_ended", "ClientStalled"]);
+}
+
+#[test]
+fn a_wrong_configuration_changes_nothing_and_says_what_is_wrong() {
+    let server = with_config("[limits]\nupload_size = \"1KiB\"");
+    written(&server, "[limits]\nupload_size = \"5\"\nfoo = 1");
+    server.signal(Signal::HUP);
+    let event = server.wait_event(&["configuration_refused"]);
+    assert!(
+        event.contains("limits.upload_size") && event.contains("has no unit") && event.contains("limits.foo"),
+        "{event}"
+    );
+    server.wait_said("the configuration in force stays");
+    assert_eq!(server.put("/media/b.ts", "", &pattern(2000)).status, 413, "the old limit");
+    fs::remove_file(server.config_file()).expect("removed");
+    server.signal(Signal::HUP);
+    server.wait_event(&["configuration_refused", "cannot read"]);
+    assert_eq!(server.get("/ready").status, 200);
+}
+
+#[test]
+fn rotated_logs_are_opened_anew_and_a_running_stream_goes_on() {
+    let server = with_config("");
+    let log = server.folders.path().join("events.jsonl");
+    // More than the kernel's buffers hold: it cannot end before it is read on.
+    let film = pattern(2_000_000);
+    server.file("film.ts", &film);
+    let mut viewer = server.connect();
+    viewer.get("/media/film.ts?rate=4M");
+    assert_eq!(viewer.head().status, 200);
+    fs::rename(&log, log.with_extension("1")).expect("rotated");
+    server.signal(Signal::HUP);
+    server.wait_event(&["configuration_reloaded"]);
+    assert!(viewer.take(film.len()) == film, "not a byte is missing");
+    server.wait_event(&["stream_ended", "film.ts", "Complete"]);
+    let old = fs::read_to_string(log.with_extension("1")).expect("the rotated log");
+    assert!(!old.contains("stream_ended"), "{old}");
+}
+
+#[test]
+fn with_nothing_running_it_ends_by_itself() {
+    let mut server = Setup::default().set("limits.drain=1h").start();
+    let mut idle = server.connect();
+    idle.get("/media/none");
+    assert_eq!(idle.answer(true).status, 404);
+    server.signal(Signal::TERM);
+    // An hour is the time for what runs; an idle connection is nothing that runs.
+    assert!(idle.is_closed());
+    assert_eq!(server.ended().code(), Some(0));
+}
+
+#[test]
+fn a_drain_lets_the_running_finish_and_refuses_the_new() {
+    let mut server = Setup::default().set("limits.drain=1h").start();
+    // More than the kernel's buffers hold: it runs until it is read.
+    let film = pattern(2_500_000);
+    server.file("film.ts", &film);
+    let mut viewer = server.connect();
+    viewer.get("/media/film.ts?rate=4M");
+    assert_eq!(viewer.head().status, 200);
+    server.signal(Signal::TERM);
+    server.wait_for("the drain", |server| server.drains());
+    let refused = server.get("/media/film.ts?rate=4M");
+    assert_eq!((refused.status, refused.field("retry-after").is_some()), (503, true), "{}", refused.text());
+    assert_eq!(refused.json()["resource"], "draining");
+    assert_eq!(server.put("/media/new.ts", "", b"x").status, 503);
+    assert!(viewer.take(film.len()) == film, "the running stream gets every byte");
+    assert!(viewer.is_closed());
+    assert_eq!(server.ended().code(), Some(0));
+    assert_eq!(server.names(), ["film.ts"]);
+}
+
+#[test]
+fn a_drain_ends_at_its_limit() {
+    let mut server = Setup::default().set("limits.drain=100ms").start();
+    let film = pattern(8_000_000);
+    server.file("film.ts", &film);
+    let mut viewer = server.connect();
+    viewer.get("/media/film.ts?rate=500k");
+    assert_eq!(viewer.head().status, 200);
+    server.signal(Signal::TERM);
+    let taken = viewer.take(film.len());
+    assert!(taken.len() < film.len() && film.starts_with(&taken), "what came is right");
+    assert_eq!(server.ended().code(), Some(0));
+    server.wait_event(&["stream_ended", "Stopped"]);
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    for signals in [[Signal::TERM, Signal::TERM], [Signal::INT, Signal::INT], [Signal::TERM, Signal::INT]] {
+        let mut server = Setup::default().set("limits.drain=1h").start();
+        server.file("film.ts", &pattern(8_000_000));
+        let mut viewer = server.connect();
+        viewer.get("/media/film.ts?rate=500k");
+        assert_eq!(viewer.head().status, 200);
+        server.signal(signals[0]);
+        server.wait_said("stopping");
+        assert!(server.is_running());
+        server.signal(signals[1]);
+        assert_eq!(server.ended().code(), Some(0));
+    }
+}
+
+#[test]
+fn the_service_manager_is_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("notify");
+    let manager = UnixDatagram::bind(&path).expect("a socket");
+    manager.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
+    let told = || {
+        let mut bytes = [0; 4096];
+        let length = manager.recv(&mut bytes).expect("something is told");
+        String::from_utf8_lossy(&bytes[..length]).into_owned()
+    };
+    let mut server = Setup::default().environment("NOTIFY_SOCKET", path_text(&path)).start();
+    assert!(told().contains("READY=1"));
+    server.signal(Signal::HUP);
+    let reloading = told();
+    assert!(reloading.contains("RELOADING=1") && reloading.contains("MONOTONIC_USEC="), "{reloading}");
+    assert!(told().contains("READY=1"));
+    server.signal(Signal::TERM);
+    assert!(told().contains("STOPPING=1"));
+    assert_eq!(server.ended().code(), Some(0));
+}
+
+fn path_text(path: &Path) -> &str {
+    path.to_str().expect("text")
+}

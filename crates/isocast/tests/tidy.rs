@@ -1,0 +1,386 @@
+//! Checks of the house that no compiler makes: who may depend on whom, where `unsafe` may stand, sizes, heads, links.
+//!
+//! Promise: every failure names the file and line, and says what to do. Reads only the working tree and
+//! `cargo metadata`; needs no network. The table it enforces is in docs/ARCHITECTURE.md.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A file longer than this has a seam somewhere; the style asks for less (600).
+const LINES_MAX: usize = 800;
+/// Crates that may hold `unsafe`, each block with its SAFETY sentence.
+const UNSAFE_CRATES: [&str; 2] = ["uring", "lab"];
+/// What is generated or fetched.
+const SKIPPED: [&str; 7] = [".git", "target", "demo", "state", "web/node_modules", "web/dist", "fuzz/target"];
+
+#[test]
+fn crates_depend_as_the_architecture_says() {
+    let table = crate_table();
+    let mut problems = Vec::new();
+    for (name, (ours, outside)) in dependencies() {
+        let Some(row) = table.get(&name) else {
+            problems.push(format!(
+                "crate `{name}` is missing in the table of docs/ARCHITECTURE.md; add a row with its fact"
+            ));
+            continue;
+        };
+        for edge in ours.difference(&row.ours) {
+            problems.push(format!(
+                "crates/{name}/Cargo.toml depends on `{edge}`, which the table of docs/ARCHITECTURE.md does not allow; \
+                 remove the edge, or add it to the table together with a decision note (docs/decisions)"
+            ));
+        }
+        let Some(allowed) = &row.outside else { continue };
+        for edge in outside.difference(allowed) {
+            problems.push(format!(
+                "crates/{name}/Cargo.toml depends on `{edge}` from outside, but the table of docs/ARCHITECTURE.md keeps \
+                 this crate pure; do without, or move the code to a crate that does things"
+            ));
+        }
+    }
+    let found: BTreeSet<String> = dependencies().into_keys().collect();
+    for name in table.keys().filter(|name| !found.contains(*name)) {
+        problems.push(format!("docs/ARCHITECTURE.md lists a crate `{name}` that does not exist; remove its row"));
+    }
+    report(&problems);
+}
+
+#[test]
+fn unsafe_stands_only_where_it_may() {
+    let mut problems = Vec::new();
+    for (path, text) in sources("rs") {
+        let home = path.components().nth(1).map(|part| part.as_os_str().to_string_lossy().into_owned());
+        if home.is_some_and(|name| UNSAFE_CRATES.contains(&name.as_str())) {
+            continue;
+        }
+        for (number, line) in code_lines(&text) {
+            if line.split(|c: char| !(c.is_alphanumeric() || "_-".contains(c))).any(|word| word == "unsafe") {
+                problems.push(format!(
+                    "{}:{number}: `unsafe` stands only in crates {UNSAFE_CRATES:?}; move it there",
+                    path.display()
+                ));
+            }
+        }
+    }
+    report(&problems);
+}
+
+#[test]
+fn nothing_is_left_unfinished() {
+    // Spelled in two parts, so that this file does not find itself.
+    let banned =
+        [("tod", "o!("), ("unimplement", "ed!("), ("#[igno", "re"), ("db", "g!(")].map(|(a, b)| format!("{a}{b}"));
+    let mut problems = Vec::new();
+    for (path, text) in sources("rs") {
+        for (number, line) in code_lines(&text) {
+            for word in banned.iter().filter(|word| line.contains(word.as_str())) {
+                problems
+                    .push(format!("{}:{number}: `{word}…` is not for main; finish it or take it out", path.display()));
+            }
+        }
+    }
+    report(&problems);
+}
+
+#[test]
+fn no_file_is_too_long() {
+    let mut problems = Vec::new();
+    for (path, text) in ["rs", "ts", "css"].into_iter().flat_map(sources) {
+        let lines = text.lines().count();
+        if lines > LINES_MAX {
+            problems
+                .push(format!("{}: {lines} lines, {LINES_MAX} at most; find the seam and split it", path.display()));
+        }
+    }
+    report(&problems);
+}
+
+#[test]
+fn every_file_says_what_it_is() {
+    let mut problems = Vec::new();
+    for (path, text) in sources("rs") {
+        let head = text.lines().next().unwrap_or("");
+        if !head.starts_with("//!") || head.len() < 12 || head.contains("filled in by the commits") {
+            problems
+                .push(format!("{}:1: begin with `//! ` and a sentence that says what this module is", path.display()));
+        }
+    }
+    for (path, text) in sources("ts") {
+        if !text.starts_with("//") {
+            problems.push(format!("{}:1: begin with `// ` and a sentence that says what this file is", path.display()));
+        }
+    }
+    for (path, text) in all_files().into_iter().filter(|(path, _)| path.starts_with("scripts")) {
+        let mut lines = text.lines();
+        if !lines.next().is_some_and(|line| line.starts_with("#!"))
+            || !lines.next().is_some_and(|line| line.starts_with("# "))
+        {
+            problems.push(format!(
+                "{}:1: begin with `#!` and, on line 2, a comment that says what it does",
+                path.display()
+            ));
+        }
+    }
+    report(&problems);
+}
+
+#[test]
+fn no_path_of_one_machine_is_written_down() {
+    let banned = [("/wor", "k/"), ("/roo", "t/"), ("../sha", "red")].map(|(a, b)| format!("{a}{b}"));
+    let mut problems = Vec::new();
+    for (path, text) in all_files() {
+        for (index, line) in text.lines().enumerate() {
+            for word in banned.iter().filter(|word| holds_path(line, word)) {
+                problems.push(format!(
+                    "{}:{}: `{word}` exists on one machine only; use a relative path",
+                    path.display(),
+                    index + 1
+                ));
+            }
+        }
+    }
+    report(&problems);
+}
+
+#[test]
+fn links_in_the_documents_resolve() {
+    let mut problems = Vec::new();
+    for (path, text) in sources("md") {
+        let folder = path.parent().unwrap_or(Path::new(""));
+        for (number, line) in outside_fences(&text) {
+            for target in link_targets(line) {
+                let file = target.split('#').next().unwrap_or("");
+                let remote = target.contains("://") || target.starts_with("mailto:");
+                if !remote && !file.is_empty() && !root().join(folder).join(file).exists() {
+                    problems.push(format!(
+                        "{}:{number}: the link `{target}` leads nowhere; correct or remove it",
+                        path.display()
+                    ));
+                }
+            }
+        }
+    }
+    report(&problems);
+}
+
+#[test]
+fn commands_in_the_documents_exist() {
+    let makefile = read("Makefile");
+    let targets: BTreeSet<&str> = makefile
+        .lines()
+        .filter(|line| line.starts_with(|c: char| c.is_ascii_lowercase()))
+        .filter_map(|line| line.split_once(':').map(|(target, _)| target))
+        .collect();
+    let help = Command::new(env!("CARGO_BIN_EXE_isocast")).arg("--help").output().expect("the program was just built");
+    let help = String::from_utf8_lossy(&help.stdout).into_owned();
+    let subcommands: BTreeSet<&str> = help
+        .lines()
+        .skip_while(|line| !line.starts_with("Commands:"))
+        .filter_map(|line| line.strip_prefix("  ")?.split_whitespace().next())
+        .collect();
+    let mut problems = Vec::new();
+    for (path, text) in sources("md") {
+        if path.starts_with("docs/decisions") {
+            continue;
+        }
+        for (number, word) in words_after(&text, "make ").filter(|(_, word)| !targets.contains(word.as_str())) {
+            problems.push(format!("{}:{number}: `make {word}` is not a target of the Makefile", path.display()));
+        }
+        for (number, word) in words_after(&text, "isocast ").filter(|(_, word)| !subcommands.contains(word.as_str())) {
+            problems
+                .push(format!("{}:{number}: `isocast {word}` is not a subcommand (`isocast --help`)", path.display()));
+        }
+    }
+    report(&problems);
+}
+
+#[test]
+fn the_two_readmes_have_the_same_sections_and_commands() {
+    let (english, japanese) = (read("README.md"), read("README.ja.md"));
+    let levels = |text: &str| -> Vec<usize> {
+        outside_fences(text)
+            .filter(|(_, line)| line.starts_with('#'))
+            .map(|(_, line)| line.find(' ').unwrap_or(0))
+            .collect()
+    };
+    assert_eq!(levels(&english), levels(&japanese), "give README.md and README.ja.md the same sections");
+    let commands = |text: &str| -> Vec<String> {
+        let fenced: BTreeSet<usize> = outside_fences(text).map(|(number, _)| number).collect();
+        text.lines()
+            .enumerate()
+            .filter(|(index, line)| !fenced.contains(&(index + 1)) && !line.starts_with("```"))
+            .map(|(_, line)| line.split(" #").next().unwrap_or("").trim().to_owned())
+            .collect()
+    };
+    assert_eq!(commands(&english), commands(&japanese), "give README.md and README.ja.md the same commands");
+}
+
+#[test]
+fn every_decision_has_a_number_of_its_own() {
+    let mut problems = Vec::new();
+    let mut taken: BTreeMap<String, PathBuf> = BTreeMap::new();
+    for (path, text) in sources("md").into_iter().filter(|(path, _)| path.starts_with("docs/decisions")) {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let number: String = name.chars().take(4).collect();
+        if number != "0000" && !text.starts_with(&format!("# {number}: ")) {
+            problems.push(format!("{}:1: begin with `# {number}: ` and the decision as a sentence", path.display()));
+        }
+        if let Some(other) = taken.insert(number, path.clone()) {
+            problems.push(format!("{} and {} have the same number; take the next", path.display(), other.display()));
+        }
+    }
+    report(&problems);
+}
+
+#[test]
+fn the_changelog_has_an_entry_for_what_is_not_released() {
+    let text = read("CHANGELOG.md");
+    let entries =
+        text.lines().skip_while(|line| *line != "## Unreleased").filter(|line| line.starts_with("- ")).count();
+    assert!(entries > 0, "CHANGELOG.md needs a section `## Unreleased` with what a user sees of the changes");
+}
+
+/// What the table of docs/ARCHITECTURE.md allows one crate.
+struct Row {
+    ours: BTreeSet<String>,
+    /// Crates from outside; `None`: any.
+    outside: Option<BTreeSet<String>>,
+}
+
+/// The rows between the markers: `| crate | fact | ours | outside |`.
+fn crate_table() -> BTreeMap<String, Row> {
+    let text = read("docs/ARCHITECTURE.md");
+    let table = text.split("<!-- crates:begin -->").nth(1).and_then(|rest| rest.split("<!-- crates:end -->").next());
+    let table =
+        table.expect("docs/ARCHITECTURE.md keeps the table between <!-- crates:begin --> and <!-- crates:end -->");
+    let names = |cell: &str| -> BTreeSet<String> {
+        cell.split('`').skip(1).step_by(2).flat_map(str::split_whitespace).map(str::to_owned).collect()
+    };
+    table
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .map(|line| {
+            let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+            assert_eq!(cells.len(), 4, "docs/ARCHITECTURE.md: four cells are needed in `{line}`");
+            let outside = (cells[3] != "any").then(|| names(cells[3]));
+            (cells[0].trim_matches('`').to_owned(), Row { ours: names(cells[2]), outside })
+        })
+        .collect()
+}
+
+/// Of each of our crates: what it is built from, ours and from outside. What only tests use is free.
+fn dependencies() -> BTreeMap<String, (BTreeSet<String>, BTreeSet<String>)> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline", "--locked"])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs these tests, so it is there");
+    assert!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("cargo prints JSON");
+    let packages = metadata["packages"].as_array().expect("metadata lists packages");
+    packages
+        .iter()
+        .map(|package| {
+            let built = |edge: &&serde_json::Value| edge["kind"].as_str() != Some("dev");
+            let edges = package["dependencies"].as_array().expect("a package lists dependencies");
+            let (ours, outside): (Vec<_>, Vec<_>) =
+                edges.iter().filter(built).partition(|edge| edge["path"].is_string());
+            let names = |edges: Vec<&serde_json::Value>| {
+                edges.iter().filter_map(|edge| edge["name"].as_str()).map(str::to_owned).collect()
+            };
+            (package["name"].as_str().unwrap_or("").to_owned(), (names(ours), names(outside)))
+        })
+        .collect()
+}
+
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path} is needed: {error}"))
+}
+
+/// Every text file of the working tree that somebody wrote, relative to its root.
+fn all_files() -> Vec<(PathBuf, String)> {
+    let mut files = Vec::new();
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(root().join(&folder)).expect("the working tree can be read") {
+            let entry = entry.expect("the working tree can be read");
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let path = folder.join(&name);
+            let kind = entry.file_type().expect("the kind of an entry is known");
+            if SKIPPED.iter().any(|skipped| path == Path::new(skipped)) {
+                continue;
+            }
+            if kind.is_dir() {
+                folders.push(path);
+            } else if kind.is_file()
+                && let Ok(text) = fs::read_to_string(entry.path())
+            {
+                files.push((path, text));
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+/// Those whose names end in `.extension`.
+fn sources(extension: &str) -> Vec<(PathBuf, String)> {
+    let wanted = |path: &Path| path.extension().is_some_and(|found| found == extension);
+    all_files().into_iter().filter(|(path, _)| wanted(path)).collect()
+}
+
+/// Lines with their numbers, without comments, attributes of lints and texts in quotes.
+fn code_lines(text: &str) -> impl Iterator<Item = (usize, String)> {
+    text.lines().enumerate().map(|(index, line)| {
+        let code = line.split("//").next().unwrap_or("");
+        (index + 1, code.split('"').step_by(2).collect::<Vec<_>>().join("\"\""))
+    })
+}
+
+/// Lines with their numbers that are not in a ``` block.
+fn outside_fences(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut fenced = false;
+    text.lines().enumerate().filter_map(move |(index, line)| {
+        let fence = line.starts_with("```");
+        fenced ^= fence;
+        (!fenced && !fence).then_some((index + 1, line))
+    })
+}
+
+/// The targets of `[text](target)` in a line.
+fn link_targets(line: &str) -> impl Iterator<Item = &str> {
+    line.split("](").skip(1).filter_map(|rest| rest.split(')').next())
+}
+
+/// In code of a document (between back-quotes, or a line of a ``` block): the word after each `command`.
+fn words_after(text: &str, command: &str) -> impl Iterator<Item = (usize, String)> {
+    let prose: BTreeSet<usize> = outside_fences(text).map(|(number, _)| number).collect();
+    let mut found = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let code: Vec<&str> =
+            if prose.contains(&(index + 1)) { line.split('`').skip(1).step_by(2).collect() } else { vec![line] };
+        for piece in code {
+            let Some(rest) = piece.trim_start().trim_start_matches("sudo ").strip_prefix(command) else { continue };
+            let word: String = rest.chars().take_while(|c| c.is_ascii_lowercase() || *c == '-').collect();
+            if !word.is_empty() && !word.starts_with('-') {
+                found.push((index + 1, word));
+            }
+        }
+    }
+    found.into_iter()
+}
+
+/// Whether `line` names the folder `path` itself, not a longer path that ends in the same word.
+fn holds_path(line: &str, path: &str) -> bool {
+    line.match_indices(path).any(|(at, _)| !line[..at].ends_with(|c: char| c.is_alphanumeric() || "._-/}".contains(c)))
+}
+
+fn report(problems: &[String]) {
+    assert!(problems.is_empty(), "\n  {}\n", problems.join("\n  "));
+}

@@ -1,0 +1,68 @@
+//! The process behind one disk: mounts the FUSE file, serves it in real time, listens for control commands.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::thread;
+
+use anyhow::{Context, bail};
+use fuser::{Config, MountOption, Session, SessionACL};
+use sim::drive::{Drive, Parameters, Profile};
+
+use crate::control;
+use crate::engine::Engine;
+use crate::fuse::DiskFile;
+use crate::image::Image;
+use crate::state::Places;
+use crate::sys;
+
+/// Above kernel threads that serve disks on ordinary priority, below what watches the machine.
+const PRIORITY: i32 = 50;
+
+/// Runs until the FUSE file is unmounted. Says `ready` on standard output when it serves.
+pub(crate) fn run(name: &str) -> anyhow::Result<()> {
+    let places = Places::of(name)?;
+    let state = places.load().context("no state.json: this is started by `isocast lab disk up`")?;
+    let profile: Profile = state.profile.parse()?;
+    let mut parameters = Parameters::of(profile);
+    for pair in &state.parameters {
+        parameters.set(pair)?;
+    }
+    let size = parameters.size;
+    let image = Image::open(&state.backing, size)
+        .with_context(|| format!("cannot open the backing file {}", state.backing.display()))?;
+    let engine = Arc::new(Engine::new(Drive::new(parameters, state.seed)?, image));
+
+    let listener = control::listen(&places)?;
+    let controlled = Arc::clone(&engine);
+    thread::Builder::new().name("control".into()).spawn(move || control::serve(&listener, &controlled))?;
+
+    // The threads that follow inherit it.
+    if let Err(error) = sys::real_time(PRIORITY) {
+        println!("warning: no real-time scheduling ({error}): answers may be late on a busy machine");
+    }
+    if let Err(error) = sys::declare_io_flusher() {
+        eprintln!("PR_SET_IO_FLUSHER: {error} (matters only when memory is nearly exhausted)");
+    }
+    let clock = Arc::clone(&engine);
+    let clock = thread::Builder::new().name("clock".into()).spawn(move || clock.run_clock())?;
+
+    let mut options = Config::default();
+    options.mount_options = vec![
+        MountOption::FSName(format!("isocast-lab-{name}")),
+        MountOption::Subtype("isocast".into()),
+        MountOption::NoAtime,
+    ];
+    options.acl = SessionACL::All;
+    options.n_threads = Some(1);
+    let file = DiskFile { engine: Arc::clone(&engine), size };
+    let session = match Session::new(file, places.fuse(), &options) {
+        Ok(session) => session,
+        Err(error) => bail!("cannot mount the FUSE file on {}: {error}", places.fuse().display()),
+    };
+    println!("ready");
+    std::io::stdout().flush().context("nobody waits for `ready`")?;
+    let result = session.run();
+    engine.stop();
+    clock.join().map_err(|_| anyhow::anyhow!("the clock thread panicked"))?;
+    result.context("the FUSE session ended")
+}

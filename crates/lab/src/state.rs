@@ -1,0 +1,138 @@
+//! What is known of each emulated disk, in `/run/isocast-lab/NAME/`: enough to take it down after any crash.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use serde::{Deserialize, Serialize};
+
+const RUN: &str = "/run/isocast-lab";
+
+/// The places of one disk.
+#[derive(Debug, Clone)]
+pub(crate) struct Places {
+    pub(crate) name: String,
+    pub(crate) home: PathBuf,
+}
+
+impl Places {
+    /// The places of the disk `name`.
+    pub(crate) fn of(name: &str) -> anyhow::Result<Self> {
+        let good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if name.is_empty() || name.len() > 32 || !name.chars().all(good) {
+            bail!("`{}` cannot name a disk: 1 to 32 letters, digits, - and _", name.escape_debug());
+        }
+        Ok(Self { name: name.to_owned(), home: Path::new(RUN).join(name) })
+    }
+
+    /// All disks that have left something.
+    pub(crate) fn all() -> Vec<Self> {
+        let entries = fs::read_dir(RUN).into_iter().flatten().flatten();
+        let mut all: Vec<_> = entries.filter_map(|e| Self::of(&e.file_name().to_string_lossy()).ok()).collect();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
+    }
+
+    pub(crate) fn fuse(&self) -> PathBuf {
+        self.home.join("fuse")
+    }
+
+    pub(crate) fn disk(&self) -> PathBuf {
+        self.home.join("fuse/disk")
+    }
+
+    pub(crate) fn mount(&self) -> PathBuf {
+        self.home.join("mnt")
+    }
+
+    pub(crate) fn control(&self) -> PathBuf {
+        self.home.join("control")
+    }
+
+    pub(crate) fn log(&self) -> PathBuf {
+        self.home.join("daemon.log")
+    }
+
+    fn state(&self) -> PathBuf {
+        self.home.join("state.json")
+    }
+
+    pub(crate) fn load(&self) -> Option<State> {
+        serde_json::from_slice(&fs::read(self.state()).ok()?).ok()
+    }
+
+    pub(crate) fn save(&self, state: &State) -> anyhow::Result<()> {
+        let text = serde_json::to_vec_pretty(state).context("state.json")?;
+        let draft = self.home.join("state.json.new");
+        fs::write(&draft, text).and_then(|()| fs::rename(&draft, self.state())).context("cannot write state.json")
+    }
+
+    /// Removes the directory, and the one above it if it was the last.
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        for directory in [self.fuse(), self.mount()] {
+            match fs::remove_dir(directory) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        for file in
+            [self.control(), self.log(), self.state(), self.home.join("state.json.new"), self.home.join("offsets")]
+        {
+            match fs::remove_file(file) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        match fs::remove_dir(&self.home) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        // Fails while other disks are up, as it should.
+        let _others = fs::remove_dir(RUN);
+        Ok(())
+    }
+}
+
+/// What `up` has made so far.
+#[derive(Debug, Clone, Serialize, Deserialize, Default)]
+pub(crate) struct State {
+    pub(crate) name: String,
+    pub(crate) profile: String,
+    /// `key=value` of every drive parameter.
+    pub(crate) parameters: Vec<String>,
+    pub(crate) backing: PathBuf,
+    /// The backing file stays after `down`.
+    pub(crate) keep: bool,
+    pub(crate) seed: u64,
+    pub(crate) daemon: Option<ProcessId>,
+    /// `/dev/loopN`.
+    pub(crate) device: Option<PathBuf>,
+    pub(crate) file_system: Option<String>,
+    pub(crate) mount: Option<PathBuf>,
+    /// All steps of `up` were done.
+    pub(crate) ready: bool,
+}
+
+/// A process, and when it started: a number that was given to another process later does not match.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, PartialEq, Eq)]
+pub(crate) struct ProcessId {
+    pub(crate) pid: i32,
+    pub(crate) started: u64,
+}
+
+impl ProcessId {
+    pub(crate) fn of(pid: i32) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The command's name, in parentheses, may hold anything; 20 fields after it comes the start time.
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        if fields.first() == Some(&"Z") {
+            return None;
+        }
+        Some(Self { pid, started: fields.get(19)?.parse().ok()? })
+    }
+
+    pub(crate) fn is_running(self) -> bool {
+        Self::of(self.pid) == Some(self)
+    }
+}

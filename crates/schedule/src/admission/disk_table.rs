@@ -1,0 +1,350 @@
+//! The time table of one disk: how many seconds of disk time each round has promised.
+//!
+//! A stream reads a block every `period` rounds, a power of two, so the load of every future round is known exactly:
+//! [`SLOTS`] slots repeat for ever. Admission picks the slot (the *phase*) in which the stream reads, so that no round
+//! holds more than its share; what a round cannot finish carries over into the next, within what streams read ahead.
+//!
+//! Promise: a demand is placed only if, with everything placed before, no carry-over grows beyond [`CARRY_MAX`] rounds;
+//! removing a demand never turns a yes into a no. Not here: memory, network, processor (`admission`). The cost of a
+//! sweep of n blocks is bounded by n equal seeks over the whole disk, since the seek curve is concave (Oyang, "A tight
+//! upper bound of the lumped disk seek time for the Scan disk scheduling policy", 1995), and one seek back.
+
+use units::Nanos;
+
+use crate::profile::DiskProfile;
+
+/// Rounds in the table; also the longest period.
+pub const SLOTS: usize = 32;
+/// Rounds a stream is read ahead when its block is asked for: its deadline lies at least this far away.
+pub const LOOKAHEAD_ROUNDS: u64 = 3;
+/// Rounds of work that may carry over: what is left of the look-ahead when the round itself is taken off, with half a
+/// round in hand for what no model foresees. It is what lets many start in one round: placement keeps it near zero in
+/// the long run.
+pub const CARRY_MAX: f64 = 1.5;
+
+/// What one stream's reading (or one recording's writing) costs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Demand {
+    /// Rounds between blocks: a power of two, at most [`SLOTS`].
+    pub period: u32,
+    /// Seconds of transfer per block.
+    pub transfer: f64,
+    /// Seeks per block: one, and one for each fragment.
+    pub seeks: f64,
+}
+
+/// Reads beside the periodic ones while a stream starts: `load[k]` in the k-th round from now.
+pub type Transient = [Load; SLOTS];
+
+/// Disk time of a round, in the parts that add up.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Load {
+    /// Seconds of transfer.
+    pub transfer: f64,
+    /// Seeks.
+    pub seeks: f64,
+}
+
+impl Load {
+    fn plus(self, other: Self) -> Self {
+        Self { transfer: self.transfer + other.transfer, seeks: self.seeks + other.seeks }
+    }
+
+    fn minus(self, other: Self) -> Self {
+        Self { transfer: (self.transfer - other.transfer).max(0.0), seeks: (self.seeks - other.seeks).max(0.0) }
+    }
+
+    fn scaled(self, factor: f64) -> Self {
+        Self { transfer: self.transfer * factor, seeks: self.seeks * factor }
+    }
+}
+
+/// The table.
+#[derive(Debug, Clone)]
+pub struct DiskTable {
+    periodic: [Load; SLOTS],
+    transient: [Load; SLOTS],
+    /// First round `transient` speaks of.
+    transient_from: u64,
+    /// Promised to streams that have not started yet: they will be placed when they do.
+    unplaced: Load,
+    round: Nanos,
+    /// Share of a round that may be promised.
+    budget: f64,
+}
+
+impl DiskTable {
+    /// An empty table; `budget` is the share of each round that may be promised, 0.0 … 1.0.
+    #[must_use]
+    pub fn new(round: Nanos, budget: f64) -> Self {
+        Self {
+            periodic: [Load::default(); SLOTS],
+            transient: [Load::default(); SLOTS],
+            transient_from: 0,
+            unplaced: Load::default(),
+            round,
+            budget,
+        }
+    }
+
+    /// Seconds of disk time a round with this load needs.
+    #[must_use]
+    pub fn seconds(&self, load: Load, profile: &DiskProfile, slowdown: f64) -> f64 {
+        if load.seeks <= 0.0 {
+            return 0.0;
+        }
+        let capacity = f64_of(profile.capacity.0);
+        let hop = access(profile, capacity / load.seeks.max(1.0));
+        let back = (access(profile, capacity) - hop).max(0.0);
+        let parallel = if profile.rotational { 1.0 } else { f64::from(profile.queue_depth.max(1)) };
+        (load.transfer + (load.seeks * hop + back) / parallel) * slowdown
+    }
+
+    /// Mean share of each round promised, 0.0 … 1.0 and above.
+    #[must_use]
+    pub fn promised_share(&self, profile: &DiskProfile, slowdown: f64) -> f64 {
+        self.seconds(self.mean(), profile, slowdown) / self.round.as_secs_f64()
+    }
+
+    /// Whether `demand` fits beside everything promised, in the long run.
+    #[must_use]
+    pub fn fits(&self, demand: &Demand, profile: &DiskProfile, slowdown: f64) -> bool {
+        let load = self.mean().plus(per_round(demand));
+        self.seconds(load, profile, slowdown) <= self.budget * self.round.as_secs_f64()
+    }
+
+    /// Promises `demand`; it must have fitted.
+    pub fn promise(&mut self, demand: &Demand) {
+        self.unplaced = self.unplaced.plus(per_round(demand));
+    }
+
+    /// Takes a promise back that was not placed.
+    pub fn withdraw(&mut self, demand: &Demand) {
+        self.unplaced = self.unplaced.minus(per_round(demand));
+    }
+
+    /// Finds the round after `now_round` in which a promised demand should read first, and enters it and the reads of
+    /// its start. `queued_seconds` is disk time already waiting; `remaining` is what is left of this round, 0.0 … 1.0.
+    /// `None`: not now, ask again next round.
+    pub fn place(&mut self, demand: &Demand, start: &Start, profile: &DiskProfile, slowdown: f64) -> Option<u64> {
+        self.forget_before(start.round);
+        let mut best: Option<(f64, u64, Transient)> = None;
+        for ahead in 1..=u64::from(demand.period) {
+            let first = start.round + ahead;
+            let transient = start.reads(first, demand);
+            let peak = self.peak_with(demand, first, &transient, start, profile, slowdown);
+            if let Some(peak) = peak
+                && best.as_ref().is_none_or(|(least, ..)| peak < *least - 1e-9)
+            {
+                best = Some((peak, first, transient));
+            }
+        }
+        let (_, first, transient) = best?;
+        self.withdraw(demand);
+        self.enter(demand, first);
+        for (ahead, load) in (0u64..).zip(transient) {
+            let slot = slot_of(start.round + ahead);
+            self.transient[slot] = self.transient[slot].plus(load);
+        }
+        Some(first)
+    }
+
+    /// Takes a placed demand out; `first` is any round in which it reads.
+    pub fn remove(&mut self, demand: &Demand, first: u64) {
+        let load = Load { transfer: demand.transfer, seeks: demand.seeks };
+        self.each_slot(demand, first, |slot| *slot = slot.minus(load));
+    }
+
+    fn enter(&mut self, demand: &Demand, first: u64) {
+        let load = Load { transfer: demand.transfer, seeks: demand.seeks };
+        self.each_slot(demand, first, |slot| *slot = slot.plus(load));
+    }
+
+    fn each_slot(&mut self, demand: &Demand, first: u64, mut change: impl FnMut(&mut Load)) {
+        let period = demand.period.max(1) as usize;
+        let phase = slot_of(first) % period;
+        self.periodic.iter_mut().skip(phase).step_by(period).for_each(&mut change);
+    }
+
+    /// The load of the fullest round the demand would read in, if all rounds from now on can be kept.
+    fn peak_with(
+        &self,
+        demand: &Demand,
+        first: u64,
+        transient: &Transient,
+        start: &Start,
+        profile: &DiskProfile,
+        slowdown: f64,
+    ) -> Option<f64> {
+        let round = self.round.as_secs_f64();
+        let own = Load { transfer: demand.transfer, seeks: demand.seeks };
+        let reads = |at: u64| at >= first && (at - first).is_multiple_of(u64::from(demand.period.max(1)));
+        let (mut backlog, mut peak) = (start.queued_seconds, 0.0f64);
+        // Twice round the table: once with the start's reads, once more to see that the carry-over does not grow.
+        for ahead in 0..2 * SLOTS as u64 {
+            let at = start.round + ahead;
+            let mut load = if ahead == 0 { Load::default() } else { self.periodic[slot_of(at)] };
+            if ahead < SLOTS as u64 {
+                load = load.plus(transient[slot_of(ahead)]);
+                if ahead > 0 {
+                    load = load.plus(self.transient[slot_of(at)]);
+                }
+            }
+            if reads(at) {
+                load = load.plus(own);
+                peak = peak.max(self.seconds(load, profile, slowdown));
+            }
+            let share = if ahead == 0 { start.remaining } else { 1.0 };
+            backlog = (backlog + self.seconds(load, profile, slowdown) - share * self.budget * round).max(0.0);
+            if backlog > CARRY_MAX * round {
+                return None;
+            }
+        }
+        Some(peak)
+    }
+
+    fn mean(&self) -> Load {
+        let sum = self.periodic.iter().fold(Load::default(), |sum, load| sum.plus(*load));
+        sum.scaled(1.0 / SLOTS as f64).plus(self.unplaced)
+    }
+
+    fn forget_before(&mut self, round: u64) {
+        let passed = round.saturating_sub(self.transient_from).min(SLOTS as u64);
+        for ahead in 0..passed {
+            self.transient[slot_of(self.transient_from + ahead)] = Load::default();
+        }
+        self.transient_from = self.transient_from.max(round);
+    }
+}
+
+/// How a stream starts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Start {
+    /// The round it starts in.
+    pub round: u64,
+    /// What is left of it, 0.0 … 1.0.
+    pub remaining: f64,
+    /// Disk time already waiting, in seconds.
+    pub queued_seconds: f64,
+    /// Seconds of transfer per round of the stream's data.
+    pub transfer_per_round: f64,
+    /// Seconds of transfer of its start burst.
+    pub burst_transfer: f64,
+}
+
+impl Start {
+    /// The reads of a start whose first regular block is in round `first`.
+    fn reads(&self, first: u64, demand: &Demand) -> Transient {
+        let mut loads = [Load::default(); SLOTS];
+        let (mut round, mut gap) = (self.round, 0);
+        while round < first {
+            let (next, length) = next_read(round, gap, first, demand.period);
+            // The first read also fills the look-ahead, which every later one only keeps up.
+            let extra = if gap == 0 { LOOKAHEAD_ROUNDS as f64 + self.remaining } else { 0.0 };
+            let burst = if gap == 0 { self.burst_transfer } else { 0.0 };
+            let transfer = (length as f64 + extra) * self.transfer_per_round + burst;
+            let slot = slot_of(round - self.round);
+            // The first read leaves the sweep, and somebody's block is gone back to behind it.
+            let seeks = if gap == 0 { 2.0 } else { 1.0 };
+            loads[slot] = loads[slot].plus(Load { transfer, seeks });
+            (round, gap) = (next, length);
+        }
+        loads
+    }
+}
+
+/// The round in which a stream reads after it read in `round`, `gap` rounds after the time before (0: it starts now),
+/// and how many rounds later that is: regular reads lie `period` apart, one of them in `first`; a start reads small
+/// and then doubles.
+#[must_use]
+pub fn next_read(round: u64, gap: u64, first: u64, period: u32) -> (u64, u64) {
+    let period = u64::from(period.max(1));
+    let next = if round >= first {
+        first + ((round - first) / period + 1) * period
+    } else {
+        first.min(round + (2 * gap).max(4))
+    };
+    (next, next - round)
+}
+
+fn per_round(demand: &Demand) -> Load {
+    Load { transfer: demand.transfer, seeks: demand.seeks }.scaled(1.0 / f64::from(demand.period.max(1)))
+}
+
+fn slot_of(round: u64) -> usize {
+    usize::try_from(round % SLOTS as u64).expect("below SLOTS")
+}
+
+fn access(profile: &DiskProfile, distance: f64) -> f64 {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a distance on the disk, rounded")]
+    let distance = distance as u64;
+    profile.access_time(distance).as_secs_f64()
+}
+
+#[allow(clippy::cast_precision_loss, reason = "costs are estimates")]
+fn f64_of(count: u64) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROUND: Nanos = Nanos::from_secs(1);
+
+    fn start(round: u64) -> Start {
+        Start { round, remaining: 1.0, queued_seconds: 0.0, transfer_per_round: 0.01, burst_transfer: 0.0 }
+    }
+
+    #[test]
+    fn reads_double_until_they_are_regular() {
+        let (mut round, mut gap, mut rounds) = (100, 0, vec![]);
+        for _ in 0..8 {
+            (round, gap) = next_read(round, gap, 113, 16);
+            rounds.push(round);
+        }
+        assert_eq!(rounds, [104, 112, 113, 129, 145, 161, 177, 193], "4, 8 rounds, then the regular ones");
+    }
+
+    #[test]
+    fn the_table_fills_evenly_and_then_refuses() {
+        let profile = DiskProfile::spindle_default();
+        let demand = Demand { period: 16, transfer: 0.15, seeks: 1.0 };
+        let mut table = DiskTable::new(ROUND, 0.95);
+        let mut placed = vec![];
+        let mut round = 1000;
+        while table.fits(&demand, &profile, 1.0) {
+            table.promise(&demand);
+            round += 3;
+            let first = table.place(&demand, &start(round), &profile, 1.0).expect("fits in the long run, so places");
+            placed.push(first);
+        }
+        assert!((80..=101).contains(&placed.len()), "about 95 % / (160..180 ms per 16 s): {}", placed.len());
+        let share = table.promised_share(&profile, 1.0);
+        assert!((0.93..=0.95).contains(&share));
+        let last = placed.pop().expect("one at least");
+        table.remove(&demand, last);
+        assert!(table.fits(&demand, &profile, 1.0), "removing one makes room for one");
+        for first in placed {
+            table.remove(&demand, first);
+        }
+        assert!(table.promised_share(&profile, 1.0) < 1e-6);
+    }
+
+    #[test]
+    fn a_slower_disk_is_promised_less() {
+        let profile = DiskProfile::spindle_default();
+        let demand = Demand { period: 16, transfer: 0.15, seeks: 1.0 };
+        let count = |slowdown: f64| {
+            let mut table = DiskTable::new(ROUND, 0.95);
+            let mut count = 0;
+            while table.fits(&demand, &profile, slowdown) {
+                table.promise(&demand);
+                count += 1;
+            }
+            count
+        };
+        let ratio = f64::from(count(1.3)) / f64::from(count(1.0));
+        assert!((0.74..0.80).contains(&ratio), "{ratio}");
+    }
+}

@@ -1,0 +1,523 @@
+//! Admission: whether a rate can be promised, and what would be granted instead.
+//!
+//! Counts disk time per round (`disk_table`), bits per second of a link, buffers, and busy time of the data-plane core,
+//! each by its worst case, not its mean.
+//!
+//! Promise: what was admitted can be kept while disk, link and core do what their profiles say; a refusal names the
+//! resource that is short and the highest rate that would be granted in its place; removing a stream never turns a yes
+//! into a no. Not here: sessions, policy per path (the control plane's), serving (`disk`).
+
+pub mod disk_table;
+
+use units::{BitRate, DiskId, LinkId, Nanos, ReservationId, limits};
+
+use crate::profile::DiskProfile;
+use disk_table::{CARRY_MAX, Demand, DiskTable, LOOKAHEAD_ROUNDS, SLOTS, Start};
+
+/// Unit of buffer memory: the largest read is four of them.
+pub const QUARTER_BYTES: u64 = limits::CHUNK_BYTES / 4;
+/// Share of a round held back for what no cost model foresees.
+pub const MARGIN: f64 = 0.04;
+/// Bytes on the wire per byte of payload: Ethernet and TCP/IP heads at an MTU of 1500 (1538 / 1448, RFC 894, RFC 7323).
+pub const WIRE_OVERHEAD: f64 = 1.0622;
+/// Share of the core's time that may be promised.
+const PROCESSOR_SHARE_MAX: f64 = 0.9;
+/// Below this load the core's cost per bit is not known well enough to refuse anybody.
+const PROCESSOR_SHARE_KNOWN: f64 = 0.5;
+
+/// Everything admission has to know of a stream (or recording) that wants in.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Request {
+    /// The disk its content lies on.
+    pub disk: DiskId,
+    /// The link it leaves by.
+    pub link: LinkId,
+    /// Its rate.
+    pub rate: BitRate,
+    /// Slowest sustained rate of the disk where the content lies, bytes per second.
+    pub zone_bytes_per_second: u64,
+    /// Fragments per byte of the content beyond the first.
+    pub fragments_per_byte: f64,
+    /// Bytes it will read at most (short contents need less memory); `u64::MAX` where unknown.
+    pub length: u64,
+    /// Start burst.
+    pub burst_bytes: u64,
+    /// A recording writes.
+    pub writes: bool,
+}
+
+/// What is short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Short {
+    /// Disk time.
+    Disk,
+    /// Bits per second of the link.
+    Network,
+    /// Buffers.
+    Memory,
+    /// Busy time of the core.
+    Processor,
+    /// Places in the table.
+    Table,
+}
+
+/// A refusal: what is short, and the highest rate that would be granted now (zero: none).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refused {
+    /// What is short.
+    pub short: Short,
+    /// What would be granted.
+    pub grantable: BitRate,
+}
+
+/// Settings of admission.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Reservations at most.
+    pub reservations_max: usize,
+    /// Buffers, in quarters of a chunk.
+    pub quarters: u64,
+    /// Share of disk time best-effort work keeps, 0.0 … 0.9.
+    pub be_share: f64,
+}
+
+/// One disk, as admission sees it.
+#[derive(Debug)]
+struct Disk {
+    profile: DiskProfile,
+    table: DiskTable,
+    round: Nanos,
+    slowdown: f64,
+}
+
+/// One link.
+#[derive(Debug, Clone, Copy)]
+struct Link {
+    capacity: BitRate,
+    reserved: u64,
+}
+
+/// One reservation.
+#[derive(Debug, Clone, Copy)]
+struct Reservation {
+    request: Request,
+    demand: Demand,
+    quarters: u64,
+    /// A round in which it reads, once it has started.
+    first: Option<u64>,
+}
+
+/// The table of reservations and what they hold.
+#[derive(Debug)]
+pub struct Admission {
+    disks: Vec<Disk>,
+    links: Vec<Link>,
+    quarters_free: u64,
+    quarters: u64,
+    entries: Vec<(u32, Option<Reservation>)>,
+    free: Vec<u32>,
+    /// Promised bits per second in all.
+    promised: u64,
+    processor_share: f64,
+    /// What was promised when that was measured.
+    processor_promised: u64,
+}
+
+impl Admission {
+    /// Nothing reserved. Links have the given capacities, in payload bits per second on the wire.
+    #[must_use]
+    pub fn new(settings: &Settings, disks: Vec<(DiskProfile, Nanos)>, links: &[BitRate]) -> Self {
+        let budget = (1.0 - settings.be_share - MARGIN).max(0.01);
+        let disks = disks
+            .into_iter()
+            .map(|(profile, round)| Disk { profile, table: DiskTable::new(round, budget), round, slowdown: 1.0 })
+            .collect();
+        let count = u32::try_from(settings.reservations_max).expect("a table of at most 2^32 entries");
+        Self {
+            disks,
+            links: links.iter().map(|&capacity| Link { capacity, reserved: 0 }).collect(),
+            quarters_free: settings.quarters,
+            quarters: settings.quarters,
+            entries: vec![(0, None); settings.reservations_max],
+            free: (0..count).rev().collect(),
+            promised: 0,
+            processor_share: 0.0,
+            processor_promised: 0,
+        }
+    }
+
+    /// Admits or refuses.
+    ///
+    /// # Errors
+    /// What is short, and what would be granted.
+    pub fn reserve(&mut self, request: Request) -> Result<ReservationId, Refused> {
+        if let Err(short) = self.check(&request) {
+            return Err(Refused { short, grantable: self.grantable(&request) });
+        }
+        let demand = self.demand(&request);
+        let quarters = self.quarters_for(&request, &demand);
+        let slot = self.free.pop().expect("checked: the table has room");
+        let entry = &mut self.entries[slot as usize];
+        entry.1 = Some(Reservation { request, demand, quarters, first: None });
+        let id = ReservationId { slot, generation: entry.0 };
+        self.disk_mut(request.disk).table.promise(&demand);
+        self.links[usize::from(request.link.0)].reserved += request.rate.0;
+        self.quarters_free -= quarters;
+        self.promised += request.rate.0;
+        Ok(id)
+    }
+
+    /// Gives a reservation back; a stale identifier is ignored.
+    pub fn release(&mut self, id: ReservationId) {
+        let Some(reservation) = self.find(id).copied() else { return };
+        self.unplace(id);
+        let entry = &mut self.entries[id.slot as usize];
+        entry.0 = entry.0.wrapping_add(1);
+        entry.1 = None;
+        self.free.push(id.slot);
+        self.disk_mut(reservation.request.disk).table.withdraw(&reservation.demand);
+        self.links[usize::from(reservation.request.link.0)].reserved -= reservation.request.rate.0;
+        self.quarters_free += reservation.quarters;
+        self.promised -= reservation.request.rate.0;
+    }
+
+    /// Whether a held reservation serves this request as well: same disk and link, no higher rate, no larger burst
+    /// (which is buffers: simulator, seed 1563, ran out of them).
+    #[must_use]
+    pub fn covers(&self, id: ReservationId, request: &Request) -> bool {
+        self.find(id).is_some_and(|held| {
+            held.request.disk == request.disk
+                && held.request.link == request.link
+                && held.request.rate >= request.rate
+                && held.request.burst_bytes >= request.burst_bytes
+                && held.request.length >= request.length.min(self.window_bytes(&held.request, &held.demand))
+                && held.demand.transfer >= self.demand(request).transfer * 0.95
+        })
+    }
+
+    /// Places a reservation's reads, beginning now; the first regular round. `None`: not yet, ask again next round.
+    pub fn place(&mut self, id: ReservationId, now_round: u64, remaining: f64, queued_seconds: f64) -> Option<u64> {
+        let Reservation { request, demand, first, .. } = *self.find(id)?;
+        assert!(first.is_none(), "a reservation is placed once");
+        let disk = self.disk_mut(request.disk);
+        let zone = f64_of(request.zone_bytes_per_second.max(1));
+        let start = Start {
+            round: now_round,
+            remaining,
+            queued_seconds,
+            transfer_per_round: f64_of(request.rate.bytes_in(disk.round)) / zone,
+            burst_transfer: f64_of(request.burst_bytes) / zone,
+        };
+        let Disk { table, profile, slowdown, .. } = disk;
+        let first = table.place(&demand, &start, profile, *slowdown)?;
+        self.find_mut(id).expect("found above").first = Some(first);
+        Some(first)
+    }
+
+    /// Takes a reservation's reads out of the table; it stays promised.
+    pub fn unplace(&mut self, id: ReservationId) {
+        let Some(reservation) = self.find_mut(id) else { return };
+        let Some(first) = reservation.first.take() else { return };
+        let (demand, disk) = (reservation.demand, reservation.request.disk);
+        let table = &mut self.disk_mut(disk).table;
+        table.remove(&demand, first);
+        table.promise(&demand);
+    }
+
+    /// Rounds between a reservation's blocks.
+    #[must_use]
+    pub fn period(&self, id: ReservationId) -> Option<u32> {
+        self.find(id).map(|reservation| reservation.demand.period)
+    }
+
+    /// What the disk's cost model has learned.
+    pub fn set_slowdown(&mut self, disk: DiskId, slowdown: f64) {
+        self.disk_mut(disk).slowdown = slowdown.max(1.0);
+    }
+
+    /// The share of its time the data-plane core is busy, 0.0 … 1.0.
+    pub fn set_processor_share(&mut self, share: f64) {
+        (self.processor_share, self.processor_promised) = (share, self.promised);
+    }
+
+    /// Mean share of a disk's time that is promised.
+    #[must_use]
+    pub fn promised_share(&self, disk: DiskId) -> f64 {
+        let disk = &self.disks[usize::from(disk.0)];
+        disk.table.promised_share(&disk.profile, disk.slowdown)
+    }
+
+    /// Promised bits per second in all.
+    #[must_use]
+    pub const fn promised(&self) -> BitRate {
+        BitRate(self.promised)
+    }
+
+    /// Bits per second of a link not promised to anybody.
+    #[must_use]
+    pub fn link_left(&self, link: LinkId) -> BitRate {
+        let link = &self.links[usize::from(link.0)];
+        BitRate(link.capacity.0.saturating_sub(wire(link.reserved)))
+    }
+
+    /// What a link carries from now on. What was promised stays promised: a link that became narrower admits nothing until
+    /// enough of it has ended. Unknown links are ignored.
+    pub fn set_link(&mut self, link: LinkId, capacity: BitRate) {
+        if let Some(link) = self.links.get_mut(usize::from(link.0)) {
+            link.capacity = capacity;
+        }
+    }
+
+    /// Buffers in quarters: promised, and in all.
+    #[must_use]
+    pub const fn memory(&self) -> (u64, u64) {
+        (self.quarters - self.quarters_free, self.quarters)
+    }
+
+    /// What is short for this request, if anything.
+    ///
+    /// # Errors
+    /// The resource.
+    pub fn check(&self, request: &Request) -> Result<(), Short> {
+        if self.free.is_empty() {
+            return Err(Short::Table);
+        }
+        let link = &self.links[usize::from(request.link.0)];
+        if wire(link.reserved + request.rate.0) > link.capacity.0 {
+            return Err(Short::Network);
+        }
+        let demand = self.demand(request);
+        let disk = &self.disks[usize::from(request.disk.0)];
+        let starts = request.writes || !disk.profile.rotational || self.start_fits(request, disk);
+        if !starts || !disk.table.fits(&demand, &disk.profile, disk.slowdown) {
+            return Err(Short::Disk);
+        }
+        if self.quarters_for(request, &demand) > self.quarters_free {
+            return Err(Short::Memory);
+        }
+        if self.processor_share > PROCESSOR_SHARE_KNOWN && self.processor_promised > 0 {
+            // Per bit promised when it was measured: by what is promised now, a stream that left made every other one
+            // dearer until the next look, and a yes into a no.
+            let per_bit = self.processor_share / f64_of(self.processor_promised);
+            let grown = per_bit * f64_of(self.promised + request.rate.0);
+            if grown > PROCESSOR_SHARE_MAX {
+                return Err(Short::Processor);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a stream could start on this disk even with nobody else on it: its first read fills the look-ahead, and
+    /// what that takes may carry over no further than anything else.
+    fn start_fits(&self, request: &Request, disk: &Disk) -> bool {
+        let round = disk.round.as_secs_f64();
+        let rounds_read = f64_of(LOOKAHEAD_ROUNDS + 2);
+        let bytes = f64_of(request.rate.bytes_in(disk.round)) * rounds_read + f64_of(request.burst_bytes);
+        let seconds = bytes.min(f64_of(request.length)) / f64_of(request.zone_bytes_per_second.max(1)) * disk.slowdown;
+        seconds <= CARRY_MAX * round
+    }
+
+    /// The highest rate below the request's that would be admitted now, to three digits.
+    fn grantable(&self, request: &Request) -> BitRate {
+        let (mut yes, mut no) = (0, request.rate.0);
+        for _ in 0..24 {
+            let rate = yes + (no - yes) / 2;
+            if rate >= 1_000 && self.check(&Request { rate: BitRate(rate), ..*request }).is_ok() {
+                yes = rate;
+            } else {
+                no = rate;
+            }
+        }
+        let unit = 10u64.pow(yes.checked_ilog10().unwrap_or(0).saturating_sub(2));
+        BitRate(yes / unit * unit)
+    }
+
+    /// The block a stream of this rate reads on this disk: the longest period at which as many such streams as the disk
+    /// can carry still find memory. A seek costs as much as 1–2 MiB of transfer, so longer is better while it fits.
+    fn demand(&self, request: &Request) -> Demand {
+        let disk = &self.disks[usize::from(request.disk.0)];
+        let memory = self.quarters / u64::try_from(self.disks.len().max(1)).unwrap_or(1);
+        let mut best = demand_at(request, disk, 1);
+        let mut most = carried(request, disk, &best, memory);
+        let mut period = 2;
+        while period as usize <= SLOTS && !request.writes {
+            let demand = demand_at(request, disk, period);
+            let block = request.rate.bytes_in(disk.round.saturating_mul(u64::from(period)));
+            let count = carried(request, disk, &demand, memory);
+            // A gain below one in fifty is not worth the memory.
+            if block > limits::BLOCK_BYTES_MAX || count < most * 1.02 {
+                break;
+            }
+            (best, most) = (demand, count);
+            period *= 2;
+        }
+        best
+    }
+
+    fn quarters_for(&self, request: &Request, demand: &Demand) -> u64 {
+        if request.writes {
+            return 0; // a recording's buffers are the store's
+        }
+        let window = self.window_bytes(request, demand).min(request.length.saturating_add(QUARTER_BYTES));
+        window.div_ceil(QUARTER_BYTES) + 1
+    }
+
+    fn window_bytes(&self, request: &Request, demand: &Demand) -> u64 {
+        let round = self.disks[usize::from(request.disk.0)].round;
+        window_bytes(request.rate, round, demand.period) + request.burst_bytes
+    }
+
+    fn disk_mut(&mut self, disk: DiskId) -> &mut Disk {
+        &mut self.disks[usize::from(disk.0)]
+    }
+
+    fn find(&self, id: ReservationId) -> Option<&Reservation> {
+        let (generation, entry) = self.entries.get(id.slot as usize)?;
+        if *generation == id.generation { entry.as_ref() } else { None }
+    }
+
+    fn find_mut(&mut self, id: ReservationId) -> Option<&mut Reservation> {
+        let (generation, entry) = self.entries.get_mut(id.slot as usize)?;
+        if *generation == id.generation { entry.as_mut() } else { None }
+    }
+}
+
+/// Bytes a stream may hold: its block, the look-ahead, and the round in which it is read.
+#[must_use]
+pub fn window_bytes(rate: BitRate, round: Nanos, period: u32) -> u64 {
+    rate.bytes_in(round.saturating_mul(u64::from(period) + LOOKAHEAD_ROUNDS))
+}
+
+fn demand_at(request: &Request, disk: &Disk, period: u32) -> Demand {
+    let block = request.rate.bytes_in(disk.round.saturating_mul(u64::from(period)));
+    let zone = f64_of(request.zone_bytes_per_second.max(1));
+    let mut transfer = f64_of(block) / zone;
+    let seeks = 1.0 + request.fragments_per_byte * f64_of(block);
+    if request.writes {
+        // Written blocks are flushed: the drive's cache must not drain into somebody's deadline.
+        transfer = transfer / disk.profile.write_ratio.max(0.05) + disk.profile.flush.as_secs_f64();
+    }
+    Demand { period, transfer, seeks }
+}
+
+/// How many such streams a disk and this many quarters would carry.
+fn carried(request: &Request, disk: &Disk, demand: &Demand, memory: u64) -> f64 {
+    let hop = disk.profile.access_time(disk.profile.capacity.0 / 8).as_secs_f64();
+    let parallel = if disk.profile.rotational { 1.0 } else { f64::from(disk.profile.queue_depth.max(1)) };
+    let busy = (demand.transfer + demand.seeks * hop / parallel) / f64::from(demand.period);
+    let by_disk = disk.round.as_secs_f64() / busy;
+    let each = window_bytes(request.rate, disk.round, demand.period).div_ceil(QUARTER_BYTES) + 1;
+    by_disk.min(f64_of(memory / each))
+}
+
+fn wire(payload: u64) -> u64 {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and far below 2^53")]
+    let bits = (f64_of(payload) * WIRE_OVERHEAD) as u64;
+    bits
+}
+
+#[allow(clippy::cast_precision_loss, reason = "costs are estimates")]
+fn f64_of(count: u64) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn admission(memory_bytes: u64) -> Admission {
+        let settings = Settings { reservations_max: 1000, quarters: memory_bytes / QUARTER_BYTES, be_share: 0.0 };
+        let disks = vec![(DiskProfile::spindle_default(), Nanos::from_secs(1))];
+        Admission::new(&settings, disks, &[BitRate(10_000_000_000)])
+    }
+
+    fn request(rate: u64) -> Request {
+        Request {
+            disk: DiskId(0),
+            link: LinkId(0),
+            rate: BitRate(rate),
+            zone_bytes_per_second: 100_000_000,
+            fragments_per_byte: 0.0,
+            length: u64::MAX,
+            burst_bytes: 0,
+            writes: false,
+        }
+    }
+
+    fn fill(admission: &mut Admission, rate: u64) -> (Vec<ReservationId>, Refused) {
+        let mut held = vec![];
+        loop {
+            match admission.reserve(request(rate)) {
+                Ok(id) => held.push(id),
+                Err(refused) => return (held, refused),
+            }
+        }
+    }
+
+    #[test]
+    fn more_memory_carries_more_streams_until_the_disk_is_full() {
+        let counts: Vec<usize> = [64 << 20, 256 << 20, 1 << 30, 4 << 30]
+            .map(|bytes| fill(&mut admission(bytes), 8_800_000).0.len())
+            .to_vec();
+        assert!(counts.windows(2).all(|pair| pair[0] <= pair[1]), "{counts:?}");
+        assert!(counts[3] > counts[0] * 2, "{counts:?}");
+    }
+
+    #[test]
+    fn the_grantable_rate_is_granted_and_a_higher_one_is_not() {
+        let mut admission = admission(4 << 30);
+        let (held, refused) = fill(&mut admission, 25_000_000);
+        assert_eq!(refused.short, Short::Disk);
+        assert!(held.len() > 10);
+        if refused.grantable.0 >= 1_000 {
+            assert!(admission.check(&request(refused.grantable.0)).is_ok());
+            assert!(admission.check(&request(refused.grantable.0 * 11 / 10)).is_err());
+        }
+        admission.release(held[0]);
+        assert!(admission.reserve(request(25_000_000)).is_ok());
+    }
+
+    #[test]
+    fn what_is_admitted_on_an_idle_disk_can_start_at_once() {
+        for rate in [8_800_000, 25_000_000, 100_000_000, 140_000_000, 200_000_000, 400_000_000] {
+            let mut admission = admission(4 << 30);
+            match admission.reserve(request(rate)) {
+                Ok(id) => assert!(admission.place(id, 5, 0.01, 0.0).is_some(), "{rate} was admitted and cannot start"),
+                Err(refused) => {
+                    assert!(refused.grantable.0 > 25_000_000, "{rate}: {}", refused.grantable);
+                    let id = admission.reserve(request(refused.grantable.0)).expect("granted as told");
+                    assert!(admission.place(id, 5, 0.01, 0.0).is_some());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_link_is_not_oversold() {
+        let settings = Settings { reservations_max: 1000, quarters: 100_000, be_share: 0.0 };
+        let disks = vec![(DiskProfile::flash_default(), Nanos::from_millis(250))];
+        let mut admission = Admission::new(&settings, disks, &[BitRate(100_000_000)]);
+        let (held, refused) = fill(&mut admission, 8_800_000);
+        assert_eq!((held.len(), refused.short), (10, Short::Network));
+        assert!((5_900_000..6_200_000).contains(&refused.grantable.0), "{}", refused.grantable);
+    }
+
+    #[test]
+    fn everything_released_is_everything_free_and_stale_names_do_nothing() {
+        let mut admission = admission(1 << 30);
+        let before = (admission.memory(), admission.link_left(LinkId(0)));
+        let (held, _) = fill(&mut admission, 8_800_000);
+        for (round, id) in (0u64..).zip(&held) {
+            if admission.place(*id, round * 2, 1.0, 0.0).is_none() {
+                continue;
+            }
+        }
+        for id in &held {
+            admission.release(*id);
+            admission.release(*id);
+        }
+        assert_eq!((admission.memory(), admission.link_left(LinkId(0))), before);
+        assert!(admission.promised_share(DiskId(0)) < 1e-6);
+        assert_eq!(admission.promised(), BitRate(0));
+    }
+}

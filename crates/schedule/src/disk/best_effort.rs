@@ -1,0 +1,480 @@
+//! Best-effort disk queue: uploads, copies, bulk reads, probes and commits, which have no deadline.
+//!
+//! Promise: served in turn, each in runs of at most `RUN_BYTES_MAX`; nothing is chosen that is not expected to end
+//! before the window closes. Writes are chosen only if the flush that settles them fits behind them, so that a window
+//! ends with the drive's cache clean and nothing drains into the real-time phase.
+//! Not here: when a window opens (`disk`), what things cost (`cost`). See decisions/0007.
+
+use units::{Nanos, limits};
+
+use super::JobKey;
+use super::cost::CostModel;
+
+/// Bytes that may be dirty in a drive's volatile cache before a flush. Since a window ends with its flush, this only
+/// says how many bytes share one: a file system's commit costs 45 ms beside its bytes (ext4, emulated 7200 rpm disk), and
+/// a 10 MB upload should need one. Without windows 4 MiB was the most that left readers alone (26 of 44 cycles were
+/// missed unbounded).
+pub const DIRTY_BYTES_MAX: u64 = 8 << 20;
+
+/// Something that wants disk time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BeWork {
+    /// A delivery without a guarantee wants `bytes` from `position`; served by reads of at most one piece.
+    Read {
+        /// Slot of its stream.
+        slot: u32,
+        /// Where.
+        position: u64,
+        /// How many.
+        bytes: u64,
+    },
+    /// A store thread has `bytes` ready to write at `position`.
+    Write {
+        /// Its job.
+        job: JobKey,
+        /// Where.
+        position: u64,
+        /// How many.
+        bytes: u64,
+    },
+    /// A store thread would make so many small reads.
+    Probe {
+        /// Its job.
+        job: JobKey,
+        /// How many.
+        reads: u32,
+    },
+}
+
+impl BeWork {
+    fn owner(&self) -> Owner {
+        match *self {
+            Self::Read { slot, .. } => Owner::Stream(slot),
+            Self::Write { job, .. } | Self::Probe { job, .. } => Owner::Job(job),
+        }
+    }
+}
+
+/// Whose work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owner {
+    /// A delivery's.
+    Stream(u32),
+    /// A store thread's job.
+    Job(JobKey),
+}
+
+/// An awaited commit lets this many bytes of other work go first (found by the simulator, seed 239: bulk reads without end
+/// left an upload unacknowledged for ever).
+const PASS_BYTES_MAX: u64 = 2 * limits::RUN_BYTES_MAX;
+
+/// Bytes of deliveries after which a store thread's work that waits starves: in a busy disk's short windows a read always
+/// fits, and a write with the commit behind it never did (found by the simulator, seed 952).
+const STARVING_BYTES: u64 = 4 * limits::RUN_BYTES_MAX;
+
+/// A commit the store thread would make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Commit {
+    /// Its job.
+    pub job: JobKey,
+    /// Written since the last flush.
+    pub dirty_bytes: u64,
+    /// An upload waits for it.
+    pub awaited: bool,
+}
+
+/// What to do next in a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BeChoice {
+    /// Read at most one piece for this stream.
+    Read {
+        /// Slot of the stream.
+        slot: u32,
+        /// At most this many bytes.
+        bytes: u64,
+    },
+    /// Let the store thread write up to `bytes` of this job.
+    Write {
+        /// The job.
+        job: JobKey,
+        /// At most this many bytes.
+        bytes: u64,
+    },
+    /// Let the store thread probe.
+    Probe {
+        /// The job.
+        job: JobKey,
+    },
+    /// Let the store thread commit.
+    Commit {
+        /// The job.
+        job: JobKey,
+        /// As it was offered.
+        dirty_bytes: u64,
+    },
+}
+
+/// The queue.
+#[derive(Debug)]
+pub struct BeQueue {
+    /// In turn: the front is served, then goes to the back.
+    work: Vec<BeWork>,
+    commit: Option<Commit>,
+    /// Bytes of other work that went before an awaited commit.
+    passed_over: u64,
+    /// Bytes read for deliveries while a store thread's work waited, since it last had something.
+    jobs_passed: u64,
+    /// Bytes the front may still have before its turn ends.
+    run_left: u64,
+}
+
+impl BeQueue {
+    /// An empty queue with room for `capacity` owners.
+    #[must_use]
+    pub fn new(capacity: usize) -> Self {
+        Self {
+            work: Vec::with_capacity(capacity),
+            commit: None,
+            passed_over: 0,
+            jobs_passed: 0,
+            run_left: limits::RUN_BYTES_MAX,
+        }
+    }
+
+    /// Adds work, or replaces what its owner wanted before (keeping its turn).
+    pub fn put(&mut self, work: BeWork) {
+        match self.work.iter_mut().find(|other| other.owner() == work.owner()) {
+            Some(place) => *place = work,
+            None => {
+                assert!(self.work.len() < self.work.capacity(), "owners are bounded");
+                self.work.push(work);
+            }
+        }
+    }
+
+    /// Sets what the store thread would commit.
+    pub fn put_commit(&mut self, commit: Commit) {
+        self.commit = Some(commit);
+    }
+
+    /// Forgets an owner's work; true if there was some.
+    pub fn remove(&mut self, owner: Owner) -> bool {
+        if let Owner::Job(job) = owner
+            && self.commit.is_some_and(|commit| commit.job == job)
+        {
+            self.commit = None;
+            return true;
+        }
+        match self.work.iter().position(|work| work.owner() == owner) {
+            Some(at) => {
+                self.work.remove(at);
+                if at == 0 {
+                    self.run_left = limits::RUN_BYTES_MAX;
+                }
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// True if nothing waits. A commit nobody waits for counts only once its bytes are too many.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.work.is_empty() && !self.commit.is_some_and(|c| c.awaited || c.dirty_bytes > 0)
+    }
+
+    /// Owners waiting, the commit included.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.work.len() + usize::from(self.commit.is_some())
+    }
+
+    /// The shortest window in which something waiting can be done.
+    #[must_use]
+    pub fn window_min(&self, head: u64, cost: &CostModel) -> Nanos {
+        let dirty = self.dirty_bytes();
+        let first = if self.starves() { self.first_job() } else { 0 };
+        let work = self.work.get(first).map(|work| match *work {
+            BeWork::Write { position, bytes, .. } => {
+                let bytes = bytes.min(limits::PIECE_BYTES_MAX);
+                cost.write(head, position, bytes) + cost.commit(position, dirty + bytes)
+            }
+            BeWork::Read { position, bytes, .. } => cost.read(head, position, bytes.min(limits::PIECE_BYTES_MAX)),
+            BeWork::Probe { reads, .. } => cost.probe(reads),
+        });
+        let commit = self.commit.map(|commit| cost.commit(head, commit.dirty_bytes));
+        match (work, commit) {
+            (Some(work), Some(commit)) => work.max(commit),
+            (Some(one), None) | (None, Some(one)) => one,
+            (None, None) => Nanos::ZERO,
+        }
+    }
+
+    /// The next thing to do that ends before `end`, if any.
+    #[must_use]
+    pub fn pick(&mut self, now: Nanos, end: Nanos, head: u64, cost: &CostModel) -> Option<BeChoice> {
+        let fits = |commit: &Commit| now.saturating_add(cost.commit(head, commit.dirty_bytes)) <= end;
+        let commit = self.commit.filter(|commit| (commit.awaited || commit.dirty_bytes > 0) && fits(commit));
+        if let Some(commit) = commit.filter(|commit| self.has_its_turn(commit)) {
+            return Some(BeChoice::Commit { job: commit.job, dirty_bytes: commit.dirty_bytes });
+        }
+        if self.starves() {
+            let first = self.first_job();
+            self.work.rotate_left(first);
+            self.run_left = limits::RUN_BYTES_MAX;
+            let job = self.work.first().copied().filter(|work| matches!(work.owner(), Owner::Job(_)));
+            let choice = job.and_then(|work| self.fitting(work, now, end, head, cost));
+            let commit = commit.map(|c| BeChoice::Commit { job: c.job, dirty_bytes: c.dirty_bytes });
+            if let Some(choice) = choice.or(commit) {
+                self.pass_over(choice);
+                return Some(choice);
+            }
+        }
+        for _ in 0..self.work.len() {
+            if let Some(choice) = self.fitting(self.work[0], now, end, head, cost) {
+                self.pass_over(choice);
+                return Some(choice);
+            }
+            self.next_turn();
+        }
+        commit.map(|commit| BeChoice::Commit { job: commit.job, dirty_bytes: commit.dirty_bytes })
+    }
+
+    /// True if the store thread's work has waited behind deliveries for too long: a window must be long enough for it.
+    #[must_use]
+    pub const fn starves(&self) -> bool {
+        self.jobs_passed >= STARVING_BYTES
+    }
+
+    /// The store thread's work, if some waits, has waited for too long by the clock: a slow disk with a small share reads
+    /// a few megabytes in all that time (simulator, seed 1775).
+    pub fn starve(&mut self) {
+        if self.job_waits() {
+            self.jobs_passed = self.jobs_passed.max(STARVING_BYTES);
+        }
+    }
+
+    fn job_waits(&self) -> bool {
+        self.commit.is_some() || self.work.iter().any(|work| matches!(work.owner(), Owner::Job(_)))
+    }
+
+    /// The store thread's work whose turn is next; 0 if there is none.
+    fn first_job(&self) -> usize {
+        self.work.iter().position(|work| matches!(work.owner(), Owner::Job(_))).unwrap_or(0)
+    }
+
+    /// Some work goes before a commit, so that uploads ending together share it, but not without end: least when
+    /// somebody waits for it, none when too much is dirty.
+    fn has_its_turn(&self, commit: &Commit) -> bool {
+        let patience = if commit.awaited { PASS_BYTES_MAX } else { 8 * PASS_BYTES_MAX };
+        commit.dirty_bytes >= DIRTY_BYTES_MAX || self.passed_over >= patience
+    }
+
+    /// True if so much is dirty that the next commit must not wait for a lull.
+    #[must_use]
+    pub fn commit_is_due(&self) -> bool {
+        self.dirty_bytes() >= DIRTY_BYTES_MAX
+    }
+
+    /// After `bytes` of an owner's work were issued; what is left lies at `position`.
+    pub fn advance(&mut self, owner: Owner, bytes: u64, position: u64) {
+        let Some(at) = self.work.iter().position(|work| work.owner() == owner) else { return };
+        let left = match &mut self.work[at] {
+            BeWork::Read { bytes: left, position: place, .. } | BeWork::Write { bytes: left, position: place, .. } => {
+                *left = left.saturating_sub(bytes);
+                *place = position;
+                *left
+            }
+            BeWork::Probe { .. } => 0,
+        };
+        if left == 0 {
+            self.remove(owner);
+            return;
+        }
+        self.run_left = self.run_left.saturating_sub(bytes);
+        if self.run_left == 0 && at == 0 {
+            self.next_turn();
+        }
+    }
+
+    /// Counts what goes before a commit, and before the store thread's work.
+    fn pass_over(&mut self, choice: BeChoice) {
+        let waits = self.job_waits();
+        self.jobs_passed = match choice {
+            BeChoice::Read { bytes, .. } if waits => self.jobs_passed.saturating_add(bytes),
+            BeChoice::Read { .. } | BeChoice::Write { .. } | BeChoice::Probe { .. } | BeChoice::Commit { .. } => 0,
+        };
+        if self.commit.is_some_and(|commit| commit.awaited || commit.dirty_bytes > 0) {
+            self.passed_over += match choice {
+                BeChoice::Read { bytes, .. } | BeChoice::Write { bytes, .. } => bytes,
+                BeChoice::Probe { .. } | BeChoice::Commit { .. } => limits::PIECE_BYTES_MAX,
+            };
+        }
+    }
+
+    /// The commit was granted: it is no longer waiting (the store thread offers the next one).
+    pub fn commit_granted(&mut self) {
+        self.commit = None;
+        (self.passed_over, self.jobs_passed) = (0, 0);
+    }
+
+    /// Bytes waiting to be written or read.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let bytes = |work: &BeWork| match *work {
+            BeWork::Read { bytes, .. } | BeWork::Write { bytes, .. } => bytes,
+            BeWork::Probe { .. } => 0,
+        };
+        self.work.iter().map(bytes).sum()
+    }
+
+    /// Where a job's next bytes go.
+    #[must_use]
+    pub fn position_of(&self, job: JobKey) -> Option<u64> {
+        self.work.iter().find_map(|work| match *work {
+            BeWork::Write { job: owner, position, .. } if owner == job => Some(position),
+            BeWork::Write { .. } | BeWork::Read { .. } | BeWork::Probe { .. } => None,
+        })
+    }
+
+    /// Whether this owner waits.
+    #[must_use]
+    pub fn wants(&self, owner: Owner) -> bool {
+        self.work.iter().any(|work| work.owner() == owner)
+    }
+
+    fn dirty_bytes(&self) -> u64 {
+        self.commit.map_or(0, |commit| commit.dirty_bytes)
+    }
+
+    fn next_turn(&mut self) {
+        self.run_left = limits::RUN_BYTES_MAX;
+        if !self.work.is_empty() {
+            self.work.rotate_left(1);
+        }
+    }
+
+    /// As much of `work` as is expected to end before `end`.
+    fn fitting(&self, work: BeWork, now: Nanos, end: Nanos, head: u64, cost: &CostModel) -> Option<BeChoice> {
+        match work {
+            BeWork::Read { slot, position, bytes } => {
+                let bytes = bytes.min(limits::PIECE_BYTES_MAX);
+                (now.saturating_add(cost.read(head, position, bytes)) <= end).then_some(BeChoice::Read { slot, bytes })
+            }
+            BeWork::Probe { job, reads } => {
+                (now.saturating_add(cost.probe(reads)) <= end).then_some(BeChoice::Probe { job })
+            }
+            BeWork::Write { job, position, bytes } => {
+                let dirty = self.dirty_bytes();
+                let mut bytes = bytes.min(self.run_left).min(DIRTY_BYTES_MAX.saturating_sub(dirty));
+                let fits = |bytes: u64| {
+                    let write = cost.write(head, position, bytes);
+                    now.saturating_add(write).saturating_add(cost.commit(position, dirty + bytes)) <= end
+                };
+                while bytes > limits::PIECE_BYTES_MAX && !fits(bytes) {
+                    bytes = (bytes / 2).next_multiple_of(limits::PIECE_BYTES_MAX);
+                }
+                (bytes > 0 && fits(bytes)).then_some(BeChoice::Write { job, bytes })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::DiskProfile;
+
+    const END: Nanos = Nanos::from_secs(1);
+
+    fn write(job: u64, bytes: u64) -> BeWork {
+        BeWork::Write { job: JobKey(job), position: job << 30, bytes }
+    }
+
+    #[test]
+    fn a_write_has_its_turn_beside_reads_without_end_in_windows_too_short_for_it() {
+        let cost = CostModel::new(DiskProfile::spindle_default());
+        let mut queue = BeQueue::new(4);
+        queue.put(write(7, 1 << 20));
+        let mut picks = 0;
+        loop {
+            queue.put(BeWork::Read { slot: 1, position: 0, bytes: 1 << 20 });
+            let short = cost.read(0, 1 << 30, limits::PIECE_BYTES_MAX) + cost.read(0, 1 << 30, 1 << 20);
+            let window = if queue.starves() { queue.window_min(0, &cost) } else { short };
+            match queue.pick(Nanos::ZERO, window, 0, &cost) {
+                Some(BeChoice::Read { .. }) => assert!(!queue.starves() || picks < 1000),
+                choice => {
+                    assert!(matches!(choice, Some(BeChoice::Write { job: JobKey(7), .. })), "{choice:?}");
+                    break;
+                }
+            }
+            picks += 1;
+            assert!(picks < 1000, "the write starves");
+        }
+        assert!(picks > 1 && !queue.starves(), "reads went first, and the count begins anew");
+    }
+
+    #[test]
+    fn an_awaited_commit_has_its_turn_beside_reads_without_end() {
+        let cost = CostModel::new(DiskProfile::spindle_default());
+        let mut queue = BeQueue::new(4);
+        queue.put_commit(Commit { job: JobKey(1), dirty_bytes: 1 << 20, awaited: true });
+        for picks in 0..100 {
+            queue.put(BeWork::Read { slot: 1, position: 0, bytes: 1 << 20 });
+            if let Some(BeChoice::Commit { job, .. }) = queue.pick(Nanos::ZERO, END, 0, &cost) {
+                assert_eq!(job, JobKey(1));
+                assert!(picks > 0, "a little work goes first");
+                return;
+            }
+        }
+        panic!("the commit never has its turn");
+    }
+
+    #[test]
+    fn owners_take_turns_of_one_run() {
+        let cost = CostModel::new(DiskProfile::flash_default());
+        let mut queue = BeQueue::new(8);
+        queue.put(write(1, 64 << 20));
+        queue.put(write(2, 64 << 20));
+        let mut served = [0u64; 3];
+        for _ in 0..16 {
+            let Some(BeChoice::Write { job, bytes }) = queue.pick(Nanos::ZERO, END, 0, &cost) else {
+                panic!("a write")
+            };
+            assert!(bytes <= limits::RUN_BYTES_MAX);
+            served[usize::try_from(job.0).expect("small")] += bytes;
+            queue.advance(Owner::Job(job), bytes, 0);
+        }
+        assert_eq!(served[1], served[2]);
+    }
+
+    #[test]
+    fn a_write_needs_room_for_its_flush() {
+        let cost = CostModel::new(DiskProfile::spindle_default());
+        let mut queue = BeQueue::new(8);
+        queue.put(write(1, 2 << 20));
+        let enough = queue.window_min(0, &cost);
+        assert!(queue.pick(Nanos::ZERO, enough.saturating_sub(Nanos(1)), 0, &cost).is_none());
+        assert!(queue.pick(Nanos::ZERO, enough, 0, &cost).is_some());
+    }
+
+    #[test]
+    fn the_dirty_bound_forces_a_commit() {
+        let cost = CostModel::new(DiskProfile::spindle_default());
+        let mut queue = BeQueue::new(8);
+        queue.put(write(1, 64 << 20));
+        queue.put_commit(Commit { job: JobKey(0), dirty_bytes: DIRTY_BYTES_MAX, awaited: false });
+        assert!(matches!(queue.pick(Nanos::ZERO, END, 0, &cost), Some(BeChoice::Commit { .. })));
+        queue.commit_granted();
+        assert!(matches!(queue.pick(Nanos::ZERO, END, 0, &cost), Some(BeChoice::Write { .. })));
+    }
+
+    #[test]
+    fn an_awaited_commit_is_done_when_no_write_waits() {
+        let cost = CostModel::new(DiskProfile::spindle_default());
+        let mut queue = BeQueue::new(8);
+        queue.put_commit(Commit { job: JobKey(0), dirty_bytes: 0, awaited: true });
+        assert!(!queue.is_empty());
+        assert!(matches!(queue.pick(Nanos::ZERO, END, 0, &cost), Some(BeChoice::Commit { .. })));
+    }
+}

@@ -1,0 +1,166 @@
+//! What requests cost: the profile's prediction, corrected by what was observed.
+//!
+//! Promise: costs grow when the disk is slower than its profile and come back slowly; never below the profile.
+//! Not here: when a request may start (`disk`), whether a stream fits (`admission`).
+
+use units::Nanos;
+
+use crate::profile::DiskProfile;
+
+/// Disk time over which observations are averaged (exponentially).
+const MEMORY_SECONDS: f64 = 5.0;
+/// Disk time's worth of belief in the profile before anything was observed.
+const PRIOR_SECONDS: f64 = 0.5;
+/// An observation counts as at most this many times its prediction: a retry of the drive or a stall of the machine is
+/// not a slow disk.
+const OUTLIER: f64 = 4.0;
+/// Below this the disk counts as keeping its profile: random access times scatter by that much.
+const TOLERANCE: f64 = 1.04;
+/// No drive's cache holds more dirty bytes than this; what was written beyond is on the platters already.
+const CACHE_BYTES_MAX: u64 = 32 << 20;
+/// Commits are never taken to be quicker than this when an outlier is judged.
+const COMMIT_KNOWN_MIN: f64 = 0.005;
+/// A learned operation cost rises by this share of an excess and falls by `FALL`: it settles near the 90th percentile.
+const RISE: f64 = 0.5;
+const FALL: f64 = 0.05;
+
+/// The cost model of one disk.
+#[derive(Debug, Clone)]
+pub struct CostModel {
+    profile: DiskProfile,
+    /// Sums of what reads took and were predicted to take, in seconds, fading.
+    took_seconds: f64,
+    predicted_seconds: f64,
+    /// Cost of a commit beyond writing out what is dirty.
+    commit: Nanos,
+    /// More than this is never expected: a window that long would never come.
+    commit_max: Nanos,
+}
+
+impl CostModel {
+    /// Nothing observed yet.
+    #[must_use]
+    pub fn new(profile: DiskProfile) -> Self {
+        let commit = profile.flush;
+        Self { profile, took_seconds: PRIOR_SECONDS, predicted_seconds: PRIOR_SECONDS, commit, commit_max: Nanos::MAX }
+    }
+
+    /// The profile it corrects.
+    #[must_use]
+    pub const fn profile(&self) -> &DiskProfile {
+        &self.profile
+    }
+
+    /// Reading `bytes` at `position` with the head at `head`.
+    #[must_use]
+    pub fn read(&self, head: u64, position: u64, bytes: u64) -> Nanos {
+        let access = if head == position { Nanos::ZERO } else { self.profile.access_time(head.abs_diff(position)) };
+        self.corrected(access.saturating_add(self.profile.transfer_time(position, bytes)))
+    }
+
+    /// Writing `bytes` at `position`, from anywhere.
+    #[must_use]
+    pub fn write(&self, head: u64, position: u64, bytes: u64) -> Nanos {
+        let transfer = self.profile.transfer_time(position, bytes).as_secs_f64() / self.profile.write_ratio.max(0.05);
+        let access = if head == position { Nanos::ZERO } else { self.profile.access_time(head.abs_diff(position)) };
+        self.corrected(access.saturating_add(Nanos::from_secs_f64(transfer)))
+    }
+
+    /// A commit with `dirty_bytes` in the drive's cache: they must go out, then the file system's own commit.
+    #[must_use]
+    pub fn commit(&self, position: u64, dirty_bytes: u64) -> Nanos {
+        let dirty_bytes = dirty_bytes.min(CACHE_BYTES_MAX);
+        self.commit.min(self.commit_max).saturating_add(self.profile.transfer_time(position, dirty_bytes))
+    }
+
+    /// `reads` small random reads.
+    #[must_use]
+    pub fn probe(&self, reads: u32) -> Nanos {
+        self.corrected(self.profile.access_time(self.profile.capacity.0 / 3).saturating_mul(u64::from(reads)))
+    }
+
+    /// Learns from a read: `predicted` without correction, and what it took.
+    pub fn observe_read(&mut self, predicted: Nanos, took: Nanos) {
+        if predicted == Nanos::ZERO {
+            return;
+        }
+        let predicted = predicted.as_secs_f64();
+        let took = took.as_secs_f64().min(OUTLIER * predicted);
+        let keep = (1.0 - predicted / MEMORY_SECONDS).max(0.0);
+        self.took_seconds = self.took_seconds * keep + took;
+        self.predicted_seconds = self.predicted_seconds * keep + predicted;
+    }
+
+    /// Commits are never expected to take longer than `most`. Without a bound, one hang of the disk teaches that no window
+    /// is long enough, and no upload is ever acknowledged again (found by the simulator, seed 239).
+    pub fn limit_commit(&mut self, most: Nanos) {
+        self.commit_max = most;
+    }
+
+    /// Learns from a commit.
+    pub fn observe_commit(&mut self, position: u64, dirty_bytes: u64, took: Nanos) {
+        let written = self.profile.transfer_time(position, dirty_bytes.min(CACHE_BYTES_MAX));
+        let own = took.saturating_sub(written).as_secs_f64();
+        let known = self.commit.as_secs_f64();
+        // A hang is no commit's cost: an hour of it must not close the windows of the next minute (simulator, seed 299).
+        let own = own.min(OUTLIER * known.max(COMMIT_KNOWN_MIN));
+        let weight = if own > known { RISE } else { FALL };
+        self.commit = Nanos::from_secs_f64(known + (own - known) * weight);
+    }
+
+    /// How much slower than its profile the disk is: 1.0 or more. Admission counts with it.
+    #[must_use]
+    pub fn slowdown(&self) -> f64 {
+        let ratio = self.took_seconds / self.predicted_seconds;
+        if ratio <= TOLERANCE { 1.0 } else { ratio }
+    }
+
+    /// A prediction without the correction, for [`CostModel::observe_read`].
+    #[must_use]
+    pub fn predicted_read(&self, head: u64, position: u64, bytes: u64) -> Nanos {
+        let access = if head == position { Nanos::ZERO } else { self.profile.access_time(head.abs_diff(position)) };
+        access.saturating_add(self.profile.transfer_time(position, bytes))
+    }
+
+    fn corrected(&self, time: Nanos) -> Nanos {
+        Nanos::from_secs_f64(time.as_secs_f64() * self.slowdown())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_disk_is_believed_soon_and_an_outlier_is_not() {
+        let mut cost = CostModel::new(DiskProfile::spindle_default());
+        let predicted = Nanos::from_millis(100);
+        for _ in 0..20 {
+            cost.observe_read(predicted, Nanos::from_millis(100));
+        }
+        cost.observe_read(predicted, Nanos::from_millis(300));
+        assert!(cost.slowdown() < 1.1);
+        for _ in 0..60 {
+            cost.observe_read(predicted, Nanos::from_millis(130));
+        }
+        assert!((1.2..1.35).contains(&cost.slowdown()), "{}", cost.slowdown());
+    }
+
+    #[test]
+    fn a_hang_does_not_teach_that_no_window_is_long_enough() {
+        let mut cost = CostModel::new(DiskProfile::spindle_default());
+        cost.limit_commit(Nanos::from_millis(500));
+        cost.observe_commit(0, 0, Nanos::from_secs(3600));
+        assert!(cost.commit(0, 0) <= Nanos::from_millis(500), "the bound holds");
+    }
+
+    #[test]
+    fn commits_settle_near_a_high_quantile() {
+        let mut cost = CostModel::new(DiskProfile::spindle_default());
+        for n in 0..400u64 {
+            cost.observe_commit(0, 0, Nanos::from_millis(if n % 10 == 0 { 60 } else { 30 }));
+        }
+        let learned = cost.commit(0, 0);
+        assert!(learned > Nanos::from_millis(33) && learned < Nanos::from_millis(61), "{learned}");
+    }
+}

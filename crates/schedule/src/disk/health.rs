@@ -1,0 +1,248 @@
+//! Whether a disk can be relied on, from its errors and its silence.
+//!
+//! The rule: errors at [`PLACES`] different places within [`SPAN`], or one failed write, make it *erring*; a request
+//! that stays unanswered makes it *hung*, until it is answered. One bad sector is neither: it harms who needs it, and
+//! nobody else. An erring disk gets no new streams and uploads; those it has go on. It is given another chance when it
+//! made no error for a while ([`HOLD_MIN`]), and each time it errs again soon after, twice as long a while.
+//!
+//! Not here: noticing an error or a silence (the plane does), what is done about it.
+
+use units::Nanos;
+
+/// So many different places with errors make a disk erring.
+pub const PLACES: usize = 4;
+/// Errors older than this are not counted together.
+pub const SPAN: Nanos = Nanos::from_secs(60);
+/// Errors closer together than this on the device are one place: what a scratch spoils.
+pub const PLACE_BYTES: u64 = 16 << 20;
+/// How long an erring disk must make no error before it is used for new work again; at most after doubling.
+pub const HOLD_MIN: Nanos = Nanos::from_secs(10);
+/// The longest while.
+pub const HOLD_MAX: Nanos = Nanos::from_secs(640);
+
+/// Where an error was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// So many [`PLACE_BYTES`] from the start of the device.
+    Region(u64),
+    /// Somewhere in the content of this version; its position on the device is not known.
+    Content(u64),
+}
+
+impl Place {
+    /// The place of a byte of the device.
+    #[must_use]
+    pub const fn at(position: u64) -> Self {
+        Self::Region(position / PLACE_BYTES)
+    }
+}
+
+/// What a disk is good for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Condition {
+    /// Everything.
+    Good,
+    /// What it has: it gets nothing new before this time.
+    Erring {
+        /// Unless it errs again.
+        until: Nanos,
+    },
+    /// Nothing: it does not answer.
+    Hung,
+}
+
+/// The state of one disk. Each event returns true if the condition is another one than before (a later end of an erring
+/// time is not).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Health {
+    condition: Condition,
+    /// The latest error of each place.
+    errors: [Option<(Place, Nanos)>; PLACES],
+    /// The next while it must be without an error.
+    hold: Nanos,
+    /// When it was last erring.
+    erred_until: Option<Nanos>,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        Self { condition: Condition::Good, errors: [None; PLACES], hold: HOLD_MIN, erred_until: None }
+    }
+}
+
+impl Health {
+    /// What the disk is good for.
+    #[must_use]
+    pub const fn condition(&self) -> Condition {
+        self.condition
+    }
+
+    /// True if it may be given new streams and uploads.
+    #[must_use]
+    pub const fn is_good(&self) -> bool {
+        matches!(self.condition, Condition::Good)
+    }
+
+    /// True if it does not answer.
+    #[must_use]
+    pub const fn is_hung(&self) -> bool {
+        matches!(self.condition, Condition::Hung)
+    }
+
+    /// A read failed.
+    pub fn read_failed(&mut self, place: Place, now: Nanos) -> bool {
+        let same = self.errors.iter().position(|error| error.is_some_and(|(known, _)| known == place));
+        let oldest = || (0..PLACES).min_by_key(|&at| self.errors[at].map_or(Nanos::ZERO, |(_, when)| when));
+        let at = same.or_else(oldest).expect("there is room for at least one");
+        self.errors[at] = Some((place, now));
+        let recent = |error: &Option<(Place, Nanos)>| error.is_some_and(|(_, when)| now.saturating_sub(when) <= SPAN);
+        if self.errors.iter().all(recent) || matches!(self.condition, Condition::Erring { .. }) {
+            self.err(now)
+        } else {
+            false
+        }
+    }
+
+    /// A write or a flush failed: bytes that were given to it are lost. Nothing is known of where.
+    pub fn write_failed(&mut self, now: Nanos) -> bool {
+        self.err(now)
+    }
+
+    /// It has not answered for too long.
+    pub fn silent(&mut self) -> bool {
+        let changed = !self.is_hung();
+        self.condition = Condition::Hung;
+        changed
+    }
+
+    /// It answered, with whatever.
+    pub fn answered(&mut self) -> bool {
+        let changed = self.is_hung();
+        if changed {
+            self.condition = Condition::Good;
+        }
+        changed
+    }
+
+    /// Time passes.
+    pub fn look(&mut self, now: Nanos) -> bool {
+        match self.condition {
+            Condition::Erring { until } if until <= now => {
+                self.condition = Condition::Good;
+                self.errors = [None; PLACES];
+                self.erred_until = Some(until);
+                self.hold = self.hold.saturating_mul(2).min(HOLD_MAX);
+                true
+            }
+            Condition::Good if self.erred_until.is_some_and(|until| now.saturating_sub(until) > HOLD_MAX) => {
+                // Good for so long: what was is forgotten.
+                self.erred_until = None;
+                self.hold = HOLD_MIN;
+                false
+            }
+            _ => false,
+        }
+    }
+
+    fn err(&mut self, now: Nanos) -> bool {
+        if self.is_hung() {
+            return false;
+        }
+        let changed = self.is_good();
+        self.condition = Condition::Erring { until: now.saturating_add(self.hold) };
+        changed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(seconds: u64) -> Nanos {
+        Nanos::from_secs(seconds)
+    }
+
+    #[test]
+    fn one_bad_place_is_no_bad_disk_however_often_it_is_read() {
+        let mut health = Health::default();
+        for second in 0..1000 {
+            assert!(!health.read_failed(Place::at(5 * PLACE_BYTES + second), at(second)));
+        }
+        // Nor are a few, nor many over a long time.
+        for place in 0..1000 {
+            assert!(!health.read_failed(Place::Content(place), at(2000 + place * 21)));
+            assert!(health.is_good());
+        }
+    }
+
+    #[test]
+    fn errors_at_several_places_are_and_it_gets_another_chance_later_each_time() {
+        let mut health = Health::default();
+        let mut now = at(100);
+        for hold in [10, 20, 40, 80, 160, 320, 640, 640] {
+            for place in 0..3 {
+                assert!(!health.read_failed(Place::Region(place), now));
+            }
+            assert!(health.read_failed(Place::Region(3), now), "the fourth place");
+            assert!(!health.read_failed(Place::Region(4), now), "it is known already");
+            assert!(!health.look(now.saturating_add(at(hold - 1))) && !health.is_good());
+            now = now.saturating_add(at(hold));
+            assert!(health.look(now) && health.is_good(), "after {hold} s");
+        }
+        assert!(!health.look(now.saturating_add(at(641))));
+        now = now.saturating_add(at(1000));
+        assert!(health.write_failed(now));
+        assert!(health.look(now.saturating_add(at(10))), "what was long ago is forgotten");
+    }
+
+    #[test]
+    fn each_further_error_holds_it_longer() {
+        let mut health = Health::default();
+        assert!(health.write_failed(at(1)), "one lost write is enough");
+        assert!(!health.read_failed(Place::Region(0), at(9)));
+        assert!(!health.look(at(12)));
+        assert!(health.look(at(19)));
+    }
+
+    #[test]
+    fn a_hung_disk_is_hung_until_it_answers() {
+        let mut health = Health::default();
+        assert!(health.silent() && !health.silent());
+        assert!(!health.look(at(100_000)) && health.is_hung());
+        assert!(!health.write_failed(at(1)) && health.is_hung());
+        assert!(health.answered() && health.is_good());
+        assert!(!health.answered());
+        assert!(health.write_failed(at(2)) && !health.answered(), "an answer does not mend errors");
+        assert!(health.silent());
+    }
+
+    /// Whatever happens: a change is told exactly when there is one, and without errors it ends good.
+    #[test]
+    fn changes_are_told() {
+        let mut state = 7_u64;
+        let mut draw = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        for _ in 0..200 {
+            let mut health = Health::default();
+            let mut now = Nanos::ZERO;
+            for _ in 0..200 {
+                now = now.saturating_add(at(draw(40)));
+                let before = health.condition();
+                let told = match draw(7) {
+                    0..=2 => health.read_failed(Place::Region(draw(6)), now),
+                    3 => health.write_failed(now),
+                    4 => health.silent(),
+                    5 => health.answered(),
+                    _ => health.look(now),
+                };
+                let differs = std::mem::discriminant(&before) != std::mem::discriminant(&health.condition());
+                assert_eq!(told, differs, "{before:?} became {health:?}");
+            }
+            health.answered();
+            health.look(now.saturating_add(HOLD_MAX));
+            assert!(health.is_good(), "{health:?}");
+        }
+    }
+}

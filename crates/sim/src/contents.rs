@@ -1,0 +1,84 @@
+//! Contents and responses: what lies on the disks, and which parts of it a delivery asks for.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use dataplane::control::{Access, Content, Extent, Segment};
+use units::{ContentVersion, DiskId, limits};
+
+use crate::load::Load;
+use crate::random::Random;
+
+/// A content as the world knows it.
+#[derive(Debug)]
+pub(crate) struct SimContent {
+    pub(crate) version: ContentVersion,
+    pub(crate) disk: DiskId,
+    pub(crate) access: Access,
+    /// Its size now; the content the plane was given says what it was.
+    pub(crate) size_now: u64,
+    pub(crate) shared: Arc<Content>,
+}
+
+impl SimContent {
+    /// Where `bytes` from `offset` lie on the device, in order.
+    pub(crate) fn places(&self, offset: u64, bytes: u64) -> Vec<(u64, u64)> {
+        let mut places = Vec::with_capacity(1);
+        let end = offset + bytes;
+        for extent in &self.shared.extents {
+            let (from, to) = (offset.max(extent.logical), end.min(extent.logical + extent.length));
+            if from < to {
+                places.push((extent.physical + (from - extent.logical), to - from));
+            }
+        }
+        places
+    }
+}
+
+/// A content of random size in random places of its disk; fragments may overlap others', which nobody notices.
+pub(crate) fn new_content(
+    version: ContentVersion,
+    disk: usize,
+    capacity: u64,
+    load: &Load,
+    null: &OwnedFd,
+    random: &mut Random,
+) -> SimContent {
+    let size = random.between(load.content_bytes.0, load.content_bytes.1).min(capacity / 2);
+    let aligned = size.next_multiple_of(limits::DIRECT_ALIGN);
+    let fragments = random.between(1, load.fragments_max.max(1));
+    let part = (aligned / fragments).next_multiple_of(limits::DIRECT_ALIGN).max(limits::DIRECT_ALIGN);
+    let mut extents = Vec::new();
+    let mut logical = 0;
+    while logical < aligned {
+        let length = part.min(aligned - logical);
+        let physical = random.below((capacity - length) / limits::DIRECT_ALIGN) * limits::DIRECT_ALIGN;
+        extents.push(Extent { logical, physical, length });
+        logical += length;
+    }
+    let access = if random.chance(load.buffered_share) { Access::Buffered } else { Access::Direct };
+    let disk = DiskId(u16::try_from(disk).expect("few disks"));
+    let file = null.try_clone().expect("a descriptor is free");
+    let shared = Arc::new(Content { version, disk, file, size, access, extents: extents.into() });
+    SimContent { version, disk, access, size_now: size, shared }
+}
+
+/// A response: a head, then one range, or several with heads between them.
+pub(crate) fn segments(random: &mut Random, size: u64, wanted: u64, ranges_share: f64) -> Box<[Segment]> {
+    let literal = |random: &mut Random| {
+        let length = random.between(20, 500);
+        Segment::Bytes((0..length).map(|n| u8::try_from((n * 31 + length) % 251).unwrap_or(0)).collect())
+    };
+    let ranges = if random.chance(ranges_share) { random.between(2, 4) } else { 1 };
+    let mut all = Vec::new();
+    for _ in 0..ranges {
+        all.push(literal(random));
+        let length = (wanted / ranges).clamp(1, size);
+        let offset = if random.chance(0.5) { 0 } else { random.below(size - length + 1) };
+        all.push(Segment::Range { offset, length });
+    }
+    if ranges > 1 {
+        all.push(literal(random));
+    }
+    all.into()
+}

@@ -1,0 +1,563 @@
+//! The control side of a run: issues commands by the load, keeps the reports, plays the faults, and asks at every end
+//! whether it was a right one.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+
+use dataplane::control::{
+    Command, Delivery, Ending, Event as News, Outcome, RecordingRequest, Report, Segment, Service,
+};
+use dataplane::grant::JobId;
+use units::{BitRate, ContentVersion, DiskId, LinkId, Nanos, ReservationId, StreamId, limits};
+
+use crate::contents::{SimContent, new_content, segments};
+use crate::laws::Law;
+use crate::ledger::{Life, NewStream, Stream};
+use crate::load::{FaultAt, Load, Tally};
+use crate::log::Kind;
+use crate::random::Random;
+use crate::socket::Reading;
+use crate::store_thread::{Actions, Source, WriterEnd};
+use crate::world::{ClientTurn, Event, World};
+
+/// How often every running delivery is looked at.
+const AUDIT: Nanos = Nanos::from_millis(500);
+
+/// What is still stuck this long before the shutdown is told to stop.
+const END_GRACE: Nanos = Nanos::from_secs(6);
+
+/// What the control side will do at some time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Action {
+    Arrive,
+    Again(ReservationId, u32, BitRate),
+    Stop(u64),
+    Upload(usize),
+    Record(usize),
+    Probe(usize),
+    FaultBegins(usize),
+    FaultEnds(usize),
+    Audit,
+    Calm,
+    Drain,
+    Shutdown,
+}
+
+/// A recording that runs.
+#[derive(Debug, Clone, Copy)]
+struct Recording {
+    reservation: ReservationId,
+    disk: usize,
+}
+
+/// When the run changes from faults to none, ends asking, and must be over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Phases {
+    pub(crate) safety: Nanos,
+    pub(crate) liveness: Nanos,
+}
+
+/// What is promised of starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Starts {
+    /// From the question to yes or no.
+    pub(crate) answer_max: Nanos,
+    /// From yes to the first byte.
+    pub(crate) begin_max: Nanos,
+}
+
+/// The control side's state.
+#[derive(Debug)]
+pub(crate) struct ControlSide {
+    pub(crate) random: Random,
+    pub(crate) load: Load,
+    pub(crate) faults: Vec<FaultAt>,
+    phases: Phases,
+    tick: Nanos,
+    pub(crate) be_share: f64,
+    pub(crate) starts: Starts,
+    /// Until when reports may have waited unread.
+    pub(crate) reports_read: Nanos,
+    null: OwnedFd,
+    pub(crate) contents: Vec<SimContent>,
+    actions: Vec<Action>,
+    next_stream: u64,
+    /// Deliveries that run, and of these the guaranteed ones.
+    pub(crate) running: usize,
+    guaranteed: u64,
+    recordings: BTreeMap<(usize, JobId), Recording>,
+    reserving: BTreeMap<u64, usize>,
+    /// Until when a disk's faults excuse its streams.
+    pub(crate) disk_excused: Vec<Nanos>,
+    /// Since when best-effort work of a disk has waited without a grant.
+    be_waits: Vec<Option<(Nanos, u64)>>,
+    calm: bool,
+    draining: bool,
+    pub(crate) ended: bool,
+    pub(crate) tally: Tally,
+}
+
+/// What a control side is made of.
+#[derive(Debug)]
+pub(crate) struct ControlSettings {
+    pub(crate) load: Load,
+    pub(crate) faults: Vec<FaultAt>,
+    pub(crate) phases: Phases,
+    pub(crate) tick: Nanos,
+    pub(crate) be_share: f64,
+    pub(crate) starts: Starts,
+    pub(crate) capacities: Vec<u64>,
+    /// True for a disk whose profile is wrong from the start: nothing is promised for its streams.
+    pub(crate) liars: Vec<bool>,
+}
+
+impl ControlSide {
+    /// Makes the contents; `null` is an open `/dev/null`.
+    pub(crate) fn new(settings: ControlSettings, null: OwnedFd, mut random: Random) -> Self {
+        let ControlSettings { load, faults, phases, tick, be_share, starts, capacities, liars } = settings;
+        let mut contents = Vec::new();
+        for (disk, capacity) in capacities.iter().enumerate() {
+            for _ in 0..load.contents_per_disk {
+                let version = ContentVersion(contents.len() as u64 + 1);
+                contents.push(new_content(version, disk, *capacity, &load, &null, &mut random));
+            }
+        }
+        let excused = |liar: &bool| if *liar { Nanos::MAX } else { Nanos::ZERO };
+        Self {
+            random,
+            load,
+            faults,
+            phases,
+            tick,
+            be_share,
+            starts,
+            reports_read: Nanos::ZERO,
+            null,
+            contents,
+            actions: Vec::new(),
+            next_stream: 1,
+            running: 0,
+            guaranteed: 0,
+            recordings: BTreeMap::new(),
+            reserving: BTreeMap::new(),
+            disk_excused: liars.iter().map(excused).collect(),
+            be_waits: vec![None; capacities.len()],
+            calm: false,
+            draining: false,
+            ended: false,
+            tally: Tally::default(),
+        }
+    }
+
+    /// How much later than its rate an unexcused stream may be: slow streams are fed every second tick.
+    pub(crate) fn lateness_max(&self) -> Nanos {
+        self.tick.saturating_mul(2).saturating_add(Nanos::from_millis(5))
+    }
+
+    /// True while a disk's faults excuse its streams.
+    pub(crate) fn disk_is_excused(&self, disk: usize, now: Nanos) -> bool {
+        self.disk_excused[disk] > now
+    }
+
+    /// Since when best-effort work of this disk has waited without any grant.
+    pub(crate) fn best_effort_waits(&mut self, disk: usize, waits: bool, now: Nanos, grants: u64) -> Option<Nanos> {
+        let entry = &mut self.be_waits[disk];
+        *entry = match *entry {
+            _ if !waits => None,
+            Some((since, before)) if before == grants => Some((since, before)),
+            _ => Some((now, grants)),
+        };
+        entry.map(|(since, _)| since)
+    }
+}
+
+impl World {
+    /// Puts the first actions on the heap.
+    pub(crate) fn control_begins(&mut self) {
+        for (index, content) in (0u32..).zip(&self.control.contents) {
+            self.content_of_fd.insert(content.shared.file.as_raw_fd(), index);
+        }
+        let phases = self.control.phases;
+        self.act_in(Nanos::ZERO, Action::Arrive);
+        self.act_in(AUDIT, Action::Audit);
+        self.act_in(phases.safety, Action::Calm);
+        self.act_in(phases.safety.saturating_add(phases.liveness), Action::Drain);
+        for index in 0..self.control.faults.len() {
+            self.act_in(self.control.faults[index].at, Action::FaultBegins(index));
+        }
+        for disk in 0..self.disks.len() {
+            for _ in 0..self.control.load.uploaders {
+                let gap = self.control.random.wait(self.control.load.upload_gap);
+                self.act_in(gap, Action::Upload(disk));
+            }
+            self.again(self.control.load.recordings, Action::Record(disk));
+            self.again(self.control.load.probes, Action::Probe(disk));
+        }
+    }
+
+    pub(crate) fn act_in(&mut self, span: Nanos, action: Action) {
+        let index = u32::try_from(self.control.actions.len()).expect("a run is short");
+        self.control.actions.push(action);
+        self.schedule(self.now.saturating_add(span), Event::Control(index));
+    }
+
+    /// The action again after a random time with this mean; never, if it is zero.
+    fn again(&mut self, mean: Nanos, action: Action) {
+        if mean > Nanos::ZERO {
+            let span = self.control.random.wait(mean);
+            self.act_in(span, action);
+        }
+    }
+
+    pub(crate) fn control_event(&mut self, index: u32) {
+        let action = self.control.actions[usize::try_from(index).expect("32 bits")];
+        let asking = !self.control.draining;
+        match action {
+            Action::Arrive if asking => {
+                if self.control.running < self.control.load.streams_max {
+                    self.arrive(None);
+                }
+                self.again(self.control.load.arrivals, Action::Arrive);
+            }
+            Action::Again(reservation, content, rate) if asking => self.arrive(Some((reservation, content, rate))),
+            Action::Again(reservation, ..) => self.command(Command::Release(reservation)),
+            Action::Stop(stream) => self.stop(stream),
+            Action::Upload(disk) if asking => self.begin_upload(disk),
+            Action::Record(disk) if asking => {
+                self.reserve(disk);
+                self.again(self.control.load.recordings, action);
+            }
+            Action::Probe(disk) if asking => {
+                self.with_store(disk, |store, _, out| store.probe(8, out));
+                self.again(self.control.load.probes, action);
+            }
+            Action::FaultBegins(index) => self.fault_begins(index),
+            Action::FaultEnds(index) => self.fault_ends(index),
+            Action::Audit => {
+                self.audit(AUDIT);
+                if !self.control.ended {
+                    self.act_in(AUDIT, Action::Audit);
+                }
+            }
+            Action::Calm => self.control.calm = true,
+            Action::Drain => self.drain(),
+            Action::Shutdown => {
+                self.control.ended = true;
+                self.command(Command::Shutdown);
+            }
+            Action::Arrive | Action::Upload(_) | Action::Record(_) | Action::Probe(_) => {}
+        }
+    }
+
+    fn command(&mut self, command: Command) {
+        self.log.event(self.now, Kind::Command, 1, 0, || match &command {
+            Command::Start(d) => {
+                let ranges: Vec<_> = d.segments.iter().filter(|s| matches!(s, Segment::Range { .. })).collect();
+                format!("start {} on {:?}: {:?} {ranges:?}", d.stream.0, d.content.disk, d.service)
+            }
+            other => format!("{other:?}"),
+        });
+        self.commands.push_back(command);
+    }
+
+    /// A new delivery, or the next one of a session.
+    fn arrive(&mut self, held: Option<(ReservationId, u32, BitRate)>) {
+        let control = &mut self.control;
+        let last = control.contents.len() as u64;
+        // The smaller of two draws: some contents are popular.
+        let drawn = if control.load.popular {
+            control.random.below(last).min(control.random.below(last))
+        } else {
+            // Disk after disk, and on each content after content.
+            let (per_disk, disks) =
+                (u64::from(control.load.contents_per_disk), last / u64::from(control.load.contents_per_disk));
+            let nth = control.next_stream;
+            nth % disks * per_disk + nth / disks % per_disk
+        };
+        // A session goes on with its content.
+        let index = held.map_or(usize::try_from(drawn).expect("few contents"), |h| h.1 as usize);
+        let content = &control.contents[index];
+        if content.size_now < content.shared.size {
+            return; // Nobody asks for a content that is known to be broken.
+        }
+        let rate = held.map_or(*control.random.pick(&control.load.rates), |h| h.2);
+        let best_effort = held.is_none() && control.random.chance(control.load.best_effort_share);
+        let hold = !best_effort && control.random.chance(control.load.hold_share);
+        let viewing = control.random.span(control.load.viewing.0, control.load.viewing.1);
+        let segments =
+            segments(&mut control.random, content.shared.size, rate.bytes_in(viewing), control.load.ranges_share);
+        let burst_bytes = if control.random.chance(0.5) {
+            rate.bytes_in(Nanos(control.random.below(control.load.burst_max.0 + 1)))
+        } else {
+            0
+        };
+        let service = if best_effort {
+            Service::BestEffort
+        } else {
+            Service::Constant { rate, burst_bytes, held: held.map(|h| h.0), hold }
+        };
+        let socket = control.null.try_clone().expect("a descriptor is free");
+        let id = StreamId(control.next_stream);
+        control.next_stream += 1;
+        let line = BitRate((rate.0 * 8).max(100_000_000));
+        let socket_bytes = rate.bytes_in(control.tick.saturating_mul(2).saturating_add(Nanos::from_millis(200)));
+        let mut stream = Stream::new(NewStream {
+            id,
+            fd: socket.as_raw_fd(),
+            version: content.version,
+            disk: content.disk,
+            rate: (!best_effort).then_some(rate),
+            burst_bytes,
+            hold,
+            segments: segments.clone(),
+            socket_bytes: socket_bytes.max(16 << 10),
+            reading: Reading::AtRate(line),
+            now: self.now,
+            delays: self.plane_delays,
+        });
+        let excused = control.disk_excused[usize::from(content.disk.0)];
+        stream.excuses.disk = excused > self.now;
+        let content = Arc::clone(&content.shared);
+        self.stream_of_fd.insert(socket.as_raw_fd(), id.0);
+        self.choose_client(&mut stream, rate, line, viewing);
+        self.streams.insert(id.0, stream);
+        let control = &mut self.control;
+        control.running += 1;
+        control.tally.asked += u64::from(!best_effort);
+        control.tally.best_effort += u64::from(best_effort);
+        if control.random.chance(control.load.stop_share) {
+            let span = control.random.span(Nanos::ZERO, viewing);
+            self.act_in(span, Action::Stop(id.0));
+        }
+        let delivery = Delivery { stream: id, socket, link: LinkId(0), segments, content, service };
+        self.command(Command::Start(Box::new(delivery)));
+    }
+
+    /// Some clients do not read as they should.
+    fn choose_client(&mut self, stream: &mut Stream, rate: BitRate, line: BitRate, viewing: Nanos) {
+        let control = &mut self.control;
+        let load = &control.load;
+        let shares = [load.slow_share, load.pause_share, load.vanish_share, load.reset_share];
+        let mut draw = control.random.fraction();
+        let kind = shares.iter().position(|share| {
+            draw -= share;
+            draw < 0.0
+        });
+        if control.calm {
+            return;
+        }
+        let at = control.random.span(Nanos::ZERO, viewing);
+        let pause = control.random.span(Nanos::from_millis(100), Nanos::from_secs(60));
+        let turns: &[(Nanos, ClientTurn)] = match kind {
+            Some(0) => &[(Nanos::ZERO, ClientTurn::Reads(BitRate(rate.0 / 2)))],
+            Some(1) => &[(at, ClientTurn::Stops), (at.saturating_add(pause), ClientTurn::Reads(line))],
+            Some(2) => &[(at, ClientTurn::Stops)],
+            Some(3) => &[(at, ClientTurn::Resets)],
+            _ => return,
+        };
+        stream.excuses.client = kind != Some(3);
+        for (span, turn) in turns {
+            self.schedule(self.now.saturating_add(*span), Event::Client(stream.id.0, *turn));
+        }
+    }
+
+    fn stop(&mut self, stream: u64) {
+        let now = self.now;
+        if let Some(record) = self.streams.get_mut(&stream) {
+            record.excuses.stopped = true;
+            record.stopped_at = Some(now);
+            self.command(Command::Stop(StreamId(stream)));
+        }
+    }
+
+    fn drain(&mut self) {
+        self.control.draining = true;
+        self.command(Command::Drain);
+        // Viewings end by themselves; what a vanished client holds is stopped.
+        let longest = self.control.load.viewing.1.saturating_mul(2).saturating_add(Nanos::from_secs(10));
+        self.act_in(longest, Action::Shutdown);
+        let stuck: Vec<u64> = self.streams.values().filter(|s| s.may_be_late()).map(|s| s.id.0).collect();
+        for stream in stuck {
+            self.act_in(longest.saturating_sub(END_GRACE), Action::Stop(stream));
+        }
+    }
+
+    fn begin_upload(&mut self, disk: usize) {
+        let control = &mut self.control;
+        let bytes = control.random.between(control.load.upload_bytes.0, control.load.upload_bytes.1);
+        let capacity = self.stores[disk].capacity();
+        let position = control.random.below((capacity - bytes) / limits::DIRECT_ALIGN) * limits::DIRECT_ALIGN;
+        let source = Source { position, bytes, rate: control.load.upload_rate, reservation: None };
+        self.with_store(disk, |store, now, out| {
+            store.begin(source, now, out);
+        });
+    }
+
+    fn reserve(&mut self, disk: usize) {
+        let control = &mut self.control;
+        let stream = StreamId(control.next_stream);
+        control.next_stream += 1;
+        control.reserving.insert(stream.0, disk);
+        let disk = DiskId(u16::try_from(disk).expect("few disks"));
+        let rate = control.load.recording_rate;
+        self.command(Command::Reserve(RecordingRequest { stream, disk, link: LinkId(0), rate }));
+    }
+
+    /// The control side reads everything the plane reported.
+    pub(crate) fn control_reads_reports(&mut self) {
+        while let Some(report) = self.reports.pop_front() {
+            self.log.event(self.now, Kind::Report, 0, 0, || report_text(&report));
+            match report {
+                Report::Started { stream, reservation } => self.started(stream, reservation),
+                Report::Refused { delivery, .. } => {
+                    self.control.tally.refused += u64::from(!matches!(delivery.service, Service::BestEffort));
+                    self.comes_back(&delivery, Life::Asked, None);
+                }
+                Report::Finished { delivery, end } => self.comes_back(&delivery, Life::Started, Some(end)),
+                Report::Reserved { stream, reservation } => self.recording_begins(stream, reservation),
+                Report::ReserveRefused { stream, .. } => {
+                    self.control.tally.recordings_refused += 1;
+                    if self.control.reserving.remove(&stream.0).is_none() {
+                        self.laws.broke(Law::EveryEndHasAReason, self.now, format!("nobody asked: {stream:?}"));
+                    }
+                }
+                Report::Unused(content) => drop(content),
+                Report::Event(event) => self.event(event),
+            }
+        }
+    }
+
+    fn event(&mut self, event: News) {
+        self.control.tally.events += 1;
+        let News::DiskFailing { disk, hung: false } = event else { return };
+        if self.control.disk_excused[usize::from(disk.0)] <= self.now {
+            self.laws.broke(Law::EveryEndHasAReason, self.now, format!("{disk:?} is said to err, and works"));
+        }
+    }
+
+    fn started(&mut self, stream: StreamId, reservation: Option<ReservationId>) {
+        let now = self.now;
+        let Some(record) = self.streams.get_mut(&stream.0).filter(|s| s.life == Life::Asked) else {
+            self.laws.broke(Law::EveryEndHasAReason, now, format!("{stream:?} started, but not asked for"));
+            return;
+        };
+        record.life = Life::Started;
+        record.started_at = Some((now, self.plane_delays));
+        record.reservation = reservation;
+        if record.rate.is_some() != reservation.is_some() {
+            self.laws.broke(Law::EveryEndHasAReason, now, format!("{stream:?} holds {reservation:?}"));
+        }
+        let control = &mut self.control;
+        if record.rate.is_some() {
+            control.guaranteed += 1;
+            control.tally.started += 1;
+            control.tally.running_max = control.tally.running_max.max(control.guaranteed);
+        }
+    }
+
+    /// A delivery is over (or was refused): its socket must be the one it was given, and its end a right one.
+    fn comes_back(&mut self, delivery: &Delivery, life: Life, end: Option<Ending>) {
+        let (stream, fd) = (delivery.stream, delivery.socket.as_raw_fd());
+        let now = self.now;
+        let Some(record) = self.streams.remove(&stream.0).filter(|s| s.life == life && s.fd == fd) else {
+            self.laws.broke(Law::EveryEndHasAReason, now, format!("{stream:?} comes back from {life:?} with {end:?}"));
+            return;
+        };
+        self.stream_of_fd.remove(&fd);
+        self.control.running -= 1;
+        if self.sockets.contains(&Some(stream.0)) {
+            self.laws.broke(Law::OncePerRequest, now, format!("{stream:?} comes back with its socket in use"));
+        }
+        self.judge_start(&record);
+        let Some(end) = end else {
+            if record.taken_bytes > 0 {
+                self.laws.broke(Law::EveryEndHasAReason, now, format!("{stream:?} was refused after bytes were sent"));
+            }
+            return;
+        };
+        let found = record.judge(&end);
+        self.laws.check(
+            if found.is_err() && end.misses > 0 { Law::EveryDeadline } else { Law::EveryEndHasAReason },
+            now,
+            found,
+        );
+        self.count_end(&record, &end);
+        if let (Some(held), Some(rate)) = (end.held, record.rate) {
+            self.session_goes_on(held, &record, rate);
+        }
+    }
+
+    fn count_end(&mut self, record: &Stream, end: &Ending) {
+        let control = &mut self.control;
+        control.guaranteed -= u64::from(record.rate.is_some());
+        let tally = &mut control.tally;
+        tally.completed += u64::from(end.outcome == Outcome::Complete);
+        tally.excused_misses += end.misses;
+        tally.payload_bytes += record.payload_bytes;
+        if let (Some(first), false) = (record.first_at(), record.may_be_late()) {
+            let span = first.saturating_sub(record.asked_at);
+            tally.first_byte_max = tally.first_byte_max.max(span);
+            tally.first_byte_sum += span;
+            tally.first_bytes += 1;
+            tally.begin_max = tally.begin_max.max(record.waited(first, Nanos::ZERO).1);
+        }
+    }
+
+    /// The viewer asks for more after a while, or is gone and its reservation given back.
+    fn session_goes_on(&mut self, held: ReservationId, record: &Stream, rate: BitRate) {
+        let content = u32::try_from(record.version.0 - 1).expect("few contents");
+        let span = self.control.random.span(Nanos::ZERO, Nanos::from_secs(5));
+        if self.control.random.chance(0.7) && !self.control.draining {
+            self.act_in(span, Action::Again(held, content, rate));
+        } else {
+            self.command(Command::Release(held));
+        }
+    }
+
+    fn recording_begins(&mut self, stream: StreamId, reservation: ReservationId) {
+        let Some(disk) = self.control.reserving.remove(&stream.0) else {
+            self.laws.broke(Law::EveryEndHasAReason, self.now, format!("nobody asked for {reservation:?}"));
+            return;
+        };
+        let control = &mut self.control;
+        control.tally.recordings += 1;
+        let rate = control.load.recording_rate;
+        let lasts = control.random.span(Nanos::from_secs(5), Nanos::from_secs(30));
+        let bytes = rate.bytes_in(lasts).next_multiple_of(limits::DIRECT_ALIGN);
+        let capacity = self.stores[disk].capacity();
+        let position = control.random.below((capacity - bytes) / limits::DIRECT_ALIGN) * limits::DIRECT_ALIGN;
+        let source = Source { position, bytes, rate, reservation: Some(reservation) };
+        let mut job = None;
+        self.with_store(disk, |store, now, out| job = Some(store.begin(source, now, out)));
+        let job = job.expect("begun above");
+        self.control.recordings.insert((disk, job), Recording { reservation, disk });
+    }
+
+    /// A store thread acknowledged uploads or ended writers.
+    pub(crate) fn control_hears_store(&mut self, disk: usize, out: &Actions) {
+        self.control.tally.uploads += u64::from(out.acknowledged);
+        self.control.tally.upload_bytes += out.flushed_bytes;
+        for (job, end) in &out.ended {
+            if let Some(recording) = self.control.recordings.remove(&(disk, *job)) {
+                debug_assert_eq!(recording.disk, disk);
+                self.command(Command::Release(recording.reservation));
+            } else {
+                let gap = self.control.random.wait(self.control.load.upload_gap);
+                self.act_in(gap, Action::Upload(disk));
+            }
+            let excused = self.control.disk_excused[disk] > self.now;
+            if *end == WriterEnd::Failed && !excused {
+                self.laws.broke(Law::EveryEndHasAReason, self.now, format!("a write failed on a good disk {disk}"));
+            }
+        }
+    }
+}
+
+fn report_text(report: &Report) -> String {
+    match report {
+        Report::Refused { delivery, refusal } => format!("{} refused: {refusal:?}", delivery.stream.0),
+        Report::Finished { delivery, end } => format!("{} finished: {end:?}", delivery.stream.0),
+        other => format!("{other:?}"),
+    }
+}

@@ -1,0 +1,142 @@
+//! A disk of the world: a drive, what is in flight on it, and whose each request is.
+//!
+//! Not here: how long a drive takes and how it fails (`drive`).
+
+use units::Nanos;
+
+use crate::drive::{Completion, Drive, FaultKind, FaultRange, Outcome, Request};
+
+/// A drive and the requests it has.
+#[derive(Debug)]
+pub(crate) struct Disk {
+    drive: Drive,
+    in_flight: Vec<Request>,
+    completions: Vec<Completion>,
+    /// When the drive wants to be asked again: it is told once, and asked often.
+    due: Option<Nanos>,
+}
+
+/// A request that is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Served {
+    pub(crate) request: Request,
+    pub(crate) ok: bool,
+}
+
+impl Disk {
+    pub(crate) fn new(drive: Drive) -> Self {
+        Self { drive, in_flight: Vec::new(), completions: Vec::new(), due: None }
+    }
+
+    pub(crate) fn submit(&mut self, request: Request, now: Nanos) {
+        self.in_flight.push(request);
+        self.drive.submit(request, now);
+        self.due = self.drive.next_wakeup();
+    }
+
+    /// Requests not over.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// When something will be over, or the drive wants to be asked.
+    pub(crate) fn next_event(&self) -> Option<Nanos> {
+        self.due
+    }
+
+    /// Appends what is over by `now`.
+    pub(crate) fn advance(&mut self, now: Nanos, served: &mut Vec<Served>) {
+        self.drive.complete(now, &mut self.completions);
+        for completion in self.completions.drain(..) {
+            let place = self.in_flight.iter().position(|r| r.tag == completion.tag);
+            let request = self.in_flight.swap_remove(place.expect("a drive ends only what it was given"));
+            served.push(Served { request, ok: completion.outcome == Outcome::Ok });
+        }
+        self.due = self.drive.next_wakeup();
+    }
+
+    /// From now on everything takes `factor` times as long.
+    pub(crate) fn slow(&mut self, factor: f64, now: Nanos) {
+        self.drive.set_slow(factor, now);
+        self.due = self.drive.next_wakeup();
+    }
+
+    /// It does not answer any more.
+    pub(crate) fn hang(&mut self, now: Nanos) {
+        self.drive.hang(now);
+        self.due = None;
+    }
+
+    /// Every `period`, a command takes `extra` longer; zero `extra`: no more.
+    pub(crate) fn spike(&mut self, extra: Nanos, period: Nanos, now: Nanos) {
+        self.drive.set_spike(extra, period, now);
+    }
+
+    /// Reads and writes of these bytes fail.
+    pub(crate) fn spoil(&mut self, start: u64, bytes: u64) {
+        self.drive.add_fault(FaultRange { start, bytes, kind: FaultKind::Both, delay: Nanos::from_millis(50) });
+    }
+
+    /// Everything is as it should be again.
+    pub(crate) fn heal(&mut self, now: Nanos) {
+        self.drive.clear_faults();
+        self.drive.set_spike(Nanos::ZERO, Nanos::ZERO, now);
+        self.drive.set_slow(1.0, now);
+        if !self.drive.is_on() {
+            self.drive.revive(now);
+        }
+        self.due = self.drive.next_wakeup();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drive::{Op, Parameters, Profile};
+
+    const MS: fn(u64) -> Nanos = Nanos::from_millis;
+
+    fn disk() -> Disk {
+        Disk::new(Drive::new(Parameters::of(Profile::Desktop), 1).expect("a profile is consistent"))
+    }
+
+    fn read(tag: u64, offset: u64) -> Request {
+        Request { tag, op: Op::Read, offset, bytes: 1 << 20 }
+    }
+
+    fn run(disk: &mut Disk, until: Nanos) -> Vec<(u64, bool)> {
+        let mut served = Vec::new();
+        while let Some(at) = disk.next_event().filter(|at| *at <= until) {
+            disk.advance(at, &mut served);
+        }
+        served.iter().map(|s| (s.request.tag, s.ok)).collect()
+    }
+
+    #[test]
+    fn what_is_submitted_ends_once() {
+        let mut disk = disk();
+        disk.submit(read(1, 5 << 30), MS(0));
+        disk.submit(read(2, 9 << 30), MS(0));
+        assert_eq!(disk.in_flight(), 2);
+        let mut ends = run(&mut disk, MS(100));
+        ends.sort_unstable();
+        assert_eq!(ends, [(1, true), (2, true)]);
+        assert_eq!(disk.in_flight(), 0);
+    }
+
+    #[test]
+    fn a_silent_disk_answers_when_it_is_healed_and_bad_bytes_err() {
+        let mut disk = disk();
+        disk.hang(MS(0));
+        disk.submit(read(1, 5 << 30), MS(1));
+        assert_eq!(run(&mut disk, MS(10_000)), []);
+        disk.heal(MS(10_000));
+        assert_eq!(run(&mut disk, MS(10_100)), [(1, true)]);
+        disk.spoil(5 << 30, 4096);
+        disk.submit(read(2, 5 << 30), MS(11_000));
+        assert_eq!(run(&mut disk, MS(12_000)), [(2, false)]);
+        disk.heal(MS(12_000));
+        disk.submit(read(3, 5 << 30), MS(12_000));
+        assert_eq!(run(&mut disk, MS(13_000)), [(3, true)]);
+    }
+}

@@ -1,0 +1,73 @@
+//! Faults come and go; whom they excuse is decided here, so that a law is relaxed only for those a fault concerns.
+
+use units::Nanos;
+
+use crate::contents::SimContent;
+use crate::control_side::Action;
+use crate::load::{DISK_RECOVERY, Fault, FaultAt};
+use crate::log::Kind;
+use crate::world::World;
+
+impl World {
+    pub(crate) fn fault_begins(&mut self, index: usize) {
+        let FaultAt { lasts, fault, .. } = self.control.faults[index];
+        self.log.event(self.now, Kind::Fault, index as u64, 1, || format!("{fault:?} for {lasts}"));
+        let now = self.now;
+        match fault {
+            Fault::BadSectors { disk } => {
+                let tenth = self.stores[disk].capacity() / 10;
+                let from = self.control.random.below(9) * tenth;
+                self.disks[disk].spoil(from, tenth);
+            }
+            Fault::Hang { disk } => self.disks[disk].hang(now),
+            Fault::Slow { disk, factor } => self.disks[disk].slow(factor, now),
+            Fault::Spikes { disk, extra } => self.disks[disk].spike(extra, Nanos::from_secs(1), now),
+            Fault::PlaneLate => self.plane_delay = lasts,
+            Fault::ReportsFull => self.reports_closed = true,
+            Fault::Truncate { disk } => self.truncate(disk),
+        }
+        if let Fault::BadSectors { disk }
+        | Fault::Hang { disk }
+        | Fault::Slow { disk, .. }
+        | Fault::Spikes { disk, .. } = fault
+        {
+            self.excuse_disk(disk, now.saturating_add(lasts).saturating_add(DISK_RECOVERY));
+        }
+        self.act_in(lasts, Action::FaultEnds(index));
+    }
+
+    fn excuse_disk(&mut self, disk: usize, until: Nanos) {
+        let excused = &mut self.control.disk_excused[disk];
+        *excused = (*excused).max(until);
+        for stream in self.streams.values_mut().filter(|s| usize::from(s.disk.0) == disk) {
+            stream.excuses.disk = true;
+        }
+    }
+
+    fn truncate(&mut self, disk: usize) {
+        let whole = |c: &SimContent| usize::from(c.disk.0) == disk && c.size_now == c.shared.size;
+        let Some(content) = self.control.contents.iter_mut().find(|c| whole(c)) else { return };
+        content.size_now /= 2;
+        let version = content.version;
+        for stream in self.streams.values_mut().filter(|s| s.version == version) {
+            stream.excuses.content = true;
+        }
+    }
+
+    pub(crate) fn fault_ends(&mut self, index: usize) {
+        let fault = self.control.faults[index].fault;
+        self.log.event(self.now, Kind::Fault, index as u64, 0, || format!("{fault:?} is over"));
+        match fault {
+            Fault::BadSectors { disk }
+            | Fault::Hang { disk }
+            | Fault::Slow { disk, .. }
+            | Fault::Spikes { disk, .. } => self.disks[disk].heal(self.now),
+            Fault::ReportsFull => {
+                self.reports_closed = false;
+                // What waits is told in the next moment.
+                self.control.reports_read = self.now.saturating_add(Nanos::from_millis(1));
+            }
+            Fault::PlaneLate | Fault::Truncate { .. } => {}
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The laws: what must hold in every run, whatever the seed. A broken one ends the run with its sentence.
+//!
+//! Promise: the first broken law is kept, with the time it broke. Not here: laws about one stream's bytes and end
+//! (`ledger`) or about memory (`arena`), whose findings arrive here.
+
+use std::fmt;
+
+use units::Nanos;
+
+/// A law of the schedule or the data plane (STYLE §21, and the port's own contract).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Law {
+    /// A socket gets exactly its stream's next bytes.
+    NeverWrongBytes,
+    /// A buffer has one owner.
+    OneOwner,
+    /// An admitted stream meets each deadline while its disk obeys its profile.
+    EveryDeadline,
+    /// After a delay a stream is given no unbounded burst.
+    BoundedCatchUp,
+    /// No request lost, doubled, or served after its end.
+    OncePerRequest,
+    /// Every command is answered, every delivery comes back once and for a reason.
+    EveryEndHasAReason,
+    /// Best effort gets what is left, and never starves.
+    BestEffortLives,
+    /// A disk is not idle while work that fits waits.
+    NeverIdle,
+    /// Reads in flight, grants, sends per socket and queues keep their bounds.
+    QueueBounds,
+    /// No best-effort work without a grant, no grant while real-time reads are out.
+    GrantsExclude,
+    /// The loop does not spin: its next wake-up is not in the past twice running.
+    NoSpinning,
+    /// An asked-for stream is soon told yes or no, and after a yes its first byte is not far.
+    StartsInTime,
+    /// A recording is written before its buffer is full.
+    RecordingInTime,
+    /// An assertion of the plane or the schedule failed.
+    NoPanic,
+}
+
+impl fmt::Display for Law {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NeverWrongBytes => "never wrong bytes",
+            Self::OneOwner => "a buffer has one owner",
+            Self::EveryDeadline => "an admitted stream meets each deadline",
+            Self::BoundedCatchUp => "catch-up is bounded",
+            Self::OncePerRequest => "no request lost, doubled or served after its end",
+            Self::EveryEndHasAReason => "every delivery ends once and for a reason",
+            Self::BestEffortLives => "best effort never starves",
+            Self::NeverIdle => "no idle disk while eligible work waits",
+            Self::QueueBounds => "queues keep their bounds",
+            Self::GrantsExclude => "a grant and real-time reads exclude each other",
+            Self::NoSpinning => "the loop does not spin",
+            Self::StartsInTime => "an admitted stream starts in time",
+            Self::RecordingInTime => "a recording is written in time",
+            Self::NoPanic => "no assertion fails",
+        })
+    }
+}
+
+/// A law that was broken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Broken {
+    /// Which.
+    pub law: Law,
+    /// When, in virtual time.
+    pub at: Nanos,
+    /// What happened.
+    pub what: String,
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ms: {}: {}", self.at.as_millis_f64(), self.law, self.what)
+    }
+}
+
+/// The judge of one run.
+#[derive(Debug, Default)]
+pub(crate) struct Laws {
+    broken: Option<Broken>,
+    /// Waits in a row that were asked for in the past and brought nothing.
+    fruitless: u32,
+}
+
+/// Fruitless waits in a row that are allowed: one may ask for a time that has just passed, not again and again.
+const FRUITLESS_MAX: u32 = 1;
+
+impl Laws {
+    /// Notes that `law` is broken, if no law was before.
+    pub(crate) fn broke(&mut self, law: Law, at: Nanos, what: impl Into<String>) {
+        if self.broken.is_none() {
+            self.broken = Some(Broken { law, at, what: what.into() });
+        }
+    }
+
+    /// Notes a finding.
+    pub(crate) fn check(&mut self, law: Law, at: Nanos, finding: Result<(), String>) {
+        if let Err(what) = finding {
+            self.broke(law, at, what);
+        }
+    }
+
+    /// The plane waits until `until`, having asked for nothing new; what the last wait brought is `brought`.
+    pub(crate) fn waits(&mut self, now: Nanos, until: Nanos, asked: bool, brought: bool) {
+        if until > now || asked || brought {
+            self.fruitless = 0;
+            return;
+        }
+        self.fruitless += 1;
+        if self.fruitless > FRUITLESS_MAX {
+            self.broke(Law::NoSpinning, now, format!("waits until {until}, {} times in a row", self.fruitless));
+        }
+    }
+
+    pub(crate) fn broken(&self) -> Option<&Broken> {
+        self.broken.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_broken_law_is_kept() {
+        let mut laws = Laws::default();
+        laws.check(Law::OneOwner, Nanos(1), Ok(()));
+        assert_eq!(laws.broken(), None);
+        laws.check(Law::OneOwner, Nanos(2), Err("first".into()));
+        laws.broke(Law::NoPanic, Nanos(3), "second");
+        assert_eq!(laws.broken().map(|b| (b.law, b.at)), Some((Law::OneOwner, Nanos(2))));
+    }
+
+    #[test]
+    fn spinning_is_waiting_for_the_past_again_and_again() {
+        let mut laws = Laws::default();
+        for _ in 0..100 {
+            laws.waits(Nanos(10), Nanos(5), false, false);
+            laws.waits(Nanos(10), Nanos(15), false, false);
+            laws.waits(Nanos(10), Nanos(5), true, false);
+            laws.waits(Nanos(10), Nanos(5), false, true);
+        }
+        assert_eq!(laws.broken(), None);
+        laws.waits(Nanos(10), Nanos(5), false, false);
+        laws.waits(Nanos(11), Nanos(5), false, false);
+        assert_eq!(laws.broken().map(|b| b.law), Some(Law::NoSpinning));
+    }
+}

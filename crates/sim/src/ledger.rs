@@ -1,0 +1,333 @@
+//! What is known of every delivery, kept apart from the plane: which bytes its socket must get next, by when, and how
+//! it may end.
+//!
+//! Promise: judges only by what crossed the port. Not here: the world's mechanics (`world`), which faults are on.
+
+use std::os::fd::RawFd;
+
+use dataplane::control::{Ending, Outcome, Segment};
+use dataplane::port::Span;
+use units::{BitRate, ContentVersion, DiskId, Nanos, ReservationId, StreamId};
+
+use crate::arena::Arena;
+use crate::socket::{Reading, Socket};
+
+/// Where a delivery is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// The command is on its way.
+    Asked,
+    /// The plane said it began.
+    Started,
+    /// The plane gave the socket back.
+    Over,
+}
+
+/// Why a delivery may be late or end early.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Excuses {
+    /// Its client does not read as fast as it should.
+    pub(crate) client: bool,
+    /// Its client reset the connection.
+    pub(crate) reset: bool,
+    /// Its disk was slow, silent or erring while it ran.
+    pub(crate) disk: bool,
+    /// Its content was cut short.
+    pub(crate) content: bool,
+    /// It was told to stop, or the plane to end.
+    pub(crate) stopped: bool,
+}
+
+/// One delivery.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) id: StreamId,
+    pub(crate) fd: RawFd,
+    pub(crate) version: ContentVersion,
+    pub(crate) disk: DiskId,
+    /// `None`: best effort.
+    pub(crate) rate: Option<BitRate>,
+    pub(crate) burst_bytes: u64,
+    pub(crate) hold: bool,
+    pub(crate) life: Life,
+    pub(crate) socket: Socket,
+    pub(crate) excuses: Excuses,
+    pub(crate) asked_at: Nanos,
+    /// How much plane delay the world had given when it was asked for.
+    pub(crate) delays_asked: Nanos,
+    /// When the plane said it began, and how much delay it had been given by then.
+    pub(crate) started_at: Option<(Nanos, Nanos)>,
+    pub(crate) stopped_at: Option<Nanos>,
+    pub(crate) reservation: Option<ReservationId>,
+    /// First payload byte taken, and how much plane delay the world had given by then.
+    first: Option<(Nanos, Nanos)>,
+    segments: Box<[Segment]>,
+    at_segment: usize,
+    within: u64,
+    /// Literal and payload bytes taken.
+    pub(crate) taken_bytes: u64,
+    pub(crate) payload_bytes: u64,
+    payload_total: u64,
+    pub(crate) late_max: Nanos,
+    /// Which second, and payload bytes taken in it.
+    second: (u64, u64),
+}
+
+/// What a new delivery is made of.
+#[derive(Debug)]
+pub(crate) struct NewStream {
+    pub(crate) id: StreamId,
+    pub(crate) fd: RawFd,
+    pub(crate) version: ContentVersion,
+    pub(crate) disk: DiskId,
+    pub(crate) rate: Option<BitRate>,
+    pub(crate) burst_bytes: u64,
+    pub(crate) hold: bool,
+    pub(crate) segments: Box<[Segment]>,
+    pub(crate) socket_bytes: u64,
+    pub(crate) reading: Reading,
+    pub(crate) now: Nanos,
+    pub(crate) delays: Nanos,
+}
+
+impl Stream {
+    pub(crate) fn new(new: NewStream) -> Self {
+        let payload_total =
+            new.segments.iter().map(|s| if let Segment::Range { length, .. } = s { *length } else { 0 });
+        Self {
+            id: new.id,
+            fd: new.fd,
+            version: new.version,
+            disk: new.disk,
+            rate: new.rate,
+            burst_bytes: new.burst_bytes,
+            hold: new.hold,
+            life: Life::Asked,
+            socket: Socket::new(new.socket_bytes, new.reading, new.now),
+            excuses: Excuses::default(),
+            asked_at: new.now,
+            delays_asked: new.delays,
+            started_at: None,
+            stopped_at: None,
+            reservation: None,
+            first: None,
+            payload_total: payload_total.sum(),
+            segments: new.segments,
+            at_segment: 0,
+            within: 0,
+            taken_bytes: 0,
+            payload_bytes: 0,
+            late_max: Nanos::ZERO,
+            second: (0, 0),
+        }
+    }
+
+    /// The socket takes `bytes` of `span`: are they the next ones?
+    pub(crate) fn take(
+        &mut self,
+        arena: &Arena,
+        span: Span,
+        bytes: u32,
+        now: Nanos,
+        delays: Nanos,
+    ) -> Result<(), String> {
+        if self.life == Life::Over {
+            return Err(format!("stream {} is served after its end", self.id.0));
+        }
+        let count = u64::from(bytes);
+        let Some(segment) = self.segments.get(self.at_segment) else {
+            return Err(format!("stream {} gets {count} bytes more than it asked for", self.id.0));
+        };
+        let length = match segment {
+            Segment::Bytes(literal) => {
+                let sent = Span { offset: span.offset, length: bytes };
+                let got = arena.literal(sent).map_err(|e| e.0)?;
+                let from = usize::try_from(self.within).unwrap_or(usize::MAX);
+                if literal.get(from..from.saturating_add(got.len())) != Some(got) {
+                    return Err(format!("stream {} gets wrong literal bytes", self.id.0));
+                }
+                literal.len() as u64
+            }
+            Segment::Range { offset, length } => {
+                if arena.is_literal(span) || self.within + count > *length {
+                    return Err(format!("stream {} gets bytes beyond its range", self.id.0));
+                }
+                let next = offset + self.within;
+                arena
+                    .check_range(span.offset, count, self.version, next)
+                    .map_err(|e| format!("stream {}: {}", self.id.0, e.0))?;
+                if self.first.is_none() {
+                    self.first = Some((now, delays));
+                }
+                self.payload_bytes += count;
+                let second = now.0 / Nanos::from_secs(1).0;
+                self.second = if self.second.0 == second { (second, self.second.1 + count) } else { (second, count) };
+                *length
+            }
+        };
+        self.taken_bytes += count;
+        self.within += count;
+        if self.within == length {
+            self.at_segment += 1;
+            self.within = 0;
+        }
+        Ok(())
+    }
+
+    /// How much later than its rate the stream is at `now`, beyond what the world itself delayed the plane by.
+    /// `None` before its first byte, and for best effort.
+    pub(crate) fn lateness(&self, now: Nanos, delays: Nanos) -> Option<Nanos> {
+        let (rate, (first, delays_then)) = (self.rate?, self.first?);
+        if self.payload_bytes == self.payload_total {
+            return None;
+        }
+        let due = first.saturating_add(rate.time_for(self.payload_bytes));
+        Some(now.saturating_sub(due).saturating_sub(delays.saturating_sub(delays_then)))
+    }
+
+    /// How many bytes the stream is ahead of its rate and burst at `now`.
+    pub(crate) fn ahead(&self, now: Nanos) -> u64 {
+        let (Some(rate), Some((first, _))) = (self.rate, self.first) else { return 0 };
+        self.payload_bytes.saturating_sub(self.burst_bytes + rate.bytes_in(now.saturating_sub(first)))
+    }
+
+    /// Payload bytes taken in the second of `now` so far.
+    pub(crate) fn second_bytes(&self, now: Nanos) -> u64 {
+        if self.second.0 == now.0 / Nanos::from_secs(1).0 { self.second.1 } else { 0 }
+    }
+
+    /// What the plane has taken so far to say yes or no, and from a yes to the first payload byte; without the delays
+    /// the world gave it. `now` and `delays` count while either is still to come.
+    pub(crate) fn waited(&self, now: Nanos, delays: Nanos) -> (Nanos, Nanos) {
+        let (told, told_delays) = self.started_at.unwrap_or((now, delays));
+        let (first, first_delays) = self.first.unwrap_or((now, delays));
+        let span = |from: Nanos, to: Nanos, delays: Nanos| to.saturating_sub(from).saturating_sub(delays);
+        let answer = span(self.asked_at, told, told_delays.saturating_sub(self.delays_asked));
+        let begin = span(told, first, first_delays.saturating_sub(told_delays));
+        (answer, if self.started_at.is_some() { begin } else { Nanos::ZERO })
+    }
+
+    /// When the first payload byte was taken.
+    pub(crate) fn first_at(&self) -> Option<Nanos> {
+        self.first.map(|f| f.0)
+    }
+
+    /// True once every byte is in the socket.
+    pub(crate) fn complete(&self) -> bool {
+        self.at_segment == self.segments.len()
+    }
+
+    /// Whether this end is one the delivery may have.
+    pub(crate) fn judge(&self, end: &Ending) -> Result<(), String> {
+        let fail = |why: &str| Err(format!("stream {}: {why}: {end:?}, {:?}", self.id.0, self.excuses));
+        if end.sent_bytes != self.taken_bytes {
+            return fail(&format!("{} bytes were taken", self.taken_bytes));
+        }
+        let e = &self.excuses;
+        match end.outcome {
+            Outcome::Complete if !self.complete() => fail("complete, but bytes are missing"),
+            Outcome::ClientGone if !e.reset => fail("its client is not gone"),
+            Outcome::ClientStalled if !e.client => fail("its client reads"),
+            Outcome::Stopped if !e.stopped => fail("nobody stopped it"),
+            Outcome::DiskError if !e.disk => fail("its disk works"),
+            Outcome::ContentChanged if !e.content => fail("its content is whole"),
+            _ if end.misses > 0 && !self.may_be_late() => fail("missed deadlines"),
+            _ if end.held.is_some() && (!self.hold || end.held != self.reservation) => {
+                fail("holds a reservation it should not")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// True if something is the matter that excuses lateness.
+    pub(crate) fn may_be_late(&self) -> bool {
+        self.rate.is_none() || self.excuses.client || self.excuses.reset || self.excuses.disk || self.excuses.content
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use units::limits;
+
+    fn stream() -> Stream {
+        Stream::new(NewStream {
+            id: StreamId(7),
+            fd: 0,
+            version: ContentVersion(1),
+            disk: DiskId(0),
+            rate: Some(BitRate(8_000)),
+            burst_bytes: 500,
+            hold: false,
+            segments: Box::new([Segment::Bytes(Box::new(*b"head")), Segment::Range { offset: 4096, length: 3000 }]),
+            socket_bytes: 1 << 20,
+            reading: Reading::Stopped,
+            now: Nanos::ZERO,
+            delays: Nanos::ZERO,
+        })
+    }
+
+    fn arena() -> (Arena, Span, Span) {
+        let mut arena = Arena::new(1);
+        let literal = Span { offset: limits::CHUNK_BYTES, length: 4 };
+        arena.fill(literal, b"head").expect("inside");
+        let chunk = Span { offset: 0, length: 4096 };
+        arena.begin_read(chunk).expect("free");
+        arena.end_read(chunk, ContentVersion(1), 4096, 4096);
+        (arena, literal, chunk)
+    }
+
+    #[test]
+    fn bytes_come_in_order_and_no_others() {
+        let (arena, literal, chunk) = arena();
+        let mut s = stream();
+        assert!(s.take(&arena, chunk, 10, Nanos::ZERO, Nanos::ZERO).is_err(), "the head comes first");
+        let mut s2 = stream();
+        s2.take(&arena, literal, 4, Nanos::ZERO, Nanos::ZERO).expect("the head");
+        assert!(s2.take(&arena, Span { offset: 10, length: 10 }, 10, Nanos::ZERO, Nanos::ZERO).is_err(), "skipped");
+        s = stream();
+        s.take(&arena, literal, 4, Nanos::ZERO, Nanos::ZERO).expect("the head");
+        s.take(&arena, chunk, 1000, Nanos::ZERO, Nanos::ZERO).expect("its first bytes");
+        let rest = Span { offset: 1000, length: 3000 };
+        assert!(s.take(&arena, rest, 2001, Nanos::ZERO, Nanos::ZERO).is_err(), "beyond the range");
+        s.take(&arena, rest, 2000, Nanos::ZERO, Nanos::ZERO).expect("the rest");
+        assert!(s.complete());
+        assert!(s.take(&arena, rest, 1, Nanos::ZERO, Nanos::ZERO).is_err(), "more than asked for");
+    }
+
+    #[test]
+    fn lateness_counts_from_the_first_byte_and_leaves_out_the_worlds_delays() {
+        let (arena, literal, chunk) = arena();
+        let mut s = stream();
+        let second = Nanos::from_secs(1);
+        s.take(&arena, literal, 4, second, Nanos::ZERO).expect("the head");
+        assert_eq!(s.lateness(Nanos::from_secs(9), Nanos::ZERO), None);
+        s.take(&arena, chunk, 1000, second, Nanos::ZERO).expect("its first bytes");
+        assert_eq!(s.lateness(Nanos::from_secs(2), Nanos::ZERO), Some(Nanos::ZERO));
+        assert_eq!(s.lateness(Nanos::from_secs(5), Nanos::ZERO), Some(Nanos::from_secs(3)));
+        assert_eq!(s.lateness(Nanos::from_secs(5), second), Some(Nanos::from_secs(2)));
+        assert_eq!(s.ahead(second), 500, "1000 bytes, of which the burst excuses 500");
+    }
+
+    #[test]
+    fn an_end_needs_its_reason() {
+        let mut s = stream();
+        let end = |outcome| Ending { outcome, sent_bytes: 0, misses: 0, duration: Nanos::ZERO, held: None };
+        for outcome in [
+            Outcome::Complete,
+            Outcome::ClientGone,
+            Outcome::ClientStalled,
+            Outcome::Stopped,
+            Outcome::DiskError,
+            Outcome::ContentChanged,
+        ] {
+            assert!(s.judge(&end(outcome)).is_err(), "{outcome:?} without a reason");
+        }
+        s.excuses = Excuses { reset: true, ..Excuses::default() };
+        s.judge(&end(Outcome::ClientGone)).expect("its client is gone");
+        assert!(s.judge(&Ending { sent_bytes: 1, ..end(Outcome::ClientGone) }).is_err(), "a byte nobody took");
+        assert!(s.judge(&Ending { misses: 1, ..end(Outcome::ClientGone) }).is_ok());
+        s.excuses = Excuses { stopped: true, ..Excuses::default() };
+        assert!(s.judge(&Ending { misses: 1, ..end(Outcome::Stopped) }).is_err(), "nothing excuses the miss");
+    }
+}

@@ -1,0 +1,37 @@
+//! The data plane's world in memory and virtual time: disks, clients, store threads and a control side, all from one
+//! seed, with faults, and with the laws of the schedule checked on the way.
+//!
+//! Promise: the same seed does the same things at the same times on every machine (the log's hash says so); no byte
+//! leaves the plane unchecked. Not here: the plane and the schedule themselves, which run unchanged. See
+//! docs/ARCHITECTURE.md and `make sim`.
+
+mod arena;
+mod audit;
+mod contents;
+mod control_side;
+mod disk;
+pub mod drive;
+mod faults;
+mod io;
+mod laws;
+mod ledger;
+mod load;
+mod log;
+mod measure;
+mod random;
+mod run;
+mod scenario;
+mod socket;
+mod store_thread;
+mod transfer;
+mod world;
+
+pub use io::SimIo;
+pub use laws::{Broken, Law};
+pub use load::{Fault, FaultAt, Load, Tally};
+pub use log::Trace;
+pub use measure::{VirtualDisk, measure};
+pub use random::Random;
+pub use run::{Machine, Report, run, run_with};
+pub use scenario::{DiskSetup, Scenario};
+pub use socket::Reading;

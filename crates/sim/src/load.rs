@@ -1,0 +1,151 @@
+//! What a run asks of the plane: contents, deliveries, recordings, uploads, and the faults among them.
+//!
+//! Promise: plain numbers, all drawn from the seed by `scenario` or set by a test. Not here: carrying them out.
+
+use units::{BitRate, Nanos};
+
+/// The demand on the plane.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Load {
+    /// Contents per disk.
+    pub contents_per_disk: u32,
+    /// True if some contents are asked for more often than others; else each in its turn.
+    pub popular: bool,
+    /// Least and most bytes of one.
+    pub content_bytes: (u64, u64),
+    /// Most pieces a content lies in on its disk.
+    pub fragments_max: u64,
+    /// Share of contents that can only be read through the page cache.
+    pub buffered_share: f64,
+    /// Rates streams ask for.
+    pub rates: Vec<BitRate>,
+    /// Mean time between two arrivals.
+    pub arrivals: Nanos,
+    /// No arrivals while so many deliveries run.
+    pub streams_max: usize,
+    /// Shortest and longest viewing.
+    pub viewing: (Nanos, Nanos),
+    /// Longest start burst, as playing time.
+    pub burst_max: Nanos,
+    /// Shares of deliveries: best effort, several ranges, holding their reservation, stopped half-way.
+    pub best_effort_share: f64,
+    /// Several ranges in one response.
+    pub ranges_share: f64,
+    /// Keeping the reservation for the session's next request.
+    pub hold_share: f64,
+    /// Stopped by the control side.
+    pub stop_share: f64,
+    /// Shares of clients: reading slower than the rate, pausing, vanishing, resetting.
+    pub slow_share: f64,
+    /// Pausing for a while.
+    pub pause_share: f64,
+    /// Never reading again.
+    pub vanish_share: f64,
+    /// Resetting the connection.
+    pub reset_share: f64,
+    /// Uploaders per disk, one upload after the other each.
+    pub uploaders: u32,
+    /// Bytes of one upload.
+    pub upload_bytes: (u64, u64),
+    /// How fast an upload comes in.
+    pub upload_rate: BitRate,
+    /// Mean time between an uploader's uploads.
+    pub upload_gap: Nanos,
+    /// Mean time between requests for a recording, per disk; zero: none.
+    pub recordings: Nanos,
+    /// Rate of a recording.
+    pub recording_rate: BitRate,
+    /// Mean time between probes, per disk; zero: none.
+    pub probes: Nanos,
+}
+
+/// Something that goes wrong at a time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FaultAt {
+    /// When it begins, from the start of the run.
+    pub at: Nanos,
+    /// How long it lasts.
+    pub lasts: Nanos,
+    /// What.
+    pub fault: Fault,
+}
+
+/// What can go wrong.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Fault {
+    /// A tenth of a disk cannot be read or written.
+    BadSectors {
+        /// Which disk.
+        disk: usize,
+    },
+    /// A disk does not answer.
+    Hang {
+        /// Which disk.
+        disk: usize,
+    },
+    /// A disk takes `factor` times as long.
+    Slow {
+        /// Which disk.
+        disk: usize,
+        /// Above 1.
+        factor: f64,
+    },
+    /// Once a second a request of a disk takes `extra` longer.
+    Spikes {
+        /// Which disk.
+        disk: usize,
+        /// How much.
+        extra: Nanos,
+    },
+    /// The plane's thread does not run (stolen processor, a late tick); `lasts` is for how long.
+    PlaneLate,
+    /// The control side does not read its reports.
+    ReportsFull,
+    /// A content of a disk is cut to half its length; `lasts` does not matter.
+    Truncate {
+        /// Which disk.
+        disk: usize,
+    },
+}
+
+/// How long after a disk's fault its streams may still suffer: what was refused or quarantined has to be found again.
+pub(crate) const DISK_RECOVERY: Nanos = Nanos::from_secs(30);
+
+/// What a run did, for people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tally {
+    /// Deliveries asked for at a guaranteed rate.
+    pub asked: u64,
+    /// Of these, started.
+    pub started: u64,
+    /// Of these, refused.
+    pub refused: u64,
+    /// Best-effort deliveries.
+    pub best_effort: u64,
+    /// Deliveries that completed.
+    pub completed: u64,
+    /// Ticks missed by deliveries that had an excuse.
+    pub excused_misses: u64,
+    /// Most guaranteed deliveries at once.
+    pub running_max: u64,
+    /// Payload bytes that crossed sockets.
+    pub payload_bytes: u64,
+    /// Recordings granted and refused.
+    pub recordings: u64,
+    /// Recordings refused.
+    pub recordings_refused: u64,
+    /// Uploads acknowledged.
+    pub uploads: u64,
+    /// Uploaded bytes that went to the disks with a commit behind them.
+    pub upload_bytes: u64,
+    /// Events the plane told.
+    pub events: u64,
+    /// Longest time from a command to the first payload byte, of guaranteed deliveries without an excuse.
+    pub first_byte_max: Nanos,
+    /// Sum of those times, for the mean.
+    pub first_byte_sum: Nanos,
+    /// How many.
+    pub first_bytes: u64,
+    /// Longest time from a yes to the first payload byte, of the same.
+    pub begin_max: Nanos,
+}

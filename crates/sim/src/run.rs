@@ -1,0 +1,303 @@
+//! One run: a world is made of a scenario, a plane is put into it, and both go on until the end or a broken law.
+//!
+//! Promise: ends for every scenario; a panic of the plane is a broken law like any other, and is reported with the seed.
+//! Not here: which plane (the caller starts it), what is checked (`laws`, `ledger`, `audit`).
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use dataplane::gauges::Gauges;
+use dataplane::plane::{Plane, PlaneConfig};
+use schedule::admission::disk_table::{CARRY_MAX, LOOKAHEAD_ROUNDS};
+use schedule::profile::DiskProfile;
+use units::{Nanos, limits};
+
+use crate::control_side::{ControlSettings, ControlSide, Phases, Starts};
+use crate::drive::Drive;
+use crate::io::SimIo;
+use crate::laws::{Broken, Law};
+use crate::load::Tally;
+use crate::log::Trace;
+use crate::measure::measure;
+use crate::random::Random;
+use crate::scenario::Scenario;
+use crate::world::{World, WorldDisk, WorldSettings};
+
+/// Virtual time after which a run that does not end is ended: the phases, the longest viewings, and this.
+const GRACE: Nanos = Nanos::from_secs(300);
+/// Places in the delivery table beside those the load asks for: so that now and then it is full.
+const STREAMS_BESIDE: usize = 4;
+/// Most waits in a row at one instant: far more than a tick of the largest plane needs.
+const STEPS_AT_ONE_TIME_MAX: u32 = 100_000;
+
+/// What the plane is told of its machine.
+#[derive(Debug)]
+pub struct Machine<'a> {
+    /// The scenario.
+    pub scenario: &'a Scenario,
+    /// Each disk's profile, as measured.
+    pub profiles: Vec<DiskProfile>,
+}
+
+/// What a run did.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// The seed.
+    pub seed: u64,
+    /// Hash of all events: equal for equal runs.
+    pub hash: u64,
+    /// How many there were.
+    pub events: u64,
+    /// Virtual time at the end.
+    pub ended: Nanos,
+    /// Figures.
+    pub tally: Tally,
+    /// The law that was broken, if one was.
+    pub broken: Option<Broken>,
+    /// The last events before, if they were kept.
+    pub tail: Vec<String>,
+}
+
+/// Runs `scenario` with the data plane.
+///
+/// # Panics
+/// As [`run_with`].
+#[must_use]
+pub fn run(scenario: &Scenario, trace: Trace) -> Report {
+    run_with(scenario, trace, |io, machine| {
+        let config = PlaneConfig {
+            tick: scenario.tick,
+            round: scenario.round,
+            be_share: scenario.be_share,
+            streams_max: (scenario.load.streams_max + STREAMS_BESIDE).min(limits::STREAMS_MAX),
+            ..PlaneConfig::default()
+        };
+        let gauges = Arc::new(Gauges::new(config.streams_max, machine.profiles.len()));
+        let mut plane = Plane::new(config, machine.profiles.clone(), &[scenario.link], gauges, io);
+        move || plane.turn()
+    })
+}
+
+/// Runs `scenario` with the plane that `start` makes; the plane is a closure that does one step and says whether it
+/// goes on.
+///
+/// # Panics
+/// If `/dev/null` cannot be opened or descriptors run out: the types of the port hold real ones.
+pub fn run_with<Step>(scenario: &Scenario, trace: Trace, start: impl FnOnce(SimIo, &Machine<'_>) -> Step) -> Report
+where
+    Step: FnMut() -> bool,
+{
+    let machine = Machine { scenario, profiles: profiles(scenario) };
+    let world = Rc::new(RefCell::new(world(scenario, &machine.profiles, trace)));
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        let mut step = start(SimIo(Rc::clone(&world)), &machine);
+        while goes_on(&world, scenario) && step() {}
+    }));
+    let mut world = world.borrow_mut();
+    if let Err(panic) = outcome {
+        let now = world.now;
+        world.laws.broke(Law::NoPanic, now, panic_text(panic.as_ref()));
+    }
+    finish(&mut world);
+    Report {
+        seed: scenario.seed,
+        hash: world.log.hash(),
+        events: world.log.events(),
+        ended: world.now,
+        tally: world.control.tally,
+        broken: world.laws.broken().cloned(),
+        tail: world.log.tail(),
+    }
+}
+
+/// Whether the run is still of interest.
+fn goes_on(world: &RefCell<World>, scenario: &Scenario) -> bool {
+    let mut world = world.borrow_mut();
+    let longest = scenario.load.viewing.1.saturating_mul(2);
+    let end = scenario.safety.saturating_add(scenario.liveness).saturating_add(longest).saturating_add(GRACE);
+    if world.now > end {
+        let now = world.now;
+        world.laws.broke(Law::EveryEndHasAReason, now, "the plane does not end after it was told to");
+    }
+    if world.steps_without_time() > STEPS_AT_ONE_TIME_MAX {
+        let now = world.now;
+        world.laws.broke(Law::NoSpinning, now, "time does not go on");
+    }
+    world.laws.broken().is_none()
+}
+
+/// After the plane has ended: everything it was given came back.
+fn finish(world: &mut World) {
+    world.control_reads_reports();
+    let now = world.now;
+    if world.laws.broken().is_some() {
+        return;
+    }
+    if !world.control.ended {
+        world.laws.broke(Law::EveryEndHasAReason, now, "the plane ended without being told to");
+    }
+    if let Some(stream) = world.streams.values().next() {
+        let what =
+            format!("stream {} never came back ({:?}, {} bytes taken)", stream.id.0, stream.life, stream.taken_bytes);
+        world.laws.broke(Law::EveryEndHasAReason, now, what);
+    }
+}
+
+/// What measuring each disk gives, which is not what its parameters say. Drives of the same kind measure the same.
+fn profiles(scenario: &Scenario) -> Vec<DiskProfile> {
+    thread_local! {
+        static MEASURED: RefCell<Vec<(crate::drive::Parameters, DiskProfile)>> = const { RefCell::new(Vec::new()) };
+    }
+    let measured = |parameters: &crate::drive::Parameters| {
+        MEASURED.with_borrow_mut(|known| {
+            if let Some((_, profile)) = known.iter().find(|(p, _)| p == parameters) {
+                return profile.clone();
+            }
+            let profile = measure(Drive::new(parameters.clone(), 1).expect("scenarios have consistent drives"));
+            // A handful of kinds; more come only from a caller that makes them up.
+            if known.len() < 64 {
+                known.push((parameters.clone(), profile.clone()));
+            }
+            profile
+        })
+    };
+    scenario.disks.iter().map(|d| d.profile.clone().unwrap_or_else(|| measured(&d.parameters))).collect()
+}
+
+fn world(scenario: &Scenario, profiles: &[DiskProfile], trace: Trace) -> World {
+    let mut random = Random::new(scenario.seed ^ 0x5eed_0fa1_1c4a_0ce5);
+    let null: OwnedFd = File::options().read(true).write(true).open("/dev/null").expect("/dev/null opens").into();
+    let disks = scenario.disks.iter().zip(profiles).map(|(setup, profile)| {
+        let mut drive =
+            Drive::new(setup.parameters.clone(), random.number()).expect("scenarios have consistent drives");
+        drive.set_slow(setup.slower, Nanos::ZERO);
+        WorldDisk { drive, depth: usize::try_from(profile.queue_depth).unwrap_or(usize::MAX) }
+    });
+    let disks: Vec<WorldDisk> = disks.collect();
+    let control = ControlSettings {
+        load: scenario.load.clone(),
+        faults: scenario.faults.clone(),
+        phases: Phases { safety: scenario.safety, liveness: scenario.liveness },
+        tick: scenario.tick,
+        be_share: scenario.be_share,
+        starts: starts(scenario),
+        capacities: scenario.disks.iter().map(|d| d.parameters.size).collect(),
+        liars: scenario.disks.iter().map(|d| d.excused).collect(),
+    };
+    let settings = WorldSettings {
+        chunks: scenario.chunks,
+        disks,
+        request_cost: scenario.request_cost,
+        wake_max: scenario.wake_max,
+        short_read: scenario.short_read,
+        trace,
+    };
+    World::new(settings, ControlSide::new(control, null, random.fork()), random)
+}
+
+/// What the plane promises of starts: who is admitted waits at most so long for room in the rounds, and is looked at
+/// once a round. Then it was placed so that no round leaves more than `CARRY_MAX` rounds of work behind, its first read
+/// among it; that read gives way to what is promised for the rounds read ahead, and no longer; the first tick follows.
+fn starts(scenario: &Scenario) -> Starts {
+    let wait = PlaneConfig::default().start_wait_max;
+    let (round, tick) = (scenario.round.max(scenario.tick.saturating_mul(5)), scenario.tick);
+    let carried = Nanos::from_secs_f64(round.as_secs_f64() * CARRY_MAX);
+    Starts {
+        answer_max: wait.saturating_add(round.saturating_mul(2)),
+        begin_max: round
+            .saturating_mul(LOOKAHEAD_ROUNDS + 1)
+            .saturating_add(carried)
+            .saturating_add(tick.saturating_mul(2)),
+    }
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("a panic without a text").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use dataplane::control::{Command, Refusal, Report as Told, Resource};
+    use dataplane::port::{COMPLETIONS_MAX, Io};
+    use units::BitRate;
+
+    use super::*;
+
+    /// What the toy does wrong.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    enum Wrong {
+        Nothing,
+        Forgets,
+        Spins,
+        Panics,
+    }
+
+    /// A plane that refuses everybody: the least that keeps the port's contract.
+    fn refuse_all(mut io: SimIo, wrong: Wrong) -> impl FnMut() -> bool {
+        let mut completions = Vec::with_capacity(COMPLETIONS_MAX);
+        let refusal = Refusal { resource: Resource::Table, grantable: BitRate(0) };
+        move || {
+            while let Some(command) = io.command() {
+                let told = match command {
+                    Command::Start(_) if wrong == Wrong::Forgets => continue,
+                    Command::Start(_) if wrong == Wrong::Panics => panic!("on purpose"),
+                    Command::Start(delivery) => Told::Refused { delivery, refusal },
+                    Command::Reserve(request) => Told::ReserveRefused { stream: request.stream, refusal },
+                    Command::Shutdown => return false,
+                    Command::Stop(_)
+                    | Command::Release(_)
+                    | Command::Drain
+                    | Command::SetStall(_)
+                    | Command::SetLink { .. } => continue,
+                };
+                assert!(io.report(told).is_ok(), "there is room");
+            }
+            while io.store_message().is_some() {}
+            let until =
+                if wrong == Wrong::Spins { Nanos::ZERO } else { io.now().saturating_add(Nanos::from_millis(50)) };
+            io.wait(until, &mut completions);
+            assert!(completions.is_empty(), "nothing was asked for");
+            true
+        }
+    }
+
+    fn run(wrong: Wrong, uploaders: u32) -> Report {
+        let mut scenario = Scenario::draw(3);
+        scenario.faults.clear();
+        scenario.be_share = 0.1;
+        scenario.load.uploaders = uploaders;
+        scenario.load.recordings = Nanos::ZERO;
+        scenario.load.probes = Nanos::ZERO;
+        run_with(&scenario, Trace::Tail, |io, _| refuse_all(io, wrong))
+    }
+
+    #[test]
+    fn a_plane_that_refuses_everybody_breaks_no_law_until_there_are_uploads() {
+        let report = run(Wrong::Nothing, 0);
+        assert_eq!(report.broken, None);
+        assert!(report.tally.asked > 0 && report.tally.refused == report.tally.asked, "{:?}", report.tally);
+        let law = run(Wrong::Nothing, 1).broken.map(|b| b.law);
+        assert!(matches!(law, Some(Law::NeverIdle | Law::BestEffortLives)), "{law:?}");
+    }
+
+    #[test]
+    fn a_lost_delivery_a_spin_and_a_panic_are_seen() {
+        // Unanswered for too long, or to the end: whichever law looks first.
+        let forgotten = run(Wrong::Forgets, 0).broken.map(|b| b.law);
+        assert!(matches!(forgotten, Some(Law::EveryEndHasAReason | Law::StartsInTime)), "{forgotten:?}");
+        assert_eq!(run(Wrong::Spins, 0).broken.map(|b| b.law), Some(Law::NoSpinning));
+        assert_eq!(run(Wrong::Panics, 0).broken.map(|b| b.law), Some(Law::NoPanic));
+    }
+
+    #[test]
+    fn the_same_scenario_does_the_same_twice() {
+        let (one, two) = (run(Wrong::Nothing, 0), run(Wrong::Nothing, 0));
+        assert_eq!((one.hash, one.events, one.ended), (two.hash, two.events, two.ended));
+        assert!(!one.tail.is_empty());
+    }
+}

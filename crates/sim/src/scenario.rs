@@ -1,0 +1,236 @@
+//! What one seed stands for: the machine, the demand, and what goes wrong.
+//!
+//! Promise: every run is described by a [`Scenario`]; [`Scenario::draw`] makes one from a seed alone. Each seed also
+//! draws *which* kinds of trouble there are, often none (swarm testing: Groce et al., ISSTA 2012), since a fault that is
+//! always there hides what happens without it.
+
+use schedule::profile::DiskProfile;
+use units::{BitRate, Nanos};
+
+use crate::drive::{Parameters, Profile};
+use crate::load::{Fault, FaultAt, Load};
+use crate::random::Random;
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+const MS: fn(u64) -> Nanos = Nanos::from_millis;
+const SECS: fn(u64) -> Nanos = Nanos::from_secs;
+
+/// One disk of the machine.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DiskSetup {
+    /// What kind of drive.
+    pub parameters: Parameters,
+    /// What admission is told of it; `None`: what [`measure`](crate::measure()) finds.
+    pub profile: Option<DiskProfile>,
+    /// How many times slower it is than it was when it was measured; 1.0: it obeys its profile.
+    pub slower: f64,
+    /// True if nothing is promised for its streams, because its profile is known to be wrong. The canary of the tests is
+    /// a disk for which this is false although `slower` is 3: that run must fail.
+    pub excused: bool,
+}
+
+/// One run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scenario {
+    /// The seed.
+    pub seed: u64,
+    /// The disks.
+    pub disks: Vec<DiskSetup>,
+    /// Chunks of the arena.
+    pub chunks: u32,
+    /// Cycle and tick of the plane.
+    pub cycle: Nanos,
+    /// A whole part of the cycle.
+    pub tick: Nanos,
+    /// A whole number of cycles.
+    pub round: Nanos,
+    /// Share of disk time best-effort work may count on.
+    pub be_share: f64,
+    /// The link's speed.
+    pub link: BitRate,
+    /// The demand.
+    pub load: Load,
+    /// What goes wrong.
+    pub faults: Vec<FaultAt>,
+    /// How long faults may happen, and how long they must not.
+    pub safety: Nanos,
+    /// Without faults, until nothing more is asked for.
+    pub liveness: Nanos,
+    /// Processor time per request of the plane.
+    pub request_cost: Nanos,
+    /// Longest usual delay of the plane's thread.
+    pub wake_max: Nanos,
+    /// Chance that a read brings fewer bytes than asked.
+    pub short_read: f64,
+}
+
+impl Scenario {
+    /// A machine with one disk, streams that all read different contents from all over it, and nothing else.
+    #[must_use]
+    pub fn steady(seed: u64, profile: Profile, memory_bytes: u64, rate: BitRate, streams: u32) -> Self {
+        let load = Load {
+            contents_per_disk: streams.max(1) * 2,
+            popular: false,
+            content_bytes: (4 * GIB, 5 * GIB),
+            fragments_max: 1,
+            buffered_share: 0.0,
+            rates: vec![rate],
+            arrivals: MS(500),
+            streams_max: usize::try_from(streams).unwrap_or(usize::MAX),
+            viewing: (SECS(600), SECS(1200)),
+            burst_max: Nanos::ZERO,
+            best_effort_share: 0.0,
+            ranges_share: 0.0,
+            hold_share: 0.0,
+            stop_share: 0.0,
+            slow_share: 0.0,
+            pause_share: 0.0,
+            vanish_share: 0.0,
+            reset_share: 0.0,
+            uploaders: 0,
+            upload_bytes: (10_000_000, 10_000_000),
+            upload_rate: BitRate(1_000_000_000),
+            upload_gap: Nanos::ZERO,
+            recordings: Nanos::ZERO,
+            recording_rate: rate,
+            probes: Nanos::ZERO,
+        };
+        Self {
+            seed,
+            disks: vec![DiskSetup { parameters: Parameters::of(profile), profile: None, slower: 1.0, excused: false }],
+            chunks: u32::try_from(memory_bytes / MIB).unwrap_or(u32::MAX),
+            cycle: MS(250),
+            tick: MS(50),
+            round: SECS(1),
+            be_share: 0.0,
+            link: BitRate(100_000_000_000),
+            load,
+            faults: Vec::new(),
+            safety: SECS(60),
+            liveness: Nanos::ZERO,
+            request_cost: Nanos::from_micros(2),
+            wake_max: Nanos::from_micros(100),
+            short_read: 0.0,
+        }
+    }
+
+    /// The run of a seed.
+    #[must_use]
+    pub fn draw(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let disks = random.between(1, 3);
+        let profiles = [Profile::Desktop, Profile::T7k250, Profile::Surveillance, Profile::SsdSata];
+        let disks: Vec<DiskSetup> = (0..disks)
+            .map(|_| DiskSetup {
+                parameters: Parameters::of(*random.pick(&profiles)),
+                profile: None,
+                slower: 1.0,
+                excused: false,
+            })
+            .collect();
+        let cycle = *random.pick(&[MS(250), MS(250), MS(256), MS(100), MS(500)]);
+        let tick = Nanos(cycle.0 / random.pick(&[1, 2, 4, 5, 8, 10]));
+        let rates: Vec<BitRate> = (0..random.between(1, 3))
+            .map(|_| {
+                BitRate(*random.pick(&[400_000, 2_000_000, 5_000_000, 8_800_000, 8_800_000, 25_000_000, 60_000_000]))
+            })
+            .collect();
+        let safety = SECS(random.between(15, 60));
+        let load = draw_load(&mut random, rates);
+        let mut scenario = Self {
+            seed,
+            chunks: u32::try_from(*random.pick(&[64, 256, 512, 1024, 2048])).unwrap_or(64),
+            cycle,
+            tick,
+            round: cycle.saturating_mul((SECS(1).0 / cycle.0).max(1)),
+            be_share: *random.pick(&[0.0, 0.05, 0.1, 0.2, 0.3]),
+            link: BitRate(*random.pick(&[1_000_000_000, 10_000_000_000, 100_000_000_000])),
+            load,
+            faults: Vec::new(),
+            safety,
+            liveness: SECS(random.between(10, 30)),
+            request_cost: Nanos(random.between(300, 3000)),
+            wake_max: Nanos::from_micros(random.between(20, 1000)),
+            short_read: if random.chance(0.2) { 0.02 } else { 0.0 },
+            disks,
+        };
+        if random.chance(0.6) {
+            scenario.faults = draw_faults(&mut random, scenario.disks.len(), safety);
+        }
+        scenario
+    }
+}
+
+fn draw_load(random: &mut Random, rates: Vec<BitRate>) -> Load {
+    // Each kind of trouble is there in some seeds only.
+    let share = |random: &mut Random, most: f64| if random.chance(0.4) { random.fraction() * most } else { 0.0 };
+    let upload_bytes = random.between(MIB, 20 * MIB);
+    Load {
+        contents_per_disk: u32::try_from(random.between(1, 60)).unwrap_or(1),
+        popular: true,
+        content_bytes: (random.between(1, 64 * MIB), random.between(64 * MIB, 2 * GIB)),
+        fragments_max: if random.chance(0.3) { random.between(2, 20) } else { 1 },
+        buffered_share: share(random, 0.5),
+        rates,
+        arrivals: Nanos::from_micros(random.between(50_000, 1_500_000)),
+        streams_max: usize::try_from(random.between(1, 150)).unwrap_or(1),
+        viewing: (MS(random.between(1, 3000)), SECS(random.between(4, 40))),
+        burst_max: if random.chance(0.5) { MS(random.between(1, 4000)) } else { Nanos::ZERO },
+        best_effort_share: share(random, 0.3),
+        ranges_share: share(random, 0.5),
+        hold_share: share(random, 0.5),
+        stop_share: share(random, 0.3),
+        slow_share: share(random, 0.1),
+        pause_share: share(random, 0.2),
+        vanish_share: share(random, 0.05),
+        reset_share: share(random, 0.2),
+        uploaders: if random.chance(0.5) { u32::try_from(random.between(1, 4)).unwrap_or(1) } else { 0 },
+        upload_bytes: (random.between(1, upload_bytes), upload_bytes),
+        upload_rate: BitRate(*random.pick(&[8_000_000, 100_000_000, 1_000_000_000])),
+        upload_gap: MS(random.between(0, 2000)),
+        recordings: if random.chance(0.3) { MS(random.between(2000, 20_000)) } else { Nanos::ZERO },
+        recording_rate: BitRate(*random.pick(&[4_000_000, 8_800_000, 25_000_000])),
+        probes: if random.chance(0.4) { MS(random.between(200, 5000)) } else { Nanos::ZERO },
+    }
+}
+
+fn draw_faults(random: &mut Random, disks: usize, safety: Nanos) -> Vec<FaultAt> {
+    (0..random.between(1, 6))
+        .map(|_| {
+            let disk = usize::try_from(random.below(disks as u64)).unwrap_or(0);
+            let lasts = MS(random.between(10, 10_000));
+            let (fault, lasts) = match random.below(8) {
+                0 => (Fault::BadSectors { disk }, lasts),
+                1 => (Fault::Hang { disk }, lasts),
+                2 => (Fault::Slow { disk, factor: 1.0 + 2.0 * random.fraction() }, lasts),
+                3 => (Fault::Spikes { disk, extra: MS(random.between(5, 400)) }, lasts),
+                4 => (Fault::ReportsFull, MS(random.between(10, 3000))),
+                5 => (Fault::Truncate { disk }, MS(1)),
+                _ => (Fault::PlaneLate, MS(random.between(1, 200))),
+            };
+            FaultAt { at: random.span(SECS(1), safety.saturating_sub(lasts).max(SECS(2))), lasts, fault }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_always_draws_the_same_and_every_draw_is_possible() {
+        let mut faulty = 0;
+        for seed in 0..300 {
+            let scenario = Scenario::draw(seed);
+            assert_eq!(scenario, Scenario::draw(seed));
+            assert!(scenario.load.content_bytes.0 <= scenario.load.content_bytes.1);
+            assert!(scenario.load.viewing.0 <= scenario.load.viewing.1);
+            assert!(scenario.cycle.0.is_multiple_of(scenario.tick.0), "{:?} {:?}", scenario.cycle, scenario.tick);
+            assert!(scenario.round.0.is_multiple_of(scenario.cycle.0));
+            assert!(scenario.faults.iter().all(|f| f.at.saturating_add(f.lasts) <= scenario.safety));
+            faulty += usize::from(!scenario.faults.is_empty());
+        }
+        assert!((100..250).contains(&faulty), "faults in some seeds, none in others: {faulty}");
+    }
+}

@@ -1,0 +1,143 @@
+//! A client and the socket it reads from: a send buffer that drains at the client's speed.
+//!
+//! Promise: takes at most what the buffer has room for; says when a full buffer will have room again, as the kernel
+//! does: at two thirds full. Not here: which bytes those are (`arena`, `laws`).
+
+use dataplane::port::{Span, Token};
+use units::{BitRate, Nanos};
+
+/// Less room than this is none, unless it is all that is wanted.
+const SCRAPS: u64 = 4096;
+
+/// How a client reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reading {
+    /// At this rate, or as fast as the data comes.
+    AtRate(BitRate),
+    /// Not at all, for now or for ever (a vanished client is one that never reads again).
+    Stopped,
+    /// It reset the connection.
+    Reset,
+}
+
+/// What became of an attempt to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// So many bytes, more than none, are in the socket now.
+    Bytes(u32),
+    /// There is no room.
+    Full,
+    /// The peer is gone.
+    Gone,
+}
+
+/// The server's end of one connection.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    capacity: u64,
+    queued: u64,
+    since: Nanos,
+    reading: Reading,
+    /// The send that waits for room.
+    pub(crate) pending: Option<(Token, Span)>,
+}
+
+impl Socket {
+    pub(crate) fn new(capacity: u64, reading: Reading, now: Nanos) -> Self {
+        Self { capacity, queued: 0, since: now, reading, pending: None }
+    }
+
+    /// The client reads differently from now on.
+    pub(crate) fn set_reading(&mut self, reading: Reading, now: Nanos) {
+        self.settle(now);
+        // A reset is for ever.
+        if self.reading != Reading::Reset {
+            self.reading = reading;
+        }
+    }
+
+    /// Puts up to `bytes` into the buffer.
+    pub(crate) fn take(&mut self, bytes: u32, now: Nanos) -> Taken {
+        self.settle(now);
+        let room = self.capacity - self.queued;
+        if self.reading == Reading::Reset {
+            return Taken::Gone;
+        }
+        let taken = u64::from(bytes).min(room);
+        // A socket that waited becomes writable only once a third is free; one that did not takes what fits, but the
+        // kernel frees whole packets: there is no room for a few bytes.
+        let scraps = taken < u64::from(bytes) && room < SCRAPS;
+        if taken == 0 || scraps || self.pending.is_some() && self.queued > self.writable_level() {
+            return Taken::Full;
+        }
+        self.queued += taken;
+        Taken::Bytes(u32::try_from(taken).unwrap_or(bytes))
+    }
+
+    /// When a waiting send can go on, if the client goes on reading as it does.
+    pub(crate) fn writable_at(&self) -> Option<Nanos> {
+        match self.reading {
+            Reading::Stopped => None,
+            Reading::Reset => Some(self.since),
+            Reading::AtRate(rate) => {
+                let wait = rate.time_for(self.queued.saturating_sub(self.writable_level()));
+                (wait != Nanos::MAX).then(|| self.since.saturating_add(wait))
+            }
+        }
+    }
+
+    fn writable_level(&self) -> u64 {
+        self.capacity / 3 * 2
+    }
+
+    fn settle(&mut self, now: Nanos) {
+        if let Reading::AtRate(rate) = self.reading {
+            let read = rate.bytes_in(now.saturating_sub(self.since));
+            self.queued = self.queued.saturating_sub(read);
+        }
+        self.since = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEVER: Token = Token(0);
+    const SPAN: Span = Span { offset: 0, length: 1 };
+
+    #[test]
+    fn a_buffer_drains_at_the_clients_rate() {
+        let mut socket = Socket::new(30_000, Reading::AtRate(BitRate(80_000)), Nanos::ZERO);
+        assert_eq!(socket.take(50_000, Nanos::ZERO), Taken::Bytes(30_000));
+        assert_eq!(socket.take(1, Nanos::ZERO), Taken::Full);
+        socket.pending = Some((NEVER, SPAN));
+        assert_eq!(socket.writable_at(), Some(Nanos::from_secs(1)), "10 kB/s, a third free");
+        assert_eq!(socket.take(50_000, Nanos::from_millis(999)), Taken::Full);
+        assert_eq!(socket.take(50_000, Nanos::from_secs(1)), Taken::Bytes(10_000));
+        socket.pending = None;
+        assert_eq!(socket.take(50_000, Nanos::from_millis(1200)), Taken::Full, "2000 bytes free are scraps");
+        assert_eq!(socket.take(1000, Nanos::from_millis(1200)), Taken::Bytes(1000), "unless no more is wanted");
+    }
+
+    #[test]
+    fn a_stopped_client_takes_one_buffer_and_no_more() {
+        let mut socket = Socket::new(3000, Reading::Stopped, Nanos::ZERO);
+        assert_eq!(socket.take(2000, Nanos::ZERO), Taken::Bytes(2000));
+        assert_eq!(socket.take(1000, Nanos::from_secs(1)), Taken::Bytes(1000));
+        socket.pending = Some((NEVER, SPAN));
+        assert_eq!(socket.writable_at(), None);
+        assert_eq!(socket.take(1, Nanos::from_secs(1000)), Taken::Full);
+        socket.set_reading(Reading::AtRate(BitRate(8_000_000)), Nanos::from_secs(1000));
+        assert_eq!(socket.writable_at(), Some(Nanos(1_000_001_000_000)));
+    }
+
+    #[test]
+    fn a_reset_is_told_at_once_and_for_ever() {
+        let mut socket = Socket::new(3000, Reading::Stopped, Nanos::ZERO);
+        socket.set_reading(Reading::Reset, Nanos::from_secs(1));
+        assert_eq!(socket.writable_at(), Some(Nanos::from_secs(1)));
+        socket.set_reading(Reading::Stopped, Nanos::from_secs(2));
+        assert_eq!(socket.take(1, Nanos::from_secs(2)), Taken::Gone);
+    }
+}

@@ -1,0 +1,270 @@
+//! Reads and sends of the plane: through the drive or the page cache into the arena, from the arena into sockets.
+
+use dataplane::control::Access;
+use dataplane::port::{Completion, Fault, FileSlot, ReadRequest, SendRequest, SocketSlot, Span, Token};
+use units::{Nanos, limits};
+
+use crate::drive::Op;
+use crate::laws::Law;
+use crate::log::Kind;
+use crate::socket::Taken;
+use crate::world::{Event, Owner, World};
+
+/// A read under way.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PendingRead {
+    request: ReadRequest,
+    content: u32,
+    disk: Option<usize>,
+    parts: u32,
+    ok: bool,
+}
+
+impl World {
+    /// What the plane queued since its last wait takes effect, in the order it was queued.
+    pub(crate) fn submit(&mut self) {
+        let mut reads = std::mem::take(&mut self.queued_reads);
+        for request in reads.drain(..) {
+            self.begin_read(request);
+        }
+        self.queued_reads = reads;
+        let mut sends = std::mem::take(&mut self.queued_sends);
+        for request in sends.drain(..) {
+            self.begin_send(request);
+        }
+        self.queued_sends = sends;
+    }
+
+    fn begin_read(&mut self, request: ReadRequest) {
+        self.log.event(self.now, Kind::Read, request.token.0, request.offset, || format!("{request:?}"));
+        let found = self.arena.begin_read(request.memory);
+        self.laws.check(Law::OneOwner, self.now, found.map_err(|e| e.0));
+        let Some(index) = self.file_at(request.file) else {
+            self.laws.broke(Law::OncePerRequest, self.now, format!("a read of a file that is not open: {request:?}"));
+            return;
+        };
+        let length = u64::from(request.memory.length);
+        if !request.offset.is_multiple_of(limits::DIRECT_ALIGN) {
+            self.laws.broke(Law::QueueBounds, self.now, format!("a read that is not aligned: {request:?}"));
+        }
+        let content = &self.control.contents[usize::try_from(index).expect("few contents")];
+        let direct = content.access == Access::Direct;
+        let disk = usize::from(content.disk.0);
+        let bytes = length.min(content.size_now.next_multiple_of(limits::DIRECT_ALIGN).saturating_sub(request.offset));
+        let parts = if direct { content.places(request.offset, bytes) } else { Vec::new() };
+        let pending = PendingRead {
+            request,
+            content: index,
+            disk: (!parts.is_empty()).then_some(disk),
+            parts: u32::try_from(parts.len()).expect("few parts").max(1),
+            ok: true,
+        };
+        let place = self.reads.iter().position(Option::is_none).unwrap_or(self.reads.len());
+        if place == self.reads.len() {
+            self.reads.push(None);
+        }
+        self.reads[place] = Some(pending);
+        let place = u32::try_from(place).expect("few reads");
+        if parts.is_empty() {
+            // The page cache, or the end of the file: no disk of ours is asked.
+            let latency = Nanos::from_micros(if direct { 5 } else { 50 + self.random.below(5000) });
+            self.schedule(self.now.saturating_add(latency), Event::BufferedRead(place));
+            return;
+        }
+        self.plane_reads[disk] += 1;
+        self.judge_reads(disk, &request);
+        for (position, bytes) in parts {
+            self.submit_to_disk(disk, Owner::Read(place), Op::Read, position, bytes);
+        }
+    }
+
+    /// Whether a read of a content of this disk is out, from the disk or through the page cache.
+    pub(crate) fn is_read_out(&self, disk: usize) -> bool {
+        let content = |read: &PendingRead| usize::try_from(read.content).expect("few contents");
+        self.reads.iter().flatten().any(|read| usize::from(self.control.contents[content(read)].disk.0) == disk)
+    }
+
+    fn judge_reads(&mut self, disk: usize, request: &ReadRequest) {
+        let (reads, depth) = (self.plane_reads[disk], self.depths[disk]);
+        if reads > depth {
+            self.laws.broke(
+                Law::QueueBounds,
+                self.now,
+                format!("{reads} reads in flight on disk {disk}, {depth} allowed"),
+            );
+        }
+        if self.spins[disk] && self.grants[disk].is_some() {
+            self.laws.broke(Law::GrantsExclude, self.now, format!("a grant is out on disk {disk}: {request:?}"));
+        }
+    }
+
+    /// One part of a read is over; with the last, the read is.
+    pub(crate) fn read_part_done(&mut self, index: u32, ok: bool) {
+        let slot = &mut self.reads[usize::try_from(index).expect("few reads")];
+        let pending = slot.as_mut().expect("a part belongs to a read");
+        pending.parts -= 1;
+        pending.ok &= ok;
+        if pending.parts > 0 {
+            return;
+        }
+        let PendingRead { request, content, disk, ok, .. } = slot.take().expect("seen above");
+        if let Some(disk) = disk {
+            self.plane_reads[disk] -= 1;
+        }
+        let content = &self.control.contents[usize::try_from(content).expect("few contents")];
+        let there = content.size_now.saturating_sub(request.offset).min(u64::from(request.memory.length));
+        let mut bytes = if ok { there } else { 0 };
+        if bytes > limits::DIRECT_ALIGN && self.random.chance(self.settings.short_read) {
+            let pages = bytes / limits::DIRECT_ALIGN;
+            bytes = self.random.between(1, pages) * limits::DIRECT_ALIGN;
+            bytes = bytes.min(there);
+        }
+        self.arena.end_read(request.memory, content.version, request.offset, bytes);
+        let result = if ok { Ok(u32::try_from(bytes).expect("a chunk at most")) } else { Err(Fault::Device(5)) };
+        self.log.event(self.now, Kind::ReadDone, request.token.0, bytes, || format!("{:?}: {result:?}", request.token));
+        self.ready.push_back(Completion { token: request.token, result, at: self.now });
+    }
+
+    fn begin_send(&mut self, request: SendRequest) {
+        // One piece at a time: a short send, of which there are others.
+        let SendRequest { token, socket, memory, then: _, sharing: _ } = request;
+        self.log.event(self.now, Kind::Send, token.0, u64::from(memory.length), || format!("{request:?}"));
+        let found = self.arena.begin_send(memory);
+        self.laws.check(Law::OneOwner, self.now, found.map_err(|e| e.0));
+        let Some(stream) = self.stream_at(socket) else {
+            self.laws.broke(Law::OncePerRequest, self.now, format!("a send to a socket that is not open: {request:?}"));
+            return;
+        };
+        let record = self.streams.get_mut(&stream).expect("an open socket has its stream");
+        if record.socket.pending.is_some() {
+            self.laws.broke(Law::QueueBounds, self.now, format!("a second send to one socket: {request:?}"));
+            return;
+        }
+        let taken = record.socket.take(memory.length, self.now);
+        if taken == Taken::Full {
+            record.socket.pending = Some((token, memory));
+            if self.pending_sends.insert(token.0, socket).is_some() {
+                self.laws.broke(Law::OncePerRequest, self.now, format!("a token in use twice: {request:?}"));
+            }
+            self.await_room(socket, stream);
+        } else {
+            self.end_send(stream, token, memory, taken);
+        }
+    }
+
+    /// Asks to be woken when the stream's socket has room, if its client goes on reading.
+    fn await_room(&mut self, socket: SocketSlot, stream: u64) {
+        if let Some(at) = self.streams[&stream].socket.writable_at() {
+            self.schedule(at.max(self.now), Event::Writable(socket));
+        }
+    }
+
+    /// A waiting send is tried again.
+    pub(crate) fn retry_send(&mut self, socket: SocketSlot) {
+        let Some(stream) = self.stream_at(socket) else { return };
+        let record = self.streams.get_mut(&stream).expect("an open socket has its stream");
+        let Some((token, memory)) = record.socket.pending else { return };
+        let taken = record.socket.take(memory.length, self.now);
+        if taken == Taken::Full {
+            self.await_room(socket, stream);
+            return;
+        }
+        record.socket.pending = None;
+        self.pending_sends.remove(&token.0);
+        self.end_send(stream, token, memory, taken);
+    }
+
+    /// The plane takes a waiting send back.
+    pub(crate) fn cancel(&mut self, token: Token) {
+        self.log.event(self.now, Kind::Cancel, token.0, 0, || format!("{token:?}"));
+        // Too late, its completion is on the way: then there is nothing to cancel.
+        let Some(socket) = self.pending_sends.remove(&token.0) else { return };
+        let Some(stream) = self.stream_at(socket) else { return };
+        let record = self.streams.get_mut(&stream).expect("an open socket has its stream");
+        if let Some((token, memory)) = record.socket.pending.take() {
+            self.arena.end_send(memory);
+            self.ready.push_back(Completion { token, result: Err(Fault::Cancelled), at: self.now });
+        }
+    }
+
+    fn end_send(&mut self, stream: u64, token: Token, memory: Span, taken: Taken) {
+        self.judge_lateness(stream);
+        let record = self.streams.get_mut(&stream).expect("an open socket has its stream");
+        let result = match taken {
+            Taken::Bytes(bytes) => {
+                let found = record.take(&self.arena, memory, bytes, self.now, self.plane_delays);
+                self.laws.check(Law::NeverWrongBytes, self.now, found);
+                Ok(bytes)
+            }
+            Taken::Full | Taken::Gone => Err(Fault::Gone),
+        };
+        self.arena.end_send(memory);
+        let bytes = u64::from(result.unwrap_or(0));
+        self.log.event(self.now, Kind::SendDone, token.0, bytes, || format!("{token:?} stream {stream}: {result:?}"));
+        self.ready.push_back(Completion { token, result, at: self.now });
+        self.judge_ahead(stream);
+    }
+
+    /// The stream whose socket is open in this place.
+    pub(crate) fn stream_at(&self, socket: SocketSlot) -> Option<u64> {
+        self.sockets.get(usize::try_from(socket.0).ok()?).copied().flatten()
+    }
+
+    pub(crate) fn open_file(&mut self, slot: FileSlot, fd: i32) {
+        let content = self.content_of_fd.get(&fd).copied();
+        self.log.event(self.now, Kind::File, u64::from(slot.0), 1, || format!("{slot:?} is content {content:?}"));
+        let place = usize::try_from(slot.0).expect("32 bits");
+        if content.is_none() || place >= limits::FILES_MAX {
+            self.laws.broke(Law::QueueBounds, self.now, format!("not a content, or not a place: {slot:?}"));
+            return;
+        }
+        if self.files.len() <= place {
+            self.files.resize(place + 1, None);
+        }
+        if self.files[place].is_some() {
+            self.laws.broke(Law::OncePerRequest, self.now, format!("{slot:?} is in use"));
+        }
+        self.files[place] = content;
+    }
+
+    pub(crate) fn close_file(&mut self, slot: FileSlot) {
+        self.log.event(self.now, Kind::File, u64::from(slot.0), 0, || format!("{slot:?} closed"));
+        let busy = self.reads.iter().flatten().any(|r| r.request.file == slot);
+        if busy || self.queued_reads.iter().any(|r| r.file == slot) {
+            self.laws.broke(Law::OncePerRequest, self.now, format!("{slot:?} closed while it is read"));
+        }
+        match self.files.get_mut(usize::try_from(slot.0).expect("32 bits")) {
+            Some(file) if file.is_some() => *file = None,
+            _ => self.laws.broke(Law::OncePerRequest, self.now, format!("{slot:?} was not open")),
+        }
+    }
+
+    pub(crate) fn open_socket(&mut self, slot: SocketSlot, fd: i32) {
+        let stream = self.stream_of_fd.get(&fd).copied();
+        self.log.event(self.now, Kind::File, u64::from(slot.0), 3, || format!("{slot:?} is stream {stream:?}"));
+        let place = usize::try_from(slot.0).expect("32 bits");
+        if stream.is_none() || place >= limits::STREAMS_MAX {
+            self.laws.broke(Law::QueueBounds, self.now, format!("no stream's socket, or not a place: {slot:?}"));
+            return;
+        }
+        if self.sockets.len() <= place {
+            self.sockets.resize(place + 1, None);
+        }
+        if self.sockets[place].is_some() {
+            self.laws.broke(Law::OncePerRequest, self.now, format!("{slot:?} is in use"));
+        }
+        self.sockets[place] = stream;
+    }
+
+    pub(crate) fn close_socket(&mut self, slot: SocketSlot) {
+        self.log.event(self.now, Kind::File, u64::from(slot.0), 2, || format!("{slot:?} closed"));
+        let pending = self.stream_at(slot).is_some_and(|s| self.streams[&s].socket.pending.is_some());
+        if pending || self.queued_sends.iter().any(|s| s.socket == slot) {
+            self.laws.broke(Law::OncePerRequest, self.now, format!("{slot:?} closed while it is sent to"));
+        }
+        match self.sockets.get_mut(usize::try_from(slot.0).expect("32 bits")) {
+            Some(socket) if socket.is_some() => *socket = None,
+            _ => self.laws.broke(Law::OncePerRequest, self.now, format!("{slot:?} was not open")),
+        }
+    }
+}

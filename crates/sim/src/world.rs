@@ -1,0 +1,480 @@
+//! The world of one run: virtual time, an event heap, disks, store threads, clients and the control side's queues.
+//!
+//! Promise: events happen in the order of (time, number); the plane's thread is one of the world's actors and may be
+//! late like any other. Not here: what the control side wants (`control_side`), reads and sends (`transfer`).
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::os::fd::RawFd;
+
+use dataplane::control::{Command, Report};
+use dataplane::grant::{Grant, StoreMessage};
+use dataplane::port::{COMPLETIONS_MAX, Completion, FileSlot, ReadRequest, SendRequest, SocketSlot};
+use schedule::disk::best_effort::DIRTY_BYTES_MAX;
+use schedule::profile::DiskProfile;
+use units::{BitRate, DiskId, Nanos};
+
+use crate::arena::Arena;
+use crate::control_side::ControlSide;
+use crate::disk::{Disk, Served};
+use crate::drive::{Drive, Op, Parameters, Request};
+use crate::laws::{Law, Laws};
+use crate::ledger::Stream;
+use crate::log::{Kind, Log, Trace};
+use crate::random::Random;
+use crate::socket::Reading;
+use crate::store_thread::{Actions, StoreThread};
+use crate::transfer::PendingRead;
+
+/// Reports the control side has room for.
+const REPORTS_MAX: usize = 4096;
+
+/// What a world is made of.
+#[derive(Debug)]
+pub(crate) struct WorldSettings {
+    pub(crate) chunks: u32,
+    pub(crate) disks: Vec<WorldDisk>,
+    /// Processor time of the plane per request (a send, a read, a completion).
+    pub(crate) request_cost: Nanos,
+    /// Longest time the plane's thread takes to wake.
+    pub(crate) wake_max: Nanos,
+    /// Chance that a read brings fewer bytes than asked.
+    pub(crate) short_read: f64,
+    pub(crate) trace: Trace,
+}
+
+/// One disk of a world.
+#[derive(Debug)]
+pub(crate) struct WorldDisk {
+    pub(crate) drive: Drive,
+    /// Reads the plane may have in flight.
+    pub(crate) depth: usize,
+}
+
+/// Something that will happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Event {
+    /// A waiting send may have room.
+    Writable(SocketSlot),
+    /// A client reads differently.
+    Client(u64, ClientTurn),
+    /// A store thread looks at its writers.
+    StorePoke(u16),
+    /// A store thread wakes with its grant.
+    StoreBegin(u16),
+    /// The helper thread that reads through the page cache is done.
+    BufferedRead(u32),
+    /// The control side reads its reports.
+    Reports,
+    /// The control side's next arrival, stop or fault.
+    Control(u32),
+}
+
+/// How a client's reading changes, as an ordered value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ClientTurn {
+    Reads(BitRate),
+    Stops,
+    Resets,
+}
+
+/// Everything outside the plane.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) now: Nanos,
+    pub(crate) processor: Nanos,
+    heap: BinaryHeap<Reverse<(Nanos, u64, Event)>>,
+    next_event: u64,
+    next_request: u64,
+    pub(crate) settings: WorldSettings,
+    pub(crate) random: Random,
+    pub(crate) arena: Arena,
+    pub(crate) disks: Vec<Disk>,
+    /// Reads of the plane in flight per disk, and how many may be.
+    pub(crate) plane_reads: Vec<usize>,
+    pub(crate) depths: Vec<usize>,
+    /// What settling all that may be dirty is expected to take, where it is slowest.
+    pub(crate) commit_usual: Vec<Nanos>,
+    /// Grants and reads exclude each other only where there is one head.
+    pub(crate) spins: Vec<bool>,
+    pub(crate) stores: Vec<StoreThread>,
+    pub(crate) grants: Vec<Option<Grant>>,
+    pub(crate) reads: Vec<Option<PendingRead>>,
+    pub(crate) queued_reads: Vec<ReadRequest>,
+    pub(crate) queued_sends: Vec<SendRequest>,
+    pub(crate) ready: VecDeque<Completion>,
+    pub(crate) store_messages: VecDeque<StoreMessage>,
+    pub(crate) commands: VecDeque<Command>,
+    pub(crate) reports: VecDeque<Report>,
+    pub(crate) reports_closed: bool,
+    reports_scheduled: bool,
+    /// Delay the next wake-up of the plane by this much.
+    pub(crate) plane_delay: Nanos,
+    /// All delays of the plane's thread so far.
+    pub(crate) plane_delays: Nanos,
+    pub(crate) files: Vec<Option<u32>>,
+    pub(crate) sockets: Vec<Option<u64>>,
+    pub(crate) streams: BTreeMap<u64, Stream>,
+    pub(crate) stream_of_fd: BTreeMap<RawFd, u64>,
+    pub(crate) content_of_fd: BTreeMap<RawFd, u32>,
+    pub(crate) pending_sends: BTreeMap<u64, SocketSlot>,
+    pub(crate) control: ControlSide,
+    pub(crate) laws: Laws,
+    pub(crate) log: Log,
+    /// When each store thread looks at its writers next.
+    pokes: Vec<Option<Nanos>>,
+    /// Grants per disk so far.
+    pub(crate) grants_made: Vec<u64>,
+    /// Time a disk was idle while best-effort work waited, since the last audit.
+    pub(crate) idle_beside_work: Vec<Nanos>,
+    brought: bool,
+    asked: bool,
+    /// Waits since time last went on by more than the plane's own work.
+    steps_without_time: u32,
+    served: Vec<Served>,
+}
+
+impl World {
+    pub(crate) fn new(mut settings: WorldSettings, control: ControlSide, random: Random) -> Self {
+        let disks = std::mem::take(&mut settings.disks);
+        let number = |n: usize| DiskId(u16::try_from(n).expect("few disks"));
+        let stores =
+            disks.iter().enumerate().map(|(n, d)| StoreThread::new(number(n), d.drive.parameters().size)).collect();
+        let depths: Vec<usize> = disks.iter().map(|d| d.depth).collect();
+        let mut world = Self {
+            now: Nanos::from_secs(1),
+            processor: Nanos::ZERO,
+            heap: BinaryHeap::new(),
+            next_event: 0,
+            next_request: 0,
+            random,
+            arena: Arena::new(settings.chunks),
+            plane_reads: vec![0; disks.len()],
+            depths,
+            commit_usual: disks.iter().map(|d| commit_usual(d.drive.parameters())).collect(),
+            spins: disks.iter().map(|d| d.drive.parameters().rotational).collect(),
+            grants: vec![None; disks.len()],
+            pokes: vec![None; disks.len()],
+            grants_made: vec![0; disks.len()],
+            idle_beside_work: vec![Nanos::ZERO; disks.len()],
+            stores,
+            disks: disks.into_iter().map(|d| Disk::new(d.drive)).collect(),
+            reads: Vec::new(),
+            queued_reads: Vec::new(),
+            queued_sends: Vec::new(),
+            ready: VecDeque::new(),
+            store_messages: VecDeque::new(),
+            commands: VecDeque::new(),
+            reports: VecDeque::new(),
+            reports_closed: false,
+            reports_scheduled: false,
+            plane_delay: Nanos::ZERO,
+            plane_delays: Nanos::ZERO,
+            files: Vec::new(),
+            sockets: Vec::new(),
+            streams: BTreeMap::new(),
+            stream_of_fd: BTreeMap::new(),
+            content_of_fd: BTreeMap::new(),
+            pending_sends: BTreeMap::new(),
+            control,
+            laws: Laws::default(),
+            log: Log::new(settings.trace),
+            settings,
+            brought: false,
+            asked: false,
+            steps_without_time: 0,
+            served: Vec::new(),
+        };
+        world.control_begins();
+        world
+    }
+
+    /// Puts an event on the heap.
+    pub(crate) fn schedule(&mut self, at: Nanos, event: Event) {
+        self.next_event += 1;
+        self.heap.push(Reverse((at, self.next_event, event)));
+    }
+
+    /// One wait of the plane's thread.
+    pub(crate) fn wait(&mut self, until: Nanos, completions: &mut Vec<Completion>) {
+        let asked = std::mem::take(&mut self.asked) || !self.queued_reads.is_empty() || !self.queued_sends.is_empty();
+        self.laws.waits(self.now, until, asked, self.brought);
+        let requests = self.queued_reads.len() + self.queued_sends.len();
+        self.charge(requests);
+        self.happen_until(self.now);
+        self.submit();
+        let begun = self.now;
+        self.steps_without_time += 1;
+        let idle: Vec<bool> = (0..self.disks.len()).map(|disk| self.is_idle_beside_work(disk)).collect();
+        while !self.awaited() {
+            let next = self.next_at();
+            match next.filter(|at| *at <= until) {
+                Some(at) => self.happen_until(at),
+                None => {
+                    self.now = self.now.max(until);
+                    break;
+                }
+            }
+        }
+        if self.now > begun {
+            self.steps_without_time = 0;
+        }
+        for (sum, idle) in self.idle_beside_work.iter_mut().zip(idle) {
+            *sum = if idle { sum.saturating_add(self.now.saturating_sub(begun)) } else { *sum };
+        }
+        self.wake();
+        self.hand_over(completions);
+        self.log.event(self.now, Kind::Wait, until.0, completions.len() as u64, || {
+            format!("until {:.6} ms: {} completions", until.as_millis_f64(), completions.len())
+        });
+    }
+
+    pub(crate) fn steps_without_time(&self) -> u32 {
+        self.steps_without_time
+    }
+
+    /// A disk with a read of one of its contents out is not idle, though that read goes through the page cache: whether
+    /// the kernel asks the disk for it is not known to anybody above, and what waits behind it (a commit waits for all
+    /// reads) is not eligible. As coded before, the law saw idle disks beside bulk reads of such contents (seed 1293).
+    fn is_idle_beside_work(&self, disk: usize) -> bool {
+        self.disks[disk].in_flight() == 0
+            && self.grants[disk].is_none()
+            && self.stores[disk].has_work()
+            && !self.is_read_out(disk)
+    }
+
+    /// Processor time for `requests`, and as much real time.
+    fn charge(&mut self, requests: usize) {
+        let spent = self.settings.request_cost.saturating_mul(requests as u64 + 1);
+        self.processor += spent;
+        self.now += spent;
+    }
+
+    /// The thread takes a moment to wake; a fault may make it a long one.
+    fn wake(&mut self) {
+        let delay = std::mem::take(&mut self.plane_delay);
+        let usual = Nanos(self.random.below(self.settings.wake_max.0));
+        self.plane_delays += delay;
+        self.now = self.now.saturating_add(delay).saturating_add(usual);
+        self.happen_until(self.now);
+    }
+
+    fn hand_over(&mut self, completions: &mut Vec<Completion>) {
+        let count = self.ready.len().min(COMPLETIONS_MAX);
+        self.brought = count > 0 || !self.commands.is_empty() || !self.store_messages.is_empty();
+        self.charge(count);
+        let now = self.now;
+        completions.extend(self.ready.drain(..count).map(|c| Completion { at: now, ..c }));
+    }
+
+    /// True if the plane has something to look at.
+    fn awaited(&self) -> bool {
+        !self.ready.is_empty() || !self.commands.is_empty() || !self.store_messages.is_empty()
+    }
+
+    /// When something happens next.
+    fn next_at(&self) -> Option<Nanos> {
+        let event = self.heap.peek().map(|Reverse((at, ..))| *at);
+        let disk = self.disks.iter().filter_map(Disk::next_event).min();
+        event.into_iter().chain(disk).min()
+    }
+
+    /// Lets everything happen that is due by `at`, and makes it that late.
+    fn happen_until(&mut self, at: Nanos) {
+        let target = self.now.max(at);
+        while let Some(next) = self.next_at().filter(|next| *next <= target) {
+            self.now = self.now.max(next);
+            let event = self.heap.peek().is_some_and(|Reverse((due, ..))| *due <= next);
+            if event && let Some(Reverse((_, _, event))) = self.heap.pop() {
+                self.happen(event);
+            } else {
+                self.serve_disks(next);
+            }
+        }
+        self.now = target;
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Writable(slot) => self.retry_send(slot),
+            Event::Client(stream, turn) => self.client_turns(stream, turn),
+            Event::StorePoke(disk) => {
+                let disk = usize::from(disk);
+                self.pokes[disk] = self.pokes[disk].filter(|at| *at > self.now);
+                self.with_store(disk, |store, now, out| store.poke(now, out));
+            }
+            Event::StoreBegin(disk) => {
+                let disk = usize::from(disk);
+                let grant = self.grants[disk].expect("begun on a grant");
+                self.with_store(disk, |store, now, out| store.grant(grant, now, out));
+            }
+            Event::BufferedRead(index) => self.read_part_done(index, true),
+            Event::Reports => {
+                self.reports_scheduled = false;
+                self.control_reads_reports();
+            }
+            Event::Control(index) => self.control_event(index),
+        }
+    }
+
+    fn client_turns(&mut self, stream: u64, turn: ClientTurn) {
+        let Some(record) = self.streams.get_mut(&stream) else { return };
+        let reading = match turn {
+            ClientTurn::Reads(rate) => Reading::AtRate(rate),
+            ClientTurn::Stops => Reading::Stopped,
+            ClientTurn::Resets => {
+                record.excuses.reset = true;
+                Reading::Reset
+            }
+        };
+        record.socket.set_reading(reading, self.now);
+        self.log.event(self.now, Kind::Client, stream, 0, || format!("stream {stream} {turn:?}"));
+        if let Some(slot) = self.sockets.iter().position(|s| *s == Some(stream)) {
+            self.retry_send(SocketSlot(u32::try_from(slot).expect("few sockets")));
+        }
+    }
+
+    /// Everything the disks have done by `at`.
+    fn serve_disks(&mut self, at: Nanos) {
+        for disk in 0..self.disks.len() {
+            if self.disks[disk].next_event().is_none_or(|due| due > at) {
+                continue;
+            }
+            let mut served = std::mem::take(&mut self.served);
+            self.disks[disk].advance(at, &mut served);
+            for end in served.drain(..) {
+                self.request_over(disk, end);
+            }
+            self.served = served;
+        }
+    }
+
+    fn request_over(&mut self, disk: usize, end: Served) {
+        match Owner::of(end.request.tag) {
+            Owner::Read(index) => {
+                self.read_part_done(index, end.ok);
+            }
+            Owner::Store => {
+                let Request { op, bytes, .. } = end.request;
+                self.with_store(disk, |store, now, out| store.served(op, bytes, end.ok, now, out));
+            }
+        }
+    }
+
+    /// Lets a store thread act, and carries out what it wants.
+    pub(crate) fn with_store(&mut self, disk: usize, act: impl FnOnce(&mut StoreThread, Nanos, &mut Actions)) {
+        let mut out = Actions::default();
+        act(&mut self.stores[disk], self.now, &mut out);
+        let number = u16::try_from(disk).expect("few disks");
+        for (op, offset, bytes) in out.requests.drain(..) {
+            self.submit_to_disk(disk, Owner::Store, op, offset, bytes);
+        }
+        for message in &out.messages {
+            if let StoreMessage::Done(done) = message {
+                self.grants[disk] = None;
+                self.log.event(self.now, Kind::Done, done.job.0, done.bytes, || format!("{done:?}"));
+            } else {
+                self.log.event(self.now, Kind::Offer, u64::from(number), 0, || format!("{message:?}"));
+            }
+        }
+        self.store_messages.extend(out.messages.drain(..));
+        if let Some(at) = out.wake {
+            let at = at.max(self.now);
+            if self.pokes[disk].is_none_or(|known| at < known) {
+                self.pokes[disk] = Some(at);
+                self.schedule(at, Event::StorePoke(number));
+            }
+        }
+        self.control_hears_store(disk, &out);
+    }
+
+    /// Gives a disk a request.
+    pub(crate) fn submit_to_disk(&mut self, disk: usize, owner: Owner, op: Op, offset: u64, bytes: u64) {
+        self.next_request += 1;
+        let request = Request { tag: owner.tag(self.next_request), op, offset, bytes };
+        self.disks[disk].submit(request, self.now);
+    }
+
+    /// The plane grants something.
+    pub(crate) fn granted(&mut self, grant: Grant) {
+        self.asked = true;
+        let disk = usize::from(grant.disk.0);
+        self.log.event(self.now, Kind::Grant, grant.job.0, grant.bytes_max, || format!("{grant:?}"));
+        if disk >= self.disks.len() {
+            self.laws.broke(Law::QueueBounds, self.now, format!("a grant for no disk: {grant:?}"));
+            return;
+        }
+        if self.grants[disk].is_some() {
+            self.laws.broke(Law::QueueBounds, self.now, format!("a second grant is out: {grant:?}"));
+            return;
+        }
+        if self.spins[disk] && self.plane_reads[disk] > 0 {
+            let reads = self.plane_reads[disk];
+            self.laws.broke(Law::GrantsExclude, self.now, format!("{reads} reads are in flight: {grant:?}"));
+        }
+        self.grants[disk] = Some(grant);
+        self.grants_made[disk] += 1;
+        let latency = Nanos::from_micros(20 + self.random.below(100));
+        self.schedule(self.now.saturating_add(latency), Event::StoreBegin(grant.disk.0));
+    }
+
+    /// The plane reports.
+    pub(crate) fn reported(&mut self, report: Report) -> Result<(), Report> {
+        if self.reports_closed || self.reports.len() >= REPORTS_MAX {
+            return Err(report);
+        }
+        self.asked = true;
+        self.reports.push_back(report);
+        if !self.reports_scheduled {
+            self.reports_scheduled = true;
+            let latency = Nanos::from_micros(20 + self.random.below(400));
+            self.schedule(self.now.saturating_add(latency), Event::Reports);
+        }
+        Ok(())
+    }
+
+    /// The slot's file, if the plane opened it.
+    pub(crate) fn file_at(&self, slot: FileSlot) -> Option<u32> {
+        self.files.get(usize::try_from(slot.0).ok()?).copied().flatten()
+    }
+}
+
+/// What a commit of all that may be dirty is expected to take where the drive is slowest.
+fn commit_usual(parameters: &Parameters) -> Nanos {
+    if !parameters.rotational {
+        return Nanos::ZERO; // far less than any share of the time
+    }
+    let nanos = u128::from(DIRTY_BYTES_MAX) * 1_000_000_000 / u128::from(parameters.inner.max(1));
+    let transfer = Nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+    transfer.saturating_add(DiskProfile::spindle_default().flush)
+}
+
+/// Whose request it is, folded into its identifier beside a number that makes it unique.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// A part of the plane's read in this place.
+    Read(u32),
+    /// The store thread's.
+    Store,
+}
+
+/// Bits of an identifier that tell the owner.
+const OWNER_BITS: u32 = 24;
+
+impl Owner {
+    fn tag(self, number: u64) -> u64 {
+        let owner = match self {
+            Self::Store => 0,
+            Self::Read(index) => u64::from(index) + 1,
+        };
+        assert!(owner < 1 << OWNER_BITS, "far fewer reads are in flight");
+        number << OWNER_BITS | owner
+    }
+
+    fn of(tag: u64) -> Self {
+        match (tag & ((1 << OWNER_BITS) - 1)).checked_sub(1) {
+            None => Self::Store,
+            Some(index) => Self::Read(u32::try_from(index).expect("24 bits")),
+        }
+    }
+}

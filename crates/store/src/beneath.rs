@@ -1,0 +1,142 @@
+//! Opening beneath a root: whatever the path and the links on it say, nothing outside the root is ever opened.
+//!
+//! Promise: relative links that stay inside the root are followed, all others are refused (`EXDEV`). The kernel does it
+//! (`openat2`, since Linux 5.6); where it cannot (older, or a container that forbids the call) a walk by components does.
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat};
+use rustix::io::Errno;
+
+/// Links followed on one path at most, as in the kernel.
+const LINKS_MAX: usize = 40;
+
+/// Attempts while somebody renames directories on the path (`openat2` then answers EAGAIN).
+const ATTEMPTS_MAX: usize = 16;
+
+/// Opens `path`, relative to `root`, without leaving it.
+pub(crate) fn open_beneath(root: BorrowedFd<'_>, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let flags = flags | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    for _ in 0..ATTEMPTS_MAX {
+        match openat2(root, path, flags, Mode::empty(), resolve) {
+            Err(Errno::AGAIN) => {}
+            Err(Errno::NOSYS | Errno::PERM) => return walk_beneath(root, path, flags),
+            other => return other,
+        }
+    }
+    Err(Errno::AGAIN)
+}
+
+/// The same, one component at a time, each opened without following links.
+fn walk_beneath(root: BorrowedFd<'_>, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let handle = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut stack = vec![openat(root, ".", handle | OFlags::DIRECTORY, Mode::empty())?];
+    let mut todo: VecDeque<OsString> = path.split('/').map(OsString::from).collect();
+    let mut links = 0;
+    while let Some(name) = todo.pop_front() {
+        let top = stack.last().expect("the root is never popped").as_fd();
+        match name.as_bytes() {
+            b"" | b"." => continue,
+            b".." => {
+                if stack.len() == 1 {
+                    return Err(Errno::XDEV);
+                }
+                stack.pop();
+                continue;
+            }
+            _ => {}
+        }
+        let next = openat(top, name.as_os_str(), handle, Mode::empty())?;
+        if FileType::from_raw_mode(fstat(&next)?.st_mode) != FileType::Symlink {
+            stack.push(next);
+            continue;
+        }
+        links += 1;
+        if links > LINKS_MAX {
+            return Err(Errno::LOOP);
+        }
+        let target = OsString::from_vec(readlinkat(top, name.as_os_str(), Vec::new())?.into_bytes());
+        if target.as_bytes().starts_with(b"/") {
+            return Err(Errno::XDEV);
+        }
+        for part in target.as_bytes().split(|byte| *byte == b'/').rev() {
+            todo.push_front(OsStr::from_bytes(part).to_owned());
+        }
+    }
+    reopen(stack.last().expect("the root is never popped").as_fd(), flags)
+}
+
+/// Turns a handle (`O_PATH`) into an open file, by way of `/proc`: by name it could have become a link meanwhile.
+pub(crate) fn reopen(handle: BorrowedFd<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
+    rustix::fs::open(format!("/proc/self/fd/{}", handle.as_raw_fd()), flags - OFlags::NOFOLLOW, Mode::empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn fixture() -> (tempfile::TempDir, OwnedFd) {
+        let outer = tempfile::tempdir().unwrap();
+        let root = outer.path().join("root");
+        fs::create_dir_all(root.join("a/b")).unwrap();
+        fs::write(root.join("a/b/in"), "inside").unwrap();
+        fs::write(outer.path().join("out"), "outside").unwrap();
+        symlink("b/in", root.join("a/fine")).unwrap();
+        symlink("../a/b", root.join("a/also")).unwrap();
+        symlink("../../out", root.join("a/up")).unwrap();
+        symlink(outer.path().join("out"), root.join("absolute")).unwrap();
+        symlink("/proc/self/root/etc", root.join("magic")).unwrap();
+        symlink("loop", root.join("loop")).unwrap();
+        let fd = rustix::fs::open(&root, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        (outer, fd)
+    }
+
+    type Opener = fn(BorrowedFd<'_>, &str, OFlags) -> Result<OwnedFd, Errno>;
+    const BOTH: [Opener; 2] = [open_beneath, walk_beneath];
+
+    #[test]
+    fn links_inside_are_followed_and_out_are_not() {
+        let (_outer, root) = fixture();
+        for open in BOTH {
+            for path in ["a/b/in", "a/fine", "a/also/in", "a/../a/b/in"] {
+                let file = open(root.as_fd(), path, OFlags::RDONLY).unwrap();
+                let mut text = [0; 16];
+                let length = rustix::io::read(&file, &mut text).unwrap();
+                assert_eq!(&text[..length], b"inside", "{path}");
+            }
+            for path in ["a/up", "absolute", "magic/passwd", "../out", "a/../../out", "/etc/passwd"] {
+                let result = open(root.as_fd(), path, OFlags::RDONLY);
+                assert!(matches!(result, Err(Errno::XDEV | Errno::NOENT)), "{path}: {result:?}");
+            }
+            assert_eq!(open(root.as_fd(), "loop", OFlags::RDONLY).unwrap_err(), Errno::LOOP);
+            assert_eq!(open(root.as_fd(), "a/none", OFlags::RDONLY).unwrap_err(), Errno::NOENT);
+            assert_eq!(open(root.as_fd(), "a/b/in/x", OFlags::RDONLY).unwrap_err(), Errno::NOTDIR);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        /// Whatever is asked for, what is opened is below the root.
+        #[test]
+        fn nothing_outside_is_opened(parts in prop::collection::vec(
+            prop::sample::select(vec!["a", "b", "in", "..", ".", "also", "fine", "up", "absolute", "magic", "out", "root"]), 1..8)) {
+            let (outer, root) = fixture();
+            let below = fs::canonicalize(outer.path().join("root")).unwrap();
+            for open in BOTH {
+                if let Ok(file) = open(root.as_fd(), &parts.join("/"), OFlags::RDONLY) {
+                    let at = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
+                    prop_assert!(at.starts_with(&below), "{parts:?} opened {at:?}");
+                }
+            }
+        }
+    }
+}

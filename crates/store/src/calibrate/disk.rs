@@ -1,0 +1,255 @@
+//! What calibration reads from: a block device, or files. Direct I/O into aligned memory; nothing is ever written.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::linux::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use rustix::fs::{Mode, OFlags};
+use units::Nanos;
+use units::limits::DIRECT_ALIGN;
+
+/// Files worth reading, and how many entries are looked at to find them.
+const FILES_MAX: usize = 64;
+const ENTRIES_MAX: usize = 20_000;
+const DEPTH_MAX: usize = 6;
+/// A smaller file says little about its disk.
+const FILE_BYTES_MIN: u64 = 8 << 20;
+/// The largest single read.
+const BUFFER_BYTES: u64 = 1 << 20;
+
+/// A disk that can be read and timed: a real one, or a model in tests.
+pub trait Readable {
+    /// Bytes that can be read from; positions go from 0 up to it.
+    fn capacity(&self) -> u64;
+    /// Reads `bytes` (both aligned) at `position` and gives the time it took.
+    ///
+    /// # Errors
+    /// A place cannot be read.
+    fn read(&mut self, position: u64, bytes: u64) -> io::Result<Nanos>;
+    /// Reads `bytes` at each of `positions`, `depth` of them at a time, and gives the time all took.
+    ///
+    /// # Errors
+    /// A place cannot be read.
+    fn read_many(&mut self, positions: &[u64], bytes: u64, depth: usize) -> io::Result<Nanos>;
+    /// Time since some fixed point.
+    fn now(&self) -> Nanos;
+}
+
+/// The whole of a block device.
+#[derive(Debug)]
+pub(crate) struct Device {
+    file: OwnedFd,
+    capacity: u64,
+    buffer: Buffer,
+    opened: Instant,
+}
+
+impl Device {
+    pub(crate) fn open(path: &Path, capacity: u64) -> io::Result<Self> {
+        Ok(Self { file: open_direct(path)?, capacity, buffer: Buffer::new(BUFFER_BYTES)?, opened: Instant::now() })
+    }
+}
+
+impl Readable for Device {
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    fn read(&mut self, position: u64, bytes: u64) -> io::Result<Nanos> {
+        timed_read(&self.file, &mut self.buffer, position, bytes)
+    }
+
+    fn read_many(&mut self, positions: &[u64], bytes: u64, depth: usize) -> io::Result<Nanos> {
+        on_threads(positions, depth, |position, buffer| read_whole(&self.file, buffer.aligned(bytes)?, position))
+    }
+
+    fn now(&self) -> Nanos {
+        since(self.opened)
+    }
+}
+
+/// The largest files of a folder, one after the other as if they were one disk.
+#[derive(Debug)]
+pub(crate) struct Files {
+    /// Each with the position of its first byte.
+    files: Vec<(u64, OwnedFd)>,
+    capacity: u64,
+    buffer: Buffer,
+    opened: Instant,
+}
+
+impl Files {
+    /// Opens the largest files in `target` (or `target` itself, if it is a file).
+    ///
+    /// # Errors
+    /// The reason in words: none is large enough, or direct I/O does not work there.
+    pub(crate) fn open(target: &Path) -> Result<Self, String> {
+        let mut refused = None;
+        let mut files = Vec::new();
+        let mut capacity = 0;
+        for (bytes, path) in largest_files(target) {
+            match open_direct(&path) {
+                Ok(file) => {
+                    files.push((capacity, file));
+                    // Whole mebibytes, so that an aligned position in one file is aligned in all.
+                    capacity += bytes >> 20 << 20;
+                }
+                Err(error) => refused = Some(error),
+            }
+        }
+        let buffer = Buffer::new(BUFFER_BYTES).map_err(|error| error.to_string())?;
+        match (files.is_empty(), refused) {
+            (false, _) => Ok(Self { files, capacity, buffer, opened: Instant::now() }),
+            (true, Some(error)) => Err(format!("its files cannot be read with direct I/O: {error}")),
+            (true, None) => Err("no file of 8 MiB or more is there to measure with".to_owned()),
+        }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.files.len()
+    }
+}
+
+/// Which of `files` holds `position` and the offset in it, moved back so that `bytes` of it follow.
+fn locate(files: &[(u64, OwnedFd)], capacity: u64, position: u64, bytes: u64) -> (&OwnedFd, u64) {
+    let index = files.partition_point(|(start, _)| *start <= position).saturating_sub(1);
+    let (start, file) = &files[index];
+    let end = files.get(index + 1).map_or(capacity, |(next, _)| *next);
+    (file, position.min(end.saturating_sub(bytes)).saturating_sub(*start))
+}
+
+impl Readable for Files {
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    fn read(&mut self, position: u64, bytes: u64) -> io::Result<Nanos> {
+        let (file, offset) = locate(&self.files, self.capacity, position, bytes);
+        timed_read(file, &mut self.buffer, offset, bytes)
+    }
+
+    fn read_many(&mut self, positions: &[u64], bytes: u64, depth: usize) -> io::Result<Nanos> {
+        let one = |position, buffer: &mut Buffer| {
+            let (file, offset) = locate(&self.files, self.capacity, position, bytes);
+            read_whole(file, buffer.aligned(bytes)?, offset)
+        };
+        on_threads(positions, depth, one)
+    }
+
+    fn now(&self) -> Nanos {
+        since(self.opened)
+    }
+}
+
+/// Memory with an aligned part of [`BUFFER_BYTES`].
+#[derive(Debug)]
+struct Buffer(Vec<u8>);
+
+impl Buffer {
+    /// Touches all of it: page faults are not the disk's time.
+    fn new(bytes: u64) -> io::Result<Self> {
+        let bytes = usize::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
+        Ok(Self(vec![1; bytes + align()]))
+    }
+
+    fn aligned(&mut self, bytes: u64) -> io::Result<&mut [u8]> {
+        let skip = self.0.as_ptr().align_offset(align());
+        let bytes = usize::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
+        self.0.get_mut(skip..skip + bytes).ok_or_else(|| io::ErrorKind::InvalidInput.into())
+    }
+}
+
+fn align() -> usize {
+    usize::try_from(DIRECT_ALIGN).unwrap_or(4096)
+}
+
+fn open_direct(path: &Path) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+fn since(start: Instant) -> Nanos {
+    Nanos(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+}
+
+fn timed_read(file: &OwnedFd, buffer: &mut Buffer, position: u64, bytes: u64) -> io::Result<Nanos> {
+    let memory = buffer.aligned(bytes)?;
+    let start = Instant::now();
+    read_whole(file, memory, position)?;
+    Ok(since(start))
+}
+
+/// Fills `buffer`; the kernel may give less at a time. A read past the end is an error.
+fn read_whole(file: &OwnedFd, buffer: &mut [u8], position: u64) -> io::Result<()> {
+    let mut done = 0;
+    while done < buffer.len() {
+        let at = position + u64::try_from(done).unwrap_or(u64::MAX);
+        match rustix::io::pread(file, &mut buffer[done..], at) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(n) => done += n,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}
+
+/// `read` for each of `positions`, by `depth` threads; the time from the first start to the last end.
+fn on_threads<F>(positions: &[u64], depth: usize, read: F) -> io::Result<Nanos>
+where
+    F: Fn(u64, &mut Buffer) -> io::Result<()> + Sync,
+{
+    let next = AtomicUsize::new(0);
+    let buffers = (0..depth).map(|_| Buffer::new(BUFFER_BYTES)).collect::<io::Result<Vec<_>>>()?;
+    let start = Instant::now();
+    let work = |mut buffer: Buffer| -> io::Result<()> {
+        while let Some(&position) = positions.get(next.fetch_add(1, Ordering::Relaxed)) {
+            read(position, &mut buffer)?;
+        }
+        Ok(())
+    };
+    let work = &work;
+    std::thread::scope(|scope| {
+        let threads = buffers
+            .into_iter()
+            .map(|buffer| {
+                std::thread::Builder::new().name("calibrate".into()).spawn_scoped(scope, move || work(buffer))
+            })
+            .collect::<io::Result<Vec<_>>>()?;
+        threads.into_iter().try_for_each(|t| t.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into())))
+    })?;
+    Ok(since(start))
+}
+
+/// The largest files under `target` on its own file system, at most [`FILES_MAX`], largest first. Sparse ones are left
+/// out (holes are not read from the disk), links are not followed.
+fn largest_files(target: &Path) -> Vec<(u64, PathBuf)> {
+    let Ok(top) = fs::metadata(target) else { return Vec::new() };
+    if top.is_file() {
+        return if top.len() >= FILE_BYTES_MIN { vec![(top.len(), target.to_path_buf())] } else { Vec::new() };
+    }
+    let mut found = Vec::new();
+    let mut entries = 0;
+    let mut folders = vec![(target.to_path_buf(), 0)];
+    while let Some((folder, depth)) = folders.pop().filter(|_| entries < ENTRIES_MAX) {
+        let Ok(listing) = fs::read_dir(&folder) else { continue };
+        for entry in listing.flatten() {
+            entries += 1;
+            if entries > ENTRIES_MAX {
+                break;
+            }
+            let Ok(meta) = entry.metadata() else { continue };
+            if meta.is_dir() && meta.st_dev() == top.st_dev() && depth < DEPTH_MAX {
+                folders.push((entry.path(), depth + 1));
+            } else if meta.is_file() && meta.len() >= FILE_BYTES_MIN && meta.st_blocks() * 512 >= meta.len() {
+                found.push((meta.len(), entry.path()));
+            }
+        }
+    }
+    found.sort_unstable_by(|a, b| b.cmp(a));
+    found.truncate(FILES_MAX);
+    found
+}

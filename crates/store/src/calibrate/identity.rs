@@ -1,0 +1,112 @@
+//! Which disk a path lies on, as the kernel's sysfs tells it.
+
+use std::fs;
+use std::io;
+use std::os::linux::fs::MetadataExt;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use units::ByteCount;
+
+/// `f_type` of tmpfs and ramfs (statfs(2)): no disk at all.
+const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
+const SECTOR_BYTES: u64 = 512;
+
+/// A disk, by what stays the same when the machine restarts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiskIdentity {
+    /// Names the disk: its world-wide name, else model and serial number, else path, and in any case its size.
+    pub key: String,
+    /// Its block device, the whole disk and not the partition; `None` where there is none (network, memory).
+    pub device: Option<PathBuf>,
+    /// What the drive calls itself.
+    pub model: Option<String>,
+    /// Size of the block device, or of the file system where there is no device.
+    pub capacity: ByteCount,
+    /// What the kernel believes; calibration checks it.
+    pub kernel_rotational: Option<bool>,
+    /// The file system lies in memory.
+    pub in_memory: bool,
+    /// Why measurements of this device may mislead.
+    pub caution: Option<String>,
+}
+
+/// The disk of `target`: a block device, or a file or folder on one.
+///
+/// # Errors
+/// `target` cannot be examined.
+pub(crate) fn identify(target: &Path) -> io::Result<DiskIdentity> {
+    let meta = fs::metadata(target)?;
+    let number = if meta.file_type().is_block_device() { meta.st_rdev() } else { meta.st_dev() };
+    match sysfs_of(number).or_else(|| sysfs_of(device_of_mount(number)?)) {
+        Some(node) => Ok(from_sysfs(&node)),
+        None => without_device(target),
+    }
+}
+
+/// The sysfs folder of the whole disk with this device number.
+fn sysfs_of(number: u64) -> Option<PathBuf> {
+    let name = format!("/sys/dev/block/{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
+    let node = fs::canonicalize(name).ok()?;
+    if node.join("partition").exists() { node.parent().map(Path::to_path_buf) } else { Some(node) }
+}
+
+/// The device number of the source of the mount with this (anonymous) number: btrfs hides its disk behind one.
+fn device_of_mount(number: u64) -> Option<u64> {
+    let wanted = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let line = mounts.lines().find(|l| l.split(' ').nth(2) == Some(&wanted))?;
+    // After the separator: type, source, options (proc(5)).
+    let source = line.split_once(" - ")?.1.split(' ').nth(1)?;
+    let meta = fs::metadata(source).ok()?;
+    meta.file_type().is_block_device().then(|| meta.st_rdev())
+}
+
+fn from_sysfs(node: &Path) -> DiskIdentity {
+    let read = |name: &str| {
+        let text = fs::read_to_string(node.join(name)).ok()?;
+        let text: String = text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(200).collect();
+        (!text.is_empty()).then_some(text)
+    };
+    let name = node.file_name().unwrap_or_default().to_string_lossy().replace('!', "/");
+    let sectors: u64 = read("size").and_then(|s| s.parse().ok()).unwrap_or(0);
+    let capacity = ByteCount(sectors.saturating_mul(SECTOR_BYTES));
+    let model = read("device/model");
+    let backing = read("loop/backing_file");
+    let serial = read("device/serial").or_else(|| read("serial"));
+    let by = match (read("wwid").or_else(|| read("device/wwid")), serial, &backing) {
+        (Some(wwid), _, _) => format!("wwid {wwid}"),
+        (None, Some(serial), _) => format!("serial {} {serial}", model.as_deref().unwrap_or("disk")),
+        (None, None, Some(file)) => format!("loop {file}"),
+        (None, None, None) => format!("path {}", read("dm/uuid").unwrap_or_else(|| name.clone())),
+    };
+    let cached_loop = backing.is_some() && read("loop/dio").as_deref() != Some("1");
+    DiskIdentity {
+        key: format!("{by} size {}", capacity.0),
+        device: Some(Path::new("/dev").join(&name)),
+        model: model.or_else(|| backing.map(|file| format!("loop device of {file}"))),
+        capacity,
+        kernel_rotational: read("queue/rotational").map(|r| r == "1"),
+        in_memory: false,
+        caution: cached_loop.then(|| {
+            format!("/dev/{name} is a loop device without direct I/O: its reads may come from memory; attach it with losetup --direct-io=on")
+        }),
+    }
+}
+
+fn without_device(target: &Path) -> io::Result<DiskIdentity> {
+    let system = rustix::fs::statfs(target)?;
+    let kind = u64::try_from(system.f_type).unwrap_or(0);
+    let block = u64::try_from(system.f_bsize).unwrap_or(0);
+    let capacity = ByteCount(system.f_blocks.saturating_mul(block));
+    let path = fs::canonicalize(target)?;
+    Ok(DiskIdentity {
+        key: format!("folder {} size {}", path.display(), capacity.0),
+        device: None,
+        model: None,
+        capacity,
+        kernel_rotational: None,
+        in_memory: IN_MEMORY.contains(&kind),
+        caution: None,
+    })
+}

@@ -1,0 +1,250 @@
+//! Calibration: measures a disk by reading from it and gives the [`DiskProfile`] that admission counts with.
+//!
+//! Promise: never writes; takes about ten seconds of a spinning disk and less of a flash drive; the same seed reads the
+//! same places. Where there is no block device or no permission, the folder's own files are read; where there are none,
+//! a conservative default is assumed; [`Source`] says which and why, and is meant to be shown.
+//! What reading cannot tell is assumed and said so in [`Calibration::notes`]: the time of a flush (it needs a dirty
+//! cache), the write rate, and whether a flash drive's blocks were ever written (blocks never written read too fast).
+//! Not here: learning from observed service times (the schedule does that), predicting (`schedule::profile`).
+//!
+//! A disk that hangs hangs this call: run it on a thread that may be abandoned.
+
+mod disk;
+mod identity;
+mod kept;
+mod measure;
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use schedule::profile::DiskProfile;
+use serde::{Deserialize, Serialize};
+use units::{ByteCount, Nanos};
+
+pub use identity::DiskIdentity;
+pub use kept::{KeepError, load, profile_from_json, profile_path, save};
+
+use disk::Device;
+pub use disk::Readable;
+use measure::{Measured, Measurement};
+
+/// How to measure.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// Chooses the places that are read.
+    pub seed: u64,
+    /// When to stop taking samples; the least that is needed is taken even if that lasts longer (a slow disk).
+    pub time_max: Nanos,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { seed: 1, time_max: Nanos::from_secs(10) }
+    }
+}
+
+/// How far the measuring is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// What is being measured, in words for a user.
+    pub step: &'static str,
+    /// Parts of a thousand of the whole, never falling.
+    pub permille: u32,
+}
+
+/// Told how far the measuring is; `Break` ends it with [`CalibrateError::Cancelled`].
+pub type Watcher<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
+
+/// A disk and what is known of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Calibration {
+    /// Which disk.
+    pub disk: DiskIdentity,
+    /// Where the profile comes from.
+    pub source: Source,
+    /// What it can do.
+    pub profile: DiskProfile,
+    /// What a user should know about these figures, one sentence each.
+    pub notes: Vec<String>,
+}
+
+/// Where a profile comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "from")]
+pub enum Source {
+    /// Measured through the block device.
+    BlockDevice {
+        /// The device.
+        device: PathBuf,
+    },
+    /// Measured by reading files of the folder, because the block device could not be read: zones and distances are
+    /// not known, so the slowest rate and an average access hold for all of it.
+    Files {
+        /// How many files were read.
+        files: usize,
+        /// Why not the block device, and what would help.
+        reason: String,
+    },
+    /// Not measured: a conservative default.
+    Assumed {
+        /// Why, and what would help.
+        reason: String,
+    },
+}
+
+impl std::fmt::Display for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::BlockDevice { device } => write!(f, "measured through {}", device.display()),
+            Self::Files { files, reason } => write!(f, "measured by reading {files} files ({reason})"),
+            Self::Assumed { reason } => write!(f, "assumed, not measured ({reason})"),
+        }
+    }
+}
+
+/// Why there is no calibration.
+#[derive(Debug, thiserror::Error)]
+pub enum CalibrateError {
+    /// The path cannot be examined.
+    #[error("cannot examine {}; give a block device or an existing folder", path.display())]
+    Path {
+        /// The path.
+        path: PathBuf,
+        /// The system's answer.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The watcher ended it.
+    #[error("calibration was cancelled")]
+    Cancelled,
+}
+
+/// Measures the disk under `target`, a block device or anything in a file system on it.
+///
+/// # Errors
+/// The path cannot be examined, or `watch` ended it. A disk that cannot be measured is no error: see [`Source`].
+pub fn calibrate(target: &Path, options: Options, watch: Watcher<'_>) -> Result<Calibration, CalibrateError> {
+    let disk = identity::identify(target).map_err(|source| CalibrateError::Path { path: target.into(), source })?;
+    let refused = match disk.device.as_deref().ok_or_else(|| "no block device is behind it".to_owned()) {
+        Ok(path) => match whole_device(path, &disk, options, watch)? {
+            Ok(measured) => {
+                let notes = all_notes(&measured, &disk);
+                let source = Source::BlockDevice { device: path.into() };
+                return Ok(Calibration { disk, source, profile: measured.profile, notes });
+            }
+            Err(reason) => reason,
+        },
+        Err(reason) => reason,
+    };
+    from_files(target, disk, &refused, options, watch)
+}
+
+/// The profile of anything that can be read and timed as a whole disk: a drive model in virtual time for `plan`.
+///
+/// # Errors
+/// Why it cannot be measured, in words.
+pub fn profile_of<R: Readable>(disk: &mut R, options: Options) -> Result<DiskProfile, String> {
+    match Measurement::new(disk, options, &mut |_| ControlFlow::Continue(())).device(None) {
+        Ok(measured) => Ok(measured.profile),
+        Err(measure::Stop::Cancelled) => unreachable!("the watcher never breaks"),
+        Err(measure::Stop::Unusable(reason)) => Err(reason),
+    }
+}
+
+/// The kept calibration of the disk under `target` if there is a whole one in `state`, else a new one, kept there.
+/// A calibration that was only assumed is not kept: the reason may go away.
+///
+/// # Errors
+/// As [`calibrate`]. That the result could not be kept is a note, not an error.
+pub fn load_or_calibrate(
+    state: &Path,
+    target: &Path,
+    options: Options,
+    watch: Watcher<'_>,
+) -> Result<Calibration, CalibrateError> {
+    let disk = identity::identify(target).map_err(|source| CalibrateError::Path { path: target.into(), source })?;
+    let unusable = match load(state, &disk) {
+        Ok(kept) => return Ok(kept),
+        Err(KeepError::Absent) => None,
+        Err(error) => Some(format!("the kept profile was not used: {}", told(&error))),
+    };
+    let mut fresh = calibrate(target, options, watch)?;
+    fresh.notes.extend(unusable);
+    if !matches!(fresh.source, Source::Assumed { .. })
+        && let Err(error) = save(state, &fresh)
+    {
+        fresh.notes.push(format!("the profile could not be kept and will be measured again: {}", told(&error)));
+    }
+    Ok(fresh)
+}
+
+/// The profile, or the reason why the device could not be measured.
+fn whole_device(
+    path: &Path,
+    disk: &DiskIdentity,
+    options: Options,
+    watch: Watcher<'_>,
+) -> Result<Result<Measured, String>, CalibrateError> {
+    let mut device = match Device::open(path, disk.capacity.0) {
+        Ok(device) => device,
+        Err(error) => {
+            return Ok(Err(format!(
+                "{} cannot be read: {error}; give the server the right to read it (root, or the group of the device)",
+                path.display()
+            )));
+        }
+    };
+    match Measurement::new(&mut device, options, watch).device(disk.kernel_rotational) {
+        Ok(measured) => Ok(Ok(measured)),
+        Err(measure::Stop::Cancelled) => Err(CalibrateError::Cancelled),
+        Err(measure::Stop::Unusable(reason)) => Ok(Err(format!("{}: {reason}", path.display()))),
+    }
+}
+
+/// Measures by reading files of the folder, or assumes.
+fn from_files(
+    target: &Path,
+    disk: DiskIdentity,
+    refused: &str,
+    options: Options,
+    watch: Watcher<'_>,
+) -> Result<Calibration, CalibrateError> {
+    let outcome = match disk::Files::open(target) {
+        Ok(mut files) => {
+            let count = files.count();
+            let measured = Measurement::new(&mut files, options, watch).files(disk.kernel_rotational, disk.capacity);
+            measured.map(|m| (m, count))
+        }
+        Err(reason) => Err(measure::Stop::Unusable(reason)),
+    };
+    match outcome {
+        Ok((measured, files)) => {
+            let notes = all_notes(&measured, &disk);
+            let source = Source::Files { files, reason: refused.to_owned() };
+            Ok(Calibration { disk, source, profile: measured.profile, notes })
+        }
+        Err(measure::Stop::Cancelled) => Err(CalibrateError::Cancelled),
+        Err(measure::Stop::Unusable(reason)) => {
+            let spindle = disk.kernel_rotational.unwrap_or(!disk.in_memory);
+            let profile = if spindle { DiskProfile::spindle_default() } else { DiskProfile::flash_default() };
+            let capacity = ByteCount(disk.capacity.0.max(1));
+            let source = Source::Assumed { reason: format!("{refused}; and {reason}") };
+            Ok(Calibration { disk, source, profile: profile.scaled_to(capacity), notes: Vec::new() })
+        }
+    }
+}
+
+/// The error and what caused it.
+fn told(error: &KeepError) -> String {
+    let cause = std::error::Error::source(error).map_or_else(String::new, |cause| format!(": {cause}"));
+    format!("{error}{cause}")
+}
+
+fn all_notes(measured: &Measured, disk: &DiskIdentity) -> Vec<String> {
+    let mut notes = measured.notes.clone();
+    notes.extend(disk.caution.clone());
+    notes
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,176 @@
+//! The handle to one disk's thread, and what both sides share.
+//!
+//! Promise: a caller never waits for ever. A full queue is `Busy`, a thread that is stuck in one system call for longer
+//! than the configured patience is `DiskFailing` until it comes back; nobody joins it. Other disks do not notice.
+//! Not here: what the thread does (`worker`).
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+use units::{DiskId, Nanos, UploadId};
+
+use crate::StoreError;
+use crate::grants::Waker;
+use crate::stats::DiskStats;
+use crate::worker::Worker;
+
+/// Calls that wait for one disk's thread at most.
+pub(crate) const TASKS_MAX: usize = 1024;
+
+/// Something the disk's thread is to do.
+pub(crate) type Task = Box<dyn FnOnce(&mut Worker) + Send>;
+
+/// What the thread and its callers both see.
+pub(crate) struct Shared {
+    pub(crate) id: DiskId,
+    pub(crate) stats: DiskStats,
+    /// When the thread began what it is doing; zero while it waits.
+    busy_since: AtomicU64,
+    /// Uploads whose handle was dropped. At most `UPLOADS_MAX` exist.
+    aborted: Mutex<Vec<UploadId>>,
+    waker: Waker,
+    patience: Duration,
+}
+
+/// A caller's handle. The thread ends when the last one is gone.
+#[derive(Debug, Clone)]
+pub(crate) struct Disk {
+    pub(crate) shared: Arc<Shared>,
+    tasks: Option<mpsc::Sender<Task>>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(id: DiskId, patience: Duration, waker: Waker) -> Self {
+        Self {
+            id,
+            stats: DiskStats::default(),
+            busy_since: AtomicU64::new(0),
+            aborted: Mutex::default(),
+            waker,
+            patience,
+        }
+    }
+
+    /// Called by the thread around whatever may take long.
+    pub(crate) fn set_busy(&self, busy: bool) {
+        let since = if busy { uring::clock::monotonic().0.max(1) } else { 0 };
+        self.busy_since.store(since, Ordering::Relaxed);
+    }
+
+    /// True if the thread has been at one thing for longer than anybody should wait.
+    pub(crate) fn is_stuck(&self) -> bool {
+        let since = self.busy_since.load(Ordering::Relaxed);
+        let patience = u64::try_from(self.patience.as_nanos()).unwrap_or(u64::MAX);
+        since != 0 && uring::clock::monotonic().saturating_sub(Nanos(since)).0 > patience
+    }
+
+    pub(crate) fn abort(&self, upload: UploadId) {
+        self.aborted.lock().unwrap_or_else(PoisonError::into_inner).push(upload);
+        self.wake();
+    }
+
+    pub(crate) fn take_aborted(&self) -> Vec<UploadId> {
+        std::mem::take(&mut *self.aborted.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn wake(&self) {
+        (self.waker)();
+    }
+}
+
+impl Disk {
+    pub(crate) fn new(shared: Arc<Shared>) -> (Self, mpsc::Receiver<Task>) {
+        let (sender, receiver) = mpsc::channel(TASKS_MAX);
+        (Self { shared, tasks: Some(sender) }, receiver)
+    }
+
+    fn tasks(&self) -> &mpsc::Sender<Task> {
+        self.tasks.as_ref().expect("taken only by drop")
+    }
+
+    /// Has the thread do `work`, and waits for its answer, but no longer than twice the disk's patience. Work whose caller
+    /// has given up is not begun.
+    pub(crate) async fn call<R, F>(&self, work: F) -> Result<R, StoreError>
+    where
+        R: Send + 'static,
+        F: FnOnce(&mut Worker) -> Result<R, StoreError> + Send + 'static,
+    {
+        let mut answer = self.begin(work)?;
+        // Twice: a thread that got stuck just before or after the call is known to be by then.
+        for _ in 0..2 {
+            match timeout(self.shared.patience, &mut answer).await {
+                Ok(Ok(result)) => return result,
+                Ok(Err(_)) => return Err(StoreError::Closed),
+                Err(_) if self.shared.is_stuck() => return Err(StoreError::DiskFailing(self.shared.id)),
+                Err(_) => {}
+            }
+        }
+        Err(StoreError::Busy)
+    }
+
+    fn begin<R, F>(&self, work: F) -> Result<oneshot::Receiver<Result<R, StoreError>>, StoreError>
+    where
+        R: Send + 'static,
+        F: FnOnce(&mut Worker) -> Result<R, StoreError> + Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        self.post(Box::new(move |worker| {
+            if !reply.is_closed() {
+                let _ = reply.send(work(worker));
+            }
+        }))?;
+        Ok(answer)
+    }
+
+    /// Queues a task without waiting.
+    pub(crate) fn post(&self, task: Task) -> Result<(), StoreError> {
+        if self.shared.is_stuck() {
+            return Err(StoreError::DiskFailing(self.shared.id));
+        }
+        self.tasks().try_send(task).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => {
+                self.shared.stats.busy_refusals.add(1);
+                StoreError::Busy
+            }
+            mpsc::error::TrySendError::Closed(_) => StoreError::Closed,
+        })?;
+        self.shared.wake();
+        Ok(())
+    }
+
+    /// A place in the queue, waited for. Cancelling the wait loses nothing.
+    pub(crate) async fn place(&self) -> Result<mpsc::Permit<'_, Task>, StoreError> {
+        self.while_it_works(async { self.tasks().reserve().await.map_err(|_| StoreError::Closed) }).await?
+    }
+
+    /// Waits for `event` as long as the thread is not stuck: for what may rightly take long (grants are rare on a busy
+    /// disk).
+    pub(crate) async fn while_it_works<T>(&self, event: impl Future<Output = T>) -> Result<T, StoreError> {
+        let mut event = std::pin::pin!(event);
+        loop {
+            match timeout(self.shared.patience, event.as_mut()).await {
+                Ok(value) => return Ok(value),
+                Err(_) if self.shared.is_stuck() => return Err(StoreError::DiskFailing(self.shared.id)),
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // The thread sees that the queue has no senders left only if it looks: drop the sender first, then wake it.
+        self.tasks = None;
+        self.shared.wake();
+    }
+}

@@ -1,0 +1,92 @@
+//! Names uploaded to one root while the disk of an earlier root did not answer.
+//!
+//! An earlier root hides what a later one has under the same name, and whether it has the name cannot be known while its
+//! disk does not answer. An upload is an answer to that: it replaces whatever is there. So what the silent root may have
+//! is hidden from now on, and removed as soon as the root can be asked.
+//!
+//! Promise: an acknowledged upload is what its name shows, also when the silent disk is back. Limits: at most
+//! [`DISPLACED_MAX`] names (then an upload is refused); only for as long as this process runs.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use crate::store::{Inner, Store};
+use crate::{ContentPath, Precondition, StoreError};
+
+/// Names that may wait for their removal.
+const DISPLACED_MAX: usize = 4096;
+
+/// How often a silent root is asked.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The names, each with the number of the root in which it is void.
+#[derive(Debug, Default)]
+pub(crate) struct Displaced(Mutex<Vec<(usize, ContentPath)>>);
+
+impl Displaced {
+    /// True if what this root has under this name is void.
+    pub(crate) fn holds(&self, root: usize, path: &ContentPath) -> bool {
+        let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        names.iter().any(|(number, name)| *number == root && name == path)
+    }
+
+    /// False if there is no room.
+    fn add(&self, root: usize, path: &ContentPath) -> bool {
+        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if names.len() >= DISPLACED_MAX {
+            return false;
+        }
+        names.push((root, path.clone()));
+        true
+    }
+
+    /// Takes one out; there may be several of the same name.
+    fn remove(&self, root: usize, path: &ContentPath) {
+        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = names.iter().position(|(number, name)| *number == root && name == path) {
+            names.swap_remove(at);
+        }
+    }
+}
+
+/// Earlier roots that could not be asked when an upload was placed.
+#[derive(Debug)]
+pub(crate) struct Unasked {
+    store: Weak<Inner>,
+    roots: Vec<usize>,
+    path: ContentPath,
+}
+
+impl Unasked {
+    pub(crate) fn new(store: &Arc<Inner>, roots: Vec<usize>, path: ContentPath) -> Option<Self> {
+        (!roots.is_empty()).then(|| Self { store: Arc::downgrade(store), roots, path })
+    }
+
+    /// The upload is visible: what the roots may have under its name is void. Called before it is acknowledged.
+    pub(crate) fn displace(self) -> Result<(), StoreError> {
+        let Some(store) = self.store.upgrade() else { return Ok(()) };
+        for root in self.roots {
+            if !store.displaced.add(root, &self.path) {
+                return Err(StoreError::Busy);
+            }
+            tokio::spawn(remove_when_it_answers(self.store.clone(), root, self.path.clone()));
+        }
+        Ok(())
+    }
+}
+
+/// Removes a void name as soon as its root can be asked. Does not keep the store alive.
+async fn remove_when_it_answers(store: Weak<Inner>, root: usize, path: ContentPath) {
+    loop {
+        tokio::time::sleep(PAUSE).await;
+        let Some(inner) = store.upgrade() else { return };
+        let removed = Store::of(Arc::clone(&inner)).remove_from(root, &path, &Precondition::None).await;
+        match removed {
+            Err(StoreError::DiskFailing(_) | StoreError::Busy) => {}
+            Ok(()) => return inner.displaced.remove(root, &path),
+            Err(error) if error.is_absence() => return inner.displaced.remove(root, &path),
+            // It cannot be removed: it stays hidden.
+            Err(_) => return,
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! What a lookup tells of a content or a directory, and what can be demanded of it.
+
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{FileType, Stat};
+use units::DiskId;
+
+use crate::MediaRate;
+
+/// A content or a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The last component of its path; empty for the root.
+    pub name: String,
+    /// Which of the two.
+    pub kind: Kind,
+    /// Bytes; zero for a directory.
+    pub size: u64,
+    /// Last modification.
+    pub modified: SystemTime,
+    /// A strong entity tag with its quotes: another one for each version.
+    pub etag: String,
+    /// The disk it lies on (for a merged directory: that of the first root that has it).
+    pub disk: DiskId,
+    /// Its rate, if the index knows it.
+    pub rate: Option<MediaRate>,
+}
+
+/// What a path names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A content.
+    File,
+    /// A directory.
+    Directory,
+}
+
+/// A demand on what is there before it is changed (RFC 9110 §13).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Precondition {
+    /// None.
+    #[default]
+    None,
+    /// `If-None-Match: *`.
+    MustNotExist,
+    /// `If-Match`: quoted entity tags, or `*` for any.
+    MustMatch(Vec<String>),
+}
+
+impl Precondition {
+    /// Whether it holds for what is there now.
+    #[must_use]
+    pub fn holds(&self, existing_etag: Option<&str>) -> bool {
+        match (self, existing_etag) {
+            (Self::None, _) | (Self::MustNotExist, None) => true,
+            (Self::MustNotExist, Some(_)) | (Self::MustMatch(_), None) => false,
+            (Self::MustMatch(tags), Some(etag)) => tags.iter().any(|tag| tag == "*" || tag == etag),
+        }
+    }
+}
+
+/// What tells one version of a file from another, as far as the file system can.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Stamp {
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+    pub(crate) size: u64,
+    pub(crate) modified_ns: i128,
+    pub(crate) changed_ns: i128,
+}
+
+impl Stamp {
+    pub(crate) fn of(stat: &Stat) -> Self {
+        Self {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            modified_ns: nanos(i128::from(stat.st_mtime), i128::from(stat.st_mtime_nsec)),
+            changed_ns: nanos(i128::from(stat.st_ctime), i128::from(stat.st_ctime_nsec)),
+        }
+    }
+
+    /// Strong: of the inode, the time of modification and the size. Not of ctime, which a mere chmod changes.
+    pub(crate) fn etag(&self) -> String {
+        format!("\"{:x}-{:x}-{:x}\"", self.inode, self.modified_ns, self.size)
+    }
+
+    fn modified(&self) -> SystemTime {
+        let magnitude = self.modified_ns.unsigned_abs();
+        let seconds = u64::try_from(magnitude / 1_000_000_000).unwrap_or(0);
+        let rest = u32::try_from(magnitude % 1_000_000_000).unwrap_or(0);
+        let span = Duration::new(seconds, rest);
+        let time = if self.modified_ns >= 0 {
+            SystemTime::UNIX_EPOCH.checked_add(span)
+        } else {
+            SystemTime::UNIX_EPOCH.checked_sub(span)
+        };
+        time.unwrap_or(SystemTime::UNIX_EPOCH)
+    }
+}
+
+impl Entry {
+    /// What `stat` says; nothing for what is neither a file nor a directory (a device or a pipe is no content).
+    pub(crate) fn of(name: &str, stat: &Stat, disk: DiskId, rate: Option<MediaRate>) -> Option<Self> {
+        let stamp = Stamp::of(stat);
+        let kind = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Kind::File,
+            FileType::Directory => Kind::Directory,
+            _ => return None,
+        };
+        let size = if kind == Kind::File { stamp.size } else { 0 };
+        Some(Self { name: name.to_owned(), kind, size, modified: stamp.modified(), etag: stamp.etag(), disk, rate })
+    }
+}
+
+fn nanos(seconds: i128, rest: i128) -> i128 {
+    seconds * 1_000_000_000 + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn preconditions() {
+        let tag = "\"a-b-c\"";
+        assert!(Precondition::None.holds(None) && Precondition::None.holds(Some(tag)));
+        assert!(Precondition::MustNotExist.holds(None) && !Precondition::MustNotExist.holds(Some(tag)));
+        let listed = Precondition::MustMatch(vec!["\"x\"".into(), tag.into()]);
+        assert!(listed.holds(Some(tag)) && !listed.holds(Some("\"y\"")) && !listed.holds(None));
+        assert!(Precondition::MustMatch(vec!["*".into()]).holds(Some(tag)));
+        // A weak tag never matches strongly (RFC 9110 §8.8.3.2).
+        assert!(!Precondition::MustMatch(vec!["W/\"a-b-c\"".into()]).holds(Some(tag)));
+    }
+
+    #[test]
+    fn times_before_the_epoch_are_kept() {
+        let stamp = Stamp { device: 1, inode: 2, size: 3, modified_ns: -1_500_000_000, changed_ns: 0 };
+        assert_eq!(stamp.modified(), SystemTime::UNIX_EPOCH - Duration::from_millis(1500));
+    }
+}

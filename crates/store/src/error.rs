@@ -1,0 +1,94 @@
+//! Why the store did not do what was asked. Status codes are given in one table elsewhere (`controlplane`).
+
+use std::io;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use units::DiskId;
+
+/// Why the store did not do what was asked.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StoreError {
+    /// No such content or directory.
+    #[error("not found")]
+    NotFound,
+    /// The directory a content would be put into does not exist; the store makes no directories on its own.
+    #[error("the parent directory does not exist")]
+    ParentMissing,
+    /// A content was asked for, the path names a directory.
+    #[error("is a directory")]
+    IsDirectory,
+    /// A directory was asked for, or is needed along the path, and there is something else.
+    #[error("not a directory")]
+    NotADirectory,
+    /// Something of that name exists.
+    #[error("exists already")]
+    Exists,
+    /// A precondition (`If-Match`, `If-None-Match: *`) does not hold.
+    #[error("the precondition does not hold")]
+    PreconditionFailed,
+    /// The disk is full (or a quota is); nothing was left behind.
+    #[error("no space left on the disk")]
+    NoSpace,
+    /// The file system is mounted read-only, or became so when its disk erred.
+    #[error("the file system is read-only")]
+    ReadOnly,
+    /// The file system does not allow it, or the path leads out of the root.
+    #[error("not permitted")]
+    Forbidden,
+    /// The disk does not answer.
+    #[error("disk {} does not answer", .0.0)]
+    DiskFailing(DiskId),
+    /// A queue or a table is full; try again later.
+    #[error("too much is going on; try again later")]
+    Busy,
+    /// A name on the path is longer than the file system allows.
+    #[error("a name is too long")]
+    NameTooLong,
+    /// More bytes were appended than the upload's length says.
+    #[error("the upload is longer than announced")]
+    TooLong,
+    /// Fewer bytes were appended than the upload's length says.
+    #[error("the upload is shorter than announced")]
+    TooShort,
+    /// The store has been shut down.
+    #[error("the store is shut down")]
+    Closed,
+    /// Anything else the system says.
+    #[error("{0}")]
+    Io(#[source] Arc<io::Error>),
+}
+
+impl From<Errno> for StoreError {
+    fn from(errno: Errno) -> Self {
+        match errno {
+            Errno::NOENT => Self::NotFound,
+            Errno::NOTDIR => Self::NotADirectory,
+            Errno::ISDIR => Self::IsDirectory,
+            Errno::EXIST => Self::Exists,
+            Errno::NOSPC | Errno::DQUOT | Errno::FBIG => Self::NoSpace,
+            // XDEV is openat2's answer to a path that leaves the root; LOOP to a chain of links without end or a magic one.
+            Errno::ROFS => Self::ReadOnly,
+            Errno::ACCESS | Errno::PERM | Errno::XDEV | Errno::LOOP => Self::Forbidden,
+            Errno::NAMETOOLONG => Self::NameTooLong,
+            Errno::MFILE | Errno::NFILE | Errno::NOMEM => Self::Busy,
+            other => Self::Io(Arc::new(other.into())),
+        }
+    }
+}
+
+impl From<io::Error> for StoreError {
+    fn from(error: io::Error) -> Self {
+        match Errno::from_io_error(&error) {
+            Some(errno) => Self::from(errno),
+            None => Self::Io(Arc::new(error)),
+        }
+    }
+}
+
+impl StoreError {
+    /// True where another root may still have what this one has not.
+    pub(crate) fn is_absence(&self) -> bool {
+        matches!(self, Self::NotFound | Self::NotADirectory)
+    }
+}

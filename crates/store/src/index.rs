@@ -1,0 +1,323 @@
+//! What was found out about contents, kept over restarts: the rate of each version of each file.
+//!
+//! Promise: bounded; a file that is damaged or of another format is ignored and the index starts anew; a version that
+//! changed is not known; it is written by a thread of its own, whole or not at all. Not here: finding rates (`probe`).
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use units::{BitRate, Nanos};
+
+use crate::entry::Stamp;
+use crate::{Container, MediaRate};
+
+/// Versions the index knows at most. The oldest tenth makes room.
+pub(crate) const ENTRIES_MAX: usize = 200_000;
+
+/// Bytes of an index file at most: more is not ours.
+const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
+/// Changed when the file's meaning changes; files of another format are ignored.
+const FORMAT: u32 = 1;
+
+const FILE_NAME: &str = "contents.json";
+
+/// How long changes are gathered before they are written.
+const SAVE_DELAY: Duration = Duration::from_secs(5);
+
+/// How long the end waits for the last save. A state directory that hangs does not hold up the end for longer.
+const LAST_SAVE_MAX: Duration = Duration::from_secs(2);
+
+/// The key of an entry: the file and its version, as a restart finds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    device: u64,
+    inode: u64,
+    modified_ns: i128,
+    size: u64,
+}
+
+impl Key {
+    fn of(stamp: &Stamp) -> Self {
+        Self { device: stamp.device, inode: stamp.inode, modified_ns: stamp.modified_ns, size: stamp.size }
+    }
+}
+
+/// Rates by version. Shared by all disks' threads.
+#[derive(Debug)]
+pub(crate) struct Index {
+    state: Mutex<State>,
+    changed: Condvar,
+    entries_max: usize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The rate (none: it was looked for and there is none), and when it was added.
+    known: HashMap<Key, (Option<MediaRate>, u64)>,
+    next: u64,
+    unsaved: bool,
+    saving: bool,
+    closed: bool,
+}
+
+/// Keeps the index in a directory until dropped.
+#[derive(Debug)]
+pub(crate) struct Saver(Arc<Index>);
+
+impl Index {
+    pub(crate) fn new() -> Self {
+        Self::with_limit(ENTRIES_MAX)
+    }
+
+    fn with_limit(entries_max: usize) -> Self {
+        Self { state: Mutex::default(), changed: Condvar::new(), entries_max }
+    }
+
+    /// What is known of this version: nothing, that it has no rate of its own, or its rate.
+    pub(crate) fn rate(&self, stamp: &Stamp) -> Option<Option<MediaRate>> {
+        self.lock().known.get(&Key::of(stamp)).map(|(rate, _)| *rate)
+    }
+
+    /// Remembers what was found.
+    pub(crate) fn insert(&self, stamp: &Stamp, rate: Option<MediaRate>) {
+        let mut state = self.lock();
+        let entries_max = self.entries_max;
+        if state.known.len() >= entries_max {
+            let mut ages: Vec<u64> = state.known.values().map(|(_, age)| *age).collect();
+            let (_, youngest_to_go, _) = ages.select_nth_unstable(entries_max / 10);
+            let limit = *youngest_to_go;
+            state.known.retain(|_, (_, age)| *age > limit);
+        }
+        let age = state.next;
+        state.next += 1;
+        state.known.insert(Key::of(stamp), (rate, age));
+        state.unsaved = true;
+        self.changed.notify_all();
+    }
+
+    /// Reads what `directory` holds, and keeps it up to date there until the answer is dropped.
+    pub(crate) fn keep_in(self: &Arc<Self>, directory: &Path) -> io::Result<Saver> {
+        fs::create_dir_all(directory)?;
+        let file = directory.join(FILE_NAME);
+        if let Some(entries) = load(&file) {
+            let mut state = self.lock();
+            for entry in entries.into_iter().take(self.entries_max) {
+                let age = state.next;
+                state.next += 1;
+                state.known.insert(entry.key(), (entry.rate(), age));
+            }
+        }
+        let index = Arc::clone(self);
+        thread::Builder::new().name("store-index".into()).spawn(move || index.save_until_closed(&file))?;
+        Ok(Saver(Arc::clone(self)))
+    }
+
+    fn save_until_closed(&self, file: &Path) {
+        loop {
+            let mut state = self.lock();
+            while !state.unsaved && !state.closed {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            if state.unsaved && !state.closed {
+                let gathered = self.changed.wait_timeout_while(state, SAVE_DELAY, |state| !state.closed);
+                state = gathered.unwrap_or_else(PoisonError::into_inner).0;
+            }
+            let entries = state.unsaved.then(|| entries_of(&state));
+            state.unsaved = false;
+            state.saving = entries.is_some();
+            let closed = state.closed;
+            drop(state);
+            if let Some(entries) = entries {
+                // A state directory that cannot be written costs the next start its probes, nothing else.
+                let _ = save(file, entries);
+                self.lock().saving = false;
+                self.changed.notify_all();
+            }
+            if closed {
+                return;
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Saver {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.closed = true;
+        self.0.changed.notify_all();
+        let saved = |state: &mut State| state.unsaved || state.saving;
+        let _ = self.0.changed.wait_timeout_while(state, LAST_SAVE_MAX, saved);
+    }
+}
+
+/// The file: one object.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kept {
+    format: u32,
+    contents: Vec<KeptEntry>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KeptEntry {
+    device: u64,
+    inode: u64,
+    modified_ns: i128,
+    size: u64,
+    media: Option<KeptMedia>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KeptMedia {
+    bits_per_second: u64,
+    preroll_bytes: u64,
+    container: KeptContainer,
+    duration_ns: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum KeptContainer {
+    Mp4,
+    MpegTs,
+    Matroska,
+}
+
+impl KeptEntry {
+    fn key(&self) -> Key {
+        Key { device: self.device, inode: self.inode, modified_ns: self.modified_ns, size: self.size }
+    }
+
+    fn rate(&self) -> Option<MediaRate> {
+        self.media.as_ref().map(|media| MediaRate {
+            rate: BitRate(media.bits_per_second),
+            preroll_bytes: media.preroll_bytes,
+            container: match media.container {
+                KeptContainer::Mp4 => Container::Mp4,
+                KeptContainer::MpegTs => Container::MpegTs,
+                KeptContainer::Matroska => Container::Matroska,
+            },
+            duration: Nanos(media.duration_ns),
+        })
+    }
+}
+
+/// All entries, the oldest first.
+fn entries_of(state: &State) -> Vec<KeptEntry> {
+    let mut entries: Vec<_> = state.known.iter().collect();
+    entries.sort_unstable_by_key(|(_, (_, age))| *age);
+    let kept = |(key, (rate, _)): (&Key, &(Option<MediaRate>, u64))| KeptEntry {
+        device: key.device,
+        inode: key.inode,
+        modified_ns: key.modified_ns,
+        size: key.size,
+        media: rate.map(|media| KeptMedia {
+            bits_per_second: media.rate.0,
+            preroll_bytes: media.preroll_bytes,
+            container: match media.container {
+                Container::Mp4 => KeptContainer::Mp4,
+                Container::MpegTs => KeptContainer::MpegTs,
+                Container::Matroska => KeptContainer::Matroska,
+            },
+            duration_ns: media.duration.0,
+        }),
+    };
+    entries.into_iter().map(kept).collect()
+}
+
+/// What a file holds; nothing if there is none, or it is not ours.
+fn load(file: &Path) -> Option<Vec<KeptEntry>> {
+    if fs::metadata(file).ok()?.len() > FILE_BYTES_MAX {
+        return None;
+    }
+    let kept: Kept = serde_json::from_slice(&fs::read(file).ok()?).ok()?;
+    (kept.format == FORMAT).then_some(kept.contents)
+}
+
+fn save(file: &Path, contents: Vec<KeptEntry>) -> io::Result<()> {
+    let new: PathBuf = file.with_extension("json.new");
+    let mut writer = BufWriter::new(File::create(&new)?);
+    serde_json::to_writer(&mut writer, &Kept { format: FORMAT, contents })?;
+    writer.flush()?;
+    writer.get_ref().sync_all()?;
+    fs::rename(new, file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stamp(inode: u64) -> Stamp {
+        Stamp { device: 5, inode, size: 7, modified_ns: 1_700_000_000_123_456_789, changed_ns: 9 }
+    }
+
+    fn media(rate: u64) -> Option<MediaRate> {
+        let container = Container::MpegTs;
+        Some(MediaRate { rate: BitRate(rate), preroll_bytes: 3, container, duration: Nanos(4) })
+    }
+
+    fn reopened(directory: &Path) -> (Arc<Index>, Saver) {
+        let index = Arc::new(Index::new());
+        let saver = index.keep_in(directory).unwrap();
+        (index, saver)
+    }
+
+    #[test]
+    fn it_survives_a_restart_and_knows_versions_apart() {
+        let place = tempfile::tempdir().unwrap();
+        let (index, saver) = reopened(&place.path().join("state"));
+        index.insert(&stamp(1), media(8_000_000));
+        index.insert(&stamp(2), None);
+        drop(saver);
+        let (index, _saver) = reopened(&place.path().join("state"));
+        assert_eq!(index.rate(&stamp(1)), Some(media(8_000_000)));
+        assert_eq!(index.rate(&stamp(2)), Some(None), "known to have none: not to be looked for again");
+        assert_eq!(index.rate(&stamp(3)), None);
+        assert_eq!(index.rate(&Stamp { size: 8, ..stamp(1) }), None);
+        assert_eq!(index.rate(&Stamp { modified_ns: 1, ..stamp(1) }), None);
+        assert_eq!(index.rate(&Stamp { changed_ns: 1, ..stamp(1) }), Some(media(8_000_000)), "chmod changes no rate");
+    }
+
+    #[test]
+    fn a_damaged_file_is_ignored_and_replaced() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join(FILE_NAME);
+        let (index, saver) = reopened(place.path());
+        index.insert(&stamp(1), media(8_000_000));
+        drop(saver);
+        let good = fs::read(&file).unwrap();
+        let other_format = String::from_utf8(good.clone()).unwrap().replace("\"format\":1", "\"format\":2");
+        for damaged in [b"".as_slice(), &good[..good.len() / 2], b"\xff\xfe", b"[]", other_format.as_bytes()] {
+            fs::write(&file, damaged).unwrap();
+            let (index, saver) = reopened(place.path());
+            assert_eq!(index.rate(&stamp(1)), None);
+            index.insert(&stamp(1), media(9_000_000));
+            drop(saver);
+            assert_eq!(reopened(place.path()).0.rate(&stamp(1)), Some(media(9_000_000)));
+        }
+    }
+
+    #[test]
+    fn it_is_bounded_and_forgets_the_oldest() {
+        let index = Index::with_limit(100);
+        for inode in 0..1_000 {
+            index.insert(&stamp(inode), None);
+            assert!(index.lock().known.len() <= 100);
+        }
+        assert!(index.rate(&stamp(999)).is_some() && index.rate(&stamp(920)).is_some());
+        assert!(index.rate(&stamp(0)).is_none());
+    }
+}

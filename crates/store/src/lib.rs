@@ -1,0 +1,32 @@
+//! The directory store: existing folders as a namespace of contents, each on its disk.
+//!
+//! Promise: one ordinary thread per disk does all that touches it; no data byte is written and nothing is flushed
+//! without a grant of the disk's schedule; an upload is visible whole or not at all, and answered when durable.
+//! Not here: when a disk is used (`schedule`), reading for streams (`dataplane`), protocols (`controlplane`).
+
+mod beneath;
+pub mod calibrate;
+mod device;
+mod disk;
+mod displaced;
+mod entry;
+mod error;
+mod grants;
+mod index;
+mod media;
+mod path;
+pub mod probe;
+mod stats;
+mod store;
+mod upload;
+mod worker;
+
+pub use device::Device;
+pub use entry::{Entry, Kind, Precondition};
+pub use error::StoreError;
+pub use grants::{Governed, GrantPort, Ungoverned, Waker};
+pub use media::{Container, MediaRate};
+pub use path::{COMPONENT_BYTES_MAX, COMPONENTS_MAX, ContentPath, PathError};
+pub use stats::{Counter, DiskStats};
+pub use store::{DiskInfo, Layout, LayoutError, Opened, Reliance, Served, Store, StoreSettings, Want};
+pub use upload::{Published, Upload, UploadClass, UploadRequest};

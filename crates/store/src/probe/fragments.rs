@@ -1,0 +1,160 @@
+//! Fragmented MP4 (ISO/IEC 14496-12 §8.8, §8.16): the curve from an index (`sidx`, else `mfra` at the end), else from
+//! the first fragments and the last one.
+
+use units::Nanos;
+
+use super::curve::Marks;
+use super::input::{Source, VIEW_MAX};
+use super::mp4::{Children, TopBox, find, leading_track, movie_duration, top_box};
+use super::{Found, HEADROOM_AVERAGE_PERCENT, HEADROOM_MARKS_PERCENT, ProbeError, be_u16, be_u32, be_u64, ticks};
+
+/// Longer indexes are not read.
+const INDEX_BYTES_MAX: u64 = 4 << 20;
+/// Reads kept back when fragments are walked: for the last one.
+const READS_KEPT: u32 = 6;
+
+pub(super) fn probe(
+    source: &mut Source<'_>,
+    moov: &[u8],
+    index: Option<TopBox>,
+    first: TopBox,
+) -> Result<Found, ProbeError> {
+    let told = movie_duration(moov);
+    let track = leading_track(moov).ok_or(ProbeError::Broken("it has no track with a clock"))?;
+    let size = source.size();
+    if let Some(index) = index
+        && let Some((marks, length, end)) = segment_index(source, index)?
+        // An index before each segment tells of that one only.
+        && end >= size / 10 * 9
+    {
+        return Ok(indexed(marks, Some(length), end.min(size)));
+    }
+    if let Some(marks) = random_access(source, track)? {
+        return Ok(indexed(marks, told, size));
+    }
+    let (marks, complete) = walk(source, first, track)?;
+    let mut found = indexed(marks, told, size);
+    if !complete {
+        found.headroom_percent = HEADROOM_AVERAGE_PERCENT;
+    }
+    Ok(found)
+}
+
+fn indexed(marks: Marks, told: Option<Nanos>, end: u64) -> Found {
+    match marks.fit(told, end) {
+        Some((fit, duration)) => Found { duration, fit: Some(fit), headroom_percent: HEADROOM_MARKS_PERCENT },
+        None => Found::average(told.unwrap_or(Nanos::ZERO)),
+    }
+}
+
+/// The marks of a `sidx`, how long they last and where what they tell of ends.
+fn segment_index(source: &mut Source<'_>, index: TopBox) -> Result<Option<(Marks, Nanos, u64)>, ProbeError> {
+    if index.end - index.body > INDEX_BYTES_MAX {
+        return Ok(None);
+    }
+    let body = source.whole(index.body, index.end - index.body)?;
+    Ok(parse_segment_index(&body, index.end))
+}
+
+fn parse_segment_index(body: &[u8], anchor: u64) -> Option<(Marks, Nanos, u64)> {
+    let per_second = u64::from(be_u32(body, 8)?);
+    let (mut time, first, at) = match body.first()? {
+        0 => (u64::from(be_u32(body, 12)?), u64::from(be_u32(body, 16)?), 20),
+        _ => (be_u64(body, 12)?, be_u64(body, 20)?, 28),
+    };
+    let count = usize::from(be_u16(body, at + 2)?);
+    let mut offset = anchor.checked_add(first)?;
+    let (begin, mut marks) = (time, Marks::default());
+    for entry in body.get(at + 4..)?.chunks_exact(12).take(count) {
+        marks.add(ticks(time, per_second), offset);
+        offset = offset.checked_add(u64::from(be_u32(entry, 0)? & 0x7fff_ffff))?;
+        time = time.checked_add(u64::from(be_u32(entry, 4)?))?;
+    }
+    (per_second > 0 && marks.len() > 0).then(|| (marks, ticks(time - begin, per_second), offset))
+}
+
+/// The marks of the `mfra` at the end of the file, if there is one.
+fn random_access(source: &mut Source<'_>, track: (u32, u64)) -> Result<Option<Marks>, ProbeError> {
+    let size = source.size();
+    let Some(tail) = size.checked_sub(16) else { return Ok(None) };
+    let end = source.exact::<16>(tail)?;
+    let length = u64::from(be_u32(&end, 12).unwrap_or(0));
+    if &end[4..8] != b"mfro" || !(24..=INDEX_BYTES_MAX).contains(&length) || length > size {
+        return Ok(None);
+    }
+    let body = source.whole(size - length, length)?;
+    let tables = || Children(find(&body, &[b"mfra"]).unwrap_or_default()).filter(|(kind, _)| kind == b"tfra");
+    let own = tables().find(|(_, table)| be_u32(table, 4) == Some(track.0));
+    Ok(own.and_then(|(_, table)| parse_random_access(table, track.1)).filter(|marks| marks.len() > 1))
+}
+
+fn parse_random_access(table: &[u8], per_second: u64) -> Option<Marks> {
+    let wide = *table.first()? == 1;
+    let lengths = be_u32(table, 8)?;
+    let extra: u32 = [4, 2, 0].map(|shift| (lengths >> shift & 3) + 1).into_iter().sum();
+    let each = usize::try_from(extra).ok()? + if wide { 16 } else { 8 };
+    let count = usize::try_from(be_u32(table, 12)?).ok()?;
+    let mut marks = Marks::default();
+    for entry in table.get(16..)?.chunks_exact(each).take(count) {
+        let (time, offset) = if wide {
+            (be_u64(entry, 0)?, be_u64(entry, 8)?)
+        } else {
+            (u64::from(be_u32(entry, 0)?), u64::from(be_u32(entry, 4)?))
+        };
+        marks.add(ticks(time, per_second), offset);
+    }
+    Some(marks)
+}
+
+/// Marks of the first fragments, as far as the budget goes, and of the last; true if none was left out.
+fn walk(source: &mut Source<'_>, first: TopBox, track: (u32, u64)) -> Result<(Marks, bool), ProbeError> {
+    let mut marks = Marks::default();
+    let mut next = Some(first);
+    while let Some(fragment) = next {
+        if &fragment.kind == b"moof"
+            && let Some(time) = fragment_time(source, fragment, track)?
+        {
+            marks.add(time, fragment.start);
+        }
+        if source.left().reads <= READS_KEPT || source.left().bytes < 4 << 20 {
+            if let Some((time, offset)) = last_fragment(source, track)? {
+                marks.add(time, offset);
+            }
+            return Ok((marks, false));
+        }
+        next = match top_box(source, fragment.end) {
+            Ok(next) => next,
+            // A recording that was cut off ends anyhow.
+            Err(ProbeError::Broken(_)) => None,
+            Err(error) => return Err(error),
+        };
+    }
+    Ok((marks, true))
+}
+
+/// When the leading track's samples in a fragment begin.
+fn fragment_time(source: &mut Source<'_>, fragment: TopBox, track: (u32, u64)) -> Result<Option<Nanos>, ProbeError> {
+    let length = usize::try_from(fragment.end - fragment.body).unwrap_or(VIEW_MAX);
+    let body = source.view(fragment.body, length)?;
+    let of_track = |part: &[u8]| find(part, &[b"tfhd"]).and_then(|head| be_u32(head, 4)) == Some(track.0);
+    let part = Children(body).filter(|(kind, _)| kind == b"traf").map(|(_, part)| part).find(|part| of_track(part));
+    let time = part.and_then(|part| find(part, &[b"tfdt"])).and_then(|base| match base.first()? {
+        1 => be_u64(base, 4),
+        _ => be_u32(base, 4).map(u64::from),
+    });
+    Ok(time.map(|time| ticks(time, track.1)))
+}
+
+/// Time and offset of the last fragment that begins within the last [`VIEW_MAX`] bytes.
+fn last_fragment(source: &mut Source<'_>, track: (u32, u64)) -> Result<Option<(Nanos, u64)>, ProbeError> {
+    let start = source.size().saturating_sub(u64::try_from(VIEW_MAX).unwrap_or(0));
+    let tail = source.view(start, VIEW_MAX)?;
+    // The kind is followed by the size and kind of `mfhd`, always 16 bytes long.
+    let found = tail.windows(12).rposition(|w| &w[..4] == b"moof" && &w[4..12] == b"\0\0\0\x10mfhd");
+    let Some(at) = found.and_then(|at| at.checked_sub(4)) else { return Ok(None) };
+    let at = start + u64::try_from(at).unwrap_or(0);
+    match top_box(source, at)? {
+        Some(fragment) => Ok(fragment_time(source, fragment, track)?.map(|time| (time, at))),
+        None => Ok(None),
+    }
+}

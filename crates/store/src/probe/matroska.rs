@@ -1,0 +1,247 @@
+//! Matroska and WebM (RFC 9559): the curve from the cues, else from the clusters found at several places of the file.
+
+use units::Nanos;
+
+use super::curve::Marks;
+use super::input::{Source, VIEW_MAX};
+use super::{Found, HEADROOM_AVERAGE_PERCENT, HEADROOM_MARKS_PERCENT, ProbeError};
+
+/// The identifier that every EBML document begins with.
+pub(super) const MAGIC: [u8; 4] = [0x1a, 0x45, 0xdf, 0xa3];
+const SEGMENT: u32 = 0x1853_8067;
+const SEEK_HEAD: u32 = 0x114d_9b74;
+const SEEK: u32 = 0x4dbb;
+const SEEK_ID: u32 = 0x53ab;
+const SEEK_POSITION: u32 = 0x53ac;
+const INFO: u32 = 0x1549_a966;
+const TIMESTAMP_SCALE: u32 = 0x2a_d7b1;
+const DURATION: u32 = 0x4489;
+const CUES: u32 = 0x1c53_bb6b;
+const CUE_POINT: u32 = 0xbb;
+const CUE_TIME: u32 = 0xb3;
+const CUE_POSITIONS: u32 = 0xb7;
+const CUE_CLUSTER: u32 = 0xf1;
+const CLUSTER: u32 = 0x1f43_b675;
+const TIMESTAMP: u32 = 0xe7;
+
+/// Elements of the segment looked at from its start on.
+const ELEMENTS_MAX: usize = 24;
+/// A longer SeekHead or Info is not read, nor longer Cues.
+const HEAD_BYTES_MAX: u64 = 1 << 20;
+const CUES_BYTES_MAX: u64 = 8 << 20;
+/// Places at which clusters are looked for where there are no cues.
+const PLACES: u64 = 24;
+const PLACE_BYTES: usize = 512 << 10;
+
+/// An element: its identifier and where its contents lie.
+#[derive(Debug, Clone, Copy)]
+struct Element {
+    id: u32,
+    body: u64,
+    /// First byte after it; `None` if its size is unknown (a live stream).
+    end: Option<u64>,
+}
+
+/// What the segment's head tells.
+#[derive(Debug, Default)]
+struct Head {
+    /// Nanoseconds of one tick; 0 if Info was not found.
+    scale: u64,
+    duration: Option<Nanos>,
+    cues: Option<u64>,
+    info: Option<u64>,
+    first_cluster: Option<u64>,
+}
+
+pub(super) fn probe(source: &mut Source<'_>) -> Result<Found, ProbeError> {
+    let header = element(source, 0)?.ok_or(ProbeError::Broken("its first element"))?;
+    let after = header.end.ok_or(ProbeError::Broken("its header has no size"))?;
+    let segment = element(source, after)?.filter(|e| e.id == SEGMENT);
+    let segment = segment.ok_or(ProbeError::Broken("it has no segment"))?;
+    let head = head(source, segment)?;
+    let size = source.size();
+    let end = segment.end.map_or(size, |end| end.min(size));
+
+    if let Some(marks) = cues(source, &head, segment.body)?
+        && let Some((fit, duration)) = marks.fit(head.duration, end)
+    {
+        return Ok(Found { duration, fit: Some(fit), headroom_percent: HEADROOM_MARKS_PERCENT });
+    }
+    let marks = clusters(source, &head)?;
+    match marks.fit(head.duration, end) {
+        Some((fit, duration)) => Ok(Found { duration, fit: Some(fit), headroom_percent: HEADROOM_AVERAGE_PERCENT }),
+        None => head.duration.map(Found::average).ok_or(ProbeError::NoDuration),
+    }
+}
+
+/// Reads what comes before the clusters, and what the seek head points at.
+fn head(source: &mut Source<'_>, segment: Element) -> Result<Head, ProbeError> {
+    let mut head = Head::default();
+    let mut at = segment.body;
+    for _ in 0..ELEMENTS_MAX {
+        let Some(found) = element(source, at)? else { break };
+        match found.id {
+            SEEK_HEAD => seek_head(&contents(source, found, HEAD_BYTES_MAX)?, segment.body, &mut head),
+            INFO => info(&contents(source, found, HEAD_BYTES_MAX)?, &mut head),
+            CUES => head.cues = Some(at),
+            CLUSTER => {
+                head.first_cluster = Some(at);
+                break;
+            }
+            _ => {}
+        }
+        let Some(end) = found.end else { break };
+        at = end;
+    }
+    if head.scale == 0
+        && let Some(at) = head.info
+        && let Some(found) = element(source, at)?.filter(|e| e.id == INFO)
+    {
+        info(&contents(source, found, HEAD_BYTES_MAX)?, &mut head);
+    }
+    if head.scale == 0 { Err(ProbeError::Broken("it has no segment information")) } else { Ok(head) }
+}
+
+fn seek_head(body: &[u8], base: u64, head: &mut Head) {
+    for (_, seek) in Children(body).filter(|(id, _)| *id == SEEK) {
+        let field = |wanted| Children(seek).find(|(id, _)| *id == wanted).and_then(|(_, value)| number(value));
+        let (Some(id), Some(position)) = (field(SEEK_ID), field(SEEK_POSITION)) else { continue };
+        let at = base.checked_add(position);
+        if id == u64::from(CUES) {
+            head.cues = head.cues.or(at);
+        } else if id == u64::from(INFO) {
+            head.info = head.info.or(at);
+        }
+    }
+}
+
+fn info(body: &[u8], head: &mut Head) {
+    let field = |wanted| Children(body).find(|(id, _)| *id == wanted).map(|(_, value)| value);
+    head.scale = field(TIMESTAMP_SCALE).and_then(number).filter(|scale| *scale > 0).unwrap_or(1_000_000);
+    let ticks = field(DURATION).and_then(|value| match value.len() {
+        4 => Some(f64::from(f32::from_be_bytes(value.try_into().ok()?))),
+        8 => Some(f64::from_be_bytes(value.try_into().ok()?)),
+        _ => None,
+    });
+    let nanos = ticks.map(|ticks| ticks * head.scale as f64 / 1e9);
+    head.duration = nanos.filter(|s| s.is_finite() && *s > 0.0).map(Nanos::from_secs_f64);
+}
+
+/// The marks of the cues, if there are any.
+fn cues(source: &mut Source<'_>, head: &Head, base: u64) -> Result<Option<Marks>, ProbeError> {
+    let Some(at) = head.cues else { return Ok(None) };
+    let Some(found) = element(source, at)?.filter(|e| e.id == CUES) else { return Ok(None) };
+    let body = contents(source, found, CUES_BYTES_MAX)?;
+    let mut marks = Marks::default();
+    for (_, point) in Children(&body).filter(|(id, _)| *id == CUE_POINT) {
+        let find = |body, wanted| Children(body).find(|(id, _)| *id == wanted).map(|(_, value)| value);
+        let time = find(point, CUE_TIME).and_then(number);
+        let place = find(point, CUE_POSITIONS).and_then(|p| find(p, CUE_CLUSTER)).and_then(number);
+        if let (Some(time), Some(offset)) = (time, place.and_then(|p| base.checked_add(p))) {
+            marks.add(Nanos(time.saturating_mul(head.scale)), offset.min(source.size()));
+        }
+    }
+    Ok((marks.len() > 1).then_some(marks))
+}
+
+/// Marks of clusters found by their identifier and timestamp at places spread over the file.
+fn clusters(source: &mut Source<'_>, head: &Head) -> Result<Marks, ProbeError> {
+    let mut marks = Marks::default();
+    let Some(first) = head.first_cluster else { return Ok(marks) };
+    let length = u64::try_from(PLACE_BYTES).unwrap_or(0);
+    let room = source.size().saturating_sub(length).saturating_sub(first);
+    let count = PLACES.min(room.div_ceil(length) + 1);
+    let mut last = None;
+    for i in 0..count {
+        let at = first + u64::try_from(u128::from(room) * u128::from(i) / u128::from(count.max(2) - 1)).unwrap_or(0);
+        let bytes = match source.view(at, PLACE_BYTES) {
+            Ok(bytes) => bytes,
+            Err(ProbeError::OverBudget(..)) => break,
+            Err(error) => return Err(error),
+        };
+        for (skip, time) in timestamps(bytes) {
+            let offset = at + u64::try_from(skip).unwrap_or(0);
+            // Places may overlap at the end of the file.
+            if last.is_none_or(|last| offset > last) {
+                last = Some(offset);
+                marks.add(Nanos(time.saturating_mul(head.scale)), offset);
+            }
+        }
+    }
+    Ok(marks)
+}
+
+/// Clusters that begin in `bytes`: where, and their timestamps. The identifier alone could be chance; a size and a
+/// timestamp at once behind it are not.
+fn timestamps(bytes: &[u8]) -> Vec<(usize, u64)> {
+    let id = CLUSTER.to_be_bytes();
+    let starts = bytes.windows(4).enumerate().filter(|(_, window)| *window == id);
+    let stamp = |(at, _): (usize, &[u8])| {
+        let (_, used) = size(bytes.get(at + 4..)?)?;
+        let body = bytes.get(at + 4 + used..)?;
+        let (_, value) = Children(body).take(2).find(|(id, _)| *id == TIMESTAMP)?;
+        Some((at, number(value)?))
+    };
+    starts.filter_map(stamp).collect()
+}
+
+/// The element at `at`; `None` at the end of the file or where there is none.
+fn element(source: &mut Source<'_>, at: u64) -> Result<Option<Element>, ProbeError> {
+    let head = source.view(at, 12)?;
+    let Some((id, id_bytes)) = identifier(head) else { return Ok(None) };
+    let Some((length, size_bytes)) = size(&head[id_bytes..]) else { return Ok(None) };
+    let body = at + u64::try_from(id_bytes + size_bytes).unwrap_or(0);
+    let end = match length {
+        None => None,
+        Some(length) => Some(body.checked_add(length).ok_or(ProbeError::Broken("an element is too long"))?),
+    };
+    Ok(Some(Element { id, body, end }))
+}
+
+/// The contents of an element that is at most `limit` long.
+fn contents(source: &mut Source<'_>, element: Element, limit: u64) -> Result<Vec<u8>, ProbeError> {
+    match element.end {
+        Some(end) if end - element.body <= limit => source.whole(element.body, end - element.body),
+        _ => Err(ProbeError::Broken("its head is too long")),
+    }
+}
+
+/// The children of an element in memory: identifier and contents. Ends at the first that makes no sense or is cut off.
+struct Children<'a>(&'a [u8]);
+
+impl<'a> Iterator for Children<'a> {
+    type Item = (u32, &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (id, id_bytes) = identifier(self.0)?;
+        let (length, size_bytes) = size(&self.0[id_bytes..])?;
+        let start = id_bytes + size_bytes;
+        let end = start.checked_add(usize::try_from(length?).ok()?)?;
+        let body = self.0.get(start..end)?;
+        self.0 = &self.0[end..];
+        Some((id, body))
+    }
+}
+
+/// An element identifier (1 to 4 bytes, its marker kept) and its length.
+fn identifier(bytes: &[u8]) -> Option<(u32, usize)> {
+    let length = usize::try_from(bytes.first()?.leading_zeros()).ok()? + 1;
+    let value = bytes.get(..length).filter(|_| length <= 4)?;
+    Some((value.iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte)), length))
+}
+
+/// An element's size (`None`: unknown) and how many bytes tell it.
+fn size(bytes: &[u8]) -> Option<(Option<u64>, usize)> {
+    let length = usize::try_from(bytes.first()?.leading_zeros()).ok()? + 1;
+    let value = number(bytes.get(..length).filter(|_| length <= 8)?)?;
+    let bits = 7 * u32::try_from(length).ok()?;
+    let value = value & ((1 << bits) - 1);
+    Some(((value != (1 << bits) - 1).then_some(value), length))
+}
+
+/// A big-endian number of up to 8 bytes.
+fn number(bytes: &[u8]) -> Option<u64> {
+    (bytes.len() <= 8).then(|| bytes.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
+}
+
+const _: () = assert!(PLACE_BYTES <= VIEW_MAX);

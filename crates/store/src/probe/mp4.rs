@@ -1,0 +1,316 @@
+//! MP4, MOV and their kin (ISO/IEC 14496-12): the curve of all samples from the tables in `moov`.
+//!
+//! The whole of `moov` is read (it is at most [`MOOV_BYTES_MAX`], or only its duration is used); all tables are then
+//! walked inside that memory, so that the work is bounded by what was really there.
+
+use units::Nanos;
+
+use super::curve::Samples;
+use super::input::Source;
+use super::{Found, ProbeError, be_u32, be_u64, fragments, ticks};
+
+/// Three hours at 60 frames a second, with sound, need about 8 MiB.
+const MOOV_BYTES_MAX: u64 = 12 << 20;
+/// Boxes looked at on the top level before the search for `moov` is given up.
+const TOP_BOXES_MAX: usize = 48;
+/// Tracks looked at.
+const TRACKS_MAX: usize = 64;
+/// Kinds of the first box by which a file is taken for an MP4.
+const FIRST: [&[u8; 4]; 10] =
+    [b"ftyp", b"styp", b"moov", b"mdat", b"free", b"skip", b"wide", b"pnot", b"moof", b"sidx"];
+
+/// A box of the file: where its contents lie.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TopBox {
+    pub(super) kind: [u8; 4],
+    /// First byte of the box, head included.
+    pub(super) start: u64,
+    /// First byte after the head.
+    pub(super) body: u64,
+    /// First byte after the box.
+    pub(super) end: u64,
+}
+
+pub(super) fn begins(start: &[u8]) -> bool {
+    start.get(4..8).is_some_and(|kind| FIRST.iter().any(|known| known.as_slice() == kind))
+}
+
+pub(super) fn probe(source: &mut Source<'_>) -> Result<Found, ProbeError> {
+    let (mut at, mut movie, mut index, mut media) = (0, None, None, None);
+    for _ in 0..TOP_BOXES_MAX {
+        let found = match top_box(source, at) {
+            Ok(Some(found)) => found,
+            // The end; or a file still being written, or cut, whose head may do.
+            Ok(None) => break,
+            Err(ProbeError::Broken(_)) if movie.is_some() => break,
+            Err(error) => return Err(error),
+        };
+        match &found.kind {
+            b"moov" => movie = Some(Movie::read(source, found)?),
+            b"sidx" if index.is_none() => index = Some(found),
+            b"moof" if media.is_none() => media = Some(found),
+            _ => {}
+        }
+        // With the head and (if it is fragmented) the first fragment all that counts is known.
+        if movie.as_ref().is_some_and(|m| media.is_some() || !m.fragmented()) {
+            break;
+        }
+        at = found.end;
+    }
+    let movie = movie.ok_or(ProbeError::Broken("it has no `moov`"))?;
+    match media {
+        Some(first) => fragments::probe(source, &movie.body, index, first),
+        None => tables(&movie),
+    }
+}
+
+/// The contents of `moov`.
+struct Movie {
+    body: Vec<u8>,
+    /// False if it was too large and only its first bytes are here.
+    whole: bool,
+}
+
+impl Movie {
+    fn read(source: &mut Source<'_>, moov: TopBox) -> Result<Self, ProbeError> {
+        let length = moov.end - moov.body;
+        let whole = length <= MOOV_BYTES_MAX;
+        let body = source.whole(moov.body, if whole { length } else { 4096 })?;
+        Ok(Self { body, whole })
+    }
+
+    fn fragmented(&self) -> bool {
+        find(&self.body, &[b"mvex"]).is_some()
+    }
+}
+
+/// The box at `at`; `None` where its head makes no sense.
+pub(super) fn top_box(source: &mut Source<'_>, at: u64) -> Result<Option<TopBox>, ProbeError> {
+    let size = source.size();
+    let head = source.view(at, 16)?;
+    let kind: [u8; 4] = match head.get(4..8).and_then(|k| k.try_into().ok()) {
+        Some(kind) => kind,
+        None => return Ok(None),
+    };
+    let (head_bytes, length) = match be_u32(head, 0) {
+        Some(0) => (8, size - at),
+        Some(1) => (16, be_u64(head, 8).ok_or(ProbeError::Broken("a box ends too soon"))?),
+        Some(short) => (8, u64::from(short)),
+        None => return Ok(None),
+    };
+    if length < head_bytes {
+        return Err(ProbeError::Broken("a box is shorter than its head"));
+    }
+    Ok(Some(TopBox { kind, start: at, body: at + head_bytes, end: at.saturating_add(length) }))
+}
+
+/// The children of a box in memory: kind and body.
+pub(super) struct Children<'a>(pub(super) &'a [u8]);
+
+impl<'a> Iterator for Children<'a> {
+    type Item = ([u8; 4], &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let kind = self.0.get(4..8)?.try_into().ok()?;
+        let (head, length) = match be_u32(self.0, 0)? {
+            0 => (8, self.0.len()),
+            1 => (16, usize::try_from(be_u64(self.0, 8)?).ok()?),
+            short => (8, usize::try_from(short).ok()?),
+        };
+        let body = self.0.get(head..length.min(self.0.len()))?;
+        self.0 = self.0.get(length..).unwrap_or_default();
+        Some((kind, body))
+    }
+}
+
+/// The first box down the path `kinds`.
+pub(super) fn find<'a>(body: &'a [u8], kinds: &[&[u8; 4]]) -> Option<&'a [u8]> {
+    kinds.iter().try_fold(body, |body, kind| Children(body).find(|(k, _)| k == *kind).map(|(_, body)| body))
+}
+
+/// What `mvhd` and `mdhd` begin with: ticks per second, and the duration in them (`None` if not known yet).
+fn clock(body: &[u8]) -> Option<(u64, Option<u64>)> {
+    let (at, duration) = match body.first()? {
+        1 => (20, be_u64(body, 24)?),
+        _ => (12, u64::from(be_u32(body, 16)?)),
+    };
+    let unknown = duration == u64::MAX || duration == u64::from(u32::MAX) || duration == 0;
+    Some((u64::from(be_u32(body, at)?), (!unknown).then_some(duration)))
+}
+
+/// Duration of the movie as `moov` tells it.
+pub(super) fn movie_duration(moov: &[u8]) -> Option<Nanos> {
+    let (per_second, duration) = clock(find(moov, &[b"mvhd"])?)?;
+    let extended = find(moov, &[b"mvex", b"mehd"]).and_then(|body| match body.first()? {
+        1 => be_u64(body, 4),
+        _ => be_u32(body, 4).map(u64::from),
+    });
+    (per_second > 0).then_some(())?;
+    extended.filter(|d| *d > 0).or(duration).map(|d| ticks(d, per_second))
+}
+
+/// Ticks per second of the track that leads (the first video track, else the first), and its number.
+pub(super) fn leading_track(moov: &[u8]) -> Option<(u32, u64)> {
+    let tracks = || Children(moov).filter(|(kind, _)| kind == b"trak").map(|(_, body)| body).take(TRACKS_MAX);
+    let track = tracks().find(|t| handler(t) == Some(*b"vide")).or_else(|| tracks().next())?;
+    let header = find(track, &[b"tkhd"])?;
+    let number = be_u32(header, if header.first() == Some(&1) { 20 } else { 12 })?;
+    let (per_second, _) = clock(find(track, &[b"mdia", b"mdhd"])?)?;
+    (per_second > 0).then_some((number, per_second))
+}
+
+fn handler(track: &[u8]) -> Option<[u8; 4]> {
+    find(track, &[b"mdia", b"hdlr"])?.get(8..12)?.try_into().ok()
+}
+
+/// The rate from the sample tables of a movie that is not fragmented.
+fn tables(movie: &Movie) -> Result<Found, ProbeError> {
+    let moov = movie.body.as_slice();
+    if !movie.whole {
+        return movie_duration(moov).map(Found::average).ok_or(ProbeError::NoDuration);
+    }
+    let mut samples = Samples::new();
+    let mut longest = Nanos::ZERO;
+    for (_, track) in Children(moov).filter(|(kind, _)| kind == b"trak").take(TRACKS_MAX) {
+        // Chapters and other texts lie anywhere; sound and picture are what a player waits for.
+        if matches!(handler(track), Some(kind) if &kind == b"vide" || &kind == b"soun") {
+            longest = longest.max(track_samples(track, &mut samples).unwrap_or(Nanos::ZERO));
+        }
+    }
+    let duration = movie_duration(moov).unwrap_or(longest);
+    match samples.fit() {
+        Some(fit) => Ok(Found { duration: duration.max(longest), fit: Some(fit), headroom_percent: 0 }),
+        None => Ok(Found::average(duration)),
+    }
+}
+
+/// Adds a track's samples and gives its duration; `None` if it has no usable tables.
+fn track_samples(track: &[u8], samples: &mut Samples) -> Option<Nanos> {
+    let (per_second, _) = clock(find(track, &[b"mdia", b"mdhd"])?)?;
+    let table = find(track, &[b"mdia", b"minf", b"stbl"])?;
+    (per_second > 0).then_some(())?;
+    let mut sizes = Sizes::new(table)?;
+    let mut times = Times::new(find(table, &[b"stts"])?);
+    let mut chunks = Chunks::new(table)?;
+    while let Some((mut offset, count)) = chunks.next() {
+        let mut left = count.min(sizes.left);
+        if left == 0 {
+            break;
+        }
+        if let Some(size) = sizes.all {
+            // Samples of one size (plain sound) may be billions: a chunk of them counts as one, needed at its start.
+            samples.add(ticks(times.now, per_second), offset, size.saturating_mul(left));
+            times.advance(left);
+            sizes.left -= left;
+            continue;
+        }
+        while left > 0 {
+            let Some(size) = sizes.next() else { break };
+            samples.add(ticks(times.now, per_second), offset, size);
+            offset = offset.saturating_add(size);
+            times.advance(1);
+            left -= 1;
+        }
+    }
+    Some(ticks(times.now, per_second))
+}
+
+/// `stsz` or `stz2`: sizes of samples.
+struct Sizes<'a> {
+    /// The size of all, if they are all of one.
+    all: Option<u64>,
+    left: u64,
+    entries: &'a [u8],
+    /// 4, 8, 16 or 32.
+    bits: usize,
+    index: usize,
+}
+
+impl<'a> Sizes<'a> {
+    fn new(table: &'a [u8]) -> Option<Self> {
+        let (body, bits, all) = match (find(table, &[b"stsz"]), find(table, &[b"stz2"])) {
+            (Some(body), _) => (body, 32, Some(u64::from(be_u32(body, 4)?)).filter(|size| *size > 0)),
+            (None, Some(body)) => (body, usize::from(*body.get(7)?), None),
+            (None, None) => return None,
+        };
+        let left = u64::from(be_u32(body, 8)?);
+        matches!(bits, 4 | 8 | 16 | 32).then_some(Self { all, left, entries: body.get(12..)?, bits, index: 0 })
+    }
+
+    fn next(&mut self) -> Option<u64> {
+        let at = self.index.checked_mul(self.bits)? / 8;
+        let size = match self.bits {
+            32 => u64::from(be_u32(self.entries, at)?),
+            16 => u64::from(super::be_u16(self.entries, at)?),
+            8 => u64::from(*self.entries.get(at)?),
+            _ => u64::from(*self.entries.get(at)? >> if self.index.is_multiple_of(2) { 4 } else { 0 } & 15),
+        };
+        self.left = self.left.checked_sub(1)?;
+        self.index += 1;
+        Some(size)
+    }
+}
+
+/// `stts`: how long samples last, in runs.
+struct Times<'a> {
+    runs: std::slice::Chunks<'a, u8>,
+    left: u64,
+    each: u64,
+    /// When the next sample is decoded.
+    now: u64,
+}
+
+impl<'a> Times<'a> {
+    fn new(body: &'a [u8]) -> Self {
+        Self { runs: body.get(8..).unwrap_or_default().chunks(8), left: 0, each: 0, now: 0 }
+    }
+
+    /// Passes `count` samples. Where the table ends too soon, its last duration holds on.
+    fn advance(&mut self, mut count: u64) {
+        while count > 0 {
+            if self.left == 0 {
+                let run = self.runs.next().and_then(|run| Some((be_u32(run, 0)?, be_u32(run, 4)?)));
+                (self.left, self.each) = run.map_or((u64::MAX, self.each), |(n, each)| (u64::from(n), u64::from(each)));
+                continue;
+            }
+            let step = count.min(self.left);
+            self.now = self.now.saturating_add(step.saturating_mul(self.each));
+            self.left -= step;
+            count -= step;
+        }
+    }
+}
+
+/// `stco` or `co64` with `stsc`: where chunks lie and how many samples each holds.
+struct Chunks<'a> {
+    offsets: std::slice::Chunks<'a, u8>,
+    runs: std::iter::Peekable<std::slice::Chunks<'a, u8>>,
+    each: u64,
+    number: u32,
+}
+
+impl<'a> Chunks<'a> {
+    fn new(table: &'a [u8]) -> Option<Self> {
+        let (body, width) = match (find(table, &[b"stco"]), find(table, &[b"co64"])) {
+            (Some(body), _) => (body, 4),
+            (None, body) => (body?, 8),
+        };
+        let count = usize::try_from(be_u32(body, 4)?).ok()?;
+        let entries = body.get(8..)?;
+        let entries = &entries[..entries.len().min(count.saturating_mul(width))];
+        let runs = find(table, &[b"stsc"])?.get(8..)?.chunks(12).peekable();
+        Some(Self { offsets: entries.chunks(width), runs, each: 0, number: 0 })
+    }
+
+    /// Offset and number of samples of the next chunk.
+    fn next(&mut self) -> Option<(u64, u64)> {
+        let entry = self.offsets.next()?;
+        let offset = be_u64(entry, 0).or_else(|| be_u32(entry, 0).map(u64::from))?;
+        self.number = self.number.checked_add(1)?;
+        while let Some(run) = self.runs.peek().filter(|run| be_u32(run, 0).is_some_and(|first| first <= self.number)) {
+            self.each = u64::from(be_u32(run, 4).unwrap_or(0));
+            self.runs.next();
+        }
+        Some((offset, self.each))
+    }
+}

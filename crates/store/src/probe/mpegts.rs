@@ -1,0 +1,197 @@
+//! MPEG-TS (ISO/IEC 13818-1) in packets of 188, 192 (M2TS, a clock in front) or 204 bytes (error correction behind): the
+//! curve from the program clock (PCR) at several places of the file.
+//!
+//! A clock that jumps (spliced recordings, wrapped counters) is told by its pace: where two places say a rate far from
+//! the one inside the places themselves, that rate is taken instead.
+
+use units::Nanos;
+
+use super::curve::Marks;
+use super::input::Source;
+use super::{Found, HEADROOM_MARKS_PERCENT, HEADROOM_SAMPLED_PERCENT, ProbeError, be_u32};
+
+/// Sizes of packets that are known.
+pub const PACKET_SIZES: [usize; 3] = [188, 192, 204];
+/// Enough of a file's start to tell: five packets and a broken one in front.
+pub(super) const DETECT_BYTES: usize = 6 * 204;
+/// Packets in a row by which a stream is known.
+const ROW: usize = 5;
+/// Places that are looked at, and how much there. A clock comes each 100 ms at least, 128 KiB at 10 Mbit/s.
+const PLACES: u64 = 40;
+const PLACE_BYTES: usize = 320 << 10;
+/// Ticks of the clock a second, and where it wraps.
+const CLOCK: u64 = 27_000_000;
+const WRAP: u64 = (1 << 33) * 300;
+/// The rates inside the places are not trusted beyond this factor.
+const JUMP_FACTOR: u64 = 4;
+
+/// How packets lie in a file: the first sync byte of a row, and the distance to the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Grid {
+    first: usize,
+    size: usize,
+}
+
+/// A clock reading: where, and when.
+#[derive(Debug, Clone, Copy)]
+struct Reading {
+    offset: u64,
+    ticks: u64,
+}
+
+/// The readings of one place that follow each other without a jump: the first and the last.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    first: Reading,
+    last: Reading,
+}
+
+pub(super) fn begins(start: &[u8]) -> bool {
+    grid(start).is_some_and(|grid| grid.first < 204)
+}
+
+pub(super) fn probe(source: &mut Source<'_>) -> Result<Found, ProbeError> {
+    let size = source.size();
+    let places = places(source)?;
+    let (Some(first), Some(last)) = (places.first(), places.last()) else {
+        return Err(ProbeError::NoDuration);
+    };
+    let pace = pace(&places).ok_or(ProbeError::NoDuration)?;
+    let mut marks = Marks::default();
+    let mut time = 0;
+    let mut before = first.first;
+    marks.add(Nanos::ZERO, before.offset);
+    for reading in places.iter().flat_map(|p| [p.first, p.last]).skip(1).filter(|r| r.offset > first.first.offset) {
+        time = passed(before, reading, pace).saturating_add(time);
+        marks.add(super::ticks(time, CLOCK), reading.offset);
+        before = reading;
+    }
+    // The ends, before the first and behind the last reading, go at the pace of the whole.
+    let inner = last.last.offset - first.first.offset;
+    let whole = u128::from(time) * u128::from(size) / u128::from(inner.max(1));
+    let duration = super::ticks(u64::try_from(whole).unwrap_or(u64::MAX), CLOCK);
+    let end = last.last.offset;
+    let Some((fit, _)) = marks.fit(Some(super::ticks(time, CLOCK)), end) else {
+        return Ok(Found::average(duration));
+    };
+    let headroom = if varies(&places, pace) { HEADROOM_SAMPLED_PERCENT } else { HEADROOM_MARKS_PERCENT };
+    Ok(Found { duration, fit: Some(fit), headroom_percent: headroom })
+}
+
+/// Clock readings at places spread evenly over the file.
+fn places(source: &mut Source<'_>) -> Result<Vec<Place>, ProbeError> {
+    let size = source.size();
+    let length = u64::try_from(PLACE_BYTES).unwrap_or(0);
+    let count = PLACES.min(size.div_ceil(length)).max(1);
+    let mut found = Vec::new();
+    let mut program = None;
+    for i in 0..count {
+        let at = u64::try_from(u128::from(size.saturating_sub(length)) * u128::from(i) / u128::from(count.max(2) - 1))
+            .unwrap_or(0);
+        match source.view(at, PLACE_BYTES) {
+            Ok(bytes) => found.extend(place(bytes, at, &mut program)),
+            Err(ProbeError::OverBudget(..)) if found.len() > 1 => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
+}
+
+/// The longest run of readings without a jump in `bytes`. `program` is the packet identifier of the clock that counts:
+/// the first found.
+fn place(bytes: &[u8], at: u64, program: &mut Option<u16>) -> Option<Place> {
+    let mut best: Option<Place> = None;
+    let mut run: Option<Place> = None;
+    let mut rest = 0;
+    while let Some(grid) = grid(bytes.get(rest..).unwrap_or_default()) {
+        let mut next = rest + grid.first;
+        while bytes.get(next) == Some(&0x47) {
+            let packet = &bytes[next..bytes.len().min(next + 188)];
+            if let Some((pid, ticks, jump)) = clock(packet)
+                && *program.get_or_insert(pid) == pid
+            {
+                let reading = Reading { offset: at + u64::try_from(next).unwrap_or(0), ticks };
+                let goes_on = |run: &Place| !jump && since(run.last.ticks, ticks) < 2 * CLOCK;
+                run = Some(
+                    run.filter(goes_on)
+                        .map_or(Place { first: reading, last: reading }, |r| Place { last: reading, ..r }),
+                );
+                best = best.filter(|b| run.is_some_and(|r| length(b) > length(&r))).or(run);
+            }
+            next += grid.size;
+        }
+        // Out of step: look for the next row.
+        rest = next.max(rest + 1);
+    }
+    best
+}
+
+fn length(place: &Place) -> u64 {
+    place.last.offset - place.first.offset
+}
+
+/// Where the next row of packets begins.
+fn grid(bytes: &[u8]) -> Option<Grid> {
+    let sync = |at: usize| bytes.get(at) == Some(&0x47);
+    let row = |first: usize| PACKET_SIZES.into_iter().find(|size| (0..ROW).all(|i| sync(first + i * size)));
+    (0..bytes.len()).filter(|at| sync(*at)).find_map(|first| row(first).map(|size| Grid { first, size }))
+}
+
+/// Identifier, clock in 27 MHz ticks, and whether it jumps here, if the packet carries a clock.
+fn clock(packet: &[u8]) -> Option<(u16, u64, bool)> {
+    let head = be_u32(packet, 0)?;
+    let adapted = head & 0x20 != 0;
+    let broken = head & 0x80_0000 != 0;
+    let (length, flags) = (*packet.get(4)?, *packet.get(5)?);
+    if !adapted || broken || length < 7 || flags & 0x10 == 0 {
+        return None;
+    }
+    let low = packet.get(6..12)?;
+    let base = u64::from(be_u32(low, 0)?) << 1 | u64::from(low[4] >> 7);
+    let extension = u64::from(low[4] & 1) << 8 | u64::from(low[5]);
+    let pid = u16::try_from(head >> 8 & 0x1fff).ok()?;
+    Some((pid, (base * 300 + extension) % WRAP, flags & 0x80 != 0))
+}
+
+/// Ticks from `from` to `to`, across a wrap.
+fn since(from: u64, to: u64) -> u64 {
+    (to + WRAP - from) % WRAP
+}
+
+/// Bytes per second inside the places: their median. If no place holds two readings, all of them together.
+fn pace(places: &[Place]) -> Option<u64> {
+    let rate = |a: Reading, b: Reading| {
+        let ticks = since(a.ticks, b.ticks);
+        let bytes = b.offset.checked_sub(a.offset).filter(|bytes| *bytes > 0)?;
+        let rate = u128::from(bytes) * u128::from(CLOCK) / u128::from(ticks.max(1));
+        u64::try_from(rate).ok().filter(|rate| *rate > 0)
+    };
+    let mut rates: Vec<u64> = places.iter().filter_map(|p| rate(p.first, p.last)).collect();
+    rates.sort_unstable();
+    match rates.get(rates.len() / 2) {
+        Some(median) => Some(*median),
+        None => rate(places.first()?.first, places.last()?.last),
+    }
+}
+
+/// Ticks between two readings, or what `pace` makes of their distance if the clock jumped between them.
+fn passed(from: Reading, to: Reading, pace: u64) -> u64 {
+    let bytes = to.offset.saturating_sub(from.offset);
+    let expected = u64::try_from(u128::from(bytes) * u128::from(CLOCK) / u128::from(pace.max(1))).unwrap_or(u64::MAX);
+    let told = since(from.ticks, to.ticks);
+    // Two seconds of leeway: places near each other may well differ by more than the factor.
+    let slack = 2 * CLOCK;
+    let near = told <= expected.saturating_mul(JUMP_FACTOR).saturating_add(slack)
+        && told.saturating_add(slack) >= expected / JUMP_FACTOR;
+    if near { told } else { expected }
+}
+
+/// Whether the rate inside the places differs by more than a twentieth from the median in a tenth of them.
+fn varies(places: &[Place], pace: u64) -> bool {
+    let off = |place: &&Place| {
+        let ticks = since(place.first.ticks, place.last.ticks);
+        let expected = u128::from(length(place)) * u128::from(CLOCK) / u128::from(pace.max(1));
+        u128::from(ticks).abs_diff(expected) * 20 > expected
+    };
+    places.iter().filter(off).count() * 10 > places.len()
+}

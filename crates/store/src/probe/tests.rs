@@ -1,0 +1,273 @@
+//! Small real files made by ffmpeg (`golden/`), each cut and spoilt at random; large ones that exist only as arithmetic.
+
+use std::io;
+
+use proptest::prelude::*;
+use units::Nanos;
+
+use super::*;
+
+/// A small file made by ffmpeg and what is true of it.
+struct Golden {
+    name: &'static str,
+    bytes: &'static [u8],
+    container: Container,
+    /// The rate in bit/s reckoned from ffprobe's list of its packets: max (end − head) / (time + 4 s).
+    rate: u64,
+    headroom_percent: u64,
+}
+
+const fn golden(
+    name: &'static str,
+    bytes: &'static [u8],
+    container: Container,
+    rate: u64,
+    headroom_percent: u64,
+) -> Golden {
+    Golden { name, bytes, container, rate, headroom_percent }
+}
+
+const GOLDEN: [Golden; 9] = [
+    golden("front.mp4", include_bytes!("golden/front.mp4"), Container::Mp4, 19_226, 0),
+    golden("end.mp4", include_bytes!("golden/end.mp4"), Container::Mp4, 19_226, 0),
+    golden("pcm.mov", include_bytes!("golden/pcm.mov"), Container::Mp4, 51_838, 0),
+    golden("fragments.mp4", include_bytes!("golden/fragments.mp4"), Container::Mp4, 20_789, 5),
+    golden("index.mp4", include_bytes!("golden/index.mp4"), Container::Mp4, 20_751, 5),
+    golden("stream.ts", include_bytes!("golden/stream.ts"), Container::MpegTs, 49_153, 5),
+    golden("stream.m2ts", include_bytes!("golden/stream.m2ts"), Container::MpegTs, 50_197, 5),
+    golden("cues.mkv", include_bytes!("golden/cues.mkv"), Container::Matroska, 20_161, 5),
+    golden("live.webm", include_bytes!("golden/live.webm"), Container::Matroska, 37_961, 25),
+];
+
+/// Counts what a probe costs.
+struct Counted<R> {
+    input: R,
+    bytes: u64,
+    reads: u32,
+}
+
+impl<R: ReadAt> ReadAt for Counted<R> {
+    fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        let n = self.input.read_at(offset, buf)?;
+        self.bytes += u64::try_from(n).unwrap_or(0);
+        self.reads += 1;
+        Ok(n)
+    }
+
+    fn size(&self) -> u64 {
+        self.input.size()
+    }
+}
+
+/// Probes and checks that the budget was kept.
+fn found(input: impl ReadAt) -> Result<MediaRate, ProbeError> {
+    let mut counted = Counted { input, bytes: 0, reads: 0 };
+    let budget = Budget::default();
+    let result = probe(&mut counted, budget);
+    assert!(counted.bytes <= budget.bytes && counted.reads <= budget.reads, "{} {}", counted.bytes, counted.reads);
+    result
+}
+
+#[test]
+fn real_files_get_the_rate_their_packets_need() {
+    for Golden { name, bytes, container, rate, headroom_percent } in GOLDEN {
+        let media = found(bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(media.container, container, "{name}");
+        let seconds = media.duration.as_secs_f64();
+        // A transport stream's clock runs ahead of its last pictures; a live stream's last cluster counts as one second.
+        assert!((7.9..9.0).contains(&seconds), "{name}: {seconds} s");
+        let bare = media.rate.0 * 100 / (100 + headroom_percent);
+        assert!(bare.abs_diff(rate) * 100 <= rate * 5, "{name}: {bare} bit/s, by its packets {rate}");
+        assert!(media.rate.0 >= rate, "{name}: {} bit/s stalls, its packets need {rate}", media.rate.0);
+        assert!(media.preroll_bytes * 8 >= rate * 4 * 95 / 100, "{name}: preroll {}", media.preroll_bytes);
+        assert!(media.preroll_bytes <= u64::try_from(bytes.len()).unwrap_or(0));
+    }
+}
+
+#[test]
+fn what_is_no_container_is_said_to_be_none() {
+    for bytes in [&b""[..], b"G", b"\x1a\x45\xdf", b"<html><body>no</body></html>", &[0x47; 200], &[0; 5000]] {
+        assert!(matches!(found(bytes), Err(ProbeError::Unknown)), "{bytes:?}");
+    }
+}
+
+#[test]
+fn cut_files_give_a_reason_or_a_rate() {
+    for Golden { bytes, .. } in GOLDEN {
+        for part in 0..64 {
+            let cut = bytes.len() * part / 64;
+            if let Err(error) = found(&bytes[..cut]) {
+                assert!(!matches!(error, ProbeError::Io(_)), "{error}");
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+    #[test]
+    fn spoilt_files_cost_no_more_than_the_budget(
+        which in 0..GOLDEN.len(),
+        changes in proptest::collection::vec((0.0..1.0f64, prop_oneof![Just(0u8), Just(0xff), any::<u8>()], 1usize..9), 1..24),
+        near in any::<bool>(),
+        keep in 0.1..1.0f64,
+    ) {
+        let mut bytes = GOLDEN[which].bytes.to_vec();
+        let share = |of: f64, len: usize| usize::try_from(Nanos::from_secs_f64(of * len as f64 / 1e9).0).unwrap_or(0);
+        // The structures lie at the ends: spoil there more often.
+        let reach = if near { bytes.len().min(4000) } else { bytes.len() };
+        for (place, value, count) in changes {
+            let at = share(place, reach - 1);
+            let end = bytes.len().min(at + count);
+            bytes[at..end].fill(value);
+        }
+        if keep < 0.5 {
+            bytes.truncate(share(keep * 2.0, bytes.len()));
+        }
+        if let Ok(media) = found(bytes.as_slice()) {
+            prop_assert!(media.rate.0 >= 1000 && media.duration.0 > 0);
+            prop_assert!(media.preroll_bytes <= u64::try_from(bytes.len()).unwrap_or(0));
+        }
+    }
+
+    #[test]
+    fn noise_behind_a_true_beginning_does_no_harm(
+        which in 0..GOLDEN.len(),
+        noise in proptest::collection::vec(any::<u8>(), 0..6000),
+        head in 4usize..400,
+    ) {
+        let mut bytes = GOLDEN[which].bytes[..head].to_vec();
+        bytes.extend(noise);
+        let _ = found(bytes.as_slice());
+    }
+}
+
+/// A box of an MP4.
+fn mp4_box(kind: &[u8; 4], body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len() + 8).expect("a small box");
+    [&length.to_be_bytes(), kind.as_slice(), body].concat()
+}
+
+/// A movie with one sound track, whose tables promise what they do not hold.
+fn promising(sizes: &[u32], chunk_count: u32, run: [u32; 2]) -> Vec<u8> {
+    let words = |words: &[u32]| words.iter().flat_map(|w| w.to_be_bytes()).collect::<Vec<u8>>();
+    let handler = mp4_box(b"hdlr", &[&[0; 8], b"soun".as_slice(), &[0; 12]].concat());
+    let table = [
+        mp4_box(b"stsz", &words(sizes)),
+        mp4_box(b"stts", &words(&[0, u32::MAX, run[0], run[1]])),
+        mp4_box(b"stsc", &words(&[0, u32::MAX, 1, u32::MAX, 1])),
+        mp4_box(b"stco", &words(&[0, chunk_count, 100, 200, 300])),
+    ];
+    let clock = mp4_box(b"mdhd", &words(&[0, 0, 0, 1000, u32::MAX]));
+    let media = mp4_box(b"minf", &mp4_box(b"stbl", &table.concat()));
+    let track = mp4_box(b"trak", &mp4_box(b"mdia", &[clock, handler, media].concat()));
+    [mp4_box(b"ftyp", b"isom"), mp4_box(b"moov", &track)].concat()
+}
+
+#[test]
+fn tables_that_promise_billions_of_samples_end_at_once() {
+    // Of one size: each chunk of them counts as one.
+    let media = found(promising(&[0, 4, u32::MAX], u32::MAX, [u32::MAX, 1]).as_slice()).expect("three chunks");
+    assert_eq!(media.container, Container::Mp4);
+    // With a table of sizes that is not there, or times that do not move: no rate, but an end.
+    assert!(found(promising(&[0, 0, u32::MAX], u32::MAX, [1, 1]).as_slice()).is_err());
+    assert!(found(promising(&[0, 4, 9], 3, [u32::MAX, 0]).as_slice()).is_err());
+}
+
+/// A file whose bytes are all reckoned, of any size.
+struct Reckoned<F> {
+    size: u64,
+    byte: F,
+}
+
+impl<F: Fn(u64) -> u8> ReadAt for Reckoned<F> {
+    fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        let n = usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX).min(buf.len());
+        (offset..).zip(&mut buf[..n]).for_each(|(at, byte)| *byte = (self.byte)(at));
+        Ok(n)
+    }
+
+    fn size(&self) -> u64 {
+        self.size
+    }
+}
+
+/// A transport stream of `rate` bit/s in packets of `size`, with a clock in each tenth packet and, before the sync
+/// byte, `lead` bytes. `clock` turns the true time in 27 MHz ticks into the one told.
+fn transport(bytes: u64, size: u64, lead: u64, rate: u64, clock: impl Fn(u64) -> u64) -> Reckoned<impl Fn(u64) -> u8> {
+    let byte = move |at: u64| {
+        let (number, within) = (at / size, at % size);
+        let Some(place) = within.checked_sub(lead).filter(|p| *p < 188) else { return 0 };
+        let ticks = clock(u64::try_from(u128::from(number * size) * 8 * 27_000_000 / u128::from(rate)).unwrap_or(0));
+        let ticks = ticks % ((1 << 33) * 300);
+        let (base, extension) = (ticks / 300, ticks % 300);
+        let told = base << 15 | 0x3f << 9 | extension;
+        match place {
+            0 => 0x47,
+            1 => 1,
+            3 if number.is_multiple_of(10) => 0x30,
+            3 => 0x10,
+            4 if number.is_multiple_of(10) => 7,
+            5 if number.is_multiple_of(10) => 0x10,
+            6..12 if number.is_multiple_of(10) => told.to_be_bytes()[usize::try_from(place - 4).unwrap_or(0)],
+            _ => 0xff,
+        }
+    };
+    Reckoned { size: bytes, byte }
+}
+
+const RATE: u64 = 20_000_000;
+const TEN_GB: u64 = 10_000_000_000;
+
+/// `media` is that of a stream of [`RATE`] and [`TEN_GB`].
+fn assert_ten_gigabytes(media: &MediaRate, what: &str) {
+    assert_eq!(media.container, Container::MpegTs);
+    let rate = media.rate.0 * 100 / 105;
+    assert!(rate.abs_diff(RATE) * 100 <= RATE, "{what}: {rate}");
+    let seconds = media.duration.as_secs_f64();
+    assert!((seconds - 4000.0).abs() < 40.0, "{what}: {seconds} s");
+}
+
+#[test]
+fn a_large_transport_stream_is_sampled() {
+    for (size, lead) in [(188, 0), (192, 4), (204, 0)] {
+        let media = found(transport(TEN_GB, size, lead, RATE, |ticks| ticks)).expect("a good stream");
+        assert_ten_gigabytes(&media, &format!("packets of {size}"));
+    }
+}
+
+type Clock = fn(u64) -> u64;
+
+#[test]
+fn clocks_that_wrap_or_jump_are_bridged() {
+    let clocks: [(&str, Clock); 4] = [
+        ("wraps", |ticks| ticks + (1 << 33) * 300 - 1800 * 27_000_000),
+        ("jumps forward", |ticks| if ticks > 3600 * 13_500_000 { ticks + 7 * 3600 * 27_000_000 } else { ticks }),
+        ("jumps back", |ticks| if ticks > 3600 * 13_500_000 { ticks - 3600 * 13_500_000 + 1 } else { ticks }),
+        ("restarts each 500 s", |ticks| ticks % (500 * 27_000_000)),
+    ];
+    for (what, clock) in clocks {
+        let media = found(transport(TEN_GB, 188, 0, RATE, clock)).expect("a stream with a clock");
+        assert_ten_gigabytes(&media, what);
+    }
+    assert!(found(transport(TEN_GB, 188, 0, RATE, |_| 5)).is_err(), "a clock that stands still");
+}
+
+#[test]
+fn reading_errors_are_passed_on_and_small_budgets_kept() {
+    struct Broken;
+    impl ReadAt for Broken {
+        fn read_at(&mut self, _: u64, _: &mut [u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::Other.into())
+        }
+        fn size(&self) -> u64 {
+            1 << 40
+        }
+    }
+    assert!(matches!(found(Broken), Err(ProbeError::Io(_))));
+    for Golden { name, bytes, .. } in GOLDEN {
+        let mut input = bytes;
+        let tight = Budget { bytes: 4096, reads: 1 };
+        assert!(matches!(probe(&mut input, tight), Err(ProbeError::OverBudget(4096, 1))), "{name}");
+    }
+}

@@ -1,0 +1,62 @@
+//! What a disk's thread has done, for the metrics.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A count that only grows (or a gauge that is set). Relaxed: each stands for itself.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Its value.
+    #[must_use]
+    pub fn value(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn add(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+}
+
+/// One disk's counts since the start.
+#[derive(Debug, Default)]
+pub struct DiskStats {
+    /// Lookups answered.
+    pub lookups: Counter,
+    /// Contents opened anew.
+    pub opens: Counter,
+    /// Opens answered with a content that was open already.
+    pub opens_shared: Counter,
+    /// Directories listed.
+    pub listings: Counter,
+    /// Uploads begun.
+    pub uploads_begun: Counter,
+    /// Uploads published and durable.
+    pub uploads_published: Counter,
+    /// Uploads given up: dropped, or failed.
+    pub uploads_failed: Counter,
+    /// Contents deleted.
+    pub deletes: Counter,
+    /// Bytes written to uploads.
+    pub written_bytes: Counter,
+    /// Commits done.
+    pub commits: Counter,
+    /// Containers probed for a rate.
+    pub probes: Counter,
+    /// Grants that had run out before they could be used.
+    pub grants_late: Counter,
+    /// Grants of work that was no longer there.
+    pub grants_unused: Counter,
+    /// Calls refused because the thread's queue was full.
+    pub busy_refusals: Counter,
+    /// Gauge: uploads in progress.
+    pub uploads_open: Counter,
+    /// Gauge: bytes written since the last flush.
+    pub dirty_bytes: Counter,
+    /// Gauge: bytes free on the first root's file system.
+    pub free_bytes: Counter,
+}

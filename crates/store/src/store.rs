@@ -1,0 +1,525 @@
+//! The store: one handle for all roots and disks.
+//!
+//! Promise: the roots are one namespace, the first root that has a name wins; a disk that hangs is waited for no longer
+//! than the configured patience, and what lies on the others stays reachable.
+//! Not here: what happens on a disk (`worker`).
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::Duration;
+
+use dataplane::control::Content;
+use rustix::fs::{Mode, OFlags, fstat};
+use rustix::thread::{CpuSet, sched_setaffinity};
+use schedule::profile::DiskProfile;
+use tokio::sync::oneshot;
+use units::{DiskId, limits};
+
+use crate::device::{Device, place_of};
+use crate::disk::{Disk, Shared};
+use crate::displaced::{Displaced, Unasked};
+use crate::grants::GrantPort;
+use crate::index::{Index, Saver};
+use crate::stats::DiskStats;
+use crate::upload::Buffers;
+use crate::worker::content::Contents;
+use crate::worker::{NAMES_MAX, Parts, Root, Worker};
+use crate::{ContentPath, Entry, Kind, MediaRate, Precondition, StoreError, Upload, UploadClass, UploadRequest};
+
+/// Entries looked at by one task of a listing: between two, the disk's thread can use a grant.
+const ENTRIES_PER_TASK: usize = 256;
+
+/// How the store is to work.
+#[derive(Debug, Clone)]
+pub struct StoreSettings {
+    /// How long a caller waits for a disk before it is told that the disk fails.
+    pub patience: Duration,
+    /// Memory for best-effort uploads, in chunks of 1 MiB. At least 1.
+    pub upload_chunks: usize,
+    /// Memory for recordings, in chunks of 1 MiB; each takes 4 to 32. At least 1.
+    pub recording_chunks: usize,
+    /// CPUs the disks' threads may run on; all if empty.
+    pub cpus: Vec<usize>,
+    /// Where the index is kept; nowhere if none.
+    pub state: Option<PathBuf>,
+}
+
+impl Default for StoreSettings {
+    fn default() -> Self {
+        Self {
+            patience: Duration::from_secs(10),
+            upload_chunks: 128,
+            recording_chunks: 512,
+            cpus: Vec::new(),
+            state: None,
+        }
+    }
+}
+
+/// The folders, and the disks they are on.
+#[derive(Debug)]
+pub struct Layout {
+    disks: Vec<LaidOutDisk>,
+    /// For each root, in the order given: its disk, and its number on that disk.
+    roots: Vec<(usize, usize)>,
+}
+
+#[derive(Debug)]
+struct LaidOutDisk {
+    device: Device,
+    roots: Vec<Root>,
+}
+
+/// Why the folders cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum LayoutError {
+    /// No folder was given.
+    #[error("no root was given; name at least one folder to serve")]
+    NoRoot,
+    /// More disks than can be scheduled.
+    #[error("the roots are on more than {} disks", limits::DISKS_MAX)]
+    TooManyDisks,
+    /// The folder cannot be opened.
+    #[error("cannot open the root {}: {source}", path.display())]
+    Root {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl Layout {
+    /// Opens the folders and finds their disks.
+    ///
+    /// # Errors
+    /// A folder that is none or cannot be opened; no folders; too many disks.
+    pub fn discover(roots: &[PathBuf]) -> Result<Self, LayoutError> {
+        if roots.is_empty() {
+            return Err(LayoutError::NoRoot);
+        }
+        let mut layout = Self { disks: Vec::new(), roots: Vec::new() };
+        for path in roots {
+            let failed = |source: rustix::io::Errno| LayoutError::Root { path: path.clone(), source: source.into() };
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let directory = rustix::fs::open(path, flags, Mode::empty()).map_err(failed)?;
+            let device_number = fstat(&directory).map_err(failed)?.st_dev;
+            let place = place_of(device_number);
+            let root = Root { path: path.clone(), directory, device_number, start_bytes: place.start_bytes };
+            let disk = match layout.disks.iter().position(|disk| disk.device.name == place.device.name) {
+                Some(disk) => disk,
+                None => {
+                    layout.disks.push(LaidOutDisk { device: place.device, roots: Vec::new() });
+                    layout.disks.len() - 1
+                }
+            };
+            layout.roots.push((disk, layout.disks[disk].roots.len()));
+            layout.disks[disk].roots.push(root);
+        }
+        if layout.disks.len() > limits::DISKS_MAX {
+            return Err(LayoutError::TooManyDisks);
+        }
+        Ok(layout)
+    }
+
+    /// The disks, each with its identifier.
+    pub fn disks(&self) -> impl Iterator<Item = (DiskId, &Device)> {
+        self.disks.iter().enumerate().map(|(number, disk)| (disk_id(number), &disk.device))
+    }
+
+    /// A folder on that disk: something to measure the disk by.
+    #[must_use]
+    pub fn root_on(&self, disk: DiskId) -> Option<&Path> {
+        self.disks.get(usize::from(disk.0))?.roots.first().map(|root| root.path.as_path())
+    }
+}
+
+fn disk_id(number: usize) -> DiskId {
+    DiskId(u16::try_from(number).expect("at most DISKS_MAX"))
+}
+
+/// A disk as the store knows it.
+#[derive(Debug, Clone)]
+pub struct DiskInfo {
+    /// Its identifier.
+    pub id: DiskId,
+    /// What it is.
+    pub device: Device,
+    /// The folders on it.
+    pub roots: Vec<PathBuf>,
+    /// Bytes free for uploads, a second ago at most.
+    pub free_bytes: u64,
+    /// What it was measured to do, if it was.
+    pub profile: Option<DiskProfile>,
+    /// True while it does not answer.
+    pub failing: bool,
+}
+
+/// An open content.
+#[derive(Debug, Clone)]
+pub struct Opened {
+    /// What it is.
+    pub entry: Entry,
+    /// What the data plane reads.
+    pub content: Arc<Content>,
+    /// Its rate, if it was asked for and found, or known.
+    pub media: Option<MediaRate>,
+}
+
+/// What an open is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Want {
+    /// The bytes.
+    File,
+    /// And the rate they need: the container is looked into if the index does not know it.
+    FileAndRate,
+}
+
+/// All folders as one namespace. A cheap handle: clone it.
+#[derive(Debug, Clone)]
+pub struct Store(Arc<Inner>);
+
+/// Says of a disk whether it may be given uploads.
+pub type Reliance = Box<dyn Fn(DiskId) -> bool + Send + Sync>;
+
+pub(crate) struct Inner {
+    disks: Vec<ServedDisk>,
+    roots: Vec<(usize, usize)>,
+    pub(crate) displaced: Displaced,
+    reliance: OnceLock<Reliance>,
+    uploads: Buffers,
+    recordings: Buffers,
+    /// Saves the index once more when it is dropped.
+    _saver: Option<Saver>,
+}
+
+#[derive(Debug)]
+struct ServedDisk {
+    handle: Disk,
+    device: Device,
+    roots: Arc<[Root]>,
+    profile: Option<DiskProfile>,
+}
+
+/// What a disk needs to be served: the way to its schedule, and its profile if it was measured.
+pub struct Served {
+    /// Where its thread gets grants.
+    pub port: Box<dyn GrantPort>,
+    /// For [`DiskInfo::profile`].
+    pub profile: Option<DiskProfile>,
+}
+
+impl Store {
+    /// Starts one thread per disk. `serve` is asked once for each disk of the layout, in order.
+    ///
+    /// # Errors
+    /// Memory for the buffers or a thread cannot be had.
+    pub fn start(
+        layout: Layout,
+        settings: &StoreSettings,
+        mut serve: impl FnMut(DiskId, &Device) -> Served,
+    ) -> Result<Self, StoreError> {
+        let versions = Arc::new(AtomicU64::new(1));
+        let index = Arc::new(Index::new());
+        let saver = settings.state.as_deref().map(|state| index.keep_in(state)).transpose()?;
+        let mut disks = Vec::new();
+        for (number, laid_out) in layout.disks.into_iter().enumerate() {
+            let id = disk_id(number);
+            let served = serve(id, &laid_out.device);
+            let shared = Arc::new(Shared::new(id, settings.patience, served.port.waker()));
+            let (handle, tasks) = Disk::new(Arc::clone(&shared));
+            let roots: Arc<[Root]> = laid_out.roots.into();
+            let contents = Contents::new(Arc::clone(&versions));
+            let worker_roots = Arc::clone(&roots);
+            let index = Arc::clone(&index);
+            let cpus = settings.cpus.clone();
+            thread::Builder::new().name(format!("store-{number}")).spawn(move || {
+                restrict_to(&cpus);
+                Worker::new(Parts { shared, roots: worker_roots, port: served.port, tasks, contents, index }).run();
+            })?;
+            disks.push(ServedDisk { handle, device: laid_out.device, roots, profile: served.profile });
+        }
+        Ok(Self(Arc::new(Inner {
+            disks,
+            roots: layout.roots,
+            displaced: Displaced::default(),
+            reliance: OnceLock::new(),
+            uploads: Buffers::new(settings.upload_chunks)?,
+            recordings: Buffers::new(settings.recording_chunks)?,
+            _saver: saver,
+        })))
+    }
+
+    pub(crate) const fn of(inner: Arc<Inner>) -> Self {
+        Self(inner)
+    }
+
+    /// Asks `reliance` before a disk is given an upload, from now on: who reads from the disks knows more of their errors
+    /// than their threads do. The first one given stays.
+    pub fn rely_on(&self, reliance: Reliance) {
+        let _ = self.0.reliance.set(reliance);
+    }
+
+    fn is_relied_on(&self, disk: &ServedDisk) -> bool {
+        let shared = &disk.handle.shared;
+        !shared.is_stuck() && self.0.reliance.get().is_none_or(|reliance| reliance(shared.id))
+    }
+
+    /// What `path` names.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] and what the system says.
+    pub async fn lookup(&self, path: &ContentPath) -> Result<Entry, StoreError> {
+        Ok(self.locate(path).await?.1)
+    }
+
+    /// Opens a content for the data plane. The same unchanged file gives the same [`Content`] while it is open.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], [`StoreError::IsDirectory`] and what the system says.
+    pub async fn open(&self, path: &ContentPath, want: Want) -> Result<Opened, StoreError> {
+        let mut failure = StoreError::NotFound;
+        for (number, (disk, root)) in self.roots().enumerate() {
+            if self.0.displaced.holds(number, path) {
+                continue;
+            }
+            let path = path.clone();
+            match disk.handle.call(move |worker| worker.open(root, &path, want)).await {
+                Err(error) => failure = worse(failure, error)?,
+                opened => return opened,
+            }
+        }
+        Err(failure)
+    }
+
+    /// What a directory holds, over all roots, sorted by name. At most 100 000 entries of each root.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], [`StoreError::NotADirectory`] and what the system says.
+    pub async fn list(&self, path: &ContentPath) -> Result<Vec<Entry>, StoreError> {
+        let mut merged = BTreeMap::new();
+        let mut failure = StoreError::NotFound;
+        let mut found = false;
+        for (disk, root) in self.roots() {
+            match list_one(disk, root, path).await {
+                Ok(entries) => {
+                    found = true;
+                    for entry in entries {
+                        merged.entry(entry.name.clone()).or_insert(entry);
+                    }
+                }
+                // A name that is a content in an earlier root hides a directory in a later one.
+                Err(StoreError::NotADirectory) if !found => return Err(StoreError::NotADirectory),
+                Err(error) => failure = worse(failure, error)?,
+            }
+        }
+        if found { Ok(merged.into_values().take(NAMES_MAX).collect()) } else { Err(failure) }
+    }
+
+    /// The disk an upload to `path` would go to: where the content is that it replaces, else the root with the most
+    /// space of those that have its directory, on a disk that answers and does not err.
+    ///
+    /// # Errors
+    /// [`StoreError::ParentMissing`], [`StoreError::IsDirectory`], [`StoreError::DiskFailing`].
+    pub async fn placement(&self, path: &ContentPath) -> Result<DiskId, StoreError> {
+        let (disk, ..) = self.place(path, &Precondition::None).await?;
+        Ok(disk.handle.shared.id)
+    }
+
+    /// Begins an upload.
+    ///
+    /// # Errors
+    /// [`StoreError::ParentMissing`], [`StoreError::IsDirectory`], [`StoreError::PreconditionFailed`],
+    /// [`StoreError::NoSpace`], [`StoreError::ReadOnly`], [`StoreError::DiskFailing`], [`StoreError::Busy`] if too many run, and what the system says.
+    pub async fn begin_upload(&self, request: UploadRequest) -> Result<Upload, StoreError> {
+        let (disk, root, unasked) = self.place(&request.path, &request.precondition).await?;
+        let unasked = Unasked::new(&self.0, unasked, request.path.clone());
+        let buffers = match request.class {
+            UploadClass::BestEffort => &self.0.uploads,
+            UploadClass::Recording { .. } => &self.0.recordings,
+        };
+        Upload::begin(&disk.handle, root, request, buffers.clone(), unasked).await
+    }
+
+    /// Removes a content, durably, from every root that has it.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], [`StoreError::IsDirectory`], [`StoreError::PreconditionFailed`] and what the system
+    /// says.
+    pub async fn delete(&self, path: &ContentPath, precondition: Precondition) -> Result<(), StoreError> {
+        let (first, _) = match self.locate(path).await {
+            Err(error) if error.is_absence() && matches!(precondition, Precondition::MustMatch(_)) => {
+                return Err(StoreError::PreconditionFailed);
+            }
+            other => other?,
+        };
+        let mut precondition = precondition;
+        for number in first..self.0.roots.len() {
+            match self.remove_from(number, path, &std::mem::take(&mut precondition)).await {
+                // What a later root has under this name was hidden; it must not come to light.
+                Err(error) if number > first && error.is_absence() => {}
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a name from one root, by its number, durably.
+    pub(crate) async fn remove_from(
+        &self,
+        number: usize,
+        path: &ContentPath,
+        precondition: &Precondition,
+    ) -> Result<(), StoreError> {
+        let (disk, root) = self.roots().nth(number).ok_or(StoreError::NotFound)?;
+        let (reply, answer) = oneshot::channel();
+        let (path, precondition) = (path.clone(), precondition.clone());
+        disk.handle.post(Box::new(move |worker| worker.delete(root, &path, &precondition, reply)))?;
+        disk.handle.while_it_works(answer).await?.unwrap_or(Err(StoreError::Closed))
+    }
+
+    /// The disks.
+    #[must_use]
+    pub fn disks(&self) -> Arc<[DiskInfo]> {
+        let info = |disk: &ServedDisk| DiskInfo {
+            id: disk.handle.shared.id,
+            device: disk.device.clone(),
+            roots: disk.roots.iter().map(|root| root.path.clone()).collect(),
+            free_bytes: disk.handle.shared.stats.free_bytes.value(),
+            profile: disk.profile.clone(),
+            failing: disk.handle.shared.is_stuck(),
+        };
+        self.0.disks.iter().map(info).collect()
+    }
+
+    /// What the disk's thread has done so far; nothing for an unknown disk.
+    #[must_use]
+    pub fn stats(&self, disk: DiskId) -> Option<&DiskStats> {
+        self.0.disks.get(usize::from(disk.0)).map(|disk| &disk.handle.shared.stats)
+    }
+
+    /// The roots in order: each with its disk and its number there.
+    fn roots(&self) -> impl Iterator<Item = (&ServedDisk, usize)> {
+        self.0.roots.iter().map(|(disk, root)| (&self.0.disks[*disk], *root))
+    }
+
+    /// The first root that has `path`.
+    async fn locate(&self, path: &ContentPath) -> Result<(usize, Entry), StoreError> {
+        self.search(path, &mut Vec::new()).await
+    }
+
+    /// The same; `unasked` are the roots before it that could not be asked.
+    async fn search(&self, path: &ContentPath, unasked: &mut Vec<usize>) -> Result<(usize, Entry), StoreError> {
+        let mut failure = StoreError::NotFound;
+        for (number, (disk, root)) in self.roots().enumerate() {
+            if self.0.displaced.holds(number, path) {
+                continue;
+            }
+            let path = path.clone();
+            match disk.handle.call(move |worker| worker.lookup(root, &path)).await {
+                Ok(entry) => return Ok((number, entry)),
+                Err(error) => {
+                    if matches!(error, StoreError::DiskFailing(_)) {
+                        unasked.push(number);
+                    }
+                    failure = worse(failure, error)?;
+                }
+            }
+        }
+        Err(failure)
+    }
+
+    /// Where an upload goes, and which earlier roots could not be asked whether they have its name.
+    async fn place(
+        &self,
+        path: &ContentPath,
+        precondition: &Precondition,
+    ) -> Result<(&ServedDisk, usize, Vec<usize>), StoreError> {
+        let Some((parent, _)) = path.split() else { return Err(StoreError::IsDirectory) };
+        let mut unasked = Vec::new();
+        match self.search(path, &mut unasked).await {
+            Ok((_, entry)) if entry.kind == Kind::Directory => return Err(StoreError::IsDirectory),
+            Ok((number, _)) => {
+                let (disk, root) = self.roots().nth(number).expect("it was found there");
+                let relied_on = self.is_relied_on(disk);
+                return if relied_on { Ok((disk, root, Vec::new())) } else { Err(failing(disk)) };
+            }
+            // A link out of the root is replaced where it is; `begin_upload` looks closer.
+            Err(StoreError::Forbidden) => {}
+            // What a silent root may have is replaced, whatever it is; but a condition on it cannot be judged.
+            Err(StoreError::DiskFailing(_)) if *precondition == Precondition::None => {}
+            Err(error) if error.is_absence() => {}
+            Err(error) => return Err(error),
+        }
+        let mut best: Option<(u64, usize)> = None;
+        let mut failure = StoreError::ParentMissing;
+        for (number, (disk, root)) in self.roots().enumerate() {
+            if !self.is_relied_on(disk) {
+                failure = failing(disk);
+                continue;
+            }
+            let parent = parent.clone();
+            match disk.handle.call(move |worker| worker.space(root, &parent)).await {
+                Ok(space) if best.is_none_or(|(most, _)| space > most) => best = Some((space, number)),
+                Ok(_) | Err(StoreError::NotFound) => {}
+                Err(error) => failure = error,
+            }
+        }
+        let Some((_, number)) = best else { return Err(failure) };
+        unasked.retain(|earlier| *earlier < number);
+        let (disk, root) = self.roots().nth(number).expect("it was asked");
+        Ok((disk, root, unasked))
+    }
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inner").field("disks", &self.disks).field("roots", &self.roots).finish_non_exhaustive()
+    }
+}
+
+fn failing(disk: &ServedDisk) -> StoreError {
+    StoreError::DiskFailing(disk.handle.shared.id)
+}
+
+async fn list_one(disk: &ServedDisk, root: usize, path: &ContentPath) -> Result<Vec<Entry>, StoreError> {
+    let of = path.clone();
+    let names = disk.handle.call(move |worker| worker.names(root, &of)).await?;
+    let mut entries = Vec::with_capacity(names.len());
+    let mut seen = HashSet::new();
+    for part in names.chunks(ENTRIES_PER_TASK) {
+        let (path, part) = (path.clone(), part.to_vec());
+        let some = disk.handle.call(move |worker| worker.entries(root, &path, &part)).await?;
+        entries.extend(some.into_iter().filter(|entry| seen.insert(entry.name.clone())));
+    }
+    Ok(entries)
+}
+
+/// What to say if no root has it: a root that could not be asked says more than one that has it not. Errors that a
+/// later root cannot mend end the search.
+fn worse(so_far: StoreError, error: StoreError) -> Result<StoreError, StoreError> {
+    match error {
+        StoreError::NotFound => Ok(so_far),
+        StoreError::NotADirectory | StoreError::DiskFailing(_) => Ok(error),
+        other => Err(other),
+    }
+}
+
+fn restrict_to(cpus: &[usize]) {
+    if cpus.is_empty() {
+        return;
+    }
+    let mut set = CpuSet::new();
+    cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU).for_each(|cpu| set.set(*cpu));
+    // Where it is not allowed the thread runs anywhere: slower, not wrong.
+    let _ = sched_setaffinity(None, &set);
+}
+
+const _: fn() = || {
+    fn is_shareable<T: Send + Sync + Clone>() {}
+    is_shareable::<Store>();
+};

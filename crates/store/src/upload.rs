@@ -1,0 +1,295 @@
+//! The client's side of an upload.
+//!
+//! Promise: bytes are copied once, into leased memory; whoever sends faster than the disk is granted time waits in
+//! [`Upload::append`], in memory that is bounded per upload and over all; an upload that is dropped leaves nothing.
+//! Not here: writing (`worker::upload`).
+
+use std::sync::{Arc, OnceLock};
+
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
+use units::{BitRate, ReservationId, UploadId, limits};
+use uring::pool::{LEASE_BYTES, LeasePool};
+
+use crate::disk::Disk;
+use crate::displaced::Unasked;
+use crate::worker::{Chunk, Recording};
+use crate::{ContentPath, Precondition, StoreError};
+
+/// Chunks a best-effort upload has in flight at most: enough to keep its disk busy while more come.
+const CHUNKS_PER_UPLOAD: usize = 8;
+
+/// Chunks a recording has at least and at most.
+const CHUNKS_PER_RECORDING: std::ops::RangeInclusive<u64> = 4..=32;
+
+/// Seconds of its rate that a recording's buffer holds.
+const RECORDING_SECONDS: u64 = 4;
+
+/// What is to be uploaded.
+#[derive(Debug, Clone)]
+pub struct UploadRequest {
+    /// Where to. Its directory must exist.
+    pub path: ContentPath,
+    /// Bytes, if known. Space for all of it is taken at once.
+    pub length: Option<u64>,
+    /// Checked at once, and again when it is published.
+    pub precondition: Precondition,
+    /// How it is written.
+    pub class: UploadClass,
+}
+
+/// How an upload is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UploadClass {
+    /// In the time that streams leave.
+    BestEffort,
+    /// A recording, at a rate admission has granted.
+    Recording {
+        /// Payload bits per second.
+        rate: BitRate,
+        /// What admission gave.
+        reservation: ReservationId,
+    },
+}
+
+/// A content that is visible and durable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Published {
+    /// False if it replaced another one.
+    pub created: bool,
+    /// As [`crate::Entry::etag`].
+    pub etag: String,
+    /// Bytes.
+    pub size: u64,
+}
+
+/// Upload buffers: the memory, and who is next.
+#[derive(Debug, Clone)]
+pub(crate) struct Buffers {
+    pool: LeasePool,
+    permits: Arc<Semaphore>,
+}
+
+impl Buffers {
+    pub(crate) fn new(count: usize) -> Result<Self, StoreError> {
+        let pool = LeasePool::new(count, || ())?;
+        Ok(Self { pool, permits: Arc::new(Semaphore::new(count)) })
+    }
+}
+
+/// The right to a buffer: one taken from what is free, or one of a recording's own.
+#[derive(Debug)]
+pub(crate) enum BufferRight {
+    One { _permit: OwnedSemaphorePermit },
+    Reserved { _permit: Arc<OwnedSemaphorePermit> },
+}
+
+/// What the disk's thread tells an upload's handle.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    failure: OnceLock<StoreError>,
+    failed: Notify,
+}
+
+impl Progress {
+    pub(crate) fn fail(&self, error: StoreError) {
+        let _ = self.failure.set(error);
+        self.failed.notify_one();
+    }
+}
+
+/// What the disk's thread must know to begin.
+#[derive(Debug)]
+pub(crate) struct Terms {
+    pub(crate) length: Option<u64>,
+    pub(crate) precondition: Precondition,
+    pub(crate) recording: Option<Recording>,
+    pub(crate) progress: Arc<Progress>,
+}
+
+/// An upload in progress. Dropping it gives it up: nothing of it was or will be visible.
+#[derive(Debug)]
+pub struct Upload {
+    disk: Disk,
+    id: UploadId,
+    buffers: Buffers,
+    /// This upload's share of them.
+    share: Arc<Semaphore>,
+    /// A recording's buffers are its own from the start.
+    reserved: Option<Arc<OwnedSemaphorePermit>>,
+    progress: Arc<Progress>,
+    chunk: Option<Chunk>,
+    length: Option<u64>,
+    received_bytes: u64,
+    /// Roots that may have another content under its name.
+    unasked: Option<Unasked>,
+}
+
+impl Upload {
+    /// Begins an upload on `disk`, below its root number `root`.
+    pub(crate) async fn begin(
+        disk: &Disk,
+        root: usize,
+        request: UploadRequest,
+        buffers: Buffers,
+        unasked: Option<Unasked>,
+    ) -> Result<Self, StoreError> {
+        let (chunks, recording) = match request.class {
+            UploadClass::BestEffort => (CHUNKS_PER_UPLOAD, None),
+            UploadClass::Recording { rate, reservation } => {
+                let seconds_bytes = rate.bytes_per_second().saturating_mul(RECORDING_SECONDS);
+                let chunks = seconds_bytes
+                    .div_ceil(limits::CHUNK_BYTES)
+                    .clamp(*CHUNKS_PER_RECORDING.start(), *CHUNKS_PER_RECORDING.end());
+                let recording = Recording { rate, reservation, buffer_bytes: chunks * limits::CHUNK_BYTES };
+                (usize::try_from(chunks).expect("at most 32"), Some(recording))
+            }
+        };
+        let reserved = match recording {
+            None => None,
+            Some(_) => {
+                let count = u32::try_from(chunks).expect("at most 32");
+                let permits = Arc::clone(&buffers.permits).try_acquire_many_owned(count);
+                Some(Arc::new(permits.map_err(|_| StoreError::Busy)?))
+            }
+        };
+        let progress = Arc::new(Progress::default());
+        let terms = Terms {
+            length: request.length,
+            precondition: request.precondition,
+            recording,
+            progress: Arc::clone(&progress),
+        };
+        let (handle, path, length) = (disk.clone(), request.path, request.length);
+        // The handle is made on the disk's thread: if its caller is gone by then, dropping it gives the upload up.
+        let share = Arc::new(Semaphore::new(chunks));
+        disk.call(move |worker| {
+            let begun = worker.begin_upload(root, &path, terms)?;
+            Ok(Self {
+                disk: handle,
+                id: begun.id,
+                buffers,
+                share,
+                reserved,
+                progress,
+                chunk: None,
+                length,
+                received_bytes: 0,
+                unasked,
+            })
+        })
+        .await
+    }
+
+    /// Takes the next bytes. Waits while the upload is as far ahead of the disk as its memory allows.
+    ///
+    /// # Errors
+    /// [`StoreError::TooLong`] beyond the announced length; whatever the disk said meanwhile ([`StoreError::NoSpace`]
+    /// …), [`StoreError::DiskFailing`] if it says nothing for too long. The upload is over then: drop it.
+    pub async fn append(&mut self, mut bytes: &[u8]) -> Result<(), StoreError> {
+        let more = u64::try_from(bytes.len()).expect("usize is at most 64 bits");
+        if self.length.is_some_and(|length| more > length - self.received_bytes) {
+            return Err(StoreError::TooLong);
+        }
+        while !bytes.is_empty() {
+            self.check()?;
+            let mut chunk = match self.chunk.take() {
+                Some(chunk) => chunk,
+                None => self.lease().await?,
+            };
+            let taken = bytes.len().min(LEASE_BYTES - chunk.filled);
+            chunk.lease[chunk.filled..chunk.filled + taken].copy_from_slice(&bytes[..taken]);
+            chunk.filled += taken;
+            bytes = &bytes[taken..];
+            self.received_bytes += u64::try_from(taken).expect("at most a lease");
+            let full = chunk.filled == LEASE_BYTES;
+            self.chunk = Some(chunk);
+            if full {
+                self.hand_over().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what is left, publishes, and makes durable.
+    ///
+    /// # Errors
+    /// [`StoreError::TooShort`] if bytes are missing, [`StoreError::PreconditionFailed`] if the precondition does not
+    /// hold any more, and as [`Upload::append`]. Nothing is visible then, unless the disk failed while it made durable
+    /// what was visible already.
+    pub async fn finish(mut self) -> Result<Published, StoreError> {
+        self.check()?;
+        if self.length.is_some_and(|length| length != self.received_bytes) {
+            return Err(StoreError::TooShort);
+        }
+        let (reply, answer) = oneshot::channel();
+        let (id, total, last) = (self.id, self.received_bytes, self.chunk.take());
+        let place = self.disk.place().await?;
+        place.send(Box::new(move |worker| worker.finish_upload(id, last, total, reply)));
+        self.disk.shared.wake();
+        let answer = self.disk.while_it_works(answer).await?;
+        let published =
+            answer.unwrap_or_else(|_| Err(self.progress.failure.get().cloned().unwrap_or(StoreError::Closed)))?;
+        self.unasked.take().map_or(Ok(()), Unasked::displace)?;
+        Ok(published)
+    }
+
+    /// Waits until the disk's side has given the upload up, and says why: it may do so while its client sends nothing. Never
+    /// ends for an upload that goes well.
+    pub async fn failed(&self) -> StoreError {
+        loop {
+            if let Err(error) = self.check() {
+                return error;
+            }
+            self.progress.failed.notified().await;
+        }
+    }
+
+    fn check(&self) -> Result<(), StoreError> {
+        self.progress.failure.get().map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    /// An empty chunk, waited for in turn.
+    async fn lease(&self) -> Result<Chunk, StoreError> {
+        let work = async {
+            let of_upload = Arc::clone(&self.share).acquire_owned().await;
+            let of_pool = match &self.reserved {
+                Some(reserved) => BufferRight::Reserved { _permit: Arc::clone(reserved) },
+                None => {
+                    let permit = Arc::clone(&self.buffers.permits).acquire_owned().await;
+                    BufferRight::One { _permit: permit.map_err(|_| StoreError::Closed)? }
+                }
+            };
+            let lease = self.buffers.pool.try_lease().ok_or(StoreError::Busy)?;
+            let _of_upload = of_upload.map_err(|_| StoreError::Closed)?;
+            Ok(Chunk { lease, filled: 0, _of_pool: of_pool, _of_upload })
+        };
+        let either = async {
+            tokio::select! {
+                chunk = work => chunk,
+                () = self.progress.failed.notified() => {
+                    Err(self.progress.failure.get().cloned().unwrap_or(StoreError::Closed))
+                }
+            }
+        };
+        self.disk.while_it_works(either).await?
+    }
+
+    /// Gives a full chunk to the disk's thread. It is taken only once there is a place for it: a cancelled wait loses
+    /// nothing.
+    async fn hand_over(&mut self) -> Result<(), StoreError> {
+        let place = self.disk.place().await?;
+        if let Some(chunk) = self.chunk.take() {
+            let id = self.id;
+            place.send(Box::new(move |worker| worker.take_chunk(id, chunk)));
+            self.disk.shared.wake();
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        // Of an upload that is finished the thread knows nothing any more.
+        self.disk.shared.abort(self.id);
+    }
+}

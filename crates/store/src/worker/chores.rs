@@ -1,0 +1,221 @@
+//! Work nobody waits for: looking through the folders (containers' rates ahead of their viewers, leftovers of a crash),
+//! and freeing the space of big removed files.
+//!
+//! Promise: one small step per grant; what is to be done is bounded; a removed file keeps its bytes while anybody here
+//! reads it. Not here: finding a rate (`probe`), keeping it (`index`).
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use dataplane::grant::{Work, WorkClass};
+use rustix::fs::{AtFlags, Dir, FileType, OFlags, fstat, ftruncate, statat, unlinkat};
+use units::Nanos;
+use uring::clock::monotonic;
+
+use crate::entry::Stamp;
+use crate::{ContentPath, beneath};
+
+use super::namespace::{Found, NAMES_MAX};
+use super::temporary::is_leftover;
+use super::{CHORE_JOB, Used, Worker};
+
+/// A removed file of more than this is cut down by as much per step: freeing many extents at once would hold up the
+/// file system's journal, and with it everybody's commits.
+const TRUNCATE_STEP_BYTES: u64 = 128 * 1024 * 1024;
+
+/// Removed files whose space is freed in steps at once; more are freed by the kernel in one go.
+const CONDEMNED_MAX: usize = 256;
+
+/// Steps to be done at most; a folder with more names than that is looked through again later.
+const STEPS_MAX: usize = 50_000;
+
+/// Names looked at per step.
+const NAMES_PER_STEP: usize = 64;
+
+/// Small reads of a step, at a guess: a container's head, its tables, its end.
+const READS_PER_STEP: u32 = 6;
+
+/// How long after a look through all folders the next one begins. (Each content is looked up whenever it is asked for;
+/// this only finds what others have put there before its first viewer comes.)
+const RESCAN: Nanos = Nanos::from_secs(600);
+
+/// Between two looks at whether a removed file is still read.
+const CONDEMNED_CHECK: Duration = Duration::from_secs(1);
+
+/// Endings of names that are worth looking into before anybody asks.
+const MEDIA_ENDINGS: [&str; 12] =
+    ["mp4", "m4v", "m4a", "mov", "3gp", "ts", "m2ts", "mts", "mkv", "mka", "webm", "mpegts"];
+
+/// What is to be done when time is granted.
+#[derive(Debug, Default)]
+pub(super) struct Chores {
+    steps: Vec<Step>,
+    condemned: Vec<Condemned>,
+    next_scan: Nanos,
+    next_check: Nanos,
+    offered: bool,
+}
+
+#[derive(Debug)]
+enum Step {
+    /// Read the names in a directory.
+    Directory { root: usize, path: ContentPath },
+    /// See what these names in it are.
+    Names { root: usize, path: ContentPath, names: Vec<String> },
+    /// Find the rate of a content.
+    Content { root: usize, path: ContentPath },
+}
+
+/// A big file that lost its name.
+#[derive(Debug)]
+pub(super) struct Condemned {
+    file: OwnedFd,
+    device: u64,
+    inode: u64,
+}
+
+impl Chores {
+    /// No grant will come any more.
+    pub(super) fn give_up(&mut self) {
+        *self = Self { next_scan: Nanos::MAX, ..Self::default() };
+    }
+
+    pub(super) fn forget_offer(&mut self) {
+        self.offered = false;
+    }
+
+    fn add(&mut self, step: Step) {
+        if self.steps.len() < STEPS_MAX {
+            self.steps.push(step);
+        }
+    }
+}
+
+impl Worker {
+    /// Offers the next step, if there is one.
+    pub(super) fn offer_chore(&mut self) {
+        let now = monotonic();
+        if self.chores.steps.is_empty() && now >= self.chores.next_scan {
+            self.chores.next_scan = now.saturating_add(RESCAN);
+            for root in (0..self.roots.len()).rev() {
+                self.chores.add(Step::Directory { root, path: ContentPath::root() });
+            }
+        }
+        let mut due = !self.chores.steps.is_empty();
+        if !self.chores.condemned.is_empty() && now >= self.chores.next_check {
+            due |= self.chores.condemned.iter().any(|file| !self.contents.is_read(file.device, file.inode));
+        }
+        if due && !self.chores.offered {
+            self.chores.offered = true;
+            self.offer(CHORE_JOB, Work::Probe { reads: READS_PER_STEP }, WorkClass::BestEffort);
+        }
+    }
+
+    /// A new content is there: find its rate.
+    pub(super) fn look_into(&mut self, root: usize, path: ContentPath) {
+        if path.components().last().is_some_and(|name| is_media(name)) {
+            self.chores.add(Step::Content { root, path });
+        }
+    }
+
+    /// Uses a grant for one step.
+    pub(super) fn chore(&mut self, started: Nanos) {
+        self.chores.forget_offer();
+        if !self.free_some() {
+            match self.chores.steps.pop() {
+                None => {}
+                Some(Step::Directory { root, path }) => self.scan_directory(root, path),
+                Some(Step::Names { root, path, names }) => self.scan_names(root, path, names),
+                // It may be gone or unreadable: the next look through finds what is there then.
+                Some(Step::Content { root, path }) => drop(self.find_rate(root, &path)),
+            }
+        }
+        self.answer(CHORE_JOB, Used::nothing(started));
+    }
+
+    /// Reads the names in a directory, and removes what a crash has left there.
+    fn scan_directory(&mut self, root: usize, path: ContentPath) {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let Ok(directory) = beneath::open_beneath(self.roots[root].directory.as_fd(), &path.relative(), flags) else {
+            return;
+        };
+        let Ok(items) = Dir::read_from(&directory) else { return };
+        let mut names = Vec::new();
+        for item in items.flatten().take(NAMES_MAX) {
+            let name = item.file_name();
+            if is_leftover(name.to_bytes()) {
+                // Only files: a directory of such a name is somebody else's, and unlinking it fails.
+                let _ = unlinkat(&directory, name, AtFlags::empty());
+            } else if let Ok(name) = name.to_str()
+                && path.child(name).is_ok()
+            {
+                names.push(name.to_owned());
+            }
+        }
+        if !names.is_empty() {
+            self.chores.add(Step::Names { root, path, names });
+        }
+    }
+
+    fn scan_names(&mut self, root: usize, path: ContentPath, mut names: Vec<String>) {
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        let Ok(directory) = beneath::open_beneath(self.roots[root].directory.as_fd(), &path.relative(), flags) else {
+            return;
+        };
+        let some = names.split_off(names.len().saturating_sub(NAMES_PER_STEP));
+        if !names.is_empty() {
+            self.chores.add(Step::Names { root, path: path.clone(), names });
+        }
+        for name in some {
+            // Links are not followed: what they lead to is found under its own name, and rings have no end.
+            let Ok(stat) = statat(&directory, name.as_str(), AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            let Ok(child) = path.child(&name) else { continue };
+            match FileType::from_raw_mode(stat.st_mode) {
+                FileType::Directory => self.chores.add(Step::Directory { root, path: child }),
+                FileType::RegularFile if self.index.rate(&Stamp::of(&stat)).is_none() => self.look_into(root, child),
+                _ => {}
+            }
+        }
+    }
+
+    /// Called before a name goes away: keeps hold of a big file, if that was its last name.
+    pub(super) fn prepare_removal(&mut self, found: &Found) -> Option<Condemned> {
+        let stamp = Stamp::of(&found.stat);
+        let big = stamp.size > TRUNCATE_STEP_BYTES && found.stat.st_nlink == 1;
+        if !big || self.chores.condemned.len() >= CONDEMNED_MAX {
+            return None;
+        }
+        let file = beneath::reopen(found.handle.as_fd(), OFlags::WRONLY | OFlags::CLOEXEC).ok()?;
+        Some(Condemned { file, device: stamp.device, inode: stamp.inode })
+    }
+
+    /// Called after the name is gone.
+    pub(super) fn condemn(&mut self, condemned: Option<Condemned>) {
+        self.chores.condemned.extend(condemned);
+    }
+
+    /// Frees a step's worth of a removed file that nobody reads any more. False if there is none.
+    fn free_some(&mut self) -> bool {
+        let wait = u64::try_from(CONDEMNED_CHECK.as_nanos()).expect("a second");
+        self.chores.next_check = monotonic().saturating_add(Nanos(wait));
+        let contents = &self.contents;
+        let Some(place) = self.chores.condemned.iter().position(|file| !contents.is_read(file.device, file.inode))
+        else {
+            return false;
+        };
+        self.chores.next_check = Nanos::ZERO;
+        let file = &self.chores.condemned[place].file;
+        let left = fstat(file).ok().filter(|stat| stat.st_nlink == 0).and_then(|stat| u64::try_from(stat.st_size).ok());
+        let next = left.unwrap_or(0).saturating_sub(TRUNCATE_STEP_BYTES);
+        // The rest goes with the descriptor; so it does if somebody has given the file a name again, with nothing cut.
+        if next == 0 || ftruncate(file, next).is_err() {
+            self.chores.condemned.swap_remove(place);
+        }
+        true
+    }
+}
+
+fn is_media(name: &str) -> bool {
+    name.rsplit_once('.')
+        .is_some_and(|(_, ending)| MEDIA_ENDINGS.iter().any(|known| known.eq_ignore_ascii_case(ending)))
+}

@@ -1,0 +1,145 @@
+//! Making durable: one operation for all that waits, on one grant.
+//!
+//! Promise: what is acknowledged survives a power cut. Uploads that finish in the same window share a commit: the first
+//! fsync commits the journal for all, the others find nothing left to do. What was written since the last flush is told
+//! to the schedule, and a flush is offered when it is more than a drive's cache may hold (research: 4 MiB).
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use dataplane::grant::{Work, WorkClass};
+use rustix::fs::{fdatasync, fsync};
+use rustix::io::Errno;
+use tokio::sync::oneshot;
+use units::{Nanos, UploadId};
+
+use crate::StoreError;
+
+use super::{COMMIT_JOB, Used, Worker, content};
+
+/// Bytes in the drive's cache from which a flush is offered though nobody waits for it.
+pub(super) const DIRTY_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// Names made durable by one commit at most: its time is what the schedule has learned, and must stay alike.
+const WAITERS_PER_COMMIT: usize = 32;
+
+/// What is to be made durable.
+#[derive(Debug, Default)]
+pub(super) struct Commits {
+    /// Written since the last flush.
+    pub(super) dirty_bytes: u64,
+    waiting: Vec<Waiter>,
+    /// The offer that is out: how much was dirty, and whether somebody waited.
+    offered: Option<(u64, bool)>,
+    /// The upload written to last: its file is what a flush that nobody waits for goes through.
+    pub(super) written_last: Option<UploadId>,
+}
+
+/// Who waits for a commit.
+#[derive(Debug)]
+pub(super) enum Waiter {
+    /// An upload whose bytes are all written: to be published.
+    Upload(UploadId),
+    /// A removed name.
+    Removal(Removal),
+}
+
+/// A removed name whose removal is not durable yet.
+#[derive(Debug)]
+pub(super) struct Removal {
+    pub(super) directory: OwnedFd,
+    pub(super) reply: oneshot::Sender<Result<(), StoreError>>,
+}
+
+impl Commits {
+    pub(super) fn wait(&mut self, waiter: Waiter) {
+        self.waiting.push(waiter);
+    }
+
+    /// No commit will be granted any more. (Uploads are told by their jobs.)
+    pub(super) fn give_up(&mut self) {
+        for waiter in self.waiting.drain(..) {
+            if let Waiter::Removal(removal) = waiter {
+                drop(removal.reply.send(Err(StoreError::Closed)));
+            }
+        }
+    }
+
+    /// The offer that is out was used up.
+    pub(super) fn forget_offer(&mut self) {
+        self.offered = None;
+    }
+
+    /// The offer to make now, if it says anything that the last one does not.
+    fn next_offer(&mut self) -> Option<(u64, bool)> {
+        let awaited = !self.waiting.is_empty();
+        if !awaited && self.dirty_bytes < DIRTY_BYTES_MAX {
+            return None;
+        }
+        let news = self.offered.is_none_or(|(dirty_bytes, was_awaited)| {
+            awaited != was_awaited || self.dirty_bytes >= dirty_bytes + DIRTY_BYTES_MAX
+        });
+        news.then(|| *self.offered.insert((self.dirty_bytes, awaited)))
+    }
+}
+
+impl Worker {
+    pub(super) fn offer_commit(&mut self) {
+        if let Some((dirty_bytes, awaited)) = self.commits.next_offer() {
+            self.offer(COMMIT_JOB, Work::Commit { dirty_bytes, awaited }, WorkClass::BestEffort);
+        }
+    }
+
+    /// Uses a grant for a commit.
+    pub(super) fn commit(&mut self, started: Nanos) {
+        self.commits.forget_offer();
+        let dirty_bytes = self.commits.dirty_bytes;
+        let share = self.commits.waiting.len().min(WAITERS_PER_COMMIT);
+        let batch: Vec<Waiter> = self.commits.waiting.drain(..share).collect();
+        let result = if batch.is_empty() { self.flush() } else { self.commit_batch(batch) };
+        if result.is_ok() {
+            self.commits.dirty_bytes = 0;
+        }
+        self.shared.stats.commits.add(1);
+        // A full or read-only file system is no disk that errs.
+        let ok = !matches!(result.map_err(StoreError::from), Err(StoreError::Io(_)));
+        self.answer(COMMIT_JOB, Used { bytes: dirty_bytes, ok, ..Used::nothing(started) });
+    }
+
+    /// Publishes all, then makes all durable, then tells all. The error is the disk's, not one upload's.
+    fn commit_batch(&mut self, batch: Vec<Waiter>) -> Result<(), Errno> {
+        let mut disk_result = Ok(());
+        let mut published = Vec::new();
+        let mut removals = Vec::new();
+        for waiter in batch {
+            match waiter {
+                Waiter::Upload(upload) => published.extend(self.publish(upload)),
+                Waiter::Removal(removal) => removals.push(removal),
+            }
+        }
+        for publication in published {
+            let result = sync_name(publication.target.file.as_fd(), publication.target.directory.as_fd());
+            disk_result = disk_result.and(result);
+            publication.answer(result, &self.shared.stats);
+        }
+        for removal in removals {
+            let result = fsync(&removal.directory);
+            disk_result = disk_result.and(result);
+            drop(removal.reply.send(result.map_err(StoreError::from)));
+        }
+        disk_result
+    }
+
+    /// Empties the drive's cache though nobody waits: through the file written last, or a root if that one is gone.
+    fn flush(&mut self) -> Result<(), Errno> {
+        match self.commits.written_last.and_then(|upload| self.uploads.get(&upload)) {
+            Some(upload) => fdatasync(upload.file()),
+            None => fsync(&self.roots[0].directory),
+        }
+    }
+}
+
+/// Makes a file and its name durable. ext4 and XFS keep both in one journal, others need the directory, too.
+fn sync_name(file: BorrowedFd<'_>, directory: BorrowedFd<'_>) -> Result<(), Errno> {
+    fsync(file)?;
+    if content::syncs_names_with_files(file)? { Ok(()) } else { fsync(directory) }
+}

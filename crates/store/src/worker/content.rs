@@ -1,0 +1,178 @@
+//! Open contents: how a file can be read, where it lies, and which version it is.
+//!
+//! Promise: the same unchanged file gives the same [`Content`] while anybody holds it, and the same version as long as it
+//! is remembered (a bounded number is); a changed or replaced one gets a new version, never used before.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use dataplane::control::{Access, Content, Extent};
+use rustix::fs::{OFlags, Stat, fstat, fstatfs};
+use rustix::io::Errno;
+use units::{ContentVersion, DiskId, limits};
+use uring::fiemap;
+
+use crate::entry::Stamp;
+use crate::{StoreError, beneath};
+
+use super::Root;
+
+/// Versions remembered: twice what can be open at once.
+const VERSIONS_MAX: usize = 2 * limits::FILES_MAX;
+
+/// A file in more pieces than this is read in file order: its list of places would cost more than it brings.
+const EXTENTS_MAX: usize = 65_536;
+
+/// File systems that take O_DIRECT without doing it, or whose O_DIRECT is somebody else's page cache or network:
+/// tmpfs, ramfs, overlay, NFS, SMB (three magics), FUSE, 9p, Ceph, ZFS, AFS.
+const BUFFERED_FILE_SYSTEMS: [u64; 12] = [
+    0x0102_1994,
+    0x8584_58f6,
+    0x794c_7630,
+    0x6969,
+    0x517b,
+    0xff53_4d42,
+    0xfe53_4d42,
+    0x6573_5546,
+    0x0102_1997,
+    0x00c3_6400,
+    0x2fc1_2fc1,
+    0x5346_414f,
+];
+
+/// File systems on which fsync(file) also makes its name durable (their journal orders both).
+const NAME_WITH_FILE: [u64; 2] = [0xef53, 0x5846_5342];
+
+/// The versions one disk's thread remembers.
+#[derive(Debug)]
+pub(crate) struct Contents {
+    known: HashMap<(u64, u64), Known>,
+    access: HashMap<u64, Access>,
+    /// Shared by all disks, for versions are unique in the process.
+    next_version: Arc<AtomicU64>,
+}
+
+#[derive(Debug)]
+struct Known {
+    stamp: Stamp,
+    version: ContentVersion,
+    content: Weak<Content>,
+}
+
+impl Contents {
+    pub(crate) fn new(next_version: Arc<AtomicU64>) -> Self {
+        Self { known: HashMap::new(), access: HashMap::new(), next_version }
+    }
+
+    /// The content that is open as `stamp`, if one is.
+    pub(crate) fn open_already(&self, stamp: &Stamp) -> Option<Arc<Content>> {
+        let known = self.known.get(&(stamp.device, stamp.inode))?;
+        if known.stamp == *stamp { known.content.upgrade() } else { None }
+    }
+
+    /// True if somebody still reads a version of this file.
+    pub(crate) fn is_read(&self, device: u64, inode: u64) -> bool {
+        self.known.get(&(device, inode)).is_some_and(|known| known.content.strong_count() > 0)
+    }
+
+    /// Opens the file behind `handle` (an `O_PATH` descriptor of a regular file).
+    pub(crate) fn open(
+        &mut self,
+        disk: DiskId,
+        root: &Root,
+        handle: BorrowedFd<'_>,
+    ) -> Result<Arc<Content>, StoreError> {
+        let (file, access) = self.open_for_reading(handle)?;
+        // Of the opened file, not of the handle before: this is what will be read.
+        let stat = fstat(&file)?;
+        let stamp = Stamp::of(&stat);
+        let extents = if access == Access::Direct { extents_of(file.as_fd(), &stat, root) } else { Box::default() };
+        let version = match self.known.get(&(stamp.device, stamp.inode)) {
+            Some(known) if known.stamp == stamp => known.version,
+            _ => ContentVersion(self.next_version.fetch_add(1, Ordering::Relaxed)),
+        };
+        let content = Arc::new(Content { version, disk, file, size: stamp.size, access, extents });
+        self.remember(stamp, version, &content);
+        Ok(content)
+    }
+
+    fn remember(&mut self, stamp: Stamp, version: ContentVersion, content: &Arc<Content>) {
+        if self.known.len() >= VERSIONS_MAX {
+            self.known.retain(|_, known| known.content.strong_count() > 0);
+        }
+        if self.known.len() < VERSIONS_MAX {
+            let known = Known { stamp, version, content: Arc::downgrade(content) };
+            self.known.insert((stamp.device, stamp.inode), known);
+        }
+    }
+
+    fn open_for_reading(&mut self, handle: BorrowedFd<'_>) -> Result<(OwnedFd, Access), StoreError> {
+        let device = fstat(handle)?.st_dev;
+        let access = match self.access.get(&device) {
+            Some(access) => *access,
+            None if is_buffered(handle)? => Access::Buffered,
+            // An error (unreadable, broken this once) says nothing of the file system: nothing is remembered.
+            None => reads_directly(handle)?,
+        };
+        self.access.insert(device, access);
+        let direct = if access == Access::Direct { OFlags::DIRECT } else { OFlags::empty() };
+        let file = beneath::reopen(handle, OFlags::RDONLY | OFlags::NOATIME | OFlags::CLOEXEC | direct)
+            // NOATIME is the owner's privilege.
+            .or_else(|_| beneath::reopen(handle, OFlags::RDONLY | OFlags::CLOEXEC | direct))?;
+        Ok((file, access))
+    }
+}
+
+/// Whether fsync(file) alone makes its name durable here, too.
+pub(crate) fn syncs_names_with_files(file: BorrowedFd<'_>) -> Result<bool, Errno> {
+    Ok(NAME_WITH_FILE.contains(&magic(file)?))
+}
+
+/// Whether files of this file system are only to be used through the page cache.
+pub(crate) fn is_buffered(file: BorrowedFd<'_>) -> Result<bool, Errno> {
+    Ok(BUFFERED_FILE_SYSTEMS.contains(&magic(file)?))
+}
+
+fn magic(file: BorrowedFd<'_>) -> Result<u64, Errno> {
+    // Magics are 32 bits; some architectures' type is signed and would extend them.
+    Ok(u64::try_from(i128::from(fstatfs(file)?.f_type) & 0xffff_ffff).expect("masked to 32 bits"))
+}
+
+/// Tries one aligned direct read.
+fn reads_directly(handle: BorrowedFd<'_>) -> Result<Access, Errno> {
+    let file = match beneath::reopen(handle, OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC) {
+        Err(Errno::INVAL) => return Ok(Access::Buffered),
+        other => other?,
+    };
+    let align = usize::try_from(limits::DIRECT_ALIGN).expect("a small constant");
+    let mut memory = vec![0_u8; 2 * align];
+    let start = memory.as_ptr().align_offset(align);
+    match rustix::io::pread(&file, &mut memory[start..start + align], 0) {
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(Access::Buffered),
+        other => other.map(|_| Access::Direct),
+    }
+}
+
+/// Where `file` lies on the whole disk; empty where that is not known for every byte that is there.
+pub(crate) fn extents_of(file: BorrowedFd<'_>, stat: &Stat, root: &Root) -> Box<[Extent]> {
+    const UNKNOWN: u32 = fiemap::FLAG_UNKNOWN | fiemap::FLAG_DELALLOC | fiemap::FLAG_ENCODED | fiemap::FLAG_NOT_ALIGNED;
+    // A file system mounted somewhere below the root is on a disk of its own, whose place is not this root's.
+    let Some(start) = root.start_bytes.filter(|_| stat.st_dev == root.device_number) else { return Box::default() };
+    let Ok(raw) = fiemap::extents(file) else { return Box::default() };
+    if raw.len() > EXTENTS_MAX || raw.iter().any(|extent| extent.flags & UNKNOWN != 0) {
+        return Box::default();
+    }
+    let mut extents: Vec<Extent> = Vec::with_capacity(raw.len());
+    for extent in raw {
+        let physical = extent.physical + start;
+        match extents.last_mut() {
+            Some(last) if last.logical + last.length == extent.logical && last.physical + last.length == physical => {
+                last.length += extent.length;
+            }
+            _ => extents.push(Extent { logical: extent.logical, physical, length: extent.length }),
+        }
+    }
+    extents.into_boxed_slice()
+}

@@ -1,0 +1,173 @@
+//! Looking up, opening, listing and deleting in the folders of one disk.
+//!
+//! Promise: nothing is remembered of names: each lookup asks the file system, so what others change is seen at once.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use dataplane::control::Content;
+use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat, fstat, fstatvfs, statat, unlinkat};
+use rustix::io::Errno;
+use tokio::sync::oneshot;
+
+use crate::entry::Stamp;
+use crate::path::TEMPORARY_PREFIX;
+use crate::{ContentPath, Entry, Kind, Opened, Precondition, StoreError, Want, beneath};
+
+use super::Worker;
+use super::commit::{Removal, Waiter};
+
+/// Names one directory listing holds at most, over all roots.
+pub(crate) const NAMES_MAX: usize = 100_000;
+
+/// What a path names in one root.
+pub(super) struct Found {
+    /// `O_PATH`.
+    pub(super) handle: OwnedFd,
+    pub(super) stat: Stat,
+    pub(super) entry: Entry,
+}
+
+impl Worker {
+    /// What `path` names below root number `root` of this disk.
+    pub(crate) fn lookup(&mut self, root: usize, path: &ContentPath) -> Result<Entry, StoreError> {
+        self.shared.stats.lookups.add(1);
+        Ok(self.find(root, path)?.entry)
+    }
+
+    pub(super) fn find(&self, root: usize, path: &ContentPath) -> Result<Found, StoreError> {
+        let root = &self.roots[root];
+        let handle = beneath::open_beneath(root.directory.as_fd(), &path.relative(), OFlags::PATH)?;
+        let stat = fstat(&handle)?;
+        let name = path.components().last().map_or("", String::as_str);
+        let rate = self.index.rate(&Stamp::of(&stat)).flatten();
+        let entry = Entry::of(name, &stat, self.disk(), rate).ok_or(StoreError::Forbidden)?;
+        Ok(Found { handle, stat, entry })
+    }
+
+    /// Bytes free in the file system of directory `path`.
+    pub(crate) fn space(&mut self, root: usize, path: &ContentPath) -> Result<u64, StoreError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let directory = beneath::open_beneath(self.roots[root].directory.as_fd(), &path.relative(), flags)?;
+        let space = fstatvfs(&directory)?;
+        Ok(space.f_bavail.saturating_mul(space.f_frsize))
+    }
+
+    /// Opens a content for reading.
+    pub(crate) fn open(&mut self, root: usize, path: &ContentPath, want: Want) -> Result<Opened, StoreError> {
+        let found = self.find(root, path)?;
+        if found.entry.kind == Kind::Directory {
+            return Err(StoreError::IsDirectory);
+        }
+        let content = self.content_of(root, &found)?;
+        // What was opened may be newer than what was looked up; the answer is about what was opened.
+        let stat = fstat(&content.file)?;
+        let media = match want {
+            Want::File => self.index.rate(&Stamp::of(&stat)).flatten(),
+            Want::FileAndRate => self.rate_of(&content),
+        };
+        let entry = Entry::of(&found.entry.name, &stat, self.disk(), media).ok_or(StoreError::Forbidden)?;
+        Ok(Opened { entry, content, media })
+    }
+
+    pub(super) fn content_of(&mut self, root: usize, found: &Found) -> Result<Arc<Content>, StoreError> {
+        if let Some(content) = self.contents.open_already(&Stamp::of(&found.stat)) {
+            self.shared.stats.opens_shared.add(1);
+            return Ok(content);
+        }
+        self.shared.stats.opens.add(1);
+        self.contents.open(self.disk(), &self.roots[root], found.handle.as_fd())
+    }
+
+    /// The names in a directory, without those of temporaries and those that are not UTF-8 (no path can name them).
+    pub(crate) fn names(&mut self, root: usize, path: &ContentPath) -> Result<Vec<String>, StoreError> {
+        self.shared.stats.listings.add(1);
+        let root = &self.roots[root];
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let directory = beneath::open_beneath(root.directory.as_fd(), &path.relative(), flags)?;
+        let mut names = Vec::new();
+        for item in Dir::new(directory)? {
+            let item = item?;
+            let Ok(name) = item.file_name().to_str() else { continue };
+            if name != "." && name != ".." && !name.starts_with(TEMPORARY_PREFIX) {
+                names.push(name.to_owned());
+            }
+            if names.len() >= NAMES_MAX {
+                break;
+            }
+        }
+        Ok(names)
+    }
+
+    /// What `names` in a directory are; those that are gone, or neither contents nor directories, are left out.
+    pub(crate) fn entries(
+        &mut self,
+        root: usize,
+        path: &ContentPath,
+        names: &[String],
+    ) -> Result<Vec<Entry>, StoreError> {
+        let directory = &self.roots[root].directory;
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        let parent = beneath::open_beneath(directory.as_fd(), &path.relative(), flags)?;
+        let mut entries = Vec::with_capacity(names.len());
+        for name in names {
+            let Ok(stat) = statat(&parent, name.as_str(), AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
+                // Only what a lookup would find is listed: links out of the root lead nowhere.
+                if let Ok(found) = path.child(name).map_err(|_| StoreError::NotFound).and_then(|p| self.find(root, &p))
+                {
+                    entries.push(found.entry);
+                }
+            } else {
+                let rate = self.index.rate(&Stamp::of(&stat)).flatten();
+                entries.extend(Entry::of(name, &stat, self.disk(), rate));
+            }
+        }
+        Ok(entries)
+    }
+
+    /// Removes a content. `reply` is answered when that is durable, or at once if it cannot be.
+    pub(crate) fn delete(
+        &mut self,
+        root: usize,
+        path: &ContentPath,
+        precondition: &Precondition,
+        reply: oneshot::Sender<Result<(), StoreError>>,
+    ) {
+        if reply.is_closed() {
+            return;
+        }
+        match self.unlink(root, path, precondition) {
+            Ok(directory) => self.commits.wait(Waiter::Removal(Removal { directory, reply })),
+            Err(error) => drop(reply.send(Err(error))),
+        }
+    }
+
+    /// Removes the name; returns the directory it was in.
+    fn unlink(&mut self, root: usize, path: &ContentPath, precondition: &Precondition) -> Result<OwnedFd, StoreError> {
+        let Some((parent, name)) = path.split() else { return Err(StoreError::IsDirectory) };
+        let found = self.find(root, path);
+        let existing = match &found {
+            Ok(found) if found.entry.kind == Kind::Directory => return Err(StoreError::IsDirectory),
+            Ok(found) => Some(found.entry.etag.as_str()),
+            Err(error) if error.is_absence() => None,
+            Err(error) => return Err(error.clone()),
+        };
+        if !precondition.holds(existing) {
+            return Err(StoreError::PreconditionFailed);
+        }
+        let found = found?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let directory = beneath::open_beneath(self.roots[root].directory.as_fd(), &parent.relative(), flags)?;
+        let doomed = self.prepare_removal(&found);
+        match unlinkat(&directory, name, AtFlags::empty()) {
+            Err(Errno::ISDIR | Errno::PERM) if found.entry.kind == Kind::Directory => Err(StoreError::IsDirectory),
+            Err(error) => Err(error.into()),
+            Ok(()) => {
+                self.shared.stats.deletes.add(1);
+                self.condemn(doomed);
+                Ok(directory)
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Finding the rate of a content: a container probe that reads past the page cache.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use dataplane::control::Content;
+use rustix::fs::fstat;
+use units::limits;
+
+use crate::entry::Stamp;
+use crate::probe::{Budget, ProbeError, ReadAt, probe};
+use crate::{ContentPath, Kind, MediaRate, StoreError};
+
+use super::Worker;
+
+/// Read at once at most.
+const WINDOW_BYTES: usize = 256 * 1024;
+
+/// A content, read at any offset with direct reads where it is open for them.
+struct Reader<'a> {
+    file: &'a OwnedFd,
+    size: u64,
+    memory: Vec<u8>,
+    /// Where in `memory` the aligned part begins.
+    start: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn new(content: &'a Content) -> Self {
+        let align = usize::try_from(limits::DIRECT_ALIGN).expect("a small constant");
+        let memory = vec![0; WINDOW_BYTES + 2 * align];
+        let start = memory.as_ptr().align_offset(align);
+        Self { file: &content.file, size: content.size, memory, start }
+    }
+}
+
+impl ReadAt for Reader<'_> {
+    fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        let lead = offset % limits::DIRECT_ALIGN;
+        let skip = usize::try_from(lead).expect("below the alignment");
+        let align = usize::try_from(limits::DIRECT_ALIGN).expect("a small constant");
+        let wanted = buf.len().min(WINDOW_BYTES);
+        let length = (skip + wanted).next_multiple_of(align).min(WINDOW_BYTES + align);
+        let window = &mut self.memory[self.start..self.start + length];
+        let read = rustix::io::pread(self.file, &mut *window, offset - lead)?;
+        let given = read.saturating_sub(skip).min(wanted);
+        buf[..given].copy_from_slice(&window[skip..skip + given]);
+        Ok(given)
+    }
+
+    fn size(&self) -> u64 {
+        self.size
+    }
+}
+
+impl Worker {
+    /// Finds and remembers the rate of a content, if that was not done yet.
+    pub(super) fn find_rate(&mut self, root: usize, path: &ContentPath) -> Result<(), StoreError> {
+        let found = self.find(root, path)?;
+        if found.entry.kind == Kind::File && self.index.rate(&Stamp::of(&found.stat)).is_none() {
+            let content = self.content_of(root, &found)?;
+            self.rate_of(&content);
+        }
+        Ok(())
+    }
+
+    /// The rate of an open content: remembered, or looked for now and remembered. Nothing if it has none.
+    pub(super) fn rate_of(&mut self, content: &Content) -> Option<MediaRate> {
+        let before = Stamp::of(&fstat(&content.file).ok()?);
+        if let Some(known) = self.index.rate(&before) {
+            return known;
+        }
+        self.shared.stats.probes.add(1);
+        let result = probe(&mut Reader::new(content), Budget::default());
+        // A file that changes while it is looked into, or cannot be read just now, is looked into again.
+        let unchanged = fstat(&content.file).is_ok_and(|stat| Stamp::of(&stat) == before);
+        match result {
+            Err(ProbeError::Io(_)) => None,
+            result => {
+                let rate = result.ok();
+                if unchanged {
+                    self.index.insert(&before, rate);
+                }
+                rate
+            }
+        }
+    }
+}

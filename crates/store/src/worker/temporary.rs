@@ -1,0 +1,175 @@
+//! A file without a name, or with a hidden one, and how it gets its own.
+//!
+//! Promise: dropped before it is published, nothing of it is left; a crash leaves at most hidden names, which the next
+//! run's first look through the folders removes (`chores`). Works without `O_TMPFILE` (NFS, FUSE) and without `RENAME_NOREPLACE`, there with a hidden name.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, linkat, openat, renameat, renameat_with, statat, unlinkat};
+use rustix::io::Errno;
+
+use crate::path::TEMPORARY_PREFIX;
+
+/// A file on its way to a name in `directory`.
+#[derive(Debug)]
+pub(super) struct TemporaryFile {
+    pub(super) file: OwnedFd,
+    pub(super) directory: OwnedFd,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// It has no name (`O_TMPFILE`).
+    Nameless,
+    /// It has a hidden one.
+    Hidden(String),
+    /// It has its own.
+    Published,
+}
+
+impl TemporaryFile {
+    /// A new, empty file in `directory`; with direct I/O if `direct`.
+    pub(super) fn new(directory: OwnedFd, direct: bool) -> Result<Self, Errno> {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | if direct { OFlags::DIRECT } else { OFlags::empty() };
+        let mode = Mode::from_raw_mode(0o644);
+        match openat(&directory, ".", flags | OFlags::TMPFILE, mode) {
+            Ok(file) => Ok(Self { file, directory, state: State::Nameless }),
+            // What file systems and old kernels without O_TMPFILE answer.
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL) => {
+                let hidden = hidden_name();
+                let file = openat(&directory, hidden.as_str(), flags | OFlags::CREATE | OFlags::EXCL, mode)?;
+                Ok(Self { file, directory, state: State::Hidden(hidden) })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives the file its name, if nothing has that name (else `EXIST`).
+    pub(super) fn publish_new(&mut self, name: &str) -> Result<(), Errno> {
+        match &self.state {
+            State::Nameless => self.link_as(name)?,
+            State::Hidden(hidden) => {
+                let directory = &self.directory;
+                match renameat_with(directory, hidden.as_str(), directory, name, RenameFlags::NOREPLACE) {
+                    // Not known to this file system: look first. Only somebody else could get in between.
+                    Err(Errno::INVAL | Errno::NOSYS) => match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+                        Ok(_) => return Err(Errno::EXIST),
+                        Err(Errno::NOENT) => renameat(directory, hidden.as_str(), directory, name)?,
+                        Err(error) => return Err(error),
+                    },
+                    other => other?,
+                }
+            }
+            State::Published => unreachable!("a file is published once"),
+        }
+        self.state = State::Published;
+        Ok(())
+    }
+
+    /// Puts the file in the place of what has its name, in one step.
+    pub(super) fn publish_over(&mut self, name: &str) -> Result<(), Errno> {
+        if matches!(self.state, State::Nameless) {
+            // A link cannot replace: first a hidden name.
+            let hidden = hidden_name();
+            self.link_as(&hidden)?;
+            self.state = State::Hidden(hidden);
+        }
+        let State::Hidden(hidden) = &self.state else { unreachable!("a file is published once") };
+        renameat(&self.directory, hidden.as_str(), &self.directory, name)?;
+        self.state = State::Published;
+        Ok(())
+    }
+
+    fn link_as(&self, name: &str) -> Result<(), Errno> {
+        let file = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        linkat(CWD, file, self.directory.as_fd(), name, AtFlags::SYMLINK_FOLLOW)
+    }
+}
+
+impl Drop for TemporaryFile {
+    fn drop(&mut self) {
+        if let State::Hidden(hidden) = &self.state {
+            // Nothing can be done about a failure here: the next run cleans up.
+            let _ = unlinkat(&self.directory, hidden.as_str(), AtFlags::empty());
+        }
+    }
+}
+
+/// A name that listings hide, paths cannot spell, and no other upload has.
+fn hidden_name() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!("{}{}", our_prefix(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// What the hidden names of this run begin with. Not the process alone: in a container that is the same after a crash.
+fn our_prefix() -> &'static str {
+    static PREFIX: OnceLock<String> = OnceLock::new();
+    PREFIX.get_or_init(|| {
+        let process = rustix::process::getpid().as_raw_nonzero();
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        format!("{TEMPORARY_PREFIX}{process}-{:x}-", since.as_nanos())
+    })
+}
+
+/// True for a hidden name that an earlier run has left (also, if it was killed, one on another machine's mount).
+pub(super) fn is_leftover(name: &[u8]) -> bool {
+    name.starts_with(TEMPORARY_PREFIX.as_bytes()) && !name.starts_with(our_prefix().as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn directory_of(path: &std::path::Path) -> OwnedFd {
+        rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap()
+    }
+
+    fn hidden(path: &std::path::Path) -> TemporaryFile {
+        let directory = directory_of(path);
+        let name = hidden_name();
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+        let file = openat(&directory, name.as_str(), flags, Mode::from_raw_mode(0o644)).unwrap();
+        TemporaryFile { file, directory, state: State::Hidden(name) }
+    }
+
+    fn names(path: &std::path::Path) -> Vec<String> {
+        let mut names: Vec<String> =
+            fs::read_dir(path).unwrap().map(|item| item.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn both_ways_publish_replace_and_leave_nothing() {
+        for make in [|path: &std::path::Path| TemporaryFile::new(directory_of(path), false).unwrap(), hidden] {
+            let place = tempfile::tempdir().unwrap();
+            drop(make(place.path()));
+            assert_eq!(names(place.path()), Vec::<String>::new());
+
+            let mut first = make(place.path());
+            rustix::io::write(&first.file, b"one").unwrap();
+            first.publish_new("a").unwrap();
+            let mut second = make(place.path());
+            rustix::io::write(&second.file, b"two").unwrap();
+            assert_eq!(second.publish_new("a"), Err(Errno::EXIST));
+            assert_eq!(fs::read(place.path().join("a")).unwrap(), b"one");
+            second.publish_over("a").unwrap();
+            drop((first, second));
+            assert_eq!(fs::read(place.path().join("a")).unwrap(), b"two");
+            assert_eq!(names(place.path()), ["a"]);
+        }
+    }
+
+    #[test]
+    fn only_names_of_earlier_runs_are_leftovers() {
+        assert!(is_leftover(b".isocast-upload-1-2-3"));
+        assert!(!is_leftover(hidden_name().as_bytes()));
+        assert!(!is_leftover(b"isocast-upload-1") && !is_leftover(b".isocast"));
+    }
+}

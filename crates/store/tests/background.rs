@@ -1,0 +1,339 @@
+//! What is done without being asked for, and what happens when the disk or the process fails.
+
+mod common;
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use common::{everything_below, finishing, folder, governed, path, pattern, put, request, settings, ungoverned};
+use dataplane::grant::{Grant, StoreMessage};
+use store::{
+    GrantPort, Layout, Precondition, Served, Store, StoreError, StoreSettings, Ungoverned, UploadRequest, Waker, Want,
+};
+
+const STEP: u64 = 128 << 20;
+
+/// A transport stream of one program at a constant rate: the clock every 10 packets.
+fn transport_stream(packets: u64, packets_per_second: u64) -> Vec<u8> {
+    let mut stream = Vec::new();
+    for number in 0..packets {
+        let mut packet = [0xff_u8; 188];
+        packet[..4].copy_from_slice(&[0x47, 0x01, 0x00, 0x10]);
+        if number % 10 == 0 {
+            packet[3] = 0x20; // an adaptation field only
+            let clock = number * 90_000 / packets_per_second;
+            let base = clock.to_be_bytes();
+            let shifted = (u64::from_be_bytes(base) << 7).to_be_bytes();
+            packet[4..6].copy_from_slice(&[183, 0x10]);
+            packet[6..11].copy_from_slice(&shifted[3..8]);
+            packet[10] |= 0x7e;
+            packet[11] = 0;
+        }
+        stream.extend_from_slice(&packet);
+    }
+    stream
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn contents_are_looked_into_before_anybody_asks_and_that_is_kept() {
+    let root = folder();
+    let state = folder();
+    let settings = StoreSettings { state: Some(state.path().to_path_buf()), ..settings() };
+    fs::create_dir_all(root.path().join("a/b")).unwrap();
+    let stream = transport_stream(20_000, 2_000);
+    fs::write(root.path().join("a/b/film.ts"), &stream).unwrap();
+    fs::write(root.path().join("a/notes.txt"), "not a film").unwrap();
+    std::os::unix::fs::symlink("..", root.path().join("a/ring")).unwrap();
+    let (store, giver) = governed(root.path(), &settings);
+    let disk = store.disks()[0].id;
+    assert_eq!(store.lookup(&path("/a/b/film.ts")).await.unwrap().rate, None);
+    assert!(giver.do_chores(&store).await > 0);
+    let rate = store.lookup(&path("/a/b/film.ts")).await.unwrap().rate.expect("found without being asked for");
+    // Ten seconds of 3 Mbit/s; less suffices where up to four seconds may come ahead.
+    let exact = 2_000 * 188 * 8;
+    assert!((exact / 2..exact * 3 / 2).contains(&rate.rate.0), "{rate:?}");
+    assert_eq!(store.stats(disk).unwrap().probes.value(), 1, "only names that end like films are looked into");
+    drop(store);
+
+    // After a restart it is known at once, and nothing is looked into again.
+    let (store, giver) = governed(root.path(), &settings);
+    let opened = store.open(&path("/a/b/film.ts"), Want::FileAndRate).await.unwrap();
+    assert_eq!(opened.media, Some(rate));
+    giver.do_chores(&store).await;
+    assert_eq!(store.stats(disk).unwrap().probes.value(), 0);
+    // A changed content is another one.
+    fs::write(root.path().join("a/b/film.ts"), transport_stream(20_000, 1_000)).unwrap();
+    let opened = store.open(&path("/a/b/film.ts"), Want::FileAndRate).await.unwrap();
+    assert!(opened.media.expect("looked into on demand").rate < rate.rate);
+    let plain = store.open(&path("/a/notes.txt"), Want::FileAndRate).await.unwrap();
+    assert_eq!(plain.media, None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_big_removed_file_keeps_its_bytes_for_its_readers_and_goes_in_steps() {
+    let root = folder();
+    let file = File::create(root.path().join("big")).unwrap();
+    file.set_len(5 * STEP / 2).unwrap();
+    let (store, giver) = governed(root.path(), &settings());
+    giver.do_chores(&store).await;
+    let reader = store.open(&path("/big"), Want::File).await.unwrap();
+    let deleting = tokio::spawn({
+        let store = store.clone();
+        async move { store.delete(&path("/big"), Precondition::None).await }
+    });
+    let commit = giver.commit_offer(true);
+    assert!(!root.path().join("big").exists());
+    assert!(!deleting.is_finished(), "not acknowledged before it is durable");
+    giver.grant_all(&commit);
+    deleting.await.unwrap().unwrap();
+    assert_eq!(giver.do_chores(&store).await, 0);
+    assert_eq!(file.metadata().unwrap().len(), 5 * STEP / 2, "somebody reads it");
+    drop(reader);
+    let mut steps = 0;
+    while file.metadata().unwrap().len() > STEP {
+        steps += giver.do_chores(&store).await; // looked at once a second
+    }
+    assert!(steps >= 2, "{steps}");
+    assert_eq!(file.metadata().unwrap().len(), STEP / 2, "the rest goes with the last descriptor");
+}
+
+/// A port whose thread hangs in it, as in a system call that does not return.
+struct Hanging {
+    inner: Ungoverned,
+    hangs: Arc<(Mutex<bool>, Condvar)>,
+}
+
+impl GrantPort for Hanging {
+    fn send(&mut self, message: StoreMessage) -> bool {
+        self.inner.send(message)
+    }
+
+    fn grant(&mut self) -> Option<Grant> {
+        drop(self.hangs.1.wait_while(self.hangs.0.lock().unwrap(), |hangs| *hangs).unwrap());
+        self.inner.grant()
+    }
+
+    fn wait(&mut self, timeout: Duration) {
+        self.inner.wait(timeout);
+    }
+
+    fn waker(&self) -> Waker {
+        self.inner.waker()
+    }
+
+    fn is_closed(&self) -> bool {
+        false
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_that_hangs_holds_up_nobody_else() {
+    let (one, two) = (folder(), tempfile::tempdir_in("/dev/shm").unwrap());
+    fs::write(one.path().join("on-one"), "1").unwrap();
+    fs::write(one.path().join("hidden"), "old").unwrap();
+    fs::write(two.path().join("on-two"), "2").unwrap();
+    let hangs = Arc::new((Mutex::new(false), Condvar::new()));
+    let layout = Layout::discover(&[one.path().to_path_buf(), two.path().to_path_buf()]).unwrap();
+    assert_eq!(layout.disks().count(), 2);
+    let settings = StoreSettings { patience: Duration::from_secs(3), ..StoreSettings::default() };
+    let store = Store::start(layout, &settings, |disk, _| {
+        let port: Box<dyn GrantPort> = match disk.0 {
+            0 => Box::new(Hanging { inner: Ungoverned::default(), hangs: Arc::clone(&hangs) }),
+            _ => Box::new(Ungoverned::default()),
+        };
+        Served { port, profile: None }
+    })
+    .unwrap();
+    put(&store, "/on-one", b"before").await.unwrap();
+    let mut upload = store.begin_upload(request("/on-one", Some(3))).await.unwrap();
+    *hangs.0.lock().unwrap() = true;
+
+    let failing = store.disks()[0].id;
+    let error = loop {
+        // Calls before the thread gets to where it hangs are answered.
+        if let Err(error) = store.lookup(&path("/on-one")).await {
+            break error;
+        }
+    };
+    assert!(matches!(error, StoreError::DiskFailing(disk) if disk == failing), "{error:?}");
+    assert_eq!(store.lookup(&path("/on-two")).await.unwrap().size, 1, "what others have is found there");
+    assert_eq!(store.open(&path("/on-two"), Want::File).await.unwrap().content.size, 1);
+    put(&store, "/on-two", b"still works").await.unwrap();
+    // A new name goes to who answers, and stays what was acknowledged, whatever the silent disk has under it.
+    assert!(put(&store, "/on-neither", b"new").await.unwrap().created);
+    put(&store, "/hidden", b"newest").await.unwrap();
+    assert_eq!(fs::read(two.path().join("hidden")).unwrap(), b"newest");
+    let unknown = UploadRequest { precondition: Precondition::MustNotExist, ..request("/other", Some(1)) };
+    assert!(matches!(store.begin_upload(unknown).await, Err(StoreError::DiskFailing(disk)) if disk == failing));
+    assert!(store.disks()[0].failing && !store.disks()[1].failing);
+    upload.append(b"abc").await.unwrap();
+    assert!(matches!(upload.finish().await, Err(StoreError::DiskFailing(disk)) if disk == failing));
+
+    *hangs.0.lock().unwrap() = false;
+    hangs.1.notify_all();
+    while store.disks()[0].failing {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(store.lookup(&path("/on-one")).await.unwrap().size, 6, "it answers again");
+    assert_eq!(store.lookup(&path("/hidden")).await.unwrap().size, 6, "not what the first root has");
+    while one.path().join("hidden").exists() {
+        tokio::time::sleep(Duration::from_millis(20)).await; // what was displaced goes, too
+    }
+    assert_eq!(store.lookup(&path("/hidden")).await.unwrap().size, 6);
+}
+
+/// A small file system of its own, unmounted when dropped.
+struct Mounted {
+    at: tempfile::TempDir,
+    image: Option<tempfile::TempDir>,
+}
+
+impl Mounted {
+    fn new(arguments: &[&str], image: Option<tempfile::TempDir>) -> Self {
+        let at = folder();
+        run(Command::new("mount").args(arguments).arg(at.path()));
+        Self { at, image }
+    }
+
+    fn tmpfs() -> Self {
+        Self::new(&["-t", "tmpfs", "-o", "size=4m", "none"], None)
+    }
+
+    /// On a loop device, which goes with the mount.
+    fn ext4() -> Self {
+        let place = folder();
+        let image = place.path().join("image");
+        File::create(&image).unwrap().set_len(16 << 20).unwrap();
+        run(Command::new("mkfs.ext4").args(["-q", "-F", "-m", "0"]).arg(&image));
+        Self::new(&["-o", "loop", image.to_str().unwrap()], Some(place))
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        run(Command::new("umount").arg("-l").arg(self.at.path()));
+    }
+}
+
+fn run(command: &mut Command) {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_says_so_and_nothing_is_left_behind() {
+    if !rustix::process::getuid().is_root() {
+        eprintln!("not root: full disks, which need a mount of their own, are not tested here");
+        return;
+    }
+    for mounted in [Mounted::tmpfs(), Mounted::ext4()] {
+        let root = mounted.at.path();
+        let before: Vec<_> = everything_below(root);
+        let free = |root: &Path| rustix::fs::statvfs(root).map(|space| space.f_bavail * space.f_frsize).unwrap();
+        let free_before = free(root);
+        let store = ungoverned(&[root]);
+        // Known to be too long: refused before a byte is sent.
+        let result = store.begin_upload(request("/big", Some(1 << 30))).await;
+        assert!(matches!(result, Err(StoreError::NoSpace)), "{result:?}");
+        // Not known: refused when it is full.
+        let mut upload = store.begin_upload(request("/big", None)).await.unwrap();
+        let bytes = pattern(1 << 20, 1);
+        let error = loop {
+            if let Err(error) = upload.append(&bytes).await {
+                break error;
+            }
+        };
+        assert!(matches!(error, StoreError::NoSpace), "{error:?}");
+        drop(upload);
+        // What fits, fits: also where less is free than is otherwise taken ahead.
+        let mut upload = store.begin_upload(request("/small", None)).await.unwrap();
+        upload.append(&bytes).await.unwrap();
+        upload.finish().await.unwrap();
+        assert!(fs::read(root.join("small")).unwrap() == bytes);
+        let exact = put(&store, "/small", &bytes[..70_000]).await.unwrap();
+        assert_eq!((exact.size, exact.created), (70_000, false));
+        store.delete(&path("/small"), Precondition::None).await.unwrap();
+        assert_eq!(everything_below(root), before);
+        drop(store);
+        assert!(free(root) + 65_536 >= free_before, "{} of {free_before} free", free(root));
+    }
+}
+
+#[tokio::test]
+async fn extents_are_positions_on_the_disk() {
+    if !rustix::process::getuid().is_root() {
+        eprintln!("not root: positions, which need a disk of their own, are not tested here");
+        return;
+    }
+    let mounted = Mounted::ext4();
+    let store = ungoverned(&[mounted.at.path()]);
+    let info = store.disks()[0].clone();
+    assert!(info.device.name.starts_with("loop"), "a loop device is a disk of its own: {info:?}");
+    assert_eq!(info.device.capacity_bytes, 16 << 20);
+    let bytes = pattern(3 << 20, 9);
+    put(&store, "/film", &bytes).await.unwrap();
+    let content = store.open(&path("/film"), Want::File).await.unwrap().content;
+    assert_eq!(content.access, dataplane::control::Access::Direct);
+    assert_eq!(content.extents.iter().map(|extent| extent.length).sum::<u64>(), 3 << 20);
+    let disk = fs::read(mounted.image.as_ref().unwrap().path().join("image")).unwrap();
+    for extent in &content.extents {
+        let at = |offset: u64| usize::try_from(offset).unwrap();
+        let (logical, physical, length) = (at(extent.logical), at(extent.physical), at(extent.length));
+        assert!(disk[physical..physical + length] == bytes[logical..logical + length], "{extent:?}");
+    }
+}
+
+const CHILD: &str = "STORE_TEST_CHILD_ROOT";
+
+/// Not a test of its own: what [`killed_uploads_leave_nothing_visible`] kills.
+#[tokio::test]
+async fn child_that_is_killed() {
+    let Some(root) = std::env::var_os(CHILD) else { return };
+    let root = PathBuf::from(root);
+    let (store, giver) = governed(&root, &settings());
+    let mut upload = store.begin_upload(request("/film", Some(2 << 20))).await.unwrap();
+    upload.append(&pattern(2 << 20, 5)).await.unwrap();
+    let mut replacing = store.begin_upload(request("/old", Some(3))).await.unwrap();
+    replacing.append(b"new").await.unwrap();
+    let finished = (finishing(&store, upload).await, finishing(&store, replacing).await);
+    for _ in 0..2 {
+        let (offer, _) = giver.write_offer();
+        giver.grant_all(&offer);
+    }
+    giver.commit_offer(true); // all is written, nothing is published
+    fs::write(root.join("ready"), "").unwrap();
+    std::future::pending::<()>().await;
+    drop(finished);
+}
+
+#[tokio::test]
+async fn killed_uploads_leave_nothing_visible() {
+    let root = folder();
+    fs::write(root.path().join("old"), "old").unwrap();
+    // As an upload on a file system without nameless files would leave it.
+    fs::write(root.path().join(".isocast-upload-1-2-3"), "half").unwrap();
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child_that_is_killed"])
+        .env(CHILD, root.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    while !root.path().join("ready").exists() {
+        assert!(child.try_wait().unwrap().is_none(), "the child ended early");
+        tokio::task::yield_now().await;
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let (store, giver) = governed(root.path(), &settings());
+    let listed: Vec<_> = store.list(&path("/")).await.unwrap().into_iter().map(|entry| entry.name).collect();
+    assert_eq!(listed, ["old", "ready"]);
+    giver.do_chores(&store).await;
+    assert_eq!(everything_below(root.path()), ["old", "ready"]);
+    assert_eq!(fs::read(root.path().join("old")).unwrap(), b"old");
+    assert_eq!(fs::metadata(root.path().join("old")).unwrap().nlink(), 1);
+}

@@ -1,0 +1,176 @@
+//! Names, contents and versions on real folders.
+
+mod common;
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, symlink};
+use std::sync::Arc;
+
+use common::{folder, path, pattern, put, ungoverned};
+use dataplane::control::Access;
+use store::{ContentPath, Kind, Precondition, StoreError, Want};
+
+#[tokio::test]
+async fn what_is_there_is_found_opened_and_listed() {
+    let root = folder();
+    fs::create_dir(root.path().join("映画")).unwrap();
+    let bytes = pattern(300_001, 1);
+    fs::write(root.path().join("映画/ночь 🌙.mp4"), &bytes).unwrap();
+    fs::write(root.path().join("映画/.isocast-upload-1-2"), "half").unwrap();
+    File::open(root.path().join("映画/ночь 🌙.mp4")).unwrap().sync_all().unwrap();
+    let store = ungoverned(&[root.path()]);
+    let film = ContentPath::root().child("映画").unwrap().child("ночь 🌙.mp4").unwrap();
+
+    let entry = store.lookup(&film).await.unwrap();
+    assert_eq!((entry.name.as_str(), entry.kind, entry.size), ("ночь 🌙.mp4", Kind::File, 300_001));
+    let opened = store.open(&film, Want::File).await.unwrap();
+    assert_eq!(opened.entry, entry);
+    assert_eq!(opened.content.size, 300_001);
+    if opened.content.access == Access::Direct {
+        let extents = &opened.content.extents;
+        let mapped: u64 = extents.iter().map(|extent| extent.length).sum();
+        assert!(extents.is_empty() || mapped >= 300_001, "{extents:?}");
+        assert!(extents.windows(2).all(|two| two[0].logical + two[0].length <= two[1].logical));
+    }
+    let listed = store.list(&path("/")).await.unwrap();
+    assert_eq!(listed.iter().map(|entry| entry.name.as_str()).collect::<Vec<_>>(), ["映画"]);
+    assert_eq!(listed[0].kind, Kind::Directory);
+    assert_eq!(store.list(&ContentPath::root().child("映画").unwrap()).await.unwrap(), [entry]);
+
+    assert!(matches!(store.lookup(&path("/none")).await, Err(StoreError::NotFound)));
+    assert!(matches!(store.list(&film).await, Err(StoreError::NotADirectory)));
+    assert!(matches!(store.list(&path("/none")).await, Err(StoreError::NotFound)));
+    assert!(matches!(store.open(&path("/"), Want::File).await, Err(StoreError::IsDirectory)));
+}
+
+#[tokio::test]
+async fn an_unchanged_content_is_shared_and_a_changed_one_is_new() {
+    let root = folder();
+    fs::write(root.path().join("a"), pattern(10_000, 1)).unwrap();
+    symlink("a", root.path().join("same")).unwrap();
+    let store = ungoverned(&[root.path()]);
+    let first = store.open(&path("/a"), Want::File).await.unwrap();
+    let again = store.open(&path("/a"), Want::File).await.unwrap();
+    let other_name = store.open(&path("/same"), Want::File).await.unwrap();
+    assert!(Arc::ptr_eq(&first.content, &again.content) && Arc::ptr_eq(&first.content, &other_name.content));
+    let version = first.content.version;
+    drop((again, other_name));
+
+    // Replaced: a new version, and the old one is still what it was.
+    let new = pattern(12_000, 2);
+    let published = put(&store, "/a", &new).await.unwrap();
+    assert!(!published.created);
+    let second = store.open(&path("/a"), Want::File).await.unwrap();
+    assert_ne!(second.content.version, version);
+    assert_eq!(second.entry.etag, published.etag);
+    assert_ne!(second.entry.etag, first.entry.etag);
+    assert_eq!(read_all(&first.content), pattern(10_000, 1));
+    assert_eq!(read_all(&second.content), new);
+
+    // Changed in place by somebody else: a new version, too.
+    fs::OpenOptions::new().write(true).open(root.path().join("a")).unwrap().set_len(5_000).unwrap();
+    let third = store.open(&path("/a"), Want::File).await.unwrap();
+    assert_eq!(third.content.size, 5_000);
+    assert_ne!(third.content.version, second.content.version);
+
+    // Opened again after everybody let go: the version is remembered, so that cached blocks still serve.
+    let version = third.content.version;
+    drop(third);
+    assert_eq!(store.open(&path("/a"), Want::File).await.unwrap().content.version, version);
+}
+
+#[tokio::test]
+async fn nothing_outside_the_root_is_served_or_listed() {
+    let outer = folder();
+    let root = outer.path().join("root");
+    fs::create_dir(&root).unwrap();
+    fs::write(outer.path().join("secret"), "secret").unwrap();
+    symlink("../secret", root.join("out")).unwrap();
+    symlink(outer.path().join("secret"), root.join("absolute")).unwrap();
+    symlink("/proc/self/root", root.join("magic")).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        root.join("pipe"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o644),
+        0,
+    )
+    .unwrap();
+    let store = ungoverned(&[&root]);
+    for name in ["/out", "/absolute", "/magic", "/magic/etc/passwd", "/pipe"] {
+        let result = store.open(&path(name), Want::File).await;
+        assert!(matches!(result, Err(StoreError::Forbidden)), "{name}: {result:?}");
+    }
+    assert_eq!(store.list(&path("/")).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn roots_are_one_namespace_and_the_first_wins() {
+    let (one, two) = (folder(), folder());
+    for (root, name, text) in
+        [(&one, "both", "first"), (&two, "both", "second"), (&one, "only-1", "x"), (&two, "sub/deep", "y")]
+    {
+        let file = root.path().join(name);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    }
+    let store = ungoverned(&[one.path(), two.path()]);
+    assert_eq!(store.disks().len(), 1, "both folders are on one disk");
+    assert_eq!(store.disks()[0].roots, [one.path(), two.path()]);
+    let layout = store::Layout::discover(&[one.path().to_path_buf(), two.path().to_path_buf()]).unwrap();
+    assert_eq!(layout.root_on(store.disks()[0].id), Some(one.path()));
+    let names: Vec<_> = store.list(&path("/")).await.unwrap().into_iter().map(|entry| entry.name).collect();
+    assert_eq!(names, ["both", "only-1", "sub"]);
+    assert_eq!(store.lookup(&path("/both")).await.unwrap().size, 5);
+    assert_eq!(store.lookup(&path("/sub/deep")).await.unwrap().size, 1);
+
+    // An upload goes where its directory is, and replaces what is seen.
+    put(&store, "/sub/new", b"hello").await.unwrap();
+    assert_eq!(fs::read(two.path().join("sub/new")).unwrap(), b"hello");
+    assert!(!put(&store, "/both", b"replaced").await.unwrap().created);
+    assert_eq!(fs::read(one.path().join("both")).unwrap(), b"replaced");
+
+    // A deleted name does not come to light again from a later root.
+    store.delete(&path("/both"), Precondition::None).await.unwrap();
+    assert!(matches!(store.lookup(&path("/both")).await, Err(StoreError::NotFound)));
+}
+
+#[tokio::test]
+async fn deletes_look_at_what_is_there() {
+    let root = folder();
+    fs::create_dir(root.path().join("sub")).unwrap();
+    fs::write(root.path().join("a"), "x").unwrap();
+    let store = ungoverned(&[root.path()]);
+    let etag = store.lookup(&path("/a")).await.unwrap().etag;
+    let wrong = Precondition::MustMatch(vec!["\"wrong\"".into()]);
+    assert!(matches!(store.delete(&path("/sub"), Precondition::None).await, Err(StoreError::IsDirectory)));
+    assert!(matches!(store.delete(&path("/none"), Precondition::None).await, Err(StoreError::NotFound)));
+    assert!(matches!(store.delete(&path("/none"), wrong.clone()).await, Err(StoreError::PreconditionFailed)));
+    assert!(matches!(store.delete(&path("/a"), wrong).await, Err(StoreError::PreconditionFailed)));
+    store.delete(&path("/a"), Precondition::MustMatch(vec![etag])).await.unwrap();
+    assert!(!root.path().join("a").exists());
+}
+
+#[tokio::test]
+async fn memory_file_systems_are_read_through_the_cache() {
+    let root = tempfile::tempdir_in("/dev/shm").unwrap();
+    fs::write(root.path().join("a"), pattern(5_000, 3)).unwrap();
+    let store = ungoverned(&[root.path()]);
+    let opened = store.open(&path("/a"), Want::File).await.unwrap();
+    assert_eq!(opened.content.access, Access::Buffered);
+    assert!(opened.content.extents.is_empty());
+    put(&store, "/b", &pattern(1_500_000, 4)).await.unwrap();
+    assert_eq!(fs::read(root.path().join("b")).unwrap(), pattern(1_500_000, 4));
+}
+
+/// All of a content, through its own descriptor.
+fn read_all(content: &dataplane::control::Content) -> Vec<u8> {
+    let file = File::from(content.file.try_clone().unwrap());
+    let size = usize::try_from(content.size).unwrap();
+    let mut memory = vec![0_u8; size.next_multiple_of(4096) + 4096];
+    let start = memory.as_ptr().align_offset(4096);
+    let end = start + size.next_multiple_of(4096);
+    let read = file.read_at(&mut memory[start..end], 0).unwrap();
+    assert_eq!(read, size);
+    memory[start..start + size].to_vec()
+}

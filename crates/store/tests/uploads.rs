@@ -1,0 +1,256 @@
+//! Uploads, with the schedule's side played by the test.
+
+mod common;
+
+use std::fs;
+
+use common::{everything_below, fence, finishing, folder, governed, path, pattern, put, request, settings, ungoverned};
+use dataplane::grant::{Work, WorkClass};
+use store::{Precondition, StoreError, UploadClass, UploadRequest};
+use units::{BitRate, Nanos, ReservationId, limits};
+
+const MIB: usize = 1 << 20;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn not_a_byte_is_written_and_nothing_published_without_a_grant() {
+    let root = folder();
+    let (store, giver) = governed(root.path(), &settings());
+    let bytes = pattern(2 * MIB + 5_001, 7);
+    let mut upload = store.begin_upload(request("/film", Some(bytes.len().try_into().unwrap()))).await.unwrap();
+    upload.append(&bytes).await.unwrap();
+    let finished = finishing(&store, upload).await;
+
+    let whole = 2 * 1024 * 1024 + 8192;
+    let (offer, bytes_offered) = giver.write_offer();
+    assert!(bytes_offered >= limits::RUN_BYTES_MAX, "an offer of a run need not be renewed for the rest");
+    assert_eq!(offer.class, WorkClass::BestEffort);
+    assert_eq!(store.stats(offer.disk).unwrap().written_bytes.value(), 0);
+
+    // A grant that came too late is given back unused, and the work is on offer again.
+    let late = giver.grant(&offer, whole, Nanos(1));
+    assert_eq!((late.bytes, late.ok), (0, true));
+    let (offer, bytes_offered) = giver.write_offer();
+    assert_eq!(bytes_offered, whole);
+
+    // A grant is not exceeded, and what is left is told.
+    let done = giver.grant(&offer, limits::PIECE_BYTES_MAX, Nanos::MAX);
+    assert_eq!(done.bytes, limits::PIECE_BYTES_MAX);
+    assert_eq!(done.ready_bytes, whole - limits::PIECE_BYTES_MAX);
+    let Work::Write { position, .. } = offer.work else { unreachable!() };
+    assert!(position == u64::MAX || done.position == position + limits::PIECE_BYTES_MAX, "preallocated in one piece");
+    let (offer, _) = giver.write_offer();
+    let done = giver.grant(&offer, done.ready_bytes, Nanos::MAX);
+    assert_eq!((done.bytes, done.ready_bytes), (whole - limits::PIECE_BYTES_MAX, 0));
+
+    // A grant that was on its way meanwhile finds nothing to do.
+    let stray = giver.grant(&offer, limits::RUN_BYTES_MAX, Nanos::MAX);
+    assert_eq!((stray.bytes, stray.ready_bytes, stray.ok), (0, 0, true));
+
+    // All is written, nothing is visible, nobody is told.
+    let commit = giver.commit_offer(true);
+    assert!(matches!(commit.work, Work::Commit { dirty_bytes, .. } if dirty_bytes == whole));
+    assert_eq!(store.list(&path("/")).await.unwrap(), []);
+    assert!(giver.grant_all(&commit).ok);
+    let published = finished.await.unwrap();
+    assert!(published.created);
+    assert_eq!(published.size, u64::try_from(bytes.len()).unwrap());
+    assert_eq!(fs::read(root.path().join("film")).unwrap(), bytes);
+    assert_eq!(store.lookup(&path("/film")).await.unwrap().etag, published.etag);
+    fence(&store).await;
+    assert!(giver.offers().is_empty(), "{:?}", giver.offers());
+    assert_eq!(store.stats(commit.disk).unwrap().uploads_published.value(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn uploads_that_finish_together_share_a_commit() {
+    let root = folder();
+    let (store, giver) = governed(root.path(), &settings());
+    let mut waiting = Vec::new();
+    for name in ["/a", "/b", "/c"] {
+        let mut upload = store.begin_upload(request(name, Some(3))).await.unwrap();
+        upload.append(b"abc").await.unwrap();
+        waiting.push(finishing(&store, upload).await);
+        let (offer, _) = giver.write_offer();
+        giver.grant_all(&offer);
+    }
+    let commit = giver.commit_offer(true);
+    giver.grant_all(&commit);
+    for finished in waiting {
+        assert_eq!(finished.await.unwrap().size, 3);
+    }
+    assert_eq!(store.stats(commit.disk).unwrap().commits.value(), 1);
+    assert_eq!(everything_below(root.path()), ["a", "b", "c"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flush_is_offered_when_much_is_dirty() {
+    let root = folder();
+    let (store, giver) = governed(root.path(), &settings());
+    let mut upload = store.begin_upload(request("/film", None)).await.unwrap();
+    upload.append(&pattern(5 * MIB, 1)).await.unwrap();
+    let mut written = 0;
+    while written < 4 << 20 {
+        assert!(!giver.offers().iter().any(|offer| matches!(offer.work, Work::Commit { .. })));
+        let (offer, bytes) = giver.write_offer();
+        written += giver.grant(&offer, bytes.min(limits::RUN_BYTES_MAX), Nanos::MAX).bytes;
+    }
+    let commit = giver.commit_offer(false);
+    assert!(giver.grant_all(&commit).ok);
+    let done = giver.grant_all(&commit);
+    assert_eq!(done.bytes, 0, "nothing is dirty after a flush");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_recording_is_offered_with_its_deadline() {
+    let root = folder();
+    let (store, giver) = governed(root.path(), &settings());
+    let reservation = ReservationId { slot: 3, generation: 9 };
+    let rate = BitRate(25_000_000);
+    let class = UploadClass::Recording { rate, reservation };
+    let before = uring::clock::monotonic();
+    let mut upload = store.begin_upload(UploadRequest { class, ..request("/rec", None) }).await.unwrap();
+    upload.append(&pattern(6 * MIB, 2)).await.unwrap();
+    let after = uring::clock::monotonic();
+    let (offer, bytes) = giver.write_offer();
+    assert!(bytes >= rate.bytes_in(Nanos::from_secs(1)), "blocks of a second or more, not each chunk: {bytes}");
+    let WorkClass::RealTime { reservation: given, deadline } = offer.class else { panic!("{offer:?}") };
+    assert_eq!(given, reservation);
+    // Half of a buffer of four seconds, rounded up to chunks.
+    assert!(deadline >= before + Nanos::from_secs(2) && deadline <= after + Nanos::from_millis(2_500));
+    giver.grant_all(&offer);
+    let finished = finishing(&store, upload).await;
+    loop {
+        let offer = giver.offer(|_| true);
+        giver.grant_all(&offer);
+        if matches!(offer.work, Work::Commit { awaited: true, .. }) {
+            break;
+        }
+    }
+    assert_eq!(finished.await.unwrap().size, 6 << 20);
+}
+
+#[tokio::test]
+async fn lengths_are_held_to() {
+    let root = folder();
+    let store = ungoverned(&[root.path()]);
+    let mut upload = store.begin_upload(request("/a", Some(10))).await.unwrap();
+    assert!(matches!(upload.append(&[0; 11]).await, Err(StoreError::TooLong)));
+    let mut upload = store.begin_upload(request("/a", Some(10))).await.unwrap();
+    upload.append(&[0; 9]).await.unwrap();
+    assert!(matches!(upload.finish().await, Err(StoreError::TooShort)));
+    assert_eq!(put(&store, "/empty", b"").await.unwrap().size, 0);
+    // Around every border of direct writes and chunks, with and without a known length.
+    for length in [1, 4095, 4096, 4097, MIB - 1, MIB, MIB + 1, 3 * MIB + 12_345] {
+        let bytes = pattern(length, 11);
+        put(&store, "/known", &bytes).await.unwrap();
+        assert!(fs::read(root.path().join("known")).unwrap() == bytes, "{length}");
+        let mut upload = store.begin_upload(request("/unknown", None)).await.unwrap();
+        for part in bytes.chunks(70_001) {
+            upload.append(part).await.unwrap();
+        }
+        upload.finish().await.unwrap();
+        assert!(fs::read(root.path().join("unknown")).unwrap() == bytes, "{length}");
+        // What was taken ahead was given back.
+        use std::os::unix::fs::MetadataExt;
+        let taken = fs::metadata(root.path().join("unknown")).unwrap().blocks() * 512;
+        assert!(taken <= u64::try_from(length).unwrap() + 65_536, "{length}: {taken}");
+    }
+    assert_eq!(everything_below(root.path()), ["empty", "known", "unknown"]);
+}
+
+#[tokio::test]
+async fn preconditions_are_looked_at_twice() {
+    let root = folder();
+    let store = ungoverned(&[root.path()]);
+    let with = |precondition| UploadRequest { precondition, ..request("/a", Some(1)) };
+    let mut first = store.begin_upload(with(Precondition::MustNotExist)).await.unwrap();
+    let mut second = store.begin_upload(with(Precondition::MustNotExist)).await.unwrap();
+    first.append(b"1").await.unwrap();
+    second.append(b"2").await.unwrap();
+    let etag = second.finish().await.unwrap().etag;
+    assert!(matches!(first.finish().await, Err(StoreError::PreconditionFailed)));
+    assert!(matches!(store.begin_upload(with(Precondition::MustNotExist)).await, Err(StoreError::PreconditionFailed)));
+    let mut third = store.begin_upload(with(Precondition::MustMatch(vec![etag.clone()]))).await.unwrap();
+    let mut fourth = store.begin_upload(with(Precondition::MustMatch(vec![etag]))).await.unwrap();
+    third.append(b"3").await.unwrap();
+    fourth.append(b"4").await.unwrap();
+    assert!(!third.finish().await.unwrap().created);
+    assert!(matches!(fourth.finish().await, Err(StoreError::PreconditionFailed)));
+    assert_eq!(fs::read(root.path().join("a")).unwrap(), b"3");
+    assert_eq!(everything_below(root.path()), ["a"]);
+}
+
+#[tokio::test]
+async fn uploads_need_a_directory_and_a_name() {
+    let root = folder();
+    fs::create_dir(root.path().join("sub")).unwrap();
+    fs::write(root.path().join("file"), "x").unwrap();
+    let store = ungoverned(&[root.path()]);
+    assert!(matches!(put(&store, "/none/a", b"").await, Err(StoreError::ParentMissing)));
+    assert!(matches!(put(&store, "/sub", b"").await, Err(StoreError::IsDirectory)));
+    assert!(matches!(put(&store, "/", b"").await, Err(StoreError::IsDirectory)));
+    assert!(matches!(put(&store, "/file/a", b"").await, Err(StoreError::NotADirectory)));
+    assert_eq!(store.placement(&path("/sub/new")).await.unwrap(), store.disks()[0].id);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_upload_leaves_nothing() {
+    let root = folder();
+    let (store, giver) = governed(root.path(), &settings());
+    let mut upload = store.begin_upload(request("/film", Some(3 << 20))).await.unwrap();
+    upload.append(&pattern(2 * MIB, 1)).await.unwrap();
+    let (offer, _) = giver.write_offer();
+    giver.grant(&offer, 1 << 20, Nanos::MAX);
+    drop(upload);
+    let stats = store.stats(offer.disk).unwrap();
+    while stats.uploads_failed.value() == 0 {
+        store.lookup(&path("/")).await.unwrap();
+    }
+    fence(&store).await; // the turn that gave it up has posted its withdrawal
+    assert_eq!(everything_below(root.path()), Vec::<String>::new());
+    assert!(giver.offers().is_empty());
+    // A grant that was on its way is answered.
+    let unused = giver.grant(&offer, 1 << 20, Nanos::MAX);
+    assert_eq!(unused.bytes, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_uploads_to_one_name_end_with_one_whole_content() {
+    let root = folder();
+    let store = ungoverned(&[root.path()]);
+    let mut running = Vec::new();
+    for seed in 0..24 {
+        let store = store.clone();
+        running.push(tokio::spawn(async move { put(&store, "/same", &pattern(MIB + 100, seed)).await }));
+    }
+    let mut created = 0;
+    for upload in running {
+        created += usize::from(upload.await.unwrap().unwrap().created);
+    }
+    assert_eq!(created, 1);
+    let last = fs::read(root.path().join("same")).unwrap();
+    assert!((0..24).any(|seed| pattern(MIB + 100, seed) == last));
+    assert_eq!(everything_below(root.path()), ["same"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_the_schedule_ends_nobody_waits_for_it() {
+    let root = folder();
+    fs::write(root.path().join("old"), "x").unwrap();
+    let (store, giver) = governed(root.path(), &settings());
+    let mut upload = store.begin_upload(request("/film", Some(3))).await.unwrap();
+    upload.append(b"abc").await.unwrap();
+    let finished = finishing(&store, upload).await;
+    let mut second = store.begin_upload(request("/second", None)).await.unwrap();
+    giver.write_offer();
+    giver.close();
+    assert!(matches!(finished.await, Err(StoreError::Closed)));
+    let refused = loop {
+        if let Err(error) = second.append(&[0; MIB]).await {
+            break error;
+        }
+    };
+    assert!(matches!(refused, StoreError::Closed));
+    assert!(matches!(store.delete(&path("/old"), Precondition::None).await, Err(StoreError::Closed)));
+    assert_eq!(store.lookup(&path("/none")).await.unwrap_err().to_string(), "not found", "reading goes on");
+}

@@ -1,0 +1,330 @@
+//! What the user says on the command line, checked.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use clap::{Args, ValueEnum};
+use units::{BitRate, ByteCount, Nanos};
+
+use super::client::STREAMS_MAX;
+use super::experiment::{Job, Slower, Writers};
+use super::network;
+use super::server::{Choice, Ground};
+
+/// Most seconds one run may measure: the series of 5,000 streams then still fit in memory.
+const SECONDS_MAX: u64 = 3_600;
+/// Streams started per second unless said otherwise.
+const STARTS_PER_SECOND: u64 = 100;
+
+/// Seed 001's stream.
+const RATE: BitRate = BitRate(8_800_000);
+const DURATION: Nanos = Nanos::from_secs(20);
+
+/// How contents are given to streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Spread {
+    /// Each its own while there are enough, in leaps over the list: few streams spread over a disk as well.
+    Turn,
+    /// At random, by the seed.
+    Random,
+    /// All streams the first.
+    One,
+}
+
+/// Which of our servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Own {
+    /// This program's `serve`, started and stopped by the benchmark.
+    Isocast,
+}
+
+/// Which other server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Peer {
+    /// nginx, set up for this job.
+    Nginx,
+}
+
+/// Whether nginx reads files in a thread pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PeerReads {
+    /// In a thread pool with --cold, directly otherwise.
+    Auto,
+    /// In a thread pool.
+    Threads,
+    /// Directly.
+    Direct,
+}
+
+/// How server and client are joined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Cable {
+    /// A virtual one, MTU 1500.
+    Veth,
+}
+
+/// A factor by which a disk becomes slower.
+fn slower(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(factor) if (1.0..=100.0).contains(&factor) => Ok(factor),
+        _ => Err(format!("`{text}` is no factor from 1 to 100; write for example 1.3")),
+    }
+}
+
+/// A number of clients.
+fn clients(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count) if count <= STREAMS_MAX => Ok(count),
+        _ => Err(format!("`{text}` is no number up to {STREAMS_MAX}")),
+    }
+}
+
+/// What every experiment needs to know.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Common {
+    /// Measure a server that runs already. `{content}`, `{rate}` and `{n}` are filled in where they stand.
+    #[arg(long, value_name = "URL")]
+    pub url: Option<String>,
+    /// Start this server, measure it, stop it.
+    #[arg(long, value_enum)]
+    pub server: Option<Own>,
+    /// Measure this one beside, in turn, over the same files.
+    #[arg(long, value_enum)]
+    pub peer: Option<Peer>,
+    /// A folder of contents for the servers started (repeatable), and the list of contents.
+    #[arg(long, value_name = "DIR")]
+    pub root: Vec<PathBuf>,
+    /// A content by name (repeatable); all files of the folders unless given.
+    #[arg(long, value_name = "NAME")]
+    pub content: Vec<String>,
+    /// How contents are given to streams.
+    #[arg(long, value_enum, default_value = "turn")]
+    pub spread: Spread,
+    /// Rate of a stream [default: 8.8M; for jitter 9M].
+    #[arg(long, value_parser = units::parse_rate)]
+    pub rate: Option<BitRate>,
+    /// How long is measured, in whole seconds [default: 20s; for jitter 90s].
+    #[arg(long, value_parser = units::parse_duration)]
+    pub duration: Option<Nanos>,
+    /// How long nothing is measured after the last stream began.
+    #[arg(long, default_value = "6s", value_parser = units::parse_duration)]
+    pub warm_up: Nanos,
+    /// The streams begin evenly over this span [default: as --starts-per-second says].
+    #[arg(long, value_parser = units::parse_duration, conflicts_with = "starts_per_second")]
+    pub ramp: Option<Nanos>,
+    /// So many streams begin in a second.
+    #[arg(long, default_value_t = STARTS_PER_SECOND, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub starts_per_second: u64,
+    /// Media a player wants before it starts.
+    #[arg(long, default_value = "2s", value_parser = units::parse_duration)]
+    pub start: Nanos,
+    /// Media a player wants after a stall.
+    #[arg(long, default_value = "2s", value_parser = units::parse_duration)]
+    pub rebuffer: Nanos,
+    /// Run everything so often; median and spread are reported.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub repeat: u32,
+    /// Uploads without pause by so many writers.
+    #[arg(long, default_value_t = 0)]
+    pub writers: usize,
+    /// Size of one upload.
+    #[arg(long, default_value = "10MB", value_parser = units::parse_size)]
+    pub upload_size: ByteCount,
+    /// Drop cached pages of the contents before each run.
+    #[arg(long)]
+    pub cold: bool,
+    /// Whether nginx reads files in a thread pool.
+    #[arg(long, value_enum, default_value = "auto")]
+    pub nginx_reads: PeerReads,
+    /// Disk scheduler of the server started by --server.
+    #[arg(long, value_name = "NAME")]
+    pub disk_scheduler: Option<String>,
+    /// One more argument for the server started by --server (repeatable).
+    #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
+    pub serve_arg: Vec<String>,
+    /// The process to account for with --url [default: the one that listens there].
+    #[arg(long)]
+    pub pid: Option<u32>,
+    /// Reproduces random choices.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// The contents are on this emulated disk (`isocast lab disk`): its own figures are kept, and tell whether the
+    /// machine disturbed it.
+    #[arg(long, value_name = "NAME")]
+    pub lab_disk: Option<String>,
+    /// Set the disk's read-ahead (KiB) while a peer runs, and set it back after (needs root).
+    #[arg(long, value_name = "KIB")]
+    pub peer_read_ahead: Option<u64>,
+    /// Keep our server's disk profile here between runs [default: a temporary folder].
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+    /// Server and client in network namespaces of their own, with a cable between (needs root).
+    #[arg(long, value_enum)]
+    pub network: Option<Cable>,
+    /// What that cable carries from the server, by a token bucket [default: what the machine can].
+    #[arg(long, value_name = "RATE", requires = "network", value_parser = units::parse_rate)]
+    pub shape: Option<BitRate>,
+    /// Given by a benchmark that has made the network to itself.
+    #[arg(long, hide = true, value_name = "NAMESPACE")]
+    pub inside: Option<String>,
+    /// The emulated disk takes so many times as long: it becomes slower than its profile says.
+    #[arg(long, value_name = "FACTOR", requires = "lab_disk", value_parser = slower)]
+    pub slow: Option<f64>,
+    /// It becomes so this long after the first stream began.
+    #[arg(long, default_value = "0s", requires = "slow", value_parser = units::parse_duration)]
+    pub slow_after: Nanos,
+    /// So many clients beside ask for a stream and then take nothing.
+    #[arg(long, default_value_t = 0, value_parser = clients)]
+    pub stalled_clients: usize,
+    /// Do not measure first what one sequential durable writer gets where there are writers.
+    #[arg(long)]
+    pub no_yardstick: bool,
+    /// Name of the results' files [default: the experiment's].
+    #[arg(long)]
+    pub label: Option<String>,
+    /// Headline of the results.
+    #[arg(long)]
+    pub title: Option<String>,
+    /// Write raw results, plots and a report to this folder.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Common {
+    /// The rate of a stream.
+    pub(crate) fn rate(&self) -> BitRate {
+        self.rate.unwrap_or(RATE)
+    }
+
+    /// How long is measured.
+    pub(crate) fn duration(&self) -> Nanos {
+        self.duration.unwrap_or(DURATION)
+    }
+
+    /// The servers to measure, in the order they take turns.
+    ///
+    /// # Errors
+    /// None is named, or one that is started has nothing to serve.
+    pub(crate) fn choices(&self) -> anyhow::Result<Vec<Choice>> {
+        let mut choices = Vec::new();
+        if let Some(url) = &self.url {
+            choices.push(Choice::Url(url.clone()));
+        }
+        if self.server == Some(Own::Isocast) {
+            choices.push(Choice::Isocast { scheduler: self.disk_scheduler.clone() });
+        }
+        if self.peer == Some(Peer::Nginx) {
+            let threads = match self.nginx_reads {
+                PeerReads::Auto => self.cold,
+                PeerReads::Threads => true,
+                PeerReads::Direct => false,
+            };
+            choices.push(Choice::Nginx { threads });
+        }
+        if choices.is_empty() {
+            bail!("name what to measure: --url URL, --server isocast, --peer nginx, or several of them");
+        }
+        if self.root.is_empty() && choices.iter().any(|c| !matches!(c, Choice::Url(_))) {
+            bail!("a server that is started needs contents: give --root DIR");
+        }
+        Ok(choices)
+    }
+
+    /// What the servers started serve. Folders are made absolute: servers may run elsewhere.
+    ///
+    /// # Errors
+    /// A folder is not there.
+    pub(crate) fn ground(&self) -> anyhow::Result<Ground> {
+        let absolute = |root: &PathBuf| {
+            root.canonicalize().with_context(|| format!("the folder of contents `{}`", root.display()))
+        };
+        Ok(Ground {
+            roots: self.root.iter().map(absolute).collect::<anyhow::Result<_>>()?,
+            serve_args: self.serve_args(),
+            rates: vec![self.rate()],
+            pid: self.pid,
+            state: self.state.clone(),
+            peer_read_ahead: self.peer_read_ahead,
+            namespace: self.inside.clone(),
+        })
+    }
+
+    /// What to run, for one number of streams.
+    ///
+    /// # Errors
+    /// No contents, or a figure out of range.
+    pub(crate) fn job(&self, streams: usize) -> anyhow::Result<Job> {
+        if streams == 0 || streams > STREAMS_MAX {
+            bail!("{streams} streams: this client carries 1 to {STREAMS_MAX}");
+        }
+        let seconds = self.duration().0 / 1_000_000_000;
+        if seconds == 0 || seconds > SECONDS_MAX || self.duration() != Nanos::from_secs(seconds) {
+            bail!("--duration {} must be whole seconds, 1 to {SECONDS_MAX}", self.duration());
+        }
+        let ramp = self.ramp.unwrap_or_else(|| Nanos::from_secs((streams as u64).div_ceil(self.starts_per_second)));
+        Ok(Job {
+            streams,
+            rate: self.rate(),
+            contents: self.contents()?,
+            spread: self.spread,
+            ramp,
+            warm_up: self.warm_up,
+            seconds,
+            start: self.start,
+            rebuffer: self.rebuffer,
+            seed: self.seed,
+            writers: Writers { count: self.writers, upload_bytes: self.upload_size.0, after: Nanos::ZERO },
+            cold: self.cold,
+            lab_disk: self.lab_disk.clone(),
+            slower: self.slow.map(|factor| Slower { factor, after: self.slow_after }),
+            stalled_clients: self.stalled_clients,
+            give_up: false,
+        })
+    }
+
+    /// Our server's own arguments: those given, and what the network carries where there is one.
+    fn serve_args(&self) -> Vec<String> {
+        let mut arguments = self.serve_arg.clone();
+        if self.inside.is_some() {
+            arguments.extend(["--set".to_owned(), network::link_setting(self.shape)]);
+        }
+        arguments
+    }
+
+    /// Whether this has still to be run again in a network of its own.
+    pub(crate) fn wants_network(&self) -> bool {
+        self.network.is_some() && self.inside.is_none()
+    }
+
+    /// The contents named, or all files of the folders.
+    fn contents(&self) -> anyhow::Result<Vec<String>> {
+        if !self.content.is_empty() {
+            return Ok(self.content.clone());
+        }
+        if self.root.is_empty() {
+            if self.url.as_deref().is_some_and(|u| !u.ends_with('/') && u.matches('/').count() > 2) {
+                return Ok(vec![String::new()]);
+            }
+            bail!("name the contents: --content NAME (repeatable), or --root DIR with the same files");
+        }
+        let mut names = Vec::new();
+        for root in &self.root {
+            for entry in fs::read_dir(root).with_context(|| format!("listing `{}`", root.display()))? {
+                let entry = entry?;
+                let name = entry.file_name().to_string_lossy().into_owned();
+                if entry.file_type()?.is_file() && !name.starts_with('.') && entry.metadata()?.len() > 0 {
+                    names.push(name);
+                }
+            }
+        }
+        names.sort();
+        if names.is_empty() {
+            bail!("no files in {:?}: make some, for example 64 of 256 MiB with `isocast lab disk fill`", self.root);
+        }
+        Ok(names)
+    }
+}

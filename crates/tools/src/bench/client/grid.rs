@@ -1,0 +1,183 @@
+//! Bytes per window on one fixed grid, and the seeds' jitter figure J over them.
+//!
+//! Promise: exact bookkeeping in 100 ms windows, of which 1 s windows are sums of ten; J is the time average of
+//! |real − expected| / expected × 100 (seed 001 §5.2.1). Bytes before the grid's start and after its end are left out,
+//! so no window is partial. Not here: clocks; `at` is given by the caller.
+
+use units::{BitRate, Nanos};
+
+/// The short window; the long one is ten of them.
+pub(crate) const WINDOW: Nanos = Nanos::from_millis(100);
+/// Short windows in a long one.
+pub(crate) const SHORT_IN_LONG: usize = 10;
+
+/// Bytes that one stream got in each window.
+#[derive(Debug, Clone)]
+pub(crate) struct Grid {
+    origin: Nanos,
+    bytes: Vec<u64>,
+}
+
+/// J over one stream's windows, in percent.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct Jitter {
+    /// The time average.
+    pub mean: f64,
+    /// The worst window.
+    pub worst: f64,
+}
+
+impl Grid {
+    /// A grid of `seconds` whole seconds from `origin` on.
+    pub(crate) fn new(origin: Nanos, seconds: u64) -> Self {
+        let windows = usize::try_from(seconds).unwrap_or(0).saturating_mul(SHORT_IN_LONG);
+        Self { origin, bytes: vec![0; windows] }
+    }
+
+    /// Bytes seen at `at` arrived in the window that ends at or after `at`: a reader that looks exactly at the end of
+    /// a window sees what came within it.
+    pub(crate) fn add(&mut self, at: Nanos, bytes: u64) {
+        if at <= self.origin {
+            return;
+        }
+        let index = (at.0 - self.origin.0 - 1) / WINDOW.0;
+        if let Some(window) = usize::try_from(index).ok().and_then(|i| self.bytes.get_mut(i)) {
+            *window += bytes;
+        }
+    }
+
+    /// Forgets what lies after `seconds`.
+    pub(crate) fn truncate(&mut self, seconds: u64) {
+        self.bytes.truncate(usize::try_from(seconds).unwrap_or(usize::MAX).saturating_mul(SHORT_IN_LONG));
+    }
+
+    /// All bytes on the grid.
+    pub(crate) fn total(&self) -> u64 {
+        self.bytes.iter().sum()
+    }
+
+    /// Bytes of each short window.
+    pub(crate) fn short(&self) -> &[u64] {
+        &self.bytes
+    }
+
+    /// Bytes of each long window.
+    pub(crate) fn long(&self) -> impl Iterator<Item = u64> + '_ {
+        self.bytes.chunks_exact(SHORT_IN_LONG).map(|c| c.iter().sum())
+    }
+
+    /// J over the short windows.
+    pub(crate) fn jitter_short(&self, rate: BitRate) -> Jitter {
+        jitter(self.bytes.iter().copied(), expected(rate, WINDOW))
+    }
+
+    /// J over the long windows.
+    pub(crate) fn jitter_long(&self, rate: BitRate) -> Jitter {
+        jitter(self.long(), expected(rate, Nanos::from_secs(1)))
+    }
+}
+
+/// Bytes a window should hold. Not rounded: at 2 Mbit/s half a byte is not nothing in a sum over hours.
+#[allow(clippy::cast_precision_loss, reason = "rates are far below 2^53")]
+pub(crate) fn expected(rate: BitRate, window: Nanos) -> f64 {
+    rate.0 as f64 / 8.0 * window.as_secs_f64()
+}
+
+/// J of a sequence of windows that should hold `expected` bytes each.
+#[allow(clippy::cast_precision_loss, reason = "bytes of a window are far below 2^53")]
+pub(crate) fn jitter(windows: impl Iterator<Item = u64>, expected: f64) -> Jitter {
+    let (mut sum, mut count, mut worst) = (0.0, 0.0, 0.0_f64);
+    for bytes in windows {
+        let j = (bytes as f64 - expected).abs() / expected * 100.0;
+        sum += j;
+        count += 1.0;
+        worst = worst.max(j);
+    }
+    Jitter { mean: if count > 0.0 { sum / count } else { 0.0 }, worst }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RATE: BitRate = BitRate(8_800_000);
+
+    /// What a reader sees that looks every 100 ms, each time up to `late` after the due time, at a sender that has
+    /// sent `sent(t)` bytes by `t`. The lateness is a fixed pseudo-random sequence.
+    fn read_through(sent: impl Fn(Nanos) -> u64, late: Nanos) -> Grid {
+        let origin = Nanos::from_secs(5);
+        let mut grid = Grid::new(origin, 60);
+        let (mut seen, mut state) = (0, 12_345_u64);
+        for n in 1..=700_u64 {
+            let due = Nanos(n * WINDOW.0);
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let real = Nanos(due.0 + (state >> 33) % (late.0 + 1));
+            let total = sent(real);
+            grid.add(due, total - seen);
+            seen = total;
+        }
+        grid
+    }
+
+    #[test]
+    fn a_perfect_sender_has_no_jitter() {
+        let grid = read_through(|t| RATE.bytes_in(t), Nanos::ZERO);
+        assert!(grid.jitter_long(RATE).mean < 0.05);
+        assert!(grid.jitter_short(RATE).mean < 0.5);
+        assert_eq!(grid.total(), RATE.bytes_in(Nanos::from_secs(60)));
+    }
+
+    #[test]
+    fn a_reader_half_a_millisecond_late_still_sees_a_perfect_sender() {
+        let grid = read_through(|t| RATE.bytes_in(t), Nanos::from_micros(500));
+        let (short, long) = (grid.jitter_short(RATE).mean, grid.jitter_long(RATE).mean);
+        assert!(long < 0.05, "{long}");
+        assert!(short < 0.5, "{short}");
+    }
+
+    #[test]
+    fn ticks_that_divide_the_window_are_smooth_and_a_reader_late_by_less_than_their_phase_sees_that() {
+        // 50 ms ticks, 10 ms before each window's end.
+        let tick = Nanos::from_millis(50);
+        let sent = |t: Nanos| RATE.bytes_in(Nanos((t.0 + 10_000_000) / tick.0 * tick.0));
+        let grid = read_through(sent, Nanos::from_millis(5));
+        assert!(grid.jitter_short(RATE).mean < 0.01);
+    }
+
+    #[test]
+    fn once_a_second_is_smooth_over_a_second_and_180_percent_over_100_ms() {
+        let second = Nanos::from_secs(1);
+        let grid = read_through(|t| RATE.bytes_in(Nanos((t.0 + 50_000_000) / second.0 * second.0)), Nanos::ZERO);
+        assert!(grid.jitter_long(RATE).mean < 0.01);
+        // Nine windows of ten are 100 % short, one is 900 % over.
+        assert!((grid.jitter_short(RATE).mean - 180.0).abs() < 0.1);
+    }
+
+    #[test]
+    fn a_sender_at_80_percent_has_j_20() {
+        let grid = read_through(|t| RATE.bytes_in(t) * 8 / 10, Nanos::ZERO);
+        assert!((grid.jitter_long(RATE).mean - 20.0).abs() < 0.01);
+        assert!((grid.jitter_short(RATE).mean - 20.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn a_silent_second_of_sixty_is_one_window_of_100_percent_and_no_more_when_it_is_lost() {
+        let (from, to) = (Nanos::from_secs(20), Nanos::from_secs(21));
+        let sent = |t: Nanos| RATE.bytes_in(Nanos(t.0.min(from.0))) + RATE.bytes_in(t.saturating_sub(to));
+        let j = read_through(sent, Nanos::ZERO).jitter_long(RATE);
+        assert!((j.mean - 100.0 / 60.0).abs() < 0.01);
+        assert!((j.worst - 100.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn what_is_off_the_grid_is_left_out() {
+        let mut grid = Grid::new(Nanos::from_secs(1), 1);
+        grid.add(Nanos::from_millis(999), 1);
+        grid.add(Nanos::from_secs(1), 2);
+        grid.add(Nanos(1_000_000_001), 4);
+        grid.add(Nanos::from_secs(2), 8);
+        grid.add(Nanos(2_000_000_001), 16);
+        assert_eq!(grid.total(), 12);
+        assert_eq!((grid.short()[0], grid.short()[9]), (4, 8));
+    }
+}

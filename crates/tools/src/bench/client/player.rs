@@ -1,0 +1,194 @@
+//! A modelled player: it starts when it holds some seconds of media, plays at the stream's rate, and when it runs dry
+//! waits until it holds enough again. Each such wait is a stall.
+//!
+//! Promise: exact to the arrivals it is told of; pure, `now` is given. Not here: decoding, or what a viewer forgives.
+
+use units::{BitRate, Nanos};
+
+/// One player and what has happened to it.
+#[derive(Debug, Clone)]
+pub(crate) struct Player {
+    rate: BitRate,
+    /// Bytes it wants in hand before it goes on after a stall.
+    rebuffer: u64,
+    requested: Nanos,
+    received: u64,
+    state: State,
+    stalls: Stalls,
+}
+
+/// Stalls of one player.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Stalls {
+    /// How often it ran dry.
+    pub count: u32,
+    /// How long it stood still, the wait before the first picture not counted.
+    pub time: Nanos,
+    /// From the request to the first picture; `None` if there was none.
+    pub startup: Option<Nanos>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum State {
+    /// Before the first picture: plays at this many bytes.
+    Starting { until: u64 },
+    /// Plays; at `since` it had played `played` bytes.
+    Playing { since: Nanos, played: u64 },
+    /// Ran dry at `since` having played everything received; goes on at `until` bytes received.
+    Stalled { since: Nanos, until: u64 },
+}
+
+impl Player {
+    /// A player that asked for its stream at `requested`, starts with `start` of media and goes on after a stall with
+    /// `rebuffer` of it.
+    pub(crate) fn new(rate: BitRate, start: Nanos, rebuffer: Nanos, requested: Nanos) -> Self {
+        Self {
+            rate,
+            rebuffer: rate.bytes_in(rebuffer).max(1),
+            requested,
+            received: 0,
+            state: State::Starting { until: rate.bytes_in(start).max(1) },
+            stalls: Stalls::default(),
+        }
+    }
+
+    /// `bytes` more arrived at `now`; `now` never goes back.
+    pub(crate) fn arrived(&mut self, now: Nanos, bytes: u64) {
+        self.advance(now);
+        self.received += bytes;
+        match self.state {
+            State::Starting { until } if self.received >= until => {
+                self.stalls.startup = Some(now.saturating_sub(self.requested));
+                self.state = State::Playing { since: now, played: 0 };
+            }
+            State::Stalled { since, until } if self.received >= until => {
+                self.stalls.time += now.saturating_sub(since);
+                // Everything received before the stall has been played; what came during it is in hand.
+                let played = until - self.rebuffer;
+                self.state = State::Playing { since: now, played };
+            }
+            _ => {}
+        }
+    }
+
+    /// Nothing more has arrived up to `now`.
+    pub(crate) fn looked(&mut self, now: Nanos) {
+        self.advance(now);
+    }
+
+    /// Whether it has run dry, as of the last look or arrival.
+    pub(crate) fn has_stalled(&self) -> bool {
+        self.stalls.count > 0
+    }
+
+    /// The stalls up to `now`, one that lasts included.
+    pub(crate) fn finish(mut self, now: Nanos) -> Stalls {
+        self.advance(now);
+        if let State::Stalled { since, .. } = self.state {
+            self.stalls.time += now.saturating_sub(since);
+        }
+        self.stalls
+    }
+
+    /// Plays up to `now` with what has been received.
+    fn advance(&mut self, now: Nanos) {
+        let State::Playing { since, played } = self.state else { return };
+        if self.rate.bytes_in(now.saturating_sub(since)) > self.received - played {
+            let dry = since.saturating_add(self.rate.time_for(self.received - played));
+            self.stalls.count += 1;
+            self.state = State::Stalled { since: dry, until: self.received + self.rebuffer };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RATE: BitRate = BitRate(8_000_000); // 1,000,000 bytes a second: figures below are plain
+    const STEP: Nanos = Nanos::from_millis(1);
+
+    /// Plays `sent` for `seconds`, looked at every millisecond; starts with 2 s, goes on with 1 s.
+    fn play(seconds: u64, sent: impl Fn(Nanos) -> u64) -> Stalls {
+        let mut player = Player::new(RATE, Nanos::from_secs(2), Nanos::from_secs(1), Nanos::ZERO);
+        let mut before = 0;
+        for n in 1..=seconds * 1000 {
+            let now = STEP.saturating_mul(n);
+            let total = sent(now);
+            if total > before {
+                player.arrived(now, total - before);
+            }
+            before = total;
+        }
+        player.finish(Nanos::from_secs(seconds))
+    }
+
+    #[test]
+    fn a_perfect_sender_never_stalls() {
+        let stalls = play(600, |t| RATE.bytes_in(t));
+        assert_eq!(stalls, Stalls { count: 0, time: Nanos::ZERO, startup: Some(Nanos::from_secs(2)) });
+    }
+
+    #[test]
+    fn eighty_percent_of_the_rate_stalls_as_arithmetic_says() {
+        // 2 s of media take 2.5 s to come. It then drains 1 − 0.8 a second: dry after 2 / 0.2 = 10 s. One second of
+        // media takes 1.25 s to come (the stall) and lasts 1 / 0.2 = 5 s. So stalls at 12.5 s and every 6.25 s.
+        let stalls = play(100, |t| RATE.bytes_in(t) * 8 / 10);
+        // At exactly 100 s the fifteenth is about to begin: either side of the tie is right.
+        assert!(stalls.count == 14 || stalls.count == 15, "{stalls:?}");
+        assert!((stalls.time.as_secs_f64() - 14.0 * 1.25).abs() < 0.15, "{stalls:?}");
+        assert_eq!(stalls.startup, Some(Nanos::from_millis(2500)));
+    }
+
+    #[test]
+    fn a_gap_shorter_than_the_buffer_is_forgiven_and_a_longer_one_is_not() {
+        let gap = |length: u64| {
+            move |t: Nanos| {
+                let (from, to) = (Nanos::from_secs(10), Nanos(10_000_000_000 + length));
+                RATE.bytes_in(Nanos(t.0.min(from.0))) + RATE.bytes_in(t.saturating_sub(to))
+            }
+        };
+        assert_eq!(play(60, gap(1_990_000_000)).count, 0);
+        // Dry at 12 s (10 s received, played from 2 s on); bytes come again at 15 s, one second of them at 16 s.
+        let stalls = play(60, gap(5_000_000_000));
+        assert_eq!(stalls.count, 1);
+        assert!((stalls.time.as_secs_f64() - 4.0).abs() < 0.02, "{stalls:?}");
+    }
+
+    #[test]
+    fn a_square_wave_within_the_buffer_plays_through() {
+        // One second at twice the rate, one second of silence.
+        let wave = |t: Nanos| {
+            let (whole, part) = (t.0 / 2_000_000_000, t.0 % 2_000_000_000);
+            whole * 2_000_000 + 2 * RATE.bytes_in(Nanos(part.min(1_000_000_000)))
+        };
+        assert_eq!(play(120, wave).count, 0);
+    }
+
+    #[test]
+    fn a_square_wave_longer_than_the_buffer_stalls_once_a_period() {
+        // Eight seconds at twice the rate, eight of silence. The player starts at 1 s with 2 s in hand; at 8 s it holds
+        // 16 − 7 = 9 s and plays on until 17 s: by then new bytes come from 16 s on, so nothing stalls.
+        let wave = |half: u64| {
+            move |t: Nanos| {
+                let period = 2 * half * 1_000_000_000;
+                let (whole, part) = (t.0 / period, t.0 % period);
+                whole * 2 * half * 1_000_000 + 2 * RATE.bytes_in(Nanos(part.min(half * 1_000_000_000)))
+            }
+        };
+        assert_eq!(play(160, wave(8)).count, 0);
+        // The same wave, silence first: 16 s of media are never ahead of the player by more than it needs.
+        let late = |t: Nanos| wave(8)(t.saturating_sub(Nanos::from_secs(8)));
+        assert_eq!(play(160, late).count, 0);
+        // At 90 % of the rate each period of 16 s brings 14.4 s of media: it runs dry in every silence after the
+        // first cushion (2 s + 6 s − 1.6 s a period) is gone.
+        let short = |t: Nanos| wave(8)(t) * 9 / 10;
+        let stalls = play(160, short);
+        assert!((5..=10).contains(&stalls.count), "{stalls:?}");
+    }
+
+    #[test]
+    fn nothing_received_is_no_picture() {
+        assert_eq!(play(10, |_| 0), Stalls::default());
+    }
+}

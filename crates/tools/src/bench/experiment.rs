@@ -1,0 +1,340 @@
+//! One run: streams, writers beside them and the counters, on one time line.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use units::{BitRate, Nanos};
+
+use super::account::{self, Counters, Watched};
+use super::client::{self, Plan, Progress, Terms};
+use super::own_words::{self, OwnWords};
+use super::progress::Show;
+use super::server::{Choice, Ground, Server};
+use super::summary::{Phase, Run, f};
+use super::writer::{self, Site};
+use super::{Stop, clock, idle, lab_disk};
+
+/// From the call to the first stream.
+const LEAD: Nanos = Nanos::from_millis(200);
+/// Receive buffers: 1.5 s at the rate, doubled as the kernel counts its overhead in, within these.
+const BUFFER_BYTES_MIN: u64 = 1024 * 1024;
+const BUFFER_BYTES_MAX: u64 = 32 * 1024 * 1024;
+/// A disturbed run is repeated at most so often.
+const REPEATS_MAX: usize = 2;
+/// One that measured for so long is not: in ten minutes something always happens on a machine, and it says so.
+const REPEATED_SECONDS_MAX: u64 = 300;
+
+/// What to run.
+#[derive(Debug, Clone)]
+pub(crate) struct Job {
+    /// Streams.
+    pub streams: usize,
+    /// Rate of each.
+    pub rate: BitRate,
+    /// Names of contents, given out in turn.
+    pub contents: Vec<String>,
+    /// How contents are given out.
+    pub spread: super::args::Spread,
+    /// Streams start over this.
+    pub ramp: Nanos,
+    /// Then this long nothing is measured.
+    pub warm_up: Nanos,
+    /// Whole seconds measured.
+    pub seconds: u64,
+    /// Media the modelled player wants at first, and after a stall.
+    pub start: Nanos,
+    /// Media wanted after a stall.
+    pub rebuffer: Nanos,
+    /// Makes choices reproducible and sessions distinct.
+    pub seed: u64,
+    /// Writers beside.
+    pub writers: Writers,
+    /// Pages of the contents are dropped from the cache before.
+    pub cold: bool,
+    /// The emulated disk under the contents.
+    pub lab_disk: Option<String>,
+    /// That disk becomes slower.
+    pub slower: Option<Slower>,
+    /// Clients beside that take nothing.
+    pub stalled_clients: usize,
+    /// Ends at the first stall.
+    pub give_up: bool,
+}
+
+/// A disk that becomes slower than its profile.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Slower {
+    /// Everything takes so many times as long.
+    pub factor: f64,
+    /// So long after the first stream began.
+    pub after: Nanos,
+}
+
+/// Writers beside the streams.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Writers {
+    /// How many at once; none if zero.
+    pub count: usize,
+    /// Bytes of one upload.
+    pub upload_bytes: u64,
+    /// They begin this long after measuring began.
+    pub after: Nanos,
+}
+
+impl Job {
+    /// The content of stream `n`.
+    fn content(&self, n: usize) -> &str {
+        let count = self.contents.len().max(1);
+        let index = match self.spread {
+            super::args::Spread::Turn => n * stride(count) % count,
+            super::args::Spread::One => 0,
+            super::args::Spread::Random => {
+                let mixed = mix(self.seed.wrapping_add(n as u64));
+                usize::try_from(mixed % count as u64).unwrap_or(0)
+            }
+        };
+        self.contents.get(index).map_or("", String::as_str)
+    }
+
+    fn plan(&self, server: &Server) -> Plan {
+        let begin = clock::now() + LEAD;
+        // Twice 1.5 s of media: nginx lets a second's worth go at once, and the kernel counts overhead as well.
+        let buffer = self.rate.bytes_in(Nanos::from_secs(3)).clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX);
+        Plan {
+            terms: Terms {
+                address: server.address,
+                rate: self.rate,
+                start: self.start,
+                rebuffer: self.rebuffer,
+                buffer_bytes: usize::try_from(buffer).unwrap_or(1 << 20),
+            },
+            authority: server.authority.clone(),
+            paths: (0..self.streams).map(|n| server.path_of(self.content(n), self.rate, n)).collect(),
+            seed: self.seed,
+            begin,
+            ramp: self.ramp,
+            measure: begin + self.ramp + self.warm_up,
+            seconds: self.seconds,
+            give_up: self.give_up,
+        }
+    }
+}
+
+/// A step through `count` contents that meets each once, in leaps of the golden section: few streams are then spread
+/// over all contents, and with them over the disk. The first 51 of 128 lay in its fastest zones, and it carried a
+/// quarter more of them than it would of any.
+fn stride(count: usize) -> usize {
+    let coprime = |step: &usize| {
+        let (mut a, mut b) = (*step, count);
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        a == 1
+    };
+    (count * 618 / 1000..count).find(coprime).unwrap_or(1)
+}
+
+/// SplitMix64: a good mixing of a counter, for choices that a seed reproduces.
+pub(crate) fn mix(n: u64) -> u64 {
+    let z = n.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Starts the server, runs `job`, stops the server; again if the machine disturbed it, a bounded number of times.
+/// Returns the least disturbed run and the server's configuration.
+///
+/// # Errors
+/// The server cannot be started, or the benchmark was interrupted.
+pub(crate) fn run(
+    choice: &Choice,
+    ground: &Ground,
+    job: &Job,
+    show: &Show,
+    stop: &Stop,
+) -> anyhow::Result<(Run, String)> {
+    let mut attempt = 0;
+    loop {
+        stop.check()?;
+        if job.cold {
+            drop_caches(&ground.roots);
+        }
+        let server = Server::start(choice, ground, stop)?;
+        let configuration = server.configuration.clone();
+        let result = measure(&server, ground, job, show, stop);
+        server.end()?;
+        let run = result?;
+        // A search asks only whether they were carried: what was, though the machine disturbed it, would be without.
+        let enough = job.give_up && run.carried().is_some();
+        let long = run.seconds >= REPEATED_SECONDS_MAX;
+        if run.disturbed.is_empty() || enough || long || attempt == REPEATS_MAX {
+            return Ok((run, configuration));
+        }
+        attempt += 1;
+        show.line(&format!("disturbed ({}); repeated, {attempt} of {REPEATS_MAX}", run.disturbed.join("; ")));
+    }
+}
+
+/// Runs `job` against a server that answers.
+pub(crate) fn measure(server: &Server, ground: &Ground, job: &Job, show: &Show, stop: &Stop) -> anyhow::Result<Run> {
+    let watched =
+        Watched { server: server.pid, disk: ground.roots.first().and_then(|r| account::device_of(r)), interface: None };
+    if let Some(name) = &job.lab_disk {
+        lab_disk::reset(name)?;
+    }
+    let plan = job.plan(server);
+    let sites: Vec<Site> = (0..job.writers.count).map(|n| site(server, job, n)).collect();
+    let (progress, uploads, over) = (Progress::default(), Mutex::new(Vec::new()), AtomicBool::new(false));
+    let (report, (samples, own_words), held) = thread::scope(|scope| {
+        let sampler = scope.spawn(|| sample(&watched, server.address, &plan, stop, &progress));
+        let idle = scope.spawn(|| idle::hold(job.stalled_clients, &plan, stop, &progress));
+        if let (Some(name), Some(slower)) = (&job.lab_disk, job.slower) {
+            let (plan, stop, over) = (&plan, stop, &over);
+            scope.spawn(move || slow_down(name, slower, plan, stop, over, show));
+        }
+        for site in &sites {
+            let begin = plan.measure + job.writers.after;
+            let (plan, uploads, progress) = (&plan, &uploads, &progress);
+            scope.spawn(move || writer::upload(site, begin, plan, stop, progress, uploads));
+        }
+        scope.spawn(|| show.run(&server.name, &plan, &progress, stop, &over));
+        let report = client::run(&plan, stop, &progress);
+        over.store(true, Ordering::Relaxed);
+        (report, sampler.join().unwrap_or_default(), idle.join().unwrap_or_default())
+    });
+    let lab = job.lab_disk.as_deref().map(lab_disk::figures).transpose();
+    for site in &sites {
+        writer::remove(site);
+    }
+    let mut run = Run::of(&server.name, job.rate, &report?, &samples);
+    run.probe = job.give_up;
+    run.given_up = run.seconds < job.seconds;
+    run.own_words = own_words;
+    run.lab = lab?;
+    if job.stalled_clients > 0 {
+        run.stalled_clients = Some(held);
+    }
+    if let Some(lab) = run.lab.filter(|l| l.over_10ms > 0) {
+        run.disturbed.push(format!("the emulated disk was more than 10 ms late {} times", lab.over_10ms));
+    }
+    if job.writers.count > 0 {
+        let uploads = uploads.into_inner().unwrap_or_default();
+        let Writers { count, upload_bytes, after } = job.writers;
+        for second in &mut run.series {
+            let from = plan.measure + Nanos::from_secs(second.at - 1);
+            let within = |u: &&writer::Upload| u.at > from && u.at <= from + Nanos::from_secs(1);
+            let done = uploads.iter().filter(within).filter(|u| u.failure.is_none()).count() as u64;
+            second.uploaded_mbps = Some(f(done * upload_bytes) * 8.0 / 1e6);
+        }
+        run.uploads = Some(writer::figures(plan.measure + after, progress.end(&plan), count, upload_bytes, &uploads));
+        if after > Nanos::ZERO {
+            let (before, with) = run.series.split_at(whole_seconds(after).min(run.series.len()));
+            (run.before_writer, run.with_writer) = (Phase::of(before), Phase::of(with));
+        }
+    }
+    Ok(run)
+}
+
+fn whole_seconds(span: Nanos) -> usize {
+    usize::try_from(span.0.div_ceil(1_000_000_000)).unwrap_or(usize::MAX)
+}
+
+fn site(server: &Server, job: &Job, n: usize) -> Site {
+    Site {
+        address: server.address,
+        authority: server.authority.clone(),
+        paths: writer::names(n).map(|name| server.upload_path(&name)).collect(),
+        upload_bytes: job.writers.upload_bytes,
+    }
+}
+
+/// Makes the emulated disk slower when that is due, and as fast as before when the run is over.
+fn slow_down(name: &str, slower: Slower, plan: &Plan, stop: &Stop, over: &AtomicBool, show: &Show) {
+    let due = plan.begin + slower.after;
+    let wait = |until: Nanos| {
+        while clock::now() < until && !stop.is_set() && !over.load(Ordering::Relaxed) {
+            clock::sleep_until(until.min(clock::now() + Nanos::from_millis(200)));
+        }
+    };
+    wait(due);
+    show.line(&format!("the disk takes {} times as long from now on", slower.factor));
+    for factor in [slower.factor, 1.0] {
+        if let Err(error) = lab_disk::slow(name, factor) {
+            show.line(&format!("{error:#}"));
+        }
+        if factor > 1.0 {
+            wait(Nanos::MAX);
+        }
+    }
+}
+
+/// Counters at the start of measuring and after each second of it, and what the server says before the last one.
+fn sample(
+    watched: &Watched,
+    address: SocketAddr,
+    plan: &Plan,
+    stop: &Stop,
+    progress: &Progress,
+) -> (Vec<Counters>, Option<OwnWords>) {
+    let (mut samples, mut words) = (Vec::new(), None);
+    for second in 0..=plan.seconds {
+        if second > progress.seconds(plan) {
+            break;
+        }
+        if second == progress.seconds(plan) {
+            words = own_words::ask(address);
+        }
+        let due = plan.measure + Nanos::from_secs(second);
+        while clock::now() < due && !stop.is_set() {
+            // In steps, so that an interrupt during a long ramp is seen.
+            clock::sleep_until(due.min(clock::now() + Nanos::from_millis(500)));
+        }
+        if stop.is_set() {
+            break;
+        }
+        samples.push(watched.read());
+    }
+    (samples, words)
+}
+
+/// Drops the cached pages of the contents, so that they are read from the disk: as root from the whole machine, else
+/// file by file.
+fn drop_caches(roots: &[std::path::PathBuf]) {
+    rustix::fs::sync();
+    if std::fs::write("/proc/sys/vm/drop_caches", "1").is_err() {
+        for root in roots {
+            drop_pages_below(root);
+        }
+    }
+}
+
+fn drop_pages_below(root: &Path) {
+    for entry in std::fs::read_dir(root).into_iter().flatten().flatten() {
+        if let Ok(file) = std::fs::File::open(entry.path()) {
+            // Advice only: a file that cannot be advised stays cached, and the disk's own figures show it.
+            let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_content_is_met_once_and_few_streams_are_spread_over_all() {
+        for count in 1..200 {
+            let mut met: Vec<usize> = (0..count).map(|n| n * stride(count) % count).collect();
+            met.sort_unstable();
+            assert!(met.iter().copied().eq(0..count), "{count}");
+        }
+        // Of 128 contents, 40 streams leave no gap of a tenth.
+        let mut met: Vec<usize> = (0..40).map(|n| n * stride(128) % 128).collect();
+        met.sort_unstable();
+        assert!(met.windows(2).all(|pair| pair[1] - pair[0] < 13), "{met:?}");
+    }
+}

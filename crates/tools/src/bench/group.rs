@@ -1,0 +1,147 @@
+//! Repeated runs taken together: median and spread.
+
+use serde::{Deserialize, Serialize};
+
+use super::summary::Run;
+
+/// Runs of the same server, number of streams and rate.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Group {
+    /// Which server.
+    pub server: String,
+    /// Streams asked for.
+    pub streams: usize,
+    /// Rate of each, bit/s.
+    pub rate_bps: u64,
+    /// Whether they were tries of a search.
+    #[serde(default)]
+    pub probe: bool,
+    /// Runs taken together; disturbed ones only if there are no others.
+    pub runs: usize,
+    /// Each figure.
+    pub figures: Vec<Figure>,
+}
+
+/// One figure of a group.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Figure {
+    /// What it is, a key of [`KEYS`].
+    pub name: String,
+    /// The middle one; of an even number the mean of the middle two.
+    pub median: f64,
+    /// The least.
+    pub min: f64,
+    /// The greatest.
+    pub max: f64,
+}
+
+type Key = (&'static str, fn(&Run) -> Option<f64>);
+
+/// The figures reports speak of, by name.
+pub(crate) const KEYS: [Key; 23] = [
+    ("admitted", |r| Some(super::summary::f(r.admitted as u64))),
+    ("requested_mbps", |r| Some(r.requested_bps / 1e6)),
+    ("delivered_mbps", |r| Some(r.delivered_bps / 1e6)),
+    ("ratio", |r| Some(r.ratio)),
+    ("j_1s_mean", |r| Some(r.j_1s.mean)),
+    ("j_1s_worst_stream", |r| Some(r.j_1s.worst_stream)),
+    ("j_100ms_mean", |r| Some(r.j_100ms.mean)),
+    ("stalled_streams", |r| Some(super::summary::f(r.stalled_streams as u64))),
+    ("first_byte_p95_ms", |r| Some(r.first_byte_ms.p95)),
+    ("server_cpu_percent", |r| r.cost.server_cpu_percent),
+    ("server_s_per_gbit", |r| r.cost.server_s_per_gbit),
+    ("client_s_per_gbit", |r| Some(r.cost.client_s_per_gbit)),
+    ("machine_s_per_gbit", |r| Some(r.cost.machine_s_per_gbit)),
+    ("server_rss_mib", |r| r.cost.server_rss_bytes.map(|b| super::summary::f(b) / 1_048_576.0)),
+    ("tcp_mib", |r| r.cost.tcp_bytes.map(|b| super::summary::f(b) / 1_048_576.0)),
+    ("disk_read_mbps", |r| r.cost.disk_read_mbps),
+    ("network_mbps", |r| Some(r.cost.network_mbps)),
+    ("upload_mb_per_s", |r| r.uploads.as_ref().map(|u| u.mb_per_s)),
+    ("upload_share", |r| r.uploads.as_ref()?.share_of_yardstick),
+    ("late_blocks", |r| r.own_words.map(|w| super::summary::f(w.late_blocks))),
+    ("late_ticks", |r| r.own_words.map(|w| super::summary::f(w.late_ticks))),
+    ("mib_per_stream", |r| r.own_words?.bytes_per_stream().map(|b| super::summary::f(b) / 1_048_576.0)),
+    ("j_1s_with_writer", |r| r.with_writer.map(|p| p.j_mean)),
+];
+
+impl Group {
+    /// A figure by name.
+    pub(crate) fn figure(&self, name: &str) -> Option<&Figure> {
+        self.figures.iter().find(|f| f.name == name)
+    }
+
+    /// A figure's median.
+    pub(crate) fn median(&self, name: &str) -> Option<f64> {
+        self.figure(name).map(|f| f.median)
+    }
+}
+
+/// Puts runs of the same kind together, in the order in which the kinds first occur.
+pub(crate) fn groups(runs: &[Run]) -> Vec<Group> {
+    let mut kinds: Vec<(&str, usize, u64, bool)> = Vec::new();
+    for run in runs {
+        let kind = kind_of(run);
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    }
+    let of_kind = |kind: &(&str, usize, u64, bool)| -> Vec<&Run> {
+        let all = runs.iter().filter(|r| kind_of(r) == *kind);
+        let (good, bad): (Vec<_>, Vec<_>) = all.partition(|r| r.disturbed.is_empty());
+        if good.is_empty() { bad } else { good }
+    };
+    kinds
+        .iter()
+        .map(|kind| {
+            let runs = of_kind(kind);
+            let figure = |(name, of): &Key| figure(name, runs.iter().filter_map(|r| of(r)).collect());
+            Group {
+                server: kind.0.to_owned(),
+                streams: kind.1,
+                rate_bps: kind.2,
+                probe: kind.3,
+                runs: runs.len(),
+                figures: KEYS.iter().filter_map(figure).collect(),
+            }
+        })
+        .collect()
+}
+
+fn kind_of(run: &Run) -> (&str, usize, u64, bool) {
+    (run.server.as_str(), run.streams, run.rate_bps, run.probe)
+}
+
+fn figure(name: &str, mut values: Vec<f64>) -> Option<Figure> {
+    values.sort_by(f64::total_cmp);
+    let (min, max) = (*values.first()?, *values.last()?);
+    let (low, high) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
+    Some(Figure { name: name.to_owned(), median: low.midpoint(high), min, max })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        let of = |values: &[f64]| figure("x", values.to_vec()).map(|f| (f.median, f.min, f.max));
+        assert_eq!(of(&[3.0, 1.0, 2.0]), Some((2.0, 1.0, 3.0)));
+        assert_eq!(of(&[4.0, 1.0]), Some((2.5, 1.0, 4.0)));
+        assert_eq!(of(&[]), None);
+    }
+
+    #[test]
+    fn disturbed_runs_count_only_where_there_is_nothing_better() {
+        let run = |streams, ratio, disturbed: bool| Run {
+            streams,
+            ratio,
+            disturbed: if disturbed { vec!["late".to_owned()] } else { Vec::new() },
+            ..Run::default()
+        };
+        let runs = [run(1, 0.5, true), run(1, 1.0, false), run(2, 0.7, true), run(1, 0.9, false)];
+        let groups = groups(&runs);
+        assert_eq!(groups.len(), 2);
+        assert_eq!((groups[0].runs, groups[0].median("ratio")), (2, Some(0.95)));
+        assert_eq!((groups[1].runs, groups[1].median("ratio")), (1, Some(0.7)));
+    }
+}

@@ -1,0 +1,94 @@
+//! `bench jitter`: seed 001's second experiment (§5.2, figures 12 and 13). Streams run alone for a while, then writers
+//! begin to upload without pause; J before and after tells what that does to them.
+
+use anyhow::bail;
+use clap::Args;
+use units::{BitRate, Nanos};
+
+use super::args::{Common, Own};
+use super::experiment::{Job, Writers};
+use super::report::{Kind, Results};
+use super::server::Choice;
+use super::session::Session;
+use super::{Stop, network};
+
+/// Sixteen of these are the paper's 18 MB/s.
+const RATE: BitRate = BitRate(9_000_000);
+const DURATION: Nanos = Nanos::from_secs(90);
+
+/// See the module.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct JitterCommand {
+    #[command(flatten)]
+    common: Common,
+    /// Streams; the paper's 18 MB/s are 16 of 9 Mbit/s.
+    #[arg(long, default_value_t = 16)]
+    streams: usize,
+    /// The writers begin so long after measuring began, in whole seconds.
+    #[arg(long, default_value = "30s", value_parser = units::parse_duration)]
+    alone: Nanos,
+    /// Measure our server also with its disk schedule switched off (requests in order of arrival).
+    #[arg(long)]
+    fifo: bool,
+}
+
+impl JitterCommand {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// See [`super::BenchCommand::run`].
+    pub(crate) fn run(mut self, stop: &Stop) -> anyhow::Result<()> {
+        if self.common.wants_network() {
+            return network::run_inside(self.common.shape, stop);
+        }
+        self.common.writers = self.common.writers.max(1);
+        self.common.rate.get_or_insert(RATE);
+        self.common.duration.get_or_insert(DURATION);
+        let mut choices = self.common.choices()?;
+        if self.fifo {
+            if self.common.server != Some(Own::Isocast) {
+                bail!("--fifo measures our server without its schedule: add --server isocast");
+            }
+            choices.insert(1, Choice::Isocast { scheduler: Some("fifo".to_owned()) });
+        }
+        if self.alone >= self.common.duration() {
+            bail!("--alone {} leaves no time for the writers: --duration is {}", self.alone, self.common.duration());
+        }
+        let base = self.common.job(self.streams)?;
+        let base = Job { writers: Writers { after: self.alone, ..base.writers }, ..base };
+        let mut session = Session::begin(&self.common, Kind::Jitter, "Streams, then uploads beside them", stop)?;
+        for repeat in 0..self.common.repeat {
+            for choice in &choices {
+                session.one(choice, &Job { seed: base.seed + u64::from(repeat), ..base.clone() })?;
+            }
+        }
+        let json = self.common.json;
+        let results = session.finish()?;
+        if !json {
+            print!("{}", phases(&results));
+        }
+        Ok(())
+    }
+}
+
+/// J before and with the writers, one line per run.
+fn phases(results: &Results) -> String {
+    use std::fmt::Write;
+    let mut text = String::from("\nJ (1 s), mean of streams and seconds; the worst second of any stream behind it:\n");
+    for run in &results.runs {
+        let (Some(before), Some(with)) = (run.before_writer, run.with_writer) else { continue };
+        let share = run.uploads.as_ref().and_then(|u| u.share_of_yardstick);
+        let share = share.map(|s| format!(", {:.0} % of one writer alone", s * 100.0)).unwrap_or_default();
+        let _ = writeln!(
+            text,
+            "{:<16} alone {:.3} % ({:.1})   with uploads {:.3} % ({:.1})   uploads {:.1} MB/s{share}",
+            run.server,
+            before.j_mean,
+            before.j_worst_second,
+            with.j_mean,
+            with.j_worst_second,
+            run.uploads.as_ref().map_or(0.0, |u| u.mb_per_s),
+        );
+    }
+    text
+}

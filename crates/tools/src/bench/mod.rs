@@ -1,0 +1,75 @@
+//! `isocast bench`: measures servers of paced streams, ours and others, the same way.
+//!
+//! Promise: the same client, files, disk and run for every server; raw results kept; disturbed runs say so. Not here:
+//! the emulated disk (`isocast lab`), predictions (`isocast plan`). The figures' definitions: `docs/guide/bench.md`.
+
+mod account;
+mod all;
+mod args;
+mod child;
+mod client;
+mod clock;
+mod compare;
+mod experiment;
+mod group;
+mod host;
+mod idle;
+mod jitter;
+mod lab_disk;
+mod network;
+mod nginx;
+mod own_words;
+mod parts;
+mod planned;
+mod progress;
+pub(crate) mod report;
+mod server;
+mod session;
+mod stop;
+mod streams;
+mod summary;
+mod table;
+#[cfg(test)]
+mod tests;
+mod writer;
+mod yardstick;
+
+use clap::{Args, Subcommand};
+
+pub(crate) use stop::Stop;
+
+/// Measures servers of paced streams: rate, jitter, stalls, cost.
+#[derive(Debug, Args)]
+pub struct BenchCommand {
+    #[command(subcommand)]
+    experiment: Experiment,
+}
+
+#[derive(Debug, Subcommand)]
+enum Experiment {
+    /// How many streams at what cost: requested against delivered rate, J, stalls, processor, memory, disk, network.
+    Streams(streams::StreamsCommand),
+    /// Streams, then writers beside them: what uploads do to J, with the disk schedule and without.
+    Jitter(jitter::JitterCommand),
+    /// The whole set: contents in memory, cold on an emulated disk, uploads beside, the papers' experiments; nginx in each.
+    All(all::AllCommand),
+    /// Renders the README's comparison from committed results, or checks that it is up to date.
+    Compare(compare::CompareCommand),
+}
+
+impl BenchCommand {
+    /// Runs the experiment and prints its results.
+    ///
+    /// # Errors
+    /// Wrong arguments, servers that cannot be started or reached, results that cannot be written, or an interrupt;
+    /// whatever was started is stopped before.
+    pub fn run(self) -> anyhow::Result<()> {
+        let stop = Stop::on_signals()?;
+        match self.experiment {
+            Experiment::Streams(command) => command.run(&stop),
+            Experiment::Jitter(command) => command.run(&stop),
+            Experiment::All(command) => command.run(&stop),
+            Experiment::Compare(command) => command.run(),
+        }
+    }
+}

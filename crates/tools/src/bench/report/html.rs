@@ -1,0 +1,104 @@
+//! One page with everything in a folder of results; it needs nothing else to be shown.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context;
+
+use super::super::table;
+use super::{Results, figures, read};
+
+const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:#222}\
+table{border-collapse:collapse;font-size:13px;display:block;overflow-x:auto}\
+th,td{padding:.25rem .6rem;text-align:right;border-bottom:1px solid #ddd;white-space:nowrap}\
+th:first-child,td:first-child{text-align:left}svg{max-width:100%;height:auto}\
+pre{background:#f6f6f6;padding:.8rem;overflow-x:auto;font-size:12px}h2{margin-top:2.5rem}.note{color:#a40}";
+
+/// Writes `report.html` from the results in `folder`.
+pub(super) fn write(folder: &Path) -> anyhow::Result<()> {
+    let mut page = format!(
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>isocast bench</title><style>{STYLE}</style>\n\
+         <h1>Measured</h1>\n"
+    );
+    for (n, results) in read(folder)?.iter().enumerate() {
+        if n == 0 {
+            page.push_str(&host(results));
+        }
+        page.push_str(&section(results)?);
+    }
+    let path = folder.join("report.html");
+    fs::write(&path, page).with_context(|| format!("writing {}", path.display()))
+}
+
+fn host(results: &Results) -> String {
+    let host = &results.host;
+    format!(
+        "<p>{} · {} × {} · Linux {} · {} KiB of memory · isocast {} ({})</p>\n",
+        escaped(&host.date),
+        host.processors,
+        escaped(&host.processor),
+        escaped(&host.kernel),
+        host.memory_kib,
+        escaped(&host.version),
+        escaped(host.commit.as_deref().unwrap_or("no commit known")),
+    )
+}
+
+fn section(results: &Results) -> anyhow::Result<String> {
+    let mut text = format!("<h2>{}</h2>\n", escaped(&results.title));
+    if let Some(disk) = &results.host.disk {
+        let kind = if disk.rotational { "spinning" } else { "not spinning" };
+        let _ = writeln!(
+            text,
+            "<p>Contents on {} ({}, {kind}, {}, read-ahead {} KiB)</p>",
+            escaped(&disk.device),
+            escaped(&disk.model),
+            escaped(&disk.file_system),
+            disk.read_ahead_kb
+        );
+    }
+    if let Some(yardstick) = &results.yardstick {
+        let _ = writeln!(text, "<p>One sequential durable writer alone: {:.1} MB/s</p>", yardstick.mb_per_s);
+    }
+    for found in &results.found {
+        let _ = writeln!(text, "<p>{}</p>", escaped(&found.sentence()));
+    }
+    let rows = table::groups(&results.groups);
+    text.push_str("<table>");
+    for (n, row) in rows.iter().enumerate() {
+        let cell = if n == 0 { "th" } else { "td" };
+        let cells: String = row.iter().fold(String::new(), |mut cells, c| {
+            let _ = write!(cells, "<{cell}>{}</{cell}>", escaped(c));
+            cells
+        });
+        let _ = writeln!(text, "<tr>{cells}</tr>");
+    }
+    text.push_str("</table>\n");
+    for run in results.runs.iter().filter(|r| !r.disturbed.is_empty()) {
+        let reasons = escaped(&run.disturbed.join("; "));
+        let _ =
+            writeln!(text, "<p class=\"note\">{} × {}: disturbed: {reasons}</p>", escaped(&run.server), run.streams);
+    }
+    for (_, svg) in figures::of(results)? {
+        text.push_str(&svg);
+    }
+    for (server, configuration) in &results.configurations {
+        let _ = writeln!(
+            text,
+            "<details><summary>How {} was set up</summary><pre>{}</pre></details>",
+            escaped(server),
+            escaped(configuration)
+        );
+    }
+    let _ = writeln!(
+        text,
+        "<details><summary>Command</summary><pre>{}</pre></details>",
+        escaped(&results.command.join(" "))
+    );
+    Ok(text)
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}

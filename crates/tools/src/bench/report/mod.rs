@@ -1,0 +1,287 @@
+//! What a benchmark leaves behind: raw results, series, plots and one page that shows them all.
+//!
+//! Promise: everything shown is made from the raw results in the same folder, so that it can be made again.
+
+mod figures;
+mod html;
+pub(crate) mod plot;
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+
+use super::group::{Group, KEYS, groups};
+use super::host::Host;
+use super::planned::Planned;
+use super::summary::Run;
+use super::yardstick::Yardstick;
+use units::BitRate;
+
+/// Marks a file as raw results of this program, and their shape.
+const FORMAT: &str = "isocast-bench-1";
+
+/// Which experiment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Kind {
+    /// Numbers of streams.
+    Streams,
+    /// Streams, then writers.
+    Jitter,
+}
+
+/// The most streams a server carried.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Found {
+    /// Which server.
+    pub server: String,
+    /// Rate of a stream, bit/s.
+    pub rate_bps: u64,
+    /// That many were carried.
+    pub streams: usize,
+    /// The rate that was offered to the next one, where the server says no by itself.
+    pub next_was_offered_bps: Option<u64>,
+    /// What uploads got meanwhile, 10^6 bytes per second.
+    pub upload_mb_per_s: Option<f64>,
+    /// The same as a share of one sequential durable writer's with the disk to itself.
+    pub upload_share: Option<f64>,
+    /// What `isocast plan` says, from the profile that the server measured.
+    pub planned: Option<Planned>,
+}
+
+impl Found {
+    /// In a sentence.
+    pub(crate) fn sentence(&self) -> String {
+        let mut text = format!("{}: {} streams of {} carried", self.server, self.streams, BitRate(self.rate_bps));
+        if let Some(uploads) = self.upload_mb_per_s {
+            let _ = write!(text, ", uploads {uploads:.1} MB/s");
+        }
+        if let Some(share) = self.upload_share {
+            let _ = write!(text, " ({:.0} % of one writer alone)", share * 100.0);
+        }
+        if let Some(offered) = self.next_was_offered_bps {
+            let _ = write!(text, "; the next one was offered {}", BitRate(offered));
+        }
+        if let Some(planned) = &self.planned {
+            let _ = write!(text, "; planned {} (limit: {})", planned.streams, planned.limited_by);
+            if self.upload_mb_per_s.is_some() {
+                let _ = write!(text, " with uploads of {:.1} MB/s or more", planned.upload_mb_per_s);
+            }
+        }
+        text
+    }
+}
+
+/// The raw results of one experiment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Results {
+    /// [`FORMAT`].
+    pub format: String,
+    /// Which experiment.
+    pub kind: Kind,
+    /// Its name: of its files, and in reports.
+    pub label: String,
+    /// What it is about, in a line.
+    pub title: String,
+    /// Where and when.
+    pub host: Host,
+    /// The command line.
+    pub command: Vec<String>,
+    /// How each server was configured.
+    pub configurations: BTreeMap<String, String>,
+    /// What a sequential durable writer gets there.
+    pub yardstick: Option<Yardstick>,
+    /// What searches found.
+    #[serde(default)]
+    pub found: Vec<Found>,
+    /// Repeated runs taken together.
+    pub groups: Vec<Group>,
+    /// Each run.
+    pub runs: Vec<Run>,
+}
+
+impl Results {
+    /// Results of `runs` measured here and now.
+    pub(crate) fn new(kind: Kind, label: &str, title: &str, root: Option<&Path>) -> Self {
+        Self {
+            format: FORMAT.to_owned(),
+            kind,
+            label: label.to_owned(),
+            title: title.to_owned(),
+            host: Host::here(root),
+            command: std::env::args().collect(),
+            configurations: BTreeMap::new(),
+            yardstick: None,
+            found: Vec::new(),
+            groups: Vec::new(),
+            runs: Vec::new(),
+        }
+    }
+
+    /// Adds a run, its server's configuration, and puts its uploads beside the yardstick.
+    pub(crate) fn add(&mut self, mut run: Run, configuration: String) {
+        if let (Some(uploads), Some(yardstick)) = (&mut run.uploads, &self.yardstick) {
+            uploads.share_of_yardstick = Some(uploads.mb_per_s / yardstick.mb_per_s);
+        }
+        self.configurations.entry(run.server.clone()).or_insert(configuration);
+        self.runs.push(run);
+        self.groups = groups(&self.runs);
+    }
+
+    /// Keeps what there is so far in `label.unfinished`: a benchmark that is broken off leaves it, and no results that
+    /// would pass for whole.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub(crate) fn keep(&self, folder: &Path) -> anyhow::Result<()> {
+        fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+        let path = self.unfinished(folder);
+        fs::write(&path, serde_json::to_string_pretty(self)? + "\n")
+            .with_context(|| format!("writing {}", path.display()))
+    }
+
+    fn unfinished(&self, folder: &Path) -> PathBuf {
+        folder.join(format!("{}.unfinished", self.label))
+    }
+
+    /// Writes `label.json`, its CSV files and plots into `folder`, and the folder's page anew.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub(crate) fn write(&self, folder: &Path) -> anyhow::Result<()> {
+        let put = |name: String, text: &str| {
+            let path = folder.join(name);
+            fs::write(&path, text).with_context(|| format!("writing {}", path.display()))
+        };
+        fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+        put(format!("{}.json", self.label), &(serde_json::to_string_pretty(self)? + "\n"))?;
+        put(format!("{}-runs.csv", self.label), &self.runs_csv())?;
+        put(format!("{}-series.csv", self.label), &self.series_csv())?;
+        for (name, svg) in figures::of(self)? {
+            put(format!("{}-{name}.svg", self.label), &svg)?;
+        }
+        // There is none where nothing was kept before.
+        let _ = fs::remove_file(self.unfinished(folder));
+        html::write(folder)
+    }
+
+    /// One line per run.
+    fn runs_csv(&self) -> String {
+        let names: Vec<&str> = KEYS.iter().map(|(name, _)| *name).collect();
+        let mut text = format!("server,streams,rate_bps,disturbed,{}\n", names.join(","));
+        for run in &self.runs {
+            let _ = write!(text, "{},{},{},{}", quoted(&run.server), run.streams, run.rate_bps, run.disturbed.len());
+            for (_, of) in &KEYS {
+                let _ = write!(text, ",{}", of(run).map(|v| v.to_string()).unwrap_or_default());
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    /// One line per second of each run.
+    fn series_csv(&self) -> String {
+        let mut text = String::from(
+            "run,server,streams,at_s,delivered_mbps,least_mbps,most_mbps,j_mean,j_worst,j_100ms_mean,\
+             server_cpu_percent,server_rss_bytes,disk_read_mbps,disk_written_mbps,uploaded_mbps\n",
+        );
+        let or_empty = |v: Option<f64>| v.map(|v| format!("{v:.4}")).unwrap_or_default();
+        for (n, run) in self.runs.iter().enumerate() {
+            for s in &run.series {
+                let _ = writeln!(
+                    text,
+                    "{n},{},{},{},{:.4},{:.4},{:.4},{:.4},{:.4},{:.4},{},{},{},{},{}",
+                    quoted(&run.server),
+                    run.streams,
+                    s.at,
+                    s.delivered_mbps,
+                    s.least_mbps,
+                    s.most_mbps,
+                    s.j_mean,
+                    s.j_worst,
+                    s.j_100ms_mean,
+                    or_empty(s.server_cpu_percent),
+                    s.server_rss_bytes.map(|b| b.to_string()).unwrap_or_default(),
+                    or_empty(s.disk_read_mbps),
+                    or_empty(s.disk_written_mbps),
+                    or_empty(s.uploaded_mbps),
+                );
+            }
+        }
+        text
+    }
+}
+
+/// All results in `folder`, by label.
+///
+/// # Errors
+/// The folder or a file of results cannot be read.
+pub(crate) fn read(folder: &Path) -> anyhow::Result<Vec<Results>> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|e| e == "json") {
+            let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+            // Other JSON may lie there; what says it is ours must be readable.
+            if text.contains(FORMAT) {
+                let results = serde_json::from_str(&text);
+                all.push(results.with_context(|| format!("reading the results in {}", path.display()))?);
+            }
+        }
+    }
+    all.sort_by(|a: &Results, b: &Results| a.label.cmp(&b.label));
+    Ok(all)
+}
+
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('"', "\"\""))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::summary::Second;
+    use super::*;
+
+    /// Two servers at two numbers of streams.
+    pub(in super::super) fn sample() -> Results {
+        let mut results = Results::new(Kind::Streams, "warm", "Contents in memory", None);
+        for (server, streams) in [("isocast", 100), ("nginx", 100), ("isocast", 200), ("nginx", 200)] {
+            let rate = f64::from(streams) * 8.8e6;
+            let run = Run {
+                server: server.to_owned(),
+                streams: usize::try_from(streams).unwrap(),
+                admitted: usize::try_from(streams).unwrap(),
+                rate_bps: 8_800_000,
+                seconds: 1,
+                requested_bps: rate,
+                delivered_bps: rate * 0.9999,
+                ratio: 0.9999,
+                series: vec![Second { at: 1, delivered_mbps: rate / 1e6, ..Second::default() }],
+                ..Run::default()
+            };
+            results.add(run, format!("how <{server}> was set up"));
+        }
+        results
+    }
+
+    #[test]
+    fn what_is_written_can_be_read_and_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        let results = sample();
+        results.keep(folder.path()).unwrap();
+        assert_eq!(read(folder.path()).unwrap(), []);
+        results.write(folder.path()).unwrap();
+        assert!(!results.unfinished(folder.path()).exists());
+        assert_eq!(read(folder.path()).unwrap(), [results]);
+        let of = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+        assert_eq!(of("warm-runs.csv").lines().count(), 5);
+        assert_eq!(of("warm-series.csv").lines().count(), 5);
+        assert!(of("warm-rate.svg").contains("nginx"));
+        let page = of("report.html");
+        assert!(page.contains("Contents in memory") && page.contains("<svg") && page.contains("&lt;nginx&gt;"));
+    }
+}

@@ -1,0 +1,127 @@
+//! What experiments have in common: servers in turn, the yardstick, results shown and kept.
+
+use anyhow::bail;
+
+use super::args::Common;
+use super::experiment::{self, Job};
+use super::progress::Show;
+use super::report::{Found, Kind, Results};
+use super::server::{Choice, Ground};
+use super::summary::Run;
+use super::{Stop, planned, table, yardstick};
+use units::Nanos;
+
+/// How long the yardstick is measured.
+const YARDSTICK: Nanos = Nanos::from_secs(15);
+/// Under this name the disk profile that our server measured is kept.
+const PROFILE: &str = "disk profile";
+
+/// One experiment while it goes on.
+pub(crate) struct Session<'a> {
+    common: &'a Common,
+    ground: Ground,
+    /// How progress is shown.
+    pub show: Show,
+    stop: &'a Stop,
+    results: Results,
+    /// Our server's disk profiles, measured once for all runs.
+    _state: Option<tempfile::TempDir>,
+}
+
+impl<'a> Session<'a> {
+    /// Begins: checks what is served, and measures the yardstick where there will be writers.
+    ///
+    /// # Errors
+    /// Wrong arguments, or a folder that cannot be read or written.
+    pub(crate) fn begin(common: &'a Common, kind: Kind, title: &str, stop: &'a Stop) -> anyhow::Result<Self> {
+        let mut ground = common.ground()?;
+        let state = if ground.state.is_none() { Some(tempfile::tempdir()?) } else { None };
+        if let Some(state) = &state {
+            ground.state = Some(state.path().to_owned());
+        }
+        let label = common.label.clone().unwrap_or_else(|| format!("{kind:?}").to_lowercase());
+        let title = common.title.as_deref().unwrap_or(title);
+        let results = Results::new(kind, &label, title, ground.roots.first().map(|r| r.as_path()));
+        let show = Show::on_stderr();
+        let mut session = Self { common, ground, show, stop, results, _state: state };
+        if common.writers > 0 && !common.no_yardstick {
+            session.measure_yardstick()?;
+        }
+        Ok(session)
+    }
+
+    fn measure_yardstick(&mut self) -> anyhow::Result<()> {
+        let Some(root) = self.ground.roots.first() else { return Ok(()) };
+        self.show.line("one sequential durable writer alone");
+        let found = yardstick::measure(root, self.common.upload_size.0, YARDSTICK, self.stop)?;
+        self.show.line(&format!("one sequential durable writer alone: {:.1} MB/s", found.mb_per_s));
+        self.results.yardstick = Some(found);
+        Ok(())
+    }
+
+    /// Runs `job` against `choice` and keeps the result.
+    ///
+    /// # Errors
+    /// The server cannot be measured; no stream at all worked; interrupted.
+    pub(crate) fn one(&mut self, choice: &Choice, job: &Job) -> anyhow::Result<&Run> {
+        let (run, configuration) = experiment::run(choice, &self.ground, job, &self.show, self.stop)?;
+        if run.admitted > 0 && run.failed == run.admitted {
+            bail!("{}: not one of {} streams worked: {}", run.server, run.streams, run.reasons.join("; "));
+        }
+        self.show.line(&run.sentence());
+        self.results.add(run, configuration);
+        if let Some(folder) = &self.common.out {
+            self.results.keep(folder)?;
+        }
+        let kept = self.results.runs.len() - 1;
+        Ok(&self.results.runs[kept])
+    }
+
+    /// Keeps what a search found: `run` is the one with the most streams carried.
+    pub(crate) fn found(&mut self, run: &Run, streams: usize) {
+        let uploads = run.uploads.as_ref();
+        let planned = run.own_words.and_then(|words| {
+            let state = self.ground.state.as_deref()?;
+            let (profile, planned) = planned::of(state, run.rate_bps, words.buffer_bytes, &self.ground.serve_args)?;
+            self.results.configurations.entry(PROFILE.to_owned()).or_insert(profile);
+            Some(planned)
+        });
+        let found = Found {
+            server: run.server.clone(),
+            rate_bps: run.rate_bps,
+            streams,
+            next_was_offered_bps: run.grantable_bps,
+            upload_mb_per_s: uploads.map(|u| u.mb_per_s),
+            upload_share: uploads.and_then(|u| u.share_of_yardstick),
+            planned,
+        };
+        self.show.line(&found.sentence());
+        self.results.found.push(found);
+    }
+
+    /// Shows the results, and writes them where that was asked for.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub(crate) fn finish(self) -> anyhow::Result<Results> {
+        if let Some(folder) = &self.common.out {
+            self.results.write(folder)?;
+            self.show.line(&format!("results in {}", folder.display()));
+        }
+        if self.common.json {
+            println!("{}", serde_json::to_string_pretty(&self.results)?);
+        } else {
+            for (server, configuration) in &self.results.configurations {
+                self.show.line(&format!("--- {server} ---\n{configuration}"));
+            }
+            print!("{}", table::streams(&self.results.runs));
+            for found in &self.results.found {
+                println!("{}", found.sentence());
+            }
+            if self.common.repeat > 1 {
+                print!("\nMedians (least…greatest):\n{}", table::medians(&self.results.groups));
+            }
+        }
+        Ok(self.results)
+    }
+}

@@ -1,0 +1,424 @@
+//! The figures of one run, from what the client and the counters found.
+
+use serde::{Deserialize, Serialize};
+use units::{BitRate, Nanos};
+
+use super::account::Counters;
+use super::client::{ClientReport, Fate, Jitter, LATE_BOUND, SHORT_IN_LONG, StreamResult, WINDOW, expected, jitter};
+
+/// More stolen processor time than this makes a run disturbed, percent of the machine.
+const STOLEN_PERCENT_MAX: f64 = 2.0;
+/// More late looks of the client than this make a run disturbed, of all looks.
+const LATE_SHARE_MAX: f64 = 0.001;
+/// Delivered / requested of streams that were carried.
+pub(crate) const RATIO_MIN: f64 = 0.999;
+/// Reasons of failed streams that are kept.
+const REASONS_MAX: usize = 5;
+
+/// One run: so many streams at one rate against one server.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Run {
+    /// Which server: `isocast`, `isocast-fifo`, `nginx`, or the URL.
+    pub server: String,
+    /// Streams asked for.
+    pub streams: usize,
+    /// Rate of each, bit/s.
+    pub rate_bps: u64,
+    /// Seconds measured.
+    pub seconds: u64,
+    /// Streams that were not refused.
+    pub admitted: usize,
+    /// Streams refused (answered with an error status at the start).
+    pub refused: usize,
+    /// The rate the last refusal offered.
+    pub grantable_bps: Option<u64>,
+    /// Streams that broke or never got a byte.
+    pub failed: usize,
+    /// Refusals that were not 503 with the rate that could be granted.
+    #[serde(default)]
+    pub refused_unexplained: usize,
+    /// Whether it was a try of a search.
+    #[serde(default)]
+    pub probe: bool,
+    /// Whether it ended at the first stall, as the probes of a search do.
+    #[serde(default)]
+    pub given_up: bool,
+    /// Why, for the first few.
+    pub reasons: Vec<String>,
+    /// Times a content was over and asked for again.
+    pub restarts: u64,
+    /// Bit/s asked for, refused streams included.
+    pub requested_bps: f64,
+    /// Bit/s delivered to admitted streams.
+    pub delivered_bps: f64,
+    /// Delivered / requested, of the admitted streams.
+    pub ratio: f64,
+    /// J over 1 s windows.
+    pub j_1s: Spread,
+    /// J over 100 ms windows.
+    pub j_100ms: Spread,
+    /// Streams whose player stalled.
+    pub stalled_streams: usize,
+    /// Stalls of all players.
+    pub stalls: u64,
+    /// Seconds all players stood still, together.
+    pub stall_seconds: f64,
+    /// Time to first byte of the admitted streams, ms.
+    pub first_byte_ms: Quantiles,
+    /// What it cost.
+    pub cost: Cost,
+    /// What uploads beside it got.
+    pub uploads: Option<super::writer::UploadFigures>,
+    /// What the emulated disk did, where there is one.
+    pub lab: Option<super::lab_disk::LabFigures>,
+    /// Clients that took nothing beside the streams, those admitted.
+    #[serde(default)]
+    pub stalled_clients: Option<usize>,
+    /// What the server says of the run itself, where it is one of ours.
+    #[serde(default)]
+    pub own_words: Option<super::own_words::OwnWords>,
+    /// Before the writers began, where they began later than measuring.
+    pub before_writer: Option<Phase>,
+    /// With the writers at work, where they began later than measuring.
+    pub with_writer: Option<Phase>,
+    /// What made the run unfit to be counted; empty if nothing.
+    pub disturbed: Vec<String>,
+    /// Second by second.
+    pub series: Vec<Second>,
+}
+
+/// A part of a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Phase {
+    /// Mean over streams and seconds of J (1 s), percent.
+    pub j_mean: f64,
+    /// The worst stream's worst second, percent.
+    pub j_worst_second: f64,
+    /// Mean over streams and windows of J (100 ms), percent.
+    pub j_100ms_mean: f64,
+    /// Delivered, Mbit/s.
+    pub delivered_mbps: f64,
+}
+
+impl Phase {
+    /// Of some seconds of a run; `None` if there are none.
+    pub(crate) fn of(seconds: &[Second]) -> Option<Self> {
+        let mean = |of: fn(&Second) -> f64| seconds.iter().map(of).sum::<f64>() / f(seconds.len() as u64);
+        (!seconds.is_empty()).then(|| Self {
+            j_mean: mean(|s| s.j_mean),
+            j_worst_second: seconds.iter().map(|s| s.j_worst).fold(0.0, f64::max),
+            j_100ms_mean: mean(|s| s.j_100ms_mean),
+            delivered_mbps: mean(|s| s.delivered_mbps),
+        })
+    }
+}
+
+/// J of several streams, percent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Spread {
+    /// Mean over the streams of each one's time average.
+    pub mean: f64,
+    /// The worst stream's time average.
+    pub worst_stream: f64,
+    /// The worst window of any stream.
+    pub worst_window: f64,
+}
+
+/// Quantiles.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Quantiles {
+    /// Half are at most this.
+    pub p50: f64,
+    /// 95 % are.
+    pub p95: f64,
+    /// All are.
+    pub max: f64,
+}
+
+/// What a run cost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Cost {
+    /// The server's processor use, percent of one core.
+    pub server_cpu_percent: Option<f64>,
+    /// The server's processor seconds per Gbit delivered.
+    pub server_s_per_gbit: Option<f64>,
+    /// The client's.
+    pub client_s_per_gbit: f64,
+    /// The whole machine's.
+    pub machine_s_per_gbit: f64,
+    /// The whole machine's processor use, percent of one core.
+    pub machine_cpu_percent: f64,
+    /// The server's resident memory at the end, bytes.
+    pub server_rss_bytes: Option<u64>,
+    /// TCP buffers of the machine at the end, bytes.
+    pub tcp_bytes: Option<u64>,
+    /// Read from the disk, Mbit/s.
+    pub disk_read_mbps: Option<f64>,
+    /// Written to the disk, Mbit/s.
+    pub disk_written_mbps: Option<f64>,
+    /// The disk was busy, percent.
+    pub disk_busy_percent: Option<f64>,
+    /// Bodies received, Mbit/s.
+    pub network_mbps: f64,
+    /// Stolen from the machine, percent of it.
+    pub stolen_percent: f64,
+}
+
+/// One second of a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Second {
+    /// Seconds since measuring began, at its end.
+    pub at: u64,
+    /// Delivered to all streams, Mbit/s.
+    pub delivered_mbps: f64,
+    /// The least any admitted stream got, Mbit/s.
+    pub least_mbps: f64,
+    /// The most any stream got, Mbit/s.
+    pub most_mbps: f64,
+    /// Mean of J over the streams, percent.
+    pub j_mean: f64,
+    /// The worst stream's J, percent.
+    pub j_worst: f64,
+    /// Mean J over 100 ms windows in this second, percent.
+    pub j_100ms_mean: f64,
+    /// The server's processor use, percent of one core.
+    pub server_cpu_percent: Option<f64>,
+    /// The server's resident memory, bytes.
+    pub server_rss_bytes: Option<u64>,
+    /// Read from the disk, Mbit/s.
+    pub disk_read_mbps: Option<f64>,
+    /// Written to the disk, Mbit/s.
+    pub disk_written_mbps: Option<f64>,
+    /// Uploads and other writers, Mbit/s acknowledged.
+    pub uploaded_mbps: Option<f64>,
+}
+
+impl Run {
+    /// The figures. `samples` are counters at the start of measuring and after each second.
+    pub(crate) fn of(server: &str, rate: BitRate, report: &ClientReport, samples: &[Counters]) -> Self {
+        let seconds = report.seconds;
+        let admitted: Vec<&StreamResult> =
+            report.streams.iter().filter(|s| !matches!(s.fate, Fate::Refused { .. })).collect();
+        let length = Nanos::from_secs(seconds).as_secs_f64();
+        let bytes: u64 = admitted.iter().map(|s| s.grid.total()).sum();
+        let delivered_bps = f(bytes) * 8.0 / length;
+        let asked = f(rate.0) * f(admitted.len() as u64);
+        let mut first: Vec<f64> = admitted.iter().filter_map(|s| Some(s.first_byte?.as_millis_f64())).collect();
+        let reasons = reasons(&report.streams);
+        let mut run = Self {
+            server: server.to_owned(),
+            streams: report.streams.len(),
+            rate_bps: rate.0,
+            seconds,
+            admitted: admitted.len(),
+            refused: report.streams.len() - admitted.len(),
+            grantable_bps: report.streams.iter().rev().find_map(|s| match s.fate {
+                Fate::Refused { grantable_bps, .. } => grantable_bps,
+                _ => None,
+            }),
+            refused_unexplained: report.streams.iter().filter(|s| is_unexplained(&s.fate)).count(),
+            failed: admitted.iter().filter(|s| s.fate != Fate::Delivered).count(),
+            reasons,
+            restarts: admitted.iter().map(|s| u64::from(s.restarts)).sum(),
+            requested_bps: f(rate.0) * f(report.streams.len() as u64),
+            delivered_bps,
+            ratio: if asked > 0.0 { delivered_bps / asked } else { 0.0 },
+            j_1s: spread(admitted.iter().map(|s| s.grid.jitter_long(rate))),
+            j_100ms: spread(admitted.iter().map(|s| s.grid.jitter_short(rate))),
+            stalled_streams: admitted.iter().filter(|s| s.stalls.count > 0).count(),
+            stalls: admitted.iter().map(|s| u64::from(s.stalls.count)).sum(),
+            stall_seconds: admitted.iter().map(|s| s.stalls.time.as_secs_f64()).sum(),
+            first_byte_ms: Quantiles::of(&mut first),
+            cost: cost(samples, report.cpu, delivered_bps, length),
+            uploads: None,
+            lab: None,
+            probe: false,
+            given_up: false,
+            own_words: None,
+            stalled_clients: None,
+            before_writer: None,
+            with_writer: None,
+            disturbed: Vec::new(),
+            series: series(&admitted, rate, samples, seconds),
+        };
+        run.disturbed = disturbed(report, &run.cost);
+        run
+    }
+
+    /// What came of it, for those who watch.
+    pub(crate) fn sentence(&self) -> String {
+        let uploads = self.uploads.as_ref().map(|u| format!(", uploads {:.1} MB/s", u.mb_per_s)).unwrap_or_default();
+        let late = self.own_words.map(|w| format!(", late blocks {}", w.late_blocks)).unwrap_or_default();
+        format!(
+            "  {} of {} admitted, {} failed, {} stalled, ratio {:.4}, J {:.3} %, first byte {:.0} ms (95 %){late}{uploads}{}",
+            self.admitted,
+            self.streams,
+            self.failed,
+            self.stalled_streams,
+            self.ratio,
+            self.j_1s.mean,
+            self.first_byte_ms.p95,
+            if self.given_up { "; given up" } else { "" },
+        )
+    }
+
+    /// Streams that were carried: those admitted, if none of them suffered and the others were told no, and what they
+    /// could have; the criterion of a search for the most.
+    pub(crate) fn carried(&self) -> Option<usize> {
+        let unharmed = self.failed == 0 && self.stalled_streams == 0 && self.ratio >= RATIO_MIN;
+        (unharmed && self.refused_unexplained == 0 && !self.given_up).then_some(self.admitted)
+    }
+}
+
+impl Quantiles {
+    /// Of `values`, which are put in order; zeros if there are none.
+    pub(crate) fn of(values: &mut [f64]) -> Self {
+        values.sort_by(f64::total_cmp);
+        // The least value that so many percent do not exceed.
+        let at = |percent: usize| values.get((values.len() * percent).div_ceil(100).saturating_sub(1)).copied();
+        Self { p50: at(50).unwrap_or(0.0), p95: at(95).unwrap_or(0.0), max: at(100).unwrap_or(0.0) }
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "counters of a run are far below 2^53")]
+pub(crate) fn f(n: u64) -> f64 {
+    n as f64
+}
+
+fn spread(streams: impl Iterator<Item = Jitter>) -> Spread {
+    let (mut sum, mut count, mut spread) = (0.0, 0.0, Spread::default());
+    for j in streams {
+        sum += j.mean;
+        count += 1.0;
+        spread.worst_stream = spread.worst_stream.max(j.mean);
+        spread.worst_window = spread.worst_window.max(j.worst);
+    }
+    spread.mean = if count > 0.0 { sum / count } else { 0.0 };
+    spread
+}
+
+/// A refusal that does not say what it should.
+fn is_unexplained(fate: &Fate) -> bool {
+    matches!(fate, Fate::Refused { status, grantable_bps } if *status != 503 || grantable_bps.is_none())
+}
+
+fn reasons(streams: &[StreamResult]) -> Vec<String> {
+    let mut reasons: Vec<String> = Vec::new();
+    for stream in streams {
+        let reason = match &stream.fate {
+            Fate::Delivered => continue,
+            Fate::Refused { status: 503, .. } => continue,
+            Fate::Refused { status, .. } => format!("answered {status}"),
+            Fate::Silent => "not one byte came".to_owned(),
+            Fate::Failed { reason } => reason.clone(),
+        };
+        if reasons.len() < REASONS_MAX && !reasons.contains(&reason) {
+            reasons.push(reason);
+        }
+    }
+    reasons
+}
+
+/// A counter's growth from the first to the last sample.
+fn growth(samples: &[Counters], of: impl Fn(&Counters) -> Option<u64>) -> Option<f64> {
+    let (first, last) = (of(samples.first()?)?, of(samples.last()?)?);
+    Some(f(last.saturating_sub(first)))
+}
+
+fn cost(samples: &[Counters], client: Nanos, delivered_bps: f64, length: f64) -> Cost {
+    let gbit = (delivered_bps * length / 1e9).max(f64::MIN_POSITIVE);
+    let seconds = |of: fn(&Counters) -> Option<u64>| growth(samples, of).map(|ns| ns / 1e9);
+    let mbps = |of: fn(&Counters) -> Option<u64>| growth(samples, of).map(|bytes| bytes * 8.0 / length / 1e6);
+    let server = seconds(|c| c.server_cpu_ns);
+    let machine = seconds(|c| Some(c.machine_cpu_ns)).unwrap_or(0.0);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    let last = samples.last().copied().unwrap_or_default();
+    Cost {
+        server_cpu_percent: server.map(|s| s / length * 100.0),
+        server_s_per_gbit: server.map(|s| s / gbit),
+        client_s_per_gbit: client.as_secs_f64() / gbit,
+        machine_s_per_gbit: machine / gbit,
+        machine_cpu_percent: machine / length * 100.0,
+        server_rss_bytes: last.server_rss_bytes,
+        tcp_bytes: last.tcp_bytes,
+        disk_read_mbps: mbps(|c| c.disk_read_bytes),
+        disk_written_mbps: mbps(|c| c.disk_written_bytes),
+        disk_busy_percent: seconds(|c| c.disk_busy_ns).map(|s| s / length * 100.0),
+        network_mbps: delivered_bps / 1e6,
+        stolen_percent: seconds(|c| Some(c.stolen_ns)).unwrap_or(0.0) / length / f(cores) * 100.0,
+    }
+}
+
+fn disturbed(report: &ClientReport, cost: &Cost) -> Vec<String> {
+    let mut reasons = Vec::new();
+    let late = report.lateness;
+    if f(late.over_10ms) > f(late.looks) * LATE_SHARE_MAX {
+        let (n, of) = (late.over_10ms, late.looks);
+        reasons.push(format!("the client was more than {LATE_BOUND} late {n} times of {of}"));
+    }
+    if cost.stolen_percent > STOLEN_PERCENT_MAX {
+        reasons.push(format!("{:.1} % of the machine's processor time was stolen", cost.stolen_percent));
+    }
+    reasons
+}
+
+fn series(streams: &[&StreamResult], rate: BitRate, samples: &[Counters], seconds: u64) -> Vec<Second> {
+    let (long, short) = (expected(rate, Nanos::from_secs(1)), expected(rate, WINDOW));
+    let grids: Vec<Vec<u64>> = streams.iter().map(|s| s.grid.long().collect()).collect();
+    let mut series = Vec::new();
+    for (n, at) in (0..usize::try_from(seconds).unwrap_or(0)).zip(1..) {
+        let got = || grids.iter().filter_map(|g| g.get(n).copied());
+        let j = jitter(got(), long);
+        let windows = n * SHORT_IN_LONG..(n + 1) * SHORT_IN_LONG;
+        let j_short =
+            jitter(streams.iter().filter_map(|s| s.grid.short().get(windows.clone())).flatten().copied(), short);
+        let pair = samples.get(n..n + 2).unwrap_or_default();
+        let mbps = |of: fn(&Counters) -> Option<u64>| growth(pair, of).map(|bytes| bytes * 8.0 / 1e6);
+        series.push(Second {
+            at,
+            delivered_mbps: f(got().sum::<u64>()) * 8.0 / 1e6,
+            least_mbps: f(got().min().unwrap_or(0)) * 8.0 / 1e6,
+            most_mbps: f(got().max().unwrap_or(0)) * 8.0 / 1e6,
+            j_mean: j.mean,
+            j_worst: j.worst,
+            j_100ms_mean: j_short.mean,
+            server_cpu_percent: growth(pair, |c| c.server_cpu_ns).map(|ns| ns / 1e7),
+            server_rss_bytes: pair.last().and_then(|c| c.server_rss_bytes),
+            disk_read_mbps: mbps(|c| c.disk_read_bytes),
+            disk_written_mbps: mbps(|c| c.disk_written_bytes),
+            uploaded_mbps: None,
+        });
+    }
+    series
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_the_least_values_not_exceeded() {
+        let mut values: Vec<f64> = (1..=100).rev().map(f64::from).collect();
+        assert_eq!(Quantiles::of(&mut values), Quantiles { p50: 50.0, p95: 95.0, max: 100.0 });
+        assert_eq!(Quantiles::of(&mut [7.0]), Quantiles { p50: 7.0, p95: 7.0, max: 7.0 });
+        assert_eq!(Quantiles::of(&mut []), Quantiles::default());
+    }
+
+    #[test]
+    fn cost_is_differences_per_gbit() {
+        let at = |server, machine| Counters {
+            server_cpu_ns: Some(server),
+            machine_cpu_ns: machine,
+            disk_read_bytes: Some(machine / 1000),
+            ..Counters::default()
+        };
+        let samples = [at(1_000_000_000, 10_000_000_000), at(0, 0), at(2_000_000_000, 14_000_000_000)];
+        let cost = cost(&samples, Nanos::from_millis(500), 1e9, 10.0);
+        assert_eq!(cost.server_cpu_percent, Some(10.0));
+        assert_eq!(cost.server_s_per_gbit, Some(0.1));
+        assert!((cost.client_s_per_gbit - 0.05).abs() < 1e-9);
+        assert!((cost.machine_s_per_gbit - 0.4).abs() < 1e-9);
+        assert_eq!(cost.disk_read_mbps, Some(3.2));
+        assert_eq!(cost.disk_written_mbps, None);
+    }
+}

@@ -1,0 +1,241 @@
+//! The whole benchmark, tiny, against a server of a few threads: that it cannot rot. What is asserted is what was
+//! delivered, refused and broken, never how fast: other programs share the machine.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+
+use units::{BitRate, Nanos};
+
+use super::args::Spread;
+use super::client::{self, Fate, Plan, Progress, StreamResult, Terms};
+use super::experiment::{self, Job, Writers};
+use super::progress::Show;
+use super::server::{Choice, Ground, Server};
+use super::{Stop, clock};
+
+const RATE: BitRate = BitRate(2_000_000);
+const TICK: Nanos = Nanos::from_millis(20);
+const LONG_BYTES: u64 = 100_000_000;
+const SHORT_BYTES: u64 = 40_000;
+
+/// Paces bytes by a thread per connection. The name of a content says how it behaves.
+struct PacingServer {
+    address: SocketAddr,
+    over: Arc<AtomicBool>,
+    accepting: Option<JoinHandle<()>>,
+}
+
+impl PacingServer {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, over) = (listener.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
+        let flag = Arc::clone(&over);
+        let accepting = thread::spawn(move || {
+            let mut connections = Vec::new();
+            while let Ok((socket, _)) = listener.accept() {
+                if flag.load(Ordering::Relaxed) {
+                    break;
+                }
+                let flag = Arc::clone(&flag);
+                connections.push(thread::spawn(move || {
+                    // A client that went away ends its connection; that is how a run ends.
+                    let _ = converse(socket, &flag);
+                }));
+            }
+            for connection in connections {
+                connection.join().unwrap();
+            }
+        });
+        Self { address, over, accepting: Some(accepting) }
+    }
+}
+
+impl Drop for PacingServer {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        // Wakes the accepting thread.
+        let _ = TcpStream::connect(self.address);
+        if let Some(accepting) = self.accepting.take() {
+            accepting.join().unwrap();
+        }
+    }
+}
+
+fn converse(mut socket: TcpStream, over: &AtomicBool) -> std::io::Result<()> {
+    socket.set_read_timeout(Some(std::time::Duration::from_secs(10)))?;
+    while let Some(head) = read_head(&mut socket)? {
+        let (method, path) = head.split_once(' ').unwrap_or_default();
+        if method == "PUT" {
+            let length = head.split("Content-Length: ").nth(1).and_then(|l| l.lines().next()?.parse().ok());
+            std::io::copy(&mut (&mut socket).take(length.unwrap_or(0)), &mut std::io::sink())?;
+            socket.write_all(b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n")?;
+        } else if method == "DELETE" {
+            socket.write_all(b"HTTP/1.1 204 No Content\r\n\r\n")?;
+        } else if path.contains("refuse") {
+            let body = r#"{"title":"no room","grantable_bps":1500000}"#;
+            let length = body.len();
+            write!(socket, "HTTP/1.1 503 Service Unavailable\r\nContent-Length: {length}\r\n\r\n{body}")?;
+        } else if path.contains("rubbish") {
+            return socket.write_all(b"220 mail.example ESMTP\r\n");
+        } else if path.contains("closes") {
+            write!(socket, "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\nthe beginning")?;
+            return Ok(());
+        } else if path.contains("silent") {
+            while !over.load(Ordering::Relaxed) && socket.peek(&mut [0]).is_ok_and(|n| n > 0) {}
+            return Ok(());
+        } else {
+            let bytes = if path.contains("short") { SHORT_BYTES } else { LONG_BYTES };
+            write!(socket, "HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n\r\n")?;
+            pace(&mut socket, bytes, over)?;
+        }
+    }
+    Ok(())
+}
+
+/// Sends `bytes`, what is due at each tick.
+fn pace(socket: &mut TcpStream, bytes: u64, over: &AtomicBool) -> std::io::Result<()> {
+    let (start, zeros, mut sent) = (clock::now(), vec![0; 65_536], 0);
+    for tick in 1.. {
+        clock::sleep_until(start + TICK.saturating_mul(tick));
+        let due = RATE.bytes_in(TICK.saturating_mul(tick)).min(bytes);
+        while sent < due {
+            let piece = usize::try_from(due - sent).unwrap().min(zeros.len());
+            socket.write_all(&zeros[..piece])?;
+            sent += piece as u64;
+        }
+        if sent == bytes || over.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// A request's head; `None` when the client is gone.
+fn read_head(socket: &mut TcpStream) -> std::io::Result<Option<String>> {
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        if socket.read(&mut byte)? == 0 {
+            return Ok(None);
+        }
+        head.extend_from_slice(&byte);
+    }
+    Ok(Some(String::from_utf8_lossy(&head).into_owned()))
+}
+
+fn run_client(server: &PacingServer, contents: &[&str], stop: &Stop) -> anyhow::Result<Vec<StreamResult>> {
+    let begin = clock::now();
+    let plan = Plan {
+        terms: Terms {
+            address: server.address,
+            rate: RATE,
+            start: Nanos::from_millis(200),
+            rebuffer: Nanos::from_millis(200),
+            buffer_bytes: 1 << 20,
+        },
+        authority: server.address.to_string(),
+        paths: contents.iter().map(|c| format!("/media/{c}?rate=2000k")).collect(),
+        seed: 1,
+        begin,
+        ramp: Nanos::from_millis(100),
+        measure: begin + Nanos::from_millis(600),
+        seconds: 1,
+        give_up: false,
+    };
+    Ok(client::run(&plan, stop, &Progress::default())?.streams)
+}
+
+#[test]
+fn every_kind_of_answer_has_its_fate() {
+    let server = PacingServer::start();
+    let contents = ["long.ts", "refuse.ts", "rubbish.ts", "closes.ts", "silent.ts", "short.ts", "long2.ts"];
+    let streams = run_client(&server, &contents, &Stop::default()).unwrap();
+    assert_eq!(streams.len(), contents.len());
+    assert_eq!(streams[0].fate, Fate::Delivered);
+    assert!(streams[0].grid.total() > 0 && streams[0].first_byte.is_some());
+    assert_eq!(streams[1].fate, Fate::Refused { status: 503, grantable_bps: Some(1_500_000) });
+    let reason = |n: usize| match &streams[n].fate {
+        Fate::Failed { reason } => reason.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert!(reason(2).contains("not an HTTP answer") && reason(2).contains("220 mail"), "{}", reason(2));
+    assert!(reason(3).contains("closed the connection"), "{}", reason(3));
+    assert_eq!(streams[4].fate, Fate::Silent);
+    assert_eq!(streams[5].fate, Fate::Delivered);
+    assert!(streams[5].restarts > 0, "a content that is over is asked for again");
+}
+
+#[test]
+fn a_stopped_run_ends_with_an_error() {
+    let server = PacingServer::start();
+    let stop = Stop::default();
+    stop.set();
+    let error = run_client(&server, &["long.ts"], &stop).unwrap_err();
+    assert!(error.to_string().contains("interrupted"));
+}
+
+fn job(contents: &[&str]) -> Job {
+    Job {
+        streams: 4,
+        rate: RATE,
+        contents: contents.iter().map(ToString::to_string).collect(),
+        spread: Spread::Turn,
+        ramp: Nanos::from_millis(100),
+        warm_up: Nanos::from_millis(500),
+        seconds: 2,
+        start: Nanos::from_millis(200),
+        rebuffer: Nanos::from_millis(200),
+        seed: 1,
+        writers: Writers { count: 1, upload_bytes: 1_000_000, after: Nanos::ZERO },
+        cold: false,
+        lab_disk: None,
+        slower: None,
+        stalled_clients: 2,
+        give_up: false,
+    }
+}
+
+#[test]
+fn four_streams_and_a_writer_against_a_url() {
+    let server = PacingServer::start();
+    let choice = Choice::Url(format!("http://{}/media/", server.address));
+    let (stop, show) = (Stop::default(), Show::nothing());
+    let started = Server::start(&choice, &Ground::default(), &stop).unwrap();
+    assert_eq!(started.pid, Some(std::process::id()));
+    let run = experiment::measure(&started, &Ground::default(), &job(&["a.ts", "b.ts"]), &show, &stop).unwrap();
+    assert_eq!((run.admitted, run.refused, run.failed), (4, 0, 0), "{:?}", run.reasons);
+    assert!(run.delivered_bps > 0.0);
+    assert_eq!(run.series.len(), 2);
+    assert!(run.uploads.as_ref().is_some_and(|u| u.done > 0 && u.failed == 0), "{:?}", run.uploads);
+    let read: super::summary::Run = serde_json::from_str(&serde_json::to_string(&run).unwrap()).unwrap();
+    assert_eq!(read.admitted, run.admitted);
+    assert!(super::table::streams(&[run]).lines().count() >= 2);
+}
+
+/// nginx is a peer, not a dependency: where it is not installed, the message that says so is what is tested.
+#[test]
+fn four_streams_from_nginx_and_nothing_left() {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::write(root.path().join("a b.ts"), vec![0; 4_000_000]).unwrap();
+    let ground = Ground { roots: vec![root.path().to_owned()], rates: vec![RATE], ..Ground::default() };
+    let (stop, show) = (Stop::default(), Show::nothing());
+    let choice = Choice::Nginx { threads: true };
+    let server = match Server::start(&choice, &ground, &stop) {
+        Ok(server) => server,
+        Err(error) => {
+            assert!(super::nginx::find().is_none() && format!("{error:#}").contains("install it"), "{error:#}");
+            return;
+        }
+    };
+    let pid = server.pid.unwrap();
+    let run = experiment::measure(&server, &ground, &job(&["a b.ts"]), &show, &stop).unwrap();
+    server.end().unwrap();
+    assert_eq!((run.admitted, run.failed), (4, 0), "{:?}", run.reasons);
+    assert!(run.uploads.as_ref().is_some_and(|u| u.done > 0 && u.failed == 0), "{:?}", run.uploads);
+    assert!(run.cost.server_rss_bytes.is_some_and(|b| b > 0));
+    assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists());
+    let left: Vec<_> = std::fs::read_dir(root.path()).unwrap().flatten().map(|e| e.file_name()).collect();
+    assert_eq!(left, ["a b.ts"], "uploads and temporary folders are removed");
+}

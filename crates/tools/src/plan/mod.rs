@@ -1,0 +1,290 @@
+//! `isocast plan`: how many streams a machine will carry, what limits it, and what more disk or memory would bring.
+//!
+//! Promise: counts with the admission code that `serve` uses, and only with what measuring a disk tells; a drive that is
+//! named is measured by the calibration procedure in virtual time. What was counted is then run in the simulator.
+//! Not here: counting (`count`), the simulator (`sim`).
+
+mod count;
+mod drive;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use serde::Serialize;
+use sim::{DiskSetup, Scenario, Trace};
+use units::{BitRate, ByteCount, Nanos};
+
+use crate::bench::report::plot::{Line, Plot};
+use count::Carried;
+pub(crate) use count::Rig;
+use drive::PlannedDisk;
+
+/// How fast the simulated uploads come in, and their size.
+const WRITER: BitRate = BitRate(1_000_000_000);
+const UPLOAD_BYTES: u64 = 10_000_000;
+
+/// Count how many streams a machine will carry before it is bought.
+///
+/// A disk is a file written by `isocast disk calibrate --json`, or one of desktop, t7k250, surveillance, ssd-sata: a
+/// drive model, measured as a real disk would be.
+#[derive(Debug, Args)]
+pub struct PlanCommand {
+    /// The disks, one or more (repeat it, or separate by commas): names or files.
+    #[arg(long, required = true, value_delimiter = ',', value_name = "NAME|FILE")]
+    disk: Vec<String>,
+    /// The rates of the streams.
+    #[arg(long, required = true, value_delimiter = ',', value_name = "RATE", value_parser = units::parse_rate)]
+    rate: Vec<BitRate>,
+    /// Count streams of all rates together, equally many of each, instead of each rate alone.
+    #[arg(long)]
+    mix: bool,
+    /// Uploads that go on meanwhile, in all.
+    #[arg(long, value_name = "RATE", value_parser = units::parse_rate)]
+    uploads: Option<BitRate>,
+    /// Memory for blocks (`plane.memory`).
+    #[arg(long, default_value = "1GiB", value_name = "SIZE", value_parser = units::parse_size)]
+    memory: ByteCount,
+    /// What the network carries.
+    #[arg(long, default_value = "10G", value_name = "RATE", value_parser = units::parse_rate)]
+    net: BitRate,
+    /// Virtual seconds to simulate what was counted; 0: do not.
+    #[arg(long, default_value_t = 90, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=86_400))]
+    simulate: u64,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// Write a plot of streams and block size against memory to this file (SVG).
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+}
+
+/// One line of the answer.
+#[derive(Debug, Serialize)]
+struct Row {
+    rates_bps: Vec<u64>,
+    streams: u32,
+    limited_by: &'static str,
+    blocks_bytes: Vec<u64>,
+    disk_share: Vec<f64>,
+    memory_used_bytes: u64,
+    be_share: f64,
+    with_one_more_disk: u32,
+    with_twice_the_memory: u32,
+    simulated: Option<Simulated>,
+}
+
+/// What the simulator says to it.
+#[derive(Debug, Serialize)]
+struct Simulated {
+    seconds: u64,
+    streams: u64,
+    refused: u64,
+    broken_law: Option<String>,
+    first_byte_mean_ms: f64,
+    first_byte_max_ms: f64,
+    upload_bytes_per_second: f64,
+}
+
+impl PlanCommand {
+    /// Runs the subcommand.
+    ///
+    /// # Errors
+    /// A disk is neither a name nor a profile, uploads alone are too much, or the output cannot be written.
+    pub fn run(self) -> anyhow::Result<()> {
+        let disks =
+            self.disk.iter().map(|text| PlannedDisk::named_or_file(text)).collect::<anyhow::Result<Vec<_>>>()?;
+        let rig = Rig {
+            disks: disks.iter().map(|d| d.profile.clone()).collect(),
+            memory: self.memory,
+            net: self.net,
+            uploads: self.uploads.unwrap_or_default(),
+            be_share: None,
+        };
+        if rig.be_share() > 0.9 {
+            bail!("uploads of {} alone take {:.0} % of the disks' time", rig.uploads, rig.be_share() * 100.0);
+        }
+        let groups: Vec<Vec<BitRate>> =
+            if self.mix { vec![self.rate.clone()] } else { self.rate.iter().map(|r| vec![*r]).collect() };
+        let rows: Vec<Row> = groups.iter().map(|rates| self.row(&rig, &disks, rates)).collect();
+        if let Some(path) = &self.plot {
+            let svg = plot(&rig, &groups)?;
+            std::fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        if self.json {
+            println!("{}", serde_json::to_string_pretty(&rows)?);
+        } else {
+            print!("{}", table(&rows, &rig));
+        }
+        Ok(())
+    }
+
+    fn row(&self, rig: &Rig, disks: &[PlannedDisk], rates: &[BitRate]) -> Row {
+        let Carried { streams, limited_by, blocks, disk_share, memory_used } = rig.carries(rates);
+        let simulated = (self.simulate > 0 && streams > 0).then(|| self.simulate(rig, disks, rates, streams));
+        Row {
+            rates_bps: rates.iter().map(|r| r.0).collect(),
+            streams,
+            limited_by,
+            blocks_bytes: blocks,
+            disk_share,
+            memory_used_bytes: memory_used,
+            be_share: rig.be_share(),
+            with_one_more_disk: rig.with_one_more_disk().carries(rates).streams,
+            with_twice_the_memory: rig.with_memory(ByteCount(rig.memory.0 * 2)).carries(rates).streams,
+            simulated,
+        }
+    }
+
+    /// Runs the plane with so many streams, each of another content, all over the disks.
+    fn simulate(&self, rig: &Rig, disks: &[PlannedDisk], rates: &[BitRate], streams: u32) -> Simulated {
+        let mut scenario = Scenario::steady(1, sim::drive::Profile::Desktop, rig.memory.0, rates[0], streams);
+        scenario.disks = disks
+            .iter()
+            .map(|disk| DiskSetup {
+                parameters: disk.model.clone(),
+                profile: Some(disk.profile.clone()),
+                slower: 1.0,
+                excused: false,
+            })
+            .collect();
+        scenario.be_share = rig.be_share();
+        scenario.link = rig.net;
+        scenario.load.rates = rates.to_vec();
+        scenario.load.popular = false;
+        // All begin within the first third of the time.
+        scenario.safety = Nanos::from_secs(self.simulate);
+        scenario.load.arrivals = Nanos(scenario.safety.0 / 3 / u64::from(streams.max(1)));
+        scenario.load.viewing = (scenario.safety, scenario.safety);
+        if rig.uploads.0 > 0 {
+            // One writer per disk that is never the slower side: what it gets is what uploads can have.
+            scenario.load.uploaders = 1;
+            scenario.load.upload_rate = WRITER;
+            scenario.load.upload_bytes = (UPLOAD_BYTES, UPLOAD_BYTES);
+            scenario.load.upload_gap = Nanos::ZERO;
+        }
+        let report = sim::run(&scenario, Trace::Off);
+        let tally = report.tally;
+        let mean =
+            if tally.first_bytes == 0 { 0.0 } else { tally.first_byte_sum.as_millis_f64() / float(tally.first_bytes) };
+        Simulated {
+            seconds: self.simulate,
+            streams: tally.running_max,
+            refused: tally.refused,
+            broken_law: report.broken.map(|b| b.to_string()),
+            first_byte_mean_ms: mean,
+            first_byte_max_ms: tally.first_byte_max.as_millis_f64(),
+            upload_bytes_per_second: float(tally.upload_bytes) / float(self.simulate.max(1)),
+        }
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "for display")]
+fn float(value: u64) -> f64 {
+    value as f64
+}
+
+fn table(rows: &[Row], rig: &Rig) -> String {
+    use std::fmt::Write;
+    let mut text = String::new();
+    let _ = writeln!(text, "{} disk(s), {} for blocks, network {}", rig.disks.len(), rig.memory, rig.net);
+    if rig.uploads.0 > 0 {
+        let share = rig.be_share() * 100.0;
+        let _ = writeln!(text, "uploads {}: set schedule.be_share = \"{share:.0}%\"", rig.uploads);
+    }
+    let _ = writeln!(
+        text,
+        "{:>22} {:>8} {:>14} {:>18} {:>10} {:>10}  simulated",
+        "rate", "streams", "limited by", "block", "+1 disk", "2×memory"
+    );
+    for row in rows {
+        let join = |texts: Vec<String>| texts.join("+");
+        let rates = join(row.rates_bps.iter().map(|r| BitRate(*r).to_string()).collect());
+        let blocks = join(row.blocks_bytes.iter().map(|b| ByteCount(*b).to_string()).collect());
+        let simulated = match &row.simulated {
+            None => "–".to_owned(),
+            Some(Simulated { broken_law: Some(law), .. }) => law.clone(),
+            Some(s) => {
+                let uploads = if rig.uploads.0 > 0 {
+                    format!(", uploads {:.1} MB/s", s.upload_bytes_per_second / 1e6)
+                } else {
+                    String::new()
+                };
+                format!("{} streams for {} s, no miss{uploads}", s.streams, s.seconds)
+            }
+        };
+        let _ = writeln!(
+            text,
+            "{rates:>22} {:>8} {:>14} {blocks:>18} {:>10} {:>10}  {simulated}",
+            row.streams, row.limited_by, row.with_one_more_disk, row.with_twice_the_memory
+        );
+    }
+    text
+}
+
+/// Streams, and the size of their blocks, against memory.
+fn plot(rig: &Rig, groups: &[Vec<BitRate>]) -> anyhow::Result<String> {
+    let mut lines = Vec::new();
+    for rates in groups {
+        let name = rates.iter().map(ToString::to_string).collect::<Vec<_>>().join("+");
+        let points: Vec<(f64, Carried)> = (0..17)
+            .map(|step| ByteCount((64 << 20) * (1 << (step / 2)) / 2 * if step % 2 == 0 { 2 } else { 3 }))
+            .map(|memory| (memory.as_mib_f64() / 1024.0, rig.with_memory(memory).carries(rates)))
+            .collect();
+        let streams = points.iter().map(|(memory, c)| (*memory, f64::from(c.streams))).collect();
+        lines.push(Line { name: format!("{name}: streams"), points: streams, marked: true });
+        let block = |c: &Carried| c.blocks.first().map_or(0.0, |b| ByteCount(*b).as_mib_f64());
+        let blocks = points.iter().map(|(memory, c)| (*memory, block(c))).collect();
+        lines.push(Line { name: format!("{name}: block, MiB"), points: blocks, marked: false });
+    }
+    let plot =
+        Plot { title: "Streams and block size by memory", x: "memory for blocks, GiB", y: "streams; MiB", lines };
+    plot.svg()?.context("nothing to draw")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rig(disk: &str, memory: u64, uploads: u64) -> Rig {
+        let disk = PlannedDisk::named_or_file(disk).expect("a name");
+        Rig {
+            disks: vec![disk.profile],
+            memory: ByteCount(memory),
+            net: BitRate(100_000_000_000),
+            uploads: BitRate(uploads),
+            be_share: None,
+        }
+    }
+
+    #[test]
+    fn more_of_anything_never_carries_less() {
+        let rate = [BitRate(8_800_000)];
+        let base = rig("desktop", 1 << 30, 0);
+        let carried = base.carries(&rate);
+        assert!((30..110).contains(&carried.streams), "{carried:?}");
+        assert!(base.with_one_more_disk().carries(&rate).streams >= carried.streams);
+        assert!(base.with_memory(ByteCount(4 << 30)).carries(&rate).streams >= carried.streams);
+        assert!(rig("desktop", 1 << 30, 80_000_000).carries(&rate).streams < carried.streams);
+        assert!(base.carries(&[BitRate(25_000_000)]).streams < carried.streams);
+    }
+
+    #[test]
+    fn the_network_is_a_limit_too_and_is_named() {
+        let narrow = Rig { net: BitRate(100_000_000), ..rig("ssd-sata", 1 << 30, 0) };
+        let carried = narrow.carries(&[BitRate(8_800_000)]);
+        assert_eq!((carried.streams, carried.limited_by), (10, "network"));
+    }
+
+    #[test]
+    fn what_is_neither_a_name_nor_a_profile_says_what_to_write() {
+        let error = PlannedDisk::named_or_file("floppy").expect_err("no such drive").to_string();
+        assert!(error.contains("desktop") && error.contains("isocast disk calibrate"), "{error}");
+    }
+
+    #[test]
+    fn the_plot_is_drawn() {
+        let svg = plot(&rig("desktop", 1 << 30, 0), &[vec![BitRate(8_800_000)]]).expect("drawn");
+        assert!(svg.contains("<svg") && svg.contains("memory for blocks"));
+    }
+}

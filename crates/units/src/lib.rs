@@ -1,0 +1,41 @@
+//! Values and limits: what every other crate counts in.
+//!
+//! Promise: plain values with units in their types, checked arithmetic, exact parsing and printing.
+//! Not here: behaviour of any kind; no logging, no input or output, no clock.
+
+mod quantity;
+mod text;
+
+pub mod limits;
+
+pub use quantity::{BitRate, ByteCount, Nanos};
+pub use text::{ParseError, parse_duration, parse_rate, parse_size};
+
+/// Names one stream (one delivery or recording) for the life of the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct StreamId(pub u64);
+
+/// Names one version of one content: a replaced content gets a new one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct ContentVersion(pub u64);
+
+/// Names one disk: an index into the table of disks, `0..limits::DISKS_MAX`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct DiskId(pub u16);
+
+/// Names one network link: an index into the table of links, `0..limits::LINKS_MAX`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct LinkId(pub u16);
+
+/// Names one upload (or recording) for the life of the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct UploadId(pub u64);
+
+/// Names one reservation: a slot of the admission table and the generation of its use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ReservationId {
+    /// Slot in the table.
+    pub slot: u32,
+    /// How many reservations this slot has held before; a stale identifier never matches.
+    pub generation: u32,
+}

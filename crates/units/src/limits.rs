@@ -1,0 +1,33 @@
+//! Every limit of the system in one place, checked against each other when the program is compiled.
+
+/// Streams one data plane can carry at once.
+pub const STREAMS_MAX: usize = 8192;
+/// Disks one data plane can schedule.
+pub const DISKS_MAX: usize = 32;
+/// Network links admission can tell apart.
+pub const LINKS_MAX: usize = 32;
+/// Contents open in the data plane at once: each stream reads one, and a replaced one stays open for its readers.
+pub const FILES_MAX: usize = STREAMS_MAX;
+/// Segments of one response: head, and (part head, part) for each of 16 ranges, and the closing boundary.
+pub const SEGMENTS_MAX: usize = 2 + 2 * RANGES_MAX;
+/// Byte ranges one request may ask for; more are answered with the whole content (RFC 9110 §14.2 allows it).
+pub const RANGES_MAX: usize = 16;
+/// A best-effort request is cut to pieces of at most this many bytes (seed 001 §4.2: 128 KiB).
+pub const PIECE_BYTES_MAX: u64 = 128 * 1024;
+/// A run of best-effort pieces of one file is at most this long.
+pub const RUN_BYTES_MAX: u64 = 2 * 1024 * 1024;
+/// Unit of the buffer arena, and the largest single read of the data plane.
+pub const CHUNK_BYTES: u64 = 1024 * 1024;
+/// Smallest block a stream reads at a time.
+pub const BLOCK_BYTES_MIN: u64 = 256 * 1024;
+/// Largest block a stream reads at a time.
+pub const BLOCK_BYTES_MAX: u64 = 32 * 1024 * 1024;
+/// Alignment of direct I/O, in bytes: covers 512-byte and 4 KiB-sector drives.
+pub const DIRECT_ALIGN: u64 = 4096;
+/// Uploads in progress at once.
+pub const UPLOADS_MAX: usize = 1024;
+
+const _: () = assert!(FILES_MAX >= STREAMS_MAX);
+const _: () = assert!(RUN_BYTES_MAX.is_multiple_of(PIECE_BYTES_MAX));
+const _: () = assert!(CHUNK_BYTES.is_multiple_of(DIRECT_ALIGN) && PIECE_BYTES_MAX.is_multiple_of(DIRECT_ALIGN));
+const _: () = assert!(BLOCK_BYTES_MAX.is_multiple_of(CHUNK_BYTES) && CHUNK_BYTES.is_multiple_of(BLOCK_BYTES_MIN));

@@ -1,0 +1,44 @@
+//! From errno to what the data plane has to tell apart. The one place where that is decided.
+
+use dataplane::port::Fault;
+
+/// The fault behind a request's negative result (`-errno`).
+pub(crate) fn fault(result: i32) -> Fault {
+    match result.saturating_neg() {
+        libc::ECANCELED => Fault::Cancelled,
+        // All ways in which TCP says that nobody is there: reset, closed by either side, timed out, unreachable.
+        libc::EPIPE
+        | libc::ECONNRESET
+        | libc::ECONNABORTED
+        | libc::ECONNREFUSED
+        | libc::ENOTCONN
+        | libc::ESHUTDOWN
+        | libc::ETIMEDOUT
+        | libc::EHOSTUNREACH
+        | libc::EHOSTDOWN
+        | libc::ENETUNREACH
+        | libc::ENETDOWN
+        | libc::ENETRESET => Fault::Gone,
+        errno => Fault::Device(errno),
+    }
+}
+
+/// A request's result in the plane's terms.
+pub(crate) fn result(result: i32) -> Result<u32, Fault> {
+    u32::try_from(result).map_err(|_| fault(result))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_counts_or_faults() {
+        assert_eq!(result(0), Ok(0));
+        assert_eq!(result(i32::MAX), Ok(0x7fff_ffff));
+        assert_eq!(result(-libc::EPIPE), Err(Fault::Gone));
+        assert_eq!(result(-libc::ETIMEDOUT), Err(Fault::Gone));
+        assert_eq!(result(-libc::ECANCELED), Err(Fault::Cancelled));
+        assert_eq!(result(-libc::EIO), Err(Fault::Device(libc::EIO)));
+    }
+}

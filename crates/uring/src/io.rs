@@ -1,0 +1,598 @@
+//! The data plane's way out on Linux: [`dataplane::port::Io`] on one io_uring.
+//!
+//! Promise: nothing is allocated after [`KernelIo::new`], nothing waits but [`Io::wait`], and no request reaches io-wq
+//! (whose workers would share the plane's CPU): sockets are polled, direct reads that would have to wait are refused by
+//! the kernel (`RWF_NOWAIT`) and made by `fallback`'s threads. Not here: the thread and its priority (`thread`).
+
+use std::collections::VecDeque;
+use std::io;
+use std::marker::PhantomData;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use dataplane::control::{Access, Command, Report};
+use dataplane::grant::{Grant, StoreMessage};
+use dataplane::port::{
+    COMPLETIONS_MAX, Completion, Fault, FileSlot, Io, LITERAL_BYTES, ReadRequest, SendRequest, Sharing, SocketSlot,
+    Span,
+};
+use io_uring::{cqueue, opcode, squeue, types};
+use rustix::thread::{CpuSet, Pid};
+use units::{Nanos, limits};
+
+use crate::arena::Arena;
+use crate::clock;
+use crate::fallback::{Job, Readers};
+use crate::fault;
+use crate::lend::Lender;
+use crate::link::PlaneLink;
+use crate::permissions::{Permissions, StartError};
+use crate::reads::ReadTable;
+use crate::ring::{Cqe, Ring};
+use crate::zero_copy::{self, ZeroCopy};
+
+/// Reads in flight at once at most; the plane keeps far fewer (a few per disk).
+pub const READS_MAX: usize = 4096;
+
+/// Files at once. A file stays open for the reads that are out for it when its last stream has gone, so there can be
+/// more than streams; those beyond [`limits::FILES_MAX`] are used by their number instead of a registered place.
+const FILES: usize = limits::FILES_MAX + READS_MAX;
+
+/// Unseen completions that can be: every stream's send, a cancel of each that came too late, every read, and wakes.
+#[allow(clippy::cast_possible_truncation, reason = "small constants")]
+const CQ_ENTRIES: u32 = (2 * limits::STREAMS_MAX + READS_MAX + 1024).next_power_of_two() as u32;
+
+/// Tokens from here on are ours. The plane's stay below (`dataplane::port::Token`).
+const OURS: u64 = 0xFF << 56;
+const READ: u64 = OURS;
+const WAKE: u64 = OURS | 1 << 48;
+const CANCEL: u64 = OURS | 2 << 48;
+/// A zero-copy send, with its socket.
+const ZERO_COPY: u64 = OURS | 3 << 48;
+
+/// How long the end waits for the kernel to let go of what is in flight, before memory is rather leaked.
+const CANCEL_PATIENCE: Duration = Duration::from_secs(1);
+
+/// What [`KernelIo::new`] needs to know.
+#[derive(Debug, Clone)]
+pub struct IoConfig {
+    /// Chunks of the arena (1 MiB each).
+    pub chunk_count: u32,
+    /// Threads for buffered reads: 2 to 4.
+    pub readers: usize,
+    /// CPUs for those threads; none: wherever the caller may run.
+    pub helper_cpus: Option<CpuSet>,
+}
+
+/// What was counted since the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stats {
+    /// System calls that handed over or waited.
+    pub enters: u64,
+    /// Reads of files without direct I/O, made by helper threads.
+    pub buffered_reads: u64,
+    /// Direct reads that the kernel could not start without waiting, made by helper threads instead.
+    pub diverted_reads: u64,
+    /// Sends that took references to the memory instead of a copy.
+    pub lent_sends: u64,
+    /// Sends asked to be zero-copy, and those of them that were copied after all.
+    pub zero_copy_sends: u64,
+    /// See above.
+    pub zero_copy_copied: u64,
+    /// Bytes that lent and zero-copy sends took without a copy.
+    pub lent_bytes: u64,
+    /// Reads before which memory that sockets may still hold was replaced.
+    pub reclaims: u64,
+    /// Requests interrupted and handed over again.
+    pub retries: u64,
+    /// Completions lost; anything but zero is a fault of ours.
+    pub lost_completions: u64,
+}
+
+/// A descriptor in use.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    raw: RawFd,
+    /// Known to the ring by its place, which saves the reference counting of each request.
+    registered: bool,
+    direct: bool,
+    /// A socket that memory can be lent to.
+    lends: bool,
+    /// The route of a socket on which zero-copy sends are worth trying.
+    route: Option<u8>,
+}
+
+/// The kernel as the data plane sees it. Stays on the thread that made it.
+pub struct KernelIo {
+    ring: Ring,
+    arena: Arc<Arena>,
+    link: PlaneLink,
+    readers: Readers,
+    files: Box<[Option<Place>]>,
+    sockets: Box<[Option<Place>]>,
+    reads: ReadTable,
+    /// Requests that ended before they reached the kernel.
+    failed: Vec<Completion>,
+    /// Sends handed over and not completed.
+    sends: usize,
+    fixed_files: bool,
+    /// Which slices of the arena are registered.
+    fixed_buffers: Box<[bool]>,
+    lender: Option<Lender>,
+    /// None where the kernel has none, or does not report copies.
+    zero_copy: Option<ZeroCopy>,
+    /// Lent sends that completed and were not told yet: one per socket at most.
+    lent: VecDeque<Completion>,
+    stats: Stats,
+    _thread_bound: PhantomData<*const ()>,
+}
+
+impl KernelIo {
+    /// The ring, the arena and the helper threads, for the calling thread. Says in the second part what could be had.
+    ///
+    /// # Errors
+    /// What io_uring or the memory lacks, with what to do about it.
+    pub fn new(config: &IoConfig, link: PlaneLink) -> Result<(Self, Permissions), StartError> {
+        let mut permissions = Permissions::default();
+        permissions.open_files();
+        let arena = Arc::new(Arena::new(config.chunk_count).map_err(|e| StartError::Arena(config.chunk_count, e))?);
+        permissions.arena(arena.bytes(), &arena.facts);
+        let ring = Ring::new(CQ_ENTRIES)?;
+        let table = u32::try_from(limits::FILES_MAX + limits::STREAMS_MAX).expect("small constants");
+        let fixed_files = ring.submitter().register_files_sparse(table);
+        permissions.registered_files(fixed_files.as_ref().err());
+        // Before the buffers are registered: that holds on to the pages that are there then.
+        let lender = Lender::new(&arena);
+        permissions.lending(lender.is_some(), &arena.facts);
+        let slices = arena.slices();
+        // SAFETY: the arena outlives the ring (`drop` sees to it), and is only ever touched by raw pointer.
+        let fixed_buffers = unsafe { ring.submitter().register_buffers(&slices) };
+        permissions.registered_buffers(fixed_buffers.as_ref().err());
+        let has_zero_copy = ring.has_zero_copy();
+        let _ = ring.confine_workers(config.helper_cpus.as_ref()); // a second line only: there should be none
+        let readers = Readers::start(config.readers, READS_MAX, config.helper_cpus, Arc::clone(&arena), link.waker())
+            .map_err(StartError::Helpers)?;
+        let mut this = Self {
+            ring,
+            arena,
+            link,
+            readers,
+            files: vec![None; FILES].into_boxed_slice(),
+            sockets: vec![None; limits::STREAMS_MAX].into_boxed_slice(),
+            reads: ReadTable::new(READS_MAX),
+            failed: Vec::with_capacity(READS_MAX),
+            sends: 0,
+            fixed_files: fixed_files.is_ok(),
+            fixed_buffers: vec![fixed_buffers.is_ok(); slices.len()].into_boxed_slice(),
+            lender,
+            zero_copy: has_zero_copy.then(ZeroCopy::new),
+            lent: VecDeque::with_capacity(limits::STREAMS_MAX),
+            stats: Stats::default(),
+            _thread_bound: PhantomData,
+        };
+        this.watch_bell();
+        Ok((this, permissions))
+    }
+
+    /// What was counted since the start.
+    pub fn stats(&mut self) -> Stats {
+        self.stats.lost_completions = self.ring.lost_completions().into();
+        self.stats
+    }
+
+    /// Bytes of the arena.
+    #[must_use]
+    pub fn arena_bytes(&self) -> u64 {
+        self.arena.bytes()
+    }
+
+    /// Copies bytes out of the arena, for tests and for sinks that are no socket. Of a span into which a read is in
+    /// flight they may be any mixture of old and new.
+    ///
+    /// # Panics
+    /// If the span lies outside of the arena or is shorter than `bytes`.
+    pub fn copy_out(&self, span: Span, bytes: &mut [u8]) {
+        self.arena.copy_out(span, bytes);
+    }
+
+    /// Asks the ring to tell of every ring of the bell. The counter behind it is never read: each ring is an edge.
+    fn watch_bell(&mut self) {
+        let bell = types::Fd(self.link.bell().as_fd().as_raw_fd());
+        let readable = u32::from(libc::POLLIN.unsigned_abs());
+        self.push(opcode::PollAdd::new(bell, readable).multi(true).build().user_data(WAKE));
+    }
+
+    fn push(&mut self, entry: squeue::Entry) {
+        // SAFETY: what entries point at is arena memory, which `self` keeps until the kernel has let go (`drop`), or
+        // descriptors, which the plane keeps open while requests are in flight and which the kernel checks anyway.
+        unsafe { self.ring.push(&entry) };
+    }
+
+    fn place(&self, index: usize, fd: &OwnedFd, direct: bool) -> Place {
+        let raw = fd.as_raw_fd();
+        let position = u32::try_from(index).expect("the table is small");
+        // Refused only for want of memory; then this one is used by its number.
+        let registered = self.fixed_files && self.ring.submitter().register_files_update(position, &[raw]).is_ok();
+        Place { raw, registered, direct, lends: false, route: None }
+    }
+
+    fn displace(&self, index: usize, place: Place) {
+        if place.registered {
+            let position = u32::try_from(index).expect("the table is small");
+            let cleared = self.ring.submitter().register_files_update(position, &[-1]);
+            debug_assert!(cleared.is_ok(), "clearing a place that is in use cannot fail");
+        }
+    }
+
+    /// Hands a direct read to the ring.
+    fn push_read(&mut self, index: u32, request: ReadRequest, place: Place) {
+        let (memory, length) = (self.arena.at(request.memory), request.memory.length);
+        let slice = self.arena.slice_of(request.memory).filter(|&slice| self.fixed_buffers[usize::from(slice)]);
+        // Without RWF_NOWAIT the kernel would hand a read that must wait to io-wq.
+        macro_rules! read_of {
+            ($fd:expr) => {
+                match slice {
+                    Some(slice) => opcode::ReadFixed::new($fd, memory, length, slice)
+                        .offset(request.offset)
+                        .rw_flags(libc::RWF_NOWAIT)
+                        .build(),
+                    None => {
+                        opcode::Read::new($fd, memory, length).offset(request.offset).rw_flags(libc::RWF_NOWAIT).build()
+                    }
+                }
+            };
+        }
+        let entry =
+            if place.registered { read_of!(types::Fixed(request.file.0)) } else { read_of!(types::Fd(place.raw)) };
+        self.push(entry.user_data(READ | u64::from(index)));
+    }
+
+    /// Takes in what happened, up to `room` completions. True if the bell was rung.
+    fn reap(&mut self, room: usize, completions: &mut Vec<Completion>) -> bool {
+        let at = clock::monotonic();
+        let full = completions.len() + room;
+        while completions.len() < full
+            && let Some(done) = self.failed.pop()
+        {
+            completions.push(Completion { at, ..done });
+        }
+        while completions.len() < full
+            && let Some(done) = self.lent.pop_front()
+        {
+            completions.push(Completion { at, ..done });
+        }
+        let (mut rung, mut watching) = (false, true);
+        while completions.len() < full {
+            let Some(cqe) = self.ring.next_completion() else { break };
+            match cqe.user_data {
+                WAKE => {
+                    rung = true;
+                    watching &= cqueue::more(cqe.flags);
+                }
+                CANCEL => {} // only failures are told: the send had completed already
+                ZERO_COPY.. => completions.extend(self.zero_copy_done(cqe, at)),
+                READ.. => self.read_done(cqe, at, completions),
+                token => {
+                    self.sends -= 1;
+                    let token = dataplane::port::Token(token);
+                    completions.push(Completion { token, result: fault::result(cqe.result), at });
+                }
+            }
+        }
+        if rung {
+            // Before any queue is drained, here or by the plane; what is pushed later rings again.
+            self.link.bell().answer();
+        }
+        while completions.len() < full
+            && let Some(done) = self.readers.next_done()
+        {
+            let request = self.reads.remove(done.read);
+            completions.push(Completion { token: request.token, result: fault::result(done.result), at });
+        }
+        if !watching {
+            self.watch_bell();
+        }
+        rung
+    }
+
+    /// Before a read: memory that sockets may still hold is replaced, and no longer known as a fixed buffer, for that
+    /// is the memory that was there.
+    fn reclaim(&mut self, memory: Span) -> io::Result<()> {
+        let Some(lender) = &mut self.lender else { return Ok(()) };
+        if !lender.reclaim(&self.arena, memory)? {
+            return Ok(());
+        }
+        self.stats.reclaims += 1;
+        let (first, last) = (memory, Span { offset: memory.offset + u64::from(memory.length) - 1, length: 1 });
+        for slice in [first, last].into_iter().filter_map(|end| self.arena.slice_of(Span { length: 1, ..end })) {
+            if std::mem::take(&mut self.fixed_buffers[usize::from(slice)]) {
+                let none = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }];
+                // Refused only for want of memory; then the old pages stay until the ring goes, unused.
+                // SAFETY: an empty buffer points at nothing.
+                let _ = unsafe { self.ring.submitter().register_buffers_update(slice.into(), &none, None) };
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends by reference, if that can be done now.
+    fn lend(&mut self, request: SendRequest, place: Place) -> bool {
+        let Some(lender) = self.lender.as_mut().filter(|_| place.lends && request.sharing == Sharing::Shared) else {
+            return false;
+        };
+        let Some(sent) = lender.send(&self.arena, request.memory, request.then, place.raw) else { return false };
+        self.stats.lent_sends += 1;
+        self.stats.lent_bytes += sent.as_ref().map_or(0, |&bytes| u64::from(bytes));
+        let result = fault::result(sent.map_or_else(
+            |error| -error.raw_os_error().unwrap_or(libc::EIO),
+            |bytes| i32::try_from(bytes).expect("no more than a chunk"),
+        ));
+        self.lent.push_back(Completion { token: request.token, result, at: Nanos::ZERO });
+        true
+    }
+
+    /// Whether this send is to be zero-copy.
+    fn begin_zero_copy(&mut self, request: SendRequest, place: Place) -> bool {
+        let (Some(zero_copy), Some(route)) = (&mut self.zero_copy, place.route) else { return false };
+        if request.memory.length < zero_copy::BYTES_MIN || request.sharing == Sharing::Shared {
+            return false;
+        }
+        let begun = zero_copy.begin(index_of(request.socket.0), route, request.token, clock::monotonic());
+        self.stats.zero_copy_sends += u64::from(begun);
+        begun
+    }
+
+    fn zero_copy_done(&mut self, cqe: Cqe, at: Nanos) -> Option<Completion> {
+        let socket = index_of(u32::try_from(cqe.user_data & u64::from(u32::MAX)).expect("masked"));
+        let (notification, more) = (cqueue::notif(cqe.flags), cqueue::more(cqe.flags));
+        let zero_copy = self.zero_copy.as_mut().expect("only then is any sent");
+        let done = zero_copy.completed(socket, cqe.result, notification, more, at)?;
+        self.sends -= 1;
+        self.stats.zero_copy_copied += u64::from(done.copied);
+        if !done.copied {
+            self.stats.lent_bytes += u64::try_from(done.result).unwrap_or(0);
+        }
+        if done.late || done.copied {
+            let place = self.sockets[socket].as_mut().expect("sockets stay open while a send is out");
+            place.route = None;
+        }
+        Some(Completion { token: done.token, result: fault::result(done.result), at })
+    }
+
+    fn read_done(&mut self, cqe: Cqe, at: Nanos, completions: &mut Vec<Completion>) {
+        let index = u32::try_from(cqe.user_data & u64::from(u32::MAX)).expect("masked");
+        match cqe.result.saturating_neg() {
+            // It would have had to wait, or this file cannot say (no FMODE_NOWAIT): a helper thread may wait.
+            libc::EAGAIN | libc::EOPNOTSUPP => {
+                self.stats.diverted_reads += 1;
+                self.divert(index);
+            }
+            libc::EINTR => {
+                self.stats.retries += 1;
+                self.divert(index);
+            }
+            _ => {
+                let request = self.reads.remove(index);
+                completions.push(Completion { token: request.token, result: fault::result(cqe.result), at });
+            }
+        }
+    }
+
+    /// Hands a read of the table to the helper threads.
+    fn divert(&mut self, index: u32) {
+        let request = self.reads.request(index);
+        let place = self.files[index_of(request.file.0)].expect("files stay open while they are read");
+        let job = Job { read: index, file: place.raw, offset: request.offset, memory: request.memory };
+        self.readers.begin(job);
+    }
+
+    /// Hands over, and waits unless something is there already.
+    fn enter(&mut self, until: Option<Nanos>) {
+        self.stats.enters += 1;
+        if let Err(error) = self.ring.enter(until) {
+            self.stats.retries += 1;
+            if error.raw_os_error() != Some(libc::EINTR) {
+                // The kernel is short of memory for a moment. Everything queued is still queued. This thread may be of
+                // real-time priority: a short sleep lets somebody free some.
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        }
+    }
+}
+
+impl Io for KernelIo {
+    fn now(&mut self) -> Nanos {
+        clock::monotonic()
+    }
+
+    fn processor_time(&mut self) -> Nanos {
+        clock::thread_processor_time()
+    }
+
+    fn lent_bytes(&mut self) -> u64 {
+        self.stats.lent_bytes
+    }
+
+    fn chunk_count(&self) -> u32 {
+        self.arena.chunk_count()
+    }
+
+    fn open_file(&mut self, slot: FileSlot, file: &OwnedFd, access: Access) {
+        let index = index_of(slot.0);
+        assert!(self.files[index].is_none(), "{slot:?} is in use");
+        self.files[index] = Some(match access {
+            Access::Direct if index < limits::FILES_MAX => self.place(index, file, true),
+            access => Place {
+                raw: file.as_raw_fd(),
+                registered: false,
+                direct: access == Access::Direct,
+                lends: false,
+                route: None,
+            },
+        });
+    }
+
+    fn close_file(&mut self, slot: FileSlot) {
+        let index = index_of(slot.0);
+        let place = self.files[index].take().expect("closed files were open");
+        self.displace(index, place);
+    }
+
+    fn open_socket(&mut self, slot: SocketSlot, socket: &OwnedFd) {
+        let index = index_of(slot.0);
+        assert!(self.sockets[index].is_none(), "{slot:?} is in use");
+        let place = self.place(limits::FILES_MAX + index, socket, false);
+        let lends = self.lender.is_some() && Lender::can_lend_to(socket);
+        let route = self.zero_copy.as_mut().and_then(|zero_copy| zero_copy.route_of(socket));
+        self.sockets[index] = Some(Place { lends, route, ..place });
+    }
+
+    fn close_socket(&mut self, slot: SocketSlot) {
+        let index = index_of(slot.0);
+        let place = self.sockets[index].take().expect("closed sockets were open");
+        self.displace(limits::FILES_MAX + index, place);
+    }
+
+    fn fill(&mut self, memory: Span, bytes: &[u8]) {
+        debug_assert!(u64::from(memory.length) <= LITERAL_BYTES, "literals are at most LITERAL_BYTES");
+        self.arena.fill(memory, bytes);
+    }
+
+    fn read(&mut self, request: ReadRequest) {
+        assert!(request.token.0 < OURS, "tokens with a top byte of 0xFF are reserved");
+        let place = self.files[index_of(request.file.0)].expect("files are opened before they are read");
+        if let Err(error) = self.reclaim(request.memory) {
+            let result = Err(Fault::Device(error.raw_os_error().unwrap_or(libc::EIO)));
+            return self.failed.push(Completion { token: request.token, result, at: Nanos::ZERO });
+        }
+        let Some(index) = self.reads.insert(request) else {
+            let result = Err(Fault::Device(libc::EBUSY));
+            return self.failed.push(Completion { token: request.token, result, at: Nanos::ZERO });
+        };
+        if place.direct {
+            self.push_read(index, request, place);
+        } else {
+            self.stats.buffered_reads += 1;
+            self.divert(index);
+        }
+    }
+
+    fn send(&mut self, request: SendRequest) {
+        assert!(request.token.0 < OURS, "tokens with a top byte of 0xFF are reserved");
+        let place = self.sockets[index_of(request.socket.0)].expect("sockets are opened before they are sent to");
+        if self.lend(request, place) {
+            return;
+        }
+        let memory = self.arena.at(request.memory).cast_const();
+        let length = request.memory.length;
+        let position = u32::try_from(limits::FILES_MAX).expect("a small constant") + request.socket.0;
+        let zero_copy = self.begin_zero_copy(request, place);
+        // No MSG_WAITALL: done as soon as the socket took some. A full socket is polled by the kernel until it has room.
+        macro_rules! send_of {
+            ($fd:expr) => {
+                if zero_copy {
+                    opcode::SendZc::new($fd, memory, length)
+                        .flags(libc::MSG_NOSIGNAL)
+                        .zc_flags(zero_copy::REPORT_USAGE)
+                        .build()
+                } else {
+                    opcode::Send::new($fd, memory, length).flags(libc::MSG_NOSIGNAL).build()
+                }
+            };
+        }
+        let entry = if place.registered { send_of!(types::Fixed(position)) } else { send_of!(types::Fd(place.raw)) };
+        self.sends += 1;
+        let data = if zero_copy { ZERO_COPY | u64::from(request.socket.0) } else { request.token.0 };
+        self.push(entry.user_data(data));
+    }
+
+    fn cancel_send(&mut self, token: dataplane::port::Token) {
+        let found = self.zero_copy.as_ref().and_then(|zero_copy| zero_copy.find(token));
+        if let Some((socket, true)) = found {
+            return zero_copy::reset(self.sockets[socket].expect("sockets stay open while a send is out").raw);
+        }
+        let data = found.map_or(token.0, |(socket, _)| ZERO_COPY | u64::try_from(socket).expect("few sockets"));
+        let entry = opcode::AsyncCancel::new(data).build().user_data(CANCEL);
+        self.push(entry.flags(squeue::Flags::SKIP_SUCCESS));
+    }
+
+    fn grant(&mut self, grant: Grant) {
+        self.link.grant(grant);
+    }
+
+    fn store_message(&mut self) -> Option<StoreMessage> {
+        self.link.store_message()
+    }
+
+    fn command(&mut self) -> Option<Command> {
+        self.link.command()
+    }
+
+    fn report(&mut self, report: Report) -> Result<(), Report> {
+        self.link.report(report)
+    }
+
+    fn wait(&mut self, until: Nanos, completions: &mut Vec<Completion>) {
+        let room = COMPLETIONS_MAX.min(completions.capacity() - completions.len());
+        assert!(room > 0, "there must be room for a completion");
+        let before = completions.len();
+        loop {
+            let ready = !self.failed.is_empty()
+                || !self.lent.is_empty()
+                || self.ring.has_completion()
+                || self.readers.has_done();
+            // With something to tell and nothing to hand over, the kernel is asked the next time.
+            if !ready || self.ring.has_queued() {
+                self.enter(if ready { None } else { Some(until) });
+            }
+            let rung = self.reap(room, completions);
+            if rung || completions.len() > before || clock::monotonic() >= until {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for KernelIo {
+    /// Lets the kernel finish with the arena before it is unmapped: cancels what can be, waits a little, and leaks the
+    /// memory rather than free what a hung device may still write to.
+    fn drop(&mut self) {
+        let patience = types::Timespec::new().sec(CANCEL_PATIENCE.as_secs());
+        let deadline = clock::monotonic().saturating_add(Nanos::from_secs(CANCEL_PATIENCE.as_secs()));
+        self.enter(None);
+        let _ = self.ring.submitter().register_sync_cancel(Some(patience), types::CancelBuilder::any());
+        let mut completions = Vec::with_capacity(COMPLETIONS_MAX);
+        loop {
+            self.reap(COMPLETIONS_MAX, &mut completions);
+            completions.clear();
+            if (self.sends == 0 && self.reads.is_empty()) || clock::monotonic() >= deadline {
+                break;
+            }
+            self.enter(Some(deadline));
+        }
+        if self.sends > 0 || !self.reads.is_empty() {
+            std::mem::forget(Arc::clone(&self.arena));
+        }
+    }
+}
+
+fn index_of(slot: u32) -> usize {
+    usize::try_from(slot).expect("usize holds a u32")
+}
+
+/// Workers that io-wq made for requests of thread `thread` of this process. For the plane's there must be none: they
+/// would run on its CPU.
+///
+/// # Errors
+/// If `/proc` cannot be read.
+pub fn punted_workers(thread: Pid) -> io::Result<usize> {
+    let name = format!("iou-wrk-{}", thread.as_raw_pid());
+    let mut workers = 0;
+    for task in std::fs::read_dir("/proc/self/task")? {
+        // A thread that ended meanwhile has no name any more.
+        let comm = std::fs::read_to_string(task?.path().join("comm")).unwrap_or_default();
+        workers += usize::from(comm.trim_end() == name);
+    }
+    Ok(workers)
+}

@@ -1,0 +1,26 @@
+//! The kernel, and all `unsafe`: the data plane's [`dataplane::port::Io`] on io_uring, the memory it reads into, and
+//! what the store threads need to write directly.
+//!
+//! Promise: every `unsafe` block names the invariant it relies on and who keeps it; no reference is ever made to memory
+//! that the kernel may write. Not here: what is read, sent or written, and when (`dataplane`, `schedule`, `store`).
+
+pub mod clock;
+pub mod direct;
+pub mod fiemap;
+pub mod io;
+pub mod link;
+pub mod permissions;
+pub mod pool;
+pub mod thread;
+
+mod arena;
+mod bell;
+mod fallback;
+mod fault;
+mod lend;
+mod mapping;
+mod reads;
+mod ring;
+mod zero_copy;
+
+pub use io::{IoConfig, KernelIo};

@@ -1,0 +1,426 @@
+//! The bounded queues between the plane thread and the rest of the process: commands in, reports out; store messages
+//! in, grants out.
+//!
+//! Promise: nothing here allocates, locks or waits on the plane's side; a full queue gives the thing back; whoever waits
+//! is woken; when the plane ends, everybody learns it ([`PlaneHandle::is_closed`]). Not here: what is said
+//! (`dataplane::control`, `dataplane::grant`), and the thread itself (`thread`).
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crossbeam_queue::ArrayQueue;
+use dataplane::control::{Command, Report};
+use dataplane::grant::{Grant, StoreMessage};
+use units::{DiskId, limits};
+
+use crate::bell::Bell;
+
+/// Commands that can wait for the plane.
+pub const COMMANDS_MAX: usize = 4096;
+/// Reports that can wait for the control plane: a start and an end of every stream.
+pub const REPORTS_MAX: usize = 2 * limits::STREAMS_MAX;
+/// Messages of all store threads that can wait for the plane: an offer for every upload, and as many withdrawals.
+pub const STORE_MESSAGES_MAX: usize = 4 * limits::UPLOADS_MAX;
+/// Grants that can wait for one store thread: one is out at a time, and one may have come too late to be used.
+const GRANTS_MAX: usize = 4;
+
+/// Both ends of everything.
+pub struct Links {
+    /// For [`crate::KernelIo`].
+    pub plane: PlaneLink,
+    /// For whoever starts streams.
+    pub handle: PlaneHandle,
+    /// For the one task that takes reports.
+    pub reports: ReportReceiver,
+    /// One for each disk's store thread, in the order of [`DiskId`].
+    pub stores: Vec<StorePort>,
+}
+
+/// Makes the queues for disks `0..disks`.
+///
+/// # Errors
+/// The kernel's, if no more descriptors can be had; invalid input beyond [`limits::DISKS_MAX`].
+pub fn connect(disks: u16) -> io::Result<Links> {
+    if usize::from(disks) > limits::DISKS_MAX {
+        let what = format!("{disks} disks are more than the {} that one plane can schedule", limits::DISKS_MAX);
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+    let shared = Arc::new(Shared {
+        commands: ArrayQueue::new(COMMANDS_MAX),
+        messages: ArrayQueue::new(STORE_MESSAGES_MAX),
+        reports: ArrayQueue::new(REPORTS_MAX),
+        plane_bell: Bell::new()?,
+        report_bell: Bell::new()?,
+        closed: AtomicBool::new(false),
+    });
+    let stores: Vec<StorePort> = (0..disks)
+        .map(|disk| {
+            let channel = Arc::new(GrantChannel { grants: ArrayQueue::new(GRANTS_MAX), bell: Bell::new()? });
+            Ok(StorePort { disk: DiskId(disk), channel, shared: Arc::clone(&shared) })
+        })
+        .collect::<io::Result<_>>()?;
+    let channels = stores.iter().map(|store| Arc::clone(&store.channel)).collect();
+    Ok(Links {
+        plane: PlaneLink { shared: Arc::clone(&shared), channels },
+        handle: PlaneHandle { shared: Arc::clone(&shared) },
+        reports: ReportReceiver { shared },
+        stores,
+    })
+}
+
+#[derive(Debug)]
+struct Shared {
+    commands: ArrayQueue<Command>,
+    messages: ArrayQueue<StoreMessage>,
+    reports: ArrayQueue<Report>,
+    plane_bell: Bell,
+    report_bell: Bell,
+    /// The plane has ended.
+    closed: AtomicBool,
+}
+
+#[derive(Debug)]
+struct GrantChannel {
+    grants: ArrayQueue<Grant>,
+    bell: Bell,
+}
+
+/// The plane's end. Dropped when the plane ends: then every other end is woken and finds it closed.
+#[derive(Debug)]
+pub struct PlaneLink {
+    shared: Arc<Shared>,
+    channels: Box<[Arc<GrantChannel>]>,
+}
+
+impl PlaneLink {
+    pub(crate) fn command(&self) -> Option<Command> {
+        self.shared.commands.pop()
+    }
+
+    pub(crate) fn store_message(&self) -> Option<StoreMessage> {
+        self.shared.messages.pop()
+    }
+
+    pub(crate) fn report(&self, report: Report) -> Result<(), Report> {
+        self.shared.reports.push(report)?;
+        self.shared.report_bell.ring();
+        Ok(())
+    }
+
+    pub(crate) fn grant(&self, grant: Grant) {
+        let channel = &self.channels[usize::from(grant.disk.0)];
+        // The plane has one grant out per disk, so this queue fills up only if that is broken.
+        channel.grants.push(grant).expect("at most one grant per disk is out");
+        channel.bell.ring();
+    }
+
+    /// What the plane waits for.
+    pub(crate) fn bell(&self) -> &Bell {
+        &self.shared.plane_bell
+    }
+
+    /// Something with which others can ring the plane's bell.
+    pub(crate) fn waker(&self) -> PlaneWaker {
+        PlaneWaker(Arc::clone(&self.shared))
+    }
+}
+
+impl Drop for PlaneLink {
+    fn drop(&mut self) {
+        self.shared.closed.store(true, Ordering::SeqCst);
+        self.shared.report_bell.ring();
+        for channel in &self.channels {
+            channel.bell.ring();
+        }
+        // The sockets of deliveries that nobody took are closed here, not when the last handle goes.
+        while self.shared.commands.pop().is_some() {}
+    }
+}
+
+/// Rings the plane's bell.
+#[derive(Debug, Clone)]
+pub(crate) struct PlaneWaker(Arc<Shared>);
+
+impl PlaneWaker {
+    pub(crate) fn wake(&self) {
+        self.0.plane_bell.ring();
+    }
+}
+
+/// Gives commands to the plane. Clones are the same plane.
+#[derive(Debug, Clone)]
+pub struct PlaneHandle {
+    shared: Arc<Shared>,
+}
+
+impl PlaneHandle {
+    /// Hands over a command and wakes the plane.
+    ///
+    /// # Errors
+    /// The command, if the queue is full (answer 503) or the plane has ended.
+    pub fn send(&self, command: Command) -> Result<(), Command> {
+        if self.is_closed() {
+            return Err(command);
+        }
+        self.shared.commands.push(command)?;
+        self.shared.plane_bell.ring();
+        Ok(())
+    }
+
+    /// True once the plane has ended: nothing will be answered any more.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.shared.closed.load(Ordering::SeqCst)
+    }
+}
+
+/// Takes the plane's reports. Its descriptor is readable while reports may wait (level and edge: poll, epoll, tokio's
+/// `AsyncFd`):
+/// ```text
+/// let ready = AsyncFd::with_interest(receiver, Interest::READABLE)?;
+/// loop {
+///     let mut guard = ready.readable().await?;
+///     while let Some(report) = guard.get_inner().try_recv() { … }
+///     if guard.get_inner().is_closed() { break }
+///     guard.clear_ready();
+/// }
+/// ```
+#[derive(Debug)]
+pub struct ReportReceiver {
+    shared: Arc<Shared>,
+}
+
+impl ReportReceiver {
+    /// The next report. `None`: none waits, and the descriptor is not readable until one does.
+    #[must_use]
+    pub fn try_recv(&self) -> Option<Report> {
+        self.shared.reports.pop().or_else(|| {
+            self.shared.report_bell.silence();
+            self.shared.reports.pop()
+        })
+    }
+
+    /// Waits for a report, blocking. `None`: none came in time, or the plane has ended.
+    #[must_use]
+    pub fn recv_timeout(&self, timeout: Duration) -> Option<Report> {
+        wait_for(&self.shared.report_bell, Some(timeout), || {
+            let report = self.try_recv();
+            if report.is_some() || self.is_closed() { Some(report) } else { None }
+        })
+        .flatten()
+    }
+
+    /// True once the plane has ended. Reports may still wait.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.shared.closed.load(Ordering::SeqCst)
+    }
+}
+
+impl AsFd for ReportReceiver {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.shared.report_bell.as_fd()
+    }
+}
+
+impl AsRawFd for ReportReceiver {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}
+
+/// A store thread's end.
+#[derive(Debug)]
+pub struct StorePort {
+    disk: DiskId,
+    channel: Arc<GrantChannel>,
+    shared: Arc<Shared>,
+}
+
+/// Why [`StorePort::next_grant_or_wake`] returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wake {
+    /// Leave to work.
+    Grant(Grant),
+    /// Somebody used the [`Waker`], or the plane ended: look at your own queue and at [`StorePort::is_closed`]. May come
+    /// without cause.
+    Woken,
+    /// The time is over.
+    TimedOut,
+}
+
+impl StorePort {
+    /// Whose port it is.
+    #[must_use]
+    pub fn disk(&self) -> DiskId {
+        self.disk
+    }
+
+    /// Tells the schedule, and wakes the plane.
+    ///
+    /// # Errors
+    /// The message, if the queue is full (try again after the next wake or timeout) or the plane has ended.
+    pub fn message(&self, message: StoreMessage) -> Result<(), StoreMessage> {
+        if self.is_closed() {
+            return Err(message);
+        }
+        self.shared.messages.push(message)?;
+        self.shared.plane_bell.ring();
+        Ok(())
+    }
+
+    /// A grant, if one waits.
+    #[must_use]
+    pub fn try_grant(&self) -> Option<Grant> {
+        self.channel.grants.pop()
+    }
+
+    /// Waits for a grant, or for a [`Waker`], or for the end of `timeout` (`None`: for ever). Grants come first.
+    #[must_use]
+    pub fn next_grant_or_wake(&self, timeout: Option<Duration>) -> Wake {
+        if let Some(grant) = self.try_grant() {
+            return Wake::Grant(grant);
+        }
+        let rung = self.channel.bell.wait(timeout);
+        self.channel.bell.silence();
+        match self.try_grant() {
+            Some(grant) => Wake::Grant(grant),
+            None if rung => Wake::Woken,
+            None => Wake::TimedOut,
+        }
+    }
+
+    /// Something that wakes this port's thread, for its own queues: push first, then wake.
+    #[must_use]
+    pub fn waker(&self) -> Waker {
+        Waker(Arc::clone(&self.channel))
+    }
+
+    /// True once the plane has ended: no grant will come any more.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.shared.closed.load(Ordering::SeqCst)
+    }
+}
+
+/// Wakes a store thread out of [`StorePort::next_grant_or_wake`]. A wake while it does not wait is kept for its next wait.
+#[derive(Debug, Clone)]
+pub struct Waker(Arc<GrantChannel>);
+
+impl Waker {
+    /// Wakes it. Never blocks.
+    pub fn wake(&self) {
+        self.0.bell.ring();
+    }
+}
+
+/// Asks `done` until it has an answer, waiting for the bell in between, `timeout` at most.
+fn wait_for<T>(bell: &Bell, timeout: Option<Duration>, mut done: impl FnMut() -> Option<T>) -> Option<T> {
+    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    loop {
+        if let Some(answer) = done() {
+            return Some(answer);
+        }
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        if left == Some(Duration::ZERO) {
+            return None;
+        }
+        bell.wait(left);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use dataplane::control::Event;
+    use dataplane::grant::JobId;
+    use units::{Nanos, StreamId};
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn grant(disk: u16) -> Grant {
+        Grant { disk: DiskId(disk), job: JobId(1), bytes_max: 4096, until: Nanos(1) }
+    }
+
+    #[test]
+    fn a_full_queue_gives_the_command_back() {
+        let links = connect(0).unwrap();
+        for n in 0..COMMANDS_MAX {
+            links.handle.send(Command::Stop(StreamId(u64::try_from(n).unwrap()))).unwrap();
+        }
+        assert!(matches!(links.handle.send(Command::Drain), Err(Command::Drain)));
+        assert!(matches!(links.plane.command(), Some(Command::Stop(StreamId(0)))));
+        links.handle.send(Command::Drain).unwrap();
+    }
+
+    #[test]
+    fn reports_wake_a_blocked_receiver_and_the_end_does_too() {
+        let Links { plane, reports, .. } = connect(0).unwrap();
+        let receiver = thread::spawn(move || (reports.recv_timeout(LONG), reports.recv_timeout(LONG), reports));
+        plane.report(Report::Event(Event::DiskRecovered { disk: DiskId(3) })).unwrap();
+        drop(plane);
+        let (first, second, reports) = receiver.join().unwrap();
+        assert!(matches!(first, Some(Report::Event(Event::DiskRecovered { disk: DiskId(3) }))));
+        assert!(second.is_none() && reports.is_closed());
+    }
+
+    #[test]
+    fn a_drained_receiver_is_not_readable_and_misses_nothing() {
+        let Links { plane, reports, .. } = connect(0).unwrap();
+        for round in 0..3 {
+            assert!(!plane.shared.report_bell.wait(Some(Duration::ZERO)), "round {round}");
+            plane.report(Report::Event(Event::DiskRecovered { disk: DiskId(1) })).unwrap();
+            plane.report(Report::Event(Event::DiskRecovered { disk: DiskId(2) })).unwrap();
+            assert!(plane.shared.report_bell.wait(Some(Duration::ZERO)));
+            assert!(reports.try_recv().is_some() && reports.try_recv().is_some() && reports.try_recv().is_none());
+        }
+    }
+
+    #[test]
+    fn grants_reach_their_own_disk_and_wakes_are_kept() {
+        let Links { plane, stores, .. } = connect(2).unwrap();
+        plane.grant(grant(1));
+        assert_eq!(stores[0].try_grant(), None);
+        assert_eq!(stores[1].next_grant_or_wake(None), Wake::Grant(grant(1)));
+        assert_eq!(stores[1].next_grant_or_wake(None), Wake::Woken, "the grant's ring, which was not waited for");
+        assert_eq!(stores[1].next_grant_or_wake(Some(Duration::ZERO)), Wake::TimedOut);
+        stores[0].waker().wake();
+        assert_eq!(stores[0].next_grant_or_wake(None), Wake::Woken);
+        assert_eq!(stores[0].next_grant_or_wake(Some(Duration::ZERO)), Wake::TimedOut);
+    }
+
+    #[test]
+    fn a_store_thread_that_waits_is_woken_by_a_grant_and_by_the_end() {
+        let Links { plane, mut stores, .. } = connect(1).unwrap();
+        let port = stores.pop().unwrap();
+        let store = thread::spawn(move || {
+            let first = loop {
+                if let Wake::Grant(grant) = port.next_grant_or_wake(None) {
+                    break grant;
+                }
+            };
+            while !port.is_closed() {
+                let _ = port.next_grant_or_wake(None);
+            }
+            first
+        });
+        plane.grant(grant(0));
+        drop(plane);
+        assert_eq!(store.join().unwrap(), grant(0));
+    }
+
+    #[test]
+    fn after_the_end_nothing_is_taken() {
+        let Links { plane, handle, stores, .. } = connect(1).unwrap();
+        drop(plane);
+        assert!(handle.is_closed() && handle.send(Command::Drain).is_err());
+        assert!(stores[0].message(StoreMessage::Withdraw { disk: DiskId(0), job: JobId(0) }).is_err());
+        assert!(connect(u16::MAX).is_err());
+    }
+}

@@ -1,0 +1,272 @@
+//! What the system permits the data plane, in sentences an operator can act on.
+//!
+//! Promise: every refusal says what it costs and exactly what to do. Not here: asking for it (`io`, `thread`).
+
+use std::fmt;
+use std::fs;
+use std::io;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use units::{ByteCount, limits};
+
+use crate::arena::ArenaFacts;
+
+/// Descriptors wanted: a socket and a file per stream, the upload side's, and the rest.
+const OPEN_FILES: u64 = 3 * limits::STREAMS_MAX as u64;
+
+/// Why the data plane cannot start at all.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// io_uring is forbidden, missing or too old.
+    #[error("cannot set up io_uring: {advice}")]
+    Ring {
+        /// What to do.
+        advice: String,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// The memory is not there.
+    #[error(
+        "cannot have {0} MiB of buffer memory: give the server less memory in its configuration, or the machine (or its control group) more"
+    )]
+    Arena(u32, #[source] io::Error),
+    /// No helper threads.
+    #[error(
+        "cannot start the helper threads that read files without direct I/O: raise the limit of processes (`ulimit -u`, systemd: `TasksMax=`)"
+    )]
+    Helpers(#[source] io::Error),
+    /// No thread.
+    #[error("cannot start the data plane's thread: raise the limit of processes (`ulimit -u`, systemd: `TasksMax=`)")]
+    Thread(#[source] io::Error),
+}
+
+impl StartError {
+    pub(crate) fn ring(source: io::Error) -> Self {
+        let disabled = fs::read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
+        let advice = ring_advice(source.raw_os_error(), disabled.trim());
+        Self::Ring { advice, source }
+    }
+}
+
+fn ring_advice(errno: Option<i32>, disabled: &str) -> String {
+    match (errno, disabled) {
+        (Some(libc::EPERM), "1" | "2") => format!(
+            "it is switched off (kernel.io_uring_disabled = {disabled}): run `sysctl -w kernel.io_uring_disabled=0` as root \
+             and put the same line into /etc/sysctl.d/ to keep it; with 1 it is enough that the server's group is \
+             kernel.io_uring_group"
+        ),
+        (Some(libc::EPERM | libc::EACCES | libc::ENOSYS), _) => {
+            "the kernel lacks it, or a filter forbids it (containers do by default): permit io_uring_setup, \
+             io_uring_enter and io_uring_register in the container's seccomp profile (Docker: `--security-opt \
+             seccomp=profile.json`; systemd: `SystemCallFilter=@io-uring`)"
+                .to_owned()
+        }
+        (Some(libc::EINVAL), _) => "this kernel is too old: Linux 6.1 or later is needed".to_owned(),
+        (Some(libc::ENOMEM), _) => {
+            "no memory for its queues: raise the limit of locked memory (`ulimit -l unlimited`, systemd: \
+             `LimitMEMLOCK=infinity`)"
+                .to_owned()
+        }
+        (Some(libc::EMFILE | libc::ENFILE), _) => {
+            "too many open files: raise the limit (`ulimit -n`, systemd: `LimitNOFILE=`)".to_owned()
+        }
+        _ => "the kernel refused for a reason of its own".to_owned(),
+    }
+}
+
+/// What a permission is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Subject {
+    /// Descriptors at once.
+    OpenFiles,
+    /// Buffer memory present and locked.
+    LockedMemory,
+    /// Buffer memory on huge pages, reserved or transparent.
+    HugePages,
+    /// Buffer memory lent to sockets.
+    Lending,
+    /// Descriptors registered with the ring.
+    RegisteredFiles,
+    /// Buffers registered with the ring.
+    RegisteredBuffers,
+    /// `SCHED_FIFO`.
+    RealTime,
+    /// A CPU of its own.
+    Processor,
+}
+
+/// One thing that was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Permission {
+    /// What.
+    pub subject: Subject,
+    /// Whether it was had. The server runs without.
+    pub granted: bool,
+    /// What was had, or what its lack costs and what to do.
+    pub sentence: String,
+}
+
+/// Everything that was asked for, for the start-up message and `doctor`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Permissions(pub Vec<Permission>);
+
+impl Permissions {
+    /// What is said of a subject.
+    #[must_use]
+    pub fn of(&self, subject: Subject) -> Option<&Permission> {
+        self.0.iter().find(|permission| permission.subject == subject)
+    }
+
+    /// What was refused.
+    pub fn refused(&self) -> impl Iterator<Item = &Permission> {
+        self.0.iter().filter(|permission| !permission.granted)
+    }
+
+    pub(crate) fn say(&mut self, subject: Subject, granted: bool, sentence: String) {
+        self.0.push(Permission { subject, granted, sentence });
+    }
+
+    /// Raises the soft limit of descriptors to the hard one, and says if that is enough.
+    pub(crate) fn open_files(&mut self) {
+        let limit = raise(Resource::Nofile, OPEN_FILES);
+        let has = limit.map_or("no limit".to_owned(), |limit| limit.to_string());
+        if limit.is_none_or(|limit| limit >= OPEN_FILES) {
+            self.say(Subject::OpenFiles, true, format!("open files: {has}"));
+        } else {
+            let streams = limits::STREAMS_MAX;
+            let sentence = format!(
+                "open files: {has}, which is less than {streams} streams may need ({OPEN_FILES}): raise the hard limit \
+                 (`ulimit -Hn {OPEN_FILES}`, systemd: `LimitNOFILE={OPEN_FILES}`)"
+            );
+            self.say(Subject::OpenFiles, false, sentence);
+        }
+    }
+
+    pub(crate) fn arena(&mut self, bytes: u64, facts: &ArenaFacts) {
+        let size = ByteCount(bytes);
+        let transparent = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+        let granted = facts.reserved_huge_pages || !transparent.is_empty() && !transparent.contains("[never]");
+        let sentence = if facts.reserved_huge_pages {
+            format!("{size} of buffers on reserved huge pages")
+        } else if granted {
+            format!("{size} of buffers on transparent huge pages as far as there are any free")
+        } else {
+            let pages = bytes.div_ceil(2 << 20);
+            format!(
+                "{size} of buffers on small pages, which costs processor time per read: `sysctl vm.nr_hugepages={pages}` \
+                 reserves huge ones, or write madvise to /sys/kernel/mm/transparent_hugepage/enabled"
+            )
+        };
+        self.say(Subject::HugePages, granted, sentence);
+        match (&facts.not_locked, &facts.not_present) {
+            (None, _) => self.say(Subject::LockedMemory, true, format!("{size} of buffers locked in memory")),
+            (Some(error), _) => {
+                let limit = getrlimit(Resource::Memlock).current.unwrap_or(u64::MAX);
+                let sentence = format!(
+                    "buffers not locked in memory ({error}; {size} wanted, the limit is {}): a machine short of memory may \
+                     page them out and streams then miss; raise the limit (`ulimit -l unlimited`, systemd: \
+                     `LimitMEMLOCK=infinity`) or grant CAP_IPC_LOCK",
+                    ByteCount(limit)
+                );
+                self.say(Subject::LockedMemory, false, sentence);
+            }
+        }
+    }
+
+    pub(crate) fn lending(&mut self, possible: bool, facts: &ArenaFacts) {
+        let sentence = match (possible, facts.reserved_huge_pages) {
+            (true, _) => "bytes that several streams share are lent to their sockets".to_owned(),
+            (false, true) => {
+                "bytes that several streams share are copied to their sockets, which costs processor time: \
+                              reserved huge pages cannot be lent; `sysctl vm.nr_hugepages=0` leaves transparent ones"
+                    .to_owned()
+            }
+            (false, false) => {
+                "bytes that several streams share are copied to their sockets, which costs processor time: \
+                               lending them takes Linux 5.18, pages of 4 KiB, /dev/null, and `vmsplice` and `splice` \
+                               permitted by the container's seccomp profile"
+                    .to_owned()
+            }
+        };
+        self.say(Subject::Lending, possible, sentence);
+    }
+
+    pub(crate) fn registered_files(&mut self, error: Option<&io::Error>) {
+        let table = limits::FILES_MAX + limits::STREAMS_MAX;
+        match error {
+            None => self.say(Subject::RegisteredFiles, true, format!("{table} places for registered files")),
+            Some(error) => {
+                let sentence = format!(
+                    "files not registered with the ring ({error}): costs a little processor time per request; raise the \
+                     limit of open files to {table} (`ulimit -n {table}`, systemd: `LimitNOFILE={table}`)"
+                );
+                self.say(Subject::RegisteredFiles, false, sentence);
+            }
+        }
+    }
+
+    pub(crate) fn registered_buffers(&mut self, error: Option<&io::Error>) {
+        match error {
+            None => self.say(Subject::RegisteredBuffers, true, "buffers registered with the ring".to_owned()),
+            Some(error) => {
+                let sentence = format!(
+                    "buffers not registered with the ring ({error}): costs a little processor time per read; raise the \
+                     limit of locked memory (`ulimit -l unlimited`, systemd: `LimitMEMLOCK=infinity`)"
+                );
+                self.say(Subject::RegisteredBuffers, false, sentence);
+            }
+        }
+    }
+}
+
+impl fmt::Display for Permissions {
+    /// One line each, those refused marked.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for permission in &self.0 {
+            writeln!(f, "{} {}", if permission.granted { "[ok]" } else { "[--]" }, permission.sentence)?;
+        }
+        Ok(())
+    }
+}
+
+/// Raises the soft limit to `wanted` or as far as permitted; says what it is then (none: unlimited).
+fn raise(resource: Resource, wanted: u64) -> Option<u64> {
+    let limit = getrlimit(resource);
+    let current = limit.current?;
+    if current >= wanted {
+        return Some(current);
+    }
+    let within = limit.maximum.map_or(wanted, |maximum| maximum.min(wanted));
+    // First the hard limit too, which only CAP_SYS_RESOURCE may raise; else what the hard limit leaves.
+    let raised = [
+        Rlimit { current: Some(wanted), maximum: limit.maximum.map(|m| m.max(wanted)) },
+        Rlimit { current: Some(within), maximum: limit.maximum },
+    ];
+    let _ = raised.into_iter().any(|limit| setrlimit(resource, limit).is_ok());
+    getrlimit(resource).current
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_names_the_switch_the_filter_and_the_version() {
+        assert!(ring_advice(Some(libc::EPERM), "2").contains("kernel.io_uring_disabled=0"));
+        assert!(ring_advice(Some(libc::EPERM), "0").contains("seccomp"));
+        assert!(ring_advice(Some(libc::ENOSYS), "").contains("seccomp"));
+        assert!(ring_advice(Some(libc::EINVAL), "0").contains("6.1"));
+        assert!(ring_advice(Some(libc::ENOMEM), "0").contains("LimitMEMLOCK"));
+    }
+
+    #[test]
+    fn refusals_are_marked_and_found() {
+        let mut permissions = Permissions::default();
+        permissions.registered_buffers(Some(&io::Error::from_raw_os_error(libc::ENOMEM)));
+        permissions.registered_files(None);
+        assert_eq!(permissions.refused().count(), 1);
+        assert!(permissions.of(Subject::RegisteredBuffers).unwrap().sentence.contains("LimitMEMLOCK"));
+        assert!(permissions.to_string().starts_with("[--] buffers not registered"));
+    }
+}

@@ -1,0 +1,275 @@
+//! [`KernelIo`] against the real kernel: direct reads, sockets, wake-ups, the fallback.
+
+mod common;
+
+use std::fs::File;
+use std::io::Read;
+use std::net::Shutdown;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::thread;
+use std::time::Duration;
+
+use common::{Bench, CHUNK, pattern};
+use dataplane::control::{Access, Command};
+use dataplane::grant::{JobId, StoreMessage};
+use dataplane::port::{Completion, Fault, FileSlot, Io, ReadRequest, SendRequest, Sharing, SocketSlot, Span, Token};
+use units::{DiskId, Nanos, StreamId, limits};
+
+#[test]
+fn a_direct_file_is_read_through_the_ring() {
+    let mut bench = Bench::new(8);
+    let (file, direct) = common::direct_file(3 * CHUNK + 4096);
+    assert!(direct, "the repository must lie on a file system with direct I/O for this test");
+    bench.io.open_file(FileSlot(7), &file, Access::Direct);
+    for n in 0..4_u64 {
+        bench.io.read(ReadRequest {
+            token: Token(100 + n),
+            file: FileSlot(7),
+            offset: n * CHUNK,
+            memory: Span { offset: (7 - n) * CHUNK, length: 1 << 20 },
+        });
+    }
+    let mut done = bench.completions(4);
+    done.sort_by_key(|c| c.token);
+    let bytes: Vec<_> = done.iter().map(|c| c.result).collect();
+    assert_eq!(bytes, [Ok(1 << 20), Ok(1 << 20), Ok(1 << 20), Ok(4096)], "the last is cut off by the file's end");
+    for n in 0..3 {
+        assert!(bench.arena((7 - n) * CHUNK, 1 << 20) == pattern(n * CHUNK, 1 << 20), "chunk {n}");
+    }
+    bench.io.read(ReadRequest {
+        token: Token(1),
+        file: FileSlot(7),
+        offset: 4 * CHUNK,
+        memory: Span { offset: 0, length: 4096 },
+    });
+    assert_eq!(bench.completions(1)[0].result, Ok(0), "behind the end");
+    bench.io.close_file(FileSlot(7));
+    assert_eq!(bench.io.stats().buffered_reads, 0);
+}
+
+#[test]
+fn a_file_without_direct_io_is_read_by_the_helpers() {
+    let mut bench = Bench::new(4);
+    // Ordinary page cache, as on tmpfs and network mounts.
+    let file = OwnedFd::from(common::buffered_file(2 * CHUNK));
+    bench.io.open_file(FileSlot(0), &file, Access::Buffered);
+    for n in 0..4_u64 {
+        let memory = Span { offset: n * CHUNK, length: 1 << 20 };
+        bench.io.read(ReadRequest { token: Token(n), file: FileSlot(0), offset: n * CHUNK / 2, memory });
+    }
+    let done = bench.completions(4);
+    for Completion { token, result, .. } in done {
+        let expected = if token == Token(3) { 1 << 19 } else { 1 << 20 };
+        assert_eq!(result, Ok(expected));
+        let length = usize::try_from(expected).unwrap();
+        assert!(bench.arena(token.0 * CHUNK, length) == pattern(token.0 * CHUNK / 2, length));
+    }
+    assert_eq!(bench.io.stats().buffered_reads, 4);
+    bench.io.close_file(FileSlot(0));
+}
+
+#[test]
+fn a_direct_read_that_the_kernel_refuses_to_start_is_made_by_the_helpers() {
+    let mut bench = Bench::new(1);
+    // tmpfs and pipes know no RWF_NOWAIT reads; a pipe would block, which is what the plane must not do.
+    let (reader, writer) = std::io::pipe().unwrap();
+    let reader = OwnedFd::from(reader);
+    bench.io.open_file(FileSlot(1), &reader, Access::Direct);
+    let memory = Span { offset: 0, length: 4096 };
+    bench.io.read(ReadRequest { token: Token(5), file: FileSlot(1), offset: 0, memory });
+    let mut none = Vec::with_capacity(1024);
+    let soon = bench.io.now().saturating_add(Nanos::from_millis(20));
+    bench.io.wait(soon, &mut none);
+    drop(writer);
+    if none.is_empty() {
+        none = bench.completions(1);
+    }
+    // A pipe cannot be read at an offset: what matters is that a helper said so, and the plane did not wait.
+    assert_eq!(none[0].token, Token(5));
+    assert_eq!(bench.io.stats().diverted_reads, 1);
+    assert_eq!(none[0].result, Err(Fault::Device(libc::ESPIPE)));
+}
+
+#[test]
+fn a_read_error_is_told_with_its_number() {
+    let mut bench = Bench::new(1);
+    let directory = OwnedFd::from(File::open(env!("CARGO_MANIFEST_DIR")).unwrap());
+    for (slot, access) in [(FileSlot(0), Access::Direct), (FileSlot(1), Access::Buffered)] {
+        bench.io.open_file(slot, &directory, access);
+        let memory = Span { offset: 0, length: 4096 };
+        bench.io.read(ReadRequest { token: Token(1), file: slot, offset: 0, memory });
+        let result = bench.completions(1)[0].result;
+        assert!(matches!(result, Err(Fault::Device(libc::EISDIR | libc::EINVAL))), "{result:?}");
+    }
+}
+
+#[test]
+fn a_full_socket_leaves_the_send_pending_until_the_peer_reads() {
+    let mut bench = Bench::new(2);
+    let (socket, mut peer) = common::connection();
+    bench.io.open_socket(SocketSlot(3), &socket);
+    bench.fill_chunk(0);
+    let mut sent = fill_socket(&mut bench, SocketSlot(3));
+    // One send is pending now. The peer reads it all; the send completes, and so on to a marked end.
+    let expected_at_least = sent + 1;
+    let reader = thread::spawn(move || {
+        let mut all = Vec::new();
+        peer.read_to_end(&mut all).unwrap();
+        all
+    });
+    let pending = bench.completions(1);
+    sent += u64::from(pending[0].result.unwrap());
+    assert!(sent >= expected_at_least);
+    bench.io.close_socket(SocketSlot(3));
+    drop(socket);
+    let received = reader.join().unwrap();
+    assert_eq!(received.len(), usize::try_from(sent).unwrap());
+}
+
+#[test]
+fn a_pending_send_can_be_cancelled_and_completes_once() {
+    let mut bench = Bench::new(2);
+    let (socket, _peer) = common::connection();
+    bench.io.open_socket(SocketSlot(0), &socket);
+    fill_socket(&mut bench, SocketSlot(0));
+    bench.io.cancel_send(Token(77));
+    let done = bench.completions(1);
+    assert_eq!((done[0].token, done[0].result), (Token(77), Err(Fault::Cancelled)));
+    // Cancelling what is over is ignored, and leaves no trace.
+    bench.io.cancel_send(Token(77));
+    bench.assert_quiet();
+    bench.io.close_socket(SocketSlot(0));
+}
+
+#[test]
+fn a_peer_that_resets_is_gone_also_while_a_send_is_pending() {
+    let mut bench = Bench::new(2);
+    let (socket, peer) = common::connection();
+    bench.io.open_socket(SocketSlot(0), &socket);
+    fill_socket(&mut bench, SocketSlot(0));
+    // Linger zero: closing resets.
+    socket2::SockRef::from(&peer).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(peer);
+    assert_eq!(bench.completions(1)[0].result, Err(Fault::Gone));
+    bench.send(SocketSlot(0), Token(78), 4096);
+    assert_eq!(bench.completions(1)[0].result, Err(Fault::Gone), "and stays gone, without a SIGPIPE");
+}
+
+#[test]
+fn a_socket_that_was_shut_down_is_gone() {
+    let mut bench = Bench::new(2);
+    let (socket, _peer) = common::connection();
+    socket2::SockRef::from(&socket).shutdown(Shutdown::Write).unwrap();
+    bench.io.open_socket(SocketSlot(9), &socket);
+    bench.send(SocketSlot(9), Token(1), 100);
+    assert_eq!(bench.completions(1)[0].result, Err(Fault::Gone));
+}
+
+#[test]
+fn a_wait_without_events_ends_at_its_deadline_and_not_before() {
+    let mut bench = Bench::new(1);
+    bench.settle();
+    for millis in [0, 1, 5, 30] {
+        let until = bench.io.now().saturating_add(Nanos::from_millis(millis));
+        let mut none = Vec::with_capacity(16);
+        bench.io.wait(until, &mut none);
+        assert!(none.is_empty());
+        assert!(bench.io.now() >= until, "{millis} ms");
+    }
+}
+
+#[test]
+fn commands_and_store_messages_wake_the_plane() {
+    let mut bench = Bench::new(1);
+    bench.settle();
+    let far = bench.io.now().saturating_add(Nanos::from_secs(3600));
+    let mut none = Vec::with_capacity(16);
+    for round in 0..3 {
+        let handle = bench.handle.clone();
+        let sender = thread::spawn(move || handle.send(Command::Stop(StreamId(round))).unwrap());
+        let command = loop {
+            if let Some(command) = bench.io.command() {
+                break command;
+            }
+            bench.io.wait(far, &mut none); // an hour, if the wake were lost
+        };
+        assert!(matches!(command, Command::Stop(StreamId(n)) if n == round));
+        sender.join().unwrap();
+    }
+    let port = bench.stores.pop().unwrap();
+    let message = StoreMessage::Withdraw { disk: DiskId(0), job: JobId(4) };
+    let store = thread::spawn(move || port.message(message).unwrap());
+    let heard = loop {
+        if let Some(heard) = bench.io.store_message() {
+            break heard;
+        }
+        bench.io.wait(far, &mut none);
+    };
+    assert_eq!(heard, message);
+    store.join().unwrap();
+}
+
+#[test]
+fn literals_reach_the_socket() {
+    let mut bench = Bench::new(1);
+    let (socket, mut peer) = common::connection();
+    let head = b"HTTP/1.1 200 OK\r\n\r\n";
+    bench.io.open_socket(SocketSlot(8191), &socket);
+    let memory = Span { offset: bench.io.arena_bytes() - 2048, length: u32::try_from(head.len()).unwrap() };
+    bench.io.fill(memory, head);
+    bench.io.send(SendRequest {
+        token: Token(0),
+        socket: SocketSlot(8191),
+        memory,
+        then: None,
+        sharing: Sharing::Single,
+    });
+    assert_eq!(bench.completions(1)[0].result, Ok(memory.length));
+    let mut got = vec![0; head.len()];
+    peer.read_exact(&mut got).unwrap();
+    assert_eq!(got, head);
+}
+
+#[test]
+fn every_slot_can_be_used_at_once_and_again() {
+    let mut bench = Bench::new(1);
+    let (socket, mut peer) = common::connection();
+    let streams = u32::try_from(limits::STREAMS_MAX).unwrap();
+    for _ in 0..2 {
+        (0..streams).for_each(|slot| bench.io.open_socket(SocketSlot(slot), &socket));
+        // More requests than the submission queue holds, one byte each.
+        (0..streams).for_each(|slot| bench.send(SocketSlot(slot), Token(slot.into()), 1));
+        let mut tokens: Vec<u64> = bench.completions(limits::STREAMS_MAX).iter().map(|c| c.token.0).collect();
+        tokens.sort_unstable();
+        assert!(tokens.iter().copied().eq(0..u64::from(streams)), "each exactly once");
+        (0..streams).for_each(|slot| bench.io.close_socket(SocketSlot(slot)));
+        let mut all = vec![0; limits::STREAMS_MAX];
+        peer.read_exact(&mut all).unwrap();
+    }
+    assert_eq!(bench.io.stats().lost_completions, 0);
+}
+
+#[test]
+fn dropping_with_sends_pending_lets_go_of_everything() {
+    let mut bench = Bench::new(2);
+    let (socket, _peer) = common::connection();
+    bench.io.open_socket(SocketSlot(0), &socket);
+    fill_socket(&mut bench, SocketSlot(0));
+    let handle = bench.handle.clone();
+    drop(bench);
+    assert!(handle.is_closed());
+    assert!(socket.as_raw_fd() >= 0);
+}
+
+/// Sends until a send stays pending (token 77); how many bytes the socket took before.
+fn fill_socket(bench: &mut Bench, slot: SocketSlot) -> u64 {
+    bench.settle_route();
+    let mut sent = 0;
+    loop {
+        bench.send(slot, Token(77), 1 << 20);
+        match bench.try_completion() {
+            Some(done) => sent += u64::from(done.result.unwrap()),
+            None => return sent,
+        }
+    }
+}

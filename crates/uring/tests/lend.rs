@@ -1,0 +1,225 @@
+//! Memory lent to sockets: what was sent stays what it was, though the place it was sent from is read into again while
+//! the peer has not taken it yet.
+
+mod common;
+
+use std::io::Read;
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+
+use common::{Bench, CHUNK, pattern};
+use dataplane::control::Access;
+use dataplane::port::{Fault, FileSlot, Io, ReadRequest, SendRequest, Sharing, SocketSlot, Span, Token};
+
+const QUARTER: u64 = CHUNK / 4;
+const FILE: FileSlot = FileSlot(0);
+
+fn bench_with_file(chunks: u32) -> (Bench, OwnedFd) {
+    let mut bench = Bench::new(chunks);
+    let (file, direct) = common::direct_file(16 * CHUNK);
+    assert!(direct, "the repository must lie on a file system with direct I/O for this test");
+    bench.io.open_file(FILE, &file, Access::Direct);
+    (bench, file)
+}
+
+fn read(bench: &mut Bench, offset: u64, memory: Span) {
+    bench.io.read(ReadRequest { token: Token(1), file: FILE, offset, memory });
+    assert_eq!(bench.completions(1)[0].result, Ok(memory.length));
+}
+
+fn send(bench: &mut Bench, socket: SocketSlot, memory: Span, sharing: Sharing) -> usize {
+    bench.io.send(SendRequest { token: Token(2), socket, memory, then: None, sharing });
+    usize::try_from(bench.completions(1)[0].result.expect("the peer is there")).expect("usize holds a u32")
+}
+
+fn taken(peer: &mut TcpStream, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    peer.read_exact(&mut bytes).expect("all that was sent");
+    bytes
+}
+
+/// A small arena, recycled hundreds of times; each peer has unread bytes while the places they came from are read into
+/// again, by whole quarters, by pieces, and at changing places in the file.
+#[test]
+fn what_a_slow_peer_has_not_taken_yet_does_not_change_when_its_memory_is_read_into_again() {
+    let (mut bench, _file) = bench_with_file(2);
+    let mut peers = vec![];
+    for slot in 0..4 {
+        let (socket, peer) = common::connection();
+        bench.io.open_socket(SocketSlot(slot), &socket);
+        peers.push((socket, peer));
+    }
+    let (places, mut seed) = (2 * 4, 7_u64);
+    for round in 0..400_u64 {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let place = (seed >> 33) % places * QUARTER;
+        let offset = (seed >> 40) % (15 * 256) * 4096;
+        let pieces = 1 + round % 2; // as a guaranteed stream reads, and as a best-effort one
+        for piece in 0..pieces {
+            let length = QUARTER / pieces;
+            let memory = Span { offset: place + piece * length, length: u32::try_from(length).unwrap() };
+            read(&mut bench, offset + piece * length, memory);
+        }
+        // Not whole pages, as ticks are not.
+        let memory = Span { offset: place + round % 5000, length: 60_000 };
+        let expected = pattern(offset + round % 5000, 60_000);
+        let sent: Vec<usize> = (0..4).map(|slot| send(&mut bench, SocketSlot(slot), memory, Sharing::Shared)).collect();
+        // The place it lay in is read into before the peers take it.
+        let (other, first_page) = ((offset + 9 * CHUNK / 2) % (15 * CHUNK), Span { offset: place, length: 4096 });
+        if round % 3 == 0 {
+            read(&mut bench, other, first_page);
+        }
+        read(&mut bench, other, Span { offset: place, length: u32::try_from(QUARTER).unwrap() });
+        let there = usize::try_from(QUARTER).unwrap();
+        assert!(bench.arena(place, there) == pattern(other, there), "round {round}: what was read is there");
+        for ((_, peer), sent) in peers.iter_mut().zip(sent) {
+            assert!(taken(peer, sent) == expected[..sent], "round {round}: what was sent is what arrives");
+        }
+    }
+    let stats = bench.io.stats();
+    assert!(stats.lent_sends > 400 && stats.reclaims > 100, "the test is about lent memory: {stats:?}");
+    (0..4).for_each(|slot| bench.io.close_socket(SocketSlot(slot)));
+}
+
+/// The same without a read in between: bytes written into lent memory by hand, which a plane never does to a chunk, do
+/// arrive changed. So the test above would see a read into memory that was not replaced.
+#[test]
+fn a_canary_that_writes_into_lent_memory_is_seen() {
+    let (mut bench, _file) = bench_with_file(2);
+    let (socket, mut peer) = common::connection();
+    bench.io.open_socket(SocketSlot(0), &socket);
+    let memory = Span { offset: 0, length: 60_000 };
+    for (sharing, changed) in [(Sharing::Shared, true), (Sharing::Single, false)] {
+        read(&mut bench, 0, Span { offset: 0, length: 1 << 20 });
+        let sent = send(&mut bench, SocketSlot(0), memory, sharing);
+        bench.io.fill(Span { offset: 0, length: 2048 }, &[255; 2048]);
+        let got = taken(&mut peer, sent);
+        assert_eq!(got != pattern(0, 60_000)[..sent], changed, "{sharing:?}");
+    }
+    assert_eq!(bench.io.stats().lent_sends, 1);
+    bench.io.close_socket(SocketSlot(0));
+}
+
+#[test]
+fn a_full_socket_gets_the_rest_in_the_ordinary_way_and_nothing_is_lost() {
+    let (mut bench, _file) = bench_with_file(2);
+    let (socket, mut peer) = common::connection();
+    bench.io.open_socket(SocketSlot(0), &socket);
+    read(&mut bench, 0, Span { offset: 0, length: 1 << 20 });
+    let whole = Span { offset: 0, length: 1 << 20 };
+    let mut lengths = vec![];
+    // Until a send stays pending.
+    loop {
+        bench.io.send(SendRequest {
+            token: Token(2),
+            socket: SocketSlot(0),
+            memory: whole,
+            then: None,
+            sharing: Sharing::Shared,
+        });
+        let Some(done) = bench.try_completion() else { break };
+        lengths.push(usize::try_from(done.result.unwrap()).unwrap());
+    }
+    assert!(bench.io.stats().lent_sends >= 1);
+    for &length in &lengths {
+        assert!(taken(&mut peer, length) == pattern(0, length));
+    }
+    let last = usize::try_from(bench.completions(1)[0].result.unwrap()).unwrap();
+    assert!(taken(&mut peer, last) == pattern(0, last), "the pending one");
+    bench.io.close_socket(SocketSlot(0));
+}
+
+#[test]
+fn two_places_go_out_in_one_send_as_far_as_the_socket_has_room() {
+    let (mut bench, _file) = bench_with_file(2);
+    let (socket, mut peer) = common::connection();
+    bench.io.open_socket(SocketSlot(0), &socket);
+    let place = |n: u64| Span { offset: n * QUARTER, length: u32::try_from(QUARTER).unwrap() };
+    read(&mut bench, 0, place(5));
+    read(&mut bench, QUARTER, place(2));
+    // The end of one place and the start of another are neighbours in the content.
+    let memory = Span { offset: place(5).offset + QUARTER - 30_000, length: 30_000 };
+    let expected = pattern(QUARTER - 30_000, 30_000 + 25_000);
+    for (sharing, least) in [(Sharing::Shared, 55_000), (Sharing::Single, 30_000)] {
+        let then = Some(Span { length: 25_000, ..place(2) });
+        bench.io.send(SendRequest { token: Token(2), socket: SocketSlot(0), memory, then, sharing });
+        let sent = usize::try_from(bench.completions(1)[0].result.unwrap()).unwrap();
+        assert_eq!(sent, least, "{sharing:?}: nothing else is in the socket");
+        assert!(taken(&mut peer, sent) == expected[..sent], "{sharing:?}");
+    }
+    // Both are replaced before they are read into: what waits in the socket stays what it is.
+    let then = Some(Span { length: 25_000, ..place(2) });
+    let (token, socket) = (Token(2), SocketSlot(0));
+    bench.io.send(SendRequest { token, socket, memory, then, sharing: Sharing::Shared });
+    let sent = usize::try_from(bench.completions(1)[0].result.unwrap()).unwrap();
+    read(&mut bench, 3 * CHUNK, place(5));
+    read(&mut bench, 3 * CHUNK, place(2));
+    assert!(taken(&mut peer, sent) == expected[..sent]);
+    assert_eq!((bench.io.stats().lent_sends, bench.io.stats().reclaims), (2, 2));
+    bench.io.close_socket(socket);
+}
+
+#[test]
+fn a_vanished_peer_is_told_and_a_blocking_socket_is_never_lent_to() {
+    let (mut bench, _file) = bench_with_file(1);
+    read(&mut bench, 0, Span { offset: 0, length: 1 << 20 });
+    let memory = Span { offset: 0, length: 4096 };
+    let (socket, _peer) = common::connection();
+    socket2::SockRef::from(&socket).shutdown(std::net::Shutdown::Write).unwrap();
+    bench.io.open_socket(SocketSlot(0), &socket);
+    bench.io.send(SendRequest { token: Token(2), socket: SocketSlot(0), memory, then: None, sharing: Sharing::Shared });
+    assert_eq!(bench.completions(1)[0].result, Err(Fault::Gone));
+    let before = bench.io.stats().lent_sends;
+    let (blocking, mut peer) = common::connection();
+    socket2::SockRef::from(&blocking).set_nonblocking(false).unwrap();
+    bench.io.open_socket(SocketSlot(1), &blocking);
+    let sent = send(&mut bench, SocketSlot(1), memory, Sharing::Shared);
+    assert!(taken(&mut peer, sent) == pattern(0, sent));
+    assert_eq!(bench.io.stats().lent_sends, before);
+    (0..2).for_each(|slot| bench.io.close_socket(SocketSlot(slot)));
+}
+
+#[test]
+fn buffered_reads_replace_too() {
+    let mut bench = Bench::new(2);
+    let file = OwnedFd::from(common::buffered_file(4 * CHUNK));
+    bench.io.open_file(FILE, &file, Access::Buffered);
+    let (socket, mut peer) = common::connection();
+    bench.io.open_socket(SocketSlot(0), &socket);
+    for round in 0..64_u64 {
+        let place = Span { offset: round % 8 * QUARTER, length: u32::try_from(QUARTER).unwrap() };
+        read(&mut bench, 0, place);
+        let sent = send(&mut bench, SocketSlot(0), Span { length: 30_000, ..place }, Sharing::Shared);
+        read(&mut bench, CHUNK, place);
+        assert!(taken(&mut peer, sent) == pattern(0, sent), "round {round}");
+    }
+    let stats = bench.io.stats();
+    assert_eq!((stats.lent_sends, stats.reclaims), (64, 64));
+    bench.io.close_socket(SocketSlot(0));
+}
+
+/// Sixteen chunks are eight huge pages, of which the memory of one may be lent in scattered parts. What was lent once
+/// can be lent again, and a huge page of which all was lent does not count.
+#[test]
+fn memory_beyond_the_arena_is_bounded() {
+    let (mut bench, _file) = bench_with_file(16);
+    let (socket, mut peer) = common::connection();
+    bench.io.open_socket(SocketSlot(0), &socket);
+    let mut lent = |place: u64| {
+        let before = bench.io.stats().lent_sends;
+        let memory = Span { offset: place * QUARTER, length: u32::try_from(QUARTER).unwrap() };
+        let mut sent = 0;
+        // The socket may take it in parts, all by reference or all copied.
+        while sent < QUARTER {
+            let rest = Span { offset: memory.offset + sent, length: u32::try_from(QUARTER - sent).unwrap() };
+            let some = send(&mut bench, SocketSlot(0), rest, Sharing::Shared);
+            taken(&mut peer, some);
+            sent += u64::try_from(some).unwrap();
+        }
+        bench.io.stats().lent_sends > before
+    };
+    let scattered: Vec<u64> = (0..8).map(|huge| huge * 8).collect();
+    assert!(scattered.iter().all(|&place| lent(place)));
+    assert!(!lent(1), "one more would be too much");
+    assert!(scattered.iter().all(|&place| lent(place)), "again costs nothing");
+}

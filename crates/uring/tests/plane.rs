@@ -1,0 +1,160 @@
+//! The plane's thread as it is started in earnest: what it is given, what it says of it, and that io-wq stays asleep.
+
+mod common;
+
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use common::{CHUNK, connection, direct_file};
+use dataplane::control::{Access, Command, Event, Report};
+use dataplane::port::{COMPLETIONS_MAX, FileSlot, Io, ReadRequest, SendRequest, Sharing, SocketSlot, Span, Token};
+use units::{DiskId, Nanos};
+use uring::io::punted_workers;
+use uring::link::{Links, connect};
+use uring::permissions::Subject;
+use uring::thread::{PlaneConfig, check, cpus, start};
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn config() -> PlaneConfig {
+    PlaneConfig { chunk_count: 64, cpu: cpus().unwrap().pop(), priority: Some(10), readers: 2 }
+}
+
+#[test]
+fn reads_and_sends_in_earnest_wake_no_worker_of_io_wq() {
+    let Links { plane, handle, reports, .. } = connect(1).unwrap();
+    let (file, direct) = direct_file(64 * CHUNK);
+    assert!(direct, "the repository must lie on a file system with direct I/O for this test");
+    let sockets: Vec<_> = (0..64).map(|_| connection()).collect();
+    let (servers, peers): (Vec<_>, Vec<_>) = sockets.into_iter().unzip();
+    let (worked, seen) = mpsc::channel();
+    let running = start(config(), plane, move |mut io| {
+        io.open_file(FileSlot(0), &file, Access::Direct);
+        let mut completions = Vec::with_capacity(COMPLETIONS_MAX);
+        for (socket, server) in (0..).zip(&servers) {
+            io.open_socket(SocketSlot(socket), server);
+        }
+        // Sockets fill up and stay pending; the file is read through, a few chunks at a time.
+        let mut reads = 0;
+        for round in 0..16_u64 {
+            for n in 0..4 {
+                let offset = (round * 4 + n) * CHUNK;
+                let memory = Span { offset, length: 1 << 20 };
+                io.read(ReadRequest { token: Token(1 << 32 | n), file: FileSlot(0), offset, memory });
+            }
+            if round == 0 {
+                for socket in 0..64 {
+                    let memory = Span { offset: 0, length: 1 << 20 };
+                    io.send(SendRequest {
+                        token: Token(socket.into()),
+                        socket: SocketSlot(socket),
+                        memory,
+                        then: None,
+                        sharing: Sharing::Single,
+                    });
+                }
+            }
+            while reads < (round + 1) * 4 {
+                let until = io.now().saturating_add(Nanos::from_secs(60));
+                io.wait(until, &mut completions);
+                for done in completions.drain(..) {
+                    if done.token.0 >> 32 == 1 {
+                        assert_eq!(done.result, Ok(1 << 20));
+                        reads += 1;
+                    } else {
+                        assert!(done.result.unwrap() > 0);
+                        let socket = u32::try_from(done.token.0).unwrap();
+                        let memory = Span { offset: 0, length: 1 << 20 };
+                        io.send(SendRequest {
+                            token: done.token,
+                            socket: SocketSlot(socket),
+                            memory,
+                            then: None,
+                            sharing: Sharing::Single,
+                        });
+                    }
+                }
+            }
+        }
+        worked.send(io.stats()).unwrap();
+        io.report(Report::Event(Event::DiskRecovered { disk: DiskId(9) })).unwrap();
+        // As the real loop: until told to end.
+        loop {
+            match io.command() {
+                Some(Command::Shutdown) => return,
+                Some(_) => {}
+                None => io.wait(Nanos::MAX, &mut completions),
+            }
+            completions.clear();
+        }
+    })
+    .unwrap();
+    let stats = seen.recv_timeout(LONG).unwrap();
+    assert_eq!(running.punted_workers().unwrap(), 0, "{stats:?}");
+    assert_eq!((stats.buffered_reads, stats.lost_completions), (0, 0));
+    assert!(matches!(reports.recv_timeout(LONG), Some(Report::Event(Event::DiskRecovered { disk: DiskId(9) }))));
+    handle.send(Command::Shutdown).unwrap();
+    running.join().unwrap();
+    assert!(handle.is_closed());
+    drop(peers);
+}
+
+#[test]
+fn everything_asked_for_is_answered_in_a_sentence() {
+    let permissions = check(config()).unwrap();
+    for subject in [
+        Subject::OpenFiles,
+        Subject::LockedMemory,
+        Subject::HugePages,
+        Subject::Lending,
+        Subject::RegisteredFiles,
+        Subject::RegisteredBuffers,
+        Subject::RealTime,
+        Subject::Processor,
+    ] {
+        let said = permissions.of(subject).unwrap_or_else(|| panic!("nothing was said of {subject:?}"));
+        assert!(!said.sentence.is_empty());
+    }
+    assert!(permissions.of(Subject::Processor).unwrap().granted, "{permissions}");
+}
+
+#[test]
+fn what_cannot_be_had_is_said_and_the_plane_runs_without() {
+    let impossible = PlaneConfig { cpu: Some(100_000), priority: Some(100), ..config() };
+    let permissions = check(impossible).unwrap();
+    let cpu = permissions.of(Subject::Processor).unwrap();
+    assert!(!cpu.granted && cpu.sentence.contains("100000"), "{}", cpu.sentence);
+    let priority = permissions.of(Subject::RealTime).unwrap();
+    assert!(!priority.granted && priority.sentence.contains("1 and 99"), "{}", priority.sentence);
+}
+
+#[test]
+fn too_much_memory_is_refused_with_advice() {
+    let error = check(PlaneConfig { chunk_count: u32::MAX, ..config() }).unwrap_err();
+    assert!(error.to_string().contains("less memory"), "{error}");
+}
+
+#[test]
+fn the_count_of_workers_sees_one_when_there_is_one() {
+    // A read of an empty pipe that is forced onto io-wq: its worker waits there until something is written.
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let mut ring = io_uring::IoUring::new(2).unwrap();
+    let mut byte = [0_u8; 1];
+    let read = io_uring::opcode::Read::new(io_uring::types::Fd(reader.as_raw_fd()), byte.as_mut_ptr(), 1).build();
+    // SAFETY: the buffer lives until the completion was seen below.
+    unsafe { ring.submission().push(&read.flags(io_uring::squeue::Flags::ASYNC)).unwrap() };
+    ring.submit().unwrap();
+    let me = rustix::thread::gettid();
+    let started = Instant::now();
+    // The worker names itself when it first runs.
+    while punted_workers(me).unwrap() == 0 {
+        assert!(started.elapsed() < LONG, "no worker was seen");
+        std::thread::yield_now();
+    }
+    writer.write_all(b"x").unwrap();
+    ring.submit_and_wait(1).unwrap();
+    assert_eq!(ring.completion().next().unwrap().result(), 1);
+    assert_eq!(byte, *b"x");
+}

@@ -1,0 +1,71 @@
+// The list of a folder's contents, with a way back up.
+
+import { el, type Child } from "./dom";
+import * as format from "./format";
+import { list, mediaUrl, type Entry, type Problem } from "./server";
+
+/** What the page can do with a file, by its name. */
+export function playableAs(name: string): "video" | "mpegts" | null {
+  const ending = /\.([a-z0-9]+)$/i.exec(name)?.[1]?.toLowerCase() ?? "";
+  if (["ts", "m2ts", "mts"].includes(ending)) return "mpegts";
+  if (["mp4", "m4v", "mov", "webm", "mkv", "m4a", "mp3", "ogg", "opus", "oga", "ogv", "wav"].includes(ending)) return "video";
+  return null;
+}
+
+/** The address, within this page, of a folder (`a/b/`) or a content (`a/b.mp4`). */
+export function pageAddress(path: string): string {
+  return `#/${path.split("/").map(encodeURIComponent).join("/")}`;
+}
+
+/** Shows `folder` in `place`; `playing` is the path of the content that plays, if any. */
+export async function showFolder(place: HTMLElement, folder: string, playing: string | null): Promise<void> {
+  place.setAttribute("aria-busy", "true");
+  try {
+    const entries = await list(folder);
+    place.replaceChildren(crumbs(folder), entries.length === 0 ? empty() : table(folder, entries, playing));
+  } catch (error) {
+    const { status, title, detail } = error as Problem;
+    const reason = status === 404 ? "There is no such folder." : (detail ?? title ?? "The server does not answer.");
+    place.replaceChildren(crumbs(folder), el("p", { class: "notice", role: "alert" }, `The contents cannot be listed. ${reason}`));
+  } finally {
+    place.removeAttribute("aria-busy");
+  }
+}
+
+function crumbs(folder: string): HTMLElement {
+  const items: Child[] = [el("li", {}, el("a", { href: "#/" }, "Contents"))];
+  let path = "";
+  for (const part of folder.split("/").filter((part) => part !== "")) {
+    path += `${part}/`;
+    items.push(el("li", {}, el("a", { href: pageAddress(path) }, part)));
+  }
+  return el("nav", { "aria-label": "Folder" }, el("ol", { class: "crumbs" }, ...items));
+}
+
+function empty(): HTMLElement {
+  return el("p", { class: "quiet" }, "Nothing here yet. Upload with: ", el("code", {}, `curl -T film.mp4 ${location.origin}/media/film.mp4`));
+}
+
+function table(folder: string, entries: Entry[], playing: string | null): HTMLElement {
+  const head = el("tr", {}, el("th", { scope: "col" }, "Name"), el("th", { scope: "col", class: "figure" }, "Rate"), el("th", { scope: "col", class: "figure" }, "Size"), el("th", { scope: "col" }, el("span", { class: "unseen" }, "Download")));
+  return el("table", {}, el("thead", {}, head), el("tbody", {}, ...entries.map((entry) => row(folder, entry, playing))));
+}
+
+function row(folder: string, entry: Entry, playing: string | null): HTMLElement {
+  if (entry.kind === "directory") {
+    const link = el("a", { href: pageAddress(`${folder}${entry.name}/`) }, `${entry.name}/`);
+    return el("tr", {}, el("td", { class: "name" }, link), el("td"), el("td"), el("td"));
+  }
+  const path = folder + entry.name;
+  const name = playableAs(entry.name) === null ? el("span", {}, entry.name) : el("a", { href: pageAddress(path) }, entry.name);
+  if (path === playing) name.setAttribute("aria-current", "true");
+  const download = el("a", { href: mediaUrl(path, { rate: "max" }), download: entry.name, "aria-label": `Download ${entry.name}` }, "↓");
+  return el(
+    "tr",
+    {},
+    el("td", { class: "name" }, name),
+    el("td", { class: "figure" }, entry.rate_bps === null ? "" : format.rate(entry.rate_bps)),
+    el("td", { class: "figure" }, format.size(entry.size)),
+    el("td", { class: "figure" }, download),
+  );
+}

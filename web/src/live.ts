@@ -1,0 +1,107 @@
+// Live figures of the server, once a second while the page is visible: streams, rates, disks.
+
+import { el } from "./dom";
+import * as format from "./format";
+import { figures, ready } from "./server";
+
+/** How often the figures are asked for. */
+const PERIOD_MS = 1000;
+/** Points of the curve: two minutes. */
+const POINTS = 120;
+
+/** Streams that are listed one by one. */
+const SHOWN = 12;
+
+/** The parts of /api/v1/system that are shown. What the machine does not say is null. */
+interface System {
+  streams: number;
+  uploads: number;
+  network_bps: number;
+  upload_bps: number;
+  disk_bps: number;
+  cpu_share: number | null;
+  memory_bytes: number | null;
+  buffers: { used_bytes: number; total_bytes: number };
+}
+
+/** The parts of an entry of /api/v1/streams that are shown. */
+interface Stream {
+  path: string;
+  class: "constant" | "best-effort";
+  rate_bps: number;
+  j_percent: number | null;
+  misses: number;
+}
+
+/** Starts to renew the panel in `place` and the word in `state`; runs as long as the page. */
+export function showLive(place: HTMLElement, state: HTMLElement): void {
+  const sent: number[] = [];
+  const body = el("div", {});
+  place.replaceChildren(el("h2", {}, "Live"), body);
+  const renew = async () => {
+    if (document.visibilityState === "visible") {
+      const signal = AbortSignal.timeout(5 * PERIOD_MS);
+      const [admits, system, streams] = await Promise.all([ready(signal), figures<System>("system", signal), figures<Stream[]>("streams", signal)]);
+      say(state, admits);
+      if (system !== null) {
+        sent.push(system.network_bps);
+        if (sent.length > POINTS) sent.shift();
+        body.replaceChildren(summary(system), curve(sent), running(streams ?? []));
+      } else {
+        body.replaceChildren(el("p", { class: "quiet" }, "No figures."));
+      }
+    }
+    window.setTimeout(() => void renew(), PERIOD_MS);
+  };
+  void renew();
+}
+
+function say(state: HTMLElement, admits: boolean | null): void {
+  const text = admits === null ? "no answer" : admits ? "admitting streams" : "not admitting streams";
+  // Set only when it changes, so that a screen reader does not repeat it every second.
+  if (state.textContent !== text) state.textContent = text;
+  state.dataset["state"] = admits === null ? "gone" : admits ? "ready" : "closed";
+}
+
+function summary(system: System): HTMLElement {
+  const list = el("dl", {});
+  const add = (name: string, value: string) => list.append(el("div", {}, el("dt", {}, name), el("dd", {}, value)));
+  add("Streams", String(system.streams));
+  add("Sent", format.rate(system.network_bps));
+  add("Uploads", String(system.uploads));
+  add("Received", format.rate(system.upload_bps));
+  add("Disks", format.rate(system.disk_bps));
+  add("Buffers", format.percent(system.buffers.used_bytes / Math.max(1, system.buffers.total_bytes)));
+  if (system.cpu_share !== null) add("Processors", format.percent(system.cpu_share));
+  if (system.memory_bytes !== null) add("Memory", format.size(system.memory_bytes));
+  return list;
+}
+
+/** The rate sent over the last two minutes, from zero to its highest. */
+function curve(values: number[]): SVGSVGElement {
+  const space = "http://www.w3.org/2000/svg";
+  const svg = document.createElementNS(space, "svg");
+  const top = Math.max(...values, 1);
+  svg.setAttribute("viewBox", `0 0 ${POINTS - 1} 40`);
+  svg.setAttribute("preserveAspectRatio", "none");
+  svg.setAttribute("role", "img");
+  svg.setAttribute("aria-label", `Rate sent in the last two minutes, ${format.rate(top)} at most`);
+  const line = document.createElementNS(space, "polyline");
+  const first = POINTS - values.length;
+  line.setAttribute("points", values.map((value, index) => `${first + index},${(39 - (38 * value) / top).toFixed(1)}`).join(" "));
+  svg.append(line);
+  return svg;
+}
+
+function running(streams: Stream[]): HTMLElement {
+  if (streams.length === 0) return el("p", { class: "quiet" }, "No stream is running.");
+  const items = streams.slice(0, SHOWN).map((stream) => {
+    const rate = stream.class === "constant" ? format.rate(stream.rate_bps) : "best effort";
+    const j = stream.j_percent === null ? "" : ` · J ${stream.j_percent.toFixed(2)} %`;
+    const misses = stream.misses === 1 ? "1 miss" : `${stream.misses} misses`;
+    const line = `${rate}${j} · ${misses}`;
+    return el("li", {}, el("span", { class: "name" }, stream.path), el("span", { class: "quiet" }, line));
+  });
+  const rest = streams.length > SHOWN ? el("p", { class: "quiet" }, `and ${streams.length - SHOWN} more`) : "";
+  return el("div", {}, el("ul", { class: "streams" }, ...items), rest);
+}

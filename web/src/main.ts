@@ -1,0 +1,40 @@
+// The page: lists the contents, plays them, shows what the server is doing. What is shown is in the address (after `#/`).
+
+import "./style.css";
+import { byId } from "./dom";
+import { pageAddress, playableAs, showFolder } from "./library";
+import { showLive } from "./live";
+import { Player } from "./player";
+
+let player: Player | null = null;
+let playing: string | null = null;
+
+/** Shows what the address says: a folder, or a content and its folder. */
+async function show(): Promise<void> {
+  const path = addressed();
+  const content = path.endsWith("/") || path === "" || playableAs(path) === null ? null : path;
+  const folder = path.slice(0, path.lastIndexOf("/") + 1);
+  if (content !== playing) {
+    player?.stop();
+    const place = byId("player");
+    player = content === null ? null : new Player(place, content, () => (location.hash = pageAddress(folder)));
+    if (content === null) place.hidden = true;
+    playing = content;
+  }
+  document.title = content === null ? "Isocast" : `${content.split("/").pop()} · Isocast`;
+  await showFolder(byId("library"), folder, playing);
+}
+
+/** The path in the page's address, decoded; the top folder if it is broken. */
+function addressed(): string {
+  const parts = location.hash.replace(/^#?\/?/, "").split("/");
+  try {
+    return parts.map(decodeURIComponent).join("/");
+  } catch {
+    return "";
+  }
+}
+
+window.addEventListener("hashchange", () => void show());
+showLive(byId("live"), byId("state"));
+void show();
