@@ -26,7 +26,7 @@ build: page ## build target/release/isocast, page included
 	@$(CARGO) build --release --locked -p isocast
 
 test: page ## run every test
-	@$(CARGO) test --workspace --locked
+	@$(CARGO) test --workspace --locked --no-fail-fast
 
 check: fmt clippy test sim ## what CI runs: format, lints, every test (tidy is one), a minute of simulation
 

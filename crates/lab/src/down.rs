@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-use crate::state::{Places, ProcessId};
+use crate::state::{Places, ProcessId, remove_shared};
 use crate::sys::{self, Lazily};
 use crate::{control, up};
 
@@ -53,8 +53,7 @@ pub(crate) fn take_down(places: &Places) -> anyhow::Result<bool> {
     if let Some(backing) = backing {
         remove_if_there(&backing)?;
         if let Some(directory) = backing.parent().filter(|d| d.ends_with("isocast-lab")) {
-            // Fails while other disks are up, as it should.
-            let _others = fs::remove_dir(directory);
+            remove_shared(directory).with_context(|| format!("cannot remove {}", directory.display()))?;
         }
     }
     places.remove().with_context(|| format!("cannot remove {}", places.home.display()))?;

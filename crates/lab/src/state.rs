@@ -1,10 +1,11 @@
 //! What is known of each emulated disk, in `/run/isocast-lab/NAME/`: enough to take it down after any crash.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
 const RUN: &str = "/run/isocast-lab";
@@ -68,6 +69,11 @@ impl Places {
         fs::write(&draft, text).and_then(|()| fs::rename(&draft, self.state())).context("cannot write state.json")
     }
 
+    /// Makes the directory of the disk, the file system's mount point in it included.
+    pub(crate) fn make(&self) -> io::Result<()> {
+        while_nobody_else(Path::new(RUN), || fs::create_dir_all(self.fuse()))
+    }
+
     /// Removes the directory, and the one above it if it was the last.
     pub(crate) fn remove(&self) -> io::Result<()> {
         for directory in [self.fuse(), self.mount()] {
@@ -88,10 +94,33 @@ impl Places {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        // Fails while other disks are up, as it should.
-        let _others = fs::remove_dir(RUN);
-        Ok(())
+        remove_shared(Path::new(RUN))
     }
+}
+
+/// Makes the file if it is missing, in a directory that disks share.
+pub(crate) fn make_shared_file(path: &Path) -> io::Result<()> {
+    let shared = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    while_nobody_else(shared, || {
+        fs::create_dir_all(shared)?;
+        fs::OpenOptions::new().append(true).create(true).open(path).map(drop)
+    })
+}
+
+/// Removes a directory that disks share, unless others are in it.
+pub(crate) fn remove_shared(shared: &Path) -> io::Result<()> {
+    while_nobody_else(shared, || match fs::remove_dir(shared) {
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty) => Ok(()),
+        removed => removed,
+    })
+}
+
+/// Does the work while no other disk makes or removes the shared directory: the first makes it, the last removes it,
+/// and in between it may be empty. The lock is on the directory above, so that nothing of it is left.
+fn while_nobody_else(shared: &Path, work: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    let above = File::open(shared.parent().ok_or(io::ErrorKind::InvalidInput)?)?;
+    rustix::fs::flock(&above, FlockOperation::LockExclusive)?;
+    work()
 }
 
 /// What `up` has made so far.
@@ -134,5 +163,31 @@ impl ProcessId {
 
     pub(crate) fn is_running(self) -> bool {
         Self::of(self.pid) == Some(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_that_leaves_a_shared_directory_does_not_remove_it_under_the_next() {
+        let root = std::env::temp_dir().join(format!("isocast-lab-shared-{}", std::process::id()));
+        fs::create_dir_all(&root).expect("a directory");
+        let shared = root.join("shared");
+        std::thread::scope(|scope| {
+            for disk in 0..4 {
+                let (shared, file) = (&shared, shared.join(format!("{disk}.img")));
+                scope.spawn(move || {
+                    for _ in 0..1000 {
+                        make_shared_file(&file).expect("made, whoever removes the directory");
+                        fs::remove_file(&file).expect("it was made");
+                        remove_shared(shared).expect("removed, or left to the others");
+                    }
+                });
+            }
+        });
+        assert!(!shared.exists(), "the last one removes it");
+        fs::remove_dir(&root).expect("nothing else is left");
     }
 }

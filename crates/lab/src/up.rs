@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use sim::drive::{Parameters, Profile};
 
-use crate::state::{Places, ProcessId, State};
+use crate::state::{Places, ProcessId, State, make_shared_file};
 use crate::{calibrate, control, down, sys};
 
 /// Makes an emulated disk: a drive's service times, a real block device, a file system on it.
@@ -161,7 +161,7 @@ impl Up {
     }
 
     fn build(&self, places: &Places, parameters: &Parameters) -> anyhow::Result<(State, (f64, f64))> {
-        fs::create_dir_all(places.fuse()).with_context(|| format!("cannot make {}", places.fuse().display()))?;
+        places.make().with_context(|| format!("cannot make {}", places.fuse().display()))?;
         let backing = match &self.backing {
             Some(path) => std::path::absolute(path)?,
             None => memory_backing(&self.name),
@@ -176,8 +176,11 @@ impl Up {
             seed: self.seed,
             ..State::default()
         };
-        if let Some(parent) = state.backing.parent() {
+        if state.keep {
+            let parent = state.backing.parent().context("the backing file has no directory")?;
             fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
+        } else {
+            make_shared_file(&state.backing).with_context(|| format!("cannot make {}", state.backing.display()))?;
         }
         places.save(&state)?;
         state.daemon = Some(start_daemon(places)?);
