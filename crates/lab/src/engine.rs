@@ -387,6 +387,7 @@ impl Engine {
                 rotation_seconds: d.rotation_time.as_secs_f64(),
                 transfer_seconds: d.transfer_time.as_secs_f64(),
                 busy_percent: busy * inner.slow_factor / seconds.max(1e-9) * 100.0,
+                write_percent: d.write_time.as_secs_f64() * inner.slow_factor / seconds.max(1e-9) * 100.0,
                 buffer_hits: d.hits,
                 streamed: d.streamed,
                 drains: d.drains,

@@ -65,6 +65,8 @@ pub(crate) struct Statistics {
     pub(crate) transfer_seconds: f64,
     /// Per cent of the time in which the head was busy.
     pub(crate) busy_percent: f64,
+    /// Of this, per cent of the time spent on writes.
+    pub(crate) write_percent: f64,
     pub(crate) buffer_hits: u64,
     pub(crate) streamed: u64,
     pub(crate) drains: u64,
@@ -100,7 +102,7 @@ impl Statistics {
         format!(
             "{name}: {} s, timing {}, {}{}\n\
              reads      {} ({:.1} MB), writes {} ({:.1} MB), flushes {}, errors {}\n\
-             head       busy {:.1} %: seeks {:.2} s ({}), rotation {:.2} s, transfer {:.2} s\n\
+             head       busy {:.1} % (writes {:.1} %): seeks {:.2} s ({}), rotation {:.2} s, transfer {:.2} s\n\
              buffer     {} hits, {} streamed; cache {} drains, {:.1} MiB dirty, {} writes not flushed\n\
              queue      now {}, mean {:.2}, max {}\n{}{}{}\
              lateness   p50 {} us, p99 {} us, max {} us; over 1 ms: {}, over 10 ms: {}{}\n",
@@ -115,6 +117,7 @@ impl Statistics {
             self.flushes,
             self.errors,
             self.busy_percent,
+            self.write_percent,
             self.seek_seconds,
             self.seeks,
             self.rotation_seconds,

@@ -44,6 +44,9 @@ impl Flash {
         self.free_at = start.saturating_add(occupancy).saturating_add(extra);
         self.stats.media_ops += 1;
         self.stats.transfer_time += occupancy;
+        if !matches!(request.op, Op::Read) {
+            self.stats.write_time += occupancy;
+        }
         due.push(request.tag, self.free_at.saturating_add(latency), fault.is_some());
     }
 

@@ -94,6 +94,8 @@ pub struct DriveStats {
     pub rotation_time: Nanos,
     /// Time spent transferring.
     pub transfer_time: Nanos,
+    /// How much of these three times was spent on writes and drains of the write cache.
+    pub write_time: Nanos,
     /// Reads answered from a buffer.
     pub hits: u64,
     /// Reads served by going on without a seek.

@@ -463,6 +463,7 @@ impl Rotating {
         let begin = self.begin_media(at, wait, seek, w.fault);
         let phase_end = self.geometry.phase_after(w.end);
         let end = Nanos(begin.0 + (phase_end - w.place.phase));
+        self.stats.write_time += Nanos(wait) + end.saturating_sub(begin);
         self.end_media(end, w.end, phase_end, begin);
         self.complete_media(w, end, due);
     }
@@ -475,6 +476,7 @@ impl Rotating {
         let begin = self.begin_media(at, wait, seek, None);
         let phase_end = self.geometry.phase_after(piece.end);
         let end = Nanos(begin.0 + (phase_end - piece.place.phase));
+        self.stats.write_time += Nanos(wait) + end.saturating_sub(begin);
         self.end_media(end, piece.end, phase_end, begin);
         self.drain_in_flight = true;
         self.stats.drains += 1;

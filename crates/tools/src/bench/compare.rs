@@ -83,14 +83,18 @@ fn table(all: &[Results], folder: &str) -> anyhow::Result<String> {
 fn one_table(results: &Results, told: &[&Group]) -> String {
     let mut text = format!(
         "\n**{}**\n\n\
-         | server | streams | delivered / requested | J (1 s) | worst stream | J (100 ms) | stalled | CPU s/Gbit | uploads MB/s |\n\
-         |---|---:|---:|---:|---:|---:|---:|---:|---:|\n",
+         | server | streams | delivered / requested | J (1 s) | worst stream | J (100 ms) | stalled | CPU s/Gbit | uploads MB/s | of the time left |\n\
+         |---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
         results.title
     );
     text.extend(told.iter().map(|group| row(group)));
     if let Some(yardstick) = &results.yardstick {
-        let _ =
-            writeln!(text, "\nOne sequential durable writer with the disk to itself: {:.1} MB/s.", yardstick.mb_per_s);
+        let _ = writeln!(
+            text,
+            "\nOne sequential durable writer with the disk to itself: {:.1} MB/s; \"of the time left\" is the uploads' share of \
+             what it would get in the time in which the disk was not reading.",
+            yardstick.mb_per_s
+        );
     }
     text
 }
@@ -111,8 +115,12 @@ fn searches(all: &[Results]) -> String {
             let planned = found.planned.as_ref().map_or_else(|| "–".to_owned(), |p| p.streams.to_string());
             let uploads = found.upload_mb_per_s.map_or_else(|| "–".to_owned(), |u| format!("{u:.1}"));
             let share = found.upload_share.map_or_else(|| "–".to_owned(), |s| format!("{:.0} %", s * 100.0));
-            let _ =
-                writeln!(text, "| {title} | {} | {} | {planned} | {uploads} | {share} |", found.server, found.streams);
+            let left = found.upload_share_of_left.map_or_else(|| "–".to_owned(), |s| format!("{:.0} %", s * 100.0));
+            let _ = writeln!(
+                text,
+                "| {title} | {} | {} | {planned} | {uploads} | {share} | {left} |",
+                found.server, found.streams
+            );
         }
     }
     if text.is_empty() {
@@ -120,8 +128,8 @@ fn searches(all: &[Results]) -> String {
     }
     format!(
         "\n**The most streams carried without a stall**\n\n\
-         | | server | streams | `isocast plan` said | uploads MB/s | of one writer alone |\n\
-         |---|---|---:|---:|---:|---:|\n{text}"
+         | | server | streams | `isocast plan` said | uploads MB/s | of one writer alone | of it in the time left |\n\
+         |---|---|---:|---:|---:|---:|---:|\n{text}"
     )
 }
 
@@ -138,7 +146,7 @@ fn row(group: &Group) -> String {
     };
     let with_writer = if group.figure("j_1s_with_writer").is_some() { "j_1s_with_writer" } else { "j_1s_mean" };
     format!(
-        "| {} | {streams} | {} | {} | {} | {} | {} | {} | {} |\n",
+        "| {} | {streams} | {} | {} | {} | {} | {} | {} | {} | {} |\n",
         group.server,
         cell("ratio", 4, ""),
         cell(with_writer, 3, " %"),
@@ -147,6 +155,10 @@ fn row(group: &Group) -> String {
         cell("stalled_streams", 0, ""),
         cell("server_s_per_gbit", 4, ""),
         cell("upload_mb_per_s", 1, ""),
+        match group.median("upload_share_of_left") {
+            None => "–".to_owned(),
+            Some(share) => format!("{:.0} %", share * 100.0),
+        },
     )
 }
 

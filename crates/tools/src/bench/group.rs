@@ -38,7 +38,7 @@ pub(crate) struct Figure {
 type Key = (&'static str, fn(&Run) -> Option<f64>);
 
 /// The figures reports speak of, by name.
-pub(crate) const KEYS: [Key; 23] = [
+pub(crate) const KEYS: [Key; 24] = [
     ("admitted", |r| Some(super::summary::f(r.admitted as u64))),
     ("requested_mbps", |r| Some(r.requested_bps / 1e6)),
     ("delivered_mbps", |r| Some(r.delivered_bps / 1e6)),
@@ -58,6 +58,7 @@ pub(crate) const KEYS: [Key; 23] = [
     ("network_mbps", |r| Some(r.cost.network_mbps)),
     ("upload_mb_per_s", |r| r.uploads.as_ref().map(|u| u.mb_per_s)),
     ("upload_share", |r| r.uploads.as_ref()?.share_of_yardstick),
+    ("upload_share_of_left", |r| r.uploads.as_ref()?.share_of_left),
     ("late_blocks", |r| r.own_words.map(|w| super::summary::f(w.late_blocks))),
     ("late_ticks", |r| r.own_words.map(|w| super::summary::f(w.late_ticks))),
     ("mib_per_stream", |r| r.own_words?.bytes_per_stream().map(|b| super::summary::f(b) / 1_048_576.0)),

@@ -79,9 +79,11 @@ fn phases(results: &Results) -> String {
         let (Some(before), Some(with)) = (run.before_writer, run.with_writer) else { continue };
         let share = run.uploads.as_ref().and_then(|u| u.share_of_yardstick);
         let share = share.map(|s| format!(", {:.0} % of one writer alone", s * 100.0)).unwrap_or_default();
+        let left = run.uploads.as_ref().and_then(|u| u.share_of_left);
+        let left = left.map(|s| format!(", {:.0} % of it in the time left", s * 100.0)).unwrap_or_default();
         let _ = writeln!(
             text,
-            "{:<16} alone {:.3} % ({:.1})   with uploads {:.3} % ({:.1})   uploads {:.1} MB/s{share}",
+            "{:<16} alone {:.3} % ({:.1})   with uploads {:.3} % ({:.1})   uploads {:.1} MB/s{share}{left}",
             run.server,
             before.j_mean,
             before.j_worst_second,

@@ -13,6 +13,9 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct LabFigures {
     /// The head was busy, percent.
     pub busy_percent: f64,
+    /// Of this, what it was busy with writes, percent of the time; 0 in results older than the figure.
+    #[serde(default)]
+    pub write_percent: f64,
     /// Answers that left more than 10 ms later than the model says: the machine disturbed the run.
     pub over_10ms: u64,
     /// Answers that left more than 1 ms late.
@@ -23,10 +26,18 @@ pub(crate) struct LabFigures {
     pub flushes: u64,
 }
 
+impl LabFigures {
+    /// The share of the time in which the head was not reading, 0 to 1.
+    pub(crate) fn left_by_reads(&self) -> f64 {
+        (1.0 - (self.busy_percent - self.write_percent) / 100.0).clamp(0.0, 1.0)
+    }
+}
+
 /// The part of `lab disk stat --json` that is kept.
 #[derive(Deserialize)]
 struct Statistics {
     busy_percent: f64,
+    write_percent: f64,
     seeks: u64,
     flushes: u64,
     lateness_us: Lateness,
@@ -67,8 +78,8 @@ pub(crate) fn figures(name: &str) -> anyhow::Result<LabFigures> {
     let text = command(&["stat", name, "--json"])?;
     let found: Statistics = serde_json::from_str(&text).context("reading what `lab disk stat` printed")?;
     let Lateness { over_1ms, over_10ms } = found.lateness_us;
-    let Statistics { busy_percent, seeks, flushes, .. } = found;
-    Ok(LabFigures { busy_percent, over_10ms, over_1ms, seeks, flushes })
+    let Statistics { busy_percent, write_percent, seeks, flushes, .. } = found;
+    Ok(LabFigures { busy_percent, write_percent, over_10ms, over_1ms, seeks, flushes })
 }
 
 /// A disk that is taken down when this is dropped.
@@ -142,8 +153,7 @@ mod tests {
         assert!(set.success());
         let error = run(&program, &["up", "x"]).unwrap_err().to_string();
         assert_eq!(error, "`isocast lab disk up x`: needs root (up)");
-        let text =
-            r#"{"seconds":1.0,"busy_percent":50.0,"seeks":3,"flushes":1,"lateness_us":{"over_1ms":2,"over_10ms":1}}"#;
+        let text = r#"{"seconds":1.0,"busy_percent":50.0,"write_percent":10.0,"seeks":3,"flushes":1,"lateness_us":{"over_1ms":2,"over_10ms":1}}"#;
         let found: Statistics = serde_json::from_str(text).unwrap();
         assert_eq!((found.lateness_us.over_10ms, found.seeks), (1, 3));
     }

@@ -93,6 +93,7 @@ impl<'a> Session<'a> {
             next_was_offered_bps: run.grantable_bps,
             upload_mb_per_s: uploads.map(|u| u.mb_per_s),
             upload_share: uploads.and_then(|u| u.share_of_yardstick),
+            upload_share_of_left: uploads.and_then(|u| u.share_of_left),
             planned,
         };
         self.show.line(&found.sentence());

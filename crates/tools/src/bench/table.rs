@@ -6,7 +6,7 @@ use super::group::Group;
 use super::summary::Run;
 
 /// Columns of the table of groups: heading, figure, places.
-const COLUMNS: [(&str, &str, usize); 16] = [
+const COLUMNS: [(&str, &str, usize); 17] = [
     ("req Mb/s", "requested_mbps", 0),
     ("got Mb/s", "delivered_mbps", 0),
     ("ratio", "ratio", 4),
@@ -23,6 +23,7 @@ const COLUMNS: [(&str, &str, usize); 16] = [
     ("disk Mb/s", "disk_read_mbps", 0),
     ("up MB/s", "upload_mb_per_s", 1),
     ("of alone", "upload_share", 2),
+    ("of left", "upload_share_of_left", 2),
 ];
 
 /// Medians, with the spread where there were several runs; the first row is the heading.

@@ -44,6 +44,10 @@ pub(crate) struct UploadFigures {
     pub latency_ms: Quantiles,
     /// Rate relative to one sequential durable writer's with the disk to itself, where that was measured.
     pub share_of_yardstick: Option<f64>,
+    /// Rate relative to what that writer would get in the time in which the disk was not reading, where the disk is
+    /// an emulated one, which tells that time. Over 1 for a server that answers before its uploads are durable.
+    #[serde(default)]
+    pub share_of_left: Option<f64>,
 }
 
 /// One upload's outcome.
@@ -135,6 +139,7 @@ pub(crate) fn figures(from: Nanos, end: Nanos, writers: usize, upload_bytes: u64
         mb_per_s: super::summary::f(done * upload_bytes) / seconds / 1e6,
         latency_ms: Quantiles::of(&mut took),
         share_of_yardstick: None,
+        share_of_left: None,
     }
 }
 

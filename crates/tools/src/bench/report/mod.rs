@@ -49,6 +49,9 @@ pub(crate) struct Found {
     pub upload_mb_per_s: Option<f64>,
     /// The same as a share of one sequential durable writer's with the disk to itself.
     pub upload_share: Option<f64>,
+    /// The same as a share of what that writer would get in the time that reads left.
+    #[serde(default)]
+    pub upload_share_of_left: Option<f64>,
     /// What `isocast plan` says, from the profile that the server measured.
     pub planned: Option<Planned>,
 }
@@ -62,6 +65,9 @@ impl Found {
         }
         if let Some(share) = self.upload_share {
             let _ = write!(text, " ({:.0} % of one writer alone)", share * 100.0);
+        }
+        if let Some(share) = self.upload_share_of_left {
+            let _ = write!(text, " ({:.0} % of one writer in the time left)", share * 100.0);
         }
         if let Some(offered) = self.next_was_offered_bps {
             let _ = write!(text, "; the next one was offered {}", BitRate(offered));
@@ -126,6 +132,8 @@ impl Results {
     pub(crate) fn add(&mut self, mut run: Run, configuration: String) {
         if let (Some(uploads), Some(yardstick)) = (&mut run.uploads, &self.yardstick) {
             uploads.share_of_yardstick = Some(uploads.mb_per_s / yardstick.mb_per_s);
+            let left = run.lab.map(|lab| lab.left_by_reads()).filter(|&left| left > 0.0);
+            uploads.share_of_left = left.map(|left| uploads.mb_per_s / (yardstick.mb_per_s * left));
         }
         self.configurations.entry(run.server.clone()).or_insert(configuration);
         self.runs.push(run);
