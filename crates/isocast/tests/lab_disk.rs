@@ -2,11 +2,15 @@
 //!
 //! Needs root, FUSE and loop devices. Where a test cannot run it checks instead that the program says what is missing.
 
+mod common;
+
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+use common::until;
 
 struct Disk {
     name: String,
@@ -242,9 +246,10 @@ fn after_a_power_cut_what_was_flushed_is_there() {
         disk.ctl(&format!("cut {round}"));
         let device = disk.device();
         // The file system is beyond use: let go of it, then replay its journal as after a boot.
-        assert!(
-            Command::new("umount").args(["-l".as_ref(), disk.mount().as_os_str()]).status().expect("umount").success()
-        );
+        until("the end of the dead mount", || {
+            let said = Command::new("umount").arg(disk.mount()).output().expect("umount runs");
+            if said.status.success() { Ok(()) } else { Err(text(&said)) }
+        });
         disk.ctl("revive");
         let check = Command::new("e2fsck").args(["-p", "-f"]).arg(&device).output().expect("e2fsck runs");
         assert!(check.status.code().is_some_and(|code| code <= 1), "round {round}: {}", text(&check));

@@ -2,7 +2,7 @@
 
 mod fixtures;
 
-use fixtures::{Server, pattern};
+use fixtures::{Server, Setup, pattern};
 
 const LENGTH: usize = 700_001;
 
@@ -34,6 +34,17 @@ fn the_whole_and_its_head() {
     server.file("empty.ts", b"");
     let empty = server.get("/media/empty.ts?rate=1M");
     assert_eq!((empty.status, empty.field("content-length")), (200, Some("0")));
+}
+
+#[test]
+fn a_disk_that_nobody_knows_is_measured_before_anything_is_served() {
+    let server = Setup::default().unmeasured().start();
+    let said = server.said();
+    let (before, _) = said.split_once("serving ").expect("it serves");
+    assert!(before.contains("MB/s") || before.contains("in memory"), "{said}");
+    let film = pattern(LENGTH);
+    server.file("film.mp4", &film);
+    assert!(get(&server, "").body == film);
 }
 
 #[test]

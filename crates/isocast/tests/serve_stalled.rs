@@ -11,7 +11,7 @@ const GOOD: usize = 20;
 fn two_hundred_that_never_read_beside_twenty_that_do() {
     // In memory, so that it is not this machine's disk that decides how many are admitted.
     let folder = tempfile::tempdir_in("/dev/shm").expect("a folder in memory");
-    let server = Setup::default().root(folder.path()).set("plane.memory=512MiB").set("streams.stall=3s").start();
+    let server = Setup::default().root(folder.path()).set("plane.memory=512MiB").set("streams.stall=6s").start();
     let film = pattern(1_500_000);
     server.file("film.ts", &film);
     server.file("long.ts", &pattern(8_000_000));

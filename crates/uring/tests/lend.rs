@@ -10,16 +10,26 @@ use std::os::fd::OwnedFd;
 use common::{Bench, CHUNK, pattern};
 use dataplane::control::Access;
 use dataplane::port::{Fault, FileSlot, Io, ReadRequest, SendRequest, Sharing, SocketSlot, Span, Token};
+use uring::permissions::Subject;
 
 const QUARTER: u64 = CHUNK / 4;
 const FILE: FileSlot = FileSlot(0);
 
-fn bench_with_file(chunks: u32) -> (Bench, OwnedFd) {
-    let mut bench = Bench::new(chunks);
-    let (file, direct) = common::direct_file(16 * CHUNK);
-    assert!(direct, "the repository must lie on a file system with direct I/O for this test");
+/// None where the kernel lends nothing, as it says itself.
+fn lending_bench(chunks: u32) -> Option<Bench> {
+    let bench = Bench::new(chunks);
+    let lending = bench.permissions.of(Subject::Lending).expect("it is always said");
+    if !lending.granted {
+        eprintln!("not tested here: {}", lending.sentence);
+    }
+    lending.granted.then_some(bench)
+}
+
+fn bench_with_file(chunks: u32) -> Option<(Bench, OwnedFd)> {
+    let mut bench = lending_bench(chunks)?;
+    let file = common::only_direct_file(16 * CHUNK)?;
     bench.io.open_file(FILE, &file, Access::Direct);
-    (bench, file)
+    Some((bench, file))
 }
 
 fn read(bench: &mut Bench, offset: u64, memory: Span) {
@@ -42,7 +52,7 @@ fn taken(peer: &mut TcpStream, length: usize) -> Vec<u8> {
 /// again, by whole quarters, by pieces, and at changing places in the file.
 #[test]
 fn what_a_slow_peer_has_not_taken_yet_does_not_change_when_its_memory_is_read_into_again() {
-    let (mut bench, _file) = bench_with_file(2);
+    let Some((mut bench, _file)) = bench_with_file(2) else { return };
     let mut peers = vec![];
     for slot in 0..4 {
         let (socket, peer) = common::connection();
@@ -85,7 +95,7 @@ fn what_a_slow_peer_has_not_taken_yet_does_not_change_when_its_memory_is_read_in
 /// arrive changed. So the test above would see a read into memory that was not replaced.
 #[test]
 fn a_canary_that_writes_into_lent_memory_is_seen() {
-    let (mut bench, _file) = bench_with_file(2);
+    let Some((mut bench, _file)) = bench_with_file(2) else { return };
     let (socket, mut peer) = common::connection();
     bench.io.open_socket(SocketSlot(0), &socket);
     let memory = Span { offset: 0, length: 60_000 };
@@ -102,7 +112,7 @@ fn a_canary_that_writes_into_lent_memory_is_seen() {
 
 #[test]
 fn a_full_socket_gets_the_rest_in_the_ordinary_way_and_nothing_is_lost() {
-    let (mut bench, _file) = bench_with_file(2);
+    let Some((mut bench, _file)) = bench_with_file(2) else { return };
     let (socket, mut peer) = common::connection();
     bench.io.open_socket(SocketSlot(0), &socket);
     read(&mut bench, 0, Span { offset: 0, length: 1 << 20 });
@@ -131,7 +141,7 @@ fn a_full_socket_gets_the_rest_in_the_ordinary_way_and_nothing_is_lost() {
 
 #[test]
 fn two_places_go_out_in_one_send_as_far_as_the_socket_has_room() {
-    let (mut bench, _file) = bench_with_file(2);
+    let Some((mut bench, _file)) = bench_with_file(2) else { return };
     let (socket, mut peer) = common::connection();
     bench.io.open_socket(SocketSlot(0), &socket);
     let place = |n: u64| Span { offset: n * QUARTER, length: u32::try_from(QUARTER).unwrap() };
@@ -161,7 +171,7 @@ fn two_places_go_out_in_one_send_as_far_as_the_socket_has_room() {
 
 #[test]
 fn a_vanished_peer_is_told_and_a_blocking_socket_is_never_lent_to() {
-    let (mut bench, _file) = bench_with_file(1);
+    let Some((mut bench, _file)) = bench_with_file(1) else { return };
     read(&mut bench, 0, Span { offset: 0, length: 1 << 20 });
     let memory = Span { offset: 0, length: 4096 };
     let (socket, _peer) = common::connection();
@@ -181,7 +191,7 @@ fn a_vanished_peer_is_told_and_a_blocking_socket_is_never_lent_to() {
 
 #[test]
 fn buffered_reads_replace_too() {
-    let mut bench = Bench::new(2);
+    let Some(mut bench) = lending_bench(2) else { return };
     let file = OwnedFd::from(common::buffered_file(4 * CHUNK));
     bench.io.open_file(FILE, &file, Access::Buffered);
     let (socket, mut peer) = common::connection();
@@ -202,7 +212,7 @@ fn buffered_reads_replace_too() {
 /// can be lent again, and a huge page of which all was lent does not count.
 #[test]
 fn memory_beyond_the_arena_is_bounded() {
-    let (mut bench, _file) = bench_with_file(16);
+    let Some((mut bench, _file)) = bench_with_file(16) else { return };
     let (socket, mut peer) = common::connection();
     bench.io.open_socket(SocketSlot(0), &socket);
     let mut lent = |place: u64| {

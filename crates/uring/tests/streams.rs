@@ -39,7 +39,7 @@ impl Server {
 
     fn report(&self) -> Report {
         loop {
-            match self.reports.recv_timeout(Duration::from_secs(30)).expect("a report in time") {
+            match self.reports.recv_timeout(Duration::from_secs(60)).expect("a report in time") {
                 Report::Event(_) | Report::Unused(_) => {}
                 report => return report,
             }

@@ -26,6 +26,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use units::{BitRate, ContentVersion, DiskId, Nanos, ReservationId};
 
+/// Nothing here takes longer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// What one file of the store holds.
 #[derive(Clone)]
 struct Stored {
@@ -66,7 +69,7 @@ impl FakeStore {
             if self.open_uploads.load(Ordering::SeqCst) == 0 {
                 return;
             }
-            changed.await;
+            tokio::time::timeout(PATIENCE, changed).await.expect("an upload that does not end");
         }
     }
 
@@ -247,7 +250,7 @@ pub enum Told {
     Drain,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct PlaneState {
     told: Vec<Told>,
     reserved: HashMap<ReservationId, u64>,
@@ -291,10 +294,7 @@ impl FakePlane {
 
     /// Waits until nothing is reserved.
     pub fn wait_unreserved(&self) {
-        let mut state = self.state.lock().expect("lock");
-        while !state.reserved.is_empty() {
-            state = self.changed.wait(state).expect("lock");
-        }
+        wait_while(&self.state, &self.changed, |state| !state.reserved.is_empty());
     }
 
     pub fn close_gate(&self) {
@@ -312,10 +312,7 @@ impl FakePlane {
 
     /// Waits until something of what was told makes `true`.
     pub fn wait_until(&self, ready: impl Fn(&[Told]) -> bool) {
-        let mut state = self.state.lock().expect("lock");
-        while !ready(&state.told) {
-            state = self.changed.wait(state).expect("lock");
-        }
+        wait_while(&self.state, &self.changed, |state| !ready(&state.told));
     }
 
     fn admit(&self, state: &mut PlaneState, rate: BitRate) -> Result<ReservationId, Refusal> {
@@ -459,6 +456,16 @@ impl Plane for FakePlane {
     }
 }
 
+/// Waits as long as it is so. A minute of nothing new is a failure, not a slow machine.
+fn wait_while<T: std::fmt::Debug>(state: &Mutex<T>, changed: &Condvar, so: impl Fn(&T) -> bool) {
+    let mut state = state.lock().expect("lock");
+    while so(&state) {
+        let (next, wait) = changed.wait_timeout(state, PATIENCE).expect("lock");
+        assert!(!wait.timed_out() || !so(&next), "waited in vain: {:?}", *next);
+        state = next;
+    }
+}
+
 /// A log that keeps its lines.
 #[derive(Clone, Default)]
 pub struct Lines(Arc<(Mutex<Vec<u8>>, Condvar)>);
@@ -466,10 +473,7 @@ pub struct Lines(Arc<(Mutex<Vec<u8>>, Condvar)>);
 impl Lines {
     /// Waits until the log's text makes `true`.
     pub fn wait_until(&self, ready: impl Fn(&str) -> bool) {
-        let mut bytes = self.0.0.lock().expect("lock");
-        while !ready(&String::from_utf8_lossy(&bytes)) {
-            bytes = self.0.1.wait(bytes).expect("lock");
-        }
+        wait_while(&self.0.0, &self.0.1, |bytes| !ready(&String::from_utf8_lossy(bytes)));
     }
 }
 

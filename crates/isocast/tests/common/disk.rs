@@ -7,12 +7,15 @@ use std::process::{Command, Output};
 
 use super::{program, until};
 
-/// True if emulated disks are possible here. (What the program says where they are not: `lab_disk.rs`.)
-pub fn possible() -> bool {
+/// True if emulated disks are possible here, with room in memory for `bytes` of what will be written. (What the program
+/// says where they are not: `lab_disk.rs`.)
+pub fn possible(bytes: u64) -> bool {
     let root = fs::metadata("/proc/self").is_ok_and(|facts| facts.uid() == 0);
-    let all = root && ["/dev/fuse", "/dev/loop-control"].iter().all(|path| Path::new(path).exists());
+    let devices = ["/dev/fuse", "/dev/loop-control"].iter().all(|path| Path::new(path).exists());
+    let room = rustix::fs::statvfs("/dev/shm").is_ok_and(|space| space.f_bavail * space.f_frsize >= bytes);
+    let all = root && devices && room;
     if !all {
-        eprintln!("not run: emulated disks need root, /dev/fuse and /dev/loop-control");
+        eprintln!("not run: emulated disks need root, /dev/fuse, /dev/loop-control, and {bytes} bytes in /dev/shm");
     }
     all
 }

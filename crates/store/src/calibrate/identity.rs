@@ -35,7 +35,7 @@ pub struct DiskIdentity {
 ///
 /// # Errors
 /// `target` cannot be examined.
-pub(crate) fn identify(target: &Path) -> io::Result<DiskIdentity> {
+pub fn identify(target: &Path) -> io::Result<DiskIdentity> {
     let meta = fs::metadata(target)?;
     let number = if meta.file_type().is_block_device() { meta.st_rdev() } else { meta.st_dev() };
     match sysfs_of(number).or_else(|| sysfs_of(device_of_mount(number)?)) {

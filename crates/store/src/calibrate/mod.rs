@@ -21,7 +21,7 @@ use schedule::profile::DiskProfile;
 use serde::{Deserialize, Serialize};
 use units::{ByteCount, Nanos};
 
-pub use identity::DiskIdentity;
+pub use identity::{DiskIdentity, identify};
 pub use kept::{KeepError, load, profile_from_json, profile_path, save};
 
 use disk::Device;

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dataplane::grant::{Done, Grant, JobId, Offer, StoreMessage, Work};
 use store::{ContentPath, GrantPort, Layout, Precondition, Served, Store, StoreError, StoreSettings};
@@ -90,6 +90,15 @@ pub fn everything_below(folder: &Path) -> Vec<String> {
         std::fs::read_dir(folder).unwrap().map(|item| item.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
+}
+
+/// Looks until it is so, for what another thread or process does and tells nobody. Blocks the thread.
+pub fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !so() {
+        assert!(Instant::now() < end, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// The schedule's side, played by a test.

@@ -126,6 +126,16 @@ pub(crate) fn direct_file(bytes: u64) -> (OwnedFd, bool) {
     }
 }
 
+/// The same for what can only be seen with direct I/O; none, and it is said, where the build directory has none (tmpfs
+/// before Linux 6.6, some containers' file systems).
+pub(crate) fn only_direct_file(bytes: u64) -> Option<OwnedFd> {
+    let (file, direct) = direct_file(bytes);
+    if !direct {
+        eprintln!("not tested here: the build directory lies on a file system without direct I/O");
+    }
+    direct.then_some(file)
+}
+
 /// A file of the pattern in memory or page cache.
 pub(crate) fn buffered_file(bytes: u64) -> File {
     let mut file = tempfile::tempfile_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
