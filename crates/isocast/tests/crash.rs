@@ -34,7 +34,7 @@ const FILM_BYTES: u64 = 12 << 20;
 /// What an uploaded content has at least and at most.
 const SIZES: (u64, u64) = (4 << 10, 12 << 20);
 /// More than a disk is ever written in two rounds: films, uploads, and what the file system writes of its own.
-const DISK_BYTES_WRITTEN: u64 = 3 << 30;
+const DISK_BYTES_WRITTEN: u64 = 1 << 30;
 /// After so many acknowledgements, and then so many uploaded bytes, the end comes.
 const END_ACKNOWLEDGED: (u64, u64) = (1, 100);
 const END_BYTES: (u64, u64) = (4 << 10, 16 << 20);
