@@ -86,6 +86,9 @@ pub struct Disk {
     pub free_bytes: u64,
     /// True if it errs or does not answer.
     pub failing: bool,
+    /// Which of the two; none while it is not failing.
+    #[serde(default)]
+    pub failure: Option<DiskFailure>,
     /// Shares of the last second in the phases; none before two looks.
     pub phases: Option<Phases>,
     /// Bytes read for guaranteed streams since the start.
@@ -108,6 +111,16 @@ pub struct Disk {
     pub lateness: Vec<u64>,
     /// Streams that read from it.
     pub streams: u64,
+}
+
+/// What is wrong with a disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DiskFailure {
+    /// It answers with errors.
+    Erring,
+    /// It does not answer.
+    Hung,
 }
 
 /// Shares of a disk's time; they add up to about one.

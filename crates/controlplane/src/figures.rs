@@ -6,8 +6,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use api::{Buffers, Class, Disk, MachineSample, Phases, Stream, System};
-use dataplane::gauges::{DiskGauges, Gauges, StreamGauges};
+use api::{Buffers, Class, Disk, DiskFailure, MachineSample, Phases, Stream, System};
+use dataplane::gauges::{DISK_GOOD, DISK_HUNG, DiskGauges, Gauges, StreamGauges};
 use std::collections::HashMap;
 
 use crate::contents::DiskDescription;
@@ -96,7 +96,18 @@ pub(crate) fn disks(shared: &Shared) -> Vec<Disk> {
         .collect()
 }
 
+/// What is wrong with a disk: as the plane sees its reads, and the store whether its thread answers.
+pub(crate) fn failure(disk: &DiskDescription, gauges: &DiskGauges) -> Option<DiskFailure> {
+    match gauges.failing.get() {
+        DISK_HUNG => Some(DiskFailure::Hung),
+        _ if disk.failing => Some(DiskFailure::Hung),
+        DISK_GOOD => None,
+        _ => Some(DiskFailure::Erring),
+    }
+}
+
 fn described_disk(disk: DiskDescription, gauges: &DiskGauges, phases: Option<Phases>) -> Disk {
+    let failure = failure(&disk, gauges);
     Disk {
         id: disk.id,
         name: disk.name,
@@ -104,7 +115,8 @@ fn described_disk(disk: DiskDescription, gauges: &DiskGauges, phases: Option<Pha
         rotational: disk.rotational,
         capacity_bytes: disk.capacity_bytes,
         free_bytes: disk.free_bytes,
-        failing: disk.failing || gauges.failing.get() != 0,
+        failing: failure.is_some(),
+        failure,
         phases,
         rt_bytes: gauges.rt_bytes.get(),
         be_bytes: gauges.be_bytes.get(),

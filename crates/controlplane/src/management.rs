@@ -6,6 +6,7 @@
 use std::fmt::{Display, Write as _};
 use std::sync::atomic::Ordering;
 
+use api::DiskFailure;
 use http::StatusCode;
 use http::header::CACHE_CONTROL;
 use serde::Serialize;
@@ -151,7 +152,13 @@ fn disk_metrics(page: &mut Exposition, shared: &Shared) {
     });
     family("disk_failing", "gauge", "1 while the disk errs or does not answer.", &|page| {
         for (label, gauges, disk) in &disks {
-            page.sample("disk_failing", label, u8::from(disk.failing || gauges.failing.get() != 0));
+            page.sample("disk_failing", label, u8::from(figures::failure(disk, gauges).is_some()));
+        }
+    });
+    family("disk_hung", "gauge", "1 while the disk does not answer.", &|page| {
+        for (label, gauges, disk) in &disks {
+            let hung = figures::failure(disk, gauges) == Some(DiskFailure::Hung);
+            page.sample("disk_hung", label, u8::from(hung));
         }
     });
     family("disk_promised_ratio", "gauge", "Share of the disk's time promised to streams.", &|page| {

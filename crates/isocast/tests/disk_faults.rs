@@ -171,8 +171,8 @@ fn is_failing(disks: &[u8], disk: usize) -> bool {
     disks[disk]["failing"].as_bool().expect("true or false")
 }
 
-/// New streams and uploads are refused in the bad disk's name, and it is shown as failing.
-fn assert_refused(server: &Server) {
+/// New streams and uploads are refused in the bad disk's name, and it is shown as failing, and how.
+fn assert_refused(server: &Server, failure: &str) {
     let (path, _) = film("bad", 3);
     let refused = until("a refusal", || match fetch(server.address, "GET", &format!("/media/{path}?rate={RATE}")) {
         Ok((503, body)) => Ok(String::from_utf8(body).expect("text")),
@@ -185,6 +185,11 @@ fn assert_refused(server: &Server) {
     let metrics = String::from_utf8(metrics).expect("text");
     let failing = metrics.lines().filter(|line| line.starts_with("isocast_disk_failing{") && line.ends_with(" 1"));
     assert_eq!(failing.count(), 1, "{metrics}");
+    until("the kind of its failure", || {
+        let (_, disks) = fetch(server.address, "GET", "/api/v1/disks").expect("the disks");
+        let disks: serde_json::Value = serde_json::from_slice(&disks).expect("JSON");
+        if disks[1]["failure"] == failure && disks[0]["failure"].is_null() { Ok(()) } else { Err(disks.to_string()) }
+    });
 }
 
 #[test]
@@ -217,7 +222,7 @@ fn a_faulty_disk_harms_nobody_else_and_comes_back() {
             bad.ctl("fault 0 8G r");
         });
         until_said(&server, &["disk_failing", "\"disk\":1", "\"hung\":false"]);
-        assert_refused(&server);
+        assert_refused(&server, "erring");
         assert_eq!(put(server.address, "bad/while-it-errs", 1000).expect("an answer"), 503);
         assert_eq!(put(server.address, "good/while-it-errs", 3_000_001).expect("an answer"), 201);
         bad.ctl("fault clear");
@@ -232,7 +237,7 @@ fn a_faulty_disk_harms_nobody_else_and_comes_back() {
             bad.ctl("hang");
         });
         until_said(&server, &["disk_failing", "\"disk\":1", "\"hung\":true"]);
-        assert_refused(&server);
+        assert_refused(&server, "hung");
         let late = put(server.address, "bad/while-it-hangs", 1_000_000);
         assert!(late.as_ref().map_or(true, |status| *status >= 500), "{late:?}");
         assert_eq!(put(server.address, "good/while-it-errs", 3_000_002).expect("an answer"), 204);
