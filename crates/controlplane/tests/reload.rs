@@ -32,18 +32,18 @@ async fn what_begins_later_is_served_by_the_new_settings() {
     let harness = Harness::start(Config::default());
     harness.store.put("film.ts", &pattern(1000));
     let put = "PUT /media/a.ts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx";
-    assert_eq!(harness.one(put).await.status, 201);
-    assert_eq!(harness.one(&get("film.ts")).await.field("x-isocast-rate"), None);
+    assert_eq!(harness.one(put).status, 201);
+    assert_eq!(harness.one(&get("film.ts")).field("x-isocast-rate"), None);
 
     let salt = SaltString::from_b64("c29tZXNhbHQ").expect("salt");
     let hash = argon2::Argon2::default().hash_password(b"secret", &salt).expect("a hash").to_string();
     let policy = PathPolicy { prefix: String::new(), rate: Some(BitRate(3_000_000)), when_full: WhenFull::Refuse };
     let users = vec![User { name: "ada".to_owned(), password_hash: hash }];
     reload(&harness, Config { users, policies: vec![policy], upload_bytes_max: 0, ..Config::default() });
-    assert_eq!(harness.one(put).await.status, 401);
-    assert_eq!(harness.one(&get("film.ts")).await.field("x-isocast-rate"), Some("3000000"));
+    assert_eq!(harness.one(put).status, 401);
+    assert_eq!(harness.one(&get("film.ts")).field("x-isocast-rate"), Some("3000000"));
     let with_login = put.replace("Host", "Authorization: Basic YWRhOnNlY3JldA==\r\nHost");
-    assert_eq!(harness.one(&with_login).await.status, 413, "and the largest upload is another");
+    assert_eq!(harness.one(&with_login).status, 413, "and the largest upload is another");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -51,29 +51,27 @@ async fn a_running_stream_does_not_notice() {
     let harness = Harness::start(Config::default());
     harness.store.put("film.mp4", &pattern(100_000));
     harness.plane.close_gate();
-    let mut viewer = harness.connect().await;
-    viewer.send("GET /media/film.mp4?rate=10M HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
-    assert_eq!(viewer.head().await.status, 200);
+    let mut viewer = harness.connect();
+    viewer.send("GET /media/film.mp4?rate=10M HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(viewer.head().status, 200);
     reload(&harness, Config { connections_max: 1, ..Config::default() });
-    let mut another = harness.connect().await;
-    assert_eq!(another.answer(true).await.status, 503, "one connection is the limit now");
+    let mut another = harness.connect();
+    assert_eq!(another.answer(true).status, 503, "one connection is the limit now");
     reload(&harness, Config { connections_max: 2, ..Config::default() });
-    assert_eq!(harness.one(&get("none")).await.status, 404);
+    assert_eq!(harness.one(&get("none")).status, 404);
     harness.plane.open_gate();
-    let mut rest = vec![0; 100_000];
-    tokio::io::AsyncReadExt::read_exact(&mut viewer.stream, &mut rest).await.expect("all of it");
-    assert!(rest == pattern(100_000));
+    assert!(viewer.take(100_000) == pattern(100_000), "all of it");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn logs_are_written_to_the_new_files() {
     let harness = Harness::start(Config::default());
-    harness.one(&get("before")).await;
+    harness.one(&get("before"));
     harness.access.wait_until(|text| text.contains("/media/before"));
     let (access, events) = reload(&harness, Config::default());
     events.wait_until(|text| text.contains("\"event\":\"configuration_reloaded\"") && text.ends_with('\n'));
     events.wait_until(|text| text.contains("[\"limits.connections\"]") && text.contains("[\"listen\"]"));
-    harness.one(&get("after")).await;
+    harness.one(&get("after"));
     access.wait_until(|text| text.contains("/media/after"));
     harness.access.wait_until(|text| !text.contains("/media/after"));
     harness.control.reload_refused("limits.drain: `x` has no unit");
@@ -85,21 +83,21 @@ async fn while_it_drains_it_says_so() {
     let harness = Harness::start(Config { drain_time_max: Duration::from_secs(600), ..Config::default() });
     harness.store.put("film.mp4", &pattern(1000));
     harness.plane.close_gate();
-    let mut viewer = harness.connect().await;
-    viewer.send("GET /media/film.mp4?rate=10M HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
-    assert_eq!(viewer.head().await.status, 200);
+    let mut viewer = harness.connect();
+    viewer.send("GET /media/film.mp4?rate=10M HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(viewer.head().status, 200);
     let control = Arc::clone(&harness.control);
     let drained = tokio::spawn(async move { control.drain().await });
     harness.plane.wait_until(|told| told.contains(&Told::Drain));
     let ready = "GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    assert_eq!(harness.one(ready).await.status, 503);
-    assert_eq!(harness.one(&ready.replace("ready", "health")).await.status, 200);
+    assert_eq!(harness.one(ready).status, 503);
+    assert_eq!(harness.one(&ready.replace("ready", "health")).status, 200);
     let put = "PUT /media/a.ts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx";
-    let refused = harness.one(put).await;
+    let refused = harness.one(put);
     assert_eq!((refused.status, refused.field("retry-after").is_some()), (503, true));
     assert_eq!(harness.store.bytes("a.ts"), None);
     // Whoever connects now and says nothing is not waited for.
-    let _silent = harness.connect().await;
+    let _silent = harness.connect();
     harness.plane.open_gate();
     drained.await.expect("drained");
 }
@@ -107,16 +105,16 @@ async fn while_it_drains_it_says_so() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_drain_does_not_wait_for_who_asks_for_nothing() {
     let harness = Harness::start(Config::default());
-    let mut half = harness.connect().await;
-    half.send("GET /media/fi").await;
-    let mut refused = harness.connect().await;
+    let mut half = harness.connect();
+    half.send("GET /media/fi");
+    let mut refused = harness.connect();
     // Told, and listened to for a while, as if it had more to say.
-    refused.send("GET / HTTP/9\r\n\r\n").await;
-    assert!(refused.answer(true).await.status >= 400);
-    let mut silent = harness.connect().await;
-    silent.send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
-    assert_eq!(silent.answer(true).await.status, 200);
+    refused.send("GET / HTTP/9\r\n\r\n");
+    assert!(refused.answer(true).status >= 400);
+    let mut silent = harness.connect();
+    silent.send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(silent.answer(true).status, 200);
     harness.control.drain().await;
     assert!(!harness.plane.told().contains(&Told::Stop), "it ended by itself");
-    assert!(half.is_closed().await && silent.is_closed().await);
+    assert!(half.is_closed() && silent.is_closed());
 }

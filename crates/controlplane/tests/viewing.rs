@@ -28,7 +28,7 @@ async fn the_ranges_of_a_player_hold_one_stream() {
     harness.store.put("film.mp4", &pattern(3 << 20));
     // Most of the capacity: a second reservation would be refused.
     for (ended, first) in (1..).zip([0, 1000, 5000]) {
-        let answer = harness.one(&get("film.mp4?rate=60M", &format!("Range: bytes={first}-\r\n"))).await;
+        let answer = harness.one(&get("film.mp4?rate=60M", &format!("Range: bytes={first}-\r\n")));
         assert_eq!((answer.status, answer.field("x-isocast-rate")), (206, Some("60000000")));
         harness.events.wait_until(|text| text.matches("stream_ended").count() == ended);
     }
@@ -43,7 +43,7 @@ async fn what_is_held_is_released_after_a_while() {
     let sessions = SessionConfig { hold: Nanos::ZERO, ..SessionConfig::default() };
     let harness = Harness::start(Config { sessions, ..Config::default() });
     harness.store.put("film.mp4", &pattern(3 << 20));
-    assert_eq!(harness.one(&get("film.mp4?rate=60M", "Range: bytes=0-\r\n")).await.status, 206);
+    assert_eq!(harness.one(&get("film.mp4?rate=60M", "Range: bytes=0-\r\n")).status, 206);
     harness.plane.wait_until(|told| told.contains(&Told::Release(FIRST)));
     harness.plane.wait_unreserved();
 }
@@ -52,7 +52,7 @@ async fn what_is_held_is_released_after_a_while() {
 async fn probes_ride_best_effort() {
     let harness = Harness::start(Config::default());
     harness.store.put("film.mp4", &pattern(3 << 20));
-    let answer = harness.one(&get("film.mp4?rate=60M", "Range: bytes=0-1023\r\n")).await;
+    let answer = harness.one(&get("film.mp4?rate=60M", "Range: bytes=0-1023\r\n"));
     assert_eq!((answer.status, answer.field("x-isocast-rate")), (206, None));
     assert_eq!(harness.plane.told(), [Told::Start { rate: None, burst_bytes: 0, held: None, hold: false }]);
 }
@@ -62,15 +62,15 @@ async fn a_seek_of_a_named_session_supersedes_its_read() {
     let harness = Harness::start(Config::default());
     harness.store.put("film.mp4", &pattern(3 << 20));
     harness.plane.close_gate();
-    let mut first = harness.connect().await;
-    first.send(&get("film.mp4?rate=60M&CMCD=sid%3D%22a%22", "Range: bytes=0-\r\n")).await;
-    assert_eq!(first.head().await.status, 206);
-    let mut second = harness.connect().await;
-    second.send(&get("film.mp4?rate=60M&CMCD=sid%3D%22a%22", "Range: bytes=9000-\r\n")).await;
-    assert_eq!(second.head().await.status, 206);
+    let mut first = harness.connect();
+    first.send(get("film.mp4?rate=60M&CMCD=sid%3D%22a%22", "Range: bytes=0-\r\n"));
+    assert_eq!(first.head().status, 206);
+    let mut second = harness.connect();
+    second.send(get("film.mp4?rate=60M&CMCD=sid%3D%22a%22", "Range: bytes=9000-\r\n"));
+    assert_eq!(second.head().status, 206);
     assert!(harness.plane.told().contains(&Told::Stop));
     assert_eq!(starts(&harness.plane.told())[1], start(60_000_000, 0, Some(FIRST), true));
-    assert!(first.is_closed().await, "what was stopped is not whole: its connection ends");
+    assert!(first.is_closed(), "what was stopped is not whole: its connection ends");
     harness.plane.open_gate();
 }
 
@@ -84,9 +84,9 @@ async fn the_contents_own_rate_with_its_preroll() {
         container: Container::Mp4,
         duration: Nanos::from_secs(60),
     });
-    assert_eq!(harness.one(&get("film.mp4", "")).await.field("x-isocast-rate"), Some("8801308"));
-    assert_eq!(harness.one(&get("film.mp4?rate=1M", "CMCD-Object: br=5000\r\n")).await.status, 200);
-    assert_eq!(harness.one(&get("film.mp4", "CMCD-Object: br=5000\r\n")).await.status, 200);
+    assert_eq!(harness.one(&get("film.mp4", "")).field("x-isocast-rate"), Some("8801308"));
+    assert_eq!(harness.one(&get("film.mp4?rate=1M", "CMCD-Object: br=5000\r\n")).status, 200);
+    assert_eq!(harness.one(&get("film.mp4", "CMCD-Object: br=5000\r\n")).status, 200);
     let expected =
         [start(8_801_308, 500, None, false), start(1_000_000, 0, None, false), start(5_000_000, 0, None, false)];
     assert_eq!(starts(&harness.plane.told()), expected);
@@ -101,8 +101,8 @@ async fn a_path_may_be_served_best_effort_when_it_is_full() {
     let harness = Harness::start(Config { policies, ..Config::default() });
     harness.store.put("news/a.ts", b"now");
     harness.store.put("a.ts", b"now");
-    let served = harness.one(&get("news/a.ts", "")).await;
+    let served = harness.one(&get("news/a.ts", ""));
     assert_eq!((served.status, served.field("x-isocast-rate"), served.text().as_str()), (200, None, "now"));
-    assert_eq!(harness.one(&get("a.ts", "")).await.status, 503);
-    assert_eq!(harness.one(&get("a.ts?rate=max", "")).await.status, 200);
+    assert_eq!(harness.one(&get("a.ts", "")).status, 503);
+    assert_eq!(harness.one(&get("a.ts?rate=max", "")).status, 200);
 }

@@ -18,69 +18,65 @@ fn put(name: &str, fields: &str, body: &str) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn created_then_replaced_then_deleted() {
     let harness = Harness::start(Config::default());
-    let created = harness.one(&put("a.ts", "", "one")).await;
+    let created = harness.one(&put("a.ts", "", "one"));
     assert_eq!((created.status, created.field("location")), (201, Some("/media/a.ts")));
     let etag = created.field("etag").expect("an entity tag").to_owned();
     assert_eq!(harness.store.bytes("a.ts").as_deref(), Some(b"one".as_slice()));
-    assert_eq!(harness.one(&put("a.ts", "If-None-Match: *\r\n", "two")).await.status, 412);
-    assert_eq!(harness.one(&put("a.ts", &format!("If-Match: {etag}\r\n"), "two")).await.status, 204);
-    assert_eq!(harness.one(&put("a.ts", &format!("If-Match: {etag}\r\n"), "three")).await.status, 412);
+    assert_eq!(harness.one(&put("a.ts", "If-None-Match: *\r\n", "two")).status, 412);
+    assert_eq!(harness.one(&put("a.ts", &format!("If-Match: {etag}\r\n"), "two")).status, 204);
+    assert_eq!(harness.one(&put("a.ts", &format!("If-Match: {etag}\r\n"), "three")).status, 412);
     assert_eq!(harness.store.bytes("a.ts").as_deref(), Some(b"two".as_slice()));
     let delete = "DELETE /media/a.ts HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    assert_eq!(harness.one(delete).await.status, 204);
-    assert_eq!(harness.one(delete).await.status, 404);
+    assert_eq!(harness.one(delete).status, 204);
+    assert_eq!(harness.one(delete).status, 404);
     for name in ["über ärgern.ts".replace(' ', "%20"), "a\"b{c}|d^e.ts".to_owned(), "%e2%82%ac".to_owned()] {
-        assert_eq!(harness.one(&put(&name, "", "x")).await.status, 201, "{name}");
+        assert_eq!(harness.one(&put(&name, "", "x")).status, 201, "{name}");
     }
     assert!(harness.store.bytes("über ärgern.ts").is_some() && harness.store.bytes("€").is_some());
-    assert_eq!(harness.one(&put("%ff", "", "x")).await.status, 400, "not UTF-8");
-    assert_eq!(harness.one(&put("", "", "x")).await.status, 409);
-    assert_eq!(harness.one(&put("a.ts", "Content-Range: bytes 0-0/5\r\n", "x")).await.status, 400);
+    assert_eq!(harness.one(&put("%ff", "", "x")).status, 400, "not UTF-8");
+    assert_eq!(harness.one(&put("", "", "x")).status, 409);
+    assert_eq!(harness.one(&put("a.ts", "Content-Range: bytes 0-0/5\r\n", "x")).status, 400);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn chunked_uploads_and_empty_ones() {
     let harness = Harness::start(Config::default());
-    let mut client = harness.connect().await;
-    client.send("PUT /media/a.ts HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n").await;
-    client.send("4\r\ndefg\r\n0\r\n\r\n").await;
-    let answer = client.answer(true).await;
+    let mut client = harness.connect();
+    client.send("PUT /media/a.ts HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
+    client.send("4\r\ndefg\r\n0\r\n\r\n");
+    let answer = client.answer(true);
     assert_eq!((answer.status, answer.field("connection")), (201, Some("close")));
-    assert!(client.is_closed().await);
+    assert!(client.is_closed());
     assert_eq!(harness.store.bytes("a.ts").as_deref(), Some(b"abcdefg".as_slice()));
-    assert_eq!(harness.one(&put("empty", "", "")).await.status, 201);
-    let read = harness.one("GET /media/empty?rate=1M HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    assert_eq!(harness.one(&put("empty", "", "")).status, 201);
+    let read = harness.one("GET /media/empty?rate=1M HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!((read.status, read.field("content-length")), (200, Some("0")));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_expects_is_told_to_continue_or_why_not() {
     let harness = Harness::start(Config { upload_bytes_max: 10, ..Config::default() });
-    let mut client = harness.connect().await;
-    client
-        .send("PUT /media/a.ts HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
-        .await;
-    assert_eq!(client.head().await.status, 100);
-    client.send("abc").await;
-    assert_eq!(client.answer(true).await.status, 201);
+    let mut client = harness.connect();
+    client.send("PUT /media/a.ts HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
+    assert_eq!(client.head().status, 100);
+    client.send("abc");
+    assert_eq!(client.answer(true).status, 201);
     // The connection goes on after it; a refusal comes instead of 100 and ends it, as the body may follow or not.
-    client
-        .send("PUT /media/b.ts HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 11\r\n\r\n")
-        .await;
-    assert_eq!(client.answer(true).await.status, 413);
-    assert!(client.is_closed().await);
+    client.send("PUT /media/b.ts HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 11\r\n\r\n");
+    assert_eq!(client.answer(true).status, 413);
+    assert!(client.is_closed());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_breaks_off_leaves_nothing() {
     let harness = Harness::start(Config { upload_idle_max: Duration::from_millis(50), ..Config::default() });
-    let mut client = harness.connect().await;
-    client.send("PUT /media/a.ts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nsome").await;
-    let answer = client.answer(true).await;
+    let mut client = harness.connect();
+    client.send("PUT /media/a.ts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nsome");
+    let answer = client.answer(true);
     assert_eq!(answer.status, 408, "{}", answer.text());
-    assert!(client.is_closed().await);
-    let mut gone = harness.connect().await;
-    gone.send("PUT /media/b.ts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nsome").await;
+    assert!(client.is_closed());
+    let mut gone = harness.connect();
+    gone.send("PUT /media/b.ts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nsome");
     drop(gone);
     harness.access.wait_until(|text| text.contains("/media/a.ts HTTP/1.1\" 408"));
     harness.store.wait_no_uploads().await;
@@ -91,7 +87,7 @@ async fn what_breaks_off_leaves_nothing() {
 async fn a_full_disk_and_a_refused_body_on_one_connection() {
     let harness = Harness::start(Config::default());
     harness.store.capacity.store(4, Ordering::SeqCst);
-    let full = harness.one(&put("a.ts", "", "too much for it")).await;
+    let full = harness.one(&put("a.ts", "", "too much for it"));
     assert_eq!((full.status, full.field("content-type")), (507, Some("application/problem+json")));
     harness.store.wait_no_uploads().await;
 }
@@ -99,13 +95,13 @@ async fn a_full_disk_and_a_refused_body_on_one_connection() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disk_that_fills_up_while_the_client_says_nothing_is_said_at_once() {
     let harness = Harness::start(Config { upload_idle_max: Duration::from_secs(3600), ..Config::default() });
-    let mut client = harness.connect().await;
-    client.send("PUT /media/a.ts HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n").await;
+    let mut client = harness.connect();
+    client.send("PUT /media/a.ts HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
     while harness.store.open_uploads.load(Ordering::SeqCst) == 0 {
         tokio::task::yield_now().await;
     }
     harness.store.fill_up();
-    assert_eq!(client.answer(true).await.status, 507, "though it has not sent another byte");
+    assert_eq!(client.answer(true).status, 507, "though it has not sent another byte");
     harness.store.wait_no_uploads().await;
     assert!(harness.store.bytes("a.ts").is_none());
 }
@@ -113,20 +109,20 @@ async fn a_disk_that_fills_up_while_the_client_says_nothing_is_said_at_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_recording_reserves_its_rate_and_gives_it_back() {
     let harness = Harness::start(Config::default());
-    assert_eq!(harness.one(&put("rec.ts?rate=25M", "", "frames")).await.status, 201);
+    assert_eq!(harness.one(&put("rec.ts?rate=25M", "", "frames")).status, 201);
     assert!(matches!(
         *harness.store.last_class.lock().expect("lock"),
         Some(UploadClass::Recording { rate: BitRate(25_000_000), .. })
     ));
     assert_eq!(harness.plane.told()[0], Told::Reserve(BitRate(25_000_000)));
     harness.plane.wait_unreserved();
-    let refused = harness.one(&put("rec.ts?rate=101M", "", "frames")).await;
+    let refused = harness.one(&put("rec.ts?rate=101M", "", "frames"));
     assert_eq!((refused.status, refused.json()["grantable_bps"].as_u64()), (503, Some(100_000_000)));
-    let bad = harness.one(&put("rec.ts?rate=25", "", "frames")).await;
+    let bad = harness.one(&put("rec.ts?rate=25", "", "frames"));
     assert_eq!(bad.status, 400);
     // One that vanishes gives its reservation back too.
-    let mut client = harness.connect().await;
-    client.send("PUT /media/x.ts?rate=25M HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nabc").await;
+    let mut client = harness.connect();
+    client.send("PUT /media/x.ts?rate=25M HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nabc");
     harness.plane.wait_until(|told| told.iter().filter(|t| matches!(t, Told::Reserve(_))).count() == 3);
     drop(client);
     harness.plane.wait_unreserved();
@@ -141,11 +137,11 @@ async fn without_users_foreign_names_origins_and_proxies_do_not_write() {
         (put("a", "Via: 1.1 x\r\n", ""), "proxy"),
         (put("a", "Origin: http://evil.example\r\n", ""), "origin"),
     ] {
-        let answer = harness.one(&request).await;
+        let answer = harness.one(&request);
         assert_eq!(answer.status, 403, "{request}");
         assert!(answer.text().contains(why), "{}", answer.text());
     }
-    assert_eq!(harness.one(&put("a", "Origin: http://localhost\r\n", "")).await.status, 201);
+    assert_eq!(harness.one(&put("a", "Origin: http://localhost\r\n", "")).status, 201);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -156,15 +152,15 @@ async fn with_users_writes_need_a_login_and_reads_do_not() {
     let hash = hasher.hash_password(b"p:q", &salt).expect("a hash").to_string();
     let users = vec![User { name: "ada".to_owned(), password_hash: hash }];
     let harness = Harness::start(Config { users, ..Config::default() });
-    let anonymous = harness.one(&put("a", "", "x")).await;
+    let anonymous = harness.one(&put("a", "", "x"));
     assert_eq!(anonymous.status, 401);
     assert!(anonymous.field("www-authenticate").is_some_and(|value| value.starts_with("Basic")));
     let wrong = "Authorization: Basic YWRhOndyb25n\r\n";
     let right = "Authorization: Basic YWRhOnA6cQ==\r\n";
-    assert_eq!(harness.one(&put("a", wrong, "x")).await.status, 401);
-    assert_eq!(harness.one(&put("a", right, "x")).await.status, 201);
-    assert_eq!(harness.one(&put("a", right, "y")).await.status, 204);
-    assert_eq!(harness.one(&put("a", wrong, "x")).await.status, 401);
-    assert_eq!(harness.one("GET /media/a?rate=1M HTTP/1.1\r\nHost: other\r\n\r\n").await.status, 200);
+    assert_eq!(harness.one(&put("a", wrong, "x")).status, 401);
+    assert_eq!(harness.one(&put("a", right, "x")).status, 201);
+    assert_eq!(harness.one(&put("a", right, "y")).status, 204);
+    assert_eq!(harness.one(&put("a", wrong, "x")).status, 401);
+    assert_eq!(harness.one("GET /media/a?rate=1M HTTP/1.1\r\nHost: other\r\n\r\n").status, 200);
     harness.access.wait_until(|text| text.contains(" - ada ["));
 }

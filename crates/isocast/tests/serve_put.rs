@@ -58,7 +58,7 @@ fn in_chunks_of_any_size() {
     for length in [1, 2, 7, 511, 4096, 100_000, 1].into_iter().cycle() {
         let (piece, left) = rest.split_at(length.min(rest.len()));
         client.send(format!("{:x}\r\n", piece.len()).as_bytes());
-        client.send(&[piece, b"\r\n"].concat());
+        client.send([piece, b"\r\n"].concat());
         rest = left;
         if rest.is_empty() {
             break;
@@ -83,7 +83,7 @@ fn what_breaks_off_was_never_there() {
         client.send(format!("PUT {target} HTTP/1.1\r\nHost: localhost\r\n{framing}\r\n\r\n").as_bytes());
         // The size of a chunk that will not be whole, where there are chunks; else more of the body.
         client.send(b"c3500\r\n");
-        client.send(&pattern(700_000));
+        client.send(pattern(700_000));
         server.wait_for("the upload", |server| server.metric("isocast_uploads") >= 1.0);
         drop(client);
         server.wait_for("its end", |server| server.metric("isocast_uploads") == 0.0);

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
+mod client;
+
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::io::Write;
@@ -11,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
 
+pub use client::{Answer, Client, PATIENCE, pattern};
 use controlplane::config::Config;
 use controlplane::contents::{
     ContentPath, Contents, DiskDescription, Entry, Kind, Opened, Pending, Precondition, Published, StoreError,
@@ -22,12 +25,7 @@ use dataplane::control::{
     Access, Command, Content, Delivery, Ending, Outcome, Refusal, Report, Resource, Segment, Service,
 };
 use dataplane::gauges::Gauges;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use units::{BitRate, ContentVersion, DiskId, Nanos, ReservationId};
-
-/// Nothing here takes longer.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What one file of the store holds.
 #[derive(Clone)]
@@ -527,109 +525,14 @@ impl Harness {
         Self { control, plane, store, ready, access, events, address }
     }
 
-    pub async fn connect(&self) -> Client {
-        Client { stream: TcpStream::connect(self.address).await.expect("connected"), buffer: Vec::new() }
+    pub fn connect(&self) -> Client {
+        Client::to(self.address)
     }
 
     /// One request on a connection of its own.
-    pub async fn one(&self, request: &str) -> Answer {
-        let mut client = self.connect().await;
-        client.send(request).await;
-        client.answer(!request.starts_with("HEAD")).await
+    pub fn one(&self, request: &str) -> Answer {
+        let mut client = self.connect();
+        client.send(request);
+        client.answer(!request.starts_with("HEAD"))
     }
-}
-
-/// A response.
-#[derive(Debug)]
-pub struct Answer {
-    pub status: u16,
-    pub fields: Vec<(String, String)>,
-    pub body: Vec<u8>,
-}
-
-impl Answer {
-    pub fn field(&self, name: &str) -> Option<&str> {
-        self.fields.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
-    }
-
-    pub fn json(&self) -> serde_json::Value {
-        serde_json::from_slice(&self.body).expect("JSON")
-    }
-
-    pub fn text(&self) -> String {
-        String::from_utf8_lossy(&self.body).into_owned()
-    }
-}
-
-/// A client that sees every byte.
-pub struct Client {
-    pub stream: TcpStream,
-    buffer: Vec<u8>,
-}
-
-impl Client {
-    pub async fn send(&mut self, text: &str) {
-        self.stream.write_all(text.as_bytes()).await.expect("sent");
-    }
-
-    /// Reads until a head is there; its status and fields.
-    pub async fn head(&mut self) -> Answer {
-        loop {
-            if let Some(end) = self.buffer.windows(4).position(|window| window == b"\r\n\r\n") {
-                let head: Vec<u8> = self.buffer.drain(..end + 4).collect();
-                return parse_answer(&head);
-            }
-            assert!(
-                self.more().await,
-                "the connection ended inside a head: {:?}",
-                String::from_utf8_lossy(&self.buffer)
-            );
-        }
-    }
-
-    /// Reads one response.
-    pub async fn answer(&mut self, with_body: bool) -> Answer {
-        let mut answer = self.head().await;
-        let length = answer.field("content-length").map_or(0, |text| text.parse().expect("a number"));
-        if with_body {
-            while self.buffer.len() < length {
-                assert!(self.more().await, "the connection ended inside a body");
-            }
-            answer.body = self.buffer.drain(..length).collect();
-        }
-        answer
-    }
-
-    /// True if the connection ends with nothing more to read.
-    pub async fn is_closed(&mut self) -> bool {
-        self.buffer.is_empty() && !self.more().await
-    }
-
-    async fn more(&mut self) -> bool {
-        let mut chunk = [0; 16 * 1024];
-        match self.stream.read(&mut chunk).await {
-            Ok(0) | Err(_) => false,
-            Ok(read) => {
-                self.buffer.extend_from_slice(&chunk[..read]);
-                true
-            }
-        }
-    }
-}
-
-fn parse_answer(head: &[u8]) -> Answer {
-    let mut fields = [httparse::EMPTY_HEADER; 64];
-    let mut response = httparse::Response::new(&mut fields);
-    assert!(response.parse(head).expect("a head").is_complete());
-    let fields = response
-        .headers
-        .iter()
-        .map(|field| (field.name.to_owned(), String::from_utf8_lossy(field.value).into_owned()))
-        .collect();
-    Answer { status: response.code.expect("a status"), fields, body: Vec::new() }
-}
-
-/// Bytes that tell where they are.
-pub fn pattern(length: usize) -> Vec<u8> {
-    (0..length).map(|at| u8::try_from(at % 251).expect("small")).collect()
 }
