@@ -26,6 +26,11 @@ const RUN_LEAD: u64 = 2 * MIB;
 const RUN_BYTES: u64 = 16 * MIB;
 const RUN_BYTES_MIN: u64 = 4 * MIB;
 const RUN_TIME_MAX: Nanos = Nanos::from_millis(160);
+/// A read of a run that takes that many times the median waited for somebody else's: track switches, retries of the head and
+/// a drive that reads ahead stay below.
+const HELD_UP: u64 = 4;
+/// How often zones that are slower than one further inside are read again.
+const REREADS_MAX: u32 = 3;
 /// Samples of one distance in one round, and the least and most rounds.
 const ROUND_SAMPLES: usize = 8;
 const ROUNDS_MIN: u32 = 2;
@@ -55,6 +60,14 @@ pub(crate) enum Stop {
     Cancelled,
     /// The reason in words.
     Unusable(String),
+}
+
+/// A sequential run.
+struct Run {
+    /// Bytes per second.
+    rate: f64,
+    /// Whether something else used the disk, or the machine slept, meanwhile.
+    held_up: bool,
 }
 
 /// One disk being measured.
@@ -131,7 +144,7 @@ impl<'a, R: Readable> Measurement<'a, R> {
     }
 
     /// Sequential rates over the disk. They only fall from the outer edge inwards, so what rises is noise and is evened
-    /// out; a place much slower than the next is read again, elsewhere in its zone: something else used the disk.
+    /// out; a place slower than one further inside is read again, elsewhere in its zone: something else used the disk.
     fn zones(&mut self) -> Result<Vec<Zone>, Stop> {
         let capacity = self.disk.capacity();
         let zones = ZONES.min(capacity / CAPACITY_MIN).max(1);
@@ -141,9 +154,13 @@ impl<'a, R: Readable> Measurement<'a, R> {
             self.tell("reading rates", 50 + u32::try_from(300 * i / zones).unwrap_or(0))?;
             rates.push(self.zone_rate(i, zones)?);
         }
-        for i in 0..rates.len().saturating_sub(1) {
-            if rates[i] < rates[i + 1] * 0.93 {
-                rates[i] = rates[i].max(self.zone_rate(u64::try_from(i).unwrap_or(0), zones)?);
+        for _ in 0..REREADS_MAX {
+            let mut faster_inside = 0.0_f64;
+            for i in (0..rates.len()).rev() {
+                if rates[i] < faster_inside * 0.96 {
+                    rates[i] = rates[i].max(self.zone_rate(u64::try_from(i).unwrap_or(0), zones)?);
+                }
+                faster_inside = faster_inside.max(rates[i]);
             }
         }
         let falling: Vec<f64> = rates.iter().map(|r| -r).collect();
@@ -153,38 +170,45 @@ impl<'a, R: Readable> Measurement<'a, R> {
         Ok(starts.iter().zip(&rates).map(zone).collect())
     }
 
-    /// Bytes per second in the middle of zone `i` of `zones`.
+    /// Bytes per second in the middle of zone `i` of `zones`: of the first run that nothing held up, or the best of a few.
     fn zone_rate(&mut self, i: u64, zones: u64) -> Result<f64, Stop> {
         let capacity = self.disk.capacity();
         let (start, end) = (zone_start(i, zones, capacity), zone_start(i + 1, zones, capacity));
         let length = RUN_LEAD + RUN_BYTES;
+        let mut best: Option<f64> = None;
         for _ in 0..4 {
             let jitter = self.random.below((end - start) / 16 + 1);
             let first = (start + (end - start) / 2 + jitter).saturating_sub(length / 2).min(capacity - length);
-            if let Some(rate) = self.run(first)? {
-                return Ok(rate);
+            let Some(run) = self.run(first)? else { continue };
+            best = Some(best.map_or(run.rate, |best| best.max(run.rate)));
+            if !run.held_up {
+                break;
             }
         }
-        Err(Stop::Unusable(format!("it cannot be read around byte {start}")))
+        best.ok_or_else(|| Stop::Unusable(format!("it cannot be read around byte {start}")))
     }
 
-    /// Bytes per second of a sequential run; `None` if a part of it cannot be read.
-    fn run(&mut self, first: u64) -> Result<Option<f64>, Stop> {
+    /// A sequential run; `None` if a part of it cannot be read.
+    fn run(&mut self, first: u64) -> Result<Option<Run>, Stop> {
         let first = first / MIB * MIB;
         let mut at = first;
         let mut begun = Nanos::ZERO;
+        let mut times = Vec::new();
         loop {
             if at - first == RUN_LEAD {
                 begun = self.disk.now();
+                times.clear();
             }
-            if self.read(at, MIB)?.is_none() {
-                return Ok(None);
-            }
+            let Some(time) = self.read(at, MIB)? else { return Ok(None) };
+            times.push(time);
             at += MIB;
             let counted = (at - first).saturating_sub(RUN_LEAD);
             let time = self.disk.now().saturating_sub(begun);
             if counted >= RUN_BYTES || counted >= RUN_BYTES_MIN && time > RUN_TIME_MAX {
-                return Ok(Some(counted as f64 / time.as_secs_f64().max(1e-9)));
+                times.sort_unstable();
+                let (median, slowest) = (times[times.len() / 2], times[times.len() - 1]);
+                let rate = counted as f64 / time.as_secs_f64().max(1e-9);
+                return Ok(Some(Run { rate, held_up: slowest > median.saturating_mul(HELD_UP) }));
             }
         }
     }
@@ -282,7 +306,7 @@ impl<'a, R: Readable> Measurement<'a, R> {
             self.tell("reading rates", 100 + 50 * i)?;
             let run = RUN_LEAD + RUN_BYTES;
             let first = self.random.below(capacity.saturating_sub(run) + 1);
-            rates.extend(self.run(first)?.map(whole));
+            rates.extend(self.run(first)?.map(|run| whole(run.rate)));
         }
         rates.sort_unstable();
         let Some(low) = rates.get(rates.len() / 8) else {
