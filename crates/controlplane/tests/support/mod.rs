@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
 
+#[allow(unused_imports, reason = "each test file uses its part")]
 pub use client::{Answer, Client, PATIENCE, pattern};
 use controlplane::config::Config;
 use controlplane::contents::{
