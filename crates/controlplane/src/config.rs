@@ -19,6 +19,8 @@ pub struct Config {
     pub upload_idle_max: Duration,
     /// For the client to take a small response.
     pub write_time_max: Duration,
+    /// For the client to take something of a response that passes stages; the data plane has the same limit for its own.
+    pub stall_max: Duration,
     /// From the start of a drain until running streams are stopped.
     pub drain_time_max: Duration,
     /// Largest upload in bytes; more is answered with 413.
@@ -90,6 +92,7 @@ impl Default for Config {
             idle_time_max: Duration::from_secs(75),
             upload_idle_max: Duration::from_secs(30),
             write_time_max: Duration::from_secs(30),
+            stall_max: Duration::from_secs(30),
             drain_time_max: Duration::from_secs(30),
             upload_bytes_max: 1 << 40,
             tick: Nanos::from_millis(50),

@@ -46,6 +46,17 @@ pub enum Decision {
     BestEffort,
 }
 
+impl Decision {
+    /// The guaranteed rate, if there is one.
+    #[must_use]
+    pub const fn rate(self) -> Option<BitRate> {
+        match self {
+            Self::Constant { rate, .. } => Some(rate),
+            Self::BestEffort => None,
+        }
+    }
+}
+
 /// What was asked for cannot be understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AskError {

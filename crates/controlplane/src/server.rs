@@ -23,6 +23,7 @@ use crate::connection::{self, Arrival};
 use crate::contents::Contents;
 use crate::figures;
 use crate::log::{Log, Writer};
+use crate::manager::registry::Registry;
 use crate::message::reply::{After, Reply, render};
 use crate::problem;
 use crate::shared::{Shared, lock};
@@ -44,6 +45,8 @@ pub struct Parts {
     pub contents: Arc<dyn Contents>,
     /// The data plane's command queue. Its reports go to [`ControlPlane::on_report`].
     pub plane: Arc<dyn Plane>,
+    /// Stages and sinks: [`crate::manager::registry::BUILT_IN`], or others.
+    pub registry: Registry,
     /// True while streams are admitted: what `/ready` says.
     pub ready: Arc<AtomicBool>,
     /// What the data plane publishes.
@@ -151,6 +154,7 @@ impl ControlPlane {
             parts.config,
             parts.contents,
             broker,
+            parts.registry,
             (parts.access, parts.events),
             parts.ready,
             parts.gauges,

@@ -18,6 +18,7 @@ use crate::config::Config;
 use crate::contents::Contents;
 use crate::figures::Looks;
 use crate::log::Log;
+use crate::manager::registry::Registry;
 use crate::session::{Begin, Request, Sessions, Viewer};
 
 /// Longest wait for a superseded stream to end; then its viewer's next read is a stream of its own.
@@ -27,6 +28,7 @@ const SUPERSEDE_TIME_MAX: Duration = Duration::from_secs(2);
 pub(crate) struct Shared {
     pub(crate) contents: Arc<dyn Contents>,
     pub(crate) broker: Arc<Broker>,
+    pub(crate) registry: Registry,
     pub(crate) access: Log,
     pub(crate) events: Log,
     pub(crate) ready: Arc<AtomicBool>,
@@ -87,10 +89,12 @@ pub(crate) struct Place {
 }
 
 impl Shared {
+    #[allow(clippy::too_many_arguments, reason = "the parts the wiring gives, once")]
     pub(crate) fn new(
         config: Config,
         contents: Arc<dyn Contents>,
         broker: Arc<Broker>,
+        registry: Registry,
         logs: (Log, Log),
         ready: Arc<AtomicBool>,
         gauges: Arc<Gauges>,
@@ -101,6 +105,7 @@ impl Shared {
             config: RwLock::new(Arc::new(config)),
             contents,
             broker,
+            registry,
             access: logs.0,
             events: logs.1,
             ready,

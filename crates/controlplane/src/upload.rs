@@ -14,7 +14,7 @@ use units::{BitRate, ReservationId};
 
 use crate::auth;
 use crate::broker::Broker;
-use crate::contents::{ContentPath, Precondition, Published, UploadClass, UploadRequest, UploadSink};
+use crate::contents::{ContentPath, Precondition, Published, UploadClass, UploadRequest};
 use crate::log::Access;
 use crate::manager::{self, Origin};
 use crate::media::{self, PREFIX};
@@ -82,22 +82,19 @@ async fn put_checked(exchange: &Exchange, body: Incoming, access: &mut Access) -
         rate: recording.rate,
         reservation: recording.reservation,
     });
+    let config = shared.config();
+    let origin =
+        Origin { headers: &exchange.head.headers, config: &config, received_bytes: &shared.stats.bytes_uploaded };
+    let stages = shared.registry.upload(&origin);
+    // What stages alter may become longer or shorter than what was announced.
+    let length = length.filter(|_| manager::registry::alteration(&stages).is_none());
     let request = UploadRequest { path, length, precondition, class };
     let upload = shared.contents.begin_upload(request).await.map_err(|error| problem::of_store(&error))?;
     let open = &shared.stats.uploads_open;
     open.fetch_add(1, Ordering::Relaxed);
     let _counted = Counted(open);
-    receive(exchange, body, upload).await
-}
-
-/// Joins the body, the registered stages and the store.
-async fn receive(exchange: &Exchange, body: Incoming, upload: Box<dyn UploadSink>) -> Result<Published, Reply> {
-    let shared = &exchange.shared;
-    let config = shared.config();
-    let origin =
-        Origin { headers: &exchange.head.headers, config: &config, received_bytes: &shared.stats.bytes_uploaded };
     let source = manager::request_body(body, config.upload_idle_max);
-    manager::join(source, manager::stages(&origin), upload).await
+    manager::join(source, stages, &mut manager::store(upload)).await
 }
 
 pub(crate) fn too_large(bytes_max: u64) -> Reply {

@@ -3,8 +3,6 @@
 //! Promise: not read while nobody asks, so a slow disk slows the client; a client that says nothing for too long is
 //! given up.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,7 +11,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::time::timeout;
 
-use super::Source;
+use super::{Source, Step};
 use crate::message::reply::Reply;
 
 struct RequestBody {
@@ -50,7 +48,7 @@ impl RequestBody {
 }
 
 impl Source for RequestBody {
-    fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Option<Bytes>, Reply>> + Send + '_>> {
+    fn next(&mut self) -> Step<'_, Option<Bytes>> {
         Box::pin(self.piece())
     }
 }

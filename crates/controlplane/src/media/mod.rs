@@ -1,8 +1,10 @@
 //! GET and HEAD of contents: from the request head to the data plane and back.
 //!
 //! Promise: the socket is in one place at a time: here, or inside a command or report. What ends badly ends the
-//! connection; only a complete response keeps it. Not here: what is answered (`plan`), at which rate (`rate`).
+//! connection; only a complete response keeps it. Not here: what is answered (`plan`), at which rate (`rate`), what
+//! passes stages or goes elsewhere than to the client (`passing`).
 
+mod passing;
 pub(crate) mod plan;
 
 use std::net::SocketAddr;
@@ -24,12 +26,16 @@ use crate::config::WhenFull;
 use crate::connection::{finish_reply, write_all};
 use crate::contents::{ContentPath, Opened, StoreError, Want};
 use crate::log::Access;
+use crate::manager::Wanted;
+use crate::manager::registry::Passage;
 use crate::message::cmcd::Cmcd;
 use crate::message::head::{RequestHead, Version};
+use crate::message::media_type::{PLAYLIST, media_type};
 use crate::message::query::Query;
 use crate::message::reply::{After, Reply, problem_with, render_head};
 use crate::problem;
 use crate::rate::{Asked, AskedRate, Decision};
+use crate::router::not_allowed;
 use crate::session::{Request, Terms, Viewer};
 use crate::shared::{Place, Running, Shared, lock};
 use plan::{Plan, StreamPlan, plan};
@@ -66,7 +72,7 @@ pub(crate) async fn serve(
 ) -> Option<TcpStream> {
     let reading = Reading { shared: Arc::clone(shared), head, peer: addresses.0, local: addresses.1 };
     match reading.prepare().await {
-        Ok(prepared) => reading.deliver(stream, prepared).await,
+        Ok((prepared, passage)) => reading.deliver(stream, prepared, passage).await,
         Err(reply) => reading.answer(stream, &reply).await,
     }
 }
@@ -84,7 +90,7 @@ struct Prepared {
 
 impl Reading {
     /// Understands the request and opens the content, or says what is answered instead.
-    async fn prepare(&self) -> Result<Prepared, Reply> {
+    async fn prepare(&self) -> Result<(Prepared, Passage), Reply> {
         let shared = &*self.shared;
         let query = Query::parse(self.head.query.as_deref()).map_err(problem::bad_request)?;
         let cmcd = Cmcd::read(query.cmcd.as_deref(), &self.head.headers);
@@ -106,21 +112,40 @@ impl Reading {
         if entry.kind == crate::contents::Kind::Directory {
             return Err(self.refusal(&StoreError::IsDirectory));
         }
-        let plan = match plan(&self.head, &entry, &boundary, now) {
-            Plan::Reply(reply) => return Err(reply),
-            Plan::Stream(plan) => plan,
+        let passage = self.passage(&name, entry.size)?;
+        let plan = if passage.sink.is_some() {
+            plan::elsewhere(&entry)
+        } else {
+            match plan(&self.head, &entry, passage.alteration().as_deref(), &boundary, now) {
+                Plan::Reply(reply) => return Err(reply),
+                Plan::Stream(plan) => plan,
+            }
         };
         let media = opened.as_ref().map_or(entry.rate, |(_, media)| *media);
         let mut decision = asked.decide(media, &policy, shared.config().burst);
-        let probe = plan.ranged
-            && plan.status == StatusCode::PARTIAL_CONTENT
-            && plan.content_bytes <= shared.config().sessions.probe_bytes_max;
-        if probe && opened.is_some() {
+        let part = plan.ranged && plan.status == StatusCode::PARTIAL_CONTENT;
+        // A playlist is read between the parts it names, and at no rate.
+        let brief = part || media_type(&name) == PLAYLIST;
+        let probe = brief && plan.content_bytes <= shared.config().sessions.probe_bytes_max;
+        // A sink elsewhere plays nothing: it has no rate of its own.
+        let plays = passage.sink.is_none() || asked.rate != AskedRate::Unsaid;
+        if opened.is_some() && (probe || !plays) {
             decision = Decision::BestEffort;
         }
         let viewer = self.viewer(&query, cmcd, &name);
         let content = opened.map(|(content, _)| content);
-        Ok(Prepared { path: name, plan, content, decision, viewer, when_full: policy.when_full })
+        Ok((Prepared { path: name, plan, content, decision, viewer, when_full: policy.when_full }, passage))
+    }
+
+    /// The stages and the sink for a content, as they are registered.
+    fn passage(&self, name: &str, size: u64) -> Result<Passage, Reply> {
+        let wanted = Wanted { path: name, query: self.head.query.as_deref(), headers: &self.head.headers, size };
+        let passage = self.shared.registry.delivery(&wanted);
+        if passage.sink.is_some() && self.head.method == Method::HEAD {
+            // What it would say is known only when all of the content was read.
+            return Err(not_allowed("GET"));
+        }
+        Ok(passage)
     }
 
     /// A directory named without its slash is a redirect; everything else is in the one table.
@@ -151,31 +176,34 @@ impl Reading {
     }
 
     /// Sends the planned response: head and nothing more ourselves, content through the data plane.
-    async fn deliver(&self, mut stream: TcpStream, prepared: Prepared) -> Option<TcpStream> {
-        let Some(content) = prepared.content.clone().filter(|_| prepared.plan.content_bytes > 0) else {
-            let rate = match prepared.decision {
-                Decision::Constant { rate, .. } => Some(rate),
-                Decision::BestEffort => None,
-            };
-            let head = self.response_head(&prepared.plan, rate);
+    async fn deliver(&self, mut stream: TcpStream, prepared: Prepared, mut passage: Passage) -> Option<TcpStream> {
+        let passes = !passage.is_direct() || prepared.plan.content_bytes > 0;
+        let Some(content) = prepared.content.clone().filter(|_| passes) else {
+            let head = self.response_head(&prepared.plan, prepared.decision.rate());
             write_all(&self.shared, &mut stream, &head).await.ok()?;
             self.log(prepared.plan.status, 0);
-            return self.head.keep_alive.then_some(stream);
+            return self.keeps_alive(&prepared.plan).then_some(stream);
         };
         let Some(mut ticket) = self.shared.broker.ticket() else {
             return self.answer(stream, &problem::busy(&self.shared.config())).await;
         };
-        let mut decision = prepared.decision;
+        let mut asking = Asking { ticket: &mut ticket, prepared: &prepared, content, decision: prepared.decision };
         let mut socket = stream;
         loop {
-            let attempt = self.attempt(&mut ticket, socket, &prepared, &content, decision).await;
+            let attempt = if passage.is_direct() {
+                self.attempt(&mut asking, socket).await
+            } else {
+                // In a box, so that those who pass nothing carry none of it for hours.
+                Box::pin(self.attempt_passing(&mut asking, socket, &mut passage)).await
+            };
             match attempt {
                 Attempt::Ended(back) => return back,
                 Attempt::Busy(stream) => return self.answer(stream, &problem::busy(&self.shared.config())).await,
                 Attempt::Refused(stream, refusal) => {
                     let draining = refusal.resource == Resource::Draining;
-                    if decision != Decision::BestEffort && prepared.when_full == WhenFull::BestEffort && !draining {
-                        decision = Decision::BestEffort;
+                    let guaranteed = asking.decision != Decision::BestEffort;
+                    if guaranteed && prepared.when_full == WhenFull::BestEffort && !draining {
+                        asking.decision = Decision::BestEffort;
                         socket = stream;
                         continue;
                     }
@@ -187,68 +215,52 @@ impl Reading {
         }
     }
 
-    /// Hands the socket to the data plane and waits until it comes back.
-    async fn attempt(
-        &self,
-        ticket: &mut Ticket,
-        stream: TcpStream,
-        prepared: &Prepared,
-        content: &Arc<Content>,
-        decision: Decision,
-    ) -> Attempt {
-        let link = self.shared.config().link(self.local.ip());
-        let (service, entered) = match decision {
-            Decision::BestEffort => (Service::BestEffort, None),
-            Decision::Constant { rate, burst_bytes } => {
-                let terms = Terms { disk: content.disk, link, rate };
-                let viewer = prepared.viewer.clone();
-                let named = matches!(viewer, Viewer::Named(_));
-                let content = self.shared.hash(&prepared.path);
-                let request = Request { viewer, stream: ticket.stream, content, terms };
-                // A plain GET of the whole, without a name, is not a player's: nothing comes after it.
-                let place = if named || prepared.plan.ranged {
-                    self.shared.enter(&request).await
-                } else {
-                    Place { held: None, in_session: false }
-                };
-                let service = Service::Constant { rate, burst_bytes, held: place.held, hold: place.in_session };
-                (service, place.in_session.then_some(request.viewer))
+    /// Hands the client's socket to the data plane and waits until it comes back.
+    async fn attempt(&self, asking: &mut Asking<'_>, stream: TcpStream) -> Attempt {
+        let Prepared { plan, path, .. } = asking.prepared;
+        let rate = asking.decision.rate();
+        let Ok(socket) = detach(stream, self.buffer_bytes(rate)) else { return Attempt::Ended(None) };
+        let mut segments = Vec::with_capacity(plan.body.len() + 1);
+        segments.push(Segment::Bytes(self.response_head(plan, rate).into()));
+        segments.extend(plan.body.iter().cloned());
+        let stream = asking.ticket.stream;
+        match self.run(asking, socket, segments.into()).await {
+            Ran::Busy(socket) => attach(socket).map_or(Attempt::Ended(None), Attempt::Busy),
+            Ran::Refused(socket, refusal) => {
+                attach(socket).map_or(Attempt::Ended(None), |stream| Attempt::Refused(stream, refusal))
             }
-        };
-        let rate = match decision {
-            Decision::Constant { rate, .. } => Some(rate),
-            Decision::BestEffort => None,
-        };
+            Ran::Lost => Attempt::Ended(None),
+            Ran::Finished(socket, end) => {
+                self.log(plan.status, end.sent_bytes);
+                self.tell_end(stream, path, &end, &format!("{:?}", end.outcome));
+                let whole = end.outcome == Outcome::Complete && self.head.keep_alive;
+                Attempt::Ended(if whole { attach(socket) } else { None })
+            }
+        }
+    }
+
+    /// One delivery of the data plane into `socket`, from its command to its end.
+    async fn run(&self, asking: &mut Asking<'_>, socket: OwnedFd, segments: Box<[Segment]>) -> Ran {
+        let Asking { ticket, prepared, content, decision } = asking;
+        let link = self.shared.config().link(self.local.ip());
+        let (service, entered) = self.enter(ticket.stream, prepared, content.disk, *decision, link).await;
         let stream_id = ticket.stream;
         let leave = |held| match (&entered, held) {
             (Some(viewer), held) => self.shared.leave(viewer, stream_id, held),
             (None, Some(held)) => self.shared.broker.release(held),
             (None, None) => {}
         };
-        let Ok(socket) = detach(stream, self.buffer_bytes(rate)) else {
-            leave(held_of(service));
-            return Attempt::Ended(None);
-        };
-        let mut segments = Vec::with_capacity(prepared.plan.body.len() + 1);
-        segments.push(Segment::Bytes(self.response_head(&prepared.plan, rate).into()));
-        segments.extend(prepared.plan.body.iter().cloned());
-        let delivery = Box::new(Delivery {
-            stream: ticket.stream,
-            socket,
-            link,
-            segments: segments.into(),
-            content: Arc::clone(content),
-            service,
-        });
+        let content = Arc::clone(content);
         // Listed from here on, not when the plane's report arrives: a client that reads its head finds its stream.
-        self.list(stream_id, prepared, rate, content);
+        self.list(stream_id, prepared, decision.rate(), &content);
+        let delivery = Box::new(Delivery { stream: stream_id, socket, link, segments, content, service });
         if let Err(command) = self.shared.broker.send(Command::Start(delivery)) {
             lock(&self.shared.running).remove(&stream_id);
             leave(held_of(service));
             let Command::Start(delivery) = command else { unreachable!("the command that was sent") };
-            return attach(delivery.socket).map_or(Attempt::Ended(None), Attempt::Busy);
+            return Ran::Busy(delivery.socket);
         }
-        let end = loop {
+        let ran = loop {
             match ticket.report().await {
                 Some(Report::Started { .. }) => {
                     self.shared.stats.streams_started.fetch_add(1, Ordering::Relaxed);
@@ -259,23 +271,42 @@ impl Reading {
                     let held = held_of(delivery.service);
                     leave(None);
                     held.into_iter().for_each(|held| self.shared.broker.release(held));
-                    break attach(delivery.socket).map_or(Attempt::Ended(None), |s| Attempt::Refused(s, refusal));
+                    break Ran::Refused(delivery.socket, refusal);
                 }
                 Some(Report::Finished { delivery, end }) => {
                     leave(end.held);
-                    // Before its end is told in the log: who reads there that it ended does not find it listed.
-                    lock(&self.shared.running).remove(&stream_id);
-                    break Attempt::Ended(self.ended(stream_id, prepared, *delivery, end));
+                    break Ran::Finished(delivery.socket, end);
                 }
                 Some(_) => {}
                 None => {
                     leave(None);
-                    break Attempt::Ended(None);
+                    break Ran::Lost;
                 }
             }
         };
+        // Before its end is told in the log: who reads there that it ended does not find it listed.
         lock(&self.shared.running).remove(&stream_id);
-        end
+        ran
+    }
+
+    /// How a stream is served, and the viewer in whose session it is entered, if it is.
+    async fn enter(
+        &self,
+        stream: units::StreamId,
+        prepared: &Prepared,
+        disk: units::DiskId,
+        decision: Decision,
+        link: units::LinkId,
+    ) -> (Service, Option<Viewer>) {
+        let Decision::Constant { rate, burst_bytes } = decision else { return (Service::BestEffort, None) };
+        let viewer = prepared.viewer.clone();
+        // A plain GET of the whole, without a name, is not a player's: nothing comes after it.
+        let sessions = matches!(viewer, Viewer::Named(_)) || prepared.plan.ranged;
+        let content = self.shared.hash(&prepared.path);
+        let request = Request { viewer, stream, content, terms: Terms { disk, link, rate } };
+        let place = if sessions { self.shared.enter(&request).await } else { Place { held: None, in_session: false } };
+        let service = Service::Constant { rate, burst_bytes, held: place.held, hold: place.in_session };
+        (service, place.in_session.then_some(request.viewer))
     }
 
     /// Enters a stream that is about to be asked for into the listing.
@@ -290,28 +321,23 @@ impl Reading {
         lock(&self.shared.running).insert(stream, running);
     }
 
-    /// Takes the socket back: whole if the response is, else it is closed.
-    fn ended(
-        &self,
-        stream: units::StreamId,
-        prepared: &Prepared,
-        delivery: Delivery,
-        end: Ending,
-    ) -> Option<TcpStream> {
+    /// Counts and tells the end of a stream; `outcome` in the words of the event log.
+    fn tell_end(&self, stream: units::StreamId, path: &str, end: &Ending, outcome: &str) {
         let stats = &self.shared.stats;
         stats.bytes_sent.fetch_add(end.sent_bytes, Ordering::Relaxed);
         stats.misses.fetch_add(end.misses, Ordering::Relaxed);
-        self.log(prepared.plan.status, end.sent_bytes);
         let event = json!({
-            "event": "stream_ended", "stream": stream.0, "path": prepared.path, "client": self.peer.ip().to_string(),
-            "outcome": format!("{:?}", end.outcome), "sent_bytes": end.sent_bytes, "misses": end.misses,
+            "event": "stream_ended", "stream": stream.0, "path": path, "client": self.peer.ip().to_string(),
+            "outcome": outcome, "sent_bytes": end.sent_bytes, "misses": end.misses,
             "seconds": end.duration.as_secs_f64(),
         });
         self.shared.events.line(event.to_string());
-        if end.outcome != Outcome::Complete || !self.head.keep_alive {
-            return None;
-        }
-        attach(delivery.socket)
+    }
+
+    /// True if the connection goes on after the planned response. HTTP/1.0 tells the end of a body without a length by
+    /// closing it.
+    fn keeps_alive(&self, plan: &StreamPlan) -> bool {
+        self.head.keep_alive && (plan.length.is_some() || self.head.version == Version::Http11)
     }
 
     fn response_head(&self, plan: &StreamPlan, rate: Option<BitRate>) -> Vec<u8> {
@@ -319,7 +345,11 @@ impl Reading {
         if let Some(rate) = rate {
             fields.push((RATE_FIELD, rate.0.to_string()));
         }
-        render_head(plan.status, &fields, Some(plan.length), after(&self.head), SystemTime::now())
+        if plan.length.is_none() && self.head.version == Version::Http11 {
+            fields.push((header::TRANSFER_ENCODING, "chunked".to_owned()));
+        }
+        let after = if self.keeps_alive(plan) { after(&self.head) } else { After::Close };
+        render_head(plan.status, &fields, plan.length, after, SystemTime::now())
     }
 
     /// Two ticks and 200 ms of the rate: enough for a stream, and counted by admission.
@@ -335,6 +365,26 @@ impl Reading {
         let line = Access::of(self.peer.ip(), &self.head).line(status, bytes, SystemTime::now());
         self.shared.access.line(line);
     }
+}
+
+/// A delivery that is asked of the data plane.
+struct Asking<'a> {
+    ticket: &'a mut Ticket,
+    prepared: &'a Prepared,
+    content: Arc<Content>,
+    decision: Decision,
+}
+
+/// What became of a delivery of the data plane; the socket it had.
+enum Ran {
+    /// It ended, whole or not.
+    Finished(OwnedFd, Ending),
+    /// Not admitted.
+    Refused(OwnedFd, Refusal),
+    /// The plane's queue is full.
+    Busy(OwnedFd),
+    /// The plane is gone.
+    Lost,
 }
 
 /// How an attempt to start a delivery came out.
@@ -390,13 +440,17 @@ fn session_cookie(head: &RequestHead) -> Option<String> {
     })
 }
 
+/// Makes a socket ready for paced sends.
+fn prepare_socket(stream: &TcpStream, buffer_bytes: usize) -> std::io::Result<()> {
+    let socket = SockRef::from(stream);
+    socket.set_tcp_nodelay(true)?;
+    socket.set_send_buffer_size(buffer_bytes)
+}
+
 /// Takes the socket out of the runtime, ready for the data plane.
 fn detach(stream: TcpStream, buffer_bytes: usize) -> std::io::Result<OwnedFd> {
-    let stream = stream.into_std()?;
-    let socket = SockRef::from(&stream);
-    socket.set_tcp_nodelay(true)?;
-    socket.set_send_buffer_size(buffer_bytes)?;
-    Ok(stream.into())
+    prepare_socket(&stream, buffer_bytes)?;
+    Ok(stream.into_std()?.into())
 }
 
 /// Puts a socket back into the runtime; one that cannot be is closed.

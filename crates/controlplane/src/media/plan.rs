@@ -36,8 +36,8 @@ pub(crate) struct StreamPlan {
     pub status: StatusCode,
     /// Fields other than Date, Server, Content-Length, Connection and the rate.
     pub fields: Vec<(HeaderName, String)>,
-    /// Bytes of the body.
-    pub length: u64,
+    /// Bytes of the body; none: that is known when all of them have passed the stages.
+    pub length: Option<u64>,
     /// The body: parts of the content, with multipart heads between them.
     pub body: Vec<Segment>,
     /// Bytes of the content in it.
@@ -46,25 +46,27 @@ pub(crate) struct StreamPlan {
     pub ranged: bool,
 }
 
-/// Plans the answer to `request`, a GET or HEAD of the content `entry`. `boundary` parts a multipart body: it must not
-/// be foreseeable by who uploads contents.
+/// Plans the answer to `request`, a GET or HEAD of the content `entry`, of which stages make something else if there is
+/// an `alteration`. `boundary` parts a multipart body: it must not be foreseeable by who uploads contents.
 #[must_use]
-pub(crate) fn plan(request: &RequestHead, entry: &Entry, boundary: &str, now: SystemTime) -> Plan {
-    let current = Validators { etag: &entry.etag, modified: entry.modified };
+pub(crate) fn plan(
+    request: &RequestHead,
+    entry: &Entry,
+    alteration: Option<&str>,
+    boundary: &str,
+    now: SystemTime,
+) -> Plan {
+    if let Some(alteration) = alteration {
+        return altered(request, entry, alteration);
+    }
+    let current = Validators { etag: &entry.etag, modified: Some(entry.modified) };
     let validators = vec![
         (header::ETAG, entry.etag.clone()),
         (header::LAST_MODIFIED, httpdate::fmt_http_date(entry.modified.min(now))),
         (header::ACCEPT_RANGES, "bytes".to_owned()),
     ];
-    match conditional::evaluate_read(&request.headers, current) {
-        Condition::NotModified => {
-            return Plan::Reply(Reply { fields: validators, ..Reply::empty(StatusCode::NOT_MODIFIED) });
-        }
-        Condition::Failed => {
-            let detail = "the content is not the version that If-Match or If-Unmodified-Since asks for";
-            return Plan::Reply(Reply::problem(StatusCode::PRECONDITION_FAILED, detail));
-        }
-        Condition::Proceed => {}
+    if let Some(reply) = answer_by_conditions(request, current, &validators) {
+        return Plan::Reply(reply);
     }
     let asked = match conditional::joined(&request.headers, &header::RANGE) {
         // Range is defined for GET only (RFC 9110 §14.2).
@@ -80,6 +82,39 @@ pub(crate) fn plan(request: &RequestHead, entry: &Entry, boundary: &str, now: Sy
         Ranges::Some(ranges) if ranges.len() == 1 => Plan::Stream(single(entry, validators, ranges[0])),
         Ranges::Some(ranges) => Plan::Stream(multiple(entry, validators, &ranges, boundary)),
     }
+}
+
+/// What is answered instead of the content where the conditions say so.
+fn answer_by_conditions(
+    request: &RequestHead,
+    current: Validators<'_>,
+    validators: &[(HeaderName, String)],
+) -> Option<Reply> {
+    match conditional::evaluate_read(&request.headers, current) {
+        Condition::NotModified => Some(Reply { fields: validators.to_vec(), ..Reply::empty(StatusCode::NOT_MODIFIED) }),
+        Condition::Failed => {
+            let detail = "the content is not the version that If-Match or If-Unmodified-Since asks for";
+            Some(Reply::problem(StatusCode::PRECONDITION_FAILED, detail))
+        }
+        Condition::Proceed => None,
+    }
+}
+
+/// What stages make of a content is another representation of it: with a tag of its own, weak because the stages may
+/// change as well, without a date, and whole or not at all, for its length is not known.
+fn altered(request: &RequestHead, entry: &Entry, alteration: &str) -> Plan {
+    let etag = format!("W/\"{}-{alteration}\"", entry.etag.trim_matches('"'));
+    let validators = vec![(header::ETAG, etag.clone()), (header::ACCEPT_RANGES, "none".to_owned())];
+    match answer_by_conditions(request, Validators { etag: &etag, modified: None }, &validators) {
+        Some(reply) => Plan::Reply(reply),
+        None => Plan::Stream(StreamPlan { length: None, ..whole(entry, validators, false) }),
+    }
+}
+
+/// All of a content, for a sink that is not the client: whoever takes it elsewhere asks for no part, and no condition.
+#[must_use]
+pub(crate) fn elsewhere(entry: &Entry) -> StreamPlan {
+    whole(entry, Vec::new(), false)
 }
 
 fn unsatisfiable(entry: &Entry) -> Reply {
@@ -106,7 +141,7 @@ fn whole(entry: &Entry, validators: Vec<(HeaderName, String)>, ranged: bool) -> 
         length => vec![Segment::Range { offset: 0, length }],
     };
     let fields = typed(entry, validators);
-    StreamPlan { status: StatusCode::OK, fields, length: entry.size, body, content_bytes: entry.size, ranged }
+    StreamPlan { status: StatusCode::OK, fields, length: Some(entry.size), body, content_bytes: entry.size, ranged }
 }
 
 fn single(entry: &Entry, validators: Vec<(HeaderName, String)>, range: ByteRange) -> StreamPlan {
@@ -115,7 +150,7 @@ fn single(entry: &Entry, validators: Vec<(HeaderName, String)>, range: ByteRange
     StreamPlan {
         status: StatusCode::PARTIAL_CONTENT,
         fields,
-        length: range.length,
+        length: Some(range.length),
         body: vec![Segment::Range { offset: range.offset, length: range.length }],
         content_bytes: range.length,
         ranged: true,
@@ -140,7 +175,7 @@ fn multiple(entry: &Entry, validators: Vec<(HeaderName, String)>, ranges: &[Byte
     fields.push((header::CONTENT_TYPE, format!("multipart/byteranges; boundary={boundary}")));
     fields.push((header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()));
     let content_bytes = ranges.iter().map(|range| range.length).sum();
-    let length = body.iter().map(segment_bytes).sum();
+    let length = Some(body.iter().map(segment_bytes).sum());
     StreamPlan { status: StatusCode::PARTIAL_CONTENT, fields, length, body, content_bytes, ranged: true }
 }
 
@@ -189,7 +224,7 @@ mod tests {
     fn planned(method: &str, fields: &str, size: u64) -> Plan {
         let text = format!("{method} /media/film.mp4 HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
         let head = parse_head(text.as_bytes()).expect("understood").expect("complete");
-        plan(&head, &entry(size), "BOUNDARY", SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000))
+        plan(&head, &entry(size), None, "BOUNDARY", SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000))
     }
 
     fn stream(plan: Plan) -> StreamPlan {
@@ -213,21 +248,21 @@ mod tests {
     #[test]
     fn the_whole_content() {
         let plan = stream(planned("GET", "", 1000));
-        assert_eq!((plan.status, plan.length, plan.ranged), (StatusCode::OK, 1000, false));
+        assert_eq!((plan.status, plan.length, plan.ranged), (StatusCode::OK, Some(1000), false));
         assert_eq!(plan.body, [Segment::Range { offset: 0, length: 1000 }]);
         assert_eq!(value(&plan.fields, &header::CONTENT_TYPE), Some("video/mp4"));
         assert_eq!(value(&plan.fields, &header::LAST_MODIFIED), Some("Tue, 14 Nov 2023 22:13:20 GMT"));
         let empty = stream(planned("GET", "", 0));
-        assert_eq!((empty.length, empty.body.len()), (0, 0));
+        assert_eq!((empty.length, empty.body.len()), (Some(0), 0));
     }
 
     #[test]
     fn one_range() {
         let plan = stream(planned("GET", "Range: bytes=900-\r\n", 1000));
-        assert_eq!((plan.status, plan.length, plan.ranged), (StatusCode::PARTIAL_CONTENT, 100, true));
+        assert_eq!((plan.status, plan.length, plan.ranged), (StatusCode::PARTIAL_CONTENT, Some(100), true));
         assert_eq!(value(&plan.fields, &header::CONTENT_RANGE), Some("bytes 900-999/1000"));
         let head = stream(planned("HEAD", "Range: bytes=900-\r\n", 1000));
-        assert_eq!((head.status, head.length), (StatusCode::OK, 1000), "Range is for GET");
+        assert_eq!((head.status, head.length), (StatusCode::OK, Some(1000)), "Range is for GET");
     }
 
     #[test]
@@ -266,7 +301,23 @@ mod tests {
         let failed = reply(planned("GET", "If-Match: \"v0\"\r\nRange: bytes=5000-\r\n", 1000));
         assert_eq!(failed.status, StatusCode::PRECONDITION_FAILED);
         let changed = stream(planned("GET", "If-Range: \"v0\"\r\nRange: bytes=0-1\r\n", 1000));
-        assert_eq!((changed.status, changed.length), (StatusCode::OK, 1000));
+        assert_eq!((changed.status, changed.length), (StatusCode::OK, Some(1000)));
+    }
+
+    #[test]
+    fn what_stages_made_of_it() {
+        let planned = |fields: &str| {
+            let text = format!("GET /media/film.mp4 HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
+            let head = parse_head(text.as_bytes()).expect("understood").expect("complete");
+            plan(&head, &entry(1000), Some("shout"), "BOUNDARY", SystemTime::UNIX_EPOCH)
+        };
+        let plan = stream(planned("Range: bytes=0-1\r\nIf-Modified-Since: Sat, 01 Jan 2028 00:00:00 GMT\r\n"));
+        assert_eq!((plan.status, plan.length, plan.ranged, plan.content_bytes), (StatusCode::OK, None, false, 1000));
+        assert_eq!(value(&plan.fields, &header::ETAG), Some("W/\"v1-shout\""));
+        assert_eq!(value(&plan.fields, &header::ACCEPT_RANGES), Some("none"));
+        assert_eq!(value(&plan.fields, &header::LAST_MODIFIED), None);
+        assert_eq!(reply(planned("If-None-Match: W/\"v1-shout\"\r\n")).status, StatusCode::NOT_MODIFIED);
+        assert_eq!(stream(planned("If-None-Match: \"v1\"\r\n")).status, StatusCode::OK, "another representation");
     }
 
     proptest! {
@@ -274,7 +325,7 @@ mod tests {
         #[test]
         fn lengths_add_up(spec in "bytes=([0-9]{0,3}-[0-9]{0,3},){0,18}[0-9]{1,3}-", size in 1u64..2000) {
             if let Plan::Stream(plan) = planned("GET", &format!("Range: {spec}\r\n"), size) {
-                prop_assert_eq!(plan.length, plan.body.iter().map(segment_bytes).sum::<u64>());
+                prop_assert_eq!(plan.length, Some(plan.body.iter().map(segment_bytes).sum::<u64>()));
                 prop_assert!(plan.body.len() < SEGMENTS_MAX);
                 for segment in &plan.body {
                     match segment {

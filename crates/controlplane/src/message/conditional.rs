@@ -11,10 +11,10 @@ use http::{HeaderMap, HeaderName};
 /// What identifies one version of a content.
 #[derive(Debug, Clone, Copy)]
 pub struct Validators<'a> {
-    /// Quoted and strong.
+    /// Quoted; weak ones begin with `W/`.
     pub etag: &'a str,
-    /// Its modification time.
-    pub modified: SystemTime,
+    /// Its modification time, if that says anything of it.
+    pub modified: Option<SystemTime>,
 }
 
 /// What the conditions say.
@@ -35,8 +35,8 @@ pub fn evaluate_read(headers: &HeaderMap, current: Validators<'_>) -> Condition 
         if !matches_strongly(&list, current.etag) {
             return Condition::Failed;
         }
-    } else if let Some(limit) = date(headers, &IF_UNMODIFIED_SINCE)
-        && whole_seconds(current.modified) > whole_seconds(limit)
+    } else if let (Some(limit), Some(modified)) = (date(headers, &IF_UNMODIFIED_SINCE), current.modified)
+        && whole_seconds(modified) > whole_seconds(limit)
     {
         return Condition::Failed;
     }
@@ -44,8 +44,8 @@ pub fn evaluate_read(headers: &HeaderMap, current: Validators<'_>) -> Condition 
         if matches_weakly(&list, current.etag) {
             return Condition::NotModified;
         }
-    } else if let Some(limit) = date(headers, &IF_MODIFIED_SINCE)
-        && whole_seconds(current.modified) <= whole_seconds(limit)
+    } else if let (Some(limit), Some(modified)) = (date(headers, &IF_MODIFIED_SINCE), current.modified)
+        && whole_seconds(modified) <= whole_seconds(limit)
     {
         return Condition::NotModified;
     }
@@ -60,11 +60,11 @@ pub fn range_applies(headers: &HeaderMap, current: Validators<'_>, now: SystemTi
     let Ok(value) = value.to_str() else { return false };
     let value = value.trim();
     if value.starts_with('"') || value.starts_with("W/") {
-        return value == current.etag;
+        return value == current.etag && !value.starts_with("W/");
     }
-    let Ok(given) = httpdate::parse_http_date(value) else { return false };
-    let settled = now.duration_since(current.modified).is_ok_and(|age| age >= Duration::from_secs(1));
-    settled && whole_seconds(given) == whole_seconds(current.modified)
+    let (Ok(given), Some(modified)) = (httpdate::parse_http_date(value), current.modified) else { return false };
+    let settled = now.duration_since(modified).is_ok_and(|age| age >= Duration::from_secs(1));
+    settled && whole_seconds(given) == whole_seconds(modified)
 }
 
 /// The entity tags of a field's lists, or `*`; an unreadable list is empty.
@@ -99,11 +99,12 @@ pub fn joined(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
 }
 
 fn matches_strongly(list: &str, etag: &str) -> bool {
-    etag_list(list).iter().any(|tag| tag == "*" || tag == etag)
+    etag_list(list).iter().any(|tag| tag == "*" || (tag == etag && !tag.starts_with("W/")))
 }
 
 fn matches_weakly(list: &str, etag: &str) -> bool {
-    etag_list(list).iter().any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag)
+    let opaque = |tag: &str| tag.strip_prefix("W/").unwrap_or(tag).to_owned();
+    etag_list(list).iter().any(|tag| tag == "*" || opaque(tag) == opaque(etag))
 }
 
 /// The date of a field; one that cannot be read is ignored (RFC 9110 §13.1.3).
@@ -127,7 +128,7 @@ mod tests {
     const EARLIER: &str = "Sat, 01 Jan 2000 00:00:00 GMT";
 
     fn current() -> Validators<'static> {
-        Validators { etag: ETAG, modified: SystemTime::UNIX_EPOCH + Duration::new(1_700_000_000, 500) }
+        Validators { etag: ETAG, modified: Some(SystemTime::UNIX_EPOCH + Duration::new(1_700_000_000, 500)) }
     }
 
     fn headers(fields: &[(HeaderName, &'static str)]) -> HeaderMap {
@@ -165,7 +166,8 @@ mod tests {
 
     #[test]
     fn if_range() {
-        let now = current().modified + Duration::from_secs(60);
+        let modified = current().modified.expect("given");
+        let now = modified + Duration::from_secs(60);
         let applies = |value: &'static str| range_applies(&headers(&[(IF_RANGE, value)]), current(), now);
         assert!(range_applies(&HeaderMap::new(), current(), now));
         assert!(applies(ETAG));
@@ -174,8 +176,21 @@ mod tests {
         assert!(applies(SAME));
         assert!(!applies(LATER), "a later date is not the same version");
         assert!(!applies("nonsense"));
-        let fresh = current().modified + Duration::from_millis(100);
+        let fresh = modified + Duration::from_millis(100);
         assert!(!range_applies(&headers(&[(IF_RANGE, SAME)]), current(), fresh), "it could change within the second");
+    }
+
+    #[test]
+    fn a_weak_tag_without_a_date() {
+        let current = Validators { etag: "W/\"v1-x\"", modified: None };
+        let read = |fields: &[(HeaderName, &'static str)]| evaluate_read(&headers(fields), current);
+        assert_eq!(read(&[(IF_NONE_MATCH, "W/\"v1-x\"")]), Condition::NotModified);
+        assert_eq!(read(&[(IF_NONE_MATCH, "\"v1\"")]), Condition::Proceed);
+        assert_eq!(read(&[(IF_MATCH, "W/\"v1-x\"")]), Condition::Failed, "strong comparison");
+        assert_eq!(read(&[(IF_MODIFIED_SINCE, LATER)]), Condition::Proceed);
+        assert_eq!(read(&[(IF_UNMODIFIED_SINCE, EARLIER)]), Condition::Proceed);
+        let ranged = headers(&[(IF_RANGE, "W/\"v1-x\"")]);
+        assert!(!range_applies(&ranged, current, SystemTime::UNIX_EPOCH));
     }
 
     #[test]

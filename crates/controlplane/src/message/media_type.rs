@@ -10,6 +10,9 @@ pub fn media_type(name: &str) -> &'static str {
         .map_or("application/octet-stream", |(_, media_type)| media_type)
 }
 
+/// The type of HLS playlists.
+pub const PLAYLIST: &str = "application/vnd.apple.mpegurl";
+
 const TYPES: [(&str, &str); 39] = [
     ("mp4", "video/mp4"),
     ("m4v", "video/mp4"),
@@ -32,7 +35,7 @@ const TYPES: [(&str, &str); 39] = [
     ("wav", "audio/wav"),
     ("ogg", "audio/ogg"),
     ("opus", "audio/ogg"),
-    ("m3u8", "application/vnd.apple.mpegurl"),
+    ("m3u8", PLAYLIST),
     ("m3u", "audio/mpegurl"),
     ("mpd", "application/dash+xml"),
     ("vtt", "text/vtt; charset=utf-8"),

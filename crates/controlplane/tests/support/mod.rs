@@ -21,6 +21,7 @@ use controlplane::contents::{
     UploadClass, UploadRequest, UploadSink, Want,
 };
 use controlplane::log::Log;
+use controlplane::manager::registry::{BUILT_IN, Registry};
 use controlplane::{ControlPlane, Parts, Plane, listen};
 use dataplane::control::{
     Access, Command, Content, Delivery, Ending, Outcome, Refusal, Report, Resource, Segment, Service,
@@ -255,7 +256,7 @@ struct PlaneState {
     reserved: HashMap<ReservationId, u64>,
     stopped: HashSet<u64>,
     next: u32,
-    /// Deliveries stay under way until it is opened.
+    /// Nothing of a content leaves until it is opened.
     gate_closed: bool,
     queue_full: bool,
     draining: bool,
@@ -365,7 +366,11 @@ impl FakePlane {
         socket.set_nonblocking(false).expect("a socket");
         let mut sent = 0;
         let mut outcome = Outcome::Complete;
-        for (index, segment) in delivery.segments.iter().enumerate() {
+        for segment in &delivery.segments {
+            if matches!(segment, Segment::Range { .. }) && !self.pass_gate(stream) {
+                outcome = Outcome::Stopped;
+                break;
+            }
             let bytes = match segment {
                 Segment::Bytes(bytes) => {
                     assert!(bytes.len() as u64 <= dataplane::port::LITERAL_BYTES);
@@ -384,10 +389,6 @@ impl FakePlane {
                 break;
             }
             sent += bytes.len() as u64;
-            if index == 0 && !self.pass_gate(stream) {
-                outcome = Outcome::Stopped;
-                break;
-            }
         }
         socket.set_nonblocking(true).expect("a socket");
         drop(socket);
@@ -504,6 +505,11 @@ pub const CAPACITY_BPS: u64 = 100_000_000;
 
 impl Harness {
     pub fn start(config: Config) -> Self {
+        Self::with(config, BUILT_IN)
+    }
+
+    /// With stages and sinks of the test's own.
+    pub fn with(config: Config, registry: Registry) -> Self {
         let plane = FakePlane::new(CAPACITY_BPS);
         let store = FakeStore::default();
         let (access, events) = (Lines::default(), Lines::default());
@@ -514,6 +520,7 @@ impl Harness {
             listeners: vec![listener],
             contents: Arc::new(store.clone()),
             plane: Arc::clone(&plane) as Arc<dyn Plane>,
+            registry,
             ready: Arc::clone(&ready),
             gauges: Arc::new(Gauges::new(16, 1)),
             machine: Arc::new(()),

@@ -1,0 +1,215 @@
+//! Stage: an HLS playlist (RFC 8216) takes the session and the rate of its request along to what it names, so that all
+//! requests of its player hold one stream.
+//!
+//! Promise: only what lies on this server is given them, and never twice; everything else of the playlist stays as it is.
+//! Holds one line, and a piece grows by no more than [`CARRIED_BYTES_MAX`] a line.
+
+use bytes::{Bytes, BytesMut};
+use http::StatusCode;
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+
+use super::{Stage, Wanted};
+use crate::message::reply::Reply;
+
+/// Longest line.
+const LINE_BYTES_MAX: usize = 16 * 1024;
+/// Longest `session=…&rate=…`.
+const CARRIED_BYTES_MAX: usize = 192;
+/// What may stand in no query, or would end a quoted attribute.
+const NOT_IN_QUERY: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'<')
+    .add(b'>')
+    .add(b'`')
+    .add(b'#')
+    .add(b'{')
+    .add(b'}')
+    .add(b'|')
+    .add(b'\\')
+    .add(b'^');
+/// Tags whose `URI` is a part of the media, played at the rate.
+const MEDIA_TAGS: [&str; 3] = ["#EXT-X-MAP:", "#EXT-X-PART:", "#EXT-X-PRELOAD-HINT:"];
+/// Tags whose `URI` is another playlist, of another rate.
+const PLAYLIST_TAGS: [&str; 3] = ["#EXT-X-MEDIA:", "#EXT-X-I-FRAME-STREAM-INF:", "#EXT-X-RENDITION-REPORT:"];
+
+struct Playlist {
+    session: Option<String>,
+    rate: Option<String>,
+    /// The line that has begun.
+    held: BytesMut,
+    /// Its first line has passed.
+    begun: bool,
+}
+
+pub(super) fn make(wanted: &Wanted<'_>) -> Option<Box<dyn Stage>> {
+    let is_playlist = wanted.path.rsplit_once('.').is_some_and(|(_, ending)| ending.eq_ignore_ascii_case("m3u8"));
+    let pair = |name: &str| {
+        let mut pairs = wanted.query.unwrap_or_default().split('&');
+        let pair = pairs.find(|pair| pair.split('=').next() == Some(name))?;
+        Some(utf8_percent_encode(pair, NOT_IN_QUERY).to_string())
+    };
+    let (session, rate) = (pair("session"), pair("rate"));
+    let length = session.iter().chain(&rate).map(String::len).sum();
+    let applies = is_playlist && (1..=CARRIED_BYTES_MAX).contains(&length);
+    applies.then(|| Box::new(Playlist { session, rate, held: BytesMut::new(), begun: false }) as Box<dyn Stage>)
+}
+
+impl Stage for Playlist {
+    fn alters(&self) -> Option<&'static str> {
+        Some("session")
+    }
+
+    fn pass(&mut self, piece: Bytes) -> Result<Bytes, Reply> {
+        let mut passed = BytesMut::with_capacity(2 * piece.len());
+        for part in piece.split_inclusive(|byte| *byte == b'\n') {
+            self.held.extend_from_slice(part);
+            if self.held.len() > LINE_BYTES_MAX {
+                return Err(refused("it has a line of more than 16 KiB"));
+            }
+            if part.ends_with(b"\n") {
+                self.line(&mut passed)?;
+            }
+        }
+        Ok(passed.freeze())
+    }
+
+    fn end(&mut self) -> Result<Bytes, Reply> {
+        let mut passed = BytesMut::new();
+        self.line(&mut passed)?;
+        Ok(passed.freeze())
+    }
+}
+
+impl Playlist {
+    /// Passes the line that is held.
+    fn line(&mut self, passed: &mut BytesMut) -> Result<(), Reply> {
+        let line = self.held.split();
+        let text = std::str::from_utf8(&line).map_err(|_| refused("it is not UTF-8"))?;
+        if !self.begun && !text.trim_start_matches('\u{feff}').starts_with("#EXTM3U") {
+            return Err(refused("it does not begin with #EXTM3U"));
+        }
+        self.begun = true;
+        let content = text.trim_end_matches(['\r', '\n']);
+        let uri = match content.strip_prefix('#') {
+            None => content,
+            Some(_) => attribute(content),
+        };
+        let rate = self.rate.as_deref().filter(|_| !PLAYLIST_TAGS.iter().any(|tag| content.starts_with(tag)));
+        let carried = carried(uri, [self.session.as_deref(), rate]);
+        let (start, _) = content.split_at(uri.as_ptr().addr() - content.as_ptr().addr());
+        passed.extend_from_slice(start.as_bytes());
+        let (before, fragment) = uri.split_at(uri.find('#').unwrap_or(uri.len()));
+        passed.extend_from_slice(before.as_bytes());
+        passed.extend_from_slice(carried.as_bytes());
+        passed.extend_from_slice(fragment.as_bytes());
+        passed.extend_from_slice(&text.as_bytes()[start.len() + uri.len()..]);
+        Ok(())
+    }
+}
+
+/// The value of a tag's `URI`, where that is carried to; else nothing, at the tag's end.
+fn attribute(tag: &str) -> &str {
+    let none = &tag[tag.len()..];
+    if !MEDIA_TAGS.iter().chain(&PLAYLIST_TAGS).any(|known| tag.starts_with(known)) {
+        return none;
+    }
+    let starts = [":URI=\"", ",URI=\""].into_iter().filter_map(|start| Some(tag.find(start)? + start.len()));
+    let value = starts.min().map_or(none, |start| &tag[start..]);
+    value.find('"').map_or(none, |end| &value[..end])
+}
+
+/// What is added to `uri`: nothing if it lies elsewhere, and no key that it has already.
+fn carried(uri: &str, pairs: [Option<&str>; 2]) -> String {
+    let path = uri.split(['/', '?', '#']).next().unwrap_or_default();
+    if uri.is_empty() || uri.starts_with("//") || path.contains(':') {
+        return String::new();
+    }
+    let query = uri.split('#').next().and_then(|uri| uri.split_once('?')).map(|(_, query)| query);
+    let has = |pair: &str| {
+        let name = pair.split('=').next();
+        query.unwrap_or_default().split('&').any(|own| own.split('=').next() == name)
+    };
+    let mut text = String::new();
+    for pair in pairs.into_iter().flatten().filter(|pair| !has(pair)) {
+        text.push(if query.is_none() && text.is_empty() { '?' } else { '&' });
+        text.push_str(pair);
+    }
+    text
+}
+
+fn refused(why: &str) -> Reply {
+    let detail = format!("this is no HLS playlist: {why}; without session= and rate= it is sent as it is");
+    Reply::problem(StatusCode::UNPROCESSABLE_ENTITY, &detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderMap;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn stage(query: &str) -> Option<Box<dyn Stage>> {
+        make(&Wanted { path: "live/index.m3u8", query: Some(query), headers: &HeaderMap::new(), size: 1 })
+    }
+
+    fn passed(query: &str, text: &str, piece_bytes: usize) -> Result<String, Reply> {
+        let mut stage = stage(query).expect("it applies");
+        let mut all = Vec::new();
+        for piece in text.as_bytes().chunks(piece_bytes) {
+            all.extend_from_slice(&stage.pass(Bytes::copy_from_slice(piece))?);
+        }
+        all.extend_from_slice(&stage.end()?);
+        Ok(String::from_utf8(all).expect("text"))
+    }
+
+    const MEDIA: &str = "#EXTM3U\r\n#EXT-X-MAP:URI=\"init.mp4\",BYTERANGE=\"1@0\"\r\n#EXT-X-KEY:METHOD=AES-128,URI=\"key\"\r\n\
+        #EXTINF:4,\r\na.ts\r\n# URI=\"x\"\r\n\r\nb.ts?x=1&rate=2M#t\r\nhttps://other/c.ts\r\n//other/d.ts\r\n/media/e.ts";
+
+    #[test]
+    fn what_a_playlist_names_gets_session_and_rate() {
+        let expected = "#EXTM3U\r\n#EXT-X-MAP:URI=\"init.mp4?session=s&rate=8M\",BYTERANGE=\"1@0\"\r\n\
+            #EXT-X-KEY:METHOD=AES-128,URI=\"key\"\r\n#EXTINF:4,\r\na.ts?session=s&rate=8M\r\n# URI=\"x\"\r\n\r\n\
+            b.ts?x=1&rate=2M&session=s#t\r\nhttps://other/c.ts\r\n//other/d.ts\r\n/media/e.ts?session=s&rate=8M";
+        for piece_bytes in [1, 7, 1000] {
+            assert_eq!(passed("rate=8M&x=y&session=s", MEDIA, piece_bytes).expect("a playlist"), expected);
+        }
+        assert!(passed("rate=8M", MEDIA, 1000).expect("a playlist").contains("\na.ts?rate=8M\r"));
+    }
+
+    #[test]
+    fn other_playlists_get_the_session_only() {
+        let list =
+            "#EXTM3U\n#EXT-X-MEDIA:TYPE=AUDIO,URI=\"audio.m3u8\",NAME=\"a\"\n#EXT-X-STREAM-INF:BANDWIDTH=1\nv.m3u8\n";
+        let expected = "#EXTM3U\n#EXT-X-MEDIA:TYPE=AUDIO,URI=\"audio.m3u8?session=s\",NAME=\"a\"\n\
+            #EXT-X-STREAM-INF:BANDWIDTH=1\nv.m3u8?session=s&rate=8M\n";
+        assert_eq!(passed("session=s&rate=8M", list, 1000).expect("a playlist"), expected);
+    }
+
+    #[test]
+    fn nothing_breaks_out_of_its_attribute() {
+        let text = passed("session=a\"b%20c", "#EXTM3U\n#EXT-X-MAP:URI=\"i\"\n", 100).expect("a playlist");
+        assert_eq!(text, "#EXTM3U\n#EXT-X-MAP:URI=\"i?session=a%22b%20c\"\n");
+    }
+
+    #[test]
+    fn what_is_no_playlist_is_refused_and_others_are_left_alone() {
+        for text in ["", "no\n#EXTM3U\n", &format!("#EXTM3U\n{}", "x".repeat(20_000))] {
+            assert_eq!(passed("session=s", text, 4096).expect_err("refused").status, 422);
+        }
+        assert!(stage("x=y").is_none() && stage(&format!("session={}", "s".repeat(300))).is_none());
+        let wanted = Wanted { path: "film.ts", query: Some("session=s"), headers: &HeaderMap::new(), size: 1 };
+        assert!(make(&wanted).is_none());
+    }
+
+    proptest! {
+        /// Whatever a playlist holds: what was added can be taken away again, and nothing else was touched.
+        #[test]
+        fn only_adds(lines in proptest::collection::vec("(#EXT-X-MAP:URI=\")?[a-z:/?#,\"=é]{0,20}\r?", 0..20), piece_bytes in 1usize..50) {
+            let text = format!("#EXTM3U\n{}", lines.join("\n"));
+            let passed = passed("session=XX", &text, piece_bytes).expect("a playlist");
+            prop_assert_eq!(passed.replace("?session=XX", "").replace("&session=XX", ""), text);
+        }
+    }
+}
