@@ -1,10 +1,11 @@
 //! Rounds shorter than what best-effort work takes: it is done all the same.
 
 use schedule::cycle::Grid;
-use schedule::disk::best_effort::Commit;
+use schedule::disk::best_effort::{BeWork, Commit};
+use schedule::disk::real_time::{RtKey, RtRequest};
 use schedule::disk::{Discipline, DiskSchedule, DiskSettings, JobKey, Step};
 use schedule::profile::DiskProfile;
-use units::Nanos;
+use units::{BitRate, Nanos};
 
 /// On the emulated drive of 2005 with rounds of 250 ms, nine uploads waited for minutes beside an idle disk: a flush of
 /// 8 MiB takes 250 ms there, and no round ever had so much left.
@@ -19,8 +20,69 @@ fn a_flush_that_is_longer_than_a_round_is_made_when_nobody_reads() {
     }
     let mut disk = DiskSchedule::new(settings, profile, Nanos::ZERO);
     let job = JobKey(1);
+    disk.set_slack(Nanos::ZERO);
     disk.put_commit(Commit { job, dirty_bytes: 8 << 20, awaited: true });
     let granted = (1..=10u64).find(|&nth| matches!(disk.next(round.saturating_mul(nth)), Step::Grant { .. }));
     assert_eq!(granted, Some(1), "a commit that no round has room for need not wait for one that has");
     assert_eq!(disk.granted(), Some(job));
+}
+
+/// One stream's block of 4 MiB, due then.
+fn block(deadline: Nanos) -> RtRequest {
+    let (key, rate) = (RtKey::Stream(0), BitRate(8_800_000));
+    RtRequest { key, position: 1 << 30, bytes: 4 << 20, deadline, rate, starting: false }
+}
+
+/// An upload's 2 MiB, granted 10 ms before the end of a round of 250 ms, over which streams can wait for another round.
+fn begun_late() -> (DiskSchedule, JobKey) {
+    let round = Nanos::from_millis(250);
+    let settings =
+        DiskSettings { discipline: Discipline::Cyclic, rounds: Grid::new(Nanos::ZERO, round), be_share: 0.1 };
+    let mut disk = DiskSchedule::new(settings, DiskProfile::spindle_default(), Nanos::ZERO);
+    let job = JobKey(7);
+    let late = Nanos::from_millis(240);
+    disk.set_slack(Nanos::ZERO);
+    disk.put_best_effort(BeWork::Write { job, position: 2 << 30, bytes: 2 << 20 });
+    assert_eq!(disk.next(late), Step::Wait, "it does not fit into what is left of the round");
+    disk.set_slack(round);
+    let Step::Grant { until, .. } = disk.next(late) else { panic!("streams have read ahead") };
+    assert_eq!(until, round.saturating_mul(2));
+    (disk, job)
+}
+
+#[test]
+fn a_window_goes_over_the_end_of_its_round_and_ends_with_its_flush() {
+    let (mut disk, job) = begun_late();
+    disk.put_real_time(block(Nanos::from_secs(1)));
+    disk.grant_done(2 << 20, Nanos::from_millis(240), Nanos::from_millis(290));
+    disk.put_best_effort(BeWork::Write { job: JobKey(8), position: 3 << 30, bytes: 2 << 20 });
+    disk.put_commit(Commit { job, dirty_bytes: 2 << 20, awaited: true });
+    let mut now = Nanos::from_millis(290);
+    let mut written = 0;
+    loop {
+        let Step::Grant { job: granted, bytes_max, until } = disk.next(now) else { panic!("the window goes on") };
+        assert!(until <= Nanos::from_millis(500));
+        let begun = now;
+        now = now.saturating_add(Nanos::from_millis(60));
+        disk.grant_done(bytes_max, begun, now);
+        if granted == job {
+            break;
+        }
+        written += bytes_max;
+    }
+    assert!(written <= 2 << 20);
+    disk.put_best_effort(BeWork::Write { job: JobKey(9), position: 4 << 30, bytes: 2 << 20 });
+    assert!(matches!(disk.next(now), Step::Read { real_time: true, .. }), "then the blocks have their turn");
+}
+
+#[test]
+fn a_window_over_the_end_of_its_round_gives_way_to_deadlines_and_starts() {
+    let now = Nanos::from_millis(290);
+    for request in [block(Nanos::from_millis(350)), RtRequest { starting: true, ..block(Nanos::from_secs(1)) }] {
+        let (mut disk, job) = begun_late();
+        disk.put_real_time(request);
+        disk.grant_done(2 << 20, Nanos::from_millis(240), now);
+        disk.put_commit(Commit { job, dirty_bytes: 2 << 20, awaited: true });
+        assert!(matches!(disk.next(now), Step::Read { real_time: true, .. }), "{request:?}");
+    }
 }

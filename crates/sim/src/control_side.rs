@@ -12,9 +12,10 @@ use dataplane::grant::JobId;
 use units::{BitRate, ContentVersion, DiskId, LinkId, Nanos, ReservationId, StreamId, limits};
 
 use crate::contents::{SimContent, new_content, segments};
+use crate::disk::Spent;
 use crate::laws::Law;
 use crate::ledger::{Life, NewStream, Stream};
-use crate::load::{FaultAt, Load, Tally};
+use crate::load::{Calm, FaultAt, Load, Tally};
 use crate::log::Kind;
 use crate::random::Random;
 use crate::socket::Reading;
@@ -240,7 +241,10 @@ impl World {
                     self.act_in(AUDIT, Action::Audit);
                 }
             }
-            Action::Calm => self.control.calm = true,
+            Action::Calm => {
+                self.control.calm = true;
+                self.control.tally.calm = self.done_so_far();
+            }
             Action::Drain => self.drain(),
             Action::Shutdown => {
                 self.control.ended = true;
@@ -371,7 +375,15 @@ impl World {
         }
     }
 
+    fn done_so_far(&mut self) -> Calm {
+        let now = self.now;
+        let spent = self.disks.iter_mut().fold(Spent::default(), |sum, disk| sum.and(&disk.spent(now)));
+        let Tally { uploads, upload_bytes, commits, .. } = self.control.tally;
+        Calm { spent, uploads, upload_bytes, commits }
+    }
+
     fn drain(&mut self) {
+        self.control.tally.calm = self.done_so_far().since(&self.control.tally.calm);
         self.control.draining = true;
         self.command(Command::Drain);
         // Viewings end by themselves; what a vanished client holds is stopped.
@@ -538,13 +550,20 @@ impl World {
     pub(crate) fn control_hears_store(&mut self, disk: usize, out: &Actions) {
         self.control.tally.uploads += u64::from(out.acknowledged);
         self.control.tally.upload_bytes += out.flushed_bytes;
+        self.control.tally.commits += u64::from(out.committed);
+        // Each uploader waits for its answer.
+        let failed = out
+            .ended
+            .iter()
+            .filter(|(job, end)| *end == WriterEnd::Failed && !self.control.recordings.contains_key(&(disk, *job)));
+        for _ in 0..out.acknowledged as usize + failed.count() {
+            let gap = self.control.random.wait(self.control.load.upload_gap);
+            self.act_in(gap, Action::Upload(disk));
+        }
         for (job, end) in &out.ended {
             if let Some(recording) = self.control.recordings.remove(&(disk, *job)) {
                 debug_assert_eq!(recording.disk, disk);
                 self.command(Command::Release(recording.reservation));
-            } else {
-                let gap = self.control.random.wait(self.control.load.upload_gap);
-                self.act_in(gap, Action::Upload(disk));
             }
             let excused = self.control.disk_excused[disk] > self.now;
             if *end == WriterEnd::Failed && !excused {

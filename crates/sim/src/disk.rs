@@ -4,7 +4,7 @@
 
 use units::Nanos;
 
-use crate::drive::{Completion, Drive, FaultKind, FaultRange, Outcome, Request};
+use crate::drive::{Completion, Drive, FaultKind, FaultRange, Op, Outcome, Request};
 
 /// A drive and the requests it has.
 #[derive(Debug)]
@@ -14,6 +14,61 @@ pub(crate) struct Disk {
     completions: Vec<Completion>,
     /// When the drive wants to be asked again: it is told once, and asked often.
     due: Option<Nanos>,
+    spent: Spent,
+    spent_until: Nanos,
+}
+
+/// What a disk's time went to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Spent {
+    /// A read was out.
+    pub reading: Nanos,
+    /// No read was out, but a write.
+    pub writing: Nanos,
+    /// Only a flush was out.
+    pub flushing: Nanos,
+    /// Nothing was out.
+    pub idle: Nanos,
+}
+
+impl Spent {
+    fn place(&mut self, in_flight: &[Request]) -> &mut Nanos {
+        let any = |of: fn(Op) -> bool| in_flight.iter().any(|request| of(request.op));
+        match () {
+            () if any(|op| op == Op::Read) => &mut self.reading,
+            () if any(|op| op != Op::Flush) => &mut self.writing,
+            () if in_flight.is_empty() => &mut self.idle,
+            () => &mut self.flushing,
+        }
+    }
+
+    /// This and another disk's.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        Self {
+            reading: self.reading.saturating_add(other.reading),
+            writing: self.writing.saturating_add(other.writing),
+            flushing: self.flushing.saturating_add(other.flushing),
+            idle: self.idle.saturating_add(other.idle),
+        }
+    }
+
+    /// All of it.
+    #[must_use]
+    pub fn total(&self) -> Nanos {
+        self.reading.saturating_add(self.writing).saturating_add(self.flushing).saturating_add(self.idle)
+    }
+
+    /// What was spent since `before`.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            reading: self.reading.saturating_sub(before.reading),
+            writing: self.writing.saturating_sub(before.writing),
+            flushing: self.flushing.saturating_sub(before.flushing),
+            idle: self.idle.saturating_sub(before.idle),
+        }
+    }
 }
 
 /// A request that is over.
@@ -25,10 +80,18 @@ pub(crate) struct Served {
 
 impl Disk {
     pub(crate) fn new(drive: Drive) -> Self {
-        Self { drive, in_flight: Vec::new(), completions: Vec::new(), due: None }
+        Self {
+            drive,
+            in_flight: Vec::new(),
+            completions: Vec::new(),
+            due: None,
+            spent: Spent::default(),
+            spent_until: Nanos::ZERO,
+        }
     }
 
     pub(crate) fn submit(&mut self, request: Request, now: Nanos) {
+        self.spend(now);
         self.in_flight.push(request);
         self.drive.submit(request, now);
         self.due = self.drive.next_wakeup();
@@ -46,6 +109,7 @@ impl Disk {
 
     /// Appends what is over by `now`.
     pub(crate) fn advance(&mut self, now: Nanos, served: &mut Vec<Served>) {
+        self.spend(now);
         self.drive.complete(now, &mut self.completions);
         for completion in self.completions.drain(..) {
             let place = self.in_flight.iter().position(|r| r.tag == completion.tag);
@@ -53,6 +117,17 @@ impl Disk {
             served.push(Served { request, ok: completion.outcome == Outcome::Ok });
         }
         self.due = self.drive.next_wakeup();
+    }
+
+    /// What its time until `now` went to.
+    pub(crate) fn spent(&mut self, now: Nanos) -> Spent {
+        self.spend(now);
+        self.spent
+    }
+
+    fn spend(&mut self, now: Nanos) {
+        *self.spent.place(&self.in_flight) += now.saturating_sub(self.spent_until);
+        self.spent_until = self.spent_until.max(now);
     }
 
     /// From now on everything takes `factor` times as long.

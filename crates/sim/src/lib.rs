@@ -26,9 +26,10 @@ mod store_thread;
 mod transfer;
 mod world;
 
+pub use disk::Spent;
 pub use io::SimIo;
 pub use laws::{Broken, Law};
-pub use load::{Fault, FaultAt, Load, Tally};
+pub use load::{Calm, Fault, FaultAt, Load, Tally};
 pub use log::Trace;
 pub use measure::{VirtualDisk, measure};
 pub use random::Random;

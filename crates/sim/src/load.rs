@@ -4,6 +4,8 @@
 
 use units::{BitRate, Nanos};
 
+use crate::disk::Spent;
+
 /// The demand on the plane.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Load {
@@ -138,6 +140,8 @@ pub struct Tally {
     pub uploads: u64,
     /// Uploaded bytes that went to the disks with a commit behind them.
     pub upload_bytes: u64,
+    /// Commits made.
+    pub commits: u64,
     /// Events the plane told.
     pub events: u64,
     /// Longest time from a command to the first payload byte, of guaranteed deliveries without an excuse.
@@ -148,4 +152,32 @@ pub struct Tally {
     pub first_bytes: u64,
     /// Longest time from a yes to the first payload byte, of the same.
     pub begin_max: Nanos,
+    /// What happened between the end of the faults and the end of the asking.
+    pub calm: Calm,
+}
+
+/// What all disks did while nothing went wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Calm {
+    /// Where their time went.
+    pub spent: Spent,
+    /// Uploads acknowledged.
+    pub uploads: u64,
+    /// Uploaded bytes made durable.
+    pub upload_bytes: u64,
+    /// Commits.
+    pub commits: u64,
+}
+
+impl Calm {
+    /// What came between `before` and this.
+    #[must_use]
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        Self {
+            spent: self.spent.since(&before.spent),
+            uploads: self.uploads - before.uploads,
+            upload_bytes: self.upload_bytes - before.upload_bytes,
+            commits: self.commits - before.commits,
+        }
+    }
 }

@@ -26,7 +26,7 @@ pub struct DiskSetup {
     /// How many times slower it is than it was when it was measured; 1.0: it obeys its profile.
     pub slower: f64,
     /// True if nothing is promised for its streams, because its profile is known to be wrong. The canary of the tests is
-    /// a disk for which this is false although `slower` is 3: that run must fail.
+    /// a disk for which this is false although `slower` is 4: that run must fail.
     pub excused: bool,
 }
 

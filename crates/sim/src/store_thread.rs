@@ -11,12 +11,20 @@ use units::{BitRate, DiskId, Nanos, ReservationId, limits};
 
 use crate::drive::Op;
 
-/// Bytes an upload keeps in memory until they are written; then its source waits.
+/// Bytes a recording may keep in memory until they are written.
 pub(crate) const BUFFER_BYTES: u64 = 4 << 20;
+/// The same of an upload, whose source waits then; as the real thread's.
+const UPLOAD_BUFFER_BYTES: u64 = 8 << 20;
+/// What a commit writes to the file system's journal in the middle of the disk: what has changed, and behind a flush
+/// that it is whole (ext4).
+const JOURNAL_BYTES: u64 = 16 << 10;
+const JOURNAL_END_BYTES: u64 = 4 << 10;
+/// The journal goes round.
+const JOURNAL_SPAN_BYTES: u64 = 128 << 20;
 /// Pieces in flight.
 const PIECES_IN_FLIGHT: u32 = 2;
-/// Dirty bytes at which the thread offers a flush that nobody waits for.
-const DIRTY_OFFER_BYTES: u64 = 2 << 20;
+/// Dirty bytes at which the thread offers a flush that nobody waits for; as the real thread's.
+const DIRTY_OFFER_BYTES: u64 = 4 << 20;
 /// Fewest bytes worth an offer, unless they are the last.
 const OFFER_BYTES_MIN: u64 = 256 << 10;
 
@@ -42,6 +50,8 @@ pub(crate) struct Actions {
     pub(crate) wake: Option<Nanos>,
     /// Uploads acknowledged now.
     pub(crate) acknowledged: u32,
+    /// Commits made now.
+    pub(crate) committed: u32,
     /// Bytes made durable now.
     pub(crate) flushed_bytes: u64,
     /// Writers that ended now, acknowledged or failed.
@@ -72,7 +82,7 @@ impl Writer {
     /// What came in until `now`; an upload's source waits while the buffer is full, a recording's does not.
     fn settle(&mut self, now: Nanos) {
         let more = self.source.rate.bytes_in(now.saturating_sub(self.settled));
-        let bound = if self.source.reservation.is_some() { u64::MAX } else { self.written + BUFFER_BYTES };
+        let bound = if self.source.reservation.is_some() { u64::MAX } else { self.written + UPLOAD_BUFFER_BYTES };
         self.received = self.received.saturating_add(more).min(self.source.bytes).min(bound.max(self.received));
         self.settled = now;
     }
@@ -132,6 +142,8 @@ pub(crate) struct StoreThread {
     execution: Option<Execution>,
     next_job: u64,
     capacity: u64,
+    /// Commits made.
+    commits: u64,
     /// Largest excess of a recording's buffer over its bound, in bytes.
     overflow_max: u64,
 }
@@ -148,6 +160,7 @@ impl StoreThread {
             execution: None,
             next_job: 1,
             capacity,
+            commits: 0,
             overflow_max: 0,
         }
     }
@@ -199,7 +212,7 @@ impl StoreThread {
                 offers.push((*id, Work::Write { bytes: writer.ready(), position: writer.position() }, writer.class()));
             }
             let target = writer.next_offer();
-            if writer.received < writer.source.bytes && target <= BUFFER_BYTES && target > writer.ready() {
+            if writer.received < writer.source.bytes && target <= UPLOAD_BUFFER_BYTES && target > writer.ready() {
                 let wait = writer.source.rate.time_for(target - writer.ready());
                 let at = now.saturating_add(wait);
                 out.wake = Some(out.wake.map_or(at, |w| w.min(at)));
@@ -220,7 +233,7 @@ impl StoreThread {
         } else if let Some(commit) = self.commit.filter(|c| c.id == grant.job) {
             self.commit = Some(CommitJob { awaited: self.finished, dirty: self.dirty, ..commit });
             execution.in_flight = 1;
-            out.requests.push((Op::Flush, 0, 0));
+            out.requests.push((Op::Write, self.journal(), JOURNAL_BYTES));
         } else if let Some(reads) = self.probes.get(&grant.job) {
             execution.left = u64::from(*reads);
         }
@@ -235,20 +248,44 @@ impl StoreThread {
         if !ok {
             execution.ok = false;
             execution.left = 0;
+        } else if self.commit.is_some_and(|commit| commit.id == execution.grant.job) {
+            if let Some(next) = self.commit_goes_on(operation, out) {
+                out.requests.push(next);
+                self.execution.iter_mut().for_each(|execution| execution.in_flight += 1);
+                return;
+            }
         } else if operation == Op::Write {
             execution.bytes += bytes;
             self.dirty += bytes;
             if let Some(writer) = self.writers.get_mut(&execution.grant.job) {
                 writer.written += bytes;
             }
-        } else if operation == Op::Flush {
-            let commit = self.commit.expect("a flush belongs to the commit");
-            self.dirty -= commit.dirty;
-            self.finished -= commit.awaited;
-            out.acknowledged += commit.awaited;
-            out.flushed_bytes += commit.dirty;
         }
         self.go_on(now, out);
+    }
+
+    /// After one step of a commit: the next one, or `None` once it is made.
+    fn commit_goes_on(&mut self, done: Op, out: &mut Actions) -> Option<(Op, u64, u64)> {
+        match done {
+            Op::Write => return Some((Op::Flush, 0, 0)),
+            Op::Flush => return Some((Op::WriteThrough, self.journal() + JOURNAL_BYTES, JOURNAL_END_BYTES)),
+            Op::Read | Op::WriteThrough | Op::Discard => {}
+        }
+        self.commits += 1;
+        let commit = self.commit.expect("checked by the caller");
+        self.dirty -= commit.dirty;
+        self.finished -= commit.awaited;
+        out.acknowledged += commit.awaited;
+        out.committed += 1;
+        out.flushed_bytes += commit.dirty;
+        None
+    }
+
+    /// Where the journal goes on: round and round in the middle of the disk.
+    fn journal(&self) -> u64 {
+        let middle = self.capacity / 2 / limits::DIRECT_ALIGN * limits::DIRECT_ALIGN;
+        let step = JOURNAL_BYTES + JOURNAL_END_BYTES;
+        middle + self.commits % (JOURNAL_SPAN_BYTES.min(self.capacity / 8) / step) * step
     }
 
     /// Makes the next requests of the grant, or ends it.
@@ -416,10 +453,13 @@ mod tests {
 
         let mut out = Actions::default();
         thread.grant(grant(commit.job, 0, MS(20)), MS(20), &mut out);
-        assert_eq!(out.requests, [(Op::Flush, 0, 0)]);
-        assert_eq!(out.acknowledged, 0, "durable only when the flush is over");
+        assert!(matches!(out.requests[..], [(Op::Write, _, JOURNAL_BYTES)]), "what has changed: {out:?}");
+        thread.served(Op::Write, JOURNAL_BYTES, true, MS(25), &mut out);
         thread.served(Op::Flush, 0, true, MS(40), &mut out);
-        assert_eq!(out.acknowledged, 1);
+        assert!(matches!(out.requests[1..], [(Op::Flush, ..), (Op::WriteThrough, ..)]), "that it is whole: {out:?}");
+        assert_eq!(out.acknowledged, 0, "durable only when all of it is");
+        thread.served(Op::WriteThrough, JOURNAL_END_BYTES, true, MS(50), &mut out);
+        assert_eq!((out.acknowledged, out.flushed_bytes), (1, 400 << 10));
         assert!(!thread.has_work());
     }
 

@@ -10,7 +10,6 @@ use std::os::fd::RawFd;
 use dataplane::control::{Command, Report};
 use dataplane::grant::{Grant, StoreMessage};
 use dataplane::port::{COMPLETIONS_MAX, Completion, FileSlot, ReadRequest, SendRequest, SocketSlot};
-use schedule::disk::best_effort::DIRTY_BYTES_MAX;
 use schedule::profile::DiskProfile;
 use units::{BitRate, DiskId, Nanos};
 
@@ -439,12 +438,15 @@ impl World {
     }
 }
 
+/// Bytes whose settling a disk may wait for beside work: no more than when a window was at most that.
+const SETTLED_TOGETHER_BYTES: u64 = 8 << 20;
+
 /// What a commit of all that may be dirty is expected to take where the drive is slowest.
 fn commit_usual(parameters: &Parameters) -> Nanos {
     if !parameters.rotational {
         return Nanos::ZERO; // far less than any share of the time
     }
-    let nanos = u128::from(DIRTY_BYTES_MAX) * 1_000_000_000 / u128::from(parameters.inner.max(1));
+    let nanos = u128::from(SETTLED_TOGETHER_BYTES) * 1_000_000_000 / u128::from(parameters.inner.max(1));
     let transfer = Nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
     transfer.saturating_add(DiskProfile::spindle_default().flush)
 }

@@ -1,7 +1,7 @@
 //! Starting: from a command to the first bytes asked for.
 
 use schedule::admission::{QUARTER_BYTES, Request, Short};
-use units::{BitRate, LinkId, Nanos, ReservationId};
+use units::{BitRate, DiskId, LinkId, Nanos, ReservationId};
 
 use super::Plane;
 use crate::control::{Content, Delivery, Outcome, RecordingRequest, Refusal, Report, Resource, Service};
@@ -140,6 +140,15 @@ impl<I: Io> Plane<I> {
 
     /// Starts the streams of a disk that wait, in the order they came, as far as the coming rounds have room.
     pub(super) fn launch(&mut self, disk: usize, now: Nanos) {
+        self.launch_waiting(disk, now);
+        if self.disks[disk].spins {
+            let id = DiskId(u16::try_from(disk).expect("within limits"));
+            let slack = self.admission.slack(id, self.disks[disk].rounds.index_at(now));
+            self.disks[disk].schedule.set_slack(slack);
+        }
+    }
+
+    fn launch_waiting(&mut self, disk: usize, now: Nanos) {
         while let Some(&slot) = self.disks[disk].waiting.first() {
             if self.disks[disk].spins && !self.disks[disk].schedule.may_take_starts(now) {
                 return self.give_up_waiting(slot, disk, now);

@@ -21,6 +21,9 @@ pub const LOOKAHEAD_ROUNDS: u64 = 3;
 /// round in hand for what no model foresees. It is what lets many start in one round: placement keeps it near zero in
 /// the long run.
 pub const CARRY_MAX: f64 = 1.5;
+/// Rounds of work that may carry over where best-effort work kept the disk over the end of a round: half a round less, for
+/// how long a flush takes is known less well than how long a read does.
+const SLACK_CARRY_MAX: f64 = 1.0;
 
 /// What one stream's reading (or one recording's writing) costs.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -147,6 +150,24 @@ impl DiskTable {
             self.transient[slot] = self.transient[slot].plus(load);
         }
         Some(first)
+    }
+
+    /// For how long after the end of `round` the disk may do something else, if nothing is left of what was asked for up
+    /// to then: no later round carries over more than [`SLACK_CARRY_MAX`]. `Nanos::MAX` if nothing is placed.
+    #[must_use]
+    pub fn slack(&self, round: u64, profile: &DiskProfile, slowdown: f64) -> Nanos {
+        let length = self.round.as_secs_f64();
+        let (mut behind, mut most, mut placed) = (0.0f64, 0.0f64, false);
+        for at in round + 1..=round + SLOTS as u64 {
+            let mut load = self.periodic[slot_of(at)];
+            if at < self.transient_from + SLOTS as u64 {
+                load = load.plus(self.transient[slot_of(at)]);
+            }
+            placed |= load.seeks > 1e-6;
+            behind += self.seconds(load, profile, slowdown) - self.budget * length;
+            most = most.max(behind);
+        }
+        if placed { Nanos::from_secs_f64((SLACK_CARRY_MAX * length - most).max(0.0)) } else { Nanos::MAX }
     }
 
     /// Takes a placed demand out; `first` is any round in which it reads.
@@ -346,5 +367,23 @@ mod tests {
         };
         let ratio = f64::from(count(1.3)) / f64::from(count(1.0));
         assert!((0.74..0.80).contains(&ratio), "{ratio}");
+    }
+
+    #[test]
+    fn slack_is_what_the_fullest_rounds_to_come_leave() {
+        let profile = DiskProfile::spindle_default();
+        let mut table = DiskTable::new(ROUND, 0.9);
+        assert_eq!(table.slack(1000, &profile, 1.0), Nanos::MAX, "nobody reads");
+        let demand = Demand { period: 32, transfer: 0.5, seeks: 1.0 };
+        let alone = Start { transfer_per_round: 0.0, ..start(1000) };
+        let first = (0..32).map(|_| table.place(&demand, &alone, &profile, 1.0).expect("a slot for each"));
+        let first: Vec<u64> = first.collect();
+        assert_eq!(table.slack(1100, &profile, 1.0), ROUND, "each round makes good for some of it");
+        // Another one in three rounds that follow each other: what they carry over is not there to be lent.
+        (0..3).for_each(|ahead| table.enter(&demand, 1201 + ahead));
+        let slack = table.slack(1200, &profile, 1.0).as_secs_f64();
+        assert!((0.4..0.7).contains(&slack), "three times 0.14 s too much: {slack}");
+        first.into_iter().for_each(|round| table.remove(&demand, round));
+        assert_eq!(table.slack(1200, &profile, 1.0), ROUND, "half a round in three of 32");
     }
 }

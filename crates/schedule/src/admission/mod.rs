@@ -224,6 +224,19 @@ impl Admission {
         table.promise(&demand);
     }
 
+    /// For how long after the end of `round` a disk that has nothing to read may do something else, by its time table;
+    /// `Nanos::MAX` if nothing is placed on it. None beside recordings: they come when their buffers are full, and have no
+    /// rounds of look-ahead.
+    #[must_use]
+    pub fn slack(&self, disk: DiskId, round: u64) -> Nanos {
+        let mut placed = self.entries.iter().filter_map(|(_, reservation)| reservation.as_ref());
+        if placed.any(|r| r.request.disk == disk && r.request.writes) {
+            return Nanos::ZERO;
+        }
+        let disk = &self.disks[usize::from(disk.0)];
+        disk.table.slack(round, &disk.profile, disk.slowdown)
+    }
+
     /// Rounds between a reservation's blocks.
     #[must_use]
     pub fn period(&self, id: ReservationId) -> Option<u32> {

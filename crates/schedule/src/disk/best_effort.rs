@@ -12,9 +12,21 @@ use super::cost::CostModel;
 
 /// Bytes that may be dirty in a drive's volatile cache before a flush. Since a window ends with its flush, this only
 /// says how many bytes share one: a file system's commit costs 45 ms beside its bytes (ext4, emulated 7200 rpm disk), and
-/// a 10 MB upload should need one. Without windows 4 MiB was the most that left readers alone (26 of 44 cycles were
-/// missed unbounded).
-pub const DIRTY_BYTES_MAX: u64 = 8 << 20;
+/// a 10 MB upload should need one (with 8 MiB it needed two). Without windows 4 MiB was the most that left readers alone
+/// (26 of 44 cycles were missed unbounded).
+pub const DIRTY_BYTES_MAX: u64 = 16 << 20;
+
+/// Dirty bytes that are flushed among blocks that wait. Recordings write there, outside of all windows, and what drains
+/// beside them and the reads makes both late (simulator, seed 1624 with 16 MiB).
+const DIRTY_BYTES_DUE: u64 = 8 << 20;
+
+/// In hand behind a write and its flush, for what passes between two grants: without it the flush of a window filled to
+/// its end did not fit by a hair, and what was dirty stayed so beside the blocks (simulator, seed 1312).
+const MARGIN: Nanos = Nanos::from_millis(3);
+
+/// What an upload may write in a row while no bulk read waits. Changing to another one costs two seeks: with 2 MiB a
+/// quarter of a 2005 drive's time beside 16 writers.
+const TURN_BYTES_MAX: u64 = 4 * limits::RUN_BYTES_MAX;
 
 /// Something that wants disk time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,8 +121,6 @@ pub enum BeChoice {
     Commit {
         /// The job.
         job: JobKey,
-        /// As it was offered.
-        dirty_bytes: u64,
     },
 }
 
@@ -124,8 +134,10 @@ pub struct BeQueue {
     passed_over: u64,
     /// Bytes read for deliveries while a store thread's work waited, since it last had something.
     jobs_passed: u64,
-    /// Bytes the front may still have before its turn ends.
-    run_left: u64,
+    /// Bytes the front has had in its turn.
+    turn_bytes: u64,
+    /// Bytes written since the last commit: what the store thread offers may be older.
+    dirty_bytes: u64,
 }
 
 impl BeQueue {
@@ -137,7 +149,8 @@ impl BeQueue {
             commit: None,
             passed_over: 0,
             jobs_passed: 0,
-            run_left: limits::RUN_BYTES_MAX,
+            turn_bytes: 0,
+            dirty_bytes: 0,
         }
     }
 
@@ -169,7 +182,7 @@ impl BeQueue {
             Some(at) => {
                 self.work.remove(at);
                 if at == 0 {
-                    self.run_left = limits::RUN_BYTES_MAX;
+                    self.turn_bytes = 0;
                 }
                 true
             }
@@ -192,17 +205,16 @@ impl BeQueue {
     /// The shortest window in which something waiting can be done.
     #[must_use]
     pub fn window_min(&self, head: u64, cost: &CostModel) -> Nanos {
-        let dirty = self.dirty_bytes();
         let first = if self.starves() { self.first_job() } else { 0 };
         let work = self.work.get(first).map(|work| match *work {
             BeWork::Write { position, bytes, .. } => {
                 let bytes = bytes.min(limits::PIECE_BYTES_MAX);
-                cost.write(head, position, bytes) + cost.commit(position, dirty + bytes)
+                cost.write(head, position, bytes) + cost.commit() + MARGIN
             }
             BeWork::Read { position, bytes, .. } => cost.read(head, position, bytes.min(limits::PIECE_BYTES_MAX)),
             BeWork::Probe { reads, .. } => cost.probe(reads),
         });
-        let commit = self.commit.map(|commit| cost.commit(head, commit.dirty_bytes));
+        let commit = self.commit.map(|_| cost.commit());
         match (work, commit) {
             (Some(work), Some(commit)) => work.max(commit),
             (Some(one), None) | (None, Some(one)) => one,
@@ -210,34 +222,87 @@ impl BeQueue {
         }
     }
 
+    /// A window that is worth its flush: all that waits, or as much as shares one. Bulk reads need none.
+    #[must_use]
+    pub fn window_worth(&self, head: u64, cost: &CostModel) -> Nanos {
+        if !self.job_waits() {
+            return Nanos::ZERO;
+        }
+        let bytes = self.bytes().min(DIRTY_BYTES_MAX.saturating_sub(self.dirty_bytes()));
+        let first = self.work.get(self.first_job()).copied();
+        let position = match first {
+            Some(BeWork::Write { position, .. } | BeWork::Read { position, .. }) => position,
+            Some(BeWork::Probe { .. }) | None => head,
+        };
+        cost.write(head, position, bytes) + cost.commit()
+    }
+
     /// The next thing to do that ends before `end`, if any.
     #[must_use]
     pub fn pick(&mut self, now: Nanos, end: Nanos, head: u64, cost: &CostModel) -> Option<BeChoice> {
-        let fits = |commit: &Commit| now.saturating_add(cost.commit(head, commit.dirty_bytes)) <= end;
-        let commit = self.commit.filter(|commit| (commit.awaited || commit.dirty_bytes > 0) && fits(commit));
-        if let Some(commit) = commit.filter(|commit| self.has_its_turn(commit)) {
-            return Some(BeChoice::Commit { job: commit.job, dirty_bytes: commit.dirty_bytes });
+        self.pick_within(DIRTY_BYTES_MAX, now, end, head, cost)
+    }
+
+    /// As [`Self::pick`] in a window before blocks that wait: what is due is settled before more is written.
+    #[must_use]
+    pub fn pick_lent(&mut self, now: Nanos, end: Nanos, head: u64, cost: &CostModel) -> Option<BeChoice> {
+        self.pick_within(DIRTY_BYTES_DUE, now, end, head, cost)
+    }
+
+    fn pick_within(&mut self, most: u64, now: Nanos, end: Nanos, head: u64, cost: &CostModel) -> Option<BeChoice> {
+        let commit = self.commit_before(end, now, cost);
+        if let Some(commit) = commit.filter(|_| self.commit_has_its_turn(most)) {
+            return Some(commit);
         }
         if self.starves() {
             let first = self.first_job();
             self.work.rotate_left(first);
-            self.run_left = limits::RUN_BYTES_MAX;
+            self.turn_bytes = 0;
             let job = self.work.first().copied().filter(|work| matches!(work.owner(), Owner::Job(_)));
             let choice = job.and_then(|work| self.fitting(work, now, end, head, cost));
-            let commit = commit.map(|c| BeChoice::Commit { job: c.job, dirty_bytes: c.dirty_bytes });
             if let Some(choice) = choice.or(commit) {
                 self.pass_over(choice);
                 return Some(choice);
             }
         }
+        self.next_that_fits(|_| true, now, end, head, cost).or(commit)
+    }
+
+    /// As [`Self::pick`], where blocks wait already: the flush, and before it writes that share it.
+    #[must_use]
+    pub fn pick_settling(&mut self, now: Nanos, end: Nanos, head: u64, cost: &CostModel) -> Option<BeChoice> {
+        let commit = self.commit_before(end, now, cost);
+        if let Some(commit) = commit.filter(|_| self.commit_has_its_turn(DIRTY_BYTES_MAX)) {
+            return Some(commit);
+        }
+        let writes = |work: &BeWork| matches!(work, BeWork::Write { .. });
+        self.next_that_fits(writes, now, end, head, cost).or(commit)
+    }
+
+    fn next_that_fits(
+        &mut self,
+        eligible: fn(&BeWork) -> bool,
+        now: Nanos,
+        end: Nanos,
+        head: u64,
+        cost: &CostModel,
+    ) -> Option<BeChoice> {
         for _ in 0..self.work.len() {
-            if let Some(choice) = self.fitting(self.work[0], now, end, head, cost) {
+            let front = self.work[0];
+            let choice = if eligible(&front) { self.fitting(front, now, end, head, cost) } else { None };
+            if let Some(choice) = choice {
                 self.pass_over(choice);
                 return Some(choice);
             }
             self.next_turn();
         }
-        commit.map(|commit| BeChoice::Commit { job: commit.job, dirty_bytes: commit.dirty_bytes })
+        None
+    }
+
+    /// The commit, if there is something to settle and it ends before `end`.
+    fn commit_before(&self, end: Nanos, now: Nanos, cost: &CostModel) -> Option<BeChoice> {
+        let commit = self.commit.filter(|commit| commit.awaited || commit.dirty_bytes > 0)?;
+        (now.saturating_add(cost.commit()) <= end).then_some(BeChoice::Commit { job: commit.job })
     }
 
     /// True if the store thread's work has waited behind deliveries for too long: a window must be long enough for it.
@@ -265,15 +330,16 @@ impl BeQueue {
 
     /// Some work goes before a commit, so that uploads ending together share it, but not without end: least when
     /// somebody waits for it, none when too much is dirty.
-    fn has_its_turn(&self, commit: &Commit) -> bool {
-        let patience = if commit.awaited { PASS_BYTES_MAX } else { 8 * PASS_BYTES_MAX };
-        commit.dirty_bytes >= DIRTY_BYTES_MAX || self.passed_over >= patience
+    fn commit_has_its_turn(&self, most: u64) -> bool {
+        let awaited = self.commit.is_some_and(|commit| commit.awaited);
+        let patience = if awaited { PASS_BYTES_MAX } else { 8 * PASS_BYTES_MAX };
+        self.dirty_bytes() >= most || self.passed_over >= patience
     }
 
     /// True if so much is dirty that the next commit must not wait for a lull.
     #[must_use]
     pub fn commit_is_due(&self) -> bool {
-        self.dirty_bytes() >= DIRTY_BYTES_MAX
+        self.commit.is_some() && self.dirty_bytes() >= DIRTY_BYTES_DUE
     }
 
     /// After `bytes` of an owner's work were issued; what is left lies at `position`.
@@ -291,9 +357,11 @@ impl BeQueue {
             self.remove(owner);
             return;
         }
-        self.run_left = self.run_left.saturating_sub(bytes);
-        if self.run_left == 0 && at == 0 {
-            self.next_turn();
+        if at == 0 {
+            self.turn_bytes += bytes;
+            if self.turn_bytes >= self.turn_bytes_max() {
+                self.next_turn();
+            }
         }
     }
 
@@ -315,7 +383,18 @@ impl BeQueue {
     /// The commit was granted: it is no longer waiting (the store thread offers the next one).
     pub fn commit_granted(&mut self) {
         self.commit = None;
-        (self.passed_over, self.jobs_passed) = (0, 0);
+        (self.passed_over, self.jobs_passed, self.dirty_bytes) = (0, 0, 0);
+    }
+
+    /// The store thread wrote so much.
+    pub fn wrote(&mut self, bytes: u64) {
+        self.dirty_bytes = self.dirty_bytes.saturating_add(bytes);
+    }
+
+    /// True if a flush is offered and has something to flush.
+    #[must_use]
+    pub fn is_unsettled(&self) -> bool {
+        self.commit.is_some() && self.dirty_bytes() > 0
     }
 
     /// Bytes waiting to be written or read.
@@ -344,11 +423,17 @@ impl BeQueue {
     }
 
     fn dirty_bytes(&self) -> u64 {
-        self.commit.map_or(0, |commit| commit.dirty_bytes)
+        self.commit.map_or(0, |commit| commit.dirty_bytes).max(self.dirty_bytes)
+    }
+
+    /// Bulk reads take turns of one run with uploads, uploads among themselves longer ones.
+    fn turn_bytes_max(&self) -> u64 {
+        let reads = self.work.iter().any(|work| matches!(work, BeWork::Read { .. }));
+        if reads { limits::RUN_BYTES_MAX } else { TURN_BYTES_MAX }
     }
 
     fn next_turn(&mut self) {
-        self.run_left = limits::RUN_BYTES_MAX;
+        self.turn_bytes = 0;
         if !self.work.is_empty() {
             self.work.rotate_left(1);
         }
@@ -356,20 +441,26 @@ impl BeQueue {
 
     /// As much of `work` as is expected to end before `end`.
     fn fitting(&self, work: BeWork, now: Nanos, end: Nanos, head: u64, cost: &CostModel) -> Option<BeChoice> {
+        // What is dirty is flushed in this window if it can be: other work leaves room for that.
+        let settle = if self.is_unsettled() { cost.commit() } else { Nanos::ZERO };
+        let settled =
+            if now.saturating_add(settle) <= end { end.saturating_sub(settle.saturating_add(MARGIN)) } else { end };
         match work {
             BeWork::Read { slot, position, bytes } => {
                 let bytes = bytes.min(limits::PIECE_BYTES_MAX);
-                (now.saturating_add(cost.read(head, position, bytes)) <= end).then_some(BeChoice::Read { slot, bytes })
+                let over = now.saturating_add(cost.read(head, position, bytes));
+                (over <= settled).then_some(BeChoice::Read { slot, bytes })
             }
             BeWork::Probe { job, reads } => {
-                (now.saturating_add(cost.probe(reads)) <= end).then_some(BeChoice::Probe { job })
+                (now.saturating_add(cost.probe(reads)) <= settled).then_some(BeChoice::Probe { job })
             }
             BeWork::Write { job, position, bytes } => {
                 let dirty = self.dirty_bytes();
-                let mut bytes = bytes.min(self.run_left).min(DIRTY_BYTES_MAX.saturating_sub(dirty));
+                let turn = self.turn_bytes_max().saturating_sub(self.turn_bytes).min(limits::RUN_BYTES_MAX);
+                let mut bytes = bytes.min(turn).min(DIRTY_BYTES_MAX.saturating_sub(dirty));
                 let fits = |bytes: u64| {
                     let write = cost.write(head, position, bytes);
-                    now.saturating_add(write).saturating_add(cost.commit(position, dirty + bytes)) <= end
+                    now.saturating_add(write).saturating_add(cost.commit()).saturating_add(MARGIN) <= end
                 };
                 while bytes > limits::PIECE_BYTES_MAX && !fits(bytes) {
                     bytes = (bytes / 2).next_multiple_of(limits::PIECE_BYTES_MAX);
@@ -421,7 +512,7 @@ mod tests {
         queue.put_commit(Commit { job: JobKey(1), dirty_bytes: 1 << 20, awaited: true });
         for picks in 0..100 {
             queue.put(BeWork::Read { slot: 1, position: 0, bytes: 1 << 20 });
-            if let Some(BeChoice::Commit { job, .. }) = queue.pick(Nanos::ZERO, END, 0, &cost) {
+            if let Some(BeChoice::Commit { job }) = queue.pick(Nanos::ZERO, END, 0, &cost) {
                 assert_eq!(job, JobKey(1));
                 assert!(picks > 0, "a little work goes first");
                 return;

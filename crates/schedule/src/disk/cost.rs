@@ -33,6 +33,10 @@ pub struct CostModel {
     predicted_seconds: f64,
     /// Cost of a commit beyond writing out what is dirty.
     commit: Nanos,
+    /// What the platters still have to take of the writes since the last commit: a drive's cache takes bytes sooner than
+    /// they are written, and whatever the writes did not take the flush will. Added in full to both, as it was before,
+    /// a window seemed to need twice its time.
+    unsettled: Nanos,
     /// More than this is never expected: a window that long would never come.
     commit_max: Nanos,
 }
@@ -42,7 +46,14 @@ impl CostModel {
     #[must_use]
     pub fn new(profile: DiskProfile) -> Self {
         let commit = profile.flush;
-        Self { profile, took_seconds: PRIOR_SECONDS, predicted_seconds: PRIOR_SECONDS, commit, commit_max: Nanos::MAX }
+        Self {
+            profile,
+            took_seconds: PRIOR_SECONDS,
+            predicted_seconds: PRIOR_SECONDS,
+            commit,
+            unsettled: Nanos::ZERO,
+            commit_max: Nanos::MAX,
+        }
     }
 
     /// The profile it corrects.
@@ -66,11 +77,10 @@ impl CostModel {
         self.corrected(access.saturating_add(Nanos::from_secs_f64(transfer)))
     }
 
-    /// A commit with `dirty_bytes` in the drive's cache: they must go out, then the file system's own commit.
+    /// A commit now: what is in the drive's cache must go out, then the file system's own commit.
     #[must_use]
-    pub fn commit(&self, position: u64, dirty_bytes: u64) -> Nanos {
-        let dirty_bytes = dirty_bytes.min(CACHE_BYTES_MAX);
-        self.commit.min(self.commit_max).saturating_add(self.profile.transfer_time(position, dirty_bytes))
+    pub fn commit(&self) -> Nanos {
+        self.commit.min(self.commit_max).saturating_add(self.unsettled)
     }
 
     /// `reads` small random reads.
@@ -97,10 +107,17 @@ impl CostModel {
         self.commit_max = most;
     }
 
+    /// A write took so long: what its bytes need beyond that, the next commit will take. Without its seek: how many
+    /// there are left to do nobody above the drive knows, and a high quantile of them is learned with the commit.
+    pub fn wrote(&mut self, position: u64, bytes: u64, took: Nanos) {
+        let cache = self.profile.transfer_time(u64::MAX, CACHE_BYTES_MAX);
+        let transfer = self.profile.transfer_time(position, bytes);
+        self.unsettled = self.unsettled.saturating_add(transfer).saturating_sub(took).min(cache);
+    }
+
     /// Learns from a commit.
-    pub fn observe_commit(&mut self, position: u64, dirty_bytes: u64, took: Nanos) {
-        let written = self.profile.transfer_time(position, dirty_bytes.min(CACHE_BYTES_MAX));
-        let own = took.saturating_sub(written).as_secs_f64();
+    pub fn observe_commit(&mut self, took: Nanos) {
+        let own = took.saturating_sub(std::mem::take(&mut self.unsettled)).as_secs_f64();
         let known = self.commit.as_secs_f64();
         // A hang is no commit's cost: an hour of it must not close the windows of the next minute (simulator, seed 299).
         let own = own.min(OUTLIER * known.max(COMMIT_KNOWN_MIN));
@@ -150,17 +167,17 @@ mod tests {
     fn a_hang_does_not_teach_that_no_window_is_long_enough() {
         let mut cost = CostModel::new(DiskProfile::spindle_default());
         cost.limit_commit(Nanos::from_millis(500));
-        cost.observe_commit(0, 0, Nanos::from_secs(3600));
-        assert!(cost.commit(0, 0) <= Nanos::from_millis(500), "the bound holds");
+        cost.observe_commit(Nanos::from_secs(3600));
+        assert!(cost.commit() <= Nanos::from_millis(500), "the bound holds");
     }
 
     #[test]
     fn commits_settle_near_a_high_quantile() {
         let mut cost = CostModel::new(DiskProfile::spindle_default());
         for n in 0..400u64 {
-            cost.observe_commit(0, 0, Nanos::from_millis(if n % 10 == 0 { 60 } else { 30 }));
+            cost.observe_commit(Nanos::from_millis(if n % 10 == 0 { 60 } else { 30 }));
         }
-        let learned = cost.commit(0, 0);
+        let learned = cost.commit();
         assert!(learned > Nanos::from_millis(33) && learned < Nanos::from_millis(61), "{learned}");
     }
 }

@@ -11,8 +11,10 @@
 
 pub mod best_effort;
 pub mod cost;
+mod fifo;
 pub mod health;
 pub mod real_time;
+mod window;
 
 use units::{Nanos, limits};
 
@@ -20,7 +22,9 @@ use crate::cycle::Grid;
 use crate::profile::DiskProfile;
 use best_effort::{BeChoice, BeQueue, BeWork, Commit, Owner};
 use cost::CostModel;
+pub use fifo::FIFO_BYTES_MAX;
 use real_time::{RtKey, RtQueue, RtRequest};
+use window::Windows;
 
 /// A store thread's job, as the schedule knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -34,13 +38,6 @@ pub enum Discipline {
     /// For comparison (seed 001 §5.2): one queue in order of arrival, writes uncut up to [`FIFO_BYTES_MAX`].
     Fifo,
 }
-
-/// What one request of the FIFO comparison may carry: the paper's writer asks for 10 MB at a time.
-pub const FIFO_BYTES_MAX: u64 = 10_000_000;
-
-/// Rounds after which best-effort work that waits is lent a window beyond its share: a small share earns a window with a
-/// commit in it only after many rounds.
-const WAIT_ROUNDS: u64 = 4;
 
 /// Pieces of a best-effort read, issued together.
 const READ_PIECES: u32 = 2;
@@ -118,12 +115,15 @@ struct Outstanding {
     position: u64,
 }
 
+/// How the next thing to do in a window is chosen.
+type Pick = fn(&mut BeQueue, Nanos, Nanos, u64, &CostModel) -> Option<BeChoice>;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum GrantKind {
     Write,
     RealTimeWrite { deadline: Nanos },
     Probe,
-    Commit { dirty_bytes: u64 },
+    Commit,
 }
 
 /// The scheduler of one disk.
@@ -134,15 +134,12 @@ pub struct DiskSchedule {
     rt: RtQueue,
     be: BeQueue,
     reads_in_flight: u32,
-    /// What the read issued last should take.
+    /// What the read issued last should take, and the one before it.
     last_read: Nanos,
+    read_before: Nanos,
     grant: Option<Outstanding>,
     head: u64,
-    /// Best-effort disk time overdue (negative: had more than its share), nanoseconds.
-    owed_nanos: i64,
-    /// When best-effort work last had something, or wanted nothing.
-    granted_at: Nanos,
-    window_until: Nanos,
+    windows: Windows,
     phase: Phase,
     phase_since: Nanos,
     /// Arrival order for the FIFO comparison.
@@ -165,11 +162,10 @@ impl DiskSchedule {
             be: BeQueue::new(owners),
             reads_in_flight: 0,
             last_read: Nanos::ZERO,
+            read_before: Nanos::ZERO,
             grant: None,
             head: 0,
-            owed_nanos: 0,
-            granted_at: now,
-            window_until: Nanos::ZERO,
+            windows: Windows::new(now),
             phase: Phase::Idle,
             phase_since: now,
             arrivals: Vec::with_capacity(2 * owners),
@@ -240,6 +236,7 @@ impl DiskSchedule {
         }
         if issued.bytes > 0 {
             self.reads_in_flight += issued.requests;
+            self.read_before = self.last_read;
             self.last_read = self.cost.read(self.head, issued.position, issued.bytes);
             self.head = issued.position.saturating_add(issued.bytes);
         }
@@ -265,16 +262,16 @@ impl DiskSchedule {
         match grant.kind {
             GrantKind::Write | GrantKind::RealTimeWrite { .. } => {
                 self.stats.be_bytes += bytes;
+                self.cost.wrote(grant.position, bytes, took);
+                self.be.wrote(bytes);
                 self.head = grant.position.saturating_add(bytes);
             }
-            GrantKind::Commit { dirty_bytes } => {
-                self.cost.observe_commit(grant.position, dirty_bytes, took);
-            }
+            GrantKind::Commit => self.cost.observe_commit(took),
             GrantKind::Probe => {}
         }
         match grant.kind {
             GrantKind::RealTimeWrite { deadline } => Some(deadline),
-            GrantKind::Write | GrantKind::Probe | GrantKind::Commit { .. } => None,
+            GrantKind::Write | GrantKind::Probe | GrantKind::Commit => None,
         }
     }
 
@@ -339,7 +336,12 @@ impl DiskSchedule {
         if self.grant.is_some() && self.cost.profile().rotational {
             return false;
         }
-        self.rt.can_promise(request, deadline, self.free_at(now), self.head, &self.cost)
+        // A drive may serve the later of two reads first. If that was this stream's, another's is still out, and from
+        // there is a way back (simulator, seed 1896).
+        let overtook = self.reads_in_flight > 0 && self.rt.serves(request.key);
+        let other = if overtook { self.read_before } else { Nanos::ZERO };
+        let free_at = self.free_at(now).saturating_add(other).max(self.lent_until());
+        self.rt.can_promise(request, deadline, free_at, self.head, &self.cost)
     }
 
     /// A stream's clock began to run: what it still wants is due then, not when it was asked for, and promised from now
@@ -356,47 +358,16 @@ impl DiskSchedule {
         if self.grant.is_some() {
             return Step::Wait;
         }
-        if now < self.window_until && !self.be.is_empty() {
-            let step = self.best_effort_step(now, self.window_until);
-            if step != Step::Wait || self.reads_in_flight > 0 {
-                return step;
-            }
-            // Nothing more fits into the window: the blocks behind it need not wait for its end (simulator, seed 65).
-            self.window_until = now;
+        if let Some(step) = self.window_goes_on(now) {
+            return step;
         }
         if !self.rt.is_empty() {
-            if let Some(window) = self.overdue_window(now) {
-                if self.reads_in_flight > 0 && self.cost.profile().rotational {
-                    // The head must be free first. With two reads out there is always one left when a read is over: a
-                    // window that came only by chance came never on a busy disk (simulator, seed 9028).
-                    return Step::Wait;
-                }
-                let step = self.best_effort_step(now, now.saturating_add(window));
-                if step != Step::Wait {
-                    self.window_until = now.saturating_add(window);
-                    self.stats.forced_windows += 1;
-                    return step;
-                }
-            }
-            return self.real_time_step(now);
+            return self.lent_window(now).unwrap_or_else(|| self.real_time_step(now));
         }
         if self.reads_in_flight > 0 && self.cost.profile().rotational && self.phase == Phase::RealTime {
             return Step::Wait; // the sweep's last reads are still out
         }
-        let rounds = &self.settings.rounds;
-        let round_end = rounds.start_of(rounds.index_at(now) + 1);
-        let period = rounds.period();
-        let step = self.best_effort_step(now, round_end);
-        if step != Step::Wait || self.be.is_empty() {
-            return step;
-        }
-        // What is longer than a round never fits into one (a flush of a slow drive, rounds of 250 ms: uploads stood still
-        // for ever on an idle disk). Nobody reads now, and who asks next has the look-ahead to wait in.
-        let window = self.be.window_min(self.head, &self.cost);
-        if window < period && !self.waits_long(now) {
-            return Step::Wait;
-        }
-        self.best_effort_step(now, now.saturating_add(window))
+        self.quiet_window(now)
     }
 
     fn real_time_step(&mut self, now: Nanos) -> Step {
@@ -422,11 +393,15 @@ impl DiskSchedule {
     }
 
     fn best_effort_step(&mut self, now: Nanos, end: Nanos) -> Step {
+        self.best_effort_choice(now, end, BeQueue::pick)
+    }
+
+    fn best_effort_choice(&mut self, now: Nanos, end: Nanos, pick: Pick) -> Step {
         // A read comes in two pieces, both in flight at once: with one, a drive without a cache loses a turn after each.
         if self.reads_in_flight + READ_PIECES > self.cost.profile().queue_depth.max(READ_PIECES) {
             return Step::Wait;
         }
-        let Some(choice) = self.be.pick(now, end, self.head, &self.cost) else { return Step::Wait };
+        let Some(choice) = pick(&mut self.be, now, end, self.head, &self.cost) else { return Step::Wait };
         let exclusive = !matches!(choice, BeChoice::Read { .. });
         if exclusive && self.reads_in_flight > 0 && self.cost.profile().rotational {
             return Step::Wait;
@@ -445,119 +420,19 @@ impl DiskSchedule {
                 self.hand_out(job, GrantKind::Probe, self.head, now);
                 Step::Grant { job, bytes_max: 0, until: end }
             }
-            BeChoice::Commit { job, dirty_bytes } => {
+            BeChoice::Commit { job } => {
                 self.be.commit_granted();
                 self.stats.commits += 1;
-                self.hand_out(job, GrantKind::Commit { dirty_bytes }, self.head, now);
+                self.hand_out(job, GrantKind::Commit, self.head, now);
                 Step::Grant { job, bytes_max: 0, until: end }
             }
         }
-    }
-
-    /// Arrival order, both classes alike, requests uncut: the comparison of seed 001 §5.2. Same buffers, same depth.
-    fn next_fifo(&mut self, now: Nanos) -> Step {
-        if self.grant.is_some() || self.reads_in_flight >= self.cost.profile().queue_depth {
-            return Step::Wait;
-        }
-        let Some(&owner) = self.arrivals.first() else { return Step::Wait };
-        match owner {
-            Owner::Stream(slot) => {
-                if let Some(request) = self.rt.find(RtKey::Stream(slot)) {
-                    return Step::Read { slot, bytes_max: request.bytes.min(limits::CHUNK_BYTES), real_time: true };
-                }
-                Step::Read { slot, bytes_max: limits::CHUNK_BYTES, real_time: false }
-            }
-            Owner::Job(job) => {
-                if self.reads_in_flight > 0 && self.cost.profile().rotational {
-                    return Step::Wait;
-                }
-                self.arrivals.remove(0);
-                let position = self.position_of(job);
-                self.rt.remove(RtKey::Job(job));
-                self.be.remove(Owner::Job(job));
-                self.enter(Phase::BestEffort, now);
-                self.hand_out(job, GrantKind::Write, position, now);
-                Step::Grant { job, bytes_max: FIFO_BYTES_MAX, until: Nanos::MAX }
-            }
-        }
-    }
-
-    /// A window for best-effort work inside the real-time phase, if its share is overdue and every deadline holds.
-    fn overdue_window(&self, now: Nanos) -> Option<Nanos> {
-        self.window_owed(now).filter(|&window| self.deadlines_allow(window, now))
-    }
-
-    fn deadlines_allow(&self, window: Nanos, now: Nanos) -> bool {
-        self.rt.can_wait(self.free_at(now), window, self.head, &self.cost)
-    }
-
-    /// The window that best-effort work should have by now, if it should have one.
-    fn window_owed(&self, now: Nanos) -> Option<Nanos> {
-        if self.be.is_empty() {
-            return None;
-        }
-        let least = self.be.window_min(self.head, &self.cost);
-        let owed = Nanos(u64::try_from(self.owed_nanos).unwrap_or(0));
-        // Who starves is lent what a window needs beyond the share: it is paid back afterwards.
-        let enough = self.be.starves() || owed >= least;
-        let waits = self.waits_long(now);
-        // Recordings dirty the cache as well, with or without a share for best effort: that commit is never optional.
-        let overdue = self.be.commit_is_due()
-            || (enough && owed.0 >= self.settings.rounds.period().0 / 20)
-            || (waits && owed > Nanos::ZERO);
-        overdue.then_some(owed.max(least))
-    }
-
-    /// True if no store thread's work had anything for some rounds, be it that none waits.
-    fn waits_long(&self, now: Nanos) -> bool {
-        now.saturating_sub(self.granted_at) > self.settings.rounds.period().saturating_mul(WAIT_ROUNDS)
-    }
-
-    /// False while best-effort work is owed a window that the deadlines do not allow: starts, which bring more of them,
-    /// wait until it had one (simulator, seed 952: starts without end left no window for ten seconds).
-    #[must_use]
-    pub fn may_take_starts(&self, now: Nanos) -> bool {
-        self.rt.is_empty() || self.window_owed(now).is_none_or(|window| self.deadlines_allow(window, now))
     }
 
     /// When the read that is out should be over: what is chosen now is served behind it. Left out of the test whether
     /// deadlines hold, it cost one 10 ms (simulator, seed 1803).
     fn free_at(&self, now: Nanos) -> Nanos {
         if self.reads_in_flight > 0 { now.saturating_add(self.last_read) } else { now }
-    }
-
-    /// Best-effort work earns its share while it waits.
-    fn accrue(&mut self, now: Nanos) {
-        // Sums are bounded by two rounds either way, so that neither side is owed an age.
-        let bound = i64::try_from(self.settings.rounds.period().0.saturating_mul(2)).unwrap_or(i64::MAX);
-        let elapsed = now.saturating_sub(self.phase_since);
-        self.stats.phase_nanos[self.phase_index()] += elapsed.0;
-        self.phase_since = self.phase_since.max(now);
-        if self.be.is_empty() {
-            (self.owed_nanos, self.granted_at) = (0, now);
-            return;
-        }
-        let earned = Nanos::from_secs_f64(elapsed.as_secs_f64() * self.settings.be_share);
-        let earned = i64::try_from(earned.0).unwrap_or(i64::MAX);
-        self.owed_nanos = self.owed_nanos.saturating_add(earned).clamp(-bound, bound);
-        if self.waits_long(now) {
-            self.be.starve();
-        }
-    }
-
-    /// Best-effort work had the disk for `took`. What nobody else wanted is not held against it: a minute of lull must
-    /// not close the windows of the next one (simulator, seed 952: two rounds' debt, at a share of 5 %).
-    fn pay(&mut self, took: Nanos) {
-        let least = if self.rt.is_empty() { self.owed_nanos.min(0) } else { i64::MIN };
-        let took = i64::try_from(took.0).unwrap_or(i64::MAX);
-        self.owed_nanos = self.owed_nanos.saturating_sub(took).max(least);
-    }
-
-    fn enter(&mut self, phase: Phase, now: Nanos) {
-        if self.phase != phase {
-            self.accrue(now);
-            self.phase = phase;
-        }
     }
 
     const fn phase_index(&self) -> usize {
@@ -570,27 +445,12 @@ impl DiskSchedule {
 
     fn hand_out(&mut self, job: JobKey, kind: GrantKind, position: u64, now: Nanos) {
         debug_assert!(self.grant.is_none(), "one grant at a time");
-        self.granted_at = now;
+        self.windows.granted_at = now;
         self.grant = Some(Outstanding { job, kind, since: now, position });
     }
 
     fn position_of(&self, job: JobKey) -> u64 {
         self.be.position_of(job).or_else(|| self.rt.find(RtKey::Job(job)).map(|r| r.position)).unwrap_or(self.head)
-    }
-
-    fn arrive(&mut self, owner: Owner) {
-        if self.settings.discipline == Discipline::Fifo && !self.arrivals.contains(&owner) {
-            self.arrivals.push(owner);
-        }
-    }
-
-    fn forget_arrival_if_served(&mut self, owner: Owner) {
-        if self.settings.discipline == Discipline::Fifo {
-            let Owner::Stream(slot) = owner else { return };
-            if self.rt.find(RtKey::Stream(slot)).is_none() && !self.be.wants(owner) {
-                self.arrivals.retain(|other| *other != owner);
-            }
-        }
     }
 
     /// The job a grant is out for.

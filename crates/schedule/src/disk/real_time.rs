@@ -189,14 +189,29 @@ impl RtQueue {
         if self.keeps_deadlines(&sweep, now, head, cost) { Some(sweep) } else { self.most_urgent_promised() }
     }
 
-    /// True if all promised deadlines hold when nothing is read for `delay` from `now` on.
+    /// For how long nothing need be read from `now` on: all promised deadlines hold if the rest then follows by deadline.
+    /// `None` if one does not hold even so; `Nanos::MAX` if nothing is promised.
     #[must_use]
-    pub fn can_wait(&self, now: Nanos, delay: Nanos, head: u64, cost: &CostModel) -> bool {
+    pub fn spare(&self, now: Nanos, head: u64, cost: &CostModel) -> Option<Nanos> {
         if !self.sweeps {
             let first = self.requests.iter().filter(|request| !request.starting).map(|request| request.deadline).min();
-            return first.is_none_or(|deadline| now.saturating_add(delay).saturating_add(GUARD) < deadline);
+            let Some(deadline) = first else { return Some(Nanos::MAX) };
+            let begin = now.saturating_add(GUARD);
+            return (begin < deadline).then(|| deadline.saturating_sub(begin));
         }
-        self.deadlines_hold(None, now.saturating_add(delay), GUARD, head, cost)
+        self.spare_behind(None, now, GUARD, head, cost)
+    }
+
+    /// True if the read issued last was of this request.
+    #[must_use]
+    pub fn serves(&self, key: RtKey) -> bool {
+        self.current == Some(key)
+    }
+
+    /// True if a stream waits for its first bytes.
+    #[must_use]
+    pub fn has_start(&self) -> bool {
+        self.requests.iter().any(|request| request.starting)
     }
 
     /// Whether the first read unit of `request` can be there at `deadline` behind the block being read and everything
@@ -275,23 +290,34 @@ impl RtQueue {
             return false;
         }
         let guard = if first.starting { START_GUARD } else { GUARD };
-        self.deadlines_hold(Some(first.key), end, guard, first.position.saturating_add(bytes), cost)
+        self.spare_behind(Some(first.key), end, guard, first.position.saturating_add(bytes), cost).is_some()
     }
 
-    fn deadlines_hold(&self, except: Option<RtKey>, from: Nanos, guard: Nanos, head: u64, cost: &CostModel) -> bool {
+    /// By how much everything promised but `except` may be later than from `from` on, with `guard` in hand; `None` if
+    /// not all deadlines hold.
+    fn spare_behind(
+        &self,
+        except: Option<RtKey>,
+        from: Nanos,
+        guard: Nanos,
+        head: u64,
+        cost: &CostModel,
+    ) -> Option<Nanos> {
         let mut end = from.saturating_add(guard);
-        let mut head = head;
+        let (mut head, mut spare) = (head, Nanos::MAX);
         for request in self.requests.iter().rev().filter(|r| !r.starting && Some(r.key) != except) {
             // The request's first read unit must be there at its deadline; the rest of the block follows faster than
             // it is used.
             let unit = request.bytes.min(limits::CHUNK_BYTES);
-            if end.saturating_add(cost.read(head, request.position, unit)) > request.deadline {
-                return false;
+            let there = end.saturating_add(cost.read(head, request.position, unit));
+            if there > request.deadline {
+                return None;
             }
+            spare = spare.min(request.deadline.saturating_sub(there));
             end = end.saturating_add(cost.read(head, request.position, request.bytes));
             head = request.position.saturating_add(request.bytes);
         }
-        true
+        Some(spare)
     }
 }
 
