@@ -1,20 +1,27 @@
 //! Stage: an HLS playlist (RFC 8216) takes the session and the rate of its request along to what it names, so that all
 //! requests of its player hold one stream.
 //!
-//! Promise: only what lies on this server is given them, and never twice; everything else of the playlist stays as it is.
-//! Holds one line, and a piece grows by no more than [`CARRIED_BYTES_MAX`] a line.
+//! Promise: only what lies on this server, however a player reads it, is given them, and never twice; everything else of
+//! the playlist stays as it is. Holds one line; no run of lines becomes longer than [`GROWTH_MAX`] times what it was and
+//! [`GROWTH_BYTES`].
 
 use bytes::{Bytes, BytesMut};
 use http::StatusCode;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use super::{Stage, Wanted};
+use crate::message::media_type::{PLAYLIST, media_type};
 use crate::message::reply::Reply;
 
 /// Longest line.
 const LINE_BYTES_MAX: usize = 16 * 1024;
 /// Longest `session=…&rate=…`.
 const CARRIED_BYTES_MAX: usize = 192;
+/// How many times as long lines may become …
+const GROWTH_MAX: usize = 8;
+/// … and this much beyond: a piece of them is one allocation.
+const GROWTH_BYTES: usize = 64 * 1024;
+const BYTE_ORDER_MARK: char = '\u{feff}';
 /// What may stand in no query, or would end a quoted attribute.
 const NOT_IN_QUERY: &AsciiSet = &CONTROLS
     .add(b' ')
@@ -38,12 +45,13 @@ struct Playlist {
     rate: Option<String>,
     /// The line that has begun.
     held: BytesMut,
+    /// Bytes beyond [`GROWTH_MAX`] times the lines they came of.
+    excess: usize,
     /// Its first line has passed.
     begun: bool,
 }
 
 pub(super) fn make(wanted: &Wanted<'_>) -> Option<Box<dyn Stage>> {
-    let is_playlist = wanted.path.rsplit_once('.').is_some_and(|(_, ending)| ending.eq_ignore_ascii_case("m3u8"));
     let pair = |name: &str| {
         let mut pairs = wanted.query.unwrap_or_default().split('&');
         let pair = pairs.find(|pair| pair.split('=').next() == Some(name))?;
@@ -51,8 +59,9 @@ pub(super) fn make(wanted: &Wanted<'_>) -> Option<Box<dyn Stage>> {
     };
     let (session, rate) = (pair("session"), pair("rate"));
     let length = session.iter().chain(&rate).map(String::len).sum();
-    let applies = is_playlist && (1..=CARRIED_BYTES_MAX).contains(&length);
-    applies.then(|| Box::new(Playlist { session, rate, held: BytesMut::new(), begun: false }) as Box<dyn Stage>)
+    let applies = media_type(wanted.path) == PLAYLIST && (1..=CARRIED_BYTES_MAX).contains(&length);
+    let playlist = Playlist { session, rate, held: BytesMut::new(), excess: 0, begun: false };
+    applies.then(|| Box::new(playlist) as Box<dyn Stage>)
 }
 
 impl Stage for Playlist {
@@ -86,15 +95,13 @@ impl Playlist {
     fn line(&mut self, passed: &mut BytesMut) -> Result<(), Reply> {
         let line = self.held.split();
         let text = std::str::from_utf8(&line).map_err(|_| refused("it is not UTF-8"))?;
-        if !self.begun && !text.trim_start_matches('\u{feff}').starts_with("#EXTM3U") {
+        if !self.begun && !text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text).starts_with("#EXTM3U") {
             return Err(refused("it does not begin with #EXTM3U"));
         }
         self.begun = true;
-        let content = text.trim_end_matches(['\r', '\n']);
-        let uri = match content.strip_prefix('#') {
-            None => content,
-            Some(_) => attribute(content),
-        };
+        let content = text.strip_suffix('\n').unwrap_or(text);
+        let content = content.strip_suffix('\r').unwrap_or(content);
+        let uri = if content.starts_with('#') { attribute(content) } else { content };
         let rate = self.rate.as_deref().filter(|_| !PLAYLIST_TAGS.iter().any(|tag| content.starts_with(tag)));
         let carried = carried(uri, [self.session.as_deref(), rate]);
         let (start, _) = content.split_at(uri.as_ptr().addr() - content.as_ptr().addr());
@@ -104,6 +111,10 @@ impl Playlist {
         passed.extend_from_slice(carried.as_bytes());
         passed.extend_from_slice(fragment.as_bytes());
         passed.extend_from_slice(&text.as_bytes()[start.len() + uri.len()..]);
+        self.excess = (self.excess + text.len() + carried.len()).saturating_sub(GROWTH_MAX * text.len());
+        if self.excess > GROWTH_BYTES {
+            return Err(refused("its lines are too short for what they would carry"));
+        }
         Ok(())
     }
 }
@@ -111,7 +122,9 @@ impl Playlist {
 /// The value of a tag's `URI`, where that is carried to; else nothing, at the tag's end.
 fn attribute(tag: &str) -> &str {
     let none = &tag[tag.len()..];
-    if !MEDIA_TAGS.iter().chain(&PLAYLIST_TAGS).any(|known| tag.starts_with(known)) {
+    // Some players end a line here.
+    let broken = tag.contains(|letter: char| letter.is_control() || matches!(letter, '\u{2028}' | '\u{2029}'));
+    if broken || !MEDIA_TAGS.iter().chain(&PLAYLIST_TAGS).any(|known| tag.starts_with(known)) {
         return none;
     }
     let starts = [":URI=\"", ",URI=\""].into_iter().filter_map(|start| Some(tag.find(start)? + start.len()));
@@ -121,8 +134,7 @@ fn attribute(tag: &str) -> &str {
 
 /// What is added to `uri`: nothing if it lies elsewhere, and no key that it has already.
 fn carried(uri: &str, pairs: [Option<&str>; 2]) -> String {
-    let path = uri.split(['/', '?', '#']).next().unwrap_or_default();
-    if uri.is_empty() || uri.starts_with("//") || path.contains(':') {
+    if uri.is_empty() || is_foreign(uri) {
         return String::new();
     }
     let query = uri.split('#').next().and_then(|uri| uri.split_once('?')).map(|(_, query)| query);
@@ -136,6 +148,15 @@ fn carried(uri: &str, pairs: [Option<&str>; 2]) -> String {
         text.push_str(pair);
     }
     text
+}
+
+/// True if `uri` may lie on another server. Players drop blanks, control characters and byte order marks, take `\` for `/`
+/// and put in what `EXT-X-DEFINE` defines: what has one of these may become anything.
+fn is_foreign(uri: &str) -> bool {
+    let rewritten =
+        |letter: char| letter.is_control() || letter.is_whitespace() || matches!(letter, '\\' | BYTE_ORDER_MARK);
+    let first = uri.split(['/', '?', '#']).next().unwrap_or_default();
+    uri.starts_with("//") || first.contains(':') || uri.contains(rewritten) || uri.contains("{$")
 }
 
 fn refused(why: &str) -> Reply {
@@ -194,6 +215,45 @@ mod tests {
     }
 
     #[test]
+    fn what_players_may_take_for_another_server_gets_nothing() {
+        for uri in [
+            " //other/x",
+            "\t//other/x",
+            "a\r//other/x",
+            "\\\\other\\x",
+            "/\\other/x",
+            "/\t/other/x",
+            "{$base}a.ts",
+            "a.ts ",
+            " ",
+            "\t",
+            "a.ts\r",
+            "\u{feff}//other/x",
+            "\u{a0}//other/x",
+            "http:a.ts",
+            "///other/x",
+        ] {
+            let text = format!(
+                "\u{feff}#EXTM3U\r\n#EXT-X-DEFINE:NAME=\"base\",VALUE=\"//other/\"\n#EXT-X-MAP:URI=\"{uri}\"\n{uri}\r\n"
+            );
+            assert_eq!(passed("session=s", &text, 1000).expect("a playlist"), text);
+        }
+        let text = "#EXTM3U\n#EXT-X-MAP:X=\"\r//other/,URI=\"a\"\n";
+        assert_eq!(passed("session=s", text, 1000).expect("a playlist"), text, "a player may end a line there");
+    }
+
+    #[test]
+    fn growth_is_bounded() {
+        let query = format!("session={}", "s".repeat(180));
+        let short = format!("#EXTM3U\n{}", "a\n".repeat(1000));
+        for piece_bytes in [1, 100_000] {
+            assert_eq!(passed(&query, &short, piece_bytes).expect_err("refused").status, 422);
+        }
+        let long = format!("#EXTM3U\n{}", "#EXTINF:4.000,\npart-00001.ts\n".repeat(30_000));
+        assert_eq!(passed(&query, &long, 65_536).expect("a playlist").len(), long.len() + 30_000 * 189);
+    }
+
+    #[test]
     fn what_is_no_playlist_is_refused_and_others_are_left_alone() {
         for text in ["", "no\n#EXTM3U\n", &format!("#EXTM3U\n{}", "x".repeat(20_000))] {
             assert_eq!(passed("session=s", text, 4096).expect_err("refused").status, 422);
@@ -206,10 +266,17 @@ mod tests {
     proptest! {
         /// Whatever a playlist holds: what was added can be taken away again, and nothing else was touched.
         #[test]
-        fn only_adds(lines in proptest::collection::vec("(#EXT-X-MAP:URI=\")?[a-z:/?#,\"=é]{0,20}\r?", 0..20), piece_bytes in 1usize..50) {
+        fn only_adds(lines in proptest::collection::vec("(#EXT-X-MAP:URI=\")?[a-z:/?#,\"=é \t\\\\\r\\{\\$]{0,20}\r?", 0..20), piece_bytes in 1usize..50) {
             let text = format!("#EXTM3U\n{}", lines.join("\n"));
             let passed = passed("session=XX", &text, piece_bytes).expect("a playlist");
             prop_assert_eq!(passed.replace("?session=XX", "").replace("&session=XX", ""), text);
+        }
+
+        /// What a player may rewrite before it asks is left as it is, wherever the rewritten stands.
+        #[test]
+        fn nothing_leaves_the_server(before in "[a-z/.?=]{0,8}", odd in "[ \t\r\u{b}\\\\\u{feff}\u{a0}\u{2028}]|\\{\\$", after in "[a-z/.?=]{0,8}") {
+            let text = format!("#EXTM3U\n{before}{odd}{after}\r\n#EXT-X-MAP:URI=\"{before}{odd}{after}\"\n");
+            prop_assert_eq!(passed("session=XX", &text, 1000).expect("a playlist"), text);
         }
     }
 }
