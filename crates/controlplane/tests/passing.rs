@@ -15,7 +15,7 @@ use http::StatusCode;
 use support::{Answer, Harness, Told, pattern};
 use units::BitRate;
 
-const WITH_TESTS: Registry = Registry { deliveries: &[shout, watch], sinks: &[count], ..BUILT_IN };
+const WITH_TESTS: Registry = Registry { deliveries: &[shout, watch, err], sinks: &[count, stuck], ..BUILT_IN };
 
 /// Makes capitals of all letters, and ends with what it held back.
 struct Shout;
@@ -51,6 +51,50 @@ impl Stage for Watch {
             return Err(Reply::problem(StatusCode::UNPROCESSABLE_ENTITY, "there is a 0xFF in it"));
         }
         Ok(piece)
+    }
+}
+
+/// Does what no stage may: panics on 0xFF, or makes pieces longer or shorter without saying that it alters them.
+enum Err {
+    Panic,
+    Longer,
+    Shorter,
+}
+
+fn err(wanted: &Wanted<'_>) -> Option<Box<dyn Stage>> {
+    let query = wanted.query?;
+    let all = [("panic", Err::Panic), ("longer", Err::Longer), ("shorter", Err::Shorter)];
+    let (_, stage) = all.into_iter().find(|(word, _)| query.contains(word))?;
+    Some(Box::new(stage))
+}
+
+impl Stage for Err {
+    fn pass(&mut self, piece: Bytes) -> Result<Bytes, Reply> {
+        match self {
+            Self::Panic => assert!(!piece.contains(&0xff), "as asked"),
+            Self::Longer => return Ok([piece, Bytes::from_static(b"more")].concat().into()),
+            Self::Shorter => return Ok(piece.slice(1..)),
+        }
+        Ok(piece)
+    }
+}
+
+/// Takes everything, and never ends.
+struct Stuck;
+
+fn stuck(wanted: &Wanted<'_>) -> Option<Box<dyn Sink<Done = Reply>>> {
+    wanted.query?.contains("stuck").then(|| Box::new(Stuck) as Box<dyn Sink<Done = Reply>>)
+}
+
+impl Sink for Stuck {
+    type Done = Reply;
+
+    fn take(&mut self, _: Bytes) -> Step<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn finish(&mut self) -> Step<'_, Reply> {
+        Box::pin(std::future::pending())
     }
 }
 
@@ -187,6 +231,11 @@ async fn a_stage_that_refuses_before_the_first_byte_is_answered_with_its_reply()
     harness.events.wait_until(|text| text.contains("StageFailed"));
     client.send(get("bad.txt", ""));
     assert_eq!(client.answer(true).body.len(), 300_000, "the connection goes on");
+    let mut old = harness.connect();
+    old.send("GET /media/bad.txt?watch&shout HTTP/1.0\r\n\r\n");
+    let mut answer = Vec::new();
+    old.stream.read_to_end(&mut answer).expect("a proper end");
+    assert!(answer.starts_with(b"HTTP/1.1 422"), "{}", String::from_utf8_lossy(&answer));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -208,6 +257,44 @@ async fn a_stage_that_refuses_later_breaks_the_response_off() {
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
     harness.plane.wait_unreserved();
     harness.events.wait_until(|text| text.matches("StageFailed").count() == 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stage_that_panics_leaves_nothing_behind() {
+    let harness = Harness::with(Config::default(), WITH_TESTS);
+    // So much behind it that no buffer takes it: the plane's stream has not ended before the panic.
+    let mut late = letters(24 << 20);
+    late[1 << 20] = 0xff;
+    harness.store.put("late.txt", &late);
+    // Without a framing, only a reset tells.
+    let mut client = harness.connect();
+    client.send("GET /media/late.txt?panic&shout&rate=60M&session=s HTTP/1.0\r\n\r\n");
+    let error = client.stream.read_to_end(&mut Vec::new()).expect_err("no proper end");
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    harness.plane.wait_unreserved();
+    let listed = harness.one("GET /api/v1/streams HTTP/1.1\r\nHost: h\r\n\r\n").json();
+    assert_eq!(listed.as_array().map(Vec::len), Some(0), "{listed}");
+    assert_eq!(harness.one(&get("late.txt?rate=60M&session=s", "")).status, 200);
+    let held = harness.plane.told().into_iter().filter_map(|told| match told {
+        Told::Start { hold, .. } => Some(hold),
+        _ => None,
+    });
+    assert_eq!(held.collect::<Vec<_>>(), [true, true], "its session goes on");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stage_that_changes_the_length_unsaid_breaks_the_response_off() {
+    let harness = Harness::with(Config::default(), WITH_TESTS);
+    harness.store.put("short.txt", b"now");
+    harness.store.put("long.txt", &text());
+    assert_eq!(harness.one(&get("short.txt?longer", "")).status, 500, "nothing was out");
+    for target in ["short.txt?shorter", "long.txt?longer&rate=50M", "long.txt?shorter&rate=50M"] {
+        let all = until_closed(&harness, &get(target, ""));
+        let (head, body) = split(&all);
+        let length = if target.starts_with("short") { 3 } else { 700_001 };
+        assert!(head.contains(&format!("content-length: {length}")) && body.len() < length, "{target}: {head}");
+    }
+    harness.events.wait_until(|text| text.matches("StageFailed").count() == 4);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -248,7 +335,7 @@ async fn a_seek_ends_a_read_that_has_not_begun_with_an_answer() {
     harness.plane.open_gate();
     let answer = second.answer(true);
     assert!(answer.status == 206 && answer.body == film[9000..]);
-    assert_eq!(harness.plane.reserved(), 1, "one session, one reservation");
+    harness.plane.wait_reserved(1); // one session, one reservation
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -285,6 +372,22 @@ async fn a_sink_whose_client_is_gone_is_given_up() {
     harness.plane.wait_unreserved();
     harness.events.wait_until(|text| text.contains("ClientGone"));
     assert!(client.is_closed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sink_that_does_not_end_is_given_up() {
+    let harness = Harness::with(Config::default(), WITH_TESTS);
+    harness.store.put("a.txt", &text());
+    let mut client = harness.connect();
+    client.send(get("a.txt?stuck", ""));
+    harness.plane.wait_until(|told| told.iter().any(|told| matches!(told, Told::Start { .. })));
+    client.stream.shutdown(Shutdown::Write).expect("closed");
+    harness.events.wait_until(|text| text.contains("ClientGone"));
+    assert!(client.is_closed());
+    let hasty = Harness::with(Config { stall_max: Duration::from_millis(300), ..Config::default() }, WITH_TESTS);
+    hasty.store.put("a.txt", &text());
+    assert_eq!(hasty.one(&get("a.txt?stuck", "")).status, 503);
+    hasty.events.wait_until(|text| text.contains("SinkFailed"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,7 +3,6 @@
 mod fixtures;
 
 use std::fmt::Write as _;
-use std::time::{Duration, Instant};
 
 use fixtures::{Client, Server};
 use rustix::process::Signal;
@@ -73,18 +72,16 @@ fn what_passes_a_stage_keeps_its_rate() {
     let (list, carried) = playlist(3_000_000);
     server.file("long.m3u8", list.as_bytes());
     server.file("long.txt", list.as_bytes());
-    let begun = Instant::now();
     let mut passing = ask(&server, &format!("/media/long.m3u8?{ASKED}"));
     let mut direct = ask(&server, &format!("/media/long.txt?{ASKED}"));
     let direct = std::thread::spawn(move || (direct.head(), rest(&mut direct)));
     assert_eq!(passing.head().field("x-isocast-rate"), Some("16000000"));
     assert!(rest(&mut passing) == carried.as_bytes(), "every byte, in its place");
-    // 1.5 s at the rate; what the buffers take may run ahead.
-    assert!(begun.elapsed() > Duration::from_millis(700), "paced");
     assert!(direct.join().expect("a client").1 == list.as_bytes());
     let seconds = |path: &str| seconds_of(&server.wait_event(&["stream_ended", path, "Complete"]));
-    let ratio = seconds("long.m3u8") / seconds("long.txt");
-    assert!((0.5..2.0).contains(&ratio), "as fast as without a stage: {ratio}");
+    // By the plane's clock, which does not start before the stream: 1.5 s at the rate; what the buffers take runs ahead.
+    let (passing, direct) = (seconds("long.m3u8"), seconds("long.txt"));
+    assert!(passing > 1.0 && direct > 1.0, "paced: {passing} s with the stage, {direct} s without");
 }
 
 #[test]

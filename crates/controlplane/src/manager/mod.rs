@@ -29,7 +29,7 @@ use crate::message::reply::Reply;
 
 pub(crate) use body::request_body;
 pub(crate) use delivered::delivered;
-pub(crate) use response::{Framing, Lost, Response};
+pub(crate) use response::{Framing, Response};
 pub(crate) use store::store;
 
 /// A step of a join under way. What it fails with is what the client is answered, where it still can be.

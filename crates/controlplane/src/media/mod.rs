@@ -232,7 +232,7 @@ impl Reading {
             Ran::Lost => Attempt::Ended(None),
             Ran::Finished(socket, end) => {
                 self.log(plan.status, end.sent_bytes);
-                self.tell_end(stream, path, &end, &format!("{:?}", end.outcome));
+                self.tell_end(stream, path, &end, None);
                 let whole = end.outcome == Outcome::Complete && self.head.keep_alive;
                 Attempt::Ended(if whole { attach(socket) } else { None })
             }
@@ -243,24 +243,19 @@ impl Reading {
     async fn run(&self, asking: &mut Asking<'_>, socket: OwnedFd, segments: Box<[Segment]>) -> Ran {
         let Asking { ticket, prepared, content, decision } = asking;
         let link = self.shared.config().link(self.local.ip());
-        let (service, entered) = self.enter(ticket.stream, prepared, content.disk, *decision, link).await;
         let stream_id = ticket.stream;
-        let leave = |held| match (&entered, held) {
-            (Some(viewer), held) => self.shared.leave(viewer, stream_id, held),
-            (None, Some(held)) => self.shared.broker.release(held),
-            (None, None) => {}
-        };
+        let (service, viewer) = self.enter(stream_id, prepared, content.disk, *decision, link).await;
+        let mut entered = Entered { shared: &self.shared, stream: stream_id, viewer, held: None };
         let content = Arc::clone(content);
         // Listed from here on, not when the plane's report arrives: a client that reads its head finds its stream.
         self.list(stream_id, prepared, decision.rate(), &content);
         let delivery = Box::new(Delivery { stream: stream_id, socket, link, segments, content, service });
         if let Err(command) = self.shared.broker.send(Command::Start(delivery)) {
-            lock(&self.shared.running).remove(&stream_id);
-            leave(held_of(service));
+            entered.held = held_of(service);
             let Command::Start(delivery) = command else { unreachable!("the command that was sent") };
             return Ran::Busy(delivery.socket);
         }
-        let ran = loop {
+        loop {
             match ticket.report().await {
                 Some(Report::Started { .. }) => {
                     self.shared.stats.streams_started.fetch_add(1, Ordering::Relaxed);
@@ -268,25 +263,17 @@ impl Reading {
                 Some(Report::Refused { delivery, refusal }) => {
                     // Whether the plane still counts a held reservation it refused to use is its affair: releasing one
                     // that is gone does nothing.
-                    let held = held_of(delivery.service);
-                    leave(None);
-                    held.into_iter().for_each(|held| self.shared.broker.release(held));
-                    break Ran::Refused(delivery.socket, refusal);
+                    held_of(delivery.service).into_iter().for_each(|held| self.shared.broker.release(held));
+                    return Ran::Refused(delivery.socket, refusal);
                 }
                 Some(Report::Finished { delivery, end }) => {
-                    leave(end.held);
-                    break Ran::Finished(delivery.socket, end);
+                    entered.held = end.held;
+                    return Ran::Finished(delivery.socket, end);
                 }
                 Some(_) => {}
-                None => {
-                    leave(None);
-                    break Ran::Lost;
-                }
+                None => return Ran::Lost,
             }
-        };
-        // Before its end is told in the log: who reads there that it ended does not find it listed.
-        lock(&self.shared.running).remove(&stream_id);
-        ran
+        }
     }
 
     /// How a stream is served, and the viewer in whose session it is entered, if it is.
@@ -321,8 +308,9 @@ impl Reading {
         lock(&self.shared.running).insert(stream, running);
     }
 
-    /// Counts and tells the end of a stream; `outcome` in the words of the event log.
-    fn tell_end(&self, stream: units::StreamId, path: &str, end: &Ending, outcome: &str) {
+    /// Counts and tells the end of a stream; `failed` says what failed beside the plane, in the words of the event log.
+    fn tell_end(&self, stream: units::StreamId, path: &str, end: &Ending, failed: Option<&str>) {
+        let outcome = failed.map_or_else(|| format!("{:?}", end.outcome), str::to_owned);
         let stats = &self.shared.stats;
         stats.bytes_sent.fetch_add(end.sent_bytes, Ordering::Relaxed);
         stats.misses.fetch_add(end.misses, Ordering::Relaxed);
@@ -373,6 +361,28 @@ struct Asking<'a> {
     prepared: &'a Prepared,
     content: Arc<Content>,
     decision: Decision,
+}
+
+/// A stream's place in the listing and in its viewer's session. It leaves both when this is dropped: before its end is
+/// told in the log (who reads there that it ended does not find it listed), and also where a stage panics.
+struct Entered<'a> {
+    shared: &'a Shared,
+    stream: units::StreamId,
+    /// None: in no session.
+    viewer: Option<Viewer>,
+    /// The reservation that is left of it.
+    held: Option<units::ReservationId>,
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        match (&self.viewer, self.held) {
+            (Some(viewer), held) => self.shared.leave(viewer, self.stream, held),
+            (None, Some(held)) => self.shared.broker.release(held),
+            (None, None) => {}
+        }
+        lock(&self.shared.running).remove(&self.stream);
+    }
 }
 
 /// What became of a delivery of the data plane; the socket it had.

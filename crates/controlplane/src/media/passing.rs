@@ -7,18 +7,20 @@
 
 use std::convert::Infallible;
 use std::pin::pin;
+use std::time::Duration;
 
 use bytes::Bytes;
 use dataplane::control::{Command, Ending, Outcome};
 use http::StatusCode;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use units::Nanos;
 
 use super::plan::{StreamPlan, segment_bytes};
 use super::{Asking, Attempt, Ran, Reading, prepare_socket};
 use crate::manager::registry::Passage;
-use crate::manager::{Broken, Framing, Lost, Response, Sink, Stage, Step, carry, delivered};
+use crate::manager::{Broken, Framing, Response, Sink, Stage, Step, carry, delivered};
 use crate::message::head::Version;
 use crate::message::reply::Reply;
 
@@ -70,14 +72,14 @@ impl Reading {
             Ok(()) => response.finish().await.map_err(Broken::Sink),
             Err(broken) => Err(broken),
         };
-        let outcome = match (response.lost(), &finished) {
-            (Some(Lost::Gone), _) => "ClientGone".to_owned(),
-            (Some(Lost::Stalled), _) => "ClientStalled".to_owned(),
-            (None, Err(Broken::Stage(_))) => "StageFailed".to_owned(),
-            (None, _) => format!("{:?}", end.outcome),
+        let failed = match (response.lost(), &finished) {
+            // A client that is there takes what it is given, unless the stages made it too long or too short.
+            (None, Err(Broken::Stage(_) | Broken::Sink(_))) => Some(STAGE_FAILED),
+            _ => None,
         };
         let sent_bytes = response.sent_bytes();
-        self.tell_end(asking.ticket.stream, &asking.prepared.path, &Ending { sent_bytes, ..end }, &outcome);
+        let end = Ending { sent_bytes, outcome: response.lost().unwrap_or(end.outcome), ..end };
+        self.tell_end(asking.ticket.stream, &asking.prepared.path, &end, failed);
         let broken = match finished {
             Ok(()) => {
                 self.log(plan.status, sent_bytes);
@@ -102,25 +104,26 @@ impl Reading {
         stages: &mut [Box<dyn Stage>],
         sink: &mut dyn Sink<Done = Reply>,
     ) -> Attempt {
-        let mut watched = Watched { sink, client: &client, gone: false };
+        let stall_max = self.shared.config().stall_max;
+        let mut watched = Watched { sink, client: &client, stall_max, gone: false };
         let (end, carried) = match self.pass(asking, stages, &mut watched).await {
             Passed::Ended(end, carried) => (end, carried),
             Passed::Refused(refusal) => return Attempt::Refused(client, refusal),
             Passed::Busy => return Attempt::Busy(client),
             Passed::Lost => return Attempt::Ended(None),
         };
-        let gone = watched.gone;
         let finished = match carried {
             Ok(()) => watched.finish().await.map_err(Broken::Sink),
             Err(broken) => Err(broken),
         };
-        let outcome = match &finished {
-            Err(Broken::Sink(_)) if gone => "ClientGone".to_owned(),
-            Err(Broken::Sink(_)) => "SinkFailed".to_owned(),
-            Err(Broken::Stage(_)) => "StageFailed".to_owned(),
-            Ok(_) | Err(Broken::Source(_)) => format!("{:?}", end.outcome),
+        let gone = watched.gone;
+        let end = if gone { Ending { outcome: Outcome::ClientGone, ..end } } else { end };
+        let failed = match &finished {
+            Err(Broken::Sink(_)) if !gone => Some(SINK_FAILED),
+            Err(Broken::Stage(_)) => Some(STAGE_FAILED),
+            _ => None,
         };
-        self.tell_end(asking.ticket.stream, &asking.prepared.path, &end, &outcome);
+        self.tell_end(asking.ticket.stream, &asking.prepared.path, &end, failed);
         if gone {
             self.log(asking.prepared.plan.status, 0);
             return Attempt::Ended(None);
@@ -169,13 +172,16 @@ impl Reading {
 
     fn framing(&self, plan: &StreamPlan) -> Framing {
         match (plan.length, self.head.version) {
-            (Some(_), _) => Framing::Length,
+            (Some(length), _) => Framing::Length(length),
             (None, Version::Http11) => Framing::Chunked,
             (None, Version::Http10) => Framing::UntilClose,
         }
     }
 }
 
+/// Ends of which the plane knows nothing, in the words of the event log.
+const STAGE_FAILED: &str = "StageFailed";
+const SINK_FAILED: &str = "SinkFailed";
 /// The account of a delivery of no bytes.
 const NOTHING: Ending =
     Ending { outcome: Outcome::Complete, sent_bytes: 0, misses: 0, duration: Nanos::ZERO, held: None };
@@ -206,18 +212,38 @@ fn broken_off(outcome: Outcome) -> Broken {
     Broken::Source(Reply::problem(StatusCode::SERVICE_UNAVAILABLE, detail))
 }
 
-/// A sink that also fails when the client who waits for its answer is gone.
+/// A sink that also fails when the client who waits for its answer is gone, and when a step of it takes too long.
 struct Watched<'a> {
     sink: &'a mut dyn Sink<Done = Reply>,
     client: &'a TcpStream,
+    stall_max: Duration,
     gone: bool,
+}
+
+/// `step` of a sink, unless `client` is gone before, which is noted, or it takes longer than `stall_max`.
+async fn watched<T>(
+    step: Step<'_, T>,
+    client: &TcpStream,
+    is_gone: &mut bool,
+    stall_max: Duration,
+) -> Result<T, Reply> {
+    tokio::select! {
+        biased;
+        done = timeout(stall_max, step) => {
+            done.unwrap_or_else(|_| Err(Reply::problem(StatusCode::SERVICE_UNAVAILABLE, "the sink took nothing for too long")))
+        }
+        () = gone(client) => {
+            *is_gone = true;
+            Err(Reply::empty(StatusCode::REQUEST_TIMEOUT))
+        }
+    }
 }
 
 impl Sink for Watched<'_> {
     type Done = Reply;
 
     fn take(&mut self, piece: Bytes) -> Step<'_, ()> {
-        self.sink.take(piece)
+        Box::pin(watched(self.sink.take(piece), self.client, &mut self.gone, self.stall_max))
     }
 
     fn failed(&mut self) -> Step<'_, Infallible> {
@@ -233,7 +259,7 @@ impl Sink for Watched<'_> {
     }
 
     fn finish(&mut self) -> Step<'_, Reply> {
-        self.sink.finish()
+        Box::pin(watched(self.sink.finish(), self.client, &mut self.gone, self.stall_max))
     }
 }
 

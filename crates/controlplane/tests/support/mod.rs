@@ -292,9 +292,14 @@ impl FakePlane {
         self.state.lock().expect("lock").reserved.len()
     }
 
+    /// Waits until there are `count` reservations.
+    pub fn wait_reserved(&self, count: usize) {
+        wait_while(&self.state, &self.changed, |state| state.reserved.len() != count);
+    }
+
     /// Waits until nothing is reserved.
     pub fn wait_unreserved(&self) {
-        wait_while(&self.state, &self.changed, |state| !state.reserved.is_empty());
+        self.wait_reserved(0);
     }
 
     pub fn close_gate(&self) {
