@@ -20,7 +20,7 @@ fn a_flush_that_is_longer_than_a_round_is_made_when_nobody_reads() {
     }
     let mut disk = DiskSchedule::new(settings, profile, Nanos::ZERO);
     let job = JobKey(1);
-    disk.set_slack(Nanos::ZERO);
+    disk.set_slack(Nanos::ZERO, Nanos::ZERO);
     disk.put_commit(Commit { job, dirty_bytes: 8 << 20, awaited: true });
     let granted = (1..=10u64).find(|&nth| matches!(disk.next(round.saturating_mul(nth)), Step::Grant { .. }));
     assert_eq!(granted, Some(1), "a commit that no round has room for need not wait for one that has");
@@ -41,10 +41,10 @@ fn begun_late() -> (DiskSchedule, JobKey) {
     let mut disk = DiskSchedule::new(settings, DiskProfile::spindle_default(), Nanos::ZERO);
     let job = JobKey(7);
     let late = Nanos::from_millis(240);
-    disk.set_slack(Nanos::ZERO);
+    disk.set_slack(Nanos::ZERO, late);
     disk.put_best_effort(BeWork::Write { job, position: 2 << 30, bytes: 2 << 20 });
     assert_eq!(disk.next(late), Step::Wait, "it does not fit into what is left of the round");
-    disk.set_slack(round);
+    disk.set_slack(round, late);
     let Step::Grant { until, .. } = disk.next(late) else { panic!("streams have read ahead") };
     assert_eq!(until, round.saturating_mul(2));
     (disk, job)

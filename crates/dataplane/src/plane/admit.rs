@@ -141,10 +141,15 @@ impl<I: Io> Plane<I> {
     /// Starts the streams of a disk that wait, in the order they came, as far as the coming rounds have room.
     pub(super) fn launch(&mut self, disk: usize, now: Nanos) {
         self.launch_waiting(disk, now);
+        self.refresh_slack(disk, now);
+    }
+
+    /// Tells the schedule how long best-effort work may go on, by what is promised now.
+    fn refresh_slack(&mut self, disk: usize, now: Nanos) {
         if self.disks[disk].spins {
             let id = DiskId(u16::try_from(disk).expect("within limits"));
             let slack = self.admission.slack(id, self.disks[disk].rounds.index_at(now));
-            self.disks[disk].schedule.set_slack(slack);
+            self.disks[disk].schedule.set_slack(slack, now);
         }
     }
 
@@ -203,7 +208,7 @@ impl<I: Io> Plane<I> {
     }
 
     /// Reserves for a recording: the store thread will offer its blocks with this reservation.
-    pub(super) fn reserve_recording(&mut self, request: RecordingRequest, _now: Nanos) {
+    pub(super) fn reserve_recording(&mut self, request: RecordingRequest, now: Nanos) {
         let RecordingRequest { stream, disk, link, rate } = request;
         let refuse = |resource, grantable| Report::ReserveRefused { stream, refusal: Refusal { resource, grantable } };
         let report = match self.disks.get(usize::from(disk.0)) {
@@ -228,6 +233,7 @@ impl<I: Io> Plane<I> {
                         // It takes its place at once; a recording has no start to wait for.
                         let round = entry.rounds.index_at(self.io.now());
                         self.admission.place(reservation, round, 1.0, 0.0);
+                        self.refresh_slack(usize::from(disk.0), now);
                         Report::Reserved { stream, reservation }
                     }
                     Err(refused) => refuse(resource(refused.short, disk, link), refused.grantable),

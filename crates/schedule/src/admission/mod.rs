@@ -88,6 +88,8 @@ struct Disk {
     table: DiskTable,
     round: Nanos,
     slowdown: f64,
+    /// Reservations of recordings.
+    recordings: u32,
 }
 
 /// One link.
@@ -130,7 +132,13 @@ impl Admission {
         let budget = (1.0 - settings.be_share - MARGIN).max(0.01);
         let disks = disks
             .into_iter()
-            .map(|(profile, round)| Disk { profile, table: DiskTable::new(round, budget), round, slowdown: 1.0 })
+            .map(|(profile, round)| Disk {
+                profile,
+                table: DiskTable::new(round, budget),
+                round,
+                slowdown: 1.0,
+                recordings: 0,
+            })
             .collect();
         let count = u32::try_from(settings.reservations_max).expect("a table of at most 2^32 entries");
         Self {
@@ -160,7 +168,9 @@ impl Admission {
         let entry = &mut self.entries[slot as usize];
         entry.1 = Some(Reservation { request, demand, quarters, first: None });
         let id = ReservationId { slot, generation: entry.0 };
-        self.disk_mut(request.disk).table.promise(&demand);
+        let disk = self.disk_mut(request.disk);
+        disk.recordings += u32::from(request.writes);
+        disk.table.promise(&demand);
         self.links[usize::from(request.link.0)].reserved += request.rate.0;
         self.quarters_free -= quarters;
         self.promised += request.rate.0;
@@ -175,7 +185,9 @@ impl Admission {
         entry.0 = entry.0.wrapping_add(1);
         entry.1 = None;
         self.free.push(id.slot);
-        self.disk_mut(reservation.request.disk).table.withdraw(&reservation.demand);
+        let disk = self.disk_mut(reservation.request.disk);
+        disk.recordings -= u32::from(reservation.request.writes);
+        disk.table.withdraw(&reservation.demand);
         self.links[usize::from(reservation.request.link.0)].reserved -= reservation.request.rate.0;
         self.quarters_free += reservation.quarters;
         self.promised -= reservation.request.rate.0;
@@ -229,11 +241,10 @@ impl Admission {
     /// rounds of look-ahead.
     #[must_use]
     pub fn slack(&self, disk: DiskId, round: u64) -> Nanos {
-        let mut placed = self.entries.iter().filter_map(|(_, reservation)| reservation.as_ref());
-        if placed.any(|r| r.request.disk == disk && r.request.writes) {
+        let disk = &self.disks[usize::from(disk.0)];
+        if disk.recordings > 0 {
             return Nanos::ZERO;
         }
-        let disk = &self.disks[usize::from(disk.0)];
         disk.table.slack(round, &disk.profile, disk.slowdown)
     }
 

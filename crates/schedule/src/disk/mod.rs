@@ -165,7 +165,7 @@ impl DiskSchedule {
             read_before: Nanos::ZERO,
             grant: None,
             head: 0,
-            windows: Windows::new(now),
+            windows: Windows::new(sweeps, now),
             phase: Phase::Idle,
             phase_since: now,
             arrivals: Vec::with_capacity(2 * owners),
@@ -266,8 +266,9 @@ impl DiskSchedule {
                 self.be.wrote(bytes);
                 self.head = grant.position.saturating_add(bytes);
             }
-            GrantKind::Commit => self.cost.observe_commit(took),
-            GrantKind::Probe => {}
+            // A grant that came too late was handed back unused: what is dirty still is.
+            GrantKind::Commit if took > Nanos::ZERO => self.cost.observe_commit(took),
+            GrantKind::Commit | GrantKind::Probe => {}
         }
         match grant.kind {
             GrantKind::RealTimeWrite { deadline } => Some(deadline),

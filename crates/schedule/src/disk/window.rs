@@ -41,8 +41,10 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    pub(super) const fn new(now: Nanos) -> Self {
-        Self { open: None, owed_nanos: 0, granted_at: now, wanted_at: now, over: Nanos::MAX }
+    /// On flash a window keeps to its round: a flush alone is all that would go on, and reads do not wait for one there.
+    pub(super) const fn new(rotational: bool, now: Nanos) -> Self {
+        let over = if rotational { Nanos::MAX } else { Nanos::ZERO };
+        Self { open: None, owed_nanos: 0, granted_at: now, wanted_at: now, over }
     }
 }
 
@@ -50,8 +52,18 @@ impl DiskSchedule {
     /// How far over the end of the present round best-effort work may keep the disk when nothing else waits: what
     /// streams have read ahead beyond what the coming rounds need ([`crate::admission::Admission::slack`]). Without end
     /// before anything is promised.
-    pub fn set_slack(&mut self, slack: Nanos) {
+    pub fn set_slack(&mut self, slack: Nanos, now: Nanos) {
         self.windows.over = slack;
+        let end = self.quiet_end(now);
+        if let Some(Window::Quiet { until, .. }) = &mut self.windows.open {
+            *until = (*until).min(end);
+        }
+    }
+
+    /// When a window that opens now, or was open before, must end.
+    fn quiet_end(&self, now: Nanos) -> Nanos {
+        let rounds = &self.settings.rounds;
+        rounds.start_of(rounds.index_at(now) + 1).saturating_add(self.windows.over)
     }
 
     /// False while best-effort work is owed a window that the deadlines do not allow: starts, which bring more of them,
@@ -77,7 +89,7 @@ impl DiskSchedule {
             // What follows is another quiet window.
             Window::Quiet { .. } if self.rt.is_empty() => return None,
             // With its flush behind it the window has been worth its while; a start does not wait for that.
-            Window::Quiet { until, wrote } if wrote && self.be.is_unsettled() && !self.rt.has_start() => {
+            Window::Quiet { until, wrote } if wrote && self.be.is_unsettled() && self.may_settle() => {
                 (until.min(self.spare_until(now)), BeQueue::pick_settling)
             }
             Window::Quiet { .. } => (now, BeQueue::pick_settling),
@@ -91,6 +103,11 @@ impl DiskSchedule {
         // Nothing more fits into the window: the blocks behind it need not wait for its end (simulator, seed 65).
         self.windows.open = None;
         None
+    }
+
+    /// Whether blocks may wait for a flush: on flash none does, and no start does.
+    fn may_settle(&self) -> bool {
+        self.cost.profile().rotational && !self.rt.has_start()
     }
 
     /// A window before the blocks that wait, if it is due: its first step.
@@ -113,16 +130,16 @@ impl DiskSchedule {
 
     /// Best-effort work while no block waits.
     pub(super) fn quiet_window(&mut self, now: Nanos) -> Step {
-        let rounds = &self.settings.rounds;
-        let period = rounds.period();
-        let until = rounds.start_of(rounds.index_at(now) + 1).saturating_add(self.windows.over);
+        let period = self.settings.rounds.period();
+        let mut until = self.quiet_end(now);
         let mut step = self.best_effort_step(now, until);
         if step == Step::Wait && !self.be.is_empty() {
             // What never fits (a flush of a slow drive on a full disk, rounds of 250 ms: uploads stood still for ever) goes
             // nevertheless: nobody reads now, and who asks next has the look-ahead to wait in.
             let window = self.be.window_min(self.head, &self.cost);
             if window >= period || self.waits_long(now) {
-                step = self.best_effort_step(now, now.saturating_add(window));
+                until = now.saturating_add(window);
+                step = self.best_effort_step(now, until);
             }
         }
         let writes = self.grant.is_some_and(|grant| grant.kind == GrantKind::Write);
