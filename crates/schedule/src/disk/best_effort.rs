@@ -1,8 +1,8 @@
 //! Best-effort disk queue: uploads, copies, bulk reads, probes and commits, which have no deadline.
 //!
-//! Promise: served in turn, each in runs of at most `RUN_BYTES_MAX`; nothing is chosen that is not expected to end
-//! before the window closes. Writes are chosen only if the flush that settles them fits behind them, so that a window
-//! ends with the drive's cache clean and nothing drains into the real-time phase.
+//! Promise: served in turn, bulk reads and uploads in runs of at most `RUN_BYTES_MAX`, uploads among themselves in turns
+//! of `TURN_BYTES_MAX`; nothing is chosen that is not expected to end before the window closes. Writes are chosen only
+//! if the flush that settles them fits behind them, so that a window can end with the drive's cache clean.
 //! Not here: when a window opens (`disk`), what things cost (`cost`). See decisions/0007.
 
 use units::{Nanos, limits};
@@ -14,7 +14,7 @@ use super::cost::CostModel;
 /// says how many bytes share one: a file system's commit costs 45 ms beside its bytes (ext4, emulated 7200 rpm disk), and
 /// a 10 MB upload should need one (with 8 MiB it needed two). Without windows 4 MiB was the most that left readers alone
 /// (26 of 44 cycles were missed unbounded).
-pub const DIRTY_BYTES_MAX: u64 = 16 << 20;
+const DIRTY_BYTES_MAX: u64 = 16 << 20;
 
 /// Dirty bytes that are flushed among blocks that wait. Recordings write there, outside of all windows, and what drains
 /// beside them and the reads makes both late (simulator, seed 1624 with 16 MiB).

@@ -3,8 +3,9 @@
 //! Seed 001 §4.2 (figures 6 and 7): two queues and three phases. In the *real-time* phase the blocks of admitted
 //! streams are read in one sweep; when none is left, the *best-effort* phase serves uploads and bulk reads piece by
 //! piece, looking at the clock after each, until the next round begins; with nothing to do the disk is *idle*. Beyond
-//! the paper: deadlines are known, so a best-effort window may also open inside the real-time phase when its share is
-//! overdue and every deadline still holds; a flush is a best-effort operation with a learned cost.
+//! the paper: deadlines are known, so a best-effort window may go on over the end of its round, or open inside the
+//! real-time phase when its share is overdue, while every deadline still holds (`window`); a flush is a best-effort
+//! operation with a learned cost.
 //!
 //! Promise: no best-effort work delays a real-time request past its deadline by the costs known; best-effort work gets
 //! its share. Not here: reading and writing (the plane and the store thread do it), admission. See decisions/0007.

@@ -114,8 +114,7 @@ fn searches(all: &[Results]) -> String {
             let title = if n == 0 { results.title.as_str() } else { "" };
             let planned = found.planned.as_ref().map_or_else(|| "–".to_owned(), |p| p.streams.to_string());
             let uploads = found.upload_mb_per_s.map_or_else(|| "–".to_owned(), |u| format!("{u:.1}"));
-            let share = found.upload_share.map_or_else(|| "–".to_owned(), |s| format!("{:.0} %", s * 100.0));
-            let left = found.upload_share_of_left.map_or_else(|| "–".to_owned(), |s| format!("{:.0} %", s * 100.0));
+            let (share, left) = (percent(found.upload_share), percent(found.upload_share_of_left));
             let _ = writeln!(
                 text,
                 "| {title} | {} | {} | {planned} | {uploads} | {share} | {left} |",
@@ -131,6 +130,11 @@ fn searches(all: &[Results]) -> String {
          | | server | streams | `isocast plan` said | uploads MB/s | of one writer alone | of it in the time left |\n\
          |---|---|---:|---:|---:|---:|---:|\n{text}"
     )
+}
+
+/// A share, or a dash where it is not known.
+fn percent(share: Option<f64>) -> String {
+    share.map_or_else(|| "–".to_owned(), |share| format!("{:.0} %", share * 100.0))
 }
 
 fn row(group: &Group) -> String {
@@ -155,10 +159,7 @@ fn row(group: &Group) -> String {
         cell("stalled_streams", 0, ""),
         cell("server_s_per_gbit", 4, ""),
         cell("upload_mb_per_s", 1, ""),
-        match group.median("upload_share_of_left") {
-            None => "–".to_owned(),
-            Some(share) => format!("{:.0} %", share * 100.0),
-        },
+        percent(group.median("upload_share_of_left")),
     )
 }
 
