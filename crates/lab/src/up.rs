@@ -246,8 +246,11 @@ impl Up {
         let Some((program, _)) = self.fs.program() else { return Ok(()) };
         let mut command = Command::new(program);
         match self.fs {
-            // The device reads as zeros: nothing need be zeroed now (mkfs) or later (the mount's noinit_itable).
-            FileSystem::Ext4 => command.args(["-q", "-F", "-E", "nodiscard,lazy_itable_init=1,lazy_journal_init=1"]),
+            // The device reads as zeros: nothing need be zeroed now (mkfs) or later (the mount's noinit_itable). Nothing is
+            // kept for root: contents lie on all of it.
+            FileSystem::Ext4 => {
+                command.args(["-q", "-F", "-m", "0", "-E", "nodiscard,lazy_itable_init=1,lazy_journal_init=1"])
+            }
             FileSystem::Xfs => command.args(["-q", "-f", "-K"]),
             FileSystem::None => return Ok(()),
         };

@@ -115,11 +115,12 @@ fn searches(all: &[Results]) -> String {
             let planned = found.planned.as_ref().map_or_else(|| "–".to_owned(), |p| p.streams.to_string());
             let uploads = found.upload_mb_per_s.map_or_else(|| "–".to_owned(), |u| format!("{u:.1}"));
             let (share, left) = (percent(found.upload_share), percent(found.upload_share_of_left));
-            let _ = writeln!(
-                text,
-                "| {title} | {} | {} | {planned} | {uploads} | {share} | {left} |",
-                found.server, found.streams
-            );
+            let streams = match found.before_refusal.filter(|&before| before < found.streams) {
+                Some(before) => format!("{} ({before} before the first refusal)", found.streams),
+                None => found.streams.to_string(),
+            };
+            let _ =
+                writeln!(text, "| {title} | {} | {streams} | {planned} | {uploads} | {share} | {left} |", found.server);
         }
     }
     if text.is_empty() {

@@ -38,8 +38,9 @@ pub(crate) struct Figure {
 type Key = (&'static str, fn(&Run) -> Option<f64>);
 
 /// The figures reports speak of, by name.
-pub(crate) const KEYS: [Key; 24] = [
+pub(crate) const KEYS: [Key; 25] = [
     ("admitted", |r| Some(super::summary::f(r.admitted as u64))),
+    ("before_refusal", |r| r.before_refusal.map(|n| super::summary::f(n as u64))),
     ("requested_mbps", |r| Some(r.requested_bps / 1e6)),
     ("delivered_mbps", |r| Some(r.delivered_bps / 1e6)),
     ("ratio", |r| Some(r.ratio)),

@@ -36,6 +36,8 @@ mod yardstick;
 
 use clap::{Args, Subcommand};
 
+#[cfg(test)]
+pub(crate) use experiment::nth_in_turn;
 pub(crate) use stop::Stop;
 
 /// Measures servers of paced streams: rate, jitter, stalls, cost.

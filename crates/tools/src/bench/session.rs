@@ -90,6 +90,7 @@ impl<'a> Session<'a> {
             server: run.server.clone(),
             rate_bps: run.rate_bps,
             streams,
+            before_refusal: run.before_first_no(),
             next_was_offered_bps: run.grantable_bps,
             upload_mb_per_s: uploads.map(|u| u.mb_per_s),
             upload_share: uploads.and_then(|u| u.share_of_yardstick),

@@ -28,6 +28,10 @@ pub(crate) struct Run {
     pub seconds: u64,
     /// Streams that were not refused.
     pub admitted: usize,
+    /// Of these, those that began before the first one that was refused; all of them if none was, `None` in results older
+    /// than the figure. It is what `isocast plan` predicts: later ones may still fit where the disk is faster.
+    #[serde(default)]
+    pub before_refusal: Option<usize>,
     /// Streams refused (answered with an error status at the start).
     pub refused: usize,
     /// The rate the last refusal offered.
@@ -197,8 +201,7 @@ impl Run {
     /// The figures. `samples` are counters at the start of measuring and after each second.
     pub(crate) fn of(server: &str, rate: BitRate, report: &ClientReport, samples: &[Counters]) -> Self {
         let seconds = report.seconds;
-        let admitted: Vec<&StreamResult> =
-            report.streams.iter().filter(|s| !matches!(s.fate, Fate::Refused { .. })).collect();
+        let admitted: Vec<&StreamResult> = report.streams.iter().filter(|s| !s.fate.is_refusal()).collect();
         let length = Nanos::from_secs(seconds).as_secs_f64();
         let bytes: u64 = admitted.iter().map(|s| s.grid.total()).sum();
         let delivered_bps = f(bytes) * 8.0 / length;
@@ -211,6 +214,7 @@ impl Run {
             rate_bps: rate.0,
             seconds,
             admitted: admitted.len(),
+            before_refusal: Some(report.streams.iter().take_while(|s| !s.fate.is_refusal()).count()),
             refused: report.streams.len() - admitted.len(),
             grantable_bps: report.streams.iter().rev().find_map(|s| match s.fate {
                 Fate::Refused { grantable_bps, .. } => grantable_bps,
@@ -250,9 +254,10 @@ impl Run {
         let uploads = self.uploads.as_ref().map(|u| format!(", uploads {:.1} MB/s", u.mb_per_s)).unwrap_or_default();
         let late = self.own_words.map(|w| format!(", late blocks {}", w.late_blocks)).unwrap_or_default();
         format!(
-            "  {} of {} admitted, {} failed, {} stalled, ratio {:.4}, J {:.3} %, first byte {:.0} ms (95 %){late}{uploads}{}",
+            "  {} of {} admitted{}, {} failed, {} stalled, ratio {:.4}, J {:.3} %, first byte {:.0} ms (95 %){late}{uploads}{}",
             self.admitted,
             self.streams,
+            self.before_first_no().map(|n| format!(" ({n} before the first refusal)")).unwrap_or_default(),
             self.failed,
             self.stalled_streams,
             self.ratio,
@@ -260,6 +265,11 @@ impl Run {
             self.first_byte_ms.p95,
             if self.given_up { "; given up" } else { "" },
         )
+    }
+
+    /// Streams admitted before the first refusal, if there was one and that is known.
+    pub(crate) fn before_first_no(&self) -> Option<usize> {
+        self.before_refusal.filter(|_| self.refused > 0)
     }
 
     /// Streams that were carried: those admitted, if none of them suffered and the others were told no, and what they

@@ -51,8 +51,27 @@ pub(crate) fn medians(of: &[Group]) -> String {
 /// One line per run: seed 000's tables and what they left out.
 pub(crate) fn streams(runs: &[Run]) -> String {
     let head = [
-        "server", "streams", "admit", "req Mb/s", "got Mb/s", "ratio", "J1s %", "worst", "J100ms %", "stalled",
-        "TTFB p95", "CPU %", "s/Gbit", "client", "machine", "RSS MiB", "TCP MiB", "disk rd", "disk wr", "up MB/s",
+        "server",
+        "streams",
+        "admit",
+        "first no at",
+        "req Mb/s",
+        "got Mb/s",
+        "ratio",
+        "J1s %",
+        "worst",
+        "J100ms %",
+        "stalled",
+        "TTFB p95",
+        "CPU %",
+        "s/Gbit",
+        "client",
+        "machine",
+        "RSS MiB",
+        "TCP MiB",
+        "disk rd",
+        "disk wr",
+        "up MB/s",
     ];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     rows.extend(runs.iter().map(row));
@@ -74,6 +93,7 @@ fn row(run: &Run) -> Vec<String> {
         format!("{}{mark}", run.server),
         run.streams.to_string(),
         run.admitted.to_string(),
+        run.before_first_no().map_or_else(|| "–".to_owned(), |n| (n + 1).to_string()),
         format!("{:.1}", run.requested_bps / 1e6),
         format!("{:.1}", run.delivered_bps / 1e6),
         format!("{:.4}", run.ratio),

@@ -11,10 +11,11 @@ use std::thread::{self, JoinHandle};
 use units::{BitRate, Nanos};
 
 use super::args::Spread;
-use super::client::{self, Fate, Plan, Progress, StreamResult, Terms};
+use super::client::{self, ClientReport, Fate, Lateness, Plan, Progress, StreamResult, Terms};
 use super::experiment::{self, Job, Writers};
 use super::progress::Show;
 use super::server::{Choice, Ground, Server};
+use super::summary::Run;
 use super::{Stop, clock};
 
 const RATE: BitRate = BitRate(2_000_000);
@@ -184,6 +185,9 @@ fn every_kind_of_answer_has_its_fate() {
     assert_eq!(streams[4].fate, Fate::Silent);
     assert_eq!(streams[5].fate, Fate::Delivered);
     assert!(streams[5].restarts > 0, "a content that is over is asked for again");
+    let report = ClientReport { streams, lateness: Lateness::default(), cpu: Nanos::ZERO, seconds: 1 };
+    let run = Run::of("any", RATE, &report, &[]);
+    assert_eq!((run.admitted, run.refused, run.before_first_no()), (6, 1, Some(1)), "one came before the refusal");
 }
 
 #[test]

@@ -128,8 +128,12 @@ impl Rig {
 
     /// A stream of a long content at the `nth` place: multiples of the golden section fill the disk evenly.
     fn request(&self, disk: usize, nth: u32, rate: BitRate) -> Request {
+        self.request_at(disk, (f64::from(nth) * 0.618_033_988_75).fract(), rate)
+    }
+
+    /// A stream of a long content that lies at this fraction of the disk.
+    fn request_at(&self, disk: usize, fraction: f64, rate: BitRate) -> Request {
         let profile = &self.disks[disk];
-        let fraction = (f64::from(nth) * 0.618_033_988_75).fract();
         let position = Nanos::from_secs_f64(fraction * float(profile.capacity.0) / 1e9).0;
         Request {
             disk: DiskId(u16::try_from(disk).unwrap_or(0)),
@@ -157,4 +161,52 @@ fn name(short: Short) -> &'static str {
 #[allow(clippy::cast_precision_loss, reason = "estimates")]
 fn float(value: u64) -> f64 {
     value as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::drive::PlannedDisk;
+    use super::*;
+    use crate::bench::nth_in_turn;
+
+    /// Streams of a benchmark's files, in its order: admitted before the first refusal, and of all.
+    fn files_in_turn(rig: &Rig, rate: BitRate, files: u32) -> (u32, u32) {
+        let mut admission = rig.admission();
+        let (mut before, mut all, mut refused) = (0, 0, false);
+        for n in 0..files {
+            let place = u32::try_from(nth_in_turn(n as usize, files as usize)).expect("a number of files");
+            match admission.reserve(rig.request_at(0, f64::from(place) / f64::from(files), rate)) {
+                Ok(_) => {
+                    all += 1;
+                    before += u32::from(!refused);
+                }
+                Err(_) => refused = true,
+            }
+        }
+        (before, all)
+    }
+
+    /// A plan knows no files: it spreads streams over the disk. What files, taken as the benchmark takes them, are
+    /// refused at is to be within a tenth of it, and so is what is admitted in all.
+    #[test]
+    fn a_plan_says_at_which_file_of_a_benchmark_the_first_is_refused() {
+        for (name, files) in [("desktop", 128), ("t7k250", 64), ("surveillance", 128)] {
+            let disk = PlannedDisk::named_or_file(name).expect("a name").profile;
+            for share in [0.0, 0.1, 0.25] {
+                let rig = Rig {
+                    disks: vec![disk.clone()],
+                    memory: ByteCount(3 << 30),
+                    net: BitRate(100_000_000_000),
+                    uploads: BitRate::default(),
+                    be_share: Some(share),
+                };
+                for rate in [8_800_000, 25_000_000].map(BitRate) {
+                    let planned = rig.carries(&[rate]).streams;
+                    let (before, all) = files_in_turn(&rig, rate, files);
+                    let close = |count: u32| count.abs_diff(planned) * 10 <= planned;
+                    assert!(close(before) && close(all), "{name}, {rate}, {share}: {planned}, {before}, {all}");
+                }
+            }
+        }
+    }
 }

@@ -36,6 +36,13 @@ pub(crate) enum Fate {
     Failed { reason: String },
 }
 
+impl Fate {
+    /// Whether the server said no.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Refused { .. })
+    }
+}
+
 /// A stream while it runs.
 pub(crate) struct Viewer {
     /// Its number in the run.

@@ -43,6 +43,9 @@ pub(crate) struct Found {
     pub rate_bps: u64,
     /// That many were carried.
     pub streams: usize,
+    /// Those of them that were admitted before the first refusal, where the server says no by itself: what a plan predicts.
+    #[serde(default)]
+    pub before_refusal: Option<usize>,
     /// The rate that was offered to the next one, where the server says no by itself.
     pub next_was_offered_bps: Option<u64>,
     /// What uploads got meanwhile, 10^6 bytes per second.
@@ -60,6 +63,9 @@ impl Found {
     /// In a sentence.
     pub(crate) fn sentence(&self) -> String {
         let mut text = format!("{}: {} streams of {} carried", self.server, self.streams, BitRate(self.rate_bps));
+        if let Some(before) = self.before_refusal {
+            let _ = write!(text, ", {before} before the first refusal");
+        }
         if let Some(uploads) = self.upload_mb_per_s {
             let _ = write!(text, ", uploads {uploads:.1} MB/s");
         }
