@@ -1,11 +1,15 @@
 //! The `isocast` program: the command line, and the wiring of `serve`.
 
 mod config;
+mod output;
 mod serve;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use output::{Output, say};
 
 /// A constant-rate, two-way stream server: guarantees every admitted reader its rate while uploads arrive.
 #[derive(Debug, Parser)]
@@ -26,25 +30,27 @@ enum Command {
     Plan(tools::plan::PlanCommand),
 }
 
-/// Exit codes: 0 done, 1 failed, 2 wrong usage (clap's own).
+/// Exit codes: 0 done, 1 failed, 2 wrong usage (clap's own), 141 whoever read the output has gone.
 fn main() -> ExitCode {
     let line = CommandLine::parse();
-    match run(line.command) {
+    let mut out = Output::default();
+    match run(line.command, &mut out).and_then(|()| Ok(out.flush()?)) {
         Ok(()) => ExitCode::SUCCESS,
+        Err(_) if out.is_closed() => ExitCode::from(tools::OUTPUT_CLOSED),
         Err(error) => {
-            eprintln!("isocast: {error:#}");
+            say(format_args!("{error:#}"));
             ExitCode::FAILURE
         }
     }
 }
 
-fn run(command: Command) -> anyhow::Result<()> {
+fn run(command: Command, out: &mut Output) -> anyhow::Result<()> {
     match command {
         Command::Serve(args) => serve::run(&args),
-        Command::Config(args) => args.run(),
-        Command::Disk(command) => command.run(),
-        Command::Bench(command) => command.run(),
-        Command::Lab(command) => command.run(),
-        Command::Plan(command) => command.run(),
+        Command::Config(args) => args.run(out),
+        Command::Disk(command) => command.run(out),
+        Command::Bench(command) => command.run(out),
+        Command::Lab(command) => command.run(out),
+        Command::Plan(command) => command.run(out),
     }
 }

@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -67,7 +68,7 @@ struct Result1 {
 }
 
 impl Check {
-    pub(crate) fn run(&self) -> anyhow::Result<()> {
+    pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         up::need_root()?;
         if !up::in_path("fio") {
             bail!("fio is missing: `apt-get install fio`");
@@ -81,11 +82,11 @@ impl Check {
         }
         disk.run_quietly()?;
         let places = Places::of(&name)?;
-        let results = self.measure_all(&places, &parameters, &cases);
+        let results = self.measure_all(&places, &parameters, &cases, out);
         down::take_down(&places)?;
         let results = results?;
         if self.json {
-            println!("{}", serde_json::to_string_pretty(&results)?);
+            writeln!(out, "{}", serde_json::to_string_pretty(&results)?)?;
         }
         let bad: Vec<&str> = results.iter().filter(|r| !r.ok).map(|r| r.case.as_str()).collect();
         if !bad.is_empty() {
@@ -128,17 +129,24 @@ impl Check {
         cases
     }
 
-    fn measure_all(&self, places: &Places, p: &Parameters, cases: &[Case]) -> anyhow::Result<Vec<Result1>> {
+    fn measure_all(
+        &self,
+        places: &Places,
+        p: &Parameters,
+        cases: &[Case],
+        out: &mut dyn Write,
+    ) -> anyhow::Result<Vec<Result1>> {
         let device = places.load().and_then(|s| s.device).context("the disk has no device")?;
         if !self.json {
-            println!("{:<34} {:>9} {:>9} {:>8}", "case", "model", "measured", "off");
+            writeln!(out, "{:<34} {:>9} {:>9} {:>8}", "case", "model", "measured", "off")?;
         }
         let mut results = Vec::new();
         for case in cases {
             let result = self.settle(places, p, &device, case)?;
             if !self.json {
                 let r = &result;
-                println!(
+                writeln!(
+                    out,
                     "{:<34} {:>9.2} {:>9.2} {:>+7.2}% {}{}{}",
                     r.case,
                     r.model,
@@ -147,7 +155,7 @@ impl Check {
                     r.unit,
                     if r.attempts > 1 { format!(", attempt {}", r.attempts) } else { String::new() },
                     if r.disturbed { ", disturbed by the machine" } else { "" },
-                );
+                )?;
             }
             results.push(result);
         }

@@ -1,5 +1,7 @@
 //! The command line: `isocast lab disk …`.
 
+use std::io::Write;
+
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use sim::drive::{Parameters, Profile};
@@ -76,26 +78,25 @@ enum Disk {
 }
 
 impl LabCommand {
-    /// Does it.
+    /// Does it, and prints to `out`.
     ///
     /// # Errors
     /// Whatever is missing or fails, with what to do about it.
-    pub fn run(self) -> anyhow::Result<()> {
+    pub fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         let What::Disk(disk) = self.what;
         match disk {
-            Disk::Up(up) => up.run(),
-            Disk::Down { names, all } => take_down(&names, all),
-            Disk::List { json } => list(json),
-            Disk::Stat { name, json } => stat(&name, json),
+            Disk::Up(up) => up.run(out),
+            Disk::Down { names, all } => take_down(&names, all, out),
+            Disk::List { json } => list(json, out),
+            Disk::Stat { name, json } => stat(&name, json, out),
             Disk::Ctl { name, command } => {
-                println!("{}", control::ask(&Places::of(&name)?, &command.join(" "))?);
-                Ok(())
+                Ok(writeln!(out, "{}", control::ask(&Places::of(&name)?, &command.join(" "))?)?)
             }
-            Disk::Fill(fill) => fill.run(),
-            Disk::Check(check) => check.run(),
+            Disk::Fill(fill) => fill.run(out),
+            Disk::Check(check) => check.run(out),
             Disk::Params { profile } => {
                 for (key, value) in Parameters::of(profile).listed() {
-                    println!("{key}={value}");
+                    writeln!(out, "{key}={value}")?;
                 }
                 Ok(())
             }
@@ -104,12 +105,12 @@ impl LabCommand {
     }
 }
 
-fn take_down(names: &[String], all: bool) -> anyhow::Result<()> {
+fn take_down(names: &[String], all: bool, out: &mut dyn Write) -> anyhow::Result<()> {
     up::need_root()?;
     let disks = if all { Places::all() } else { names.iter().map(|n| Places::of(n)).collect::<Result<_, _>>()? };
     for places in disks {
         let existed = down::take_down(&places)?;
-        println!("{}: {}", places.name, if existed { "down" } else { "was not up" });
+        writeln!(out, "{}: {}", places.name, if existed { "down" } else { "was not up" })?;
     }
     Ok(())
 }
@@ -121,7 +122,7 @@ struct Listed {
     alive: bool,
 }
 
-fn list(json: bool) -> anyhow::Result<()> {
+fn list(json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
     let disks: Vec<Listed> = Places::all()
         .iter()
         .map(|p| Listed {
@@ -130,12 +131,12 @@ fn list(json: bool) -> anyhow::Result<()> {
         })
         .collect();
     if json {
-        println!("{}", serde_json::to_string_pretty(&disks)?);
-        return Ok(());
+        return Ok(writeln!(out, "{}", serde_json::to_string_pretty(&disks)?)?);
     }
     for Listed { state, alive } in disks {
         let shown = |path: &Option<std::path::PathBuf>| path.as_ref().map_or("-".into(), |p| p.display().to_string());
-        println!(
+        writeln!(
+            out,
             "{:<12} {:<13} {:<12} {:<28} pid {:<8} {}",
             state.name,
             state.profile,
@@ -143,18 +144,18 @@ fn list(json: bool) -> anyhow::Result<()> {
             shown(&state.mount),
             state.daemon.map_or(0, |d| d.pid),
             if alive { "up" } else { "dead: `isocast lab disk down` cleans up" }
-        );
+        )?;
     }
     Ok(())
 }
 
-fn stat(name: &str, json: bool) -> anyhow::Result<()> {
+fn stat(name: &str, json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
     let answer = control::ask(&Places::of(name)?, "stat")?;
     if json {
-        println!("{answer}");
+        writeln!(out, "{answer}")?;
     } else {
         let statistics: Statistics = serde_json::from_str(&answer)?;
-        print!("{}", statistics.table(name));
+        write!(out, "{}", statistics.table(name))?;
     }
     Ok(())
 }

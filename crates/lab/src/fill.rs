@@ -1,6 +1,7 @@
 //! `fill`: many files of zeros, each contiguous, spread over the whole disk. Zeros take no memory behind the disk.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -38,7 +39,7 @@ pub(crate) struct Fill {
 const PIECE: usize = 1 << 20;
 
 impl Fill {
-    pub(crate) fn run(&self) -> anyhow::Result<()> {
+    pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let places = Places::of(&self.name)?;
         let state = places.load().filter(|s| s.ready);
         let mount = state.and_then(|s| s.mount).with_context(|| {
@@ -61,8 +62,7 @@ impl Fill {
         }
         let positions = result?;
         synced?;
-        self.report(&positions);
-        Ok(())
+        self.report(&positions, out)
     }
 
     fn fill(&self, mount: &Path, directory: &Path) -> anyhow::Result<Vec<(u64, u64)>> {
@@ -122,18 +122,19 @@ impl Fill {
     }
 
     #[allow(clippy::cast_precision_loss, reason = "figures for people")]
-    fn report(&self, positions: &[(u64, u64)]) {
+    fn report(&self, positions: &[(u64, u64)], out: &mut dyn Write) -> anyhow::Result<()> {
         let starts: Vec<u64> = positions.iter().map(|p| p.0).collect();
         let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
         let widest = starts.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
         let most = positions.iter().map(|p| p.1).max().unwrap_or(0);
-        println!(
+        Ok(writeln!(
+            out,
             "{} files of {}, from {:.1} to {:.1} GiB, widest gap {:.1} GiB, at most {most} extents each",
             self.files,
             self.size,
             gib(starts.first().copied().unwrap_or(0)),
             gib(starts.last().copied().unwrap_or(0)),
             gib(widest),
-        );
+        )?)
     }
 }

@@ -1,7 +1,7 @@
 //! `up`: daemon, loop device, file system, mount; all or nothing.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -101,9 +101,9 @@ impl Up {
         }
     }
 
-    pub(crate) fn run(&self) -> anyhow::Result<()> {
+    pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let (state, compensation) = self.make()?;
-        self.report(&state, compensation)
+        self.report(&state, compensation, out)
     }
 
     /// Makes the disk without saying so.
@@ -283,18 +283,19 @@ impl Up {
         Ok(())
     }
 
-    fn report(&self, state: &State, compensation: (f64, f64)) -> anyhow::Result<()> {
+    fn report(&self, state: &State, compensation: (f64, f64), out: &mut dyn Write) -> anyhow::Result<()> {
         if self.json {
-            println!("{}", serde_json::to_string_pretty(state)?);
-            return Ok(());
+            return Ok(writeln!(out, "{}", serde_json::to_string_pretty(state)?)?);
         }
         let device = state.device.as_deref().unwrap_or(Path::new("?"));
         match &state.mount {
-            Some(mount) => println!("{}: {} on {} at {}", self.name, self.profile, device.display(), mount.display()),
-            None => println!("{}: {} on {}", self.name, self.profile, device.display()),
-        }
-        println!("path latency {:.0} us + {:.0} us/MiB, subtracted from each answer", compensation.0, compensation.1);
-        Ok(())
+            Some(mount) => {
+                writeln!(out, "{}: {} on {} at {}", self.name, self.profile, device.display(), mount.display())
+            }
+            None => writeln!(out, "{}: {} on {}", self.name, self.profile, device.display()),
+        }?;
+        let (fixed, per_mib) = compensation;
+        Ok(writeln!(out, "path latency {fixed:.0} us + {per_mib:.0} us/MiB, subtracted from each answer")?)
     }
 }
 

@@ -46,19 +46,19 @@ struct Calibrate {
 }
 
 impl DiskCommand {
-    /// Runs the subcommand.
+    /// Runs the subcommand, which prints to `out`.
     ///
     /// # Errors
     /// The target cannot be examined, the profile not kept, or the output not written.
-    pub fn run(self) -> anyhow::Result<()> {
+    pub fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         match self.command {
-            Command::Calibrate(calibrate) => calibrate.run(),
+            Command::Calibrate(calibrate) => calibrate.run(out),
         }
     }
 }
 
 impl Calibrate {
-    fn run(self) -> anyhow::Result<()> {
+    fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         let bar = if std::io::stderr().is_terminal() { ProgressBar::new(1000) } else { ProgressBar::hidden() };
         bar.set_style(ProgressStyle::with_template("{msg:14} {bar:40} {percent} %")?);
         let mut watch = |progress: Progress| {
@@ -73,7 +73,7 @@ impl Calibrate {
             calibrate::save(state, &calibration)?;
         }
         let text = if self.json { calibration.to_json()? } else { table(&calibration) };
-        writeln!(std::io::stdout(), "{}", text.trim_end())?;
+        writeln!(out, "{}", text.trim_end())?;
         Ok(())
     }
 }

@@ -6,3 +6,7 @@
 pub mod bench;
 pub mod disk;
 pub mod plan;
+
+/// What this program exits with when whoever read its output has gone: as a shell says it of a program that a broken pipe
+/// ended (128 + SIGPIPE).
+pub const OUTPUT_CLOSED: u8 = 141;

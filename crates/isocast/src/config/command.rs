@@ -2,6 +2,7 @@
 //!
 //! Promise: a flag is a setting like any other and goes the same way through the checks. Not here: what `serve` does.
 
+use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
@@ -82,22 +83,20 @@ enum ConfigCommand {
 }
 
 impl ConfigArgs {
-    /// Does what was asked.
+    /// Does what was asked, and prints to `out`.
     ///
     /// # Errors
     /// The file cannot be read, or is wrong: every problem with its line and key.
-    pub(crate) fn run(&self) -> anyhow::Result<()> {
+    pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         match &self.command {
             ConfigCommand::Check { file } => {
                 let config = Config::load_with_parts(file)?;
-                println!("{}: usable; serves {} folder(s) on {}", file.display(), config.roots.len(), config.listen);
-                Ok(())
+                let (file, folders) = (file.display(), config.roots.len());
+                writeln!(out, "{file}: usable; serves {folders} folder(s) on {}", config.listen)?;
             }
-            ConfigCommand::Show(args) => {
-                print!("{}", Config::load(args)?);
-                Ok(())
-            }
+            ConfigCommand::Show(args) => write!(out, "{}", Config::load(args)?)?,
         }
+        Ok(())
     }
 }
 

@@ -11,6 +11,8 @@ use schedule::profile::DiskProfile;
 use store::calibrate::{Options, Progress, load_or_calibrate};
 use units::ByteCount;
 
+use crate::output::say;
+
 /// A file system in memory, bounded by the processor: no disk time is counted for it. Four gigabytes a second is what one
 /// core copies on a slow machine.
 const MEMORY_BYTES_PER_SECOND: u64 = 4_000_000_000;
@@ -18,23 +20,23 @@ const MEMORY_BYTES_PER_SECOND: u64 = 4_000_000_000;
 /// The profile of the disk under `root`, measured with progress on standard error if it is not known yet.
 pub(super) fn profile_of(name: &str, root: &Path, state: &Path) -> anyhow::Result<DiskProfile> {
     if in_memory(root) {
-        eprintln!("isocast: {name}: a file system in memory, no disk time is counted");
+        say(format_args!("{name}: a file system in memory, no disk time is counted"));
         return Ok(memory_profile());
     }
     let mut last = 0;
     let mut watch = |progress: Progress| {
         if progress.permille >= last + 250 || (last == 0 && progress.permille == 0) {
-            eprintln!("isocast: {name}: {} ({} %)", progress.step, progress.permille / 10);
+            say(format_args!("{name}: {} ({} %)", progress.step, progress.permille / 10));
             last = progress.permille.max(1);
         }
         ControlFlow::Continue(())
     };
     let calibration = load_or_calibrate(state, root, Options::default(), &mut watch)
         .with_context(|| format!("cannot measure the disk under {}", root.display()))?;
-    eprintln!("isocast: {name}: {}", describe(&calibration.profile));
-    eprintln!("isocast: {name}: {}", calibration.source);
+    say(format_args!("{name}: {}", describe(&calibration.profile)));
+    say(format_args!("{name}: {}", calibration.source));
     for note in &calibration.notes {
-        eprintln!("isocast: {name}: {note}");
+        say(format_args!("{name}: {note}"));
     }
     Ok(calibration.profile)
 }

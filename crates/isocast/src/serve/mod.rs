@@ -30,6 +30,7 @@ use uring::link::{PlaneHandle, ReportReceiver};
 use uring::thread::PlaneThread;
 
 use crate::config::{self, Change, Config, DiskScheduler, ServeArgs};
+use crate::output::say;
 use links::Links;
 
 /// A data plane of its own CPU: with fewer CPUs than this it shares, but goes first.
@@ -52,9 +53,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     let links = Links::discover(&config.links);
     for link in links.0.iter().filter(|link| link.assumed) {
         let (name, rate) = (&link.name, link.capacity);
-        eprintln!(
-            "isocast: {name} does not tell its speed: {rate} is assumed; set `links.{name}` in the configuration"
-        );
+        say(format_args!("{name} does not tell its speed: {rate} is assumed; set `links.{name}` in the configuration"));
     }
     // The address is taken before anything is started, so that a port in use is said at once.
     let listener = controlplane::listen(config.listen)
@@ -126,7 +125,7 @@ async fn serve(
     pump_reports(reports, Arc::clone(&control))?;
     ready.store(true, Ordering::Release);
     for address in control.addresses() {
-        eprintln!("isocast: serving {} on http://{address}/", folders(&config.roots));
+        say(format_args!("serving {} on http://{address}/", folders(&config.roots)));
     }
     tell_supervisor(&[NotifyState::Ready]);
     loop {
@@ -139,7 +138,7 @@ async fn serve(
                     Ok(in_force) => config = in_force,
                     Err(error) => {
                         let reason = format!("{error:#}");
-                        eprintln!("isocast: the configuration in force stays: {reason}");
+                        say(format_args!("the configuration in force stays: {reason}"));
                         control.reload_refused(&reason);
                     }
                 }
@@ -148,7 +147,7 @@ async fn serve(
         }
     }
     tell_supervisor(&[NotifyState::Stopping]);
-    eprintln!("isocast: stopping: no new streams; what runs may finish (again: at once)");
+    say(format_args!("stopping: no new streams; what runs may finish (again: at once)"));
     tokio::select! {
         () = control.drain() => {}
         _ = terminate.recv() => {}
@@ -174,12 +173,9 @@ fn start_plane(
     let thread = uring::thread::start(thread_config, link, move |io| {
         Plane::new(plane_config, profiles, &capacities, gauges, io).run();
     })?;
-    eprintln!(
-        "isocast: {memory} of buffers; data plane on CPU {}",
-        cpu.map_or("any".to_owned(), |cpu| cpu.to_string())
-    );
+    say(format_args!("{memory} of buffers; data plane on CPU {}", cpu.map_or("any".to_owned(), |cpu| cpu.to_string())));
     for permission in thread.permissions.refused() {
-        eprintln!("isocast: {}", permission.sentence);
+        say(format_args!("{}", permission.sentence));
     }
     Ok(thread)
 }
@@ -267,9 +263,9 @@ fn reload(
         tell(Command::SetLink { link: units::LinkId(id), capacity: link.capacity })?;
     }
     if restart.is_empty() {
-        eprintln!("isocast: configuration read again, {} setting(s) changed", changed.len());
+        say(format_args!("configuration read again, {} setting(s) changed", changed.len()));
     } else {
-        eprintln!("isocast: configuration read again; these changes need a restart: {}", restart.join(", "));
+        say(format_args!("configuration read again; these changes need a restart: {}", restart.join(", ")));
     }
     control.reload(Reload { config: control_config(&config, links), access, events, changed, restart });
     Ok(config)
@@ -286,7 +282,7 @@ fn tell_reloading() {
 /// Says what state this is in to who started it (systemd, `Type=notify`), if it asked.
 fn tell_supervisor(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        eprintln!("isocast: cannot tell the service manager: {error}");
+        say(format_args!("cannot tell the service manager: {error}"));
     }
 }
 

@@ -1,6 +1,8 @@
 //! `bench jitter`: seed 001's second experiment (§5.2, figures 12 and 13). Streams run alone for a while, then writers
 //! begin to upload without pause; J before and after tells what that does to them.
 
+use std::io::Write;
+
 use anyhow::bail;
 use clap::Args;
 use units::{BitRate, Nanos};
@@ -37,7 +39,7 @@ impl JitterCommand {
     ///
     /// # Errors
     /// See [`super::BenchCommand::run`].
-    pub(crate) fn run(mut self, stop: &Stop) -> anyhow::Result<()> {
+    pub(crate) fn run(mut self, stop: &Stop, out: &mut dyn Write) -> anyhow::Result<()> {
         if self.common.wants_network() {
             return network::run_inside(self.common.shape, stop);
         }
@@ -63,9 +65,9 @@ impl JitterCommand {
             }
         }
         let json = self.common.json;
-        let results = session.finish()?;
+        let results = session.finish(out)?;
         if !json {
-            print!("{}", phases(&results));
+            write!(out, "{}", phases(&results))?;
         }
         Ok(())
     }

@@ -34,6 +34,8 @@ mod tests;
 mod writer;
 mod yardstick;
 
+use std::io::Write;
+
 use clap::{Args, Subcommand};
 
 #[cfg(test)]
@@ -60,16 +62,16 @@ enum Experiment {
 }
 
 impl BenchCommand {
-    /// Runs the experiment and prints its results.
+    /// Runs the experiment and prints its results to `out`.
     ///
     /// # Errors
     /// Wrong arguments, servers that cannot be started or reached, results that cannot be written, or an interrupt;
     /// whatever was started is stopped before.
-    pub fn run(self) -> anyhow::Result<()> {
+    pub fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         let stop = Stop::on_signals()?;
         match self.experiment {
-            Experiment::Streams(command) => command.run(&stop),
-            Experiment::Jitter(command) => command.run(&stop),
+            Experiment::Streams(command) => command.run(&stop, out),
+            Experiment::Jitter(command) => command.run(&stop, out),
             Experiment::All(command) => command.run(&stop),
             Experiment::Compare(command) => command.run(),
         }

@@ -1,6 +1,6 @@
 //! What a user sees while a run goes on: a bar on a terminal, plain lines otherwise; always on standard error.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -33,7 +33,7 @@ impl Show {
     /// One line.
     pub(crate) fn line(&self, text: &str) {
         if !self.quiet {
-            eprintln!("{text}");
+            say(text);
         }
     }
 
@@ -46,7 +46,7 @@ impl Show {
         let rate = plan.terms.rate;
         let title = format!("{server}: {} streams × {rate}", plan.paths.len());
         if !self.terminal {
-            eprintln!("{title}, {:.0} s", length.as_secs_f64());
+            say(&format!("{title}, {:.0} s", length.as_secs_f64()));
             return;
         }
         let bar = ProgressBar::new(length.0 / 1_000_000);
@@ -66,6 +66,11 @@ impl Show {
         }
         bar.finish_and_clear();
     }
+}
+
+/// To standard error, whether anybody still reads there or not: a benchmark is not broken off because of it.
+fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 fn phase(plan: &Plan, now: Nanos) -> &'static str {

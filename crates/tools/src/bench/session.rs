@@ -1,5 +1,7 @@
 //! What experiments have in common: servers in turn, the yardstick, results shown and kept.
 
+use std::io::Write;
+
 use anyhow::bail;
 
 use super::args::Common;
@@ -105,23 +107,23 @@ impl<'a> Session<'a> {
     ///
     /// # Errors
     /// The folder cannot be written.
-    pub(crate) fn finish(self) -> anyhow::Result<Results> {
+    pub(crate) fn finish(self, out: &mut dyn Write) -> anyhow::Result<Results> {
         if let Some(folder) = &self.common.out {
             self.results.write(folder)?;
             self.show.line(&format!("results in {}", folder.display()));
         }
         if self.common.json {
-            println!("{}", serde_json::to_string_pretty(&self.results)?);
+            writeln!(out, "{}", serde_json::to_string_pretty(&self.results)?)?;
         } else {
             for (server, configuration) in &self.results.configurations {
                 self.show.line(&format!("--- {server} ---\n{configuration}"));
             }
-            print!("{}", table::streams(&self.results.runs));
+            write!(out, "{}", table::streams(&self.results.runs))?;
             for found in &self.results.found {
-                println!("{}", found.sentence());
+                writeln!(out, "{}", found.sentence())?;
             }
             if self.common.repeat > 1 {
-                print!("\nMedians (least…greatest):\n{}", table::medians(&self.results.groups));
+                write!(out, "\nMedians (least…greatest):\n{}", table::medians(&self.results.groups))?;
             }
         }
         Ok(self.results)

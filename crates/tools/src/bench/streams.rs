@@ -1,5 +1,7 @@
 //! `bench streams`: seed 001's figures 9 and 10 and seed 000's tables 4.1–4.3 and 4.6, on this machine.
 
+use std::io::Write;
+
 use anyhow::bail;
 use clap::Args;
 use units::Nanos;
@@ -50,7 +52,7 @@ impl StreamsCommand {
     ///
     /// # Errors
     /// See [`super::BenchCommand::run`].
-    pub(crate) fn run(self, stop: &Stop) -> anyhow::Result<()> {
+    pub(crate) fn run(self, stop: &Stop, out: &mut dyn Write) -> anyhow::Result<()> {
         if self.common.wants_network() {
             return network::run_inside(self.common.shape, stop);
         }
@@ -80,7 +82,7 @@ impl StreamsCommand {
                 }
             }
         }
-        session.finish().map(drop)
+        session.finish(out).map(drop)
     }
 
     fn job(&self, streams: usize, repeat: u32) -> anyhow::Result<Job> {

@@ -7,6 +7,7 @@
 mod count;
 mod drive;
 
+use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
@@ -87,11 +88,11 @@ struct Simulated {
 }
 
 impl PlanCommand {
-    /// Runs the subcommand.
+    /// Runs the subcommand, which prints to `out`.
     ///
     /// # Errors
     /// A disk is neither a name nor a profile, uploads alone are too much, or the output cannot be written.
-    pub fn run(self) -> anyhow::Result<()> {
+    pub fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         let disks =
             self.disk.iter().map(|text| PlannedDisk::named_or_file(text)).collect::<anyhow::Result<Vec<_>>>()?;
         let rig = Rig {
@@ -112,9 +113,9 @@ impl PlanCommand {
             std::fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))?;
         }
         if self.json {
-            println!("{}", serde_json::to_string_pretty(&rows)?);
+            writeln!(out, "{}", serde_json::to_string_pretty(&rows)?)?;
         } else {
-            print!("{}", table(&rows, &rig));
+            write!(out, "{}", table(&rows, &rig))?;
         }
         Ok(())
     }

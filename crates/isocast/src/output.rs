@@ -1,0 +1,41 @@
+//! What the commands print, and whether anybody still reads it.
+//!
+//! Promise: a reader that has gone (`isocast … | head -1`) ends a command quietly, and never a server.
+
+use std::fmt::Arguments;
+use std::io::{self, ErrorKind, Write};
+
+/// Standard output. Commands pass its errors on; that it was closed is noticed here, for all of them.
+#[derive(Debug, Default)]
+pub(crate) struct Output {
+    closed: bool,
+}
+
+impl Output {
+    /// Whether its reader has gone.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    fn noticed<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
+        self.closed |= result.as_ref().is_err_and(|error| error.kind() == ErrorKind::BrokenPipe);
+        result
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = io::stdout().write(bytes);
+        self.noticed(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let flushed = io::stdout().flush();
+        self.noticed(flushed)
+    }
+}
+
+/// A line on standard error, whether anybody reads it or not.
+pub(crate) fn say(line: Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "isocast: {line}");
+}
