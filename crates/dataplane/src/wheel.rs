@@ -1,17 +1,23 @@
 //! The wheel of ticks: which streams are fed when.
 //!
 //! A tick is cut into [`STEPS`] steps and the wheel has two ticks' worth; a stream sits in every place that is its
-//! phase, one or two ticks apart. Phases spread the streams over the steps, so that the wire sees no burst.
+//! phase, one or two ticks apart. Phases spread the streams over the steps, so that the wire sees no burst; each place
+//! that is used costs a wake-up, so few streams use few places.
 //!
 //! Promise: each stream is fed exactly once per its own tick, at an absolute time. Not here: feeding (`plane`).
 
 use units::limits;
 
-/// Steps in a tick: each is a wake-up of the plane and of its receivers, which costs as much as many sends. Decision 0010 has the
-/// figures of 1, 2 and 5.
-pub const STEPS: usize = 2;
+/// Steps in a tick.
+pub const STEPS: usize = 8;
 /// Places on the wheel.
 pub const PLACES: usize = 2 * STEPS;
+/// Places used by few streams: each is a wake-up of the plane and of its receivers, which costs as much as many sends.
+/// Decision 0010 has the figures of 2, 4 and 10.
+const PLACES_MIN: usize = 4;
+/// Streams in a place before twice as many places are used: the last of a place waits for the sends of all others, and
+/// how long that takes varies, which its viewer sees as jitter.
+const CROWD: usize = 100;
 
 /// Where a stream sits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,13 +49,24 @@ impl Wheel {
             Stride::TwoTicks => PLACES,
         };
         let next = usize::try_from((step + 1) % PLACES as u64).expect("below PLACES");
-        let ahead = (0..stride).min_by_key(|ahead| self.places[(next + ahead) % PLACES].len()).expect("not empty");
-        let phase = (next + ahead) % stride;
+        let apart = PLACES / self.places_used();
+        let places = (next..next + stride).map(|place| place % PLACES).filter(|place| place.is_multiple_of(apart));
+        let phase = places.min_by_key(|&place| self.places[place].len()).expect("not empty") % stride;
         for place in (phase..PLACES).step_by(stride) {
             self.places[place].push(stream);
         }
         let small = |value: usize| u8::try_from(value).expect("a wheel is small");
         Seat { phase: small(phase), stride: small(stride) }
+    }
+
+    /// How many places streams that come now may sit in.
+    fn places_used(&self) -> usize {
+        let seated: usize = self.places.iter().map(Vec::len).sum();
+        let mut places = PLACES_MIN;
+        while places < PLACES && seated >= places * CROWD {
+            places *= 2;
+        }
+        places
     }
 
     /// Takes a stream off.
@@ -66,6 +83,12 @@ impl Wheel {
     #[must_use]
     pub fn at(&self, step: u64, nth: usize) -> Option<u32> {
         self.places[usize::try_from(step % PLACES as u64).expect("below PLACES")].get(nth).copied()
+    }
+
+    /// True if anybody is fed in `step`.
+    #[must_use]
+    pub fn is_used(&self, step: u64) -> bool {
+        self.at(step, 0).is_some()
     }
 
     /// The first step from `step` on in which this seat is fed.
@@ -95,22 +118,33 @@ pub enum Stride {
 mod tests {
     use super::*;
 
+    fn fed(wheel: &Wheel, step: u64) -> impl Iterator<Item = u32> {
+        (0..).map_while(move |nth| wheel.at(step, nth))
+    }
+
     #[test]
     fn phases_spread_and_every_stream_has_its_ticks() {
         let mut wheel = Wheel::new();
         let seats: Vec<Seat> = (0..100).map(|n| wheel.seat(n, Stride::Tick, 7)).collect();
-        for place in 0..PLACES as u64 {
-            let count = (0..).map_while(|nth| wheel.at(place, nth)).count();
-            assert_eq!(count, 100 / STEPS);
-        }
-        let fed =
-            (0..PLACES as u64).filter(|&step| (0..).map_while(|nth| wheel.at(step, nth)).any(|s| s == 42)).count();
-        assert_eq!(fed, 2);
+        let used: Vec<usize> = (0..PLACES as u64).map(|step| fed(&wheel, step).count()).filter(|&n| n > 0).collect();
+        assert_eq!(used, [50; PLACES_MIN]);
+        assert_eq!((0..PLACES as u64).filter(|&step| fed(&wheel, step).any(|s| s == 42)).count(), 2);
         let next = Wheel::next_step(seats[42], 1000);
-        assert!((0..).map_while(|nth| wheel.at(next, nth)).any(|s| s == 42));
+        assert!(wheel.is_used(next) && fed(&wheel, next).any(|s| s == 42));
         for (n, seat) in (0..).zip(seats) {
             wheel.leave(n, seat);
         }
-        assert!((0..PLACES as u64).all(|step| wheel.at(step, 0).is_none()));
+        assert!((0..PLACES as u64).all(|step| !wheel.is_used(step)));
+    }
+
+    #[test]
+    fn a_crowd_uses_more_places_and_these_evenly() {
+        let mut wheel = Wheel::new();
+        for n in 0..2000 {
+            wheel.seat(n, Stride::TwoTicks, u64::from(n) * 5);
+            let fullest = (0..PLACES as u64).map(|step| fed(&wheel, step).count()).max();
+            assert!(fullest <= Some(CROWD.max(n as usize / PLACES + 1)), "{fullest:?} of {n}");
+        }
+        assert!((0..PLACES as u64).all(|step| fed(&wheel, step).count() == 125));
     }
 }

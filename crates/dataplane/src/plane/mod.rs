@@ -290,7 +290,7 @@ impl<I: Io> Plane<I> {
     }
 
     fn next_wakeup(&self, now: Nanos) -> Nanos {
-        let step = self.steps.start_of(self.step);
+        let step = self.next_used_step();
         let disks =
             self.disks.iter().filter(|disk| !disk.health.is_hung()).filter_map(|disk| disk.schedule.next_wakeup(now));
         disks.fold(step, Nanos::min)
