@@ -157,7 +157,7 @@ pub(crate) fn system(shared: &Shared) -> System {
         uptime_seconds: shared.now().as_secs_f64(),
         streams: lock(&shared.running).len() as u64,
         uploads: shared.stats.uploads_open.load(Ordering::Relaxed),
-        connections: shared.stats.connections_open.load(Ordering::Relaxed),
+        connections: shared.connections.open() as u64,
         promised_bps: plane.promised_bps.get(),
         network_bps: whole(per_second(|look| look.sent_bytes) * 8.0),
         lent_bps: whole(per_second(|look| look.lent_bytes) * 8.0),

@@ -16,6 +16,7 @@ mod problem;
 
 mod replay;
 mod router;
+mod seats;
 mod server;
 
 mod shared;

@@ -75,7 +75,7 @@ fn server_metrics(page: &mut Exposition, shared: &Shared) {
     let stats = &shared.stats;
     let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
     page.single("up_seconds", "gauge", "Time since the start.", shared.now().as_secs_f64());
-    page.single("connections", "gauge", "Connections open.", read(&stats.connections_open));
+    page.single("connections", "gauge", "Connections open.", shared.connections.open());
     page.single("connections_total", "counter", "Connections accepted.", read(&stats.connections));
     let help = "Connections turned away because too many were open.";
     page.single("connections_refused_total", "counter", help, read(&stats.connections_refused));

@@ -6,7 +6,7 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use api::Machine;
@@ -15,7 +15,7 @@ use dataplane::gauges::Gauges;
 use http::StatusCode;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
 use crate::broker::{Broker, Plane};
 use crate::config::Config;
@@ -63,7 +63,6 @@ pub struct Parts {
 pub struct ControlPlane {
     shared: Arc<Shared>,
     drain: watch::Sender<bool>,
-    connections: Arc<Connections>,
     addresses: Vec<SocketAddr>,
     runtime: Handle,
 }
@@ -80,53 +79,6 @@ pub struct Reload {
     pub changed: Vec<String>,
     /// Names of those that changed but need a restart.
     pub restart: Vec<String>,
-}
-
-/// Open connections, within a limit that may change.
-#[derive(Debug, Default)]
-struct Connections {
-    open: AtomicUsize,
-    /// Those of them that were there when the drain began: their requests may finish.
-    awaited: AtomicUsize,
-    closed: Notify,
-}
-
-/// A place among the connections; given back when dropped.
-struct Seat {
-    connections: Arc<Connections>,
-    arrival: Arrival,
-}
-
-impl Connections {
-    fn seat(self: &Arc<Self>, arrival: Arrival, connections_max: usize) -> Option<Seat> {
-        let more = |open: usize| (open < connections_max).then_some(open + 1);
-        self.open.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
-        if arrival == Arrival::Serving {
-            self.awaited.fetch_add(1, Ordering::AcqRel);
-        }
-        Some(Seat { connections: Arc::clone(self), arrival })
-    }
-
-    /// Waits until no connection is left whose requests may finish.
-    async fn all_closed(&self) {
-        loop {
-            let mut closed = std::pin::pin!(self.closed.notified());
-            closed.as_mut().enable();
-            if self.awaited.load(Ordering::Acquire) == 0 {
-                return;
-            }
-            closed.await;
-        }
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.connections.open.fetch_sub(1, Ordering::AcqRel);
-        if self.arrival == Arrival::Serving && self.connections.awaited.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.connections.closed.notify_waiters();
-        }
-    }
 }
 
 /// Binds a listening socket, with `SO_REUSEADDR` and a long backlog.
@@ -160,16 +112,15 @@ impl ControlPlane {
             parts.gauges,
             draining,
         ));
-        let connections = Arc::new(Connections::default());
         let mut addresses = Vec::with_capacity(parts.listeners.len());
         for listener in parts.listeners {
             listener.set_nonblocking(true)?;
             addresses.push(listener.local_addr()?);
             let listener = TcpListener::from_std(listener)?;
-            tokio::spawn(accept(Arc::clone(&shared), listener, Arc::clone(&connections)));
+            tokio::spawn(accept(Arc::clone(&shared), listener));
         }
         tokio::spawn(every_second(Arc::clone(&shared), parts.machine));
-        Ok(Arc::new(Self { shared, drain, connections, addresses, runtime: Handle::current() }))
+        Ok(Arc::new(Self { shared, drain, addresses, runtime: Handle::current() }))
     }
 
     /// Takes a report of the data plane. Never waits; call it from any thread.
@@ -208,15 +159,15 @@ impl ControlPlane {
         let _ = self.drain.send(true);
         let _ = self.shared.broker.send(Command::Drain);
         let time_max = self.shared.config().drain_time_max;
-        if tokio::time::timeout(time_max, self.connections.all_closed()).await.is_ok() {
+        if tokio::time::timeout(time_max, self.shared.connections.all_closed()).await.is_ok() {
             return;
         }
         self.shared.broker.stop_all();
-        let _ = tokio::time::timeout(STOP_TIME_MAX, self.connections.all_closed()).await;
+        let _ = tokio::time::timeout(STOP_TIME_MAX, self.shared.connections.all_closed()).await;
     }
 }
 
-async fn accept(shared: Arc<Shared>, listener: TcpListener, connections: Arc<Connections>) {
+async fn accept(shared: Arc<Shared>, listener: TcpListener) {
     loop {
         let accepted = listener.accept().await;
         let Ok((stream, peer)) = accepted else {
@@ -228,17 +179,15 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener, connections: Arc<Con
         let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
         shared.stats.connections.fetch_add(1, Ordering::Relaxed);
         let arrival = if shared.is_draining() { Arrival::Draining } else { Arrival::Serving };
-        let Some(seat) = connections.seat(arrival, shared.config().connections_max) else {
+        let Some(seat) = shared.connections.seat(arrival, shared.config().connections_max) else {
             shared.stats.connections_refused.fetch_add(1, Ordering::Relaxed);
             turn_away(&shared, &stream);
             continue;
         };
         let shared = Arc::clone(&shared);
         tokio::spawn(async move {
-            shared.stats.connections_open.fetch_add(1, Ordering::Relaxed);
-            connection::serve(Arc::clone(&shared), stream, peer, arrival).await;
-            shared.stats.connections_open.fetch_sub(1, Ordering::Relaxed);
-            drop(seat);
+            let _seat = seat;
+            connection::serve(shared, stream, peer, arrival).await;
         });
     }
 }

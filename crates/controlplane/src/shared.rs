@@ -19,6 +19,7 @@ use crate::contents::Contents;
 use crate::figures::Looks;
 use crate::log::Log;
 use crate::manager::registry::Registry;
+use crate::seats::Connections;
 use crate::session::{Begin, Request, Sessions, Viewer};
 
 /// Longest wait for a superseded stream to end; then its viewer's next read is a stream of its own.
@@ -34,6 +35,7 @@ pub(crate) struct Shared {
     pub(crate) ready: Arc<AtomicBool>,
     pub(crate) draining: watch::Receiver<bool>,
     pub(crate) stats: Stats,
+    pub(crate) connections: Arc<Connections>,
     pub(crate) running: Mutex<HashMap<StreamId, Running>>,
     pub(crate) gauges: Arc<Gauges>,
     pub(crate) looks: Mutex<Looks>,
@@ -60,7 +62,6 @@ pub(crate) struct Running {
 #[derive(Debug, Default)]
 pub(crate) struct Stats {
     pub(crate) connections: AtomicU64,
-    pub(crate) connections_open: AtomicU64,
     pub(crate) connections_refused: AtomicU64,
     pub(crate) uploads_open: AtomicU64,
     pub(crate) requests: [AtomicU64; 5],
@@ -111,6 +112,7 @@ impl Shared {
             ready,
             draining,
             stats: Stats::default(),
+            connections: Arc::default(),
             running: Mutex::default(),
             gauges,
             looks: Mutex::new(None),
