@@ -52,6 +52,10 @@ struct Outgoing {
     planned: Nanos,
 }
 
+/// A sleeping thread may need so long to run again, from an idle processor's sleep most of all. The rest of a wait is spent
+/// awake: a flash drive's answers are due sooner than this.
+const WAKE_MAX: Nanos = Nanos::from_micros(100);
+
 /// Path latency to subtract: so much, and so much per byte.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Compensation {
@@ -252,10 +256,18 @@ impl Engine {
                 inner = locked(&self.inner);
                 continue;
             }
-            let wait = inner
-                .wakeup()
-                .map_or(Duration::from_secs(3600), |at| Duration::from_nanos(at.saturating_sub(self.now()).0));
-            inner = self.changed.wait_timeout(inner, wait).unwrap_or_else(PoisonError::into_inner).0;
+            let due = inner.wakeup().unwrap_or(Nanos::MAX);
+            let asleep = due.saturating_sub(self.now()).saturating_sub(WAKE_MAX).min(Nanos::from_secs(3600));
+            if asleep > Nanos::ZERO {
+                let sleep = Duration::from_nanos(asleep.0);
+                inner = self.changed.wait_timeout(inner, sleep).unwrap_or_else(PoisonError::into_inner).0;
+            } else {
+                drop(inner);
+                while self.now() < due {
+                    std::hint::spin_loop();
+                }
+                inner = locked(&self.inner);
+            }
         }
     }
 
