@@ -22,7 +22,7 @@ use std::thread;
 
 use common::content::{Chance, Content};
 use common::disk::{Disk, FileSystem, possible};
-use common::http::{Connection, Framing, encoded, fetch};
+use common::http::{Client, Framing, Upload, encoded, fetch};
 use common::server::Server;
 use common::{PATIENCE, until};
 
@@ -100,15 +100,15 @@ fn upload(round: &Round, names: &mut [Name], mut chance: Chance, end: &Sender<()
             let _ = end.send(());
         }
     };
-    let mut connection = Connection::open(round.address)?;
+    let mut connection = Client::try_to(round.address)?;
     while !round.over.load(Relaxed) {
         let place = usize::try_from(chance.within(0, NAMES_PER_UPLOADER)).expect("small");
         let name = &mut names[place];
         let target = format!("/media/{}", encoded(&name.path));
         if name.acknowledged.is_some() && chance.one_in(12) {
             name.open = Some(None);
-            let answer = connection.ask("DELETE", &target)?;
-            connection.body(&answer)?;
+            let mut answer = connection.try_ask("DELETE", &target)?;
+            connection.try_body(&mut answer)?;
             settle(round, name, answer.status, 204)?;
             continue;
         }
@@ -119,16 +119,16 @@ fn upload(round: &Round, names: &mut [Name], mut chance: Chance, end: &Sender<()
             Framing::Length
         };
         let fields = if name.acknowledged.is_none() && chance.one_in(2) { "If-None-Match: *\r\n" } else { "" };
+        let upload = Upload { target: &target, fields, content, framing, send_bytes: content.bytes };
         if chance.one_in(10) {
             // Broken off: it was never there, so nothing is open.
-            let some = chance.within(0, content.bytes);
-            connection.put(&target, fields, content, framing, some, &mut sent)?;
-            connection = Connection::open(round.address)?;
+            Upload { send_bytes: chance.within(0, content.bytes), ..upload }.run(&mut connection, &mut sent)?;
+            connection = Client::try_to(round.address)?;
             continue;
         }
         name.open = Some(Some(content));
         let expected = if name.acknowledged.is_none() { 201 } else { 204 };
-        let status = connection.put(&target, fields, content, framing, content.bytes, &mut sent)?;
+        let status = upload.run(&mut connection, &mut sent)?;
         settle(round, name, status.expect("all was sent"), expected)?;
     }
     Ok(())
@@ -161,19 +161,19 @@ fn watch(round: &Round, film: u64) -> io::Result<()> {
     let content = film_content(film);
     let mut buffer = vec![0; 1 << 16];
     while !round.over.load(Relaxed) {
-        let mut connection = Connection::open(round.address)?;
-        let answer = connection.ask("GET", &format!("/media/{}?rate={STREAM_RATE}", film_path(film)))?;
+        let mut connection = Client::try_to(round.address)?;
+        let answer = connection.try_ask("GET", &format!("/media/{}?rate={STREAM_RATE}", film_path(film)))?;
         if answer.status == 503 {
             round.streams_refused.fetch_add(1, Relaxed);
             return Ok(());
         }
-        if answer.status != 200 || answer.length != content.bytes {
+        if answer.status != 200 || answer.length() as u64 != content.bytes {
             round.violation(format!("film {film}: {answer:?}"));
             return Ok(());
         }
         let mut at = 0;
         while at < content.bytes && !round.over.load(Relaxed) {
-            let count = connection.some(&mut buffer)?;
+            let count = connection.try_some(&mut buffer)?;
             if let Some(place) = content.difference(at, &buffer[..count]) {
                 round.violation(format!("film {film} is wrong at {place}"));
                 return Ok(());

@@ -14,7 +14,7 @@ use std::thread;
 
 use common::content::Content;
 use common::disk::{Disk, FileSystem, possible};
-use common::http::{Connection, Framing, fetch};
+use common::http::{Client, Framing, Upload, fetch};
 use common::server::Server;
 use common::until;
 
@@ -75,12 +75,12 @@ impl Group {
         let (path, content) = film(folder, number);
         let mut buffer = vec![0; 1 << 16];
         while !self.over.load(Relaxed) {
-            let mut connection = Connection::open(address).expect("connects");
-            let answer = connection.ask("GET", &format!("/media/{path}?rate={RATE}")).expect("an answer");
-            assert_eq!((answer.status, answer.length), (200, content.bytes), "{path}");
+            let mut connection = Client::to(address);
+            let answer = connection.try_ask("GET", &format!("/media/{path}?rate={RATE}")).expect("an answer");
+            assert_eq!((answer.status, answer.length() as u64), (200, content.bytes), "{path}");
             let mut at = 0;
             while at < content.bytes && !self.over.load(Relaxed) {
-                let Ok(count) = connection.some(&mut buffer) else {
+                let Ok(count) = connection.try_some(&mut buffer) else {
                     self.broken.fetch_add(1, Relaxed);
                     return;
                 };
@@ -118,8 +118,10 @@ fn until_said(server: &Server, words: &[&str]) {
 
 fn put(address: SocketAddr, path: &str, bytes: u64) -> io::Result<u16> {
     let content = Content { seed: bytes, bytes };
-    let mut connection = Connection::open(address)?;
-    let status = connection.put(&format!("/media/{path}"), "", content, Framing::Length, bytes, &mut |_| ())?;
+    let mut connection = Client::try_to(address)?;
+    let target = format!("/media/{path}");
+    let upload = Upload { target: &target, fields: "", content, framing: Framing::Length, send_bytes: bytes };
+    let status = upload.run(&mut connection, &mut |_| ())?;
     Ok(status.expect("all was sent"))
 }
 
@@ -230,8 +232,9 @@ fn a_faulty_disk_harms_nobody_else_and_comes_back() {
 
         // It hangs, with half an upload on its way.
         let content = Content { seed: 5, bytes: 9 << 20 };
-        let mut half = Connection::open(server.address).expect("connects");
-        let sent = half.put("/media/bad/half", "", content, Framing::Length, content.bytes / 2, &mut |_| ());
+        let mut half = Client::to(server.address);
+        let (target, framing, send_bytes) = ("/media/bad/half", Framing::Length, content.bytes / 2);
+        let sent = Upload { target, fields: "", content, framing, send_bytes }.run(&mut half, &mut |_| ());
         assert!(sent.expect("sent").is_none());
         under_streams(&server, || {
             bad.ctl("hang");

@@ -1,7 +1,8 @@
 //! A client that sees every byte: blocking, one connection, no retries. The control plane's tests and those of the whole
-//! program (`crates/isocast/tests`) are written with the same one.
+//! program (`crates/isocast/tests`) are written with the same one. What a server that dies may do to it is an error for
+//! who asks with `try_…`, and fails the test of everybody else.
 
-use std::io::{Read, Write};
+use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -26,6 +27,11 @@ impl Answer {
         self.fields.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
+    /// Bytes of the body, as announced; zero if they are not.
+    pub fn length(&self) -> usize {
+        self.field("content-length").map_or(0, |text| text.parse().expect("a number"))
+    }
+
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
@@ -43,10 +49,14 @@ pub struct Client {
 
 impl Client {
     pub fn to(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect_timeout(&address, PATIENCE).expect("connected");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
-        Self { stream, buffer: Vec::new() }
+        Self::try_to(address).expect("connected")
+    }
+
+    pub fn try_to(address: SocketAddr) -> Result<Self> {
+        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(Self { stream, buffer: Vec::new() })
     }
 
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
@@ -58,27 +68,64 @@ impl Client {
         self.send(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
     }
 
+    /// Sends a request without a body, and reads the head of the answer.
+    pub fn try_ask(&mut self, method: &str, target: &str) -> Result<Answer> {
+        write!(self.stream, "{method} {target} HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
+        self.try_head()
+    }
+
     /// Reads until a head is there.
     pub fn head(&mut self) -> Answer {
+        self.try_head().unwrap_or_else(|error| {
+            panic!("no whole head ({error}): {:?}", String::from_utf8_lossy(&self.buffer));
+        })
+    }
+
+    pub fn try_head(&mut self) -> Result<Answer> {
         loop {
             if let Some(end) = self.buffer.windows(4).position(|window| window == b"\r\n\r\n") {
                 let head: Vec<u8> = self.buffer.drain(..end + 4).collect();
-                return parse_head(&String::from_utf8(head).expect("text"));
+                return Ok(parse_head(&String::from_utf8(head).expect("text")));
             }
-            let sofar = String::from_utf8_lossy(&self.buffer).into_owned();
-            assert!(self.more(), "the connection ended inside a head: {sofar:?}");
+            if self.try_more()? == 0 {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
         }
     }
 
     /// Reads one response.
     pub fn answer(&mut self, with_body: bool) -> Answer {
         let mut answer = self.head();
-        let length = answer.field("content-length").map_or(0, |text| text.parse().expect("a number"));
         if with_body {
-            answer.body = self.take(length);
-            assert_eq!(answer.body.len(), length, "the connection ended inside a body");
+            self.try_body(&mut answer).expect("a whole body");
         }
         answer
+    }
+
+    /// Reads the body of an answer, whole.
+    pub fn try_body(&mut self, answer: &mut Answer) -> Result<()> {
+        let length = answer.length();
+        while self.buffer.len() < length {
+            if self.try_more()? == 0 {
+                return Err(Error::new(ErrorKind::UnexpectedEof, "the connection ended inside a body"));
+            }
+        }
+        answer.body = self.buffer.drain(..length).collect();
+        Ok(())
+    }
+
+    /// Some more of a body.
+    pub fn try_some(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        if self.buffer.is_empty() {
+            return match self.stream.read(buffer)? {
+                0 => Err(ErrorKind::UnexpectedEof.into()),
+                count => Ok(count),
+            };
+        }
+        let count = buffer.len().min(self.buffer.len());
+        buffer[..count].copy_from_slice(&self.buffer[..count]);
+        self.buffer.drain(..count);
+        Ok(count)
     }
 
     /// Up to `length` bytes; fewer only if the connection ends.
@@ -95,15 +142,19 @@ impl Client {
 
     /// Reads once; false if the connection ended.
     pub fn more(&mut self) -> bool {
-        let mut chunk = vec![0; 64 * 1024];
-        match self.stream.read(&mut chunk) {
-            Ok(read) => {
-                self.buffer.extend_from_slice(&chunk[..read]);
-                read > 0
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => false,
+        match self.try_more() {
+            Ok(count) => count > 0,
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => false,
             Err(error) => panic!("nothing came: {error}"),
         }
+    }
+
+    /// Reads once; zero if the connection ended.
+    fn try_more(&mut self) -> Result<usize> {
+        let mut chunk = vec![0; 64 * 1024];
+        let count = self.stream.read(&mut chunk)?;
+        self.buffer.extend_from_slice(&chunk[..count]);
+        Ok(count)
     }
 }
 

@@ -1,6 +1,9 @@
 //! What tests of the real program share: the server, a plain client, emulated disks, contents and chance from a seed.
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
+/// The same client as the control plane's own tests.
+#[path = "../../../controlplane/tests/support/client.rs"]
+pub mod client;
 pub mod content;
 pub mod disk;
 pub mod http;
