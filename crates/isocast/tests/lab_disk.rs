@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 
 use common::until;
 
@@ -222,6 +222,8 @@ fn faults_reach_the_reader_and_go_away() {
     assert!(read(256 << 20).is_ok());
     let wrong = isocast(&["ctl", &disk.name, "explode"]);
     assert!(!wrong.status.success() && text(&wrong).contains("fault START LENGTH"));
+    let beyond = isocast(&["ctl", &disk.name, "fault 2G 4K"]);
+    assert!(!beyond.status.success() && text(&beyond).contains("beyond the disk"), "{}", text(&beyond));
     disk.down();
 }
 
@@ -281,6 +283,67 @@ fn films_are_spread_over_the_whole_disk() {
     let too_much = isocast(&["fill", &disk.name, "--files", "900", "--size", "16M"]);
     assert!(!too_much.status.success() && text(&too_much).contains("are free"));
     disk.down();
+}
+
+/// The program in the background; killed if the test fails.
+struct Running(Child);
+
+impl Running {
+    fn start(program: &str, arguments: &[&str]) -> Self {
+        let mut command = Command::new(program);
+        Self(command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts"))
+    }
+
+    fn end(mut self, signal: &str) {
+        let sent = Command::new("kill").args([signal, &self.0.id().to_string()]).status().expect("kill runs");
+        assert!(sent.success() && !self.0.wait().expect("it ends").success());
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ended = self.0.kill();
+        let _reaped = self.0.wait();
+    }
+}
+
+/// Nothing is left of the disk, now or soon.
+fn until_gone(disk: &Disk, daemon: &str) {
+    until("the end of the disk", || if disk.home().exists() { Err("it is there".to_owned()) } else { Ok(()) });
+    disk.assert_nothing_left(daemon);
+}
+
+#[test]
+fn a_disk_goes_with_the_process_it_was_made_for() {
+    if !possible() {
+        return;
+    }
+    let owner = Running::start("sleep", &["1000"]);
+    let disk = Disk::up("owned", &["--owner", &owner.0.id().to_string()]);
+    let daemon = disk.daemon();
+    assert_eq!(disk.stat()["timing"], "model");
+    owner.end("-KILL");
+    until_gone(&disk, &daemon);
+}
+
+#[test]
+fn a_check_that_is_ended_leaves_nothing() {
+    if !possible() || Command::new("fio").arg("--version").output().is_err() {
+        return;
+    }
+    for signal in ["-TERM", "-HUP", "-KILL"] {
+        let arguments = ["lab", "disk", "check", "--profile", "ssd-sata", "--seconds", "600", "--set", "size=1G"];
+        let check = Running::start(env!("CARGO_BIN_EXE_isocast"), &arguments);
+        let disk = Disk { name: format!("check-{}", check.0.id()) };
+        until("the disk of the check", || {
+            let up = fs::read(disk.home().join("state.json"))
+                .is_ok_and(|text| text.windows(13).any(|t| t == b"\"ready\": true"));
+            if up { Ok(()) } else { Err("not yet".to_owned()) }
+        });
+        let daemon = disk.daemon();
+        check.end(signal);
+        until_gone(&disk, &daemon);
+    }
 }
 
 #[test]

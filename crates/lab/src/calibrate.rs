@@ -6,42 +6,88 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use units::Nanos;
 
 use crate::control;
 use crate::state::Places;
 use crate::sys::{self, Aligned};
 
-const SAMPLES: usize = 150;
-const SAMPLES_BIG: usize = 60;
+/// Reads in a burst; few, so that a quiet moment of a busy machine holds one.
+const SAMPLES: usize = 50;
+const SAMPLES_BIG: usize = 20;
+/// Bursts until the two quickest agree, and the pause between them.
+const BURSTS_MIN: usize = 3;
+const BURSTS_MAX: usize = 16;
+const PAUSE: Duration = Duration::from_millis(20);
+/// So close they agree: this, or a tenth.
+const AGREE: Duration = Duration::from_micros(5);
 /// More than this is not the path but a busy machine.
 const EXCESS_MAX: Duration = Duration::from_micros(400);
 /// Below the daemon's.
 const PRIORITY: i32 = 20;
 const FIXED: Duration = Duration::from_millis(1);
 
-/// Measures and sets the compensation; returns (microseconds, microseconds per MiB).
+/// Measures and sets the compensation, for a drive of which no read takes less than `least`; returns (microseconds, microseconds per MiB).
 #[allow(clippy::cast_precision_loss, reason = "figures for people")]
-pub(crate) fn run(places: &Places, device: &Path) -> anyhow::Result<(f64, f64)> {
+pub(crate) fn run(places: &Places, device: &Path, least: Nanos) -> anyhow::Result<(f64, f64)> {
     control::ask(places, &format!("compensate 0 0; timing fixed {}us", FIXED.as_micros()))?;
     let file = sys::open_direct(device, false).with_context(|| format!("cannot open {}", device.display()))?;
     // In real time, in a thread of its own: what other programs cost is not the path's.
     let (small, big) = std::thread::scope(|scope| {
         let measuring = scope.spawn(|| {
             let _refused = sys::real_time(PRIORITY);
-            anyhow::Ok((usual_excess(&file, 4096, SAMPLES)?, usual_excess(&file, 1 << 20, SAMPLES_BIG)?))
+            anyhow::Ok((settled_excess(&file, 4096, SAMPLES)?, settled_excess(&file, 1 << 20, SAMPLES_BIG)?))
         });
         measuring.join().map_err(|_| anyhow::anyhow!("the measuring thread panicked"))?
     })?;
-    let small = small.min(EXCESS_MAX);
-    let big = big.min(small + EXCESS_MAX);
+    let unsettled = small.agreed.is_none() || big.agreed.is_none();
+    let small = small.least.min(EXCESS_MAX);
+    let big = big.least.min(small + EXCESS_MAX);
     if small == EXCESS_MAX {
         eprintln!(
             "warning: the machine is busy: path latency over {EXCESS_MAX:?}, the disk will seem slower than its model"
+        );
+    } else if small.as_nanos() > u128::from(least.0) {
+        eprintln!(
+            "warning: the machine is busy: the path takes {small:?}, the drive but {least}: single small reads will be \
+             quicker than the model's; make the disk anew in a quiet moment"
+        );
+    } else if unsettled {
+        eprintln!(
+            "warning: the machine is busy: no two measurements of the path's latency agree, the least is taken; \
+             a fast disk made in a quiet moment is nearer to its model"
         );
     }
     let per_mib = big.saturating_sub(small);
     control::ask(places, &format!("timing off; compensate {} {}", small.as_nanos(), per_mib.as_nanos()))?;
     Ok((small.as_nanos() as f64 / 1e3, per_mib.as_nanos() as f64 / 1e3))
+}
+
+/// The path's latency from several bursts. What else the machine does only ever adds to it: the least is the path's.
+struct Settled {
+    least: Duration,
+    /// Another burst found as little.
+    agreed: Option<Duration>,
+}
+
+impl Settled {
+    fn of(mut bursts: Vec<Duration>) -> Self {
+        bursts.sort_unstable();
+        let least = bursts.first().copied().unwrap_or_default();
+        Self { least, agreed: bursts.get(1).copied().filter(|second| *second - least <= AGREE.max(least / 10)) }
+    }
+}
+
+fn settled_excess(file: &File, bytes: usize, samples: usize) -> anyhow::Result<Settled> {
+    let mut bursts = Vec::with_capacity(BURSTS_MAX);
+    loop {
+        bursts.push(usual_excess(file, bytes, samples)?);
+        let settled = Settled::of(bursts.clone());
+        if bursts.len() == BURSTS_MAX || bursts.len() >= BURSTS_MIN && settled.agreed.is_some() {
+            return Ok(settled);
+        }
+        std::thread::sleep(PAUSE);
+    }
 }
 
 /// How much longer than the fixed time a read takes: the lower quartile, which other load on the machine hardly moves.
@@ -55,4 +101,18 @@ fn usual_excess(file: &File, bytes: usize, samples: usize) -> anyhow::Result<Dur
     }
     times.sort_unstable();
     Ok(times[samples / 4])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_busy_moment_does_not_count_where_two_quiet_ones_agree() {
+        let of = |micros: &[u64]| Settled::of(micros.iter().map(|&us| Duration::from_micros(us)).collect());
+        let quiet = of(&[390, 62, 180, 60]);
+        assert_eq!((quiet.least, quiet.agreed), (Duration::from_micros(60), Some(Duration::from_micros(62))));
+        assert_eq!(of(&[390, 60, 180]).agreed, None);
+        assert_eq!(of(&[60]).agreed, None);
+    }
 }

@@ -7,7 +7,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
@@ -18,7 +19,7 @@ use units::Nanos;
 use crate::state::Places;
 use crate::stats::Statistics;
 use crate::up::{self, Up};
-use crate::{control, down, sys};
+use crate::{Stop, control, down, sys};
 
 /// Measures an emulated disk with fio and compares with its model; fails beyond the tolerance.
 #[derive(Debug, Args)]
@@ -43,6 +44,8 @@ pub(crate) struct Check {
     json: bool,
 }
 
+/// How often is looked whether fio has ended.
+const PAUSE: Duration = Duration::from_millis(50);
 const ATTEMPTS: u32 = 4;
 /// Below the daemon's.
 const PRIORITY: i32 = 20;
@@ -80,9 +83,10 @@ impl Check {
         if cases.is_empty() {
             bail!("no case is called `{}`", self.only.escape_debug());
         }
+        let stop = Stop::on_signals()?;
         disk.run_quietly()?;
         let places = Places::of(&name)?;
-        let results = self.measure_all(&places, &parameters, &cases, out);
+        let results = self.measure_all(&places, &parameters, &cases, &stop, out);
         down::take_down(&places)?;
         let results = results?;
         if self.json {
@@ -134,6 +138,7 @@ impl Check {
         places: &Places,
         p: &Parameters,
         cases: &[Case],
+        stop: &Stop,
         out: &mut dyn Write,
     ) -> anyhow::Result<Vec<Result1>> {
         let device = places.load().and_then(|s| s.device).context("the disk has no device")?;
@@ -142,7 +147,7 @@ impl Check {
         }
         let mut results = Vec::new();
         for case in cases {
-            let result = self.settle(places, p, &device, case)?;
+            let result = self.settle(places, p, &device, case, stop)?;
             if !self.json {
                 let r = &result;
                 writeln!(
@@ -163,9 +168,16 @@ impl Check {
     }
 
     /// Measures until a run is within the tolerance, or an undisturbed one is not.
-    fn settle(&self, places: &Places, p: &Parameters, device: &Path, case: &Case) -> anyhow::Result<Result1> {
+    fn settle(
+        &self,
+        places: &Places,
+        p: &Parameters,
+        device: &Path,
+        case: &Case,
+        stop: &Stop,
+    ) -> anyhow::Result<Result1> {
         for attempt in 1.. {
-            let mut result = self.measure(places, p, device, case)?;
+            let mut result = self.measure(places, p, device, case, stop)?;
             result.attempts = attempt;
             if result.ok || !result.disturbed || attempt == ATTEMPTS {
                 return Ok(result);
@@ -174,7 +186,14 @@ impl Check {
         bail!("not reached: the loop ends with its last attempt")
     }
 
-    fn measure(&self, places: &Places, p: &Parameters, device: &Path, case: &Case) -> anyhow::Result<Result1> {
+    fn measure(
+        &self,
+        places: &Places,
+        p: &Parameters,
+        device: &Path,
+        case: &Case,
+        stop: &Stop,
+    ) -> anyhow::Result<Result1> {
         const SEED: u64 = 1;
         const ANGLES: u64 = 16;
         let load = &case.load;
@@ -197,7 +216,7 @@ impl Check {
         fs::File::open(device).and_then(|d| d.sync_all()).context("cannot flush the disk")?;
         control::ask(places, "drop; reset")?;
         let pressure = Pressure::now();
-        let measured = job.run(self.seconds);
+        let measured = job.run(self.seconds, stop);
         if let Some(list) = &job.list {
             fs::remove_file(list).context("cannot remove the list")?;
         }
@@ -247,9 +266,11 @@ impl Job<'_> {
     }
 
     /// (requests per second, bytes per second).
-    fn run(&self, seconds: u32) -> anyhow::Result<(f64, f64)> {
+    fn run(&self, seconds: u32, stop: &Stop) -> anyhow::Result<(f64, f64)> {
         let mut fio = Command::new("fio");
         fio.args(["--name=check", "--direct=1", "--ioengine=libaio", "--output-format=json", "--zero_buffers=1"]);
+        // A thread, not a process of its own: what ends fio ends it.
+        fio.arg("--thread");
         fio.arg(format!("--filename={}", self.device.display())).arg(format!("--iodepth={}", self.load.depth));
         let direction = if self.load.op == Op::Read { "read" } else { "write" };
         match &self.list {
@@ -261,7 +282,7 @@ impl Job<'_> {
                 .arg("--time_based"),
         };
         // Else the measuring program's own wait for a CPU counts as the disk's time.
-        let output = sys::in_real_time(&mut fio, PRIORITY).output().context("cannot run fio")?;
+        let output = output_unless(stop, sys::in_real_time(&mut fio, PRIORITY))?;
         if !output.status.success() {
             bail!("fio failed: {}", String::from_utf8_lossy(&output.stderr).trim());
         }
@@ -276,6 +297,22 @@ impl Job<'_> {
         };
         Ok((requests, figure("bw_bytes")?))
     }
+}
+
+/// As `Command::output`, for a program that prints little; it is killed when it is time to stop, or this process dies.
+fn output_unless(stop: &Stop, command: &mut Command) -> anyhow::Result<Output> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child =
+        sys::dies_with_this(command).spawn().with_context(|| format!("cannot run {:?}", command.get_program()))?;
+    while child.try_wait()?.is_none() {
+        if stop.is_set() {
+            child.kill()?;
+            child.wait()?;
+            stop.check()?;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Ok(child.wait_with_output()?)
 }
 
 /// Time in which some runnable task waited for a CPU.

@@ -127,7 +127,7 @@ fn list(json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
         .iter()
         .map(|p| Listed {
             state: p.load().unwrap_or_else(|| State { name: p.name.clone(), ..State::default() }),
-            alive: down::is_alive(p),
+            alive: down::is_up(p),
         })
         .collect();
     if json {

@@ -83,6 +83,10 @@ fn obey(command: &str, engine: &Engine) -> anyhow::Result<String> {
         ["fault", "clear"] => engine.change_drive(|drive, _| drive.clear_faults()),
         ["fault", start, length, rest @ ..] => {
             let fault = fault(start, length, rest)?;
+            let size = engine.size();
+            if fault.start.checked_add(fault.bytes).is_none_or(|end| end > size) {
+                bail!("`{start} {length}` ends beyond the disk, which has {}", units::ByteCount(size));
+            }
             engine.change_drive(|drive, _| drive.add_fault(fault));
         }
         ["hang"] => engine.change_drive(|drive, now| drive.hang(now)),

@@ -1,6 +1,7 @@
 //! The process behind one disk: mounts the FUSE file, serves it in real time, listens for control commands.
 
 use std::io::Write;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread;
 
@@ -21,6 +22,7 @@ const PRIORITY: i32 = 50;
 /// Runs until the FUSE file is unmounted. Says `ready` on standard output when it serves.
 pub(crate) fn run(name: &str) -> anyhow::Result<()> {
     let places = Places::of(name)?;
+    let at = places.fuse();
     let state = places.load().context("no state.json: this is started by `isocast lab disk up`")?;
     let profile: Profile = state.profile.parse()?;
     let mut parameters = Parameters::of(profile);
@@ -36,12 +38,14 @@ pub(crate) fn run(name: &str) -> anyhow::Result<()> {
     let controlled = Arc::clone(&engine);
     thread::Builder::new().name("control".into()).spawn(move || control::serve(&listener, &controlled))?;
 
+    thread::Builder::new().name("owner".into()).spawn(move || end_with_owner(&places))?;
+
     // The threads that follow inherit it.
     if let Err(error) = sys::real_time(PRIORITY) {
         println!("warning: no real-time scheduling ({error}): answers may be late on a busy machine");
     }
     if let Err(error) = sys::declare_io_flusher() {
-        eprintln!("PR_SET_IO_FLUSHER: {error} (matters only when memory is nearly exhausted)");
+        eprintln!("warning: PR_SET_IO_FLUSHER: {error} (matters only when memory is nearly exhausted)");
     }
     let clock = Arc::clone(&engine);
     let clock = thread::Builder::new().name("clock".into()).spawn(move || clock.run_clock())?;
@@ -55,9 +59,9 @@ pub(crate) fn run(name: &str) -> anyhow::Result<()> {
     options.acl = SessionACL::All;
     options.n_threads = Some(1);
     let file = DiskFile { engine: Arc::clone(&engine), size };
-    let session = match Session::new(file, places.fuse(), &options) {
+    let session = match Session::new(file, &at, &options) {
         Ok(session) => session,
-        Err(error) => bail!("cannot mount the FUSE file on {}: {error}", places.fuse().display()),
+        Err(error) => bail!("cannot mount the FUSE file on {}: {error}", at.display()),
     };
     println!("ready");
     std::io::stdout().flush().context("nobody waits for `ready`")?;
@@ -65,4 +69,21 @@ pub(crate) fn run(name: &str) -> anyhow::Result<()> {
     engine.stop();
     clock.join().map_err(|_| anyhow::anyhow!("the clock thread panicked"))?;
     result.context("the FUSE session ended")
+}
+
+/// Has the disk taken down when the process it was made for ends without having done so.
+fn end_with_owner(places: &Places) {
+    while let Some(owner) = places.load().and_then(|state| state.owner) {
+        owner.wait();
+        // `up` may have handed it on before it ended.
+        if places.load().is_some_and(|state| state.owner == Some(owner)) {
+            // Another process, as it waits for the end of this one.
+            let mut down = Command::new("/proc/self/exe");
+            down.args(["lab", "disk", "down", &places.name]).stdin(Stdio::null()).stdout(Stdio::null());
+            if let Err(error) = sys::detached(&mut down).spawn() {
+                eprintln!("its owner has ended, but the disk cannot be taken down: {error}");
+            }
+            return;
+        }
+    }
 }

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::process::Signal;
 
-use crate::state::{Places, ProcessId, remove_shared};
+use crate::state::{Places, ProcessId, State, remove_shared};
 use crate::sys::{self, Lazily};
 use crate::{control, up};
 
@@ -18,6 +18,14 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Whether its daemon answers.
 pub(crate) fn is_alive(places: &Places) -> bool {
     control::ask_within(places, "ping", PATIENCE).is_ok()
+}
+
+/// Whether it is up as far as this user can tell: only root may ask the daemon, anybody sees that it runs.
+pub(crate) fn is_up(places: &Places) -> bool {
+    if rustix::process::geteuid().is_root() {
+        return is_alive(places);
+    }
+    places.load().and_then(|state| state.daemon).is_some_and(ProcessId::is_running)
 }
 
 /// Takes the disk apart; true if there was something.
@@ -58,6 +66,19 @@ pub(crate) fn take_down(places: &Places) -> anyhow::Result<bool> {
     }
     places.remove().with_context(|| format!("cannot remove {}", places.home.display()))?;
     Ok(existed)
+}
+
+/// Takes down the disks of processes that were killed, where the disk's daemon, which does so by itself, has gone as well.
+pub(crate) fn reap() {
+    for places in Places::all() {
+        let Some(State { owner: Some(owner), daemon, .. }) = places.load() else { continue };
+        if !owner.is_running()
+            && daemon.is_none_or(|id| !id.is_running())
+            && let Err(error) = take_down(&places)
+        {
+            eprintln!("warning: what is left of disk `{}`: {error:#}", places.name);
+        }
+    }
 }
 
 fn remove_if_there(path: &Path) -> anyhow::Result<()> {
@@ -153,11 +174,7 @@ fn unescaped(text: &str) -> String {
 
 /// Waits for a process to end by itself for `patience`, then kills it.
 fn end_process(id: ProcessId, patience: Duration) -> anyhow::Result<()> {
-    let Some(pid) = Pid::from_raw(id.pid) else { return Ok(()) };
-    let Ok(handle) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { return Ok(()) };
-    if !id.is_running() {
-        return Ok(());
-    }
+    let Some(handle) = id.handle() else { return Ok(()) };
     if has_ended(&handle, patience)? {
         return Ok(());
     }

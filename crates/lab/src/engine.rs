@@ -338,6 +338,11 @@ impl Engine {
         });
     }
 
+    /// Bytes of the disk.
+    pub(crate) fn size(&self) -> u64 {
+        self.change_drive(|drive, _| drive.parameters().size)
+    }
+
     /// Changes the drive, given the time.
     pub(crate) fn change_drive<R>(&self, change: impl FnOnce(&mut Drive, Nanos) -> R) -> R {
         self.with(|inner, now| change(&mut inner.drive, now))

@@ -16,7 +16,9 @@ mod fuse;
 mod image;
 mod state;
 mod stats;
+mod stop;
 mod sys;
 mod up;
 
 pub use commands::LabCommand;
+pub use stop::Stop;

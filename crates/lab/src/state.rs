@@ -2,10 +2,14 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use rustix::event::{PollFd, PollFlags};
 use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags};
 use serde::{Deserialize, Serialize};
 
 const RUN: &str = "/run/isocast-lab";
@@ -135,6 +139,8 @@ pub(crate) struct State {
     pub(crate) keep: bool,
     pub(crate) seed: u64,
     pub(crate) daemon: Option<ProcessId>,
+    /// The disk is taken down when this process ends: `up` itself until it has made the disk, then whoever it is for.
+    pub(crate) owner: Option<ProcessId>,
     /// `/dev/loopN`.
     pub(crate) device: Option<PathBuf>,
     pub(crate) file_system: Option<String>,
@@ -163,6 +169,18 @@ impl ProcessId {
 
     pub(crate) fn is_running(self) -> bool {
         Self::of(self.pid) == Some(self)
+    }
+
+    /// A handle that becomes readable when it ends; `None` if it has ended.
+    pub(crate) fn handle(self) -> Option<OwnedFd> {
+        let handle = rustix::process::pidfd_open(Pid::from_raw(self.pid)?, PidfdFlags::empty()).ok()?;
+        self.is_running().then_some(handle)
+    }
+
+    /// Returns when it has ended.
+    pub(crate) fn wait(self) {
+        let Some(handle) = self.handle() else { return };
+        while rustix::event::poll(&mut [PollFd::new(&handle, PollFlags::IN)], None) == Err(Errno::INTR) {}
     }
 }
 

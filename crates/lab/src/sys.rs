@@ -169,6 +169,17 @@ pub(crate) fn detached(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(|| if libc::setsid() < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }) }
 }
 
+/// Has the kernel kill the command's process when the thread that starts it ends.
+pub(crate) fn dies_with_this(command: &mut Command) -> &mut Command {
+    // SAFETY: prctl with these integers is a plain system call that touches no memory.
+    unsafe {
+        command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        })
+    }
+}
+
 /// Runs the command under SCHED_FIFO where that is permitted.
 pub(crate) fn in_real_time(command: &mut Command, priority: i32) -> &mut Command {
     // SAFETY: sched_setscheduler is a plain system call on a value of the child's own stack.

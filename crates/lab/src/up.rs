@@ -48,6 +48,9 @@ pub(crate) struct Up {
     /// Where the platters stand at the start.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Take it down when this process ends.
+    #[arg(long, hide = true, value_name = "PID")]
+    owner: Option<i32>,
     /// Print the result as JSON.
     #[arg(long)]
     json: bool,
@@ -83,7 +86,7 @@ impl FileSystem {
 }
 
 impl Up {
-    /// A raw device for `check`.
+    /// A raw device for `check`, which goes with this process.
     pub(crate) fn raw(name: &str, profile: Profile, set: &[String]) -> Self {
         Self {
             name: name.to_owned(),
@@ -97,6 +100,7 @@ impl Up {
             read_ahead: 128,
             backing: None,
             seed: 1,
+            owner: i32::try_from(std::process::id()).ok(),
             json: false,
         }
     }
@@ -115,19 +119,26 @@ impl Up {
         let places = Places::of(&self.name)?;
         let parameters = self.parameters()?;
         self.check_machine()?;
+        let owner = self.owner.map(|pid| ProcessId::of(pid).with_context(|| format!("there is no process {pid}")));
+        let owner = owner.transpose()?;
+        down::reap();
         if down::is_alive(&places) {
             bail!("disk `{0}` is already up; `isocast lab disk down {0}` first, or choose another name", self.name);
         }
         down::take_down(&places).context("cannot clean up what an earlier disk of this name left")?;
-        match self.build(&places, &parameters) {
+        match self.build(&places, &parameters, owner) {
             Ok(made) => Ok(made),
             Err(error) => {
                 let log = fs::read_to_string(places.log()).unwrap_or_default();
                 if let Err(left) = down::take_down(&places) {
                     eprintln!("isocast: while cleaning up: {left:#}");
                 }
-                let said = log.lines().last().map(|line| format!(" (the daemon said: {line})")).unwrap_or_default();
-                Err(error.context(format!("disk `{}` could not be made{said}", self.name)))
+                let error = match log.lines().rev().find_map(|line| line.strip_prefix("isocast: ")) {
+                    // Why the daemon ended says more than that it did.
+                    Some(reason) => anyhow::anyhow!("{reason}"),
+                    None => error,
+                };
+                Err(error.context(format!("disk `{}` could not be made", self.name)))
             }
         }
     }
@@ -160,7 +171,12 @@ impl Up {
         Ok(())
     }
 
-    fn build(&self, places: &Places, parameters: &Parameters) -> anyhow::Result<(State, (f64, f64))> {
+    fn build(
+        &self,
+        places: &Places,
+        parameters: &Parameters,
+        owner: Option<ProcessId>,
+    ) -> anyhow::Result<(State, (f64, f64))> {
         places.make().with_context(|| format!("cannot make {}", places.fuse().display()))?;
         let backing = match &self.backing {
             Some(path) => std::path::absolute(path)?,
@@ -174,6 +190,8 @@ impl Up {
             keep: self.backing.is_some(),
             backing,
             seed: self.seed,
+            // If this is killed before the disk is whole, its daemon takes down what there is.
+            owner: i32::try_from(std::process::id()).ok().and_then(ProcessId::of),
             ..State::default()
         };
         if state.keep {
@@ -190,7 +208,8 @@ impl Up {
         state.device = Some(device.clone());
         places.save(&state)?;
         self.tune(number, parameters)?;
-        let compensation = calibrate::run(places, &device)?;
+        let least = if parameters.rotational { parameters.turn() } else { parameters.latency_read };
+        let compensation = calibrate::run(places, &device, least)?;
         if self.fs != FileSystem::None {
             if fresh {
                 self.format(&device)?;
@@ -204,6 +223,7 @@ impl Up {
             self.mount(&device, &target)?;
         }
         state.ready = true;
+        state.owner = owner;
         places.save(&state)?;
         control::ask(places, "timing on; drop; reset")?;
         Ok((state, compensation))

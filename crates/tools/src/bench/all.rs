@@ -11,7 +11,7 @@ use super::host::Host;
 use super::lab_disk::LabDisk;
 use super::parts::{self, Ground, Part};
 use super::progress::Show;
-use super::{Stop, child, nginx};
+use super::{Stop, child, nginx, scratch};
 
 /// Contents in memory: so many files of so many bytes.
 const WARM_FILES: usize = 16;
@@ -62,6 +62,9 @@ impl AllCommand {
         }
         let out = self.out.clone().unwrap_or_else(default_folder);
         let parts = self.chosen(&out)?;
+        if parts.iter().any(|part| part.ground != Ground::Memory) && !rustix::process::geteuid().is_root() {
+            bail!("emulated disks need root: run it with sudo, or give --without-lab for what needs none");
+        }
         let mut failed = Vec::new();
         // Parts on the same ground follow one another: it is made once for all of them.
         for parts in parts.chunk_by(|a, b| a.ground == b.ground) {
@@ -112,10 +115,7 @@ impl AllCommand {
     }
 
     fn in_memory(&self, stop: &Stop) -> anyhow::Result<TempDir> {
-        let folder = tempfile::Builder::new()
-            .prefix("isocast-bench-")
-            .tempdir_in(&self.memory)
-            .with_context(|| format!("making a folder of contents in {}", self.memory.display()))?;
+        let folder = scratch::folder_in(&self.memory).context("a folder for contents in memory (--memory)")?;
         // Zeros, but written: a hole would be answered without touching memory.
         let piece = vec![0_u8; 1 << 20];
         for n in 0..WARM_FILES {

@@ -1,7 +1,7 @@
 //! What the user says on the command line, checked.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
@@ -10,10 +10,11 @@ use units::{BitRate, ByteCount, Nanos};
 use super::client::STREAMS_MAX;
 use super::experiment::{Job, Slower, Writers};
 use super::network;
-use super::server::{Choice, Ground};
+use super::server::{Choice, Ground, parts_of};
+use super::writer::UPLOAD_PREFIX;
 
 /// Most seconds one run may measure: the series of 5,000 streams then still fit in memory.
-const SECONDS_MAX: u64 = 3_600;
+pub(crate) const SECONDS_MAX: u64 = 3_600;
 /// Streams started per second unless said otherwise.
 const STARTS_PER_SECOND: u64 = 100;
 
@@ -72,6 +73,15 @@ fn slower(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A span that a run may be made of.
+fn span(text: &str) -> Result<Nanos, String> {
+    match units::parse_duration(text) {
+        Ok(span) if span <= Nanos::from_secs(SECONDS_MAX) => Ok(span),
+        Ok(_) => Err(format!("`{text}` is more than {SECONDS_MAX}s")),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 /// A number of clients.
 fn clients(text: &str) -> Result<usize, String> {
     match text.parse() {
@@ -83,7 +93,8 @@ fn clients(text: &str) -> Result<usize, String> {
 /// What every experiment needs to know.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Common {
-    /// Measure a server that runs already. `{content}`, `{rate}` and `{n}` are filled in where they stand.
+    /// Measure a server that runs already. `{content}`, `{rate}` and `{number}` (of the stream) are filled in where they
+    /// stand.
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
     /// Start this server, measure it, stop it.
@@ -108,19 +119,19 @@ pub(crate) struct Common {
     #[arg(long, value_parser = units::parse_duration)]
     pub duration: Option<Nanos>,
     /// How long nothing is measured after the last stream began.
-    #[arg(long, default_value = "6s", value_parser = units::parse_duration)]
+    #[arg(long, default_value = "6s", value_parser = span)]
     pub warm_up: Nanos,
     /// The streams begin evenly over this span [default: as --starts-per-second says].
-    #[arg(long, value_parser = units::parse_duration, conflicts_with = "starts_per_second")]
+    #[arg(long, value_parser = span, conflicts_with = "starts_per_second")]
     pub ramp: Option<Nanos>,
     /// So many streams begin in a second.
     #[arg(long, default_value_t = STARTS_PER_SECOND, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub starts_per_second: u64,
     /// Media a player wants before it starts.
-    #[arg(long, default_value = "2s", value_parser = units::parse_duration)]
+    #[arg(long, default_value = "2s", value_parser = span)]
     pub start: Nanos,
     /// Media a player wants after a stall.
-    #[arg(long, default_value = "2s", value_parser = units::parse_duration)]
+    #[arg(long, default_value = "2s", value_parser = span)]
     pub rebuffer: Nanos,
     /// Run everything so often; median and spread are reported.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
@@ -172,7 +183,7 @@ pub(crate) struct Common {
     #[arg(long, value_name = "FACTOR", requires = "lab_disk", value_parser = slower)]
     pub slow: Option<f64>,
     /// It becomes so this long after the first stream began.
-    #[arg(long, default_value = "0s", requires = "slow", value_parser = units::parse_duration)]
+    #[arg(long, default_value = "0s", requires = "slow", value_parser = span)]
     pub slow_after: Nanos,
     /// So many clients beside ask for a stream and then take nothing.
     #[arg(long, default_value_t = 0, value_parser = clients)]
@@ -212,6 +223,7 @@ impl Common {
     pub(crate) fn choices(&self) -> anyhow::Result<Vec<Choice>> {
         let mut choices = Vec::new();
         if let Some(url) = &self.url {
+            parts_of(url)?;
             choices.push(Choice::Url(url.clone()));
         }
         if self.server == Some(Own::Isocast) {
@@ -237,11 +249,14 @@ impl Common {
     /// What the servers started serve. Folders are made absolute: servers may run elsewhere.
     ///
     /// # Errors
-    /// A folder is not there.
+    /// A folder is not there, or the process to account for.
     pub(crate) fn ground(&self) -> anyhow::Result<Ground> {
         let absolute = |root: &PathBuf| {
             root.canonicalize().with_context(|| format!("the folder of contents `{}`", root.display()))
         };
+        if let Some(pid) = self.pid.filter(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            bail!("--pid {pid}: there is no such process");
+        }
         Ok(Ground {
             roots: self.root.iter().map(absolute).collect::<anyhow::Result<_>>()?,
             serve_args: self.serve_args(),
@@ -250,6 +265,7 @@ impl Common {
             state: self.state.clone(),
             peer_read_ahead: self.peer_read_ahead,
             namespace: self.inside.clone(),
+            uploads: self.writers > 0,
         })
     }
 
@@ -263,7 +279,7 @@ impl Common {
         }
         let seconds = self.duration().0 / 1_000_000_000;
         if seconds == 0 || seconds > SECONDS_MAX || self.duration() != Nanos::from_secs(seconds) {
-            bail!("--duration {} must be whole seconds, 1 to {SECONDS_MAX}", self.duration());
+            bail!("--duration must be whole seconds, from 1s to {SECONDS_MAX}s");
         }
         let ramp = self.ramp.unwrap_or_else(|| Nanos::from_secs((streams as u64).div_ceil(self.starts_per_second)));
         Ok(Job {
@@ -316,7 +332,9 @@ impl Common {
             for entry in fs::read_dir(root).with_context(|| format!("listing `{}`", root.display()))? {
                 let entry = entry?;
                 let name = entry.file_name().to_string_lossy().into_owned();
-                if entry.file_type()?.is_file() && !name.starts_with('.') && entry.metadata()?.len() > 0 {
+                // An upload left by a benchmark that was killed is no content.
+                let is_content = !name.starts_with('.') && !name.starts_with(UPLOAD_PREFIX);
+                if is_content && entry.file_type()?.is_file() && entry.metadata()?.len() > 0 {
                     names.push(name);
                 }
             }

@@ -169,6 +169,9 @@ pub(crate) fn run(
             drop_caches(&ground.roots);
         }
         let server = Server::start(choice, ground, stop)?;
+        if matches!(choice, Choice::Url(_)) {
+            server.probe(&server.path_of(job.content(0), job.rate, 0), stop)?;
+        }
         let configuration = server.configuration.clone();
         let result = measure(&server, ground, job, show, stop);
         server.end()?;
@@ -215,6 +218,8 @@ pub(crate) fn measure(server: &Server, ground: &Ground, job: &Job, show: &Show, 
     for site in &sites {
         writer::remove(site);
     }
+    // What is left out after an interrupt would be missing from the figures.
+    stop.check()?;
     let mut run = Run::of(&server.name, job.rate, &report?, &samples);
     run.probe = job.give_up;
     run.given_up = run.seconds < job.seconds;
@@ -291,7 +296,7 @@ fn sample(
             break;
         }
         if second == progress.seconds(plan) {
-            words = own_words::ask(address);
+            words = own_words::ask(address, stop);
         }
         let due = plan.measure + Nanos::from_secs(second);
         while clock::now() < due && !stop.is_set() {

@@ -1,6 +1,6 @@
 //! The emulated disk, by this program's own `lab disk` commands.
 //!
-//! Promise: a disk made here is taken down here, however the benchmark ends short of SIGKILL. Not here: the emulator.
+//! Promise: a disk made here is taken down here, however the benchmark ends; after SIGKILL by the emulator. Not here: the emulator.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -99,7 +99,9 @@ impl LabDisk {
     pub(crate) fn up(name: &str, profile: &str, files: usize, size: &str) -> anyhow::Result<Self> {
         // One of this name is left from a benchmark that was killed; `down` of one that is not there is no error.
         command(&["down", name])?;
-        let text = command(&["up", name, "--profile", profile, "--json"])?;
+        // Should this process be killed, the disk goes by itself.
+        let owner = std::process::id().to_string();
+        let text = command(&["up", name, "--profile", profile, "--owner", &owner, "--json"])?;
         // From here on it is taken down again.
         let mut disk = Self { name: name.to_owned(), mount: PathBuf::new() };
         let state: Listed = serde_json::from_str(&text).context("reading what `lab disk up` printed")?;

@@ -23,9 +23,9 @@ mod parts;
 mod planned;
 mod progress;
 pub(crate) mod report;
+mod scratch;
 mod server;
 mod session;
-mod stop;
 mod streams;
 mod summary;
 mod table;
@@ -40,7 +40,7 @@ use clap::{Args, Subcommand};
 
 #[cfg(test)]
 pub(crate) use experiment::nth_in_turn;
-pub(crate) use stop::Stop;
+pub(crate) use lab::Stop;
 
 /// Measures servers of paced streams: rate, jitter, stalls, cost.
 #[derive(Debug, Args)]

@@ -6,8 +6,12 @@
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
+use units::Nanos;
 
-use super::server;
+use super::{Stop, clock, server};
+
+/// Longer than a busy server takes.
+const ANSWER_MAX: Nanos = Nanos::from_secs(5);
 
 /// Counts since the server's start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -43,10 +47,11 @@ impl OwnWords {
     }
 }
 
-/// Asks the server at `address`.
-pub(crate) fn ask(address: SocketAddr) -> Option<OwnWords> {
-    let disks: Vec<api::Disk> = serde_json::from_str(&server::get(address, "/api/v1/disks")?).ok()?;
-    let system: api::System = serde_json::from_str(&server::get(address, "/api/v1/system")?).ok()?;
+/// Asks the server at `address`, whatever it is: all its answers together have [`ANSWER_MAX`].
+pub(crate) fn ask(address: SocketAddr, stop: &Stop) -> Option<OwnWords> {
+    let until = clock::now() + ANSWER_MAX;
+    let disks: Vec<api::Disk> = serde_json::from_str(&server::get(address, "/api/v1/disks", until, stop)?).ok()?;
+    let system: api::System = serde_json::from_str(&server::get(address, "/api/v1/system", until, stop)?).ok()?;
     Some(words(&disks, &system))
 }
 

@@ -5,28 +5,36 @@
 //! nginx's configuration (`nginx`).
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use units::{BitRate, Nanos};
 
+use super::client::{Head, parse_head};
 use super::host::ReadAhead;
-use super::{Stop, account, child, clock, network, nginx};
+use super::{Stop, account, child, clock, network, nginx, scratch};
 
 /// How long a server may take to be ready, and to end.
 const START_MAX: Nanos = Nanos::from_secs(180);
 const END_MAX: Nanos = Nanos::from_secs(20);
 const PAUSE: Nanos = Nanos::from_millis(50);
-const ANSWER_MAX: Duration = Duration::from_secs(5);
+/// An answer may take so long from the first byte asked to the last one read, and a connection.
+const ANSWER_MAX: Nanos = Nanos::from_secs(5);
+const CONNECT_MAX: Duration = Duration::from_secs(2);
+/// How often one that waits for an answer looks whether to go on.
+const LOOK: Duration = Duration::from_millis(100);
+/// A server that is told to end before it was ready has nothing to finish.
+const ABANDON_MAX: Nanos = Nanos::from_secs(2);
 /// Most that is read of an answer.
-const BODY_BYTES_MAX: u64 = 1 << 20;
+const ANSWER_BYTES_MAX: usize = 1 << 20;
 /// Lines of a server's log shown when it fails.
 const LOG_LINES: usize = 12;
 /// What a path keeps unescaped; `/` separates folders.
@@ -78,6 +86,8 @@ pub(crate) struct Ground {
     pub peer_read_ahead: Option<u64>,
     /// The network namespace servers run in.
     pub namespace: Option<String>,
+    /// Whether uploads will come.
+    pub uploads: bool,
 }
 
 impl Ground {
@@ -108,7 +118,7 @@ pub(crate) struct Server {
     pub address: SocketAddr,
     /// Host and port for the Host header.
     pub authority: String,
-    /// Path template with `{content}`, `{rate}` and `{n}`.
+    /// Path template with `{content}`, `{rate}` and `{number}` (or `{n}`).
     template: String,
     /// Its first process, if known.
     pub pid: Option<u32>,
@@ -122,7 +132,7 @@ struct Started {
     child: Child,
     directory: TempDir,
     /// A folder beside the contents, for bodies on their way.
-    beside: Option<PathBuf>,
+    beside: Option<TempDir>,
     /// Set back when the server has ended.
     _read_ahead: Option<ReadAhead>,
 }
@@ -145,7 +155,27 @@ impl Server {
         self.template
             .replace("{content}", &escaped(content))
             .replace("{rate}", &rate_text(rate))
+            .replace("{number}", &n.to_string())
             .replace("{n}", &n.to_string())
+    }
+
+    /// Asks for `path` once, so that a server that has no such content is told before anything is measured.
+    ///
+    /// # Errors
+    /// It answers, but neither with a content nor that there is no room.
+    pub(crate) fn probe(&self, path: &str, stop: &Stop) -> anyhow::Result<()> {
+        let status = |asked| {
+            let answer = exchange(self.address, asked, &self.authority, path, clock::now() + ANSWER_MAX, stop);
+            // No answer: what the streams get tells more.
+            answer.map(|(head, _)| head.status).filter(|status| !matches!(status, 200..=299 | 503))
+        };
+        // A server may know no HEAD; and a GET takes room that a stream would get.
+        if status(Asked::Head).is_some()
+            && let Some(status) = status(Asked::Start)
+        {
+            bail!("{}: `{path}` is answered {status}; is the URL right?", self.name);
+        }
+        Ok(())
     }
 
     /// Path to upload `name` to.
@@ -157,9 +187,16 @@ impl Server {
     /// Ends it, and says so if it did not end well.
     ///
     /// # Errors
-    /// It did not end in time and was killed.
+    /// It had ended before, or did not in time and was killed.
     pub(crate) fn end(mut self) -> anyhow::Result<()> {
-        self.started.take().map_or(Ok(()), |mut started| started.end())
+        let Some(mut started) = self.started.take() else { return Ok(()) };
+        if let Some(status) = started.child.try_wait()? {
+            started.end()?;
+            return Err(
+                started.fault(&format!("{} ended by itself while it was measured ({status})", self.name), status)
+            );
+        }
+        started.end()
     }
 }
 
@@ -175,14 +212,19 @@ impl Drop for Server {
 
 impl Started {
     fn end(&mut self) -> anyhow::Result<()> {
-        let ended = self.terminate();
-        if let Some(beside) = &self.beside {
-            fs::remove_dir_all(beside).with_context(|| format!("removing {}", beside.display()))?;
+        self.end_within(END_MAX)
+    }
+
+    fn end_within(&mut self, span: Nanos) -> anyhow::Result<()> {
+        let ended = self.terminate(span);
+        if let Some(beside) = self.beside.take() {
+            let path = beside.path().to_owned();
+            beside.close().with_context(|| format!("removing {}", path.display()))?;
         }
         ended
     }
 
-    fn terminate(&mut self) -> anyhow::Result<()> {
+    fn terminate(&mut self, span: Nanos) -> anyhow::Result<()> {
         if self.child.try_wait()?.is_some() {
             return Ok(());
         }
@@ -190,7 +232,7 @@ impl Started {
         if let Some(pid) = Pid::from_raw(pid) {
             kill_process(pid, Signal::TERM)?;
         }
-        let deadline = clock::now() + END_MAX;
+        let deadline = clock::now() + span;
         while clock::now() < deadline {
             if self.child.try_wait()?.is_some() {
                 return Ok(());
@@ -199,7 +241,17 @@ impl Started {
         }
         self.child.kill()?;
         self.child.wait()?;
-        bail!("the server (process {pid}) did not end within {END_MAX} of SIGTERM and was killed")
+        bail!("the server (process {pid}) did not end within {span} of SIGTERM and was killed")
+    }
+
+    /// What went wrong, and its last lines: the cause stands last. One that was killed could not say why.
+    fn fault(&self, what: &str, status: ExitStatus) -> anyhow::Error {
+        let log = self.log();
+        match status.signal() {
+            _ if log.is_empty() => anyhow!("{what}"),
+            Some(_) => anyhow!("the server's last words:\n{log}\n{what}"),
+            None => anyhow!("{what}:\n{log}"),
+        }
     }
 
     /// The last lines it wrote.
@@ -220,13 +272,16 @@ fn escaped(name: &str) -> String {
 }
 
 /// A URL's parts: host and port, and a template that has `{content}` and `{rate}`.
-fn parts_of(url: &str) -> anyhow::Result<(String, String)> {
+///
+/// # Errors
+/// It is no URL that can be measured.
+pub(crate) fn parts_of(url: &str) -> anyhow::Result<(String, String)> {
     let Some(rest) = url.strip_prefix("http://") else {
-        bail!("`{url}` must begin with http:// (TLS is not measured)");
+        bail!("--url `{url}` must begin with http:// (TLS is not measured)");
     };
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     if authority.is_empty() {
-        bail!("`{url}` names no host");
+        bail!("--url `{url}` names no host");
     }
     let mut template = if path.is_empty() { "/media/".to_owned() } else { path.to_owned() };
     if !template.contains("{content}") && template.ends_with('/') {
@@ -247,7 +302,7 @@ fn from_url(url: &str, ground: &Ground) -> anyhow::Result<Server> {
     };
     let mut addresses = with_port.to_socket_addrs().with_context(|| format!("looking up `{authority}`"))?;
     let address = addresses.next().with_context(|| format!("`{authority}` has no address"))?;
-    TcpStream::connect_timeout(&address, ANSWER_MAX)
+    TcpStream::connect_timeout(&address, CONNECT_MAX)
         .with_context(|| format!("nobody answers at {address}: is the server running?"))?;
     let local = address.ip().is_loopback();
     let pid = ground.pid.or_else(|| if local { account::listener_of(address.port()) } else { None });
@@ -256,7 +311,7 @@ fn from_url(url: &str, ground: &Ground) -> anyhow::Result<Server> {
 }
 
 fn start_isocast(choice: &Choice, scheduler: Option<&str>, ground: &Ground, stop: &Stop) -> anyhow::Result<Server> {
-    let directory = tempfile::tempdir().context("making a temporary folder")?;
+    let directory = scratch::folder()?;
     let address = ground.address()?;
     let program = std::env::current_exe().context("finding this program")?;
     let mut arguments = vec!["serve".to_owned(), "--listen".to_owned(), address.to_string()];
@@ -281,18 +336,24 @@ fn start_nginx(choice: &Choice, threads: bool, ground: &Ground, stop: &Stop) -> 
     let [root] = ground.roots.as_slice() else {
         bail!("nginx serves one folder; give exactly one --root with --peer nginx");
     };
-    let directory = tempfile::tempdir().context("making a temporary folder")?;
+    let directory = scratch::folder()?;
     let address = ground.address()?;
     // On the contents' own file system: nginx then publishes an upload by renaming it.
-    let beside = root.join(format!(".isocast-bench-nginx-{}", std::process::id()));
-    fs::create_dir_all(&beside).with_context(|| format!("making {}", beside.display()))?;
-    let layout = nginx::Layout { prefix: directory.path(), address, root, bodies: &beside, threads };
+    let beside = match scratch::among_contents(root) {
+        Ok(beside) => Some(beside),
+        Err(_) if !ground.uploads => None,
+        Err(error) => {
+            return Err(error.context("nginx takes uploads there: make it writable, or measure without --writers"));
+        }
+    };
+    let bodies = beside.as_ref().map_or_else(|| directory.path().join("bodies"), |beside| beside.path().to_owned());
+    let layout = nginx::Layout { prefix: directory.path(), address, root, bodies: &bodies, threads };
     let configuration = nginx::configuration(&layout, &ground.rates);
     let file = directory.path().join("nginx.conf");
     fs::write(&file, &configuration)?;
     let arguments =
         ["-p", &directory.path().display().to_string(), "-c", &file.display().to_string()].map(str::to_owned).to_vec();
-    let mut started = spawn(ground, &program, &arguments, directory, Some(beside))?;
+    let mut started = spawn(ground, &program, &arguments, directory, beside)?;
     if let Some(kib) = ground.peer_read_ahead {
         let set = ReadAhead::set(root, kib);
         started._read_ahead = Some(set.context("setting --peer-read-ahead: it needs root and a local disk")?);
@@ -311,7 +372,7 @@ fn spawn(
     program: &Path,
     arguments: &[String],
     directory: TempDir,
-    beside: Option<PathBuf>,
+    beside: Option<TempDir>,
 ) -> anyhow::Result<Started> {
     let log = File::create(directory.path().join("log"))?;
     let mut command = ground.command(program);
@@ -332,15 +393,18 @@ fn finish_start(
     let deadline = clock::now() + START_MAX;
     loop {
         if stop.is_set() || clock::now() >= deadline {
-            started.end()?;
+            let ended = started.end_within(ABANDON_MAX);
             stop.check()?;
+            ended?;
             bail!("{} was not ready within {START_MAX}:\n{}", choice.name(), started.log());
         }
         if let Some(status) = started.child.try_wait()? {
             started.end()?;
-            bail!("{} ended at its start ({status}):\n{}", choice.name(), started.log());
+            return Err(started.fault(&format!("{} ended at its start ({status})", choice.name()), status));
         }
-        if status_of(address, path) == Some(200) {
+        let until = clock::now() + ANSWER_MAX;
+        let answer = exchange(address, Asked::Start, &address.to_string(), path, until, stop);
+        if answer.is_some_and(|(head, _)| head.status == 200) {
             break;
         }
         clock::sleep_until(clock::now() + PAUSE);
@@ -356,25 +420,60 @@ fn finish_start(
     })
 }
 
-/// The body a GET of `path` is answered with, if the status is 200.
-pub(crate) fn get(address: SocketAddr, path: &str) -> Option<String> {
-    let mut socket = TcpStream::connect_timeout(&address, ANSWER_MAX).ok()?;
-    socket.set_read_timeout(Some(ANSWER_MAX)).ok()?;
-    write!(socket, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").ok()?;
-    let mut answer = String::new();
-    socket.take(BODY_BYTES_MAX).read_to_string(&mut answer).ok()?;
-    let (head, body) = answer.split_once("\r\n\r\n")?;
-    head.get(8..)?.starts_with(" 200").then(|| body.to_owned())
+/// The body a GET of `path` is answered with before `until`, if the status is 200; `None` when it is time to stop.
+pub(crate) fn get(address: SocketAddr, path: &str, until: Nanos, stop: &Stop) -> Option<String> {
+    let (head, body) = exchange(address, Asked::All, &address.to_string(), path, until, stop)?;
+    (head.status == 200).then(|| String::from_utf8(body).ok())?
 }
 
-/// The status a GET of `path` is answered with.
-fn status_of(address: SocketAddr, path: &str) -> Option<u16> {
-    let mut socket = TcpStream::connect_timeout(&address, ANSWER_MAX).ok()?;
-    socket.set_read_timeout(Some(ANSWER_MAX)).ok()?;
-    write!(socket, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").ok()?;
-    let mut start = [0_u8; 12];
-    socket.read_exact(&mut start).ok()?;
-    std::str::from_utf8(&start).ok()?.strip_prefix("HTTP/1.")?.get(2..)?.trim().parse().ok()
+/// How much of an answer is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    /// There is no body: HEAD.
+    Head,
+    /// Only how it begins is read.
+    Start,
+    /// All of it.
+    All,
+}
+
+/// Asks once. `None` if there is no answer, it is longer than [`ANSWER_BYTES_MAX`], not whole before `until` however it
+/// trickles, or it is time to stop.
+fn exchange(
+    address: SocketAddr,
+    asked: Asked,
+    authority: &str,
+    path: &str,
+    until: Nanos,
+    stop: &Stop,
+) -> Option<(Head, Vec<u8>)> {
+    let method = if asked == Asked::Head { "HEAD" } else { "GET" };
+    let mut socket = TcpStream::connect_timeout(&address, CONNECT_MAX).ok()?;
+    socket.set_read_timeout(Some(LOOK)).ok()?;
+    socket.set_write_timeout(Some(LOOK)).ok()?;
+    write!(socket, "{method} {path} HTTP/1.1\r\nHost: {authority}\r\nConnection: close\r\n\r\n").ok()?;
+    let (mut read, mut piece) = (Vec::new(), [0; 4096]);
+    loop {
+        let ended = match socket.read(&mut piece) {
+            Ok(n) => {
+                read.extend_from_slice(&piece[..n]);
+                n == 0
+            }
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => false,
+            Err(_) => return None,
+        };
+        if let Some(head) = parse_head(&read).ok()? {
+            let body = read.len() - head.head_bytes;
+            let is_whole = ended || head.content_length.is_some_and(|length| body as u64 >= length);
+            if asked != Asked::All || is_whole {
+                let body = read.split_off(head.head_bytes);
+                return Some((head, body));
+            }
+        }
+        if ended || read.len() > ANSWER_BYTES_MAX || clock::now() >= until || stop.is_set() {
+            return None;
+        }
+    }
 }
 
 #[cfg(test)]
@@ -397,6 +496,48 @@ mod tests {
         assert_eq!(rate_text(BitRate(8_800_000)), "8800k");
         assert_eq!(rate_text(BitRate(1_001)), "1001bit/s");
         assert_eq!(units::parse_rate(&rate_text(BitRate(8_800_000))), Ok(BitRate(8_800_000)));
+    }
+
+    /// A server that answers every connection with `answer`, then byte after byte.
+    fn trickling(answer: &'static str) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for mut socket in listener.incoming().flatten() {
+                std::thread::spawn(move || {
+                    let _ = socket.read(&mut [0; 4096]);
+                    let mut sent = socket.write_all(answer.as_bytes());
+                    while sent.is_ok() {
+                        std::thread::sleep(LOOK / 5);
+                        sent = socket.write_all(b"x");
+                    }
+                });
+            }
+        });
+        address
+    }
+
+    #[test]
+    fn an_answer_that_trickles_is_given_up_in_time_and_at_once_when_it_is_time_to_stop() {
+        let address = trickling("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n");
+        assert_eq!(get(address, "/x", clock::now() + Nanos::from_millis(300), &Stop::default()), None);
+        let stop = Stop::default();
+        stop.set();
+        assert_eq!(get(address, "/x", clock::now() + Nanos::from_secs(100_000), &stop), None);
+    }
+
+    #[test]
+    fn a_url_that_is_no_contents_is_told_before_a_run() {
+        let probe = |answer| {
+            let choice = Choice::Url(format!("http://{}/", trickling(answer)));
+            let server = Server::start(&choice, &Ground::default(), &Stop::default()).unwrap();
+            server.probe("/film", &Stop::default()).map_err(|error| error.to_string())
+        };
+        assert_eq!(probe("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n"), Ok(()));
+        assert_eq!(probe("HTTP/1.1 503 Full\r\n\r\n"), Ok(()));
+        for answer in ["HTTP/1.1 404 Not Found\r\n\r\n", "HTTP/1.1 302 Found\r\nLocation: /\r\n\r\n"] {
+            assert!(probe(answer).unwrap_err().contains(&format!("answered {}", &answer[9..12])));
+        }
     }
 
     #[test]

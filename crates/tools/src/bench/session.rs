@@ -7,10 +7,10 @@ use anyhow::bail;
 use super::args::Common;
 use super::experiment::{self, Job};
 use super::progress::Show;
-use super::report::{Found, Kind, Results};
+use super::report::{self, Found, Kind, Results};
 use super::server::{Choice, Ground};
 use super::summary::Run;
-use super::{Stop, planned, table, yardstick};
+use super::{Stop, lab_disk, planned, scratch, table, yardstick};
 use units::Nanos;
 
 /// How long the yardstick is measured.
@@ -37,7 +37,10 @@ impl<'a> Session<'a> {
     /// Wrong arguments, or a folder that cannot be read or written.
     pub(crate) fn begin(common: &'a Common, kind: Kind, title: &str, stop: &'a Stop) -> anyhow::Result<Self> {
         let mut ground = common.ground()?;
-        let state = if ground.state.is_none() { Some(tempfile::tempdir()?) } else { None };
+        // What would come to light only after the first run.
+        common.lab_disk.as_deref().map(lab_disk::figures).transpose()?;
+        common.out.as_deref().map(report::check).transpose()?;
+        let state = if ground.state.is_none() { Some(scratch::folder()?) } else { None };
         if let Some(state) = &state {
             ground.state = Some(state.path().to_owned());
         }
@@ -67,8 +70,8 @@ impl<'a> Session<'a> {
     /// The server cannot be measured; no stream at all worked; interrupted.
     pub(crate) fn one(&mut self, choice: &Choice, job: &Job) -> anyhow::Result<&Run> {
         let (run, configuration) = experiment::run(choice, &self.ground, job, &self.show, self.stop)?;
-        if run.admitted > 0 && run.failed == run.admitted {
-            bail!("{}: not one of {} streams worked: {}", run.server, run.streams, run.reasons.join("; "));
+        if run.failed == run.admitted {
+            bail!("{}: not one of {} streams worked: {}", run.server, run.streams, run.why_none());
         }
         self.show.line(&run.sentence());
         self.results.add(run, configuration);

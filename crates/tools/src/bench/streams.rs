@@ -6,7 +6,7 @@ use anyhow::bail;
 use clap::Args;
 use units::Nanos;
 
-use super::args::Common;
+use super::args::{Common, SECONDS_MAX};
 use super::client::STREAMS_MAX;
 use super::experiment::Job;
 use super::report::Kind;
@@ -60,6 +60,9 @@ impl StreamsCommand {
         let searches = self.find_max || self.load.is_some();
         if searches && !(1..=STREAMS_MAX).contains(&self.max) {
             bail!("--max {} must be 1 to {STREAMS_MAX}", self.max);
+        }
+        if searches && (self.probe < Nanos::from_secs(1) || self.probe > Nanos::from_secs(SECONDS_MAX)) {
+            bail!("--probe must be from 1s to {SECONDS_MAX}s");
         }
         // Every number is checked before the first run.
         let numbers = if searches { vec![self.max] } else { self.streams.clone() };

@@ -144,12 +144,12 @@ pub(crate) struct Quantiles {
 pub(crate) struct Cost {
     /// The server's processor use, percent of one core.
     pub server_cpu_percent: Option<f64>,
-    /// The server's processor seconds per Gbit delivered.
+    /// The server's processor seconds per Gbit delivered; this and the next two are `None` where nothing was.
     pub server_s_per_gbit: Option<f64>,
     /// The client's.
-    pub client_s_per_gbit: f64,
+    pub client_s_per_gbit: Option<f64>,
     /// The whole machine's.
-    pub machine_s_per_gbit: f64,
+    pub machine_s_per_gbit: Option<f64>,
     /// The whole machine's processor use, percent of one core.
     pub machine_cpu_percent: f64,
     /// The server's resident memory at the end, bytes.
@@ -267,6 +267,16 @@ impl Run {
         )
     }
 
+    /// Why no stream worked.
+    pub(crate) fn why_none(&self) -> String {
+        let offered = self.grantable_bps.map(|bps| format!("; {} could have been granted", BitRate(bps)));
+        match self.reasons.as_slice() {
+            [] => format!("answered 503, no room{}", offered.unwrap_or_default()),
+            reasons if self.admitted == 0 => format!("{}; is the URL right?", reasons.join("; ")),
+            reasons => reasons.join("; "),
+        }
+    }
+
     /// Streams admitted before the first refusal, if there was one and that is known.
     pub(crate) fn before_first_no(&self) -> Option<usize> {
         self.before_refusal.filter(|_| self.refused > 0)
@@ -336,7 +346,8 @@ fn growth(samples: &[Counters], of: impl Fn(&Counters) -> Option<u64>) -> Option
 }
 
 fn cost(samples: &[Counters], client: Nanos, delivered_bps: f64, length: f64) -> Cost {
-    let gbit = (delivered_bps * length / 1e9).max(f64::MIN_POSITIVE);
+    let gbit = delivered_bps * length / 1e9;
+    let per_gbit = |seconds: f64| (gbit > 0.0).then(|| seconds / gbit);
     let seconds = |of: fn(&Counters) -> Option<u64>| growth(samples, of).map(|ns| ns / 1e9);
     let mbps = |of: fn(&Counters) -> Option<u64>| growth(samples, of).map(|bytes| bytes * 8.0 / length / 1e6);
     let server = seconds(|c| c.server_cpu_ns);
@@ -345,9 +356,9 @@ fn cost(samples: &[Counters], client: Nanos, delivered_bps: f64, length: f64) ->
     let last = samples.last().copied().unwrap_or_default();
     Cost {
         server_cpu_percent: server.map(|s| s / length * 100.0),
-        server_s_per_gbit: server.map(|s| s / gbit),
-        client_s_per_gbit: client.as_secs_f64() / gbit,
-        machine_s_per_gbit: machine / gbit,
+        server_s_per_gbit: server.and_then(per_gbit),
+        client_s_per_gbit: per_gbit(client.as_secs_f64()),
+        machine_s_per_gbit: per_gbit(machine),
         machine_cpu_percent: machine / length * 100.0,
         server_rss_bytes: last.server_rss_bytes,
         tcp_bytes: last.tcp_bytes,
@@ -426,9 +437,11 @@ mod tests {
         let cost = cost(&samples, Nanos::from_millis(500), 1e9, 10.0);
         assert_eq!(cost.server_cpu_percent, Some(10.0));
         assert_eq!(cost.server_s_per_gbit, Some(0.1));
-        assert!((cost.client_s_per_gbit - 0.05).abs() < 1e-9);
-        assert!((cost.machine_s_per_gbit - 0.4).abs() < 1e-9);
+        assert!((cost.client_s_per_gbit.unwrap() - 0.05).abs() < 1e-9);
+        assert!((cost.machine_s_per_gbit.unwrap() - 0.4).abs() < 1e-9);
         assert_eq!(cost.disk_read_mbps, Some(3.2));
         assert_eq!(cost.disk_written_mbps, None);
+        let nothing = super::cost(&samples, Nanos::from_millis(500), 0.0, 10.0);
+        assert_eq!((nothing.server_s_per_gbit, nothing.client_s_per_gbit), (None, None), "no figure from nothing");
     }
 }

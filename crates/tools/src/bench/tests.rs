@@ -80,6 +80,8 @@ fn converse(mut socket: TcpStream, over: &AtomicBool) -> std::io::Result<()> {
             let body = r#"{"title":"no room","grantable_bps":1500000}"#;
             let length = body.len();
             write!(socket, "HTTP/1.1 503 Service Unavailable\r\nContent-Length: {length}\r\n\r\n{body}")?;
+        } else if path.contains("missing") {
+            socket.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")?;
         } else if path.contains("rubbish") {
             return socket.write_all(b"220 mail.example ESMTP\r\n");
         } else if path.contains("closes") {
@@ -188,6 +190,26 @@ fn every_kind_of_answer_has_its_fate() {
     let report = ClientReport { streams, lateness: Lateness::default(), cpu: Nanos::ZERO, seconds: 1 };
     let run = Run::of("any", RATE, &report, &[]);
     assert_eq!((run.admitted, run.refused, run.before_first_no()), (6, 1, Some(1)), "one came before the refusal");
+}
+
+#[test]
+fn a_run_in_which_nobody_got_anything_says_why() {
+    let server = PacingServer::start();
+    let run = |content| {
+        let streams = |seconds| run_client(&server, &[content, content], seconds, &Stop::default()).unwrap();
+        let refused = |streams: &Vec<StreamResult>| streams.iter().all(|stream| stream.fate.is_refusal());
+        let report = ClientReport {
+            streams: longer(streams, refused),
+            lateness: Lateness::default(),
+            cpu: Nanos::ZERO,
+            seconds: 1,
+        };
+        Run::of("any", RATE, &report, &[])
+    };
+    let full = run("refuse.ts");
+    assert_eq!((full.admitted, full.failed), (0, 0));
+    assert_eq!(full.why_none(), "answered 503, no room; 1.50 Mbit/s could have been granted");
+    assert_eq!(run("missing.ts").why_none(), "answered 404; is the URL right?");
 }
 
 #[test]

@@ -74,9 +74,12 @@ pub(crate) struct Site {
     pub upload_bytes: u64,
 }
 
+/// How names of uploads begin.
+pub(crate) const UPLOAD_PREFIX: &str = "isocast-bench-upload-";
+
 /// Names of the uploads of writer `n`.
 pub(crate) fn names(n: usize) -> impl Iterator<Item = String> {
-    (0..NAMES).map(move |k| format!("isocast-bench-upload-{n}-{k}.bin"))
+    (0..NAMES).map(move |k| format!("{UPLOAD_PREFIX}{n}-{k}.bin"))
 }
 
 /// Uploads without pause from `begin` until measuring ends or `stop`.

@@ -12,7 +12,7 @@ use units::Nanos;
 use units::limits::DIRECT_ALIGN;
 
 use super::summary::{Quantiles, f};
-use super::{Stop, clock};
+use super::{Stop, clock, scratch};
 
 const PIECE_BYTES: usize = 1024 * 1024;
 /// Names used in turn, as the uploads do.
@@ -36,10 +36,8 @@ pub(crate) struct Yardstick {
 /// # Errors
 /// The folder cannot be written, is full, or the benchmark was interrupted.
 pub(crate) fn measure(root: &Path, file_bytes: u64, span: Nanos, stop: &Stop) -> anyhow::Result<Yardstick> {
-    let folder = tempfile::Builder::new()
-        .prefix(".isocast-bench-yardstick-")
-        .tempdir_in(root)
-        .with_context(|| format!("writing into {}", root.display()))?;
+    let folder =
+        scratch::among_contents(root).context("a writer alone, as a yardstick (--no-yardstick: without it)")?;
     let memory = aligned_memory();
     let offset = memory.as_ptr().align_offset(alignment());
     let piece = &memory[offset..offset + PIECE_BYTES];

@@ -22,7 +22,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use units::Nanos;
 
 pub(crate) use grid::{Jitter, SHORT_IN_LONG, WINDOW, expected, jitter};
-pub(crate) use head::{parse as parse_head, request as request_text};
+pub(crate) use head::{Head, parse as parse_head, request as request_text};
 pub(crate) use run::{LATE_BOUND, Lateness};
 pub(crate) use viewer::{Fate, StreamResult, Terms};
 

@@ -49,14 +49,11 @@ fn section(results: &Results) -> anyhow::Result<String> {
     let mut text = format!("<h2>{}</h2>\n", escaped(&results.title));
     if let Some(disk) = &results.host.disk {
         let kind = if disk.rotational { "spinning" } else { "not spinning" };
-        let _ = writeln!(
-            text,
-            "<p>Contents on {} ({}, {kind}, {}, read-ahead {} KiB)</p>",
-            escaped(&disk.device),
-            escaped(&disk.model),
-            escaped(&disk.file_system),
-            disk.read_ahead_kb
-        );
+        // A disk need not tell its model.
+        let told = [disk.model.as_str(), kind, &disk.file_system].into_iter().filter(|word| !word.is_empty());
+        let told = told.map(escaped).collect::<Vec<_>>().join(", ");
+        let device = escaped(&disk.device);
+        let _ = writeln!(text, "<p>Contents on {device} ({told}, read-ahead {} KiB)</p>", disk.read_ahead_kb);
     }
     if let Some(yardstick) = &results.yardstick {
         let _ = writeln!(text, "<p>One sequential durable writer alone: {:.1} MB/s</p>", yardstick.mb_per_s);

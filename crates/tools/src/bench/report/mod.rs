@@ -230,6 +230,15 @@ impl Results {
     }
 }
 
+/// Makes `folder`, and sees that it can be written.
+///
+/// # Errors
+/// It cannot.
+pub(crate) fn check(folder: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+    tempfile::tempfile_in(folder).map(drop).with_context(|| format!("writing into {}", folder.display()))
+}
+
 /// All results in `folder`, by label.
 ///
 /// # Errors
