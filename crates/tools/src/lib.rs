@@ -5,6 +5,7 @@
 
 pub mod bench;
 pub mod disk;
+mod files;
 pub mod plan;
 
 /// What this program exits with when whoever read its output has gone: as a shell says it of a program that a broken pipe

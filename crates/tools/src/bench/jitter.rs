@@ -12,6 +12,7 @@ use super::experiment::{Job, Writers};
 use super::report::{Kind, Results};
 use super::server::Choice;
 use super::session::Session;
+use super::summary::Run;
 use super::{Stop, network};
 
 /// Sixteen of these are the paper's 18 MB/s.
@@ -92,6 +93,12 @@ fn phases(results: &Results) -> String {
             with.j_mean,
             with.j_worst_second,
             run.uploads.as_ref().map_or(0.0, |u| u.mb_per_s),
+        );
+    }
+    let over = |run: &Run| run.uploads.as_ref().and_then(|u| u.share_of_left).is_some_and(|share| share > 1.0);
+    if results.runs.iter().any(over) {
+        text.push_str(
+            "More than 100 % of the time left: that server answers before an upload is durable, the one writer waits for each.\n",
         );
     }
     text

@@ -343,7 +343,9 @@ fn start_nginx(choice: &Choice, threads: bool, ground: &Ground, stop: &Stop) -> 
         Ok(beside) => Some(beside),
         Err(_) if !ground.uploads => None,
         Err(error) => {
-            return Err(error.context("nginx takes uploads there: make it writable, or measure without --writers"));
+            return Err(error.context(
+                "nginx writes uploads beside the contents: make their folder writable, or measure without --writers",
+            ));
         }
     };
     let bodies = beside.as_ref().map_or_else(|| directory.path().join("bodies"), |beside| beside.path().to_owned());

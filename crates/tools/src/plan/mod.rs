@@ -17,6 +17,7 @@ use sim::{DiskSetup, Scenario, Trace};
 use units::{BitRate, ByteCount, Nanos};
 
 use crate::bench::report::plot::{Line, Plot};
+use crate::files;
 use count::Carried;
 pub(crate) use count::Rig;
 use drive::PlannedDisk;
@@ -107,7 +108,7 @@ impl PlanCommand {
         }
         let groups: Vec<Vec<BitRate>> =
             if self.mix { vec![self.rate.clone()] } else { self.rate.iter().map(|r| vec![*r]).collect() };
-        let rows: Vec<Row> = groups.iter().map(|rates| self.row(&rig, &disks, rates)).collect();
+        let rows = groups.iter().map(|rates| self.row(&rig, &disks, rates)).collect::<anyhow::Result<Vec<_>>>()?;
         if let Some(path) = &self.plot {
             let svg = plot(&rig, &groups)?;
             std::fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))?;
@@ -117,13 +118,18 @@ impl PlanCommand {
         } else {
             write!(out, "{}", table(&rows, &rig))?;
         }
+        if let Some(row) = rows.iter().find(|row| row.simulated.as_ref().is_some_and(|s| s.broken_law.is_some())) {
+            let rates = joined(&row.rates_bps);
+            bail!("{} streams of {rates} were counted, but the simulation says that they do not hold", row.streams);
+        }
         Ok(())
     }
 
-    fn row(&self, rig: &Rig, disks: &[PlannedDisk], rates: &[BitRate]) -> Row {
+    fn row(&self, rig: &Rig, disks: &[PlannedDisk], rates: &[BitRate]) -> anyhow::Result<Row> {
         let Carried { streams, limited_by, blocks, disk_share, memory_used } = rig.carries(rates);
-        let simulated = (self.simulate > 0 && streams > 0).then(|| self.simulate(rig, disks, rates, streams));
-        Row {
+        let wanted = self.simulate > 0 && streams > 0;
+        let simulated = wanted.then(|| self.simulate(rig, disks, rates, streams)).transpose()?;
+        Ok(Row {
             rates_bps: rates.iter().map(|r| r.0).collect(),
             streams,
             limited_by,
@@ -134,11 +140,11 @@ impl PlanCommand {
             with_one_more_disk: rig.with_one_more_disk().carries(rates).streams,
             with_twice_the_memory: rig.with_memory(ByteCount(rig.memory.0 * 2)).carries(rates).streams,
             simulated,
-        }
+        })
     }
 
     /// Runs the plane with so many streams, each of another content, all over the disks.
-    fn simulate(&self, rig: &Rig, disks: &[PlannedDisk], rates: &[BitRate], streams: u32) -> Simulated {
+    fn simulate(&self, rig: &Rig, disks: &[PlannedDisk], rates: &[BitRate], streams: u32) -> anyhow::Result<Simulated> {
         let mut scenario = Scenario::steady(1, sim::drive::Profile::Desktop, rig.memory.0, rates[0], streams);
         scenario.disks = disks
             .iter()
@@ -149,6 +155,8 @@ impl PlanCommand {
                 excused: false,
             })
             .collect();
+        // Streams are spread over the disks: each of another content, and as many again.
+        scenario.load.contents_per_disk = streams.div_ceil(u32::try_from(disks.len())?) * 2;
         scenario.be_share = rig.be_share();
         scenario.link = rig.net;
         scenario.load.rates = rates.to_vec();
@@ -164,11 +172,15 @@ impl PlanCommand {
             scenario.load.upload_bytes = (UPLOAD_BYTES, UPLOAD_BYTES);
             scenario.load.upload_gap = Nanos::ZERO;
         }
+        // Every content and every stream of the simulation is a descriptor, as in the server.
+        let per_disk = u64::from(scenario.load.contents_per_disk) + self.simulated_uploads(rig);
+        files::allow(disks.len() as u64 * per_disk + u64::from(streams) * 2)
+            .context("simulating what was counted (`--simulate 0` leaves it out)")?;
         let report = sim::run(&scenario, Trace::Off);
         let tally = report.tally;
         let mean =
             if tally.first_bytes == 0 { 0.0 } else { tally.first_byte_sum.as_millis_f64() / float(tally.first_bytes) };
-        Simulated {
+        Ok(Simulated {
             seconds: self.simulate,
             streams: tally.running_max,
             refused: tally.refused,
@@ -176,7 +188,12 @@ impl PlanCommand {
             first_byte_mean_ms: mean,
             first_byte_max_ms: tally.first_byte_max.as_millis_f64(),
             upload_bytes_per_second: float(tally.upload_bytes) / float(self.simulate.max(1)),
-        }
+        })
+    }
+
+    /// Most uploads that one simulated writer can make.
+    fn simulated_uploads(&self, rig: &Rig) -> u64 {
+        if rig.uploads.0 == 0 { 0 } else { WRITER.bytes_in(Nanos::from_secs(self.simulate)) / UPLOAD_BYTES }
     }
 }
 
@@ -199,12 +216,11 @@ fn table(rows: &[Row], rig: &Rig) -> String {
         "rate", "streams", "limited by", "block", "+1 disk", "2×memory"
     );
     for row in rows {
-        let join = |texts: Vec<String>| texts.join("+");
-        let rates = join(row.rates_bps.iter().map(|r| BitRate(*r).to_string()).collect());
-        let blocks = join(row.blocks_bytes.iter().map(|b| ByteCount(*b).to_string()).collect());
+        let rates = joined(&row.rates_bps);
+        let blocks = row.blocks_bytes.iter().map(|b| ByteCount(*b).to_string()).collect::<Vec<_>>().join("+");
         let simulated = match &row.simulated {
             None => "–".to_owned(),
-            Some(Simulated { broken_law: Some(law), .. }) => law.clone(),
+            Some(Simulated { broken_law: Some(law), .. }) => format!("does not hold: {law}"),
             Some(s) => {
                 let uploads = if rig.uploads.0 > 0 {
                     format!(", uploads {:.1} MB/s", s.upload_bytes_per_second / 1e6)
@@ -220,7 +236,21 @@ fn table(rows: &[Row], rig: &Rig) -> String {
             row.streams, row.limited_by, row.with_one_more_disk, row.with_twice_the_memory
         );
     }
+    let differs = |row: &Row| {
+        row.simulated.as_ref().is_some_and(|s| s.broken_law.is_none() && s.streams != u64::from(row.streams))
+    };
+    if rows.iter().any(differs) {
+        text.push_str(
+            "Counted streams are spread evenly over a disk, simulated ones lie where chance puts them: of these a few more or \
+             fewer fit.\n",
+        );
+    }
     text
+}
+
+/// `8.80 Mbit/s+25.0 Mbit/s`.
+fn joined(rates_bps: &[u64]) -> String {
+    rates_bps.iter().map(|r| BitRate(*r).to_string()).collect::<Vec<_>>().join("+")
 }
 
 /// Streams, and the size of their blocks, against memory.

@@ -18,7 +18,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use anyhow::{Context, bail};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use units::Nanos;
 
 pub(crate) use grid::{Jitter, SHORT_IN_LONG, WINDOW, expected, jitter};
@@ -27,6 +26,7 @@ pub(crate) use run::{LATE_BOUND, Lateness};
 pub(crate) use viewer::{Fate, StreamResult, Terms};
 
 use super::Stop;
+use crate::files;
 use grid::Grid;
 use run::Thread;
 use viewer::Viewer;
@@ -38,8 +38,6 @@ pub(crate) const SLOTS: u64 = 17;
 pub(crate) const STREAMS_MAX: usize = 5_000;
 /// Streams one thread looks after.
 const STREAMS_PER_THREAD: usize = 2_500;
-/// Descriptors needed beside those of the streams.
-const DESCRIPTORS_SPARE: u64 = 64;
 
 /// A run of the client: `paths.len()` streams.
 #[derive(Debug, Clone)]
@@ -126,7 +124,7 @@ pub(crate) fn run(plan: &Plan, stop: &Stop, progress: &Progress) -> anyhow::Resu
     if plan.paths.len() > STREAMS_MAX {
         bail!("{} streams asked for; this client opens at most {STREAMS_MAX}", plan.paths.len());
     }
-    raise_descriptor_limit(plan.paths.len())?;
+    files::allow(plan.paths.len() as u64).with_context(|| format!("{} streams", plan.paths.len()))?;
     let threads = plan.paths.len().div_ceil(STREAMS_PER_THREAD).max(1);
     let reports = thread::scope(|scope| {
         let running: Vec<_> = (0..threads)
@@ -158,18 +156,4 @@ fn viewers(plan: &Plan, part: usize, threads: usize) -> Vec<Viewer> {
         Viewer::new(index, request, Grid::new(plan.measure.saturating_add(Nanos(shift)), plan.seconds))
     };
     (part..plan.paths.len()).step_by(threads).map(viewer).collect()
-}
-
-/// Lets this process open `streams` sockets.
-fn raise_descriptor_limit(streams: usize) -> anyhow::Result<()> {
-    let needed = u64::try_from(streams)?.saturating_add(DESCRIPTORS_SPARE);
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current.is_none_or(|current| current >= needed) {
-        return Ok(());
-    }
-    let wanted = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    if limit.maximum.is_some_and(|maximum| maximum < needed) {
-        bail!("{streams} streams need {needed} open files; raise the limit (`ulimit -n {needed}` or LimitNOFILE=)");
-    }
-    setrlimit(Resource::Nofile, wanted).context("raising the limit of open files")
 }
