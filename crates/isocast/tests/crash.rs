@@ -467,5 +467,5 @@ fn a_power_cut_takes_nothing_that_was_acknowledged() {
         }
     }
     conclude(&mut library);
-    disk.down();
+    disk.end();
 }

@@ -264,6 +264,6 @@ fn a_faulty_disk_harms_nobody_else_and_comes_back() {
     let (status, said) = server.stop();
     assert!(status.success() && !said.contains("panicked"), "{said}");
     for (_, disk) in disks {
-        disk.down();
+        disk.end();
     }
 }

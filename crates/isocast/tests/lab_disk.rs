@@ -7,34 +7,18 @@ mod common;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 
+use common::disk::{Disk, FileSystem, lab, permitted, text};
 use common::until;
-
-struct Disk {
-    name: String,
-}
-
-fn isocast(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_isocast"))
-        .args(["lab", "disk"])
-        .args(arguments)
-        .output()
-        .expect("the program runs")
-}
-
-fn text(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-}
 
 /// True if emulated disks are possible here. If not, the program must say why.
 fn possible() -> bool {
-    let root = fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0);
-    if root && Path::new("/dev/fuse").exists() && Path::new("/dev/loop-control").exists() {
+    if permitted() {
         return true;
     }
-    let said = isocast(&["up", "cannot"]);
+    let said = lab(&["up", "cannot"]);
     assert_eq!(said.status.code(), Some(1));
     let said = text(&said);
     assert!(["root", "/dev/fuse", "/dev/loop-control"].iter().any(|what| said.contains(what)), "{said}");
@@ -42,75 +26,9 @@ fn possible() -> bool {
     false
 }
 
-impl Disk {
-    /// A small disk with ext4.
-    fn up(purpose: &str, arguments: &[&str]) -> Self {
-        let disk = Self { name: format!("test-{purpose}-{}", std::process::id()) };
-        disk.raise(arguments);
-        disk
-    }
-
-    fn raise(&self, arguments: &[&str]) {
-        let said = isocast(&[&["up", &self.name, "--set", "size=2G"], arguments].concat());
-        assert!(said.status.success(), "{}", text(&said));
-    }
-
-    fn home(&self) -> PathBuf {
-        Path::new("/run/isocast-lab").join(&self.name)
-    }
-
-    fn mount(&self) -> PathBuf {
-        self.home().join("mnt")
-    }
-
-    fn state(&self) -> serde_json::Value {
-        serde_json::from_slice(&fs::read(self.home().join("state.json")).expect("a state")).expect("JSON")
-    }
-
-    fn device(&self) -> PathBuf {
-        PathBuf::from(self.state()["device"].as_str().expect("a device"))
-    }
-
-    fn daemon(&self) -> String {
-        self.state()["daemon"]["pid"].to_string()
-    }
-
-    fn ctl(&self, command: &str) -> String {
-        let said = isocast(&["ctl", &self.name, command]);
-        assert!(said.status.success(), "{command}: {}", text(&said));
-        text(&said)
-    }
-
-    fn stat(&self) -> serde_json::Value {
-        let said = isocast(&["stat", &self.name, "--json"]);
-        serde_json::from_slice(&said.stdout).expect("JSON")
-    }
-
-    fn down(&self) {
-        let said = isocast(&["down", &self.name]);
-        assert!(said.status.success(), "{}", text(&said));
-    }
-
-    /// Mounts, loop devices, files and the daemon are gone.
-    fn assert_nothing_left(&self, daemon: &str) {
-        let mounts = fs::read_to_string("/proc/mounts").expect("/proc/mounts");
-        assert!(!mounts.contains(&self.name), "{mounts}");
-        for entry in fs::read_dir("/sys/block").expect("/sys/block").flatten() {
-            let backing = fs::read_to_string(entry.path().join("loop/backing_file")).unwrap_or_default();
-            assert!(!backing.contains(&self.name), "{:?} is over {backing}", entry.file_name());
-        }
-        assert!(!self.home().exists());
-        assert!(!Path::new("/dev/shm/isocast-lab").join(format!("{}.img", self.name)).exists());
-        let command = fs::read_to_string(format!("/proc/{daemon}/cmdline")).unwrap_or_default();
-        assert!(!command.contains(&self.name), "the daemon still runs");
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        // A failed test must not leave its disk behind; after a good one there is nothing to do.
-        let _again = isocast(&["down", &self.name]);
-    }
+/// A small disk with ext4.
+fn small(purpose: &str) -> Disk {
+    Disk::up(purpose, "2G", FileSystem::Ext4)
 }
 
 fn write_durably(path: &Path, bytes: &[u8]) {
@@ -125,10 +43,10 @@ fn a_disk_stores_what_is_written_and_leaves_nothing() {
     if !possible() {
         return;
     }
-    let disk = Disk::up("plain", &[]);
+    let disk = small("plain");
     let daemon = disk.daemon();
-    assert!(text(&isocast(&["list"])).contains(&disk.name));
-    assert!(text(&isocast(&["up", &disk.name])).contains("already up"));
+    assert!(text(&lab(&["list"])).contains(&disk.name));
+    assert!(text(&lab(&["up", &disk.name])).contains("already up"));
     let device = disk.device();
     let number = device.file_name().expect("a name").to_string_lossy().into_owned();
     let queue =
@@ -150,7 +68,7 @@ fn a_disk_stores_what_is_written_and_leaves_nothing() {
     assert_eq!(fs::read(disk.mount().join("a file")).expect("reads"), data);
     disk.down();
     disk.assert_nothing_left(&daemon);
-    assert!(text(&isocast(&["down", &disk.name])).contains("was not up"));
+    assert!(text(&lab(&["down", &disk.name])).contains("was not up"));
 }
 
 #[test]
@@ -158,7 +76,7 @@ fn a_killed_daemon_a_hung_drive_and_a_busy_mount_come_down() {
     if !possible() {
         return;
     }
-    let disk = Disk::up("killed", &[]);
+    let disk = small("killed");
     let daemon = disk.daemon();
     fs::write(disk.mount().join("dirty"), vec![7; 1 << 20]).expect("written to the page cache");
     assert!(Command::new("kill").args(["-9", &daemon]).status().expect("kill runs").success());
@@ -192,19 +110,12 @@ fn a_killed_daemon_a_hung_drive_and_a_busy_mount_come_down() {
     disk.assert_daemon_gone(&daemon);
 }
 
-impl Disk {
-    fn assert_daemon_gone(&self, daemon: &str) {
-        let command = fs::read_to_string(format!("/proc/{daemon}/cmdline")).unwrap_or_default();
-        assert!(!command.contains(&self.name), "the daemon still runs");
-    }
-}
-
 #[test]
 fn faults_reach_the_reader_and_go_away() {
     if !possible() {
         return;
     }
-    let disk = Disk::up("faults", &["--fs", "none"]);
+    let disk = Disk::up("faults", "2G", FileSystem::None);
     let read = |offset: u64| {
         let file = File::open(disk.device()).expect("opens");
         // A fresh page each time: buffered pages that failed are not kept.
@@ -220,9 +131,9 @@ fn faults_reach_the_reader_and_go_away() {
     assert_eq!(disk.stat()["alive"], false);
     disk.ctl("revive");
     assert!(read(256 << 20).is_ok());
-    let wrong = isocast(&["ctl", &disk.name, "explode"]);
+    let wrong = lab(&["ctl", &disk.name, "explode"]);
     assert!(!wrong.status.success() && text(&wrong).contains("fault START LENGTH"));
-    let beyond = isocast(&["ctl", &disk.name, "fault 2G 4K"]);
+    let beyond = lab(&["ctl", &disk.name, "fault 2G 4K"]);
     assert!(!beyond.status.success() && text(&beyond).contains("beyond the disk"), "{}", text(&beyond));
     disk.down();
 }
@@ -232,7 +143,7 @@ fn after_a_power_cut_what_was_flushed_is_there() {
     if !possible() {
         return;
     }
-    let disk = Disk::up("power", &[]);
+    let disk = small("power");
     let pattern =
         |file: u32| -> Vec<u8> { (0..50_000u32).flat_map(|i| (i ^ (file * 0x0101_0101)).to_le_bytes()).collect() };
     for round in 0..3u32 {
@@ -246,16 +157,7 @@ fn after_a_power_cut_what_was_flushed_is_there() {
             fs::write(&path, pattern(file)).expect("written to the page cache");
         }
         disk.ctl(&format!("cut {round}"));
-        let device = disk.device();
-        // The file system is beyond use: let go of it, then replay its journal as after a boot.
-        until("the end of the dead mount", || {
-            let said = Command::new("umount").arg(disk.mount()).output().expect("umount runs");
-            if said.status.success() { Ok(()) } else { Err(text(&said)) }
-        });
-        disk.ctl("revive");
-        let check = Command::new("e2fsck").args(["-p", "-f"]).arg(&device).output().expect("e2fsck runs");
-        assert!(check.status.code().is_some_and(|code| code <= 1), "round {round}: {}", text(&check));
-        assert!(Command::new("mount").arg(&device).arg(disk.mount()).status().expect("mount runs").success());
+        disk.boot();
         for earlier in 0..=round {
             for file in 0..4 {
                 let found = fs::read(disk.mount().join(format!("kept-{earlier}-{file}"))).expect("it was durable");
@@ -271,8 +173,8 @@ fn films_are_spread_over_the_whole_disk() {
     if !possible() {
         return;
     }
-    let disk = Disk::up("fill", &[]);
-    let said = isocast(&["fill", &disk.name, "--files", "8", "--size", "16M", "--spread"]);
+    let disk = small("fill");
+    let said = lab(&["fill", &disk.name, "--files", "8", "--size", "16M", "--spread"]);
     assert!(said.status.success(), "{}", text(&said));
     // Whatever a file system would rather leave for later: the last is in the disk's last fifth.
     let reach = text(&said).split(" GiB").next().and_then(|t| t.rsplit(' ').next()?.parse::<f64>().ok());
@@ -280,7 +182,7 @@ fn films_are_spread_over_the_whole_disk() {
     let films: Vec<_> = fs::read_dir(disk.mount()).expect("reads").flatten().map(|e| e.file_name()).collect();
     assert_eq!(films.iter().filter(|name| name.to_string_lossy().starts_with("film-")).count(), 8);
     assert_eq!(disk.stat()["timing"], "model");
-    let too_much = isocast(&["fill", &disk.name, "--files", "900", "--size", "16M"]);
+    let too_much = lab(&["fill", &disk.name, "--files", "900", "--size", "16M"]);
     assert!(!too_much.status.success() && text(&too_much).contains("are free"));
     disk.down();
 }
@@ -319,7 +221,7 @@ fn a_disk_goes_with_the_process_it_was_made_for() {
         return;
     }
     let owner = Running::start("sleep", &["1000"]);
-    let disk = Disk::up("owned", &["--owner", &owner.0.id().to_string()]);
+    let disk = Disk::owned(owner.0.id(), "2G");
     let daemon = disk.daemon();
     assert_eq!(disk.stat()["timing"], "model");
     owner.end("-KILL");
@@ -334,7 +236,7 @@ fn a_check_that_is_ended_leaves_nothing() {
     for signal in ["-TERM", "-HUP", "-KILL"] {
         let arguments = ["lab", "disk", "check", "--profile", "ssd-sata", "--seconds", "600", "--set", "size=1G"];
         let check = Running::start(env!("CARGO_BIN_EXE_isocast"), &arguments);
-        let disk = Disk { name: format!("check-{}", check.0.id()) };
+        let disk = Disk::named(format!("check-{}", check.0.id()));
         until("the disk of the check", || {
             let up = fs::read(disk.home().join("state.json"))
                 .is_ok_and(|text| text.windows(13).any(|t| t == b"\"ready\": true"));
@@ -355,7 +257,7 @@ fn wrong_use_says_what_to_write() {
         (vec!["up", "x", "--profile", "floppy"], "t7k250"),
         (vec!["stat", "nobody-has-this"], "is not up"),
     ] {
-        let said = isocast(&arguments);
+        let said = lab(&arguments);
         assert!(!said.status.success());
         assert!(text(&said).contains(hint), "{arguments:?}: {}", text(&said));
     }

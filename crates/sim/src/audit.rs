@@ -32,7 +32,7 @@ impl World {
     /// A send took effect: is the stream too far ahead?
     pub(crate) fn judge_ahead(&mut self, stream: u64) {
         let Some(record) = self.streams.get_mut(&stream) else { return };
-        let Some(rate) = record.rate else { return };
+        let Some(rate) = record.asked.rate else { return };
         let allowed = rate.bytes_in(self.control.lateness_max().saturating_mul(4)) + 4096;
         let ahead = record.ahead(self.now);
         if ahead > allowed {
@@ -40,7 +40,7 @@ impl World {
             self.laws.broke(Law::BoundedCatchUp, self.now, what);
         }
         let second = record.second_bytes(self.now);
-        let factor = if record.burst_bytes > 0 { 5 } else { 3 };
+        let factor = if record.asked.burst_bytes > 0 { 5 } else { 3 };
         if second > rate.bytes_in(Nanos::from_secs(factor)) + allowed {
             let what = format!("stream {stream} got {second} bytes in a second at {rate}");
             self.laws.broke(Law::BoundedCatchUp, self.now, what);
@@ -66,14 +66,14 @@ impl World {
     /// the control side last read its reports has an excuse: the answer may wait there.
     pub(crate) fn judge_start(&mut self, record: &Stream) {
         let excused = record.may_be_late() || record.excuses.stopped;
-        if excused || self.reports_closed || record.asked_at < self.control.reports_read {
+        if excused || self.reports_closed || record.asked.at < self.control.reports_read {
             return;
         }
         let (answer, begin) = record.waited(self.now, self.plane_delays);
         let most = self.control.starts;
         if answer > most.answer_max || begin > most.begin_max {
             let what =
-                format!("stream {}: {answer} until it was answered, then {begin} to its first byte", record.id.0);
+                format!("stream {}: {answer} until it was answered, then {begin} to its first byte", record.asked.id.0);
             self.laws.broke(Law::StartsInTime, self.now, what);
         }
     }

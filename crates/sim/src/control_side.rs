@@ -14,11 +14,11 @@ use units::{BitRate, ContentVersion, DiskId, LinkId, Nanos, ReservationId, Strea
 use crate::contents::{SimContent, new_content, segments};
 use crate::disk::Spent;
 use crate::laws::Law;
-use crate::ledger::{Life, NewStream, Stream};
+use crate::ledger::{Asked, Life, Stream};
 use crate::load::{Calm, FaultAt, Load, Tally};
 use crate::log::Kind;
 use crate::random::Random;
-use crate::socket::Reading;
+use crate::socket::{Reading, Socket};
 use crate::store_thread::{Actions, Source, WriterEnd};
 use crate::world::{ClientTurn, Event, World};
 
@@ -306,7 +306,7 @@ impl World {
         control.next_stream += 1;
         let line = BitRate((rate.0 * 8).max(100_000_000));
         let socket_bytes = rate.bytes_in(control.tick.saturating_mul(2).saturating_add(Nanos::from_millis(200)));
-        let mut stream = Stream::new(NewStream {
+        let asked = Asked {
             id,
             fd: socket.as_raw_fd(),
             version: content.version,
@@ -315,11 +315,11 @@ impl World {
             burst_bytes,
             hold,
             segments: segments.clone(),
-            socket_bytes: socket_bytes.max(16 << 10),
-            reading: Reading::AtRate(line),
-            now: self.now,
+            at: self.now,
             delays: self.plane_delays,
-        });
+        };
+        let receiver = Socket::new(socket_bytes.max(16 << 10), Reading::AtRate(line), self.now);
+        let mut stream = Stream::new(asked, receiver);
         let excused = control.disk_excused[usize::from(content.disk.0)];
         stream.excuses.disk = excused > self.now;
         let content = Arc::clone(&content.shared);
@@ -362,7 +362,7 @@ impl World {
         };
         stream.excuses.client = kind != Some(3);
         for (span, turn) in turns {
-            self.schedule(self.now.saturating_add(*span), Event::Client(stream.id.0, *turn));
+            self.schedule(self.now.saturating_add(*span), Event::Client(stream.asked.id.0, *turn));
         }
     }
 
@@ -389,7 +389,7 @@ impl World {
         // Viewings end by themselves; what a vanished client holds is stopped.
         let longest = self.control.load.viewing.1.saturating_mul(2).saturating_add(Nanos::from_secs(10));
         self.act_in(longest, Action::Shutdown);
-        let stuck: Vec<u64> = self.streams.values().filter(|s| s.may_be_late()).map(|s| s.id.0).collect();
+        let stuck: Vec<u64> = self.streams.values().filter(|s| s.may_be_late()).map(|s| s.asked.id.0).collect();
         for stream in stuck {
             self.act_in(longest.saturating_sub(END_GRACE), Action::Stop(stream));
         }
@@ -457,11 +457,11 @@ impl World {
         record.life = Life::Started;
         record.started_at = Some((now, self.plane_delays));
         record.reservation = reservation;
-        if record.rate.is_some() != reservation.is_some() {
+        if record.asked.rate.is_some() != reservation.is_some() {
             self.laws.broke(Law::EveryEndHasAReason, now, format!("{stream:?} holds {reservation:?}"));
         }
         let control = &mut self.control;
-        if record.rate.is_some() {
+        if record.asked.rate.is_some() {
             control.guaranteed += 1;
             control.tally.started += 1;
             control.tally.running_max = control.tally.running_max.max(control.guaranteed);
@@ -472,7 +472,7 @@ impl World {
     fn comes_back(&mut self, delivery: &Delivery, life: Life, end: Option<Ending>) {
         let (stream, fd) = (delivery.stream, delivery.socket.as_raw_fd());
         let now = self.now;
-        let Some(record) = self.streams.remove(&stream.0).filter(|s| s.life == life && s.fd == fd) else {
+        let Some(record) = self.streams.remove(&stream.0).filter(|s| s.life == life && s.asked.fd == fd) else {
             self.laws.broke(Law::EveryEndHasAReason, now, format!("{stream:?} comes back from {life:?} with {end:?}"));
             return;
         };
@@ -495,20 +495,20 @@ impl World {
             found,
         );
         self.count_end(&record, &end);
-        if let (Some(held), Some(rate)) = (end.held, record.rate) {
+        if let (Some(held), Some(rate)) = (end.held, record.asked.rate) {
             self.session_goes_on(held, &record, rate);
         }
     }
 
     fn count_end(&mut self, record: &Stream, end: &Ending) {
         let control = &mut self.control;
-        control.guaranteed -= u64::from(record.rate.is_some());
+        control.guaranteed -= u64::from(record.asked.rate.is_some());
         let tally = &mut control.tally;
         tally.completed += u64::from(end.outcome == Outcome::Complete);
         tally.excused_misses += end.misses;
         tally.payload_bytes += record.payload_bytes;
         if let (Some(first), false) = (record.first_at(), record.may_be_late()) {
-            let span = first.saturating_sub(record.asked_at);
+            let span = first.saturating_sub(record.asked.at);
             tally.first_byte_max = tally.first_byte_max.max(span);
             tally.first_byte_sum += span;
             tally.first_bytes += 1;
@@ -518,7 +518,7 @@ impl World {
 
     /// The viewer asks for more after a while, or is gone and its reservation given back.
     fn session_goes_on(&mut self, held: ReservationId, record: &Stream, rate: BitRate) {
-        let content = u32::try_from(record.version.0 - 1).expect("few contents");
+        let content = u32::try_from(record.asked.version.0 - 1).expect("few contents");
         let span = self.control.random.span(Nanos::ZERO, Nanos::from_secs(5));
         if self.control.random.chance(0.7) && !self.control.draining {
             self.act_in(span, Action::Again(held, content, rate));

@@ -39,7 +39,7 @@ impl World {
     fn excuse_disk(&mut self, disk: usize, until: Nanos) {
         let excused = &mut self.control.disk_excused[disk];
         *excused = (*excused).max(until);
-        for stream in self.streams.values_mut().filter(|s| usize::from(s.disk.0) == disk) {
+        for stream in self.streams.values_mut().filter(|s| usize::from(s.asked.disk.0) == disk) {
             stream.excuses.disk = true;
         }
     }
@@ -49,7 +49,7 @@ impl World {
         let Some(content) = self.control.contents.iter_mut().find(|c| whole(c)) else { return };
         content.size_now /= 2;
         let version = content.version;
-        for stream in self.streams.values_mut().filter(|s| s.version == version) {
+        for stream in self.streams.values_mut().filter(|s| s.asked.version == version) {
             stream.excuses.content = true;
         }
     }

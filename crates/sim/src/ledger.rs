@@ -10,7 +10,7 @@ use dataplane::port::Span;
 use units::{BitRate, ContentVersion, DiskId, Nanos, ReservationId, StreamId};
 
 use crate::arena::Arena;
-use crate::socket::{Reading, Socket};
+use crate::socket::Socket;
 
 /// Where a delivery is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,9 +38,9 @@ pub(crate) struct Excuses {
     pub(crate) stopped: bool,
 }
 
-/// One delivery.
+/// What a delivery was asked for as.
 #[derive(Debug)]
-pub(crate) struct Stream {
+pub(crate) struct Asked {
     pub(crate) id: StreamId,
     pub(crate) fd: RawFd,
     pub(crate) version: ContentVersion,
@@ -49,19 +49,25 @@ pub(crate) struct Stream {
     pub(crate) rate: Option<BitRate>,
     pub(crate) burst_bytes: u64,
     pub(crate) hold: bool,
+    pub(crate) segments: Box<[Segment]>,
+    pub(crate) at: Nanos,
+    /// How much plane delay the world had given by then.
+    pub(crate) delays: Nanos,
+}
+
+/// One delivery.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) asked: Asked,
     pub(crate) life: Life,
     pub(crate) socket: Socket,
     pub(crate) excuses: Excuses,
-    pub(crate) asked_at: Nanos,
-    /// How much plane delay the world had given when it was asked for.
-    pub(crate) delays_asked: Nanos,
     /// When the plane said it began, and how much delay it had been given by then.
     pub(crate) started_at: Option<(Nanos, Nanos)>,
     pub(crate) stopped_at: Option<Nanos>,
     pub(crate) reservation: Option<ReservationId>,
     /// First payload byte taken, and how much plane delay the world had given by then.
     first: Option<(Nanos, Nanos)>,
-    segments: Box<[Segment]>,
     at_segment: usize,
     within: u64,
     /// Literal and payload bytes taken.
@@ -73,46 +79,19 @@ pub(crate) struct Stream {
     second: (u64, u64),
 }
 
-/// What a new delivery is made of.
-#[derive(Debug)]
-pub(crate) struct NewStream {
-    pub(crate) id: StreamId,
-    pub(crate) fd: RawFd,
-    pub(crate) version: ContentVersion,
-    pub(crate) disk: DiskId,
-    pub(crate) rate: Option<BitRate>,
-    pub(crate) burst_bytes: u64,
-    pub(crate) hold: bool,
-    pub(crate) segments: Box<[Segment]>,
-    pub(crate) socket_bytes: u64,
-    pub(crate) reading: Reading,
-    pub(crate) now: Nanos,
-    pub(crate) delays: Nanos,
-}
-
 impl Stream {
-    pub(crate) fn new(new: NewStream) -> Self {
-        let payload_total =
-            new.segments.iter().map(|s| if let Segment::Range { length, .. } = s { *length } else { 0 });
+    pub(crate) fn new(asked: Asked, socket: Socket) -> Self {
+        let payload_of = |segment: &Segment| if let Segment::Range { length, .. } = segment { *length } else { 0 };
         Self {
-            id: new.id,
-            fd: new.fd,
-            version: new.version,
-            disk: new.disk,
-            rate: new.rate,
-            burst_bytes: new.burst_bytes,
-            hold: new.hold,
             life: Life::Asked,
-            socket: Socket::new(new.socket_bytes, new.reading, new.now),
+            socket,
             excuses: Excuses::default(),
-            asked_at: new.now,
-            delays_asked: new.delays,
             started_at: None,
             stopped_at: None,
             reservation: None,
             first: None,
-            payload_total: payload_total.sum(),
-            segments: new.segments,
+            payload_total: asked.segments.iter().map(payload_of).sum(),
+            asked,
             at_segment: 0,
             within: 0,
             taken_bytes: 0,
@@ -132,11 +111,11 @@ impl Stream {
         delays: Nanos,
     ) -> Result<(), String> {
         if self.life == Life::Over {
-            return Err(format!("stream {} is served after its end", self.id.0));
+            return Err(format!("stream {} is served after its end", self.asked.id.0));
         }
         let count = u64::from(bytes);
-        let Some(segment) = self.segments.get(self.at_segment) else {
-            return Err(format!("stream {} gets {count} bytes more than it asked for", self.id.0));
+        let Some(segment) = self.asked.segments.get(self.at_segment) else {
+            return Err(format!("stream {} gets {count} bytes more than it asked for", self.asked.id.0));
         };
         let length = match segment {
             Segment::Bytes(literal) => {
@@ -144,18 +123,18 @@ impl Stream {
                 let got = arena.literal(sent).map_err(|e| e.0)?;
                 let from = usize::try_from(self.within).unwrap_or(usize::MAX);
                 if literal.get(from..from.saturating_add(got.len())) != Some(got) {
-                    return Err(format!("stream {} gets wrong literal bytes", self.id.0));
+                    return Err(format!("stream {} gets wrong literal bytes", self.asked.id.0));
                 }
                 literal.len() as u64
             }
             Segment::Range { offset, length } => {
                 if arena.is_literal(span) || self.within + count > *length {
-                    return Err(format!("stream {} gets bytes beyond its range", self.id.0));
+                    return Err(format!("stream {} gets bytes beyond its range", self.asked.id.0));
                 }
                 let next = offset + self.within;
                 arena
-                    .check_range(span.offset, count, self.version, next)
-                    .map_err(|e| format!("stream {}: {}", self.id.0, e.0))?;
+                    .check_range(span.offset, count, self.asked.version, next)
+                    .map_err(|e| format!("stream {}: {}", self.asked.id.0, e.0))?;
                 if self.first.is_none() {
                     self.first = Some((now, delays));
                 }
@@ -177,7 +156,7 @@ impl Stream {
     /// How much later than its rate the stream is at `now`, beyond what the world itself delayed the plane by.
     /// `None` before its first byte, and for best effort.
     pub(crate) fn lateness(&self, now: Nanos, delays: Nanos) -> Option<Nanos> {
-        let (rate, (first, delays_then)) = (self.rate?, self.first?);
+        let (rate, (first, delays_then)) = (self.asked.rate?, self.first?);
         if self.payload_bytes == self.payload_total {
             return None;
         }
@@ -187,8 +166,8 @@ impl Stream {
 
     /// How many bytes the stream is ahead of its rate and burst at `now`.
     pub(crate) fn ahead(&self, now: Nanos) -> u64 {
-        let (Some(rate), Some((first, _))) = (self.rate, self.first) else { return 0 };
-        self.payload_bytes.saturating_sub(self.burst_bytes + rate.bytes_in(now.saturating_sub(first)))
+        let (Some(rate), Some((first, _))) = (self.asked.rate, self.first) else { return 0 };
+        self.payload_bytes.saturating_sub(self.asked.burst_bytes + rate.bytes_in(now.saturating_sub(first)))
     }
 
     /// Payload bytes taken in the second of `now` so far.
@@ -202,7 +181,7 @@ impl Stream {
         let (told, told_delays) = self.started_at.unwrap_or((now, delays));
         let (first, first_delays) = self.first.unwrap_or((now, delays));
         let span = |from: Nanos, to: Nanos, delays: Nanos| to.saturating_sub(from).saturating_sub(delays);
-        let answer = span(self.asked_at, told, told_delays.saturating_sub(self.delays_asked));
+        let answer = span(self.asked.at, told, told_delays.saturating_sub(self.asked.delays));
         let begin = span(told, first, first_delays.saturating_sub(told_delays));
         (answer, if self.started_at.is_some() { begin } else { Nanos::ZERO })
     }
@@ -214,12 +193,12 @@ impl Stream {
 
     /// True once every byte is in the socket.
     pub(crate) fn complete(&self) -> bool {
-        self.at_segment == self.segments.len()
+        self.at_segment == self.asked.segments.len()
     }
 
     /// Whether this end is one the delivery may have.
     pub(crate) fn judge(&self, end: &Ending) -> Result<(), String> {
-        let fail = |why: &str| Err(format!("stream {}: {why}: {end:?}, {:?}", self.id.0, self.excuses));
+        let fail = |why: &str| Err(format!("stream {}: {why}: {end:?}, {:?}", self.asked.id.0, self.excuses));
         if end.sent_bytes != self.taken_bytes {
             return fail(&format!("{} bytes were taken", self.taken_bytes));
         }
@@ -232,7 +211,7 @@ impl Stream {
             Outcome::DiskError if !e.disk => fail("its disk works"),
             Outcome::ContentChanged if !e.content => fail("its content is whole"),
             _ if end.misses > 0 && !self.may_be_late() => fail("missed deadlines"),
-            _ if end.held.is_some() && (!self.hold || end.held != self.reservation) => {
+            _ if end.held.is_some() && (!self.asked.hold || end.held != self.reservation) => {
                 fail("holds a reservation it should not")
             }
             _ => Ok(()),
@@ -241,17 +220,23 @@ impl Stream {
 
     /// True if something is the matter that excuses lateness.
     pub(crate) fn may_be_late(&self) -> bool {
-        self.rate.is_none() || self.excuses.client || self.excuses.reset || self.excuses.disk || self.excuses.content
+        self.asked.rate.is_none()
+            || self.excuses.client
+            || self.excuses.reset
+            || self.excuses.disk
+            || self.excuses.content
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use units::limits;
 
+    use super::*;
+    use crate::socket::Reading;
+
     fn stream() -> Stream {
-        Stream::new(NewStream {
+        let asked = Asked {
             id: StreamId(7),
             fd: 0,
             version: ContentVersion(1),
@@ -260,11 +245,10 @@ mod tests {
             burst_bytes: 500,
             hold: false,
             segments: Box::new([Segment::Bytes(Box::new(*b"head")), Segment::Range { offset: 4096, length: 3000 }]),
-            socket_bytes: 1 << 20,
-            reading: Reading::Stopped,
-            now: Nanos::ZERO,
+            at: Nanos::ZERO,
             delays: Nanos::ZERO,
-        })
+        };
+        Stream::new(asked, Socket::new(1 << 20, Reading::Stopped, Nanos::ZERO))
     }
 
     fn arena() -> (Arena, Span, Span) {

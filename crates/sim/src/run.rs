@@ -141,8 +141,10 @@ fn finish(world: &mut World) {
         world.laws.broke(Law::EveryEndHasAReason, now, "the plane ended without being told to");
     }
     if let Some(stream) = world.streams.values().next() {
-        let what =
-            format!("stream {} never came back ({:?}, {} bytes taken)", stream.id.0, stream.life, stream.taken_bytes);
+        let what = format!(
+            "stream {} never came back ({:?}, {} bytes taken)",
+            stream.asked.id.0, stream.life, stream.taken_bytes
+        );
         world.laws.broke(Law::EveryEndHasAReason, now, what);
     }
 }

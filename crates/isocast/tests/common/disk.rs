@@ -7,13 +7,16 @@ use std::process::{Command, Output};
 
 use super::{program, until};
 
-/// True if emulated disks are possible here, with room in memory for `bytes` of what will be written. (What the program
-/// says where they are not: `lab_disk.rs`.)
-pub fn possible(bytes: u64) -> bool {
+/// True if this process may make emulated disks. (What the program says where it may not: `lab_disk.rs`.)
+pub fn permitted() -> bool {
     let root = fs::metadata("/proc/self").is_ok_and(|facts| facts.uid() == 0);
-    let devices = ["/dev/fuse", "/dev/loop-control"].iter().all(|path| Path::new(path).exists());
+    root && ["/dev/fuse", "/dev/loop-control"].iter().all(|path| Path::new(path).exists())
+}
+
+/// True if emulated disks are possible here, with room in memory for `bytes` of what will be written.
+pub fn possible(bytes: u64) -> bool {
     let room = rustix::fs::statvfs("/dev/shm").is_ok_and(|space| space.f_bavail * space.f_frsize >= bytes);
-    let all = root && devices && room;
+    let all = permitted() && room;
     if !all {
         eprintln!("not run: emulated disks need root, /dev/fuse, /dev/loop-control, and {bytes} bytes in /dev/shm");
     }
@@ -24,18 +27,32 @@ pub fn possible(bytes: u64) -> bool {
 pub enum FileSystem {
     Ext4,
     Xfs,
+    None,
+}
+
+impl FileSystem {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ext4 => "ext4",
+            Self::Xfs => "xfs",
+            Self::None => "none",
+        }
+    }
 }
 
 pub struct Disk {
-    name: String,
+    pub name: String,
+    size: String,
     pub file_system: FileSystem,
 }
 
-fn lab(arguments: &[&str]) -> Output {
+/// `isocast lab disk …`.
+pub fn lab(arguments: &[&str]) -> Output {
     Command::new(program()).args(["lab", "disk"]).args(arguments).output().expect("the program runs")
 }
 
-fn text(output: &Output) -> String {
+/// All that a program said.
+pub fn text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
@@ -47,14 +64,35 @@ fn run(command: &mut Command) {
 impl Disk {
     /// `size` of mostly nothing: what is not written takes no memory.
     pub fn up(purpose: &str, size: &str, file_system: FileSystem) -> Self {
-        let disk = Self { name: format!("test-{purpose}-{}", std::process::id()), file_system };
-        let fs = if file_system == FileSystem::Ext4 { "ext4" } else { "xfs" };
-        let said = lab(&["up", &disk.name, "--set", &format!("size={size}"), "--fs", fs]);
-        assert!(said.status.success(), "{}", text(&said));
+        Self::raised(purpose, size, file_system, &[])
+    }
+
+    /// One that goes when process `owner` ends.
+    pub fn owned(owner: u32, size: &str) -> Self {
+        Self::raised("owned", size, FileSystem::Ext4, &["--owner", &owner.to_string()])
+    }
+
+    fn raised(purpose: &str, size: &str, file_system: FileSystem, more: &[&str]) -> Self {
+        let name = format!("test-{purpose}-{}", std::process::id());
+        let disk = Self { name, size: size.to_owned(), file_system };
+        disk.raise(more);
         disk
     }
 
-    fn home(&self) -> PathBuf {
+    /// One that the program itself makes.
+    pub fn named(name: String) -> Self {
+        Self { name, size: String::new(), file_system: FileSystem::Ext4 }
+    }
+
+    /// Makes it again after [`Self::down`], or over one of its name that died.
+    pub fn raise(&self, more: &[&str]) {
+        let size = format!("size={}", self.size);
+        let arguments = ["up", &self.name, "--set", &size, "--fs", self.file_system.name()];
+        let said = lab(&[&arguments[..], more].concat());
+        assert!(said.status.success(), "{}", text(&said));
+    }
+
+    pub fn home(&self) -> PathBuf {
         Path::new("/run/isocast-lab").join(&self.name)
     }
 
@@ -62,16 +100,27 @@ impl Disk {
         self.home().join("mnt")
     }
 
+    fn state(&self) -> serde_json::Value {
+        serde_json::from_slice(&fs::read(self.home().join("state.json")).expect("a state")).expect("JSON")
+    }
+
     pub fn device(&self) -> PathBuf {
-        let state = fs::read(self.home().join("state.json")).expect("a state");
-        let state: serde_json::Value = serde_json::from_slice(&state).expect("JSON");
-        PathBuf::from(state["device"].as_str().expect("a device"))
+        PathBuf::from(self.state()["device"].as_str().expect("a device"))
+    }
+
+    /// Process of its daemon.
+    pub fn daemon(&self) -> String {
+        self.state()["daemon"]["pid"].to_string()
     }
 
     pub fn ctl(&self, command: &str) -> String {
         let said = lab(&["ctl", &self.name, command]);
         assert!(said.status.success(), "{command}: {}", text(&said));
         text(&said)
+    }
+
+    pub fn stat(&self) -> serde_json::Value {
+        serde_json::from_slice(&lab(&["stat", &self.name, "--json"]).stdout).expect("JSON")
     }
 
     /// The power comes back, as at a boot: the journal is replayed, and the file system is without fault.
@@ -89,17 +138,40 @@ impl Disk {
         match self.file_system {
             FileSystem::Ext4 => run(Command::new("e2fsck").args(["-f", "-n"]).arg(&device)),
             FileSystem::Xfs => run(Command::new("xfs_repair").arg("-n").arg(&device)),
+            FileSystem::None => {}
         }
         run(Command::new("mount").arg(&device).arg(self.mount()));
         self.ctl("timing on");
     }
 
-    /// Takes it down, and asserts that nothing is left.
-    pub fn down(self) {
+    pub fn down(&self) {
         let said = lab(&["down", &self.name]);
         assert!(said.status.success(), "{}", text(&said));
+    }
+
+    /// Takes it down, and asserts that nothing is left.
+    pub fn end(self) {
+        let daemon = self.daemon();
+        self.down();
+        self.assert_nothing_left(&daemon);
+    }
+
+    /// Mounts, loop devices, files and the daemon are gone.
+    pub fn assert_nothing_left(&self, daemon: &str) {
         let mounts = fs::read_to_string("/proc/mounts").expect("/proc/mounts");
-        assert!(!mounts.contains(&self.name) && !self.home().exists());
+        assert!(!mounts.contains(&self.name), "{mounts}");
+        for entry in fs::read_dir("/sys/block").expect("/sys/block").flatten() {
+            let backing = fs::read_to_string(entry.path().join("loop/backing_file")).unwrap_or_default();
+            assert!(!backing.contains(&self.name), "{:?} is over {backing}", entry.file_name());
+        }
+        assert!(!self.home().exists());
+        assert!(!Path::new("/dev/shm/isocast-lab").join(format!("{}.img", self.name)).exists());
+        self.assert_daemon_gone(daemon);
+    }
+
+    pub fn assert_daemon_gone(&self, daemon: &str) {
+        let command = fs::read_to_string(format!("/proc/{daemon}/cmdline")).unwrap_or_default();
+        assert!(!command.contains(&self.name), "the daemon still runs");
     }
 }
 
