@@ -24,7 +24,7 @@ const AGREE: Duration = Duration::from_micros(5);
 /// More than this is not the path but a busy machine.
 const EXCESS_MAX: Duration = Duration::from_micros(400);
 /// Below the daemon's.
-const PRIORITY: i32 = 20;
+const PRIORITY: u8 = 20;
 const FIXED: Duration = Duration::from_millis(1);
 
 /// Measures and sets the compensation, for a drive of which no read takes less than `least`; returns (microseconds, microseconds per MiB).
@@ -33,13 +33,9 @@ pub(crate) fn run(places: &Places, device: &Path, least: Nanos) -> anyhow::Resul
     control::ask(places, &format!("compensate 0 0; timing fixed {}us", FIXED.as_micros()))?;
     let file = sys::open_direct(device, false).with_context(|| format!("cannot open {}", device.display()))?;
     // In real time, in a thread of its own: what other programs cost is not the path's.
-    let (small, big) = std::thread::scope(|scope| {
-        let measuring = scope.spawn(|| {
-            let _refused = sys::real_time(PRIORITY);
-            anyhow::Ok((settled_excess(&file, 4096, SAMPLES)?, settled_excess(&file, 1 << 20, SAMPLES_BIG)?))
-        });
-        measuring.join().map_err(|_| anyhow::anyhow!("the measuring thread panicked"))?
-    })?;
+    let (small, big) = sys::in_real_time(PRIORITY, || {
+        anyhow::Ok((settled_excess(&file, 4096, SAMPLES)?, settled_excess(&file, 1 << 20, SAMPLES_BIG)?))
+    })??;
     let unsettled = small.agreed.is_none() || big.agreed.is_none();
     let small = small.least.min(EXCESS_MAX);
     let big = big.least.min(small + EXCESS_MAX);

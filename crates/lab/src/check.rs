@@ -48,7 +48,7 @@ pub(crate) struct Check {
 const PAUSE: Duration = Duration::from_millis(50);
 const ATTEMPTS: u32 = 4;
 /// Below the daemon's.
-const PRIORITY: i32 = 20;
+const PRIORITY: u8 = 20;
 /// CPU pressure (per cent of the time in which a runnable task waited) beyond which a run counts as disturbed.
 const PRESSURE_MAX: f64 = 5.0;
 
@@ -267,7 +267,7 @@ impl Job<'_> {
 
     /// (requests per second, bytes per second).
     fn run(&self, seconds: u32, stop: &Stop) -> anyhow::Result<(f64, f64)> {
-        let mut fio = Command::new("fio");
+        let mut fio = sys::dying_with_this("fio");
         fio.args(["--name=check", "--direct=1", "--ioengine=libaio", "--output-format=json", "--zero_buffers=1"]);
         // A thread, not a process of its own: what ends fio ends it.
         fio.arg("--thread");
@@ -282,7 +282,7 @@ impl Job<'_> {
                 .arg("--time_based"),
         };
         // Else the measuring program's own wait for a CPU counts as the disk's time.
-        let output = output_unless(stop, sys::in_real_time(&mut fio, PRIORITY))?;
+        let output = sys::in_real_time(PRIORITY, || output_unless(stop, &mut fio))??;
         if !output.status.success() {
             bail!("fio failed: {}", String::from_utf8_lossy(&output.stderr).trim());
         }
@@ -302,8 +302,7 @@ impl Job<'_> {
 /// As `Command::output`, for a program that prints little; it is killed when it is time to stop, or this process dies.
 fn output_unless(stop: &Stop, command: &mut Command) -> anyhow::Result<Output> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child =
-        sys::dies_with_this(command).spawn().with_context(|| format!("cannot run {:?}", command.get_program()))?;
+    let mut child = command.spawn().with_context(|| format!("cannot run {:?}", command.get_program()))?;
     while child.try_wait()?.is_none() {
         if stop.is_set() {
             child.kill()?;

@@ -17,10 +17,12 @@ use crate::state::Places;
 use crate::sys;
 
 /// Above kernel threads that serve disks on ordinary priority, below what watches the machine.
-const PRIORITY: i32 = 50;
+const PRIORITY: u8 = 50;
 
 /// Runs until the FUSE file is unmounted. Says `ready` on standard output when it serves.
 pub(crate) fn run(name: &str) -> anyhow::Result<()> {
+    // It outlives the terminal of who started it. Refused only to who leads a group already: started by hand.
+    let _led = rustix::process::setsid();
     let places = Places::of(name)?;
     let at = places.fuse();
     let state = places.load().context("no state.json: this is started by `isocast lab disk up`")?;
@@ -44,7 +46,8 @@ pub(crate) fn run(name: &str) -> anyhow::Result<()> {
     if let Err(error) = sys::real_time(PRIORITY) {
         println!("warning: no real-time scheduling ({error}): answers may be late on a busy machine");
     }
-    if let Err(error) = sys::declare_io_flusher() {
+    // Memory reclaim may wait for this process, so it must not wait for its disks in turn.
+    if let Err(error) = rustix::process::configure_io_flusher_behavior(true) {
         eprintln!("warning: PR_SET_IO_FLUSHER: {error} (matters only when memory is nearly exhausted)");
     }
     let clock = Arc::clone(&engine);
@@ -80,7 +83,7 @@ fn end_with_owner(places: &Places) {
             // Another process, as it waits for the end of this one.
             let mut down = Command::new("/proc/self/exe");
             down.args(["lab", "disk", "down", &places.name]).stdin(Stdio::null()).stdout(Stdio::null());
-            if let Err(error) = sys::detached(&mut down).spawn() {
+            if let Err(error) = down.spawn() {
                 eprintln!("its owner has ended, but the disk cannot be taken down: {error}");
             }
             return;

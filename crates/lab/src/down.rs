@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
 use rustix::process::Signal;
 
 use crate::state::{Places, ProcessId, State, remove_shared};
-use crate::sys::{self, Lazily};
+use crate::sys;
 use crate::{control, up};
 
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -94,18 +96,18 @@ fn remove_if_there(path: &Path) -> anyhow::Result<()> {
 fn unmount(target: &Path) -> anyhow::Result<()> {
     let began = Instant::now();
     loop {
-        match sys::unmount(target, Lazily::No) {
+        match rustix::mount::unmount(target, UnmountFlags::empty()) {
             Ok(()) => return Ok(()),
             // Somebody is just looking: udev and the like let go within moments.
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && began.elapsed() < PATIENCE / 3 => {
+            Err(Errno::BUSY) if began.elapsed() < PATIENCE / 3 => {
                 std::thread::sleep(Duration::from_millis(50));
             }
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => return Ok(()),
+            Err(Errno::INVAL) => return Ok(()),
             Err(_) => break,
         }
     }
     eprintln!("warning: {} is in use: detached; its users will see errors", target.display());
-    sys::unmount(target, Lazily::Yes).with_context(|| format!("cannot unmount {}", target.display()))
+    rustix::mount::unmount(target, UnmountFlags::DETACH).with_context(|| format!("cannot unmount {}", target.display()))
 }
 
 fn detach(number: u32, disk: &Path) -> anyhow::Result<()> {

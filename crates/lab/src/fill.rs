@@ -2,12 +2,14 @@
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::Args;
 use rustix::fs::FallocateFlags;
+use uring::fiemap::extents;
 
 use crate::control;
 use crate::state::Places;
@@ -65,7 +67,7 @@ impl Fill {
         self.report(&positions, out)
     }
 
-    fn fill(&self, mount: &Path, directory: &Path) -> anyhow::Result<Vec<(u64, u64)>> {
+    fn fill(&self, mount: &Path, directory: &Path) -> anyhow::Result<Vec<(u64, usize)>> {
         let space = rustix::fs::statvfs(mount).context("statvfs")?;
         let free = space.f_bavail * space.f_frsize;
         let wanted = self.size.0.saturating_mul(u64::from(self.files));
@@ -85,7 +87,7 @@ impl Fill {
     /// Files take all the room first, and give back what is behind their ends when the disk is full: a file system that
     /// is asked for file, gap, file leaves out now and then a quarter of the disk, the slowest. Their names tell their
     /// order on the disk.
-    fn make_files(&self, directory: &Path, unsorted: &Path, room: u64) -> anyhow::Result<Vec<(u64, u64)>> {
+    fn make_files(&self, directory: &Path, unsorted: &Path, room: u64) -> anyhow::Result<Vec<(u64, usize)>> {
         let mut files = Vec::new();
         let mut zeros = Aligned::new(PIECE);
         for index in 0..self.files {
@@ -93,14 +95,15 @@ impl Fill {
             File::create(&path).with_context(|| format!("cannot make {}", path.display()))?;
             let file = sys::open_direct(&path, true).with_context(|| format!("cannot open {}", path.display()))?;
             self.write(&file, room, zeros.as_mut()).with_context(|| format!("cannot write {}", path.display()))?;
-            files.push((sys::first_position(&file)?, path, file));
+            let first = extents(file.as_fd())?.first().map_or(0, |extent| extent.physical);
+            files.push((first, path, file));
         }
         files.sort_unstable_by_key(|(position, ..)| *position);
         let mut positions = Vec::new();
         for (index, (position, path, file)) in files.into_iter().enumerate() {
             file.set_len(self.size.0)?;
             file.sync_all()?;
-            positions.push((position, sys::extent_count(&file)?));
+            positions.push((position, extents(file.as_fd())?.len()));
             let name = directory.join(format!("{}-{index:04}.bin", self.prefix));
             fs::rename(&path, &name).with_context(|| format!("cannot name {}", name.display()))?;
         }
@@ -122,7 +125,7 @@ impl Fill {
     }
 
     #[allow(clippy::cast_precision_loss, reason = "figures for people")]
-    fn report(&self, positions: &[(u64, u64)], out: &mut dyn Write) -> anyhow::Result<()> {
+    fn report(&self, positions: &[(u64, usize)], out: &mut dyn Write) -> anyhow::Result<()> {
         let starts: Vec<u64> = positions.iter().map(|p| p.0).collect();
         let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
         let widest = starts.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);

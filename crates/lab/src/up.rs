@@ -343,7 +343,7 @@ fn start_daemon(places: &Places) -> anyhow::Result<ProcessId> {
     let mut command = Command::new(program);
     command.args(["lab", "disk", "daemon", &places.name]).current_dir("/");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
-    let mut child = sys::detached(&mut command).spawn().context("cannot start the daemon")?;
+    let mut child = command.spawn().context("cannot start the daemon")?;
     let pid = i32::try_from(child.id()).context("a process number")?;
     let id = ProcessId::of(pid);
     let stdout = child.stdout.take().context("the daemon's output")?;

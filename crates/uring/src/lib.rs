@@ -1,5 +1,5 @@
-//! The kernel, and all `unsafe`: the data plane's [`dataplane::port::Io`] on io_uring, the memory it reads into, and
-//! what the store threads need to write directly.
+//! The kernel, and all `unsafe`: the data plane's [`dataplane::port::Io`] on io_uring, the memory it reads into, what the
+//! store threads need to write directly, and what emulated disks ask of the kernel that no library offers.
 //!
 //! Promise: every `unsafe` block names the invariant it relies on and who keeps it; no reference is ever made to memory
 //! that the kernel may write. Not here: what is read, sent or written, and when (`dataplane`, `schedule`, `store`).
@@ -9,8 +9,10 @@ pub mod direct;
 pub mod fiemap;
 pub mod io;
 pub mod link;
+pub mod loop_device;
 pub mod permissions;
 pub mod pool;
+pub mod scheduling;
 pub mod thread;
 
 mod arena;

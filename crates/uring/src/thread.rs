@@ -13,6 +13,7 @@ use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity, 
 use crate::io::{IoConfig, KernelIo, punted_workers};
 use crate::link::{PlaneLink, connect};
 use crate::permissions::{Permissions, StartError, Subject};
+use crate::scheduling::{Heirs, first_in_first_out};
 
 /// What the plane's thread is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -161,15 +162,10 @@ fn take_priority(priority: Option<u8>, permissions: &mut Permissions) {
     let Some(priority) = priority else {
         return permissions.say(Subject::RealTime, true, "ordinary priority, as configured".to_owned());
     };
-    let parameter = libc::sched_param { sched_priority: priority.into() };
     // Whatever this thread may start (io-wq's workers among it) starts as ordinary.
-    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-    // SAFETY: the parameter lives through the call; 0 is the calling thread.
-    let set = unsafe { libc::sched_setscheduler(0, policy, &raw const parameter) };
-    if set == 0 {
+    let Err(error) = first_in_first_out(priority, Heirs::Ordinary) else {
         return permissions.say(Subject::RealTime, true, format!("real-time priority (SCHED_FIFO {priority})"));
-    }
-    let error = io::Error::last_os_error();
+    };
     let sentence = if (1..=99).contains(&priority) {
         format!(
             "no real-time priority ({error}): other programs can delay streams; permit it (`ulimit -r {priority}`, systemd: \
