@@ -41,7 +41,7 @@ pub enum State {
     Ready(u32),
     /// The disk gave an error.
     Failed,
-    /// The file ended before these bytes.
+    /// The file ended before these bytes, or is another version by now.
     Gone,
 }
 

@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use units::{BitRate, ContentVersion, DiskId, LinkId, Nanos, ReservationId, StreamId};
 
+use crate::watched::Watched;
+
 /// From the control plane to the data plane.
 #[derive(Debug)]
 pub enum Command {
@@ -146,6 +148,8 @@ pub struct Content {
     pub access: Access,
     /// Where it lies on the device, ascending by `logical`; empty where unknown.
     pub extents: Box<[Extent]>,
+    /// What the file looked like when it was opened: others may write to it.
+    pub watched: Watched,
 }
 
 /// How a file can be read.
@@ -237,7 +241,7 @@ pub enum Outcome {
     Stopped,
     /// The disk gave an error or no answer.
     DiskError,
-    /// The file became shorter than it was: nothing wrong was sent, the rest is missing.
+    /// The file is not what it was when it was opened (cut, or written to): nothing wrong was sent, the rest is missing.
     ContentChanged,
 }
 

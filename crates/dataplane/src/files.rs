@@ -80,6 +80,11 @@ impl Files {
         Some(entry.content)
     }
 
+    /// What is open in a slot.
+    pub(crate) fn content(&self, slot: FileSlot) -> &Arc<Content> {
+        &self.entries[slot.0 as usize].as_ref().expect("the slot is in use").content
+    }
+
     fn entry(&mut self, slot: FileSlot) -> &mut Entry {
         self.entries[slot.0 as usize].as_mut().expect("the slot is in use")
     }

@@ -11,6 +11,7 @@ pub mod grant;
 pub mod plane;
 pub mod port;
 mod stream;
+pub mod watched;
 pub mod wheel;
 
 pub use plane::{Plane, PlaneConfig};

@@ -8,10 +8,11 @@
 //! one [`LITERAL_BYTES`] area per stream slot, for response heads.
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use units::{Nanos, limits};
 
-use crate::control::{Access, Command, Report};
+use crate::control::{Access, Command, Content, Report};
 use crate::grant::{Grant, StoreMessage};
 
 /// Bytes of literal text (a response head, a multipart boundary) a stream can have in flight. The control plane keeps
@@ -145,6 +146,10 @@ pub trait Io {
     /// Queues a read; it is handed to the kernel by [`Io::wait`].
     fn read(&mut self, request: ReadRequest);
 
+    /// Asks whether the file of `content` is still the version that was opened, seen from a moment after this call. It
+    /// completes like a read, with 1 if so and with 0 if not (a [`Fault`] if that cannot be known).
+    fn look(&mut self, token: Token, content: &Arc<Content>);
+
     /// Queues a send; it is handed to the kernel by [`Io::wait`] at the latest.
     fn send(&mut self, request: SendRequest);
 
@@ -203,6 +208,9 @@ impl<I: Io + ?Sized> Io for &mut I {
     }
     fn read(&mut self, request: ReadRequest) {
         (**self).read(request);
+    }
+    fn look(&mut self, token: Token, content: &Arc<Content>) {
+        (**self).look(token, content);
     }
     fn send(&mut self, request: SendRequest) {
         (**self).send(request);

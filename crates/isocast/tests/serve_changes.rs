@@ -3,6 +3,10 @@
 mod fixtures;
 
 use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use fixtures::{Server, pattern};
 
@@ -26,6 +30,79 @@ fn a_file_that_is_truncated_while_it_streams_ends_the_stream() {
     // The next one gets what is there now.
     let now = server.get("/media/film.ts?rate=16M");
     assert_eq!((now.status, now.body == film[..200_001]), (200, true));
+}
+
+/// The bytes of the film until its stream ends, which it does early, with an event; never others.
+fn ends_with_its_own_bytes(server: &Server, name: &str, film: &[u8], change: impl FnOnce()) {
+    let mut viewer = server.connect();
+    viewer.get(&format!("/media/{name}?rate=16M"));
+    let head = viewer.head();
+    assert_eq!(head.status, 200);
+    assert!(viewer.take(100_000) == film[..100_000]);
+    change();
+    let rest = viewer.take(film.len());
+    let total = 100_000 + rest.len();
+    assert!(total < film.len(), "{name}: the stream ends early");
+    assert!(rest == film[100_000..total], "{name}: and never with wrong bytes");
+    server.wait_event(&["stream_ended", name, "ContentChanged"]);
+    // The next one gets what is there now, under another tag.
+    let now = server.get(&format!("/media/{name}?rate=100M"));
+    assert!(now.body == fs::read(server.root.join(name)).expect("the film"), "{name}");
+    assert_ne!(now.field("etag"), head.field("etag"), "{name}");
+}
+
+fn age(path: &Path) {
+    let long_ago = SystemTime::now() - Duration::from_secs(3600);
+    File::options().write(true).open(path).and_then(|file| file.set_modified(long_ago)).expect("a time");
+}
+
+#[test]
+fn a_file_that_is_written_to_while_it_streams_ends_the_stream() {
+    let server = Server::start();
+    let film = pattern(16_000_000);
+    let other = vec![b'x'; film.len()];
+    let longer = vec![b'y'; film.len() + 4_000_000];
+    for (name, aged) in [("fresh", false), ("aged", true)] {
+        let path = server.file(name, &film);
+        if aged {
+            age(&path);
+        }
+        // `dd of=film conv=notrunc`
+        let rewrite = || File::options().write(true).open(&path).expect("the film").write_all(&other).expect("room");
+        ends_with_its_own_bytes(&server, name, &film, rewrite);
+    }
+    // `cp other film`: cut to nothing, then written anew.
+    let path = server.file("copied", &film);
+    ends_with_its_own_bytes(&server, "copied", &film, || fs::write(&path, &other).expect("room"));
+    let path = server.file("longer", &film);
+    age(&path);
+    ends_with_its_own_bytes(&server, "longer", &film, || fs::write(&path, &longer).expect("room"));
+    // One byte of it, at its end.
+    let path = server.file("touched", &film);
+    age(&path);
+    let end = u64::try_from(film.len()).expect("small") - 1;
+    let touch = || File::options().write(true).open(&path).expect("the film").write_all_at(b"z", end).expect("room");
+    ends_with_its_own_bytes(&server, "touched", &film, touch);
+}
+
+#[test]
+fn a_file_that_grows_while_it_streams_is_streamed_as_long_as_it_was() {
+    let server = Server::start();
+    let film = pattern(6_000_000);
+    let path = server.file("growing", &film);
+    let mut writer = File::options().append(true).open(&path).expect("the film");
+    let mut viewer = server.connect();
+    writer.write_all(&film[..1000]).expect("room");
+    viewer.get("/media/growing?rate=16M");
+    assert_eq!(viewer.head().status, 200);
+    let mut got = Vec::new();
+    while got.len() < film.len() {
+        writer.write_all(&film[..1000]).expect("room");
+        let part = viewer.take(100_000.min(film.len() - got.len()));
+        assert!(!part.is_empty(), "it ended after {}", got.len());
+        got.extend(part);
+    }
+    assert!(got == film);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use dataplane::control::{Access, Content, Extent, Segment};
+use dataplane::watched::{Facts, Watched};
 use units::{ContentVersion, DiskId, limits};
 
 use crate::load::Load;
@@ -17,10 +18,23 @@ pub(crate) struct SimContent {
     pub(crate) access: Access,
     /// Its size now; the content the plane was given says what it was.
     pub(crate) size_now: u64,
+    /// Somebody wrote into it.
+    pub(crate) rewritten: bool,
     pub(crate) shared: Arc<Content>,
 }
 
 impl SimContent {
+    /// True while it is what the plane was given.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.size_now == self.shared.size && !self.rewritten
+    }
+
+    /// The version whose bytes a read brings now: those of a file that was written into are nobody's.
+    pub(crate) fn version_now(&self) -> ContentVersion {
+        const OTHER: u64 = 1 << 31;
+        if self.rewritten { ContentVersion(self.version.0 | OTHER) } else { self.version }
+    }
+
     /// Where `bytes` from `offset` lie on the device, in order.
     pub(crate) fn places(&self, offset: u64, bytes: u64) -> Vec<(u64, u64)> {
         let mut places = Vec::with_capacity(1);
@@ -59,8 +73,9 @@ pub(crate) fn new_content(
     let access = if random.chance(load.buffered_share) { Access::Buffered } else { Access::Direct };
     let disk = DiskId(u16::try_from(disk).expect("few disks"));
     let file = null.try_clone().expect("a descriptor is free");
-    let shared = Arc::new(Content { version, disk, file, size, access, extents: extents.into() });
-    SimContent { version, disk, access, size_now: size, shared }
+    let watched = Watched::new(Facts::new(0, size), 0);
+    let shared = Arc::new(Content { version, disk, file, size, access, extents: extents.into(), watched });
+    SimContent { version, disk, access, size_now: size, rewritten: false, shared }
 }
 
 /// A response: a head, then one range, or several with heads between them.

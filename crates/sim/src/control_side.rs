@@ -282,7 +282,7 @@ impl World {
         // A session goes on with its content.
         let index = held.map_or(usize::try_from(drawn).expect("few contents"), |h| h.1 as usize);
         let content = &control.contents[index];
-        if content.size_now < content.shared.size {
+        if !content.is_whole() {
             return; // Nobody asks for a content that is known to be broken.
         }
         let rate = held.map_or(*control.random.pick(&control.load.rates), |h| h.2);

@@ -24,7 +24,8 @@ impl World {
             Fault::Spikes { disk, extra } => self.disks[disk].spike(extra, Nanos::from_secs(1), now),
             Fault::PlaneLate => self.plane_delay = lasts,
             Fault::ReportsFull => self.reports_closed = true,
-            Fault::Truncate { disk } => self.truncate(disk),
+            Fault::Truncate { disk } => self.spoil_content(disk, |content| content.size_now /= 2),
+            Fault::Rewrite { disk } => self.spoil_content(disk, |content| content.rewritten = true),
         }
         if let Fault::BadSectors { disk }
         | Fault::Hang { disk }
@@ -44,10 +45,11 @@ impl World {
         }
     }
 
-    fn truncate(&mut self, disk: usize) {
-        let whole = |c: &SimContent| usize::from(c.disk.0) == disk && c.size_now == c.shared.size;
+    /// Others do something to the first content of a disk that is still whole.
+    fn spoil_content(&mut self, disk: usize, spoil: impl FnOnce(&mut SimContent)) {
+        let whole = |c: &SimContent| usize::from(c.disk.0) == disk && c.is_whole();
         let Some(content) = self.control.contents.iter_mut().find(|c| whole(c)) else { return };
-        content.size_now /= 2;
+        spoil(content);
         let version = content.version;
         for stream in self.streams.values_mut().filter(|s| s.asked.version == version) {
             stream.excuses.content = true;
@@ -67,7 +69,7 @@ impl World {
                 // What waits is told in the next moment.
                 self.control.reports_read = self.now.saturating_add(Nanos::from_millis(1));
             }
-            Fault::PlaneLate | Fault::Truncate { .. } => {}
+            Fault::PlaneLate | Fault::Truncate { .. } | Fault::Rewrite { .. } => {}
         }
     }
 }

@@ -3,8 +3,9 @@
 use std::cell::RefCell;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::rc::Rc;
+use std::sync::Arc;
 
-use dataplane::control::{Access, Command, Report};
+use dataplane::control::{Access, Command, Content, Report};
 use dataplane::grant::{Grant, StoreMessage};
 use dataplane::port::{Completion, FileSlot, Io, ReadRequest, SendRequest, SocketSlot, Span, Token};
 use units::Nanos;
@@ -54,6 +55,10 @@ impl Io for SimIo {
 
     fn read(&mut self, request: ReadRequest) {
         self.0.borrow_mut().queued_reads.push(request);
+    }
+
+    fn look(&mut self, token: Token, content: &Arc<Content>) {
+        self.0.borrow_mut().begin_look(token, content.version);
     }
 
     fn send(&mut self, request: SendRequest) {

@@ -108,6 +108,11 @@ pub enum Fault {
         /// Which disk.
         disk: usize,
     },
+    /// Somebody writes into a content of a disk; `lasts` does not matter.
+    Rewrite {
+        /// Which disk.
+        disk: usize,
+    },
 }
 
 /// How long after a disk's fault its streams may still suffer: what was refused or quarantined has to be found again.

@@ -2,7 +2,7 @@
 
 use dataplane::control::Access;
 use dataplane::port::{Completion, Fault, FileSlot, ReadRequest, SendRequest, SocketSlot, Span, Token};
-use units::{Nanos, limits};
+use units::{ContentVersion, Nanos, limits};
 
 use crate::drive::Op;
 use crate::laws::Law;
@@ -119,10 +119,26 @@ impl World {
             bytes = self.random.between(1, pages) * limits::DIRECT_ALIGN;
             bytes = bytes.min(there);
         }
-        self.arena.end_read(request.memory, content.version, request.offset, bytes);
+        self.arena.end_read(request.memory, content.version_now(), request.offset, bytes);
         let result = if ok { Ok(u32::try_from(bytes).expect("a chunk at most")) } else { Err(Fault::Device(5)) };
         self.log.event(self.now, Kind::ReadDone, request.token.0, bytes, || format!("{:?}: {result:?}", request.token));
         self.ready.push_back(Completion { token: request.token, result, at: self.now });
+    }
+
+    /// A look at a file is under way: on another thread, which comes to it soon, or now and then late.
+    pub(crate) fn begin_look(&mut self, token: Token, content: ContentVersion) {
+        let late = if token.0.is_multiple_of(97) { 5000 } else { 0 };
+        let latency = Nanos::from_micros(20 + token.0 % 16 * 10 + late);
+        self.schedule(self.now.saturating_add(latency), Event::Looked(token, content));
+    }
+
+    /// It was looked at.
+    pub(crate) fn looked(&mut self, token: Token, version: ContentVersion) {
+        let found = self.control.contents.iter().find(|content| content.version == version);
+        let whole = found.expect("an open content").is_whole();
+        self.log
+            .event(self.now, Kind::ReadDone, token.0, u64::from(whole), || format!("looked at {version:?}: {whole}"));
+        self.ready.push_back(Completion { token, result: Ok(u32::from(whole)), at: self.now });
     }
 
     fn begin_send(&mut self, request: SendRequest) {

@@ -9,9 +9,9 @@ use std::os::fd::RawFd;
 
 use dataplane::control::{Command, Report};
 use dataplane::grant::{Grant, StoreMessage};
-use dataplane::port::{COMPLETIONS_MAX, Completion, FileSlot, ReadRequest, SendRequest, SocketSlot};
+use dataplane::port::{COMPLETIONS_MAX, Completion, FileSlot, ReadRequest, SendRequest, SocketSlot, Token};
 use schedule::profile::DiskProfile;
-use units::{BitRate, DiskId, Nanos};
+use units::{BitRate, ContentVersion, DiskId, Nanos};
 
 use crate::arena::Arena;
 use crate::control_side::ControlSide;
@@ -63,6 +63,8 @@ pub(crate) enum Event {
     StoreBegin(u16),
     /// The helper thread that reads through the page cache is done.
     BufferedRead(u32),
+    /// A file was looked at.
+    Looked(Token, ContentVersion),
     /// The control side reads its reports.
     Reports,
     /// The control side's next arrival, stop or fault.
@@ -308,6 +310,7 @@ impl World {
                 self.with_store(disk, |store, now, out| store.grant(grant, now, out));
             }
             Event::BufferedRead(index) => self.read_part_done(index, true),
+            Event::Looked(token, version) => self.looked(token, version),
             Event::Reports => {
                 self.reports_scheduled = false;
                 self.control_reads_reports();

@@ -118,13 +118,13 @@ impl Drop for Readers {
     }
 }
 
-fn post(semaphore: &OwnedFd) {
+pub(crate) fn post(semaphore: &OwnedFd) {
     // Blocks only at 2^64 - 2 waiting jobs.
     let _ = rustix::io::write(semaphore, &1_u64.to_ne_bytes());
 }
 
 /// Threads inherit the starter's scheduling; these must have none of the plane's.
-fn become_ordinary(cpus: Option<&CpuSet>) {
+pub(crate) fn become_ordinary(cpus: Option<&CpuSet>) {
     let ordinary = libc::sched_param { sched_priority: 0 };
     // SAFETY: the parameter lives through the call; 0 is the calling thread. Going down needs no permission.
     let _ = unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const ordinary) };

@@ -11,14 +11,14 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dataplane::control::{Access, Command, Report};
+use dataplane::control::{Access, Command, Content, Report};
 use dataplane::grant::{Grant, StoreMessage};
 use dataplane::port::{
     COMPLETIONS_MAX, Completion, Fault, FileSlot, Io, LITERAL_BYTES, ReadRequest, SendRequest, Sharing, SocketSlot,
-    Span,
+    Span, Token,
 };
 use io_uring::{cqueue, opcode, squeue, types};
-use rustix::thread::{CpuSet, Pid};
+use rustix::thread::CpuSet;
 use units::{Nanos, limits};
 
 use crate::arena::Arena;
@@ -27,6 +27,7 @@ use crate::fallback::{Job, Readers};
 use crate::fault;
 use crate::lend::Lender;
 use crate::link::PlaneLink;
+use crate::look::Lookers;
 use crate::permissions::{Permissions, StartError};
 use crate::reads::ReadTable;
 use crate::ring::{Cqe, Ring};
@@ -43,7 +44,7 @@ const FILES: usize = limits::FILES_MAX + READS_MAX;
 #[allow(clippy::cast_possible_truncation, reason = "small constants")]
 const CQ_ENTRIES: u32 = (2 * limits::STREAMS_MAX + READS_MAX + 1024).next_power_of_two() as u32;
 
-/// Tokens from here on are ours. The plane's stay below (`dataplane::port::Token`).
+/// Tokens from here on are ours. The plane's stay below (`Token`).
 const OURS: u64 = 0xFF << 56;
 const READ: u64 = OURS;
 const WAKE: u64 = OURS | 1 << 48;
@@ -109,6 +110,7 @@ pub struct KernelIo {
     arena: Arc<Arena>,
     link: PlaneLink,
     readers: Readers,
+    lookers: Lookers,
     files: Box<[Option<Place>]>,
     sockets: Box<[Option<Place>]>,
     reads: ReadTable,
@@ -153,11 +155,13 @@ impl KernelIo {
         let _ = ring.confine_workers(config.helper_cpus.as_ref()); // a second line only: there should be none
         let readers = Readers::start(config.readers, READS_MAX, config.helper_cpus, Arc::clone(&arena), link.waker())
             .map_err(StartError::Helpers)?;
+        let lookers = Lookers::start(READS_MAX, config.helper_cpus, &link.waker()).map_err(StartError::Helpers)?;
         let mut this = Self {
             ring,
             arena,
             link,
             readers,
+            lookers,
             files: vec![None; FILES].into_boxed_slice(),
             sockets: vec![None; limits::STREAMS_MAX].into_boxed_slice(),
             reads: ReadTable::new(READS_MAX),
@@ -275,7 +279,7 @@ impl KernelIo {
                 READ.. => self.read_done(cqe, at, completions),
                 token => {
                     self.sends -= 1;
-                    let token = dataplane::port::Token(token);
+                    let token = Token(token);
                     completions.push(Completion { token, result: fault::result(cqe.result), at });
                 }
             }
@@ -289,6 +293,11 @@ impl KernelIo {
         {
             let request = self.reads.remove(done.read);
             completions.push(Completion { token: request.token, result: fault::result(done.result), at });
+        }
+        while completions.len() < full
+            && let Some((token, result)) = self.lookers.next_done()
+        {
+            completions.push(Completion { token, result: fault::result(result), at });
         }
         if !watching {
             self.watch_bell();
@@ -478,6 +487,10 @@ impl Io for KernelIo {
         }
     }
 
+    fn look(&mut self, token: Token, content: &Arc<Content>) {
+        self.lookers.begin(token, content);
+    }
+
     fn send(&mut self, request: SendRequest) {
         assert!(request.token.0 < OURS, "tokens with a top byte of 0xFF are reserved");
         let place = self.sockets[index_of(request.socket.0)].expect("sockets are opened before they are sent to");
@@ -507,7 +520,7 @@ impl Io for KernelIo {
         self.push(entry.user_data(data));
     }
 
-    fn cancel_send(&mut self, token: dataplane::port::Token) {
+    fn cancel_send(&mut self, token: Token) {
         let found = self.zero_copy.as_ref().and_then(|zero_copy| zero_copy.find(token));
         if let Some((socket, true)) = found {
             return zero_copy::reset(self.sockets[socket].expect("sockets stay open while a send is out").raw);
@@ -541,7 +554,8 @@ impl Io for KernelIo {
             let ready = !self.failed.is_empty()
                 || !self.lent.is_empty()
                 || self.ring.has_completion()
-                || self.readers.has_done();
+                || self.readers.has_done()
+                || self.lookers.have_done();
             // With something to tell and nothing to hand over, the kernel is asked the next time.
             if !ready || self.ring.has_queued() {
                 self.enter(if ready { None } else { Some(until) });
@@ -579,20 +593,4 @@ impl Drop for KernelIo {
 
 fn index_of(slot: u32) -> usize {
     usize::try_from(slot).expect("usize holds a u32")
-}
-
-/// Workers that io-wq made for requests of thread `thread` of this process. For the plane's there must be none: they
-/// would run on its CPU.
-///
-/// # Errors
-/// If `/proc` cannot be read.
-pub fn punted_workers(thread: Pid) -> io::Result<usize> {
-    let name = format!("iou-wrk-{}", thread.as_raw_pid());
-    let mut workers = 0;
-    for task in std::fs::read_dir("/proc/self/task")? {
-        // A thread that ended meanwhile has no name any more.
-        let comm = std::fs::read_to_string(task?.path().join("comm")).unwrap_or_default();
-        workers += usize::from(comm.trim_end() == name);
-    }
-    Ok(workers)
 }

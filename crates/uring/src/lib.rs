@@ -10,6 +10,7 @@ pub mod fiemap;
 pub mod io;
 pub mod link;
 pub mod loop_device;
+pub mod look;
 pub mod permissions;
 pub mod pool;
 pub mod scheduling;

@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 
 use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
 
-use crate::io::{IoConfig, KernelIo, punted_workers};
+use crate::io::{IoConfig, KernelIo};
 use crate::link::{PlaneLink, connect};
 use crate::permissions::{Permissions, StartError, Subject};
 use crate::scheduling::{Heirs, first_in_first_out};
@@ -176,4 +176,20 @@ fn take_priority(priority: Option<u8>, permissions: &mut Permissions) {
         format!("no real-time priority: {priority} is not between 1 and 99")
     };
     permissions.say(Subject::RealTime, false, sentence);
+}
+
+/// Workers that io-wq made for requests of thread `thread` of this process. For the plane's there must be none: they
+/// would run on its CPU.
+///
+/// # Errors
+/// If `/proc` cannot be read.
+pub fn punted_workers(thread: Pid) -> io::Result<usize> {
+    let name = format!("iou-wrk-{}", thread.as_raw_pid());
+    let mut workers = 0;
+    for task in std::fs::read_dir("/proc/self/task")? {
+        // A thread that ended meanwhile has no name any more.
+        let comm = std::fs::read_to_string(task?.path().join("comm")).unwrap_or_default();
+        workers += usize::from(comm.trim_end() == name);
+    }
+    Ok(workers)
 }

@@ -11,10 +11,9 @@ use common::{CHUNK, connection, only_direct_file};
 use dataplane::control::{Access, Command, Event, Report};
 use dataplane::port::{COMPLETIONS_MAX, FileSlot, Io, ReadRequest, SendRequest, Sharing, SocketSlot, Span, Token};
 use units::{DiskId, Nanos};
-use uring::io::punted_workers;
 use uring::link::{Links, connect};
 use uring::permissions::Subject;
-use uring::thread::{PlaneConfig, check, cpus, start};
+use uring::thread::{PlaneConfig, check, cpus, punted_workers, start};
 
 const LONG: Duration = Duration::from_secs(60);
 

@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -68,6 +68,7 @@ fn content(path: &Path, bytes: &[u8], version: u64) -> Arc<Content> {
         Err(_) => (File::open(path).expect("a file"), Access::Buffered),
     };
     let size = bytes.len() as u64;
+    let watched = uring::look::watch(file.as_fd()).expect("it can be looked at");
     Arc::new(Content {
         version: ContentVersion(version),
         disk: DiskId(0),
@@ -75,6 +76,7 @@ fn content(path: &Path, bytes: &[u8], version: u64) -> Arc<Content> {
         size,
         access,
         extents: Box::default(),
+        watched,
     })
 }
 

@@ -27,6 +27,7 @@ use dataplane::control::{
     Access, Command, Content, Delivery, Ending, Outcome, Refusal, Report, Resource, Segment, Service,
 };
 use dataplane::gauges::Gauges;
+use dataplane::watched::{Facts, Watched};
 use units::{BitRate, ContentVersion, DiskId, Nanos, ReservationId};
 
 /// What one file of the store holds.
@@ -118,6 +119,7 @@ impl Contents for FakeStore {
                 size: entry.size,
                 access: Access::Buffered,
                 extents: Box::default(),
+                watched: Watched::new(Facts::new(0, entry.size), 0),
             });
             let media = if want == Want::FileAndRate { *self.media.lock().expect("lock") } else { None };
             Ok(Opened { entry, content, media })

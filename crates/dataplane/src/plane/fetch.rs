@@ -277,29 +277,39 @@ impl<I: Io> Plane<I> {
         (at, expected, requests)
     }
 
-    /// A read ended: its quarters are ready, or bad.
+    /// A read ended. What it brought counts once its file was looked at: others may have written to it meanwhile.
     pub(super) fn read_done(&mut self, op: u32, completion: Completion) {
         if self.reads_on(op, completion) {
             return;
         }
+        let read = self.reads[op as usize].expect("a read was out");
+        self.settle(&read, completion);
+        if completion.result.is_ok() && read.got > 0 {
+            self.io.look(Work::Look { op }.token(), self.files.content(read.file));
+        } else {
+            self.looked(op, completion);
+        }
+    }
+
+    /// The file of a read was looked at, or need not be: its quarters are ready, or bad.
+    pub(super) fn looked(&mut self, op: u32, completion: Completion) {
         let read = self.reads[op as usize].take().expect("a read was out");
         self.reads_free.push(op);
-        let got = completion.result.map(|_| read.got);
-        let bad = match got {
-            Ok(_) => State::Gone,
-            Err(_) => State::Failed,
+        let (got, bad) = match completion.result {
+            Ok(0) => (0, State::Gone),
+            Ok(_) => (read.got, State::Gone),
+            Err(_) => (0, State::Failed),
         };
         for nth in 0..read.count {
             let from = u64::from(nth) * QUARTER_BYTES;
             let expected = read.expected.saturating_sub(from).min(QUARTER_BYTES);
-            let there = got.unwrap_or(0).saturating_sub(from);
+            let there = got.saturating_sub(from);
             // A piece's valid bytes count from the quarter's start.
             let before = if read.count == 1 { read.offset % QUARTER_BYTES } else { 0 };
             let valid = u32::try_from(before + expected).expect("a quarter is small");
             let state = if there >= expected { State::Ready(valid) } else { bad };
             self.cache.read_done(Cache::neighbour(read.first, nth), state);
         }
-        self.settle(&read, completion);
         self.release_file(read.file);
         self.run_those_ready(usize::from(read.disk.0), completion.at);
     }

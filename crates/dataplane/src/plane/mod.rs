@@ -99,7 +99,7 @@ struct Disk {
     health: Health,
 }
 
-/// A read in flight.
+/// A read in flight, or read and not looked at yet.
 #[derive(Debug, Clone, Copy)]
 struct ReadOp {
     disk: DiskId,
@@ -120,18 +120,29 @@ struct ReadOp {
 /// What a token stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Work {
-    Send { slot: u32, generation: u32 },
-    Read { op: u32 },
+    Send {
+        slot: u32,
+        generation: u32,
+    },
+    Read {
+        op: u32,
+    },
+    /// The look at its file that follows a read.
+    Look {
+        op: u32,
+    },
 }
 
 const SEND_TAG: u64 = 1 << 56;
 const READ_TAG: u64 = 2 << 56;
+const LOOK_TAG: u64 = 4 << 56;
 
 impl Work {
     fn token(self) -> Token {
         match self {
             Self::Send { slot, generation } => Token(SEND_TAG | u64::from(generation) << 32 | u64::from(slot)),
             Self::Read { op } => Token(READ_TAG | u64::from(op)),
+            Self::Look { op } => Token(LOOK_TAG | u64::from(op)),
         }
     }
 
@@ -139,6 +150,9 @@ impl Work {
         let low = u32::try_from(token.0 & u64::from(u32::MAX)).expect("masked");
         if token.0 & READ_TAG != 0 {
             return Self::Read { op: low };
+        }
+        if token.0 & LOOK_TAG != 0 {
+            return Self::Look { op: low };
         }
         let generation = u32::try_from(token.0 >> 32 & 0x00FF_FFFF).expect("masked");
         Self::Send { slot: low, generation }
@@ -327,6 +341,7 @@ impl<I: Io> Plane<I> {
         match Work::of(completion.token) {
             Work::Send { slot, generation } => self.send_done(slot, generation, completion),
             Work::Read { op } => self.read_done(op, completion),
+            Work::Look { op } => self.looked(op, completion),
         }
     }
 

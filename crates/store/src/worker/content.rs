@@ -13,6 +13,7 @@ use rustix::fs::{OFlags, Stat, fstat, fstatfs};
 use rustix::io::Errno;
 use units::{ContentVersion, DiskId, limits};
 use uring::fiemap;
+use uring::look::watch;
 
 use crate::entry::Stamp;
 use crate::{StoreError, beneath};
@@ -88,12 +89,13 @@ impl Contents {
         // Of the opened file, not of the handle before: this is what will be read.
         let stat = fstat(&file)?;
         let stamp = Stamp::of(&stat);
+        let watched = watch(file.as_fd())?;
         let extents = if access == Access::Direct { extents_of(file.as_fd(), &stat, root) } else { Box::default() };
         let version = match self.known.get(&(stamp.device, stamp.inode)) {
             Some(known) if known.stamp == stamp => known.version,
             _ => ContentVersion(self.next_version.fetch_add(1, Ordering::Relaxed)),
         };
-        let content = Arc::new(Content { version, disk, file, size: stamp.size, access, extents });
+        let content = Arc::new(Content { version, disk, file, size: stamp.size, access, extents, watched });
         self.remember(stamp, version, &content);
         Ok(content)
     }

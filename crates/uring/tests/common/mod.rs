@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 
@@ -165,8 +165,9 @@ pub(crate) fn delivery(
     size: u64,
     range: (u64, u64),
 ) -> Box<Delivery> {
-    let content =
-        Content { version: ContentVersion(stream), disk: DiskId(0), file, size, access, extents: Box::new([]) };
+    let watched = uring::look::watch(file.as_fd()).unwrap();
+    let version = ContentVersion(stream);
+    let content = Content { version, disk: DiskId(0), file, size, access, extents: Box::new([]), watched };
     Box::new(Delivery {
         stream: StreamId(stream),
         socket,

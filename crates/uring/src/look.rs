@@ -1,0 +1,197 @@
+//! Looks at files that were read, to see whether they are still what was opened: two ordinary threads.
+//!
+//! A look is one `fstat`, on a local file system a matter of memory, but of no length that anybody promises; and files on
+//! a network mount, which may hang, must not keep others from being looked at: they have a thread of their own.
+//!
+//! Promise: handing over and taking back neither allocates nor locks nor waits. Each look begins after it was asked for.
+//! Not here: what a difference means (`dataplane::watched`).
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak, mpsc};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use crossbeam_queue::ArrayQueue;
+use dataplane::control::{Access, Content};
+use dataplane::port::Token;
+use dataplane::watched::{Facts, Verdict, Watched};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::fs::fstat;
+use rustix::thread::CpuSet;
+
+use crate::fallback::{become_ordinary, post};
+use crate::link::PlaneWaker;
+
+/// How often a file that may be growing is looked at, whoever reads it: a rest must not be missed.
+const GROWING_EVERY: Duration = Duration::from_millis(250);
+/// How often, and with what in between, a file is looked at again that was written to but is no longer.
+const AGAIN_MAX: u32 = 10;
+const AGAIN_AFTER: Duration = Duration::from_millis(2);
+
+/// A file as it is now, to be told from what it will be.
+///
+/// # Errors
+/// The kernel's.
+pub fn watch(file: BorrowedFd<'_>) -> io::Result<Watched> {
+    Ok(Watched::new(facts(file)?, now_nanos()))
+}
+
+fn facts(file: BorrowedFd<'_>) -> io::Result<Facts> {
+    let stat = fstat(file)?;
+    let modified = i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec);
+    Ok(Facts::new(modified, u64::try_from(stat.st_size).unwrap_or(0)))
+}
+
+fn now_nanos() -> i128 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i128::try_from(since.as_nanos()).unwrap_or(i128::MAX)
+}
+
+/// The threads. Dropping it ends them as soon as they come back from the kernel.
+#[derive(Debug)]
+pub(crate) struct Lookers {
+    direct: Looker,
+    buffered: Looker,
+}
+
+impl Lookers {
+    /// Starts both, on `cpus` (None: wherever the caller may run), for at most `looks_max` looks at once.
+    ///
+    /// # Errors
+    /// The kernel's, if threads or descriptors cannot be had.
+    pub(crate) fn start(looks_max: usize, cpus: Option<CpuSet>, waker: &PlaneWaker) -> io::Result<Self> {
+        Ok(Self {
+            direct: Looker::start("looker-direct", looks_max, cpus, waker.clone())?,
+            buffered: Looker::start("looker-cached", looks_max, cpus, waker.clone())?,
+        })
+    }
+
+    /// Asks for a look. There is room for as many as were promised to [`Lookers::start`].
+    pub(crate) fn begin(&self, token: Token, content: &Arc<Content>) {
+        let looker = match content.access {
+            Access::Direct => &self.direct,
+            Access::Buffered => &self.buffered,
+        };
+        let job = Job { token, content: Arc::clone(content) };
+        assert!(looker.0.jobs.push(job).is_ok(), "a look belongs to a read, of which there are no more");
+        post(&looker.0.waiting);
+    }
+
+    pub(crate) fn have_done(&self) -> bool {
+        !self.direct.0.done.is_empty() || !self.buffered.0.done.is_empty()
+    }
+
+    /// The next look that was done: 1 for the same, 0 for another version, or `-errno`.
+    pub(crate) fn next_done(&self) -> Option<(Token, i32)> {
+        let done = self.direct.0.done.pop().or_else(|| self.buffered.0.done.pop())?;
+        // The plane holds the content until it knows of this: nothing is closed here.
+        Some((done.job.token, done.result))
+    }
+}
+
+#[derive(Debug)]
+struct Looker(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    jobs: ArrayQueue<Job>,
+    done: ArrayQueue<Done>,
+    /// An eventfd that counts jobs; the thread takes all of them at once.
+    waiting: OwnedFd,
+    ended: AtomicBool,
+    waker: PlaneWaker,
+}
+
+#[derive(Debug)]
+struct Job {
+    token: Token,
+    content: Arc<Content>,
+}
+
+#[derive(Debug)]
+struct Done {
+    job: Job,
+    result: i32,
+}
+
+impl Looker {
+    fn start(name: &str, looks_max: usize, cpus: Option<CpuSet>, waker: PlaneWaker) -> io::Result<Self> {
+        let looker = Self(Arc::new(Shared {
+            jobs: ArrayQueue::new(looks_max),
+            done: ArrayQueue::new(looks_max),
+            waiting: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            ended: AtomicBool::new(false),
+            waker,
+        }));
+        let (ready, readied) = mpsc::channel::<()>();
+        let shared = Arc::clone(&looker.0);
+        thread::Builder::new().name(name.to_owned()).stack_size(64 * 1024).spawn(move || {
+            become_ordinary(cpus.as_ref());
+            drop(ready);
+            serve(&shared);
+        })?;
+        // Ends when the thread is what it should be, before the plane becomes something else.
+        let _ = readied.recv();
+        Ok(looker)
+    }
+}
+
+impl Drop for Looker {
+    fn drop(&mut self) {
+        self.0.ended.store(true, Ordering::SeqCst);
+        // Nobody waits for it: it may hang with a mount.
+        post(&self.0.waiting);
+    }
+}
+
+fn serve(shared: &Shared) {
+    let mut growing: Vec<Weak<Content>> = Vec::new();
+    loop {
+        wait(&shared.waiting, if growing.is_empty() { None } else { Some(GROWING_EVERY) });
+        if shared.ended.load(Ordering::SeqCst) {
+            return;
+        }
+        while let Some(job) = shared.jobs.pop() {
+            let result = look(&job.content);
+            let known = || growing.iter().any(|other| other.as_ptr() == Arc::as_ptr(&job.content));
+            if job.content.watched.is_growing() && !known() {
+                growing.push(Arc::downgrade(&job.content));
+            }
+            let pushed = shared.done.push(Done { job, result });
+            assert!(pushed.is_ok(), "as long as the queue of jobs, and the plane takes one before it asks for more");
+            shared.waker.wake();
+        }
+        growing.retain(|content| {
+            content.upgrade().is_some_and(|content| {
+                look(&content);
+                content.watched.is_growing()
+            })
+        });
+    }
+}
+
+fn wait(waiting: &OwnedFd, timeout: Option<Duration>) {
+    let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+    // A signal wakes too; then there is nothing to do, and it waits again.
+    let _ = poll(&mut [PollFd::new(waiting, PollFlags::IN)], timeout.as_ref());
+    let _ = rustix::io::read(waiting, &mut [0; 8]);
+}
+
+/// 1 if it is what was opened, 0 if not, or `-errno`.
+fn look(content: &Content) -> i32 {
+    for _ in 0..AGAIN_MAX {
+        let facts = match facts(content.file.as_fd()) {
+            Ok(facts) => facts,
+            Err(error) => return -error.raw_os_error().unwrap_or(libc::EIO),
+        };
+        match content.watched.judge(facts, now_nanos()) {
+            Verdict::Same => return 1,
+            Verdict::Changed => return 0,
+            Verdict::Unsure => thread::sleep(AGAIN_AFTER),
+        }
+    }
+    content.watched.give_up();
+    0
+}
