@@ -206,7 +206,7 @@ fn draw_faults(random: &mut Random, disks: usize, safety: Nanos) -> Vec<FaultAt>
                 2 => (Fault::Slow { disk, factor: 1.0 + 2.0 * random.fraction() }, lasts),
                 3 => (Fault::Spikes { disk, extra: MS(random.between(5, 400)) }, lasts),
                 4 => (Fault::ReportsFull, MS(random.between(10, 3000))),
-                5 if lasts.0 / 1_000_000 % 2 == 0 => (Fault::Truncate { disk }, MS(1)),
+                5 if (lasts.0 / 1_000_000).is_multiple_of(2) => (Fault::Truncate { disk }, MS(1)),
                 5 => (Fault::Rewrite { disk }, MS(1)),
                 _ => (Fault::PlaneLate, MS(random.between(1, 200))),
             };
