@@ -23,8 +23,8 @@ const JOURNAL_END_BYTES: u64 = 4 << 10;
 const JOURNAL_SPAN_BYTES: u64 = 128 << 20;
 /// Pieces in flight.
 const PIECES_IN_FLIGHT: u32 = 2;
-/// Dirty bytes at which the thread offers a flush that nobody waits for; as the real thread's.
-const DIRTY_OFFER_BYTES: u64 = 4 << 20;
+/// Dirty bytes that are worth a flush though nobody waits for it: of less it is told, for a window to end with.
+const DIRTY_WORTH_BYTES: u64 = 4 << 20;
 /// Fewest bytes worth an offer, unless they are the last.
 const OFFER_BYTES_MIN: u64 = 256 << 10;
 
@@ -233,7 +233,9 @@ impl StoreThread {
         } else if let Some(commit) = self.commit.filter(|c| c.id == grant.job) {
             self.commit = Some(CommitJob { awaited: self.finished, dirty: self.dirty, ..commit });
             execution.in_flight = 1;
-            out.requests.push((Op::Write, self.journal(), JOURNAL_BYTES));
+            // Nobody waits: nothing need be named, only the drive's cache emptied.
+            let first = if self.finished > 0 { (Op::Write, self.journal(), JOURNAL_BYTES) } else { (Op::Flush, 0, 0) };
+            out.requests.push(first);
         } else if let Some(reads) = self.probes.get(&grant.job) {
             execution.left = u64::from(*reads);
         }
@@ -268,8 +270,10 @@ impl StoreThread {
     fn commit_goes_on(&mut self, done: Op, out: &mut Actions) -> Option<(Op, u64, u64)> {
         match done {
             Op::Write => return Some((Op::Flush, 0, 0)),
-            Op::Flush => return Some((Op::WriteThrough, self.journal() + JOURNAL_BYTES, JOURNAL_END_BYTES)),
-            Op::Read | Op::WriteThrough | Op::Discard => {}
+            Op::Flush if self.commit.is_some_and(|commit| commit.awaited > 0) => {
+                return Some((Op::WriteThrough, self.journal() + JOURNAL_BYTES, JOURNAL_END_BYTES));
+            }
+            Op::Flush | Op::Read | Op::WriteThrough | Op::Discard => {}
         }
         self.commits += 1;
         let commit = self.commit.expect("checked by the caller");
@@ -360,7 +364,7 @@ impl StoreThread {
 
     /// Keeps the offer of a flush as large as what waits for it.
     fn offer_commit(&mut self, out: &mut Actions) {
-        let wanted = self.finished > 0 || self.dirty >= DIRTY_OFFER_BYTES;
+        let wanted = self.finished > 0 || self.dirty > 0;
         let running = matches!((&self.execution, self.commit), (Some(e), Some(c)) if e.grant.job == c.id);
         if !wanted || running {
             return;
@@ -397,7 +401,7 @@ impl StoreThread {
     /// True if best-effort work waits for a grant.
     pub(crate) fn has_work(&self) -> bool {
         self.execution.is_none()
-            && (self.commit.is_some()
+            && (self.commit.is_some_and(|commit| commit.awaited > 0 || commit.dirty >= DIRTY_WORTH_BYTES)
                 || !self.probes.is_empty()
                 || self.writers.values().any(|w| w.source.reservation.is_none() && w.offered > 0))
     }

@@ -9,6 +9,7 @@ use units::{Nanos, limits};
 
 use super::JobKey;
 use super::cost::CostModel;
+pub use super::work::{BeChoice, BeWork, Commit, Owner};
 
 /// Bytes that may be dirty in a drive's volatile cache before a flush. Since a window ends with its flush, this only
 /// says how many bytes share one: a file system's commit costs 45 ms beside its bytes (ext4, emulated 7200 rpm disk), and
@@ -20,6 +21,10 @@ const DIRTY_BYTES_MAX: u64 = 16 << 20;
 /// beside them and the reads makes both late (simulator, seed 1624 with 16 MiB).
 const DIRTY_BYTES_DUE: u64 = 8 << 20;
 
+/// Dirty bytes that are flushed though nobody waits for it and nothing else asks for it: a flush of less costs more than
+/// leaving it to the drive.
+const DIRTY_BYTES_WORTH: u64 = 4 << 20;
+
 /// In hand behind a write and its flush, for what passes between two grants: without it the flush of a window filled to
 /// its end did not fit by a hair, and what was dirty stayed so beside the blocks (simulator, seed 1312).
 const MARGIN: Nanos = Nanos::from_millis(3);
@@ -27,54 +32,6 @@ const MARGIN: Nanos = Nanos::from_millis(3);
 /// What an upload may write in a row while no bulk read waits. Changing to another one costs two seeks: with 2 MiB a
 /// quarter of a 2005 drive's time beside 16 writers.
 const TURN_BYTES_MAX: u64 = 4 * limits::RUN_BYTES_MAX;
-
-/// Something that wants disk time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BeWork {
-    /// A delivery without a guarantee wants `bytes` from `position`; served by reads of at most one piece.
-    Read {
-        /// Slot of its stream.
-        slot: u32,
-        /// Where.
-        position: u64,
-        /// How many.
-        bytes: u64,
-    },
-    /// A store thread has `bytes` ready to write at `position`.
-    Write {
-        /// Its job.
-        job: JobKey,
-        /// Where.
-        position: u64,
-        /// How many.
-        bytes: u64,
-    },
-    /// A store thread would make so many small reads.
-    Probe {
-        /// Its job.
-        job: JobKey,
-        /// How many.
-        reads: u32,
-    },
-}
-
-impl BeWork {
-    fn owner(&self) -> Owner {
-        match *self {
-            Self::Read { slot, .. } => Owner::Stream(slot),
-            Self::Write { job, .. } | Self::Probe { job, .. } => Owner::Job(job),
-        }
-    }
-}
-
-/// Whose work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Owner {
-    /// A delivery's.
-    Stream(u32),
-    /// A store thread's job.
-    Job(JobKey),
-}
 
 /// An awaited commit lets this many bytes of other work go first (found by the simulator, seed 239: bulk reads without end
 /// left an upload unacknowledged for ever).
@@ -84,44 +41,11 @@ const PASS_BYTES_MAX: u64 = 2 * limits::RUN_BYTES_MAX;
 /// fits, and a write with the commit behind it never did (found by the simulator, seed 952).
 const STARVING_BYTES: u64 = 4 * limits::RUN_BYTES_MAX;
 
-/// A commit the store thread would make.
+/// What waits for the end of a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Commit {
-    /// Its job.
-    pub job: JobKey,
-    /// Written since the last flush.
-    pub dirty_bytes: u64,
-    /// An upload waits for it.
-    pub awaited: bool,
-}
-
-/// What to do next in a window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BeChoice {
-    /// Read at most one piece for this stream.
-    Read {
-        /// Slot of the stream.
-        slot: u32,
-        /// At most this many bytes.
-        bytes: u64,
-    },
-    /// Let the store thread write up to `bytes` of this job.
-    Write {
-        /// The job.
-        job: JobKey,
-        /// At most this many bytes.
-        bytes: u64,
-    },
-    /// Let the store thread probe.
-    Probe {
-        /// The job.
-        job: JobKey,
-    },
-    /// Let the store thread commit.
-    Commit {
-        /// The job.
-        job: JobKey,
-    },
+enum Behind {
+    Nothing,
+    Blocks,
 }
 
 /// The queue.
@@ -193,13 +117,19 @@ impl BeQueue {
     /// True if nothing waits. A commit nobody waits for counts only once its bytes are too many.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.work.is_empty() && !self.commit.is_some_and(|c| c.awaited || c.dirty_bytes > 0)
+        self.work.is_empty() && !self.commit_is_wanted()
     }
 
     /// Owners waiting, the commit included.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.work.len() + usize::from(self.commit.is_some())
+        self.work.len() + usize::from(self.commit_is_wanted())
+    }
+
+    /// True if somebody waits for the commit, or it is worth a flush.
+    fn commit_is_wanted(&self) -> bool {
+        self.commit.is_some_and(|commit| commit.awaited)
+            || self.is_unsettled() && self.dirty_bytes() >= DIRTY_BYTES_WORTH
     }
 
     /// The shortest window in which something waiting can be done.
@@ -211,10 +141,12 @@ impl BeQueue {
                 let bytes = bytes.min(limits::PIECE_BYTES_MAX);
                 cost.write(head, position, bytes) + cost.commit() + MARGIN
             }
-            BeWork::Read { position, bytes, .. } => cost.read(head, position, bytes.min(limits::PIECE_BYTES_MAX)),
-            BeWork::Probe { reads, .. } => cost.probe(reads),
+            BeWork::Read { position, bytes, .. } => {
+                cost.read(head, position, bytes.min(limits::PIECE_BYTES_MAX)) + self.settling(cost)
+            }
+            BeWork::Probe { reads, .. } => cost.probe(reads) + self.settling(cost),
         });
-        let commit = self.commit.map(|_| cost.commit());
+        let commit = self.commit.filter(|_| self.commit_is_wanted()).map(|commit| cost.settle(commit.settles()));
         match (work, commit) {
             (Some(work), Some(commit)) => work.max(commit),
             (Some(one), None) | (None, Some(one)) => one,
@@ -222,36 +154,44 @@ impl BeQueue {
         }
     }
 
-    /// A window that is worth its flush: all that waits, or as much as shares one. Bulk reads need none.
+    /// A window that is worth its flush: all the writes that wait, or as much as shares one. Without any it needs none.
     #[must_use]
     pub fn window_worth(&self, head: u64, cost: &CostModel) -> Nanos {
-        if !self.job_waits() {
-            return Nanos::ZERO;
-        }
-        let bytes = self.bytes().min(DIRTY_BYTES_MAX.saturating_sub(self.dirty_bytes()));
-        let first = self.work.get(self.first_job()).copied();
-        let position = match first {
-            Some(BeWork::Write { position, .. } | BeWork::Read { position, .. }) => position,
-            Some(BeWork::Probe { .. }) | None => head,
+        let writes = || {
+            self.work.iter().filter_map(|work| match *work {
+                BeWork::Write { position, bytes, .. } => Some((position, bytes)),
+                BeWork::Read { .. } | BeWork::Probe { .. } => None,
+            })
         };
-        cost.write(head, position, bytes) + cost.commit()
+        let commit = self.commit.filter(|_| self.commit_is_wanted()).map(|commit| cost.settle(commit.settles()));
+        match writes().next() {
+            Some((position, _)) => {
+                let most = DIRTY_BYTES_MAX.saturating_sub(self.dirty_bytes());
+                cost.write(head, position, writes().map(|(_, bytes)| bytes).sum::<u64>().min(most)) + cost.commit()
+            }
+            None => commit.unwrap_or(Nanos::ZERO),
+        }
     }
 
     /// The next thing to do that ends before `end`, if any.
     #[must_use]
     pub fn pick(&mut self, now: Nanos, end: Nanos, head: u64, cost: &CostModel) -> Option<BeChoice> {
-        self.pick_within(DIRTY_BYTES_MAX, now, end, head, cost)
+        self.pick_before(Behind::Nothing, now, end, head, cost)
     }
 
     /// As [`Self::pick`] in a window before blocks that wait: what is due is settled before more is written.
     #[must_use]
     pub fn pick_lent(&mut self, now: Nanos, end: Nanos, head: u64, cost: &CostModel) -> Option<BeChoice> {
-        self.pick_within(DIRTY_BYTES_DUE, now, end, head, cost)
+        self.pick_before(Behind::Blocks, now, end, head, cost)
     }
 
-    fn pick_within(&mut self, most: u64, now: Nanos, end: Nanos, head: u64, cost: &CostModel) -> Option<BeChoice> {
+    fn pick_before(&mut self, behind: Behind, now: Nanos, end: Nanos, head: u64, cost: &CostModel) -> Option<BeChoice> {
+        let most = match behind {
+            Behind::Nothing => DIRTY_BYTES_MAX,
+            Behind::Blocks => DIRTY_BYTES_DUE,
+        };
         let commit = self.commit_before(end, now, cost);
-        if let Some(commit) = commit.filter(|_| self.commit_has_its_turn(most)) {
+        if let Some(commit) = commit.filter(|_| self.commit_is_wanted() && self.commit_has_its_turn(most)) {
             return Some(commit);
         }
         if self.starves() {
@@ -265,7 +205,16 @@ impl BeQueue {
                 return Some(choice);
             }
         }
-        self.next_that_fits(|_| true, now, end, head, cost).or(commit)
+        // The window is at its end: with a clean cache, however little is in it. Where nothing waits at all, more may come
+        // and share the flush.
+        let settles = behind == Behind::Blocks || self.commit_is_wanted() || !self.work.is_empty();
+        let reads = self.work.first().is_some_and(|work| matches!(work, BeWork::Read { .. }));
+        if reads && self.dirty_bytes() >= DIRTY_BYTES_WORTH && commit.is_some() {
+            // What a drive has in its cache it writes among the reads: each took three times as long as expected, and the
+            // window ended with neither in time (simulator, seed 1110).
+            return commit;
+        }
+        self.next_that_fits(|_| true, now, end, head, cost).or(commit.filter(|_| settles))
     }
 
     /// As [`Self::pick`], where blocks wait already: the flush, and before it writes that share it.
@@ -301,8 +250,9 @@ impl BeQueue {
 
     /// The commit, if there is something to settle and it ends before `end`.
     fn commit_before(&self, end: Nanos, now: Nanos, cost: &CostModel) -> Option<BeChoice> {
-        let commit = self.commit.filter(|commit| commit.awaited || commit.dirty_bytes > 0)?;
-        (now.saturating_add(cost.commit()) <= end).then_some(BeChoice::Commit { job: commit.job })
+        let commit = self.commit.filter(|commit| commit.awaited || self.dirty_bytes() > 0)?;
+        let settles = commit.settles();
+        (now.saturating_add(cost.settle(settles)) <= end).then_some(BeChoice::Commit { job: commit.job, settles })
     }
 
     /// True if the store thread's work has waited behind deliveries for too long: a window must be long enough for it.
@@ -320,7 +270,7 @@ impl BeQueue {
     }
 
     fn job_waits(&self) -> bool {
-        self.commit.is_some() || self.work.iter().any(|work| matches!(work.owner(), Owner::Job(_)))
+        self.commit_is_wanted() || self.work.iter().any(|work| matches!(work.owner(), Owner::Job(_)))
     }
 
     /// The store thread's work whose turn is next; 0 if there is none.
@@ -372,7 +322,7 @@ impl BeQueue {
             BeChoice::Read { bytes, .. } if waits => self.jobs_passed.saturating_add(bytes),
             BeChoice::Read { .. } | BeChoice::Write { .. } | BeChoice::Probe { .. } | BeChoice::Commit { .. } => 0,
         };
-        if self.commit.is_some_and(|commit| commit.awaited || commit.dirty_bytes > 0) {
+        if self.commit_is_wanted() {
             self.passed_over += match choice {
                 BeChoice::Read { bytes, .. } | BeChoice::Write { bytes, .. } => bytes,
                 BeChoice::Probe { .. } | BeChoice::Commit { .. } => limits::PIECE_BYTES_MAX,
@@ -395,16 +345,6 @@ impl BeQueue {
     #[must_use]
     pub fn is_unsettled(&self) -> bool {
         self.commit.is_some() && self.dirty_bytes() > 0
-    }
-
-    /// Bytes waiting to be written or read.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        let bytes = |work: &BeWork| match *work {
-            BeWork::Read { bytes, .. } | BeWork::Write { bytes, .. } => bytes,
-            BeWork::Probe { .. } => 0,
-        };
-        self.work.iter().map(bytes).sum()
     }
 
     /// Where a job's next bytes go.
@@ -439,12 +379,18 @@ impl BeQueue {
         }
     }
 
+    /// What the flush behind other work takes, if something is dirty.
+    fn settling(&self, cost: &CostModel) -> Nanos {
+        let unsettled = self.commit.filter(|_| self.is_unsettled());
+        unsettled.map_or(Nanos::ZERO, |commit| cost.settle(commit.settles()) + MARGIN)
+    }
+
     /// As much of `work` as is expected to end before `end`.
     fn fitting(&self, work: BeWork, now: Nanos, end: Nanos, head: u64, cost: &CostModel) -> Option<BeChoice> {
         // What is dirty is flushed in this window if it can be: other work leaves room for that.
-        let settle = if self.is_unsettled() { cost.commit() } else { Nanos::ZERO };
+        let settle = self.settling(cost);
         let settled =
-            if now.saturating_add(settle) <= end { end.saturating_sub(settle.saturating_add(MARGIN)) } else { end };
+            if now.saturating_add(settle) <= end.saturating_add(MARGIN) { end.saturating_sub(settle) } else { end };
         match work {
             BeWork::Read { slot, position, bytes } => {
                 let bytes = bytes.min(limits::PIECE_BYTES_MAX);
@@ -474,6 +420,7 @@ impl BeQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk::cost::Settle;
     use crate::profile::DiskProfile;
 
     const END: Nanos = Nanos::from_secs(1);
@@ -512,7 +459,7 @@ mod tests {
         queue.put_commit(Commit { job: JobKey(1), dirty_bytes: 1 << 20, awaited: true });
         for picks in 0..100 {
             queue.put(BeWork::Read { slot: 1, position: 0, bytes: 1 << 20 });
-            if let Some(BeChoice::Commit { job }) = queue.pick(Nanos::ZERO, END, 0, &cost) {
+            if let Some(BeChoice::Commit { job, .. }) = queue.pick(Nanos::ZERO, END, 0, &cost) {
                 assert_eq!(job, JobKey(1));
                 assert!(picks > 0, "a little work goes first");
                 return;
@@ -567,5 +514,19 @@ mod tests {
         queue.put_commit(Commit { job: JobKey(0), dirty_bytes: 0, awaited: true });
         assert!(!queue.is_empty());
         assert!(matches!(queue.pick(Nanos::ZERO, END, 0, &cost), Some(BeChoice::Commit { .. })));
+    }
+
+    #[test]
+    fn little_is_flushed_only_where_a_window_ends() {
+        let cost = CostModel::new(DiskProfile::spindle_default());
+        let mut queue = BeQueue::new(8);
+        queue.put_commit(Commit { job: JobKey(0), dirty_bytes: 1 << 20, awaited: false });
+        assert!(queue.is_empty() && queue.is_unsettled());
+        assert_eq!(queue.pick(Nanos::ZERO, END, 0, &cost), None, "more may come and share the flush");
+        let flush = BeChoice::Commit { job: JobKey(0), settles: Settle::Cache };
+        assert_eq!(queue.pick_lent(Nanos::ZERO, END, 0, &cost), Some(flush), "blocks wait");
+        queue.put(write(1, 4 << 20));
+        let rest = cost.settle(Settle::Cache);
+        assert_eq!(queue.pick(Nanos::ZERO, rest, 0, &cost), Some(flush), "what waits does not fit");
     }
 }

@@ -24,6 +24,15 @@ const COMMIT_KNOWN_MIN: f64 = 0.005;
 const RISE: f64 = 0.5;
 const FALL: f64 = 0.05;
 
+/// What is made durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settle {
+    /// Bytes and names, for those who wait for it: the file system commits.
+    Names,
+    /// What is in the drive's cache, so that it is clean behind a window.
+    Cache,
+}
+
 /// The cost model of one disk.
 #[derive(Debug, Clone)]
 pub struct CostModel {
@@ -33,6 +42,8 @@ pub struct CostModel {
     predicted_seconds: f64,
     /// Cost of a commit beyond writing out what is dirty.
     commit: Nanos,
+    /// The same where nobody waits for it: the drive's cache alone is emptied, the file system has nothing to name.
+    flush: Nanos,
     /// What the platters still have to take of the writes since the last commit: a drive's cache takes bytes sooner than
     /// they are written, and whatever the writes did not take the flush will. Added in full to both, as it was before,
     /// a window seemed to need twice its time.
@@ -51,6 +62,7 @@ impl CostModel {
             took_seconds: PRIOR_SECONDS,
             predicted_seconds: PRIOR_SECONDS,
             commit,
+            flush: commit,
             unsettled: Nanos::ZERO,
             commit_max: Nanos::MAX,
         }
@@ -80,7 +92,17 @@ impl CostModel {
     /// A commit now: what is in the drive's cache must go out, then the file system's own commit.
     #[must_use]
     pub fn commit(&self) -> Nanos {
-        self.commit.min(self.commit_max).saturating_add(self.unsettled)
+        self.settle(Settle::Names)
+    }
+
+    /// What it takes to settle now.
+    #[must_use]
+    pub fn settle(&self, what: Settle) -> Nanos {
+        let own = match what {
+            Settle::Names => self.commit,
+            Settle::Cache => self.flush,
+        };
+        own.min(self.commit_max).saturating_add(self.unsettled)
     }
 
     /// `reads` small random reads.
@@ -116,13 +138,17 @@ impl CostModel {
     }
 
     /// Learns from a commit.
-    pub fn observe_commit(&mut self, took: Nanos) {
+    pub fn settled(&mut self, what: Settle, took: Nanos) {
         let own = took.saturating_sub(std::mem::take(&mut self.unsettled)).as_secs_f64();
-        let known = self.commit.as_secs_f64();
+        let learned = match what {
+            Settle::Names => &mut self.commit,
+            Settle::Cache => &mut self.flush,
+        };
+        let known = learned.as_secs_f64();
         // A hang is no commit's cost: an hour of it must not close the windows of the next minute (simulator, seed 299).
         let own = own.min(OUTLIER * known.max(COMMIT_KNOWN_MIN));
         let weight = if own > known { RISE } else { FALL };
-        self.commit = Nanos::from_secs_f64(known + (own - known) * weight);
+        *learned = Nanos::from_secs_f64(known + (own - known) * weight);
     }
 
     /// How much slower than its profile the disk is: 1.0 or more. Admission counts with it.
@@ -167,7 +193,7 @@ mod tests {
     fn a_hang_does_not_teach_that_no_window_is_long_enough() {
         let mut cost = CostModel::new(DiskProfile::spindle_default());
         cost.limit_commit(Nanos::from_millis(500));
-        cost.observe_commit(Nanos::from_secs(3600));
+        cost.settled(Settle::Names, Nanos::from_secs(3600));
         assert!(cost.commit() <= Nanos::from_millis(500), "the bound holds");
     }
 
@@ -175,9 +201,20 @@ mod tests {
     fn commits_settle_near_a_high_quantile() {
         let mut cost = CostModel::new(DiskProfile::spindle_default());
         for n in 0..400u64 {
-            cost.observe_commit(Nanos::from_millis(if n % 10 == 0 { 60 } else { 30 }));
+            cost.settled(Settle::Names, Nanos::from_millis(if n % 10 == 0 { 60 } else { 30 }));
         }
         let learned = cost.commit();
         assert!(learned > Nanos::from_millis(33) && learned < Nanos::from_millis(61), "{learned}");
+    }
+
+    #[test]
+    fn a_flush_that_nobody_waits_for_teaches_nothing_of_one_that_is_awaited() {
+        let mut cost = CostModel::new(DiskProfile::spindle_default());
+        let awaited = cost.commit();
+        for _ in 0..200 {
+            cost.settled(Settle::Cache, Nanos::from_millis(10));
+        }
+        assert_eq!(cost.commit(), awaited);
+        assert!(cost.settle(Settle::Cache) < Nanos::from_millis(11));
     }
 }

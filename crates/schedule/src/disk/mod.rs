@@ -16,13 +16,14 @@ mod fifo;
 pub mod health;
 pub mod real_time;
 mod window;
+mod work;
 
 use units::{Nanos, limits};
 
 use crate::cycle::Grid;
 use crate::profile::DiskProfile;
 use best_effort::{BeChoice, BeQueue, BeWork, Commit, Owner};
-use cost::CostModel;
+use cost::{CostModel, Settle};
 pub use fifo::FIFO_BYTES_MAX;
 use real_time::{RtKey, RtQueue, RtRequest};
 use window::Windows;
@@ -39,6 +40,9 @@ pub enum Discipline {
     /// For comparison (seed 001 §5.2): one queue in order of arrival, writes uncut up to [`FIFO_BYTES_MAX`].
     Fifo,
 }
+
+/// A grant that took no longer was not used: less than a drive's least flush.
+const UNUSED_MAX: Nanos = Nanos::from_micros(20);
 
 /// Pieces of a best-effort read, issued together.
 const READ_PIECES: u32 = 2;
@@ -124,7 +128,7 @@ enum GrantKind {
     Write,
     RealTimeWrite { deadline: Nanos },
     Probe,
-    Commit,
+    Commit(Settle),
 }
 
 /// The scheduler of one disk.
@@ -267,13 +271,13 @@ impl DiskSchedule {
                 self.be.wrote(bytes);
                 self.head = grant.position.saturating_add(bytes);
             }
-            // A grant that came too late was handed back unused: what is dirty still is.
-            GrantKind::Commit if took > Nanos::ZERO => self.cost.observe_commit(took),
-            GrantKind::Commit | GrantKind::Probe => {}
+            // A grant that came too late, or found nothing to do, was handed back unused.
+            GrantKind::Commit(what) if took > UNUSED_MAX => self.cost.settled(what, took),
+            GrantKind::Commit(_) | GrantKind::Probe => {}
         }
         match grant.kind {
             GrantKind::RealTimeWrite { deadline } => Some(deadline),
-            GrantKind::Write | GrantKind::Probe | GrantKind::Commit => None,
+            GrantKind::Write | GrantKind::Probe | GrantKind::Commit(_) => None,
         }
     }
 
@@ -422,10 +426,10 @@ impl DiskSchedule {
                 self.hand_out(job, GrantKind::Probe, self.head, now);
                 Step::Grant { job, bytes_max: 0, until: end }
             }
-            BeChoice::Commit { job } => {
+            BeChoice::Commit { job, settles } => {
                 self.be.commit_granted();
                 self.stats.commits += 1;
-                self.hand_out(job, GrantKind::Commit, self.head, now);
+                self.hand_out(job, GrantKind::Commit(settles), self.head, now);
                 Step::Grant { job, bytes_max: 0, until: end }
             }
         }

@@ -324,7 +324,6 @@ impl Worker {
     /// Uses a grant to write.
     pub(super) fn write(&mut self, upload: UploadId, grant: Grant, started: Nanos) {
         let Some(job) = self.uploads.get_mut(&upload) else { return };
-        job.offered_bytes = 0;
         let root = &self.roots[job.root];
         let bytes = job.ready_bytes.min(grant.bytes_max);
         let bytes = if bytes < job.ready_bytes { bytes - bytes % limits::DIRECT_ALIGN } else { bytes };
@@ -345,25 +344,24 @@ impl Worker {
         let (position, ready_bytes) = job.next_run();
         let more = error.is_none() && ready_bytes > 0 && job.is_worth_an_offer();
         let ok = !matches!(error, Some(StoreError::Io(_)));
+        let (ready_bytes, position) = if more { (ready_bytes, position) } else { (0, u64::MAX) };
+        job.offered_bytes = ready_bytes;
+        // A recording's next bytes have a deadline of their own, which a `Done` cannot say.
+        let renewed =
+            job.recording.filter(|_| more).map(|_| (Work::Write { bytes: ready_bytes, position }, job.class()));
         let number = job.job;
         self.shared.stats.written_bytes.add(written);
         self.commits.dirty_bytes += written;
         self.commits.written_last = Some(upload);
-        let used = Used { bytes: written, started, ok, ready_bytes: 0, position: u64::MAX };
-        if more {
-            job.offered_bytes = ready_bytes;
-            let renewed = job.recording.map(|_| (Work::Write { bytes: ready_bytes, position }, job.class()));
-            self.answer(number, Used { ready_bytes, position, ..used });
-            // A recording's next bytes have a deadline of their own, which a `Done` cannot say.
-            if let Some((work, class)) = renewed {
-                self.offer(number, work, class);
-            }
-        } else {
-            self.answer(number, used);
-        }
         match error {
             Some(error) => self.fail(upload, &error),
             None => self.conclude_if_written(upload),
+        }
+        // Before the grant is given back: what comes next is decided then, and a flush is part of it.
+        self.offer_commit();
+        self.answer(number, Used { bytes: written, started, ok, ready_bytes, position });
+        if let Some((work, class)) = renewed {
+            self.offer(number, work, class);
         }
     }
 

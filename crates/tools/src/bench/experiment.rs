@@ -197,7 +197,7 @@ pub(crate) fn measure(server: &Server, ground: &Ground, job: &Job, show: &Show, 
     let plan = job.plan(server);
     let sites: Vec<Site> = (0..job.writers.count).map(|n| site(server, job, n)).collect();
     let (progress, uploads, over) = (Progress::default(), Mutex::new(Vec::new()), AtomicBool::new(false));
-    let (report, (samples, own_words), held) = thread::scope(|scope| {
+    let (report, (samples, own_words), held, lab) = thread::scope(|scope| {
         let sampler = scope.spawn(|| sample(&watched, server.address, &plan, stop, &progress));
         let idle = scope.spawn(|| idle::hold(job.stalled_clients, &plan, stop, &progress));
         if let (Some(name), Some(slower)) = (&job.lab_disk, job.slower) {
@@ -209,22 +209,26 @@ pub(crate) fn measure(server: &Server, ground: &Ground, job: &Job, show: &Show, 
             let (plan, uploads, progress) = (&plan, &uploads, &progress);
             scope.spawn(move || writer::upload(site, begin, plan, stop, progress, uploads));
         }
+        let begun = scope.spawn(|| lab_when_writers_begin(job, &plan, stop, &progress));
         scope.spawn(|| show.run(&server.name, &plan, &progress, stop, &over));
         let report = client::run(&plan, stop, &progress);
+        // At once: uploads under way go on for a while, and have the disk to themselves then.
+        let ended = job.lab_disk.as_deref().map(lab_disk::statistics).transpose();
         over.store(true, Ordering::Relaxed);
-        (report, sampler.join().unwrap_or_default(), idle.join().unwrap_or_default())
+        let lab = ended.map(|ended| (begun.join().unwrap_or_default(), ended));
+        (report, sampler.join().unwrap_or_default(), idle.join().unwrap_or_default(), lab)
     });
-    let lab = job.lab_disk.as_deref().map(lab_disk::figures).transpose();
     for site in &sites {
         writer::remove(site);
     }
     // What is left out after an interrupt would be missing from the figures.
     stop.check()?;
+    let (lab_begun, lab) = lab?;
     let mut run = Run::of(&server.name, job.rate, &report?, &samples);
     run.probe = job.give_up;
     run.given_up = run.seconds < job.seconds;
     run.own_words = own_words;
-    run.lab = lab?;
+    run.lab = lab.as_ref().map(lab_disk::Statistics::figures);
     if job.stalled_clients > 0 {
         run.stalled_clients = Some(held);
     }
@@ -240,7 +244,9 @@ pub(crate) fn measure(server: &Server, ground: &Ground, job: &Job, show: &Show, 
             let done = uploads.iter().filter(within).filter(|u| u.failure.is_none()).count() as u64;
             second.uploaded_mbps = Some(f(done * upload_bytes) * 8.0 / 1e6);
         }
-        run.uploads = Some(writer::figures(plan.measure + after, progress.end(&plan), count, upload_bytes, &uploads));
+        let figures = writer::figures(plan.measure + after, progress.end(&plan), count, upload_bytes, &uploads);
+        let disk = lab.zip(lab_begun).and_then(|(ended, begun)| ended.since(&begun));
+        run.uploads = Some(writer::UploadFigures { disk, ..figures });
         if after > Nanos::ZERO {
             let (before, with) = run.series.split_at(whole_seconds(after).min(run.series.len()));
             (run.before_writer, run.with_writer) = (Phase::of(before), Phase::of(with));
@@ -260,6 +266,16 @@ fn site(server: &Server, job: &Job, n: usize) -> Site {
         paths: writer::names(n).map(|name| server.upload_path(&name)).collect(),
         upload_bytes: job.writers.upload_bytes,
     }
+}
+
+/// What the emulated disk, if there is one, has done when the writers, if there are some, begin.
+fn lab_when_writers_begin(job: &Job, plan: &Plan, stop: &Stop, progress: &Progress) -> Option<lab_disk::Statistics> {
+    let name = job.lab_disk.as_deref().filter(|_| job.writers.count > 0)?;
+    let begin = plan.measure + job.writers.after;
+    while clock::now() < begin && !stop.is_set() && begin < progress.end(plan) {
+        clock::sleep_until(begin.min(clock::now() + Nanos::from_millis(200)));
+    }
+    lab_disk::statistics(name).ok()
 }
 
 /// Makes the emulated disk slower when that is due, and as fast as before when the run is over.

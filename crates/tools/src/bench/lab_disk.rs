@@ -8,6 +8,8 @@ use std::process::Command;
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 
+use super::summary::f;
+
 /// What the emulator says of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LabFigures {
@@ -26,24 +28,48 @@ pub(crate) struct LabFigures {
     pub flushes: u64,
 }
 
-impl LabFigures {
-    /// The share of the time in which the head was not reading, 0 to 1.
-    pub(crate) fn left_by_reads(&self) -> f64 {
-        (1.0 - (self.busy_percent - self.write_percent) / 100.0).clamp(0.0, 1.0)
-    }
+/// What the head did from one moment to another.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Share {
+    /// The share of the time in which it was not reading, 0 to 1.
+    pub left_by_reads: f64,
+    /// Bytes written to the disk per second of that time, 10^6.
+    pub written_mb_per_s: f64,
 }
 
 /// The part of `lab disk stat --json` that is kept.
-#[derive(Deserialize)]
-struct Statistics {
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Statistics {
+    seconds: f64,
     busy_percent: f64,
     write_percent: f64,
+    written_bytes: u64,
     seeks: u64,
     flushes: u64,
     lateness_us: Lateness,
 }
 
-#[derive(Deserialize)]
+impl Statistics {
+    /// What was done since `earlier`, with no [`reset`] between; `None` if no time has passed.
+    pub(crate) fn since(&self, earlier: &Self) -> Option<Share> {
+        let seconds = self.seconds - earlier.seconds;
+        let reading = |s: &Self| s.seconds * (s.busy_percent - s.write_percent) / 100.0;
+        let written = self.written_bytes.checked_sub(earlier.written_bytes)?;
+        (seconds > 0.0).then(|| Share {
+            left_by_reads: (1.0 - (reading(self) - reading(earlier)) / seconds).clamp(0.0, 1.0),
+            written_mb_per_s: f(written) / seconds / 1e6,
+        })
+    }
+
+    /// What is kept of it.
+    pub(crate) fn figures(&self) -> LabFigures {
+        let Self { busy_percent, write_percent, seeks, flushes, .. } = *self;
+        let Lateness { over_1ms, over_10ms } = self.lateness_us;
+        LabFigures { busy_percent, write_percent, over_10ms, over_1ms, seeks, flushes }
+    }
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
 struct Lateness {
     over_1ms: u64,
     over_10ms: u64,
@@ -74,12 +100,9 @@ pub(crate) fn slow(name: &str, factor: f64) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// There is no such disk.
-pub(crate) fn figures(name: &str) -> anyhow::Result<LabFigures> {
+pub(crate) fn statistics(name: &str) -> anyhow::Result<Statistics> {
     let text = command(&["stat", name, "--json"])?;
-    let found: Statistics = serde_json::from_str(&text).context("reading what `lab disk stat` printed")?;
-    let Lateness { over_1ms, over_10ms } = found.lateness_us;
-    let Statistics { busy_percent, write_percent, seeks, flushes, .. } = found;
-    Ok(LabFigures { busy_percent, write_percent, over_10ms, over_1ms, seeks, flushes })
+    serde_json::from_str(&text).context("reading what `lab disk stat` printed")
 }
 
 /// A disk that is taken down when this is dropped.
@@ -155,8 +178,19 @@ mod tests {
         assert!(set.success());
         let error = run(&program, &["up", "x"]).unwrap_err().to_string();
         assert_eq!(error, "`isocast lab disk up x`: needs root (up)");
-        let text = r#"{"seconds":1.0,"busy_percent":50.0,"write_percent":10.0,"seeks":3,"flushes":1,"lateness_us":{"over_1ms":2,"over_10ms":1}}"#;
+        let text = r#"{"seconds":10.0,"busy_percent":50.0,"write_percent":10.0,"written_bytes":5000000,"seeks":3,"flushes":1,"lateness_us":{"over_1ms":2,"over_10ms":1}}"#;
         let found: Statistics = serde_json::from_str(text).unwrap();
         assert_eq!((found.lateness_us.over_10ms, found.seeks), (1, 3));
+        // Ten seconds with 4 s of reading; then ten with 8 s of it and 20 MB written.
+        let later = Statistics {
+            seconds: 20.0,
+            busy_percent: 70.0,
+            write_percent: 10.0,
+            written_bytes: 25_000_000,
+            ..found.clone()
+        };
+        let share = later.since(&found).unwrap();
+        assert!((share.left_by_reads - 0.2).abs() < 1e-9 && (share.written_mb_per_s - 2.0).abs() < 1e-9, "{share:?}");
+        assert_eq!(found.since(&found), None);
     }
 }

@@ -38,7 +38,7 @@ impl<'a> Session<'a> {
     pub(crate) fn begin(common: &'a Common, kind: Kind, title: &str, stop: &'a Stop) -> anyhow::Result<Self> {
         let mut ground = common.ground()?;
         // What would come to light only after the first run.
-        common.lab_disk.as_deref().map(lab_disk::figures).transpose()?;
+        common.lab_disk.as_deref().map(lab_disk::statistics).transpose()?;
         common.out.as_deref().map(report::check).transpose()?;
         let state = if ground.state.is_none() { Some(scratch::folder()?) } else { None };
         if let Some(state) = &state {
@@ -58,7 +58,8 @@ impl<'a> Session<'a> {
     fn measure_yardstick(&mut self) -> anyhow::Result<()> {
         let Some(root) = self.ground.roots.first() else { return Ok(()) };
         self.show.line("one sequential durable writer alone");
-        let found = yardstick::measure(root, self.common.upload_size.0, YARDSTICK, self.stop)?;
+        let found =
+            yardstick::measure(root, self.common.lab_disk.as_deref(), self.common.upload_size.0, YARDSTICK, self.stop)?;
         self.show.line(&format!("one sequential durable writer alone: {:.1} MB/s", found.mb_per_s));
         self.results.yardstick = Some(found);
         Ok(())

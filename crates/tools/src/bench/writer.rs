@@ -10,7 +10,8 @@ use units::Nanos;
 
 use super::client::{Plan, Progress};
 use super::summary::Quantiles;
-use super::{Stop, clock};
+use super::yardstick::Yardstick;
+use super::{Stop, clock, lab_disk};
 
 /// An upload that takes longer than this has failed.
 const ANSWER_MAX: Nanos = Nanos::from_secs(60);
@@ -44,10 +45,25 @@ pub(crate) struct UploadFigures {
     pub latency_ms: Quantiles,
     /// Rate relative to one sequential durable writer's with the disk to itself, where that was measured.
     pub share_of_yardstick: Option<f64>,
-    /// Rate relative to what that writer would get in the time in which the disk was not reading, where the disk is
-    /// an emulated one, which tells that time. Over 1 for a server that answers before its uploads are durable.
+    /// Bytes that the disk took for them, those under way included, relative to what it takes for that writer in the
+    /// time in which it was not reading, where it is an emulated disk, which tells both.
     #[serde(default)]
     pub share_of_left: Option<f64>,
+    /// What the emulated disk, if it is one, did while the writers were at work and measured.
+    #[serde(default)]
+    pub disk: Option<lab_disk::Share>,
+}
+
+impl UploadFigures {
+    /// Puts them beside what a writer alone got on the same disk. By the same rule for both, what the disk took counts:
+    /// not only what was answered before measuring ended, which leaves out half an upload of each writer in the mean.
+    pub(crate) fn compare(&mut self, alone: &Yardstick) {
+        self.share_of_yardstick = Some(self.mb_per_s / alone.mb_per_s);
+        self.share_of_left = self.disk.zip(alone.disk).and_then(|(beside, alone)| {
+            let left = alone.written_mb_per_s * beside.left_by_reads;
+            (left > 0.0).then(|| beside.written_mb_per_s / left)
+        });
+    }
 }
 
 /// One upload's outcome.
@@ -143,6 +159,7 @@ pub(crate) fn figures(from: Nanos, end: Nanos, writers: usize, upload_bytes: u64
         latency_ms: Quantiles::of(&mut took),
         share_of_yardstick: None,
         share_of_left: None,
+        disk: None,
     }
 }
 

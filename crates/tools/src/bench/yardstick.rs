@@ -12,7 +12,7 @@ use units::Nanos;
 use units::limits::DIRECT_ALIGN;
 
 use super::summary::{Quantiles, f};
-use super::{Stop, clock, scratch};
+use super::{Stop, clock, lab_disk, scratch};
 
 const PIECE_BYTES: usize = 1024 * 1024;
 /// Names used in turn, as the uploads do.
@@ -29,18 +29,28 @@ pub(crate) struct Yardstick {
     pub mb_per_s: f64,
     /// From opening a file to its being durable, ms.
     pub latency_ms: Quantiles,
+    /// What the emulated disk, if it is one, did meanwhile.
+    #[serde(default)]
+    pub disk: Option<lab_disk::Share>,
 }
 
-/// Writes files of `file_bytes` into `root` for `span`, and removes them.
+/// Writes files of `file_bytes` into `root`, on the emulated disk `lab` if there is one, for `span`, and removes them.
 ///
 /// # Errors
 /// The folder cannot be written, is full, or the benchmark was interrupted.
-pub(crate) fn measure(root: &Path, file_bytes: u64, span: Nanos, stop: &Stop) -> anyhow::Result<Yardstick> {
+pub(crate) fn measure(
+    root: &Path,
+    lab: Option<&str>,
+    file_bytes: u64,
+    span: Nanos,
+    stop: &Stop,
+) -> anyhow::Result<Yardstick> {
     let folder =
         scratch::among_contents(root).context("a writer alone, as a yardstick (--no-yardstick: without it)")?;
     let memory = aligned_memory();
     let offset = memory.as_ptr().align_offset(alignment());
     let piece = &memory[offset..offset + PIECE_BYTES];
+    let before = lab.map(lab_disk::statistics).transpose()?;
     let start = clock::now();
     let mut took = Vec::new();
     for name in (0..NAMES).cycle() {
@@ -54,11 +64,16 @@ pub(crate) fn measure(root: &Path, file_bytes: u64, span: Nanos, stop: &Stop) ->
         took.push(clock::now().saturating_sub(begin).as_millis_f64());
     }
     let (files, elapsed) = (u64::try_from(took.len())?, clock::now().saturating_sub(start));
+    let disk = match (lab, before) {
+        (Some(name), Some(before)) => lab_disk::statistics(name)?.since(&before),
+        _ => None,
+    };
     Ok(Yardstick {
         file_bytes,
         files,
         mb_per_s: f(files * file_bytes) / elapsed.as_secs_f64().max(f64::MIN_POSITIVE) / 1e6,
         latency_ms: Quantiles::of(&mut took),
+        disk,
     })
 }
 
@@ -106,14 +121,14 @@ mod tests {
             assert_eq!(fs::metadata(&path).unwrap().len(), bytes);
         }
         fs::remove_file(&path).unwrap();
-        let found = measure(root.path(), 100_000, Nanos::from_millis(50), &Stop::default()).unwrap();
+        let found = measure(root.path(), None, 100_000, Nanos::from_millis(50), &Stop::default()).unwrap();
         assert!(found.files > 0 && found.mb_per_s > 0.0);
         assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
     }
 
     #[test]
     fn a_folder_that_cannot_be_written_is_named() {
-        let error = measure(Path::new("/proc/nowhere"), 1, Nanos::ZERO, &Stop::default()).unwrap_err();
+        let error = measure(Path::new("/proc/nowhere"), None, 1, Nanos::ZERO, &Stop::default()).unwrap_err();
         assert!(format!("{error:#}").contains("/proc/nowhere"));
     }
 }

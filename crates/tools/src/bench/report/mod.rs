@@ -137,9 +137,7 @@ impl Results {
     /// Adds a run, its server's configuration, and puts its uploads beside the yardstick.
     pub(crate) fn add(&mut self, mut run: Run, configuration: String) {
         if let (Some(uploads), Some(yardstick)) = (&mut run.uploads, &self.yardstick) {
-            uploads.share_of_yardstick = Some(uploads.mb_per_s / yardstick.mb_per_s);
-            let left = run.lab.map(|lab| lab.left_by_reads()).filter(|&left| left > 0.0);
-            uploads.share_of_left = left.map(|left| uploads.mb_per_s / (yardstick.mb_per_s * left));
+            uploads.compare(yardstick);
         }
         self.configurations.entry(run.server.clone()).or_insert(configuration);
         self.runs.push(run);

@@ -1,0 +1,100 @@
+//! What best-effort work is: what wants disk time, whose it is, and what is chosen of it.
+
+use super::JobKey;
+use super::cost::Settle;
+
+/// Something that wants disk time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BeWork {
+    /// A delivery without a guarantee wants `bytes` from `position`; served by reads of at most one piece.
+    Read {
+        /// Slot of its stream.
+        slot: u32,
+        /// Where.
+        position: u64,
+        /// How many.
+        bytes: u64,
+    },
+    /// A store thread has `bytes` ready to write at `position`.
+    Write {
+        /// Its job.
+        job: JobKey,
+        /// Where.
+        position: u64,
+        /// How many.
+        bytes: u64,
+    },
+    /// A store thread would make so many small reads.
+    Probe {
+        /// Its job.
+        job: JobKey,
+        /// How many.
+        reads: u32,
+    },
+}
+
+impl BeWork {
+    pub(super) fn owner(&self) -> Owner {
+        match *self {
+            Self::Read { slot, .. } => Owner::Stream(slot),
+            Self::Write { job, .. } | Self::Probe { job, .. } => Owner::Job(job),
+        }
+    }
+}
+
+/// Whose work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owner {
+    /// A delivery's.
+    Stream(u32),
+    /// A store thread's job.
+    Job(JobKey),
+}
+
+/// A commit the store thread would make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Commit {
+    /// Its job.
+    pub job: JobKey,
+    /// Written since the last flush.
+    pub dirty_bytes: u64,
+    /// An upload waits for it.
+    pub awaited: bool,
+}
+
+impl Commit {
+    pub(super) const fn settles(&self) -> Settle {
+        if self.awaited { Settle::Names } else { Settle::Cache }
+    }
+}
+
+/// What to do next in a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BeChoice {
+    /// Read at most one piece for this stream.
+    Read {
+        /// Slot of the stream.
+        slot: u32,
+        /// At most this many bytes.
+        bytes: u64,
+    },
+    /// Let the store thread write up to `bytes` of this job.
+    Write {
+        /// The job.
+        job: JobKey,
+        /// At most this many bytes.
+        bytes: u64,
+    },
+    /// Let the store thread probe.
+    Probe {
+        /// The job.
+        job: JobKey,
+    },
+    /// Let the store thread commit.
+    Commit {
+        /// The job.
+        job: JobKey,
+        /// What is made durable.
+        settles: Settle,
+    },
+}
