@@ -13,6 +13,9 @@ use crate::config::SessionConfig;
 
 /// Streams one session can hold: video, sound, and others beside them.
 pub const LANES_MAX: usize = 4;
+/// What was read to the end of its content is held only so long, if that is shorter than the configured time: enough for
+/// a player that read the index there, or whose viewer goes back; a download is over.
+pub const AFTER_END: Nanos = Nanos::from_secs(5);
 
 /// Who watches.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -69,17 +72,36 @@ pub enum Begin {
     Apart,
 }
 
+/// Where a read ended in its content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeftOff {
+    /// Before the end: its viewer seeks or pauses.
+    Midway,
+    /// At the end.
+    AtEnd,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lane {
     Running { stream: StreamId, content: u64, terms: Terms },
-    Held { reservation: ReservationId, terms: Terms, since: Nanos },
+    Held { reservation: ReservationId, terms: Terms, since: Nanos, left_off: LeftOff },
+}
+
+/// What a viewer runs and holds.
+#[derive(Debug, Default)]
+struct Session {
+    lanes: Vec<Lane>,
+    /// The content asked for last.
+    content: Option<u64>,
+    /// It went from one content to another, as players of segments do: the end of one is not the end of what it watches.
+    goes_on: bool,
 }
 
 /// All sessions that run or hold something.
 #[derive(Debug)]
 pub struct Sessions {
     config: SessionConfig,
-    table: HashMap<Viewer, Vec<Lane>>,
+    table: HashMap<Viewer, Session>,
 }
 
 impl Sessions {
@@ -113,7 +135,10 @@ impl Sessions {
         if !known && self.table.len() >= self.config.sessions_max {
             return Begin::Apart;
         }
-        let lanes = self.table.entry(request.viewer.clone()).or_default();
+        let session = self.table.entry(request.viewer.clone()).or_default();
+        let before = session.content.replace(request.content);
+        session.goes_on |= before.is_some_and(|before| before != request.content);
+        let lanes = &mut session.lanes;
         let running = Lane::Running { stream: request.stream, content: request.content, terms: request.terms };
         // A viewer who names itself reads a content once: the older read was left behind by a seek.
         if matches!(request.viewer, Viewer::Named(_)) {
@@ -139,26 +164,36 @@ impl Sessions {
         Begin::New
     }
 
-    /// A stream that began in the session ended (or was refused). Returns what is to be released: `held`, unless the
-    /// session keeps it for the viewer's next request. It does not if the viewer already reads that content elsewhere.
+    /// True if the viewer runs a stream of this content: refused beside it, a request may come again when it has ended.
+    #[must_use]
+    pub fn reads(&self, viewer: &Viewer, content: u64) -> bool {
+        let lanes = self.table.get(viewer).map_or(&[][..], |session| &session.lanes);
+        lanes.iter().any(|lane| matches!(lane, Lane::Running { content: c, .. } if *c == content))
+    }
+
+    /// A stream that began in the session ended (or was refused). Returns what is to be released: the reservation it
+    /// held, unless the session keeps it for the viewer's next request. It does not if the viewer already reads that
+    /// content elsewhere.
     pub fn end(
         &mut self,
         viewer: &Viewer,
         stream: StreamId,
-        held: Option<ReservationId>,
+        held: Option<(ReservationId, LeftOff)>,
         now: Nanos,
     ) -> Option<ReservationId> {
-        let Some(lanes) = self.table.get_mut(viewer) else { return held };
+        let Some(session) = self.table.get_mut(viewer) else { return held.map(|held| held.0) };
+        let lanes = &mut session.lanes;
         let own = |lane: &Lane| matches!(lane, Lane::Running { stream: s, .. } if *s == stream);
-        let Some(at) = lanes.iter().position(own) else { return held };
+        let Some(at) = lanes.iter().position(own) else { return held.map(|held| held.0) };
         let Lane::Running { content, terms, .. } = lanes.swap_remove(at) else { unreachable!("a running lane") };
         let elsewhere = lanes.iter().any(|lane| matches!(lane, Lane::Running { content: c, .. } if *c == content));
         let release = match held {
-            Some(reservation) if !elsewhere => {
-                lanes.push(Lane::Held { reservation, terms, since: now });
+            Some((reservation, left_off)) if !elsewhere => {
+                let left_off = if session.goes_on { LeftOff::Midway } else { left_off };
+                lanes.push(Lane::Held { reservation, terms, since: now, left_off });
                 None
             }
-            other => other,
+            other => other.map(|held| held.0),
         };
         if lanes.is_empty() {
             self.table.remove(viewer);
@@ -168,17 +203,20 @@ impl Sessions {
 
     /// Takes out what was held for longer than configured.
     pub fn expire(&mut self, now: Nanos) -> Vec<ReservationId> {
-        let hold = self.config.hold;
+        let hold = |left_off| match left_off {
+            LeftOff::Midway => self.config.hold,
+            LeftOff::AtEnd => self.config.hold.min(AFTER_END),
+        };
         let mut released = Vec::new();
-        self.table.retain(|_, lanes| {
-            lanes.retain(|lane| match lane {
-                Lane::Held { reservation, since, .. } if now.saturating_sub(*since) >= hold => {
+        self.table.retain(|_, session| {
+            session.lanes.retain(|lane| match lane {
+                Lane::Held { reservation, since, left_off, .. } if now.saturating_sub(*since) >= hold(*left_off) => {
                     released.push(*reservation);
                     false
                 }
                 _ => true,
             });
-            !lanes.is_empty()
+            !session.lanes.is_empty()
         });
         released
     }

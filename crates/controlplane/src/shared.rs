@@ -20,10 +20,12 @@ use crate::figures::Looks;
 use crate::log::Log;
 use crate::manager::registry::Registry;
 use crate::seats::Connections;
-use crate::session::{Begin, Request, Sessions, Viewer};
+use crate::session::{Begin, LeftOff, Request, Sessions, Viewer};
 
 /// Longest wait for a superseded stream to end; then its viewer's next read is a stream of its own.
 const SUPERSEDE_TIME_MAX: Duration = Duration::from_secs(2);
+/// A player that seeks opens a connection while it closes the other, which the data plane notices two sends later.
+const GONE_TIME_MAX: Duration = Duration::from_millis(500);
 
 /// What all connections share.
 pub(crate) struct Shared {
@@ -181,8 +183,25 @@ impl Shared {
         }
     }
 
+    /// Waits until `viewer` reads nothing of this content any more. False if it did not anyway, or still does after a time in
+    /// which a client that is gone is noticed.
+    pub(crate) async fn older_read_ends(&self, viewer: &Viewer, content: u64) -> bool {
+        let deadline = tokio::time::Instant::now() + GONE_TIME_MAX;
+        let mut waited = false;
+        loop {
+            let changed = self.sessions_changed.notified();
+            if !lock(&self.sessions).reads(viewer, content) {
+                return waited;
+            }
+            waited = true;
+            if tokio::time::timeout_at(deadline, changed).await.is_err() {
+                return false;
+            }
+        }
+    }
+
     /// Ends a stream's place in its session; what the session does not keep is released.
-    pub(crate) fn leave(&self, viewer: &Viewer, stream: StreamId, held: Option<ReservationId>) {
+    pub(crate) fn leave(&self, viewer: &Viewer, stream: StreamId, held: Option<(ReservationId, LeftOff)>) {
         let release = lock(&self.sessions).end(viewer, stream, held, self.now());
         self.sessions_changed.notify_waiters();
         if let Some(reservation) = release {

@@ -111,8 +111,8 @@ pub enum Service {
         burst_bytes: u64,
         /// A reservation held from an earlier request of the same session, to be used again instead of a new one.
         held: Option<ReservationId>,
-        /// Keep the reservation when this delivery ends (the session's next request will use it). The control plane
-        /// must then release it.
+        /// Keep the reservation when this delivery ends, unless its client stalled, its disk failed or its content
+        /// changed (the session's next request will use it). The control plane must then release it.
         hold: bool,
     },
     /// Bulk and short probes: whatever disk time and network the constant-rate streams leave.

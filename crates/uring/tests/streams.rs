@@ -183,19 +183,21 @@ fn a_vanished_client_and_a_stalled_one_end_and_others_do_not_notice() {
     let server = Server::start(DiskProfile::flash_default(), 128, config);
     let content = content(&folder.path().join("a"), &bytes, 5);
     let whole = || vec![Segment::Range { offset: 0, length: 40_000_000 }];
+    let held = Service::Constant { rate: BitRate(200_000_000), burst_bytes: 0, held: None, hold: true };
     let (gone, socket) = pair();
-    assert!(server.handle.send(delivery(1, &content, socket, whole(), constant(200_000_000, 0))).is_ok());
+    assert!(server.handle.send(delivery(1, &content, socket, whole(), held)).is_ok());
     let (_stalled, socket) = pair();
-    assert!(server.handle.send(delivery(2, &content, socket, whole(), constant(200_000_000, 0))).is_ok());
+    assert!(server.handle.send(delivery(2, &content, socket, whole(), held)).is_ok());
     drop(gone);
     let mut ends = vec![];
     while ends.len() < 2 {
         if let Report::Finished { delivery, end } = server.report() {
-            ends.push((delivery.stream.0, end.outcome));
+            ends.push((delivery.stream.0, end.outcome, end.held.is_some()));
         }
     }
-    ends.sort_by_key(|&(stream, _)| stream);
-    assert_eq!(ends, [(1, Outcome::ClientGone), (2, Outcome::ClientStalled)]);
+    ends.sort_by_key(|&(stream, ..)| stream);
+    let expected = [(1, Outcome::ClientGone, true), (2, Outcome::ClientStalled, false)];
+    assert_eq!(ends, expected, "who closed may only seek; who blocks gives up its place");
 }
 
 #[test]

@@ -36,7 +36,7 @@ use crate::message::reply::{After, Reply, problem_with, render_head};
 use crate::problem;
 use crate::rate::{Asked, AskedRate, Decision};
 use crate::router::not_allowed;
-use crate::session::{Request, Terms, Viewer};
+use crate::session::{LeftOff, Request, Terms, Viewer};
 use crate::shared::{Place, Running, Shared, lock};
 use plan::{Plan, StreamPlan, plan};
 
@@ -189,6 +189,7 @@ impl Reading {
         };
         let mut asking = Asking { ticket: &mut ticket, prepared: &prepared, content, decision: prepared.decision };
         let mut socket = stream;
+        let mut asked_again = false;
         loop {
             let attempt = if passage.is_direct() {
                 self.attempt(&mut asking, socket).await
@@ -201,6 +202,11 @@ impl Reading {
                 Attempt::Busy(stream) => return self.answer(stream, &problem::busy(&self.shared.config())).await,
                 Attempt::Refused(stream, refusal) => {
                     let draining = refusal.resource == Resource::Draining;
+                    if !draining && !asked_again && self.older_read_ends(&prepared).await {
+                        asked_again = true;
+                        socket = stream;
+                        continue;
+                    }
                     let guaranteed = asking.decision != Decision::BestEffort;
                     if guaranteed && prepared.when_full == WhenFull::BestEffort && !draining {
                         asking.decision = Decision::BestEffort;
@@ -247,11 +253,12 @@ impl Reading {
         let (service, viewer) = self.enter(stream_id, prepared, content.disk, *decision, link).await;
         let mut entered = Entered { shared: &self.shared, stream: stream_id, viewer, held: None };
         let content = Arc::clone(content);
+        let size = content.size;
         // Listed from here on, not when the plane's report arrives: a client that reads its head finds its stream.
         self.list(stream_id, prepared, decision.rate(), &content);
         let delivery = Box::new(Delivery { stream: stream_id, socket, link, segments, content, service });
         if let Err(command) = self.shared.broker.send(Command::Start(delivery)) {
-            entered.held = held_of(service);
+            entered.held = held_of(service).map(|held| (held, LeftOff::Midway));
             let Command::Start(delivery) = command else { unreachable!("the command that was sent") };
             return Ran::Busy(delivery.socket);
         }
@@ -267,13 +274,19 @@ impl Reading {
                     return Ran::Refused(delivery.socket, refusal);
                 }
                 Some(Report::Finished { delivery, end }) => {
-                    entered.held = end.held;
+                    let left_off = left_off(&prepared.plan, size, end.outcome);
+                    entered.held = end.held.map(|held| (held, left_off));
                     return Ran::Finished(delivery.socket, end);
                 }
                 Some(_) => {}
                 None => return Ran::Lost,
             }
         }
+    }
+
+    /// Waits for the viewer's older read of the content, if it has one that a seek left behind: what that held is its own.
+    async fn older_read_ends(&self, prepared: &Prepared) -> bool {
+        in_session(prepared) && self.shared.older_read_ends(&prepared.viewer, self.shared.hash(&prepared.path)).await
     }
 
     /// How a stream is served, and the viewer in whose session it is entered, if it is.
@@ -287,11 +300,13 @@ impl Reading {
     ) -> (Service, Option<Viewer>) {
         let Decision::Constant { rate, burst_bytes } = decision else { return (Service::BestEffort, None) };
         let viewer = prepared.viewer.clone();
-        // A plain GET of the whole, without a name, is not a player's: nothing comes after it.
-        let sessions = matches!(viewer, Viewer::Named(_)) || prepared.plan.ranged;
         let content = self.shared.hash(&prepared.path);
         let request = Request { viewer, stream, content, terms: Terms { disk, link, rate } };
-        let place = if sessions { self.shared.enter(&request).await } else { Place { held: None, in_session: false } };
+        let place = if in_session(prepared) {
+            self.shared.enter(&request).await
+        } else {
+            Place { held: None, in_session: false }
+        };
         let service = Service::Constant { rate, burst_bytes, held: place.held, hold: place.in_session };
         (service, place.in_session.then_some(request.viewer))
     }
@@ -355,6 +370,17 @@ impl Reading {
     }
 }
 
+/// A plain GET of the whole, without a name, is not a player's: nothing comes after it.
+const fn in_session(prepared: &Prepared) -> bool {
+    matches!(prepared.viewer, Viewer::Named(_)) || prepared.plan.ranged
+}
+
+/// Where a delivery of this plan that ended so left off in a content of `size` bytes.
+fn left_off(plan: &StreamPlan, size: u64, outcome: Outcome) -> LeftOff {
+    let at_end = |segment: &Segment| matches!(segment, Segment::Range { offset, length } if offset + length >= size);
+    if outcome == Outcome::Complete && plan.body.iter().any(at_end) { LeftOff::AtEnd } else { LeftOff::Midway }
+}
+
 /// A delivery that is asked of the data plane.
 struct Asking<'a> {
     ticket: &'a mut Ticket,
@@ -370,15 +396,15 @@ struct Entered<'a> {
     stream: units::StreamId,
     /// None: in no session.
     viewer: Option<Viewer>,
-    /// The reservation that is left of it.
-    held: Option<units::ReservationId>,
+    /// The reservation that is left of it, and where in the content that is.
+    held: Option<(units::ReservationId, LeftOff)>,
 }
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
         match (&self.viewer, self.held) {
             (Some(viewer), held) => self.shared.leave(viewer, self.stream, held),
-            (None, Some(held)) => self.shared.broker.release(held),
+            (None, Some((held, _))) => self.shared.broker.release(held),
             (None, None) => {}
         }
         lock(&self.shared.running).remove(&self.stream);

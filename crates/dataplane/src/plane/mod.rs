@@ -371,8 +371,10 @@ impl<I: Io> Plane<I> {
     /// Takes an ended stream out of everything and gives its socket back.
     fn end(&mut self, slot: u32, now: Nanos) {
         let Life::Ending(outcome) = self.streams[slot as usize].life else { return };
-        let keep_alive = outcome == Outcome::Complete;
-        let held = self.leave_all(slot, keep_alive);
+        // A player closes its connection to seek or to pause. Who took nothing for too long gives up what it had, and what
+        // the disk did not bring is not waited for.
+        let may_hold = matches!(outcome, Outcome::Complete | Outcome::ClientGone | Outcome::Stopped);
+        let held = self.leave_all(slot, may_hold);
         let stream = &mut self.streams[slot as usize];
         let end = Ending {
             outcome,
