@@ -9,6 +9,9 @@ use crate::files::Opened;
 use crate::port::{Io, SocketSlot};
 use crate::stream::{Class, Life, payload_of};
 
+/// Starts that wait for a disk at most: about what a spinning one can begin in the time they may wait.
+const STARTS_WAITING_MAX: usize = 128;
+
 impl<I: Io> Plane<I> {
     /// Admits a delivery and lets it wait for its start, or refuses it.
     pub(super) fn start(&mut self, delivery: Box<Delivery>, now: Nanos) {
@@ -64,6 +67,9 @@ impl<I: Io> Plane<I> {
         let new = matches!(delivery.service, Service::Constant { held: None, .. });
         if disk.health.is_hung() || (new && !disk.health.is_good()) {
             return Err(none(Resource::DiskFailing(content.disk)));
+        }
+        if new && disk.waiting.len() >= STARTS_WAITING_MAX {
+            return Err(none(Resource::Disk(content.disk)));
         }
         if self.free.is_empty() {
             return Err(none(Resource::Table));

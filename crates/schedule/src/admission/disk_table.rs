@@ -21,6 +21,10 @@ pub const LOOKAHEAD_ROUNDS: u64 = 3;
 /// round in hand for what no model foresees. It is what lets many start in one round: placement keeps it near zero in
 /// the long run.
 pub const CARRY_MAX: f64 = 1.5;
+/// Of so many rounds one must have room for a start.
+const WINDOW: u64 = 8;
+/// Rounds in which a start finds room at the latest, if nobody else starts.
+pub const STARTS_WITHIN: u64 = 2 * WINDOW - 1;
 /// Rounds of work that may carry over where best-effort work kept the disk over the end of a round: half a round less, for
 /// how long a flush takes is known less well than how long a read does.
 const SLACK_CARRY_MAX: f64 = 1.0;
@@ -152,6 +156,37 @@ impl DiskTable {
         Some(first)
     }
 
+    /// Whether a demand that fits could also start within [`STARTS_WITHIN`] rounds, whichever round it is now, once the
+    /// reads of other starts are over; `start` says how large its own are. What is promised and not placed yet counts as
+    /// evenly spread.
+    #[must_use]
+    pub fn starts(&self, demand: &Demand, start: &Start, profile: &DiskProfile, slowdown: f64) -> bool {
+        let mut settled = Self::new(self.round, self.budget);
+        settled.periodic = self.periodic.map(|load| load.plus(self.unplaced));
+        let work = settled.periodic.map(|load| self.seconds(load, profile, slowdown));
+        let carried = |behind: f64, work: &f64| (behind + work - self.budget * self.round.as_secs_f64()).max(0.0);
+        let mut behind = work.iter().fold(0.0, carried);
+        let mut rounds = (0u64..).zip(work.map(|due| {
+            let queued = behind + due;
+            behind = carried(behind, &due);
+            queued
+        }));
+        let mut has_room = |(round, queued_seconds)| {
+            let start = Start { round, queued_seconds, ..*start };
+            (1..=u64::from(demand.period)).any(|ahead| {
+                let first = round + ahead;
+                settled.peak_with(demand, first, &start.reads(first, demand), &start, profile, slowdown).is_some()
+            })
+        };
+        // One round with room in each eight: the next is never further away than twice that.
+        (0..SLOTS as u64 / WINDOW).all(|_| {
+            let mut window = rounds.by_ref().take(WINDOW as usize);
+            let found = window.any(&mut has_room);
+            window.for_each(drop);
+            found
+        })
+    }
+
     /// For how long after the end of `round` the disk may do something else, if nothing is left of what was asked for up
     /// to then: no later round carries over more than [`SLACK_CARRY_MAX`]. `Nanos::MAX` if nothing is placed.
     #[must_use]
@@ -168,6 +203,19 @@ impl DiskTable {
             most = most.max(behind);
         }
         if placed { Nanos::from_secs_f64((SLACK_CARRY_MAX * length - most).max(0.0)) } else { Nanos::MAX }
+    }
+
+    /// Seconds of disk time entered for a round.
+    #[cfg(test)]
+    pub(super) fn work_in(&self, round: u64, profile: &DiskProfile, slowdown: f64) -> f64 {
+        let starts = (self.transient_from..self.transient_from + SLOTS as u64).contains(&round);
+        let starts = if starts { self.transient[slot_of(round)] } else { Load::default() };
+        self.seconds(self.periodic[slot_of(round)].plus(starts), profile, slowdown)
+    }
+
+    #[cfg(test)]
+    pub(super) const fn budget(&self) -> f64 {
+        self.budget
     }
 
     /// Takes a placed demand out; `first` is any round in which it reads.

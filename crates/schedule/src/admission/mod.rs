@@ -12,7 +12,7 @@ pub mod disk_table;
 use units::{BitRate, DiskId, LinkId, Nanos, ReservationId, limits};
 
 use crate::profile::DiskProfile;
-use disk_table::{CARRY_MAX, Demand, DiskTable, LOOKAHEAD_ROUNDS, SLOTS, Start};
+use disk_table::{Demand, DiskTable, LOOKAHEAD_ROUNDS, SLOTS, Start};
 
 /// Unit of buffer memory: the largest read is four of them.
 pub const QUARTER_BYTES: u64 = limits::CHUNK_BYTES / 4;
@@ -24,6 +24,8 @@ pub const WIRE_OVERHEAD: f64 = 1.0622;
 const PROCESSOR_SHARE_MAX: f64 = 0.9;
 /// Below this load the core's cost per bit is not known well enough to refuse anybody.
 const PROCESSOR_SHARE_KNOWN: f64 = 0.5;
+/// What is left of a round when a start that waited for it is tried.
+const STARTS_WITH: f64 = 0.9;
 
 /// Everything admission has to know of a stream (or recording) that wants in.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -211,15 +213,8 @@ impl Admission {
     pub fn place(&mut self, id: ReservationId, now_round: u64, remaining: f64, queued_seconds: f64) -> Option<u64> {
         let Reservation { request, demand, first, .. } = *self.find(id)?;
         assert!(first.is_none(), "a reservation is placed once");
+        let start = self.start_of(&request, now_round, remaining, queued_seconds);
         let disk = self.disk_mut(request.disk);
-        let zone = f64_of(request.zone_bytes_per_second.max(1));
-        let start = Start {
-            round: now_round,
-            remaining,
-            queued_seconds,
-            transfer_per_round: f64_of(request.rate.bytes_in(disk.round)) / zone,
-            burst_transfer: f64_of(request.burst_bytes) / zone,
-        };
         let Disk { table, profile, slowdown, .. } = disk;
         let first = table.place(&demand, &start, profile, *slowdown)?;
         self.find_mut(id).expect("found above").first = Some(first);
@@ -312,8 +307,8 @@ impl Admission {
         }
         let demand = self.demand(request);
         let disk = &self.disks[usize::from(request.disk.0)];
-        let starts = request.writes || !disk.profile.rotational || self.start_fits(request, disk);
-        if !starts || !disk.table.fits(&demand, &disk.profile, disk.slowdown) {
+        let fits = disk.table.fits(&demand, &disk.profile, disk.slowdown);
+        if !fits || !(request.writes || self.starts(request, &demand)) {
             return Err(Short::Disk);
         }
         if self.quarters_for(request, &demand) > self.quarters_free {
@@ -331,29 +326,39 @@ impl Admission {
         Ok(())
     }
 
-    /// Whether a stream could start on this disk even with nobody else on it: its first read fills the look-ahead, and
-    /// what that takes may carry over no further than anything else.
-    fn start_fits(&self, request: &Request, disk: &Disk) -> bool {
-        let round = disk.round.as_secs_f64();
-        let rounds_read = f64_of(LOOKAHEAD_ROUNDS + 2);
-        let bytes = f64_of(request.rate.bytes_in(disk.round)) * rounds_read + f64_of(request.burst_bytes);
-        let seconds = bytes.min(f64_of(request.length)) / f64_of(request.zone_bytes_per_second.max(1)) * disk.slowdown;
-        seconds <= CARRY_MAX * round
+    /// Whether a stream of this demand, which fits in the long run, could also start: its first read fills the
+    /// look-ahead, which no round may have room for.
+    fn starts(&self, request: &Request, demand: &Demand) -> bool {
+        let disk = &self.disks[usize::from(request.disk.0)];
+        let start = self.start_of(request, 0, STARTS_WITH, 0.0);
+        disk.table.starts(demand, &start, &disk.profile, disk.slowdown)
+    }
+
+    fn start_of(&self, request: &Request, round: u64, remaining: f64, queued_seconds: f64) -> Start {
+        let zone = f64_of(request.zone_bytes_per_second.max(1));
+        let length = self.disks[usize::from(request.disk.0)].round;
+        Start {
+            round,
+            remaining,
+            queued_seconds,
+            transfer_per_round: f64_of(request.rate.bytes_in(length)) / zone,
+            burst_transfer: f64_of(request.burst_bytes) / zone,
+        }
     }
 
     /// The highest rate below the request's that would be admitted now, to three digits.
     fn grantable(&self, request: &Request) -> BitRate {
         let (mut yes, mut no) = (0, request.rate.0);
-        for _ in 0..24 {
-            let rate = yes + (no - yes) / 2;
-            if rate >= 1_000 && self.check(&Request { rate: BitRate(rate), ..*request }).is_ok() {
+        while three_digits(yes + (no - yes) / 2) > yes {
+            // The very rate that is told is asked for: a lower one may be read in blocks of another length, and be refused.
+            let rate = three_digits(yes + (no - yes) / 2);
+            if self.check(&Request { rate: BitRate(rate), ..*request }).is_ok() {
                 yes = rate;
             } else {
                 no = rate;
             }
         }
-        let unit = 10u64.pow(yes.checked_ilog10().unwrap_or(0).saturating_sub(2));
-        BitRate(yes / unit * unit)
+        BitRate(yes)
     }
 
     /// The block a stream of this rate reads on this disk: the longest period at which as many such streams as the disk
@@ -434,6 +439,12 @@ fn carried(request: &Request, disk: &Disk, demand: &Demand, memory: u64) -> f64 
     by_disk.min(f64_of(memory / each))
 }
 
+/// Rounded down to three digits; nothing below 1 kbit/s.
+fn three_digits(rate: u64) -> u64 {
+    let unit = 10u64.pow(rate.checked_ilog10().unwrap_or(0).saturating_sub(2));
+    if rate < 1_000 { 0 } else { rate / unit * unit }
+}
+
 fn wire(payload: u64) -> u64 {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and far below 2^53")]
     let bits = (f64_of(payload) * WIRE_OVERHEAD) as u64;
@@ -446,7 +457,12 @@ fn f64_of(count: u64) -> f64 {
 }
 
 #[cfg(test)]
+mod grant_tests;
+
+#[cfg(test)]
 mod tests {
+    use crate::profile::SeekPoint;
+
     use super::*;
 
     fn admission(memory_bytes: u64) -> Admission {
@@ -502,16 +518,27 @@ mod tests {
     }
 
     #[test]
-    fn what_is_admitted_on_an_idle_disk_can_start_at_once() {
-        for rate in [8_800_000, 25_000_000, 100_000_000, 140_000_000, 200_000_000, 400_000_000] {
-            let mut admission = admission(4 << 30);
-            match admission.reserve(request(rate)) {
-                Ok(id) => assert!(admission.place(id, 5, 0.01, 0.0).is_some(), "{rate} was admitted and cannot start"),
-                Err(refused) => {
-                    assert!(refused.grantable.0 > 25_000_000, "{rate}: {}", refused.grantable);
-                    let id = admission.reserve(request(refused.grantable.0)).expect("granted as told");
-                    assert!(admission.place(id, 5, 0.01, 0.0).is_some());
-                }
+    fn what_is_admitted_on_an_idle_disk_can_start_in_the_next_round() {
+        // As it is assumed where nothing can be measured, and twice as fast.
+        let assumed = DiskProfile::spindle_default();
+        let seeks = |seek: &SeekPoint| SeekPoint { time: Nanos(seek.time.0 / 2), ..*seek };
+        let fast = DiskProfile { seeks: assumed.seeks.iter().map(seeks).collect(), ..assumed.clone() };
+        let rates =
+            [8, 25, 100, 140, 200, 250, 300, 400, 500, 600, 700, 900, 9_000, 900_000].map(|rate| rate * 1_000_000);
+        for (profile, zone) in [(assumed, 58_000_000), (fast, 139_000_000), (DiskProfile::flash_default(), 300_000_000)]
+        {
+            for rate in rates {
+                let round = Nanos::from_millis(if profile.rotational { 1_000 } else { 250 });
+                let settings = Settings { reservations_max: 10, quarters: 16_384, be_share: 0.1 };
+                let links = [BitRate(1_000_000_000_000_000)];
+                let mut admission = Admission::new(&settings, vec![(profile.clone(), round)], &links);
+                let asked = Request { zone_bytes_per_second: zone, ..request(rate) };
+                let id = admission.reserve(asked).or_else(|refused| {
+                    assert!(refused.grantable.0 > 100_000_000, "{rate}: {}", refused.grantable);
+                    admission.reserve(Request { rate: refused.grantable, ..asked })
+                });
+                let id = id.expect("granted as told");
+                assert!(admission.place(id, 5, 0.95, 0.0).is_some(), "{rate} was admitted and cannot start");
             }
         }
     }

@@ -1,0 +1,104 @@
+//! What is admitted starts, and so does what is said to be grantable: over disks, rates and loads.
+
+use proptest::prelude::*;
+
+use super::disk_table::STARTS_WITHIN;
+use super::*;
+use crate::profile::SeekPoint;
+
+/// A disk that does what its profile says, and nothing else happens on it.
+struct Served {
+    admission: Admission,
+    now: u64,
+    /// Seconds of work left of the rounds before.
+    behind: f64,
+}
+
+impl Served {
+    /// Runs until the promised stream starts; false if it does not within so many rounds.
+    fn starts(&mut self, id: ReservationId, rounds: u64) -> bool {
+        (0..rounds).any(|_| self.pass_round(Some(id)))
+    }
+
+    /// A round passes; true if the stream found room in it for its start.
+    fn pass_round(&mut self, waiting: Option<ReservationId>) -> bool {
+        let queued = self.behind + self.work();
+        let placed = waiting.is_some_and(|id| self.admission.place(id, self.now, 0.95, queued).is_some());
+        let disk = &self.admission.disks[0];
+        let room = disk.round.as_secs_f64() * disk.table.budget();
+        self.behind = (self.behind + self.work() - room).max(0.0);
+        self.now += 1;
+        placed
+    }
+
+    fn work(&self) -> f64 {
+        let disk = &self.admission.disks[0];
+        disk.table.work_in(self.now, &disk.profile, disk.slowdown)
+    }
+}
+
+fn disks() -> impl Strategy<Value = (DiskProfile, u64)> {
+    let assumed = DiskProfile::spindle_default();
+    let half = |seek: &SeekPoint| SeekPoint { time: Nanos(seek.time.0 / 2), ..*seek };
+    let fast = DiskProfile { seeks: assumed.seeks.iter().map(half).collect(), ..assumed.clone() };
+    prop_oneof![
+        (Just(assumed), 50_000_000u64..90_000_000),
+        (Just(fast), 85_000_000u64..180_000_000),
+        (Just(DiskProfile::flash_default()), Just(300_000_000u64)),
+    ]
+}
+
+fn rates() -> impl Strategy<Value = u64> {
+    prop_oneof![100_000u64..60_000_000, 60_000_000u64..2_000_000_000, 2_000_000_000u64..900_000_000_000]
+}
+
+proptest! {
+    #[test]
+    fn what_is_admitted_starts_and_what_is_grantable_too(
+        (profile, zone) in disks(),
+        load in prop::collection::vec(prop_oneof![3 => 1_000_000u64..30_000_000, 1 => 30_000_000u64..200_000_000], 0..60),
+        rate in rates(),
+        burst_bytes in prop_oneof![Just(0u64), 0u64..8_000_000],
+        quarters in 2_000u64..20_000,
+        be_share in 0.0..0.3,
+    ) {
+        let round = Nanos::from_millis(if profile.rotational { 1_000 } else { 250 });
+        let settings = Settings { reservations_max: 100, quarters, be_share };
+        let links = [BitRate(1_000_000_000_000_000)];
+        let admission = Admission::new(&settings, vec![(profile, round)], &links);
+        let mut served = Served { admission, now: 0, behind: 0.0 };
+        let request = |rate, burst_bytes| Request {
+            disk: DiskId(0),
+            link: LinkId(0),
+            rate: BitRate(rate),
+            zone_bytes_per_second: zone,
+            fragments_per_byte: 0.0,
+            length: u64::MAX,
+            burst_bytes,
+            writes: false,
+        };
+        for rate in load {
+            if let Ok(id) = served.admission.reserve(request(rate, 0))
+                && !served.starts(id, STARTS_WITHIN)
+            {
+                // The starts before it left more to do than a disk as full as this makes up for so soon.
+                served.admission.release(id);
+            }
+        }
+        for _ in 0..100 * SLOTS {
+            served.pass_round(None);
+        }
+        let asked = request(rate, burst_bytes);
+        let id = match served.admission.reserve(asked) {
+            Ok(id) => id,
+            Err(Refused { grantable: BitRate(0), .. }) => return Ok(()),
+            Err(Refused { grantable, .. }) => {
+                prop_assert!(grantable < asked.rate);
+                let granted = served.admission.reserve(Request { rate: grantable, ..asked });
+                prop_assert!(granted.is_ok(), "{grantable} was said to be grantable: {granted:?}");
+                granted.expect("checked")
+            }
+        };
+        prop_assert!(served.starts(id, STARTS_WITHIN), "admitted, and never starts");
+    }
+}
