@@ -127,6 +127,10 @@ fn ranges_arrive_whole_and_in_order_on_every_class_and_disk() {
             ];
             assert!(server.handle.send(delivery(stream, &content, socket, segments, service)).is_ok());
             assert!(matches!(server.report(), Report::Started { stream: StreamId(id), .. } if id == stream));
+            if let Service::Constant { rate, .. } = service {
+                assert_eq!(server.gauges.plane.promised_bps.get(), rate.0, "shown when it is told");
+                assert!(server.gauges.disks[0].promised_ppm.get() > 0);
+            }
             let expected =
                 [b"HTTP/1.1 200 OK\r\n\r\n", &bytes[..1_234_567], b"--between--", &bytes[777_777..]].concat();
             let mut got = vec![0; expected.len()];

@@ -268,6 +268,7 @@ impl<I: Io> Plane<I> {
         self.feed_due_steps(now);
         self.begin_rounds(now);
         self.ask_disks(now);
+        self.publish_promises();
         self.flush_reports();
         self.measure(now);
         let until = self.next_wakeup(now);
@@ -451,6 +452,18 @@ impl<I: Io> Plane<I> {
         }
     }
 
+    /// What is promised is shown before the answers to who asked for it.
+    fn publish_promises(&self) {
+        let promised = self.admission.promised().0;
+        if promised == self.gauges.plane.promised_bps.get() {
+            return;
+        }
+        self.gauges.plane.promised_bps.set(promised);
+        for (disk, gauges) in (0u16..).zip(&self.gauges.disks[..self.disks.len()]) {
+            gauges.promised_ppm.set(ppm(self.admission.promised_share(DiskId(disk))));
+        }
+    }
+
     /// Once a second: the core's load for admission, figures for everybody.
     fn measure(&mut self, now: Nanos) {
         if now < self.meter.next {
@@ -467,7 +480,6 @@ impl<I: Io> Plane<I> {
         plane.processor_nanos.set(processor.0);
         plane.lent_bytes.set(self.io.lent_bytes());
         plane.streams.set((self.config.streams_max - self.free.len()) as u64);
-        plane.promised_bps.set(self.admission.promised().0);
         plane.quarters_used.set(u64::from(self.cache.used()));
         plane.quarters_promised.set(self.admission.memory().0);
         for index in 0..self.disks.len() {
