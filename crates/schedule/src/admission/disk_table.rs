@@ -22,9 +22,9 @@ pub const LOOKAHEAD_ROUNDS: u64 = 3;
 /// the long run.
 pub const CARRY_MAX: f64 = 1.5;
 /// Of so many rounds one must have room for a start.
-const WINDOW: u64 = 8;
+const WINDOW: usize = 8;
 /// Rounds in which a start finds room at the latest, if nobody else starts.
-pub const STARTS_WITHIN: u64 = 2 * WINDOW - 1;
+pub const STARTS_WITHIN: u64 = 2 * WINDOW as u64 - 1;
 /// Rounds of work that may carry over where best-effort work kept the disk over the end of a round: half a round less, for
 /// how long a flush takes is known less well than how long a read does.
 const SLACK_CARRY_MAX: f64 = 1.0;
@@ -179,8 +179,8 @@ impl DiskTable {
             })
         };
         // One round with room in each eight: the next is never further away than twice that.
-        (0..SLOTS as u64 / WINDOW).all(|_| {
-            let mut window = rounds.by_ref().take(WINDOW as usize);
+        (0..SLOTS / WINDOW).all(|_| {
+            let mut window = rounds.by_ref().take(WINDOW);
             let found = window.any(&mut has_room);
             window.for_each(drop);
             found
