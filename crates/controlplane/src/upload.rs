@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use dataplane::control::{Command, RecordingRequest, Report};
 use http::StatusCode;
-use http::header::{ETAG, IF_MATCH, IF_NONE_MATCH, LOCATION};
+use http::header::{ETAG, IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, LOCATION};
 use hyper::body::Incoming;
 use units::{BitRate, ReservationId};
 
@@ -18,7 +18,7 @@ use crate::contents::{ContentPath, Precondition, Published, UploadClass, UploadR
 use crate::log::Access;
 use crate::manager::{self, Origin};
 use crate::media::{self, PREFIX};
-use crate::message::conditional::{etag_list, joined};
+use crate::message::conditional::{date, etag_list, joined};
 use crate::message::head::BodyFraming;
 use crate::message::query::Query;
 use crate::message::reply::Reply;
@@ -42,7 +42,7 @@ pub(crate) async fn delete(exchange: &Exchange, access: &mut Access) -> Reply {
     let outcome = async {
         access.user = auth::may_write(exchange).await?;
         let path = content_path(exchange)?;
-        let precondition = precondition(exchange)?;
+        let precondition = precondition(exchange);
         exchange.shared.contents.delete(&path, precondition).await.map_err(|error| problem::of_store(&error))
     };
     match outcome.await {
@@ -63,7 +63,7 @@ async fn put_checked(exchange: &Exchange, body: Incoming, access: &mut Access) -
         return Err(Reply::problem(StatusCode::BAD_REQUEST, "partial PUT is not supported; send the whole content"));
     }
     let query = Query::parse(exchange.head.query.as_deref()).map_err(problem::bad_request)?;
-    let precondition = precondition(exchange)?;
+    let precondition = precondition(exchange);
     let length = match exchange.head.body {
         BodyFraming::Length(length) => Some(length),
         BodyFraming::Chunked => None,
@@ -110,16 +110,18 @@ fn content_path(exchange: &Exchange) -> Result<ContentPath, Reply> {
     Ok(path)
 }
 
-/// If-Match before If-None-Match, of which only `*` has a meaning for writes here.
-fn precondition(exchange: &Exchange) -> Result<Precondition, Reply> {
+/// What the request demands of what is there (RFC 9110 §13.2.2): If-Match, else If-Unmodified-Since; and If-None-Match.
+fn precondition(exchange: &Exchange) -> Precondition {
     let headers = &exchange.head.headers;
     if let Some(list) = joined(headers, &IF_MATCH) {
-        return Ok(Precondition::MustMatch(etag_list(&list)));
+        return Precondition::MustMatch(etag_list(&list));
     }
-    match joined(headers, &IF_NONE_MATCH) {
-        None => Ok(Precondition::None),
-        Some(list) if list.trim() == "*" => Ok(Precondition::MustNotExist),
-        Some(_) => Err(Reply::problem(StatusCode::BAD_REQUEST, "for a write, If-None-Match must be `*`")),
+    let newer_than = date(headers, &IF_UNMODIFIED_SINCE);
+    match (joined(headers, &IF_NONE_MATCH), newer_than) {
+        (Some(list), _) if list.trim() == "*" => Precondition::MustNotExist,
+        (Some(list), _) => Precondition::MustNotBe { tags: etag_list(&list), newer_than },
+        (None, Some(_)) => Precondition::MustNotBe { tags: Vec::new(), newer_than },
+        (None, None) => Precondition::None,
     }
 }
 

@@ -26,6 +26,21 @@ async fn created_then_replaced_then_deleted() {
     assert_eq!(harness.one(&put("a.ts", &format!("If-Match: {etag}\r\n"), "two")).status, 204);
     assert_eq!(harness.one(&put("a.ts", &format!("If-Match: {etag}\r\n"), "three")).status, 412);
     assert_eq!(harness.store.bytes("a.ts").as_deref(), Some(b"two".as_slice()));
+    let now = harness.one("HEAD /media/a.ts HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let tag = now.field("etag").expect("an entity tag");
+    let modified = now.field("last-modified").expect("a date");
+    let (before, same) =
+        ("If-Unmodified-Since: Sat, 01 Jan 2000 00:00:00 GMT\r\n", format!("If-Unmodified-Since: {modified}\r\n"));
+    for refused in
+        [before.to_owned(), format!("If-None-Match: {tag}\r\n"), format!("If-None-Match: \"x\", W/{tag}\r\n")]
+    {
+        assert_eq!(harness.one(&put("a.ts", &refused, "four")).status, 412, "{refused}");
+        let delete = format!("DELETE /media/a.ts HTTP/1.1\r\nHost: localhost\r\n{refused}\r\n");
+        assert_eq!(harness.one(&delete).status, 412, "{refused}");
+    }
+    assert_eq!(harness.store.bytes("a.ts").as_deref(), Some(b"two".as_slice()), "not performed");
+    assert_eq!(harness.one(&put("new.ts", before, "x")).status, 201, "nothing there has no date");
+    assert_eq!(harness.one(&put("a.ts", &format!("{same}If-None-Match: \"x\"\r\n"), "two")).status, 204);
     let delete = "DELETE /media/a.ts HTTP/1.1\r\nHost: localhost\r\n\r\n";
     assert_eq!(harness.one(delete).status, 204);
     assert_eq!(harness.one(delete).status, 404);

@@ -45,16 +45,39 @@ pub enum Precondition {
     MustNotExist,
     /// `If-Match`: quoted entity tags, or `*` for any.
     MustMatch(Vec<String>),
+    /// `If-None-Match` with quoted entity tags, and `If-Unmodified-Since`: what is there has none of these tags (whether
+    /// they are weak does not matter), and was not modified after that second. Nothing there will do.
+    MustNotBe {
+        /// The tags.
+        tags: Vec<String>,
+        /// The second.
+        newer_than: Option<SystemTime>,
+    },
+}
+
+/// What a [`Precondition`] is held against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Existing<'a> {
+    /// Quoted.
+    pub etag: &'a str,
+    /// Last modification.
+    pub modified: SystemTime,
 }
 
 impl Precondition {
     /// Whether it holds for what is there now.
     #[must_use]
-    pub fn holds(&self, existing_etag: Option<&str>) -> bool {
-        match (self, existing_etag) {
-            (Self::None, _) | (Self::MustNotExist, None) => true,
+    pub fn holds(&self, existing: Option<Existing<'_>>) -> bool {
+        match (self, existing) {
+            (Self::None, _) | (Self::MustNotExist | Self::MustNotBe { .. }, None) => true,
             (Self::MustNotExist, Some(_)) | (Self::MustMatch(_), None) => false,
-            (Self::MustMatch(tags), Some(etag)) => tags.iter().any(|tag| tag == "*" || tag == etag),
+            (Self::MustMatch(tags), Some(existing)) => tags.iter().any(|tag| tag == "*" || tag == existing.etag),
+            (Self::MustNotBe { tags, newer_than }, Some(existing)) => {
+                let opaque = |tag: &str| tag.strip_prefix("W/").unwrap_or(tag).to_owned();
+                // HTTP dates have no parts of seconds.
+                let is_newer = newer_than.is_some_and(|limit| existing.modified >= limit + Duration::from_secs(1));
+                !is_newer && !tags.iter().any(|tag| opaque(tag) == opaque(existing.etag))
+            }
         }
     }
 }
@@ -100,6 +123,12 @@ impl Stamp {
 }
 
 impl Entry {
+    /// For a [`Precondition`].
+    #[must_use]
+    pub fn existing(&self) -> Existing<'_> {
+        Existing { etag: &self.etag, modified: self.modified }
+    }
+
     /// What `stat` says; nothing for what is neither a file nor a directory (a device or a pipe is no content).
     pub(crate) fn of(name: &str, stat: &Stat, disk: DiskId, rate: Option<MediaRate>) -> Option<Self> {
         let stamp = Stamp::of(stat);
@@ -123,14 +152,23 @@ mod tests {
 
     #[test]
     fn preconditions() {
-        let tag = "\"a-b-c\"";
-        assert!(Precondition::None.holds(None) && Precondition::None.holds(Some(tag)));
-        assert!(Precondition::MustNotExist.holds(None) && !Precondition::MustNotExist.holds(Some(tag)));
-        let listed = Precondition::MustMatch(vec!["\"x\"".into(), tag.into()]);
-        assert!(listed.holds(Some(tag)) && !listed.holds(Some("\"y\"")) && !listed.holds(None));
-        assert!(Precondition::MustMatch(vec!["*".into()]).holds(Some(tag)));
+        let modified = SystemTime::UNIX_EPOCH + Duration::from_millis(100_500);
+        let there = Some(Existing { etag: "\"a-b-c\"", modified });
+        let tag = || "\"a-b-c\"".to_owned();
+        assert!(Precondition::None.holds(None) && Precondition::None.holds(there));
+        assert!(Precondition::MustNotExist.holds(None) && !Precondition::MustNotExist.holds(there));
+        let listed = Precondition::MustMatch(vec!["\"x\"".into(), tag()]);
+        assert!(listed.holds(there) && !listed.holds(None));
+        assert!(!listed.holds(Some(Existing { etag: "\"y\"", modified })));
+        assert!(Precondition::MustMatch(vec!["*".into()]).holds(there));
         // A weak tag never matches strongly (RFC 9110 §8.8.3.2).
-        assert!(!Precondition::MustMatch(vec!["W/\"a-b-c\"".into()]).holds(Some(tag)));
+        assert!(!Precondition::MustMatch(vec!["W/\"a-b-c\"".into()]).holds(there));
+        let not = |tags: Vec<String>, newer_than| Precondition::MustNotBe { tags, newer_than };
+        let second = |n| Some(SystemTime::UNIX_EPOCH + Duration::from_secs(n));
+        assert!(!not(vec![tag()], None).holds(there) && !not(vec![format!("W/{}", tag())], None).holds(there));
+        assert!(not(vec!["\"x\"".into()], None).holds(there) && not(vec![tag()], second(0)).holds(None));
+        assert!(not(vec![], second(100)).holds(there), "within the second");
+        assert!(!not(vec![], second(99)).holds(there));
     }
 
     #[test]

@@ -22,7 +22,7 @@ mod upload;
 mod worker;
 
 pub use device::Device;
-pub use entry::{Entry, Kind, Precondition};
+pub use entry::{Entry, Existing, Kind, Precondition};
 pub use error::StoreError;
 pub use grants::{Governed, GrantPort, Ungoverned, Waker};
 pub use media::{Container, MediaRate};

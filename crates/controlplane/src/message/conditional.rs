@@ -108,7 +108,8 @@ fn matches_weakly(list: &str, etag: &str) -> bool {
 }
 
 /// The date of a field; one that cannot be read is ignored (RFC 9110 §13.1.3).
-fn date(headers: &HeaderMap, name: &HeaderName) -> Option<SystemTime> {
+#[must_use]
+pub fn date(headers: &HeaderMap, name: &HeaderName) -> Option<SystemTime> {
     headers.get(name).and_then(|value| value.to_str().ok()).and_then(|text| httpdate::parse_http_date(text).ok())
 }
 

@@ -155,8 +155,8 @@ impl Contents for FakeStore {
 
     fn begin_upload(&self, request: UploadRequest) -> Pending<'_, Box<dyn UploadSink>> {
         Box::pin(async move {
-            let existing = self.find(&request.path).ok().map(|(entry, _)| entry.etag);
-            if !request.precondition.holds(existing.as_deref()) {
+            let existing = self.find(&request.path).ok().map(|(entry, _)| entry);
+            if !request.precondition.holds(existing.as_ref().map(Entry::existing)) {
                 return Err(StoreError::PreconditionFailed);
             }
             *self.last_class.lock().expect("lock") = Some(request.class);
@@ -181,7 +181,7 @@ impl Contents for FakeStore {
     fn delete<'a>(&'a self, path: &'a ContentPath, precondition: Precondition) -> Pending<'a, ()> {
         Box::pin(async move {
             let (entry, _) = self.find(path)?;
-            if !precondition.holds(Some(&entry.etag)) {
+            if !precondition.holds(Some(entry.existing())) {
                 return Err(StoreError::PreconditionFailed);
             }
             self.files.lock().expect("lock").remove(&path.components().join("/"));

@@ -149,7 +149,7 @@ impl Worker {
         let found = self.find(root, path);
         let existing = match &found {
             Ok(found) if found.entry.kind == Kind::Directory => return Err(StoreError::IsDirectory),
-            Ok(found) => Some(found.entry.etag.as_str()),
+            Ok(found) => Some(found.entry.existing()),
             Err(error) if error.is_absence() => None,
             Err(error) => return Err(error.clone()),
         };

@@ -61,7 +61,7 @@ impl Worker {
             Err(StoreError::Forbidden) => None, // a link out of the root: it is replaced, not followed
             Err(error) => return Err(error),
         };
-        if !job.precondition.holds(existing.as_ref().map(|found| found.entry.etag.as_str())) {
+        if !job.precondition.holds(existing.as_ref().map(|found| found.entry.existing())) {
             return Err(StoreError::PreconditionFailed);
         }
         let created = existing.is_none();

@@ -18,7 +18,7 @@ use uring::clock::monotonic;
 use uring::pool::Lease;
 
 use crate::upload::{BufferRight, Progress, Terms};
-use crate::{ContentPath, Kind, Precondition, Published, StoreError, beneath};
+use crate::{ContentPath, Entry, Kind, Precondition, Published, StoreError, beneath};
 
 use super::commit::Waiter;
 use super::content::{extents_of, is_buffered};
@@ -207,10 +207,10 @@ impl Worker {
         let Some((parent, _)) = path.split() else { return Err(StoreError::IsDirectory) };
         let existing = match self.find(root_index, path) {
             Ok(found) if found.entry.kind == Kind::Directory => return Err(StoreError::IsDirectory),
-            Ok(found) => Some(found.entry.etag),
+            Ok(found) => Some(found.entry),
             Err(_) => None, // its own reason, if it matters, comes when the directory is opened
         };
-        if !terms.precondition.holds(existing.as_deref()) {
+        if !terms.precondition.holds(existing.as_ref().map(Entry::existing)) {
             return Err(StoreError::PreconditionFailed);
         }
         let root = &self.roots[root_index];
