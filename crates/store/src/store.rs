@@ -5,6 +5,7 @@
 //! Not here: what happens on a disk (`worker`).
 
 use std::collections::{BTreeMap, HashSet};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
@@ -217,12 +218,12 @@ impl Store {
     /// Starts one thread per disk. `serve` is asked once for each disk of the layout, in order.
     ///
     /// # Errors
-    /// Memory for the buffers or a thread cannot be had.
+    /// Memory for the buffers or a thread cannot be had: as the system says it.
     pub fn start(
         layout: Layout,
         settings: &StoreSettings,
         mut serve: impl FnMut(DiskId, &Device) -> Served,
-    ) -> Result<Self, StoreError> {
+    ) -> io::Result<Self> {
         let versions = Arc::new(AtomicU64::new(1));
         let index = Arc::new(Index::new());
         let saver = settings.state.as_deref().map(|state| index.keep_in(state)).transpose()?;

@@ -4,6 +4,7 @@
 //! [`Upload::append`], in memory that is bounded per upload and over all; an upload that is dropped leaves nothing.
 //! Not here: writing (`worker::upload`).
 
+use std::io;
 use std::sync::{Arc, OnceLock};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
@@ -70,7 +71,7 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
-    pub(crate) fn new(count: usize) -> Result<Self, StoreError> {
+    pub(crate) fn new(count: usize) -> io::Result<Self> {
         let pool = LeasePool::new(count, || ())?;
         Ok(Self { pool, permits: Arc::new(Semaphore::new(count)) })
     }

@@ -12,7 +12,7 @@ use units::{ByteCount, limits};
 use crate::arena::ArenaFacts;
 
 /// Descriptors wanted: a socket and a file per stream, the upload side's, and the rest.
-const OPEN_FILES: u64 = 3 * limits::STREAMS_MAX as u64;
+pub const OPEN_FILES: u64 = 3 * limits::STREAMS_MAX as u64;
 
 /// Why the data plane cannot start at all.
 #[derive(Debug, thiserror::Error)]
@@ -33,7 +33,8 @@ pub enum StartError {
     Arena(u32, #[source] io::Error),
     /// No helper threads.
     #[error(
-        "cannot start the helper threads that read files without direct I/O: raise the limit of processes (`ulimit -u`, systemd: `TasksMax=`)"
+        "cannot start the helper threads: raise the limits of processes and of open files (`ulimit -u`, `ulimit -n`, systemd: \
+         `TasksMax=`, `LimitNOFILE=`)"
     )]
     Helpers(#[source] io::Error),
     /// No thread.

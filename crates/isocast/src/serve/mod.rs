@@ -3,9 +3,11 @@
 //! Promise: ready means that streams are admitted; SIGTERM and SIGINT let what runs finish, SIGHUP reloads; what is not
 //! permitted is said once, with what to do. Not here: any of the parts (they are crates).
 
+mod advice;
 mod disks;
 mod links;
 mod machine;
+mod state;
 
 use std::fs::OpenOptions;
 use std::io;
@@ -32,6 +34,7 @@ use uring::thread::PlaneThread;
 use crate::config::{self, Change, Config, DiskScheduler, ServeArgs};
 use crate::output::say;
 use links::Links;
+use state::State;
 
 /// A data plane of its own CPU: with fewer CPUs than this it shares, but goes first.
 const CPUS_FOR_OWN: usize = 3;
@@ -41,10 +44,14 @@ const CPUS_FOR_OWN: usize = 3;
 /// # Errors
 /// What cannot be started, with what to do about it.
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
+    run_as_configured(args).map_err(advice::with_advice)
+}
+
+fn run_as_configured(args: &ServeArgs) -> anyhow::Result<()> {
     let config = Config::load(args)?;
     anyhow::ensure!(!config.roots.is_empty(), "nothing to serve: name a folder with `--root DIR`");
     let layout = Layout::discover(&config.roots)?;
-    prepare_state(&config.state)?;
+    let _state = State::take(&config.state)?;
     let mut profiles = Vec::new();
     for (id, device) in layout.disks() {
         let root = layout.root_on(id).context("a disk without a folder")?;
@@ -292,12 +299,6 @@ impl controlplane::Plane for PlaneCommands {
     fn send(&self, command: Command) -> Result<(), Command> {
         self.0.send(command)
     }
-}
-
-fn prepare_state(state: &Path) -> anyhow::Result<()> {
-    std::fs::create_dir_all(state).with_context(|| {
-        format!("cannot make the state folder {}: name one that can be written with `--state DIR`", state.display())
-    })
 }
 
 /// The access log's and the event log's, opened anew.

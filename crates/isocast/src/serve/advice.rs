@@ -1,0 +1,57 @@
+//! What to do about a limit of the system that keeps the server from starting.
+
+use rustix::io::Errno;
+use uring::permissions::OPEN_FILES;
+
+/// The error with what to do in front, if a limit is its cause and nothing says so yet.
+pub(super) fn with_advice(error: anyhow::Error) -> anyhow::Error {
+    let said = format!("{error:#}");
+    let errno = error.chain().find_map(|cause| {
+        let of_io = cause.downcast_ref::<std::io::Error>().and_then(Errno::from_io_error);
+        of_io.or_else(|| cause.downcast_ref::<Errno>().copied())
+    });
+    match errno.and_then(advice) {
+        Some(advice) if !said.contains("ulimit") => error.context(advice),
+        _ => error,
+    }
+}
+
+fn advice(errno: Errno) -> Option<String> {
+    match errno {
+        Errno::MFILE | Errno::NFILE => Some(format!(
+            "more files must be open at once than is permitted: raise the limit (`ulimit -n {OPEN_FILES}`, systemd: \
+             `LimitNOFILE={OPEN_FILES}`)"
+        )),
+        Errno::NOMEM => Some(
+            "there is less memory than the server is to have: permit more (`ulimit -v unlimited`, systemd: \
+             `LimitAS=infinity`, `MemoryMax=`), or give it less (`--set plane.memory=64MiB`); 640 MiB of address space are for \
+             uploads"
+                .to_owned(),
+        ),
+        Errno::AGAIN => Some(
+            "no more threads can be started: raise the limit of processes (`ulimit -u`, systemd: `TasksMax=`)".to_owned(),
+        ),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use anyhow::Context as _;
+
+    use super::*;
+
+    #[test]
+    fn limits_are_named_once() {
+        let error = |errno: Errno| anyhow::Error::from(io::Error::from(errno)).context("cannot do this");
+        for (errno, word) in [(Errno::MFILE, "ulimit -n"), (Errno::NOMEM, "ulimit -v"), (Errno::AGAIN, "ulimit -u")] {
+            let said = format!("{:#}", with_advice(error(errno)));
+            assert!(said.contains(word) && said.contains("cannot do this"), "{said}");
+        }
+        assert_eq!(with_advice(error(Errno::NOENT)).to_string(), "cannot do this");
+        let known = Err::<(), _>(error(Errno::MFILE)).context("raise `ulimit -n`").expect_err("an error");
+        assert_eq!(with_advice(known).to_string(), "raise `ulimit -n`");
+    }
+}

@@ -1,0 +1,78 @@
+//! The state folder: made, found writable and taken before anything else is done.
+//!
+//! Promise: one server at a time has it; who cannot have it is told what to do. Not here: what is kept in it (`store`).
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use rustix::fs::{Access, FlockOperation, access, flock};
+use rustix::io::Errno;
+
+/// Locked as long as its server lives; holds the number of its process.
+const LOCK: &str = "lock";
+/// A server that is about to end is waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A state folder that is this server's until this is dropped.
+#[derive(Debug)]
+pub(super) struct State {
+    _lock: File,
+}
+
+impl State {
+    /// Takes `folder`, which is made if it is not there.
+    ///
+    /// # Errors
+    /// It cannot be made or written, or another server has it.
+    pub(super) fn take(folder: &Path) -> anyhow::Result<Self> {
+        let name = folder.display();
+        fs::create_dir_all(folder).with_context(|| {
+            format!("cannot make the state folder {name}: name one that can be written with `--state DIR`")
+        })?;
+        let writable = || {
+            format!(
+                "cannot write to the state folder {name}: give it to the user that this runs as (`chown`), or name another \
+                 with `--state DIR`"
+            )
+        };
+        access(folder, Access::WRITE_OK | Access::EXEC_OK).with_context(writable)?;
+        let mut options = OpenOptions::new();
+        let mut lock = options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(folder.join(LOCK))
+            .with_context(writable)?;
+        if !locked(&lock)? {
+            let mut text = String::new();
+            let _ = lock.read_to_string(&mut text);
+            let process = text.trim().parse::<u32>().map_or("unknown".to_owned(), |process| process.to_string());
+            bail!(
+                "another server has the state folder {name} (process {process}): stop that one first, or give this one a \
+                 folder of its own with `--state DIR`"
+            );
+        }
+        lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id())).with_context(writable)?;
+        Ok(Self { _lock: lock })
+    }
+}
+
+fn locked(lock: &File) -> anyhow::Result<bool> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match flock(lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(true),
+            Err(Errno::WOULDBLOCK) if Instant::now() < deadline => sleep(Duration::from_millis(50)),
+            Err(Errno::WOULDBLOCK) => return Ok(false),
+            Err(Errno::INTR) => {}
+            Err(error) => {
+                return Err(error).context("cannot lock the state folder: is it on a network mount without locks?");
+            }
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! What keeps a server from starting is said, with what to do.
+
+mod fixtures;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use fixtures::Server;
+
+/// What a server says that cannot start, under a shell's `limits`.
+fn refused(limits: &str, state: &Path) -> String {
+    let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let script = format!("{limits} exec \"$@\"");
+    let mut command = Command::new("sh");
+    command.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_isocast"), "serve", "--listen", "127.0.0.1:0", "--root"]);
+    command.arg(root.path()).arg("--state").arg(state).args(["--set", "plane.memory=64MiB"]);
+    let output = command.stdin(Stdio::null()).stdout(Stdio::null()).output().expect("a shell");
+    assert!(!output.status.success());
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_state_folder_has_one_server_at_a_time() {
+    let server = Server::start();
+    let state = server.folders.path().join("state");
+    let said = refused("", &state);
+    let process = std::fs::read_to_string(state.join("lock")).expect("the lock").trim().to_owned();
+    assert!(said.contains(&format!("(process {process})")) && said.contains("--state DIR"), "{said}");
+    assert_eq!(server.get("/ready").status, 200, "the first does not notice");
+}
+
+#[test]
+fn a_state_folder_that_cannot_be_written_is_named() {
+    // Not even root makes files there.
+    let said = refused("", Path::new("/sys/kernel"));
+    assert!(said.contains("the state folder /sys/kernel") && said.contains("--state DIR"), "{said}");
+}
+
+#[test]
+fn limits_of_the_system_are_named_with_what_to_do() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    for limit in ["ulimit -n", "ulimit -v"] {
+        let value = if limit == "ulimit -n" { 10 } else { 200_000 };
+        let said = refused(&format!("{limit} {value};"), &folder.path().join("state"));
+        assert!(said.contains(limit) && !said.contains("too much is going on"), "{limit}: {said}");
+    }
+}
