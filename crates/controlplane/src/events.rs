@@ -28,7 +28,8 @@ pub(crate) fn reload_refused(reason: &str, now: SystemTime) -> String {
     stamped(json!({ "event": "configuration_refused", "reason": reason }), now)
 }
 
-fn stamped(mut object: serde_json::Value, now: SystemTime) -> String {
+/// Any event with its time.
+pub(crate) fn stamped(mut object: serde_json::Value, now: SystemTime) -> String {
     object["time"] = json!(unix_seconds(now));
     object.to_string()
 }

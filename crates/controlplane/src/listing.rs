@@ -13,6 +13,7 @@ use units::ByteCount;
 
 use crate::contents::{ContentPath, Entry, Kind, StoreError};
 use crate::media::PREFIX;
+use crate::message::conditional::joined;
 use crate::message::query::Query;
 use crate::message::reply::Reply;
 use crate::problem;
@@ -47,10 +48,41 @@ pub(crate) async fn answer(exchange: &Exchange) -> Reply {
     }
 }
 
-/// True if JSON is asked for and a page is not.
+/// True if JSON is wanted more than a page.
 fn prefers_json(exchange: &Exchange) -> bool {
-    let accept = exchange.head.headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    accept.contains("application/json") && !accept.contains("text/html")
+    let Some(accept) = joined(&exchange.head.headers, &ACCEPT) else { return false };
+    quality(&accept, "application/json") > quality(&accept, "text/html")
+}
+
+/// How much a media type is wanted, in thousandths: by the most specific range of `accept` that it is in (RFC 9110
+/// §12.5.1). A weight that cannot be read counts as one.
+fn quality(accept: &str, media_type: &str) -> u32 {
+    let (group, _) = media_type.split_once('/').unwrap_or_default();
+    let mut best = (0, 0);
+    for item in accept.split(',') {
+        let mut parts = item.split(';').map(str::trim);
+        let range = parts.next().unwrap_or_default().to_ascii_lowercase();
+        let specific = match range.as_str() {
+            "*/*" => 1,
+            range if range.strip_suffix("/*") == Some(group) => 2,
+            range if range == media_type => 3,
+            _ => continue,
+        };
+        let weight = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
+        if specific > best.0 {
+            best = (specific, weight.map_or(1000, thousandths));
+        }
+    }
+    best.1
+}
+
+/// `0.125` is 125; more than three places do not exist (RFC 9110 §12.4.2).
+fn thousandths(weight: &str) -> u32 {
+    let (whole, places) = weight.split_once('.').unwrap_or((weight, ""));
+    if whole != "0" {
+        return 1000;
+    }
+    format!("{places:0<3.3}").parse().unwrap_or(1000)
 }
 
 fn as_json(entries: &[Entry]) -> Reply {
@@ -121,6 +153,20 @@ fn rfc3339(time: SystemTime) -> String {
 mod tests {
     use super::*;
     use units::DiskId;
+
+    #[test]
+    fn what_is_wanted_most() {
+        for (accept, json, html) in [
+            ("application/json;q=0.9, text/html;q=0.1", 900, 100),
+            ("text/html,application/xhtml+xml,*/*;q=0.8", 800, 1000),
+            ("application/*;q=0.55, */*;q=0.1", 550, 100),
+            ("APPLICATION/JSON ; Q=0", 0, 0),
+            ("*/*", 1000, 1000),
+            ("application/json;q=x, text/html;q=0.1239", 1000, 123),
+        ] {
+            assert_eq!((quality(accept, "application/json"), quality(accept, "text/html")), (json, html), "{accept}");
+        }
+    }
 
     #[test]
     fn names_are_text_and_links_are_encoded() {

@@ -2,6 +2,7 @@
 
 use http::StatusCode;
 use http::header::RETRY_AFTER;
+use units::DiskId;
 
 use crate::config::Config;
 use crate::contents::StoreError;
@@ -60,7 +61,11 @@ pub(crate) fn of_store(error: &StoreError) -> Reply {
             "the file system is read-only: it was mounted so, or became so after an error of its disk (see the system's log)"
                 .to_owned(),
         ),
-        StoreError::Forbidden => (StatusCode::FORBIDDEN, "the file system does not permit it".to_owned()),
+        StoreError::Forbidden => (
+            StatusCode::FORBIDDEN,
+            "the file system does not permit it, or a link on the path leads out of the served folder or begins with `/`"
+                .to_owned(),
+        ),
         StoreError::DiskFailing(disk) => {
             (StatusCode::SERVICE_UNAVAILABLE, format!("disk {} errs or does not answer", disk.0))
         }
@@ -69,6 +74,34 @@ pub(crate) fn of_store(error: &StoreError) -> Reply {
         StoreError::TooLong | StoreError::TooShort => (StatusCode::BAD_REQUEST, format!("{error}")),
         StoreError::Io(cause) => (StatusCode::INTERNAL_SERVER_ERROR, format!("the store failed: {cause}")),
     };
-    let reply = Reply::problem(status, &detail);
-    if status == StatusCode::SERVICE_UNAVAILABLE { reply.field(RETRY_AFTER, "10") } else { reply }
+    if status != StatusCode::SERVICE_UNAVAILABLE {
+        return Reply::problem(status, &detail);
+    }
+    let resource = match error {
+        StoreError::DiskFailing(disk) => failing(*disk),
+        _ => "table".to_owned(),
+    };
+    let members = [("resource", resource.into()), ("grantable_bps", 0.into())];
+    problem_with(status, "Service Unavailable", &detail, &members).field(RETRY_AFTER, "10")
+}
+
+/// How a failing disk is named as a resource.
+pub(crate) fn failing(disk: DiskId) -> String {
+    format!("disk {} failing", disk.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_is_short_is_named() {
+        for (error, resource) in [(StoreError::DiskFailing(DiskId(3)), "disk 3 failing"), (StoreError::Busy, "table")] {
+            let reply = of_store(&error);
+            assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE);
+            assert!(reply.fields.iter().any(|(name, _)| name == RETRY_AFTER));
+            let problem: serde_json::Value = serde_json::from_slice(&reply.body).expect("JSON");
+            assert_eq!((&problem["resource"], &problem["grantable_bps"]), (&resource.into(), &0.into()));
+        }
+    }
 }

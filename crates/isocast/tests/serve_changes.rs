@@ -26,6 +26,7 @@ fn a_file_that_is_truncated_while_it_streams_ends_the_stream() {
     assert!(rest == film[100_000..total], "and never with wrong bytes");
     let event = server.wait_event(&["stream_ended", "film.ts", "ContentChanged"]);
     let event: serde_json::Value = serde_json::from_str(&event).expect("JSON");
+    assert!(event["time"].as_f64().is_some_and(|time| time > 1.7e9), "{event}");
     assert!(event["sent_bytes"].as_u64().is_some_and(|sent| sent < 12_000_000), "{event}");
     // The next one gets what is there now.
     let now = server.get("/media/film.ts?rate=16M");

@@ -45,6 +45,12 @@ fn conditions_on_what_is_there() {
     assert_eq!(server.get("/media/a.ts").text(), "second");
     assert_eq!(server.put("/media/no/folder.ts", "", b"x").status, 409);
     assert_eq!(server.put("/media/a.ts/below", "", b"x").status, 409);
+    assert_eq!(server.get("/media/a.ts/below").status, 404, "only for a write it is in the way");
+    assert_eq!(server.get("/media/a.ts/below/").status, 404);
+    assert_eq!(server.put("/media/a.ts", "If-Unmodified-Since: Sat, 01 Jan 2000 00:00:00 GMT\r\n", b"x").status, 412);
+    let delete =
+        "DELETE /media/a.ts HTTP/1.1\r\nHost: localhost\r\nIf-Unmodified-Since: Sat, 01 Jan 2000 00:00:00 GMT\r\n\r\n";
+    assert_eq!(server.ask(delete).status, 412);
     assert_eq!(server.names(), ["a.ts"]);
 }
 

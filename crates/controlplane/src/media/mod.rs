@@ -25,6 +25,7 @@ use crate::broker::Ticket;
 use crate::config::WhenFull;
 use crate::connection::{finish_reply, write_all};
 use crate::contents::{ContentPath, Opened, StoreError, Want};
+use crate::events;
 use crate::log::Access;
 use crate::manager::Wanted;
 use crate::manager::registry::Passage;
@@ -150,6 +151,8 @@ impl Reading {
 
     /// A directory named without its slash is a redirect; everything else is in the one table.
     fn refusal(&self, error: &StoreError) -> Reply {
+        // Below a content there is nothing to read; only for a write it is in the way.
+        let error = if matches!(error, StoreError::NotADirectory) { &StoreError::NotFound } else { error };
         if !matches!(error, StoreError::IsDirectory) {
             return problem::of_store(error);
         }
@@ -237,8 +240,14 @@ impl Reading {
             }
             Ran::Lost => Attempt::Ended(None),
             Ran::Finished(socket, end) => {
-                self.log(plan.status, end.sent_bytes);
                 self.tell_end(stream, path, &end, None);
+                if end.outcome == Outcome::DiskError && end.sent_bytes == 0 {
+                    // Its disk failed before anything of an answer was out.
+                    let resource = Resource::DiskFailing(asking.content.disk);
+                    let refusal = Refusal { resource, grantable: BitRate(0) };
+                    return attach(socket).map_or(Attempt::Ended(None), |stream| Attempt::Refused(stream, refusal));
+                }
+                self.log(plan.status, end.sent_bytes);
                 let whole = end.outcome == Outcome::Complete && self.head.keep_alive;
                 Attempt::Ended(if whole { attach(socket) } else { None })
             }
@@ -334,7 +343,7 @@ impl Reading {
             "outcome": outcome, "sent_bytes": end.sent_bytes, "misses": end.misses,
             "seconds": end.duration.as_secs_f64(),
         });
-        self.shared.events.line(event.to_string());
+        self.shared.events.line(events::stamped(event, SystemTime::now()));
     }
 
     /// True if the connection goes on after the planned response. HTTP/1.0 tells the end of a body without a length by
@@ -455,7 +464,7 @@ pub(crate) fn refused(shared: &Shared, refusal: Refusal) -> Reply {
         Resource::Disk(disk) => {
             (format!("disk {}", disk.0), "the disk has no time left for another stream at this rate")
         }
-        Resource::DiskFailing(disk) => (format!("disk {} failing", disk.0), "the disk errs or does not answer"),
+        Resource::DiskFailing(disk) => (problem::failing(disk), "the disk errs or does not answer"),
         Resource::Network(link) => (format!("network {}", link.0), "the network link has no room at this rate"),
         Resource::Memory => ("memory".to_owned(), "there is no buffer memory left"),
         Resource::Processor => ("processor".to_owned(), "the data plane has no processor time left"),

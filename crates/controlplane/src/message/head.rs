@@ -13,6 +13,9 @@ pub const FIELDS_MAX: usize = 100;
 /// Longest request target, in bytes.
 pub const TARGET_BYTES_MAX: usize = 8 * 1024;
 
+/// Largest Content-Length: what a file's size can be at most.
+const LENGTH_MAX: u64 = i64::MAX.unsigned_abs();
+
 /// A request head that was understood.
 #[derive(Debug, Clone)]
 pub struct RequestHead {
@@ -73,6 +76,9 @@ pub enum HeadError {
     /// Not one decimal number.
     #[error("Content-Length must be one decimal number")]
     ContentLength,
+    /// More than any file can be.
+    #[error("Content-Length is more than any content can have")]
+    LengthTooLarge,
     /// RFC 9112 §6.1: a smuggling attempt or a broken proxy.
     #[error("Content-Length and Transfer-Encoding exclude each other; send one of them")]
     TwoLengths,
@@ -92,6 +98,7 @@ impl HeadError {
             Self::TooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::TargetTooLong => StatusCode::URI_TOO_LONG,
             Self::Malformed(_) | Self::Host | Self::ContentLength | Self::TwoLengths => StatusCode::BAD_REQUEST,
+            Self::LengthTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Version => StatusCode::HTTP_VERSION_NOT_SUPPORTED,
             Self::TransferEncoding => StatusCode::NOT_IMPLEMENTED,
             Self::Expectation => StatusCode::EXPECTATION_FAILED,
@@ -140,7 +147,9 @@ fn from_httparse(error: httparse::Error, window: &[u8]) -> HeadError {
     match error {
         httparse::Error::TooManyHeaders => HeadError::TooLarge,
         httparse::Error::Version if names_http(window) => HeadError::Version,
-        httparse::Error::Version => HeadError::Malformed("the request line does not end with HTTP/1.1"),
+        httparse::Error::Version => {
+            HeadError::Malformed("the request line is not METHOD TARGET HTTP/1.1; a blank in the target is written %20")
+        }
         httparse::Error::HeaderName => {
             HeadError::Malformed("a field name has a character it must not have, or a line is folded")
         }
@@ -151,10 +160,12 @@ fn from_httparse(error: httparse::Error, window: &[u8]) -> HeadError {
     }
 }
 
-/// True if the first line ends with `HTTP/` and something: another version, not another protocol.
+/// True if the first line is three words, the last `HTTP/` and something: another version, not another protocol, nor a
+/// target with a blank in it.
 fn names_http(window: &[u8]) -> bool {
     let line = window.split(|b| *b == b'\n').find(|line| line.len() > 1).unwrap_or_default();
-    line.rsplit(|b| *b == b' ').next().is_some_and(|word| word.starts_with(b"HTTP/"))
+    let mut words = line.split(|b| *b == b' ').skip(2);
+    words.next().is_some_and(|word| word.starts_with(b"HTTP/")) && words.next().is_none()
 }
 
 fn collect_fields(fields: &[httparse::Header<'_>]) -> Result<HeaderMap, HeadError> {
@@ -243,7 +254,11 @@ fn framing(headers: &HeaderMap, version: Version) -> Result<BodyFraming, HeadErr
     if lengths.next().is_some() || text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
         return Err(HeadError::ContentLength);
     }
-    text.parse().map(BodyFraming::Length).map_err(|_| HeadError::ContentLength)
+    // Digits that are no number are too many.
+    match text.parse() {
+        Ok(length @ 0..=LENGTH_MAX) => Ok(BodyFraming::Length(length)),
+        Ok(_) | Err(_) => Err(HeadError::LengthTooLarge),
+    }
 }
 
 fn check_expectation(headers: &HeaderMap) -> Result<(), HeadError> {
@@ -311,12 +326,18 @@ mod tests {
         assert_eq!(with("Host: h\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n"), HeadError::TwoLengths);
         assert_eq!(with("Host: h\r\nContent-Length: 1\r\nContent-Length: 1\r\n"), HeadError::ContentLength);
         assert_eq!(with("Host: h\r\nContent-Length: +1\r\n"), HeadError::ContentLength);
-        assert_eq!(with("Host: h\r\nContent-Length: 99999999999999999999\r\n"), HeadError::ContentLength);
+        assert_eq!(with("Host: h\r\nContent-Length: 99999999999999999999\r\n"), HeadError::LengthTooLarge);
         assert_eq!(with("Host: h\r\nTransfer-Encoding: gzip, chunked\r\n"), HeadError::TransferEncoding);
         assert_eq!(with("Host: h\r\nExpect: miracles\r\n"), HeadError::Expectation);
         assert!(matches!(with("Host: h\r\nX: a\r\n b\r\n"), HeadError::Malformed(_)), "folded line");
         assert!(matches!(with("Host : h\r\n"), HeadError::Malformed(_)), "space before the colon");
         assert_eq!(parse("GET / HTTP/2.0\r\n\r\n").expect_err("refused"), HeadError::Version);
+        let blank = parse("GET /media/a b.txt HTTP/1.1\r\nHost: h\r\n\r\n").expect_err("refused");
+        assert_eq!(blank.status(), StatusCode::BAD_REQUEST);
+        for length in ["9223372036854775808", "18446744073709551615", "99999999999999999999999"] {
+            let head = parse(&format!("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\n"));
+            assert_eq!(head.expect_err("refused").status(), StatusCode::PAYLOAD_TOO_LARGE, "{length}");
+        }
         assert!(matches!(parse("GET / SPDY\r\n\r\n").expect_err("refused"), HeadError::Malformed(_)));
         assert!(matches!(parse("\u{1}\u{2}").expect_err("refused"), HeadError::Malformed(_)));
     }

@@ -58,7 +58,9 @@ const TYPES: [(&str, &str); 39] = [
 /// True for types that a browser would run in our origin; they are sent with a sandboxing policy.
 #[must_use]
 pub fn is_active(media_type: &str) -> bool {
-    ["text/html", "text/javascript", "image/svg"].iter().any(|active| media_type.starts_with(active))
+    let named = ["text/html", "text/javascript"].iter().any(|active| media_type.starts_with(active));
+    // Any XML can hold scripts: browsers show it as a document.
+    named || media_type.ends_with("+xml") || media_type.ends_with("/xml")
 }
 
 #[cfg(test)]
@@ -71,6 +73,8 @@ mod tests {
         assert_eq!(media_type("a.b.m3u8"), "application/vnd.apple.mpegurl");
         assert_eq!(media_type("README"), "application/octet-stream");
         assert_eq!(media_type(""), "application/octet-stream");
-        assert!(is_active(media_type("x.html")) && !is_active(media_type("x.mp4")));
+        for (name, active) in [("x.html", true), ("x.js", true), ("x.mpd", true), ("x.mp4", false), ("x.svg", false)] {
+            assert_eq!(is_active(media_type(name)), active, "{name}");
+        }
     }
 }
