@@ -380,7 +380,7 @@ impl BeQueue {
     }
 
     /// What the flush behind other work takes, if something is dirty.
-    fn settling(&self, cost: &CostModel) -> Nanos {
+    pub(super) fn settling(&self, cost: &CostModel) -> Nanos {
         let unsettled = self.commit.filter(|_| self.is_unsettled());
         unsettled.map_or(Nanos::ZERO, |commit| cost.settle(commit.settles()) + MARGIN)
     }

@@ -346,7 +346,9 @@ impl DiskSchedule {
         // there is a way back (simulator, seed 1896).
         let overtook = self.reads_in_flight > 0 && self.rt.serves(request.key);
         let other = if overtook { self.read_before } else { Nanos::ZERO };
-        let free_at = self.free_at(now).saturating_add(other).max(self.lent_until());
+        // A drive with a dirty cache empties it among the reads: a read may wait for all of it (simulator, seed 5845).
+        let dirty = if self.cost.profile().rotational { self.be.settling(&self.cost) } else { Nanos::ZERO };
+        let free_at = self.free_at(now).saturating_add(other).saturating_add(dirty).max(self.lent_until());
         self.rt.can_promise(request, deadline, free_at, self.head, &self.cost)
     }
 

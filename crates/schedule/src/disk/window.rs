@@ -26,14 +26,6 @@ pub(super) enum Window {
     Lent { until: Nanos },
 }
 
-/// A window that best-effort work should have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Owed {
-    whole: Nanos,
-    /// A shorter one is not worth its while.
-    least: Nanos,
-}
-
 /// What is known of windows.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Windows {
@@ -78,7 +70,7 @@ impl DiskSchedule {
     /// wait until it had one (simulator, seed 952: starts without end left no window for ten seconds).
     #[must_use]
     pub fn may_take_starts(&self, now: Nanos) -> bool {
-        self.rt.is_empty() || self.window_owed(now).is_none_or(|owed| self.allowed(owed, now).is_some())
+        self.rt.is_empty() || self.window_owed(now).is_none_or(|window| self.deadlines_allow(window, now))
     }
 
     /// The end of the window that was opened before blocks that wait: no clock may count on the disk before.
@@ -120,7 +112,7 @@ impl DiskSchedule {
 
     /// A window before the blocks that wait, if it is due: its first step.
     pub(super) fn lent_window(&mut self, now: Nanos) -> Option<Step> {
-        let window = self.window_owed(now).and_then(|owed| self.allowed(owed, now))?;
+        let window = self.window_owed(now).filter(|&window| self.deadlines_allow(window, now))?;
         if self.reads_in_flight > 0 && self.cost.profile().rotational {
             // The head must be free first. With two reads out there is always one left when a read is over: a window that
             // came only by chance came never on a busy disk (simulator, seed 9028).
@@ -156,10 +148,10 @@ impl DiskSchedule {
         step
     }
 
-    /// As much of what is owed as the deadlines allow, unless that is too short. All or nothing, most was owed where
-    /// least was allowed, and nothing given.
-    fn allowed(&self, owed: Owed, now: Nanos) -> Option<Nanos> {
-        self.spare(now).filter(|&spare| owed.least <= spare).map(|spare| owed.whole.min(spare))
+    /// All of what is owed or nothing: windows that took whatever the deadlines allowed left no time for a read that
+    /// takes longer than expected (simulator, seed 8563).
+    fn deadlines_allow(&self, window: Nanos, now: Nanos) -> bool {
+        self.spare(now).is_some_and(|spare| window <= spare)
     }
 
     /// For how long the blocks that wait can wait; `None` if not even now.
@@ -173,7 +165,7 @@ impl DiskSchedule {
     }
 
     /// The window that best-effort work should have by now, if it should have one.
-    fn window_owed(&self, now: Nanos) -> Option<Owed> {
+    fn window_owed(&self, now: Nanos) -> Option<Nanos> {
         if self.be.is_empty() {
             return None;
         }
@@ -187,9 +179,7 @@ impl DiskSchedule {
         let waits = self.waits_long(now);
         // Recordings dirty the cache as well, with or without a share for best effort: that commit is never optional.
         let overdue = self.be.commit_is_due() || (enough && owed.0 >= period.0 / 20) || (waits && owed > Nanos::ZERO);
-        let urgent = self.be.commit_is_due() || self.be.starves() || waits;
-        let whole = owed.max(least);
-        overdue.then_some(Owed { whole, least: if urgent { least } else { least.max(worth).min(whole) } })
+        overdue.then_some(owed.max(least))
     }
 
     /// True if no store thread's work had anything for some rounds, be it that none waits.
