@@ -11,8 +11,6 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
-use std::thread;
 
 use crossbeam_queue::ArrayQueue;
 use dataplane::port::Span;
@@ -21,6 +19,7 @@ use rustix::thread::CpuSet;
 
 use crate::arena::Arena;
 use crate::link::PlaneWaker;
+use crate::scheduling::start_ordinary;
 
 /// A read to make.
 #[derive(Debug, Clone, Copy)]
@@ -78,18 +77,10 @@ impl Readers {
             arena,
             waker,
         }));
-        let (ready, readied) = mpsc::channel();
         for n in 0..threads.max(1) {
-            let (shared, ready) = (Arc::clone(&readers.0), ready.clone());
-            thread::Builder::new().name(format!("reader-{n}")).stack_size(64 * 1024).spawn(move || {
-                become_ordinary(cpus.as_ref());
-                drop(ready);
-                serve(&shared);
-            })?;
+            let shared = Arc::clone(&readers.0);
+            start_ordinary(format!("reader-{n}"), cpus, move || serve(&shared))?;
         }
-        drop(ready);
-        // Ends when the last of them is what it should be, before the plane becomes something else.
-        let _: Result<(), _> = readied.recv();
         Ok(readers)
     }
 
@@ -121,17 +112,6 @@ impl Drop for Readers {
 pub(crate) fn post(semaphore: &OwnedFd) {
     // Blocks only at 2^64 - 2 waiting jobs.
     let _ = rustix::io::write(semaphore, &1_u64.to_ne_bytes());
-}
-
-/// Threads inherit the starter's scheduling; these must have none of the plane's.
-pub(crate) fn become_ordinary(cpus: Option<&CpuSet>) {
-    let ordinary = libc::sched_param { sched_priority: 0 };
-    // SAFETY: the parameter lives through the call; 0 is the calling thread. Going down needs no permission.
-    let _ = unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const ordinary) };
-    if let Some(cpus) = cpus {
-        // Fails if the administrator took these CPUs away meanwhile; then the thread runs where it may.
-        let _ = rustix::thread::sched_setaffinity(None, cpus);
-    }
 }
 
 fn serve(shared: &Shared) {

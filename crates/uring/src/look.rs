@@ -9,7 +9,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak, mpsc};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
@@ -21,8 +21,9 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::fstat;
 use rustix::thread::CpuSet;
 
-use crate::fallback::{become_ordinary, post};
+use crate::fallback::post;
 use crate::link::PlaneWaker;
+use crate::scheduling::start_ordinary;
 
 /// How often a file that may be growing is looked at, whoever reads it: a rest must not be missed.
 const GROWING_EVERY: Duration = Duration::from_millis(250);
@@ -125,15 +126,8 @@ impl Looker {
             ended: AtomicBool::new(false),
             waker,
         }));
-        let (ready, readied) = mpsc::channel::<()>();
         let shared = Arc::clone(&looker.0);
-        thread::Builder::new().name(name.to_owned()).stack_size(64 * 1024).spawn(move || {
-            become_ordinary(cpus.as_ref());
-            drop(ready);
-            serve(&shared);
-        })?;
-        // Ends when the thread is what it should be, before the plane becomes something else.
-        let _ = readied.recv();
+        start_ordinary(name.to_owned(), cpus, move || serve(&shared))?;
         Ok(looker)
     }
 }

@@ -1,8 +1,16 @@
-//! Real-time scheduling of a thread.
+//! How threads are scheduled: in real time, or as ordinary ones beside the plane.
 //!
-//! Promise: nothing but the calling thread is changed. Not here: who is given it, and what is said if it is refused.
+//! Promise: no thread is changed but the calling one, or the one that is started. Not here: who is given real time, and
+//! what is said if it is refused.
 
 use std::io;
+use std::sync::mpsc;
+use std::thread;
+
+use rustix::thread::CpuSet;
+
+/// Bytes of stack of a thread that [`start_ordinary`] starts.
+const STACK_BYTES: usize = 64 * 1024;
 
 /// How what a thread starts is scheduled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,5 +35,37 @@ pub fn first_in_first_out(priority: u8, heirs: Heirs) -> io::Result<()> {
     match unsafe { libc::sched_setscheduler(0, policy, &raw const parameter) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Starts a thread of ordinary priority, on `cpus` (None: wherever the caller may run), whatever the caller's own is.
+/// Returns once it is so, before the caller becomes something else.
+///
+/// # Errors
+/// The kernel's, if there can be no more threads.
+pub(crate) fn start_ordinary(
+    name: String,
+    cpus: Option<CpuSet>,
+    work: impl FnOnce() + Send + 'static,
+) -> io::Result<()> {
+    let (ready, readied) = mpsc::channel::<()>();
+    thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(move || {
+        become_ordinary(cpus.as_ref());
+        drop(ready);
+        work();
+    })?;
+    // Ends when the thread has dropped its side.
+    let _ = readied.recv();
+    Ok(())
+}
+
+/// Threads inherit the starter's scheduling; these must have none of the plane's.
+fn become_ordinary(cpus: Option<&CpuSet>) {
+    let ordinary = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the parameter lives through the call; 0 is the calling thread. Going down needs no permission.
+    let _ = unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const ordinary) };
+    if let Some(cpus) = cpus {
+        // Fails if the administrator took these CPUs away meanwhile; then the thread runs where it may.
+        let _ = rustix::thread::sched_setaffinity(None, cpus);
     }
 }

@@ -126,6 +126,11 @@ impl BeQueue {
         self.work.len() + usize::from(self.commit_is_wanted())
     }
 
+    /// What the commit takes, if it is wanted.
+    fn wanted_commit(&self, cost: &CostModel) -> Option<Nanos> {
+        self.commit.filter(|_| self.commit_is_wanted()).map(|commit| cost.settle(commit.settles()))
+    }
+
     /// True if somebody waits for the commit, or it is worth a flush.
     fn commit_is_wanted(&self) -> bool {
         self.commit.is_some_and(|commit| commit.awaited)
@@ -146,7 +151,7 @@ impl BeQueue {
             }
             BeWork::Probe { reads, .. } => cost.probe(reads) + self.settling(cost),
         });
-        let commit = self.commit.filter(|_| self.commit_is_wanted()).map(|commit| cost.settle(commit.settles()));
+        let commit = self.wanted_commit(cost);
         match (work, commit) {
             (Some(work), Some(commit)) => work.max(commit),
             (Some(one), None) | (None, Some(one)) => one,
@@ -163,7 +168,7 @@ impl BeQueue {
                 BeWork::Read { .. } | BeWork::Probe { .. } => None,
             })
         };
-        let commit = self.commit.filter(|_| self.commit_is_wanted()).map(|commit| cost.settle(commit.settles()));
+        let commit = self.wanted_commit(cost);
         match writes().next() {
             Some((position, _)) => {
                 let most = DIRTY_BYTES_MAX.saturating_sub(self.dirty_bytes());
