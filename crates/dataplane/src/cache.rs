@@ -84,6 +84,7 @@ pub struct Cache {
     partial: Ends,
     /// Frames of which no quarter is used.
     idle: Ends,
+    idle_count: u32,
     frames: Vec<(u32, Link)>,
     used: u32,
 }
@@ -105,6 +106,7 @@ impl Cache {
             buckets: vec![NONE; quarters.next_power_of_two()],
             partial: ends,
             idle: ends,
+            idle_count: 0,
             frames: vec![(0, UNLINKED); frames as usize],
             used: 0,
         };
@@ -139,24 +141,11 @@ impl Cache {
     }
 
     /// A place for `count` quarters from `key` on, neighbours in memory, each referenced once and in state
-    /// `Reading`, with `reads` answers to come. For one, a leftover of a frame will do; for more, they lie in one frame at their place in their
-    /// chunk of the content. None of the keys may be present. `None` if there is no such place.
+    /// `Reading`, with `reads` answers to come. More than one lie in one frame at their place in their chunk of the content; one
+    /// lies behind the quarter before it if it can. None of the keys may be present. `None` if there is no such place.
     pub fn allocate(&mut self, key: Key, count: u32, reads: u8) -> Option<Quarter> {
-        let first = if count == 1 && self.partial.first != NONE {
-            self.partial.first
-        } else {
-            let frame = self.idle.first;
-            if frame == NONE {
-                if count > 1 || self.partial.first == NONE {
-                    return None;
-                }
-                self.partial.first
-            } else {
-                let within = u32::try_from(key.index % u64::from(FRAME_QUARTERS)).expect("below four");
-                debug_assert!(within + count <= FRAME_QUARTERS, "a run stays in its frame");
-                frame * FRAME_QUARTERS + within
-            }
-        };
+        let first = if count == 1 { self.place_for_one(key)? } else { self.place_in_idle(key)? };
+        debug_assert!(first % FRAME_QUARTERS + count <= FRAME_QUARTERS, "a run stays in its frame");
         for (at, index) in (first..first + count).zip(key.index..) {
             self.leave_unused(at);
             self.forget_key(at);
@@ -176,6 +165,33 @@ impl Cache {
             self.buckets[bucket] = at;
         }
         Some(Quarter(first))
+    }
+
+    /// Where one quarter may lie. Behind the one before it: a frame that has one content is passed on whole, in large pages
+    /// and in one send. Else, while most frames are idle, in the one that was idle for longest: what was sent last rests longest,
+    /// lent memory with it. Else in a leftover, so that idle frames stay for runs.
+    fn place_for_one(&self, key: Key) -> Option<u32> {
+        let leftover = Some(self.partial.first).filter(|&at| at != NONE);
+        let most_are_idle = self.idle_count as usize > self.frames.len() / 2;
+        let idle = || self.place_in_idle(key);
+        self.place_behind(key).or_else(|| if most_are_idle { idle() } else { leftover.or_else(idle) })
+    }
+
+    /// The unused place in memory behind the quarter before `key`, in the same frame.
+    fn place_behind(&self, key: Key) -> Option<u32> {
+        let before = self.find(Key { index: key.index.checked_sub(1)?, ..key })?;
+        let at = before.0 + 1;
+        let unused = !at.is_multiple_of(FRAME_QUARTERS) && {
+            let Entry { refs, reads, .. } = self.entries[at as usize];
+            refs == 0 && reads == 0
+        };
+        unused.then_some(at)
+    }
+
+    /// The place of `key` in the frame that was idle for longest.
+    fn place_in_idle(&self, key: Key) -> Option<u32> {
+        let within = u32::try_from(key.index % u64::from(FRAME_QUARTERS)).expect("below four");
+        Some(self.idle.first).filter(|&frame| frame != NONE).map(|frame| frame * FRAME_QUARTERS + within)
     }
 
     /// Gives back one reference.
@@ -341,6 +357,7 @@ impl Cache {
     }
 
     fn push_idle(&mut self, frame: u32) {
+        self.idle_count += 1;
         let last = self.idle.last;
         self.frames[frame as usize].1 = Link { previous: last, next: NONE };
         match last {
@@ -351,6 +368,7 @@ impl Cache {
     }
 
     fn unlink_idle(&mut self, frame: u32) {
+        self.idle_count -= 1;
         let Link { previous, next } = self.frames[frame as usize].1;
         match previous {
             NONE => self.idle.first = next,
@@ -399,6 +417,30 @@ mod tests {
         cache.release(quarter);
         let again = cache.allocate(key(4), 4, 1).expect("room");
         assert_eq!((again, cache.sharing(again)), (quarter, Sharing::Single));
+    }
+
+    #[test]
+    fn contents_read_by_the_quarter_fill_frames_of_their_own_while_there_are_idle_ones() {
+        let other = |index| Key { version: ContentVersion(8), index };
+        let mut cache = Cache::new(6);
+        let mut last = [None; 2];
+        for index in 4..8 {
+            for (nth, key) in [key(index), other(index)].into_iter().enumerate() {
+                let quarter = cache.allocate(key, 1, 1).expect("room");
+                if let Some(last) = last[nth] {
+                    assert_eq!(quarter, Cache::neighbour(last, 1), "behind the one before");
+                }
+                last[nth] = Some(quarter);
+            }
+        }
+        // Two frames are full, one more is begun; from then on half are idle, and leftovers are used.
+        let begun = cache.allocate(key(40), 1, 1).expect("room");
+        let leftover = cache.allocate(key(80), 1, 1).expect("room");
+        assert_eq!(leftover, Cache::neighbour(begun, 1));
+        assert_eq!(cache.allocate(key(41), 1, 1), Some(Cache::neighbour(begun, 2)), "its place is taken");
+        for chunk in 0..3 {
+            assert!(cache.allocate(other(100 + chunk * 4), 4, 1).is_some(), "idle frames stay for runs");
+        }
     }
 
     #[test]
