@@ -46,11 +46,11 @@ crash: build ## kill the server and cut the power during uploads and streams, RO
 	@ISOCAST_BIN=$(abspath $(BINARY)) ISOCAST_CRASH_ROUNDS=$(ROUNDS) \
 		$(CARGO) test --locked -p isocast --test crash -- --nocapture --test-threads=1
 
-bench: build ## measure on an emulated disk beside nginx, 15 minutes, results into docs/results (needs root)
+bench: build ## measure on an emulated disk beside nginx, 14 minutes, results into docs/results (needs root)
 	@scripts/setup --bench
 	@$(BINARY) bench all --quick $(if $(RESULTS),--out $(RESULTS))
 
-bench-full: build ## searches, repeats, three drives, a network: 3 hours; goes on where it was broken off; PART=NAME only that (needs root)
+bench-full: build ## searches, repeats, three drives, a network: 2 hours; goes on where it was broken off; PART=NAME only that (needs root)
 	@scripts/setup --bench
 	@$(BINARY) bench all --full --resume $(foreach part,$(PART),--only $(part)) $(if $(RESULTS),--out $(RESULTS))
 

@@ -142,12 +142,14 @@ impl Check {
         out: &mut dyn Write,
     ) -> anyhow::Result<Vec<Result1>> {
         let device = places.load().and_then(|s| s.device).context("the disk has no device")?;
+        let subject =
+            Subject { places, parameters: p, device: &device, seconds: self.seconds, tolerance: self.tolerance };
         if !self.json {
             writeln!(out, "{:<34} {:>9} {:>9} {:>8}", "case", "model", "measured", "off")?;
         }
         let mut results = Vec::new();
         for case in cases {
-            let result = self.settle(places, p, &device, case, stop)?;
+            let result = subject.settle(case, stop)?;
             if !self.json {
                 let r = &result;
                 writeln!(
@@ -166,18 +168,24 @@ impl Check {
         }
         Ok(results)
     }
+}
 
+/// The disk that is held to its model, and how.
+struct Subject<'a> {
+    places: &'a Places,
+    parameters: &'a Parameters,
+    device: &'a Path,
+    /// Of one case.
+    seconds: u32,
+    /// Percent.
+    tolerance: f64,
+}
+
+impl Subject<'_> {
     /// Measures until a run is within the tolerance, or an undisturbed one is not.
-    fn settle(
-        &self,
-        places: &Places,
-        p: &Parameters,
-        device: &Path,
-        case: &Case,
-        stop: &Stop,
-    ) -> anyhow::Result<Result1> {
+    fn settle(&self, case: &Case, stop: &Stop) -> anyhow::Result<Result1> {
         for attempt in 1.. {
-            let mut result = self.measure(places, p, device, case, stop)?;
+            let mut result = self.measure(case, stop)?;
             result.attempts = attempt;
             if result.ok || !result.disturbed || attempt == ATTEMPTS {
                 return Ok(result);
@@ -186,16 +194,10 @@ impl Check {
         bail!("not reached: the loop ends with its last attempt")
     }
 
-    fn measure(
-        &self,
-        places: &Places,
-        p: &Parameters,
-        device: &Path,
-        case: &Case,
-        stop: &Stop,
-    ) -> anyhow::Result<Result1> {
+    fn measure(&self, case: &Case, stop: &Stop) -> anyhow::Result<Result1> {
         const SEED: u64 = 1;
         const ANGLES: u64 = 16;
+        let Self { places, parameters: p, device, .. } = *self;
         let load = &case.load;
         let plain = predict(p, load, SEED)?;
         let random = load.pattern == Pattern::Random;

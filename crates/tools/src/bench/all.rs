@@ -4,14 +4,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use clap::Args;
+use clap::{Args, Parser};
 use tempfile::TempDir;
+use units::Nanos;
 
 use super::host::Host;
 use super::lab_disk::LabDisk;
 use super::parts::{self, Ground, Part};
 use super::progress::Show;
-use super::{Stop, child, nginx, scratch};
+use super::timetable::{Timetable, about};
+use super::{BenchCommand, Stop, child, clock, nginx, scratch};
 
 /// Contents in memory: so many files of so many bytes.
 const WARM_FILES: usize = 16;
@@ -20,14 +22,20 @@ const WARM_BYTES: u64 = 64 * 1024 * 1024;
 const COLD_FILES: usize = 128;
 const COLD_SIZE: &str = "256MiB";
 const LAB_NAME: &str = "bench";
+/// How long a set may take with repeats of disturbed runs.
+const QUICK_MAX: Nanos = Nanos::from_secs(15 * 60);
+const FULL_MAX: Nanos = Nanos::from_secs(120 * 60);
+/// Making contents in memory; making and filling an emulated disk, and our server's measuring it once.
+const MEMORY_SET_UP: Nanos = Nanos::from_secs(3);
+const DISK_SET_UP: Nanos = Nanos::from_secs(20);
 
 /// See the module.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct AllCommand {
-    /// Fixed numbers of streams, once: about 15 minutes.
+    /// Fixed numbers of streams, once: 15 minutes at most.
     #[arg(long, conflicts_with = "full", required_unless_present = "full")]
     quick: bool,
-    /// Searches for the most streams, three drives, repeats, a network: about three hours.
+    /// Searches for the most streams, three drives, repeats, a network: about two hours.
     #[arg(long)]
     full: bool,
     /// Only this part, by its name or how that begins (repeatable).
@@ -65,14 +73,33 @@ impl AllCommand {
         if parts.iter().any(|part| part.ground != Ground::Memory) && !rustix::process::geteuid().is_root() {
             bail!("emulated disks need root: run it with sudo, or give --without-lab for what needs none");
         }
+        let mut table = self.timetable(&parts, &out)?;
+        show.line(&format!(
+            "{} parts, about {}; repeats of disturbed runs may add what is missing to {}",
+            parts.len(),
+            about(table.left()),
+            about(self.limit()),
+        ));
         let mut failed = Vec::new();
+        let mut begun = 0;
         // Parts on the same ground follow one another: it is made once for all of them.
-        for parts in parts.chunk_by(|a, b| a.ground == b.ground) {
-            let ground = parts.first().map_or(Ground::Memory, |p| p.ground);
+        for same in parts.chunk_by(|a, b| a.ground == b.ground) {
+            let ground = same.first().map_or(Ground::Memory, |p| p.ground);
             let site = self.prepare(ground, &show, stop)?;
-            for part in parts {
-                show.line(&format!("\n== {}: {} ==", part.label, part.title));
-                let result = child::this_program(&self.line(part, &site, &out), &[], stop);
+            for part in same {
+                begun += 1;
+                let left = about(table.left());
+                show.line(&format!(
+                    "\n== {}: {} (part {begun} of {}, about {left} left) ==",
+                    part.label,
+                    part.title,
+                    parts.len()
+                ));
+                let mut line = self.line(part, &site.place(), &out);
+                let repeats = table.for_repeats(clock::now()).0 / 1_000_000_000;
+                line.extend(["--repeats-within".to_owned(), format!("{repeats}s")]);
+                let result = child::this_program(&line, &[], stop);
+                table.ended();
                 // An interrupt ends everything; a part that fails does not keep the others from being measured.
                 if stop.is_set() {
                     return result;
@@ -104,6 +131,33 @@ impl AllCommand {
         Ok(all.into_iter().filter(wanted).collect())
     }
 
+    /// How long a set may take.
+    fn limit(&self) -> Nanos {
+        if self.full { FULL_MAX } else { QUICK_MAX }
+    }
+
+    /// How long each part takes, its site's set-up with the first part there.
+    fn timetable(&self, parts: &[Part], out: &Path) -> anyhow::Result<Timetable> {
+        let somewhere = Place { root: PathBuf::from("."), disk: Some((LAB_NAME.to_owned(), PathBuf::from("."))) };
+        let mut ground = None;
+        let mut spans = Vec::new();
+        for part in parts {
+            let line = self.line(part, &somewhere, out);
+            let span = Line::try_parse_from(line)
+                .with_context(|| format!("the command line of {}", part.label))?
+                .bench
+                .estimate()?;
+            let set_up = match part.ground {
+                _ if ground == Some(part.ground) => Nanos::ZERO,
+                Ground::Memory => MEMORY_SET_UP,
+                Ground::Disk(_) => DISK_SET_UP,
+            };
+            ground = Some(part.ground);
+            spans.push(set_up + span);
+        }
+        Ok(Timetable::new(clock::now(), self.limit(), spans))
+    }
+
     fn prepare(&self, ground: Ground, show: &Show, stop: &Stop) -> anyhow::Result<Site> {
         match ground {
             Ground::Memory => self.in_memory(stop).map(Site::Memory),
@@ -111,7 +165,8 @@ impl AllCommand {
                 show.line(&format!("emulated disk `{profile}`: making and filling it"));
                 // A drive of 250 GB holds half as many.
                 let files = if profile == "t7k250" { COLD_FILES / 2 } else { COLD_FILES };
-                LabDisk::up(&format!("{LAB_NAME}-{profile}"), profile, files, COLD_SIZE).map(Site::Disk)
+                let disk = LabDisk::up(&format!("{LAB_NAME}-{profile}"), profile, files, COLD_SIZE)?;
+                Ok(Site::Disk { disk, state: scratch::folder()? })
             }
         }
     }
@@ -131,19 +186,16 @@ impl AllCommand {
     }
 
     /// The command line of one part, as it could be typed.
-    fn line(&self, part: &Part, site: &Site, out: &Path) -> Vec<String> {
+    fn line(&self, part: &Part, place: &Place, out: &Path) -> Vec<String> {
         let mut line: Vec<String> = ["bench", part.experiment, "--server", "isocast"].map(str::to_owned).to_vec();
         line.extend(["--label", &part.label, "--title", &part.title].map(str::to_owned));
-        let root = match site {
-            Site::Memory(folder) => folder.path().to_owned(),
-            Site::Disk(disk) => disk.contents(),
-        };
-        line.extend(["--root".to_owned(), root.display().to_string(), "--out".to_owned(), out.display().to_string()]);
+        let root = place.root.display().to_string();
+        line.extend(["--root".to_owned(), root, "--out".to_owned(), out.display().to_string()]);
         if part.peer && !self.without_peer {
             line.extend(["--peer", "nginx"].map(str::to_owned));
         }
-        if let Site::Disk(disk) = site {
-            line.extend(["--lab-disk".to_owned(), disk.name.clone()]);
+        if let Some((disk, state)) = &place.disk {
+            line.extend(["--lab-disk".to_owned(), disk.clone(), "--state".to_owned(), state.display().to_string()]);
         }
         line.extend(part.arguments.split_ascii_whitespace().map(str::to_owned));
         line
@@ -153,11 +205,92 @@ impl AllCommand {
 /// Where contents are while parts run; gone when dropped.
 enum Site {
     Memory(TempDir),
-    Disk(LabDisk),
+    /// Our server measures the disk once for all parts, and keeps the profile in `state`.
+    Disk {
+        disk: LabDisk,
+        state: TempDir,
+    },
+}
+
+impl Site {
+    fn place(&self) -> Place {
+        match self {
+            Self::Memory(folder) => Place { root: folder.path().to_owned(), disk: None },
+            Self::Disk { disk, state } => {
+                Place { root: disk.contents(), disk: Some((disk.name.clone(), state.path().to_owned())) }
+            }
+        }
+    }
+}
+
+/// What a command line names of a [`Site`].
+#[derive(Debug)]
+struct Place {
+    root: PathBuf,
+    /// The emulated disk, and our server's folder for its profile.
+    disk: Option<(String, PathBuf)>,
+}
+
+/// A part's command line, read back as the program itself reads it.
+#[derive(Debug, Parser)]
+struct Line {
+    #[command(flatten)]
+    bench: BenchCommand,
 }
 
 fn default_folder() -> PathBuf {
     let host = Host::here(None);
     let day = host.date.split('T').next().unwrap_or_default().to_owned();
     Path::new("docs/results").join(format!("{day}-{}", host.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command(words: &[&str]) -> AllCommand {
+        #[derive(Parser)]
+        struct All {
+            #[command(flatten)]
+            all: AllCommand,
+        }
+        All::try_parse_from(["all"].iter().chain(words)).unwrap().all
+    }
+
+    /// Their lines can be typed, and leave time for repeats of disturbed runs.
+    #[test]
+    fn both_sets_end_before_their_limit() {
+        let nowhere = Path::new("/no/such/folder");
+        for set in ["--quick", "--full"] {
+            let all = command(&[set]);
+            let table = all.timetable(&all.chosen(nowhere).unwrap(), nowhere).unwrap();
+            let (left, limit) = (table.left(), all.limit());
+            assert!(left.0 < limit.0 * 96 / 100 && left.0 > limit.0 / 2, "{set}: {left} of {limit}");
+        }
+    }
+
+    #[test]
+    fn parts_are_chosen_by_name_and_without_those_that_are_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let labels = |words: &[&str]| -> Vec<String> {
+            command(words).chosen(folder.path()).unwrap().into_iter().map(|part| part.label).collect()
+        };
+        assert_eq!(labels(&["--quick", "--only", "01", "--only", "disk-jitter-ample"]).len(), 2);
+        let all = labels(&["--quick"]).len();
+        fs::write(folder.path().join("01-memory-8.8M.json"), "").unwrap();
+        assert_eq!((labels(&["--quick"]).len(), labels(&["--quick", "--resume"]).len()), (all, all - 1));
+        assert_eq!(labels(&["--quick", "--without-lab", "--resume"]), ["02-memory-2M"]);
+        assert!(command(&["--quick", "--only", "nothing"]).chosen(folder.path()).is_err());
+    }
+
+    #[test]
+    fn without_the_peer_a_part_takes_half_as_long() {
+        let nowhere = Path::new("/no/such/folder");
+        let left = |words: &[&str]| {
+            let all = command(words);
+            all.timetable(&all.chosen(nowhere).unwrap(), nowhere).unwrap().left()
+        };
+        let (both, one) = (left(&["--quick", "--only", "02"]), left(&["--quick", "--only", "02", "--without-peer"]));
+        assert_eq!(both.saturating_sub(MEMORY_SET_UP), one.saturating_sub(MEMORY_SET_UP).saturating_mul(2));
+    }
 }

@@ -11,6 +11,8 @@ use super::client::STREAMS_MAX;
 use super::experiment::{Job, Slower, Writers};
 use super::network;
 use super::server::{Choice, Ground, parts_of};
+use super::session::YARDSTICK;
+use super::timetable::PER_RUN;
 use super::writer::UPLOAD_PREFIX;
 
 /// Most seconds one run may measure: the series of 5,000 streams then still fit in memory.
@@ -20,6 +22,8 @@ const STARTS_PER_SECOND: u64 = 100;
 
 /// Seed 001's stream.
 const RATE: BitRate = BitRate(8_800_000);
+/// The disk is left to itself, and our server starts, this long after the yardstick.
+const AFTER_YARDSTICK: Nanos = Nanos::from_secs(8);
 const DURATION: Nanos = Nanos::from_secs(20);
 
 /// How contents are given to streams.
@@ -136,6 +140,9 @@ pub(crate) struct Common {
     /// Run everything so often; median and spread are reported.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub repeat: u32,
+    /// Disturbed runs are repeated once while that takes no longer than this altogether [default: no limit].
+    #[arg(long, value_name = "SPAN", value_parser = units::parse_duration)]
+    pub repeats_within: Option<Nanos>,
     /// Uploads without pause by so many writers.
     #[arg(long, default_value_t = 0)]
     pub writers: usize,
@@ -281,13 +288,12 @@ impl Common {
         if seconds == 0 || seconds > SECONDS_MAX || self.duration() != Nanos::from_secs(seconds) {
             bail!("--duration must be whole seconds, from 1s to {SECONDS_MAX}s");
         }
-        let ramp = self.ramp.unwrap_or_else(|| Nanos::from_secs((streams as u64).div_ceil(self.starts_per_second)));
         Ok(Job {
             streams,
             rate: self.rate(),
             contents: self.contents()?,
             spread: self.spread,
-            ramp,
+            ramp: self.ramp(streams),
             warm_up: self.warm_up,
             seconds,
             start: self.start,
@@ -300,6 +306,21 @@ impl Common {
             stalled_clients: self.stalled_clients,
             give_up: false,
         })
+    }
+
+    /// So many streams begin within this.
+    fn ramp(&self, streams: usize) -> Nanos {
+        self.ramp.unwrap_or_else(|| Nanos::from_secs((streams as u64).div_ceil(self.starts_per_second)))
+    }
+
+    /// About how long a run of so many streams takes that measures for `span`.
+    pub(crate) fn run_length(&self, streams: usize, span: Nanos) -> Nanos {
+        self.ramp(streams) + self.warm_up + span + PER_RUN
+    }
+
+    /// About how long it takes before the first run.
+    pub(crate) fn lead(&self) -> Nanos {
+        if self.writers > 0 && !self.no_yardstick { YARDSTICK + AFTER_YARDSTICK } else { Nanos::ZERO }
     }
 
     /// Our server's own arguments: those given, and what the network carries where there is one.

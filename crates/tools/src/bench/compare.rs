@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 
 use super::group::Group;
-use super::report::{self, Results};
+use super::report::{self, Found, Results};
 
 const BEGIN: &str = "<!-- results:begin -->";
 const END: &str = "<!-- results:end -->";
@@ -115,10 +115,7 @@ fn searches(all: &[Results]) -> String {
             let planned = found.planned.as_ref().map_or_else(|| "–".to_owned(), |p| p.streams.to_string());
             let uploads = found.upload_mb_per_s.map_or_else(|| "–".to_owned(), |u| format!("{u:.1}"));
             let (share, left) = (percent(found.upload_share), percent(found.upload_share_of_left));
-            let streams = match found.before_refusal.filter(|&before| before < found.streams) {
-                Some(before) => format!("{} ({before} before the first refusal)", found.streams),
-                None => found.streams.to_string(),
-            };
+            let streams = streams_of(found);
             let _ =
                 writeln!(text, "| {title} | {} | {streams} | {planned} | {uploads} | {share} | {left} |", found.server);
         }
@@ -131,6 +128,20 @@ fn searches(all: &[Results]) -> String {
          | | server | streams | `isocast plan` said | uploads MB/s | of one writer alone | of it in the time left |\n\
          |---|---|---:|---:|---:|---:|---:|\n{text}"
     )
+}
+
+/// How many, and how exactly that is known.
+fn streams_of(found: &Found) -> String {
+    // Older results count in what was admitted after the first refusal.
+    let streams = found.before_refusal.map_or(found.streams, |before| before.min(found.streams));
+    let mut text = streams.to_string();
+    if let Some(too_many) = found.too_many.filter(|&too_many| too_many > streams + 1) {
+        let _ = write!(text, " ({too_many} not)");
+    }
+    if found.confirmed == Some(false) {
+        text.push_str(", not confirmed");
+    }
+    text
 }
 
 /// A share, or a dash where it is not known.

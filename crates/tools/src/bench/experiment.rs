@@ -14,6 +14,7 @@ use super::own_words::{self, OwnWords};
 use super::progress::Show;
 use super::server::{Choice, Ground, Server};
 use super::summary::{Phase, Run, f};
+use super::timetable::{PER_RUN, Spare};
 use super::writer::{self, Site};
 use super::{Stop, clock, idle, lab_disk};
 
@@ -22,9 +23,7 @@ const LEAD: Nanos = Nanos::from_millis(200);
 /// Receive buffers: 1.5 s at the rate, doubled as the kernel counts its overhead in, within these.
 const BUFFER_BYTES_MIN: u64 = 1024 * 1024;
 const BUFFER_BYTES_MAX: u64 = 32 * 1024 * 1024;
-/// A disturbed run is repeated at most so often.
-const REPEATS_MAX: usize = 2;
-/// One that measured for so long is not: in ten minutes something always happens on a machine, and it says so.
+/// A disturbed run is repeated once, but one that measured for so long is not: in ten minutes something always happens on a machine, and it says so.
 const REPEATED_SECONDS_MAX: u64 = 300;
 
 /// What to run.
@@ -85,6 +84,11 @@ pub(crate) struct Writers {
 }
 
 impl Job {
+    /// How long it takes, the server's start and end included.
+    pub(crate) fn length(&self) -> Nanos {
+        self.ramp + self.warm_up + Nanos::from_secs(self.seconds) + PER_RUN
+    }
+
     /// The content of stream `n`.
     fn content(&self, n: usize) -> &str {
         let count = self.contents.len().max(1);
@@ -150,8 +154,8 @@ pub(crate) fn mix(n: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Starts the server, runs `job`, stops the server; again if the machine disturbed it, a bounded number of times.
-/// Returns the least disturbed run and the server's configuration.
+/// Starts the server, runs `job`, stops the server; once more if the machine disturbed it and there is `spare` time for
+/// that. Returns the last run and the server's configuration.
 ///
 /// # Errors
 /// The server cannot be started, or the benchmark was interrupted.
@@ -161,30 +165,40 @@ pub(crate) fn run(
     job: &Job,
     show: &Show,
     stop: &Stop,
+    spare: &mut Spare,
 ) -> anyhow::Result<(Run, String)> {
-    let mut attempt = 0;
-    loop {
-        stop.check()?;
-        if job.cold {
-            drop_caches(&ground.roots);
-        }
-        let server = Server::start(choice, ground, stop)?;
-        if matches!(choice, Choice::Url(_)) {
-            server.probe(&server.path_of(job.content(0), job.rate, 0), stop)?;
-        }
-        let configuration = server.configuration.clone();
-        let result = measure(&server, ground, job, show, stop);
-        server.end()?;
-        let run = result?;
-        // A search asks only whether they were carried: what was, though the machine disturbed it, would be without.
-        let enough = job.give_up && run.carried().is_some();
-        let long = run.seconds >= REPEATED_SECONDS_MAX;
-        if run.disturbed.is_empty() || enough || long || attempt == REPEATS_MAX {
-            return Ok((run, configuration));
-        }
-        attempt += 1;
-        show.line(&format!("disturbed ({}); repeated, {attempt} of {REPEATS_MAX}", run.disturbed.join("; ")));
+    let (run, configuration) = once(choice, ground, job, show, stop)?;
+    // A search asks only whether they were carried: what was, though the machine disturbed it, would be without.
+    let enough = job.give_up && run.carried().is_some();
+    if run.disturbed.is_empty() || enough {
+        return Ok((run, configuration));
     }
+    let why = run.disturbed.join("; ");
+    if run.seconds >= REPEATED_SECONDS_MAX {
+        show.line(&format!("disturbed ({why}); too long to be repeated, marked"));
+        return Ok((run, configuration));
+    }
+    if !spare.take(job.length()) {
+        show.line(&format!("disturbed ({why}); no time is left for repeats, marked"));
+        return Ok((run, configuration));
+    }
+    show.line(&format!("disturbed ({why}); repeated once"));
+    once(choice, ground, job, show, stop)
+}
+
+fn once(choice: &Choice, ground: &Ground, job: &Job, show: &Show, stop: &Stop) -> anyhow::Result<(Run, String)> {
+    stop.check()?;
+    if job.cold {
+        drop_caches(&ground.roots);
+    }
+    let server = Server::start(choice, ground, stop)?;
+    if matches!(choice, Choice::Url(_)) {
+        server.probe(&server.path_of(job.content(0), job.rate, 0), stop)?;
+    }
+    let configuration = server.configuration.clone();
+    let result = measure(&server, ground, job, show, stop);
+    server.end()?;
+    Ok((result?, configuration))
 }
 
 /// Runs `job` against a server that answers.

@@ -44,16 +44,8 @@ impl JitterCommand {
         if self.common.wants_network() {
             return network::run_inside(self.common.shape, stop);
         }
-        self.common.writers = self.common.writers.max(1);
-        self.common.rate.get_or_insert(RATE);
-        self.common.duration.get_or_insert(DURATION);
-        let mut choices = self.common.choices()?;
-        if self.fifo {
-            if self.common.server != Some(Own::Isocast) {
-                bail!("--fifo measures our server without its schedule: add --server isocast");
-            }
-            choices.insert(1, Choice::Isocast { scheduler: Some("fifo".to_owned()) });
-        }
+        self.fill_in();
+        let choices = self.choices()?;
         if self.alone >= self.common.duration() {
             bail!("--alone {} leaves no time for the writers: --duration is {}", self.alone, self.common.duration());
         }
@@ -71,6 +63,37 @@ impl JitterCommand {
             write!(out, "{}", phases(&results))?;
         }
         Ok(())
+    }
+
+    /// About how long it takes, without repeats of disturbed runs.
+    ///
+    /// # Errors
+    /// Wrong arguments.
+    pub(crate) fn estimate(&self) -> anyhow::Result<Nanos> {
+        let mut filled = self.clone();
+        filled.fill_in();
+        let runs = filled.choices()?.len() as u64 * u64::from(filled.common.repeat);
+        let length = filled.common.run_length(filled.streams, filled.common.duration());
+        Ok(filled.common.lead() + length.saturating_mul(runs))
+    }
+
+    /// What this experiment takes where nothing was said.
+    fn fill_in(&mut self) {
+        self.common.writers = self.common.writers.max(1);
+        self.common.rate.get_or_insert(RATE);
+        self.common.duration.get_or_insert(DURATION);
+    }
+
+    /// The servers to measure, in the order they take turns.
+    fn choices(&self) -> anyhow::Result<Vec<Choice>> {
+        let mut choices = self.common.choices()?;
+        if self.fifo {
+            if self.common.server != Some(Own::Isocast) {
+                bail!("--fifo measures our server without its schedule: add --server isocast");
+            }
+            choices.insert(1, Choice::Isocast { scheduler: Some("fifo".to_owned()) });
+        }
+        Ok(choices)
     }
 }
 

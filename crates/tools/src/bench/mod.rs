@@ -24,6 +24,7 @@ mod planned;
 mod progress;
 pub(crate) mod report;
 mod scratch;
+mod search;
 mod server;
 mod session;
 mod streams;
@@ -31,6 +32,7 @@ mod summary;
 mod table;
 #[cfg(test)]
 mod tests;
+mod timetable;
 mod writer;
 mod yardstick;
 
@@ -41,6 +43,7 @@ use clap::{Args, Subcommand};
 #[cfg(test)]
 pub(crate) use experiment::nth_in_turn;
 pub(crate) use lab::Stop;
+use units::Nanos;
 
 /// Measures servers of paced streams: rate, jitter, stalls, cost.
 #[derive(Debug, Args)]
@@ -74,6 +77,18 @@ impl BenchCommand {
             Experiment::Jitter(command) => command.run(&stop, out),
             Experiment::All(command) => command.run(&stop),
             Experiment::Compare(command) => command.run(),
+        }
+    }
+
+    /// About how long the experiment takes, without repeats of disturbed runs.
+    ///
+    /// # Errors
+    /// Wrong arguments.
+    fn estimate(&self) -> anyhow::Result<Nanos> {
+        match &self.experiment {
+            Experiment::Streams(command) => command.estimate(),
+            Experiment::Jitter(command) => command.estimate(),
+            Experiment::All(_) | Experiment::Compare(_) => Ok(Nanos::ZERO),
         }
     }
 }

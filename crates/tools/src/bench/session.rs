@@ -8,13 +8,15 @@ use super::args::Common;
 use super::experiment::{self, Job};
 use super::progress::Show;
 use super::report::{self, Found, Kind, Results};
+use super::search::Most;
 use super::server::{Choice, Ground};
 use super::summary::Run;
+use super::timetable::Spare;
 use super::{Stop, lab_disk, planned, scratch, table, yardstick};
 use units::Nanos;
 
 /// How long the yardstick is measured.
-const YARDSTICK: Nanos = Nanos::from_secs(15);
+pub(super) const YARDSTICK: Nanos = Nanos::from_secs(15);
 /// Under this name the disk profile that our server measured is kept.
 const PROFILE: &str = "disk profile";
 
@@ -26,6 +28,7 @@ pub(crate) struct Session<'a> {
     pub show: Show,
     stop: &'a Stop,
     results: Results,
+    spare: Spare,
     /// Our server's disk profiles, measured once for all runs.
     _state: Option<tempfile::TempDir>,
 }
@@ -48,7 +51,8 @@ impl<'a> Session<'a> {
         let title = common.title.as_deref().unwrap_or(title);
         let results = Results::new(kind, &label, title, ground.roots.first().map(|r| r.as_path()));
         let show = Show::on_stderr();
-        let mut session = Self { common, ground, show, stop, results, _state: state };
+        let spare = Spare::new(common.repeats_within);
+        let mut session = Self { common, ground, show, stop, results, spare, _state: state };
         if common.writers > 0 && !common.no_yardstick {
             session.measure_yardstick()?;
         }
@@ -70,7 +74,7 @@ impl<'a> Session<'a> {
     /// # Errors
     /// The server cannot be measured; no stream at all worked; interrupted.
     pub(crate) fn one(&mut self, choice: &Choice, job: &Job) -> anyhow::Result<&Run> {
-        let (run, configuration) = experiment::run(choice, &self.ground, job, &self.show, self.stop)?;
+        let (run, configuration) = experiment::run(choice, &self.ground, job, &self.show, self.stop, &mut self.spare)?;
         if run.failed == run.admitted {
             bail!("{}: not one of {} streams worked: {}", run.server, run.streams, run.why_none());
         }
@@ -83,8 +87,8 @@ impl<'a> Session<'a> {
         Ok(&self.results.runs[kept])
     }
 
-    /// Keeps what a search found: `run` is the one with the most streams carried.
-    pub(crate) fn found(&mut self, run: &Run, streams: usize) {
+    /// Keeps what a search found: `run` is the one that carried `most`.
+    pub(crate) fn found(&mut self, run: &Run, most: &Most) {
         let uploads = run.uploads.as_ref();
         let planned = run.own_words.and_then(|words| {
             let state = self.ground.state.as_deref()?;
@@ -95,9 +99,12 @@ impl<'a> Session<'a> {
         let found = Found {
             server: run.server.clone(),
             rate_bps: run.rate_bps,
-            streams,
-            before_refusal: run.before_first_no(),
-            next_was_offered_bps: run.grantable_bps,
+            streams: most.streams,
+            before_refusal: None,
+            too_many: most.too_many,
+            resolution_percent: most.resolution_percent(),
+            confirmed: Some(most.confirmed),
+            next_was_offered_bps: self.last_offer(&run.server),
             upload_mb_per_s: uploads.map(|u| u.mb_per_s),
             upload_share: uploads.and_then(|u| u.share_of_yardstick),
             upload_share_of_left: uploads.and_then(|u| u.share_of_left),
@@ -105,6 +112,11 @@ impl<'a> Session<'a> {
         };
         self.show.line(&found.sentence());
         self.results.found.push(found);
+    }
+
+    /// What `server` offered the last one it refused.
+    fn last_offer(&self, server: &str) -> Option<u64> {
+        self.results.runs.iter().rev().filter(|run| run.server == server).find_map(|run| run.grantable_bps)
     }
 
     /// Shows the results, and writes them where that was asked for.

@@ -10,9 +10,16 @@ use super::args::{Common, SECONDS_MAX};
 use super::client::STREAMS_MAX;
 use super::experiment::Job;
 use super::report::Kind;
+use super::search::{Search, Tried};
 use super::server::Choice;
 use super::session::Session;
+use super::summary::Run;
 use super::{Stop, network};
+
+/// The search for a server that never says no begins with so many where nothing better is known.
+const FROM: usize = 16;
+/// Such a search takes as long as so many whole tries: of six or seven, those that fail end at the first stall.
+const TRIES_EXPECTED: usize = 5;
 
 /// See the module.
 #[derive(Debug, Clone, Args)]
@@ -31,9 +38,10 @@ pub(crate) struct StreamsCommand {
     /// The search looks no higher than this; a server that says no by itself is asked for so many at once.
     #[arg(long, default_value_t = 1_000)]
     max: usize,
-    /// The search for a server that never says no begins with this many.
-    #[arg(long, default_value_t = 16)]
-    from: usize,
+    /// The search for a server that never says no begins with this many [default: half of what ours carried in the same
+    /// run, else 16].
+    #[arg(long)]
+    from: Option<usize>,
     /// How long a try of the search measures, unless a player stalls before: two blocks of the largest size or more.
     #[arg(long, default_value = "40s", value_parser = units::parse_duration)]
     probe: Nanos,
@@ -70,8 +78,12 @@ impl StreamsCommand {
         let mut session = Session::begin(&self.common, Kind::Streams, "Streams", stop)?;
         for repeat in 0..self.common.repeat {
             if searches {
+                let mut ours = None;
                 for choice in &choices {
-                    let most = self.search(&mut session, choice, repeat)?;
+                    let most = self.search(&mut session, choice, repeat, ours)?;
+                    if matches!(choice, Choice::Isocast { .. }) {
+                        ours = Some(most).filter(|&most| most > 0);
+                    }
                     if let Some(load) = self.load {
                         session.one(choice, &self.job((most * load / 100).max(1), repeat)?)?;
                     }
@@ -94,110 +106,69 @@ impl StreamsCommand {
     }
 
     /// Finds the most streams `choice` carries. Every run is kept.
-    fn search(&self, session: &mut Session<'_>, choice: &Choice, repeat: u32) -> anyhow::Result<usize> {
-        // Ours says no by itself: asked for more than it can, it shows its limit and that the others keep theirs.
-        let from = if matches!(choice, Choice::Isocast { .. }) { self.max } else { self.from };
-        let (mut search, mut best) = (Search::new(from, self.max), None);
+    fn search(
+        &self,
+        session: &mut Session<'_>,
+        choice: &Choice,
+        repeat: u32,
+        ours: Option<usize>,
+    ) -> anyhow::Result<usize> {
+        let mut search = Search::new(self.begin_with(choice, ours), self.max);
+        let mut unharmed = Vec::new();
         while let Some(streams) = search.next() {
             let job = Job { seconds: self.probe.0 / 1_000_000_000, give_up: true, ..self.job(streams, repeat)? };
             let run = session.one(choice, &job)?.clone();
-            if search.tell(run.carried()) {
-                best = Some(run);
+            let is_unharmed = run.carried().is_some();
+            search.tell(streams, Tried { unharmed: is_unharmed, before_refusal: run.before_first_no() });
+            unharmed.extend(is_unharmed.then_some(run));
+        }
+        let most = search.found();
+        // The last of those that show the result with the fewest beside it.
+        let shows = |run: &&Run| most.streams > 0 && run.admitted >= most.streams;
+        match unharmed.iter().rev().filter(shows).min_by_key(|run| run.admitted) {
+            Some(run) => session.found(run, &most),
+            None => session.show.line(&format!("{}: not one stream was carried", choice.name())),
+        }
+        Ok(most.streams)
+    }
+
+    /// Ours says no by itself: asked for more than it can, it shows its limit and that the others keep theirs. The
+    /// search for one that never says no begins at half of what `ours` carried.
+    fn begin_with(&self, choice: &Choice, ours: Option<usize>) -> usize {
+        match choice {
+            Choice::Isocast { .. } => self.max,
+            _ => self.from.unwrap_or_else(|| ours.map_or(FROM, |ours| ours.div_ceil(2))),
+        }
+    }
+
+    /// About how long it takes, without repeats of disturbed runs.
+    ///
+    /// # Errors
+    /// Wrong arguments.
+    pub(crate) fn estimate(&self) -> anyhow::Result<Nanos> {
+        let common = &self.common;
+        let mut repeat = Nanos::ZERO;
+        for choice in common.choices()? {
+            let (span, numbers) = match (&choice, self.find_max || self.load.is_some()) {
+                (_, false) => (common.duration(), self.streams.clone()),
+                // It is asked for more than it can, and then for what it can.
+                (Choice::Isocast { .. }, true) => (self.probe, vec![self.max, self.max * 3 / 4]),
+                (_, true) => (self.probe, vec![self.max / 2; TRIES_EXPECTED]),
+            };
+            for streams in numbers {
+                repeat += common.run_length(streams, span);
+            }
+            if self.load.is_some() {
+                repeat += common.run_length(self.max * 3 / 4, common.duration());
             }
         }
-        if let Some(best) = best {
-            session.found(&best, search.carried);
-        } else {
-            session.show.line(&format!("{}: not one stream was carried", choice.name()));
-        }
-        Ok(search.carried)
-    }
-}
-
-/// A search for the largest number that is carried: doubles until it is too many, then halves the gap.
-#[derive(Debug)]
-struct Search {
-    carried: usize,
-    /// The least number known not to be carried.
-    failed: Option<usize>,
-    asked: usize,
-    max: usize,
-}
-
-impl Search {
-    fn new(from: usize, max: usize) -> Self {
-        Self { carried: 0, failed: None, asked: from.clamp(1, max), max }
-    }
-
-    /// The next number to try; `None` when it is found to within 1 %, at least one stream.
-    fn next(&self) -> Option<usize> {
-        let found = match self.failed {
-            Some(failed) => failed.saturating_sub(self.carried) <= 1.max(failed / 100),
-            None => self.carried == self.max,
-        };
-        (!found).then_some(self.asked)
-    }
-
-    /// Of those asked for, so many were `carried` while the others were told no; `None` if somebody suffered. Whether
-    /// this is the most so far.
-    fn tell(&mut self, carried: Option<usize>) -> bool {
-        let most = carried.is_some_and(|carried| carried > self.carried);
-        match carried {
-            Some(carried) if carried >= self.asked => self.carried = self.carried.max(carried),
-            // The server has found the limit by itself.
-            Some(carried) => {
-                self.carried = self.carried.max(carried);
-                self.failed = Some(self.carried + 1);
-            }
-            None => self.failed = Some(self.asked),
-        }
-        self.asked = match self.failed {
-            Some(failed) => self.carried.midpoint(failed),
-            None => (self.asked * 2).min(self.max),
-        };
-        most
+        Ok(common.lead() + repeat.saturating_mul(u64::from(common.repeat)))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn find(limit: usize, from: usize, max: usize) -> (usize, usize) {
-        let (mut search, mut runs) = (Search::new(from, max), 0);
-        while let Some(n) = search.next() {
-            search.tell((n <= limit).then_some(n));
-            runs += 1;
-            assert!(runs < 40, "{search:?}");
-        }
-        (search.carried, runs)
-    }
-
-    #[test]
-    fn the_search_finds_the_limit_in_few_runs() {
-        for limit in [0, 1, 2, 15, 16, 17, 50, 54, 97] {
-            assert_eq!(find(limit, 16, 1_000).0, limit);
-        }
-        let (found, runs) = find(731, 16, 1_000);
-        assert!((724..=731).contains(&found), "{found}");
-        assert!(runs <= 15, "{runs}");
-        assert_eq!(find(5_000, 16, 400).0, 400);
-    }
-
-    #[test]
-    fn a_server_that_says_no_by_itself_is_asked_once_or_halved_if_somebody_suffered() {
-        let mut search = Search::new(128, 128);
-        assert_eq!(search.next(), Some(128));
-        assert!(search.tell(Some(95)));
-        assert_eq!((search.next(), search.carried), (None, 95));
-        let mut search = Search::new(128, 128);
-        assert!(!search.tell(None));
-        assert_eq!(search.next(), Some(64));
-        assert!(search.tell(Some(64)));
-        assert_eq!(search.next(), Some(96));
-        assert!(search.tell(Some(90)));
-        assert_eq!((search.next(), search.carried), (None, 90));
-    }
 
     #[test]
     fn percentages_are_read() {

@@ -43,9 +43,20 @@ pub(crate) struct Found {
     pub rate_bps: u64,
     /// That many were carried.
     pub streams: usize,
-    /// Those of them that were admitted before the first refusal, where the server says no by itself: what a plan predicts.
+    /// Results older than `too_many` count in `streams` also what was admitted after the first refusal, because it happened
+    /// to fit; these were admitted before it.
     #[serde(default)]
     pub before_refusal: Option<usize>,
+    /// The least number that was not carried, or was refused; `None` if the search's highest was carried, and in results
+    /// older than the figure.
+    #[serde(default)]
+    pub too_many: Option<usize>,
+    /// Between the two, percent.
+    #[serde(default)]
+    pub resolution_percent: Option<f64>,
+    /// Whether it was carried twice and nothing was left to try; `None` in results older than the figure.
+    #[serde(default)]
+    pub confirmed: Option<bool>,
     /// The rate that was offered to the next one, where the server says no by itself.
     pub next_was_offered_bps: Option<u64>,
     /// What uploads got meanwhile, 10^6 bytes per second.
@@ -65,6 +76,16 @@ impl Found {
         let mut text = format!("{}: {} streams of {} carried", self.server, self.streams, BitRate(self.rate_bps));
         if let Some(before) = self.before_refusal {
             let _ = write!(text, ", {before} before the first refusal");
+        }
+        match (self.too_many, self.resolution_percent) {
+            (Some(too_many), Some(percent)) => {
+                let _ = write!(text, ", {too_many} not (resolution {percent:.1} %)");
+            }
+            _ if self.confirmed.is_some() => text.push_str(", more were not tried"),
+            _ => {}
+        }
+        if let Some(confirmed) = self.confirmed {
+            text.push_str(if confirmed { ", confirmed" } else { ", NOT confirmed" });
         }
         if let Some(uploads) = self.upload_mb_per_s {
             let _ = write!(text, ", uploads {uploads:.1} MB/s");
