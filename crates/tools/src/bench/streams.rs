@@ -29,7 +29,8 @@ pub(crate) struct StreamsCommand {
     /// Numbers of streams to measure.
     #[arg(long, value_delimiter = ',', default_value = "100,200,400", conflicts_with_all = ["find_max", "load"])]
     streams: Vec<usize>,
-    /// Find the most streams carried: no stall, delivered / requested ≥ 0.999, and all admitted or the others told no.
+    /// Find the most streams carried: no stall, delivered / requested ≥ 0.999 but for bursts at the edges, and all admitted
+    /// or the others told no.
     #[arg(long, conflicts_with = "load")]
     find_max: bool,
     /// Find the most, then measure this percentage of it for --duration.
