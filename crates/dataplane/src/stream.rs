@@ -3,12 +3,14 @@
 //! Promise: the send cursor never passes the fetch cursor; every quarter between them is referenced exactly once per
 //! time the stream will pass through it. Not here: sockets and disks (`plane`).
 
+use std::ops::Range;
+
 use schedule::admission::QUARTER_BYTES;
 use schedule::pace::Pace;
 use units::{DiskId, Nanos, ReservationId};
 
 use crate::cache::Key;
-use crate::control::{Delivery, Outcome, Segment};
+use crate::control::{Delivery, Outcome, Segment, Service};
 use crate::port::{FileSlot, Sharing};
 use crate::wheel::Seat;
 
@@ -76,7 +78,11 @@ impl Cursor {
 
 /// Bytes of content in all segments.
 pub(crate) fn payload_of(delivery: &Delivery) -> u64 {
-    delivery.segments.iter().filter(|segment| matches!(segment, Segment::Range { .. })).map(length_of).sum()
+    ranges_of(delivery).map(length_of).sum()
+}
+
+fn ranges_of(delivery: &Delivery) -> impl Iterator<Item = &Segment> {
+    delivery.segments.iter().filter(|segment| matches!(segment, Segment::Range { .. }))
 }
 
 pub(crate) fn length_of(segment: &Segment) -> u64 {
@@ -114,6 +120,8 @@ pub(crate) enum Class {
         pace: Option<Pace>,
         /// Where it sits on the wheel.
         seat: Option<Seat>,
+        /// The round it started in.
+        began_round: u64,
         /// First round of its regular reads, and rounds between them.
         first_round: u64,
         /// Rounds between its regular reads.
@@ -210,6 +218,32 @@ impl Stream {
             started: Nanos::ZERO,
             window: Window { from: Nanos::ZERO, payload: 0 },
         }
+    }
+
+    /// True while its disk is asked for what it shall have read ahead.
+    pub(crate) const fn reads(&self) -> bool {
+        matches!(self.life, Life::Starting | Life::Running) && self.fetch.payload < self.target
+    }
+
+    /// The quarters it has asked for in its present segment, from the next one on.
+    pub(crate) fn asked(&self) -> Range<u64> {
+        let mut cursor = self.fetch;
+        let Some((key, within, _)) = cursor.next_content(self.delivery()) else { return 0..0 };
+        let in_segment = length_of(&self.delivery().segments[cursor.segment]) - cursor.passed;
+        let bytes = self.target.saturating_sub(cursor.payload).min(in_segment);
+        key.index..key.index + (within + bytes).div_ceil(QUARTER_BYTES)
+    }
+
+    /// True if both send the same bytes of one content at the same pace.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let (one, two) = (self.delivery(), other.delivery());
+        let pace = |service| match service {
+            Service::Constant { rate, burst_bytes, .. } => Some((rate, burst_bytes)),
+            Service::BestEffort => None,
+        };
+        one.content.version == two.content.version
+            && pace(one.service) == pace(two.service)
+            && ranges_of(one).eq(ranges_of(two))
     }
 
     /// The delivery of a slot in use.

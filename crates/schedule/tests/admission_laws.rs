@@ -4,6 +4,7 @@
 //! here: whether what was admitted is kept (the simulator's laws).
 
 use proptest::prelude::*;
+use schedule::admission::disk_table::Moment;
 use schedule::admission::{Admission, Request, Settings};
 use schedule::profile::DiskProfile;
 use units::{BitRate, DiskId, LinkId, Nanos, ReservationId};
@@ -11,8 +12,8 @@ use units::{BitRate, DiskId, LinkId, Nanos, ReservationId};
 /// One thing that happens to admission.
 #[derive(Debug, Clone)]
 enum Happening {
-    /// Somebody asks; who is admitted starts in this round, if there is room.
-    Ask(Request, u64),
+    /// Somebody asks; who is admitted starts so many tenths of a round later, if there is room, with this for it.
+    Ask(Request, u64, Moment),
     /// The n-th of those that hold something leaves.
     Leave(usize),
     /// The core was looked at.
@@ -37,9 +38,16 @@ fn requests() -> impl Strategy<Value = Request> {
     )
 }
 
+/// What others have read or asked for, as a moment of round zero.
+fn found() -> impl Strategy<Value = Moment> {
+    let bytes = prop_oneof![2 => Just(0u64), 1 => 0u64..50_000_000, 1 => Just(u64::MAX)];
+    let beside = prop_oneof![Just(0u64), 1u64..32];
+    (bytes, beside).prop_map(|(found_bytes, beside)| Moment { found_bytes, beside, ..Moment::idle(0) })
+}
+
 fn happenings() -> impl Strategy<Value = Vec<Happening>> {
     let one = prop_oneof![
-        8 => (requests(), 0u64..40).prop_map(|(request, round)| Happening::Ask(request, round)),
+        8 => (requests(), 0u64..40, found()).prop_map(|(request, tenths, found)| Happening::Ask(request, tenths, found)),
         2 => (0usize..100).prop_map(Happening::Leave),
         1 => (0.0..1.0).prop_map(Happening::Busy),
     ];
@@ -58,10 +66,11 @@ fn after(history: &[Happening], quarters: u64, be_share: f64) -> (Admission, Vec
     let mut now = 0;
     for happening in history {
         match happening {
-            Happening::Ask(request, rounds) => {
-                now += rounds / 10;
+            Happening::Ask(request, tenths, found) => {
+                now += tenths / 10;
                 if let Ok(id) = admission.reserve(*request) {
-                    admission.place(id, now, 1.0, 0.0);
+                    let beside = if found.beside > 0 { now + found.beside } else { 0 };
+                    admission.place(id, &Moment { round: now, beside, ..*found });
                     held.push(id);
                 }
             }
@@ -96,8 +105,8 @@ proptest! {
         leaves.release(same[leaver % same.len()]);
         prop_assert_eq!(leaves.check(&asked), Ok(()), "admitted beside it, refused without it");
         let round = 1000;
-        let with = stays.reserve(asked).ok().and_then(|id| stays.place(id, round, 1.0, 0.0));
-        let without = leaves.reserve(asked).ok().and_then(|id| leaves.place(id, round, 1.0, 0.0));
+        let with = stays.reserve(asked).ok().and_then(|id| stays.place(id, &Moment::idle(round)));
+        let without = leaves.reserve(asked).ok().and_then(|id| leaves.place(id, &Moment::idle(round)));
         prop_assert!(with.is_none() || without.is_some(), "started beside it, waits without it");
     }
 }

@@ -1,5 +1,6 @@
 //! Starting: from a command to the first bytes asked for.
 
+use schedule::admission::disk_table::Moment;
 use schedule::admission::{QUARTER_BYTES, Request, Short};
 use units::{BitRate, DiskId, LinkId, Nanos, ReservationId};
 
@@ -86,6 +87,7 @@ impl<I: Io> Plane<I> {
                     hold,
                     pace: None,
                     seat: None,
+                    began_round: 0,
                     first_round: 0,
                     period,
                     next_round: 0,
@@ -168,11 +170,8 @@ impl<I: Io> Plane<I> {
                 self.disks[disk].waiting.remove(0);
                 continue;
             };
-            let rounds = self.disks[disk].rounds;
-            let round = rounds.index_at(now);
-            let left = rounds.start_of(round + 1).saturating_sub(now).as_secs_f64() / rounds.period().as_secs_f64();
-            let queued = if self.disks[disk].spins { self.disks[disk].schedule.queued_seconds() } else { 0.0 };
-            let Some(first) = self.admission.place(id, round, left, queued) else {
+            let moment = self.moment_of(slot, now);
+            let Some(first) = self.admission.place(id, &moment) else {
                 self.give_up_waiting(slot, disk, now);
                 return;
             };
@@ -180,13 +179,31 @@ impl<I: Io> Plane<I> {
             self.disks[disk].starting.push(slot);
             let stream = &mut self.streams[slot as usize];
             stream.life = Life::Starting;
-            if let Class::Constant { first_round, next_round, gap, .. } = &mut stream.class {
-                (*first_round, *next_round, *gap) = (first, round, 0);
+            if let Class::Constant { began_round, first_round, next_round, gap, .. } = &mut stream.class {
+                (*began_round, *first_round, *next_round, *gap) = (moment.round, first, moment.round, 0);
             }
             let id = stream.delivery().stream;
             self.outbox.push(Report::Started { stream: id, reservation: self.reservation_of(slot) });
-            self.read_ahead(slot, round, now);
+            self.read_ahead(slot, moment.round, now);
             self.run_if_ready(slot, now);
+        }
+    }
+
+    /// What a start of this stream would meet now: what waits, and what others read that it reads as well.
+    fn moment_of(&self, slot: u32, now: Nanos) -> Moment {
+        let disk = &self.disks[usize::from(self.streams[slot as usize].disk.0)];
+        let round = disk.rounds.index_at(now);
+        let left = disk.rounds.start_of(round + 1).saturating_sub(now);
+        let remaining = left.as_secs_f64() / disk.rounds.period().as_secs_f64();
+        let moment = Moment { round, remaining, ..Moment::default() };
+        if !disk.spins {
+            return moment;
+        }
+        Moment {
+            queued_seconds: disk.schedule.queued_seconds(),
+            found_bytes: self.found_ahead(slot),
+            beside: self.beside(slot, round),
+            ..moment
         }
     }
 
@@ -238,7 +255,7 @@ impl<I: Io> Plane<I> {
                     Ok(reservation) => {
                         // It takes its place at once; a recording has no start to wait for.
                         let round = entry.rounds.index_at(self.io.now());
-                        self.admission.place(reservation, round, 1.0, 0.0);
+                        self.admission.place(reservation, &Moment::idle(round));
                         self.refresh_slack(usize::from(disk.0), now);
                         Report::Reserved { stream, reservation }
                     }

@@ -366,6 +366,7 @@ impl<I: Io> Plane<I> {
     pub(super) fn run_those_ready(&mut self, disk: usize, now: Nanos) {
         for nth in (0..self.disks[disk].starting.len()).rev() {
             let slot = self.disks[disk].starting[nth];
+            self.take_found(slot);
             self.run_if_ready(slot, now);
         }
     }

@@ -52,8 +52,9 @@ impl<I: Io> Plane<I> {
         let disk = &self.disks[usize::from(stream.disk.0)];
         let Class::Constant { pace, first_round, period, next_round, gap, .. } = &mut stream.class else { return };
         let window = window_bytes(rate, disk.rounds.period(), *period) + burst_bytes;
-        let mut wanted = u64::MAX;
+        let (mut wanted, mut first) = (u64::MAX, false);
         if disk.spins {
+            first = *gap == 0;
             let (next, length) = next_read(round, *gap, *first_round, *period);
             (*next_round, *gap) = (next, length);
             let until = disk.rounds.start_of(next + LOOKAHEAD_ROUNDS);
@@ -77,6 +78,7 @@ impl<I: Io> Plane<I> {
             key: RtKey::Stream(slot),
             position: self.next_position(slot),
             bytes: stream.target - stream.fetch.payload,
+            found_bytes: if first { self.asked_alike(slot) } else { 0 },
             deadline,
             rate,
             starting,
@@ -105,8 +107,8 @@ impl<I: Io> Plane<I> {
         }
     }
 
-    /// Passes over what the buffers have (or another stream has already asked for).
-    fn take_buffered(&mut self, slot: u32) -> u64 {
+    /// Passes over what the buffers have (or another stream already reads), as far as it wants them.
+    pub(super) fn take_buffered(&mut self, slot: u32) -> u64 {
         let mut taken = 0;
         loop {
             let stream = &mut self.streams[slot as usize];
@@ -390,7 +392,7 @@ impl<I: Io> Plane<I> {
     }
 
     /// Where the stream's next unread byte lies on its device; 0 where that is not known.
-    fn next_position(&self, slot: u32) -> u64 {
+    pub(super) fn next_position(&self, slot: u32) -> u64 {
         let stream = &self.streams[slot as usize];
         let mut cursor = stream.fetch;
         let next = cursor.next_content(stream.delivery());

@@ -37,7 +37,8 @@ impl<I: Io> Plane<I> {
             (Work::Write { bytes: 0, .. }, _) => {}
             (Work::Write { bytes, position }, WorkClass::RealTime { deadline, .. }) => {
                 let key = RtKey::Job(job);
-                let request = RtRequest { key, position, bytes, deadline, rate: WHOLE, starting: false };
+                let request =
+                    RtRequest { key, position, bytes, found_bytes: 0, deadline, rate: WHOLE, starting: false };
                 disk.schedule.put_real_time(request);
             }
             (Work::Write { bytes, position }, WorkClass::BestEffort) => {
@@ -71,7 +72,8 @@ impl<I: Io> Plane<I> {
         match real_time {
             Some(deadline) => {
                 let (key, position, bytes) = (RtKey::Job(job), done.position, done.ready_bytes);
-                let request = RtRequest { key, position, bytes, deadline, rate: WHOLE, starting: false };
+                let request =
+                    RtRequest { key, position, bytes, found_bytes: 0, deadline, rate: WHOLE, starting: false };
                 disk.schedule.put_real_time(request);
             }
             None => {

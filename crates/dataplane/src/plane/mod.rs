@@ -10,6 +10,7 @@
 mod admit;
 mod feed;
 mod fetch;
+mod found;
 mod grants;
 
 use std::sync::Arc;

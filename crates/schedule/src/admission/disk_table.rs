@@ -29,6 +29,9 @@ pub const STARTS_WITHIN: u64 = 2 * WINDOW as u64 - 1;
 /// how long a flush takes is known less well than how long a read does.
 const SLACK_CARRY_MAX: f64 = 1.0;
 
+/// A read of which so little is missing, in seconds of transfer, is all found: bytes were rounded.
+const FOUND_TOLERANCE: f64 = 1e-6;
+
 /// What one stream's reading (or one recording's writing) costs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Demand {
@@ -286,8 +289,32 @@ impl DiskTable {
     }
 }
 
-/// How a stream starts.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// When a stream starts, and what there is for it. Of the reads of its start it is charged what goes beyond that; its
+/// regular ones are charged in full, for whoever it shares with may stop or go elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Moment {
+    /// The round.
+    pub round: u64,
+    /// What is left of it, 0.0 … 1.0.
+    pub remaining: f64,
+    /// Disk time already waiting, in seconds.
+    pub queued_seconds: f64,
+    /// Bytes, from its first one on, that others have read or asked for; `u64::MAX`: all it may want.
+    pub found_bytes: u64,
+    /// First regular round of a stream that started in this round with the same bytes at the same rate; zero: none.
+    pub beside: u64,
+}
+
+impl Moment {
+    /// The beginning of a round in which nothing waits and nothing is there.
+    #[must_use]
+    pub fn idle(round: u64) -> Self {
+        Self { round, remaining: 1.0, ..Self::default() }
+    }
+}
+
+/// How a stream starts, in seconds of disk time.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Start {
     /// The round it starts in.
     pub round: u64,
@@ -299,6 +326,11 @@ pub struct Start {
     pub transfer_per_round: f64,
     /// Seconds of transfer of its start burst.
     pub burst_transfer: f64,
+    /// Seconds of transfer, from its first byte on, that its first read finds: others have read them or asked for them.
+    pub found_transfer: f64,
+    /// First regular round of a stream that began in this round with the same bytes at the same rate; zero: none. Until
+    /// then it reads when this one does, and its reads stay in the table even when it goes.
+    pub beside: u64,
 }
 
 impl Start {
@@ -308,17 +340,34 @@ impl Start {
         let (mut round, mut gap) = (self.round, 0);
         while round < first {
             let (next, length) = next_read(round, gap, first, demand.period);
-            // The first read also fills the look-ahead, which every later one only keeps up.
-            let extra = if gap == 0 { LOOKAHEAD_ROUNDS as f64 + self.remaining } else { 0.0 };
-            let burst = if gap == 0 { self.burst_transfer } else { 0.0 };
-            let transfer = (length as f64 + extra) * self.transfer_per_round + burst;
+            let load = if gap == 0 { self.first_read(length) } else { self.later_read(round, length) };
             let slot = slot_of(round - self.round);
-            // The first read leaves the sweep, and somebody's block is gone back to behind it.
-            let seeks = if gap == 0 { 2.0 } else { 1.0 };
-            loads[slot] = loads[slot].plus(Load { transfer, seeks });
+            loads[slot] = loads[slot].plus(load);
             (round, gap) = (next, length);
         }
         loads
+    }
+
+    /// What the first read costs, which lasts for `length` rounds. It also fills the look-ahead, which every later one only
+    /// keeps up.
+    fn first_read(&self, length: u64) -> Load {
+        let charged = (length + LOOKAHEAD_ROUNDS) as f64 + self.remaining;
+        let transfer = charged * self.transfer_per_round + self.burst_transfer;
+        // What has passed of the round it starts in is charged, though it is not read.
+        if self.found_transfer >= transfer - self.transfer_per_round - FOUND_TOLERANCE {
+            return Load::default();
+        }
+        // It leaves the sweep, and somebody's block is gone back to behind it.
+        Load { transfer: transfer - self.found_transfer, seeks: 2.0 }
+    }
+
+    /// What a later read of the start costs, in `round`, for `length` rounds.
+    fn later_read(&self, round: u64, length: u64) -> Load {
+        let found = self.beside.saturating_sub(round);
+        if found >= length {
+            return Load::default();
+        }
+        Load { transfer: (length - found) as f64 * self.transfer_per_round, seeks: 1.0 }
     }
 }
 
@@ -362,7 +411,7 @@ mod tests {
     const ROUND: Nanos = Nanos::from_secs(1);
 
     fn start(round: u64) -> Start {
-        Start { round, remaining: 1.0, queued_seconds: 0.0, transfer_per_round: 0.01, burst_transfer: 0.0 }
+        Start { round, remaining: 1.0, transfer_per_round: 0.01, ..Start::default() }
     }
 
     #[test]
@@ -415,6 +464,35 @@ mod tests {
         };
         let ratio = f64::from(count(1.3)) / f64::from(count(1.0));
         assert!((0.74..0.80).contains(&ratio), "{ratio}");
+    }
+
+    #[test]
+    fn what_others_read_is_not_charged_to_a_start_and_its_regular_reads_are() {
+        let profile = DiskProfile::spindle_default();
+        let demand = Demand { period: 16, transfer: 0.16, seeks: 1.0 };
+        // A round of data is 0.01 s; the first read is seven of them and charged for eight, those after 4 and 12 rounds are
+        // eight and four.
+        let reads = |start: Start| {
+            let loads = start.reads(1016, &demand);
+            [0, 4, 12].map(|round| (1000.0 * loads[round].transfer).round())
+        };
+        let alone = start(1000);
+        assert_eq!(reads(alone), [80.0, 80.0, 40.0]);
+        assert_eq!(reads(Start { found_transfer: 0.03, ..alone }), [50.0, 80.0, 40.0]);
+        assert_eq!(reads(Start { found_transfer: 0.07, ..alone }), [0.0, 80.0, 40.0], "all of the first read");
+        assert_eq!(reads(Start { beside: 1010, ..alone }), [80.0, 20.0, 40.0], "the other one reads for 6 rounds");
+        assert_eq!(reads(Start { beside: 1016, ..alone }), [80.0, 0.0, 0.0]);
+        let found = Start { found_transfer: f64::INFINITY, beside: 1016, ..alone };
+        assert!(found.reads(1016, &demand).iter().all(|load| *load == Load::default()), "and no seek");
+
+        let mut table = DiskTable::new(ROUND, 0.95);
+        let mut count = 0;
+        while table.fits(&demand, &profile, 1.0) {
+            table.promise(&demand);
+            table.place(&demand, &found, &profile, 1.0).expect("nothing but regular reads, which fit");
+            count += 1;
+        }
+        assert!((75..=101).contains(&count), "as many as without: {count}");
     }
 
     #[test]

@@ -23,7 +23,8 @@ impl Served {
     /// A round passes; true if the stream found room in it for its start.
     fn pass_round(&mut self, waiting: Option<ReservationId>) -> bool {
         let queued = self.behind + self.work();
-        let placed = waiting.is_some_and(|id| self.admission.place(id, self.now, 0.95, queued).is_some());
+        let moment = Moment { remaining: 0.95, queued_seconds: queued, ..Moment::idle(self.now) };
+        let placed = waiting.is_some_and(|id| self.admission.place(id, &moment).is_some());
         let disk = &self.admission.disks[0];
         let room = disk.round.as_secs_f64() * disk.table.budget();
         self.behind = (self.behind + self.work() - room).max(0.0);

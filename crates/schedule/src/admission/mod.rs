@@ -12,7 +12,7 @@ pub mod disk_table;
 use units::{BitRate, DiskId, LinkId, Nanos, ReservationId, limits};
 
 use crate::profile::DiskProfile;
-use disk_table::{Demand, DiskTable, LOOKAHEAD_ROUNDS, SLOTS, Start};
+use disk_table::{Demand, DiskTable, LOOKAHEAD_ROUNDS, Moment, SLOTS, Start};
 
 /// Unit of buffer memory: the largest read is four of them.
 pub const QUARTER_BYTES: u64 = limits::CHUNK_BYTES / 4;
@@ -210,10 +210,10 @@ impl Admission {
     }
 
     /// Places a reservation's reads, beginning now; the first regular round. `None`: not yet, ask again next round.
-    pub fn place(&mut self, id: ReservationId, now_round: u64, remaining: f64, queued_seconds: f64) -> Option<u64> {
+    pub fn place(&mut self, id: ReservationId, moment: &Moment) -> Option<u64> {
         let Reservation { request, demand, first, .. } = *self.find(id)?;
         assert!(first.is_none(), "a reservation is placed once");
-        let start = self.start_of(&request, now_round, remaining, queued_seconds);
+        let start = self.start_of(&request, moment);
         let disk = self.disk_mut(request.disk);
         let Disk { table, profile, slowdown, .. } = disk;
         let first = table.place(&demand, &start, profile, *slowdown)?;
@@ -330,19 +330,22 @@ impl Admission {
     /// look-ahead, which no round may have room for.
     fn starts(&self, request: &Request, demand: &Demand) -> bool {
         let disk = &self.disks[usize::from(request.disk.0)];
-        let start = self.start_of(request, 0, STARTS_WITH, 0.0);
+        let start = self.start_of(request, &Moment { remaining: STARTS_WITH, ..Moment::default() });
         disk.table.starts(demand, &start, &disk.profile, disk.slowdown)
     }
 
-    fn start_of(&self, request: &Request, round: u64, remaining: f64, queued_seconds: f64) -> Start {
+    fn start_of(&self, request: &Request, moment: &Moment) -> Start {
         let zone = f64_of(request.zone_bytes_per_second.max(1));
         let length = self.disks[usize::from(request.disk.0)].round;
+        let Moment { round, remaining, queued_seconds, found_bytes, beside } = *moment;
         Start {
             round,
             remaining,
             queued_seconds,
             transfer_per_round: f64_of(request.rate.bytes_in(length)) / zone,
             burst_transfer: f64_of(request.burst_bytes) / zone,
+            found_transfer: f64_of(found_bytes) / zone,
+            beside,
         }
     }
 
@@ -538,7 +541,8 @@ mod tests {
                     admission.reserve(Request { rate: refused.grantable, ..asked })
                 });
                 let id = id.expect("granted as told");
-                assert!(admission.place(id, 5, 0.95, 0.0).is_some(), "{rate} was admitted and cannot start");
+                let moment = Moment { remaining: 0.95, ..Moment::idle(5) };
+                assert!(admission.place(id, &moment).is_some(), "{rate} was admitted and cannot start");
             }
         }
     }
@@ -559,7 +563,7 @@ mod tests {
         let before = (admission.memory(), admission.link_left(LinkId(0)));
         let (held, _) = fill(&mut admission, 8_800_000);
         for (round, id) in (0u64..).zip(&held) {
-            if admission.place(*id, round * 2, 1.0, 0.0).is_none() {
+            if admission.place(*id, &Moment::idle(round * 2)).is_none() {
                 continue;
             }
         }

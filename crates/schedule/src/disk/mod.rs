@@ -208,10 +208,13 @@ impl DiskSchedule {
     pub fn remove(&mut self, owner: Owner) {
         self.arrivals.retain(|other| *other != owner);
         self.be.remove(owner);
-        self.rt.remove(match owner {
+        let read = self.rt.remove(match owner {
             Owner::Stream(slot) => RtKey::Stream(slot),
             Owner::Job(job) => RtKey::Job(job),
         });
+        if read {
+            self.rt.find_nothing();
+        }
     }
 
     /// What to do now. Call until it says [`Step::Wait`].
@@ -246,6 +249,12 @@ impl DiskSchedule {
             self.head = issued.position.saturating_add(issued.bytes);
         }
         self.forget_arrival_if_served(owner);
+    }
+
+    /// The next `bytes` that a stream wants were in the buffers: what is left of its request lies at `next_position`.
+    pub fn found(&mut self, slot: u32, bytes: u64, next_position: u64) {
+        self.rt.pass(RtKey::Stream(slot), bytes, next_position);
+        self.forget_arrival_if_served(Owner::Stream(slot));
     }
 
     /// One read completed. `took` is the time the disk spent on it alone and `predicted` what the profile says;
@@ -328,9 +337,10 @@ impl DiskSchedule {
     pub fn queued_seconds(&self) -> f64 {
         let profile = self.cost.profile();
         let hop = profile.access_time(profile.capacity.0 / 8).as_secs_f64();
-        let transfer = profile.transfer_time(self.head, self.rt.bytes()).as_secs_f64();
+        let (requests, bytes) = self.rt.to_read();
+        let transfer = profile.transfer_time(self.head, bytes).as_secs_f64();
         #[allow(clippy::cast_precision_loss, reason = "an estimate")]
-        let seeks = self.rt.len() as f64 * hop;
+        let seeks = requests as f64 * hop;
         (transfer + seeks) * self.cost.slowdown()
     }
 

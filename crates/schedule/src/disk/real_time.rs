@@ -17,12 +17,21 @@ pub struct RtRequest {
     pub position: u64,
     /// Bytes left; not zero.
     pub bytes: u64,
+    /// Of these, from the first on, what others that are due earlier ask for as well: it will find them in the buffers.
+    pub found_bytes: u64,
     /// When its next byte must be there.
     pub deadline: Nanos,
     /// How fast its deadline recedes as it is served.
     pub rate: BitRate,
     /// A start: not yet promised anything, wants its first bytes soon.
     pub starting: bool,
+}
+
+impl RtRequest {
+    /// Where it begins to read itself, and how many bytes.
+    fn own(&self) -> (u64, u64) {
+        (self.position.saturating_add(self.found_bytes), self.bytes.saturating_sub(self.found_bytes))
+    }
 }
 
 /// Whose request.
@@ -105,6 +114,7 @@ impl RtQueue {
             return;
         }
         request.bytes -= bytes;
+        request.found_bytes = request.found_bytes.saturating_sub(bytes);
         request.position = position;
         if request.starting && bytes >= START_BYTES {
             request.starting = false;
@@ -113,6 +123,15 @@ impl RtQueue {
         self.insert(request);
         self.current = Some(key);
         self.turn_bytes = turn_bytes + bytes;
+    }
+
+    /// The next `bytes` of a request were found, not read: what is left lies at `position`, and the head where it was.
+    pub fn pass(&mut self, key: RtKey, bytes: u64, position: u64) {
+        let before = (self.current, self.turn_bytes);
+        self.advance(key, bytes, position);
+        if before.0 != Some(key) {
+            (self.current, self.turn_bytes) = before;
+        }
     }
 
     fn insert(&mut self, request: RtRequest) {
@@ -226,8 +245,11 @@ impl RtQueue {
         let mut head = head;
         let promised = self.requests.iter().rev().filter(|r| !r.starting && r.key != request.key);
         for earlier in promised.take_while(|r| r.deadline <= deadline) {
-            end = end.saturating_add(cost.read(head, earlier.position, earlier.bytes));
-            head = earlier.position.saturating_add(earlier.bytes);
+            let (position, bytes) = earlier.own();
+            if bytes > 0 {
+                end = end.saturating_add(cost.read(head, position, bytes));
+                head = position.saturating_add(bytes);
+            }
         }
         end.saturating_add(cost.read(head, request.position, request.bytes.min(limits::CHUNK_BYTES))) <= deadline
     }
@@ -244,10 +266,16 @@ impl RtQueue {
         self.requests.is_empty()
     }
 
-    /// Bytes waiting.
+    /// Requests that read, and their bytes: what several ask for is read once.
     #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.requests.iter().map(|request| request.bytes).sum()
+    pub fn to_read(&self) -> (usize, u64) {
+        let own = self.requests.iter().map(|request| request.own().1);
+        own.filter(|&bytes| bytes > 0).fold((0, 0), |(count, sum), bytes| (count + 1, sum + bytes))
+    }
+
+    /// Somebody whose bytes others counted on has gone: they may have to read them, each of them for all that is known.
+    pub fn find_nothing(&mut self) {
+        self.requests.iter_mut().for_each(|request| request.found_bytes = 0);
     }
 
     fn next_in_sweep(&self, head: u64) -> Option<RtRequest> {
@@ -314,8 +342,11 @@ impl RtQueue {
                 return None;
             }
             spare = spare.min(request.deadline.saturating_sub(there));
-            end = end.saturating_add(cost.read(head, request.position, request.bytes));
-            head = request.position.saturating_add(request.bytes);
+            let (position, bytes) = request.own();
+            if bytes > 0 {
+                end = end.saturating_add(cost.read(head, position, bytes));
+                head = position.saturating_add(bytes);
+            }
         }
         Some(spare)
     }
@@ -336,6 +367,7 @@ mod tests {
             key: RtKey::Stream(slot),
             position,
             bytes: 8 << 20,
+            found_bytes: 0,
             deadline: Nanos::from_millis(deadline_ms),
             rate: BitRate(8_800_000),
             starting: false,
@@ -413,5 +445,23 @@ mod tests {
         assert_eq!(queue.pick(Nanos::ZERO, 0, &cost).map(|r| r.key), Some(RtKey::Stream(9)));
         queue.put(request(2, 1 << 30, 60));
         assert_eq!(queue.pick(Nanos::ZERO, 0, &cost).map(|r| r.key), Some(RtKey::Stream(2)));
+    }
+
+    #[test]
+    fn what_several_ask_for_is_counted_once_until_one_of_them_goes() {
+        let mut queue = RtQueue::new(true);
+        queue.put(request(1, 1 << 30, 0));
+        queue.put(RtRequest { found_bytes: 8 << 20, ..request(2, 1 << 30, 0) });
+        queue.put(RtRequest { found_bytes: 6 << 20, ..request(3, 1 << 30, 0) });
+        assert_eq!(queue.to_read(), (2, 10 << 20));
+        queue.advance(RtKey::Stream(3), 7 << 20, 7 << 20);
+        assert!(queue.serves(RtKey::Stream(3)));
+        assert_eq!(queue.to_read(), (2, 9 << 20), "what it found is passed, a MiB of its own is left");
+        queue.pass(RtKey::Stream(2), 1 << 20, 1 << 20);
+        assert_eq!(queue.to_read(), (2, 9 << 20));
+        assert!(queue.serves(RtKey::Stream(3)), "who finds its bytes takes nobody's turn");
+        assert!(queue.remove(RtKey::Stream(1)));
+        queue.find_nothing();
+        assert_eq!(queue.to_read(), (2, 8 << 20));
     }
 }

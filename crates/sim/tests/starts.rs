@@ -1,0 +1,44 @@
+//! Starts that come at once: who shares what others read does not wait for disk time that nobody uses.
+
+use schedule::profile::DiskProfile;
+use sim::drive::Profile;
+use sim::{Report, Scenario, Trace};
+use units::{BitRate, ByteCount, Nanos};
+
+const RATE: BitRate = BitRate(8_800_000);
+const CYCLE: Nanos = Nanos::from_millis(250);
+
+/// So many viewers within a millisecond, spread over so many contents, on a disk that nobody could measure.
+fn at_once(seed: u64, contents: u32, streams: u32) -> Report {
+    let mut scenario = Scenario::steady(seed, Profile::Desktop, 3 << 30, RATE, streams);
+    let size = RATE.bytes_in(Nanos::from_secs(60));
+    scenario.load.contents_per_disk = contents;
+    scenario.load.content_bytes = (size, size);
+    scenario.load.arrivals = Nanos::from_micros(10);
+    scenario.safety = Nanos::from_secs(1);
+    let drive = &mut scenario.disks[0];
+    drive.profile = Some(DiskProfile::spindle_default().scaled_to(ByteCount(drive.parameters.size)));
+    let report = sim::run(&scenario, Trace::Tail);
+    assert_eq!(report.broken, None, "seed {seed}");
+    assert_eq!((report.tally.started, report.tally.first_bytes), (u64::from(streams), u64::from(streams)));
+    report
+}
+
+#[test]
+fn forty_viewers_of_one_content_have_their_first_bytes_within_a_cycle() {
+    for seed in 0..4 {
+        let report = at_once(seed, 1, 40);
+        assert!(report.tally.first_byte_max < CYCLE, "seed {seed}: {:?}", report.tally);
+    }
+}
+
+/// Each content is read once, whoever comes: forty viewers of ten wait no longer than ten of ten, but for the rest of a
+/// round. Forty of forty have forty starts to wait for.
+#[test]
+fn viewers_of_a_few_contents_wait_for_the_starts_of_those_only() {
+    let round = Nanos::from_secs(1);
+    let (few, shared, many) = (at_once(1, 10, 10), at_once(1, 10, 40), at_once(1, 40, 40));
+    let longest = |report: &Report| report.tally.first_byte_max;
+    assert!(longest(&shared) < longest(&few).saturating_add(round), "{:?}", shared.tally);
+    assert!(longest(&many) > longest(&shared).saturating_mul(2), "{:?}", many.tally);
+}
