@@ -41,6 +41,8 @@ const COLD: &str = "--cold --peer-read-ahead 2048 --serve-arg=--set --serve-arg=
 /// Streams begin at a rate that a disk can follow, and the last have begun when measuring begins: how long that took
 /// stands in its own column.
 const STARTS: &str = "--starts-per-second 4 --warm-up 15s";
+/// The starts of a soak are not what it measures.
+const STARTS_SOAK: &str = "--starts-per-second 2 --warm-up 30s";
 /// Without writers nothing is kept for them.
 const NO_UPLOADS: &str = "--serve-arg=--set --serve-arg=schedule.be_share=0%";
 
@@ -72,6 +74,11 @@ pub(super) fn full() -> Vec<Part> {
     let tbf = on_memory("05-veth-500M", "Contents in memory, 8.8 Mbit/s, over a cable shaped to 500 Mbit/s (TBF)");
     parts.push(tbf.with("--find-max --max 100 --probe 30s --starts-per-second 20 --network veth --shape 500M"));
     parts.push(
+        on_memory("06-memory-5000", "Contents in memory, 1 Mbit/s, up to 5,000 streams")
+            .alone()
+            .with("--rate 1M --streams 1000,2500,5000 --duration 15s --ramp 10s"),
+    );
+    parts.push(
         streams("10-disk-8.8M", "7200 rpm disk, each stream another file, 8.8 Mbit/s", "desktop")
             .with(&format!("--streams 25,50,75 --duration 20s {STARTS} {COLD} {NO_UPLOADS}")),
     );
@@ -97,7 +104,7 @@ pub(super) fn full() -> Vec<Part> {
     parts.push(
         streams("31-disk-soak", "7200 rpm disk, 90 % of what it carries with uploads, ten minutes", "desktop")
             .alone()
-            .with(&format!("--load 90% --max 128 --duration 600s --writers 1 {STARTS} {COLD}")),
+            .with(&format!("--load 90% --max 128 --duration 600s --writers 1 {STARTS_SOAK} {COLD}")),
     );
     parts.push(jitter("--alone 15s --duration 45s --repeat 2"));
     parts.extend(most("t7k250", "Drive of 2005", 40));
