@@ -62,15 +62,14 @@ pub(super) fn quick() -> Vec<Part> {
 
 /// The set of about two hours.
 pub(super) fn full() -> Vec<Part> {
-    let mut parts =
-        memory("--streams 100,200,400,800 --duration 15s --repeat 2", "--streams 500,2000,4000 --duration 15s");
+    let mut parts = memory("--streams 100,400,800 --duration 15s --repeat 2", "--streams 500,2000,4000 --duration 15s");
     parts.push(
         on_memory("03-memory-stalled", "400 streams of 8.8 Mbit/s beside 1,000 clients that take nothing")
             // They would lose their streams after 30 s, before measuring ends.
             .with("--streams 400 --stalled-clients 1000 --duration 40s --ramp 20s --serve-arg=--set --serve-arg=streams.stall=5min"),
     );
     let veth = on_memory("04-veth-8.8M", "Contents in memory, 8.8 Mbit/s, over a cable between two network namespaces");
-    parts.push(veth.with("--streams 100,200 --duration 20s --network veth"));
+    parts.push(veth.with("--streams 200 --duration 20s --network veth"));
     let tbf = on_memory("05-veth-500M", "Contents in memory, 8.8 Mbit/s, over a cable shaped to 500 Mbit/s (TBF)");
     parts.push(tbf.with("--find-max --max 100 --probe 30s --starts-per-second 20 --network veth --shape 500M"));
     parts.push(
@@ -93,7 +92,7 @@ pub(super) fn full() -> Vec<Part> {
     );
     parts.push(
         streams("15-disk-starts", "7200 rpm disk, streams begin at 4 a second", "desktop")
-            .with(&format!("--streams 75 --duration 15s --repeat 2 {STARTS} {COLD} {NO_UPLOADS}")),
+            .with(&format!("--streams 75 --duration 15s {STARTS} {COLD} {NO_UPLOADS}")),
     );
     parts.extend(most("desktop", "7200 rpm disk", 20));
     parts.push(
