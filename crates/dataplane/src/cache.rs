@@ -60,6 +60,13 @@ struct Entry {
     list: Link,
 }
 
+impl Entry {
+    /// Nobody holds it, and no read may write into it.
+    const fn is_unused(&self) -> bool {
+        self.refs == 0 && self.reads == 0
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Link {
     previous: u32,
@@ -181,11 +188,8 @@ impl Cache {
     fn place_behind(&self, key: Key) -> Option<u32> {
         let before = self.find(Key { index: key.index.checked_sub(1)?, ..key })?;
         let at = before.0 + 1;
-        let unused = !at.is_multiple_of(FRAME_QUARTERS) && {
-            let Entry { refs, reads, .. } = self.entries[at as usize];
-            refs == 0 && reads == 0
-        };
-        unused.then_some(at)
+        let free = !at.is_multiple_of(FRAME_QUARTERS) && self.entries[at as usize].is_unused();
+        free.then_some(at)
     }
 
     /// The place of `key` in the frame that was idle for longest.
@@ -198,7 +202,7 @@ impl Cache {
     pub fn release(&mut self, quarter: Quarter) {
         let entry = &mut self.entries[quarter.0 as usize];
         entry.refs = entry.refs.checked_sub(1).expect("a reference was held");
-        if entry.refs == 0 && entry.reads == 0 {
+        if entry.is_unused() {
             self.become_unused(quarter.0);
         }
     }
@@ -216,7 +220,7 @@ impl Cache {
             }
             State::Failed | State::Gone | State::Empty | State::Reading => entry.state = state,
         }
-        if entry.refs == 0 && entry.reads == 0 {
+        if entry.is_unused() {
             self.become_unused(quarter.0);
         }
     }

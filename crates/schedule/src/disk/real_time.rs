@@ -32,6 +32,15 @@ impl RtRequest {
     fn own(&self) -> (u64, u64) {
         (self.position.saturating_add(self.found_bytes), self.bytes.saturating_sub(self.found_bytes))
     }
+
+    /// When it is over, and where the head is then, if it is read from `at` on with the head at `head`.
+    fn served(&self, at: Nanos, head: u64, cost: &CostModel) -> (Nanos, u64) {
+        let (position, bytes) = self.own();
+        if bytes == 0 {
+            return (at, head);
+        }
+        (at.saturating_add(cost.read(head, position, bytes)), position.saturating_add(bytes))
+    }
 }
 
 /// Whose request.
@@ -245,11 +254,7 @@ impl RtQueue {
         let mut head = head;
         let promised = self.requests.iter().rev().filter(|r| !r.starting && r.key != request.key);
         for earlier in promised.take_while(|r| r.deadline <= deadline) {
-            let (position, bytes) = earlier.own();
-            if bytes > 0 {
-                end = end.saturating_add(cost.read(head, position, bytes));
-                head = position.saturating_add(bytes);
-            }
+            (end, head) = earlier.served(end, head, cost);
         }
         end.saturating_add(cost.read(head, request.position, request.bytes.min(limits::CHUNK_BYTES))) <= deadline
     }
@@ -342,11 +347,7 @@ impl RtQueue {
                 return None;
             }
             spare = spare.min(request.deadline.saturating_sub(there));
-            let (position, bytes) = request.own();
-            if bytes > 0 {
-                end = end.saturating_add(cost.read(head, position, bytes));
-                head = position.saturating_add(bytes);
-            }
+            (end, head) = request.served(end, head, cost);
         }
         Some(spare)
     }
