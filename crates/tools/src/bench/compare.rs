@@ -1,8 +1,9 @@
-//! `bench compare`: the README's comparison, made from committed raw results so that nobody has to believe it.
+//! `bench compare`: the README's comparison, and every table behind it, made from committed raw results so that nobody has
+//! to believe it.
 
 use std::fmt::Write;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::Args;
@@ -12,6 +13,8 @@ use super::report::{self, Found, Results};
 
 const BEGIN: &str = "<!-- results:begin -->";
 const END: &str = "<!-- results:end -->";
+/// Every table, in the folder of the results.
+const TABLES: &str = "README.md";
 
 /// See the module.
 #[derive(Debug, Clone, Args)]
@@ -33,21 +36,23 @@ impl CompareCommand {
     /// # Errors
     /// No results, no markers, or with `--check` another table.
     pub(crate) fn run(self) -> anyhow::Result<()> {
-        let shown = |e: &Path| e.display().to_string();
-        let before = fs::read_to_string(&self.readme).with_context(|| format!("reading {}", shown(&self.readme)))?;
-        let text = table(&report::read(&self.results)?, &shown(&self.results))?;
-        let after = replaced(&before, &text).with_context(|| shown(&self.readme))?;
-        if self.check {
-            if before != after {
-                bail!(
-                    "{} does not show what {} holds; run `isocast bench compare {1}`",
-                    shown(&self.readme),
-                    shown(&self.results)
-                );
+        let all = report::read(&self.results)?;
+        let folder = self.results.display().to_string();
+        let readme = fs::read_to_string(&self.readme).with_context(|| format!("reading {}", self.readme.display()))?;
+        let readme =
+            replaced(&readme, &comparison(&all, &folder)?).with_context(|| self.readme.display().to_string())?;
+        let files = [(self.readme.clone(), readme), (self.results.join(TABLES), every_table(&all)?)];
+        for (path, text) in files {
+            let shown = path.display();
+            if self.check {
+                if fs::read_to_string(&path).ok().as_ref() != Some(&text) {
+                    bail!("{shown} does not show what {folder} holds; run `isocast bench compare {folder}`");
+                }
+            } else {
+                fs::write(&path, text).with_context(|| format!("writing {shown}"))?;
             }
-            return Ok(());
         }
-        fs::write(&self.readme, after).with_context(|| format!("writing {}", shown(&self.readme)))
+        Ok(())
     }
 }
 
@@ -58,17 +63,52 @@ fn replaced(text: &str, table: &str) -> anyhow::Result<String> {
     Ok(format!("{before}{BEGIN}\n{table}{END}{after}"))
 }
 
-/// The comparison as Markdown.
-fn table(all: &[Results], folder: &str) -> anyhow::Result<String> {
-    let Some(first) = all.first() else { bail!("no results in {folder}: `isocast bench all --quick` makes some") };
+/// What was measured where; nothing measured is an error.
+fn measured(all: &[Results]) -> anyhow::Result<String> {
+    let Some(first) = all.first() else { bail!("no results there: `isocast bench all --quick` makes some") };
     let host = &first.host;
-    let mut text = format!(
-        "Measured {} on {} × {}, Linux {}; raw results, configurations and plots: [{folder}]({folder}/report.html).\n",
+    Ok(format!(
+        "Measured {} on {} × {}, Linux {}",
         host.date.split('T').next().unwrap_or_default(),
         host.processors,
         host.processor,
         host.kernel,
+    ))
+}
+
+/// The README's comparison as Markdown: of each experiment with a peer the most streams, and what searches found.
+fn comparison(all: &[Results], folder: &str) -> anyhow::Result<String> {
+    let mut text = format!(
+        "{}; [every table]({folder}/{TABLES}), [plots]({folder}/report.html), and beside them raw results, commands and configurations.\n\n\
+         | | server | streams | J (1 s) | J (100 ms) | stalled | CPU s/Gbit | uploads MB/s |\n\
+         |---|---|---:|---:|---:|---:|---:|---:|\n",
+        measured(all)?
     );
+    for results in all {
+        let told = not_searched(results);
+        let most = told.iter().map(|group| group.streams).max();
+        let told: Vec<_> = told.into_iter().filter(|group| Some(group.streams) == most).collect();
+        if told.len() > 1 {
+            text.extend(told.iter().enumerate().map(|(n, group)| short_row(first_only(n, &results.title), group)));
+        }
+    }
+    text.push_str(
+        "\nJ is how far the bytes of each second (each 100 ms) are from the rate, in the mean: 0 % is a constant stream. \
+         *Stalled* are the streams whose player ran dry.\n",
+    );
+    text.push_str(&searches(all.iter().filter(|results| not_searched(results).is_empty())));
+    Ok(text)
+}
+
+/// A cell that is said once for several rows.
+fn first_only(n: usize, text: &str) -> &str {
+    if n == 0 { text } else { "" }
+}
+
+/// Every table as Markdown.
+fn every_table(all: &[Results]) -> anyhow::Result<String> {
+    let mut text =
+        format!("# Results\n\n{}. Plots: [report.html](report.html). Made by `make compare`.\n", measured(all)?);
     for results in all {
         let told = not_searched(results);
         if !told.is_empty() {
@@ -107,11 +147,11 @@ fn not_searched(results: &Results) -> Vec<&Group> {
 }
 
 /// What all searches found, in one table; nothing if there were none.
-fn searches(all: &[Results]) -> String {
+fn searches<'a>(all: impl IntoIterator<Item = &'a Results>) -> String {
     let mut text = String::new();
     for results in all {
         for (n, found) in results.found.iter().enumerate() {
-            let title = if n == 0 { results.title.as_str() } else { "" };
+            let title = first_only(n, &results.title);
             let planned = found.planned.as_ref().map_or_else(|| "–".to_owned(), |p| p.streams.to_string());
             let uploads = found.upload_mb_per_s.map_or_else(|| "–".to_owned(), |u| format!("{u:.1}"));
             let (share, left) = (percent(found.upload_share), percent(found.upload_share_of_left));
@@ -149,34 +189,58 @@ fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "–".to_owned(), |share| format!("{:.0} %", share * 100.0))
 }
 
-fn row(group: &Group) -> String {
-    let cell = |name: &str, places: usize, unit: &str| match group.figure(name) {
+/// A figure with its spread, or a dash where there is none.
+fn cell(group: &Group, name: &str, places: usize, unit: &str) -> String {
+    match group.figure(name) {
         None => "–".to_owned(),
         Some(f) if group.runs == 1 => format!("{:.places$}{unit}", f.median),
         Some(f) => format!("{:.places$}{unit} ({:.places$}…{:.places$})", f.median, f.min, f.max),
-    };
+    }
+}
+
+/// J over a second: beside the writer, where it came later.
+fn j_1s(group: &Group) -> String {
+    let with_writer = group.figure("j_1s_with_writer").is_some();
+    cell(group, if with_writer { "j_1s_with_writer" } else { "j_1s_mean" }, 3, " %")
+}
+
+fn short_row(title: &str, group: &Group) -> String {
+    format!(
+        "| {title} | {} | {} | {} | {} | {} | {} | {} |\n",
+        group.server,
+        group.streams,
+        j_1s(group),
+        cell(group, "j_100ms_mean", 2, " %"),
+        cell(group, "stalled_streams", 0, ""),
+        cell(group, "server_s_per_gbit", 4, ""),
+        cell(group, "upload_mb_per_s", 1, ""),
+    )
+}
+
+fn row(group: &Group) -> String {
     let admitted = group.median("admitted").filter(|&a| a < super::summary::f(group.streams as u64));
     let streams = match admitted {
         Some(admitted) => format!("{} ({admitted:.0} admitted)", group.streams),
         None => group.streams.to_string(),
     };
-    let with_writer = if group.figure("j_1s_with_writer").is_some() { "j_1s_with_writer" } else { "j_1s_mean" };
     format!(
         "| {} | {streams} | {} | {} | {} | {} | {} | {} | {} | {} |\n",
         group.server,
-        cell("ratio", 4, ""),
-        cell(with_writer, 3, " %"),
-        cell("j_1s_worst_stream", 2, " %"),
-        cell("j_100ms_mean", 2, " %"),
-        cell("stalled_streams", 0, ""),
-        cell("server_s_per_gbit", 4, ""),
-        cell("upload_mb_per_s", 1, ""),
+        cell(group, "ratio", 4, ""),
+        j_1s(group),
+        cell(group, "j_1s_worst_stream", 2, " %"),
+        cell(group, "j_100ms_mean", 2, " %"),
+        cell(group, "stalled_streams", 0, ""),
+        cell(group, "server_s_per_gbit", 4, ""),
+        cell(group, "upload_mb_per_s", 1, ""),
         percent(group.median("upload_share_of_left")),
     )
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -197,24 +261,33 @@ mod tests {
         let command = CompareCommand { results, readme: readme.clone(), check: false };
         assert!(CompareCommand { check: true, ..command.clone() }.run().is_err());
         command.clone().run().unwrap();
-        CompareCommand { check: true, ..command }.run().unwrap();
-        let text = fs::read_to_string(&readme).unwrap();
-        assert!(text.contains("| nginx | 200 |") && text.contains("Contents in memory"), "{text}");
+        CompareCommand { check: true, ..command.clone() }.run().unwrap();
+        for file in [&readme, &command.results.join(TABLES)] {
+            let text = fs::read_to_string(file).unwrap();
+            assert!(text.contains("| nginx | 200 |") && text.contains("Contents in memory"), "{text}");
+            fs::write(file, text.replace("| nginx |", "| other |")).unwrap();
+            assert!(CompareCommand { check: true, ..command.clone() }.run().is_err(), "{}", file.display());
+            fs::write(file, text).unwrap();
+        }
     }
 
-    /// The README of this repository shows what its newest results hold.
+    /// The READMEs of this repository show what their results hold.
     #[test]
-    fn the_readme_shows_the_committed_results() {
+    fn the_readmes_show_the_committed_results() {
         let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let Ok(readme) = fs::read_to_string(top.join("README.md")) else { return };
-        let Some((_, shown)) = readme.split_once(BEGIN) else { return };
-        let shown = shown.split(END).next().unwrap_or_default();
-        // The folder the table names is the one it was made from.
-        let Some(folder) = shown.split("plots: [").nth(1).and_then(|t| t.split(']').next()) else {
-            assert!(shown.contains("No results"), "the README's table names no folder of results");
-            return;
-        };
-        let results = report::read(&top.join(folder)).unwrap();
-        assert_eq!(shown.trim(), table(&results, folder).unwrap().trim());
+        for name in ["README.md", "README.ja.md"] {
+            let readme = fs::read_to_string(top.join(name)).unwrap();
+            let (_, shown) = readme.split_once(BEGIN).expect("a place for results");
+            let (shown, _) = shown.split_once(END).expect("its end");
+            // The folder the table names is the one it was made from.
+            let (folder, _) = shown
+                .split_once("[every table](")
+                .and_then(|(_, t)| t.split_once("/README.md)"))
+                .expect("a folder of results");
+            let all = report::read(&top.join(folder)).unwrap();
+            assert_eq!(shown.trim(), comparison(&all, folder).unwrap().trim(), "{name}");
+            let tables = fs::read_to_string(top.join(folder).join(TABLES)).unwrap();
+            assert_eq!(tables, every_table(&all).unwrap());
+        }
     }
 }
