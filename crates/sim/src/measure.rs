@@ -4,8 +4,6 @@
 //! errors of measuring are part of every run. Not here: the calibration of real disks (the `store` crate), which
 //! `isocast plan` runs on a [`VirtualDisk`].
 
-use std::collections::VecDeque;
-
 use schedule::profile::{DiskProfile, SeekPoint, Zone};
 use units::{ByteCount, Nanos};
 
@@ -54,22 +52,33 @@ impl VirtualDisk {
     /// Reads `bytes` at each position, `depth` of them in flight: how long all took.
     pub fn read_many(&mut self, positions: &[u64], bytes: u64, depth: usize) -> Nanos {
         let begun = self.now;
-        let mut waiting: VecDeque<u64> = positions.iter().copied().collect();
-        let mut in_flight = 0;
+        self.read_run(positions, bytes, depth, |_, _| true);
+        self.now.saturating_sub(begun)
+    }
+
+    /// The same, and when each was there; none is asked for once `goes_on`, told how many were and the time, says no.
+    pub fn read_run(
+        &mut self,
+        positions: &[u64],
+        bytes: u64,
+        depth: usize,
+        goes_on: impl Fn(usize, Nanos) -> bool,
+    ) -> Vec<Nanos> {
+        let mut there = Vec::with_capacity(positions.len());
+        let mut asked = 0;
         loop {
-            while in_flight < depth.max(1) {
-                let Some(offset) = waiting.pop_front() else { break };
+            while asked - there.len() < depth.max(1) && goes_on(asked, self.now) {
+                let Some(&offset) = positions.get(asked) else { break };
                 self.tag += 1;
                 self.drive.submit(Request { tag: self.tag, op: Op::Read, offset, bytes }, self.now);
-                in_flight += 1;
+                asked += 1;
             }
-            if in_flight == 0 {
-                return self.now.saturating_sub(begun);
+            if asked == there.len() {
+                return there;
             }
             self.now = self.drive.next_wakeup().expect("a drive with requests does something").max(self.now);
             self.drive.complete(self.now, &mut self.over);
-            in_flight -= self.over.len();
-            self.over.clear();
+            there.extend(self.over.drain(..).map(|_| self.now));
         }
     }
 }

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::linux::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use rustix::fs::{Mode, OFlags};
@@ -35,8 +36,27 @@ pub trait Readable {
     /// # Errors
     /// A place cannot be read.
     fn read_many(&mut self, positions: &[u64], bytes: u64, depth: usize) -> io::Result<Nanos>;
+    /// Reads `bytes` at each of `positions` in turn, `depth` of them asked for at a time, and gives when each was there.
+    /// Of those behind the first `least` none is asked for after `until`.
+    ///
+    /// # Errors
+    /// A place cannot be read.
+    fn read_run(&mut self, positions: &[u64], run: InTurn) -> io::Result<Vec<Nanos>>;
     /// Time since some fixed point.
     fn now(&self) -> Nanos;
+}
+
+/// How [`Readable::read_run`] reads.
+#[derive(Debug, Clone, Copy)]
+pub struct InTurn {
+    /// Of each read.
+    pub bytes: u64,
+    /// Reads asked for at a time.
+    pub depth: usize,
+    /// So many are read however long they take.
+    pub least: usize,
+    /// When to stop, by [`Readable::now`].
+    pub until: Nanos,
 }
 
 /// The whole of a block device.
@@ -65,6 +85,11 @@ impl Readable for Device {
 
     fn read_many(&mut self, positions: &[u64], bytes: u64, depth: usize) -> io::Result<Nanos> {
         on_threads(positions, depth, |position, buffer| read_whole(&self.file, buffer.aligned(bytes)?, position))
+    }
+
+    fn read_run(&mut self, positions: &[u64], run: InTurn) -> io::Result<Vec<Nanos>> {
+        let read = |position, buffer: &mut Buffer| read_whole(&self.file, buffer.aligned(run.bytes)?, position);
+        in_turn(positions, run, self.opened, read)
     }
 
     fn now(&self) -> Nanos {
@@ -138,6 +163,14 @@ impl Readable for Files {
             read_whole(file, buffer.aligned(bytes)?, offset)
         };
         on_threads(positions, depth, one)
+    }
+
+    fn read_run(&mut self, positions: &[u64], run: InTurn) -> io::Result<Vec<Nanos>> {
+        let one = |position, buffer: &mut Buffer| {
+            let (file, offset) = locate(&self.files, self.capacity, position, run.bytes);
+            read_whole(file, buffer.aligned(run.bytes)?, offset)
+        };
+        in_turn(positions, run, self.opened, one)
     }
 
     fn now(&self) -> Nanos {
@@ -222,6 +255,27 @@ where
         threads.into_iter().try_for_each(|t| t.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into())))
     })?;
     Ok(since(start))
+}
+
+/// As [`Readable::read_run`] says, with times since `opened`.
+fn in_turn<F>(positions: &[u64], run: InTurn, opened: Instant, read: F) -> io::Result<Vec<Nanos>>
+where
+    F: Fn(u64, &mut Buffer) -> io::Result<()> + Sync,
+{
+    let asked = AtomicUsize::new(0);
+    let there = Mutex::new(Vec::with_capacity(positions.len()));
+    let timed = |position: u64, buffer: &mut Buffer| -> io::Result<()> {
+        if asked.fetch_add(1, Ordering::Relaxed) >= run.least && since(opened) >= run.until {
+            return Ok(());
+        }
+        read(position, buffer)?;
+        there.lock().unwrap_or_else(PoisonError::into_inner).push(since(opened));
+        Ok(())
+    };
+    on_threads(positions, run.depth, timed)?;
+    let mut there = there.into_inner().unwrap_or_else(PoisonError::into_inner);
+    there.sort_unstable();
+    Ok(there)
 }
 
 /// The largest files under `target` on its own file system, at most [`FILES_MAX`], largest first. Sparse ones are left

@@ -13,7 +13,7 @@ use units::{ByteCount, Nanos};
 use super::{Calibration, DiskIdentity, Source};
 
 /// Of the document's form and of the way of measuring: a profile of another version is measured again.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// No profile is longer.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 

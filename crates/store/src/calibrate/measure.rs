@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use schedule::profile::{DiskProfile, SeekPoint, Zone};
 use units::{ByteCount, Nanos};
 
-use super::disk::Readable;
+use super::disk::{InTurn, Readable};
 use super::{Options, Progress, Watcher};
 
 const MIB: u64 = 1 << 20;
@@ -20,12 +20,16 @@ const SECTOR: u64 = 4096;
 const ZONES: u64 = 17;
 /// Smaller disks and sets of files say too little.
 const CAPACITY_MIN: u64 = 64 * MIB;
-/// Sequential reads before the counted ones: the seek, and what the drive had in its buffer.
-const RUN_LEAD: u64 = 2 * MIB;
-/// Counted bytes of a run: several tracks, so that the track switches average out.
-const RUN_BYTES: u64 = 16 * MIB;
-const RUN_BYTES_MIN: u64 = 4 * MIB;
-const RUN_TIME_MAX: Nanos = Nanos::from_millis(160);
+/// Sequential reads of 1 MiB before the counted ones: the seek, and what the drive had in its buffer.
+const RUN_LEAD: u64 = 2;
+/// Counted reads of a run: several tracks, so that the track switches average out.
+const RUN_READS: u64 = 16;
+const RUN_READS_MIN: u64 = 4;
+const RUN_BYTES: u64 = (RUN_LEAD + RUN_READS) * MIB;
+/// Of all of them, when there are [`RUN_READS_MIN`].
+const RUN_TIME_MAX: Nanos = Nanos::from_millis(180);
+/// Reads asked for at a time, as a spindle's `queue_depth` says to the schedule.
+const SPINDLE_DEPTH: u64 = 2;
 /// A read of a run that takes that many times the median waited for somebody else's: track switches, retries of the head and
 /// a drive that reads ahead stay below.
 const HELD_UP: u64 = 4;
@@ -174,11 +178,10 @@ impl<'a, R: Readable> Measurement<'a, R> {
     fn zone_rate(&mut self, i: u64, zones: u64) -> Result<f64, Stop> {
         let capacity = self.disk.capacity();
         let (start, end) = (zone_start(i, zones, capacity), zone_start(i + 1, zones, capacity));
-        let length = RUN_LEAD + RUN_BYTES;
         let mut best: Option<f64> = None;
         for _ in 0..4 {
             let jitter = self.random.below((end - start) / 16 + 1);
-            let first = (start + (end - start) / 2 + jitter).saturating_sub(length / 2).min(capacity - length);
+            let first = (start + (end - start) / 2 + jitter).saturating_sub(RUN_BYTES / 2).min(capacity - RUN_BYTES);
             let Some(run) = self.run(first)? else { continue };
             best = Some(best.map_or(run.rate, |best| best.max(run.rate)));
             if !run.held_up {
@@ -188,29 +191,30 @@ impl<'a, R: Readable> Measurement<'a, R> {
         best.ok_or_else(|| Stop::Unusable(format!("it cannot be read around byte {start}")))
     }
 
-    /// A sequential run; `None` if a part of it cannot be read.
+    /// A sequential run; `None` if a part of it cannot be read. With as many reads asked for at a time as streams' blocks
+    /// are read with: a drive that does not read ahead loses a turn between two reads that come one by one.
     fn run(&mut self, first: u64) -> Result<Option<Run>, Stop> {
         let first = first / MIB * MIB;
-        let mut at = first;
-        let mut begun = Nanos::ZERO;
-        let mut times = Vec::new();
-        loop {
-            if at - first == RUN_LEAD {
-                begun = self.disk.now();
-                times.clear();
-            }
-            let Some(time) = self.read(at, MIB)? else { return Ok(None) };
-            times.push(time);
-            at += MIB;
-            let counted = (at - first).saturating_sub(RUN_LEAD);
-            let time = self.disk.now().saturating_sub(begun);
-            if counted >= RUN_BYTES || counted >= RUN_BYTES_MIN && time > RUN_TIME_MAX {
-                times.sort_unstable();
-                let (median, slowest) = (times[times.len() / 2], times[times.len() - 1]);
-                let rate = counted as f64 / time.as_secs_f64().max(1e-9);
-                return Ok(Some(Run { rate, held_up: slowest > median.saturating_mul(HELD_UP) }));
-            }
-        }
+        let positions: Vec<u64> = (0..RUN_LEAD + RUN_READS).map(|read| first + read * MIB).collect();
+        let count = |reads: u64| usize::try_from(reads).unwrap_or(usize::MAX);
+        let run = InTurn {
+            bytes: MIB,
+            depth: count(SPINDLE_DEPTH),
+            least: count(RUN_LEAD + RUN_READS_MIN),
+            until: self.disk.now().saturating_add(RUN_TIME_MAX),
+        };
+        let there = match self.disk.read_run(&positions, run) {
+            Ok(there) => there,
+            Err(error) => return self.failed(&error).map(|()| None),
+        };
+        let counted = &there[count(RUN_LEAD - 1)..];
+        let mut times: Vec<Nanos> = counted.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).collect();
+        let time: Nanos = times.iter().fold(Nanos::ZERO, |sum, time| sum.saturating_add(*time));
+        let bytes = times.len() as f64 * MIB as f64;
+        times.sort_unstable();
+        let (median, slowest) = (times[times.len() / 2], times[times.len() - 1]);
+        let rate = bytes / time.as_secs_f64().max(1e-9);
+        Ok(Some(Run { rate, held_up: slowest > median.saturating_mul(HELD_UP) }))
     }
 
     /// The rotation period. Reading backwards in small steps `s`, each sector has just passed when it is asked for, so
@@ -304,8 +308,7 @@ impl<'a, R: Readable> Measurement<'a, R> {
         let mut rates = Vec::new();
         for i in 0..16 {
             self.tell("reading rates", 100 + 50 * i)?;
-            let run = RUN_LEAD + RUN_BYTES;
-            let first = self.random.below(capacity.saturating_sub(run) + 1);
+            let first = self.random.below(capacity.saturating_sub(RUN_BYTES) + 1);
             rates.extend(self.run(first)?.map(|run| whole(run.rate)));
         }
         rates.sort_unstable();

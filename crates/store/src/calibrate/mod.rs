@@ -25,7 +25,7 @@ pub use identity::{DiskIdentity, identify};
 pub use kept::{KeepError, load, profile_from_json, profile_path, save};
 
 use disk::Device;
-pub use disk::Readable;
+pub use disk::{InTurn, Readable};
 use measure::{Measured, Measurement};
 
 /// How to measure.

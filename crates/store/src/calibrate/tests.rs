@@ -8,7 +8,7 @@ use std::path::Path;
 use schedule::profile::DiskProfile;
 use units::{ByteCount, Nanos};
 
-use super::disk::Readable;
+use super::disk::{InTurn, Readable};
 use super::measure::{Measured, Measurement, Stop};
 use super::*;
 
@@ -27,6 +27,8 @@ struct Drive {
     head: u64,
     /// Reads near behind the last one come from the buffer.
     looks_behind: bool,
+    /// It has no buffer at all: what goes on where the last read ended waits for a turn if it was not asked for by then.
+    looks_nowhere: bool,
     broken: bool,
     reads: u64,
     /// Somebody else has the disk for 150 ms after so many reads, again and again; 0 for never.
@@ -43,6 +45,7 @@ impl Drive {
             now: 0.0,
             head: 0,
             looks_behind: false,
+            looks_nowhere: false,
             broken: false,
             reads: 0,
             held_up_each: 0,
@@ -75,7 +78,8 @@ impl Drive {
         }
     }
 
-    fn serve(&mut self, position: u64, bytes: u64) {
+    /// Serves a read that was asked for while the last one was served, or behind it.
+    fn serve(&mut self, position: u64, bytes: u64, asked: Asked) {
         self.reads += 1;
         if self.held_up_each > 0 && self.reads.is_multiple_of(self.held_up_each) {
             self.now += 0.15;
@@ -85,7 +89,7 @@ impl Drive {
         let ahead = position >= self.head && position - self.head <= MIB;
         if self.looks_behind && position.abs_diff(self.head) <= MIB {
             self.now += overhead;
-        } else if ahead {
+        } else if ahead && !(self.looks_nowhere && asked == Asked::Behind) {
             self.now += (self.along(position + bytes) - self.along(self.head)).max(overhead);
         } else {
             let arrived = self.now + overhead + self.seek(position);
@@ -96,6 +100,12 @@ impl Drive {
     }
 }
 
+#[derive(Clone, Copy, PartialEq)]
+enum Asked {
+    Meanwhile,
+    Behind,
+}
+
 impl Readable for Drive {
     fn capacity(&self) -> u64 {
         self.capacity
@@ -104,12 +114,25 @@ impl Readable for Drive {
     fn read(&mut self, position: u64, bytes: u64) -> io::Result<Nanos> {
         assert!(position.is_multiple_of(4096) && bytes.is_multiple_of(4096) && position + bytes <= self.capacity);
         let before = self.now;
-        self.serve(position, bytes);
+        self.serve(position, bytes, Asked::Behind);
         if self.broken { Err(io::ErrorKind::Other.into()) } else { Ok(Nanos::from_secs_f64(self.now - before)) }
     }
 
     fn read_many(&mut self, positions: &[u64], bytes: u64, _depth: usize) -> io::Result<Nanos> {
         positions.iter().try_fold(Nanos::ZERO, |sum, p| Ok(sum.saturating_add(self.read(*p, bytes)?)))
+    }
+
+    fn read_run(&mut self, positions: &[u64], run: InTurn) -> io::Result<Vec<Nanos>> {
+        let mut there = Vec::new();
+        for position in positions {
+            if there.len() >= run.least && self.now() >= run.until {
+                break;
+            }
+            let asked = if there.is_empty() || run.depth < 2 { Asked::Behind } else { Asked::Meanwhile };
+            self.serve(*position, run.bytes, asked);
+            there.push(self.now());
+        }
+        if self.broken { Err(io::ErrorKind::Other.into()) } else { Ok(there) }
     }
 
     fn now(&self) -> Nanos {
@@ -139,6 +162,10 @@ impl Readable for Flash {
         Ok(time)
     }
 
+    fn read_run(&mut self, _positions: &[u64], _run: InTurn) -> io::Result<Vec<Nanos>> {
+        unreachable!("nobody asks flash for a run")
+    }
+
     fn now(&self) -> Nanos {
         self.now
     }
@@ -162,7 +189,7 @@ fn prediction(drive: &mut Drive, profile: &DiskProfile, bytes: u64) -> f64 {
         let position = (place >> 16) % (drive.capacity - bytes) / 4096 * 4096;
         predicted += profile.service_time(position.abs_diff(drive.head), position, bytes).as_secs_f64();
         let before = drive.now;
-        drive.serve(position, bytes);
+        drive.serve(position, bytes, Asked::Behind);
         real += drive.now - before;
     }
     predicted / real
@@ -197,6 +224,11 @@ fn what_holds_some_runs_up_does_not_count_as_the_drives_rate() {
     for held_up_each in 30..50 {
         assert_zones_of(Drive { held_up_each, ..Drive::desktop() });
     }
+}
+
+#[test]
+fn a_drive_that_reads_nothing_ahead_has_the_rate_at_which_it_is_read() {
+    assert_zones_of(Drive { looks_nowhere: true, ..Drive::desktop() });
 }
 
 /// Measures the drive of [`Drive::desktop`].
@@ -320,7 +352,7 @@ fn profiles_are_kept_and_only_good_ones_are_used() {
     assert!(matches!(load(state.path(), &other), Err(KeepError::OtherDisk(_))));
 
     let spoilt = [
-        json.replace("\"version\": 1", "\"version\": 99"),
+        json.replace("\"version\": 2", "\"version\": 99"),
         json[..json.len() / 2].to_owned(),
         json.replace("\"queue_depth\": 8", "\"queue_depth\": 0"),
         json.replace("\"turn_ns\": 0", "\"turn_ns\": -1"),

@@ -8,7 +8,7 @@ use anyhow::{Context, anyhow};
 use schedule::profile::DiskProfile;
 use sim::VirtualDisk;
 use sim::drive::{Drive, Parameters, Profile};
-use store::calibrate::{self, Options, Readable};
+use store::calibrate::{self, InTurn, Options, Readable};
 use units::Nanos;
 
 /// One disk.
@@ -77,6 +77,10 @@ impl Readable for Measured {
 
     fn read_many(&mut self, positions: &[u64], bytes: u64, depth: usize) -> io::Result<Nanos> {
         Ok(self.0.read_many(positions, bytes, depth))
+    }
+
+    fn read_run(&mut self, positions: &[u64], run: InTurn) -> io::Result<Vec<Nanos>> {
+        Ok(self.0.read_run(positions, run.bytes, run.depth, |asked, now| asked < run.least || now < run.until))
     }
 
     fn now(&self) -> Nanos {
