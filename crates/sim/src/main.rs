@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use clap::Parser;
 use sim::drive::Profile;
-use sim::{Report, Scenario, Trace};
+use sim::{Law, Report, Scenario, Trace};
 use units::{BitRate, Nanos};
 
 /// Simulate the data plane: disks, clients, uploads and faults in virtual time, all drawn from a seed, with the laws of
@@ -30,6 +30,9 @@ struct Arguments {
     /// Instead of seeds: so many streams of 8.8 Mbit/s on two flash drives for a virtual hour, and how long that took.
     #[arg(long, value_name = "STREAMS", conflicts_with = "seeds")]
     hour: Option<u32>,
+    /// Instead of seeds: only the canary, a run that must break a law. (A range of seeds begins with it.)
+    #[arg(long, conflicts_with_all = ["seeds", "hour"])]
+    canary: bool,
     /// Threads; every run is on one.
     #[arg(long, default_value_t = 0)]
     threads: usize,
@@ -57,6 +60,9 @@ fn main() -> ExitCode {
     if let Some(streams) = arguments.hour {
         return hour(streams);
     }
+    if arguments.canary {
+        return canary(if arguments.trace { Trace::Print } else { Trace::Off });
+    }
     let (from, to) = arguments.seeds;
     let single = to - from == 1;
     if arguments.trace && !single {
@@ -66,6 +72,9 @@ fn main() -> ExitCode {
     println!("sim: seeds {from}..{to}");
     // A panic of the plane is a broken law and reported as one; where it was is worth a line.
     std::panic::set_hook(Box::new(|panic| eprintln!("sim: {panic}")));
+    if !single && !canary_fails() {
+        return ExitCode::FAILURE;
+    }
     let progress = Progress { next: AtomicU64::new(from), ..Progress::default() };
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = if single {
@@ -84,6 +93,35 @@ fn main() -> ExitCode {
     let broken = progress.broken.into_inner().unwrap_or_else(PoisonError::into_inner);
     println!("sim: seeds {from}..{to}: {done} runs, {} broke a law", broken.len());
     if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Whether the laws are watching: the run that must break one does, and that one.
+fn canary_fails() -> bool {
+    let broken = sim::run(&Scenario::canary(), Trace::Off).broken.map(|broken| broken.law);
+    let fails = broken == Some(Law::EveryDeadline);
+    if fails {
+        println!("sim: the canary broke a law, as it must");
+    } else {
+        println!(
+            "sim: the canary should break `{}`, but broke {broken:?}: the laws are not watching",
+            Law::EveryDeadline
+        );
+    }
+    fails
+}
+
+/// Only the canary, as a seed would be run: it must fail.
+fn canary(trace: Trace) -> ExitCode {
+    match sim::run(&Scenario::canary(), trace).broken {
+        Some(broken) => {
+            println!("the canary broke a law at {broken}");
+            ExitCode::FAILURE
+        }
+        None => {
+            println!("the canary broke no law");
+            ExitCode::SUCCESS
+        }
+    }
 }
 
 /// A virtual hour of steady load: how fast the simulator is.

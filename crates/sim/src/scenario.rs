@@ -25,8 +25,8 @@ pub struct DiskSetup {
     pub profile: Option<DiskProfile>,
     /// How many times slower it is than it was when it was measured; 1.0: it obeys its profile.
     pub slower: f64,
-    /// True if nothing is promised for its streams, because its profile is known to be wrong. The canary of the tests is
-    /// a disk for which this is false although `slower` is 4: that run must fail.
+    /// True if nothing is promised for its streams, because its profile is known to be wrong. [`Scenario::canary`] is a
+    /// disk for which this is false although `slower` is 4.
     pub excused: bool,
 }
 
@@ -66,6 +66,17 @@ pub struct Scenario {
 }
 
 impl Scenario {
+    /// The canary, a run that must break [`Law::EveryDeadline`](crate::Law::EveryDeadline): if it broke no law, the laws
+    /// would not be watching. The disk is four times slower than admission was told, and all streams come at once, before
+    /// the plane can notice that and refuse (which it does when they come one after the other).
+    #[must_use]
+    pub fn canary() -> Self {
+        let mut scenario = Self::steady(1, Profile::Desktop, GIB, BitRate(8_800_000), 200);
+        scenario.disks[0].slower = 4.0;
+        scenario.load.arrivals = MS(5);
+        scenario
+    }
+
     /// A machine with one disk, streams that all read different contents from all over it, and nothing else.
     #[must_use]
     pub fn steady(seed: u64, profile: Profile, memory_bytes: u64, rate: BitRate, streams: u32) -> Self {

@@ -69,25 +69,17 @@ fn seeds_that_found_something_stay_found() {
     }
 }
 
-fn steady(slower: f64, arrivals: Nanos) -> Report {
-    let mut scenario = Scenario::steady(1, Profile::Desktop, 1 << 30, BitRate(8_800_000), 200);
-    scenario.disks[0].slower = slower;
-    scenario.load.arrivals = arrivals;
-    sim::run(&scenario, Trace::Tail)
-}
-
 #[test]
 fn a_disk_filled_to_its_last_stream_keeps_every_deadline() {
-    let report = steady(1.0, Nanos::from_millis(500));
+    let scenario = Scenario::steady(1, Profile::Desktop, 1 << 30, BitRate(8_800_000), 200);
+    let report = sim::run(&scenario, Trace::Tail);
     assert_lawful(&report);
     assert!(report.tally.running_max > 40 && report.tally.refused > 0, "{:?}", report.tally);
 }
 
-/// The canary: if this run broke no law, the laws would not be watching. All streams come at once, before the plane can
-/// notice that the disk is slow and refuse (which it does when they come one after the other).
 #[test]
 fn a_disk_four_times_slower_than_admission_was_told_must_fail() {
-    let report = steady(4.0, Nanos::from_millis(5));
+    let report = sim::run(&Scenario::canary(), Trace::Tail);
     assert_eq!(report.broken.as_ref().map(|b| b.law), Some(Law::EveryDeadline), "{:?}", report.tally);
     assert!(!report.tail.is_empty(), "and shows what happened before");
 }
