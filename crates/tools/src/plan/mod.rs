@@ -126,9 +126,10 @@ impl PlanCommand {
     }
 
     fn row(&self, rig: &Rig, disks: &[PlannedDisk], rates: &[BitRate]) -> anyhow::Result<Row> {
-        let Carried { streams, limited_by, blocks, disk_share, memory_used } = rig.carries(rates);
-        let wanted = self.simulate > 0 && streams > 0;
-        let simulated = wanted.then(|| self.simulate(rig, disks, rates, streams)).transpose()?;
+        let carried = rig.carries(rates);
+        let wanted = self.simulate > 0 && carried.streams > 0;
+        let simulated = wanted.then(|| self.simulate(rig, disks, rates, &carried)).transpose()?;
+        let Carried { streams, limited_by, blocks, disk_share, memory_used } = carried;
         Ok(Row {
             rates_bps: rates.iter().map(|r| r.0).collect(),
             streams,
@@ -138,14 +139,27 @@ impl PlanCommand {
             memory_used_bytes: memory_used,
             be_share: rig.be_share(),
             with_one_more_disk: rig.with_one_more_disk().carries(rates).streams,
-            with_twice_the_memory: rig.with_memory(ByteCount(rig.memory.0 * 2)).carries(rates).streams,
+            with_twice_the_memory: rig.with_memory(ByteCount(rig.memory.0.saturating_mul(2))).carries(rates).streams,
             simulated,
         })
     }
 
     /// Runs the plane with so many streams, each of another content, all over the disks.
-    fn simulate(&self, rig: &Rig, disks: &[PlannedDisk], rates: &[BitRate], streams: u32) -> anyhow::Result<Simulated> {
-        let mut scenario = Scenario::steady(1, sim::drive::Profile::Desktop, rig.memory.0, rates[0], streams);
+    fn simulate(
+        &self,
+        rig: &Rig,
+        disks: &[PlannedDisk],
+        rates: &[BitRate],
+        carried: &Carried,
+    ) -> anyhow::Result<Simulated> {
+        for disk in disks {
+            disk.model
+                .check()
+                .context("no drive of the simulation fits this profile (`--simulate 0` counts without simulating)")?;
+        }
+        let streams = carried.streams;
+        let memory = rig.memory.0.min(simulated_memory(carried));
+        let mut scenario = Scenario::steady(1, sim::drive::Profile::Desktop, memory, rates[0], streams);
         scenario.disks = disks
             .iter()
             .map(|disk| DiskSetup {
@@ -195,6 +209,11 @@ impl PlanCommand {
     fn simulated_uploads(&self, rig: &Rig) -> u64 {
         if rig.uploads.0 == 0 { 0 } else { WRITER.bytes_in(Nanos::from_secs(self.simulate)) / UPLOAD_BYTES }
     }
+}
+
+/// More than this makes no difference to what was counted, and the simulator keeps note of every page.
+fn simulated_memory(carried: &Carried) -> u64 {
+    carried.memory_used.saturating_mul(4).max(4 << 30)
 }
 
 #[allow(clippy::cast_precision_loss, reason = "for display")]
@@ -311,6 +330,46 @@ mod tests {
     fn what_is_neither_a_name_nor_a_profile_says_what_to_write() {
         let error = PlannedDisk::named_or_file("floppy").expect_err("no such drive").to_string();
         assert!(error.contains("desktop") && error.contains("isocast disk calibrate"), "{error}");
+    }
+
+    fn planned(arguments: &[&str]) -> anyhow::Result<String> {
+        use clap::Parser;
+        #[derive(Parser)]
+        struct Line {
+            #[command(flatten)]
+            plan: PlanCommand,
+        }
+        let mut out = Vec::new();
+        Line::try_parse_from(["plan"].iter().chain(arguments))?.plan.run(&mut out)?;
+        Ok(String::from_utf8(out)?)
+    }
+
+    #[test]
+    fn memory_beyond_any_machine_is_counted_and_simulated() {
+        let of = |memory| {
+            let said = planned(&["--disk", "desktop", "--rate", "8.8M", "--simulate", "20", "--memory", memory]);
+            said.expect("planned").lines().nth(2).expect("a line").to_owned()
+        };
+        assert!(of("64GiB").contains("no miss"));
+        assert_eq!(of("64GiB"), of("7000000TiB"));
+    }
+
+    #[test]
+    fn a_profile_that_no_drive_fits_is_counted_but_not_simulated() {
+        let file = std::env::temp_dir().join(format!("isocast-plan-{}.json", std::process::id()));
+        let array = serde_json::json!({
+            "version": 1, "rotational": true, "capacity_bytes": 40_000_000_000_000u64,
+            "zones": [{"start_bytes": 0, "bytes_per_second": 20_000_000_000u64}],
+            "seeks": [{"distance_bytes": 0, "time_ns": 8_000_000}],
+            "turn_ns": 8_333_333, "flush_ns": 60_000_000, "write_ratio": 1.0, "queue_depth": 32
+        });
+        std::fs::write(&file, array.to_string()).expect("written");
+        let file_name = file.to_str().expect("UTF-8");
+        let refused = planned(&["--disk", file_name, "--rate", "25M"]).expect_err("faster than any drive");
+        let counted = planned(&["--disk", file_name, "--rate", "25M", "--simulate", "0"]);
+        std::fs::remove_file(&file).expect("it was made");
+        assert!(format!("{refused:#}").contains("--simulate 0"), "{refused:#}");
+        assert!(counted.is_ok(), "{counted:?}");
     }
 
     #[test]
