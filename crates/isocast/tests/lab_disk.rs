@@ -7,7 +7,7 @@ mod common;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use common::disk::{Disk, FileSystem, lab, permitted, text};
@@ -185,6 +185,83 @@ fn films_are_spread_over_the_whole_disk() {
     let too_much = lab(&["fill", &disk.name, "--files", "900", "--size", "16M"]);
     assert!(!too_much.status.success() && text(&too_much).contains("are free"));
     disk.down();
+}
+
+/// A folder for a test, gone afterwards.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(purpose: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("isocast-{purpose}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("a folder");
+        Self(path)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.0.join(name).to_str().expect("UTF-8").to_owned()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _gone = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_backing_file_is_kept_and_never_cut_or_stretched() {
+    if !possible() {
+        return;
+    }
+    let folder = Folder::new("backing");
+    let backing = folder.text("disk.img");
+    let disk = Disk::raised("backed", "64M", FileSystem::Ext4, &["--backing", &backing]);
+    fs::write(disk.mount().join("film"), "a film").expect("written");
+    disk.down();
+    for size in ["size=32M", "size=128M"] {
+        let said = lab(&["up", &disk.name, "--backing", &backing, "--set", size]);
+        assert!(!said.status.success() && text(&said).contains("--set size=67108864B"), "{}", text(&said));
+        assert_eq!(fs::metadata(&backing).expect("it is there").len(), 64 << 20);
+    }
+    disk.raise(&["--backing", &backing]);
+    assert_eq!(fs::read_to_string(disk.mount().join("film")).expect("it is there"), "a film");
+    let daemon = disk.daemon();
+    disk.down();
+    disk.assert_nothing_left(&daemon);
+}
+
+#[test]
+fn a_full_backing_file_is_an_error_that_is_counted() {
+    if !possible() {
+        return;
+    }
+    let folder = Folder::new("full");
+    let mount = ["-t", "tmpfs", "-o", "size=8m", "none", &folder.text("")];
+    assert!(Command::new("mount").args(mount).status().expect("mount runs").success());
+    let backing = folder.text("disk.img");
+    let disk = Disk::raised("full", "64M", FileSystem::None, &["--backing", &backing]);
+    let device = fs::OpenOptions::new().write(true).open(disk.device()).expect("opens");
+    let written = device.write_all_at(&vec![7; 16 << 20], 0).and_then(|()| device.sync_all());
+    assert!(written.is_err(), "more than there is room for");
+    drop(device);
+    assert!(disk.stat()["errors"].as_u64() > Some(0), "{}", disk.stat());
+    disk.end();
+    assert!(Command::new("umount").arg(folder.text("")).status().expect("umount runs").success());
+}
+
+#[test]
+fn a_mount_point_that_was_made_goes_with_the_disk() {
+    if !possible() {
+        return;
+    }
+    let folder = Folder::new("mount-point");
+    let disk = Disk::raised("point", "64M", FileSystem::Ext4, &["--mount", &folder.text("made/for/it")]);
+    disk.end();
+    assert!(!Path::new(&folder.text("made")).exists());
+    fs::create_dir(folder.text("there")).expect("a folder");
+    let disk = Disk::raised("point", "64M", FileSystem::Ext4, &["--mount", &folder.text("there")]);
+    disk.end();
+    assert!(Path::new(&folder.text("there")).exists(), "it was there before");
 }
 
 /// The program in the background; killed if the test fails.

@@ -55,6 +55,10 @@ pub(crate) fn take_down(places: &Places) -> anyhow::Result<bool> {
     if let Some(id) = daemon {
         end_process(id, PATIENCE)?;
     }
+    for directory in state.iter().flat_map(|state| &state.made) {
+        // Not empty: somebody else uses it.
+        let _kept = fs::remove_dir(directory);
+    }
     let backing = match &state {
         Some(state) if state.keep => None,
         Some(state) => Some(state.backing.clone()),

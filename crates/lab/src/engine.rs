@@ -183,7 +183,10 @@ impl Engine {
         let content = locked(&self.image).read(offset, count);
         match content {
             Ok(content) => self.take(Op::Read, offset, u64::from(bytes), came, Answer::Read(reply, content)),
-            Err(error) => reply.error(Errno::from(error)),
+            Err(error) => {
+                locked(&self.inner).counters.errors += 1;
+                reply.error(Errno::from(error));
+            }
         }
     }
 
@@ -201,7 +204,10 @@ impl Engine {
         match stored {
             Ok(()) => self.take_as(tag, Op::Write, offset, bytes, came, Answer::Write(reply)),
             Err(error) => {
-                locked(&self.inner).release(tag);
+                let mut inner = locked(&self.inner);
+                inner.release(tag);
+                inner.counters.errors += 1;
+                drop(inner);
                 reply.error(Errno::from(error));
             }
         }

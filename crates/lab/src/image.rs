@@ -49,7 +49,7 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// Opens or makes the file with `size` bytes; true if it held something before.
+    /// Opens or makes the file with `size` bytes.
     pub(crate) fn open(path: &Path, size: u64) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         file.set_len(size)?;
@@ -140,7 +140,12 @@ impl Image {
                 image
             })
         });
-        self.store(offset, data)
+        let stored = self.store(offset, data);
+        if stored.is_err() {
+            // How much of it was made is open, as after any failed write; but it is not under way any more.
+            let _taken = self.unflushed.acknowledge(tag);
+        }
+        stored
     }
 
     /// Stores pages: those of zeros become holes, the others are written in runs.
@@ -234,5 +239,26 @@ impl Image {
     /// The power is back.
     pub(crate) fn power_on(&mut self) {
         self.off = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_that_the_backing_file_refused_does_not_wait_for_an_answer_for_ever() {
+        let path = std::env::temp_dir().join(format!("isocast-lab-image-{}", std::process::id()));
+        let mut image = Image::open(&path, 1 << 20).expect("an image");
+        image.write(1, 0, &[1; PAGE]).expect("written");
+        // As a full file system does, it refuses what it is asked to keep.
+        image.file = File::open(&path).expect("opens for reading only");
+        let refused = image.write(2, 0, &[2; PAGE]);
+        std::fs::remove_file(&path).expect("it was made");
+        assert!(refused.is_err());
+        assert!(image.acknowledge(1, false));
+        let flush = image.begin_flush();
+        assert!(image.flushed(flush));
+        assert_eq!(image.unflushed(), 0, "what was refused would keep all later images in memory");
     }
 }

@@ -145,6 +145,9 @@ pub(crate) struct State {
     pub(crate) device: Option<PathBuf>,
     pub(crate) file_system: Option<String>,
     pub(crate) mount: Option<PathBuf>,
+    /// Directories made for the mount point, the deepest first.
+    #[serde(default)]
+    pub(crate) made: Vec<PathBuf>,
     /// All steps of `up` were done.
     pub(crate) ready: bool,
 }

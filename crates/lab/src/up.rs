@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use sim::drive::{Parameters, Profile};
+use units::ByteCount;
 
 use crate::state::{Places, ProcessId, State, make_shared_file};
 use crate::{calibrate, control, down, sys};
@@ -119,6 +120,7 @@ impl Up {
         let places = Places::of(&self.name)?;
         let parameters = self.parameters()?;
         self.check_machine()?;
+        self.check_backing(&parameters)?;
         let owner = self.owner.map(|pid| ProcessId::of(pid).with_context(|| format!("there is no process {pid}")));
         let owner = owner.transpose()?;
         down::reap();
@@ -171,6 +173,22 @@ impl Up {
         Ok(())
     }
 
+    /// A file that holds something is neither cut nor stretched: it may be the wrong one.
+    fn check_backing(&self, parameters: &Parameters) -> anyhow::Result<()> {
+        let Some(path) = &self.backing else { return Ok(()) };
+        let there = fs::metadata(path).map_or(0, |file| file.len());
+        if there > 0 && there != parameters.size {
+            bail!(
+                "the backing file {} has {}, the drive {}: give the drive the file's size (--set size={there}B), or \
+                 another file",
+                path.display(),
+                ByteCount(there),
+                ByteCount(parameters.size)
+            );
+        }
+        Ok(())
+    }
+
     fn build(
         &self,
         places: &Places,
@@ -216,10 +234,12 @@ impl Up {
             }
             let target = self.mount.clone().unwrap_or_else(|| places.mount());
             let target = std::path::absolute(target)?;
-            fs::create_dir_all(&target).with_context(|| format!("cannot make {}", target.display()))?;
+            let missing = target.ancestors().take_while(|directory| !directory.exists());
+            state.made = missing.filter(|d| !d.starts_with(&places.home)).map(Path::to_path_buf).collect();
             state.file_system = Some(self.fs.name().to_owned());
             state.mount = Some(target.clone());
             places.save(&state)?;
+            fs::create_dir_all(&target).with_context(|| format!("cannot make {}", target.display()))?;
             self.mount(&device, &target)?;
         }
         state.ready = true;

@@ -72,7 +72,8 @@ impl Disk {
         Self::raised("owned", size, FileSystem::Ext4, &["--owner", &owner.to_string()])
     }
 
-    fn raised(purpose: &str, size: &str, file_system: FileSystem, more: &[&str]) -> Self {
+    /// With more arguments.
+    pub fn raised(purpose: &str, size: &str, file_system: FileSystem, more: &[&str]) -> Self {
         let name = format!("test-{purpose}-{}", std::process::id());
         let disk = Self { name, size: size.to_owned(), file_system };
         disk.raise(more);
