@@ -28,6 +28,7 @@ pub mod log;
 pub mod manager;
 pub mod message;
 pub mod rate;
+pub mod returns;
 pub mod session;
 
 pub use broker::Plane;

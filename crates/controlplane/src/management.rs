@@ -88,6 +88,7 @@ fn server_metrics(page: &mut Exposition, shared: &Shared) {
     page.single("uploads", "gauge", "Uploads under way.", read(&stats.uploads_open));
     page.single("upload_bytes_total", "counter", "Bytes received by uploads.", read(&stats.bytes_uploaded));
     page.single("sessions", "gauge", "Sessions that run or hold a stream.", shared.session_count());
+    page.single("viewers_remembered", "gauge", "Viewers that come before newcomers.", shared.remembered_count());
     page.family("log_lines_dropped_total", "counter", "Log lines dropped because the writer was behind.");
     page.sample("log_lines_dropped_total", "log=\"access\"", shared.access.dropped());
     page.sample("log_lines_dropped_total", "log=\"events\"", shared.events.dropped());

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime};
 
-use dataplane::control::Command;
+use dataplane::control::{Command, Standing};
 use dataplane::gauges::Gauges;
 use tokio::sync::{Notify, watch};
 use units::{BitRate, DiskId, Nanos, ReservationId, StreamId};
@@ -20,7 +20,7 @@ use crate::figures::Looks;
 use crate::log::Log;
 use crate::manager::registry::Registry;
 use crate::seats::Connections;
-use crate::session::{Begin, LeftOff, Request, Sessions, Viewer};
+use crate::session::{Begin, Left, Request, Sessions, Viewer};
 
 /// Longest wait for a superseded stream to end; then its viewer's next read is a stream of its own.
 const SUPERSEDE_TIME_MAX: Duration = Duration::from_secs(2);
@@ -89,6 +89,13 @@ pub(crate) struct Place {
     pub(crate) held: Option<ReservationId>,
     /// The session keeps the reservation afterwards.
     pub(crate) in_session: bool,
+    /// Whose request it is beside others.
+    pub(crate) standing: Standing,
+}
+
+impl Place {
+    /// In no session: a stream of its own.
+    pub(crate) const APART: Self = Self { held: None, in_session: false, standing: Standing::Newcomer };
 }
 
 impl Shared {
@@ -151,6 +158,11 @@ impl Shared {
         lock(&self.sessions).len()
     }
 
+    /// Viewers that come before newcomers if they return.
+    pub(crate) fn remembered_count(&self) -> usize {
+        lock(&self.sessions).remembered()
+    }
+
     pub(crate) fn is_draining(&self) -> bool {
         *self.draining.borrow()
     }
@@ -161,14 +173,15 @@ impl Shared {
         let mut stopped = None;
         loop {
             let changed = self.sessions_changed.notified();
-            let begin = lock(&self.sessions).begin(request);
+            let begin = lock(&self.sessions).begin(request, self.now());
+            let place = |held, standing| Place { held, in_session: true, standing };
             let older = match begin {
-                Begin::New => return Place { held: None, in_session: true },
-                Begin::Apart => return Place { held: None, in_session: false },
-                Begin::Reuse(reservation) => return Place { held: Some(reservation), in_session: true },
-                Begin::Replace(reservation) => {
+                Begin::New(standing) => return place(None, standing),
+                Begin::Apart => return Place::APART,
+                Begin::Reuse(reservation) => return place(Some(reservation), Standing::Present),
+                Begin::Replace(reservation, standing) => {
                     self.broker.release(reservation);
-                    return Place { held: None, in_session: true };
+                    return place(None, standing);
                 }
                 Begin::Supersede(older) => older,
             };
@@ -178,7 +191,7 @@ impl Shared {
                 stopped = Some(older);
             }
             if tokio::time::timeout_at(deadline, changed).await.is_err() {
-                return Place { held: None, in_session: false };
+                return Place::APART;
             }
         }
     }
@@ -201,8 +214,8 @@ impl Shared {
     }
 
     /// Ends a stream's place in its session; what the session does not keep is released.
-    pub(crate) fn leave(&self, viewer: &Viewer, stream: StreamId, held: Option<(ReservationId, LeftOff)>) {
-        let release = lock(&self.sessions).end(viewer, stream, held, self.now());
+    pub(crate) fn leave(&self, viewer: &Viewer, stream: StreamId, left: Left) {
+        let release = lock(&self.sessions).end(viewer, stream, left, self.now());
         self.sessions_changed.notify_waiters();
         if let Some(reservation) = release {
             self.broker.release(reservation);

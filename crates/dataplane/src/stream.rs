@@ -97,7 +97,7 @@ pub(crate) fn length_of(segment: &Segment) -> u64 {
 pub(crate) enum Life {
     /// The slot is free.
     Free,
-    /// Admitted; waits for a round in which its start fits.
+    /// Admitted, and waits for a round in which its start fits; or came back, and waits for room.
     Waiting,
     /// Its first bytes are being read.
     Starting,
@@ -112,7 +112,7 @@ pub(crate) enum Life {
 pub(crate) enum Class {
     /// A constant rate.
     Constant {
-        /// What admission granted; `None` once another request of the session took it over.
+        /// What admission granted; `None` while it waits for room, and once another request of the session took it over.
         reservation: Option<ReservationId>,
         /// Keep it at the end.
         hold: bool,
@@ -133,6 +133,23 @@ pub(crate) enum Class {
     },
     /// Whatever is left over.
     BestEffort,
+}
+
+impl Class {
+    /// Guaranteed, before its start.
+    pub(crate) const fn constant(reservation: Option<ReservationId>, hold: bool, period: u32) -> Self {
+        Self::Constant {
+            reservation,
+            hold,
+            pace: None,
+            seat: None,
+            began_round: 0,
+            first_round: 0,
+            period,
+            next_round: 0,
+            gap: 0,
+        }
+    }
 }
 
 /// A send the kernel has not finished.

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use dataplane::control::{
-    Command, Delivery, Ending, Event as News, Outcome, RecordingRequest, Report, Segment, Service,
+    Command, Delivery, Ending, Event as News, Outcome, RecordingRequest, Report, Segment, Service, Standing,
 };
 use dataplane::grant::JobId;
 use units::{BitRate, ContentVersion, DiskId, LinkId, Nanos, ReservationId, StreamId, limits};
@@ -33,6 +33,7 @@ const END_GRACE: Nanos = Nanos::from_secs(6);
 pub(crate) enum Action {
     Arrive,
     Again(ReservationId, u32, BitRate),
+    Return(u32, BitRate),
     Stop(u64),
     Upload(usize),
     Record(usize),
@@ -217,12 +218,15 @@ impl World {
         match action {
             Action::Arrive if asking => {
                 if self.control.running < self.control.load.streams_max {
-                    self.arrive(None);
+                    self.arrive(None, Standing::Newcomer);
                 }
                 self.again(self.control.load.arrivals, Action::Arrive);
             }
-            Action::Again(reservation, content, rate) if asking => self.arrive(Some((reservation, content, rate))),
+            Action::Again(reservation, content, rate) if asking => {
+                self.arrive(Some((Some(reservation), content, rate)), Standing::Present);
+            }
             Action::Again(reservation, ..) => self.command(Command::Release(reservation)),
+            Action::Return(content, rate) if asking => self.arrive(Some((None, content, rate)), Standing::Returning),
             Action::Stop(stream) => self.stop(stream),
             Action::Upload(disk) if asking => self.begin_upload(disk),
             Action::Record(disk) if asking => {
@@ -250,7 +254,7 @@ impl World {
                 self.control.ended = true;
                 self.command(Command::Shutdown);
             }
-            Action::Arrive | Action::Upload(_) | Action::Record(_) | Action::Probe(_) => {}
+            Action::Arrive | Action::Return(..) | Action::Upload(_) | Action::Record(_) | Action::Probe(_) => {}
         }
     }
 
@@ -265,8 +269,8 @@ impl World {
         self.commands.push_back(command);
     }
 
-    /// A new delivery, or the next one of a session.
-    fn arrive(&mut self, held: Option<(ReservationId, u32, BitRate)>) {
+    /// A new delivery, or the next one of a session: with what that holds, or without.
+    fn arrive(&mut self, session: Option<(Option<ReservationId>, u32, BitRate)>, standing: Standing) {
         let control = &mut self.control;
         let last = control.contents.len() as u64;
         // The smaller of two draws: some contents are popular.
@@ -280,13 +284,13 @@ impl World {
             nth % disks * per_disk + nth / disks % per_disk
         };
         // A session goes on with its content.
-        let index = held.map_or(usize::try_from(drawn).expect("few contents"), |h| h.1 as usize);
+        let index = session.map_or(usize::try_from(drawn).expect("few contents"), |s| s.1 as usize);
         let content = &control.contents[index];
         if !content.is_whole() {
             return; // Nobody asks for a content that is known to be broken.
         }
-        let rate = held.map_or(*control.random.pick(&control.load.rates), |h| h.2);
-        let best_effort = held.is_none() && control.random.chance(control.load.best_effort_share);
+        let rate = session.map_or(*control.random.pick(&control.load.rates), |s| s.2);
+        let best_effort = session.is_none() && control.random.chance(control.load.best_effort_share);
         let hold = !best_effort && control.random.chance(control.load.hold_share);
         let viewing = control.random.span(control.load.viewing.0, control.load.viewing.1);
         let segments =
@@ -299,7 +303,7 @@ impl World {
         let service = if best_effort {
             Service::BestEffort
         } else {
-            Service::Constant { rate, burst_bytes, held: held.map(|h| h.0), hold }
+            Service::Constant { rate, burst_bytes, held: session.and_then(|s| s.0), hold, standing }
         };
         let socket = control.null.try_clone().expect("a descriptor is free");
         let id = StreamId(control.next_stream);
@@ -314,6 +318,7 @@ impl World {
             rate: (!best_effort).then_some(rate),
             burst_bytes,
             hold,
+            standing,
             segments: segments.clone(),
             at: self.now,
             delays: self.plane_delays,
@@ -457,15 +462,17 @@ impl World {
         record.life = Life::Started;
         record.started_at = Some((now, self.plane_delays));
         record.reservation = reservation;
-        if record.asked.rate.is_some() != reservation.is_some() {
+        let (guaranteed, waits) = (record.asked.rate.is_some(), record.asked.standing == Standing::Returning);
+        if guaranteed != reservation.is_some() && !waits {
             self.laws.broke(Law::EveryEndHasAReason, now, format!("{stream:?} holds {reservation:?}"));
         }
         let control = &mut self.control;
-        if record.asked.rate.is_some() {
+        if guaranteed {
             control.guaranteed += 1;
             control.tally.started += 1;
             control.tally.running_max = control.tally.running_max.max(control.guaranteed);
         }
+        self.judge_turn(stream.0);
     }
 
     /// A delivery is over (or was refused): its socket must be the one it was given, and its end a right one.
@@ -482,6 +489,7 @@ impl World {
             self.laws.broke(Law::OncePerRequest, now, format!("{stream:?} comes back with its socket in use"));
         }
         self.judge_start(&record);
+        self.judge_reservation(&record);
         let Some(end) = end else {
             if record.taken_bytes > 0 {
                 self.laws.broke(Law::EveryEndHasAReason, now, format!("{stream:?} was refused after bytes were sent"));
@@ -524,6 +532,10 @@ impl World {
             self.act_in(span, Action::Again(held, content, rate));
         } else {
             self.command(Command::Release(held));
+            let share = self.control.load.return_share;
+            if share > 0.0 && self.control.random.chance(share) {
+                self.act_in(span, Action::Return(content, rate));
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dataplane::control::{Access, Command, Content, Delivery, Outcome, Report, Resource, Segment, Service};
+use dataplane::control::{Access, Command, Content, Delivery, Outcome, Report, Resource, Segment, Service, Standing};
 use dataplane::gauges::Gauges;
 use dataplane::{Plane, PlaneConfig};
 use schedule::profile::DiskProfile;
@@ -100,7 +100,7 @@ fn delivery(stream: u64, content: &Arc<Content>, socket: OwnedFd, segments: Vec<
 }
 
 fn constant(rate: u64, burst_bytes: u64) -> Service {
-    Service::Constant { rate: BitRate(rate), burst_bytes, held: None, hold: false }
+    Service::Constant { rate: BitRate(rate), burst_bytes, held: None, hold: false, standing: Standing::Newcomer }
 }
 
 fn head() -> Segment {
@@ -187,7 +187,13 @@ fn a_vanished_client_and_a_stalled_one_end_and_others_do_not_notice() {
     let server = Server::start(DiskProfile::flash_default(), 128, config);
     let content = content(&folder.path().join("a"), &bytes, 5);
     let whole = || vec![Segment::Range { offset: 0, length: 40_000_000 }];
-    let held = Service::Constant { rate: BitRate(200_000_000), burst_bytes: 0, held: None, hold: true };
+    let held = Service::Constant {
+        rate: BitRate(200_000_000),
+        burst_bytes: 0,
+        held: None,
+        hold: true,
+        standing: Standing::Newcomer,
+    };
     let (gone, socket) = pair();
     assert!(server.handle.send(delivery(1, &content, socket, whole(), held)).is_ok());
     let (_stalled, socket) = pair();

@@ -13,7 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
-use dataplane::control::{Command, Content, Delivery, Ending, Outcome, Refusal, Report, Resource, Segment, Service};
+use dataplane::control::{
+    Command, Content, Delivery, Ending, Outcome, Refusal, Report, Resource, Segment, Service, Standing,
+};
 use http::header::{self, HeaderName, USER_AGENT};
 use http::{Method, StatusCode};
 use serde_json::json;
@@ -37,7 +39,7 @@ use crate::message::reply::{After, Reply, problem_with, render_head};
 use crate::problem;
 use crate::rate::{Asked, AskedRate, Decision};
 use crate::router::not_allowed;
-use crate::session::{LeftOff, Request, Terms, Viewer};
+use crate::session::{Left, LeftOff, Request, Terms, Viewer};
 use crate::shared::{Place, Running, Shared, lock};
 use plan::{Plan, StreamPlan, plan};
 
@@ -260,20 +262,23 @@ impl Reading {
         let link = self.shared.config().link(self.local.ip());
         let stream_id = ticket.stream;
         let (service, viewer) = self.enter(stream_id, prepared, content.disk, *decision, link).await;
-        let mut entered = Entered { shared: &self.shared, stream: stream_id, viewer, held: None };
+        let mut entered = Entered { shared: &self.shared, stream: stream_id, viewer, left: Left::Unstarted };
         let content = Arc::clone(content);
         let size = content.size;
         // Listed from here on, not when the plane's report arrives: a client that reads its head finds its stream.
         self.list(stream_id, prepared, decision.rate(), &content);
         let delivery = Box::new(Delivery { stream: stream_id, socket, link, segments, content, service });
         if let Err(command) = self.shared.broker.send(Command::Start(delivery)) {
-            entered.held = held_of(service).map(|held| (held, LeftOff::Midway));
+            if let Some(held) = held_of(service) {
+                entered.left = Left::Held(held, LeftOff::Midway);
+            }
             let Command::Start(delivery) = command else { unreachable!("the command that was sent") };
             return Ran::Busy(delivery.socket);
         }
         loop {
             match ticket.report().await {
-                Some(Report::Started { .. }) => {
+                Some(Report::Started { reservation, .. }) => {
+                    entered.left = if reservation.is_some() { Left::Nothing } else { Left::Unstarted };
                     self.shared.stats.streams_started.fetch_add(1, Ordering::Relaxed);
                 }
                 Some(Report::Refused { delivery, refusal }) => {
@@ -283,8 +288,11 @@ impl Reading {
                     return Ran::Refused(delivery.socket, refusal);
                 }
                 Some(Report::Finished { delivery, end }) => {
-                    let left_off = left_off(&prepared.plan, size, end.outcome);
-                    entered.held = end.held.map(|held| (held, left_off));
+                    entered.left = match end.held {
+                        Some(held) => Left::Held(held, left_off(&prepared.plan, size, end.outcome)),
+                        None if end.outcome == Outcome::ClientStalled => Left::GivenUp,
+                        None => entered.left,
+                    };
                     return Ran::Finished(delivery.socket, end);
                 }
                 Some(_) => {}
@@ -310,14 +318,14 @@ impl Reading {
         let Decision::Constant { rate, burst_bytes } = decision else { return (Service::BestEffort, None) };
         let viewer = prepared.viewer.clone();
         let content = self.shared.hash(&prepared.path);
-        let request = Request { viewer, stream, content, terms: Terms { disk, link, rate } };
-        let place = if in_session(prepared) {
-            self.shared.enter(&request).await
-        } else {
-            Place { held: None, in_session: false }
-        };
-        let service = Service::Constant { rate, burst_bytes, held: place.held, hold: place.in_session };
-        (service, place.in_session.then_some(request.viewer))
+        let request = Request { viewer, stream, content, terms: Terms { disk, link, rate, burst_bytes } };
+        let place = if in_session(prepared) { self.shared.enter(&request).await } else { Place::APART };
+        let Place { held, in_session: hold, mut standing } = place;
+        if prepared.when_full == WhenFull::BestEffort && standing == Standing::Returning {
+            // Where nobody is refused nobody waits for room.
+            standing = Standing::Newcomer;
+        }
+        (Service::Constant { rate, burst_bytes, held, hold, standing }, hold.then_some(request.viewer))
     }
 
     /// Enters a stream that is about to be asked for into the listing.
@@ -405,16 +413,15 @@ struct Entered<'a> {
     stream: units::StreamId,
     /// None: in no session.
     viewer: Option<Viewer>,
-    /// The reservation that is left of it, and where in the content that is.
-    held: Option<(units::ReservationId, LeftOff)>,
+    left: Left,
 }
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
-        match (&self.viewer, self.held) {
-            (Some(viewer), held) => self.shared.leave(viewer, self.stream, held),
-            (None, Some((held, _))) => self.shared.broker.release(held),
-            (None, None) => {}
+        match (&self.viewer, self.left) {
+            (Some(viewer), left) => self.shared.leave(viewer, self.stream, left),
+            (None, Left::Held(held, _)) => self.shared.broker.release(held),
+            (None, _) => {}
         }
         lock(&self.shared.running).remove(&self.stream);
     }

@@ -345,7 +345,7 @@ impl FakePlane {
                 state.told.push(Told::Start { rate: None, burst_bytes: 0, held: None, hold: false });
                 Ok(None)
             }
-            Service::Constant { rate, burst_bytes, held, hold } => {
+            Service::Constant { rate, burst_bytes, held, hold, .. } => {
                 hold_it = hold;
                 state.told.push(Told::Start { rate: Some(rate), burst_bytes, held, hold });
                 match held {

@@ -5,7 +5,8 @@ use schedule::admission::{QUARTER_BYTES, Request, Short};
 use units::{BitRate, DiskId, LinkId, Nanos, ReservationId};
 
 use super::Plane;
-use crate::control::{Content, Delivery, Outcome, RecordingRequest, Refusal, Report, Resource, Service};
+use super::returning::RETURNING_MAX;
+use crate::control::{Content, Delivery, Outcome, RecordingRequest, Refusal, Report, Resource, Service, Standing};
 use crate::files::Opened;
 use crate::port::{Io, SocketSlot};
 use crate::stream::{Class, Life, payload_of};
@@ -16,8 +17,8 @@ const STARTS_WAITING_MAX: usize = 128;
 impl<I: Io> Plane<I> {
     /// Admits a delivery and lets it wait for its start, or refuses it.
     pub(super) fn start(&mut self, delivery: Box<Delivery>, now: Nanos) {
-        let class = match self.admit(&delivery) {
-            Ok(class) => class,
+        let (class, short) = match self.admit(&delivery) {
+            Ok(admitted) => admitted,
             Err(refusal) => {
                 self.gauges.plane.refused.add(1);
                 self.outbox.push(Report::Refused { delivery, refusal });
@@ -37,15 +38,15 @@ impl<I: Io> Plane<I> {
         self.streams[slot as usize].begin(delivery, class, file, now);
         self.disks[disk].streams.push(slot);
         self.publish(slot, id.0, now);
-        match class {
-            Class::Constant { reservation, .. } => {
+        match (class, short) {
+            (Class::Constant { .. }, Some(short)) => self.wait_for_room(slot, short),
+            (Class::Constant { reservation, .. }, None) => {
                 if let Some(id) = reservation {
                     self.holders[id.slot as usize] = Some(slot);
                 }
-                self.disks[disk].waiting.push(slot);
-                self.launch(disk, now);
+                self.wait_for_start(slot, now);
             }
-            Class::BestEffort => {
+            (Class::BestEffort, _) => {
                 self.streams[slot as usize].life = Life::Running;
                 self.bulk.push(slot);
                 self.outbox.push(Report::Started { stream: id, reservation: None });
@@ -54,8 +55,8 @@ impl<I: Io> Plane<I> {
         }
     }
 
-    /// The class a delivery is served in, or why it is refused.
-    fn admit(&mut self, delivery: &Delivery) -> Result<Class, Refusal> {
+    /// The class a delivery is served in, and what it has to wait for before; or why it is refused.
+    fn admit(&mut self, delivery: &Delivery) -> Result<(Class, Option<Resource>), Refusal> {
         let content = &delivery.content;
         let none = |resource| Refusal { resource, grantable: BitRate(0) };
         if self.draining {
@@ -69,36 +70,42 @@ impl<I: Io> Plane<I> {
         if disk.health.is_hung() || (new && !disk.health.is_good()) {
             return Err(none(Resource::DiskFailing(content.disk)));
         }
-        if new && disk.waiting.len() >= STARTS_WAITING_MAX {
+        let before_newcomers = if delivery.service.returns() { RETURNING_MAX } else { 0 };
+        if new && disk.waiting.len() >= STARTS_WAITING_MAX + before_newcomers {
             return Err(none(Resource::Disk(content.disk)));
         }
         if self.free.is_empty() {
             return Err(none(Resource::Table));
         }
         match delivery.service {
-            Service::BestEffort => Ok(Class::BestEffort),
-            Service::Constant { rate, burst_bytes, held, hold } => {
+            Service::BestEffort => Ok((Class::BestEffort, None)),
+            Service::Constant { rate, burst_bytes, held, hold, standing } => {
                 let request = self.request(delivery, rate, burst_bytes);
-                let reservation = self.held_or_new(held, request)?;
-                self.gauges.plane.admitted.add(1);
-                let period = self.admission.period(reservation).expect("just reserved");
-                Ok(Class::Constant {
-                    reservation: Some(reservation),
-                    hold,
-                    pace: None,
-                    seat: None,
-                    began_round: 0,
-                    first_round: 0,
-                    period,
-                    next_round: 0,
-                    gap: 0,
-                })
+                match self.held_or_new(held, standing, request) {
+                    Ok(reservation) => Ok((self.admitted(reservation, hold), None)),
+                    Err(refusal) if new && delivery.service.returns() && self.may_wait_for(refusal.resource) => {
+                        Ok((Class::constant(None, hold, 0), Some(refusal.resource)))
+                    }
+                    Err(refusal) => Err(refusal),
+                }
             }
         }
     }
 
+    /// The class of a stream that was admitted with this reservation.
+    pub(super) fn admitted(&self, reservation: ReservationId, hold: bool) -> Class {
+        self.gauges.plane.admitted.add(1);
+        let period = self.admission.period(reservation).expect("just reserved");
+        Class::constant(Some(reservation), hold, period)
+    }
+
     /// The session's reservation if it covers the request (taken over from the stream that uses it), else a new one.
-    fn held_or_new(&mut self, held: Option<ReservationId>, request: Request) -> Result<ReservationId, Refusal> {
+    fn held_or_new(
+        &mut self,
+        held: Option<ReservationId>,
+        standing: Standing,
+        request: Request,
+    ) -> Result<ReservationId, Refusal> {
         if let Some(id) = held {
             self.take_over(id);
             if self.admission.covers(id, &request) {
@@ -107,7 +114,15 @@ impl<I: Io> Plane<I> {
             }
             // The session wants something else now: what it held is given back first, so that it can count for it.
             self.admission.release(id);
+        } else if let Some(short) = self.waited_for(request.disk, request.link)
+            && standing != Standing::Present
+        {
+            return Err(Refusal { resource: short, grantable: BitRate(0) });
         }
+        self.reserve(request)
+    }
+
+    pub(super) fn reserve(&mut self, request: Request) -> Result<ReservationId, Refusal> {
         self.admission.reserve(request).map_err(|refused| Refusal {
             resource: resource(refused.short, request.disk, request.link),
             grantable: refused.grantable,
@@ -126,7 +141,7 @@ impl<I: Io> Plane<I> {
         }
     }
 
-    fn request(&self, delivery: &Delivery, rate: BitRate, burst_bytes: u64) -> Request {
+    pub(super) fn request(&self, delivery: &Delivery, rate: BitRate, burst_bytes: u64) -> Request {
         let content = &delivery.content;
         let schedule = &self.disks[usize::from(content.disk.0)].schedule;
         let payload = payload_of(delivery);
@@ -146,7 +161,19 @@ impl<I: Io> Plane<I> {
         }
     }
 
-    /// Starts the streams of a disk that wait, in the order they came, as far as the coming rounds have room.
+    /// An admitted stream waits for its start: who returned before newcomers, else in the order they came.
+    pub(super) fn wait_for_start(&mut self, slot: u32, now: Nanos) {
+        let service = self.streams[slot as usize].delivery().service;
+        let disk = usize::from(self.streams[slot as usize].disk.0);
+        let waiting = &self.disks[disk].waiting;
+        let newcomer = |&other: &u32| self.streams[other as usize].delivery().service.is_newcomers();
+        let before = waiting.iter().position(newcomer).filter(|_| service.returns());
+        let at = before.unwrap_or(waiting.len());
+        self.disks[disk].waiting.insert(at, slot);
+        self.launch(disk, now);
+    }
+
+    /// Starts the streams of a disk that wait, in their order, as far as the coming rounds have room.
     pub(super) fn launch(&mut self, disk: usize, now: Nanos) {
         self.launch_waiting(disk, now);
         self.refresh_slack(disk, now);
@@ -164,7 +191,7 @@ impl<I: Io> Plane<I> {
     fn launch_waiting(&mut self, disk: usize, now: Nanos) {
         while let Some(&slot) = self.disks[disk].waiting.first() {
             if self.disks[disk].spins && !self.disks[disk].schedule.may_take_starts(now) {
-                return self.give_up_waiting(slot, disk, now);
+                return self.give_up_waiting(disk, now);
             }
             let Class::Constant { reservation: Some(id), .. } = self.streams[slot as usize].class else {
                 self.disks[disk].waiting.remove(0);
@@ -172,7 +199,7 @@ impl<I: Io> Plane<I> {
             };
             let moment = self.moment_of(slot, now);
             let Some(first) = self.admission.place(id, &moment) else {
-                self.give_up_waiting(slot, disk, now);
+                self.give_up_waiting(disk, now);
                 return;
             };
             self.disks[disk].waiting.remove(0);
@@ -208,18 +235,24 @@ impl<I: Io> Plane<I> {
     }
 
     /// A stream that could not start for too long is refused after all: a viewer rather hears no than nothing.
-    fn give_up_waiting(&mut self, slot: u32, disk: usize, now: Nanos) {
-        let stream = &self.streams[slot as usize];
-        if now.saturating_sub(stream.started) < self.config.start_wait_max {
-            return;
-        }
-        let id = stream.disk;
+    fn give_up_waiting(&mut self, disk: usize, now: Nanos) {
+        let oldest = self.disks[disk].waiting.iter().copied().min_by_key(|&slot| self.streams[slot as usize].started);
+        let Some(slot) = oldest.filter(|&slot| self.waited_too_long(slot, now)) else { return };
+        let resource = Resource::Disk(self.streams[slot as usize].disk);
+        self.refuse_waiting(slot, Refusal { resource, grantable: BitRate(0) });
+        debug_assert!(!self.disks[disk].waiting.contains(&slot), "it left");
+    }
+
+    pub(super) fn waited_too_long(&self, slot: u32, now: Nanos) -> bool {
+        now.saturating_sub(self.streams[slot as usize].started) >= self.config.start_wait_max
+    }
+
+    /// Refuses a stream that was taken in and has not begun.
+    pub(super) fn refuse_waiting(&mut self, slot: u32, refusal: Refusal) {
         self.leave_all(slot, false);
         let delivery = self.streams[slot as usize].end();
         self.free.push(slot);
-        debug_assert!(!self.disks[disk].waiting.contains(&slot), "it left");
         self.gauges.plane.refused.add(1);
-        let refusal = Refusal { resource: Resource::Disk(id), grantable: BitRate(0) };
         self.outbox.push(Report::Refused { delivery, refusal });
     }
 
@@ -238,6 +271,7 @@ impl<I: Io> Plane<I> {
             _ if self.draining => refuse(Resource::Draining, BitRate(0)),
             None => refuse(Resource::DiskFailing(disk), BitRate(0)),
             Some(entry) if !entry.health.is_good() => refuse(Resource::DiskFailing(disk), BitRate(0)),
+            Some(_) if let Some(short) = self.waited_for(disk, link) => refuse(short, BitRate(0)),
             Some(entry) => {
                 // Where it will lie is not known yet: the slowest zone is assumed.
                 let zone = entry.schedule.cost().profile().rate_at(u64::MAX);

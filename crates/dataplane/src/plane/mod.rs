@@ -12,6 +12,7 @@ mod feed;
 mod fetch;
 mod found;
 mod grants;
+mod returning;
 
 use std::sync::Arc;
 
@@ -29,6 +30,7 @@ use crate::gauges::Gauges;
 use crate::port::{COMPLETIONS_MAX, Completion, FileSlot, Io, SocketSlot, Token};
 use crate::stream::{Class, Life, Stream};
 use crate::wheel::{STEPS, Wheel};
+use returning::{RETURNING_MAX, Returning};
 
 /// Commands taken in between two looks at the clock.
 const COMMANDS_PER_TURN: usize = 64;
@@ -184,6 +186,7 @@ pub struct Plane<I> {
     reads_free: Vec<u32>,
     /// Who uses a reservation: the slot of its stream.
     holders: Vec<Option<u32>>,
+    returning: Vec<Returning>,
     outbox: Vec<Report>,
     completions: Vec<Completion>,
     draining: bool,
@@ -241,6 +244,7 @@ impl<I: Io> Plane<I> {
             reads: vec![None; READS_MAX],
             reads_free: (0..READS_MAX).rev().map(|op| u32::try_from(op).expect("few")).collect(),
             holders: vec![None; config.streams_max],
+            returning: Vec::with_capacity(RETURNING_MAX),
             outbox: Vec::with_capacity(OUTBOX),
             completions: Vec::with_capacity(COMPLETIONS_MAX),
             draining: false,
@@ -402,6 +406,7 @@ impl<I: Io> Plane<I> {
         disk.streams.retain(|&other| other != slot);
         disk.waiting.retain(|&other| other != slot);
         disk.starting.retain(|&other| other != slot);
+        self.returning.retain(|other| other.slot != slot);
         self.io.close_socket(SocketSlot(slot));
         self.release_file(self.streams[at].file);
         self.gauges.streams[at].id.set(0);
@@ -486,6 +491,7 @@ impl<I: Io> Plane<I> {
         for index in 0..self.disks.len() {
             self.measure_disk(index, now);
         }
+        self.let_returning_in(now);
     }
 
     fn measure_disk(&mut self, index: usize, now: Nanos) {

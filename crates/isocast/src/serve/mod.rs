@@ -227,7 +227,11 @@ fn control_config(config: &Config, links: &Links) -> controlplane::config::Confi
         upload_bytes_max: limits.upload_size.0,
         tick: config.schedule.tick,
         burst: config.streams.start_burst,
-        sessions: SessionConfig { hold: config.session_hold, ..SessionConfig::default() },
+        sessions: SessionConfig {
+            hold: config.session_hold,
+            precedence: config.session_precedence,
+            ..SessionConfig::default()
+        },
         policies,
         links: links.by_address(),
         users: config

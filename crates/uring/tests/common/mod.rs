@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 
-use dataplane::control::{Access, Content, Delivery, Segment, Service};
+use dataplane::control::{Access, Content, Delivery, Segment, Service, Standing};
 use dataplane::port::{COMPLETIONS_MAX, Completion, Io, SendRequest, Sharing, SocketSlot, Span, Token};
 use units::{BitRate, ContentVersion, DiskId, LinkId, Nanos, StreamId, limits};
 use uring::link::{PlaneHandle, ReportReceiver, StorePort, connect};
@@ -174,6 +174,12 @@ pub(crate) fn delivery(
         link: LinkId(0),
         segments: Box::new([Segment::Bytes(HEAD.into()), Segment::Range { offset: range.0, length: range.1 }]),
         content: Arc::new(content),
-        service: Service::Constant { rate: BitRate(80_000_000), burst_bytes: 1 << 20, held: None, hold: false },
+        service: Service::Constant {
+            rate: BitRate(80_000_000),
+            burst_bytes: 1 << 20,
+            held: None,
+            hold: false,
+            standing: Standing::Newcomer,
+        },
     })
 }

@@ -1,0 +1,160 @@
+//! A plane in a world where time stands still unless it is moved, and disks answer only where a test says so.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use dataplane::control::{Access, Command, Content, Delivery, Extent, Report, Segment, Service, Standing};
+use dataplane::gauges::Gauges;
+use dataplane::grant::{Grant, StoreMessage};
+use dataplane::plane::{Plane, PlaneConfig};
+use dataplane::port::{Completion, FileSlot, Io, ReadRequest, SendRequest, SocketSlot, Span, Token};
+use dataplane::watched::{Facts, Watched};
+use schedule::profile::DiskProfile;
+use units::{BitRate, ContentVersion, DiskId, LinkId, Nanos, StreamId};
+
+pub(crate) const MIB: u64 = 1 << 20;
+pub(crate) const RATE: BitRate = BitRate(500_000);
+/// What goes in and out of the world, and what time it is there.
+#[derive(Default)]
+struct Queues {
+    now: Nanos,
+    /// Disks answer at once.
+    answers: bool,
+    commands: VecDeque<Command>,
+    reports: Vec<Report>,
+    /// What disks were asked, and what they will answer.
+    asked: Vec<(Token, u32)>,
+}
+
+/// The world.
+pub(crate) struct Still(Rc<RefCell<Queues>>);
+
+impl Io for Still {
+    fn now(&mut self) -> Nanos {
+        self.0.borrow().now
+    }
+    fn processor_time(&mut self) -> Nanos {
+        Nanos::ZERO
+    }
+    fn chunk_count(&self) -> u32 {
+        4096
+    }
+    fn open_file(&mut self, _: FileSlot, _: &OwnedFd, _: Access) {}
+    fn close_file(&mut self, _: FileSlot) {}
+    fn open_socket(&mut self, _: SocketSlot, _: &OwnedFd) {}
+    fn close_socket(&mut self, _: SocketSlot) {}
+    fn fill(&mut self, _: Span, _: &[u8]) {}
+    fn read(&mut self, read: ReadRequest) {
+        self.0.borrow_mut().asked.push((read.token, read.memory.length));
+    }
+    fn look(&mut self, token: Token, _: &Arc<Content>) {
+        self.0.borrow_mut().asked.push((token, 1));
+    }
+    fn send(&mut self, _: SendRequest) {}
+    fn cancel_send(&mut self, _: Token) {}
+    fn grant(&mut self, _: Grant) {}
+    fn store_message(&mut self) -> Option<StoreMessage> {
+        None
+    }
+    fn command(&mut self) -> Option<Command> {
+        self.0.borrow_mut().commands.pop_front()
+    }
+    fn report(&mut self, report: Report) -> Result<(), Report> {
+        self.0.borrow_mut().reports.push(report);
+        Ok(())
+    }
+    fn wait(&mut self, _: Nanos, completions: &mut Vec<Completion>) {
+        let mut queues = self.0.borrow_mut();
+        if queues.answers {
+            let at = queues.now;
+            completions.extend(queues.asked.drain(..).map(|(token, result)| Completion {
+                token,
+                result: Ok(result),
+                at,
+            }));
+        }
+    }
+}
+
+/// A plane with one disk that nobody could measure.
+pub(crate) struct Machine {
+    plane: Plane<Still>,
+    queues: Rc<RefCell<Queues>>,
+}
+
+impl Machine {
+    /// One whose disk does not answer, with one link.
+    pub(crate) fn new(link: BitRate) -> Self {
+        let queues = Rc::new(RefCell::new(Queues { now: Nanos::from_secs(1), ..Queues::default() }));
+        let hour = Nanos::from_secs(3600);
+        let config = PlaneConfig { streams_max: 1000, io_deadline: hour, stall_max: hour, ..PlaneConfig::default() };
+        let gauges = Arc::new(Gauges::new(config.streams_max, 1));
+        let disks = vec![DiskProfile::spindle_default()];
+        Self { plane: Plane::new(config, disks, &[link], gauges, Still(Rc::clone(&queues))), queues }
+    }
+
+    /// What the plane reports to this command.
+    pub(crate) fn told(&mut self, command: Command) -> Vec<Report> {
+        self.queues.borrow_mut().commands.push_back(command);
+        self.turned()
+    }
+
+    /// What the plane reports this much later: what it decides at the end of a turn it tells in the next.
+    pub(crate) fn later(&mut self, span: Nanos) -> Vec<Report> {
+        self.queues.borrow_mut().now += span;
+        let mut reports = self.turned();
+        reports.append(&mut self.turned());
+        reports
+    }
+
+    fn turned(&mut self) -> Vec<Report> {
+        self.plane.turn();
+        std::mem::take(&mut self.queues.borrow_mut().reports)
+    }
+
+    /// From now on the disk answers at once.
+    pub(crate) fn disk_answers(&mut self) {
+        self.queues.borrow_mut().answers = true;
+    }
+
+    /// Bits per second promised in all.
+    pub(crate) fn promised(&self) -> u64 {
+        self.plane.admission().promised().0
+    }
+}
+
+fn null() -> OwnedFd {
+    File::open("/dev/null").expect("/dev/null opens").into()
+}
+
+/// A newcomer to a content that nobody else watches.
+pub(crate) fn viewer(number: u64) -> Command {
+    viewer_as(number, Standing::Newcomer)
+}
+
+/// Somebody who asks for a content that nobody else watches.
+pub(crate) fn viewer_as(number: u64, standing: Standing) -> Command {
+    let size = 64 * MIB;
+    let content = Content {
+        version: ContentVersion(number),
+        disk: DiskId(0),
+        file: null(),
+        size,
+        access: Access::Direct,
+        extents: Box::new([Extent { logical: 0, physical: number * 256 * MIB, length: size }]),
+        watched: Watched::new(Facts::new(0, size), 0),
+    };
+    Command::Start(Box::new(Delivery {
+        stream: StreamId(number),
+        socket: null(),
+        link: LinkId(0),
+        segments: Box::new([Segment::Range { offset: 0, length: size }]),
+        content: Arc::new(content),
+        service: Service::Constant { rate: RATE, burst_bytes: 0, held: None, hold: false, standing },
+    }))
+}
