@@ -1,4 +1,7 @@
 //! Measures what the path from a program to the daemon and back costs, so that it can be subtracted.
+//!
+//! A processor that has slept for a millisecond takes longer to wake than one that has hardly stopped. So the path of
+//! small reads is measured at the pace of the drive: that of a flash drive is half of what it is at a hard disk's.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -14,6 +17,7 @@ use crate::sys::{self, Aligned};
 
 /// Reads in a burst; few, so that a quiet moment of a busy machine holds one.
 const SAMPLES: usize = 50;
+const SAMPLES_QUICK: usize = 300;
 const SAMPLES_BIG: usize = 20;
 /// Bursts until the two quickest agree, and the pause between them.
 const BURSTS_MIN: usize = 3;
@@ -25,16 +29,21 @@ const AGREE: Duration = Duration::from_micros(5);
 const EXCESS_MAX: Duration = Duration::from_micros(400);
 /// Below the daemon's.
 const PRIORITY: u8 = 20;
+/// How long the daemon takes for an answer where the drive's own time does not matter.
 const FIXED: Duration = Duration::from_millis(1);
 
 /// Measures and sets the compensation, for a drive of which no read takes less than `least`; returns (microseconds, microseconds per MiB).
 #[allow(clippy::cast_precision_loss, reason = "figures for people")]
 pub(crate) fn run(places: &Places, device: &Path, least: Nanos) -> anyhow::Result<(f64, f64)> {
-    control::ask(places, &format!("compensate 0 0; timing fixed {}us", FIXED.as_micros()))?;
+    control::ask(places, "compensate 0 0")?;
     let file = sys::open_direct(device, false).with_context(|| format!("cannot open {}", device.display()))?;
+    let path = Trodden { places, file: &file };
     // In real time, in a thread of its own: what other programs cost is not the path's.
     let (small, big) = sys::in_real_time(PRIORITY, || {
-        anyhow::Ok((settled_excess(&file, 4096, SAMPLES)?, settled_excess(&file, 1 << 20, SAMPLES_BIG)?))
+        let big = path.settled_excess(FIXED, 1 << 20, SAMPLES_BIG)?;
+        let small =
+            at_the_pace_of(Duration::from_nanos(least.0), |span, samples| path.settled_excess(span, 4096, samples))?;
+        anyhow::Ok((small, big))
     })??;
     let unsettled = small.agreed.is_none() || big.agreed.is_none();
     let small = small.least.min(EXCESS_MAX);
@@ -74,34 +83,77 @@ impl Settled {
     }
 }
 
-fn settled_excess(file: &File, bytes: usize, samples: usize) -> anyhow::Result<Settled> {
-    let mut bursts = Vec::with_capacity(BURSTS_MAX);
-    loop {
-        bursts.push(usual_excess(file, bytes, samples)?);
-        let settled = Settled::of(bursts.clone());
-        if bursts.len() == BURSTS_MAX || bursts.len() >= BURSTS_MIN && settled.agreed.is_some() {
-            return Ok(settled);
-        }
-        std::thread::sleep(PAUSE);
+/// The path of small reads when the drive's own time is `least` or more, by what reads take beyond a span.
+fn at_the_pace_of<E>(
+    least: Duration,
+    mut excess: impl FnMut(Duration, usize) -> Result<Settled, E>,
+) -> Result<Settled, E> {
+    if least >= FIXED {
+        return excess(FIXED, SAMPLES);
     }
+    // The path is to be a part of the drive's time, not an addition to it.
+    let slower = excess(least, SAMPLES_QUICK)?;
+    excess(least.saturating_sub(slower.least), SAMPLES_QUICK)
 }
 
-/// How much longer than the fixed time a read takes: the lower quartile, which other load on the machine hardly moves.
-fn usual_excess(file: &File, bytes: usize, samples: usize) -> anyhow::Result<Duration> {
-    let mut memory = Aligned::new(bytes);
-    let mut times = Vec::with_capacity(samples);
-    for _ in 0..samples {
-        let began = Instant::now();
-        file.read_exact_at(memory.as_mut(), 0).context("cannot read the loop device")?;
-        times.push(began.elapsed().saturating_sub(FIXED));
+/// The way that a read takes to the daemon and back.
+struct Trodden<'a> {
+    places: &'a Places,
+    file: &'a File,
+}
+
+impl Trodden<'_> {
+    /// How much longer than `span`, after which the daemon answers, reads of `bytes` take.
+    fn settled_excess(&self, span: Duration, bytes: usize, samples: usize) -> anyhow::Result<Settled> {
+        let micros = u64::try_from(span.as_micros())?.max(1);
+        let span = Duration::from_micros(micros);
+        control::ask(self.places, &format!("timing fixed {micros}us"))?;
+        let mut bursts = Vec::with_capacity(BURSTS_MAX);
+        loop {
+            bursts.push(self.usual_excess(span, bytes, samples)?);
+            let settled = Settled::of(bursts.clone());
+            if bursts.len() == BURSTS_MAX || bursts.len() >= BURSTS_MIN && settled.agreed.is_some() {
+                return Ok(settled);
+            }
+            std::thread::sleep(PAUSE);
+        }
     }
-    times.sort_unstable();
-    Ok(times[samples / 4])
+
+    /// Of a burst the lower quartile, which other load on the machine hardly moves.
+    fn usual_excess(&self, span: Duration, bytes: usize, samples: usize) -> anyhow::Result<Duration> {
+        let mut memory = Aligned::new(bytes);
+        let mut times = Vec::with_capacity(samples);
+        for _ in 0..samples {
+            let began = Instant::now();
+            self.file.read_exact_at(memory.as_mut(), 0).context("cannot read the loop device")?;
+            times.push(began.elapsed().saturating_sub(span));
+        }
+        times.sort_unstable();
+        Ok(times[samples / 4])
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_path_is_measured_at_the_pace_of_the_drive() {
+        let micros = Duration::from_micros;
+        // Who sleeps for longer wakes later.
+        let path = |asleep: Duration| if asleep > micros(200) { micros(75) } else { micros(30) };
+        let at = |least: Duration| {
+            let mut spans = Vec::new();
+            let found = at_the_pace_of(least, |span, _| {
+                spans.push(span);
+                Ok::<_, ()>(Settled::of(vec![path(span)]))
+            });
+            (found.expect("measured").least, spans)
+        };
+        assert_eq!(at(micros(8333)), (micros(75), vec![FIXED]));
+        assert_eq!(at(micros(80)), (micros(30), vec![micros(80), micros(50)]));
+        assert_eq!(at(micros(10)), (micros(30), vec![micros(10), Duration::ZERO]));
+    }
 
     #[test]
     fn a_busy_moment_does_not_count_where_two_quiet_ones_agree() {
