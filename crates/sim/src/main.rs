@@ -1,5 +1,6 @@
 //! `sim`: runs the whole data plane in virtual time, seed after seed, and says which seed breaks which law.
 
+use std::fmt::Arguments as Words;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -69,7 +70,7 @@ fn main() -> ExitCode {
         eprintln!("sim: --trace prints one run; name one seed, for example --seeds {from}");
         return ExitCode::from(2);
     }
-    println!("sim: seeds {from}..{to}");
+    tell(format_args!("sim: seeds {from}..{to}"));
     // A panic of the plane is a broken law and reported as one; where it was is worth a line.
     std::panic::set_hook(Box::new(|panic| eprintln!("sim: {panic}")));
     if !single && !canary_fails() {
@@ -91,7 +92,7 @@ fn main() -> ExitCode {
     });
     let done = progress.done.load(Ordering::Relaxed);
     let broken = progress.broken.into_inner().unwrap_or_else(PoisonError::into_inner);
-    println!("sim: seeds {from}..{to}: {done} runs, {} broke a law", broken.len());
+    tell(format_args!("sim: seeds {from}..{to}: {done} runs, {} broke a law", broken.len()));
     if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -100,12 +101,12 @@ fn canary_fails() -> bool {
     let broken = sim::run(&Scenario::canary(), Trace::Off).broken.map(|broken| broken.law);
     let fails = broken == Some(Law::EveryDeadline);
     if fails {
-        println!("sim: the canary broke a law, as it must");
+        tell(format_args!("sim: the canary broke a law, as it must"));
     } else {
-        println!(
+        tell(format_args!(
             "sim: the canary should break `{}`, but broke {broken:?}: the laws are not watching",
             Law::EveryDeadline
-        );
+        ));
     }
     fails
 }
@@ -114,11 +115,11 @@ fn canary_fails() -> bool {
 fn canary(trace: Trace) -> ExitCode {
     match sim::run(&Scenario::canary(), trace).broken {
         Some(broken) => {
-            println!("the canary broke a law at {broken}");
+            tell(format_args!("the canary broke a law at {broken}"));
             ExitCode::FAILURE
         }
         None => {
-            println!("the canary broke no law");
+            tell(format_args!("the canary broke no law"));
             ExitCode::SUCCESS
         }
     }
@@ -132,17 +133,22 @@ fn hour(streams: u32) -> ExitCode {
     let begun = std::time::Instant::now();
     let report = sim::run(&scenario, Trace::Off);
     let took = begun.elapsed().as_secs_f64();
-    println!(
+    tell(format_args!(
         "sim: {} virtual s of up to {} streams in {took:.1} s, {} events",
         report.ended.as_secs_f64(),
         report.tally.running_max,
         report.events
-    );
+    ));
     if report.broken.is_some() {
         tell_broken(&report);
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS
+}
+
+/// A line on standard output, whether anybody reads it or not: `sim … | head` ends as it would have.
+fn tell(line: Words<'_>) {
+    let _ = writeln!(std::io::stdout(), "{line}");
 }
 
 fn work(arguments: &Arguments, progress: &Progress) {
@@ -156,7 +162,7 @@ fn work(arguments: &Arguments, progress: &Progress) {
         let report = sim::run(&Scenario::draw(seed), trace);
         let done = progress.done.fetch_add(1, Ordering::Relaxed) + 1;
         if arguments.verbose {
-            println!("seed {seed}: hash {:016x}, {} events, {:?}", report.hash, report.events, report.tally);
+            tell(format_args!("seed {seed}: hash {:016x}, {} events, {:?}", report.hash, report.events, report.tally));
         }
         if report.broken.is_some() {
             tell_broken(&report);
@@ -171,6 +177,6 @@ fn work(arguments: &Arguments, progress: &Progress) {
 fn tell_broken(report: &Report) {
     let Some(broken) = &report.broken else { return };
     let seed = report.seed;
-    println!("seed {seed} broke a law at {broken}");
-    println!("  replay: cargo run -p sim --release -- --seeds {seed} --trace");
+    tell(format_args!("seed {seed} broke a law at {broken}"));
+    tell(format_args!("  replay: cargo run -p sim --release -- --seeds {seed} --trace"));
 }
