@@ -148,16 +148,16 @@ async fn other(
     head: RequestHead,
     addresses: (SocketAddr, SocketAddr),
 ) -> Option<TcpStream> {
-    let (rest, chunked) = match head.body {
-        BodyFraming::Chunked => (u64::MAX, true),
-        BodyFraming::Length(length) => (length, false),
+    let rest = match head.body {
+        BodyFraming::Chunked => u64::MAX,
+        BodyFraming::Length(length) => length,
     };
     let body_here = usize::try_from(rest).unwrap_or(usize::MAX).min(buffer.len() - head.bytes);
     let before = replayed_head(&head, buffer, body_here);
     let rest = rest - u64::try_from(body_here).expect("a buffer is no longer than the body");
-    let keep_alive = head.keep_alive && !chunked;
+    let keep_alive = head.keep_alive;
     let head = Arc::new(head);
-    let respond = |body| router::respond(Arc::clone(shared), Arc::clone(&head), addresses, body, chunked);
+    let respond = |body| router::respond(Arc::clone(shared), Arc::clone(&head), addresses, body);
     let back = serve_one(stream, before, rest, shared.config().write_time_max, respond).await?;
     if keep_alive && back.whole {
         return Some(back.stream);
@@ -192,7 +192,7 @@ pub(crate) async fn finish_reply(
     let bytes = render(reply, head.method == http::Method::HEAD, media::after(head), SystemTime::now());
     let written = write_all(shared, &mut stream, &bytes).await;
     shared.stats.request(reply.status);
-    let sent = reply.body.len() as u64;
+    let sent = reply.body_bytes(&head.method);
     shared.access.line(Access::of(peer.ip(), head).line(reply.status, sent, SystemTime::now()));
     (written.is_ok() && head.keep_alive).then_some(stream)
 }

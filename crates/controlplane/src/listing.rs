@@ -12,7 +12,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use units::ByteCount;
 
 use crate::contents::{ContentPath, Entry, Kind, StoreError};
-use crate::media::PREFIX;
+use crate::media::content_path;
 use crate::message::conditional::joined;
 use crate::message::query::Query;
 use crate::message::reply::Reply;
@@ -26,8 +26,7 @@ const COMPONENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(
 pub(crate) async fn answer(exchange: &Exchange) -> Reply {
     let outcome = async {
         let query = Query::parse(exchange.head.query.as_deref()).map_err(problem::bad_request)?;
-        let encoded = exchange.head.path.strip_prefix(PREFIX).unwrap_or_default();
-        let path = ContentPath::parse_encoded(encoded).map_err(problem::bad_request)?;
+        let path = content_path(&exchange.head).map_err(problem::bad_request)?;
         let json = match query.format.as_deref() {
             Some("json") => true,
             Some("html") => false,

@@ -1,7 +1,8 @@
 //! One request through hyper, on a socket that is ours before and after.
 //!
 //! Promise: hyper sees exactly this request (head and Content-Length body), so not a byte of the next one is lost; the
-//! socket comes back when the response is flushed. A chunked request has no known end: its connection is closed after.
+//! socket comes back when the response is flushed. Where a part of the body is unread when it is answered (a chunked one has
+//! no known end), the answer says that the connection is closed after it.
 //! Why it is sound (hyper 1.12, `proto/h1/dispatch.rs`): keep-alive stays on, so no `connection: close` is written; at the
 //! request's end this stream stays pending instead of ending, so hyper sees no half-closed client; hyper drops the
 //! response body after it has encoded its last byte, and calls our `poll_flush` only when its buffer is empty.
@@ -9,7 +10,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -34,6 +35,10 @@ const FLUSHED: u8 = 2;
 #[derive(Debug, Default)]
 struct Progress {
     stage: AtomicU8,
+    /// All of the request was given to hyper.
+    read: AtomicBool,
+    /// The answer says that the connection is closed.
+    closing: AtomicBool,
     answered: Notify,
 }
 
@@ -51,7 +56,7 @@ struct Replay {
 pub(crate) struct Replayed {
     /// The socket.
     pub(crate) stream: TcpStream,
-    /// The response is out and the request's body was read to its end.
+    /// The response is out, the request's body was read to its end, and the client knows.
     pub(crate) whole: bool,
 }
 
@@ -72,7 +77,11 @@ where
         let answer = respond(request.into_body());
         let progress = Arc::clone(&progress);
         async move {
-            let reply = answer.await;
+            let mut reply = answer.await;
+            if !progress.read.load(Ordering::Acquire) {
+                progress.closing.store(true, Ordering::Release);
+                reply = reply.field(http::header::CONNECTION, "close");
+            }
             progress.answered.notify_one();
             Ok::<_, std::convert::Infallible>(to_response(reply, progress))
         }
@@ -100,7 +109,8 @@ where
     }
     let parts = Pin::into_inner(connection.get_mut().take()?);
     let replay = parts.into_parts().io.into_inner();
-    Some(Replayed { whole: replay.rest == 0 && replay.before.is_empty(), stream: replay.stream })
+    let whole = replay.is_read() && !replay.progress.closing.load(Ordering::Acquire);
+    Some(Replayed { whole, stream: replay.stream })
 }
 
 fn to_response(reply: Reply, progress: Arc<Progress>) -> Response<Watched> {
@@ -144,12 +154,24 @@ impl Drop for Watched {
     }
 }
 
+impl Replay {
+    fn is_read(&self) -> bool {
+        self.rest == 0 && self.before.is_empty()
+    }
+
+    /// Tells whoever answers how much of the request was read.
+    fn note(&self) {
+        self.progress.read.store(self.is_read(), Ordering::Release);
+    }
+}
+
 impl AsyncRead for Replay {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if !self.before.is_empty() {
             let length = self.before.len().min(buffer.remaining());
             buffer.put_slice(&self.before[..length]);
             self.before.advance(length);
+            self.note();
             return Poll::Ready(Ok(()));
         }
         if self.rest == 0 {
@@ -169,6 +191,7 @@ impl AsyncRead for Replay {
         }
         let read = buffer.filled().len() - filled;
         self.rest -= u64::try_from(read).expect("a read is shorter than what is left of the body");
+        self.note();
         Poll::Ready(Ok(()))
     }
 }

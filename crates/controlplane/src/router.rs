@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use http::header::{ALLOW, CONNECTION, LOCATION};
+use http::header::{ALLOW, LOCATION};
 use http::{Method, StatusCode};
 use hyper::body::Incoming;
 
@@ -27,21 +27,20 @@ pub(crate) struct Exchange {
     pub(crate) local: SocketAddr,
 }
 
-/// Answers a request; its connection is closed afterwards if `closing`.
+/// Answers a request.
 pub(crate) async fn respond(
     shared: Arc<Shared>,
     head: Arc<RequestHead>,
     addresses: (SocketAddr, SocketAddr),
     body: Incoming,
-    closing: bool,
 ) -> Reply {
     let exchange = Exchange { shared, head, peer: addresses.0, local: addresses.1 };
     let mut access = Access::of(exchange.peer.ip(), &exchange.head);
     let reply = exchange.route(body, &mut access).await;
-    let sent = reply.body.len() as u64;
     exchange.shared.stats.request(reply.status);
-    exchange.shared.access.line(access.line(reply.status, sent, SystemTime::now()));
-    if closing { reply.field(CONNECTION, "close") } else { reply }
+    let line = access.line(reply.status, reply.body_bytes(&exchange.head.method), SystemTime::now());
+    exchange.shared.access.line(line);
+    reply
 }
 
 impl Exchange {

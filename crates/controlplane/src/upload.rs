@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use dataplane::control::{Command, RecordingRequest, Report};
 use http::StatusCode;
-use http::header::{ETAG, IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, LOCATION};
+use http::header::{
+    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, ETAG, IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, LOCATION,
+};
 use hyper::body::Incoming;
 use units::{BitRate, ReservationId};
 
@@ -17,11 +19,11 @@ use crate::broker::Broker;
 use crate::contents::{ContentPath, Precondition, Published, UploadClass, UploadRequest};
 use crate::log::Access;
 use crate::manager::{self, Origin};
-use crate::media::{self, PREFIX};
+use crate::media;
 use crate::message::conditional::{date, etag_list, joined};
-use crate::message::head::BodyFraming;
+use crate::message::head::{BodyFraming, RequestHead};
 use crate::message::query::Query;
-use crate::message::reply::Reply;
+use crate::message::reply::{Reply, location};
 use crate::problem;
 use crate::rate::AskError;
 use crate::router::Exchange;
@@ -30,7 +32,7 @@ use crate::router::Exchange;
 pub(crate) async fn put(exchange: &Exchange, body: Incoming, access: &mut Access) -> Reply {
     match put_checked(exchange, body, access).await {
         Ok(published) if published.created => {
-            Reply::empty(StatusCode::CREATED).field(ETAG, published.etag).field(LOCATION, exchange.head.path.clone())
+            Reply::empty(StatusCode::CREATED).field(ETAG, published.etag).field(LOCATION, location(&exchange.head.path))
         }
         Ok(published) => Reply::empty(StatusCode::NO_CONTENT).field(ETAG, published.etag),
         Err(reply) => reply,
@@ -55,9 +57,7 @@ async fn put_checked(exchange: &Exchange, body: Incoming, access: &mut Access) -
     let shared = &exchange.shared;
     access.user = auth::may_write(exchange).await?;
     let path = content_path(exchange)?;
-    if exchange.head.path.ends_with('/') {
-        return Err(Reply::problem(StatusCode::CONFLICT, "a content's name does not end with a slash"));
-    }
+    can_be_taken(&exchange.head)?;
     if exchange.head.headers.contains_key(http::header::CONTENT_RANGE) {
         // RFC 9110 §14.4: a partial PUT that is taken for a whole one destroys the content.
         return Err(Reply::problem(StatusCode::BAD_REQUEST, "partial PUT is not supported; send the whole content"));
@@ -102,25 +102,46 @@ pub(crate) fn too_large(bytes_max: u64) -> Reply {
 }
 
 fn content_path(exchange: &Exchange) -> Result<ContentPath, Reply> {
-    let encoded = exchange.head.path.strip_prefix(PREFIX).unwrap_or_default();
-    let path = ContentPath::parse_encoded(encoded).map_err(problem::bad_request)?;
+    let path = media::content_path(&exchange.head).map_err(problem::bad_request)?;
     if path.components().is_empty() {
         return Err(Reply::problem(StatusCode::CONFLICT, "name a content below /media/"));
     }
+    if exchange.head.path.ends_with('/') {
+        return Err(Reply::problem(StatusCode::CONFLICT, "a content's name does not end with a slash"));
+    }
     Ok(path)
+}
+
+/// Whether an upload's body can be: one that was not announced would empty the content, one that is coded would be
+/// sent to readers as if it were not.
+fn can_be_taken(head: &RequestHead) -> Result<(), Reply> {
+    if head.body == BodyFraming::Length(0) && !head.headers.contains_key(CONTENT_LENGTH) {
+        let detail = "an upload needs Content-Length or chunked; `Content-Length: 0` makes an empty content";
+        return Err(Reply::problem(StatusCode::LENGTH_REQUIRED, detail));
+    }
+    let coded = joined(&head.headers, &CONTENT_ENCODING).is_some_and(|coding| !coding.eq_ignore_ascii_case("identity"));
+    if coded {
+        let detail = "contents are kept as they are read: send it without Content-Encoding";
+        return Err(Reply::problem(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail).field(ACCEPT_ENCODING, "identity"));
+    }
+    Ok(())
 }
 
 /// What the request demands of what is there (RFC 9110 §13.2.2): If-Match, else If-Unmodified-Since; and If-None-Match.
 fn precondition(exchange: &Exchange) -> Precondition {
     let headers = &exchange.head.headers;
-    if let Some(list) = joined(headers, &IF_MATCH) {
-        return Precondition::MustMatch(etag_list(&list));
-    }
-    let newer_than = date(headers, &IF_UNMODIFIED_SINCE);
-    match (joined(headers, &IF_NONE_MATCH), newer_than) {
-        (Some(list), _) if list.trim() == "*" => Precondition::MustNotExist,
-        (Some(list), _) => Precondition::MustNotBe { tags: etag_list(&list), newer_than },
-        (None, Some(_)) => Precondition::MustNotBe { tags: Vec::new(), newer_than },
+    let wanted = match joined(headers, &IF_MATCH) {
+        Some(list) => Some(Precondition::MustMatch(etag_list(&list))),
+        None => date(headers, &IF_UNMODIFIED_SINCE)
+            .map(|limit| Precondition::MustNotBe { tags: Vec::new(), newer_than: Some(limit) }),
+    };
+    let unwanted = joined(headers, &IF_NONE_MATCH).map(|list| match list.trim() {
+        "*" => Precondition::MustNotExist,
+        tags => Precondition::MustNotBe { tags: etag_list(tags), newer_than: None },
+    });
+    match (wanted, unwanted) {
+        (Some(wanted), Some(unwanted)) => Precondition::All(vec![wanted, unwanted]),
+        (Some(one), None) | (None, Some(one)) => one,
         (None, None) => Precondition::None,
     }
 }

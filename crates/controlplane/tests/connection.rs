@@ -34,7 +34,15 @@ async fn a_content_goes_through_the_data_plane_and_the_connection_goes_on() {
     let start = Told::Start { rate: Some(BitRate(8_800_000)), burst_bytes: 0, held: None, hold: false };
     assert_eq!(harness.plane.told(), vec![start; 3]);
     harness.plane.wait_unreserved();
-    harness.access.wait_until(|text| text.matches("\"GET /media/film.mp4?rate=8.8M HTTP/1.1\" 200").count() == 3);
+    assert_eq!(harness.one("HEAD /media/none HTTP/1.1\r\nHost: localhost\r\n\r\n").status, 404);
+    assert_eq!(harness.one("HEAD /health HTTP/1.1\r\nHost: localhost\r\n\r\n").status, 200);
+    // Bytes of the body, in every line.
+    let logged = |text: &str, line: &str| text.matches(line).count();
+    harness.access.wait_until(|text| {
+        logged(text, "\"GET /media/film.mp4?rate=8.8M HTTP/1.1\" 200 300000 \"") == 3
+            && logged(text, "\"HEAD /media/none HTTP/1.1\" 404 0 \"") == 1
+            && logged(text, "\"HEAD /health HTTP/1.1\" 200 0 \"") == 1
+    });
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -53,6 +53,71 @@ async fn created_then_replaced_then_deleted() {
     assert_eq!(harness.one(&put("a.ts", "Content-Range: bytes 0-0/5\r\n", "x")).status, 400);
 }
 
+/// RFC 9110 §13.2.2: If-None-Match is looked at where If-Match or If-Unmodified-Since holds, not instead of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_conditions_hold_together() {
+    let harness = Harness::start(Config::default());
+    let etag = harness.one(&put("a.ts", "", "one")).field("etag").expect("an entity tag").to_owned();
+    let later = "If-Unmodified-Since: Sat, 01 Jan 2050 00:00:00 GMT\r\n";
+    let delete = |fields: &str| format!("DELETE /media/a.ts HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
+    for refused in [
+        "If-Match: *\r\nIf-None-Match: *\r\n".to_owned(),
+        format!("If-Match: {etag}\r\nIf-None-Match: *\r\n"),
+        format!("If-Match: *\r\nIf-None-Match: W/{etag}\r\n"),
+        format!("If-Match: \"x\"\r\nIf-None-Match: \"y\"\r\n"),
+        format!("{later}If-None-Match: *\r\n"),
+        format!("{later}If-None-Match: {etag}\r\n"),
+    ] {
+        assert_eq!(harness.one(&put("a.ts", &refused, "two")).status, 412, "{refused}");
+        assert_eq!(harness.one(&delete(&refused)).status, 412, "{refused}");
+    }
+    assert_eq!(harness.store.bytes("a.ts").as_deref(), Some(b"one".as_slice()));
+    let both = format!("If-Match: {etag}\r\nIf-None-Match: \"x\"\r\n");
+    assert_eq!(harness.one(&put("a.ts", &both, "two")).status, 204);
+    assert_eq!(harness.one(&put("new.ts", &format!("{later}If-None-Match: *\r\n"), "x")).status, 201);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_would_destroy_a_content_by_mistake_is_refused() {
+    let harness = Harness::start(Config::default());
+    assert_eq!(harness.one(&put("a.ts", "", "one")).status, 201);
+    let unannounced = harness.one("PUT /media/a.ts HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(unannounced.status, 411, "{}", unannounced.text());
+    let coded = harness.one(&put("a.ts", "Content-Encoding: gzip\r\n", "x"));
+    assert_eq!((coded.status, coded.field("accept-encoding")), (415, Some("identity")));
+    // With a slash it is not the content's name, as for a read.
+    for target in ["/media/a.ts/", "/media//a.ts"] {
+        let answer = harness.one(&format!("DELETE {target} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+        assert_eq!(answer.status, if target.ends_with('/') { 409 } else { 400 }, "{target}");
+        assert_eq!(
+            harness.one(&format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n")).status / 100,
+            4,
+            "{target}"
+        );
+    }
+    assert_eq!(harness.store.bytes("a.ts").as_deref(), Some(b"one".as_slice()));
+    assert_eq!(harness.one(&put("a.ts", "Content-Encoding: identity\r\n", "two")).status, 204);
+}
+
+/// A client that keeps its connection for more is told when it cannot (RFC 9112 §9.6).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_is_not_read_closes_the_connection_and_says_so() {
+    let harness = Harness::start(Config { upload_bytes_max: 10, ..Config::default() });
+    for (fields, status) in [("Content-Length: 1000\r\n", 413), ("If-Match: *\r\nContent-Length: 5\r\n", 412)] {
+        let mut client = harness.connect();
+        client.send(format!("PUT /media/a.ts HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"));
+        let answer = client.answer(true);
+        assert_eq!((answer.status, answer.field("connection")), (status, Some("close")));
+        assert!(client.is_closed());
+    }
+    let mut client = harness.connect();
+    client.send(put("a.ts", "If-Match: *\r\n", "whole"));
+    let answer = client.answer(true);
+    assert_eq!((answer.status, answer.field("connection")), (412, None), "a body that came is no hindrance");
+    client.send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(client.answer(true).status, 200);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn chunked_uploads_and_empty_ones() {
     let harness = Harness::start(Config::default());
@@ -148,6 +213,10 @@ async fn without_users_foreign_names_origins_and_proxies_do_not_write() {
     let harness = Harness::start(Config::default());
     for (request, why) in [
         ("PUT /media/a HTTP/1.1\r\nHost: media.example\r\nContent-Length: 0\r\n\r\n".to_owned(), "loopback name"),
+        (
+            "PUT http://media.example/media/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n".to_owned(),
+            "loopback name",
+        ),
         (put("a", "X-Forwarded-For: 192.0.2.1\r\n", ""), "proxy"),
         (put("a", "Via: 1.1 x\r\n", ""), "proxy"),
         (put("a", "Origin: http://evil.example\r\n", ""), "origin"),

@@ -53,6 +53,8 @@ pub enum Precondition {
         /// The second.
         newer_than: Option<SystemTime>,
     },
+    /// Each of these.
+    All(Vec<Precondition>),
 }
 
 /// What a [`Precondition`] is held against.
@@ -78,6 +80,16 @@ impl Precondition {
                 let is_newer = newer_than.is_some_and(|limit| existing.modified >= limit + Duration::from_secs(1));
                 !is_newer && !tags.iter().any(|tag| opaque(tag) == opaque(existing.etag))
             }
+            (Self::All(each), existing) => each.iter().all(|one| one.holds(existing)),
+        }
+    }
+
+    /// True if nothing may be there: what is found there later, by whoever gives the name, fails it as well.
+    pub(crate) fn demands_absence(&self) -> bool {
+        match self {
+            Self::MustNotExist => true,
+            Self::All(each) => each.iter().any(Self::demands_absence),
+            Self::None | Self::MustMatch(_) | Self::MustNotBe { .. } => false,
         }
     }
 }
@@ -169,6 +181,13 @@ mod tests {
         assert!(not(vec!["\"x\"".into()], None).holds(there) && not(vec![tag()], second(0)).holds(None));
         assert!(not(vec![], second(100)).holds(there), "within the second");
         assert!(!not(vec![], second(99)).holds(there));
+        let both = |first, second| Precondition::All(vec![first, second]);
+        let (this, other) = (|| Precondition::MustMatch(vec![tag()]), || not(vec!["\"x\"".into()], None));
+        assert!(both(this(), other()).holds(there) && !both(this(), other()).holds(None));
+        assert!(!both(this(), not(vec![tag()], None)).holds(there));
+        let never = both(Precondition::MustMatch(vec!["*".into()]), Precondition::MustNotExist);
+        assert!(!never.holds(there) && !never.holds(None) && never.demands_absence());
+        assert!(!both(this(), other()).demands_absence());
     }
 
     #[test]

@@ -353,7 +353,7 @@ impl Store {
     /// says.
     pub async fn delete(&self, path: &ContentPath, precondition: Precondition) -> Result<(), StoreError> {
         let (first, _) = match self.locate(path).await {
-            Err(error) if error.is_absence() && matches!(precondition, Precondition::MustMatch(_)) => {
+            Err(error) if error.is_absence() && !precondition.holds(None) => {
                 return Err(StoreError::PreconditionFailed);
             }
             other => other?,

@@ -26,7 +26,7 @@ use units::{BitRate, Nanos};
 use crate::broker::Ticket;
 use crate::config::WhenFull;
 use crate::connection::{finish_reply, write_all};
-use crate::contents::{ContentPath, Opened, StoreError, Want};
+use crate::contents::{ContentPath, Opened, PathError, StoreError, Want};
 use crate::events;
 use crate::log::Access;
 use crate::manager::Wanted;
@@ -35,7 +35,7 @@ use crate::message::cmcd::Cmcd;
 use crate::message::head::{RequestHead, Version};
 use crate::message::media_type::{PLAYLIST, media_type};
 use crate::message::query::Query;
-use crate::message::reply::{After, Reply, problem_with, render_head};
+use crate::message::reply::{After, Reply, location, problem_with, render_head};
 use crate::problem;
 use crate::rate::{Asked, AskedRate, Decision};
 use crate::router::not_allowed;
@@ -56,6 +56,12 @@ const BUFFER_BYTES_MAX: usize = 32 * 1024 * 1024;
 pub(crate) fn is_content_read(head: &RequestHead) -> bool {
     let read = head.method == Method::GET || head.method == Method::HEAD;
     read && head.path.starts_with(PREFIX) && !head.path.ends_with('/')
+}
+
+/// What a target below [`PREFIX`] names.
+pub(crate) fn content_path(head: &RequestHead) -> Result<ContentPath, PathError> {
+    // One slash of the prefix stays, so that a second one is seen.
+    ContentPath::parse_encoded(&head.path[PREFIX.len() - 1..])
 }
 
 /// One request on its way.
@@ -98,8 +104,7 @@ impl Reading {
         let query = Query::parse(self.head.query.as_deref()).map_err(problem::bad_request)?;
         let cmcd = Cmcd::read(query.cmcd.as_deref(), &self.head.headers);
         let asked = Asked::read(&query, &cmcd).map_err(problem::bad_request)?;
-        let encoded = self.head.path.strip_prefix(PREFIX).unwrap_or_default();
-        let path = ContentPath::parse_encoded(encoded).map_err(problem::bad_request)?;
+        let path = content_path(&self.head).map_err(problem::bad_request)?;
         let name = path.components().join("/");
         let policy = shared.config().policy(&name);
         let now = SystemTime::now();
@@ -159,7 +164,8 @@ impl Reading {
             return problem::of_store(error);
         }
         let query = self.head.query.as_deref().map_or_else(String::new, |query| format!("?{query}"));
-        Reply::empty(StatusCode::MOVED_PERMANENTLY).field(header::LOCATION, format!("{}/{query}", self.head.path))
+        Reply::empty(StatusCode::MOVED_PERMANENTLY)
+            .field(header::LOCATION, location(&format!("{}/{query}", self.head.path)))
     }
 
     /// Who watches: the session it names, else a guess.
@@ -231,8 +237,10 @@ impl Reading {
         let Prepared { plan, path, .. } = asking.prepared;
         let rate = asking.decision.rate();
         let Ok(socket) = detach(stream, self.buffer_bytes(rate)) else { return Attempt::Ended(None) };
+        let head = self.response_head(plan, rate);
+        let head_bytes = head.len() as u64;
         let mut segments = Vec::with_capacity(plan.body.len() + 1);
-        segments.push(Segment::Bytes(self.response_head(plan, rate).into()));
+        segments.push(Segment::Bytes(head.into()));
         segments.extend(plan.body.iter().cloned());
         let stream = asking.ticket.stream;
         match self.run(asking, socket, segments.into()).await {
@@ -249,7 +257,7 @@ impl Reading {
                     let refusal = Refusal { resource, grantable: BitRate(0) };
                     return attach(socket).map_or(Attempt::Ended(None), |stream| Attempt::Refused(stream, refusal));
                 }
-                self.log(plan.status, end.sent_bytes);
+                self.log(plan.status, end.sent_bytes.saturating_sub(head_bytes));
                 let whole = end.outcome == Outcome::Complete && self.head.keep_alive;
                 Attempt::Ended(if whole { attach(socket) } else { None })
             }
@@ -380,6 +388,7 @@ impl Reading {
         usize::try_from(rate.bytes_in(span)).unwrap_or(usize::MAX).clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX)
     }
 
+    /// A line of the access log; `bytes` are those of the body.
     fn log(&self, status: StatusCode, bytes: u64) {
         self.shared.stats.request(status);
         let line = Access::of(self.peer.ip(), &self.head).line(status, bytes, SystemTime::now());

@@ -59,6 +59,7 @@ impl Reading {
             return Attempt::Ended(None);
         }
         let head = self.response_head(plan, rate);
+        let head_bytes = head.len() as u64;
         let mut response = Response::new(client, head, self.framing(plan), self.shared.config().stall_max);
         let (end, carried) = match self.pass(asking, stages, &mut response).await {
             Passed::Ended(end, carried) => (end, carried),
@@ -82,7 +83,7 @@ impl Reading {
         self.tell_end(asking.ticket.stream, &asking.prepared.path, &end, failed);
         let broken = match finished {
             Ok(()) => {
-                self.log(plan.status, sent_bytes);
+                self.log(plan.status, sent_bytes.saturating_sub(head_bytes));
                 return Attempt::Ended(self.keeps_alive(plan).then(|| response.into_socket()));
             }
             Err(broken) => broken,
@@ -90,7 +91,7 @@ impl Reading {
         match response.break_off() {
             Some(client) => Attempt::Ended(self.answer(client, &broken.into()).await),
             None => {
-                self.log(plan.status, sent_bytes);
+                self.log(plan.status, sent_bytes.saturating_sub(head_bytes));
                 Attempt::Ended(None)
             }
         }

@@ -126,9 +126,12 @@ pub fn parse_head(bytes: &[u8]) -> Result<Option<RequestHead>, HeadError> {
         return Err(HeadError::TargetTooLong);
     }
     let version = if request.version == Some(0) { Version::Http10 } else { Version::Http11 };
-    let headers = collect_fields(request.headers)?;
-    let (path, query) = split_target(&method, target)?;
+    let mut headers = collect_fields(request.headers)?;
+    let Target { authority, path, query } = split_target(&method, target)?;
     check_host(&headers, version)?;
+    if let Some(authority) = authority {
+        headers.insert(HOST, authority);
+    }
     let body = framing(&headers, version)?;
     check_expectation(&headers)?;
     let keep_alive = keep_alive(&headers, version);
@@ -178,23 +181,36 @@ fn collect_fields(fields: &[httparse::Header<'_>]) -> Result<HeaderMap, HeadErro
     Ok(headers)
 }
 
+/// A request target, taken apart.
+struct Target {
+    /// Of an absolute target: whom the request is for, whatever its Host says (RFC 9112 §3.2.2).
+    authority: Option<HeaderValue>,
+    path: String,
+    query: Option<String>,
+}
+
 /// Origin form, absolute form (a proxy's habit, RFC 9112 §3.2.2: must be accepted) or `*`.
-fn split_target(method: &Method, target: &str) -> Result<(String, Option<String>), HeadError> {
+fn split_target(method: &Method, target: &str) -> Result<Target, HeadError> {
     if target == "*" && *method == Method::OPTIONS {
-        return Ok(("*".to_owned(), None));
+        return Ok(Target { authority: None, path: "*".to_owned(), query: None });
     }
-    let rest = if target.starts_with('/') {
-        target
+    let (authority, rest) = if target.starts_with('/') {
+        (None, target)
     } else {
         let (scheme, after) = target.split_once("://").ok_or(HeadError::Malformed("the target must start with `/`"))?;
         if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
             return Err(HeadError::Malformed("the target's scheme is not http"));
         }
-        after.find(['/', '?']).map_or("/", |at| &after[at..])
+        let (authority, rest) = after.split_at(after.find(['/', '?', '#']).unwrap_or(after.len()));
+        if authority.is_empty() || !authority.bytes().all(is_host_byte) {
+            return Err(HeadError::Host);
+        }
+        (Some(HeaderValue::from_str(authority).map_err(|_| HeadError::Host)?), rest)
     };
     let rest = rest.split_once('#').map_or(rest, |(before, _)| before);
     let (path, query) = rest.split_once('?').map_or((rest, None), |(path, query)| (path, Some(query.to_owned())));
-    Ok((if path.is_empty() { "/".to_owned() } else { path.to_owned() }, query))
+    let path = if path.is_empty() { "/" } else { path }.to_owned();
+    Ok(Target { authority, path, query })
 }
 
 fn check_host(headers: &HeaderMap, version: Version) -> Result<(), HeadError> {
@@ -312,6 +328,11 @@ mod tests {
     fn absolute_form_and_asterisk() {
         assert_eq!(complete("GET http://h/media/x HTTP/1.1\r\nHost: h\r\n\r\n").path, "/media/x");
         assert_eq!(complete("GET http://h HTTP/1.1\r\nHost: h\r\n\r\n").path, "/");
+        let other = complete("GET http://other:80?q HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        assert_eq!((other.headers[HOST].as_bytes(), other.path.as_str()), (b"other:80".as_slice(), "/"));
+        for target in ["http:///media/x", "http://a@h/media/x", "http://?x"] {
+            assert_eq!(parse(&format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n")).expect_err(target), HeadError::Host);
+        }
         assert_eq!(complete("OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n").path, "*");
         assert!(parse("GET media HTTP/1.1\r\nHost: h\r\n\r\n").is_err());
         assert!(parse("CONNECT h:80 HTTP/1.1\r\nHost: h\r\n\r\n").is_err());

@@ -7,12 +7,23 @@ use std::fmt::Write as _;
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use http::StatusCode;
 use http::header::{self, HeaderName};
+use http::{Method, StatusCode};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::json;
 
 /// What the `Server` field says.
 pub const SERVER: &str = concat!("isocast/", env!("CARGO_PKG_VERSION"));
+
+/// What may not stand in a target as it is (RFC 3986): clients send some of it nevertheless. Escapes stay escapes.
+const UNFIT: &AsciiSet =
+    &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'\\').add(b'^').add(b'`').add(b'{').add(b'|').add(b'}');
+
+/// A request's target as a `Location`.
+#[must_use]
+pub fn location(target: &str) -> String {
+    utf8_percent_encode(target, UNFIT).to_string()
+}
 
 /// A complete small response.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +59,12 @@ impl Reply {
             self.fields.push((name, value));
         }
         self
+    }
+
+    /// Bytes of its body that are sent in answer to `method`.
+    #[must_use]
+    pub fn body_bytes(&self, method: &Method) -> u64 {
+        if *method == Method::HEAD { 0 } else { self.body.len() as u64 }
     }
 
     /// An error with an explanation of what to do.
@@ -136,6 +153,11 @@ mod tests {
         let value: serde_json::Value = serde_json::from_str(body).expect("JSON");
         assert_eq!(value["status"], 404);
         assert_eq!(value["detail"], "no such content");
+    }
+
+    #[test]
+    fn a_location_is_a_reference() {
+        assert_eq!(location("/media/a%20b\\ü\"/?x=1&y='"), "/media/a%20b%5C%C3%BC%22/?x=1&y='");
     }
 
     #[test]

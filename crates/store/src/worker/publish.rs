@@ -11,7 +11,7 @@ use units::UploadId;
 
 use crate::entry::Stamp;
 use crate::stats::DiskStats;
-use crate::{Kind, Precondition, Published, StoreError};
+use crate::{Kind, Published, StoreError};
 
 use super::Worker;
 use super::temporary::TemporaryFile;
@@ -68,7 +68,7 @@ impl Worker {
         let name = job.name().to_owned();
         match job.target.publish_new(&name) {
             Ok(()) => {}
-            Err(Errno::EXIST) if job.precondition == Precondition::MustNotExist => {
+            Err(Errno::EXIST) if job.precondition.demands_absence() => {
                 return Err(StoreError::PreconditionFailed);
             }
             Err(Errno::EXIST) => {
