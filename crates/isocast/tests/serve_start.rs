@@ -37,6 +37,28 @@ fn a_state_folder_that_cannot_be_written_is_named() {
 }
 
 #[test]
+fn a_root_that_cannot_be_opened_is_named_once() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_isocast"));
+    command.args(["serve", "--listen", "127.0.0.1:0", "--root"]).arg(folder.path().join("none"));
+    let output = command.arg("--state").arg(folder.path()).output().expect("the program");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("none: name a folder"), "{said}");
+    assert_eq!(said.matches("(os error 2)").count(), 1, "{said}");
+}
+
+#[test]
+fn what_is_permitted_and_what_is_not_is_said() {
+    let server = Server::start();
+    let said = server.said();
+    let data_plane = said.lines().find(|line| line.contains("data plane: ")).expect("a line of what it has");
+    for subject in ["open files", "priority", "locked in memory"] {
+        assert!(said.contains(subject), "{subject}: {said}");
+    }
+    assert!(!data_plane.contains("not locked") && !data_plane.contains("no real-time"), "{data_plane}");
+}
+
+#[test]
 fn limits_of_the_system_are_named_with_what_to_do() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     for limit in ["ulimit -n", "ulimit -v"] {

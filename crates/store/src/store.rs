@@ -84,7 +84,7 @@ pub enum LayoutError {
     #[error("the roots are on more than {} disks", limits::DISKS_MAX)]
     TooManyDisks,
     /// The folder cannot be opened.
-    #[error("cannot open the root {}: {source}", path.display())]
+    #[error("cannot open the root {}: name a folder that is there and that the server may read", path.display())]
     Root {
         /// Which.
         path: PathBuf,

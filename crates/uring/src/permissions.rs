@@ -119,6 +119,11 @@ impl Permissions {
         self.0.iter().find(|permission| permission.subject == subject)
     }
 
+    /// What was granted.
+    pub fn granted(&self) -> impl Iterator<Item = &Permission> {
+        self.0.iter().filter(|permission| permission.granted)
+    }
+
     /// What was refused.
     pub fn refused(&self) -> impl Iterator<Item = &Permission> {
         self.0.iter().filter(|permission| !permission.granted)

@@ -1,5 +1,8 @@
 //! What to do about a limit of the system that keeps the server from starting.
 
+use std::io;
+use std::net::SocketAddr;
+
 use rustix::io::Errno;
 use uring::permissions::OPEN_FILES;
 
@@ -13,6 +16,19 @@ pub(super) fn with_advice(error: anyhow::Error) -> anyhow::Error {
     match errno.and_then(advice) {
         Some(advice) if !said.contains("ulimit") => error.context(advice),
         _ => error,
+    }
+}
+
+/// What to do about an address that cannot be listened on.
+pub(super) fn on_listening(address: SocketAddr, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "another program has it: end that, or name another port with `--listen`".to_owned(),
+        io::ErrorKind::AddrNotAvailable => format!("{} is no address of this machine", address.ip()),
+        io::ErrorKind::PermissionDenied => {
+            "ports below 1024 need CAP_NET_BIND_SERVICE (systemd: `AmbientCapabilities=CAP_NET_BIND_SERVICE`), or root; others do not"
+                .to_owned()
+        }
+        _ => "name another address with `--listen`".to_owned(),
     }
 }
 
@@ -37,11 +53,17 @@ fn advice(errno: Errno) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-
     use anyhow::Context as _;
 
     use super::*;
+
+    #[test]
+    fn why_an_address_cannot_be_had() {
+        let said = |errno: Errno| on_listening("192.0.2.1:80".parse().expect("an address"), &io::Error::from(errno));
+        assert!(said(Errno::ADDRINUSE).contains("another program"));
+        assert!(said(Errno::ADDRNOTAVAIL).contains("192.0.2.1"));
+        assert!(said(Errno::ACCESS).contains("CAP_NET_BIND_SERVICE"));
+    }
 
     #[test]
     fn limits_are_named_once() {

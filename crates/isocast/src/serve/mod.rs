@@ -63,8 +63,10 @@ fn run_as_configured(args: &ServeArgs) -> anyhow::Result<()> {
         say(format_args!("{name} does not tell its speed: {rate} is assumed; set `links.{name}` in the configuration"));
     }
     // The address is taken before anything is started, so that a port in use is said at once.
-    let listener = controlplane::listen(config.listen)
-        .with_context(|| format!("cannot listen on {}: is it in use, or another machine's?", config.listen))?;
+    let listener = controlplane::listen(config.listen).map_err(|error| {
+        let advice = advice::on_listening(config.listen, &error);
+        anyhow::Error::from(error).context(format!("cannot listen on {}: {advice}", config.listen))
+    })?;
 
     let disk_count = u16::try_from(profiles.len()).context("too many disks")?;
     let queues = uring::link::connect(disk_count).context("cannot make the queues to the data plane")?;
@@ -180,7 +182,8 @@ fn start_plane(
     let thread = uring::thread::start(thread_config, link, move |io| {
         Plane::new(plane_config, profiles, &capacities, gauges, io).run();
     })?;
-    say(format_args!("{memory} of buffers; data plane on CPU {}", cpu.map_or("any".to_owned(), |cpu| cpu.to_string())));
+    let granted: Vec<&str> = thread.permissions.granted().map(|permission| permission.sentence.as_str()).collect();
+    say(format_args!("data plane: {}", granted.join("; ")));
     for permission in thread.permissions.refused() {
         say(format_args!("{}", permission.sentence));
     }
