@@ -1,9 +1,11 @@
-//! Events as JSON lines: the data plane's, and those of the settings.
+//! Events as JSON lines: the data plane's, those of requests, of the settings and of the server itself.
 
-use std::time::SystemTime;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, SystemTime};
 
 use dataplane::control::Event;
 use serde_json::json;
+use units::BitRate;
 
 /// One event as a line of the event log.
 pub(crate) fn line(event: &Event, now: SystemTime) -> String {
@@ -16,6 +18,59 @@ pub(crate) fn line(event: &Event, now: SystemTime) -> String {
         }
     };
     stamped(object, now)
+}
+
+/// A stream or recording was not admitted. `rate` is what it asked for; best-effort has none.
+pub(crate) fn stream_refused(
+    path: &str,
+    client: IpAddr,
+    rate: Option<BitRate>,
+    (resource, grantable): (&str, BitRate),
+    now: SystemTime,
+) -> String {
+    let object = json!({
+        "event": "stream_refused", "path": path, "client": client.to_string(), "rate_bps": rate.map(|rate| rate.0),
+        "resource": resource, "grantable_bps": grantable.0,
+    });
+    stamped(object, now)
+}
+
+/// How an upload that began came out.
+pub(crate) struct UploadEnd {
+    /// What was answered: 201 or 204 means that it is stored.
+    pub(crate) status: http::StatusCode,
+    /// Bytes of the content; none: nothing was kept.
+    pub(crate) stored_bytes: Option<u64>,
+    /// From its beginning.
+    pub(crate) duration: Duration,
+}
+
+/// An upload that had begun came to its end.
+pub(crate) fn upload_ended(path: &str, client: IpAddr, end: &UploadEnd, now: SystemTime) -> String {
+    let outcome = if end.stored_bytes.is_some() { "Stored" } else { "Failed" };
+    let object = json!({
+        "event": "upload_ended", "path": path, "client": client.to_string(), "outcome": outcome,
+        "status": end.status.as_u16(), "stored_bytes": end.stored_bytes.unwrap_or(0),
+        "seconds": end.duration.as_secs_f64(),
+    });
+    stamped(object, now)
+}
+
+/// A content was removed.
+pub(crate) fn content_deleted(path: &str, client: IpAddr, now: SystemTime) -> String {
+    stamped(json!({ "event": "content_deleted", "path": path, "client": client.to_string() }), now)
+}
+
+/// The server listens.
+pub(crate) fn server_started(addresses: &[SocketAddr], now: SystemTime) -> String {
+    let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    let version = env!("CARGO_PKG_VERSION");
+    stamped(json!({ "event": "server_started", "version": version, "addresses": addresses }), now)
+}
+
+/// The server drains.
+pub(crate) fn server_stopping(now: SystemTime) -> String {
+    stamped(json!({ "event": "server_stopping" }), now)
 }
 
 /// Settings were read anew: which are in force now, which need a restart.

@@ -120,6 +120,7 @@ impl ControlPlane {
             tokio::spawn(accept(Arc::clone(&shared), listener));
         }
         tokio::spawn(every_second(Arc::clone(&shared), parts.machine));
+        shared.events.line(crate::events::server_started(&addresses, SystemTime::now()));
         Ok(Arc::new(Self { shared, drain, addresses, runtime: Handle::current() }))
     }
 
@@ -156,6 +157,7 @@ impl ControlPlane {
     /// Stops admitting, lets what runs finish up to the configured time, then stops it.
     pub async fn drain(&self) {
         self.shared.ready.store(false, Ordering::Release);
+        self.shared.events.line(crate::events::server_stopping(SystemTime::now()));
         let _ = self.drain.send(true);
         let _ = self.shared.broker.send(Command::Drain);
         let time_max = self.shared.config().drain_time_max;

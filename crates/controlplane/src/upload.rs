@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Instant, SystemTime};
 
 use dataplane::control::{Command, RecordingRequest, Report};
 use http::StatusCode;
@@ -17,6 +18,7 @@ use units::{BitRate, ReservationId};
 use crate::auth;
 use crate::broker::Broker;
 use crate::contents::{ContentPath, Precondition, Published, UploadClass, UploadRequest};
+use crate::events::{self, UploadEnd};
 use crate::log::Access;
 use crate::manager::{self, Origin};
 use crate::media;
@@ -30,13 +32,12 @@ use crate::router::Exchange;
 
 /// PUT.
 pub(crate) async fn put(exchange: &Exchange, body: Incoming, access: &mut Access) -> Reply {
-    match put_checked(exchange, body, access).await {
-        Ok(published) if published.created => {
-            Reply::empty(StatusCode::CREATED).field(ETAG, published.etag).field(LOCATION, location(&exchange.head.path))
-        }
-        Ok(published) => Reply::empty(StatusCode::NO_CONTENT).field(ETAG, published.etag),
-        Err(reply) => reply,
-    }
+    let published = match put_checked(exchange, body, access).await {
+        Ok(published) => published,
+        Err(reply) => return reply,
+    };
+    let reply = Reply::empty(status_of(&published)).field(ETAG, published.etag);
+    if published.created { reply.field(LOCATION, location(&exchange.head.path)) } else { reply }
 }
 
 /// DELETE.
@@ -45,10 +46,15 @@ pub(crate) async fn delete(exchange: &Exchange, access: &mut Access) -> Reply {
         access.user = auth::may_write(exchange).await?;
         let path = content_path(exchange)?;
         let precondition = precondition(exchange);
-        exchange.shared.contents.delete(&path, precondition).await.map_err(|error| problem::of_store(&error))
+        let deleted = exchange.shared.contents.delete(&path, precondition).await;
+        deleted.map(|()| path).map_err(|error| problem::of_store(&error))
     };
     match outcome.await {
-        Ok(()) => Reply::empty(StatusCode::NO_CONTENT),
+        Ok(path) => {
+            let event = events::content_deleted(&name_of(&path), exchange.peer.ip(), SystemTime::now());
+            exchange.shared.events.line(event);
+            Reply::empty(StatusCode::NO_CONTENT)
+        }
         Err(reply) => reply,
     }
 }
@@ -88,13 +94,31 @@ async fn put_checked(exchange: &Exchange, body: Incoming, access: &mut Access) -
     let stages = shared.registry.upload(&origin);
     // What stages alter may become longer or shorter than what was announced.
     let length = length.filter(|_| manager::registry::alteration(&stages).is_none());
+    let (name, begun) = (name_of(&path), Instant::now());
     let request = UploadRequest { path, length, precondition, class };
     let upload = shared.contents.begin_upload(request).await.map_err(|error| problem::of_store(&error))?;
     let open = &shared.stats.uploads_open;
     open.fetch_add(1, Ordering::Relaxed);
     let _counted = Counted(open);
     let source = manager::request_body(body, config.upload_idle_max);
-    manager::join(source, stages, &mut manager::store(upload)).await
+    let stored = manager::join(source, stages, &mut manager::store(upload)).await;
+    let status = match &stored {
+        Ok(published) => status_of(published),
+        Err(reply) => reply.status,
+    };
+    let stored_bytes = stored.as_ref().ok().map(|published| published.size);
+    let end = UploadEnd { status, stored_bytes, duration: begun.elapsed() };
+    shared.events.line(events::upload_ended(&name, exchange.peer.ip(), &end, SystemTime::now()));
+    stored
+}
+
+const fn status_of(published: &Published) -> StatusCode {
+    if published.created { StatusCode::CREATED } else { StatusCode::NO_CONTENT }
+}
+
+/// As the listings and the event log name it.
+fn name_of(path: &ContentPath) -> String {
+    path.components().join("/")
 }
 
 pub(crate) fn too_large(bytes_max: u64) -> Reply {
@@ -177,8 +201,7 @@ impl Recording {
                 Ok(Self { broker: Arc::clone(&shared.broker), rate, reservation })
             }
             Some(Report::ReserveRefused { refusal, .. }) => {
-                shared.stats.streams_refused.fetch_add(1, Ordering::Relaxed);
-                Err(media::refused(shared, refusal))
+                Err(media::refused(shared, refusal, &name_of(path), exchange.peer.ip(), Some(rate)))
             }
             _ => Err(problem::busy(&shared.config())),
         }

@@ -64,7 +64,7 @@ async fn several_conditions_hold_together() {
         "If-Match: *\r\nIf-None-Match: *\r\n".to_owned(),
         format!("If-Match: {etag}\r\nIf-None-Match: *\r\n"),
         format!("If-Match: *\r\nIf-None-Match: W/{etag}\r\n"),
-        format!("If-Match: \"x\"\r\nIf-None-Match: \"y\"\r\n"),
+        "If-Match: \"x\"\r\nIf-None-Match: \"y\"\r\n".to_owned(),
         format!("{later}If-None-Match: *\r\n"),
         format!("{later}If-None-Match: {etag}\r\n"),
     ] {
@@ -247,4 +247,27 @@ async fn with_users_writes_need_a_login_and_reads_do_not() {
     assert_eq!(harness.one(&put("a", wrong, "x")).status, 401);
     assert_eq!(harness.one("GET /media/a?rate=1M HTTP/1.1\r\nHost: other\r\n\r\n").status, 200);
     harness.access.wait_until(|text| text.contains(" - ada ["));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_event_log_tells_what_became_of_writes_and_refusals() {
+    let harness = Harness::start(Config::default());
+    assert_eq!(harness.one(&put("a.ts", "", "one")).status, 201);
+    assert_eq!(harness.one(&put("a.ts?rate=101M", "", "two")).status, 503);
+    harness.store.capacity.store(2, Ordering::SeqCst);
+    assert_eq!(harness.one(&put("b.ts", "", "too much for it")).status, 507);
+    assert_eq!(harness.one("GET /media/a.ts?rate=101M HTTP/1.1\r\nHost: localhost\r\n\r\n").status, 503);
+    assert_eq!(harness.one("DELETE /media/a.ts HTTP/1.1\r\nHost: localhost\r\n\r\n").status, 204);
+    let event = |text: &str, parts: &[&str]| text.lines().any(|line| parts.iter().all(|part| line.contains(part)));
+    for parts in [
+        &["server_started", "127.0.0.1:"][..],
+        &["upload_ended", "\"path\":\"a.ts\"", "\"outcome\":\"Stored\"", "\"stored_bytes\":3", "\"status\":201"],
+        &["stream_refused", "\"path\":\"a.ts\"", "\"rate_bps\":101000000", "\"grantable_bps\":100000000"],
+        &["upload_ended", "\"path\":\"b.ts\"", "\"outcome\":\"Failed\"", "\"status\":507"],
+        &["content_deleted", "\"path\":\"a.ts\"", "\"client\":\"127.0.0.1\""],
+    ] {
+        harness.events.wait_until(|text| event(text, parts));
+    }
+    harness.events.wait_until(|text| text.matches("stream_refused").count() == 2);
+    harness.events.wait_until(|text| text.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()));
 }

@@ -54,7 +54,7 @@ pub enum Precondition {
         newer_than: Option<SystemTime>,
     },
     /// Each of these.
-    All(Vec<Precondition>),
+    All(Vec<Self>),
 }
 
 /// What a [`Precondition`] is held against.

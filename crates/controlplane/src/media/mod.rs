@@ -7,7 +7,7 @@
 mod passing;
 pub(crate) mod plan;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -224,8 +224,8 @@ impl Reading {
                         socket = stream;
                         continue;
                     }
-                    self.shared.stats.streams_refused.fetch_add(1, Ordering::Relaxed);
-                    let reply = refused(&self.shared, refusal);
+                    let rate = asking.decision.rate();
+                    let reply = refused(&self.shared, refusal, &prepared.path, self.peer.ip(), rate);
                     return self.answer(stream, &reply).await;
                 }
             }
@@ -474,8 +474,8 @@ pub(crate) const fn after(head: &RequestHead) -> After {
     }
 }
 
-/// 503 with what is short and what would be granted.
-pub(crate) fn refused(shared: &Shared, refusal: Refusal) -> Reply {
+/// 503 with what is short and what would be granted; counted and told in the event log.
+pub(crate) fn refused(shared: &Shared, refusal: Refusal, path: &str, client: IpAddr, rate: Option<BitRate>) -> Reply {
     let (resource, what) = match refusal.resource {
         Resource::Disk(disk) => {
             (format!("disk {}", disk.0), "the disk has no time left for another stream at this rate")
@@ -487,6 +487,9 @@ pub(crate) fn refused(shared: &Shared, refusal: Refusal) -> Reply {
         Resource::Table => ("table".to_owned(), "as many streams run as the tables hold"),
         Resource::Draining => ("draining".to_owned(), "the server is about to stop"),
     };
+    shared.stats.streams_refused.fetch_add(1, Ordering::Relaxed);
+    let short = (resource.as_str(), refusal.grantable);
+    shared.events.line(events::stream_refused(path, client, rate, short, SystemTime::now()));
     let members = [("resource", json!(resource)), ("grantable_bps", json!(refusal.grantable.0))];
     problem_with(StatusCode::SERVICE_UNAVAILABLE, "No room for this stream", what, &members)
         .field(header::RETRY_AFTER, shared.config().retry_after_seconds.to_string())
