@@ -14,7 +14,8 @@ async function show(): Promise<void> {
   const path = addressed();
   const content = path.endsWith("/") || path === "" || playableAs(path) === null ? null : path;
   const folder = path.slice(0, path.lastIndexOf("/") + 1);
-  if (content !== playing) {
+  const chosen = content !== playing;
+  if (chosen) {
     player?.stop();
     const place = byId("player");
     player = content === null ? null : new Player(place, content, () => (location.hash = pageAddress(folder)));
@@ -23,6 +24,8 @@ async function show(): Promise<void> {
   }
   document.title = content === null ? "Isocast" : `${content.split("/").pop()} · Isocast`;
   await showFolder(byId("library"), folder, playing);
+  // Who chose it from the end of a long list sees it play.
+  if (chosen && content !== null && content === playing) byId("player").scrollIntoView({ block: "nearest" });
 }
 
 /** The path in the page's address, decoded; the top folder if it is broken. */
