@@ -67,7 +67,7 @@ pub fn parse_size(text: &str) -> Result<ByteCount, ParseError> {
         _ => return Err(ParseError::UnknownUnit(shown(text), SIZE_EXAMPLE)),
     };
     match scale(number, factor).ok_or_else(|| ParseError::NotANumber(shown(text), SIZE_EXAMPLE))? {
-        0 => Err(ParseError::OutOfRange(shown(text), "sizes are 1 B to 8 EiB")),
+        0 | BEYOND => Err(ParseError::OutOfRange(shown(text), "sizes are 1 B to 8 EiB")),
         bytes => Ok(ByteCount(bytes)),
     }
 }
@@ -87,7 +87,10 @@ pub fn parse_duration(text: &str) -> Result<Nanos, ParseError> {
         "" => return Err(ParseError::NoUnit(shown(text), SPAN_EXAMPLE)),
         _ => return Err(ParseError::UnknownUnit(shown(text), SPAN_EXAMPLE)),
     };
-    scale(number, factor).map(Nanos).ok_or_else(|| ParseError::NotANumber(shown(text), SPAN_EXAMPLE))
+    match scale(number, factor).ok_or_else(|| ParseError::NotANumber(shown(text), SPAN_EXAMPLE))? {
+        BEYOND => Err(ParseError::OutOfRange(shown(text), "spans are at most 500 years")),
+        nanos => Ok(Nanos(nanos)),
+    }
 }
 
 /// Splits `text` into a decimal number and what follows it.
@@ -95,7 +98,10 @@ fn split<'a>(text: &'a str, example: &'static str) -> Result<(&'a str, &'a str),
     let text = text.trim();
     let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
-    if number.is_empty() || number.len() > 20 {
+    if number.len() > 20 {
+        return Err(ParseError::OutOfRange(shown(text), "it has at most 20 digits"));
+    }
+    if number.is_empty() {
         let negative = text.starts_with('-') && text[1..].starts_with(|c: char| c.is_ascii_digit());
         return Err(if negative {
             ParseError::OutOfRange(shown(text), "it must be greater than zero")
@@ -105,6 +111,9 @@ fn split<'a>(text: &'a str, example: &'static str) -> Result<(&'a str, &'a str),
     }
     Ok((number, unit.trim()))
 }
+
+/// What [`scale`] makes of anything larger: more than every range.
+const BEYOND: u64 = u64::MAX;
 
 /// `number × factor` in whole units, exact in decimal (no floating point: 8.8M is 8 800 000), rounded down.
 fn scale(number: &str, factor: u64) -> Option<u64> {
@@ -116,7 +125,7 @@ fn scale(number: &str, factor: u64) -> Option<u64> {
     let part: u128 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
     let places = 10u128.pow(u32::try_from(fraction.len()).ok()?);
     let total = whole.checked_mul(u128::from(factor))?.checked_add(part.checked_mul(u128::from(factor))? / places)?;
-    u64::try_from(total).ok()
+    Some(u64::try_from(total).unwrap_or(BEYOND))
 }
 
 /// At most 40 characters of what was given, safe to print.
@@ -148,7 +157,9 @@ mod tests {
         assert!(matches!(parse_rate("1.2.3M"), Err(ParseError::NotANumber(..))));
         assert!(parse_rate("8,8M").is_err());
         assert!(parse_rate("").is_err());
-        assert!(parse_rate("99999999999999999999G").is_err());
+        for absurd in ["999999999999G", "99999999999999999999G", "999999999999999999999G"] {
+            assert!(matches!(parse_rate(absurd), Err(ParseError::OutOfRange(..))), "{absurd}");
+        }
     }
 
     #[test]
@@ -157,6 +168,8 @@ mod tests {
         assert_eq!(parse_size("2G"), Ok(ByteCount(2 << 30)));
         assert_eq!(parse_size("1.5kB"), Ok(ByteCount(1500)));
         assert!(parse_size("12").is_err());
+        assert!(matches!(parse_size("99999999999T"), Err(ParseError::OutOfRange(..))));
+        assert!(matches!(parse_duration("99999999999h"), Err(ParseError::OutOfRange(..))));
         assert_eq!(parse_duration("250ms"), Ok(Nanos::from_millis(250)));
         assert_eq!(parse_duration("1.5s"), Ok(Nanos::from_millis(1500)));
     }

@@ -183,7 +183,7 @@ fn start_plane(
         Plane::new(plane_config, profiles, &capacities, gauges, io).run();
     })?;
     let granted: Vec<&str> = thread.permissions.granted().map(|permission| permission.sentence.as_str()).collect();
-    say(format_args!("data plane: {}", granted.join("; ")));
+    say(format_args!("data plane: {memory} for blocks; {}", granted.join("; ")));
     for permission in thread.permissions.refused() {
         say(format_args!("{}", permission.sentence));
     }
