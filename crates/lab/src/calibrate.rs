@@ -1,7 +1,7 @@
 //! Measures what the path from a program to the daemon and back costs, so that it can be subtracted.
 //!
 //! A processor that has slept for a millisecond takes longer to wake than one that has hardly stopped. So the path of
-//! small reads is measured at the pace of the drive: that of a flash drive is half of what it is at a hard disk's.
+//! small reads is measured at two paces: that of a flash drive is half of what it is at a hard disk's.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -12,6 +12,7 @@ use anyhow::Context;
 use units::Nanos;
 
 use crate::control;
+use crate::engine::Compensation;
 use crate::state::Places;
 use crate::sys::{self, Aligned};
 
@@ -30,32 +31,35 @@ const EXCESS_MAX: Duration = Duration::from_micros(400);
 /// Below the daemon's.
 const PRIORITY: u8 = 20;
 /// How long the daemon takes for an answer where the drive's own time does not matter.
-const FIXED: Duration = Duration::from_millis(1);
+const FIXED: Duration = Duration::from_nanos(Compensation::LONG.0);
 
 /// Measures and sets the compensation, for a drive of which no read takes less than `least`; returns (microseconds, microseconds per MiB).
 #[allow(clippy::cast_precision_loss, reason = "figures for people")]
 pub(crate) fn run(places: &Places, device: &Path, least: Nanos) -> anyhow::Result<(f64, f64)> {
-    control::ask(places, "compensate 0 0")?;
+    control::ask(places, "compensate 0 0 0 0")?;
     let file = sys::open_direct(device, false).with_context(|| format!("cannot open {}", device.display()))?;
     let path = Trodden { places, file: &file };
     // In real time, in a thread of its own: what other programs cost is not the path's.
-    let (small, big) = sys::in_real_time(PRIORITY, || {
+    let (quick, small, big) = sys::in_real_time(PRIORITY, || {
         let big = path.settled_excess(FIXED, 1 << 20, SAMPLES_BIG)?;
-        let small =
-            at_the_pace_of(Duration::from_nanos(least.0), |span, samples| path.settled_excess(span, 4096, samples))?;
-        anyhow::Ok((small, big))
+        let small = path.settled_excess(FIXED, 4096, SAMPLES)?;
+        let least = Duration::from_nanos(least.0);
+        let at_pace = || at_the_pace_of(least, |span| path.settled_excess(span, 4096, SAMPLES_QUICK));
+        let quick = if least < FIXED { at_pace()? } else { small };
+        anyhow::Ok((quick, small, big))
     })??;
-    let unsettled = small.agreed.is_none() || big.agreed.is_none();
+    let unsettled = [&quick, &small, &big].iter().any(|settled| settled.agreed.is_none());
     let small = small.least.min(EXCESS_MAX);
+    let quick = quick.least.min(small);
     let big = big.least.min(small + EXCESS_MAX);
     if small == EXCESS_MAX {
         eprintln!(
             "warning: the machine is busy: path latency over {EXCESS_MAX:?}, the disk will seem slower than its model"
         );
-    } else if small.as_nanos() > u128::from(least.0) {
+    } else if quick.as_nanos() > u128::from(least.0) {
         eprintln!(
-            "warning: the machine is busy: the path takes {small:?}, the drive but {least}: single small reads will be \
-             quicker than the model's; make the disk anew in a quiet moment"
+            "warning: the machine is busy: the path takes {quick:?}, the drive but {least}: single small reads will be \
+             slower than the model's; make the disk anew in a quiet moment"
         );
     } else if unsettled {
         eprintln!(
@@ -64,11 +68,13 @@ pub(crate) fn run(places: &Places, device: &Path, least: Nanos) -> anyhow::Resul
         );
     }
     let per_mib = big.saturating_sub(small);
-    control::ask(places, &format!("timing off; compensate {} {}", small.as_nanos(), per_mib.as_nanos()))?;
-    Ok((small.as_nanos() as f64 / 1e3, per_mib.as_nanos() as f64 / 1e3))
+    let (base, per_byte, at_least) = (small.as_nanos(), per_mib.as_nanos(), quick.as_nanos());
+    control::ask(places, &format!("timing off; compensate {base} {per_byte} {at_least} {}", least.0))?;
+    Ok((quick.as_nanos() as f64 / 1e3, per_mib.as_nanos() as f64 / 1e3))
 }
 
 /// The path's latency from several bursts. What else the machine does only ever adds to it: the least is the path's.
+#[derive(Debug, Clone, Copy)]
 struct Settled {
     least: Duration,
     /// Another burst found as little.
@@ -84,16 +90,10 @@ impl Settled {
 }
 
 /// The path of small reads when the drive's own time is `least` or more, by what reads take beyond a span.
-fn at_the_pace_of<E>(
-    least: Duration,
-    mut excess: impl FnMut(Duration, usize) -> Result<Settled, E>,
-) -> Result<Settled, E> {
-    if least >= FIXED {
-        return excess(FIXED, SAMPLES);
-    }
+fn at_the_pace_of<E>(least: Duration, mut excess: impl FnMut(Duration) -> Result<Settled, E>) -> Result<Settled, E> {
     // The path is to be a part of the drive's time, not an addition to it.
-    let slower = excess(least, SAMPLES_QUICK)?;
-    excess(least.saturating_sub(slower.least), SAMPLES_QUICK)
+    let slower = excess(least)?;
+    excess(least.saturating_sub(slower.least))
 }
 
 /// The way that a read takes to the daemon and back.
@@ -144,13 +144,13 @@ mod tests {
         let path = |asleep: Duration| if asleep > micros(200) { micros(75) } else { micros(30) };
         let at = |least: Duration| {
             let mut spans = Vec::new();
-            let found = at_the_pace_of(least, |span, _| {
+            let found = at_the_pace_of(least, |span| {
                 spans.push(span);
                 Ok::<_, ()>(Settled::of(vec![path(span)]))
             });
             (found.expect("measured").least, spans)
         };
-        assert_eq!(at(micros(8333)), (micros(75), vec![FIXED]));
+        assert_eq!(at(micros(500)), (micros(75), vec![micros(500), micros(425)]));
         assert_eq!(at(micros(80)), (micros(30), vec![micros(80), micros(50)]));
         assert_eq!(at(micros(10)), (micros(30), vec![micros(10), Duration::ZERO]));
     }

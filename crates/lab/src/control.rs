@@ -64,10 +64,15 @@ fn obey(command: &str, engine: &Engine) -> anyhow::Result<String> {
         ["timing", "on"] => engine.set_timing(Timing::Model),
         ["timing", "off"] => engine.set_timing(Timing::Off),
         ["timing", "fixed", span] => engine.set_timing(Timing::Fixed(units::parse_duration(span)?)),
-        ["compensate", base, per_mib] => engine.set_compensation(Compensation {
-            base: Nanos(base.parse().context("nanoseconds")?),
-            per_mib: Nanos(per_mib.parse().context("nanoseconds per MiB")?),
-        }),
+        ["compensate", base, per_mib, quick, least] => {
+            let nanos = |text: &str| text.parse().map(Nanos).context("nanoseconds");
+            engine.set_compensation(Compensation {
+                base: nanos(base)?,
+                per_mib: nanos(per_mib)?,
+                quick: nanos(quick)?,
+                least: nanos(least)?,
+            });
+        }
         ["drop"] => engine.change_drive(|drive, now| drive.drop_read_buffer(now)),
         ["slow", factor] => {
             let factor: f64 = factor.parse().ok().filter(|f| (0.01..=1000.0).contains(f)).ok_or_else(|| {

@@ -56,16 +56,28 @@ struct Outgoing {
 /// awake: a flash drive's answers are due sooner than this.
 const WAKE_MAX: Nanos = Nanos::from_micros(100);
 
-/// Path latency to subtract: so much, and so much per byte.
+/// Path latency to subtract: so much for who waits long, less for who waits hardly longer than `least` (processors that
+/// slept less wake sooner), and so much per byte.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Compensation {
+    /// From waits of [`Self::LONG`] on.
     pub(crate) base: Nanos,
     pub(crate) per_mib: Nanos,
+    /// At waits of `least`.
+    pub(crate) quick: Nanos,
+    pub(crate) least: Nanos,
 }
 
 impl Compensation {
-    fn of(self, bytes: u64) -> Nanos {
-        Nanos(self.base.0 + self.per_mib.0 * bytes / (1 << 20))
+    /// A wait at which the path is known.
+    pub(crate) const LONG: Nanos = Nanos::from_millis(1);
+
+    /// For an answer of `bytes` to a request that waits for `wait`.
+    fn of(self, bytes: u64, wait: Nanos) -> Nanos {
+        let to_long = Self::LONG.saturating_sub(wait);
+        let span = Self::LONG.saturating_sub(self.least).max(Nanos(1));
+        let less = self.base.saturating_sub(self.quick).0 * to_long.min(span).0 / span.0;
+        Nanos(self.base.0 - less + self.per_mib.0 * bytes / (1 << 20))
     }
 }
 
@@ -476,7 +488,7 @@ impl Inner {
     }
 
     fn lead(&self) -> Nanos {
-        self.compensation.of(1 << 20)
+        self.compensation.of(1 << 20, Nanos::MAX)
     }
 
     fn wakeup(&self) -> Option<Nanos> {
@@ -493,8 +505,9 @@ impl Inner {
         self.drive.complete_ahead(now, self.lead(), &mut done);
         for completion in done.drain(..) {
             let slot = usize::try_from(completion.tag).unwrap_or(usize::MAX);
-            let bytes = self.slots[slot].as_ref().map_or(0, |p| p.bytes);
-            let leave = completion.at.saturating_sub(self.compensation.of(bytes));
+            let (bytes, came) = self.slots[slot].as_ref().map_or((0, completion.at), |p| (p.bytes, p.came));
+            let path = self.compensation.of(bytes, completion.at.saturating_sub(came));
+            let leave = completion.at.saturating_sub(path);
             self.outbox.push(Reverse((leave, completion.tag, completion.outcome != Outcome::Ok)));
         }
         self.done = done;
@@ -526,5 +539,24 @@ impl Counters {
         self.lateness.saturating_record(late.0 / 1000);
         self.over_1ms += u64::from(late > Nanos::from_millis(1));
         self.over_10ms += u64::from(late > Nanos::from_millis(10));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_less_is_on_the_way_for_less() {
+        let us = Nanos::from_micros;
+        let path = Compensation { base: us(52), per_mib: us(128), quick: us(30), least: us(80) };
+        assert_eq!(path.of(0, us(91)), Nanos(30_264));
+        assert_eq!(path.of(0, us(40)), us(30));
+        assert_eq!(path.of(0, us(540)), us(41));
+        assert_eq!(path.of(1 << 20, Nanos::from_millis(2)), us(180));
+        // A hard disk's path is known at one pace only.
+        let disk = Compensation { quick: us(52), least: Compensation::LONG, ..path };
+        assert_eq!(disk.of(0, us(10)), us(52));
+        assert_eq!(disk.of(0, Nanos::from_millis(12)), us(52));
     }
 }
