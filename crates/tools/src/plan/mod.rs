@@ -358,7 +358,7 @@ mod tests {
     fn a_profile_that_no_drive_fits_is_counted_but_not_simulated() {
         let file = std::env::temp_dir().join(format!("isocast-plan-{}.json", std::process::id()));
         let array = serde_json::json!({
-            "version": 1, "rotational": true, "capacity_bytes": 40_000_000_000_000u64,
+            "version": 2, "rotational": true, "capacity_bytes": 40_000_000_000_000u64,
             "zones": [{"start_bytes": 0, "bytes_per_second": 20_000_000_000u64}],
             "seeks": [{"distance_bytes": 0, "time_ns": 8_000_000}],
             "turn_ns": 8_333_333, "flush_ns": 60_000_000, "write_ratio": 1.0, "queue_depth": 32
