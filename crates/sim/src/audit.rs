@@ -22,7 +22,7 @@ impl World {
         let Some(record) = self.streams.get_mut(&stream) else { return };
         let Some(late) = record.lateness(self.now, self.plane_delays) else { return };
         record.late_max = record.late_max.max(late);
-        let allowed = self.control.lateness_max();
+        let allowed = self.control.lateness_max(record.asked.burst_bytes);
         if late > allowed && !record.may_be_late() && !record.excuses.stopped {
             let what =
                 format!("stream {stream} is {late} late, {allowed} allowed ({} bytes sent)", record.payload_bytes);
@@ -34,7 +34,7 @@ impl World {
     pub(crate) fn judge_ahead(&mut self, stream: u64) {
         let Some(record) = self.streams.get_mut(&stream) else { return };
         let Some(rate) = record.asked.rate else { return };
-        let allowed = rate.bytes_in(self.control.lateness_max().saturating_mul(4)) + 4096;
+        let allowed = rate.bytes_in(self.control.ahead_max()) + 4096;
         let ahead = record.ahead(self.now);
         if ahead > allowed {
             let what = format!("stream {stream} is {ahead} bytes ahead of its rate and burst, {allowed} allowed");

@@ -152,9 +152,17 @@ impl ControlSide {
         }
     }
 
-    /// How much later than its rate an unexcused stream may be: slow streams are fed every second tick.
-    pub(crate) fn lateness_max(&self) -> Nanos {
-        self.tick.saturating_mul(2).saturating_add(Nanos::from_millis(5))
+    /// How much later than its rate, counted from its first byte, an unexcused stream may be: a tick's bytes are there
+    /// before the time begins in which they are used. Behind a burst the clock may have begun a tick later, and a slow
+    /// stream's ticks are twice as long.
+    pub(crate) fn lateness_max(&self, burst_bytes: u64) -> Nanos {
+        let clock = if burst_bytes == 0 { Nanos::ZERO } else { self.tick.saturating_mul(2) };
+        clock.saturating_add(Nanos::from_millis(5))
+    }
+
+    /// How far ahead of its rate a stream may be: slow streams are fed every second tick.
+    pub(crate) fn ahead_max(&self) -> Nanos {
+        self.tick.saturating_mul(8).saturating_add(Nanos::from_millis(20))
     }
 
     /// True while a disk's faults excuse its streams.

@@ -328,24 +328,28 @@ impl<I: Io> Plane<I> {
         }
         let Class::Constant { .. } = stream.class else { return };
         let crate::control::Service::Constant { rate, burst_bytes, .. } = stream.delivery().service else { return };
-        // What is in the buffers may last shorter than what its disk has to do first, a grant or promised reads: the
-        // stream's clock must not run before the rest can be there in time (simulator, seeds 4193 and 10463).
-        let lasts = rate.time_for(stream.fetch.payload + 1).saturating_sub(self.config.tick);
-        let schedule = &self.disks[usize::from(stream.disk.0)].schedule;
-        if !schedule.can_promise(slot, now.saturating_add(lasts), now) {
-            return;
-        }
         let per_tick = rate.bytes_in(self.config.tick);
         let stride = if per_tick < SEND_BYTES_MIN { Stride::TwoTicks } else { Stride::Tick };
         let tick = match stride {
             Stride::Tick => self.config.tick,
             Stride::TwoTicks => self.config.tick.saturating_mul(2),
         };
+        // What is in the buffers may last shorter than what its disk has to do first, a grant or promised reads: the
+        // stream's clock must not run before the rest can be there in time (simulator, seeds 4193 and 10463).
+        let lasts = rate.time_for(stream.fetch.payload + 1).saturating_sub(tick.saturating_mul(2));
+        let schedule = &self.disks[usize::from(stream.disk.0)].schedule;
+        if !schedule.can_promise(slot, now.saturating_add(lasts), now) {
+            return;
+        }
         // After a delay of the loop the next step to be fed lies in the past. A clock that began there would owe the
         // viewer the delay, at twice its rate (found by the simulator, seed 995).
         let step = self.steps.index_at(now).max(self.step);
         let chosen = self.wheel.seat(slot, stride, step);
-        let first_tick = self.steps.start_of(Wheel::next_step(chosen, step));
+        // Nobody waits for a first byte that is there: its tick is the one before the seat's first. With the clock begun at
+        // that one, the second send came up to two ticks behind the first, and whoever reads request after request, as
+        // players of segments do, had up to a tick less than its rate in each. A burst's first send lasts as long.
+        let before = if burst_bytes < rate.bytes_in(tick) { tick } else { Nanos::ZERO };
+        let first_tick = self.steps.start_of(Wheel::next_step(chosen, step)).saturating_sub(before);
         let disk = usize::from(stream.disk.0);
         self.disks[disk].starting.retain(|&other| other != slot);
         let stream = &mut self.streams[slot as usize];
@@ -358,7 +362,6 @@ impl<I: Io> Plane<I> {
             *seat = Some(chosen);
         }
         self.disks[disk].schedule.promise(slot, deadline);
-        // Nobody waits for a first byte that is there: what the first tick carries goes at once, the clock stays.
         self.feed(slot, first_tick);
     }
 
@@ -375,9 +378,10 @@ impl<I: Io> Plane<I> {
         let stream = &self.streams[slot as usize];
         let mut cursor = stream.send;
         let enough = match stream.delivery().service {
-            // Two ticks' worth: the second tick must not wait for a read that the first one's end asked for.
+            // Three ticks' worth: the second follows the first at once, and the third must not wait for a read that their
+            // end asked for (simulator, seed 486).
             crate::control::Service::Constant { rate, .. } => {
-                START_BYTES.max(rate.bytes_in(self.config.tick.saturating_mul(2)))
+                START_BYTES.max(rate.bytes_in(self.config.tick.saturating_mul(3)))
             }
             crate::control::Service::BestEffort => START_BYTES,
         };
