@@ -352,21 +352,28 @@ impl Store {
     /// [`StoreError::NotFound`], [`StoreError::IsDirectory`], [`StoreError::PreconditionFailed`] and what the system
     /// says.
     pub async fn delete(&self, path: &ContentPath, precondition: Precondition) -> Result<(), StoreError> {
-        let (first, _) = match self.locate(path).await {
+        let (first, found) = match self.locate(path).await {
             Err(error) if error.is_absence() && !precondition.holds(None) => {
                 return Err(StoreError::PreconditionFailed);
             }
             other => other?,
         };
-        let mut precondition = precondition;
-        for number in first..self.0.roots.len() {
-            match self.remove_from(number, path, &std::mem::take(&mut precondition)).await {
-                // What a later root has under this name was hidden; it must not come to light.
-                Err(error) if number > first && error.is_absence() => {}
+        if found.kind == Kind::Directory {
+            return Err(StoreError::IsDirectory);
+        }
+        if !precondition.holds(Some(found.existing())) {
+            return Err(StoreError::PreconditionFailed);
+        }
+        // What a later root has under this name is hidden and must not come to light: it goes first, so that what is
+        // seen stays as it is if that fails.
+        for number in (first + 1..self.0.roots.len()).rev() {
+            match self.remove_from(number, path, &Precondition::None).await {
+                Err(StoreError::IsDirectory) => {}
+                Err(error) if error.is_absence() => {}
                 other => other?,
             }
         }
-        Ok(())
+        self.remove_from(first, path, &precondition).await
     }
 
     /// Removes a name from one root, by its number, durably.

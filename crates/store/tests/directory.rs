@@ -3,11 +3,13 @@
 mod common;
 
 use std::fs::{self, File};
-use std::os::unix::fs::{FileExt, symlink};
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
+use std::path::Path;
 use std::sync::Arc;
 
 use common::{folder, path, pattern, put, ungoverned};
 use dataplane::control::Access;
+use rustix::fs::IFlags;
 use store::{ContentPath, Kind, Precondition, StoreError, Want};
 
 #[tokio::test]
@@ -133,6 +135,42 @@ async fn roots_are_one_namespace_and_the_first_wins() {
     // A deleted name does not come to light again from a later root.
     store.delete(&path("/both"), Precondition::None).await.unwrap();
     assert!(matches!(store.lookup(&path("/both")).await, Err(StoreError::NotFound)));
+}
+
+/// Lets nobody remove `file`: not even root where the file system knows how. False if it cannot be done.
+fn pin(file: &Path, pinned: bool) -> bool {
+    if !rustix::process::geteuid().is_root() {
+        let mode = if pinned { 0o555 } else { 0o755 };
+        return fs::set_permissions(file.parent().unwrap(), fs::Permissions::from_mode(mode)).is_ok();
+    }
+    let flags = if pinned { IFlags::IMMUTABLE } else { IFlags::empty() };
+    rustix::fs::ioctl_setflags(File::open(file).unwrap(), flags).is_ok()
+}
+
+#[tokio::test]
+async fn a_deletion_that_a_later_root_forbids_changes_nothing() {
+    let (one, two) = (folder(), folder());
+    let hidden = two.path().join("both");
+    fs::write(one.path().join("both"), "first").unwrap();
+    fs::write(&hidden, "second").unwrap();
+    fs::write(one.path().join("name"), "a file here").unwrap();
+    fs::create_dir(two.path().join("name")).unwrap();
+    let store = ungoverned(&[one.path(), two.path()]);
+    let wrong = Precondition::MustMatch(vec!["\"wrong\"".into()]);
+    assert!(matches!(store.delete(&path("/both"), wrong).await, Err(StoreError::PreconditionFailed)));
+    assert!(hidden.exists(), "what is hidden stays when the condition does not hold");
+    if pin(&hidden, true) {
+        let refused = store.delete(&path("/both"), Precondition::None).await;
+        assert!(pin(&hidden, false));
+        assert!(refused.is_err(), "{refused:?}");
+        assert_eq!(store.lookup(&path("/both")).await.unwrap().size, 5);
+    }
+    store.delete(&path("/both"), Precondition::None).await.unwrap();
+    assert!(!hidden.exists() && !one.path().join("both").exists());
+
+    // A folder of that name in a later root is no content: it does not forbid the deletion, and stays.
+    store.delete(&path("/name"), Precondition::None).await.unwrap();
+    assert_eq!(store.lookup(&path("/name")).await.unwrap().kind, Kind::Directory);
 }
 
 #[tokio::test]
