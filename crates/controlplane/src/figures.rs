@@ -106,6 +106,14 @@ pub(crate) fn failure(disk: &DiskDescription, gauges: &DiskGauges) -> Option<Dis
     }
 }
 
+/// Whether no disk could serve a stream now.
+pub(crate) fn every_disk_fails(shared: &Shared) -> bool {
+    let none = DiskGauges::default();
+    let gauges = |disk: &DiskDescription| shared.gauges.disks.get(usize::from(disk.id)).unwrap_or(&none);
+    let disks = shared.contents.disks();
+    !disks.is_empty() && disks.iter().all(|disk| failure(disk, gauges(disk)).is_some())
+}
+
 fn described_disk(disk: DiskDescription, gauges: &DiskGauges, phases: Option<Phases>) -> Disk {
     let failure = failure(&disk, gauges);
     Disk {

@@ -30,11 +30,14 @@ pub(crate) fn answer(shared: &Shared, path: &str) -> Option<Reply> {
 }
 
 fn ready(shared: &Shared) -> Reply {
-    if shared.ready.load(Ordering::Acquire) && !shared.is_draining() {
-        Reply::with_body(StatusCode::OK, "text/plain; charset=utf-8", "streams are admitted\n")
+    let why_not = if !shared.ready.load(Ordering::Acquire) || shared.is_draining() {
+        "starting, or about to stop"
+    } else if figures::every_disk_fails(shared) {
+        "every disk is failing: /api/v1/disks says how"
     } else {
-        Reply::problem(StatusCode::SERVICE_UNAVAILABLE, "streams are not admitted (starting, or about to stop)")
-    }
+        return Reply::with_body(StatusCode::OK, "text/plain; charset=utf-8", "streams are admitted\n");
+    };
+    Reply::problem(StatusCode::SERVICE_UNAVAILABLE, &format!("streams are not admitted ({why_not})"))
 }
 
 fn json(value: &impl Serialize) -> Reply {

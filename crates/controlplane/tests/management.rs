@@ -39,6 +39,11 @@ async fn health_readiness_and_the_page() {
     let harness = Harness::start(Config::default());
     assert_eq!(harness.one(&get("/health")).status, 200);
     assert_eq!(harness.one(&get("/ready")).status, 200);
+    harness.store.failing.store(true, Ordering::SeqCst);
+    let failing = harness.one(&get("/ready"));
+    assert!(failing.status == 503 && failing.text().contains("every disk is failing"), "{}", failing.text());
+    harness.store.failing.store(false, Ordering::SeqCst);
+    assert_eq!(harness.one(&get("/ready")).status, 200);
     harness.ready.store(false, Ordering::SeqCst);
     assert_eq!(harness.one(&get("/ready")).status, 503);
     let page = harness.one(&get("/"));

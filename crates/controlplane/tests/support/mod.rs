@@ -50,6 +50,8 @@ pub struct FakeStore {
     pub last_class: Arc<Mutex<Option<UploadClass>>>,
     /// The disk of uploads is full from now on, without having been asked for more.
     pub full: Arc<(AtomicBool, tokio::sync::Notify)>,
+    /// Its disk does not answer.
+    pub failing: Arc<AtomicBool>,
 }
 
 impl FakeStore {
@@ -174,7 +176,7 @@ impl Contents for FakeStore {
             rotational: true,
             capacity_bytes: 1 << 40,
             free_bytes: 1 << 39,
-            failing: false,
+            failing: self.failing.load(Ordering::SeqCst),
         }]
     }
 
