@@ -42,3 +42,16 @@ fn viewers_of_a_few_contents_wait_for_the_starts_of_those_only() {
     assert!(longest(&shared) < longest(&few).saturating_add(round), "{:?}", shared.tally);
     assert!(longest(&many) > longest(&shared).saturating_mul(2), "{:?}", many.tally);
 }
+
+/// More at once than a disk can begin with before the last of them has waited for too long: all who found no room by then
+/// hear no in time. One was told in each round, and the last of them long after the law says.
+#[test]
+fn all_who_cannot_start_are_refused_in_time() {
+    let mut scenario = Scenario::steady(1, Profile::Desktop, 3 << 30, BitRate(2_000_000), 390);
+    scenario.load.arrivals = Nanos::from_millis(2);
+    scenario.safety = Nanos::from_secs(20);
+    scenario.load.viewing = (Nanos::from_secs(30), Nanos::from_secs(40));
+    let report = sim::run(&scenario, Trace::Tail);
+    assert_eq!(report.broken, None);
+    assert!(report.tally.started > 75 && report.tally.refused > 20, "{:?}", report.tally);
+}

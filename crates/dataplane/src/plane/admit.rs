@@ -234,13 +234,18 @@ impl<I: Io> Plane<I> {
         }
     }
 
-    /// A stream that could not start for too long is refused after all: a viewer rather hears no than nothing.
+    /// Streams that could not start for too long are refused after all: a viewer rather hears no than nothing. All of them
+    /// at once: with one in each round, the last of a burst heard it long after its time.
     fn give_up_waiting(&mut self, disk: usize, now: Nanos) {
-        let oldest = self.disks[disk].waiting.iter().copied().min_by_key(|&slot| self.streams[slot as usize].started);
-        let Some(slot) = oldest.filter(|&slot| self.waited_too_long(slot, now)) else { return };
-        let resource = Resource::Disk(self.streams[slot as usize].disk);
-        self.refuse_waiting(slot, Refusal { resource, grantable: BitRate(0) });
-        debug_assert!(!self.disks[disk].waiting.contains(&slot), "it left");
+        while let Some(slot) = self.waits_longest(disk).filter(|&slot| self.waited_too_long(slot, now)) {
+            let resource = Resource::Disk(self.streams[slot as usize].disk);
+            self.refuse_waiting(slot, Refusal { resource, grantable: BitRate(0) });
+            assert!(!self.disks[disk].waiting.contains(&slot), "it left");
+        }
+    }
+
+    fn waits_longest(&self, disk: usize) -> Option<u32> {
+        self.disks[disk].waiting.iter().copied().min_by_key(|&slot| self.streams[slot as usize].started)
     }
 
     pub(super) fn waited_too_long(&self, slot: u32, now: Nanos) -> bool {
