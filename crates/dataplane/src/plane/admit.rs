@@ -222,7 +222,8 @@ impl<I: Io> Plane<I> {
         let round = disk.rounds.index_at(now);
         let left = disk.rounds.start_of(round + 1).saturating_sub(now);
         let remaining = left.as_secs_f64() / disk.rounds.period().as_secs_f64();
-        let moment = Moment { round, remaining, ..Moment::default() };
+        let payload_bytes = payload_of(self.streams[slot as usize].delivery());
+        let moment = Moment { remaining, payload_bytes, ..Moment::idle(round) };
         if !disk.spins {
             return moment;
         }

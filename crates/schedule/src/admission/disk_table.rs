@@ -291,7 +291,7 @@ impl DiskTable {
 
 /// When a stream starts, and what there is for it. Of the reads of its start it is charged what goes beyond that; its
 /// regular ones are charged in full, for whoever it shares with may stop or go elsewhere.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Moment {
     /// The round.
     pub round: u64,
@@ -303,18 +303,21 @@ pub struct Moment {
     pub found_bytes: u64,
     /// First regular round of a stream that started in this round with the same bytes at the same rate; zero: none.
     pub beside: u64,
+    /// Bytes it reads at most: of a reservation that serves one request after the other, this request's. `u64::MAX` where
+    /// unknown.
+    pub payload_bytes: u64,
 }
 
 impl Moment {
     /// The beginning of a round in which nothing waits and nothing is there.
     #[must_use]
     pub fn idle(round: u64) -> Self {
-        Self { round, remaining: 1.0, ..Self::default() }
+        Self { round, remaining: 1.0, queued_seconds: 0.0, found_bytes: 0, beside: 0, payload_bytes: u64::MAX }
     }
 }
 
 /// How a stream starts, in seconds of disk time.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Start {
     /// The round it starts in.
     pub round: u64,
@@ -331,43 +334,50 @@ pub struct Start {
     /// First regular round of a stream that began in this round with the same bytes at the same rate; zero: none. Until
     /// then it reads when this one does, and its reads stay in the table even when it goes.
     pub beside: u64,
+    /// Seconds of transfer of all it reads, at most.
+    pub payload_transfer: f64,
 }
 
 impl Start {
     /// The reads of a start whose first regular block is in round `first`.
     fn reads(&self, first: u64, demand: &Demand) -> Transient {
         let mut loads = [Load::default(); SLOTS];
-        let (mut round, mut gap) = (self.round, 0);
-        while round < first {
+        let (mut round, mut gap, mut left) = (self.round, 0, self.payload_transfer);
+        while round < first && left > 0.0 {
             let (next, length) = next_read(round, gap, first, demand.period);
-            let load = if gap == 0 { self.first_read(length) } else { self.later_read(round, length) };
+            let (load, read) = if gap == 0 { self.first_read(length) } else { self.later_read(round, length, left) };
             let slot = slot_of(round - self.round);
             loads[slot] = loads[slot].plus(load);
-            (round, gap) = (next, length);
+            (round, gap, left) = (next, length, left - read);
         }
         loads
     }
 
-    /// What the first read costs, which lasts for `length` rounds. It also fills the look-ahead, which every later one only
-    /// keeps up.
-    fn first_read(&self, length: u64) -> Load {
+    /// What the first read costs, which lasts for `length` rounds, and the seconds of transfer it reads at least. It also
+    /// fills the look-ahead, which every later one only keeps up.
+    fn first_read(&self, length: u64) -> (Load, f64) {
         let charged = (length + LOOKAHEAD_ROUNDS) as f64 + self.remaining;
         let transfer = charged * self.transfer_per_round + self.burst_transfer;
         // What has passed of the round it starts in is charged, though it is not read.
-        if self.found_transfer >= transfer - self.transfer_per_round - FOUND_TOLERANCE {
-            return Load::default();
+        let read = (transfer - self.transfer_per_round).min(self.payload_transfer);
+        if self.found_transfer >= read - FOUND_TOLERANCE {
+            return (Load::default(), read);
         }
         // It leaves the sweep, and somebody's block is gone back to behind it.
-        Load { transfer: transfer - self.found_transfer, seeks: 2.0 }
+        let transfer = transfer.min(self.payload_transfer) - self.found_transfer;
+        (Load { transfer, seeks: 2.0 }, read)
     }
 
-    /// What a later read of the start costs, in `round`, for `length` rounds.
-    fn later_read(&self, round: u64, length: u64) -> Load {
+    /// What a later read of the start costs, in `round`, for `length` rounds, when seconds of transfer are `left` to
+    /// read; and how many of them it reads.
+    fn later_read(&self, round: u64, length: u64, left: f64) -> (Load, f64) {
+        let read = length as f64 * self.transfer_per_round;
         let found = self.beside.saturating_sub(round);
         if found >= length {
-            return Load::default();
+            return (Load::default(), read);
         }
-        Load { transfer: (length - found) as f64 * self.transfer_per_round, seeks: 1.0 }
+        let transfer = ((length - found) as f64 * self.transfer_per_round).min(left);
+        (Load { transfer, seeks: 1.0 }, read)
     }
 }
 
@@ -411,7 +421,16 @@ mod tests {
     const ROUND: Nanos = Nanos::from_secs(1);
 
     fn start(round: u64) -> Start {
-        Start { round, remaining: 1.0, transfer_per_round: 0.01, ..Start::default() }
+        Start {
+            round,
+            remaining: 1.0,
+            queued_seconds: 0.0,
+            transfer_per_round: 0.01,
+            burst_transfer: 0.0,
+            found_transfer: 0.0,
+            beside: 0,
+            payload_transfer: f64::INFINITY,
+        }
     }
 
     #[test]
@@ -484,6 +503,14 @@ mod tests {
         assert_eq!(reads(Start { beside: 1016, ..alone }), [80.0, 0.0, 0.0]);
         let found = Start { found_transfer: f64::INFINITY, beside: 1016, ..alone };
         assert!(found.reads(1016, &demand).iter().all(|load| *load == Load::default()), "and no seek");
+
+        // Nor is what lies behind the end of what it reads.
+        assert_eq!(reads(Start { payload_transfer: 0.02, ..alone }), [20.0, 0.0, 0.0]);
+        assert_eq!(reads(Start { payload_transfer: 0.1, ..alone }), [80.0, 30.0, 0.0]);
+        assert_eq!(reads(Start { payload_transfer: 0.16, ..alone }), [80.0, 80.0, 10.0]);
+        assert_eq!(reads(Start { payload_transfer: 0.02, found_transfer: 0.01, ..alone }), [10.0, 0.0, 0.0]);
+        let short = Start { payload_transfer: 0.02, found_transfer: 0.02, ..alone };
+        assert!(short.reads(1016, &demand).iter().all(|load| *load == Load::default()), "all of it is there");
 
         let mut table = DiskTable::new(ROUND, 0.95);
         let mut count = 0;

@@ -330,14 +330,15 @@ impl Admission {
     /// look-ahead, which no round may have room for.
     fn starts(&self, request: &Request, demand: &Demand) -> bool {
         let disk = &self.disks[usize::from(request.disk.0)];
-        let start = self.start_of(request, &Moment { remaining: STARTS_WITH, ..Moment::default() });
+        let moment = Moment { remaining: STARTS_WITH, payload_bytes: request.length, ..Moment::idle(0) };
+        let start = self.start_of(request, &moment);
         disk.table.starts(demand, &start, &disk.profile, disk.slowdown)
     }
 
     fn start_of(&self, request: &Request, moment: &Moment) -> Start {
         let zone = f64_of(request.zone_bytes_per_second.max(1));
         let length = self.disks[usize::from(request.disk.0)].round;
-        let Moment { round, remaining, queued_seconds, found_bytes, beside } = *moment;
+        let Moment { round, remaining, queued_seconds, found_bytes, beside, payload_bytes } = *moment;
         Start {
             round,
             remaining,
@@ -346,6 +347,7 @@ impl Admission {
             burst_transfer: f64_of(request.burst_bytes) / zone,
             found_transfer: f64_of(found_bytes) / zone,
             beside,
+            payload_transfer: f64_of(payload_bytes) / zone,
         }
     }
 
