@@ -156,10 +156,11 @@ impl ControlPlane {
 
     /// Stops admitting, lets what runs finish up to the configured time, then stops it.
     pub async fn drain(&self) {
+        // In this order, whoever has heard that it is not ready any more is refused on the next connection, not cut off.
+        let _ = self.shared.broker.send(Command::Drain);
+        let _ = self.drain.send(true);
         self.shared.ready.store(false, Ordering::Release);
         self.shared.events.line(crate::events::server_stopping(SystemTime::now()));
-        let _ = self.drain.send(true);
-        let _ = self.shared.broker.send(Command::Drain);
         let time_max = self.shared.config().drain_time_max;
         if tokio::time::timeout(time_max, self.shared.connections.all_closed()).await.is_ok() {
             return;
