@@ -89,11 +89,16 @@ pub(crate) fn disks(shared: &Shared) -> Vec<Disk> {
     described
         .into_iter()
         .map(|disk| {
-            let gauges = shared.gauges.disks.get(usize::from(disk.id)).unwrap_or(&none);
+            let gauges = gauges_of(shared, &disk, &none);
             let phases = looks.as_ref().and_then(|(older, newer)| phases(older, newer, usize::from(disk.id)));
             described_disk(disk, gauges, phases)
         })
         .collect()
+}
+
+/// A disk's gauges; `none` for a disk that the plane does not know.
+fn gauges_of<'a>(shared: &'a Shared, disk: &DiskDescription, none: &'a DiskGauges) -> &'a DiskGauges {
+    shared.gauges.disks.get(usize::from(disk.id)).unwrap_or(none)
 }
 
 /// What is wrong with a disk: as the plane sees its reads, and the store whether its thread answers.
@@ -109,9 +114,8 @@ pub(crate) fn failure(disk: &DiskDescription, gauges: &DiskGauges) -> Option<Dis
 /// Whether no disk could serve a stream now.
 pub(crate) fn every_disk_fails(shared: &Shared) -> bool {
     let none = DiskGauges::default();
-    let gauges = |disk: &DiskDescription| shared.gauges.disks.get(usize::from(disk.id)).unwrap_or(&none);
     let disks = shared.contents.disks();
-    !disks.is_empty() && disks.iter().all(|disk| failure(disk, gauges(disk)).is_some())
+    !disks.is_empty() && disks.iter().all(|disk| failure(disk, gauges_of(shared, disk, &none)).is_some())
 }
 
 fn described_disk(disk: DiskDescription, gauges: &DiskGauges, phases: Option<Phases>) -> Disk {
