@@ -25,6 +25,7 @@ use crate::index::Index;
 mod chores;
 mod commit;
 pub(crate) mod content;
+mod groups;
 mod namespace;
 mod publish;
 mod rates;
@@ -101,6 +102,7 @@ pub(crate) struct Parts {
 
 impl Worker {
     pub(crate) fn new(parts: Parts) -> Self {
+        let chores = Chores::on(&parts.roots);
         Self {
             shared: parts.shared,
             roots: parts.roots,
@@ -112,7 +114,7 @@ impl Worker {
             uploads: BTreeMap::new(),
             next_upload: 0,
             commits: Commits::default(),
-            chores: Chores::default(),
+            chores,
             writer: DirectWriter::new(),
             next_space_check: Nanos::ZERO,
             closed: false,
