@@ -55,3 +55,18 @@ fn all_who_cannot_start_are_refused_in_time() {
     assert_eq!(report.broken, None);
     assert!(report.tally.started > 75 && report.tally.refused > 20, "{:?}", report.tally);
 }
+
+/// More blocks of small streams than a disk can serve by deadline alone: served so, the queue grew from the ramp on for
+/// want of sweeps until one was late.
+#[test]
+fn a_full_disk_of_slow_streams_is_served_in_sweeps_while_it_catches_up() {
+    for seed in [142, 160] {
+        let mut scenario = Scenario::steady(seed, Profile::Desktop, 3 << 30, BitRate(2_000_000), 400);
+        scenario.load.arrivals = Nanos::from_millis(100);
+        scenario.safety = Nanos::from_secs(90);
+        scenario.load.viewing = (Nanos::from_secs(90), Nanos::from_secs(120));
+        let report = sim::run(&scenario, Trace::Tail);
+        assert_eq!(report.broken, None, "seed {seed}");
+        assert!(report.tally.started > 380, "seed {seed}: {:?}", report.tally);
+    }
+}
