@@ -1,0 +1,84 @@
+//! The uploads and recordings of a run: when they begin, where they write, and that none fails without a fault.
+
+use dataplane::control::{Command, RecordingRequest};
+use units::{DiskId, LinkId, Nanos, ReservationId, StreamId, limits};
+
+use super::Action;
+use crate::laws::Law;
+use crate::store_thread::{Actions, Source, WriterEnd};
+use crate::world::World;
+
+/// A recording that runs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Recording {
+    reservation: ReservationId,
+    disk: usize,
+}
+
+impl World {
+    pub(super) fn begin_upload(&mut self, disk: usize) {
+        let control = &mut self.control;
+        let bytes = control.random.between(control.load.upload_bytes.0, control.load.upload_bytes.1);
+        let capacity = self.stores[disk].capacity();
+        let position = control.random.below((capacity - bytes) / limits::DIRECT_ALIGN) * limits::DIRECT_ALIGN;
+        let source = Source { position, bytes, rate: control.load.upload_rate, reservation: None };
+        self.with_store(disk, |store, now, out| {
+            store.begin(source, now, out);
+        });
+    }
+
+    pub(super) fn reserve(&mut self, disk: usize) {
+        let control = &mut self.control;
+        let stream = StreamId(control.next_stream);
+        control.next_stream += 1;
+        control.reserving.insert(stream.0, disk);
+        let disk = DiskId(u16::try_from(disk).expect("few disks"));
+        let rate = control.load.recording_rate;
+        self.command(Command::Reserve(RecordingRequest { stream, disk, link: LinkId(0), rate }));
+    }
+
+    pub(super) fn recording_begins(&mut self, stream: StreamId, reservation: ReservationId) {
+        let Some(disk) = self.control.reserving.remove(&stream.0) else {
+            self.laws.broke(Law::EveryEndHasAReason, self.now, format!("nobody asked for {reservation:?}"));
+            return;
+        };
+        let control = &mut self.control;
+        control.tally.recordings += 1;
+        let rate = control.load.recording_rate;
+        let lasts = control.random.span(Nanos::from_secs(5), Nanos::from_secs(30));
+        let bytes = rate.bytes_in(lasts).next_multiple_of(limits::DIRECT_ALIGN);
+        let capacity = self.stores[disk].capacity();
+        let position = control.random.below((capacity - bytes) / limits::DIRECT_ALIGN) * limits::DIRECT_ALIGN;
+        let source = Source { position, bytes, rate, reservation: Some(reservation) };
+        let mut job = None;
+        self.with_store(disk, |store, now, out| job = Some(store.begin(source, now, out)));
+        let job = job.expect("begun above");
+        self.control.recordings.insert((disk, job), Recording { reservation, disk });
+    }
+
+    /// A store thread acknowledged uploads or ended writers.
+    pub(crate) fn control_hears_store(&mut self, disk: usize, out: &Actions) {
+        self.control.tally.uploads += u64::from(out.acknowledged);
+        self.control.tally.upload_bytes += out.flushed_bytes;
+        self.control.tally.commits += u64::from(out.committed);
+        // Each uploader waits for its answer.
+        let failed = out
+            .ended
+            .iter()
+            .filter(|(job, end)| *end == WriterEnd::Failed && !self.control.recordings.contains_key(&(disk, *job)));
+        for _ in 0..out.acknowledged as usize + failed.count() {
+            let gap = self.control.random.wait(self.control.load.upload_gap);
+            self.act_in(gap, Action::Upload(disk));
+        }
+        for (job, end) in &out.ended {
+            if let Some(recording) = self.control.recordings.remove(&(disk, *job)) {
+                debug_assert_eq!(recording.disk, disk);
+                self.command(Command::Release(recording.reservation));
+            }
+            let excused = self.control.disk_excused[disk] > self.now;
+            if *end == WriterEnd::Failed && !excused {
+                self.laws.broke(Law::EveryEndHasAReason, self.now, format!("a write failed on a good disk {disk}"));
+            }
+        }
+    }
+}
