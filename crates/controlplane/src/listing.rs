@@ -101,7 +101,7 @@ fn listed(entry: &Entry) -> ListingEntry {
 }
 
 fn as_page(path: &ContentPath, entries: &[Entry]) -> Reply {
-    let title = escaped(&format!("/{}", path.components().join("/")));
+    let title = escaped(&path.to_string());
     let mut page = format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>{title}</title>\
          <meta name=\"viewport\" content=\"width=device-width\"><h1>{title}</h1><table>\n"

@@ -51,7 +51,7 @@ pub(crate) async fn delete(exchange: &Exchange, access: &mut Access) -> Reply {
     };
     match outcome.await {
         Ok(path) => {
-            let event = events::content_deleted(&name_of(&path), exchange.peer.ip(), SystemTime::now());
+            let event = events::content_deleted(&path.joined(), exchange.peer.ip(), SystemTime::now());
             exchange.shared.events.line(event);
             Reply::empty(StatusCode::NO_CONTENT)
         }
@@ -94,7 +94,7 @@ async fn put_checked(exchange: &Exchange, body: Incoming, access: &mut Access) -
     let stages = shared.registry.upload(&origin);
     // What stages alter may become longer or shorter than what was announced.
     let length = length.filter(|_| manager::registry::alteration(&stages).is_none());
-    let (name, begun) = (name_of(&path), Instant::now());
+    let (name, begun) = (path.joined(), Instant::now());
     let request = UploadRequest { path, length, precondition, class };
     let upload = shared.contents.begin_upload(request).await.map_err(|error| problem::of_store(&error))?;
     let open = &shared.stats.uploads_open;
@@ -114,11 +114,6 @@ async fn put_checked(exchange: &Exchange, body: Incoming, access: &mut Access) -
 
 const fn status_of(published: &Published) -> StatusCode {
     if published.created { StatusCode::CREATED } else { StatusCode::NO_CONTENT }
-}
-
-/// As the listings and the event log name it.
-fn name_of(path: &ContentPath) -> String {
-    path.components().join("/")
 }
 
 pub(crate) fn too_large(bytes_max: u64) -> Reply {
@@ -201,7 +196,7 @@ impl Recording {
                 Ok(Self { broker: Arc::clone(&shared.broker), rate, reservation })
             }
             Some(Report::ReserveRefused { refusal, .. }) => {
-                Err(media::refused(shared, refusal, &name_of(path), exchange.peer.ip(), Some(rate)))
+                Err(media::refused(shared, refusal, &path.joined(), exchange.peer.ip(), Some(rate)))
             }
             _ => Err(problem::busy(&shared.config())),
         }

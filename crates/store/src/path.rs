@@ -113,15 +113,21 @@ impl ContentPath {
         Some((Self { components: parent.to_vec() }, name))
     }
 
+    /// The names joined by slashes, not encoded, as logs and settings name it; empty for the root.
+    #[must_use]
+    pub fn joined(&self) -> String {
+        self.components.join("/")
+    }
+
     /// As the kernel takes it, relative to a root.
     pub(crate) fn relative(&self) -> String {
-        if self.components.is_empty() { ".".to_owned() } else { self.components.join("/") }
+        if self.components.is_empty() { ".".to_owned() } else { self.joined() }
     }
 }
 
 impl fmt::Display for ContentPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "/{}", self.components.join("/"))
+        write!(f, "/{}", self.joined())
     }
 }
 
@@ -147,10 +153,11 @@ mod tests {
     fn names_are_decoded_once() {
         let path = ContentPath::parse_encoded("/films/%E6%98%A0%E7%94%BB%20%2525.mp4").unwrap();
         assert_eq!(path.components(), ["films", "映画 %25.mp4"]);
-        assert_eq!(path.to_string(), "/films/映画 %25.mp4");
+        assert_eq!((path.to_string(), path.joined()), ("/films/映画 %25.mp4".into(), "films/映画 %25.mp4".into()));
         assert_eq!(ContentPath::parse_encoded("films/").unwrap().components(), ["films"]);
         for root in ["", "/"] {
-            assert_eq!(ContentPath::parse_encoded(root).unwrap(), ContentPath::root());
+            let path = ContentPath::parse_encoded(root).unwrap();
+            assert_eq!((&path, path.to_string(), path.joined()), (&ContentPath::root(), "/".into(), String::new()));
         }
     }
 

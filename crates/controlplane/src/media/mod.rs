@@ -105,7 +105,7 @@ impl Reading {
         let cmcd = Cmcd::read(query.cmcd.as_deref(), &self.head.headers);
         let asked = Asked::read(&query, &cmcd).map_err(problem::bad_request)?;
         let path = content_path(&self.head).map_err(problem::bad_request)?;
-        let name = path.components().join("/");
+        let name = path.joined();
         let policy = shared.config().policy(&name);
         let now = SystemTime::now();
         let boundary = format!("{:016x}{:016x}", shared.hash((&name, now)), shared.hash((now, &name, 1)));

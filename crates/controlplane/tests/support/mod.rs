@@ -81,7 +81,7 @@ impl FakeStore {
     }
 
     fn find(&self, path: &ContentPath) -> Result<(Entry, Stored), StoreError> {
-        let name = path.components().join("/");
+        let name = path.joined();
         let files = self.files.lock().expect("lock");
         let Some(stored) = files.get(&name) else {
             let prefix = format!("{name}/");
@@ -130,8 +130,7 @@ impl Contents for FakeStore {
 
     fn list<'a>(&'a self, path: &'a ContentPath) -> Pending<'a, Vec<Entry>> {
         Box::pin(async move {
-            let prefix =
-                if path.components().is_empty() { String::new() } else { format!("{}/", path.components().join("/")) };
+            let prefix = if path.components().is_empty() { String::new() } else { format!("{}/", path.joined()) };
             let files = self.files.lock().expect("lock");
             let mut entries: HashMap<String, Entry> = HashMap::new();
             for (name, stored) in files.iter() {
@@ -186,7 +185,7 @@ impl Contents for FakeStore {
             if !precondition.holds(Some(entry.existing())) {
                 return Err(StoreError::PreconditionFailed);
             }
-            self.files.lock().expect("lock").remove(&path.components().join("/"));
+            self.files.lock().expect("lock").remove(&path.joined());
             Ok(())
         })
     }
@@ -234,7 +233,7 @@ impl UploadSink for FakeUpload {
             if self.request.length.is_some_and(|length| length != self.bytes.len() as u64) {
                 return Err(StoreError::TooShort);
             }
-            let name = self.request.path.components().join("/");
+            let name = self.request.path.joined();
             let created = self.store.bytes(&name).is_none();
             let bytes = std::mem::take(&mut self.bytes);
             self.store.put(&name, &bytes);
