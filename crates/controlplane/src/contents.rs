@@ -18,8 +18,6 @@ pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + S
 
 /// What the control plane asks of a store.
 pub trait Contents: Send + Sync + 'static {
-    /// What is at `path`.
-    fn lookup<'a>(&'a self, path: &'a ContentPath) -> Pending<'a, Entry>;
     /// Opens the content at `path`.
     fn open<'a>(&'a self, path: &'a ContentPath, want: Want) -> Pending<'a, Opened>;
     /// The entries of the directory at `path`, by name.
@@ -64,10 +62,6 @@ pub trait UploadSink: Send {
 }
 
 impl Contents for Store {
-    fn lookup<'a>(&'a self, path: &'a ContentPath) -> Pending<'a, Entry> {
-        Box::pin(Self::lookup(self, path))
-    }
-
     fn open<'a>(&'a self, path: &'a ContentPath, want: Want) -> Pending<'a, Opened> {
         Box::pin(Self::open(self, path, want))
     }

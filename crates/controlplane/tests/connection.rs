@@ -4,6 +4,7 @@ mod support;
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use controlplane::Reload;
@@ -65,6 +66,31 @@ async fn ranges_and_conditions_over_the_wire() {
     assert_eq!(harness.one(&ask("If-Match: \"other\"\r\n")).status, 412);
     let head = harness.one("HEAD /media/film.mp4 HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!((head.status, head.field("content-length")), (200, Some("5000")));
+    harness.plane.wait_unreserved();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_head_is_answered_as_a_get() {
+    let harness = Harness::start(Config::default());
+    harness.store.put("film.mp4", &pattern(5000));
+    harness.store.put("list.m3u8", b"#EXTM3U\n");
+    let answers = |target: &str, field: &str| {
+        ["GET", "HEAD"].map(|method| {
+            let answer = harness.one(&format!("{method} /media/{target} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+            (answer.status, answer.field(field).map(str::to_owned))
+        })
+    };
+    for (target, field, value) in [
+        ("film.mp4?rate=1M", "x-isocast-rate", Some("1000000")),
+        ("list.m3u8?rate=1M", "x-isocast-rate", None),
+        ("film.mp4?rate=1", "content-type", Some("application/problem+json")),
+    ] {
+        let [get, head] = answers(target, field);
+        assert_eq!((&head, get.1.as_deref()), (&get, value), "{target}");
+    }
+    harness.store.unreadable.store(true, Ordering::SeqCst);
+    let [get, head] = answers("film.mp4", "content-length");
+    assert_eq!((&head, get.0), (&get, 403), "one that cannot be opened");
     harness.plane.wait_unreserved();
 }
 

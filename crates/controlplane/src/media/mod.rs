@@ -109,17 +109,11 @@ impl Reading {
         let policy = shared.config().policy(&name);
         let now = SystemTime::now();
         let boundary = format!("{:016x}{:016x}", shared.hash((&name, now)), shared.hash((now, &name, 1)));
-        let (entry, opened) = if self.head.method == Method::HEAD {
-            (shared.contents.lookup(&path).await.map_err(|error| self.refusal(&error))?, None)
-        } else {
-            let want = if asked.rate == AskedRate::Unsaid { Want::FileAndRate } else { Want::File };
-            let Opened { entry, content, media } =
-                shared.contents.open(&path, want).await.map_err(|error| self.refusal(&error))?;
-            (entry, Some((content, media)))
-        };
-        if entry.kind == crate::contents::Kind::Directory {
-            return Err(self.refusal(&StoreError::IsDirectory));
-        }
+        // HEAD opens the content, too: that it cannot be read is answered as to a GET. It is not read to find its rate.
+        let delivers = self.head.method == Method::GET;
+        let want = if delivers && asked.rate == AskedRate::Unsaid { Want::FileAndRate } else { Want::File };
+        let opened = shared.contents.open(&path, want).await;
+        let Opened { entry, content, media } = opened.map_err(|error| self.refusal(&error))?;
         let passage = self.passage(&name, entry.size)?;
         let plan = if passage.sink.is_some() {
             plan::elsewhere(&entry)
@@ -129,7 +123,6 @@ impl Reading {
                 Plan::Stream(plan) => plan,
             }
         };
-        let media = opened.as_ref().map_or(entry.rate, |(_, media)| *media);
         let mut decision = asked.decide(media, &policy, shared.config().burst);
         let part = plan.ranged && plan.status == StatusCode::PARTIAL_CONTENT;
         // A playlist is read between the parts it names, and at no rate.
@@ -137,11 +130,11 @@ impl Reading {
         let probe = brief && plan.content_bytes <= shared.config().sessions.probe_bytes_max;
         // A sink elsewhere plays nothing: it has no rate of its own.
         let plays = passage.sink.is_none() || asked.rate != AskedRate::Unsaid;
-        if opened.is_some() && (probe || !plays) {
+        if probe || !plays {
             decision = Decision::BestEffort;
         }
         let viewer = self.viewer(&query, cmcd, &name);
-        let content = opened.map(|(content, _)| content);
+        let content = delivers.then_some(content);
         Ok((Prepared { path: name, plan, content, decision, viewer, when_full: policy.when_full }, passage))
     }
 

@@ -52,6 +52,8 @@ pub struct FakeStore {
     pub full: Arc<(AtomicBool, tokio::sync::Notify)>,
     /// Its disk does not answer.
     pub failing: Arc<AtomicBool>,
+    /// Its contents can be found, but not opened.
+    pub unreadable: Arc<AtomicBool>,
 }
 
 impl FakeStore {
@@ -105,13 +107,12 @@ fn entry(name: &str, stored: &Stored) -> Entry {
 }
 
 impl Contents for FakeStore {
-    fn lookup<'a>(&'a self, path: &'a ContentPath) -> Pending<'a, Entry> {
-        Box::pin(async { self.find(path).map(|(entry, _)| entry) })
-    }
-
     fn open<'a>(&'a self, path: &'a ContentPath, want: Want) -> Pending<'a, Opened> {
         Box::pin(async move {
             let (entry, stored) = self.find(path)?;
+            if self.unreadable.load(Ordering::SeqCst) {
+                return Err(StoreError::Forbidden);
+            }
             let mut file = tempfile::tempfile().expect("a temporary file");
             file.write_all(&stored.bytes).expect("room for it");
             let content = Arc::new(Content {
