@@ -28,6 +28,8 @@ pub trait Contents: Send + Sync + 'static {
     fn begin_upload(&self, request: UploadRequest) -> Pending<'_, Box<dyn UploadSink>>;
     /// The disks, as they are shown to operators.
     fn disks(&self) -> Vec<DiskDescription>;
+    /// Whether that disk does not answer.
+    fn is_failing(&self, disk: DiskId) -> bool;
     /// Removes the content at `path`.
     fn delete<'a>(&'a self, path: &'a ContentPath, precondition: Precondition) -> Pending<'a, ()>;
 }
@@ -94,6 +96,10 @@ impl Contents for Store {
                 failing: disk.failing,
             })
             .collect()
+    }
+
+    fn is_failing(&self, disk: DiskId) -> bool {
+        Self::is_failing(self, disk)
     }
 
     fn delete<'a>(&'a self, path: &'a ContentPath, precondition: Precondition) -> Pending<'a, ()> {

@@ -9,6 +9,7 @@ use std::time::Instant;
 use api::{Buffers, Class, Disk, DiskFailure, MachineSample, Phases, Stream, System};
 use dataplane::gauges::{DISK_GOOD, DISK_HUNG, DiskGauges, Gauges, StreamGauges};
 use std::collections::HashMap;
+use units::DiskId;
 
 use crate::contents::DiskDescription;
 use crate::events::unix_seconds;
@@ -89,16 +90,11 @@ pub(crate) fn disks(shared: &Shared) -> Vec<Disk> {
     described
         .into_iter()
         .map(|disk| {
-            let gauges = gauges_of(shared, &disk, &none);
+            let gauges = shared.gauges.disks.get(usize::from(disk.id)).unwrap_or(&none);
             let phases = looks.as_ref().and_then(|(older, newer)| phases(older, newer, usize::from(disk.id)));
             described_disk(disk, gauges, phases)
         })
         .collect()
-}
-
-/// A disk's gauges; `none` for a disk that the plane does not know.
-fn gauges_of<'a>(shared: &'a Shared, disk: &DiskDescription, none: &'a DiskGauges) -> &'a DiskGauges {
-    shared.gauges.disks.get(usize::from(disk.id)).unwrap_or(none)
 }
 
 /// What is wrong with a disk: as the plane sees its reads, and the store whether its thread answers.
@@ -113,9 +109,9 @@ pub(crate) fn failure(disk: &DiskDescription, gauges: &DiskGauges) -> Option<Dis
 
 /// Whether no disk could serve a stream now.
 pub(crate) fn every_disk_fails(shared: &Shared) -> bool {
-    let none = DiskGauges::default();
-    let disks = shared.contents.disks();
-    !disks.is_empty() && disks.iter().all(|disk| failure(disk, gauges_of(shared, disk, &none)).is_some())
+    let disks = &shared.gauges.disks;
+    let mut known = (0..).map(DiskId).zip(disks.iter());
+    !disks.is_empty() && known.all(|(id, gauges)| gauges.failing.get() != DISK_GOOD || shared.contents.is_failing(id))
 }
 
 fn described_disk(disk: DiskDescription, gauges: &DiskGauges, phases: Option<Phases>) -> Disk {

@@ -404,6 +404,12 @@ impl Store {
         self.0.disks.iter().map(info).collect()
     }
 
+    /// True while the disk does not answer; false for an unknown one.
+    #[must_use]
+    pub fn is_failing(&self, disk: DiskId) -> bool {
+        self.0.disks.get(usize::from(disk.0)).is_some_and(|disk| disk.handle.shared.is_stuck())
+    }
+
     /// What the disk's thread has done so far; nothing for an unknown disk.
     #[must_use]
     pub fn stats(&self, disk: DiskId) -> Option<&DiskStats> {

@@ -14,6 +14,7 @@ use dataplane::grant::{Grant, StoreMessage};
 use store::{
     GrantPort, Layout, Precondition, Served, Store, StoreError, StoreSettings, Ungoverned, UploadRequest, Waker, Want,
 };
+use units::DiskId;
 
 const STEP: u64 = 128 << 20;
 
@@ -170,6 +171,7 @@ async fn a_disk_that_hangs_holds_up_nobody_else() {
     let unknown = UploadRequest { precondition: Precondition::MustNotExist, ..request("/other", Some(1)) };
     assert!(matches!(store.begin_upload(unknown).await, Err(StoreError::DiskFailing(disk)) if disk == failing));
     assert!(store.disks()[0].failing && !store.disks()[1].failing);
+    assert!([0, 1, 2].map(|disk| store.is_failing(DiskId(disk))) == [true, false, false], "there is no third");
     upload.append(b"abc").await.unwrap();
     assert!(matches!(upload.finish().await, Err(StoreError::DiskFailing(disk)) if disk == failing));
 
