@@ -27,6 +27,8 @@ interface System {
 /** The parts of an entry of /api/v1/streams that are shown. */
 interface Stream {
   path: string;
+  direction: "out" | "in";
+  received_bytes: number;
   class: "constant" | "best-effort";
   rate_bps: number;
   j_percent: number | null;
@@ -96,12 +98,20 @@ function curve(values: number[]): SVGSVGElement {
 function running(streams: Stream[]): HTMLElement {
   if (streams.length === 0) return el("p", { class: "quiet" }, "No stream is running.");
   const items = streams.slice(0, SHOWN).map((stream) => {
-    const rate = stream.class === "constant" ? format.rate(stream.rate_bps) : "best effort";
-    const j = stream.j_percent === null ? "" : ` · J ${stream.j_percent.toFixed(2)} %`;
-    const misses = stream.misses === 1 ? "1 miss" : `${stream.misses} misses`;
-    const line = `${rate}${j} · ${misses}`;
+    const line = stream.direction === "in" ? recording(stream) : delivery(stream);
     return el("li", {}, el("span", { class: "name" }, stream.path), el("span", { class: "quiet" }, line));
   });
   const rest = streams.length > SHOWN ? el("p", { class: "quiet" }, `and ${streams.length - SHOWN} more`) : "";
   return el("div", {}, el("ul", { class: "streams" }, ...items), rest);
+}
+
+function delivery(stream: Stream): string {
+  const rate = stream.class === "constant" ? format.rate(stream.rate_bps) : "best effort";
+  const j = stream.j_percent === null ? "" : ` · J ${stream.j_percent.toFixed(2)} %`;
+  const misses = stream.misses === 1 ? "1 miss" : `${stream.misses} misses`;
+  return `${rate}${j} · ${misses}`;
+}
+
+function recording(stream: Stream): string {
+  return `${format.rate(stream.rate_bps)} · recording · ${format.size(stream.received_bytes)} received`;
 }

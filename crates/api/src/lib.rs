@@ -39,12 +39,18 @@ pub struct Stream {
     pub path: String,
     /// The client's address.
     pub client: String,
+    /// Which way it goes.
+    #[serde(default)]
+    pub direction: Direction,
     /// Guaranteed or what is left over.
     pub class: Class,
     /// Granted rate; zero for best effort.
     pub rate_bps: u64,
-    /// Bytes the socket took.
+    /// Bytes the socket took; zero for a recording.
     pub sent_bytes: u64,
+    /// Bytes of a recording that came; zero for a delivery.
+    #[serde(default)]
+    pub received_bytes: u64,
     /// J over windows of one second, mean since the start, in percent; none before the first window is over.
     pub j_percent: Option<f64>,
     /// Ticks whose bytes were not ready.
@@ -53,10 +59,21 @@ pub struct Stream {
     pub buffered_bytes: u64,
     /// True while the client takes nothing.
     pub blocked: bool,
-    /// The disk it reads from.
+    /// The disk it reads from or is written to.
     pub disk: u16,
     /// When it started, seconds since 1970.
     pub started: f64,
+}
+
+/// Which way a stream goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// To a client.
+    #[default]
+    Out,
+    /// From a client: a recording.
+    In,
 }
 
 /// Guaranteed or what is left over.
@@ -141,9 +158,9 @@ pub struct System {
     pub version: String,
     /// Seconds since the start.
     pub uptime_seconds: f64,
-    /// Streams under way.
+    /// Streams to clients under way.
     pub streams: u64,
-    /// Uploads under way.
+    /// Uploads under way, recordings among them.
     pub uploads: u64,
     /// Connections open.
     pub connections: u64,

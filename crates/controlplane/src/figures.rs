@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use api::{Buffers, Class, Disk, DiskFailure, MachineSample, Phases, Stream, System};
+use api::{Buffers, Class, Direction, Disk, DiskFailure, MachineSample, Phases, Stream, System};
 use dataplane::gauges::{DISK_GOOD, DISK_HUNG, DiskGauges, Gauges, StreamGauges};
 use std::collections::HashMap;
 use units::DiskId;
@@ -47,7 +47,7 @@ pub(crate) fn look(shared: &Shared, machine: Option<MachineSample>) -> Look {
     }
 }
 
-/// The streams under way, by number.
+/// The streams and recordings under way, by number.
 pub(crate) fn streams(shared: &Shared) -> Vec<Stream> {
     let running = lock(&shared.running);
     let by_id = slots(&shared.gauges);
@@ -61,9 +61,11 @@ pub(crate) fn streams(shared: &Shared) -> Vec<Stream> {
                 id: id.0,
                 path: known.path.clone(),
                 client: known.client.to_string(),
+                direction: if known.received.is_some() { Direction::In } else { Direction::Out },
                 class: if known.rate.is_some() { Class::Constant } else { Class::BestEffort },
                 rate_bps: known.rate.map_or(0, |rate| rate.0),
                 sent_bytes: read(|g| g.sent_bytes.get()),
+                received_bytes: known.received.as_ref().map_or(0, |bytes| bytes.load(Ordering::Relaxed)),
                 j_percent: (windows > 0).then(|| real(read(|g| g.jitter_sum_ppm.get())) / real(windows) / 1e4),
                 misses: read(|g| g.misses.get()),
                 buffered_bytes: read(|g| g.buffered_bytes.get()),
@@ -163,7 +165,7 @@ pub(crate) fn system(shared: &Shared) -> System {
     System {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         uptime_seconds: shared.now().as_secs_f64(),
-        streams: lock(&shared.running).len() as u64,
+        streams: lock(&shared.running).values().filter(|known| known.received.is_none()).count() as u64,
         uploads: shared.stats.uploads_open.load(Ordering::Relaxed),
         connections: shared.connections.open() as u64,
         promised_bps: plane.promised_bps.get(),

@@ -50,7 +50,7 @@ pub(crate) struct Shared {
 }
 
 /// A stream under way, as the control plane knows it: from the moment it asks the data plane for it, so that its listing
-/// is never behind its first byte.
+/// is never behind its first byte; a recording from the moment it has its reservation.
 #[derive(Debug, Clone)]
 pub(crate) struct Running {
     pub(crate) path: String,
@@ -58,6 +58,8 @@ pub(crate) struct Running {
     pub(crate) rate: Option<BitRate>,
     pub(crate) disk: DiskId,
     pub(crate) started: SystemTime,
+    /// Bytes of a recording that came; none for a delivery.
+    pub(crate) received: Option<Arc<AtomicU64>>,
 }
 
 /// What the control plane counts.

@@ -3,6 +3,7 @@
 //! Promise: an upload is answered when it is durable; one that is slow, vanishes or is refused leaves nothing behind;
 //! the socket is not read while the disk is behind. Not here: disks (`contents`), who may write (`auth`).
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime};
@@ -13,10 +14,9 @@ use http::header::{
     ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, ETAG, IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, LOCATION,
 };
 use hyper::body::Incoming;
-use units::{BitRate, ReservationId};
+use units::{BitRate, DiskId, ReservationId, StreamId};
 
 use crate::auth;
-use crate::broker::Broker;
 use crate::contents::{ContentPath, Precondition, Published, UploadClass, UploadRequest};
 use crate::events::{self, UploadEnd};
 use crate::log::Access;
@@ -29,6 +29,7 @@ use crate::message::reply::{Reply, location};
 use crate::problem;
 use crate::rate::AskError;
 use crate::router::Exchange;
+use crate::shared::{Running, Shared, lock};
 
 /// PUT.
 pub(crate) async fn put(exchange: &Exchange, body: Incoming, access: &mut Access) -> Reply {
@@ -89,8 +90,12 @@ async fn put_checked(exchange: &Exchange, body: Incoming, access: &mut Access) -
         reservation: recording.reservation,
     });
     let config = shared.config();
-    let origin =
-        Origin { headers: &exchange.head.headers, config: &config, received_bytes: &shared.stats.bytes_uploaded };
+    let origin = Origin {
+        headers: &exchange.head.headers,
+        config: &config,
+        received_bytes: &shared.stats.bytes_uploaded,
+        recorded_bytes: recording.as_ref().map(|recording| &*recording.received),
+    };
     let stages = shared.registry.upload(&origin);
     // What stages alter may become longer or shorter than what was announced.
     let length = length.filter(|_| manager::registry::alteration(&stages).is_none());
@@ -106,6 +111,8 @@ async fn put_checked(exchange: &Exchange, body: Incoming, access: &mut Access) -
         Ok(published) => status_of(published),
         Err(reply) => reply.status,
     };
+    // Who reads in the log that it ended does not find it listed.
+    drop(recording);
     let stored_bytes = stored.as_ref().ok().map(|published| published.size);
     let end = UploadEnd { status, stored_bytes, duration: begun.elapsed() };
     shared.events.line(events::upload_ended(&name, exchange.peer.ip(), &end, SystemTime::now()));
@@ -174,11 +181,13 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// A recording's reservation, given back when it is dropped.
+/// A recording's reservation and its place in the listing of streams, given back when it is dropped.
 struct Recording {
-    broker: Arc<Broker>,
+    shared: Arc<Shared>,
+    stream: StreamId,
     rate: BitRate,
     reservation: ReservationId,
+    received: Arc<AtomicU64>,
 }
 
 impl Recording {
@@ -193,7 +202,10 @@ impl Recording {
         }
         match ticket.report().await {
             Some(Report::Reserved { reservation, .. }) => {
-                Ok(Self { broker: Arc::clone(&shared.broker), rate, reservation })
+                let (shared, received) = (Arc::clone(shared), Arc::default());
+                let recording = Self { shared, stream: ticket.stream, rate, reservation, received };
+                recording.list(path, exchange.peer.ip(), disk);
+                Ok(recording)
             }
             Some(Report::ReserveRefused { refusal, .. }) => {
                 Err(media::refused(shared, refusal, &path.joined(), exchange.peer.ip(), Some(rate)))
@@ -201,10 +213,23 @@ impl Recording {
             _ => Err(problem::busy(&shared.config())),
         }
     }
+
+    fn list(&self, path: &ContentPath, client: IpAddr, disk: DiskId) {
+        let running = Running {
+            path: path.joined(),
+            client,
+            rate: Some(self.rate),
+            disk,
+            started: SystemTime::now(),
+            received: Some(Arc::clone(&self.received)),
+        };
+        lock(&self.shared.running).insert(self.stream, running);
+    }
 }
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        self.broker.release(self.reservation);
+        lock(&self.shared.running).remove(&self.stream);
+        self.shared.broker.release(self.reservation);
     }
 }

@@ -66,6 +66,7 @@ async fn figures_show_a_running_stream() {
     assert_eq!(streams.as_array().map(Vec::len), Some(1), "{streams}");
     assert_eq!((&streams[0]["path"], &streams[0]["rate_bps"]), (&"film.mp4".into(), &8_800_000.into()));
     assert_eq!((&streams[0]["class"], &streams[0]["client"]), (&"constant".into(), &"127.0.0.1".into()));
+    assert_eq!((&streams[0]["direction"], &streams[0]["received_bytes"]), (&"out".into(), &0.into()));
     let disks = harness.one(&get("/api/v1/disks")).json();
     assert_eq!(disks[0]["name"], "sda");
     let system = harness.one(&get("/api/v1/system")).json();

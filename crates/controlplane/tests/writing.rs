@@ -8,7 +8,7 @@ use std::time::Duration;
 use argon2::password_hash::{PasswordHasher, SaltString};
 use controlplane::config::{Config, User};
 use controlplane::contents::UploadClass;
-use support::{Harness, Told};
+use support::{Harness, PATIENCE, Told};
 use units::BitRate;
 
 fn put(name: &str, fields: &str, body: &str) -> String {
@@ -206,6 +206,40 @@ async fn a_recording_reserves_its_rate_and_gives_it_back() {
     harness.plane.wait_until(|told| told.iter().filter(|t| matches!(t, Told::Reserve(_))).count() == 3);
     drop(client);
     harness.plane.wait_unreserved();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_recording_is_listed_while_it_runs() {
+    let harness = Harness::start(Config::default());
+    let figures = |name: &str| harness.one(&format!("GET /api/v1/{name} HTTP/1.1\r\nHost: h\r\n\r\n")).json();
+    let mut plain = harness.connect();
+    plain.send("PUT /media/plain.ts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nabc");
+    let mut client = harness.connect();
+    client.send("PUT /media/x/a%20b.ts?rate=25M HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nabc");
+    // What came is counted some time after it was sent.
+    let until_received = || async {
+        while figures("streams")[0]["received_bytes"] != 3 {
+            tokio::task::yield_now().await;
+        }
+        figures("streams")
+    };
+    let listed = tokio::time::timeout(PATIENCE, until_received()).await.expect("it is listed");
+    assert_eq!(listed.as_array().map(Vec::len), Some(1), "an upload without a rate is no stream: {listed}");
+    let recording = &listed[0];
+    assert_eq!((&recording["path"], &recording["direction"]), (&"x/a b.ts".into(), &"in".into()));
+    assert_eq!((&recording["class"], &recording["rate_bps"]), (&"constant".into(), &25_000_000.into()));
+    assert_eq!((&recording["client"], &recording["sent_bytes"]), (&"127.0.0.1".into(), &0.into()));
+    assert_eq!(figures("system")["streams"], 0, "it counts as an upload");
+    client.send("defghi");
+    assert_eq!(client.answer(true).status, 201);
+    assert_eq!(figures("streams").as_array().map(Vec::len), Some(0));
+    // One that vanishes goes as well, before its end is told.
+    let mut client = harness.connect();
+    client.send("PUT /media/y.ts?rate=25M HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nabc");
+    tokio::time::timeout(PATIENCE, until_received()).await.expect("it is listed");
+    drop(client);
+    harness.plane.wait_unreserved();
+    assert_eq!(figures("streams").as_array().map(Vec::len), Some(0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -88,8 +88,10 @@ pub struct Origin<'a> {
     pub headers: &'a HeaderMap,
     /// Settings.
     pub config: &'a Config,
-    /// Counts what was received, for the metrics.
+    /// Counts what all uploads received, for the metrics.
     pub received_bytes: &'a AtomicU64,
+    /// Counts what this one received, for the listing of streams, if it is a recording.
+    pub recorded_bytes: Option<&'a AtomicU64>,
 }
 
 /// What a stage or a sink can know of a delivery when it is made.

@@ -1,4 +1,4 @@
-//! Stage: counts what passes, for the metrics.
+//! Stage: counts what passes, for the metrics and the listing of streams.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,15 +7,20 @@ use bytes::Bytes;
 use super::{Origin, Stage};
 use crate::message::reply::Reply;
 
-struct Tally<'a>(&'a AtomicU64);
+struct Tally<'a> {
+    all: &'a AtomicU64,
+    recording: Option<&'a AtomicU64>,
+}
 
 pub(super) fn make<'a>(origin: &Origin<'a>) -> Option<Box<dyn Stage + 'a>> {
-    Some(Box::new(Tally(origin.received_bytes)))
+    Some(Box::new(Tally { all: origin.received_bytes, recording: origin.recorded_bytes }))
 }
 
 impl Stage for Tally<'_> {
     fn pass(&mut self, piece: Bytes) -> Result<Bytes, Reply> {
-        self.0.fetch_add(u64::try_from(piece.len()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        for count in [Some(self.all), self.recording].into_iter().flatten() {
+            count.fetch_add(piece.len() as u64, Ordering::Relaxed);
+        }
         Ok(piece)
     }
 }

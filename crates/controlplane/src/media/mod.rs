@@ -337,6 +337,7 @@ impl Reading {
             rate,
             disk: content.disk,
             started: SystemTime::now(),
+            received: None,
         };
         lock(&self.shared.running).insert(stream, running);
     }
