@@ -1,5 +1,8 @@
 //! The `isocast` program: the command line, and the wiring of `serve`.
 
+// They panic where nobody reads any more.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod config;
 mod output;
 mod serve;

@@ -37,5 +37,5 @@ impl Write for Output {
 
 /// A line on standard error, whether anybody reads it or not.
 pub(crate) fn say(line: Arguments<'_>) {
-    let _ = writeln!(io::stderr(), "isocast: {line}");
+    lab::say(format_args!("isocast: {line}"));
 }

@@ -187,6 +187,25 @@ fn films_are_spread_over_the_whole_disk() {
     disk.down();
 }
 
+#[test]
+fn disks_come_down_when_nobody_reads_what_is_said() {
+    if !possible() {
+        return;
+    }
+    let disks = ["unheard", "unheard-too"].map(|purpose| Disk::up(purpose, "64M", FileSystem::Ext4));
+    let daemons = disks.each_ref().map(Disk::daemon);
+    // In use: a warning for each.
+    let held = disks.each_ref().map(|disk| File::create(disk.mount().join("held")).expect("a file"));
+    let closed = || std::io::pipe().expect("a pipe").1;
+    let mut down = Command::new(env!("CARGO_BIN_EXE_isocast"));
+    down.args(["lab", "disk", "down", &disks[0].name, &disks[1].name]).stdout(closed()).stderr(closed());
+    assert_eq!(down.status().expect("the program runs").code(), Some(141), "nobody reads its output");
+    drop(held);
+    for (disk, daemon) in disks.iter().zip(&daemons) {
+        until_gone(disk, daemon);
+    }
+}
+
 /// A folder for a test, gone afterwards.
 struct Folder(PathBuf);
 

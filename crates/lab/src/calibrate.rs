@@ -13,6 +13,7 @@ use units::Nanos;
 
 use crate::control;
 use crate::engine::Compensation;
+use crate::said::say;
 use crate::state::Places;
 use crate::sys::{self, Aligned};
 
@@ -53,19 +54,19 @@ pub(crate) fn run(places: &Places, device: &Path, least: Nanos) -> anyhow::Resul
     let quick = quick.least.min(small);
     let big = big.least.min(small + EXCESS_MAX);
     if small == EXCESS_MAX {
-        eprintln!(
+        say(format_args!(
             "warning: the machine is busy: path latency over {EXCESS_MAX:?}, the disk will seem slower than its model"
-        );
+        ));
     } else if quick.as_nanos() > u128::from(least.0) {
-        eprintln!(
+        say(format_args!(
             "warning: the machine is busy: the path takes {quick:?}, the drive but {least}: single small reads will be \
              slower than the model's; make the disk anew in a quiet moment"
-        );
+        ));
     } else if unsettled {
-        eprintln!(
+        say(format_args!(
             "warning: the machine is busy: no two measurements of the path's latency agree, the least is taken; \
              a fast disk made in a quiet moment is nearer to its model"
-        );
+        ));
     }
     let per_mib = big.saturating_sub(small);
     let (base, per_byte, at_least) = (small.as_nanos(), per_mib.as_nanos(), quick.as_nanos());

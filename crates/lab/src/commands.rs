@@ -108,11 +108,14 @@ impl LabCommand {
 fn take_down(names: &[String], all: bool, out: &mut dyn Write) -> anyhow::Result<()> {
     up::need_root()?;
     let disks = if all { Places::all() } else { names.iter().map(|n| Places::of(n)).collect::<Result<_, _>>()? };
+    let mut written = Ok(());
     for places in disks {
         let existed = down::take_down(&places)?;
-        writeln!(out, "{}: {}", places.name, if existed { "down" } else { "was not up" })?;
+        // Who reads no more wants the other disks down all the same.
+        let line = format_args!("{}: {}", places.name, if existed { "down" } else { "was not up" });
+        written = written.and_then(|()| writeln!(out, "{line}"));
     }
-    Ok(())
+    Ok(written?)
 }
 
 #[derive(Debug, Serialize)]

@@ -9,6 +9,7 @@ use sim::drive::{FaultKind, FaultRange};
 use units::Nanos;
 
 use crate::engine::{Compensation, Engine, Timing};
+use crate::said::say;
 use crate::state::Places;
 
 const LINE_BYTES_MAX: u64 = 64 * 1024;
@@ -27,7 +28,7 @@ pub(crate) fn listen(places: &Places) -> anyhow::Result<UnixListener> {
 pub(crate) fn serve(listener: &UnixListener, engine: &Engine) {
     for stream in listener.incoming().flatten() {
         if let Err(error) = answer(&stream, engine) {
-            eprintln!("control: {error:#}");
+            say(format_args!("control: {error:#}"));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The process behind one disk: mounts the FUSE file, serves it in real time, listens for control commands.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread;
@@ -13,6 +13,7 @@ use crate::control;
 use crate::engine::Engine;
 use crate::fuse::DiskFile;
 use crate::image::Image;
+use crate::said::say;
 use crate::state::Places;
 use crate::sys;
 
@@ -44,11 +45,13 @@ pub(crate) fn run(name: &str) -> anyhow::Result<()> {
 
     // The threads that follow inherit it.
     if let Err(error) = sys::real_time(PRIORITY) {
-        println!("warning: no real-time scheduling ({error}): answers may be late on a busy machine");
+        // Where `up` reads, who hands it on.
+        let _ =
+            writeln!(io::stdout(), "warning: no real-time scheduling ({error}): answers may be late on a busy machine");
     }
     // Memory reclaim may wait for this process, so it must not wait for its disks in turn.
     if let Err(error) = rustix::process::configure_io_flusher_behavior(true) {
-        eprintln!("warning: PR_SET_IO_FLUSHER: {error} (matters only when memory is nearly exhausted)");
+        say(format_args!("warning: PR_SET_IO_FLUSHER: {error} (matters only when memory is nearly exhausted)"));
     }
     let clock = Arc::clone(&engine);
     let clock = thread::Builder::new().name("clock".into()).spawn(move || clock.run_clock())?;
@@ -66,8 +69,8 @@ pub(crate) fn run(name: &str) -> anyhow::Result<()> {
         Ok(session) => session,
         Err(error) => bail!("cannot mount the FUSE file on {}: {error}", at.display()),
     };
-    println!("ready");
-    std::io::stdout().flush().context("nobody waits for `ready`")?;
+    let mut out = io::stdout();
+    writeln!(out, "ready").and_then(|()| out.flush()).context("nobody waits for `ready`")?;
     let result = session.run();
     engine.stop();
     clock.join().map_err(|_| anyhow::anyhow!("the clock thread panicked"))?;
@@ -84,7 +87,7 @@ fn end_with_owner(places: &Places) {
             let mut down = Command::new("/proc/self/exe");
             down.args(["lab", "disk", "down", &places.name]).stdin(Stdio::null()).stdout(Stdio::null());
             if let Err(error) = down.spawn() {
-                eprintln!("its owner has ended, but the disk cannot be taken down: {error}");
+                say(format_args!("its owner has ended, but the disk cannot be taken down: {error}"));
             }
             return;
         }

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use rustix::process::Signal;
 
+use crate::said::say;
 use crate::state::{Places, ProcessId, State, remove_shared};
 use crate::sys;
 use crate::{control, up};
@@ -82,7 +83,7 @@ pub(crate) fn reap() {
             && daemon.is_none_or(|id| !id.is_running())
             && let Err(error) = take_down(&places)
         {
-            eprintln!("warning: what is left of disk `{}`: {error:#}", places.name);
+            say(format_args!("warning: what is left of disk `{}`: {error:#}", places.name));
         }
     }
 }
@@ -110,7 +111,7 @@ fn unmount(target: &Path) -> anyhow::Result<()> {
             Err(_) => break,
         }
     }
-    eprintln!("warning: {} is in use: detached; its users will see errors", target.display());
+    say(format_args!("warning: {} is in use: detached; its users will see errors", target.display()));
     rustix::mount::unmount(target, UnmountFlags::DETACH).with_context(|| format!("cannot unmount {}", target.display()))
 }
 
@@ -124,7 +125,7 @@ fn detach(number: u32, disk: &Path) -> anyhow::Result<()> {
     let began = Instant::now();
     while loops_over(disk).contains(&number) {
         if began.elapsed() > PATIENCE {
-            eprintln!("warning: /dev/loop{number} is in use: it will be freed when its user closes it");
+            say(format_args!("warning: /dev/loop{number} is in use: it will be freed when its user closes it"));
             break;
         }
         std::thread::sleep(Duration::from_millis(20));

@@ -4,6 +4,9 @@
 //! Not here: the drive's behaviour (`sim::drive`); this crate gives it a clock, data, and a place below the kernel's
 //! block layer: a FUSE file under a loop device.
 
+// They panic where nobody reads any more, and what was made would stay.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod calibrate;
 mod check;
 mod commands;
@@ -14,6 +17,7 @@ mod engine;
 mod fill;
 mod fuse;
 mod image;
+mod said;
 mod state;
 mod stats;
 mod stop;
@@ -21,4 +25,5 @@ mod sys;
 mod up;
 
 pub use commands::LabCommand;
+pub use said::say;
 pub use stop::Stop;

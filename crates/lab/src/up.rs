@@ -10,6 +10,7 @@ use clap::{Args, ValueEnum};
 use sim::drive::{Parameters, Profile};
 use units::ByteCount;
 
+use crate::said::say;
 use crate::state::{Places, ProcessId, State, make_shared_file};
 use crate::{calibrate, control, down, sys};
 
@@ -133,7 +134,7 @@ impl Up {
             Err(error) => {
                 let log = fs::read_to_string(places.log()).unwrap_or_default();
                 if let Err(left) = down::take_down(&places) {
-                    eprintln!("isocast: while cleaning up: {left:#}");
+                    say(format_args!("isocast: while cleaning up: {left:#}"));
                 }
                 let error = match log.lines().rev().find_map(|line| line.strip_prefix("isocast: ")) {
                     // Why the daemon ended says more than that it did.
@@ -277,7 +278,9 @@ impl Up {
         }
         let direct = fs::read_to_string(format!("/sys/block/loop{number}/loop/dio")).unwrap_or_default();
         if direct.trim() != "1" {
-            eprintln!("warning: loop{number} does not use direct I/O: the page cache will answer in the drive's place");
+            say(format_args!(
+                "warning: loop{number} does not use direct I/O: the page cache will answer in the drive's place"
+            ));
         }
         Ok(())
     }
@@ -372,7 +375,7 @@ fn start_daemon(places: &Places) -> anyhow::Result<ProcessId> {
         if line == "ready" {
             return id.context("the daemon ended at once");
         }
-        eprintln!("{line}");
+        say(format_args!("{line}"));
     }
     let status = child.wait().context("the daemon")?;
     bail!("the daemon ended before it served ({status})")

@@ -3,6 +3,9 @@
 //! Promise: they talk to servers over the network like anybody else and to the machine through `/proc` and `/sys`.
 //! Not here: anything a running server needs.
 
+// They panic where nobody reads any more, and what was made would stay.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod bench;
 pub mod disk;
 mod files;

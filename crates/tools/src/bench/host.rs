@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use lab::say;
 use serde::{Deserialize, Serialize};
 
 use super::account;
@@ -155,7 +156,7 @@ impl ReadAhead {
 impl Drop for ReadAhead {
     fn drop(&mut self) {
         if let Err(e) = fs::write(&self.file, &self.before) {
-            eprintln!("isocast bench: setting {} back to {}: {e}", self.file.display(), self.before);
+            say(format_args!("isocast bench: setting {} back to {}: {e}", self.file.display(), self.before));
         }
     }
 }

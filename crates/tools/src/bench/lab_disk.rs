@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, bail};
+use lab::say;
 use serde::{Deserialize, Serialize};
 
 use super::summary::f;
@@ -142,7 +143,10 @@ impl LabDisk {
 impl Drop for LabDisk {
     fn drop(&mut self) {
         if let Err(e) = command(&["down", &self.name]) {
-            eprintln!("isocast bench: taking the emulated disk down: {e:#}; try `isocast lab disk down {}`", self.name);
+            say(format_args!(
+                "isocast bench: taking the emulated disk down: {e:#}; try `isocast lab disk down {}`",
+                self.name
+            ));
         }
     }
 }

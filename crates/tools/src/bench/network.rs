@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use anyhow::{Context, bail};
+use lab::say;
 use units::BitRate;
 
 use super::{Stop, child};
@@ -128,7 +129,7 @@ fn remove(owner: u32) {
         if Path::new(PLACE).join(&name).exists()
             && let Err(error) = child::tool(&format!("ip netns del {name}"), PACKAGE)
         {
-            eprintln!("isocast bench: {error:#}");
+            say(format_args!("isocast bench: {error:#}"));
         }
     }
 }

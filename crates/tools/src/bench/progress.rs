@@ -1,9 +1,10 @@
 //! What a user sees while a run goes on: a bar on a terminal, plain lines otherwise; always on standard error.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use lab::say;
 use units::{BitRate, Nanos};
 
 use super::client::{Plan, Progress};
@@ -33,7 +34,7 @@ impl Show {
     /// One line.
     pub(crate) fn line(&self, text: &str) {
         if !self.quiet {
-            say(text);
+            say(format_args!("{text}"));
         }
     }
 
@@ -46,7 +47,7 @@ impl Show {
         let rate = plan.terms.rate;
         let title = format!("{server}: {} streams × {rate}", plan.paths.len());
         if !self.terminal {
-            say(&format!("{title}, {:.0} s", length.as_secs_f64()));
+            say(format_args!("{title}, {:.0} s", length.as_secs_f64()));
             return;
         }
         let bar = ProgressBar::new(length.0 / 1_000_000);
@@ -66,11 +67,6 @@ impl Show {
         }
         bar.finish_and_clear();
     }
-}
-
-/// To standard error, whether anybody still reads there or not: a benchmark is not broken off because of it.
-fn say(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 fn phase(plan: &Plan, now: Nanos) -> &'static str {

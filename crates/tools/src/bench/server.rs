@@ -13,6 +13,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
+use lab::say;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -205,7 +206,7 @@ impl Drop for Server {
         if let Some(mut started) = self.started.take()
             && let Err(e) = started.end()
         {
-            eprintln!("isocast bench: {e:#}");
+            say(format_args!("isocast bench: {e:#}"));
         }
     }
 }
