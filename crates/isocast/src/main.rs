@@ -40,10 +40,13 @@ fn main() -> ExitCode {
     match run(line.command, &mut out).and_then(|()| Ok(out.flush()?)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) if out.is_closed() => ExitCode::from(tools::OUTPUT_CLOSED),
-        Err(error) => {
-            say(format_args!("{error:#}"));
-            ExitCode::FAILURE
-        }
+        Err(error) => match error.downcast::<clap::Error>() {
+            Ok(usage) => usage.exit(),
+            Err(error) => {
+                say(format_args!("{error:#}"));
+                ExitCode::FAILURE
+            }
+        },
     }
 }
 

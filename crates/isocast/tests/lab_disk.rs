@@ -357,4 +357,9 @@ fn wrong_use_says_what_to_write() {
         assert!(!said.status.success());
         assert!(text(&said).contains(hint), "{arguments:?}: {}", text(&said));
     }
+    for command in ["", " ", " ; ;"] {
+        let said = lab(&["ctl", "nobody-has-this", command]);
+        assert_eq!(said.status.code(), Some(2), "`{command}`: {}", text(&said));
+        assert!(text(&said).contains("timing on|off"), "`{command}`: {}", text(&said));
+    }
 }

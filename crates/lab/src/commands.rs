@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use clap::error::ErrorKind;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use sim::drive::{Parameters, Profile};
@@ -81,7 +82,7 @@ impl LabCommand {
     /// Does it, and prints to `out`.
     ///
     /// # Errors
-    /// Whatever is missing or fails, with what to do about it.
+    /// Whatever is missing or fails, with what to do about it; wrong usage is clap's error.
     pub fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         let What::Disk(disk) = self.what;
         match disk {
@@ -89,9 +90,7 @@ impl LabCommand {
             Disk::Down { names, all } => take_down(&names, all, out),
             Disk::List { json } => list(json, out),
             Disk::Stat { name, json } => stat(&name, json, out),
-            Disk::Ctl { name, command } => {
-                Ok(writeln!(out, "{}", control::ask(&Places::of(&name)?, &command.join(" "))?)?)
-            }
+            Disk::Ctl { name, command } => ctl(&name, &command.join(" "), out),
             Disk::Fill(fill) => fill.run(out),
             Disk::Check(check) => check.run(out),
             Disk::Params { profile } => {
@@ -103,6 +102,14 @@ impl LabCommand {
             Disk::Daemon { name } => daemon::run(&name),
         }
     }
+}
+
+fn ctl(name: &str, commands: &str, out: &mut dyn Write) -> anyhow::Result<()> {
+    if commands.split(';').all(|command| command.trim().is_empty()) {
+        let what = format!("no command was given; there are: {}\n", control::COMMANDS);
+        return Err(clap::Error::raw(ErrorKind::MissingRequiredArgument, what).into());
+    }
+    Ok(writeln!(out, "{}", control::ask(&Places::of(name)?, commands)?)?)
 }
 
 fn take_down(names: &[String], all: bool, out: &mut dyn Write) -> anyhow::Result<()> {
