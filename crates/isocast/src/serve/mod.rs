@@ -38,6 +38,8 @@ use state::State;
 
 /// A data plane of its own CPU: with fewer CPUs than this it shares, but goes first.
 const CPUS_FOR_OWN: usize = 3;
+/// Threads of the data plane for buffered reads.
+const READERS: usize = 2;
 
 /// Runs until it is told to stop.
 ///
@@ -52,6 +54,8 @@ fn run_as_configured(args: &ServeArgs) -> anyhow::Result<()> {
     anyhow::ensure!(!config.roots.is_empty(), "nothing to serve: name a folder with `--root DIR`");
     let layout = Layout::discover(&config.roots)?;
     let _state = State::take(&config.state)?;
+    // What keeps the data plane from starting at all is said now, not when disks were measured for seconds.
+    uring::thread::check(uring::thread::PlaneConfig { chunk_count: 1, cpu: None, priority: None, readers: READERS })?;
     let mut profiles = Vec::new();
     for (id, device) in layout.disks() {
         let root = layout.root_on(id).context("a disk without a folder")?;
@@ -176,7 +180,7 @@ fn start_plane(
     let memory = config.plane.memory.of(machine_memory());
     let chunks = u32::try_from(memory.0 / limits::CHUNK_BYTES).context("the memory for buffers is too large")?;
     let thread_config =
-        uring::thread::PlaneConfig { chunk_count: chunks, cpu, priority: config.plane.priority, readers: 2 };
+        uring::thread::PlaneConfig { chunk_count: chunks, cpu, priority: config.plane.priority, readers: READERS };
     let plane_config = plane_config(config);
     let (profiles, capacities) = (profiles.to_vec(), links.capacities());
     let thread = uring::thread::start(thread_config, link, move |io| {
