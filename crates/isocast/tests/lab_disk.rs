@@ -12,6 +12,8 @@ use std::process::{Child, Command, Stdio};
 
 use common::disk::{Disk, FileSystem, lab, permitted, text};
 use common::until;
+use store::calibrate::{Options, load_or_calibrate};
+use units::Nanos;
 
 /// True if emulated disks are possible here. If not, the program must say why.
 fn possible() -> bool {
@@ -362,4 +364,34 @@ fn wrong_use_says_what_to_write() {
         assert_eq!(said.status.code(), Some(2), "`{command}`: {}", text(&said));
         assert!(text(&said).contains("timing on|off"), "`{command}`: {}", text(&said));
     }
+}
+
+/// A profile measured beside others' reads promises too little for as long as it is kept.
+#[test]
+fn a_profile_measured_beside_others_says_so_and_is_not_kept() {
+    if !possible() {
+        return;
+    }
+    let disk = small("busy");
+    let device = disk.device();
+    let state = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let measure = || {
+        let go_on = &mut |_| std::ops::ControlFlow::Continue(());
+        let options = Options { time_max: Nanos::from_secs(2), ..Options::default() };
+        load_or_calibrate(state.path(), &disk.mount(), options, go_on).expect("measured")
+    };
+    // Reads until its file is gone.
+    let goes_on = state.path().join("goes-on");
+    fs::write(&goes_on, "").expect("written");
+    let script = "while [ -e \"$0\" ]; do dd if=\"$1\" of=/dev/null bs=1M count=64 iflag=direct status=none; done";
+    let mut other = Command::new("sh").arg("-c").arg(script).arg(&goes_on).arg(&device).spawn().expect("a shell");
+    let busy = measure();
+    fs::remove_file(&goes_on).expect("it was there");
+    assert!(other.wait().expect("waited for").success());
+    let told = |notes: &[String]| notes.iter().any(|note| note.contains("isocast disk calibrate --state"));
+    assert!(busy.disturbed && told(&busy.notes), "{:?}", busy.notes);
+    let quiet = measure();
+    assert!(!quiet.disturbed && !told(&quiet.notes), "it was measured again: {:?}", quiet.notes);
+    assert_eq!(measure().profile, quiet.profile, "and kept");
+    disk.end();
 }

@@ -21,6 +21,10 @@ const DEPTH_MAX: usize = 6;
 const FILE_BYTES_MIN: u64 = 8 << 20;
 /// The largest single read.
 const BUFFER_BYTES: u64 = 1 << 20;
+/// A read that no drive's limits cut.
+const SMALL_BYTES: u64 = 4096;
+/// What of others' large reads counts as one: what a drive reads in the time of a short seek.
+const OTHERS_RUN_BYTES: u64 = 512 << 10;
 
 /// A disk that can be read and timed: a real one, or a model in tests.
 pub trait Readable {
@@ -44,6 +48,10 @@ pub trait Readable {
     fn read_run(&mut self, positions: &[u64], run: InTurn) -> io::Result<Vec<Nanos>>;
     /// Time since some fixed point.
     fn now(&self) -> Nanos;
+    /// Requests that others made since the last call, about: large ones of theirs count as several. 0 where nobody can tell.
+    fn others(&mut self) -> u64 {
+        0
+    }
 }
 
 /// How [`Readable::read_run`] reads.
@@ -66,12 +74,53 @@ pub(crate) struct Device {
     capacity: u64,
     buffer: Buffer,
     opened: Instant,
+    /// The kernel's count at the last look; `None` where it keeps none.
+    counted: Option<Count>,
+    /// What was asked for here since then.
+    own: Count,
 }
 
 impl Device {
     pub(crate) fn open(path: &Path, capacity: u64) -> io::Result<Self> {
-        Ok(Self { file: open_direct(path)?, capacity, buffer: Buffer::new(BUFFER_BYTES)?, opened: Instant::now() })
+        let (file, buffer) = (open_direct(path)?, Buffer::new(BUFFER_BYTES)?);
+        let counted = Count::of(&file);
+        Ok(Self { file, capacity, buffer, opened: Instant::now(), counted, own: Count::default() })
     }
+}
+
+/// Requests to a disk.
+#[derive(Debug, Clone, Copy, Default)]
+struct Count {
+    reads: u64,
+    read_bytes: u64,
+    writes: u64,
+}
+
+impl Count {
+    /// All since the machine started, as the kernel counts them for the whole disk (Documentation/block/stat.rst).
+    fn of(device: &OwnedFd) -> Option<Self> {
+        let number = rustix::fs::fstat(device).ok()?.st_rdev;
+        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+        let text = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat")).ok()?;
+        let fields: Vec<u64> = text.split_whitespace().map_while(|field| field.parse().ok()).collect();
+        let (reads, read_bytes) = (*fields.first()?, fields.get(2)?.saturating_mul(512));
+        Some(Self { reads, read_bytes, writes: *fields.get(4)? })
+    }
+
+    fn add_reads(&mut self, reads: usize, bytes: u64) {
+        let reads = u64::try_from(reads).unwrap_or(u64::MAX);
+        self.reads += reads;
+        self.read_bytes += reads * bytes;
+    }
+}
+
+/// What there is between `before` and `after` that is not `own`. The kernel cuts large requests, so where some were made
+/// here only the bytes tell: as many requests as would make them in runs of [`OTHERS_RUN_BYTES`].
+fn others_between(before: Count, after: Count, own: Count) -> u64 {
+    let read_bytes = (after.read_bytes - before.read_bytes).saturating_sub(own.read_bytes);
+    let all_small = own.read_bytes <= own.reads * SMALL_BYTES;
+    let reads = if all_small { (after.reads - before.reads).saturating_sub(own.reads) } else { 0 };
+    after.writes - before.writes + reads.max(read_bytes / OTHERS_RUN_BYTES)
 }
 
 impl Readable for Device {
@@ -80,20 +129,30 @@ impl Readable for Device {
     }
 
     fn read(&mut self, position: u64, bytes: u64) -> io::Result<Nanos> {
+        self.own.add_reads(1, bytes);
         timed_read(&self.file, &mut self.buffer, position, bytes)
     }
 
     fn read_many(&mut self, positions: &[u64], bytes: u64, depth: usize) -> io::Result<Nanos> {
+        self.own.add_reads(positions.len(), bytes);
         on_threads(positions, depth, |position, buffer| read_whole(&self.file, buffer.aligned(bytes)?, position))
     }
 
     fn read_run(&mut self, positions: &[u64], run: InTurn) -> io::Result<Vec<Nanos>> {
         let read = |position, buffer: &mut Buffer| read_whole(&self.file, buffer.aligned(run.bytes)?, position);
-        in_turn(positions, run, self.opened, read)
+        let there = in_turn(positions, run, self.opened, read)?;
+        self.own.add_reads(there.len(), run.bytes);
+        Ok(there)
     }
 
     fn now(&self) -> Nanos {
         since(self.opened)
+    }
+
+    fn others(&mut self) -> u64 {
+        let (own, before) = (std::mem::take(&mut self.own), self.counted);
+        self.counted = Count::of(&self.file);
+        before.zip(self.counted).map_or(0, |(before, after)| others_between(before, after, own))
     }
 }
 
@@ -306,4 +365,34 @@ fn largest_files(target: &Path) -> Vec<(u64, PathBuf)> {
     found.sort_unstable_by(|a, b| b.cmp(a));
     found.truncate(FILES_MAX);
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn what_is_not_our_own_is_others() {
+        let before = Count { reads: 1000, read_bytes: 70 * MIB, writes: 50 };
+        let others = |own: Count, reads: u64, read_bytes: u64, writes: u64| {
+            let after = Count {
+                reads: before.reads + reads,
+                read_bytes: before.read_bytes + read_bytes,
+                writes: before.writes + writes,
+            };
+            others_between(before, after, own)
+        };
+        let (mut small, mut large) = (Count::default(), Count::default());
+        small.add_reads(8, SMALL_BYTES);
+        large.add_reads(18, MIB);
+        assert_eq!(others(Count::default(), 0, 0, 0), 0);
+        assert_eq!(others(small, 8, 8 * SMALL_BYTES, 0), 0);
+        assert_eq!(others(small, 11, 11 * SMALL_BYTES, 2), 5);
+        assert_eq!(others(large, 18, 18 * MIB, 0), 0);
+        assert_eq!(others(large, 144, 18 * MIB, 0), 0, "the kernel cut them");
+        assert_eq!(others(large, 144, 22 * MIB, 1), 9);
+        assert_eq!(others(small, 3, 0, 0), 0, "some of ours are not counted yet");
+    }
 }

@@ -70,7 +70,7 @@ pub fn load(state: &Path, disk: &DiskIdentity) -> Result<Calibration, KeepError>
     }
     let profile = document.profile()?;
     let source = document.source.unwrap_or_else(|| Source::Assumed { reason: "the file does not say".to_owned() });
-    Ok(Calibration { disk: disk.clone(), source, profile, notes: document.notes })
+    Ok(Calibration { disk: disk.clone(), source, profile, notes: document.notes, disturbed: false })
 }
 
 /// Keeps `calibration`.

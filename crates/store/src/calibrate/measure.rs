@@ -47,6 +47,8 @@ const LATENCY_MIN: Nanos = Nanos::from_micros(4);
 const RPM: [u64; 7] = [4200, 5400, 5700, 5900, 7200, 10_000, 15_000];
 /// Unreadable places after which the disk is given up.
 const FAILURES_MAX: u32 = 8;
+/// The figures are not the disk's own if others made more than one request to so many.
+const OTHERS_SHARE: u64 = 10;
 /// Flash: requests in flight, and how long bandwidth is measured at least.
 const FLASH_DEPTH: u32 = 8;
 const FLASH_TIME: Nanos = Nanos::from_millis(700);
@@ -56,6 +58,8 @@ const FLASH_TIME: Nanos = Nanos::from_millis(700);
 pub(crate) struct Measured {
     pub(crate) profile: DiskProfile,
     pub(crate) notes: Vec<String>,
+    /// Something else used the disk so much that it can do more than this.
+    pub(crate) disturbed: bool,
 }
 
 /// Why there is no profile.
@@ -83,19 +87,23 @@ pub(crate) struct Measurement<'a, R: Readable> {
     started: Nanos,
     failures: u32,
     notes: Vec<String>,
+    /// Requests made here, and by others meanwhile.
+    asked: u64,
+    others: u64,
 }
 
 impl<'a, R: Readable> Measurement<'a, R> {
     pub(crate) fn new(disk: &'a mut R, options: Options, watch: Watcher<'a>) -> Self {
         let started = disk.now();
-        Self { disk, options, watch, random: Random(options.seed), started, failures: 0, notes: Vec::new() }
+        let random = Random(options.seed);
+        Self { disk, options, watch, random, started, failures: 0, notes: Vec::new(), asked: 0, others: 0 }
     }
 
     /// The profile of a whole device.
     pub(crate) fn device(mut self, kernel_rotational: Option<bool>) -> Result<Measured, Stop> {
         let latency = self.first_look()?;
         let profile = if self.is_spindle(latency, kernel_rotational) { self.spindle()? } else { self.flash()? };
-        Ok(Measured { profile, notes: self.notes })
+        Ok(self.measured(profile))
     }
 
     /// The profile of a disk of `capacity` from files somewhere on it.
@@ -104,7 +112,19 @@ impl<'a, R: Readable> Measurement<'a, R> {
         let mut profile =
             if self.is_spindle(latency, kernel_rotational) { self.spindle_by_files(latency)? } else { self.flash()? };
         profile = profile.scaled_to(ByteCount(capacity.0.max(1)));
-        Ok(Measured { profile, notes: self.notes })
+        Ok(self.measured(profile))
+    }
+
+    fn measured(mut self, profile: DiskProfile) -> Measured {
+        self.others += self.disk.others();
+        let disturbed = self.others * OTHERS_SHARE > self.asked;
+        if disturbed {
+            let (others, asked) = (self.others, self.asked);
+            self.notes.push(format!(
+                "something else used the disk while it was measured ({others} requests beside {asked}): it can do more than these figures say"
+            ));
+        }
+        Measured { profile, notes: self.notes, disturbed }
     }
 
     /// Median time of a random small read.
@@ -207,6 +227,7 @@ impl<'a, R: Readable> Measurement<'a, R> {
             Ok(there) => there,
             Err(error) => return self.failed(&error).map(|()| None),
         };
+        self.asked += u64::try_from(there.len()).unwrap_or(u64::MAX);
         let counted = &there[count(RUN_LEAD - 1)..];
         let mut times: Vec<Nanos> = counted.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).collect();
         let time: Nanos = times.iter().fold(Nanos::ZERO, |sum, time| sum.saturating_add(*time));
@@ -343,6 +364,7 @@ impl<'a, R: Readable> Measurement<'a, R> {
             self.tell("bandwidth", 350 + per_mille(time, FLASH_TIME) * 65 / 100)?;
             let positions: Vec<u64> = (0..32).map(|_| self.random.below(capacity - MIB) / MIB * MIB).collect();
             let depth = usize::try_from(FLASH_DEPTH).unwrap_or(8);
+            self.asked += 32;
             match self.disk.read_many(&positions, MIB, depth) {
                 Ok(taken) => {
                     time = time.saturating_add(taken.max(Nanos(1)));
@@ -370,6 +392,7 @@ impl<'a, R: Readable> Measurement<'a, R> {
 
     /// One read at an aligned position; `None` if it failed and may.
     fn read(&mut self, position: u64, bytes: u64) -> Result<Option<Nanos>, Stop> {
+        self.asked += 1;
         match self.disk.read(position / SECTOR * SECTOR, bytes) {
             Ok(time) => Ok(Some(time)),
             Err(error) => self.failed(&error).map(|()| None),
@@ -388,7 +411,9 @@ impl<'a, R: Readable> Measurement<'a, R> {
         self.disk.now().saturating_sub(self.started)
     }
 
+    /// Between any two kinds of reads, so that others' requests can be told from them.
     fn tell(&mut self, step: &'static str, permille: u32) -> Result<(), Stop> {
+        self.others += self.disk.others();
         match (self.watch)(Progress { step, permille }) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(Stop::Cancelled),

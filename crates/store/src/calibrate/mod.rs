@@ -66,6 +66,8 @@ pub struct Calibration {
     pub profile: DiskProfile,
     /// What a user should know about these figures, one sentence each.
     pub notes: Vec<String>,
+    /// Something else used the disk while it was measured: it can do more.
+    pub disturbed: bool,
 }
 
 /// Where a profile comes from.
@@ -130,7 +132,13 @@ pub fn calibrate(target: &Path, options: Options, watch: Watcher<'_>) -> Result<
             Ok(measured) => {
                 let notes = all_notes(&measured, &disk);
                 let source = Source::BlockDevice { device: path.into() };
-                return Ok(Calibration { disk, source, profile: measured.profile, notes });
+                return Ok(Calibration {
+                    disk,
+                    source,
+                    profile: measured.profile,
+                    notes,
+                    disturbed: measured.disturbed,
+                });
             }
             Err(reason) => reason,
         },
@@ -152,7 +160,7 @@ pub fn profile_of<R: Readable>(disk: &mut R, options: Options) -> Result<DiskPro
 }
 
 /// The kept calibration of the disk under `target` if there is a whole one in `state`, else a new one, kept there.
-/// A calibration that was only assumed is not kept: the reason may go away.
+/// A calibration that was only assumed, or disturbed by others, is not kept: the reason may go away.
 ///
 /// # Errors
 /// As [`calibrate`]. That the result could not be kept is a note, not an error.
@@ -170,7 +178,12 @@ pub fn load_or_calibrate(
     };
     let mut fresh = calibrate(target, options, watch)?;
     fresh.notes.extend(unusable);
-    if !matches!(fresh.source, Source::Assumed { .. })
+    if fresh.disturbed {
+        let (state, target) = (state.display(), target.display());
+        fresh.notes.push(format!(
+            "it is measured again at the next start; if the disk is never quiet then, measure it when it is, and what is found is kept: `isocast disk calibrate --state {state} {target}`"
+        ));
+    } else if !matches!(fresh.source, Source::Assumed { .. })
         && let Err(error) = save(state, &fresh)
     {
         fresh.notes.push(format!("the profile could not be kept and will be measured again: {}", told(&error)));
@@ -221,7 +234,7 @@ fn from_files(
         Ok((measured, files)) => {
             let notes = all_notes(&measured, &disk);
             let source = Source::Files { files, reason: refused.to_owned() };
-            Ok(Calibration { disk, source, profile: measured.profile, notes })
+            Ok(Calibration { disk, source, profile: measured.profile, notes, disturbed: measured.disturbed })
         }
         Err(measure::Stop::Cancelled) => Err(CalibrateError::Cancelled),
         Err(measure::Stop::Unusable(reason)) => {
@@ -229,7 +242,7 @@ fn from_files(
             let profile = if spindle { DiskProfile::spindle_default() } else { DiskProfile::flash_default() };
             let capacity = ByteCount(disk.capacity.0.max(1));
             let source = Source::Assumed { reason: format!("{refused}; and {reason}") };
-            Ok(Calibration { disk, source, profile: profile.scaled_to(capacity), notes: Vec::new() })
+            Ok(Calibration { disk, source, profile: profile.scaled_to(capacity), notes: Vec::new(), disturbed: false })
         }
     }
 }

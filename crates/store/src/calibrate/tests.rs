@@ -33,6 +33,8 @@ struct Drive {
     reads: u64,
     /// Somebody else has the disk for 150 ms after so many reads, again and again; 0 for never.
     held_up_each: u64,
+    /// Requests of others between any two looks.
+    others: u64,
 }
 
 impl Drive {
@@ -49,6 +51,7 @@ impl Drive {
             broken: false,
             reads: 0,
             held_up_each: 0,
+            others: 0,
         }
     }
 
@@ -137,6 +140,10 @@ impl Readable for Drive {
 
     fn now(&self) -> Nanos {
         Nanos::from_secs_f64(self.now)
+    }
+
+    fn others(&mut self) -> u64 {
+        self.others
     }
 }
 
@@ -240,6 +247,15 @@ fn assert_zones_of(mut drive: Drive) {
         let real = 180e6 - 95e6 * position as f64 / drive.capacity as f64;
         let ratio = profile.rate_at(position) as f64 / real;
         assert!((0.98..1.02).contains(&ratio), "at {share}/20, held up each {}: {ratio}", drive.held_up_each);
+    }
+}
+
+#[test]
+fn who_used_the_disk_meanwhile_is_told_of() {
+    for (others, disturbed) in [(0, false), (3, true)] {
+        let measured = measure(&mut Drive { others, ..Drive::desktop() }, None).expect("a healthy drive");
+        let told = measured.notes.iter().any(|note| note.contains("something else used the disk"));
+        assert_eq!((measured.disturbed, told), (disturbed, disturbed), "{:?}", measured.notes);
     }
 }
 
