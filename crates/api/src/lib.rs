@@ -118,7 +118,7 @@ pub struct Disk {
     pub be_queued: u64,
     /// Commits of uploads since the start.
     pub commits: u64,
-    /// Reads that failed since the start.
+    /// Reads and writes that failed since the start, of folders too.
     pub errors: u64,
     /// Share of its time promised to streams.
     pub promised_share: f64,

@@ -51,6 +51,8 @@ pub struct DiskDescription {
     pub free_bytes: u64,
     /// True while it does not answer.
     pub failing: bool,
+    /// What could not be read of it to look a name up, or to list a folder.
+    pub errors: u64,
 }
 
 /// An upload under way; dropping it leaves nothing behind.
@@ -93,6 +95,7 @@ impl Contents for Store {
                 rotational: disk.device.rotational,
                 capacity_bytes: disk.device.capacity_bytes,
                 free_bytes: disk.free_bytes,
+                errors: disk.errors,
                 failing: disk.failing,
             })
             .collect()

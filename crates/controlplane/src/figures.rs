@@ -116,8 +116,13 @@ pub(crate) fn every_disk_fails(shared: &Shared) -> bool {
     !disks.is_empty() && known.all(|(id, gauges)| gauges.failing.get() != DISK_GOOD || shared.contents.is_failing(id))
 }
 
+/// What failed on a disk: reads of streams and writes, as the plane sees them, and what the store's thread looked up.
+pub(crate) fn errors(disk: &DiskDescription, gauges: &DiskGauges) -> u64 {
+    gauges.errors.get().saturating_add(disk.errors)
+}
+
 fn described_disk(disk: DiskDescription, gauges: &DiskGauges, phases: Option<Phases>) -> Disk {
-    let failure = failure(&disk, gauges);
+    let (failure, errors) = (failure(&disk, gauges), errors(&disk, gauges));
     Disk {
         id: disk.id,
         name: disk.name,
@@ -133,7 +138,7 @@ fn described_disk(disk: DiskDescription, gauges: &DiskGauges, phases: Option<Pha
         rt_queued: gauges.rt_queued.get(),
         be_queued: gauges.be_queued.get(),
         commits: gauges.commits.get(),
-        errors: gauges.errors.get(),
+        errors,
         promised_share: real(gauges.promised_ppm.get()) / 1e6,
         slowdown: real(gauges.slowdown_ppm.get()) / 1e6,
         lateness: gauges.lateness.iter().map(|bucket| bucket.get()).collect(),

@@ -151,8 +151,10 @@ fn disk_metrics(page: &mut Exposition, shared: &Shared) {
             page.sample("disk_queued", &format!("{label},class=\"best_effort\""), gauges.be_queued.get());
         }
     });
-    family("disk_errors_total", "counter", "Reads that failed.", &|page| {
-        disks.iter().for_each(|(label, gauges, _)| page.sample("disk_errors_total", label, gauges.errors.get()));
+    family("disk_errors_total", "counter", "Reads and writes that failed.", &|page| {
+        for (label, gauges, disk) in &disks {
+            page.sample("disk_errors_total", label, figures::errors(disk, gauges));
+        }
     });
     family("disk_failing", "gauge", "1 while the disk errs or does not answer.", &|page| {
         for (label, gauges, disk) in &disks {

@@ -9,6 +9,7 @@ use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 
@@ -261,6 +262,62 @@ fn a_faulty_disk_harms_nobody_else_and_comes_back() {
         assert!(others.bytes.load(Relaxed) > before);
     });
     drop(revived);
+    let (status, said) = server.stop();
+    assert!(status.success() && !said.contains("panicked"), "{said}");
+    for (_, disk) in disks {
+        disk.end();
+    }
+}
+
+/// The first of several roots is asked first, for every name: what others have is found there all the same.
+#[test]
+fn a_first_root_that_cannot_be_read_hides_no_other() {
+    if !possible(4 * FILMS * FILM_BYTES) {
+        return;
+    }
+    let state = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let disks = ["bad", "good"].map(|name| (name, Disk::up(&format!("{name}-first"), "8G", FileSystem::Ext4)));
+    for (name, disk) in &disks {
+        furnish(disk, name);
+        Server::calibrate(&disk.mount(), state.path());
+    }
+    let [(_, bad), (_, good)] = &disks;
+    for (_, disk) in &disks {
+        fs::create_dir(disk.mount().join("both")).expect("made");
+    }
+    let server = Server::start(&[&bad.mount(), &good.mount()], state.path(), &[]);
+    let revived = Revive(bad);
+    let ask = |target: &str| {
+        let (status, body) = fetch(server.address, "GET", target).expect("an answer");
+        (status, String::from_utf8_lossy(&body).into_owned())
+    };
+
+    // Nothing of it is in memory (what is not written yet would stay there), and it answers with errors only.
+    rustix::fs::sync();
+    fs::write("/proc/sys/vm/drop_caches", "3").expect("caches are dropped");
+    bad.ctl("drop; die");
+    let (path, content) = film("good", 0);
+    let (status, body) = fetch(server.address, "GET", &format!("/media/{path}?rate=max")).expect("an answer");
+    assert_eq!((status, content.difference(0, &body)), (200, None));
+    let (status, names) = ask("/media/?format=json");
+    assert!(status == 200 && names.contains("\"good\""), "{status} {names}");
+    assert_eq!(put(server.address, "good/while-the-first-errs", 3_000_001).expect("an answer"), 201);
+    let (status, refused) = ask(&format!("/media/{}?rate={RATE}", film("bad", 0).0));
+    assert!(status == 503 && refused.contains("disk 0 failing"), "{status} {refused}");
+    let disks_now: serde_json::Value = serde_json::from_str(&ask("/api/v1/disks").1).expect("JSON");
+    assert!(disks_now[0]["errors"].as_u64() > Some(0) && disks_now[1]["errors"] == 0, "{disks_now}");
+
+    drop(revived);
+    until("a stream from the disk that is back", || match ask(&format!("/media/{}?rate=max", film("bad", 0).0)) {
+        (200, _) => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+
+    // Read-only, with the most space: a new name goes to who can take it; what the root has cannot be replaced.
+    let remounted = Command::new("mount").args(["-o", "remount,ro"]).arg(bad.mount()).status().expect("mount is there");
+    assert!(remounted.success());
+    assert_eq!(put(server.address, "both/while-the-first-is-read-only", 1000).expect("an answer"), 201);
+    assert_eq!(put(server.address, &film("bad", 1).0, 1000).expect("an answer"), 507);
     let (status, said) = server.stop();
     assert!(status.success() && !said.contains("panicked"), "{said}");
     for (_, disk) in disks {

@@ -109,13 +109,22 @@ impl Disk {
         // Twice: a thread that got stuck just before or after the call is known to be by then.
         for _ in 0..2 {
             match timeout(self.shared.patience, &mut answer).await {
-                Ok(Ok(result)) => return result,
+                Ok(Ok(result)) => return result.map_err(|error| self.counted(error)),
                 Ok(Err(_)) => return Err(StoreError::Closed),
                 Err(_) if self.shared.is_stuck() => return Err(StoreError::DiskFailing(self.shared.id)),
                 Err(_) => {}
             }
         }
         Err(StoreError::Busy)
+    }
+
+    /// What an answer means to callers; errors of the disk are counted, for no read of the data plane tells of these.
+    fn counted(&self, error: StoreError) -> StoreError {
+        let error = error.of_disk(self.shared.id);
+        if matches!(error, StoreError::DiskFailing(_)) {
+            self.shared.stats.errors.add(1);
+        }
+        error
     }
 
     fn begin<R, F>(&self, work: F) -> Result<oneshot::Receiver<Result<R, StoreError>>, StoreError>

@@ -1,4 +1,4 @@
-//! Names uploaded to one root while the disk of an earlier root did not answer.
+//! Names uploaded to one root while the disk of an earlier root could not be asked: it did not answer, or erred.
 //!
 //! An earlier root hides what a later one has under the same name, and whether it has the name cannot be known while its
 //! disk does not answer. An upload is an answer to that: it replaces whatever is there. So what the silent root may have
@@ -16,8 +16,10 @@ use crate::{ContentPath, Precondition, StoreError};
 /// Names that may wait for their removal.
 const DISPLACED_MAX: usize = 4096;
 
-/// How often a silent root is asked.
-const PAUSE: Duration = Duration::from_secs(1);
+/// How soon a root is asked again; each time twice as late, for one that errs may take seconds to say so.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+/// The longest time.
+const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// The names, each with the number of the root in which it is void.
 #[derive(Debug, Default)]
@@ -77,12 +79,13 @@ impl Unasked {
 
 /// Removes a void name as soon as its root can be asked. Does not keep the store alive.
 async fn remove_when_it_answers(store: Weak<Inner>, root: usize, path: ContentPath) {
+    let mut pause = PAUSE_MIN;
     loop {
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(pause).await;
         let Some(inner) = store.upgrade() else { return };
         let removed = Store::of(Arc::clone(&inner)).remove_from(root, &path, &Precondition::None).await;
         match removed {
-            Err(StoreError::DiskFailing(_) | StoreError::Busy) => {}
+            Err(StoreError::DiskFailing(_) | StoreError::Busy) => pause = (pause * 2).min(PAUSE_MAX),
             Ok(()) => return inner.displaced.remove(root, &path),
             Err(error) if error.is_absence() => return inner.displaced.remove(root, &path),
             // It cannot be removed: it stays hidden.

@@ -36,8 +36,8 @@ pub enum StoreError {
     /// The file system does not allow it, or the path leads out of the root.
     #[error("not permitted")]
     Forbidden,
-    /// The disk does not answer.
-    #[error("disk {} does not answer", .0.0)]
+    /// The disk does not answer, or what was asked for cannot be read from it or written to it.
+    #[error("disk {} errs or does not answer", .0.0)]
     DiskFailing(DiskId),
     /// A queue or a table is full; try again later.
     #[error("too much is going on; try again later")]
@@ -87,6 +87,20 @@ impl From<io::Error> for StoreError {
 }
 
 impl StoreError {
+    /// What it is to the callers of `disk`: an error of the drive, or of a file system that lost what it needs, is the disk's.
+    #[must_use]
+    pub(crate) fn of_disk(self, disk: DiskId) -> Self {
+        let errno = match &self {
+            Self::Io(cause) => Errno::from_io_error(cause),
+            _ => None,
+        };
+        match errno {
+            // UCLEAN and BADMSG are ext4's and xfs's words for what is broken on the disk, NODEV and NXIO a drive's that is gone.
+            Some(Errno::IO | Errno::UCLEAN | Errno::BADMSG | Errno::NODEV | Errno::NXIO) => Self::DiskFailing(disk),
+            _ => self,
+        }
+    }
+
     /// True where another root may still have what this one has not.
     pub(crate) fn is_absence(&self) -> bool {
         matches!(self, Self::NotFound | Self::NotADirectory)

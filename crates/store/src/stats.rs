@@ -53,6 +53,8 @@ pub struct DiskStats {
     pub grants_late: Counter,
     /// Grants of work that was no longer there.
     pub grants_unused: Counter,
+    /// Calls that failed because something could not be read from the disk or written to it.
+    pub errors: Counter,
     /// Calls refused because the thread's queue was full.
     pub busy_refusals: Counter,
     /// Gauge: uploads in progress.

@@ -158,6 +158,8 @@ pub struct DiskInfo {
     pub profile: Option<DiskProfile>,
     /// True while it does not answer.
     pub failing: bool,
+    /// Lookups, listings and the like that it could not answer since the start.
+    pub errors: u64,
 }
 
 /// An open content.
@@ -327,23 +329,31 @@ impl Store {
     /// # Errors
     /// [`StoreError::ParentMissing`], [`StoreError::IsDirectory`], [`StoreError::DiskFailing`].
     pub async fn placement(&self, path: &ContentPath) -> Result<DiskId, StoreError> {
-        let (disk, ..) = self.place(path, &Precondition::None).await?;
-        Ok(disk.handle.shared.id)
+        let placed = self.place(path, &Precondition::None, &[]).await?;
+        Ok(placed.disk.handle.shared.id)
     }
 
-    /// Begins an upload.
+    /// Begins an upload. One without a reservation does not end at a root whose file system turns out to be read-only: the
+    /// kernel makes one so when its disk errs, and does not show it before something is written.
     ///
     /// # Errors
     /// [`StoreError::ParentMissing`], [`StoreError::IsDirectory`], [`StoreError::PreconditionFailed`],
     /// [`StoreError::NoSpace`], [`StoreError::ReadOnly`], [`StoreError::DiskFailing`], [`StoreError::Busy`] if too many run, and what the system says.
     pub async fn begin_upload(&self, request: UploadRequest) -> Result<Upload, StoreError> {
-        let (disk, root, unasked) = self.place(&request.path, &request.precondition).await?;
-        let unasked = Unasked::new(&self.0, unasked, request.path.clone());
-        let buffers = match request.class {
-            UploadClass::BestEffort => &self.0.uploads,
-            UploadClass::Recording { .. } => &self.0.recordings,
-        };
-        Upload::begin(&disk.handle, root, request, buffers.clone(), unasked).await
+        let mut read_only = Vec::new();
+        loop {
+            let Placed { disk, number, root, unasked } =
+                self.place(&request.path, &request.precondition, &read_only).await?;
+            let unasked = Unasked::new(&self.0, unasked, request.path.clone());
+            let (buffers, is_bound) = match request.class {
+                UploadClass::BestEffort => (&self.0.uploads, false),
+                UploadClass::Recording { .. } => (&self.0.recordings, true),
+            };
+            match Upload::begin(&disk.handle, root, request.clone(), buffers.clone(), unasked).await {
+                Err(StoreError::ReadOnly) if !is_bound => read_only.push(number),
+                outcome => return outcome,
+            }
+        }
     }
 
     /// Removes a content, durably, from every root that has it.
@@ -387,7 +397,8 @@ impl Store {
         let (reply, answer) = oneshot::channel();
         let (path, precondition) = (path.clone(), precondition.clone());
         disk.handle.post(Box::new(move |worker| worker.delete(root, &path, &precondition, reply)))?;
-        disk.handle.while_it_works(answer).await?.unwrap_or(Err(StoreError::Closed))
+        let answer = disk.handle.while_it_works(answer).await?.unwrap_or(Err(StoreError::Closed));
+        answer.map_err(|error| error.of_disk(disk.handle.shared.id))
     }
 
     /// The disks.
@@ -400,6 +411,7 @@ impl Store {
             free_bytes: disk.handle.shared.stats.free_bytes.value(),
             profile: disk.profile.clone(),
             failing: disk.handle.shared.is_stuck(),
+            errors: disk.handle.shared.stats.errors.value(),
         };
         self.0.disks.iter().map(info).collect()
     }
@@ -447,20 +459,22 @@ impl Store {
         Err(failure)
     }
 
-    /// Where an upload goes, and which earlier roots could not be asked whether they have its name.
+    /// Where an upload goes that cannot go to the roots `read_only`.
     async fn place(
         &self,
         path: &ContentPath,
         precondition: &Precondition,
-    ) -> Result<(&ServedDisk, usize, Vec<usize>), StoreError> {
+        read_only: &[usize],
+    ) -> Result<Placed<'_>, StoreError> {
         let Some((parent, _)) = path.split() else { return Err(StoreError::IsDirectory) };
         let mut unasked = Vec::new();
         match self.search(path, &mut unasked).await {
             Ok((_, entry)) if entry.kind == Kind::Directory => return Err(StoreError::IsDirectory),
+            Ok((number, _)) if read_only.contains(&number) => return Err(StoreError::ReadOnly),
             Ok((number, _)) => {
                 let (disk, root) = self.roots().nth(number).expect("it was found there");
-                let relied_on = self.is_relied_on(disk);
-                return if relied_on { Ok((disk, root, Vec::new())) } else { Err(failing(disk)) };
+                let placed = Placed { disk, number, root, unasked: Vec::new() };
+                return if self.is_relied_on(disk) { Ok(placed) } else { Err(failing(disk)) };
             }
             // A link out of the root is replaced where it is; `begin_upload` looks closer.
             Err(StoreError::Forbidden) => {}
@@ -476,6 +490,10 @@ impl Store {
                 failure = failing(disk);
                 continue;
             }
+            if read_only.contains(&number) {
+                failure = StoreError::ReadOnly;
+                continue;
+            }
             let parent = parent.clone();
             match disk.handle.call(move |worker| worker.space(root, &parent)).await {
                 Ok(space) if best.is_none_or(|(most, _)| space > most) => best = Some((space, number)),
@@ -486,8 +504,19 @@ impl Store {
         let Some((_, number)) = best else { return Err(failure) };
         unasked.retain(|earlier| *earlier < number);
         let (disk, root) = self.roots().nth(number).expect("it was asked");
-        Ok((disk, root, unasked))
+        Ok(Placed { disk, number, root, unasked })
     }
+}
+
+/// Where an upload goes.
+struct Placed<'a> {
+    disk: &'a ServedDisk,
+    /// The root's number among all.
+    number: usize,
+    /// And among its disk's.
+    root: usize,
+    /// Earlier roots that could not be asked whether they have its name.
+    unasked: Vec<usize>,
 }
 
 impl std::fmt::Debug for Inner {

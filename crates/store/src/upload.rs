@@ -228,8 +228,8 @@ impl Upload {
         place.send(Box::new(move |worker| worker.finish_upload(id, last, total, reply)));
         self.disk.shared.wake();
         let answer = self.disk.while_it_works(answer).await?;
-        let published =
-            answer.unwrap_or_else(|_| Err(self.progress.failure.get().cloned().unwrap_or(StoreError::Closed)))?;
+        let published = answer.unwrap_or_else(|_| Err(self.failure().unwrap_or(StoreError::Closed)));
+        let published = published.map_err(|error| error.of_disk(self.disk.shared.id))?;
         self.unasked.take().map_or(Ok(()), Unasked::displace)?;
         Ok(published)
     }
@@ -246,7 +246,13 @@ impl Upload {
     }
 
     fn check(&self) -> Result<(), StoreError> {
-        self.progress.failure.get().map_or(Ok(()), |error| Err(error.clone()))
+        self.failure().map_or(Ok(()), Err)
+    }
+
+    /// Why the disk's side gave it up.
+    fn failure(&self) -> Option<StoreError> {
+        let error = self.progress.failure.get()?;
+        Some(error.clone().of_disk(self.disk.shared.id))
     }
 
     /// An empty chunk, waited for in turn.
@@ -268,7 +274,7 @@ impl Upload {
             tokio::select! {
                 chunk = work => chunk,
                 () = self.progress.failed.notified() => {
-                    Err(self.progress.failure.get().cloned().unwrap_or(StoreError::Closed))
+                    Err(self.failure().unwrap_or(StoreError::Closed))
                 }
             }
         };

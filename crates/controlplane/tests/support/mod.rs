@@ -176,6 +176,7 @@ impl Contents for FakeStore {
             rotational: true,
             capacity_bytes: 1 << 40,
             free_bytes: 1 << 39,
+            errors: 0,
             failing: self.failing.load(Ordering::SeqCst),
         }]
     }
