@@ -117,10 +117,11 @@ struct Small(PathBuf);
 
 impl Small {
     /// None where mounting is not permitted.
-    fn mount(folder: &Path) -> Option<Self> {
+    fn mount(folder: &Path, size: &str) -> Option<Self> {
         let path = folder.join("small");
         fs::create_dir(&path).expect("a mount point");
-        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", "size=4m", "isocast-test"]).arg(&path).output();
+        let size = format!("size={size}");
+        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "isocast-test"]).arg(&path).output();
         mount.is_ok_and(|mount| mount.status.success()).then_some(Self(path))
     }
 }
@@ -134,7 +135,7 @@ impl Drop for Small {
 #[test]
 fn a_full_disk_is_said_and_nothing_is_left() {
     let folder = tempfile::tempdir().expect("a folder");
-    let Some(small) = Small::mount(folder.path()) else {
+    let Some(small) = Small::mount(folder.path(), "4m") else {
         // Without the right to mount there is no small disk: an upload larger than any disk shows the same answer.
         let server = Server::start();
         let mut client = server.connect();
@@ -169,5 +170,32 @@ fn a_full_disk_is_said_and_nothing_is_left() {
     assert!(refused.text().contains("read-only"), "{}", refused.text());
     assert_eq!(server.ask("DELETE /media/again.ts HTTP/1.1\r\nHost: localhost\r\n\r\n").status, 507);
     assert_eq!(server.get("/media/fits.ts").body.len(), 1_000_000, "reading goes on");
+    drop(server);
+}
+
+#[test]
+fn what_others_may_yet_send_does_not_fill_a_disk() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(small) = Small::mount(folder.path(), "96m") else {
+        eprintln!("not run: a small disk needs the right to mount");
+        return;
+    };
+    let server = Setup::default().root(&small.0).start();
+    let piece = [b"200000\r\n".as_slice(), &pattern(1 << 21), b"\r\n"].concat();
+    let mut open: Vec<_> = (0..4).map(|_| server.connect()).collect();
+    for (client, number) in open.iter_mut().zip(0..) {
+        let head = format!("PUT /media/{number}.ts HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
+        client.send(head.as_bytes());
+        client.send(&piece);
+    }
+    server.wait_for("space to be taken for what came", |_| {
+        let space = rustix::fs::statvfs(&small.0).expect("a file system");
+        (space.f_blocks - space.f_bfree) * space.f_frsize >= 4 << 21
+    });
+    assert_eq!(server.put("/media/known.ts", "", &pattern(64 << 20)).status, 201);
+    for client in &mut open {
+        client.send(b"0\r\n\r\n");
+        assert_eq!(client.answer(true).status, 201);
+    }
     drop(server);
 }

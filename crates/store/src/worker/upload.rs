@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use dataplane::control::Extent;
 use dataplane::grant::{Grant, JobId, Work, WorkClass};
-use rustix::fs::{FallocateFlags, OFlags, fallocate, fstat, ftruncate};
+use rustix::fs::{FallocateFlags, OFlags, fallocate, fstat, fstatvfs, ftruncate};
 use rustix::io::Errno;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use units::{BitRate, Nanos, ReservationId, UploadId, limits};
@@ -25,8 +25,8 @@ use super::content::{extents_of, is_buffered};
 use super::temporary::TemporaryFile;
 use super::{Root, UPLOAD_JOBS, Used, Worker};
 
-/// Space taken ahead for an upload of unknown length.
-const GROWTH_BYTES: u64 = 64 * 1024 * 1024;
+/// Space taken ahead for an upload of unknown length, at most.
+const GROWTH_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Bytes on their way from a client to the disk. Dropping it frees the memory and wakes who waits for some.
 #[derive(Debug)]
@@ -146,7 +146,7 @@ impl Job {
             return Ok(());
         }
         let start = self.allocated_bytes;
-        let generous = (end - start).max(GROWTH_BYTES);
+        let generous = (end - start).max(self.growth_bytes());
         let taken = match preallocate(self.file(), start, generous) {
             // Nearly full: what is needed may still fit.
             Err(Errno::NOSPC | Errno::DQUOT) => preallocate(self.file(), start, end - start).map(|()| end - start),
@@ -155,6 +155,14 @@ impl Job {
         self.allocated_bytes = start + taken;
         self.locate(root);
         Ok(())
+    }
+
+    /// Space to take ahead. All uploads at once take no more than half of what is free: who needs the rest now is not
+    /// refused for what others may yet send.
+    fn growth_bytes(&self) -> u64 {
+        let free = fstatvfs(&self.target.file).map_or(0, |space| space.f_bavail.saturating_mul(space.f_frsize));
+        let share = free / (2 * count(limits::UPLOADS_MAX));
+        (share - share % limits::DIRECT_ALIGN).min(GROWTH_BYTES_MAX)
     }
 
     fn locate(&mut self, root: &Root) {
