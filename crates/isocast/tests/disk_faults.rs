@@ -1,12 +1,13 @@
 //! A disk that errs, hangs and comes back, beside a good one, under streams and uploads.
 //!
 //! Promise: only the faulty disk's streams end, and never with a wrong byte; an upload to it ends with an error and leaves
-//! nothing; the event log says so; admission refuses with its name; after it is back all goes on.
+//! nothing; the event log says so; admission refuses with its name; after it is back all goes on. Uploads that share a
+//! commit share its failure.
 
 mod common;
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
@@ -323,4 +324,63 @@ fn a_first_root_that_cannot_be_read_hides_no_other() {
     for (_, disk) in disks {
         disk.end();
     }
+}
+
+/// First byte and length of the journal of a fresh ext4.
+fn journal(disk: &Disk) -> (u64, u64) {
+    let said =
+        Command::new("debugfs").args(["-R", "stat <8>"]).arg(disk.device()).output().expect("e2fsprogs is there");
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    // One line: `(0-16383):1081344-1097727`.
+    let (_, extents) = said.split_once("EXTENTS:").expect("a journal in extents");
+    let (_, blocks) = extents.trim().rsplit_once(':').expect("an extent");
+    let (first, last) = blocks.split_once('-').expect("in one piece");
+    let [first, last] = [first, last].map(|block| block.parse::<u64>().expect("a number"));
+    (first * 4096, (last + 1 - first) * 4096)
+}
+
+/// Bytes that have gone to or come from disks in best-effort time.
+fn best_effort_bytes(server: &Server) -> f64 {
+    let (_, metrics) = fetch(server.address, "GET", "/metrics").expect("metrics");
+    let metrics = String::from_utf8(metrics).expect("text");
+    let lines = metrics.lines().filter(|line| line.starts_with("isocast_disk_bytes_total{") && line.contains("best_"));
+    lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum()
+}
+
+#[test]
+fn uploads_that_share_a_commit_share_its_failure() {
+    const UPLOADS: u32 = 24;
+    if !possible(256 << 20) {
+        return;
+    }
+    let state = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let disk = Disk::up("journal", "8G", FileSystem::Ext4);
+    Server::calibrate(&disk.mount(), state.path());
+    let server = Server::start(&[&disk.mount()], state.path(), &[]);
+    let begin = |number: u32| {
+        let mut client = Client::to(server.address);
+        let head = format!("PUT /media/{number} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
+        client.send(head);
+        // As much as is written without waiting for the end.
+        client.send([b"100000\r\n".as_slice(), &vec![b'x'; 1 << 20], b"\r\n"].concat());
+        client
+    };
+    let mut clients: Vec<_> = (0..UPLOADS).map(begin).collect();
+    until("all to be written", || {
+        let bytes = best_effort_bytes(&server);
+        if bytes >= f64::from(UPLOADS << 20) { Ok(()) } else { Err(format!("{bytes} bytes")) }
+    });
+    rustix::fs::syncfs(fs::File::open(disk.mount()).expect("opens")).expect("synced");
+    let (start, bytes) = journal(&disk);
+    disk.ctl(&format!("fault {start}B {bytes}B w 0s"));
+    // Nothing but the end is missing: they come to one commit.
+    for client in &mut clients {
+        client.stream.write_all(b"0\r\n\r\n").expect("sent");
+    }
+    let answers: Vec<u16> = clients.iter_mut().map(|client| client.answer(true).status).collect();
+    assert!(answers.iter().all(|status| *status >= 500), "acknowledged without a journal: {answers:?}");
+    let (status, said) = server.stop();
+    assert!(status.success() && !said.contains("panicked"), "{said}");
+    disk.ctl("fault clear");
+    disk.end();
 }

@@ -27,13 +27,16 @@ pub fn possible(bytes: u64) -> bool {
 pub enum FileSystem {
     Ext4,
     Xfs,
+    /// Overlay on ext4, as containers have it: written through the page cache.
+    Overlay,
     None,
 }
 
 impl FileSystem {
+    /// What the device is formatted with.
     fn name(self) -> &'static str {
         match self {
-            Self::Ext4 => "ext4",
+            Self::Ext4 | Self::Overlay => "ext4",
             Self::Xfs => "xfs",
             Self::None => "none",
         }
@@ -91,6 +94,7 @@ impl Disk {
         let arguments = ["up", &self.name, "--set", &size, "--fs", self.file_system.name()];
         let said = lab(&[&arguments[..], more].concat());
         assert!(said.status.success(), "{}", text(&said));
+        self.lay_over();
     }
 
     pub fn home(&self) -> PathBuf {
@@ -99,6 +103,24 @@ impl Disk {
 
     pub fn mount(&self) -> PathBuf {
         self.home().join("mnt")
+    }
+
+    /// The folder to serve.
+    pub fn folder(&self) -> PathBuf {
+        if self.file_system == FileSystem::Overlay { self.mount().join("merged") } else { self.mount() }
+    }
+
+    /// Mounts the overlay, where there is to be one.
+    fn lay_over(&self) {
+        if self.file_system != FileSystem::Overlay {
+            return;
+        }
+        let [lower, upper, work] = ["lower", "upper", "work"].map(|name| self.mount().join(name));
+        for folder in [&lower, &upper, &work, &self.folder()] {
+            fs::create_dir_all(folder).expect("made");
+        }
+        let layers = format!("lowerdir={},upperdir={},workdir={}", lower.display(), upper.display(), work.display());
+        run(Command::new("mount").args(["-t", "overlay", "-o", &layers, "overlay"]).arg(self.folder()));
     }
 
     fn state(&self) -> serde_json::Value {
@@ -127,27 +149,39 @@ impl Disk {
     /// The power comes back, as at a boot: the journal is replayed, and the file system is without fault.
     pub fn boot(&self) {
         // While anything holds the file system, its dead memory of it would be mounted again.
-        until("the end of the dead mount", || {
-            let said = Command::new("umount").arg(self.mount()).output().expect("umount is there");
-            if said.status.success() { Ok(()) } else { Err(text(&said)) }
-        });
+        let overlay = (self.file_system == FileSystem::Overlay).then(|| self.folder());
+        for dead in overlay.into_iter().chain([self.mount()]) {
+            until("the end of the dead mount", || {
+                let said = Command::new("umount").arg(&dead).output().expect("umount is there");
+                if said.status.success() { Ok(()) } else { Err(text(&said)) }
+            });
+        }
         self.ctl("revive; timing off");
         let device = self.device();
         run(Command::new("mount").arg(&device).arg(self.mount()));
         run(Command::new("umount").arg(self.mount()));
         // Only looks: whatever it would have to mend is a failure.
         match self.file_system {
-            FileSystem::Ext4 => run(Command::new("e2fsck").args(["-f", "-n"]).arg(&device)),
+            FileSystem::Ext4 | FileSystem::Overlay => run(Command::new("e2fsck").args(["-f", "-n"]).arg(&device)),
             FileSystem::Xfs => run(Command::new("xfs_repair").arg("-n").arg(&device)),
             FileSystem::None => {}
         }
         run(Command::new("mount").arg(&device).arg(self.mount()));
+        self.lay_over();
         self.ctl("timing on");
     }
 
     pub fn down(&self) {
+        self.uncover();
         let said = lab(&["down", &self.name]);
         assert!(said.status.success(), "{}", text(&said));
+    }
+
+    /// Takes the overlay away, if there is one: it holds the disk.
+    fn uncover(&self) {
+        if self.file_system == FileSystem::Overlay {
+            let _gone = Command::new("umount").arg(self.folder()).output();
+        }
     }
 
     /// Takes it down, and asserts that nothing is left.
@@ -179,6 +213,7 @@ impl Disk {
 impl Drop for Disk {
     fn drop(&mut self) {
         // A failed test must not leave its disk behind; after a good one there is nothing to do.
+        self.uncover();
         let _again = lab(&["down", &self.name]);
     }
 }
