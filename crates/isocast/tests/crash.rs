@@ -2,7 +2,8 @@
 //!
 //! Promise: after each round and a restart, every name holds what was acknowledged last, or what was under way when the
 //! end came, whole; nothing else is there; no temporary is left; no space is lost; the file system is without fault.
-//! Every draw (sizes, names, framing, removals, uploads broken off, the moment of the end) comes from a printed seed.
+//! Every draw (sizes, names, framing, conditions, recordings, removals, uploads broken off, the moment of the end) comes
+//! from a printed seed.
 //!
 //! `ISOCAST_CRASH_ROUNDS` (2), `ISOCAST_CRASH_SEED`, `ISOCAST_CRASH_FS` (`ext4`, `xfs`) and `ISOCAST_BIN` (another build
 //! of the program) change what is run: `make crash ROUNDS=20`.
@@ -22,7 +23,7 @@ use std::thread;
 
 use common::content::{Chance, Content};
 use common::disk::{Disk, FileSystem, possible};
-use common::http::{Client, Framing, Upload, encoded, fetch};
+use common::http::{Answer, Client, Framing, Upload, encoded, exchange, fetch};
 use common::server::Server;
 use common::{PATIENCE, until};
 
@@ -40,6 +41,9 @@ const END_ACKNOWLEDGED: (u64, u64) = (1, 100);
 const END_BYTES: (u64, u64) = (4 << 10, 16 << 20);
 /// Streams' rates together leave an old disk time for uploads.
 const STREAM_RATE: &str = "1M";
+/// One uploader in so many records, every other time, at a rate for which there is always room.
+const UPLOADERS_PER_RECORDER: u64 = 10;
+const RECORDING_RATE: &str = "16M";
 const FOLDERS: [&str; 3] = ["films", "in", "入力 ü"];
 const TEMPORARY_PREFIX: &str = ".isocast-upload-";
 /// Names nobody would draw at random.
@@ -58,6 +62,8 @@ struct Name {
     path: String,
     /// What the last acknowledgement left there.
     acknowledged: Option<Content>,
+    /// The entity tag it was acknowledged with.
+    tag: Option<String>,
     /// What a request left there that was never answered.
     open: Option<Option<Content>>,
 }
@@ -90,7 +96,7 @@ fn setting(name: &str, default: u64) -> u64 {
 }
 
 /// Uploads, replaces, removes and breaks off until the end comes.
-fn upload(round: &Round, names: &mut [Name], mut chance: Chance, end: &Sender<()>) -> io::Result<()> {
+fn upload(round: &Round, number: u64, names: &mut [Name], mut chance: Chance, end: &Sender<()>) -> io::Result<()> {
     let mut sent = |bytes| {
         if round.acknowledged.load(Relaxed) < round.end.0 {
             return;
@@ -109,7 +115,7 @@ fn upload(round: &Round, names: &mut [Name], mut chance: Chance, end: &Sender<()
             name.open = Some(None);
             let mut answer = connection.try_ask("DELETE", &target)?;
             connection.try_body(&mut answer)?;
-            settle(round, name, answer.status, 204)?;
+            settle(round, name, &answer, 204)?;
             continue;
         }
         let content = Content { seed: chance.next(), bytes: chance.size(SIZES.0, SIZES.1) };
@@ -118,8 +124,14 @@ fn upload(round: &Round, names: &mut [Name], mut chance: Chance, end: &Sender<()
         } else {
             Framing::Length
         };
-        let fields = if name.acknowledged.is_none() && chance.one_in(2) { "If-None-Match: *\r\n" } else { "" };
-        let upload = Upload { target: &target, fields, content, framing, send_bytes: content.bytes };
+        let records = number.is_multiple_of(UPLOADERS_PER_RECORDER) && chance.one_in(2);
+        let target = if records { format!("{target}?rate={RECORDING_RATE}") } else { target };
+        let fields = match &name.tag {
+            _ if chance.one_in(2) => String::new(),
+            Some(tag) => format!("If-Match: {tag}\r\n"),
+            None => "If-None-Match: *\r\n".to_owned(),
+        };
+        let upload = Upload { target: &target, fields: &fields, content, framing, send_bytes: content.bytes };
         if chance.one_in(10) {
             // Broken off: it was never there, so nothing is open.
             Upload { send_bytes: chance.within(0, content.bytes), ..upload }.run(&mut connection, &mut sent)?;
@@ -128,23 +140,28 @@ fn upload(round: &Round, names: &mut [Name], mut chance: Chance, end: &Sender<()
         }
         name.open = Some(Some(content));
         let expected = if name.acknowledged.is_none() { 201 } else { 204 };
-        let status = upload.run(&mut connection, &mut sent)?;
-        settle(round, name, status.expect("all was sent"), expected)?;
+        let answer = upload.run(&mut connection, &mut sent)?.expect("all was sent");
+        settle(round, name, &answer, expected)?;
+        if answer.field("connection") == Some("close") {
+            // As behind every body of unknown length. Who went on here found the connection closed, and was missing.
+            connection = Client::try_to(round.address)?;
+        }
     }
     Ok(())
 }
 
 /// Notes what an answer means.
-fn settle(round: &Round, name: &mut Name, status: u16, expected: u16) -> io::Result<()> {
-    match status {
-        _ if status == expected => {
+fn settle(round: &Round, name: &mut Name, answer: &Answer, expected: u16) -> io::Result<()> {
+    match answer.status {
+        status if status == expected => {
             name.acknowledged = name.open.take().expect("something was asked for");
+            name.tag = answer.field("etag").map(str::to_owned);
             round.acknowledged.fetch_add(1, Relaxed);
             Ok(())
         }
         // The disk is gone: what was asked for may or may not have reached it.
-        500.. => fail(round, status),
-        _ => {
+        status @ 500.. => fail(round, status),
+        status => {
             round.violation(format!("{}: {status} instead of {expected}", name.path));
             Err(io::Error::other("unexpected"))
         }
@@ -220,7 +237,7 @@ impl<'a> Library<'a> {
         let name = |number: u64| {
             let word = WORDS[usize::try_from(number).expect("small") % WORDS.len()];
             let path = format!("{}/{word}-{number}", FOLDERS[1 + usize::from(number.is_multiple_of(2))]);
-            Name { path, acknowledged: None, open: None }
+            Name { path, acknowledged: None, tag: None, open: None }
         };
         let names = (0..UPLOADERS * NAMES_PER_UPLOADER).map(name).collect();
         rustix::fs::syncfs(fs::File::open(folder).expect("opens")).expect("synced");
@@ -260,7 +277,7 @@ impl<'a> Library<'a> {
             for (names, number) in self.names.chunks_mut(usize::try_from(NAMES_PER_UPLOADER).expect("small")).zip(0..) {
                 let (chance, tell, round) = (Chance(seed ^ (number << 32)), tell.clone(), &round);
                 // How it ends says nothing: what was answered counts.
-                scope.spawn(move || drop(upload(round, names, chance, &tell)));
+                scope.spawn(move || drop(upload(round, number, names, chance, &tell)));
             }
             drop(tell);
             let said = bring(end, server, self.disk.map(|(disk, _)| disk), seed, &told);
@@ -367,20 +384,26 @@ fn compare_one(address: SocketAddr, name: &mut Name, found: &BTreeMap<String, u6
     let allowed: Vec<Option<Content>> = [Some(name.acknowledged), name.open].into_iter().flatten().collect();
     let Some(&size) = found.get(&name.path) else {
         let absent = allowed.contains(&None);
-        (name.acknowledged, name.open) = (None, None);
+        (name.acknowledged, name.tag, name.open) = (None, None, None);
         return (!absent).then(|| format!("{}: lost, one of {allowed:?}", name.path));
     };
-    let (status, body) = match fetch(address, "GET", &format!("/media/{}?rate=max", encoded(&name.path))) {
+    let answer = match exchange(address, "GET", &format!("/media/{}?rate=max", encoded(&name.path))) {
         Ok(answer) => answer,
         Err(error) => return Some(format!("{}: {error}", name.path)),
     };
+    let (status, body) = (answer.status, &answer.body);
+    let tag = answer.field("etag").map(str::to_owned);
     let is = |content: &Content| {
-        content.bytes == size && u64::try_from(body.len()) == Ok(size) && content.difference(0, &body).is_none()
+        content.bytes == size && u64::try_from(body.len()) == Ok(size) && content.difference(0, body).is_none()
     };
     let which = allowed.iter().flatten().find(|content| is(content));
     match which {
+        // Who saw it before may still replace what it saw.
+        Some(content) if name.acknowledged == Some(*content) && name.tag.is_some() && name.tag != tag => {
+            Some(format!("{}: tagged {tag:?}, acknowledged as {:?}", name.path, name.tag))
+        }
         Some(content) if status == 200 => {
-            (name.acknowledged, name.open) = (Some(*content), None);
+            (name.acknowledged, name.tag, name.open) = (Some(*content), tag, None);
             None
         }
         _ => Some(format!("{}: {status}, {size} bytes, none of {allowed:?}", name.path)),

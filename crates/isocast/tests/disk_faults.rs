@@ -123,8 +123,8 @@ fn put(address: SocketAddr, path: &str, bytes: u64) -> io::Result<u16> {
     let mut connection = Client::try_to(address)?;
     let target = format!("/media/{path}");
     let upload = Upload { target: &target, fields: "", content, framing: Framing::Length, send_bytes: bytes };
-    let status = upload.run(&mut connection, &mut |_| ())?;
-    Ok(status.expect("all was sent"))
+    let answer = upload.run(&mut connection, &mut |_| ())?;
+    Ok(answer.expect("all was sent").status)
 }
 
 /// Runs the bad disk's streams, does `harm` while they run, and waits until they have ended for it.

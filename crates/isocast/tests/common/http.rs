@@ -4,7 +4,7 @@
 use std::io::{Result, Write};
 use std::net::{SocketAddr, TcpStream};
 
-pub use super::client::Client;
+pub use super::client::{Answer, Client};
 use super::content::Content;
 
 /// How a body is announced.
@@ -29,7 +29,7 @@ pub struct Upload<'a> {
 
 impl Upload<'_> {
     /// Sends it, and if it is whole reads the answer. `sent` is told of every part that was sent.
-    pub fn run(&self, client: &mut Client, sent: &mut dyn FnMut(u64)) -> Result<Option<u16>> {
+    pub fn run(&self, client: &mut Client, sent: &mut dyn FnMut(u64)) -> Result<Option<Answer>> {
         let Self { target, fields, content, framing, send_bytes } = *self;
         let announced = match framing {
             Framing::Length => format!("Content-Length: {}", content.bytes),
@@ -38,9 +38,9 @@ impl Upload<'_> {
         let head = format!("PUT {target} HTTP/1.1\r\nHost: localhost\r\n{fields}{announced}\r\n\r\n");
         match self.send(&mut client.stream, &head, sent) {
             Ok(()) if send_bytes < content.bytes => Ok(None),
-            Ok(()) => status(client).map(Some),
+            Ok(()) => answer(client).map(Some),
             // A server that refuses may answer before it has read all.
-            Err(error) => status(client).map(Some).map_err(|_| error),
+            Err(error) => answer(client).map(Some).map_err(|_| error),
         }
     }
 
@@ -74,18 +74,23 @@ impl Upload<'_> {
     }
 }
 
-fn status(client: &mut Client) -> Result<u16> {
+fn answer(client: &mut Client) -> Result<Answer> {
     let mut answer = client.try_head()?;
     client.try_body(&mut answer)?;
-    Ok(answer.status)
+    Ok(answer)
 }
 
 /// One request on a connection of its own: status and body.
 pub fn fetch(address: SocketAddr, method: &str, target: &str) -> Result<(u16, Vec<u8>)> {
+    exchange(address, method, target).map(|answer| (answer.status, answer.body))
+}
+
+/// As [`fetch`], with the answer's fields.
+pub fn exchange(address: SocketAddr, method: &str, target: &str) -> Result<Answer> {
     let mut client = Client::try_to(address)?;
     let mut answer = client.try_ask(method, target)?;
     client.try_body(&mut answer)?;
-    Ok((answer.status, answer.body))
+    Ok(answer)
 }
 
 /// A name as a path takes it.
