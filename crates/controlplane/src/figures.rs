@@ -99,11 +99,11 @@ pub(crate) fn disks(shared: &Shared) -> Vec<Disk> {
         .collect()
 }
 
-/// What is wrong with a disk: as the plane sees its reads, and the store whether its thread answers.
-pub(crate) fn failure(disk: &DiskDescription, gauges: &DiskGauges) -> Option<DiskFailure> {
+/// What is wrong with a disk: as the plane sees its reads, and `silent` if the store's thread does not answer.
+pub(crate) fn failure(silent: bool, gauges: &DiskGauges) -> Option<DiskFailure> {
     match gauges.failing.get() {
         DISK_HUNG => Some(DiskFailure::Hung),
-        _ if disk.failing => Some(DiskFailure::Hung),
+        _ if silent => Some(DiskFailure::Hung),
         DISK_GOOD => None,
         _ => Some(DiskFailure::Erring),
     }
@@ -113,7 +113,7 @@ pub(crate) fn failure(disk: &DiskDescription, gauges: &DiskGauges) -> Option<Dis
 pub(crate) fn every_disk_fails(shared: &Shared) -> bool {
     let disks = &shared.gauges.disks;
     let mut known = (0..).map(DiskId).zip(disks.iter());
-    !disks.is_empty() && known.all(|(id, gauges)| gauges.failing.get() != DISK_GOOD || shared.contents.is_failing(id))
+    !disks.is_empty() && known.all(|(id, gauges)| failure(shared.contents.is_failing(id), gauges).is_some())
 }
 
 /// What failed on a disk: reads of streams and writes, as the plane sees them, and what the store's thread looked up.
@@ -122,7 +122,7 @@ pub(crate) fn errors(disk: &DiskDescription, gauges: &DiskGauges) -> u64 {
 }
 
 fn described_disk(disk: DiskDescription, gauges: &DiskGauges, phases: Option<Phases>) -> Disk {
-    let (failure, errors) = (failure(&disk, gauges), errors(&disk, gauges));
+    let (failure, errors) = (failure(disk.failing, gauges), errors(&disk, gauges));
     Disk {
         id: disk.id,
         name: disk.name,

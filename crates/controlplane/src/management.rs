@@ -158,12 +158,12 @@ fn disk_metrics(page: &mut Exposition, shared: &Shared) {
     });
     family("disk_failing", "gauge", "1 while the disk errs or does not answer.", &|page| {
         for (label, gauges, disk) in &disks {
-            page.sample("disk_failing", label, u8::from(figures::failure(disk, gauges).is_some()));
+            page.sample("disk_failing", label, u8::from(figures::failure(disk.failing, gauges).is_some()));
         }
     });
     family("disk_hung", "gauge", "1 while the disk does not answer.", &|page| {
         for (label, gauges, disk) in &disks {
-            let hung = figures::failure(disk, gauges) == Some(DiskFailure::Hung);
+            let hung = figures::failure(disk.failing, gauges) == Some(DiskFailure::Hung);
             page.sample("disk_hung", label, u8::from(hung));
         }
     });

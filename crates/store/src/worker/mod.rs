@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use dataplane::grant::{Done, Grant, JobId, Offer, StoreMessage, Work, WorkClass};
 use rustix::fs::fstatvfs;
+use rustix::io::Errno;
 use tokio::sync::mpsc;
 use units::{DiskId, Nanos, UploadId};
 use uring::clock::monotonic;
@@ -265,15 +266,20 @@ impl Worker {
         }
         self.next_space_check = now.saturating_add(SPACE_CHECK);
         if let Some(root) = self.roots.first()
-            && let Ok(space) = fstatvfs(root.directory.as_fd())
+            && let Ok(bytes) = free_bytes(root.directory.as_fd())
         {
-            stats.free_bytes.set(space.f_bavail.saturating_mul(space.f_frsize));
+            stats.free_bytes.set(bytes);
         }
     }
 
     pub(crate) fn disk(&self) -> DiskId {
         self.shared.id
     }
+}
+
+/// Bytes free for us in the file system of `file`.
+fn free_bytes(file: impl AsFd) -> Result<u64, Errno> {
+    fstatvfs(file).map(|space| space.f_bavail.saturating_mul(space.f_frsize))
 }
 
 /// What became of a grant.

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use dataplane::control::Content;
-use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat, fstat, fstatvfs, statat, unlinkat};
+use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat, fstat, statat, unlinkat};
 use rustix::io::Errno;
 use tokio::sync::oneshot;
 
@@ -14,8 +14,8 @@ use crate::entry::Stamp;
 use crate::path::TEMPORARY_PREFIX;
 use crate::{ContentPath, Entry, Kind, Opened, Precondition, StoreError, Want, beneath};
 
-use super::Worker;
 use super::commit::{Removal, Waiter};
+use super::{Worker, free_bytes};
 
 /// Names one directory listing holds at most, over all roots.
 pub(crate) const NAMES_MAX: usize = 100_000;
@@ -49,8 +49,7 @@ impl Worker {
     pub(crate) fn space(&mut self, root: usize, path: &ContentPath) -> Result<u64, StoreError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let directory = beneath::open_beneath(self.roots[root].directory.as_fd(), &path.relative(), flags)?;
-        let space = fstatvfs(&directory)?;
-        Ok(space.f_bavail.saturating_mul(space.f_frsize))
+        Ok(free_bytes(&directory)?)
     }
 
     /// Opens a content for reading.

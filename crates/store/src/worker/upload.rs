@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use dataplane::control::Extent;
 use dataplane::grant::{Grant, JobId, Work, WorkClass};
-use rustix::fs::{FallocateFlags, OFlags, fallocate, fstat, fstatvfs, ftruncate};
+use rustix::fs::{FallocateFlags, OFlags, fallocate, fstat, ftruncate};
 use rustix::io::Errno;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use units::{BitRate, Nanos, ReservationId, UploadId, limits};
@@ -23,7 +23,7 @@ use crate::{ContentPath, Entry, Kind, Precondition, Published, StoreError, benea
 use super::commit::Waiter;
 use super::content::{extents_of, is_buffered};
 use super::temporary::TemporaryFile;
-use super::{Root, UPLOAD_JOBS, Used, Worker};
+use super::{Root, UPLOAD_JOBS, Used, Worker, free_bytes};
 
 /// Space taken ahead for an upload of unknown length, at most.
 const GROWTH_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -160,8 +160,7 @@ impl Job {
     /// Space to take ahead. All uploads at once take no more than half of what is free: who needs the rest now is not
     /// refused for what others may yet send.
     fn growth_bytes(&self) -> u64 {
-        let free = fstatvfs(&self.target.file).map_or(0, |space| space.f_bavail.saturating_mul(space.f_frsize));
-        let share = free / (2 * count(limits::UPLOADS_MAX));
+        let share = free_bytes(&self.target.file).unwrap_or(0) / (2 * count(limits::UPLOADS_MAX));
         (share - share % limits::DIRECT_ALIGN).min(GROWTH_BYTES_MAX)
     }
 
