@@ -22,8 +22,8 @@ pub trait Contents: Send + Sync + 'static {
     fn open<'a>(&'a self, path: &'a ContentPath, want: Want) -> Pending<'a, Opened>;
     /// The entries of the directory at `path`, by name.
     fn list<'a>(&'a self, path: &'a ContentPath) -> Pending<'a, Vec<Entry>>;
-    /// The disk an upload to `path` would go to.
-    fn placement<'a>(&'a self, path: &'a ContentPath) -> Pending<'a, DiskId>;
+    /// The disks an upload to `path` may go to, the best first; at least one.
+    fn placements<'a>(&'a self, path: &'a ContentPath) -> Pending<'a, Vec<DiskId>>;
     /// Begins an upload; nothing is visible before it is finished.
     fn begin_upload(&self, request: UploadRequest) -> Pending<'_, Box<dyn UploadSink>>;
     /// The disks, as they are shown to operators.
@@ -74,8 +74,8 @@ impl Contents for Store {
         Box::pin(Self::list(self, path))
     }
 
-    fn placement<'a>(&'a self, path: &'a ContentPath) -> Pending<'a, DiskId> {
-        Box::pin(Self::placement(self, path))
+    fn placements<'a>(&'a self, path: &'a ContentPath) -> Pending<'a, Vec<DiskId>> {
+        Box::pin(Self::placements(self, path))
     }
 
     fn begin_upload(&self, request: UploadRequest) -> Pending<'_, Box<dyn UploadSink>> {

@@ -13,6 +13,7 @@ mod management;
 mod media;
 mod page;
 mod problem;
+mod recording;
 
 mod replay;
 mod router;

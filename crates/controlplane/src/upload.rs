@@ -1,20 +1,18 @@
-//! PUT and DELETE of contents, and recordings (a PUT with a reserved rate).
+//! PUT and DELETE of contents.
 //!
 //! Promise: an upload is answered when it is durable; one that is slow, vanishes or is refused leaves nothing behind;
-//! the socket is not read while the disk is behind. Not here: disks (`contents`), who may write (`auth`).
+//! the socket is not read while the disk is behind. Not here: disks (`contents`), who may write
+//! (`auth`), the reservations of recordings (`recording`).
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime};
 
-use dataplane::control::{Command, RecordingRequest, Report};
 use http::StatusCode;
 use http::header::{
     ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, ETAG, IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, LOCATION,
 };
 use hyper::body::Incoming;
-use units::{BitRate, DiskId, ReservationId, StreamId};
 
 use crate::auth;
 use crate::contents::{ContentPath, Precondition, Published, UploadClass, UploadRequest};
@@ -28,8 +26,8 @@ use crate::message::query::Query;
 use crate::message::reply::{Reply, location};
 use crate::problem;
 use crate::rate::AskError;
+use crate::recording;
 use crate::router::Exchange;
-use crate::shared::{Running, Shared, lock};
 
 /// PUT.
 pub(crate) async fn put(exchange: &Exchange, body: Incoming, access: &mut Access) -> Reply {
@@ -78,30 +76,30 @@ async fn put_checked(exchange: &Exchange, body: Incoming, access: &mut Access) -
     if length.is_some_and(|length| length > shared.config().upload_bytes_max) {
         return Err(too_large(shared.config().upload_bytes_max));
     }
-    let recording = match query.rate.as_deref() {
+    let rate = match query.rate.as_deref() {
         None | Some("max") => None,
-        Some(text) => {
-            let rate = units::parse_rate(text).map_err(|error| problem::bad_request(AskError::Rate(error)))?;
-            Some(Recording::reserve(exchange, &path, rate).await?)
-        }
+        Some(text) => Some(units::parse_rate(text).map_err(|error| problem::bad_request(AskError::Rate(error)))?),
     };
-    let class = recording.as_ref().map_or(UploadClass::BestEffort, |recording| UploadClass::Recording {
-        rate: recording.rate,
-        reservation: recording.reservation,
-    });
+    let received: Arc<AtomicU64> = Arc::default();
     let config = shared.config();
     let origin = Origin {
         headers: &exchange.head.headers,
         config: &config,
         received_bytes: &shared.stats.bytes_uploaded,
-        recorded_bytes: recording.as_ref().map(|recording| &*recording.received),
+        recorded_bytes: rate.map(|_| &*received),
     };
     let stages = shared.registry.upload(&origin);
     // What stages alter may become longer or shorter than what was announced.
     let length = length.filter(|_| manager::registry::alteration(&stages).is_none());
     let (name, begun) = (path.joined(), Instant::now());
-    let request = UploadRequest { path, length, precondition, class };
-    let upload = shared.contents.begin_upload(request).await.map_err(|error| problem::of_store(&error))?;
+    let request = UploadRequest { path, length, precondition, class: UploadClass::BestEffort };
+    let (recording, upload) = match rate {
+        Some(rate) => {
+            let (recording, upload) = recording::begin(exchange, request, rate, &received).await?;
+            (Some(recording), upload)
+        }
+        None => (None, shared.contents.begin_upload(request).await.map_err(|error| problem::of_store(&error))?),
+    };
     let open = &shared.stats.uploads_open;
     open.fetch_add(1, Ordering::Relaxed);
     let _counted = Counted(open);
@@ -178,58 +176,5 @@ struct Counted<'a>(&'a AtomicU64);
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// A recording's reservation and its place in the listing of streams, given back when it is dropped.
-struct Recording {
-    shared: Arc<Shared>,
-    stream: StreamId,
-    rate: BitRate,
-    reservation: ReservationId,
-    received: Arc<AtomicU64>,
-}
-
-impl Recording {
-    async fn reserve(exchange: &Exchange, path: &ContentPath, rate: BitRate) -> Result<Self, Reply> {
-        let shared = &exchange.shared;
-        let disk = shared.contents.placement(path).await.map_err(|error| problem::of_store(&error))?;
-        let link = shared.config().link(exchange.local.ip());
-        let Some(mut ticket) = shared.broker.ticket() else { return Err(problem::busy(&shared.config())) };
-        let request = RecordingRequest { stream: ticket.stream, disk, link, rate };
-        if shared.broker.send(Command::Reserve(request)).is_err() {
-            return Err(problem::busy(&shared.config()));
-        }
-        match ticket.report().await {
-            Some(Report::Reserved { reservation, .. }) => {
-                let (shared, received) = (Arc::clone(shared), Arc::default());
-                let recording = Self { shared, stream: ticket.stream, rate, reservation, received };
-                recording.list(path, exchange.peer.ip(), disk);
-                Ok(recording)
-            }
-            Some(Report::ReserveRefused { refusal, .. }) => {
-                Err(media::refused(shared, refusal, &path.joined(), exchange.peer.ip(), Some(rate)))
-            }
-            _ => Err(problem::busy(&shared.config())),
-        }
-    }
-
-    fn list(&self, path: &ContentPath, client: IpAddr, disk: DiskId) {
-        let running = Running {
-            path: path.joined(),
-            client,
-            rate: Some(self.rate),
-            disk,
-            started: SystemTime::now(),
-            received: Some(Arc::clone(&self.received)),
-        };
-        lock(&self.shared.running).insert(self.stream, running);
-    }
-}
-
-impl Drop for Recording {
-    fn drop(&mut self) {
-        lock(&self.shared.running).remove(&self.stream);
-        self.shared.broker.release(self.reservation);
     }
 }

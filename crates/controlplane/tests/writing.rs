@@ -9,7 +9,7 @@ use argon2::password_hash::{PasswordHasher, SaltString};
 use controlplane::config::{Config, User};
 use controlplane::contents::UploadClass;
 use support::{Harness, PATIENCE, Told};
-use units::BitRate;
+use units::{BitRate, DiskId};
 
 fn put(name: &str, fields: &str, body: &str) -> String {
     format!("PUT /media/{name} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n{fields}\r\n{body}", body.len())
@@ -205,6 +205,30 @@ async fn a_recording_reserves_its_rate_and_gives_it_back() {
     client.send("PUT /media/x.ts?rate=25M HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nabc");
     harness.plane.wait_until(|told| told.iter().filter(|t| matches!(t, Told::Reserve(_))).count() == 3);
     drop(client);
+    harness.plane.wait_unreserved();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_recording_goes_to_a_disk_that_has_room_and_takes_it() {
+    let harness = Harness::start(Config::default());
+    harness.store.spare_disks.store(2, Ordering::SeqCst);
+    harness.plane.fill_disk(DiskId(0), BitRate(1_000_000));
+    harness.store.read_only.lock().expect("lock").push(DiskId(1));
+    assert_eq!(harness.one(&put("rec.ts?rate=25M", "", "frames")).status, 201);
+    let class = *harness.store.last_class.lock().expect("lock");
+    assert!(matches!(class, Some(UploadClass::Recording { disk: DiskId(2), .. })), "{class:?}");
+    harness.plane.wait_unreserved();
+    // Where none has room, it hears of the best.
+    harness.plane.fill_disk(DiskId(2), BitRate(9_000_000));
+    harness.plane.fill_disk(DiskId(1), BitRate(3_000_000));
+    let refused = harness.one(&put("rec.ts?rate=25M", "", "frames"));
+    let body = refused.json();
+    assert_eq!(refused.status, 503);
+    assert_eq!((body["resource"].as_str(), body["grantable_bps"].as_u64()), (Some("disk 2"), Some(9_000_000)));
+    // Where none takes it, no room is not what is short.
+    let harness = Harness::start(Config::default());
+    harness.store.read_only.lock().expect("lock").push(DiskId(0));
+    assert_eq!(harness.one(&put("rec.ts?rate=25M", "", "frames")).status, 507);
     harness.plane.wait_unreserved();
 }
 

@@ -1,12 +1,14 @@
-//! Names uploaded to one root while the disk of an earlier root could not be asked: it did not answer, or erred.
+//! Names uploaded to one root, or removed from it, while the disk of an earlier root could not be asked: it did not
+//! answer, or erred.
 //!
 //! An earlier root hides what a later one has under the same name, and whether it has the name cannot be known while its
-//! disk does not answer. An upload is an answer to that: it replaces whatever is there. So what the silent root may have
-//! is hidden from now on, and removed as soon as the root can be asked.
+//! disk does not answer. An upload is an answer to that: it replaces whatever is there; so is a removal. What the silent
+//! root may have is hidden from now on, and removed as soon as the root can be asked.
 //!
-//! Promise: an acknowledged upload is what its name shows, also when the silent disk is back. Limits: at most
-//! [`DISPLACED_MAX`] names (then an upload is refused); only for as long as this process runs.
+//! Promise: an acknowledged upload is what its name shows, and an acknowledged removal shows nothing, also when the silent
+//! disk is back. Limits: at most [`DISPLACED_MAX`] names (then both are refused); only for as long as this process runs.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -32,6 +34,13 @@ impl Displaced {
         names.iter().any(|(number, name)| *number == root && name == path)
     }
 
+    /// The names in the folder `parent` that are void in this root.
+    pub(crate) fn names_in(&self, root: usize, parent: &ContentPath) -> HashSet<String> {
+        let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let here = names.iter().filter(|(number, _)| *number == root).filter_map(|(_, name)| name.split());
+        here.filter(|(folder, _)| folder == parent).map(|(_, name)| name.to_owned()).collect()
+    }
+
     /// False if there is no room.
     fn add(&self, root: usize, path: &ContentPath) -> bool {
         let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -51,7 +60,7 @@ impl Displaced {
     }
 }
 
-/// Earlier roots that could not be asked when an upload was placed.
+/// Earlier roots that could not be asked when an upload was placed or a content removed.
 #[derive(Debug)]
 pub(crate) struct Unasked {
     store: Weak<Inner>,
@@ -64,7 +73,8 @@ impl Unasked {
         (!roots.is_empty()).then(|| Self { store: Arc::downgrade(store), roots, path })
     }
 
-    /// The upload is visible: what the roots may have under its name is void. Called before it is acknowledged.
+    /// The upload is visible, or the content gone: what the roots may have under its name is void. Called before it is
+    /// acknowledged.
     pub(crate) fn displace(self) -> Result<(), StoreError> {
         let Some(store) = self.store.upgrade() else { return Ok(()) };
         for root in self.roots {

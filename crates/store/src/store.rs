@@ -4,6 +4,7 @@
 //! than the configured patience, and what lies on the others stays reachable.
 //! Not here: what happens on a disk (`worker`).
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -307,11 +308,12 @@ impl Store {
         let mut merged = BTreeMap::new();
         let mut failure = StoreError::NotFound;
         let mut found = false;
-        for (disk, root) in self.roots() {
+        for (number, (disk, root)) in self.roots().enumerate() {
+            let void = self.0.displaced.names_in(number, path);
             match list_one(disk, root, path).await {
                 Ok(entries) => {
                     found = true;
-                    for entry in entries {
+                    for entry in entries.into_iter().filter(|entry| !void.contains(&entry.name)) {
                         merged.entry(entry.name.clone()).or_insert(entry);
                     }
                 }
@@ -323,46 +325,57 @@ impl Store {
         if found { Ok(merged.into_values().take(NAMES_MAX).collect()) } else { Err(failure) }
     }
 
-    /// The disk an upload to `path` would go to: where the content is that it replaces, else the root with the most
-    /// space of those that have its directory, on a disk that answers and does not err.
+    /// The disks an upload to `path` may go to, the best first: where the content is that it replaces, else those with
+    /// its directory that answer and do not err, by the space they have left. At least one.
     ///
     /// # Errors
     /// [`StoreError::ParentMissing`], [`StoreError::IsDirectory`], [`StoreError::DiskFailing`].
-    pub async fn placement(&self, path: &ContentPath) -> Result<DiskId, StoreError> {
-        let placed = self.place(path, &Precondition::None, &[]).await?;
-        Ok(placed.disk.handle.shared.id)
+    pub async fn placements(&self, path: &ContentPath) -> Result<Vec<DiskId>, StoreError> {
+        let mut disks: Vec<DiskId> = Vec::new();
+        for place in self.places(path, &Precondition::None).await? {
+            let disk = place.disk.handle.shared.id;
+            if !disks.contains(&disk) {
+                disks.push(disk);
+            }
+        }
+        Ok(disks)
     }
 
-    /// Begins an upload. One without a reservation does not end at a root whose file system turns out to be read-only: the
-    /// kernel makes one so when its disk errs, and does not show it before something is written.
+    /// Begins an upload: a recording on the disk where its rate is reserved. It does not end at a root whose file system
+    /// turns out to be read-only: the kernel makes one so when its disk errs, and does not show it before something is
+    /// written.
     ///
     /// # Errors
     /// [`StoreError::ParentMissing`], [`StoreError::IsDirectory`], [`StoreError::PreconditionFailed`],
-    /// [`StoreError::NoSpace`], [`StoreError::ReadOnly`], [`StoreError::DiskFailing`], [`StoreError::Busy`] if too many run, and what the system says.
+    /// [`StoreError::NoSpace`], [`StoreError::ReadOnly`], [`StoreError::DiskFailing`], [`StoreError::Busy`] if too many
+    /// run or a recording's disk is none of [`Store::placements`] any more, and what the system says.
     pub async fn begin_upload(&self, request: UploadRequest) -> Result<Upload, StoreError> {
-        let mut read_only = Vec::new();
-        loop {
-            let Placed { disk, number, root, unasked } =
-                self.place(&request.path, &request.precondition, &read_only).await?;
+        let (buffers, bound) = match request.class {
+            UploadClass::BestEffort => (&self.0.uploads, None),
+            UploadClass::Recording { disk, .. } => (&self.0.recordings, Some(disk)),
+        };
+        let mut failure = StoreError::Busy;
+        for Placed { disk, root, unasked } in self.places(&request.path, &request.precondition).await? {
+            if bound.is_some_and(|bound| bound != disk.handle.shared.id) {
+                continue;
+            }
             let unasked = Unasked::new(&self.0, unasked, request.path.clone());
-            let (buffers, is_bound) = match request.class {
-                UploadClass::BestEffort => (&self.0.uploads, false),
-                UploadClass::Recording { .. } => (&self.0.recordings, true),
-            };
             match Upload::begin(&disk.handle, root, request.clone(), buffers.clone(), unasked).await {
-                Err(StoreError::ReadOnly) if !is_bound => read_only.push(number),
+                Err(StoreError::ReadOnly) => failure = StoreError::ReadOnly,
                 outcome => return outcome,
             }
         }
+        Err(failure)
     }
 
-    /// Removes a content, durably, from every root that has it.
+    /// Removes a content, durably, from every root that has it; from one that cannot be asked as soon as it can.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], [`StoreError::IsDirectory`], [`StoreError::PreconditionFailed`] and what the system
-    /// says.
+    /// [`StoreError::NotFound`], [`StoreError::IsDirectory`], [`StoreError::PreconditionFailed`],
+    /// [`StoreError::DiskFailing`], [`StoreError::Busy`] if too much waits for a silent root, and what the system says.
     pub async fn delete(&self, path: &ContentPath, precondition: Precondition) -> Result<(), StoreError> {
-        let (first, found) = match self.locate(path).await {
+        let mut unasked = Vec::new();
+        let (first, found) = match self.search(path, &mut unasked).await {
             Err(error) if error.is_absence() && !precondition.holds(None) => {
                 return Err(StoreError::PreconditionFailed);
             }
@@ -374,6 +387,7 @@ impl Store {
         if !precondition.holds(Some(found.existing())) {
             return Err(StoreError::PreconditionFailed);
         }
+        self.can_be_judged(&precondition, &unasked)?;
         // What a later root has under this name is hidden and must not come to light: it goes first, so that what is
         // seen stays as it is if that fails.
         for number in (first + 1..self.0.roots.len()).rev() {
@@ -383,7 +397,8 @@ impl Store {
                 other => other?,
             }
         }
-        self.remove_from(first, path, &precondition).await
+        self.remove_from(first, path, &precondition).await?;
+        Unasked::new(&self.0, unasked, path.clone()).map_or(Ok(()), Unasked::displace)
     }
 
     /// Removes a name from one root, by its number, durably.
@@ -433,6 +448,14 @@ impl Store {
         self.0.roots.iter().map(|(disk, root)| (&self.0.disks[*disk], *root))
     }
 
+    /// A condition on a name cannot be judged while an earlier root that may have it cannot be asked.
+    fn can_be_judged(&self, precondition: &Precondition, unasked: &[usize]) -> Result<(), StoreError> {
+        match unasked.first().and_then(|number| self.roots().nth(*number)) {
+            Some((disk, _)) if *precondition != Precondition::None => Err(failing(disk)),
+            _ => Ok(()),
+        }
+    }
+
     /// The first root that has `path`.
     async fn locate(&self, path: &ContentPath) -> Result<(usize, Entry), StoreError> {
         self.search(path, &mut Vec::new()).await
@@ -459,22 +482,17 @@ impl Store {
         Err(failure)
     }
 
-    /// Where an upload goes that cannot go to the roots `read_only`.
-    async fn place(
-        &self,
-        path: &ContentPath,
-        precondition: &Precondition,
-        read_only: &[usize],
-    ) -> Result<Placed<'_>, StoreError> {
+    /// Where an upload to `path` may go, the best place first. Not empty.
+    async fn places(&self, path: &ContentPath, precondition: &Precondition) -> Result<Vec<Placed<'_>>, StoreError> {
         let Some((parent, _)) = path.split() else { return Err(StoreError::IsDirectory) };
         let mut unasked = Vec::new();
         match self.search(path, &mut unasked).await {
             Ok((_, entry)) if entry.kind == Kind::Directory => return Err(StoreError::IsDirectory),
-            Ok((number, _)) if read_only.contains(&number) => return Err(StoreError::ReadOnly),
             Ok((number, _)) => {
                 let (disk, root) = self.roots().nth(number).expect("it was found there");
-                let placed = Placed { disk, number, root, unasked: Vec::new() };
-                return if self.is_relied_on(disk) { Ok(placed) } else { Err(failing(disk)) };
+                self.can_be_judged(precondition, &unasked)?;
+                let placed = Placed { disk, root, unasked };
+                return if self.is_relied_on(disk) { Ok(vec![placed]) } else { Err(failing(disk)) };
             }
             // A link out of the root is replaced where it is; `begin_upload` looks closer.
             Err(StoreError::Forbidden) => {}
@@ -483,37 +501,34 @@ impl Store {
             Err(error) if error.is_absence() => {}
             Err(error) => return Err(error),
         }
-        let mut best: Option<(u64, usize)> = None;
+        let mut places = Vec::new();
         let mut failure = StoreError::ParentMissing;
         for (number, (disk, root)) in self.roots().enumerate() {
-            if !self.is_relied_on(disk) {
+            // What a silent root had under this name goes when it answers again: nothing new may take its place before.
+            if !self.is_relied_on(disk) || self.0.displaced.holds(number, path) {
                 failure = failing(disk);
-                continue;
-            }
-            if read_only.contains(&number) {
-                failure = StoreError::ReadOnly;
                 continue;
             }
             let parent = parent.clone();
             match disk.handle.call(move |worker| worker.space(root, &parent)).await {
-                Ok(space) if best.is_none_or(|(most, _)| space > most) => best = Some((space, number)),
-                Ok(_) | Err(StoreError::NotFound) => {}
+                Ok(space) => {
+                    let unasked = unasked.iter().copied().filter(|earlier| *earlier < number).collect();
+                    places.push((space, Placed { disk, root, unasked }));
+                }
+                Err(StoreError::NotFound) => {}
                 Err(error) => failure = error,
             }
         }
-        let Some((_, number)) = best else { return Err(failure) };
-        unasked.retain(|earlier| *earlier < number);
-        let (disk, root) = self.roots().nth(number).expect("it was asked");
-        Ok(Placed { disk, number, root, unasked })
+        // Of those with as much space the first root stays first.
+        places.sort_by_key(|(space, _)| Reverse(*space));
+        if places.is_empty() { Err(failure) } else { Ok(places.into_iter().map(|(_, place)| place).collect()) }
     }
 }
 
 /// Where an upload goes.
 struct Placed<'a> {
     disk: &'a ServedDisk,
-    /// The root's number among all.
-    number: usize,
-    /// And among its disk's.
+    /// The root's number among its disk's.
     root: usize,
     /// Earlier roots that could not be asked whether they have its name.
     unasked: Vec<usize>,

@@ -8,7 +8,7 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
-use units::{BitRate, ReservationId, UploadId, limits};
+use units::{BitRate, DiskId, ReservationId, UploadId, limits};
 use uring::pool::{LEASE_BYTES, LeasePool};
 
 use crate::disk::Disk;
@@ -47,6 +47,8 @@ pub enum UploadClass {
     Recording {
         /// Payload bits per second.
         rate: BitRate,
+        /// Where admission gave it.
+        disk: DiskId,
         /// What admission gave.
         reservation: ReservationId,
     },
@@ -136,7 +138,7 @@ impl Upload {
     ) -> Result<Self, StoreError> {
         let (chunks, recording) = match request.class {
             UploadClass::BestEffort => (CHUNKS_PER_UPLOAD, None),
-            UploadClass::Recording { rate, reservation } => {
+            UploadClass::Recording { rate, reservation, .. } => {
                 let seconds_bytes = rate.bytes_per_second().saturating_mul(RECORDING_SECONDS);
                 let chunks = seconds_bytes
                     .div_ceil(limits::CHUNK_BYTES)

@@ -137,6 +137,10 @@ async fn a_disk_that_hangs_holds_up_nobody_else() {
     fs::write(one.path().join("on-one"), "1").unwrap();
     fs::write(one.path().join("hidden"), "old").unwrap();
     fs::write(two.path().join("on-two"), "2").unwrap();
+    fs::write(two.path().join("seen"), "of two").unwrap();
+    for (root, name) in [(&one, "replaced"), (&two, "replaced"), (&one, "removed"), (&two, "removed")] {
+        fs::write(root.path().join(name), "both have it").unwrap();
+    }
     let hangs = Arc::new((Mutex::new(false), Condvar::new()));
     let layout = Layout::discover(&[one.path().to_path_buf(), two.path().to_path_buf()]).unwrap();
     assert_eq!(layout.disks().count(), 2);
@@ -168,6 +172,15 @@ async fn a_disk_that_hangs_holds_up_nobody_else() {
     assert!(put(&store, "/on-neither", b"new").await.unwrap().created);
     put(&store, "/hidden", b"newest").await.unwrap();
     assert_eq!(fs::read(two.path().join("hidden")).unwrap(), b"newest");
+    // So does a name that a later root shows: the silent one may have it, too.
+    put(&store, "/replaced", b"newest").await.unwrap();
+    store.delete(&path("/removed"), Precondition::None).await.unwrap();
+    let etag = store.lookup(&path("/seen")).await.unwrap().etag;
+    let matching = Precondition::MustMatch(vec![etag]);
+    let refused = store.delete(&path("/seen"), matching.clone()).await;
+    assert!(matches!(refused, Err(StoreError::DiskFailing(disk)) if disk == failing), "{refused:?}");
+    let seen = UploadRequest { precondition: matching, ..request("/seen", Some(1)) };
+    assert!(matches!(store.begin_upload(seen).await, Err(StoreError::DiskFailing(disk)) if disk == failing));
     let unknown = UploadRequest { precondition: Precondition::MustNotExist, ..request("/other", Some(1)) };
     assert!(matches!(store.begin_upload(unknown).await, Err(StoreError::DiskFailing(disk)) if disk == failing));
     assert!(store.disks()[0].failing && !store.disks()[1].failing);
@@ -180,8 +193,21 @@ async fn a_disk_that_hangs_holds_up_nobody_else() {
     until("the disk answers again", || !store.disks()[0].failing);
     assert_eq!(store.lookup(&path("/on-one")).await.unwrap().size, 6, "it answers again");
     assert_eq!(store.lookup(&path("/hidden")).await.unwrap().size, 6, "not what the first root has");
-    until("what was displaced goes, too", || !one.path().join("hidden").exists());
-    assert_eq!(store.lookup(&path("/hidden")).await.unwrap().size, 6);
+    assert_eq!(store.lookup(&path("/replaced")).await.unwrap().size, 6);
+    assert!(matches!(store.lookup(&path("/removed")).await, Err(StoreError::NotFound)));
+    let listed = store.list(&path("/")).await.unwrap();
+    let sizes: Vec<_> = listed.iter().map(|entry| (entry.name.as_str(), entry.size)).collect();
+    let names = ["hidden", "on-neither", "on-one", "on-two", "replaced", "seen"];
+    assert_eq!(sizes, names.into_iter().zip([6, 3, 6, 11, 6, 6]).collect::<Vec<_>>());
+    // A new content under a removed name is not what is removed when its turn comes.
+    put(&store, "/removed", b"again").await.unwrap();
+    for name in ["hidden", "replaced", "removed"] {
+        let there = one.path().join(name);
+        until("what was displaced goes, too", || fs::read(&there).map_or(true, |bytes| bytes == b"again"));
+    }
+    for (name, bytes) in [("/hidden", 6), ("/replaced", 6), ("/removed", 5)] {
+        assert_eq!(store.lookup(&path(name)).await.unwrap().size, bytes, "{name}");
+    }
 }
 
 /// A small file system of its own, unmounted when dropped.

@@ -7,7 +7,7 @@ use std::fs;
 use common::{everything_below, fence, finishing, folder, governed, path, pattern, put, request, settings, ungoverned};
 use dataplane::grant::{Offer, Work, WorkClass};
 use store::{Precondition, StoreError, UploadClass, UploadRequest};
-use units::{BitRate, Nanos, ReservationId, limits};
+use units::{BitRate, DiskId, Nanos, ReservationId, limits};
 
 const MIB: usize = 1 << 20;
 
@@ -104,7 +104,7 @@ async fn a_recording_is_offered_with_its_deadline() {
     let (store, giver) = governed(root.path(), &settings());
     let reservation = ReservationId { slot: 3, generation: 9 };
     let rate = BitRate(25_000_000);
-    let class = UploadClass::Recording { rate, reservation };
+    let class = UploadClass::Recording { rate, disk: DiskId(0), reservation };
     let before = uring::clock::monotonic();
     let mut upload = store.begin_upload(UploadRequest { class, ..request("/rec", None) }).await.unwrap();
     upload.append(&pattern(6 * MIB, 2)).await.unwrap();
@@ -189,7 +189,31 @@ async fn uploads_need_a_directory_and_a_name() {
     assert!(matches!(put(&store, "/sub", b"").await, Err(StoreError::IsDirectory)));
     assert!(matches!(put(&store, "/", b"").await, Err(StoreError::IsDirectory)));
     assert!(matches!(put(&store, "/file/a", b"").await, Err(StoreError::NotADirectory)));
-    assert_eq!(store.placement(&path("/sub/new")).await.unwrap(), store.disks()[0].id);
+    assert_eq!(store.placements(&path("/sub/new")).await.unwrap(), [store.disks()[0].id]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_recording_lies_on_the_disk_that_reserved_for_it() {
+    let (one, two) = (folder(), tempfile::tempdir_in("/dev/shm").unwrap());
+    let store = ungoverned(&[one.path(), two.path()]);
+    let disks: Vec<DiskId> = store.disks().iter().map(|disk| disk.id).collect();
+    let recording = |disk: DiskId, at: &str| {
+        let reservation = ReservationId { slot: 0, generation: 1 };
+        let class = UploadClass::Recording { rate: BitRate(8_000_000), disk, reservation };
+        UploadRequest { class, ..request(at, Some(6)) }
+    };
+    for (disk, root) in disks.iter().zip([&one, &two]) {
+        let name = format!("/rec-{}", disk.0);
+        let mut upload = store.begin_upload(recording(*disk, &name)).await.unwrap();
+        upload.append(b"frames").await.unwrap();
+        upload.finish().await.unwrap();
+        assert_eq!(fs::read(root.path().join(&name[1..])).unwrap(), b"frames", "whichever has more space");
+        assert_eq!(store.placements(&path(&name)).await.unwrap(), [*disk], "it is replaced where it is");
+    }
+    let both = store.placements(&path("/new")).await.unwrap();
+    assert!(both.len() == 2 && disks.iter().all(|disk| both.contains(disk)), "{both:?}");
+    let moved = store.begin_upload(recording(disks[1], "/rec-0")).await;
+    assert!(matches!(moved, Err(StoreError::Busy)), "it would lie where nothing is reserved");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

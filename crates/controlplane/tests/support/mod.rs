@@ -9,7 +9,7 @@ use std::convert::Infallible;
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream as StdStream};
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
 
@@ -54,6 +54,10 @@ pub struct FakeStore {
     pub failing: Arc<AtomicBool>,
     /// Its contents can be found, but not opened.
     pub unreadable: Arc<AtomicBool>,
+    /// Disks for uploads besides disk 0.
+    pub spare_disks: Arc<AtomicU16>,
+    /// Disks that take no recording.
+    pub read_only: Arc<Mutex<Vec<DiskId>>>,
 }
 
 impl FakeStore {
@@ -151,8 +155,8 @@ impl Contents for FakeStore {
         })
     }
 
-    fn placement<'a>(&'a self, _: &'a ContentPath) -> Pending<'a, DiskId> {
-        Box::pin(async { Ok(DiskId(0)) })
+    fn placements<'a>(&'a self, _: &'a ContentPath) -> Pending<'a, Vec<DiskId>> {
+        Box::pin(async { Ok((0..=self.spare_disks.load(Ordering::SeqCst)).map(DiskId).collect()) })
     }
 
     fn begin_upload(&self, request: UploadRequest) -> Pending<'_, Box<dyn UploadSink>> {
@@ -160,6 +164,11 @@ impl Contents for FakeStore {
             let existing = self.find(&request.path).ok().map(|(entry, _)| entry);
             if !request.precondition.holds(existing.as_ref().map(Entry::existing)) {
                 return Err(StoreError::PreconditionFailed);
+            }
+            if let UploadClass::Recording { disk, .. } = request.class
+                && self.read_only.lock().expect("lock").contains(&disk)
+            {
+                return Err(StoreError::ReadOnly);
             }
             *self.last_class.lock().expect("lock") = Some(request.class);
             self.open_uploads.fetch_add(1, Ordering::SeqCst);
@@ -269,6 +278,8 @@ struct PlaneState {
     gate_closed: bool,
     queue_full: bool,
     draining: bool,
+    /// Disks without room for a recording, and what they would grant.
+    full_disks: Vec<(DiskId, BitRate)>,
 }
 
 /// A data plane: one thread per delivery, which writes the segments to the socket.
@@ -322,6 +333,11 @@ impl FakePlane {
 
     pub fn fill_queue(&self, full: bool) {
         self.state.lock().expect("lock").queue_full = full;
+    }
+
+    /// From now on a recording finds no room on `disk` but for `grantable`.
+    pub fn fill_disk(&self, disk: DiskId, grantable: BitRate) {
+        self.state.lock().expect("lock").full_disks.push((disk, grantable));
     }
 
     /// Waits until something of what was told makes `true`.
@@ -452,7 +468,12 @@ impl Plane for FakePlane {
                 }
                 Command::Reserve(request) => {
                     state.told.push(Told::Reserve(request.rate));
-                    let answer = match me.admit(&mut state, request.rate) {
+                    let full = state.full_disks.iter().find(|(disk, _)| *disk == request.disk).copied();
+                    let admitted = match full {
+                        Some((disk, grantable)) => Err(Refusal { resource: Resource::Disk(disk), grantable }),
+                        None => me.admit(&mut state, request.rate),
+                    };
+                    let answer = match admitted {
                         Ok(reservation) => Report::Reserved { stream: request.stream, reservation },
                         Err(refusal) => Report::ReserveRefused { stream: request.stream, refusal },
                     };
