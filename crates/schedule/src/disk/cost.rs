@@ -12,8 +12,11 @@ const MEMORY_SECONDS: f64 = 5.0;
 /// Disk time's worth of belief in the profile before anything was observed.
 const PRIOR_SECONDS: f64 = 0.5;
 /// An observation counts as at most this many times its prediction: a retry of the drive or a stall of the machine is
-/// not a slow disk.
+/// not a slow disk. What is beyond counts where it comes again while the first is remembered: a drive that cleans up
+/// behind itself every few seconds has that much less time.
 const OUTLIER: f64 = 4.0;
+/// A longer stall counts as one of this: then the disk is hung, which is more than slow.
+const STALL_MAX_SECONDS: f64 = 5.0;
 /// Below this the disk counts as keeping its profile: random access times scatter by that much.
 const TOLERANCE: f64 = 1.04;
 /// No drive's cache holds more dirty bytes than this; what was written beyond is on the platters already.
@@ -40,6 +43,9 @@ pub struct CostModel {
     /// Sums of what reads took and were predicted to take, in seconds, fading.
     took_seconds: f64,
     predicted_seconds: f64,
+    /// What reads took beyond [`OUTLIER`], in seconds: its sum and the most of one, both fading.
+    stalled_seconds: f64,
+    longest_stall_seconds: f64,
     /// Cost of a commit beyond writing out what is dirty.
     commit: Nanos,
     /// The same where nobody waits for it: the drive's cache alone is emptied, the file system has nothing to name.
@@ -61,6 +67,8 @@ impl CostModel {
             profile,
             took_seconds: PRIOR_SECONDS,
             predicted_seconds: PRIOR_SECONDS,
+            stalled_seconds: 0.0,
+            longest_stall_seconds: 0.0,
             commit,
             flush: commit,
             unsettled: Nanos::ZERO,
@@ -117,10 +125,14 @@ impl CostModel {
             return;
         }
         let predicted = predicted.as_secs_f64();
-        let took = took.as_secs_f64().min(OUTLIER * predicted);
+        let took = took.as_secs_f64();
+        let counted = took.min(OUTLIER * predicted);
+        let stalled = (took - counted).min(STALL_MAX_SECONDS);
         let keep = (1.0 - predicted / MEMORY_SECONDS).max(0.0);
-        self.took_seconds = self.took_seconds * keep + took;
+        self.took_seconds = self.took_seconds * keep + counted;
         self.predicted_seconds = self.predicted_seconds * keep + predicted;
+        self.stalled_seconds = self.stalled_seconds * keep + stalled;
+        self.longest_stall_seconds = (self.longest_stall_seconds * keep).max(stalled);
     }
 
     /// Commits are never expected to take longer than `most`. Without a bound, one hang of the disk teaches that no window
@@ -154,7 +166,8 @@ impl CostModel {
     /// How much slower than its profile the disk is: 1.0 or more. Admission counts with it.
     #[must_use]
     pub fn slowdown(&self) -> f64 {
-        let ratio = self.took_seconds / self.predicted_seconds;
+        let recurring = (self.stalled_seconds - self.longest_stall_seconds).max(0.0);
+        let ratio = (self.took_seconds + recurring) / self.predicted_seconds;
         if ratio <= TOLERANCE { 1.0 } else { ratio }
     }
 
@@ -187,6 +200,24 @@ mod tests {
             cost.observe_read(predicted, Nanos::from_millis(130));
         }
         assert!((1.2..1.35).contains(&cost.slowdown()), "{}", cost.slowdown());
+    }
+
+    #[test]
+    fn a_stall_is_forgiven_and_stalls_that_recur_are_not() {
+        let mut cost = CostModel::new(DiskProfile::spindle_default());
+        let chunk = Nanos::from_millis(10);
+        let mut after = |seconds: u32, stall_in_each: Nanos| {
+            for _ in 0..seconds {
+                (0..100).for_each(|_| cost.observe_read(chunk, chunk));
+                cost.observe_read(chunk, chunk.saturating_add(stall_in_each));
+            }
+            cost.slowdown()
+        };
+        assert!(after(1, Nanos::from_secs(2)) <= 1.0);
+        let recurring = after(8, Nanos::from_secs(2));
+        assert!((2.0..3.0).contains(&recurring), "two seconds of three are lost: {recurring}");
+        let healed = after(20, Nanos::ZERO);
+        assert!(healed < 1.1, "{healed}");
     }
 
     #[test]
