@@ -1,4 +1,4 @@
-//! The data plane's only way out: the kernel behind `uring`, virtual time behind `sim`.
+//! The data plane's only way out: the kernel behind `kernel`, virtual time behind `sim`.
 //!
 //! Promise: everything the plane does to the world is a call of [`Io`]; everything it learns is a [`Completion`], a
 //! command or a store message. Not here: why it does it.
@@ -101,7 +101,7 @@ pub struct Completion {
     pub at: Nanos,
 }
 
-/// Why a request failed: what the plane has to tell apart, mapped once from errno in `uring`.
+/// Why a request failed: what the plane has to tell apart, mapped once from errno in `kernel`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// The peer closed or reset the connection (EPIPE, ECONNRESET, ETIMEDOUT …).

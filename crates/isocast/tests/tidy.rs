@@ -11,7 +11,7 @@ use std::process::Command;
 /// A file longer than this has a seam somewhere; the style asks for less (600).
 const LINES_MAX: usize = 800;
 /// The crate that may hold `unsafe`, each block with its SAFETY sentence.
-const UNSAFE_CRATE: &str = "uring";
+const UNSAFE_CRATE: &str = "kernel";
 /// What is generated or fetched.
 const SKIPPED: [&str; 7] = [".git", "target", "demo", "state", "web/node_modules", "web/dist", "fuzz/target"];
 

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::Args;
+use kernel::fiemap::extents;
 use rustix::fs::FallocateFlags;
-use uring::fiemap::extents;
 
 use crate::control;
 use crate::state::Places;

@@ -8,8 +8,8 @@ use std::process::Command;
 use std::thread;
 
 use anyhow::{Context, bail};
-use uring::loop_device;
-use uring::scheduling::{Heirs, first_in_first_out};
+use kernel::loop_device;
+use kernel::scheduling::{Heirs, first_in_first_out};
 
 const SETPRIV: &str = "/usr/bin/setpriv";
 

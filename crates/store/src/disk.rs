@@ -63,7 +63,7 @@ impl Shared {
 
     /// Called by the thread around whatever may take long.
     pub(crate) fn set_busy(&self, busy: bool) {
-        let since = if busy { uring::clock::monotonic().0.max(1) } else { 0 };
+        let since = if busy { kernel::clock::monotonic().0.max(1) } else { 0 };
         self.busy_since.store(since, Ordering::Relaxed);
     }
 
@@ -71,7 +71,7 @@ impl Shared {
     pub(crate) fn is_stuck(&self) -> bool {
         let since = self.busy_since.load(Ordering::Relaxed);
         let patience = u64::try_from(self.patience.as_nanos()).unwrap_or(u64::MAX);
-        since != 0 && uring::clock::monotonic().saturating_sub(Nanos(since)).0 > patience
+        since != 0 && kernel::clock::monotonic().saturating_sub(Nanos(since)).0 > patience
     }
 
     pub(crate) fn abort(&self, upload: UploadId) {

@@ -2,15 +2,15 @@
 //!
 //! Promise: the thread speaks to its schedule through [`GrantPort`] only. [`Governed`] is the data plane's schedule;
 //! [`Ungoverned`] grants everything at once, for tools that run without a data plane.
-//! Not here: who decides (`schedule`), the queues to the data plane (`uring`).
+//! Not here: who decides (`schedule`), the queues to the data plane (`kernel`).
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use dataplane::grant::{Grant, Offer, StoreMessage, Work};
+use kernel::link::{StorePort, Wake};
 use units::{Nanos, limits};
-use uring::link::{StorePort, Wake};
 
 /// Wakes a disk's thread out of [`GrantPort::wait`], from any thread, without blocking. A wake while it does not wait
 /// is kept for its next wait.
@@ -129,7 +129,7 @@ impl GrantPort for Ungoverned {
                 Work::Write { bytes, .. } => bytes.min(limits::RUN_BYTES_MAX),
                 Work::Commit { .. } | Work::Probe { .. } => 0,
             },
-            until: uring::clock::monotonic().saturating_add(GRANT_SPAN),
+            until: kernel::clock::monotonic().saturating_add(GRANT_SPAN),
         })
     }
 

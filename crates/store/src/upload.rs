@@ -7,9 +7,9 @@
 use std::io;
 use std::sync::{Arc, OnceLock};
 
+use kernel::pool::{LEASE_BYTES, LeasePool};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use units::{BitRate, DiskId, ReservationId, UploadId, limits};
-use uring::pool::{LEASE_BYTES, LeasePool};
 
 use crate::disk::Disk;
 use crate::displaced::Unasked;

@@ -9,11 +9,11 @@ use common::{everything_below, folder, path, pattern, put, request, settings};
 use dataplane::control::{Command, RecordingRequest, Report};
 use dataplane::gauges::Gauges;
 use dataplane::{Plane, PlaneConfig};
+use kernel::link::{PlaneHandle, ReportReceiver, connect};
+use kernel::thread::PlaneThread;
 use schedule::profile::{DiskProfile, SeekPoint, Zone};
 use store::{Governed, Layout, Precondition, Served, Store, StoreError, UploadClass, UploadRequest};
 use units::{BitRate, ByteCount, DiskId, LinkId, Nanos, StreamId};
-use uring::link::{PlaneHandle, ReportReceiver, connect};
-use uring::thread::PlaneThread;
 
 const MIB: usize = 1 << 20;
 
@@ -43,8 +43,8 @@ fn govern(root: &std::path::Path, rotational: bool) -> Governing {
     let mut links = connect(1).unwrap();
     let config = PlaneConfig { round: Nanos::from_millis(250), ..PlaneConfig::default() };
     let gauges = Arc::new(Gauges::new(config.streams_max, 1));
-    let thread_config = uring::thread::PlaneConfig { chunk_count: 16, cpu: None, priority: None, readers: 2 };
-    let thread = uring::thread::start(thread_config, links.plane, move |io| {
+    let thread_config = kernel::thread::PlaneConfig { chunk_count: 16, cpu: None, priority: None, readers: 2 };
+    let thread = kernel::thread::start(thread_config, links.plane, move |io| {
         Plane::new(config, vec![profile(rotational)], &[BitRate(10_000_000_000)], gauges, io).run();
     })
     .expect("io_uring is needed for these tests");

@@ -105,12 +105,12 @@ async fn a_recording_is_offered_with_its_deadline() {
     let reservation = ReservationId { slot: 3, generation: 9 };
     let rate = BitRate(25_000_000);
     let class = UploadClass::Recording { rate, disk: DiskId(0), reservation };
-    let before = uring::clock::monotonic();
+    let before = kernel::clock::monotonic();
     let mut upload = store.begin_upload(UploadRequest { class, ..request("/rec", None) }).await.unwrap();
     upload.append(&pattern(6 * MIB, 2)).await.unwrap();
     let (offer, bytes) = giver.write_offer();
     // Only now: the disk's thread notes when bytes came once it has its turn.
-    let after = uring::clock::monotonic();
+    let after = kernel::clock::monotonic();
     assert!(bytes >= rate.bytes_in(Nanos::from_secs(1)), "blocks of a second or more, not each chunk: {bytes}");
     let WorkClass::RealTime { reservation: given, deadline } = offer.class else { panic!("{offer:?}") };
     assert_eq!(given, reservation);

@@ -34,7 +34,7 @@ pub(crate) struct Delivered {
 pub(crate) fn delivered(length: u64, buffer_bytes: usize) -> io::Result<(OwnedFd, Delivered)> {
     let (theirs, ours) = StdUnixStream::pair()?;
     ours.set_nonblocking(true)?;
-    // The plane's end stays in blocking mode, for then no memory is lent to it (`uring::lend`): before Linux 6.5, splicing
+    // The plane's end stays in blocking mode, for then no memory is lent to it (`kernel::lend`): before Linux 6.5, splicing
     // to such a socket waits for its reader, which is no thread of real-time priority. The plane's sends never wait.
     SockRef::from(&theirs).set_send_buffer_size(buffer_bytes)?;
     let source = Delivered { socket: UnixStream::from_std(ours)?, left: length, buffer: BytesMut::new() };

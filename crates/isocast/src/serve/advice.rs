@@ -3,8 +3,8 @@
 use std::io;
 use std::net::SocketAddr;
 
+use kernel::permissions::OPEN_FILES;
 use rustix::io::Errno;
-use uring::permissions::OPEN_FILES;
 
 /// The error with what to do in front, if a limit is its cause and nothing says so yet.
 pub(super) fn with_advice(error: anyhow::Error) -> anyhow::Error {

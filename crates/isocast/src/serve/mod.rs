@@ -23,13 +23,13 @@ use controlplane::{ControlPlane, Parts, Reload};
 use dataplane::control::Command;
 use dataplane::gauges::Gauges;
 use dataplane::{Plane, PlaneConfig};
+use kernel::link::{PlaneHandle, ReportReceiver};
+use kernel::thread::PlaneThread;
 use schedule::disk::Discipline;
 use sd_notify::NotifyState;
 use store::{Governed, Layout, Served, Store, StoreSettings};
 use tokio::signal::unix::{SignalKind, signal};
 use units::{ByteCount, Nanos, limits};
-use uring::link::{PlaneHandle, ReportReceiver};
-use uring::thread::PlaneThread;
 
 use crate::config::{self, Change, Config, DiskScheduler, ServeArgs};
 use crate::output::say;
@@ -55,7 +55,7 @@ fn run_as_configured(args: &ServeArgs) -> anyhow::Result<()> {
     let layout = Layout::discover(&config.roots)?;
     let _state = State::take(&config.state)?;
     // What keeps the data plane from starting at all is said now, not when disks were measured for seconds.
-    uring::thread::check(uring::thread::PlaneConfig { chunk_count: 1, cpu: None, priority: None, readers: READERS })?;
+    kernel::thread::check(kernel::thread::PlaneConfig { chunk_count: 1, cpu: None, priority: None, readers: READERS })?;
     let mut profiles = Vec::new();
     for (id, device) in layout.disks() {
         let root = layout.root_on(id).context("a disk without a folder")?;
@@ -73,9 +73,9 @@ fn run_as_configured(args: &ServeArgs) -> anyhow::Result<()> {
     })?;
 
     let disk_count = u16::try_from(profiles.len()).context("too many disks")?;
-    let queues = uring::link::connect(disk_count).context("cannot make the queues to the data plane")?;
+    let queues = kernel::link::connect(disk_count).context("cannot make the queues to the data plane")?;
     let gauges = Arc::new(Gauges::new(limits::STREAMS_MAX, profiles.len()));
-    let cpus = uring::thread::cpus().unwrap_or_default();
+    let cpus = kernel::thread::cpus().unwrap_or_default();
     let plane_cpu = config.plane.cpu.and_then(|cpu| usize::try_from(cpu).ok()).or(cpus.last().copied());
     let thread = start_plane(&config, plane_cpu, queues.plane, &profiles, &links, Arc::clone(&gauges))?;
     let other_cpus: Vec<usize> = match cpus.len() {
@@ -172,7 +172,7 @@ async fn serve(
 fn start_plane(
     config: &Config,
     cpu: Option<usize>,
-    link: uring::link::PlaneLink,
+    link: kernel::link::PlaneLink,
     profiles: &[schedule::profile::DiskProfile],
     links: &Links,
     gauges: Arc<Gauges>,
@@ -180,10 +180,10 @@ fn start_plane(
     let memory = config.plane.memory.of(machine_memory());
     let chunks = u32::try_from(memory.0 / limits::CHUNK_BYTES).context("the memory for buffers is too large")?;
     let thread_config =
-        uring::thread::PlaneConfig { chunk_count: chunks, cpu, priority: config.plane.priority, readers: READERS };
+        kernel::thread::PlaneConfig { chunk_count: chunks, cpu, priority: config.plane.priority, readers: READERS };
     let plane_config = plane_config(config);
     let (profiles, capacities) = (profiles.to_vec(), links.capacities());
-    let thread = uring::thread::start(thread_config, link, move |io| {
+    let thread = kernel::thread::start(thread_config, link, move |io| {
         Plane::new(plane_config, profiles, &capacities, gauges, io).run();
     })?;
     let granted: Vec<&str> = thread.permissions.granted().map(|permission| permission.sentence.as_str()).collect();

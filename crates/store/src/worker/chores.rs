@@ -8,9 +8,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use dataplane::grant::{Work, WorkClass};
+use kernel::clock::monotonic;
 use rustix::fs::{AtFlags, Dir, FileType, OFlags, fstat, ftruncate, statat, unlinkat};
 use units::Nanos;
-use uring::clock::monotonic;
 
 use crate::entry::Stamp;
 use crate::{ContentPath, beneath};

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use dataplane::control::{Access, Content, Extent};
+use kernel::fiemap;
+use kernel::look::watch;
 use rustix::fs::{OFlags, Stat, fstat, fstatfs};
 use rustix::io::Errno;
 use units::{ContentVersion, DiskId, limits};
-use uring::fiemap;
-use uring::look::watch;
 
 use crate::entry::Stamp;
 use crate::{StoreError, beneath};

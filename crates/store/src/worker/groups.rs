@@ -14,9 +14,9 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
+use kernel::clock::monotonic;
 use rustix::fs::{major, minor};
 use units::Nanos;
-use uring::clock::monotonic;
 
 use super::Root;
 

@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dataplane::grant::{Done, Grant, JobId, Offer, StoreMessage, Work, WorkClass};
+use kernel::clock::monotonic;
+use kernel::direct::DirectWriter;
 use rustix::fs::fstatvfs;
 use rustix::io::Errno;
 use tokio::sync::mpsc;
 use units::{DiskId, Nanos, UploadId};
-use uring::clock::monotonic;
-use uring::direct::DirectWriter;
 
 use crate::StoreError;
 use crate::disk::{Shared, Task};

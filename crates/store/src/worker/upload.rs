@@ -10,12 +10,12 @@ use std::sync::Arc;
 
 use dataplane::control::Extent;
 use dataplane::grant::{Grant, JobId, Work, WorkClass};
+use kernel::clock::monotonic;
+use kernel::pool::Lease;
 use rustix::fs::{FallocateFlags, OFlags, fallocate, fstat, ftruncate};
 use rustix::io::Errno;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use units::{BitRate, Nanos, ReservationId, UploadId, limits};
-use uring::clock::monotonic;
-use uring::pool::Lease;
 
 use crate::upload::{BufferRight, Progress, Terms};
 use crate::{ContentPath, Entry, Kind, Precondition, Published, StoreError, beneath};

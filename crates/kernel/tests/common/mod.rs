@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use dataplane::control::{Access, Content, Delivery, Segment, Service, Standing};
 use dataplane::port::{COMPLETIONS_MAX, Completion, Io, SendRequest, Sharing, SocketSlot, Span, Token};
+use kernel::link::{PlaneHandle, ReportReceiver, StorePort, connect};
+use kernel::permissions::Permissions;
+use kernel::{IoConfig, KernelIo};
 use units::{BitRate, ContentVersion, DiskId, LinkId, Nanos, StreamId, limits};
-use uring::link::{PlaneHandle, ReportReceiver, StorePort, connect};
-use uring::permissions::Permissions;
-use uring::{IoConfig, KernelIo};
 
 pub(crate) const CHUNK: u64 = limits::CHUNK_BYTES;
 
@@ -165,7 +165,7 @@ pub(crate) fn delivery(
     size: u64,
     range: (u64, u64),
 ) -> Box<Delivery> {
-    let watched = uring::look::watch(file.as_fd()).unwrap();
+    let watched = kernel::look::watch(file.as_fd()).unwrap();
     let version = ContentVersion(stream);
     let content = Content { version, disk: DiskId(0), file, size, access, extents: Box::new([]), watched };
     Box::new(Delivery {

@@ -12,10 +12,10 @@ use std::time::Duration;
 use dataplane::control::{Access, Command, Content, Delivery, Outcome, Report, Resource, Segment, Service, Standing};
 use dataplane::gauges::Gauges;
 use dataplane::{Plane, PlaneConfig};
+use kernel::link::{PlaneHandle, ReportReceiver, connect};
+use kernel::thread::PlaneThread;
 use schedule::profile::DiskProfile;
 use units::{BitRate, ContentVersion, DiskId, LinkId, Nanos, StreamId};
-use uring::link::{PlaneHandle, ReportReceiver, connect};
-use uring::thread::PlaneThread;
 
 struct Server {
     handle: PlaneHandle,
@@ -29,8 +29,8 @@ impl Server {
         let links = connect(1).expect("queues");
         let gauges = Arc::new(Gauges::new(config.streams_max, 1));
         let shared = Arc::clone(&gauges);
-        let plane = uring::thread::PlaneConfig { chunk_count, cpu: None, priority: None, readers: 2 };
-        let thread = uring::thread::start(plane, links.plane, move |io| {
+        let plane = kernel::thread::PlaneConfig { chunk_count, cpu: None, priority: None, readers: 2 };
+        let thread = kernel::thread::start(plane, links.plane, move |io| {
             Plane::new(config, vec![profile], &[BitRate(10_000_000_000)], shared, io).run();
         })
         .expect("io_uring is needed for these tests");
@@ -68,7 +68,7 @@ fn content(path: &Path, bytes: &[u8], version: u64) -> Arc<Content> {
         Err(_) => (File::open(path).expect("a file"), Access::Buffered),
     };
     let size = bytes.len() as u64;
-    let watched = uring::look::watch(file.as_fd()).expect("it can be looked at");
+    let watched = kernel::look::watch(file.as_fd()).expect("it can be looked at");
     Arc::new(Content {
         version: ContentVersion(version),
         disk: DiskId(0),

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use common::{CHUNK, connection, only_direct_file};
 use dataplane::control::{Access, Command, Event, Report};
 use dataplane::port::{COMPLETIONS_MAX, FileSlot, Io, ReadRequest, SendRequest, Sharing, SocketSlot, Span, Token};
+use kernel::link::{Links, connect};
+use kernel::permissions::Subject;
+use kernel::thread::{PlaneConfig, check, cpus, punted_workers, start};
 use units::{DiskId, Nanos};
-use uring::link::{Links, connect};
-use uring::permissions::Subject;
-use uring::thread::{PlaneConfig, check, cpus, punted_workers, start};
 
 const LONG: Duration = Duration::from_secs(60);
 

@@ -9,13 +9,13 @@ use std::thread;
 use common::{Bench, CHUNK, pattern};
 use dataplane::control::Access;
 use dataplane::port::{FileSlot, Io, ReadRequest, SocketSlot, Span, Token};
+use kernel::direct::DirectWriter;
+use kernel::link::connect;
+use kernel::permissions::{StartError, Subject};
+use kernel::pool::{LEASE_BYTES, LeasePool};
+use kernel::{IoConfig, KernelIo};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use units::limits;
-use uring::direct::DirectWriter;
-use uring::link::connect;
-use uring::permissions::{StartError, Subject};
-use uring::pool::{LEASE_BYTES, LeasePool};
-use uring::{IoConfig, KernelIo};
 
 #[test]
 fn with_few_descriptors_files_are_used_by_number_and_it_is_said() {

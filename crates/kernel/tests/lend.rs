@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use common::{Bench, CHUNK, pattern};
 use dataplane::control::Access;
 use dataplane::port::{Fault, FileSlot, Io, ReadRequest, SendRequest, Sharing, SocketSlot, Span, Token};
-use uring::permissions::Subject;
+use kernel::permissions::Subject;
 
 const QUARTER: u64 = CHUNK / 4;
 const FILE: FileSlot = FileSlot(0);

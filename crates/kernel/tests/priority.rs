@@ -3,10 +3,10 @@
 
 use std::sync::mpsc;
 
+use kernel::link::connect;
+use kernel::permissions::Subject;
+use kernel::thread::{PlaneConfig, cpus, start};
 use rustix::thread::{Pid, sched_getaffinity};
-use uring::link::connect;
-use uring::permissions::Subject;
-use uring::thread::{PlaneConfig, cpus, start};
 
 #[test]
 fn the_plane_has_its_cpu_and_priority_and_its_helpers_have_neither() {

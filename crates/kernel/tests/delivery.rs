@@ -12,16 +12,16 @@ use common::{CHUNK, HEAD, connection, delivery, pattern};
 use dataplane::control::{Access, Command, Delivery, Outcome, Report};
 use dataplane::gauges::Gauges;
 use dataplane::{Plane, PlaneConfig};
+use kernel::link::{Links, ReportReceiver, connect};
+use kernel::thread::{PlaneThread, start};
 use schedule::profile::DiskProfile;
 use units::{BitRate, StreamId};
-use uring::link::{Links, ReportReceiver, connect};
-use uring::thread::{PlaneThread, start};
 
 const LONG: Duration = Duration::from_secs(60);
 
 /// A plane over one flash disk and one fast link, on a thread of its own.
-fn plane(link: uring::link::PlaneLink) -> PlaneThread {
-    let config = uring::thread::PlaneConfig { chunk_count: 64, cpu: None, priority: None, readers: 2 };
+fn plane(link: kernel::link::PlaneLink) -> PlaneThread {
+    let config = kernel::thread::PlaneConfig { chunk_count: 64, cpu: None, priority: None, readers: 2 };
     start(config, link, |io| {
         let config = PlaneConfig::default();
         let gauges = Arc::new(Gauges::new(config.streams_max, 1));

@@ -1,7 +1,7 @@
 //! What feeding many sockets in ticks costs: N streams of one rate from one buffer over loopback, in staggered groups,
 //! as the data plane does it. Prints the sender's processor time per Gbit, how much was delivered, and how late ticks were.
 //!
-//! `cargo run --release -p uring --example ticks -- [streams] [bit/s] [tick ms] [groups] [seconds]`
+//! `cargo run --release -p kernel --example ticks -- [streams] [bit/s] [tick ms] [groups] [seconds]`
 //! (400 8800000 50 10 10 if not said).
 
 use std::io;
@@ -13,13 +13,13 @@ use std::sync::mpsc;
 use std::thread;
 
 use dataplane::port::{COMPLETIONS_MAX, Io, SendRequest, Sharing, SocketSlot, Span, Token};
+use kernel::KernelIo;
+use kernel::link::connect;
+use kernel::thread::{PlaneConfig, start};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::net::{RecvFlags, recv};
 use units::{BitRate, Nanos, limits};
-use uring::KernelIo;
-use uring::link::connect;
-use uring::thread::{PlaneConfig, start};
 
 #[derive(Clone, Copy)]
 struct Plan {
@@ -168,7 +168,7 @@ fn receive(clients: &[TcpStream], ended: &AtomicBool, received: &AtomicU64) -> i
             }
         }
     }
-    Ok(uring::clock::thread_processor_time())
+    Ok(kernel::clock::thread_processor_time())
 }
 
 #[allow(clippy::cast_precision_loss, reason = "for display")]

@@ -15,11 +15,11 @@ use dataplane::control::{Access, Command, Event, Report};
 use dataplane::gauges::Gauges;
 use dataplane::port::{COMPLETIONS_MAX, FileSlot, Io, ReadRequest, SendRequest, Sharing, SocketSlot, Span, Token};
 use dataplane::{Plane, PlaneConfig};
+use kernel::link::{Links, connect};
+use kernel::permissions::Subject;
+use kernel::{IoConfig, KernelIo};
 use schedule::profile::DiskProfile;
 use units::{BitRate, DiskId, Nanos, StreamId};
-use uring::link::{Links, connect};
-use uring::permissions::Subject;
-use uring::{IoConfig, KernelIo};
 
 struct Counting;
 
