@@ -3,7 +3,7 @@
 //! Promise: pure (the time is an argument) and bounded. A reservation in the table is in exactly one lane; each one
 //! taken in is given out once: to a request that uses it again, or to be released. Who was let in as a newcomer comes
 //! before newcomers once more when its hold ran out; not who was let in so.
-//! Not here: telling the plane (`broker`), who a viewer is (`media`). DESIGN: sessions, after review.
+//! Not here: telling the plane (`broker`), who a viewer is (`media`).
 
 use std::collections::HashMap;
 use std::net::IpAddr;

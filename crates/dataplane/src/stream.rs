@@ -203,7 +203,7 @@ pub(crate) struct Stream {
     pub(crate) window: Window,
 }
 
-/// The 1 s window in which J is measured (seed 001 §5.2.1).
+/// The 1 s window in which J is measured (HiTactix §5.2.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Window {
     pub(crate) from: Nanos,

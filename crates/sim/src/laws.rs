@@ -7,7 +7,7 @@ use std::fmt;
 
 use units::Nanos;
 
-/// A law of the schedule or the data plane (STYLE §21, and the port's own contract).
+/// A law of the schedule or the data plane, and the port's own contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Law {
     /// A socket gets exactly its stream's next bytes.

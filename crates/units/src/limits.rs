@@ -12,7 +12,7 @@ pub const FILES_MAX: usize = STREAMS_MAX;
 pub const SEGMENTS_MAX: usize = 2 + 2 * RANGES_MAX;
 /// Byte ranges one request may ask for; more are answered with the whole content (RFC 9110 §14.2 allows it).
 pub const RANGES_MAX: usize = 16;
-/// A best-effort request is cut to pieces of at most this many bytes (seed 001 §4.2: 128 KiB).
+/// A best-effort request is cut to pieces of at most this many bytes (HiTactix §4.2: 128 KiB).
 pub const PIECE_BYTES_MAX: u64 = 128 * 1024;
 /// A run of best-effort pieces of one file is at most this long.
 pub const RUN_BYTES_MAX: u64 = 2 * 1024 * 1024;

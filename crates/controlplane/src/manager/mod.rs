@@ -1,4 +1,4 @@
-//! The stream manager: joins a source, stages and a sink, as HPSM did (seed 000 §3.3).
+//! The stream manager: joins a source, stages and a sink, as HPSM did (docs/references.md).
 //!
 //! Promise: a source, stage or sink is one module; adding one touches nothing else but its line in [`registry`]. What
 //! flows is bounded by one piece: a source is asked for the next one when the sink has taken the last. A sink that fails

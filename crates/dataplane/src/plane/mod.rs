@@ -1,4 +1,4 @@
-//! The loop: the cyclic pipeline of seed 001 §3.2.
+//! The loop: the cyclic pipeline of HiTactix §3.2.
 //!
 //! Each step of the wheel the streams whose tick it is are fed from buffers read earlier; each round every disk is
 //! asked for the blocks of later rounds; in between, completions and commands are taken in. One submission carries all

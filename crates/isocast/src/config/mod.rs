@@ -26,7 +26,7 @@ const MEMORY_PERCENT: u8 = 25;
 const MEMORY_MAX: ByteCount = ByteCount(16 * 1024 * MIB);
 /// Below this not even a few streams can be carried.
 const MEMORY_MIN: ByteCount = ByteCount(16 * MIB);
-/// The seed's cycle (seed 001 §4.1), the only one that is not a whole number to the second.
+/// The cycle of HiTactix (§4.1), the only one that is not a whole number to the second.
 const SEED_CYCLE: Nanos = Nanos::from_millis(256);
 const SECOND: Nanos = Nanos::from_secs(1);
 
@@ -89,7 +89,7 @@ pub(crate) struct ScheduleConfig {
 /// How a disk's requests are ordered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum DiskScheduler {
-    /// Phases real-time, best-effort, idle (seed 001 §4.2).
+    /// Phases real-time, best-effort, idle (HiTactix §4.2).
     Cyclic,
     /// In order of arrival, uncut: for comparison.
     Fifo,
