@@ -1,6 +1,6 @@
 //! What the targets for media files share.
 
-use store::probe::{Budget, probe};
+use media::{Budget, probe};
 
 /// Looks into a file that begins with `beginning` and goes on with `data`: any bytes give an answer, and one that says
 /// something says something possible.

@@ -1,16 +1,16 @@
 //! The store as the control plane sees it, so that tests can put a small one in its place.
 //!
-//! Promise: the only way from here to contents. Not here: disks. See the `store` crate.
+//! Promise: the only way from here to contents. Not here: disks. See the `dirstore` crate.
 
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 
-pub use store::{
-    ContentPath, Entry, Kind, MediaRate, Opened, PathError, Precondition, Published, StoreError, UploadClass,
-    UploadRequest, Want,
+pub use dirstore::{
+    ContentPath, Entry, Kind, Opened, PathError, Precondition, Published, StoreError, UploadClass, UploadRequest, Want,
 };
-use store::{Store, Upload};
+use dirstore::{Store, Upload};
+pub use media::MediaRate;
 use units::DiskId;
 
 /// A store operation under way.

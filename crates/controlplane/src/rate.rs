@@ -116,7 +116,7 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use http::HeaderMap;
-    use store::Container;
+    use media::Container;
 
     fn asked(query: &str) -> Result<Asked, AskError> {
         let query = Query::parse(Some(query)).expect("no key twice");

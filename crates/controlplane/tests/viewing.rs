@@ -4,7 +4,7 @@ mod support;
 
 use controlplane::config::{Config, PathPolicy, SessionConfig, WhenFull};
 use controlplane::contents::MediaRate;
-use store::Container;
+use media::Container;
 use support::{Harness, Told, pattern};
 use units::{BitRate, Nanos, ReservationId};
 

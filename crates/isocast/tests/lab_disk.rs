@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 
 use common::disk::{Disk, FileSystem, lab, permitted, text};
 use common::until;
-use store::calibrate::{Options, load_or_calibrate};
+use device::calibrate::{Options, load_or_calibrate};
 use units::Nanos;
 
 /// True if emulated disks are possible here. If not, the program must say why.

@@ -2,7 +2,7 @@
 //! store threads need to write directly, and what emulated disks ask of the kernel that no library offers.
 //!
 //! Promise: every `unsafe` block names the invariant it relies on and who keeps it; no reference is ever made to memory
-//! that the kernel may write. Not here: what is read, sent or written, and when (`dataplane`, `schedule`, `store`).
+//! that the kernel may write. Not here: what is read, sent or written, and when (`dataplane`, `schedule`, `dirstore`).
 
 pub mod clock;
 pub mod direct;

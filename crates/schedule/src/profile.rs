@@ -2,7 +2,7 @@
 //!
 //! Promise: a profile predicts the service time of one request from where the head is, where the request lies and how
 //! long it is: `access_time(distance) + transfer_time(position, bytes)`. Between measured points rates go linearly and
-//! seeks by the square root of the distance; the same profile gives the same prediction on every machine. Not here: measuring (the `store` crate's calibration), learning from what is observed (`disk::cost`).
+//! seeks by the square root of the distance; the same profile gives the same prediction on every machine. Not here: measuring (the `device` crate's calibration), learning from what is observed (`disk::cost`).
 
 use units::{ByteCount, Nanos};
 

@@ -1,7 +1,7 @@
 //! A drive in virtual time, read like a block device, and a profile measured that way.
 //!
 //! Promise: what admission is told of a simulated disk comes from reading it, never from the model's parameters; so the
-//! errors of measuring are part of every run. Not here: the calibration of real disks (the `store` crate), which
+//! errors of measuring are part of every run. Not here: the calibration of real disks (the `device` crate), which
 //! `isocast plan` runs on a [`VirtualDisk`].
 
 use schedule::profile::{DiskProfile, SeekPoint, Zone};

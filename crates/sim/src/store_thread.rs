@@ -1,7 +1,7 @@
 //! A disk's store thread, simulated: offers uploads, recordings, commits and probes, and works on grants.
 //!
 //! Promise: no piece or operation is begun without a grant or after its `until`; pieces are at most `PIECE_BYTES_MAX`
-//! with two in flight; every grant ends in one `Done`. Not here: the real one (the `store` crate), which keeps the same
+//! with two in flight; every grant ends in one `Done`. Not here: the real one (the `dirstore` crate), which keeps the same
 //! contract (`dataplane::grant`).
 
 use std::collections::BTreeMap;

@@ -1,15 +1,15 @@
 //! `isocast disk`: what the disks under a folder can do.
 //!
 //! Promise: prints what admission would count with, and where the figures come from; only reads.
-//! Not here: the measuring (`store::calibrate`).
+//! Not here: the measuring (`device::calibrate`).
 
 use std::io::{IsTerminal, Write};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use device::calibrate::{self, Calibration, Options, Progress};
 use indicatif::{ProgressBar, ProgressStyle};
-use store::calibrate::{self, Calibration, Options, Progress};
 use units::Nanos;
 
 /// Measure disks and show what they can do.

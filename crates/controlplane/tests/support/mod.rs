@@ -46,7 +46,7 @@ pub struct FakeStore {
     pub open_uploads: Arc<AtomicU64>,
     uploads_changed: Arc<tokio::sync::Notify>,
     pub capacity: Arc<AtomicU64>,
-    pub media: Arc<Mutex<Option<store::MediaRate>>>,
+    pub media: Arc<Mutex<Option<media::MediaRate>>>,
     pub last_class: Arc<Mutex<Option<UploadClass>>>,
     /// The disk of uploads is full from now on, without having been asked for more.
     pub full: Arc<(AtomicBool, tokio::sync::Notify)>,

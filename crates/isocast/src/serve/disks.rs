@@ -2,7 +2,7 @@
 //!
 //! Promise: nothing is served before every disk has a profile; the user sees what is measured and how far it is; a disk that
 //! hangs holds up the start for seconds only.
-//! Not here: measuring (`store::calibrate`).
+//! Not here: measuring (`device::calibrate`).
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -11,8 +11,8 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use device::calibrate::{CalibrateError, Calibration, Options, Progress, identify, load_or_calibrate};
 use schedule::profile::DiskProfile;
-use store::calibrate::{CalibrateError, Calibration, Options, Progress, identify, load_or_calibrate};
 use units::ByteCount;
 
 use crate::output::say;

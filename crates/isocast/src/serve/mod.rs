@@ -23,11 +23,11 @@ use controlplane::{ControlPlane, Parts, Reload};
 use dataplane::control::Command;
 use dataplane::gauges::Gauges;
 use dataplane::{Plane, PlaneConfig};
+use dirstore::{Governed, Layout, Served, Store, StoreSettings};
 use kernel::link::{PlaneHandle, ReportReceiver};
 use kernel::thread::PlaneThread;
 use schedule::disk::Discipline;
 use sd_notify::NotifyState;
-use store::{Governed, Layout, Served, Store, StoreSettings};
 use tokio::signal::unix::{SignalKind, signal};
 use units::{ByteCount, Nanos, limits};
 

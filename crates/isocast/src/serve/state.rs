@@ -1,6 +1,6 @@
 //! The state folder: made, found writable and taken before anything else is done.
 //!
-//! Promise: one server at a time has it; who cannot have it is told what to do. Not here: what is kept in it (`store`).
+//! Promise: one server at a time has it; who cannot have it is told what to do. Not here: what is kept in it (`device`, `dirstore`).
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};

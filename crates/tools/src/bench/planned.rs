@@ -36,7 +36,7 @@ pub(crate) fn of(state: &Path, rate_bps: u64, memory: u64, serve_args: &[String]
     let mut files = fs::read_dir(state.join("disks")).ok()?.flatten().map(|e| e.path());
     let file = files.find(|f| f.extension().is_some_and(|e| e == "json"))?;
     let text = fs::read_to_string(file).ok()?;
-    let profile = store::calibrate::profile_from_json(text.as_bytes()).ok()?;
+    let profile = device::calibrate::profile_from_json(text.as_bytes()).ok()?;
     let be_share = be_share(serve_args);
     let rig = Rig {
         disks: vec![profile],

@@ -5,10 +5,10 @@ use std::io;
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
+use device::calibrate::{self, InTurn, Options, Readable};
 use schedule::profile::DiskProfile;
 use sim::VirtualDisk;
 use sim::drive::{Drive, Parameters, Profile};
-use store::calibrate::{self, InTurn, Options, Readable};
 use units::Nanos;
 
 /// One disk.

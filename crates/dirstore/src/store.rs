@@ -20,7 +20,6 @@ use schedule::profile::DiskProfile;
 use tokio::sync::oneshot;
 use units::{DiskId, limits};
 
-use crate::device::{Device, place_of};
 use crate::disk::{Disk, Shared};
 use crate::displaced::{Displaced, Unasked};
 use crate::grants::GrantPort;
@@ -29,7 +28,9 @@ use crate::stats::DiskStats;
 use crate::upload::Buffers;
 use crate::worker::content::Contents;
 use crate::worker::{NAMES_MAX, Parts, Root, Worker};
-use crate::{ContentPath, Entry, Kind, MediaRate, Precondition, StoreError, Upload, UploadClass, UploadRequest};
+use crate::{ContentPath, Entry, Kind, Precondition, StoreError, Upload, UploadClass, UploadRequest};
+use device::{Device, location_of};
+use media::MediaRate;
 
 /// Entries looked at by one task of a listing: between two, the disk's thread can use a grant.
 const ENTRIES_PER_TASK: usize = 256;
@@ -110,7 +111,7 @@ impl Layout {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let directory = rustix::fs::open(path, flags, Mode::empty()).map_err(failed)?;
             let device_number = fstat(&directory).map_err(failed)?.st_dev;
-            let place = place_of(device_number);
+            let place = location_of(device_number);
             let root = Root { path: path.clone(), directory, device_number, start_bytes: place.start_bytes };
             let disk = match layout.disks.iter().position(|disk| disk.device.name == place.device.name) {
                 Some(disk) => disk,

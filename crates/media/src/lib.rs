@@ -4,7 +4,7 @@
 //! than a small multiple of it; no length found in a file is believed before that many bytes were there.
 //! The rate is the least constant one at which playing from the start never waits once [`PREROLL_MAX`] of it (beyond
 //! the container's head) is there: see `curve`. Where only an average is known, [`HEADROOM_AVERAGE_PERCENT`] is added.
-//! Not here: decoding, codecs, subtitles; what a viewer needs who jumps into a busier part (the rate holds from the
+//! Not here: opening and reading a file (the caller gives a [`ReadAt`]); decoding, codecs, subtitles; what a viewer needs who jumps into a busier part (the rate holds from the
 //! start). Why no library does this: docs/decisions/0004-container-probes-are-our-own.md.
 
 mod curve;
@@ -13,13 +13,14 @@ mod input;
 mod matroska;
 mod mp4;
 mod mpegts;
+mod rate;
 
 use std::io;
 
 pub use input::{Budget, ReadAt};
 pub use mpegts::PACKET_SIZES;
+pub use rate::{Container, MediaRate};
 
-use crate::{Container, MediaRate};
 use curve::Fit;
 use input::Source;
 use units::{BitRate, Nanos};

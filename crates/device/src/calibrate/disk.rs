@@ -100,8 +100,7 @@ impl Count {
     /// All since the machine started, as the kernel counts them for the whole disk (Documentation/block/stat.rst).
     fn of(device: &OwnedFd) -> Option<Self> {
         let number = rustix::fs::fstat(device).ok()?.st_rdev;
-        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
-        let text = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat")).ok()?;
+        let text = fs::read_to_string(crate::sysfs::folder_of(number)?.join("stat")).ok()?;
         let fields: Vec<u64> = text.split_whitespace().map_while(|field| field.parse().ok()).collect();
         let (reads, read_bytes) = (*fields.first()?, fields.get(2)?.saturating_mul(512));
         Some(Self { reads, read_bytes, writes: *fields.get(4)? })

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{major, minor};
 
+use crate::sysfs;
+
 /// A block device as `/sys` describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
@@ -26,23 +28,24 @@ pub struct Device {
 
 /// A folder's disk, and where the file system starts on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) device: Device,
+pub struct Location {
+    /// The disk.
+    pub device: Device,
     /// Bytes from the start of the whole disk to the start of the file system's device; none where positions mean nothing.
-    pub(crate) start_bytes: Option<u64>,
+    pub start_bytes: Option<u64>,
 }
 
 /// Finds the disk under device number `dev` (a file's `st_dev`).
-pub(crate) fn place_of(dev: u64) -> Place {
-    place_in(Path::new("/sys/dev/block"), dev)
+#[must_use]
+pub fn location_of(dev: u64) -> Location {
+    location_at(sysfs::folder_of(dev), dev)
 }
 
-fn place_in(sys: &Path, dev: u64) -> Place {
-    let link = sys.join(format!("{}:{}", major(dev), minor(dev)));
-    let Ok(mut directory) = fs::canonicalize(link) else {
+fn location_at(folder: Option<PathBuf>, dev: u64) -> Location {
+    let Some(mut directory) = folder else {
         let name = format!("anonymous-{}-{}", major(dev), minor(dev));
         let device = Device { name, model: String::new(), rotational: false, capacity_bytes: 0, node: None };
-        return Place { device, start_bytes: None };
+        return Location { device, start_bytes: None };
     };
     let mut start_bytes = 0;
     if directory.join("partition").exists() {
@@ -59,7 +62,7 @@ fn place_in(sys: &Path, dev: u64) -> Place {
         node: Some(Path::new("/dev").join(name.replace('!', "/"))),
         name,
     };
-    Place { device, start_bytes: Some(start_bytes) }
+    Location { device, start_bytes: Some(start_bytes) }
 }
 
 fn text(path: &Path) -> String {
@@ -77,6 +80,10 @@ mod tests {
     use rustix::fs::makedev;
 
     use super::*;
+
+    fn location_in(sys: &Path, dev: u64) -> Location {
+        location_at(sysfs::folder_in(sys, dev), dev)
+    }
 
     #[test]
     fn a_partition_is_on_its_whole_disk() {
@@ -97,8 +104,8 @@ mod tests {
         }
         symlink(&disk, sys.path().join("8:0")).unwrap();
         symlink(&partition, sys.path().join("8:2")).unwrap();
-        let whole = place_in(sys.path(), makedev(8, 0));
-        let part = place_in(sys.path(), makedev(8, 2));
+        let whole = location_in(sys.path(), makedev(8, 0));
+        let part = location_in(sys.path(), makedev(8, 2));
         assert_eq!(whole.device, part.device);
         assert_eq!((whole.start_bytes, part.start_bytes), (Some(0), Some(20_480)));
         assert_eq!(part.device.name, "sdq");
@@ -111,9 +118,9 @@ mod tests {
     #[test]
     fn without_a_block_device_it_is_a_disk_of_its_own() {
         let sys = tempfile::tempdir().unwrap();
-        let place = place_in(sys.path(), makedev(0, 35));
+        let place = location_in(sys.path(), makedev(0, 35));
         assert_eq!(place.start_bytes, None);
         assert_eq!(place.device.node, None);
-        assert_ne!(place.device.name, place_in(sys.path(), makedev(0, 36)).device.name);
+        assert_ne!(place.device.name, location_in(sys.path(), makedev(0, 36)).device.name);
     }
 }

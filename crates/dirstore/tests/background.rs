@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use common::{everything_below, finishing, folder, governed, path, pattern, put, request, settings, ungoverned, until};
 use dataplane::grant::{Grant, StoreMessage};
-use store::{
+use dirstore::{
     GrantPort, Layout, Precondition, Served, Store, StoreError, StoreSettings, Ungoverned, UploadRequest, Waker, Want,
 };
 use units::DiskId;

@@ -5,27 +5,21 @@
 //! Not here: when a disk is used (`schedule`), reading for streams (`dataplane`), protocols (`controlplane`).
 
 mod beneath;
-pub mod calibrate;
-mod device;
 mod disk;
 mod displaced;
 mod entry;
 mod error;
 mod grants;
 mod index;
-mod media;
 mod path;
-pub mod probe;
 mod stats;
 mod store;
 mod upload;
 mod worker;
 
-pub use device::Device;
 pub use entry::{Entry, Existing, Kind, Precondition};
 pub use error::StoreError;
 pub use grants::{Governed, GrantPort, Ungoverned, Waker};
-pub use media::{Container, MediaRate};
 pub use path::{COMPONENT_BYTES_MAX, COMPONENTS_MAX, ContentPath, PathError};
 pub use stats::{Counter, DiskStats};
 pub use store::{DiskInfo, Layout, LayoutError, Opened, Reliance, Served, Store, StoreSettings, Want};

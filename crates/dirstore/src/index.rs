@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use units::{BitRate, Nanos};
 
 use crate::entry::Stamp;
-use crate::{Container, MediaRate};
+use media::{Container, MediaRate};
 
 /// Versions the index knows at most. The oldest tenth makes room.
 pub(crate) const ENTRIES_MAX: usize = 200_000;

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{FileType, Stat};
 use units::DiskId;
 
-use crate::MediaRate;
+use media::MediaRate;
 
 /// A content or a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use dataplane::grant::{Done, Grant, JobId, Offer, StoreMessage, Work};
-use store::{ContentPath, GrantPort, Layout, Precondition, Served, Store, StoreError, StoreSettings};
-use store::{Published, Ungoverned, Upload, UploadClass, UploadRequest};
+use dirstore::{ContentPath, GrantPort, Layout, Precondition, Served, Store, StoreError, StoreSettings};
+use dirstore::{Published, Ungoverned, Upload, UploadClass, UploadRequest};
 use units::Nanos;
 
 /// Longer than anything here takes; a test that waits this long has failed.
@@ -158,7 +158,7 @@ impl GrantPort for Giver {
         state.woken = false;
     }
 
-    fn waker(&self) -> store::Waker {
+    fn waker(&self) -> dirstore::Waker {
         let shared = Arc::clone(&self.0);
         Arc::new(move || {
             shared.0.lock().unwrap().woken = true;

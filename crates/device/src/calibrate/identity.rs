@@ -46,8 +46,7 @@ pub fn identify(target: &Path) -> io::Result<DiskIdentity> {
 
 /// The sysfs folder of the whole disk with this device number.
 fn sysfs_of(number: u64) -> Option<PathBuf> {
-    let name = format!("/sys/dev/block/{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
-    let node = fs::canonicalize(name).ok()?;
+    let node = crate::sysfs::folder_of(number)?;
     if node.join("partition").exists() { node.parent().map(Path::to_path_buf) } else { Some(node) }
 }
 

@@ -8,8 +8,8 @@ use rustix::fs::fstat;
 use units::limits;
 
 use crate::entry::Stamp;
-use crate::probe::{Budget, ProbeError, ReadAt, probe};
-use crate::{ContentPath, Kind, MediaRate, StoreError};
+use crate::{ContentPath, Kind, StoreError};
+use media::{Budget, MediaRate, ProbeError, ReadAt, probe};
 
 use super::Worker;
 

@@ -9,10 +9,10 @@ use common::{everything_below, folder, path, pattern, put, request, settings};
 use dataplane::control::{Command, RecordingRequest, Report};
 use dataplane::gauges::Gauges;
 use dataplane::{Plane, PlaneConfig};
+use dirstore::{Governed, Layout, Precondition, Served, Store, StoreError, UploadClass, UploadRequest};
 use kernel::link::{PlaneHandle, ReportReceiver, connect};
 use kernel::thread::PlaneThread;
 use schedule::profile::{DiskProfile, SeekPoint, Zone};
-use store::{Governed, Layout, Precondition, Served, Store, StoreError, UploadClass, UploadRequest};
 use units::{BitRate, ByteCount, DiskId, LinkId, Nanos, StreamId};
 
 const MIB: usize = 1 << 20;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use common::{folder, path, pattern, put, ungoverned};
 use dataplane::control::Access;
+use dirstore::{ContentPath, Kind, Precondition, StoreError, Want};
 use rustix::fs::IFlags;
-use store::{ContentPath, Kind, Precondition, StoreError, Want};
 
 #[tokio::test]
 async fn what_is_there_is_found_opened_and_listed() {
@@ -119,7 +119,7 @@ async fn roots_are_one_namespace_and_the_first_wins() {
     let store = ungoverned(&[one.path(), two.path()]);
     assert_eq!(store.disks().len(), 1, "both folders are on one disk");
     assert_eq!(store.disks()[0].roots, [one.path(), two.path()]);
-    let layout = store::Layout::discover(&[one.path().to_path_buf(), two.path().to_path_buf()]).unwrap();
+    let layout = dirstore::Layout::discover(&[one.path().to_path_buf(), two.path().to_path_buf()]).unwrap();
     assert_eq!(layout.root_on(store.disks()[0].id), Some(one.path()));
     let names: Vec<_> = store.list(&path("/")).await.unwrap().into_iter().map(|entry| entry.name).collect();
     assert_eq!(names, ["both", "only-1", "sub"]);

@@ -1,6 +1,4 @@
-//! The rate a content needs: what a container probe finds and the index keeps.
-//!
-//! Promise: plain values. Not here: finding them (`probe`), keeping them (`index`).
+//! The rate a content needs, as a probe finds it.
 
 use units::{BitRate, Nanos};
 

@@ -6,7 +6,7 @@ use std::fs;
 
 use common::{everything_below, fence, finishing, folder, governed, path, pattern, put, request, settings, ungoverned};
 use dataplane::grant::{Offer, Work, WorkClass};
-use store::{Precondition, StoreError, UploadClass, UploadRequest};
+use dirstore::{Precondition, StoreError, UploadClass, UploadRequest};
 use units::{BitRate, DiskId, Nanos, ReservationId, limits};
 
 const MIB: usize = 1 << 20;
