@@ -2,7 +2,7 @@
 //!
 //! Promise: present and on huge pages where that can be had, locked where permitted, and touched through raw pointers
 //! only: the kernel writes into it at any time. Who may touch which byte when is the plane's business
-//! (`dataplane::port`). Not here: registering it with a ring (`io`).
+//! (`dataplane::port`).
 
 use std::io;
 
@@ -10,9 +10,6 @@ use dataplane::port::{LITERAL_BYTES, Span};
 use units::limits;
 
 use crate::mapping::Mapping;
-
-/// Fixed buffers at once that a ring takes (`IORING_MAX_REG_BUFFERS`).
-const SLICES_MAX: u32 = 1 << 14;
 
 /// The arena.
 #[derive(Debug)]
@@ -99,34 +96,6 @@ impl Arena {
         unsafe { self.at(span).copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
     }
 
-    /// The chunks in slices that can be registered as fixed buffers; [`Arena::slice_of`] says which holds a span. As
-    /// small as their number allows, a chunk if possible: a slice of which memory is replaced is registered no more.
-    pub(crate) fn slices(&self) -> Vec<libc::iovec> {
-        let chunk_bytes = u64::from(self.chunk_count) * limits::CHUNK_BYTES;
-        let step = usize::try_from(self.slice_bytes()).expect("no more than is mapped");
-        (0..chunk_bytes)
-            .step_by(step)
-            .map(|offset| {
-                let length = (chunk_bytes - offset).min(self.slice_bytes());
-                let first = self.at(Span { offset, length: 1 });
-                libc::iovec { iov_base: first.cast(), iov_len: usize::try_from(length).expect("is mapped") }
-            })
-            .collect()
-    }
-
-    /// The fixed buffer that holds `span`, if it lies in the chunks and in one slice.
-    pub(crate) fn slice_of(&self, span: Span) -> Option<u16> {
-        let end = span.offset + u64::from(span.length);
-        let slice = span.offset / self.slice_bytes();
-        let inside =
-            end <= u64::from(self.chunk_count) * limits::CHUNK_BYTES && end <= (slice + 1) * self.slice_bytes();
-        u16::try_from(slice).ok().filter(|_| inside)
-    }
-
-    fn slice_bytes(&self) -> u64 {
-        u64::from(self.chunk_count.div_ceil(SLICES_MAX).max(1)) * limits::CHUNK_BYTES
-    }
-
     /// Puts other memory behind the whole pages of `span`, its contents lost. Whoever holds the pages that were there
     /// (sockets they were lent to) keeps them as they are.
     ///
@@ -169,16 +138,5 @@ mod tests {
         for outside in [Span { offset: arena.bytes() - 8, length: 9 }, Span { offset: u64::MAX, length: 1 }] {
             assert!(std::panic::catch_unwind(AssertUnwindSafe(|| arena.at(outside))).is_err());
         }
-    }
-
-    #[test]
-    fn chunks_are_registered_in_slices_and_literals_are_not() {
-        let arena = Arena::new(2).unwrap();
-        let slices = arena.slices();
-        assert_eq!(slices.len(), 2);
-        assert_eq!(slices[1].iov_len, 1024 * 1024);
-        assert_eq!(arena.slice_of(Span { offset: limits::CHUNK_BYTES, length: 1 << 20 }), Some(1));
-        assert_eq!(arena.slice_of(Span { offset: 2 * limits::CHUNK_BYTES, length: 512 }), None);
-        assert_eq!(arena.slice_of(Span { offset: limits::CHUNK_BYTES - 512, length: 1024 }), None);
     }
 }

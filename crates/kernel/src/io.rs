@@ -31,26 +31,19 @@ use crate::look::Lookers;
 use crate::permissions::{Permissions, StartError};
 use crate::reads::ReadTable;
 use crate::ring::{Cqe, Ring};
-use crate::zero_copy::{self, ZeroCopy};
 
 /// Reads in flight at once at most; the plane keeps far fewer (a few per disk).
 pub const READS_MAX: usize = 4096;
 
 /// Files at once. A file stays open for the reads that are out for it when its last stream has gone, so there can be
-/// more than streams; those beyond [`limits::FILES_MAX`] are used by their number instead of a registered place.
+/// more than streams.
 const FILES: usize = limits::FILES_MAX + READS_MAX;
-
-/// Unseen completions that can be: every stream's send, a cancel of each that came too late, every read, and wakes.
-#[allow(clippy::cast_possible_truncation, reason = "small constants")]
-const CQ_ENTRIES: u32 = (2 * limits::STREAMS_MAX + READS_MAX + 1024).next_power_of_two() as u32;
 
 /// Tokens from here on are ours. The plane's stay below (`Token`).
 const OURS: u64 = 0xFF << 56;
 const READ: u64 = OURS;
 const WAKE: u64 = OURS | 1 << 48;
 const CANCEL: u64 = OURS | 2 << 48;
-/// A zero-copy send, with its socket.
-const ZERO_COPY: u64 = OURS | 3 << 48;
 
 /// How long the end waits for the kernel to let go of what is in flight, before memory is rather leaked.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(1);
@@ -77,11 +70,7 @@ pub struct Stats {
     pub diverted_reads: u64,
     /// Sends that took references to the memory instead of a copy.
     pub lent_sends: u64,
-    /// Sends asked to be zero-copy, and those of them that were copied after all.
-    pub zero_copy_sends: u64,
-    /// See above.
-    pub zero_copy_copied: u64,
-    /// Bytes that lent and zero-copy sends took without a copy.
+    /// Bytes that lent sends took without a copy.
     pub lent_bytes: u64,
     /// Reads before which memory that sockets may still hold was replaced.
     pub reclaims: u64,
@@ -95,13 +84,9 @@ pub struct Stats {
 #[derive(Debug, Clone, Copy)]
 struct Place {
     raw: RawFd,
-    /// Known to the ring by its place, which saves the reference counting of each request.
-    registered: bool,
     direct: bool,
     /// A socket that memory can be lent to.
     lends: bool,
-    /// The route of a socket on which zero-copy sends are worth trying.
-    route: Option<u8>,
 }
 
 /// The kernel as the data plane sees it. Stays on the thread that made it.
@@ -118,12 +103,7 @@ pub struct KernelIo {
     failed: Vec<Completion>,
     /// Sends handed over and not completed.
     sends: usize,
-    fixed_files: bool,
-    /// Which slices of the arena are registered.
-    fixed_buffers: Box<[bool]>,
     lender: Option<Lender>,
-    /// None where the kernel has none, or does not report copies.
-    zero_copy: Option<ZeroCopy>,
     /// Lent sends that completed and were not told yet: one per socket at most.
     lent: VecDeque<Completion>,
     stats: Stats,
@@ -140,18 +120,9 @@ impl KernelIo {
         permissions.open_files();
         let arena = Arc::new(Arena::new(config.chunk_count).map_err(|e| StartError::Arena(config.chunk_count, e))?);
         permissions.arena(arena.bytes(), &arena.facts);
-        let ring = Ring::new(CQ_ENTRIES)?;
-        let table = u32::try_from(limits::FILES_MAX + limits::STREAMS_MAX).expect("small constants");
-        let fixed_files = ring.submitter().register_files_sparse(table);
-        permissions.registered_files(fixed_files.as_ref().err());
-        // Before the buffers are registered: that holds on to the pages that are there then.
+        let ring = Ring::new()?;
         let lender = Lender::new(&arena);
         permissions.lending(lender.is_some(), &arena.facts);
-        let slices = arena.slices();
-        // SAFETY: the arena outlives the ring (`drop` sees to it), and is only ever touched by raw pointer.
-        let fixed_buffers = unsafe { ring.submitter().register_buffers(&slices) };
-        permissions.registered_buffers(fixed_buffers.as_ref().err());
-        let has_zero_copy = ring.has_zero_copy();
         let _ = ring.confine_workers(config.helper_cpus.as_ref()); // a second line only: there should be none
         let readers = Readers::start(config.readers, READS_MAX, config.helper_cpus, Arc::clone(&arena), link.waker())
             .map_err(StartError::Helpers)?;
@@ -167,10 +138,7 @@ impl KernelIo {
             reads: ReadTable::new(READS_MAX),
             failed: Vec::with_capacity(READS_MAX),
             sends: 0,
-            fixed_files: fixed_files.is_ok(),
-            fixed_buffers: vec![fixed_buffers.is_ok(); slices.len()].into_boxed_slice(),
             lender,
-            zero_copy: has_zero_copy.then(ZeroCopy::new),
             lent: VecDeque::with_capacity(limits::STREAMS_MAX),
             stats: Stats::default(),
             _thread_bound: PhantomData,
@@ -213,42 +181,14 @@ impl KernelIo {
         unsafe { self.ring.push(&entry) };
     }
 
-    fn place(&self, index: usize, fd: &OwnedFd, direct: bool) -> Place {
-        let raw = fd.as_raw_fd();
-        let position = u32::try_from(index).expect("the table is small");
-        // Refused only for want of memory; then this one is used by its number.
-        let registered = self.fixed_files && self.ring.submitter().register_files_update(position, &[raw]).is_ok();
-        Place { raw, registered, direct, lends: false, route: None }
-    }
-
-    fn displace(&self, index: usize, place: Place) {
-        if place.registered {
-            let position = u32::try_from(index).expect("the table is small");
-            let cleared = self.ring.submitter().register_files_update(position, &[-1]);
-            debug_assert!(cleared.is_ok(), "clearing a place that is in use cannot fail");
-        }
-    }
-
     /// Hands a direct read to the ring.
     fn push_read(&mut self, index: u32, request: ReadRequest, place: Place) {
         let (memory, length) = (self.arena.at(request.memory), request.memory.length);
-        let slice = self.arena.slice_of(request.memory).filter(|&slice| self.fixed_buffers[usize::from(slice)]);
         // Without RWF_NOWAIT the kernel would hand a read that must wait to io-wq.
-        macro_rules! read_of {
-            ($fd:expr) => {
-                match slice {
-                    Some(slice) => opcode::ReadFixed::new($fd, memory, length, slice)
-                        .offset(request.offset)
-                        .rw_flags(libc::RWF_NOWAIT)
-                        .build(),
-                    None => {
-                        opcode::Read::new($fd, memory, length).offset(request.offset).rw_flags(libc::RWF_NOWAIT).build()
-                    }
-                }
-            };
-        }
-        let entry =
-            if place.registered { read_of!(types::Fixed(request.file.0)) } else { read_of!(types::Fd(place.raw)) };
+        let entry = opcode::Read::new(types::Fd(place.raw), memory, length)
+            .offset(request.offset)
+            .rw_flags(libc::RWF_NOWAIT)
+            .build();
         self.push(entry.user_data(READ | u64::from(index)));
     }
 
@@ -275,7 +215,6 @@ impl KernelIo {
                     watching &= cqueue::more(cqe.flags);
                 }
                 CANCEL => {} // only failures are told: the send had completed already
-                ZERO_COPY.. => completions.extend(self.zero_copy_done(cqe, at)),
                 READ.. => self.read_done(cqe, at, completions),
                 token => {
                     self.sends -= 1;
@@ -305,23 +244,10 @@ impl KernelIo {
         rung
     }
 
-    /// Before a read: memory that sockets may still hold is replaced, and no longer known as a fixed buffer, for that
-    /// is the memory that was there.
+    /// Before a read: memory that sockets may still hold is replaced.
     fn reclaim(&mut self, memory: Span) -> io::Result<()> {
         let Some(lender) = &mut self.lender else { return Ok(()) };
-        if !lender.reclaim(&self.arena, memory)? {
-            return Ok(());
-        }
-        self.stats.reclaims += 1;
-        let (first, last) = (memory, Span { offset: memory.offset + u64::from(memory.length) - 1, length: 1 });
-        for slice in [first, last].into_iter().filter_map(|end| self.arena.slice_of(Span { length: 1, ..end })) {
-            if std::mem::take(&mut self.fixed_buffers[usize::from(slice)]) {
-                let none = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }];
-                // Refused only for want of memory; then the old pages stay until the ring goes, unused.
-                // SAFETY: an empty buffer points at nothing.
-                let _ = unsafe { self.ring.submitter().register_buffers_update(slice.into(), &none, None) };
-            }
-        }
+        self.stats.reclaims += u64::from(lender.reclaim(&self.arena, memory)?);
         Ok(())
     }
 
@@ -339,34 +265,6 @@ impl KernelIo {
         ));
         self.lent.push_back(Completion { token: request.token, result, at: Nanos::ZERO });
         true
-    }
-
-    /// Whether this send is to be zero-copy.
-    fn begin_zero_copy(&mut self, request: SendRequest, place: Place) -> bool {
-        let (Some(zero_copy), Some(route)) = (&mut self.zero_copy, place.route) else { return false };
-        if request.memory.length < zero_copy::BYTES_MIN || request.sharing == Sharing::Shared {
-            return false;
-        }
-        let begun = zero_copy.begin(index_of(request.socket.0), route, request.token, clock::monotonic());
-        self.stats.zero_copy_sends += u64::from(begun);
-        begun
-    }
-
-    fn zero_copy_done(&mut self, cqe: Cqe, at: Nanos) -> Option<Completion> {
-        let socket = index_of(u32::try_from(cqe.user_data & u64::from(u32::MAX)).expect("masked"));
-        let (notification, more) = (cqueue::notif(cqe.flags), cqueue::more(cqe.flags));
-        let zero_copy = self.zero_copy.as_mut().expect("only then is any sent");
-        let done = zero_copy.completed(socket, cqe.result, notification, more, at)?;
-        self.sends -= 1;
-        self.stats.zero_copy_copied += u64::from(done.copied);
-        if !done.copied {
-            self.stats.lent_bytes += u64::try_from(done.result).unwrap_or(0);
-        }
-        if done.late || done.copied {
-            let place = self.sockets[socket].as_mut().expect("sockets stay open while a send is out");
-            place.route = None;
-        }
-        Some(Completion { token: done.token, result: fault::result(done.result), at })
     }
 
     fn read_done(&mut self, cqe: Cqe, at: Nanos, completions: &mut Vec<Completion>) {
@@ -428,39 +326,23 @@ impl Io for KernelIo {
     }
 
     fn open_file(&mut self, slot: FileSlot, file: &OwnedFd, access: Access) {
-        let index = index_of(slot.0);
-        assert!(self.files[index].is_none(), "{slot:?} is in use");
-        self.files[index] = Some(match access {
-            Access::Direct if index < limits::FILES_MAX => self.place(index, file, true),
-            access => Place {
-                raw: file.as_raw_fd(),
-                registered: false,
-                direct: access == Access::Direct,
-                lends: false,
-                route: None,
-            },
-        });
+        let direct = access == Access::Direct;
+        let opened = self.files[index_of(slot.0)].replace(Place { raw: file.as_raw_fd(), direct, lends: false });
+        assert!(opened.is_none(), "{slot:?} is in use");
     }
 
     fn close_file(&mut self, slot: FileSlot) {
-        let index = index_of(slot.0);
-        let place = self.files[index].take().expect("closed files were open");
-        self.displace(index, place);
+        self.files[index_of(slot.0)].take().expect("closed files were open");
     }
 
     fn open_socket(&mut self, slot: SocketSlot, socket: &OwnedFd) {
-        let index = index_of(slot.0);
-        assert!(self.sockets[index].is_none(), "{slot:?} is in use");
-        let place = self.place(limits::FILES_MAX + index, socket, false);
         let lends = self.lender.is_some() && Lender::can_lend_to(socket);
-        let route = self.zero_copy.as_mut().and_then(|zero_copy| zero_copy.route_of(socket));
-        self.sockets[index] = Some(Place { lends, route, ..place });
+        let opened = self.sockets[index_of(slot.0)].replace(Place { raw: socket.as_raw_fd(), direct: false, lends });
+        assert!(opened.is_none(), "{slot:?} is in use");
     }
 
     fn close_socket(&mut self, slot: SocketSlot) {
-        let index = index_of(slot.0);
-        let place = self.sockets[index].take().expect("closed sockets were open");
-        self.displace(limits::FILES_MAX + index, place);
+        self.sockets[index_of(slot.0)].take().expect("closed sockets were open");
     }
 
     fn fill(&mut self, memory: Span, bytes: &[u8]) {
@@ -497,36 +379,15 @@ impl Io for KernelIo {
         if self.lend(request, place) {
             return;
         }
-        let memory = self.arena.at(request.memory).cast_const();
-        let length = request.memory.length;
-        let position = u32::try_from(limits::FILES_MAX).expect("a small constant") + request.socket.0;
-        let zero_copy = self.begin_zero_copy(request, place);
+        let (memory, length) = (self.arena.at(request.memory).cast_const(), request.memory.length);
         // No MSG_WAITALL: done as soon as the socket took some. A full socket is polled by the kernel until it has room.
-        macro_rules! send_of {
-            ($fd:expr) => {
-                if zero_copy {
-                    opcode::SendZc::new($fd, memory, length)
-                        .flags(libc::MSG_NOSIGNAL)
-                        .zc_flags(zero_copy::REPORT_USAGE)
-                        .build()
-                } else {
-                    opcode::Send::new($fd, memory, length).flags(libc::MSG_NOSIGNAL).build()
-                }
-            };
-        }
-        let entry = if place.registered { send_of!(types::Fixed(position)) } else { send_of!(types::Fd(place.raw)) };
+        let entry = opcode::Send::new(types::Fd(place.raw), memory, length).flags(libc::MSG_NOSIGNAL).build();
         self.sends += 1;
-        let data = if zero_copy { ZERO_COPY | u64::from(request.socket.0) } else { request.token.0 };
-        self.push(entry.user_data(data));
+        self.push(entry.user_data(request.token.0));
     }
 
     fn cancel_send(&mut self, token: Token) {
-        let found = self.zero_copy.as_ref().and_then(|zero_copy| zero_copy.find(token));
-        if let Some((socket, true)) = found {
-            return zero_copy::reset(self.sockets[socket].expect("sockets stay open while a send is out").raw);
-        }
-        let data = found.map_or(token.0, |(socket, _)| ZERO_COPY | u64::try_from(socket).expect("few sockets"));
-        let entry = opcode::AsyncCancel::new(data).build().user_data(CANCEL);
+        let entry = opcode::AsyncCancel::new(token.0).build().user_data(CANCEL);
         self.push(entry.flags(squeue::Flags::SKIP_SUCCESS));
     }
 

@@ -5,7 +5,7 @@
 //! pages behind those addresses, and the lent ones live on in the sockets alone.
 //!
 //! Promise: nothing is allocated after `new`, nothing waits (sockets that could block are not lent to). Not here: when
-//! lending pays (`dataplane::cache`, decision 0008), fixed buffers, which hold on to the old pages (`io`).
+//! lending pays (`dataplane::cache`, decision 0008).
 
 use std::fs::File;
 use std::io;

@@ -24,6 +24,5 @@ mod lend;
 mod mapping;
 mod reads;
 mod ring;
-mod zero_copy;
 
 pub use io::{IoConfig, KernelIo};

@@ -87,10 +87,6 @@ pub enum Subject {
     HugePages,
     /// Buffer memory lent to sockets.
     Lending,
-    /// Descriptors registered with the ring.
-    RegisteredFiles,
-    /// Buffers registered with the ring.
-    RegisteredBuffers,
     /// `SCHED_FIFO`.
     RealTime,
     /// A CPU of its own.
@@ -197,33 +193,6 @@ impl Permissions {
         };
         self.say(Subject::Lending, possible, sentence);
     }
-
-    pub(crate) fn registered_files(&mut self, error: Option<&io::Error>) {
-        let table = limits::FILES_MAX + limits::STREAMS_MAX;
-        match error {
-            None => self.say(Subject::RegisteredFiles, true, format!("{table} places for registered files")),
-            Some(error) => {
-                let sentence = format!(
-                    "files not registered with the ring ({error}): costs a little processor time per request; raise the \
-                     limit of open files to {table} (`ulimit -n {table}`, systemd: `LimitNOFILE={table}`)"
-                );
-                self.say(Subject::RegisteredFiles, false, sentence);
-            }
-        }
-    }
-
-    pub(crate) fn registered_buffers(&mut self, error: Option<&io::Error>) {
-        match error {
-            None => self.say(Subject::RegisteredBuffers, true, "buffers registered with the ring".to_owned()),
-            Some(error) => {
-                let sentence = format!(
-                    "buffers not registered with the ring ({error}): costs a little processor time per read; raise the \
-                     limit of locked memory (`ulimit -l unlimited`, systemd: `LimitMEMLOCK=infinity`)"
-                );
-                self.say(Subject::RegisteredBuffers, false, sentence);
-            }
-        }
-    }
 }
 
 impl fmt::Display for Permissions {
@@ -269,10 +238,10 @@ mod tests {
     #[test]
     fn refusals_are_marked_and_found() {
         let mut permissions = Permissions::default();
-        permissions.registered_buffers(Some(&io::Error::from_raw_os_error(libc::ENOMEM)));
-        permissions.registered_files(None);
+        permissions.say(Subject::RealTime, false, "no real-time priority".to_owned());
+        permissions.say(Subject::Processor, true, "the data plane has CPU 1".to_owned());
         assert_eq!(permissions.refused().count(), 1);
-        assert!(permissions.of(Subject::RegisteredBuffers).unwrap().sentence.contains("LimitMEMLOCK"));
-        assert!(permissions.to_string().starts_with("[--] buffers not registered"));
+        assert!(permissions.of(Subject::Processor).unwrap().granted);
+        assert!(permissions.to_string().starts_with("[--] no real-time"));
     }
 }

@@ -6,15 +6,20 @@
 
 use std::io;
 
-use io_uring::{IoUring, opcode, squeue};
+use io_uring::{IoUring, squeue};
 use rustix::thread::CpuSet;
 use units::Nanos;
 
 use crate::clock;
 use crate::permissions::StartError;
 
-/// Requests handed over at once; a tick with more takes several system calls.
-const SUBMISSIONS: u32 = 2048;
+/// Requests handed over at once; a step of the wheel with more takes several system calls.
+const SUBMISSIONS: u32 = 512;
+/// Completions that the queue holds; those beyond wait in the kernel (`IORING_FEAT_NODROP`) until some were taken.
+///
+/// Both queues count as locked memory of the *user* (104 KiB in all), on some kernels, and an ordinary user's limit is 8 MiB:
+/// with queues for everything that can ever be outstanding a user could run 12 servers, with these 81 (Linux 6.18).
+const COMPLETIONS: u32 = 4096;
 
 const ENTER_GETEVENTS: u32 = 1 << 0;
 const ENTER_EXT_ARG: u32 = 1 << 3;
@@ -47,13 +52,13 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// A ring of the calling thread, with room for `completions` unseen completions.
-    pub(crate) fn new(completions: u32) -> Result<Self, StartError> {
+    /// A ring of the calling thread.
+    pub(crate) fn new() -> Result<Self, StartError> {
         let ring = IoUring::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()
             .setup_submit_all()
-            .setup_cqsize(completions)
+            .setup_cqsize(COMPLETIONS)
             .build(SUBMISSIONS)
             .map_err(StartError::ring)?;
         let features = ring.params();
@@ -69,14 +74,6 @@ impl Ring {
 
     pub(crate) fn submitter(&self) -> io_uring::Submitter<'_> {
         self.ring.submitter()
-    }
-
-    /// True if the kernel has zero-copy sends and reports copies. The reports came with Linux 6.2, where nothing tells of
-    /// them; a kernel that has the operations of Linux 6.7 has them for certain.
-    pub(crate) fn has_zero_copy(&self) -> bool {
-        let mut probe = io_uring::Probe::new();
-        let known = self.ring.submitter().register_probe(&mut probe);
-        known.is_ok() && probe.is_supported(opcode::SendZc::CODE) && probe.is_supported(opcode::FutexWake::CODE)
     }
 
     /// Queues a request.
@@ -170,11 +167,30 @@ fn kernel_timespec(time: Nanos) -> KernelTimespec {
 
 #[cfg(test)]
 mod tests {
+    use io_uring::opcode;
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+
     use super::*;
+
+    /// Forty servers of one ordinary user, whose limit is the 8 MiB that systemd and most distributions give.
+    #[test]
+    fn the_locked_memory_of_an_ordinary_user_carries_many_rings() {
+        let rings = || {
+            let mut own = capabilities(None).unwrap();
+            own.effective.remove(CapabilitySet::IPC_LOCK);
+            set_capabilities(None, own).unwrap();
+            let limit = getrlimit(Resource::Memlock);
+            let current = limit.current.map_or(8 << 20, |current| current.min(8 << 20));
+            setrlimit(Resource::Memlock, Rlimit { current: Some(current), ..limit }).unwrap();
+            (0..40).map(|_| Ring::new()).filter(Result::is_ok).count()
+        };
+        assert_eq!(std::thread::spawn(rings).join().unwrap(), 40);
+    }
 
     #[test]
     fn both_ways_of_waiting_end_at_the_deadline_and_not_before() {
-        let mut ring = Ring::new(4096).unwrap();
+        let mut ring = Ring::new().unwrap();
         let absolute = ring.absolute;
         for mode in [false, absolute] {
             ring.absolute = mode;
@@ -190,15 +206,21 @@ mod tests {
 
     #[test]
     fn more_requests_than_places_are_handed_over_early_and_none_is_lost() {
-        let mut ring = Ring::new(4 * SUBMISSIONS).unwrap();
-        let requests = u64::from(3 * SUBMISSIONS);
+        let mut ring = Ring::new().unwrap();
+        // More than either queue holds.
+        let requests = u64::from(COMPLETIONS + 3 * SUBMISSIONS);
         for n in 0..requests {
             // SAFETY: points at nothing.
             unsafe { ring.push(&opcode::Nop::new().build().user_data(n)) };
         }
         ring.enter(None).unwrap();
         for n in 0..requests {
-            assert_eq!(ring.next_completion().map(|cqe| cqe.user_data), Some(n), "in order");
+            let next = ring.next_completion().or_else(|| {
+                // What did not fit in the queue comes with the next call.
+                ring.enter(None).unwrap();
+                ring.next_completion()
+            });
+            assert_eq!(next.map(|cqe| cqe.user_data), Some(n), "in order");
         }
         assert!(!ring.has_completion());
         assert_eq!(ring.lost_completions(), 0);

@@ -276,7 +276,6 @@ fn dropping_with_sends_pending_lets_go_of_everything() {
 
 /// Sends until a send stays pending (token 77); how many bytes the socket took before.
 fn fill_socket(bench: &mut Bench, slot: SocketSlot) -> u64 {
-    bench.settle_route();
     let mut sent = 0;
     loop {
         bench.send(slot, Token(77), 1 << 20);

@@ -107,8 +107,6 @@ fn everything_asked_for_is_answered_in_a_sentence() {
         Subject::LockedMemory,
         Subject::HugePages,
         Subject::Lending,
-        Subject::RegisteredFiles,
-        Subject::RegisteredBuffers,
         Subject::RealTime,
         Subject::Processor,
     ] {

@@ -72,18 +72,6 @@ impl Bench {
         self.assert_quiet();
     }
 
-    /// Lets the first send of the loopback route find out that it copies: a zero-copy send is pending until the peer
-    /// has acknowledged it.
-    pub(crate) fn settle_route(&mut self) {
-        let (socket, _peer) = connection();
-        let slot = SocketSlot(u32::try_from(limits::STREAMS_MAX - 1).unwrap());
-        self.io.open_socket(slot, &socket);
-        self.send(slot, Token(76), 64 * 1024);
-        let done = self.completions(1)[0];
-        assert_eq!((done.token, done.result.is_ok()), (Token(76), true));
-        self.io.close_socket(slot);
-    }
-
     pub(crate) fn send(&mut self, socket: SocketSlot, token: Token, length: u32) {
         self.io.send(SendRequest {
             token,
