@@ -13,7 +13,8 @@ const LINES_MAX: usize = 800;
 /// The crate that may hold `unsafe`, each block with its SAFETY sentence.
 const UNSAFE_CRATE: &str = "kernel";
 /// What is generated or fetched.
-const SKIPPED: [&str; 7] = [".git", "target", "demo", "state", "web/node_modules", "web/dist", "fuzz/target"];
+const SKIPPED: [&str; 8] =
+    [".git", "target", "demo", "state", "web/node_modules", "web/dist", "fuzz/target", "tests/players/node_modules"];
 
 #[test]
 fn crates_depend_as_the_architecture_says() {
