@@ -153,6 +153,10 @@ pub trait Io {
     /// Queues a send; it is handed to the kernel by [`Io::wait`] at the latest.
     fn send(&mut self, request: SendRequest);
 
+    /// Waits until the socket can take bytes, with no memory of the arena. Counts as its send: completes like one, with any
+    /// number once there is room or an error to be told by the next send.
+    fn await_room(&mut self, token: Token, socket: SocketSlot);
+
     /// Asks for the end of a pending send. Its completion still comes, once: with its result or [`Fault::Cancelled`].
     fn cancel_send(&mut self, token: Token);
 
@@ -214,6 +218,9 @@ impl<I: Io + ?Sized> Io for &mut I {
     }
     fn send(&mut self, request: SendRequest) {
         (**self).send(request);
+    }
+    fn await_room(&mut self, token: Token, socket: SocketSlot) {
+        (**self).await_room(token, socket);
     }
     fn cancel_send(&mut self, token: Token) {
         (**self).cancel_send(token);

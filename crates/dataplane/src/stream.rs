@@ -152,11 +152,23 @@ impl Class {
     }
 }
 
-/// A send the kernel has not finished.
+/// What the kernel has not finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct InFlight {
-    pub(crate) literal: bool,
+    pub(crate) what: Sent,
+    /// Since when the client has taken nothing.
     pub(crate) since: Nanos,
+}
+
+/// What a send carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// Literal bytes of a segment.
+    Literal,
+    /// Content.
+    Content,
+    /// Nothing: it waits for room in the socket.
+    Room,
 }
 
 /// Where the send cursor stands: a tick that stays in its quarter need look neither at the segments nor at the table of
@@ -189,6 +201,10 @@ pub(crate) struct Stream {
     /// Payload it may still send in this tick.
     pub(crate) budget: u64,
     pub(crate) in_flight: Option<InFlight>,
+    /// Its send was cancelled so that it gives its buffers back: its client takes nothing.
+    pub(crate) gives_way: bool,
+    /// It is in the queue of best-effort deliveries that have no send out.
+    pub(crate) queued: bool,
     /// Where in the buffers the send cursor stands, if that is known.
     pub(crate) here: Option<Here>,
     /// It need not look for more to read while it is this far ahead.
@@ -226,6 +242,8 @@ impl Stream {
             payload: 0,
             budget: 0,
             in_flight: None,
+            gives_way: false,
+            queued: false,
             here: None,
             ahead: u64::MAX,
             told_blocked: false,

@@ -386,6 +386,13 @@ impl Io for KernelIo {
         self.push(entry.user_data(request.token.0));
     }
 
+    fn await_room(&mut self, token: Token, socket: SocketSlot) {
+        let place = self.sockets[index_of(socket.0)].expect("sockets are opened before they are waited for");
+        let room = u32::from(libc::POLLOUT.unsigned_abs());
+        self.sends += 1;
+        self.push(opcode::PollAdd::new(types::Fd(place.raw), room).build().user_data(token.0));
+    }
+
     fn cancel_send(&mut self, token: Token) {
         let entry = opcode::AsyncCancel::new(token.0).build().user_data(CANCEL);
         self.push(entry.flags(squeue::Flags::SKIP_SUCCESS));

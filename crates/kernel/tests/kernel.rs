@@ -147,6 +147,31 @@ fn a_pending_send_can_be_cancelled_and_completes_once() {
 }
 
 #[test]
+fn a_socket_is_waited_for_without_memory_until_its_peer_reads() {
+    let mut bench = Bench::new(2);
+    let (socket, mut peer) = common::connection();
+    bench.io.open_socket(SocketSlot(4), &socket);
+    bench.io.await_room(Token(5), SocketSlot(4));
+    assert!(bench.completions(1)[0].result.is_ok(), "an empty socket has room");
+    bench.fill_chunk(0);
+    loop {
+        fill_socket(&mut bench, SocketSlot(4));
+        bench.io.cancel_send(Token(77));
+        if bench.completions(1)[0].result.is_err() {
+            break;
+        }
+    }
+    bench.io.await_room(Token(6), SocketSlot(4));
+    bench.assert_quiet();
+    let reader = thread::spawn(move || std::io::copy(&mut peer, &mut std::io::sink()).unwrap());
+    let room = bench.completions(1)[0];
+    assert!(room.token == Token(6) && room.result.is_ok(), "{room:?}");
+    bench.io.close_socket(SocketSlot(4));
+    drop(socket);
+    assert!(reader.join().unwrap() > 0);
+}
+
+#[test]
 fn a_peer_that_resets_is_gone_also_while_a_send_is_pending() {
     let mut bench = Bench::new(2);
     let (socket, peer) = common::connection();

@@ -65,6 +65,10 @@ impl Io for SimIo {
         self.0.borrow_mut().queued_sends.push(request);
     }
 
+    fn await_room(&mut self, token: Token, socket: SocketSlot) {
+        self.0.borrow_mut().begin_waiting(token, socket);
+    }
+
     fn cancel_send(&mut self, token: Token) {
         self.0.borrow_mut().cancel(token);
     }

@@ -74,6 +74,12 @@ impl Socket {
         Taken::Bytes(u32::try_from(taken).unwrap_or(bytes))
     }
 
+    /// True if the kernel would call it writable: a third is free, or its next send fails.
+    pub(crate) fn has_room(&mut self, now: Nanos) -> bool {
+        self.settle(now);
+        self.reading == Reading::Reset || self.queued <= self.writable_level()
+    }
+
     /// When a waiting send can go on, if the client goes on reading as it does.
     pub(crate) fn writable_at(&self) -> Option<Nanos> {
         match self.reading {

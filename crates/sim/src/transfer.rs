@@ -175,11 +175,36 @@ impl World {
         }
     }
 
+    /// The plane waits for room in a socket, holding no memory meanwhile.
+    pub(crate) fn begin_waiting(&mut self, token: Token, socket: SocketSlot) {
+        self.log.event(self.now, Kind::Send, token.0, 0, || format!("{token:?} waits for room in {socket:?}"));
+        let Some(stream) = self.stream_at(socket) else {
+            self.laws.broke(Law::OncePerRequest, self.now, format!("waits for a socket that is not open: {socket:?}"));
+            return;
+        };
+        let record = self.streams.get_mut(&stream).expect("an open socket has its stream");
+        if record.socket.pending.replace((token, Span { offset: 0, length: 0 })).is_some() {
+            self.laws.broke(Law::QueueBounds, self.now, format!("waits for room beside a send: {socket:?}"));
+        }
+        self.pending_sends.insert(token.0, socket);
+        // What room there is already is found in its next event, never within the plane's call.
+        self.schedule(self.now, Event::Writable(socket));
+    }
+
     /// A waiting send is tried again.
     pub(crate) fn retry_send(&mut self, socket: SocketSlot) {
         let Some(stream) = self.stream_at(socket) else { return };
         let record = self.streams.get_mut(&stream).expect("an open socket has its stream");
         let Some((token, memory)) = record.socket.pending else { return };
+        if memory.length == 0 {
+            if !record.socket.has_room(self.now) {
+                return self.await_room(socket, stream);
+            }
+            record.socket.pending = None;
+            self.pending_sends.remove(&token.0);
+            self.log.event(self.now, Kind::SendDone, token.0, 0, || format!("{token:?} stream {stream}: room"));
+            return self.ready.push_back(Completion { token, result: Ok(1), at: self.now });
+        }
         let taken = record.socket.take(memory.length, self.now);
         if taken == Taken::Full {
             self.await_room(socket, stream);
@@ -198,7 +223,9 @@ impl World {
         let Some(stream) = self.stream_at(socket) else { return };
         let record = self.streams.get_mut(&stream).expect("an open socket has its stream");
         if let Some((token, memory)) = record.socket.pending.take() {
-            self.arena.end_send(memory);
+            if memory.length > 0 {
+                self.arena.end_send(memory);
+            }
             self.ready.push_back(Completion { token, result: Err(Fault::Cancelled), at: self.now });
         }
     }

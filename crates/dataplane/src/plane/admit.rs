@@ -6,7 +6,8 @@ use units::{BitRate, DiskId, LinkId, Nanos, ReservationId};
 
 use super::Plane;
 use super::returning::RETURNING_MAX;
-use crate::control::{Content, Delivery, Outcome, RecordingRequest, Refusal, Report, Resource, Service, Standing};
+use crate::cache::State;
+use crate::control::{Content, Delivery, RecordingRequest, Refusal, Report, Resource, Service, Standing};
 use crate::files::Opened;
 use crate::port::{Io, SocketSlot};
 use crate::stream::{Class, Life, payload_of};
@@ -47,10 +48,8 @@ impl<I: Io> Plane<I> {
                 self.wait_for_start(slot, now);
             }
             (Class::BestEffort, _) => {
-                self.streams[slot as usize].life = Life::Running;
-                self.bulk.push(slot);
                 self.outbox.push(Report::Started { stream: id, reservation: None });
-                self.want_best_effort(slot);
+                self.begin_best_effort(slot, now);
             }
         }
     }
@@ -129,7 +128,8 @@ impl<I: Io> Plane<I> {
         })
     }
 
-    /// The stream that uses a reservation loses it (it was superseded and ends, or is about to).
+    /// The stream that uses a reservation loses it to a newer read of its viewer and goes on in what is left over: a player
+    /// that seeks closes its old connection by itself, and one that reads in many ranges at once wants them all.
     fn take_over(&mut self, id: ReservationId) {
         let Some(holder) = self.holders.get_mut(id.slot as usize).and_then(Option::take) else { return };
         if let Class::Constant { reservation, .. } = &mut self.streams[holder as usize].class
@@ -137,7 +137,7 @@ impl<I: Io> Plane<I> {
         {
             *reservation = None;
             let now = self.io.now();
-            self.finish(holder, Outcome::Stopped, now);
+            self.demote(holder, now);
         }
     }
 
@@ -163,6 +163,9 @@ impl<I: Io> Plane<I> {
 
     /// An admitted stream waits for its start: who returned before newcomers, else in the order they came.
     pub(super) fn wait_for_start(&mut self, slot: u32, now: Nanos) {
+        if self.start_from_buffers(slot, now) {
+            return;
+        }
         let service = self.streams[slot as usize].delivery().service;
         let disk = usize::from(self.streams[slot as usize].disk.0);
         let waiting = &self.disks[disk].waiting;
@@ -171,6 +174,31 @@ impl<I: Io> Plane<I> {
         let at = before.unwrap_or(waiting.len());
         self.disks[disk].waiting.insert(at, slot);
         self.launch(disk, now);
+    }
+
+    /// A stream of which all lies in the buffers, within what it may hold, needs no disk and starts at once.
+    fn start_from_buffers(&mut self, slot: u32, now: Nanos) -> bool {
+        let stream = &self.streams[slot as usize];
+        let window = self.window(slot);
+        let mut cursor = stream.fetch;
+        while let Some((key, _, left)) = cursor.next_content(stream.delivery()) {
+            cursor.pass(left);
+            let ready = self.cache.find(key).is_some_and(|page| matches!(self.cache.state(page), State::Ready(_)));
+            if !ready || cursor.payload > window {
+                return false;
+            }
+        }
+        let stream = &mut self.streams[slot as usize];
+        (stream.target, stream.ahead, stream.life) = (stream.payload, window, Life::Starting);
+        if let Class::Constant { next_round, .. } = &mut stream.class {
+            *next_round = u64::MAX;
+        }
+        let id = stream.delivery().stream;
+        self.outbox.push(Report::Started { stream: id, reservation: self.reservation_of(slot) });
+        self.take_buffered(slot);
+        self.run_if_ready(slot, now);
+        assert!(self.streams[slot as usize].life != Life::Starting, "all it needs is there");
+        true
     }
 
     /// Starts the streams of a disk that wait, in their order, as far as the coming rounds have room.

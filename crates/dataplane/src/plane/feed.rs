@@ -8,16 +8,12 @@ use super::{Plane, Work};
 use crate::cache::{Cache, Key, State};
 use crate::control::{Event, Outcome, Segment};
 use crate::port::{Completion, Fault, Io, LITERAL_BYTES, SendRequest, Sharing, SocketSlot, Span};
-use crate::stream::{Class, Here, InFlight, Life, Place, Window};
+use crate::stream::{Class, Here, InFlight, Life, Place, Sent, Window};
 use crate::wheel::{PLACES, Stride, Wheel};
 
 /// A tick's send smaller than this is not worth its system call: such streams are fed every second tick, which at the
 /// default tick is still as smooth (100 ms windows: research trial, 0.00 %) and costs a seventh less per bit.
 const SEND_BYTES_MIN: u64 = 64 * 1024;
-/// A best-effort delivery sends at most this much in a step.
-const BULK_SEND_BYTES: u64 = 1024 * 1024;
-/// All best-effort deliveries together send at most this much in a step: the next step must not wait for them.
-const BULK_STEP_BYTES: u64 = 4 << 20;
 /// A start begins to run when this much of it is there (or all, if it is shorter).
 const START_BYTES: u64 = 2 * QUARTER_BYTES;
 const JITTER_WINDOW: Nanos = Nanos::from_secs(1);
@@ -47,7 +43,7 @@ impl<I: Io> Plane<I> {
     }
 
     fn is_step_used(&self, step: u64) -> bool {
-        self.wheel.is_used(step) || !self.bulk.is_empty()
+        self.wheel.is_used(step) || self.best_effort.is_waiting()
     }
 
     fn feed_step(&mut self, step: u64, at: Nanos, now: Nanos) {
@@ -60,7 +56,7 @@ impl<I: Io> Plane<I> {
                 nth += 1;
             }
         }
-        self.feed_bulk(at);
+        self.feed_best_effort(now);
     }
 
     /// One tick of one stream.
@@ -84,35 +80,7 @@ impl<I: Io> Plane<I> {
         self.push(slot, at);
     }
 
-    /// Best-effort deliveries get what the links have left, in turn.
-    fn feed_bulk(&mut self, at: Nanos) {
-        let mut left = BULK_STEP_BYTES;
-        let count = self.bulk.len() as u64;
-        let mut nth = 0;
-        while let Some(&slot) = self.bulk.get(nth) {
-            let stream = &mut self.streams[slot as usize];
-            let link_left = self.admission.link_left(stream.delivery().link);
-            let share = link_left.bytes_in(self.steps.period()) / count.max(1);
-            stream.budget = share.min(BULK_SEND_BYTES).min(left);
-            left -= stream.budget;
-            if self.blocked_too_long(slot, at) {
-                self.finish(slot, Outcome::ClientStalled, at);
-            } else {
-                self.push(slot, at);
-            }
-            if self.bulk.get(nth) == Some(&slot) {
-                if self.streams[slot as usize].life == Life::Running {
-                    self.want_best_effort(slot);
-                }
-                nth += 1;
-            }
-        }
-        if self.bulk.len() > 1 {
-            self.bulk.rotate_left(1);
-        }
-    }
-
-    fn blocked_too_long(&mut self, slot: u32, at: Nanos) -> bool {
+    pub(super) fn blocked_too_long(&mut self, slot: u32, at: Nanos) -> bool {
         let stream = &mut self.streams[slot as usize];
         let since = stream.in_flight.map(|send| send.since);
         if stream.told_blocked != since.is_some() {
@@ -133,7 +101,7 @@ impl<I: Io> Plane<I> {
         {
             if let Ok(length @ 1..) = u32::try_from(stream.budget) {
                 let memory = Span { offset: here.offset, length };
-                self.hand_over(slot, Piece { memory, then: None, sharing: here.sharing, literal: false }, now);
+                self.hand_over(slot, Piece { memory, then: None, sharing: here.sharing, sent: Sent::Content }, now);
             }
             return;
         }
@@ -142,7 +110,7 @@ impl<I: Io> Plane<I> {
             Place::End => self.finish(slot, Outcome::Complete, now),
             Place::Literal { left } => {
                 let memory = self.literal(slot, left);
-                self.hand_over(slot, Piece { memory, then: None, sharing: Sharing::Single, literal: true }, now);
+                self.hand_over(slot, Piece { memory, then: None, sharing: Sharing::Single, sent: Sent::Literal }, now);
             }
             Place::Content { key, within, left } => match self.ready_bytes(slot, key, within, left) {
                 Ready::Bytes(piece) => self.hand_over(slot, piece, now),
@@ -154,10 +122,10 @@ impl<I: Io> Plane<I> {
     }
 
     fn hand_over(&mut self, slot: u32, piece: Piece, now: Nanos) {
-        let Piece { memory, then, sharing, literal } = piece;
+        let Piece { memory, then, sharing, sent } = piece;
         self.on_time(slot, now);
         let stream = &mut self.streams[slot as usize];
-        stream.in_flight = Some(InFlight { literal, since: now });
+        stream.in_flight = Some(InFlight { what: sent, since: now });
         let token = Work::Send { slot, generation: stream.generation }.token();
         self.gauges.plane.sends.add(1);
         self.io.send(SendRequest { token, socket: SocketSlot(slot), memory, then, sharing });
@@ -221,7 +189,7 @@ impl<I: Io> Plane<I> {
         });
         self.streams[slot as usize].here = Some(Here { offset, left, sharing });
         let length = u32::try_from(length.min(budget)).expect("at most a chunk");
-        Ready::Bytes(Piece { memory: Span { offset, length }, then, sharing, literal: false })
+        Ready::Bytes(Piece { memory: Span { offset, length }, then, sharing, sent: Sent::Content })
     }
 
     /// The quarter after the one of `key`, and how many bytes of it belong to the segment, if a send of `length` bytes
@@ -272,29 +240,40 @@ impl<I: Io> Plane<I> {
         let stream = &mut self.streams[slot as usize];
         assert_eq!(stream.generation, generation, "a slot is freed only when its send is over");
         let send = stream.in_flight.take().expect("a send was out");
-        if let Ok(bytes) = completion.result {
-            self.account(slot, u64::from(bytes), send.literal);
+        let gives_way = std::mem::take(&mut stream.gives_way);
+        if let (Ok(bytes), Sent::Content | Sent::Literal) = (completion.result, send.what) {
+            self.account(slot, u64::from(bytes), send.what);
         }
         let stream = &mut self.streams[slot as usize];
         if matches!(stream.life, Life::Ending(_)) {
             return self.end(slot, completion.at);
         }
         match completion.result {
-            Ok(0) | Err(Fault::Gone | Fault::Device(_)) => self.finish(slot, Outcome::ClientGone, completion.at),
+            Err(Fault::Cancelled) if gives_way => self.park(slot, send.since),
+            Ok(0) if send.what != Sent::Room => self.finish(slot, Outcome::ClientGone, completion.at),
+            Err(Fault::Gone | Fault::Device(_)) => self.finish(slot, Outcome::ClientGone, completion.at),
             Err(Fault::Cancelled) => self.finish(slot, Outcome::Stopped, completion.at),
-            Ok(_) => self.push(slot, completion.at),
+            Ok(_) => self.go_on(slot, completion.at),
+        }
+    }
+
+    /// A stream whose client took bytes sends what it may send besides.
+    fn go_on(&mut self, slot: u32, now: Nanos) {
+        match self.streams[slot as usize].class {
+            Class::Constant { .. } => self.push(slot, now),
+            Class::BestEffort => self.best_effort_goes_on(slot, now),
         }
     }
 
     /// `bytes` left: the cursor moves on and quarters it passed are given back.
-    fn account(&mut self, slot: u32, bytes: u64, literal: bool) {
+    fn account(&mut self, slot: u32, bytes: u64, sent: Sent) {
         let stream = &mut self.streams[slot as usize];
         stream.sent_bytes += bytes;
         self.gauges.plane.sent_bytes.add(bytes);
         if stream.class == Class::BestEffort {
             self.gauges.streams[slot as usize].sent_bytes.set(stream.sent_bytes);
         }
-        if literal {
+        if sent == Sent::Literal {
             stream.send.passed += bytes;
             return;
         }
@@ -439,7 +418,7 @@ struct Piece {
     memory: Span,
     then: Option<Span>,
     sharing: Sharing,
-    literal: bool,
+    sent: Sent,
 }
 
 /// What can be sent of the content now.

@@ -2,22 +2,19 @@
 
 use schedule::admission::disk_table::{LOOKAHEAD_ROUNDS, next_read};
 use schedule::admission::{QUARTER_BYTES, window_bytes};
-use schedule::disk::best_effort::{BeWork, Owner};
 use schedule::disk::health::{Condition, Place};
 use schedule::disk::real_time::{RtKey, RtRequest};
 use schedule::disk::{Issued, Step};
 use units::{DiskId, Nanos, limits};
 
 use super::admit::{position_of, quarters_of};
-use super::{BEST_EFFORT_SHARE, Plane, ReadOp, Work};
+use super::{Plane, ReadOp, Work};
 use crate::cache::{Cache, FRAME_QUARTERS, Key, Quarter, State};
 use crate::control::{Event, Outcome, Service};
 use crate::gauges;
 use crate::port::{Completion, Io, ReadRequest, Span};
 use crate::stream::{Class, Life};
 
-/// A best-effort delivery reads ahead this far.
-const BULK_WINDOW_BYTES: u64 = 4 * QUARTER_BYTES;
 /// Decisions asked of a disk in one turn at most.
 const STEPS_PER_TURN: usize = 256;
 
@@ -86,27 +83,6 @@ impl<I: Io> Plane<I> {
         self.disks[usize::from(stream.disk.0)].schedule.put_real_time(request);
     }
 
-    /// Asks for the next bytes of a best-effort delivery, if it has room for them.
-    pub(super) fn want_best_effort(&mut self, slot: u32) {
-        let stream = &mut self.streams[slot as usize];
-        let cap = self.cache.quarters() / BEST_EFFORT_SHARE;
-        if self.bulk_quarters >= cap || stream.fetch.payload < stream.target {
-            return;
-        }
-        let target = (stream.send.payload + BULK_WINDOW_BYTES).min(stream.payload);
-        if target < stream.target + BULK_WINDOW_BYTES / 2 && target < stream.payload {
-            return; // half a window at a time: not every quarter is worth a seek
-        }
-        stream.target = target.max(stream.target);
-        self.take_buffered(slot);
-        let stream = &self.streams[slot as usize];
-        if stream.fetch.payload < stream.target {
-            let work =
-                BeWork::Read { slot, position: self.next_position(slot), bytes: stream.target - stream.fetch.payload };
-            self.disks[usize::from(stream.disk.0)].schedule.put_best_effort(work);
-        }
-    }
-
     /// Passes over what the buffers have (or another stream already reads), as far as it wants them.
     pub(super) fn take_buffered(&mut self, slot: u32) -> u64 {
         let mut taken = 0;
@@ -123,7 +99,7 @@ impl<I: Io> Plane<I> {
             self.gauges.plane.cache_hits.add(1);
             stream.fetch.pass(left);
             taken += left;
-            self.count_bulk(slot, 1);
+            self.count_best_effort(slot, 1);
         }
     }
 
@@ -173,7 +149,7 @@ impl<I: Io> Plane<I> {
             let (_, _, left) = stream.fetch.next_content(delivery).expect("run_length looked");
             stream.fetch.pass(left);
             advanced += left;
-            self.count_bulk(slot, 1);
+            self.count_best_effort(slot, 1);
         }
         self.gauges.plane.cache_misses.add(u64::from(count));
         let (position, bytes, requests) = self.read_quarters(slot, key, first, count, real_time, now);
@@ -204,18 +180,9 @@ impl<I: Io> Plane<I> {
         count.max(1)
     }
 
-    /// A best-effort delivery finds no buffer: it asks again in its next step, and does not keep its disk from others
-    /// meanwhile (uploads stood still behind it: simulator, seed 8583).
-    fn postpone(&mut self, slot: u32) {
-        let stream = &mut self.streams[slot as usize];
-        stream.target = stream.fetch.payload;
-        let disk = usize::from(stream.disk.0);
-        self.disks[disk].schedule.remove(Owner::Stream(slot));
-    }
-
     fn allocate(&mut self, key: Key, count: u32, real_time: bool, slot: u32) -> Option<(Quarter, u32)> {
         // The share of best effort is looked at again: many may have asked before the first of them held anything.
-        let share_used = !real_time && self.bulk_quarters >= self.cache.quarters() / BEST_EFFORT_SHARE;
+        let share_used = !real_time && self.best_effort.pages >= self.best_effort_pages_max();
         if self.reads_free.len() < 2 || share_used {
             return None;
         }
@@ -257,6 +224,8 @@ impl<I: Io> Plane<I> {
             let predicted = if known { schedule.predicted_read(at + done, bytes) } else { Nanos::ZERO };
             let op = self.reads_free.pop().expect("allocate checked");
             let read = ReadOp {
+                slot,
+                generation: stream.generation,
                 disk,
                 file,
                 first,
@@ -314,6 +283,7 @@ impl<I: Io> Plane<I> {
         }
         self.release_file(read.file);
         self.run_those_ready(usize::from(read.disk.0), completion.at);
+        self.wake_reader(&read, completion.at);
     }
 
     /// Counts what a read brought. A kernel may bring fewer blocks than were asked for without the file having ended:
@@ -403,7 +373,7 @@ impl<I: Io> Plane<I> {
     pub(super) fn give_back(&mut self, slot: u32, key: Key) {
         let quarter = self.cache.find(key).expect("a referenced quarter stays");
         self.cache.release(quarter);
-        self.count_bulk(slot, -1);
+        self.count_best_effort(slot, -1);
     }
 
     /// Gives back everything a stream holds.
@@ -417,12 +387,6 @@ impl<I: Io> Plane<I> {
             self.give_back(slot, key);
         }
         self.streams[slot as usize].fetch = self.streams[slot as usize].send;
-    }
-
-    fn count_bulk(&mut self, slot: u32, change: i32) {
-        if self.streams[slot as usize].class == Class::BestEffort {
-            self.bulk_quarters = self.bulk_quarters.saturating_add_signed(change);
-        }
     }
 }
 

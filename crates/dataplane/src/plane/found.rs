@@ -75,7 +75,7 @@ impl<I: Io> Plane<I> {
     }
 
     /// Bytes a stream may hold.
-    fn window(&self, slot: u32) -> u64 {
+    pub(super) fn window(&self, slot: u32) -> u64 {
         let stream = &self.streams[slot as usize];
         match (stream.delivery().service, stream.class) {
             (Service::Constant { rate, burst_bytes, .. }, Class::Constant { period, .. }) => {

@@ -8,6 +8,7 @@
 //! Not here: what to read next (`schedule::disk`), whom to admit (`schedule::admission`), the kernel (`port::Io`).
 
 mod admit;
+mod best_effort;
 mod feed;
 mod fetch;
 mod found;
@@ -30,6 +31,7 @@ use crate::gauges::Gauges;
 use crate::port::{COMPLETIONS_MAX, Completion, FileSlot, Io, SocketSlot, Token};
 use crate::stream::{Class, Life, Stream};
 use crate::wheel::{STEPS, Wheel};
+use best_effort::BestEffort;
 use returning::{RETURNING_MAX, Returning};
 
 /// Commands taken in between two looks at the clock.
@@ -38,8 +40,6 @@ const COMMANDS_PER_TURN: usize = 64;
 const READS_MAX: usize = 4096;
 /// Reports that wait for room in the queue.
 const OUTBOX: usize = 2 * limits::STREAMS_MAX;
-/// Share of the buffers that best-effort deliveries may use: one in so many.
-const BEST_EFFORT_SHARE: u32 = 8;
 
 /// Settings of a plane. All derived limits follow from these.
 #[derive(Debug, Clone, Copy)]
@@ -105,6 +105,9 @@ struct Disk {
 /// A read in flight, or read and not looked at yet.
 #[derive(Debug, Clone, Copy)]
 struct ReadOp {
+    /// The stream that asked for it.
+    slot: u32,
+    generation: u32,
     disk: DiskId,
     file: FileSlot,
     first: Quarter,
@@ -178,10 +181,7 @@ pub struct Plane<I> {
     steps: Grid,
     /// The next step of the wheel to be fed.
     step: u64,
-    /// Slots of best-effort deliveries.
-    bulk: Vec<u32>,
-    /// Quarters best-effort deliveries hold.
-    bulk_quarters: u32,
+    best_effort: BestEffort,
     reads: Vec<Option<ReadOp>>,
     reads_free: Vec<u32>,
     /// Who uses a reservation: the slot of its stream.
@@ -220,7 +220,7 @@ impl<I: Io> Plane<I> {
         assert!(gauges.streams.len() >= config.streams_max && gauges.disks.len() >= disks.len(), "gauges fit");
         let now = io.now();
         let cache = Cache::new(io.chunk_count());
-        let quarters = cache.quarters() - cache.quarters() / BEST_EFFORT_SHARE;
+        let quarters = cache.quarters() - cache.quarters() / best_effort::PAGES_SHARE;
         let settings = admission::Settings {
             reservations_max: config.streams_max,
             quarters: u64::from(quarters),
@@ -239,8 +239,7 @@ impl<I: Io> Plane<I> {
             wheel: Wheel::new(),
             steps,
             step: 1,
-            bulk: Vec::with_capacity(config.streams_max),
-            bulk_quarters: 0,
+            best_effort: BestEffort::new(config.streams_max, links.len(), now),
             reads: vec![None; READS_MAX],
             reads_free: (0..READS_MAX).rev().map(|op| u32::try_from(op).expect("few")).collect(),
             holders: vec![None; config.streams_max],
@@ -398,21 +397,14 @@ impl<I: Io> Plane<I> {
     fn leave_all(&mut self, slot: u32, may_hold: bool) -> Option<units::ReservationId> {
         let at = slot as usize;
         self.release_buffers(slot);
-        if let Some(seat) = self.streams[at].seat() {
-            self.wheel.leave(slot, seat);
-        }
-        let disk = &mut self.disks[usize::from(self.streams[at].disk.0)];
-        disk.schedule.remove(schedule::disk::best_effort::Owner::Stream(slot));
-        disk.streams.retain(|&other| other != slot);
-        disk.waiting.retain(|&other| other != slot);
-        disk.starting.retain(|&other| other != slot);
-        self.returning.retain(|other| other.slot != slot);
+        self.leave_schedule(slot);
+        self.disks[usize::from(self.streams[at].disk.0)].streams.retain(|&other| other != slot);
         self.io.close_socket(SocketSlot(slot));
         self.release_file(self.streams[at].file);
         self.gauges.streams[at].id.set(0);
         match self.streams[at].class {
             Class::BestEffort => {
-                self.bulk.retain(|&other| other != slot);
+                self.best_effort.remove(slot);
                 None
             }
             Class::Constant { reservation: Some(id), hold, .. } => {
@@ -426,6 +418,19 @@ impl<I: Io> Plane<I> {
             }
             Class::Constant { reservation: None, .. } => None,
         }
+    }
+
+    /// Takes a stream out of the queues of its start, its disk's schedule and the wheel.
+    fn leave_schedule(&mut self, slot: u32) {
+        let stream = &self.streams[slot as usize];
+        if let Some(seat) = stream.seat() {
+            self.wheel.leave(slot, seat);
+        }
+        let disk = &mut self.disks[usize::from(stream.disk.0)];
+        disk.schedule.remove(schedule::disk::best_effort::Owner::Stream(slot));
+        disk.waiting.retain(|&other| other != slot);
+        disk.starting.retain(|&other| other != slot);
+        self.returning.retain(|other| other.slot != slot);
     }
 
     fn release_file(&mut self, file: FileSlot) {
@@ -492,6 +497,7 @@ impl<I: Io> Plane<I> {
             self.measure_disk(index, now);
         }
         self.let_returning_in(now);
+        self.look_after_blocked(now);
     }
 
     fn measure_disk(&mut self, index: usize, now: Nanos) {

@@ -12,7 +12,7 @@ use dataplane::control::{Access, Command, Content, Delivery, Extent, Report, Seg
 use dataplane::gauges::Gauges;
 use dataplane::grant::{Grant, StoreMessage};
 use dataplane::plane::{Plane, PlaneConfig};
-use dataplane::port::{Completion, FileSlot, Io, ReadRequest, SendRequest, SocketSlot, Span, Token};
+use dataplane::port::{Completion, Fault, FileSlot, Io, ReadRequest, SendRequest, SocketSlot, Span, Token};
 use dataplane::watched::{Facts, Watched};
 use schedule::profile::DiskProfile;
 use units::{BitRate, ContentVersion, DiskId, LinkId, Nanos, StreamId};
@@ -29,6 +29,12 @@ struct Queues {
     reports: Vec<Report>,
     /// What disks were asked, and what they will answer.
     asked: Vec<(Token, u32)>,
+    /// Sends that are out.
+    sends: Vec<SendRequest>,
+    /// Sockets whose room is waited for.
+    awaited: Vec<(Token, SocketSlot)>,
+    /// What the next wait brings besides.
+    done: Vec<(Token, Result<u32, Fault>)>,
 }
 
 /// The world.
@@ -55,8 +61,18 @@ impl Io for Still {
     fn look(&mut self, token: Token, _: &Arc<Content>) {
         self.0.borrow_mut().asked.push((token, 1));
     }
-    fn send(&mut self, _: SendRequest) {}
-    fn cancel_send(&mut self, _: Token) {}
+    fn send(&mut self, send: SendRequest) {
+        self.0.borrow_mut().sends.push(send);
+    }
+    fn await_room(&mut self, token: Token, socket: SocketSlot) {
+        self.0.borrow_mut().awaited.push((token, socket));
+    }
+    fn cancel_send(&mut self, token: Token) {
+        let mut queues = self.0.borrow_mut();
+        queues.sends.retain(|send| send.token != token);
+        queues.awaited.retain(|(other, _)| *other != token);
+        queues.done.push((token, Err(Fault::Cancelled)));
+    }
     fn grant(&mut self, _: Grant) {}
     fn store_message(&mut self) -> Option<StoreMessage> {
         None
@@ -70,8 +86,9 @@ impl Io for Still {
     }
     fn wait(&mut self, _: Nanos, completions: &mut Vec<Completion>) {
         let mut queues = self.0.borrow_mut();
+        let at = queues.now;
+        completions.extend(queues.done.drain(..).map(|(token, result)| Completion { token, result, at }));
         if queues.answers {
-            let at = queues.now;
             completions.extend(queues.asked.drain(..).map(|(token, result)| Completion {
                 token,
                 result: Ok(result),
@@ -122,6 +139,40 @@ impl Machine {
         self.queues.borrow_mut().answers = true;
     }
 
+    /// The sends that are out.
+    pub(crate) fn sends(&self) -> Vec<SendRequest> {
+        self.queues.borrow().sends.clone()
+    }
+
+    /// How many sockets are waited for with nothing to send.
+    pub(crate) fn awaited(&self) -> usize {
+        self.queues.borrow().awaited.len()
+    }
+
+    /// Every socket takes all that was sent to it and has room, until nothing more is sent; what is reported meanwhile.
+    pub(crate) fn clients_read(&mut self) -> Vec<Report> {
+        let mut reports = Vec::new();
+        loop {
+            {
+                let mut queues = self.queues.borrow_mut();
+                let queues = &mut *queues;
+                queues.done.extend(queues.sends.drain(..).map(|send| (send.token, Ok(send.memory.length))));
+                queues.done.extend(queues.awaited.drain(..).map(|(token, _)| (token, Ok(1))));
+                if queues.done.is_empty() {
+                    break;
+                }
+            }
+            reports.append(&mut self.turned());
+            reports.append(&mut self.turned());
+        }
+        reports
+    }
+
+    /// Pages in use.
+    pub(crate) fn pages_used(&self) -> u32 {
+        self.plane.cache().used()
+    }
+
     /// Bits per second promised in all.
     pub(crate) fn promised(&self) -> u64 {
         self.plane.admission().promised().0
@@ -139,14 +190,23 @@ pub(crate) fn viewer(number: u64) -> Command {
 
 /// Somebody who asks for a content that nobody else watches.
 pub(crate) fn viewer_as(number: u64, standing: Standing) -> Command {
-    let size = 64 * MIB;
+    delivery(
+        number,
+        number,
+        64 * MIB,
+        Service::Constant { rate: RATE, burst_bytes: 0, held: None, hold: false, standing },
+    )
+}
+
+/// Somebody who asks for all of a content.
+pub(crate) fn delivery(number: u64, version: u64, size: u64, service: Service) -> Command {
     let content = Content {
-        version: ContentVersion(number),
+        version: ContentVersion(version),
         disk: DiskId(0),
         file: null(),
         size,
         access: Access::Direct,
-        extents: Box::new([Extent { logical: 0, physical: number * 256 * MIB, length: size }]),
+        extents: Box::new([Extent { logical: 0, physical: version * 256 * MIB, length: size }]),
         watched: Watched::new(Facts::new(0, size), 0),
     };
     Command::Start(Box::new(Delivery {
@@ -155,6 +215,6 @@ pub(crate) fn viewer_as(number: u64, standing: Standing) -> Command {
         link: LinkId(0),
         segments: Box::new([Segment::Range { offset: 0, length: size }]),
         content: Arc::new(content),
-        service: Service::Constant { rate: RATE, burst_bytes: 0, held: None, hold: false, standing },
+        service,
     }))
 }

@@ -1,0 +1,277 @@
+//! Best-effort deliveries: they get what the links have left, at once while there is any, else in turn.
+//!
+//! Promise: a delivery whose client takes nothing costs no turn, and after [`BLOCKED_MAX`] no buffer; all of them
+//! together delay a step of the wheel by no more than what [`STEP_BYTES`] take. Not here: disk time (`schedule::disk`).
+
+use std::collections::VecDeque;
+
+use schedule::admission::QUARTER_BYTES;
+use schedule::disk::best_effort::{BeWork, Owner};
+use units::{BitRate, LinkId, Nanos};
+
+use super::{Plane, ReadOp, Work};
+use crate::control::{Outcome, Report};
+use crate::port::{Io, SocketSlot};
+use crate::stream::{Class, InFlight, Life, Sent};
+
+/// Share of the buffers that best-effort deliveries may use: one in so many.
+pub(super) const PAGES_SHARE: u32 = 8;
+/// A delivery reads ahead this far.
+const WINDOW_BYTES: u64 = 4 * QUARTER_BYTES;
+/// A delivery sends at most this much at a time.
+const SEND_BYTES: u64 = 1024 * 1024;
+/// Those that wait for their turn send at most this much in a step of the wheel: the next step must not wait for them.
+const STEP_BYTES: u64 = 4 << 20;
+/// A client that takes nothing for so long has its buffers taken back; they are read again when it goes on.
+const BLOCKED_MAX: Nanos = Nanos::from_secs(1);
+
+/// All of them.
+#[derive(Debug)]
+pub(super) struct BestEffort {
+    /// Slots of all.
+    all: Vec<u32>,
+    /// Slots of those without a send out: they wait for bytes, or for their share of a link.
+    waiting: VecDeque<u32>,
+    /// Pages they hold.
+    pub(super) pages: u32,
+    /// What they may send, for each link.
+    allowances: Vec<Allowance>,
+}
+
+/// What best-effort deliveries may send on one link now.
+#[derive(Debug, Clone, Copy)]
+struct Allowance {
+    bytes: u64,
+    at: Nanos,
+    /// Somebody was given less than it wanted: whoever comes now waits for its turn.
+    is_short: bool,
+}
+
+impl Allowance {
+    /// Adds what the link has left since the last time, and keeps two steps' worth at most.
+    fn refill(&mut self, left: BitRate, step: Nanos, now: Nanos) {
+        let left = left.min(BitRate(STEP_BYTES * 8 * 1_000_000_000 / step.0));
+        let most = left.bytes_in(step.saturating_mul(2));
+        let since = now.saturating_sub(self.at).min(step.saturating_mul(2));
+        let more = left.bytes_in(since);
+        // Bits that make no byte yet are not lost: the clock goes on only when something was added.
+        if more > 0 || since == Nanos::ZERO {
+            self.at = now;
+        }
+        self.bytes = self.bytes.saturating_add(more).min(most);
+    }
+}
+
+impl BestEffort {
+    pub(super) fn new(streams_max: usize, links: usize, now: Nanos) -> Self {
+        Self {
+            all: Vec::with_capacity(streams_max),
+            waiting: VecDeque::with_capacity(streams_max),
+            pages: 0,
+            allowances: vec![Allowance { bytes: 0, at: now, is_short: false }; links],
+        }
+    }
+
+    /// True if one waits for its turn.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    pub(super) fn remove(&mut self, slot: u32) {
+        self.all.retain(|&other| other != slot);
+        self.waiting.retain(|&other| other != slot);
+    }
+}
+
+impl<I: Io> Plane<I> {
+    /// A delivery begins: with the first bytes at once if they are in the buffers.
+    pub(super) fn begin_best_effort(&mut self, slot: u32, now: Nanos) {
+        self.streams[slot as usize].life = Life::Running;
+        self.best_effort.all.push(slot);
+        self.best_effort_goes_on(slot, now);
+    }
+
+    /// A constant-rate stream loses its reservation and goes on in what is left over, with as much in the buffers as
+    /// others of its kind.
+    pub(super) fn demote(&mut self, slot: u32, now: Nanos) {
+        self.leave_schedule(slot);
+        let stream = &mut self.streams[slot as usize];
+        if stream.life == Life::Waiting {
+            self.outbox.push(Report::Started { stream: stream.delivery().stream, reservation: None });
+        }
+        if matches!(stream.life, Life::Free | Life::Ending(_)) {
+            return;
+        }
+        stream.class = Class::BestEffort;
+        stream.late_since = None;
+        stream.budget = 0;
+        self.gauges.streams[slot as usize].rate_bps.set(0);
+        self.keep_ahead(slot, WINDOW_BYTES + QUARTER_BYTES);
+        self.streams[slot as usize].life = Life::Running;
+        self.best_effort.all.push(slot);
+        self.enqueue(slot);
+        self.best_effort_goes_on(slot, now);
+    }
+
+    /// Gives back the pages a stream has read further ahead than `bytes`, and counts the rest as best effort's.
+    fn keep_ahead(&mut self, slot: u32, bytes: u64) {
+        let stream = &self.streams[slot as usize];
+        let (end, keep) = (stream.fetch.payload, stream.send.payload + bytes);
+        let mut cursor = stream.send;
+        let mut kept = cursor;
+        while cursor.payload < end {
+            let stream = &self.streams[slot as usize];
+            let Some((key, _, left)) = cursor.next_content(stream.delivery()) else { break };
+            cursor.pass(left);
+            if cursor.payload <= keep {
+                kept = cursor;
+                self.best_effort.pages += 1;
+            } else {
+                let page = self.cache.find(key).expect("a referenced page stays");
+                self.cache.release(page);
+            }
+        }
+        let stream = &mut self.streams[slot as usize];
+        (stream.fetch, stream.target) = (kept, kept.payload);
+    }
+
+    /// In each step of the wheel those that wait get what the links have left, in turn.
+    pub(super) fn feed_best_effort(&mut self, now: Nanos) {
+        let count = self.best_effort.waiting.len() as u64;
+        let share = (STEP_BYTES / count.max(1)).clamp(QUARTER_BYTES, SEND_BYTES);
+        self.best_effort.allowances.iter_mut().for_each(|allowance| allowance.is_short = false);
+        for _ in 0..count {
+            let Some(slot) = self.best_effort.waiting.pop_front() else { return };
+            self.streams[slot as usize].queued = false;
+            self.allot(slot, share, now);
+            self.push(slot, now);
+            self.wait_for_turn(slot);
+        }
+    }
+
+    /// A delivery whose client took bytes, or whose bytes came, sends what it may.
+    pub(super) fn best_effort_goes_on(&mut self, slot: u32, now: Nanos) {
+        if self.streams[slot as usize].life != Life::Running || self.streams[slot as usize].in_flight.is_some() {
+            return;
+        }
+        self.want_best_effort(slot);
+        let LinkId(link) = self.streams[slot as usize].delivery().link;
+        if self.best_effort.allowances.get(usize::from(link)).is_some_and(|allowance| !allowance.is_short) {
+            self.allot(slot, SEND_BYTES, now);
+        }
+        self.push(slot, now);
+        self.wait_for_turn(slot);
+    }
+
+    /// Puts a delivery that has no send out into the queue, and asks for what it will send next.
+    fn wait_for_turn(&mut self, slot: u32) {
+        let stream = &self.streams[slot as usize];
+        if stream.life != Life::Running || stream.class != Class::BestEffort {
+            return;
+        }
+        if stream.in_flight.is_none() {
+            self.enqueue(slot);
+        }
+        self.want_best_effort(slot);
+    }
+
+    fn enqueue(&mut self, slot: u32) {
+        let queued = &mut self.streams[slot as usize].queued;
+        if !std::mem::replace(queued, true) {
+            self.best_effort.waiting.push_back(slot);
+        }
+    }
+
+    /// Lets a delivery send up to `most` bytes of what its link has left.
+    fn allot(&mut self, slot: u32, most: u64, now: Nanos) {
+        let stream = &mut self.streams[slot as usize];
+        let LinkId(link) = stream.delivery().link;
+        let left = self.admission.link_left(LinkId(link));
+        let Some(allowance) = self.best_effort.allowances.get_mut(usize::from(link)) else { return };
+        allowance.refill(left, self.steps.period(), now);
+        let there = stream.fetch.payload - stream.send.payload;
+        let wanted = most.min(there).saturating_sub(stream.budget);
+        let more = wanted.min(allowance.bytes);
+        allowance.is_short |= more < wanted;
+        allowance.bytes -= more;
+        stream.budget += more;
+    }
+
+    /// Asks for the next bytes of a delivery, if it has room for them.
+    fn want_best_effort(&mut self, slot: u32) {
+        let most = self.best_effort_pages_max();
+        let stream = &mut self.streams[slot as usize];
+        if self.best_effort.pages >= most || stream.fetch.payload < stream.target {
+            return;
+        }
+        let target = (stream.send.payload + WINDOW_BYTES).min(stream.payload);
+        if target < stream.target + WINDOW_BYTES / 2 && target < stream.payload {
+            return; // half a window at a time: not every page is worth a seek
+        }
+        stream.target = target.max(stream.target);
+        self.take_buffered(slot);
+        let stream = &self.streams[slot as usize];
+        if stream.fetch.payload < stream.target {
+            let work =
+                BeWork::Read { slot, position: self.next_position(slot), bytes: stream.target - stream.fetch.payload };
+            self.disks[usize::from(stream.disk.0)].schedule.put_best_effort(work);
+        }
+    }
+
+    /// A delivery finds no buffer: it asks again in its next step, and does not keep its disk from others meanwhile
+    /// (uploads stood still behind it).
+    pub(super) fn postpone(&mut self, slot: u32) {
+        let stream = &mut self.streams[slot as usize];
+        stream.target = stream.fetch.payload;
+        let disk = usize::from(stream.disk.0);
+        self.disks[disk].schedule.remove(Owner::Stream(slot));
+    }
+
+    /// What was read may be what its delivery waits for.
+    pub(super) fn wake_reader(&mut self, read: &ReadOp, now: Nanos) {
+        let stream = &self.streams[read.slot as usize];
+        if !read.real_time && stream.generation == read.generation && stream.class == Class::BestEffort {
+            self.best_effort_goes_on(read.slot, now);
+        }
+    }
+
+    /// Once a second: whose client takes nothing gives its buffers back, and at last its place.
+    pub(super) fn look_after_blocked(&mut self, now: Nanos) {
+        for nth in (0..self.best_effort.all.len()).rev() {
+            let Some(&slot) = self.best_effort.all.get(nth) else { continue };
+            if self.blocked_too_long(slot, now) {
+                self.finish(slot, Outcome::ClientStalled, now);
+                continue;
+            }
+            let stream = &mut self.streams[slot as usize];
+            let Some(InFlight { what: Sent::Content | Sent::Literal, since }) = stream.in_flight else { continue };
+            if now.saturating_sub(since) >= BLOCKED_MAX && !stream.gives_way && stream.life == Life::Running {
+                stream.gives_way = true;
+                self.io.cancel_send(Work::Send { slot, generation: stream.generation }.token());
+            }
+        }
+    }
+
+    /// A delivery whose send was cancelled holds nothing until its client takes bytes again.
+    pub(super) fn park(&mut self, slot: u32, since: Nanos) {
+        self.release_buffers(slot);
+        let stream = &mut self.streams[slot as usize];
+        (stream.target, stream.budget, stream.here) = (stream.send.payload, 0, None);
+        stream.in_flight = Some(InFlight { what: Sent::Room, since });
+        let token = Work::Send { slot, generation: stream.generation }.token();
+        self.disks[usize::from(stream.disk.0)].schedule.remove(Owner::Stream(slot));
+        self.io.await_room(token, SocketSlot(slot));
+    }
+
+    /// Pages that best-effort deliveries may hold in all.
+    pub(super) fn best_effort_pages_max(&self) -> u32 {
+        self.cache.quarters() / PAGES_SHARE
+    }
+
+    pub(super) fn count_best_effort(&mut self, slot: u32, change: i32) {
+        if self.streams[slot as usize].class == Class::BestEffort {
+            self.best_effort.pages =
+                self.best_effort.pages.checked_add_signed(change).expect("as many as were counted");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Best-effort deliveries: bytes in the buffers go out at once, clients that take nothing hold nothing, and a stream
+//! whose reservation was taken over goes on.
+
+mod common;
+
+use common::{MIB, Machine, RATE, delivery, viewer};
+use dataplane::control::{Command, Outcome, Report, Service, Standing};
+use units::{BitRate, Nanos, ReservationId};
+
+const LINK: BitRate = BitRate(1_000_000_000);
+const SMALL: u64 = 16 << 10;
+
+fn bulk(number: u64, content: u64, size: u64) -> Command {
+    delivery(number, content, size, Service::BestEffort)
+}
+
+fn finished(reports: &[Report]) -> Vec<(u64, Outcome)> {
+    let ends = reports.iter().filter_map(|report| match report {
+        Report::Finished { delivery, end } => Some((delivery.stream.0, end.outcome)),
+        _ => None,
+    });
+    ends.collect()
+}
+
+/// A machine that has read content 1, which is small.
+fn warm() -> Machine {
+    let mut machine = Machine::new(LINK);
+    machine.disk_answers();
+    machine.told(bulk(1, 1, SMALL));
+    for _ in 0..4 {
+        machine.later(Nanos::from_millis(10));
+    }
+    assert_eq!(finished(&machine.clients_read()), [(1, Outcome::Complete)]);
+    machine
+}
+
+#[test]
+fn what_lies_in_the_buffers_is_sent_in_the_turn_that_takes_the_command() {
+    let mut machine = warm();
+    for number in 2..100 {
+        // What a link has left, it has in time.
+        machine.later(Nanos::from_millis(1));
+        machine.told(bulk(number, 1, SMALL));
+        assert_eq!(machine.sends().len(), 1, "in the same turn");
+        assert_eq!(finished(&machine.clients_read()), [(number, Outcome::Complete)]);
+    }
+}
+
+#[test]
+fn clients_that_take_nothing_hold_nothing_and_keep_nobody_waiting() {
+    let mut machine = warm();
+    for number in 2..500 {
+        machine.told(bulk(number, number, 64 * MIB));
+        machine.later(Nanos::from_millis(10));
+    }
+    for _ in 0..500 {
+        machine.later(Nanos::from_millis(500));
+    }
+    assert_eq!((machine.pages_used(), machine.awaited()), (0, 498), "all were given up, and all connections are kept");
+    machine.told(bulk(500, 1, SMALL));
+    let sends = machine.sends();
+    assert_eq!(sends.len(), 1, "at once");
+    // They go on where they were when they read again.
+    let reports = machine.clients_read();
+    assert_eq!(finished(&reports), [(500, Outcome::Complete)]);
+    machine.later(Nanos::from_millis(10));
+    for _ in 0..20 {
+        machine.later(Nanos::from_millis(10));
+    }
+    assert!(!machine.sends().is_empty() && machine.pages_used() > 0);
+}
+
+#[test]
+fn a_newer_read_takes_the_reservation_over_and_the_older_one_goes_on_without() {
+    let mut machine = Machine::new(BitRate(RATE.0 * 3 / 2));
+    machine.disk_answers();
+    let Some(Report::Started { reservation: Some(held), .. }) = machine.told(viewer(1)).pop() else {
+        panic!("there is room for one")
+    };
+    for _ in 0..40 {
+        machine.later(Nanos::from_millis(50));
+        machine.clients_read();
+    }
+    let newer = |held: Option<ReservationId>| {
+        let service = Service::Constant { rate: RATE, burst_bytes: 0, held, hold: false, standing: Standing::Present };
+        delivery(2, 2, 64 * MIB, service)
+    };
+    let reports = machine.told(newer(Some(held)));
+    let started = |report: &Report| matches!(report, Report::Started { stream, reservation: Some(_) } if stream.0 == 2);
+    assert!(reports.iter().any(started), "{reports:?}");
+    assert_eq!((finished(&reports), machine.promised()), (vec![], RATE.0));
+    // Both are sent on; the older one in what the link has left.
+    let mut ended = Vec::new();
+    let mut sent = std::collections::BTreeSet::new();
+    for _ in 0..100 {
+        machine.later(Nanos::from_millis(50));
+        sent.extend(machine.sends().iter().map(|send| send.socket.0));
+        ended.append(&mut finished(&machine.clients_read()));
+    }
+    assert_eq!((sent.len(), ended), (2, vec![]));
+}
