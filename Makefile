@@ -11,7 +11,7 @@ BINARY := $(or $(CARGO_TARGET_DIR),target)/release/isocast
 # Expanded only in recipes, after setup has made sure that there is a toolchain.
 CARGO = RUSTUP_TOOLCHAIN=$$(scripts/toolchain) cargo
 
-.PHONY: help run build test test-players check fmt clippy tidy sim crash bench bench-full compare demo page setup clean distclean
+.PHONY: help run build lab test test-players check fmt clippy tidy sim crash bench bench-full compare demo page setup clean distclean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -24,6 +24,9 @@ run: build demo ## build, make the demo videos and serve them on LISTEN (127.0.0
 
 build: page ## build target/release/isocast, page included
 	@$(CARGO) build --release --locked -p isocast
+
+lab: build ## build target/release/isocast-lab beside it: benchmarks, emulated disks
+	@$(CARGO) build --release --locked -p isocast-lab
 
 test: page ## run every test
 	@$(CARGO) test --workspace --locked --no-fail-fast
@@ -46,19 +49,19 @@ tidy: page ## only the checks of the house: dependencies, unsafe, file sizes, li
 sim: setup ## simulate SEEDS (500, or a range such as 500..900) and check the laws of the schedule in each
 	@$(CARGO) run --release --locked -p sim -- --seeds $(if $(findstring ..,$(SEEDS)),,0..)$(SEEDS)
 
-crash: build ## kill the server and cut the power during uploads and streams, ROUNDS (20) times each (needs root)
+crash: lab ## kill the server and cut the power during uploads and streams, ROUNDS (20) times each (needs root)
 	@ISOCAST_BIN=$(abspath $(BINARY)) ISOCAST_CRASH_ROUNDS=$(ROUNDS) \
 		$(CARGO) test --locked -p isocast --test crash -- --nocapture --test-threads=1
 
-bench: build ## measure on an emulated disk beside nginx, 14 minutes, results into docs/results (needs root)
+bench: lab ## measure on an emulated disk beside nginx, 14 minutes, results into docs/results (needs root)
 	@scripts/setup --bench
 	@$(BINARY) bench all --quick $(if $(RESULTS),--out $(RESULTS))
 
-bench-full: build ## searches, repeats, three drives, a network: 2 hours; goes on where it was broken off; PART=NAME only that (needs root)
+bench-full: lab ## searches, repeats, three drives, a network: 2 hours; goes on where it was broken off; PART=NAME only that (needs root)
 	@scripts/setup --bench
 	@$(BINARY) bench all --full --resume $(foreach part,$(PART),--only $(part)) $(if $(RESULTS),--out $(RESULTS))
 
-compare: ## put the comparison of RESULTS (docs/results/DATE-HOST) into the READMEs
+compare: lab ## put the comparison of RESULTS (docs/results/DATE-HOST) into the READMEs
 	@$(BINARY) bench compare $(RESULTS)
 	@$(BINARY) bench compare $(RESULTS) --readme README.ja.md
 

@@ -4,7 +4,10 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod config;
+mod disk;
+mod lab;
 mod output;
+mod plan;
 mod serve;
 
 use std::io::Write;
@@ -22,15 +25,17 @@ struct CommandLine {
     command: Command,
 }
 
-/// Each subcommand is `Args` and a `run` in the crate that implements it; one line here registers it.
+/// Each subcommand is `Args` and a `run` in its module; one line here registers it.
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(config::ServeArgs),
     Config(config::ConfigArgs),
-    Disk(tools::disk::DiskCommand),
-    Bench(Box<tools::bench::BenchCommand>),
-    Lab(lab::LabCommand),
-    Plan(tools::plan::PlanCommand),
+    Disk(disk::DiskCommand),
+    Plan(plan::PlanCommand),
+    /// Measures servers of paced streams: rate, jitter, stalls, cost (a program of its own, `isocast-lab`).
+    Bench(lab::LabArgs),
+    /// Emulated disks and reports of measurements (a program of its own, `isocast-lab`).
+    Lab(lab::LabArgs),
 }
 
 /// Exit codes: 0 done, 1 failed, 2 wrong usage (clap's own), 141 whoever read the output has gone.
@@ -39,7 +44,7 @@ fn main() -> ExitCode {
     let mut out = Output::default();
     match run(line.command, &mut out).and_then(|()| Ok(out.flush()?)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(_) if out.is_closed() => ExitCode::from(tools::OUTPUT_CLOSED),
+        Err(_) if out.is_closed() => ExitCode::from(output::CLOSED),
         Err(error) => match error.downcast::<clap::Error>() {
             Ok(usage) => usage.exit(),
             Err(error) => {
@@ -55,8 +60,8 @@ fn run(command: Command, out: &mut Output) -> anyhow::Result<()> {
         Command::Serve(args) => serve::run(&args),
         Command::Config(args) => args.run(out),
         Command::Disk(command) => command.run(out),
-        Command::Bench(command) => command.run(out),
-        Command::Lab(command) => command.run(out),
         Command::Plan(command) => command.run(out),
+        Command::Bench(arguments) => arguments.become_lab(Some("bench")),
+        Command::Lab(arguments) => arguments.become_lab(None),
     }
 }

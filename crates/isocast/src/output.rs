@@ -5,6 +5,10 @@
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};
 
+/// What this program exits with when whoever read its output has gone: as a shell says it of a program that a broken pipe
+/// ended (128 + SIGPIPE).
+pub(crate) const CLOSED: u8 = 141;
+
 /// Standard output. Commands pass its errors on; that it was closed is noticed here, for all of them.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
@@ -37,5 +41,5 @@ impl Write for Output {
 
 /// A line on standard error, whether anybody reads it or not.
 pub(crate) fn say(line: Arguments<'_>) {
-    lab::say(format_args!("isocast: {line}"));
+    let _ = writeln!(io::stderr(), "isocast: {line}");
 }

@@ -1,5 +1,7 @@
 //! A command whose output nobody reads any more ends quietly, as programs do that SIGPIPE ends.
 
+mod common;
+
 use std::io::pipe;
 use std::process::{Command, Output, Stdio};
 
@@ -11,7 +13,7 @@ fn closed() -> Stdio {
 }
 
 fn isocast(arguments: &str, out: Stdio, errors: Stdio) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_isocast"));
+    let mut command = Command::new(common::program_with_lab());
     command.args(arguments.split_ascii_whitespace()).stdout(out).stderr(errors);
     command.spawn().expect("the program runs").wait_with_output().expect("it ends")
 }

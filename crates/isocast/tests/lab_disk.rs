@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use common::disk::{Disk, FileSystem, lab, permitted, text};
-use common::until;
+use common::{program_with_lab, until};
 use device::calibrate::{Options, load_or_calibrate};
 use units::Nanos;
 
@@ -70,7 +70,9 @@ fn a_disk_stores_what_is_written_and_leaves_nothing() {
     assert_eq!(fs::read(disk.mount().join("a file")).expect("reads"), data);
     disk.down();
     disk.assert_nothing_left(&daemon);
-    assert!(text(&lab(&["down", &disk.name])).contains("was not up"));
+    let again = lab(&["down", &disk.name]);
+    assert_eq!(again.status.code(), Some(1), "as `stat` and `ctl` of a disk that is not there");
+    assert!(text(&again).contains("is not up"), "{}", text(&again));
 }
 
 #[test]
@@ -199,7 +201,7 @@ fn disks_come_down_when_nobody_reads_what_is_said() {
     // In use: a warning for each.
     let held = disks.each_ref().map(|disk| File::create(disk.mount().join("held")).expect("a file"));
     let closed = || std::io::pipe().expect("a pipe").1;
-    let mut down = Command::new(env!("CARGO_BIN_EXE_isocast"));
+    let mut down = Command::new(program_with_lab());
     down.args(["lab", "disk", "down", &disks[0].name, &disks[1].name]).stdout(closed()).stderr(closed());
     assert_eq!(down.status().expect("the program runs").code(), Some(141), "nobody reads its output");
     drop(held);
@@ -289,7 +291,7 @@ fn a_mount_point_that_was_made_goes_with_the_disk() {
 struct Running(Child);
 
 impl Running {
-    fn start(program: &str, arguments: &[&str]) -> Self {
+    fn start(program: impl AsRef<std::ffi::OsStr>, arguments: &[&str]) -> Self {
         let mut command = Command::new(program);
         Self(command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts"))
     }
@@ -333,7 +335,7 @@ fn a_check_that_is_ended_leaves_nothing() {
     }
     for signal in ["-TERM", "-HUP", "-KILL"] {
         let arguments = ["lab", "disk", "check", "--profile", "ssd-sata", "--seconds", "600", "--set", "size=1G"];
-        let check = Running::start(env!("CARGO_BIN_EXE_isocast"), &arguments);
+        let check = Running::start(program_with_lab(), &arguments);
         let disk = Disk::named(format!("check-{}", check.0.id()));
         until("the disk of the check", || {
             let up = fs::read(disk.home().join("state.json"))

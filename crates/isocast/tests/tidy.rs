@@ -53,6 +53,22 @@ fn crates_depend_as_the_architecture_says() {
     report(&problems);
 }
 
+/// What the server's program is linked from, by way of others too.
+#[test]
+fn the_server_links_no_measuring_tools() {
+    let output = Command::new(env!("CARGO"))
+        .args(["tree", "-p", "isocast", "--edges", "normal", "--prefix", "none", "--offline", "--locked"])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs these tests, so it is there");
+    let tree = String::from_utf8_lossy(&output.stdout);
+    let linked: BTreeSet<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert!(output.status.success() && linked.contains("units"), "{}", String::from_utf8_lossy(&output.stderr));
+    for tool in ["isocast-lab", "fuser", "plotters", "indicatif"] {
+        assert!(!linked.contains(tool), "`isocast` is linked with `{tool}`: it belongs to `isocast-lab` alone");
+    }
+}
+
 #[test]
 fn unsafe_stands_only_where_it_may() {
     let mut problems = Vec::new();

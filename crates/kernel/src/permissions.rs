@@ -205,6 +205,20 @@ impl fmt::Display for Permissions {
     }
 }
 
+/// Lets this process open so many files beside a few of its own.
+///
+/// # Errors
+/// That many are not permitted; the text says how to permit them.
+pub fn allow_open_files(files: u64) -> io::Result<()> {
+    let needed = files.saturating_add(64);
+    match raise(Resource::Nofile, needed) {
+        Some(limit) if limit < needed => Err(io::Error::other(format!(
+            "{needed} open files are needed, {limit} permitted: raise the limit (`ulimit -n {needed}` or LimitNOFILE=)"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Raises the soft limit to `wanted` or as far as permitted; says what it is then (none: unlimited).
 fn raise(resource: Resource, wanted: u64) -> Option<u64> {
     let limit = getrlimit(resource);

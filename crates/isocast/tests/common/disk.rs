@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use super::{program, until};
+use super::{program_with_lab, until};
 
 /// True if this process may make emulated disks. (What the program says where it may not: `lab_disk.rs`.)
 pub fn permitted() -> bool {
@@ -51,7 +51,7 @@ pub struct Disk {
 
 /// `isocast lab disk …`.
 pub fn lab(arguments: &[&str]) -> Output {
-    Command::new(program()).args(["lab", "disk"]).args(arguments).output().expect("the program runs")
+    Command::new(program_with_lab()).args(["lab", "disk"]).args(arguments).output().expect("the program runs")
 }
 
 /// All that a program said.

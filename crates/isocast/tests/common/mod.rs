@@ -10,6 +10,8 @@ pub mod http;
 pub mod server;
 
 use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 /// Longer than anything here takes; a test that waits this long has failed.
@@ -18,6 +20,21 @@ pub const PATIENCE: Duration = Duration::from_secs(120);
 /// The program: the one built with the test, or the one that `ISOCAST_BIN` names.
 pub fn program() -> PathBuf {
     std::env::var_os("ISOCAST_BIN").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_isocast")), PathBuf::from)
+}
+
+/// The program whose `lab` and `bench` work: `isocast-lab` is beside it. Cargo builds no other package's programs for a test.
+pub fn program_with_lab() -> PathBuf {
+    static BUILT: Once = Once::new();
+    let program = program();
+    if std::env::var_os("ISOCAST_BIN").is_none() {
+        BUILT.call_once(|| {
+            let release = (!cfg!(debug_assertions)).then_some("--release");
+            let mut cargo = Command::new(env!("CARGO"));
+            cargo.args(["build", "--quiet", "--locked", "-p", "isocast-lab"]).args(release);
+            assert!(cargo.status().expect("cargo runs these tests").success(), "isocast-lab is built");
+        });
+    }
+    program
 }
 
 /// Looks until `look` finds something, for what the kernel or another process does and tells nobody.

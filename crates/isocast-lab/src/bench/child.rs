@@ -1,0 +1,111 @@
+//! Programs a benchmark runs and waits for: itself for one experiment, `ip` and `tc` for a network.
+//!
+//! Promise: a wish to stop is passed on once and the child given time to end in order; a child whose benchmark is
+//! killed gets SIGTERM from the kernel (`setpriv --pdeathsig`, where util-linux has it).
+
+use std::ffi::OsStr;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use units::Nanos;
+
+use super::{Stop, clock};
+
+const SETPRIV: &str = "/usr/bin/setpriv";
+/// A child may take so long to end in order: an emulated disk's uploads are flushed.
+const END_MAX: Nanos = Nanos::from_secs(90);
+const PAUSE: Nanos = Nanos::from_millis(50);
+
+/// `program`, to get SIGTERM when this process ends, in a group of its own: an interrupt at the terminal reaches the
+/// benchmark, which then stops it in order.
+pub(super) fn command(program: &Path) -> Command {
+    let mut command = if Path::new(SETPRIV).exists() {
+        let mut command = Command::new(SETPRIV);
+        command.args(["--pdeathsig", "TERM", "--"]).arg(program);
+        command
+    } else {
+        Command::new(program)
+    };
+    command.process_group(0);
+    command
+}
+
+/// Runs this program with `arguments`, its output being ours, to its end or until `stop`.
+///
+/// # Errors
+/// It failed; what went wrong is on standard error. Or interrupted.
+pub(super) fn this_program(arguments: &[impl AsRef<OsStr>], prefix: &[String], stop: &Stop) -> anyhow::Result<()> {
+    let program = std::env::current_exe().context("finding this program")?;
+    let mut command = match prefix.split_first() {
+        None => command(&program),
+        Some((first, rest)) => {
+            let mut command = command(Path::new(first));
+            command.args(rest).arg(&program);
+            command
+        }
+    };
+    let mut child = command.args(arguments).stdin(Stdio::null()).spawn().context("starting this program again")?;
+    let mut deadline = None;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            // It has said so itself.
+            if stop.is_set() {
+                bail!("interrupted with the part that was under way");
+            }
+            // What it measured is kept, though nobody reads its table any more.
+            if !status.success() && status.code() != Some(crate::READER_GONE.into()) {
+                bail!("it failed ({status}); the reason stands above");
+            }
+            return Ok(());
+        }
+        let now = clock::now();
+        match deadline {
+            None if stop.is_set() => {
+                let pid = Pid::from_raw(i32::try_from(child.id())?).context("a child has a process id")?;
+                kill_process(pid, Signal::TERM)?;
+                deadline = Some(now + END_MAX);
+            }
+            Some(deadline) if now > deadline => {
+                child.kill()?;
+                child.wait()?;
+                bail!("interrupted; a part did not end within {END_MAX} and was killed");
+            }
+            _ => {}
+        }
+        clock::sleep_until(now + PAUSE);
+    }
+}
+
+/// Runs a tool that ends by itself, and returns what it printed.
+///
+/// # Errors
+/// It is not installed (`package` says what to install), or failed.
+pub(super) fn tool(line: &str, package: &str) -> anyhow::Result<String> {
+    let mut words = line.split_ascii_whitespace();
+    let program = words.next().context("a tool has a name")?;
+    let output = Command::new(program)
+        .args(words)
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("`{program}` cannot be run (Debian: `apt install {package}`)"))?;
+    if !output.status.success() {
+        bail!("`{line}`: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_says_what_went_wrong() {
+        assert_eq!(tool("echo a b", "coreutils").unwrap(), "a b\n");
+        let missing = format!("{:#}", tool("no-such-tool-here x", "thepackage").unwrap_err());
+        assert!(missing.contains("apt install thepackage"), "{missing}");
+        assert!(tool("ls /no/such/folder", "coreutils").unwrap_err().to_string().contains("/no/such/folder"));
+    }
+}

@@ -1,0 +1,159 @@
+//! The benchmark's own client: thousands of streams on one or two threads, at a cost that does not drown the server's.
+//!
+//! How it stays light: until its first byte a stream is watched by epoll; after that nobody wakes for it. Each stream
+//! is looked at exactly once per 100 ms window, at the window's end, and what has come is dropped in the kernel
+//! (`MSG_TRUNC`). The looks are spread over [`SLOTS`] times in the window, so that neither the client nor the server's
+//! ticks fall into step with the grid; the windows of a stream are shifted by its slot and stay on that grid.
+//!
+//! Promise: one fixed grid per stream, no partial windows, its own lateness measured. Not here: the server's figures.
+
+mod connection;
+mod grid;
+mod head;
+mod player;
+mod run;
+mod viewer;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use anyhow::{Context, bail};
+use kernel::permissions;
+use units::Nanos;
+
+pub(crate) use grid::{Jitter, SHORT_IN_LONG, WINDOW, expected, jitter};
+pub(crate) use head::{Head, parse as parse_head, request as request_text};
+pub(crate) use run::{LATE_BOUND, Lateness};
+pub(crate) use viewer::{Fate, StreamResult, Terms};
+
+use super::Stop;
+use grid::Grid;
+use run::Thread;
+use viewer::Viewer;
+
+/// Times per window at which streams are looked at. A prime: with a server that serves its streams in 5, 10 or 25
+/// groups, every pairing of group and slot occurs, so J does not depend on how the two clocks happen to lie.
+pub(crate) const SLOTS: u64 = 17;
+/// Connections one run may have.
+pub(crate) const STREAMS_MAX: usize = 5_000;
+/// Streams one thread looks after.
+const STREAMS_PER_THREAD: usize = 2_500;
+
+/// A run of the client: `paths.len()` streams.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    /// What is the same for all.
+    pub terms: Terms,
+    /// Host and port as the server knows itself.
+    pub authority: String,
+    /// Path and query of each stream.
+    pub paths: Vec<String>,
+    /// Tells runs apart in session names.
+    pub seed: u64,
+    /// When the first stream starts.
+    pub begin: Nanos,
+    /// The streams start evenly spread over this.
+    pub ramp: Nanos,
+    /// When measuring starts: the grid's origin.
+    pub measure: Nanos,
+    /// Whole seconds measured.
+    pub seconds: u64,
+    /// Ends as soon as a player has stalled: a search need not see how badly.
+    pub give_up: bool,
+}
+
+impl Plan {
+    /// When measuring ends.
+    pub(crate) fn end(&self) -> Nanos {
+        self.measure.saturating_add(Nanos::from_secs(self.seconds))
+    }
+}
+
+/// What a run of the client found.
+#[derive(Debug, Clone)]
+pub(crate) struct ClientReport {
+    /// Every stream.
+    pub streams: Vec<StreamResult>,
+    /// How late the client itself was.
+    pub lateness: Lateness,
+    /// Its processor time while measuring.
+    pub cpu: Nanos,
+    /// Whole seconds measured: fewer than planned if it gave up.
+    pub seconds: u64,
+}
+
+/// For those who watch a run.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    /// Bytes of bodies received so far.
+    pub bytes: AtomicU64,
+    /// Given up after so many whole seconds of measuring.
+    seconds_max: AtomicU64,
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self { bytes: AtomicU64::new(0), seconds_max: AtomicU64::new(u64::MAX) }
+    }
+}
+
+impl Progress {
+    /// Seconds that are measured, as far as is known yet.
+    pub(crate) fn seconds(&self, plan: &Plan) -> u64 {
+        plan.seconds.min(self.seconds_max.load(Ordering::Relaxed))
+    }
+
+    /// When measuring ends, as far as is known yet.
+    pub(crate) fn end(&self, plan: &Plan) -> Nanos {
+        plan.measure.saturating_add(Nanos::from_secs(self.seconds(plan)))
+    }
+
+    /// Measures no longer than the second after the one `now` lies in: windows stay whole, and every thread of the
+    /// client still learns of it in time.
+    fn give_up(&self, plan: &Plan, now: Nanos) {
+        let second = now.saturating_sub(plan.measure).0 / 1_000_000_000;
+        self.seconds_max.fetch_min(second + 2, Ordering::Relaxed);
+    }
+}
+
+/// Runs `plan` to its end, or until `stop`.
+///
+/// # Errors
+/// Too many streams for this machine's limits, no epoll, or interrupted.
+pub(crate) fn run(plan: &Plan, stop: &Stop, progress: &Progress) -> anyhow::Result<ClientReport> {
+    if plan.paths.len() > STREAMS_MAX {
+        bail!("{} streams asked for; this client opens at most {STREAMS_MAX}", plan.paths.len());
+    }
+    permissions::allow_open_files(plan.paths.len() as u64).with_context(|| format!("{} streams", plan.paths.len()))?;
+    let threads = plan.paths.len().div_ceil(STREAMS_PER_THREAD).max(1);
+    let reports = thread::scope(|scope| {
+        let running: Vec<_> = (0..threads)
+            .map(|part| scope.spawn(move || Thread::new(plan, viewers(plan, part, threads))?.run(stop, progress)))
+            .collect();
+        running
+            .into_iter()
+            .map(|t| t.join().unwrap_or_else(|_| bail!("a client thread panicked")))
+            .collect::<anyhow::Result<Vec<_>>>()
+    })?;
+    stop.check()?;
+    let seconds = progress.seconds(plan);
+    let mut all = ClientReport { streams: Vec::new(), lateness: Lateness::default(), cpu: Nanos::ZERO, seconds };
+    for report in reports {
+        all.streams.extend(report.streams);
+        all.lateness = all.lateness.with(report.lateness);
+        all.cpu += report.cpu;
+    }
+    all.streams.sort_by_key(|s| s.index);
+    all.streams.iter_mut().for_each(|s| s.grid.truncate(seconds));
+    Ok(all)
+}
+
+/// The viewers of thread `part` of `threads`.
+fn viewers(plan: &Plan, part: usize, threads: usize) -> Vec<Viewer> {
+    let viewer = |index: usize| {
+        let request = head::request(&plan.authority, &plan.paths[index], plan.seed, index);
+        let shift = WINDOW.0 * run::slot_of(index) / SLOTS;
+        Viewer::new(index, request, Grid::new(plan.measure.saturating_add(Nanos(shift)), plan.seconds))
+    };
+    (part..plan.paths.len()).step_by(threads).map(viewer).collect()
+}

@@ -1,0 +1,181 @@
+//! What a result was measured on: without it a figure means nothing.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::say;
+use serde::{Deserialize, Serialize};
+
+use super::account;
+
+/// The machine, the disk and the program.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Host {
+    /// The machine's name.
+    pub name: String,
+    /// When, UTC.
+    pub date: String,
+    /// Kernel release.
+    pub kernel: String,
+    /// Processor model.
+    pub processor: String,
+    /// Processors this program may use.
+    pub processors: usize,
+    /// Memory, KiB.
+    pub memory_kib: u64,
+    /// Version of this program.
+    pub version: String,
+    /// Commit of the source it was built from, where that can be told.
+    pub commit: Option<String>,
+    /// The disk of the contents.
+    pub disk: Option<Disk>,
+}
+
+/// The disk under the contents.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Disk {
+    /// Its name.
+    pub device: String,
+    /// What is behind it, as far as it says.
+    pub model: String,
+    /// Whether it spins.
+    pub rotational: bool,
+    /// Bytes.
+    pub bytes: u64,
+    /// The kernel's scheduler.
+    pub scheduler: String,
+    /// The kernel's read-ahead, KiB.
+    pub read_ahead_kb: u64,
+    /// The file system of the contents.
+    pub file_system: String,
+}
+
+impl Host {
+    /// This machine, now; the disk under `root`.
+    pub(crate) fn here(root: Option<&Path>) -> Self {
+        let uname = rustix::system::uname();
+        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+        Self {
+            name: uname.nodename().to_string_lossy().into_owned(),
+            date: date(seconds),
+            kernel: uname.release().to_string_lossy().into_owned(),
+            processor: value(&cpuinfo, "model name").unwrap_or("unknown").to_owned(),
+            processors: std::thread::available_parallelism().map_or(1, usize::from),
+            memory_kib: value(&meminfo, "MemTotal").and_then(|v| v.split(' ').next()?.parse().ok()).unwrap_or_default(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            commit: commit(),
+            disk: root.and_then(disk),
+        }
+    }
+}
+
+/// `2026-11-21T22:05:00Z` for seconds since 1970.
+pub(crate) fn date(seconds: u64) -> String {
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    // Days to a civil date, counted in eras of 400 years that begin on 1 March (Howard Hinnant's `civil_from_days`).
+    let z = days + 719_468;
+    let (era, of_era) = (z / 146_097, z % 146_097);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    format!("{year}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", rest / 3600, rest / 60 % 60, rest % 60)
+}
+
+fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    text.lines().find_map(|l| l.strip_prefix(key)?.trim_start().strip_prefix(':').map(str::trim))
+}
+
+/// The commit of the working folder; a benchmark is run from its own source, or has none to name.
+fn commit() -> Option<String> {
+    let output = Command::new("git").args(["describe", "--always", "--dirty", "--abbrev=12"]).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    (output.status.success() && !text.trim().is_empty()).then(|| text.trim().to_owned())
+}
+
+fn disk(root: &Path) -> Option<Disk> {
+    let device = account::device_of(root)?;
+    let block = Path::new("/sys/class/block").join(&device);
+    // A partition has no queue of its own: its disk's is one step up.
+    let queue = [block.join("queue"), block.join("../queue")].into_iter().find(|p| p.exists())?;
+    let read = |path: std::path::PathBuf| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+    let scheduler = read(queue.join("scheduler"));
+    let chosen = scheduler.split(['[', ']']).nth(1).unwrap_or(&scheduler).to_owned();
+    let backing = read(block.join("loop/backing_file"));
+    Some(Disk {
+        model: if backing.is_empty() { read(block.join("device/model")) } else { "loop device".to_owned() },
+        rotational: read(queue.join("rotational")) == "1",
+        bytes: read(block.join("size")).parse::<u64>().unwrap_or(0) * 512,
+        scheduler: chosen,
+        read_ahead_kb: read(queue.join("read_ahead_kb")).parse().unwrap_or(0),
+        file_system: file_system(root).unwrap_or_default(),
+        device,
+    })
+}
+
+/// The type of the file system that holds `path`: of the mounts above it, the longest.
+fn file_system(path: &Path) -> Option<String> {
+    let path = path.canonicalize().ok()?;
+    let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
+    mounts
+        .lines()
+        .filter_map(|l| {
+            let mut fields = l.split(' ').skip(1);
+            Some((fields.next()?, fields.next()?))
+        })
+        .filter(|(at, _)| path.starts_with(at))
+        .max_by_key(|(at, _)| at.len())
+        .map(|(_, kind)| kind.to_owned())
+}
+
+/// A device's read-ahead, set for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct ReadAhead {
+    file: std::path::PathBuf,
+    before: String,
+}
+
+impl ReadAhead {
+    /// Sets the read-ahead of the disk under `root`; `None` where it cannot be set (not root, no disk).
+    pub(crate) fn set(root: &Path, kib: u64) -> Option<Self> {
+        let block = Path::new("/sys/class/block").join(account::device_of(root)?);
+        let files = [block.join("queue/read_ahead_kb"), block.join("../queue/read_ahead_kb")];
+        let file = files.into_iter().find(|p| p.exists())?;
+        let before = fs::read_to_string(&file).ok()?.trim().to_owned();
+        fs::write(&file, kib.to_string()).ok()?;
+        Some(Self { file, before })
+    }
+}
+
+impl Drop for ReadAhead {
+    fn drop(&mut self) {
+        if let Err(e) = fs::write(&self.file, &self.before) {
+            say(format_args!("isocast bench: setting {} back to {}: {e}", self.file.display(), self.before));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_civil() {
+        assert_eq!(date(0), "1970-01-01T00:00:00Z");
+        assert_eq!(date(951_782_400), "2000-02-29T00:00:00Z");
+        assert_eq!(date(1_000_000_000), "2001-09-09T01:46:40Z");
+        assert_eq!(date(4_102_444_799), "2099-12-31T23:59:59Z");
+    }
+
+    #[test]
+    fn this_machine_has_a_kernel_and_processors() {
+        let host = Host::here(Some(Path::new(".")));
+        assert!(!host.kernel.is_empty() && host.processors >= 1 && host.memory_kib > 1024);
+    }
+}

@@ -1,0 +1,200 @@
+//! The emulated disk, by this program's own `lab disk` commands.
+//!
+//! Promise: a disk made here is taken down here, however the benchmark ends; after SIGKILL by the emulator. Not here: the emulator.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::say;
+use anyhow::{Context, bail};
+use serde::{Deserialize, Serialize};
+
+use super::summary::f;
+
+/// What the emulator says of a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LabFigures {
+    /// The head was busy, percent.
+    pub busy_percent: f64,
+    /// Of this, what it was busy with writes, percent of the time; 0 in results older than the figure.
+    #[serde(default)]
+    pub write_percent: f64,
+    /// Answers that left more than 10 ms later than the model says: the machine disturbed the run.
+    pub over_10ms: u64,
+    /// Answers that left more than 1 ms late.
+    pub over_1ms: u64,
+    /// Seeks.
+    pub seeks: u64,
+    /// Flushes of the cache.
+    pub flushes: u64,
+}
+
+/// What the head did from one moment to another.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Share {
+    /// The share of the time in which it was not reading, 0 to 1.
+    pub left_by_reads: f64,
+    /// Bytes written to the disk per second of that time, 10^6.
+    pub written_mb_per_s: f64,
+}
+
+/// The part of `lab disk stat --json` that is kept.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Statistics {
+    seconds: f64,
+    busy_percent: f64,
+    write_percent: f64,
+    written_bytes: u64,
+    seeks: u64,
+    flushes: u64,
+    lateness_us: Lateness,
+}
+
+impl Statistics {
+    /// What was done since `earlier`, with no [`reset`] between; `None` if no time has passed.
+    pub(crate) fn since(&self, earlier: &Self) -> Option<Share> {
+        let seconds = self.seconds - earlier.seconds;
+        let reading = |s: &Self| s.seconds * (s.busy_percent - s.write_percent) / 100.0;
+        let written = self.written_bytes.checked_sub(earlier.written_bytes)?;
+        (seconds > 0.0).then(|| Share {
+            left_by_reads: (1.0 - (reading(self) - reading(earlier)) / seconds).clamp(0.0, 1.0),
+            written_mb_per_s: f(written) / seconds / 1e6,
+        })
+    }
+
+    /// What is kept of it.
+    pub(crate) fn figures(&self) -> LabFigures {
+        let Self { busy_percent, write_percent, seeks, flushes, .. } = *self;
+        let Lateness { over_1ms, over_10ms } = self.lateness_us;
+        LabFigures { busy_percent, write_percent, over_10ms, over_1ms, seeks, flushes }
+    }
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+struct Lateness {
+    over_1ms: u64,
+    over_10ms: u64,
+}
+
+#[derive(Deserialize)]
+struct Listed {
+    mount: Option<PathBuf>,
+}
+
+/// Forgets what the disk has counted and what its buffer holds.
+///
+/// # Errors
+/// There is no such disk.
+pub(crate) fn reset(name: &str) -> anyhow::Result<()> {
+    command(&["ctl", name, "drop; reset"]).map(drop)
+}
+
+/// Everything takes `factor` times as long from now on.
+///
+/// # Errors
+/// There is no such disk, or it does not take the factor.
+pub(crate) fn slow(name: &str, factor: f64) -> anyhow::Result<()> {
+    command(&["ctl", name, &format!("slow {factor}")]).map(drop)
+}
+
+/// What the disk has done since [`reset`].
+///
+/// # Errors
+/// There is no such disk.
+pub(crate) fn statistics(name: &str) -> anyhow::Result<Statistics> {
+    let text = command(&["stat", name, "--json"])?;
+    serde_json::from_str(&text).context("reading what `lab disk stat` printed")
+}
+
+/// A disk that is taken down when this is dropped.
+#[derive(Debug)]
+pub(crate) struct LabDisk {
+    /// Its name.
+    pub name: String,
+    /// Where it is mounted.
+    pub mount: PathBuf,
+}
+
+impl LabDisk {
+    /// Makes a disk of `profile` with ext4, and fills it with `files` files of `size` spread over all of it.
+    ///
+    /// # Errors
+    /// No root, no FUSE, no loop device: the emulator's own words say what to do.
+    pub(crate) fn up(name: &str, profile: &str, files: usize, size: &str) -> anyhow::Result<Self> {
+        // One of this name may be left from a benchmark that was killed; usually there is none.
+        let _left = command(&["down", name]);
+        // Should this process be killed, the disk goes by itself.
+        let owner = std::process::id().to_string();
+        let text = command(&["up", name, "--profile", profile, "--owner", &owner, "--json"])?;
+        // From here on it is taken down again.
+        let mut disk = Self { name: name.to_owned(), mount: PathBuf::new() };
+        let state: Listed = serde_json::from_str(&text).context("reading what `lab disk up` printed")?;
+        disk.mount = state.mount.context("the emulated disk is not mounted")?;
+        command(&["fill", name, "--files", &files.to_string(), "--size", size, "--spread", "--directory", "films"])?;
+        Ok(disk)
+    }
+
+    /// The folder of contents.
+    pub(crate) fn contents(&self) -> PathBuf {
+        self.mount.join("films")
+    }
+}
+
+impl Drop for LabDisk {
+    fn drop(&mut self) {
+        if let Err(e) = command(&["down", &self.name]) {
+            say(format_args!(
+                "isocast bench: taking the emulated disk down: {e:#}; try `isocast lab disk down {}`",
+                self.name
+            ));
+        }
+    }
+}
+
+/// What `isocast lab disk ARGUMENTS` prints.
+fn command(arguments: &[&str]) -> anyhow::Result<String> {
+    let program = std::env::current_exe().context("finding this program")?;
+    run(&program, arguments)
+}
+
+fn run(program: &Path, arguments: &[&str]) -> anyhow::Result<String> {
+    let mut command = Command::new(program);
+    // A group of its own: an interrupt at the terminal must not end the emulator before its disk is unmounted.
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    let output = command.arg("disk").args(arguments).output()?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("`isocast lab disk {}`: {}", arguments.join(" "), said.trim().trim_start_matches("isocast-lab: "));
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_emulator_prints_is_understood_and_its_errors_are_passed_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("isocast-lab");
+        std::fs::write(&program, "#!/bin/sh\necho \"isocast-lab: needs root ($2)\" >&2\nexit 1\n").unwrap();
+        let set = std::process::Command::new("chmod").arg("755").arg(&program).status().unwrap();
+        assert!(set.success());
+        let error = run(&program, &["up", "x"]).unwrap_err().to_string();
+        assert_eq!(error, "`isocast lab disk up x`: needs root (up)");
+        let text = r#"{"seconds":10.0,"busy_percent":50.0,"write_percent":10.0,"written_bytes":5000000,"seeks":3,"flushes":1,"lateness_us":{"over_1ms":2,"over_10ms":1}}"#;
+        let found: Statistics = serde_json::from_str(text).unwrap();
+        assert_eq!((found.lateness_us.over_10ms, found.seeks), (1, 3));
+        // Ten seconds with 4 s of reading; then ten with 8 s of it and 20 MB written.
+        let later = Statistics {
+            seconds: 20.0,
+            busy_percent: 70.0,
+            write_percent: 10.0,
+            written_bytes: 25_000_000,
+            ..found.clone()
+        };
+        let share = later.since(&found).unwrap();
+        assert!((share.left_by_reads - 0.2).abs() < 1e-9 && (share.written_mb_per_s - 2.0).abs() < 1e-9, "{share:?}");
+        assert_eq!(found.since(&found), None);
+    }
+}

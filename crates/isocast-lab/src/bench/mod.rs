@@ -1,0 +1,92 @@
+//! `isocast bench`: measures servers of paced streams, ours and others, the same way.
+//!
+//! Promise: the same client, files, disk and run for every server; raw results kept; disturbed runs say so. Not here:
+//! the emulated disk (`isocast lab`), predictions (`isocast plan`). The figures' definitions: `docs/guide/bench.md`.
+
+mod account;
+mod all;
+mod args;
+mod child;
+mod client;
+mod clock;
+mod compare;
+mod experiment;
+mod group;
+mod host;
+mod idle;
+mod jitter;
+mod lab_disk;
+mod network;
+mod nginx;
+mod own_words;
+mod parts;
+mod planned;
+mod progress;
+pub(crate) mod report;
+mod scratch;
+mod search;
+mod server;
+mod session;
+mod streams;
+mod summary;
+mod table;
+#[cfg(test)]
+mod tests;
+mod timetable;
+mod writer;
+mod yardstick;
+
+use std::io::Write;
+
+use clap::{Args, Subcommand};
+
+pub(crate) use crate::stop::Stop;
+use units::Nanos;
+
+/// Measures servers of paced streams: rate, jitter, stalls, cost.
+#[derive(Debug, Args)]
+pub(crate) struct BenchCommand {
+    #[command(subcommand)]
+    experiment: Experiment,
+}
+
+#[derive(Debug, Subcommand)]
+enum Experiment {
+    /// How many streams at what cost: requested against delivered rate, J, stalls, processor, memory, disk, network.
+    Streams(streams::StreamsCommand),
+    /// Streams, then writers beside them: what uploads do to J, with the disk schedule and without.
+    Jitter(jitter::JitterCommand),
+    /// The whole set: contents in memory, cold on an emulated disk, uploads beside, the papers' experiments; nginx in each.
+    All(all::AllCommand),
+    /// Renders the README's comparison from committed results, or checks that it is up to date.
+    Compare(compare::CompareCommand),
+}
+
+impl BenchCommand {
+    /// Runs the experiment and prints its results to `out`.
+    ///
+    /// # Errors
+    /// Wrong arguments, servers that cannot be started or reached, results that cannot be written, or an interrupt;
+    /// whatever was started is stopped before.
+    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let stop = Stop::on_signals()?;
+        match self.experiment {
+            Experiment::Streams(command) => command.run(&stop, out),
+            Experiment::Jitter(command) => command.run(&stop, out),
+            Experiment::All(command) => command.run(&stop),
+            Experiment::Compare(command) => command.run(),
+        }
+    }
+
+    /// About how long the experiment takes, without repeats of disturbed runs.
+    ///
+    /// # Errors
+    /// Wrong arguments.
+    fn estimate(&self) -> anyhow::Result<Nanos> {
+        match &self.experiment {
+            Experiment::Streams(command) => command.estimate(),
+            Experiment::Jitter(command) => command.estimate(),
+            Experiment::All(_) | Experiment::Compare(_) => Ok(Nanos::ZERO),
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! A network between server and client on one machine: two network namespaces, a virtual cable (veth, MTU 1500) and,
+//! where asked for, a shaper (TBF) at the server's end.
+//!
+//! Promise: nothing of the machine's own network is touched; the namespaces go when the benchmark ends, those of one
+//! that was killed when the next begins. Not here: starting servers in them (`server`).
+
+use std::path::Path;
+
+use crate::say;
+use anyhow::{Context, bail};
+use units::BitRate;
+
+use super::{Stop, child};
+
+/// Where the server listens.
+pub(super) const SERVER: &str = "10.213.77.1";
+/// The server's port: nobody else is in its namespace.
+pub(super) const PORT: u16 = 8080;
+/// The server's end of the cable.
+pub(super) const INTERFACE: &str = "veth0";
+const CLIENT: &str = "10.213.77.2";
+const MTU: u32 = 1500;
+const PREFIX: &str = "isocast-bench";
+const PLACE: &str = "/run/netns";
+/// What the shaper lets through at once: some segments as the kernel hands them over (64 KiB).
+const BURST: &str = "256kb";
+/// What waits longer is dropped.
+const LATENCY: &str = "50ms";
+/// What a cable without a shaper is taken for.
+const UNSHAPED: BitRate = BitRate(10_000_000_000);
+const PACKAGE: &str = "iproute2";
+
+/// Two namespaces that go when this is dropped.
+#[derive(Debug)]
+pub(super) struct Network {
+    owner: u32,
+}
+
+/// The namespace `end` (`client` or `server`) of the benchmark `owner`.
+fn name(owner: u32, end: &str) -> String {
+    format!("{PREFIX}-{owner}-{end}")
+}
+
+impl Network {
+    /// Makes them.
+    ///
+    /// # Errors
+    /// No root, no `ip` or `tc`, or a kernel without veth or TBF.
+    pub(super) fn up(shape: Option<BitRate>) -> anyhow::Result<Self> {
+        if !rustix::process::geteuid().is_root() {
+            bail!("--network needs root: it makes network namespaces");
+        }
+        remove_left();
+        let network = Self { owner: std::process::id() };
+        let (client, server) = (name(network.owner, "client"), name(network.owner, "server"));
+        let mut lines = vec![
+            format!("ip netns add {client}"),
+            format!("ip netns add {server}"),
+            format!(
+                "ip -n {server} link add {INTERFACE} mtu {MTU} type veth peer name {INTERFACE} mtu {MTU} netns {client}"
+            ),
+        ];
+        for (end, address) in [(&client, CLIENT), (&server, SERVER)] {
+            lines.push(format!("ip -n {end} addr add {address}/24 dev {INTERFACE}"));
+            lines.push(format!("ip -n {end} link set lo up"));
+            lines.push(format!("ip -n {end} link set {INTERFACE} up"));
+        }
+        if let Some(rate) = shape {
+            lines.push(format!(
+                "tc -n {server} qdisc add dev {INTERFACE} root tbf rate {}bit burst {BURST} latency {LATENCY}",
+                rate.0
+            ));
+        }
+        // What fails half-way is removed when `network` is dropped.
+        lines.iter().try_for_each(|line| child::tool(line, PACKAGE).map(drop))?;
+        Ok(network)
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        remove(self.owner);
+    }
+}
+
+/// Runs this very command line again in the client's end of a new network.
+///
+/// # Errors
+/// The network cannot be made, or the run failed.
+pub(super) fn run_inside(shape: Option<BitRate>, stop: &Stop) -> anyhow::Result<()> {
+    let network = Network::up(shape).context("making a network")?;
+    let (client, server) = (name(network.owner, "client"), name(network.owner, "server"));
+    let mut arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    arguments.extend(["--inside".into(), server.into()]);
+    child::this_program(&arguments, &enter(&client), stop)
+}
+
+/// The words before a command line that runs it in `namespace`. Only its network is entered: `ip netns exec` would
+/// also mount anew.
+pub(super) fn enter(namespace: &str) -> Vec<String> {
+    vec!["nsenter".to_owned(), format!("--net={PLACE}/{namespace}"), "--".to_owned()]
+}
+
+/// What our server is told the cable carries: its admission counts the headers by itself.
+pub(super) fn link_setting(shape: Option<BitRate>) -> String {
+    let rate = shape.unwrap_or(UNSHAPED);
+    format!("links.{INTERFACE}={}k", rate.0 / 1_000)
+}
+
+/// Removes what benchmarks that were killed have left.
+fn remove_left() {
+    for entry in std::fs::read_dir(PLACE).into_iter().flatten().flatten() {
+        let file = entry.file_name();
+        let owner = file.to_str().and_then(owner_of);
+        if let Some(owner) = owner.filter(|owner| !Path::new(&format!("/proc/{owner}")).exists()) {
+            remove(owner);
+        }
+    }
+}
+
+fn owner_of(namespace: &str) -> Option<u32> {
+    namespace.strip_prefix(PREFIX)?.strip_prefix('-')?.split('-').next()?.parse().ok()
+}
+
+/// The cable goes with its namespaces.
+fn remove(owner: u32) {
+    for end in ["client", "server"] {
+        let name = name(owner, end);
+        if Path::new(PLACE).join(&name).exists()
+            && let Err(error) = child::tool(&format!("ip netns del {name}"), PACKAGE)
+        {
+            say(format_args!("isocast bench: {error:#}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_names_the_process_it_belongs_to() {
+        assert_eq!(owner_of(&name(4711, "server")), Some(4711));
+        assert_eq!(owner_of("isocast-bench-x-client"), None);
+        assert_eq!(owner_of("somebody-elses"), None);
+    }
+
+    #[test]
+    fn our_server_is_told_what_the_cable_carries() {
+        assert_eq!(link_setting(Some(BitRate(1_000_000_000))), "links.veth0=1000000k");
+        assert_eq!(link_setting(None), "links.veth0=10000000k");
+    }
+}

@@ -1,0 +1,97 @@
+//! What `isocast plan` says to what a search found: counted from the disk profile that the server measured itself,
+//! through the block device.
+//!
+//! Promise: knows nothing of an emulated disk's parameters. Not here: counting (the program itself is asked).
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, bail};
+use serde::{Deserialize, Serialize};
+
+/// `schedule.be_share` unless said otherwise.
+const BE_SHARE: &str = "10%";
+
+/// A plan's answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Planned {
+    /// Streams.
+    pub streams: u32,
+    /// What is short for one more.
+    pub limited_by: String,
+    /// Bytes of a block.
+    pub block_bytes: u64,
+    /// Share of disk time kept for uploads.
+    pub be_share: f64,
+    /// What uploads get with it at least, 10^6 bytes per second.
+    pub upload_mb_per_s: f64,
+}
+
+/// A line of `isocast plan --json`.
+#[derive(Debug, Deserialize)]
+struct Row {
+    streams: u32,
+    limited_by: String,
+    blocks_bytes: Vec<u64>,
+    be_share: f64,
+    upload_bytes_per_second_min: f64,
+}
+
+/// The profile in the server's state folder, as JSON, and what a plan makes of it; `None` if there is no profile.
+///
+/// # Errors
+/// The program is not there, or does not answer as it should.
+pub(crate) fn of(
+    state: &Path,
+    rate_bps: u64,
+    memory: u64,
+    serve_args: &[String],
+) -> anyhow::Result<Option<(String, Planned)>> {
+    let mut files = fs::read_dir(state.join("disks")).into_iter().flatten().flatten().map(|e| e.path());
+    let Some(file) = files.find(|f| f.extension().is_some_and(|e| e == "json")) else { return Ok(None) };
+    let mut plan = Command::new(crate::isocast()?);
+    // Loopback, as the server takes it: no limit.
+    plan.args(["plan", "--json", "--simulate", "0", "--net", "1000G", "--be-share", be_share(serve_args)]);
+    plan.args(["--rate", &format!("{rate_bps}bit/s"), "--memory", &format!("{memory}B"), "--disk"]).arg(&file);
+    let output = plan.output().context("starting `isocast plan`")?;
+    if !output.status.success() {
+        bail!("`isocast plan`: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    let rows: Vec<Row> = serde_json::from_slice(&output.stdout).context("reading what `isocast plan` printed")?;
+    let row = rows.into_iter().next().context("`isocast plan` printed nothing")?;
+    let planned = Planned {
+        streams: row.streams,
+        limited_by: row.limited_by,
+        block_bytes: row.blocks_bytes.first().copied().unwrap_or(0),
+        be_share: row.be_share,
+        upload_mb_per_s: row.upload_bytes_per_second_min / 1e6,
+    };
+    Ok(Some((fs::read_to_string(&file)?, planned)))
+}
+
+/// What the server was told to keep for uploads.
+fn be_share(serve_args: &[String]) -> &str {
+    serve_args.iter().rev().find_map(|argument| argument.strip_prefix("schedule.be_share=")).unwrap_or(BE_SHARE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_share_for_uploads_is_the_one_the_server_was_told() {
+        let args = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(be_share(&args("--set schedule.be_share=25%")), "25%");
+        assert_eq!(be_share(&args("--set plane.memory=3GiB")), BE_SHARE);
+        assert_eq!(of(Path::new("/nowhere"), 1, 1, &[]).unwrap(), None);
+    }
+
+    #[test]
+    fn the_lines_of_a_plan_are_understood() {
+        let line = r#"[{"rates_bps":[8800000],"streams":97,"limited_by":"disk time","blocks_bytes":[4194304],
+            "disk_share":[0.9],"be_share":0.1,"upload_bytes_per_second_min":5e6,"simulated":null}]"#;
+        let rows: Vec<Row> = serde_json::from_str(line).unwrap();
+        assert_eq!((rows[0].streams, rows[0].limited_by.as_str()), (97, "disk time"));
+    }
+}

@@ -1,0 +1,553 @@
+//! The servers under test: one that runs already (`--url`), ours, and nginx.
+//!
+//! Promise: what is started is stopped, and what is written for it removed, however the benchmark ends short of
+//! SIGKILL; the child then gets SIGTERM from the kernel (`setpriv --pdeathsig`, where util-linux has it). Not here:
+//! nginx's configuration (`nginx`).
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use crate::say;
+use anyhow::{Context, anyhow, bail};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use units::{BitRate, Nanos};
+
+use super::client::{Head, parse_head};
+use super::host::ReadAhead;
+use super::{Stop, account, child, clock, network, nginx, scratch};
+
+/// How long a server may take to be ready, and to end.
+const START_MAX: Nanos = Nanos::from_secs(180);
+const END_MAX: Nanos = Nanos::from_secs(20);
+const PAUSE: Nanos = Nanos::from_millis(50);
+/// An answer may take so long from the first byte asked to the last one read, and a connection.
+const ANSWER_MAX: Nanos = Nanos::from_secs(5);
+const CONNECT_MAX: Duration = Duration::from_secs(2);
+/// How often one that waits for an answer looks whether to go on.
+const LOOK: Duration = Duration::from_millis(100);
+/// A server that is told to end before it was ready has nothing to finish.
+const ABANDON_MAX: Nanos = Nanos::from_secs(2);
+/// Most that is read of an answer.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+/// Lines of a server's log shown when it fails.
+const LOG_LINES: usize = 12;
+/// What a path keeps unescaped; `/` separates folders.
+const IN_PATH: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'%').add(b'<').add(b'>').add(b'?').add(b'`');
+
+/// A server to measure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// One that runs already, by its URL template.
+    Url(String),
+    /// This program's own `serve`.
+    Isocast {
+        /// Passed as `--disk-scheduler`; `None` is the default.
+        scheduler: Option<String>,
+    },
+    /// nginx.
+    Nginx {
+        /// Whether file reads go to a thread pool: right for cold contents, a waste for those in memory.
+        threads: bool,
+    },
+}
+
+impl Choice {
+    /// What it is called in results.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Url(url) => url.clone(),
+            Self::Isocast { scheduler: None } => "isocast".to_owned(),
+            Self::Isocast { scheduler: Some(s) } => format!("isocast-{s}"),
+            Self::Nginx { .. } => "nginx".to_owned(),
+        }
+    }
+}
+
+/// What the servers started need to know.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Ground {
+    /// The folders served.
+    pub roots: Vec<PathBuf>,
+    /// More arguments for `isocast serve`.
+    pub serve_args: Vec<String>,
+    /// Rates streams will ask for: nginx knows a rate only if its configuration names it.
+    pub rates: Vec<BitRate>,
+    /// The process to account for with `--url`, where it cannot be found by its port.
+    pub pid: Option<u32>,
+    /// Where our server keeps its disk profiles; with each server's own if `None`.
+    pub state: Option<PathBuf>,
+    /// The disk's read-ahead while a peer runs, KiB.
+    pub peer_read_ahead: Option<u64>,
+    /// The network namespace servers run in.
+    pub namespace: Option<String>,
+    /// Whether uploads will come.
+    pub uploads: bool,
+}
+
+impl Ground {
+    /// Where a server may listen: a free port on loopback, or the one port in its own namespace. Another program may
+    /// take a free port before the server does; it then says so and fails.
+    fn address(&self) -> anyhow::Result<SocketAddr> {
+        match self.namespace {
+            Some(_) => Ok(SocketAddr::new(network::SERVER.parse()?, network::PORT)),
+            None => free_address(),
+        }
+    }
+
+    /// `program`, to be run where servers run.
+    fn command(&self, program: &Path) -> Command {
+        let Some(namespace) = &self.namespace else { return child::command(program) };
+        let words = network::enter(namespace);
+        let mut command = child::command(Path::new(&words[0]));
+        command.args(&words[1..]).arg(program);
+        command
+    }
+}
+
+/// A server that answers.
+pub(crate) struct Server {
+    /// What it is called in results.
+    pub name: String,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Host and port for the Host header.
+    pub authority: String,
+    /// Path template with `{content}`, `{rate}` and `{number}` (or `{n}`).
+    template: String,
+    /// Its first process, if known.
+    pub pid: Option<u32>,
+    /// How it is configured, for the results.
+    pub configuration: String,
+    started: Option<Started>,
+}
+
+/// What has to be undone.
+struct Started {
+    child: Child,
+    directory: TempDir,
+    /// A folder beside the contents, for bodies on their way.
+    beside: Option<TempDir>,
+    /// Set back when the server has ended.
+    _read_ahead: Option<ReadAhead>,
+}
+
+impl Server {
+    /// Starts `choice`, or finds it, and waits until it answers.
+    ///
+    /// # Errors
+    /// It is not installed, ended, or does not answer; the text says what to do.
+    pub(crate) fn start(choice: &Choice, ground: &Ground, stop: &Stop) -> anyhow::Result<Self> {
+        match choice {
+            Choice::Url(url) => from_url(url, ground),
+            Choice::Isocast { scheduler } => start_isocast(choice, scheduler.as_deref(), ground, stop),
+            Choice::Nginx { threads } => start_nginx(choice, *threads, ground, stop),
+        }
+    }
+
+    /// Path and query of stream `n` for `content` at `rate`.
+    pub(crate) fn path_of(&self, content: &str, rate: BitRate, n: usize) -> String {
+        self.template
+            .replace("{content}", &escaped(content))
+            .replace("{rate}", &rate_text(rate))
+            .replace("{number}", &n.to_string())
+            .replace("{n}", &n.to_string())
+    }
+
+    /// Asks for `path` once, so that a server that has no such content is told before anything is measured.
+    ///
+    /// # Errors
+    /// It answers, but neither with a content nor that there is no room.
+    pub(crate) fn probe(&self, path: &str, stop: &Stop) -> anyhow::Result<()> {
+        let status = |asked| {
+            let answer = exchange(self.address, asked, &self.authority, path, clock::now() + ANSWER_MAX, stop);
+            // No answer: what the streams get tells more.
+            answer.map(|(head, _)| head.status).filter(|status| !matches!(status, 200..=299 | 503))
+        };
+        // A server may know no HEAD; and a GET takes room that a stream would get.
+        if status(Asked::Head).is_some()
+            && let Some(status) = status(Asked::Start)
+        {
+            bail!("{}: `{path}` is answered {status}; is the URL right?", self.name);
+        }
+        Ok(())
+    }
+
+    /// Path to upload `name` to.
+    pub(crate) fn upload_path(&self, name: &str) -> String {
+        let path = self.template.split('?').next().unwrap_or("/media/{content}");
+        path.replace("{content}", &escaped(name))
+    }
+
+    /// Ends it, and says so if it did not end well.
+    ///
+    /// # Errors
+    /// It had ended before, or did not in time and was killed.
+    pub(crate) fn end(mut self) -> anyhow::Result<()> {
+        let Some(mut started) = self.started.take() else { return Ok(()) };
+        if let Some(status) = started.child.try_wait()? {
+            started.end()?;
+            return Err(
+                started.fault(&format!("{} ended by itself while it was measured ({status})", self.name), status)
+            );
+        }
+        started.end()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(mut started) = self.started.take()
+            && let Err(e) = started.end()
+        {
+            say(format_args!("isocast bench: {e:#}"));
+        }
+    }
+}
+
+impl Started {
+    fn end(&mut self) -> anyhow::Result<()> {
+        self.end_within(END_MAX)
+    }
+
+    fn end_within(&mut self, span: Nanos) -> anyhow::Result<()> {
+        let ended = self.terminate(span);
+        if let Some(beside) = self.beside.take() {
+            let path = beside.path().to_owned();
+            beside.close().with_context(|| format!("removing {}", path.display()))?;
+        }
+        ended
+    }
+
+    fn terminate(&mut self, span: Nanos) -> anyhow::Result<()> {
+        if self.child.try_wait()?.is_some() {
+            return Ok(());
+        }
+        let pid = i32::try_from(self.child.id())?;
+        if let Some(pid) = Pid::from_raw(pid) {
+            kill_process(pid, Signal::TERM)?;
+        }
+        let deadline = clock::now() + span;
+        while clock::now() < deadline {
+            if self.child.try_wait()?.is_some() {
+                return Ok(());
+            }
+            clock::sleep_until(clock::now() + PAUSE);
+        }
+        self.child.kill()?;
+        self.child.wait()?;
+        bail!("the server (process {pid}) did not end within {span} of SIGTERM and was killed")
+    }
+
+    /// What went wrong, and its last lines: the cause stands last. One that was killed could not say why.
+    fn fault(&self, what: &str, status: ExitStatus) -> anyhow::Error {
+        let log = self.log();
+        match status.signal() {
+            _ if log.is_empty() => anyhow!("{what}"),
+            Some(_) => anyhow!("the server's last words:\n{log}\n{what}"),
+            None => anyhow!("{what}:\n{log}"),
+        }
+    }
+
+    /// The last lines it wrote.
+    fn log(&self) -> String {
+        let text = fs::read_to_string(self.directory.path().join("log")).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
+    }
+}
+
+/// The rate as queries carry it: `8800k`, exact to the kilobit where it is whole, else in bit/s.
+pub(crate) fn rate_text(rate: BitRate) -> String {
+    if rate.0.is_multiple_of(1_000) { format!("{}k", rate.0 / 1_000) } else { format!("{}bit/s", rate.0) }
+}
+
+fn escaped(name: &str) -> String {
+    utf8_percent_encode(name, IN_PATH).to_string()
+}
+
+/// A URL's parts: host and port, and a template that has `{content}` and `{rate}`.
+///
+/// # Errors
+/// It is no URL that can be measured.
+pub(crate) fn parts_of(url: &str) -> anyhow::Result<(String, String)> {
+    let Some(rest) = url.strip_prefix("http://") else {
+        bail!("--url `{url}` must begin with http:// (TLS is not measured)");
+    };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    if authority.is_empty() {
+        bail!("--url `{url}` names no host");
+    }
+    let mut template = if path.is_empty() { "/media/".to_owned() } else { path.to_owned() };
+    if !template.contains("{content}") && template.ends_with('/') {
+        template.push_str("{content}");
+    }
+    if !template.contains("{rate}") && !template.contains("rate=") {
+        template.push_str(if template.contains('?') { "&rate={rate}" } else { "?rate={rate}" });
+    }
+    Ok((authority.to_owned(), template))
+}
+
+fn from_url(url: &str, ground: &Ground) -> anyhow::Result<Server> {
+    let (authority, template) = parts_of(url)?;
+    let with_port = if authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) {
+        authority.clone()
+    } else {
+        format!("{authority}:80")
+    };
+    let mut addresses = with_port.to_socket_addrs().with_context(|| format!("looking up `{authority}`"))?;
+    let address = addresses.next().with_context(|| format!("`{authority}` has no address"))?;
+    TcpStream::connect_timeout(&address, CONNECT_MAX)
+        .with_context(|| format!("nobody answers at {address}: is the server running?"))?;
+    let local = address.ip().is_loopback();
+    let pid = ground.pid.or_else(|| if local { account::listener_of(address.port()) } else { None });
+    let configuration = format!("already running at {url}");
+    Ok(Server { name: url.to_owned(), address, authority, template, pid, configuration, started: None })
+}
+
+fn start_isocast(choice: &Choice, scheduler: Option<&str>, ground: &Ground, stop: &Stop) -> anyhow::Result<Server> {
+    let directory = scratch::folder()?;
+    let address = ground.address()?;
+    let program = crate::isocast()?;
+    let mut arguments = vec!["serve".to_owned(), "--listen".to_owned(), address.to_string()];
+    for root in &ground.roots {
+        arguments.extend(["--root".to_owned(), root.display().to_string()]);
+    }
+    let state = ground.state.clone().unwrap_or_else(|| directory.path().join("state"));
+    arguments.extend(["--state".to_owned(), state.display().to_string()]);
+    if let Some(scheduler) = scheduler {
+        arguments.extend(["--disk-scheduler".to_owned(), scheduler.to_owned()]);
+    }
+    arguments.extend(ground.serve_args.iter().cloned());
+    let configuration = format!("isocast {}", arguments.join(" "));
+    let started = spawn(ground, &program, &arguments, directory, None)?;
+    finish_start(choice, address, "/ready", configuration, started, stop)
+}
+
+fn start_nginx(choice: &Choice, threads: bool, ground: &Ground, stop: &Stop) -> anyhow::Result<Server> {
+    let Some(program) = nginx::find() else {
+        bail!("no nginx found; install it (Debian: `apt install nginx-light`) or leave out `--peer nginx`");
+    };
+    let [root] = ground.roots.as_slice() else {
+        bail!("nginx serves one folder; give exactly one --root with --peer nginx");
+    };
+    let directory = scratch::folder()?;
+    let address = ground.address()?;
+    // On the contents' own file system: nginx then publishes an upload by renaming it.
+    let beside = match scratch::among_contents(root) {
+        Ok(beside) => Some(beside),
+        Err(_) if !ground.uploads => None,
+        Err(error) => {
+            return Err(error.context(
+                "nginx writes uploads beside the contents: make their folder writable, or measure without --writers",
+            ));
+        }
+    };
+    let bodies = beside.as_ref().map_or_else(|| directory.path().join("bodies"), |beside| beside.path().to_owned());
+    let layout = nginx::Layout { prefix: directory.path(), address, root, bodies: &bodies, threads };
+    let configuration = nginx::configuration(&layout, &ground.rates);
+    let file = directory.path().join("nginx.conf");
+    fs::write(&file, &configuration)?;
+    let arguments =
+        ["-p", &directory.path().display().to_string(), "-c", &file.display().to_string()].map(str::to_owned).to_vec();
+    let mut started = spawn(ground, &program, &arguments, directory, beside)?;
+    if let Some(kib) = ground.peer_read_ahead {
+        let set = ReadAhead::set(root, kib);
+        started._read_ahead = Some(set.context("setting --peer-read-ahead: it needs root and a local disk")?);
+    }
+    finish_start(choice, address, "/ready", configuration, started, stop)
+}
+
+/// A free port on loopback.
+fn free_address() -> anyhow::Result<SocketAddr> {
+    let listener = TcpListener::bind("127.0.0.1:0").context("finding a free port on 127.0.0.1")?;
+    Ok(listener.local_addr()?)
+}
+
+fn spawn(
+    ground: &Ground,
+    program: &Path,
+    arguments: &[String],
+    directory: TempDir,
+    beside: Option<TempDir>,
+) -> anyhow::Result<Started> {
+    let log = File::create(directory.path().join("log"))?;
+    let mut command = ground.command(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+    let child = command.spawn().with_context(|| format!("starting {}", program.display()))?;
+    Ok(Started { child, directory, beside, _read_ahead: None })
+}
+
+/// Waits until `started` answers 200 to `path`.
+fn finish_start(
+    choice: &Choice,
+    address: SocketAddr,
+    path: &str,
+    configuration: String,
+    mut started: Started,
+    stop: &Stop,
+) -> anyhow::Result<Server> {
+    let deadline = clock::now() + START_MAX;
+    loop {
+        if stop.is_set() || clock::now() >= deadline {
+            let ended = started.end_within(ABANDON_MAX);
+            stop.check()?;
+            ended?;
+            bail!("{} was not ready within {START_MAX}:\n{}", choice.name(), started.log());
+        }
+        if let Some(status) = started.child.try_wait()? {
+            started.end()?;
+            return Err(started.fault(&format!("{} ended at its start ({status})", choice.name()), status));
+        }
+        let until = clock::now() + ANSWER_MAX;
+        let answer = exchange(address, Asked::Start, &address.to_string(), path, until, stop);
+        if answer.is_some_and(|(head, _)| head.status == 200) {
+            break;
+        }
+        clock::sleep_until(clock::now() + PAUSE);
+    }
+    Ok(Server {
+        name: choice.name(),
+        address,
+        authority: address.to_string(),
+        template: "/media/{content}?rate={rate}".to_owned(),
+        pid: Some(started.child.id()),
+        configuration,
+        started: Some(started),
+    })
+}
+
+/// The body a GET of `path` is answered with before `until`, if the status is 200; `None` when it is time to stop.
+pub(crate) fn get(address: SocketAddr, path: &str, until: Nanos, stop: &Stop) -> Option<String> {
+    let (head, body) = exchange(address, Asked::All, &address.to_string(), path, until, stop)?;
+    (head.status == 200).then(|| String::from_utf8(body).ok())?
+}
+
+/// How much of an answer is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    /// There is no body: HEAD.
+    Head,
+    /// Only how it begins is read.
+    Start,
+    /// All of it.
+    All,
+}
+
+/// Asks once. `None` if there is no answer, it is longer than [`ANSWER_BYTES_MAX`], not whole before `until` however it
+/// trickles, or it is time to stop.
+fn exchange(
+    address: SocketAddr,
+    asked: Asked,
+    authority: &str,
+    path: &str,
+    until: Nanos,
+    stop: &Stop,
+) -> Option<(Head, Vec<u8>)> {
+    let method = if asked == Asked::Head { "HEAD" } else { "GET" };
+    let mut socket = TcpStream::connect_timeout(&address, CONNECT_MAX).ok()?;
+    socket.set_read_timeout(Some(LOOK)).ok()?;
+    socket.set_write_timeout(Some(LOOK)).ok()?;
+    write!(socket, "{method} {path} HTTP/1.1\r\nHost: {authority}\r\nConnection: close\r\n\r\n").ok()?;
+    let (mut read, mut piece) = (Vec::new(), [0; 4096]);
+    loop {
+        let ended = match socket.read(&mut piece) {
+            Ok(n) => {
+                read.extend_from_slice(&piece[..n]);
+                n == 0
+            }
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => false,
+            Err(_) => return None,
+        };
+        if let Some(head) = parse_head(&read).ok()? {
+            let body = read.len() - head.head_bytes;
+            let is_whole = ended || head.content_length.is_some_and(|length| body as u64 >= length);
+            if asked != Asked::All || is_whole {
+                let body = read.split_off(head.head_bytes);
+                return Some((head, body));
+            }
+        }
+        if ended || read.len() > ANSWER_BYTES_MAX || clock::now() >= until || stop.is_set() {
+            return None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_become_templates() {
+        let parts = |url| parts_of(url).unwrap();
+        assert_eq!(parts("http://h:1"), ("h:1".into(), "/media/{content}?rate={rate}".into()));
+        assert_eq!(parts("http://h/v/"), ("h".into(), "/v/{content}?rate={rate}".into()));
+        assert_eq!(parts("http://h/a.ts?x=1"), ("h".into(), "/a.ts?x=1&rate={rate}".into()));
+        assert_eq!(parts("http://h/{content}?rate=5M"), ("h".into(), "/{content}?rate=5M".into()));
+        assert!(parts_of("https://h/").is_err());
+        assert!(parts_of("http:///x").is_err());
+    }
+
+    #[test]
+    fn rates_are_written_exactly() {
+        assert_eq!(rate_text(BitRate(8_800_000)), "8800k");
+        assert_eq!(rate_text(BitRate(1_001)), "1001bit/s");
+        assert_eq!(units::parse_rate(&rate_text(BitRate(8_800_000))), Ok(BitRate(8_800_000)));
+    }
+
+    /// A server that answers every connection with `answer`, then byte after byte.
+    fn trickling(answer: &'static str) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for mut socket in listener.incoming().flatten() {
+                std::thread::spawn(move || {
+                    let _ = socket.read(&mut [0; 4096]);
+                    let mut sent = socket.write_all(answer.as_bytes());
+                    while sent.is_ok() {
+                        std::thread::sleep(LOOK / 5);
+                        sent = socket.write_all(b"x");
+                    }
+                });
+            }
+        });
+        address
+    }
+
+    #[test]
+    fn an_answer_that_trickles_is_given_up_in_time_and_at_once_when_it_is_time_to_stop() {
+        let address = trickling("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n");
+        assert_eq!(get(address, "/x", clock::now() + Nanos::from_millis(300), &Stop::default()), None);
+        let stop = Stop::default();
+        stop.set();
+        assert_eq!(get(address, "/x", clock::now() + Nanos::from_secs(100_000), &stop), None);
+    }
+
+    #[test]
+    fn a_url_that_is_no_contents_is_told_before_a_run() {
+        let probe = |answer| {
+            let choice = Choice::Url(format!("http://{}/", trickling(answer)));
+            let server = Server::start(&choice, &Ground::default(), &Stop::default()).unwrap();
+            server.probe("/film", &Stop::default()).map_err(|error| error.to_string())
+        };
+        assert_eq!(probe("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n"), Ok(()));
+        assert_eq!(probe("HTTP/1.1 503 Full\r\n\r\n"), Ok(()));
+        for answer in ["HTTP/1.1 404 Not Found\r\n\r\n", "HTTP/1.1 302 Found\r\nLocation: /\r\n\r\n"] {
+            assert!(probe(answer).unwrap_err().contains(&format!("answered {}", &answer[9..12])));
+        }
+    }
+
+    #[test]
+    fn nobody_at_the_address_is_said_so() {
+        let address = free_address().unwrap();
+        let choice = Choice::Url(format!("http://{address}/"));
+        let Err(error) = Server::start(&choice, &Ground::default(), &Stop::default()) else { panic!("started") };
+        assert!(format!("{error:#}").contains("is the server running?"), "{error:#}");
+    }
+}

@@ -1,0 +1,155 @@
+//! What experiments have in common: servers in turn, the yardstick, results shown and kept.
+
+use std::io::Write;
+
+use anyhow::bail;
+
+use super::args::Common;
+use super::experiment::{self, Job};
+use super::progress::Show;
+use super::report::{self, Found, Kind, Results};
+use super::search::Most;
+use super::server::{Choice, Ground};
+use super::summary::Run;
+use super::timetable::Spare;
+use super::{Stop, lab_disk, planned, scratch, table, yardstick};
+use units::Nanos;
+
+/// How long the yardstick is measured.
+pub(super) const YARDSTICK: Nanos = Nanos::from_secs(15);
+/// Under this name the disk profile that our server measured is kept.
+const PROFILE: &str = "disk profile";
+
+/// One experiment while it goes on.
+pub(crate) struct Session<'a> {
+    common: &'a Common,
+    ground: Ground,
+    /// How progress is shown.
+    pub show: Show,
+    stop: &'a Stop,
+    results: Results,
+    spare: Spare,
+    /// Our server's disk profiles, measured once for all runs.
+    _state: Option<tempfile::TempDir>,
+}
+
+impl<'a> Session<'a> {
+    /// Begins: checks what is served, and measures the yardstick where there will be writers.
+    ///
+    /// # Errors
+    /// Wrong arguments, or a folder that cannot be read or written.
+    pub(crate) fn begin(common: &'a Common, kind: Kind, title: &str, stop: &'a Stop) -> anyhow::Result<Self> {
+        let mut ground = common.ground()?;
+        // What would come to light only after the first run.
+        common.lab_disk.as_deref().map(lab_disk::statistics).transpose()?;
+        common.out.as_deref().map(report::check).transpose()?;
+        let state = if ground.state.is_none() { Some(scratch::folder()?) } else { None };
+        if let Some(state) = &state {
+            ground.state = Some(state.path().to_owned());
+        }
+        let label = common.label.clone().unwrap_or_else(|| format!("{kind:?}").to_lowercase());
+        let title = common.title.as_deref().unwrap_or(title);
+        let results = Results::new(kind, &label, title, ground.roots.first().map(|r| r.as_path()));
+        let show = Show::on_stderr();
+        let spare = Spare::new(common.repeats_within);
+        let mut session = Self { common, ground, show, stop, results, spare, _state: state };
+        if common.writers > 0 && !common.no_yardstick {
+            session.measure_yardstick()?;
+        }
+        Ok(session)
+    }
+
+    fn measure_yardstick(&mut self) -> anyhow::Result<()> {
+        let Some(root) = self.ground.roots.first() else { return Ok(()) };
+        self.show.line("one sequential durable writer alone");
+        let found =
+            yardstick::measure(root, self.common.lab_disk.as_deref(), self.common.upload_size.0, YARDSTICK, self.stop)?;
+        self.show.line(&format!("one sequential durable writer alone: {:.1} MB/s", found.mb_per_s));
+        self.results.yardstick = Some(found);
+        Ok(())
+    }
+
+    /// Runs `job` against `choice` and keeps the result.
+    ///
+    /// # Errors
+    /// The server cannot be measured; no stream at all worked; interrupted.
+    pub(crate) fn one(&mut self, choice: &Choice, job: &Job) -> anyhow::Result<&Run> {
+        let (run, configuration) = experiment::run(choice, &self.ground, job, &self.show, self.stop, &mut self.spare)?;
+        if run.failed == run.admitted {
+            bail!("{}: not one of {} streams worked: {}", run.server, run.streams, run.why_none());
+        }
+        self.show.line(&run.sentence());
+        self.results.add(run, configuration);
+        if let Some(folder) = &self.common.out {
+            self.results.keep(folder)?;
+        }
+        let kept = self.results.runs.len() - 1;
+        Ok(&self.results.runs[kept])
+    }
+
+    /// Keeps what a search found: `run` is the one that carried `most`.
+    ///
+    /// # Errors
+    /// `isocast plan` cannot be asked about it.
+    pub(crate) fn found(&mut self, run: &Run, most: &Most) -> anyhow::Result<()> {
+        let uploads = run.uploads.as_ref();
+        let planned = match (run.own_words, self.ground.state.as_deref()) {
+            (Some(words), Some(state)) => {
+                planned::of(state, run.rate_bps, words.buffer_bytes, &self.ground.serve_args)?
+            }
+            _ => None,
+        };
+        let planned = planned.map(|(profile, planned)| {
+            self.results.configurations.entry(PROFILE.to_owned()).or_insert(profile);
+            planned
+        });
+        let found = Found {
+            server: run.server.clone(),
+            rate_bps: run.rate_bps,
+            streams: most.streams,
+            before_refusal: None,
+            too_many: most.too_many,
+            resolution_percent: most.resolution_percent(),
+            confirmed: Some(most.confirmed),
+            next_was_offered_bps: self.last_offer(&run.server),
+            upload_mb_per_s: uploads.map(|u| u.mb_per_s),
+            upload_share: uploads.and_then(|u| u.share_of_yardstick),
+            upload_share_of_left: uploads.and_then(|u| u.share_of_left),
+            planned,
+        };
+        self.show.line(&found.sentence());
+        self.results.found.push(found);
+        Ok(())
+    }
+
+    /// What `server` offered the last one it refused.
+    fn last_offer(&self, server: &str) -> Option<u64> {
+        self.results.runs.iter().rev().filter(|run| run.server == server).find_map(|run| run.grantable_bps)
+    }
+
+    /// Shows the results, and writes them where that was asked for.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub(crate) fn finish(self, out: &mut dyn Write) -> anyhow::Result<Results> {
+        if let Some(folder) = &self.common.out {
+            self.results.write(folder)?;
+            self.show.line(&format!("results in {}", folder.display()));
+        }
+        if self.common.json {
+            writeln!(out, "{}", serde_json::to_string_pretty(&self.results)?)?;
+        } else {
+            for (server, configuration) in &self.results.configurations {
+                self.show.line(&format!("--- {server} ---\n{configuration}"));
+            }
+            write!(out, "{}", table::streams(&self.results.runs))?;
+            for found in &self.results.found {
+                writeln!(out, "{}", found.sentence())?;
+            }
+            if self.common.repeat > 1 {
+                write!(out, "\nMedians (least…greatest):\n{}", table::medians(&self.results.groups))?;
+            }
+        }
+        Ok(self.results)
+    }
+}

@@ -1,0 +1,179 @@
+//! `bench streams`: seed 001's figures 9 and 10 and seed 000's tables 4.1–4.3 and 4.6, on this machine.
+
+use std::io::Write;
+
+use anyhow::bail;
+use clap::Args;
+use units::Nanos;
+
+use super::args::{Common, SECONDS_MAX};
+use super::client::STREAMS_MAX;
+use super::experiment::Job;
+use super::report::Kind;
+use super::search::{Search, Tried};
+use super::server::Choice;
+use super::session::Session;
+use super::summary::Run;
+use super::{Stop, network};
+
+/// The search for a server that never says no begins with so many where nothing better is known.
+const FROM: usize = 16;
+/// Such a search takes as long as so many whole tries: of six or seven, those that fail end at the first stall.
+const TRIES_EXPECTED: usize = 5;
+
+/// See the module.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct StreamsCommand {
+    #[command(flatten)]
+    common: Common,
+    /// Numbers of streams to measure.
+    #[arg(long, value_delimiter = ',', default_value = "100,200,400", conflicts_with_all = ["find_max", "load"])]
+    streams: Vec<usize>,
+    /// Find the most streams carried: no stall, delivered / requested ≥ 0.999 but for bursts at the edges, and all admitted
+    /// or the others told no.
+    #[arg(long, conflicts_with = "load")]
+    find_max: bool,
+    /// Find the most, then measure this percentage of it for --duration.
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    load: Option<usize>,
+    /// The search looks no higher than this; a server that says no by itself is asked for so many at once.
+    #[arg(long, default_value_t = 1_000)]
+    max: usize,
+    /// The search for a server that never says no begins with this many [default: half of what ours carried in the same
+    /// run, else 16].
+    #[arg(long)]
+    from: Option<usize>,
+    /// How long a try of the search measures, unless a player stalls before: two blocks of the largest size or more.
+    #[arg(long, default_value = "40s", value_parser = units::parse_duration)]
+    probe: Nanos,
+}
+
+/// `90%` or `90`.
+fn percent(text: &str) -> Result<usize, String> {
+    match text.strip_suffix('%').unwrap_or(text).parse() {
+        Ok(percent) if (1..=100).contains(&percent) => Ok(percent),
+        _ => Err(format!("`{text}` is no percentage from 1% to 100%")),
+    }
+}
+
+impl StreamsCommand {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// See [`super::BenchCommand::run`].
+    pub(crate) fn run(self, stop: &Stop, out: &mut dyn Write) -> anyhow::Result<()> {
+        if self.common.wants_network() {
+            return network::run_inside(self.common.shape, stop);
+        }
+        let choices = self.common.choices()?;
+        let searches = self.find_max || self.load.is_some();
+        if searches && !(1..=STREAMS_MAX).contains(&self.max) {
+            bail!("--max {} must be 1 to {STREAMS_MAX}", self.max);
+        }
+        if searches && (self.probe < Nanos::from_secs(1) || self.probe > Nanos::from_secs(SECONDS_MAX)) {
+            bail!("--probe must be from 1s to {SECONDS_MAX}s");
+        }
+        // Every number is checked before the first run.
+        let numbers = if searches { vec![self.max] } else { self.streams.clone() };
+        numbers.iter().try_for_each(|&n| self.common.job(n).map(drop))?;
+        let mut session = Session::begin(&self.common, Kind::Streams, "Streams", stop)?;
+        for repeat in 0..self.common.repeat {
+            if searches {
+                let mut ours = None;
+                for choice in &choices {
+                    let most = self.search(&mut session, choice, repeat, ours)?;
+                    if matches!(choice, Choice::Isocast { .. }) {
+                        ours = Some(most).filter(|&most| most > 0);
+                    }
+                    if let Some(load) = self.load {
+                        session.one(choice, &self.job((most * load / 100).max(1), repeat)?)?;
+                    }
+                }
+                continue;
+            }
+            // Servers take turns within each number of streams: what drifts on the machine hits all alike.
+            for &streams in &self.streams {
+                for choice in &choices {
+                    session.one(choice, &self.job(streams, repeat)?)?;
+                }
+            }
+        }
+        session.finish(out).map(drop)
+    }
+
+    fn job(&self, streams: usize, repeat: u32) -> anyhow::Result<Job> {
+        let job = self.common.job(streams)?;
+        Ok(Job { seed: job.seed + u64::from(repeat), ..job })
+    }
+
+    /// Finds the most streams `choice` carries. Every run is kept.
+    fn search(
+        &self,
+        session: &mut Session<'_>,
+        choice: &Choice,
+        repeat: u32,
+        ours: Option<usize>,
+    ) -> anyhow::Result<usize> {
+        let mut search = Search::new(self.begin_with(choice, ours), self.max);
+        let mut unharmed = Vec::new();
+        while let Some(streams) = search.next() {
+            let job = Job { seconds: self.probe.0 / 1_000_000_000, give_up: true, ..self.job(streams, repeat)? };
+            let run = session.one(choice, &job)?.clone();
+            let is_unharmed = run.carried().is_some();
+            search.tell(streams, Tried { unharmed: is_unharmed, before_refusal: run.before_first_no() });
+            unharmed.extend(is_unharmed.then_some(run));
+        }
+        let most = search.found();
+        // The last of those that show the result with the fewest beside it.
+        let shows = |run: &&Run| most.streams > 0 && run.admitted >= most.streams;
+        match unharmed.iter().rev().filter(shows).min_by_key(|run| run.admitted) {
+            Some(run) => session.found(run, &most)?,
+            None => session.show.line(&format!("{}: not one stream was carried", choice.name())),
+        }
+        Ok(most.streams)
+    }
+
+    /// Ours says no by itself: asked for more than it can, it shows its limit and that the others keep theirs. The
+    /// search for one that never says no begins at half of what `ours` carried.
+    fn begin_with(&self, choice: &Choice, ours: Option<usize>) -> usize {
+        match choice {
+            Choice::Isocast { .. } => self.max,
+            _ => self.from.unwrap_or_else(|| ours.map_or(FROM, |ours| ours.div_ceil(2))),
+        }
+    }
+
+    /// About how long it takes, without repeats of disturbed runs.
+    ///
+    /// # Errors
+    /// Wrong arguments.
+    pub(crate) fn estimate(&self) -> anyhow::Result<Nanos> {
+        let common = &self.common;
+        let mut repeat = Nanos::ZERO;
+        for choice in common.choices()? {
+            let (span, numbers) = match (&choice, self.find_max || self.load.is_some()) {
+                (_, false) => (common.duration(), self.streams.clone()),
+                // It is asked for more than it can, and then for what it can.
+                (Choice::Isocast { .. }, true) => (self.probe, vec![self.max, self.max * 3 / 4]),
+                (_, true) => (self.probe, vec![self.max / 2; TRIES_EXPECTED]),
+            };
+            for streams in numbers {
+                repeat += common.run_length(streams, span);
+            }
+            if self.load.is_some() {
+                repeat += common.run_length(self.max * 3 / 4, common.duration());
+            }
+        }
+        Ok(common.lead() + repeat.saturating_mul(u64::from(common.repeat)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentages_are_read() {
+        assert_eq!((percent("90%"), percent("5")), (Ok(90), Ok(5)));
+        assert!(percent("0").is_err() && percent("101%").is_err() && percent("x").is_err());
+    }
+}

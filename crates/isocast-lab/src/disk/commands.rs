@@ -1,0 +1,168 @@
+//! The command line: `isocast-lab disk …`.
+
+use std::io::Write;
+
+use anyhow::anyhow;
+use clap::error::ErrorKind;
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use sim::drive::{Parameters, Profile};
+
+use super::check::Check;
+use super::fill::Fill;
+use super::state::{Places, State};
+use super::stats::Statistics;
+use super::up::{self, Up};
+use super::{control, daemon, down};
+
+/// Emulated hard disks: real block devices with a drive's service times.
+#[derive(Debug, Args)]
+pub(crate) struct DiskCommand {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Up(Up),
+    /// Takes disks down; nothing of them remains.
+    Down {
+        /// Names of the disks.
+        #[arg(required_unless_present = "all")]
+        names: Vec<String>,
+        /// All disks.
+        #[arg(long)]
+        all: bool,
+    },
+    /// Lists the disks.
+    List {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// What a disk has done since `ctl NAME reset`, and how late its answers left.
+    Stat {
+        /// Name of the disk.
+        #[arg(default_value = "disk0")]
+        name: String,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Controls a disk: timing, faults, power.
+    #[command(after_help = control::COMMANDS)]
+    Ctl {
+        /// Name of the disk.
+        name: String,
+        /// The command; several separated by `;`.
+        #[arg(required = true, trailing_var_arg = true)]
+        command: Vec<String>,
+    },
+    Fill(Fill),
+    Check(Check),
+    /// Lists all drive parameters of a profile.
+    Params {
+        /// Which.
+        #[arg(default_value = "desktop", value_parser = |text: &str| text.parse::<Profile>())]
+        profile: Profile,
+    },
+    #[command(hide = true)]
+    Daemon {
+        name: String,
+    },
+}
+
+impl DiskCommand {
+    /// Does it, and prints to `out`.
+    ///
+    /// # Errors
+    /// Whatever is missing or fails, with what to do about it; wrong usage is clap's error.
+    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        match self.command {
+            Command::Up(up) => up.run(out),
+            Command::Down { names, all } => take_down(&names, all, out),
+            Command::List { json } => list(json, out),
+            Command::Stat { name, json } => stat(&name, json, out),
+            Command::Ctl { name, command } => ctl(&name, &command.join(" "), out),
+            Command::Fill(fill) => fill.run(out),
+            Command::Check(check) => check.run(out),
+            Command::Params { profile } => {
+                for (key, value) in Parameters::of(profile).listed() {
+                    writeln!(out, "{key}={value}")?;
+                }
+                Ok(())
+            }
+            Command::Daemon { name } => daemon::run(&name),
+        }
+    }
+}
+
+fn ctl(name: &str, commands: &str, out: &mut dyn Write) -> anyhow::Result<()> {
+    if commands.split(';').all(|command| command.trim().is_empty()) {
+        let what = format!("no command was given; there are: {}\n", control::COMMANDS);
+        return Err(clap::Error::raw(ErrorKind::MissingRequiredArgument, what).into());
+    }
+    Ok(writeln!(out, "{}", control::ask(&Places::of(name)?, commands)?)?)
+}
+
+/// Takes all of them down, whatever becomes of one; a name of none is an error, as it is of `stat` and `ctl`.
+fn take_down(names: &[String], all: bool, out: &mut dyn Write) -> anyhow::Result<()> {
+    up::need_root()?;
+    let disks = if all { Places::all() } else { names.iter().map(|n| Places::of(n)).collect::<Result<_, _>>()? };
+    let mut outcome = Ok(());
+    for places in disks {
+        let name = &places.name;
+        let down = match down::take_down(&places) {
+            Ok(true) => writeln!(out, "{name}: down").map_err(Into::into),
+            Ok(false) => Err(anyhow!("disk `{name}` is not up; see `isocast lab disk list`")),
+            Err(error) => Err(error.context(format!("disk `{name}`"))),
+        };
+        outcome = outcome.and(down);
+    }
+    outcome
+}
+
+#[derive(Debug, Serialize)]
+struct Listed {
+    #[serde(flatten)]
+    state: State,
+    alive: bool,
+}
+
+fn list(json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
+    let disks: Vec<Listed> = Places::all()
+        .iter()
+        .map(|p| Listed {
+            state: p.load().unwrap_or_else(|| State { name: p.name.clone(), ..State::default() }),
+            alive: down::is_up(p),
+        })
+        .collect();
+    if json {
+        return Ok(writeln!(out, "{}", serde_json::to_string_pretty(&disks)?)?);
+    }
+    for Listed { state, alive } in disks {
+        let shown = |path: &Option<std::path::PathBuf>| path.as_ref().map_or("-".into(), |p| p.display().to_string());
+        writeln!(
+            out,
+            "{:<12} {:<13} {:<12} {:<28} pid {:<8} {}",
+            state.name,
+            state.profile,
+            shown(&state.device),
+            shown(&state.mount),
+            state.daemon.map_or(0, |d| d.pid),
+            if alive { "up" } else { "dead: `isocast lab disk down` cleans up" }
+        )?;
+    }
+    Ok(())
+}
+
+fn stat(name: &str, json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
+    let answer = control::ask(&Places::of(name)?, "stat")?;
+    if json {
+        writeln!(out, "{answer}")?;
+    } else {
+        let statistics: Statistics = serde_json::from_str(&answer)?;
+        write!(out, "{}", statistics.table(name))?;
+    }
+    Ok(())
+}

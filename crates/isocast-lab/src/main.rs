@@ -1,0 +1,83 @@
+//! `isocast-lab`: measures servers of paced streams, and makes the disks that a machine does not have to measure with.
+//!
+//! Promise: it talks to servers over the network like anybody else; what it starts or makes, it ends and removes. Not
+//! here: anything a running server needs. `isocast bench` and `isocast lab` start this program.
+
+// They panic where nobody reads any more, and what was made would stay.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+mod bench;
+mod disk;
+mod stop;
+
+use std::fmt::Arguments;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{Parser, Subcommand};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// Exit code when whoever read the output has gone: as a shell says it of a program that a broken pipe ended.
+const READER_GONE: u8 = 128 + 13;
+
+/// Measuring tools for Isocast: benchmarks beside other servers, emulated disks.
+#[derive(Debug, Parser)]
+#[command(name = "isocast-lab", version, about, propagate_version = true)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Bench(Box<bench::BenchCommand>),
+    Disk(disk::DiskCommand),
+}
+
+/// Exit codes: 0 done, 1 failed, 2 wrong usage (clap's own), 141 whoever read the output has gone.
+fn main() -> ExitCode {
+    let line = CommandLine::parse();
+    let mut out = io::stdout();
+    let done = match line.command {
+        Command::Bench(command) => command.run(&mut out),
+        Command::Disk(command) => command.run(&mut out),
+    };
+    match done.and_then(|()| Ok(out.flush()?)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) if reader_has_gone() => ExitCode::from(READER_GONE),
+        Err(error) => match error.downcast::<clap::Error>() {
+            Ok(usage) => usage.exit(),
+            Err(error) => {
+                say(format_args!("isocast-lab: {error:#}"));
+                ExitCode::FAILURE
+            }
+        },
+    }
+}
+
+/// Whether standard output is a pipe whose other end is closed.
+fn reader_has_gone() -> bool {
+    let stdout = io::stdout();
+    let mut fds = [PollFd::new(&stdout, PollFlags::OUT)];
+    poll(&mut fds, Some(&Timespec::default())).is_ok() && fds[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
+}
+
+/// A line on standard error, whether anybody reads it or not: a reader that has gone breaks nothing off, least of all what
+/// takes apart or removes what was made.
+fn say(line: Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// The server's program: beside this one, else on the path.
+///
+/// # Errors
+/// It is in neither.
+fn isocast() -> anyhow::Result<PathBuf> {
+    let beside = std::env::current_exe().context("finding this program")?.with_file_name("isocast");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut candidates =
+        std::iter::once(beside).chain(std::env::split_paths(&path).map(|folder| folder.join("isocast")));
+    candidates.find(|candidate| candidate.is_file()).context("`isocast` is neither beside this program nor on the path")
+}

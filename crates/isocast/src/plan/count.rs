@@ -1,0 +1,212 @@
+//! Counting: streams are admitted, by the code that admits them in `serve`, until one is refused.
+
+use schedule::admission::{Admission, QUARTER_BYTES, Request, Settings, Short};
+use schedule::profile::DiskProfile;
+use units::{BitRate, ByteCount, DiskId, LinkId, Nanos, ReservationId, limits};
+
+/// Round of a spinning disk, and of flash (five ticks), as the data plane has them by default.
+const ROUND: Nanos = Nanos::from_secs(1);
+const FLASH_ROUND: Nanos = Nanos::from_millis(250);
+/// The plane keeps one in so many buffers for best effort.
+const BEST_EFFORT_SHARE: u64 = 8;
+/// Most that is written between two flushes, and in one run.
+const DIRTY_BYTES: f64 = 4_194_304.0;
+const RUN_BYTES: f64 = 2_097_152.0;
+
+/// A machine.
+#[derive(Debug, Clone)]
+pub(crate) struct Rig {
+    pub(crate) disks: Vec<DiskProfile>,
+    pub(crate) memory: ByteCount,
+    pub(crate) net: BitRate,
+    /// Uploads in all; zero: none.
+    pub(crate) uploads: BitRate,
+    /// The share of disk time they get, where that is known; else what they need.
+    pub(crate) be_share: Option<f64>,
+}
+
+/// What it carries.
+#[derive(Debug, Clone)]
+pub(crate) struct Carried {
+    pub(crate) streams: u32,
+    pub(crate) limited_by: &'static str,
+    /// Block size per rate.
+    pub(crate) blocks: Vec<u64>,
+    /// Promised share of each disk's time.
+    pub(crate) disk_share: Vec<f64>,
+    pub(crate) memory_used: u64,
+}
+
+impl Rig {
+    pub(crate) fn with_one_more_disk(&self) -> Self {
+        let mut more = self.clone();
+        more.disks.extend(self.disks.first().cloned());
+        more
+    }
+
+    pub(crate) fn with_memory(&self, memory: ByteCount) -> Self {
+        Self { memory, ..self.clone() }
+    }
+
+    /// Share of disk time the uploads need: their bytes, a seek per run, and a flush with its seeks per dirty bound.
+    pub(crate) fn be_share(&self) -> f64 {
+        if let Some(share) = self.be_share {
+            return share;
+        }
+        self.seconds_per_upload_byte() * float(self.uploads.bytes_per_second()) / float(self.disks.len() as u64)
+    }
+
+    /// What uploads get at least with that share, bytes per second of all disks.
+    pub(crate) fn upload_floor(&self) -> f64 {
+        self.be_share() / self.seconds_per_upload_byte() * float(self.disks.len() as u64)
+    }
+
+    /// Disk time of the slowest disk for one uploaded byte.
+    fn seconds_per_upload_byte(&self) -> f64 {
+        let of = |disk: &DiskProfile| {
+            let rate = float(disk.rate_at(disk.capacity.0 / 2)) * disk.write_ratio;
+            let seek = disk.access_time(disk.capacity.0 / 3).as_secs_f64();
+            1.0 / rate + seek / RUN_BYTES + (disk.flush.as_secs_f64() + 2.0 * seek) / DIRTY_BYTES
+        };
+        self.disks.iter().map(of).fold(f64::MIN_POSITIVE, f64::max)
+    }
+
+    /// Admits streams of these rates in turn, each on the next disk and at another place of it, until one is refused.
+    pub(crate) fn carries(&self, rates: &[BitRate]) -> Carried {
+        let mut admission = self.admission();
+        let mut held: Vec<(usize, ReservationId)> = Vec::new();
+        let mut places = vec![0u32; self.disks.len()];
+        let limited_by = loop {
+            let nth = held.len();
+            let rate = rates[nth % rates.len()];
+            let reserved = (0..self.disks.len()).map(|more| {
+                let disk = (nth + more) % self.disks.len();
+                (disk, admission.reserve(self.request(disk, places[disk], rate)))
+            });
+            let mut last = Short::Table;
+            let mut found = None;
+            for (disk, outcome) in reserved {
+                match outcome {
+                    Ok(id) => {
+                        found = Some((disk, id));
+                        break;
+                    }
+                    Err(refused) => last = refused.short,
+                }
+            }
+            let Some((disk, id)) = found else { break name(last) };
+            places[disk] += 1;
+            held.push((nth % rates.len(), id));
+        };
+        let block = |which: usize| {
+            let id = held.iter().find(|(w, _)| *w == which)?.1;
+            let period = admission.period(id)?;
+            let round = if self.disks[0].rotational { ROUND } else { FLASH_ROUND };
+            Some(rates[which].bytes_in(round.saturating_mul(u64::from(period))))
+        };
+        let disks = (0u16..).take(self.disks.len());
+        Carried {
+            streams: u32::try_from(held.len()).unwrap_or(u32::MAX),
+            limited_by,
+            blocks: (0..rates.len()).map(|which| block(which).unwrap_or(0)).collect(),
+            disk_share: disks.map(|disk| admission.promised_share(DiskId(disk))).collect(),
+            memory_used: admission.memory().0 * QUARTER_BYTES,
+        }
+    }
+
+    fn admission(&self) -> Admission {
+        let quarters = self.memory.0 / limits::CHUNK_BYTES * (limits::CHUNK_BYTES / QUARTER_BYTES);
+        let settings = Settings {
+            reservations_max: limits::STREAMS_MAX,
+            quarters: quarters - quarters / BEST_EFFORT_SHARE,
+            be_share: self.be_share(),
+        };
+        let round = |disk: &DiskProfile| if disk.rotational { ROUND } else { FLASH_ROUND };
+        let disks = self.disks.iter().map(|disk| (disk.clone(), round(disk))).collect();
+        Admission::new(&settings, disks, &[self.net])
+    }
+
+    /// A stream of a long content at the `nth` place: multiples of the golden section fill the disk evenly.
+    fn request(&self, disk: usize, nth: u32, rate: BitRate) -> Request {
+        self.request_at(disk, (f64::from(nth) * 0.618_033_988_75).fract(), rate)
+    }
+
+    /// A stream of a long content that lies at this fraction of the disk.
+    fn request_at(&self, disk: usize, fraction: f64, rate: BitRate) -> Request {
+        let profile = &self.disks[disk];
+        let position = Nanos::from_secs_f64(fraction * float(profile.capacity.0) / 1e9).0;
+        Request {
+            disk: DiskId(u16::try_from(disk).unwrap_or(0)),
+            link: LinkId(0),
+            rate,
+            zone_bytes_per_second: profile.rate_at(position),
+            fragments_per_byte: 0.0,
+            length: u64::MAX,
+            burst_bytes: 0,
+            writes: false,
+        }
+    }
+}
+
+fn name(short: Short) -> &'static str {
+    match short {
+        Short::Disk => "disk time",
+        Short::Network => "network",
+        Short::Memory => "memory",
+        Short::Processor => "processor",
+        Short::Table => "delivery table",
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "estimates")]
+fn float(value: u64) -> f64 {
+    value as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::drive::PlannedDisk;
+    use super::*;
+
+    /// Streams of a benchmark's files, in leaps of the golden section over them as it takes them: admitted before the first refusal, and of all.
+    fn files_in_turn(rig: &Rig, rate: BitRate, files: u32) -> (u32, u32) {
+        let leap = if files == 64 { 39 } else { 79 };
+        let mut admission = rig.admission();
+        let (mut before, mut all, mut refused) = (0, 0, false);
+        for n in 0..files {
+            let place = n * leap % files;
+            match admission.reserve(rig.request_at(0, f64::from(place) / f64::from(files), rate)) {
+                Ok(_) => {
+                    all += 1;
+                    before += u32::from(!refused);
+                }
+                Err(_) => refused = true,
+            }
+        }
+        (before, all)
+    }
+
+    /// A plan knows no files: it spreads streams over the disk. What files, taken as the benchmark takes them, are
+    /// refused at is to be within a tenth of it, and so is what is admitted in all.
+    #[test]
+    fn a_plan_says_at_which_file_of_a_benchmark_the_first_is_refused() {
+        for (name, files) in [("desktop", 128), ("t7k250", 64), ("surveillance", 128)] {
+            let disk = PlannedDisk::named_or_file(name).expect("a name").profile;
+            for share in [0.0, 0.1, 0.25] {
+                let rig = Rig {
+                    disks: vec![disk.clone()],
+                    memory: ByteCount(3 << 30),
+                    net: BitRate(100_000_000_000),
+                    uploads: BitRate::default(),
+                    be_share: Some(share),
+                };
+                for rate in [8_800_000, 25_000_000].map(BitRate) {
+                    let planned = rig.carries(&[rate]).streams;
+                    let (before, all) = files_in_turn(&rig, rate, files);
+                    let close = |count: u32| count.abs_diff(planned) * 10 <= planned;
+                    assert!(close(before) && close(all), "{name}, {rate}, {share}: {planned}, {before}, {all}");
+                }
+            }
+        }
+    }
+}

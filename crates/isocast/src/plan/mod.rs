@@ -1,0 +1,357 @@
+//! `isocast plan`: how many streams a machine will carry, what limits it, and what more disk or memory would bring.
+//!
+//! Promise: counts with the admission code that `serve` uses, and only with what measuring a disk tells; a drive that is
+//! named is measured by the calibration procedure in virtual time. What was counted is then run in the simulator.
+//! Not here: counting (`count`), the simulator (`sim`).
+
+mod count;
+mod drive;
+
+use std::io::Write;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use kernel::permissions;
+use serde::Serialize;
+use sim::{DiskSetup, Scenario, Trace};
+use units::{BitRate, ByteCount, Nanos};
+
+use count::{Carried, Rig};
+use drive::PlannedDisk;
+
+/// How fast the simulated uploads come in, and their size.
+const WRITER: BitRate = BitRate(1_000_000_000);
+const UPLOAD_BYTES: u64 = 10_000_000;
+
+/// Count how many streams a machine will carry before it is bought.
+///
+/// A disk is a file written by `isocast disk calibrate --json`, or one of desktop, t7k250, surveillance, ssd-sata: a
+/// drive model, measured as a real disk would be.
+#[derive(Debug, Args)]
+pub(crate) struct PlanCommand {
+    /// The disks, one or more (repeat it, or separate by commas): names or files.
+    #[arg(long, required = true, value_delimiter = ',', value_name = "NAME|FILE")]
+    disk: Vec<String>,
+    /// The rates of the streams.
+    #[arg(long, required = true, value_delimiter = ',', value_name = "RATE", value_parser = units::parse_rate)]
+    rate: Vec<BitRate>,
+    /// Count streams of all rates together, equally many of each, instead of each rate alone.
+    #[arg(long)]
+    mix: bool,
+    /// Uploads that go on meanwhile, in all.
+    #[arg(long, value_name = "RATE", value_parser = units::parse_rate)]
+    uploads: Option<BitRate>,
+    /// The share of disk time kept for best effort (`schedule.be_share`), instead of what the uploads need.
+    #[arg(long, value_name = "PERCENT", conflicts_with = "uploads", value_parser = share)]
+    be_share: Option<f64>,
+    /// Memory for blocks (`plane.memory`).
+    #[arg(long, default_value = "1GiB", value_name = "SIZE", value_parser = units::parse_size)]
+    memory: ByteCount,
+    /// What the network carries.
+    #[arg(long, default_value = "10G", value_name = "RATE", value_parser = units::parse_rate)]
+    net: BitRate,
+    /// Virtual seconds to simulate what was counted; 0: do not.
+    #[arg(long, default_value_t = 90, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=86_400))]
+    simulate: u64,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// One line of the answer.
+#[derive(Debug, Serialize)]
+struct Row {
+    rates_bps: Vec<u64>,
+    streams: u32,
+    limited_by: &'static str,
+    blocks_bytes: Vec<u64>,
+    disk_share: Vec<f64>,
+    memory_used_bytes: u64,
+    be_share: f64,
+    /// What uploads get with that share at least.
+    upload_bytes_per_second_min: f64,
+    with_one_more_disk: u32,
+    with_twice_the_memory: u32,
+    simulated: Option<Simulated>,
+}
+
+/// What the simulator says to it.
+#[derive(Debug, Serialize)]
+struct Simulated {
+    seconds: u64,
+    streams: u64,
+    refused: u64,
+    broken_law: Option<String>,
+    first_byte_mean_ms: f64,
+    first_byte_max_ms: f64,
+    upload_bytes_per_second: f64,
+}
+
+impl PlanCommand {
+    /// Runs the subcommand, which prints to `out`.
+    ///
+    /// # Errors
+    /// A disk is neither a name nor a profile, uploads alone are too much, or the output cannot be written.
+    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let disks =
+            self.disk.iter().map(|text| PlannedDisk::named_or_file(text)).collect::<anyhow::Result<Vec<_>>>()?;
+        let rig = Rig {
+            disks: disks.iter().map(|d| d.profile.clone()).collect(),
+            memory: self.memory,
+            net: self.net,
+            uploads: self.uploads.unwrap_or_default(),
+            be_share: self.be_share,
+        };
+        if rig.be_share() > 0.9 {
+            bail!("uploads of {} alone take {:.0} % of the disks' time", rig.uploads, rig.be_share() * 100.0);
+        }
+        let groups: Vec<Vec<BitRate>> =
+            if self.mix { vec![self.rate.clone()] } else { self.rate.iter().map(|r| vec![*r]).collect() };
+        let rows = groups.iter().map(|rates| self.row(&rig, &disks, rates)).collect::<anyhow::Result<Vec<_>>>()?;
+        if self.json {
+            writeln!(out, "{}", serde_json::to_string_pretty(&rows)?)?;
+        } else {
+            write!(out, "{}", table(&rows, &rig))?;
+        }
+        if let Some(row) = rows.iter().find(|row| row.simulated.as_ref().is_some_and(|s| s.broken_law.is_some())) {
+            let rates = joined(&row.rates_bps);
+            bail!("{} streams of {rates} were counted, but the simulation says that they do not hold", row.streams);
+        }
+        Ok(())
+    }
+
+    fn row(&self, rig: &Rig, disks: &[PlannedDisk], rates: &[BitRate]) -> anyhow::Result<Row> {
+        let carried = rig.carries(rates);
+        let wanted = self.simulate > 0 && carried.streams > 0;
+        let simulated = wanted.then(|| self.simulate(rig, disks, rates, &carried)).transpose()?;
+        let Carried { streams, limited_by, blocks, disk_share, memory_used } = carried;
+        Ok(Row {
+            rates_bps: rates.iter().map(|r| r.0).collect(),
+            streams,
+            limited_by,
+            blocks_bytes: blocks,
+            disk_share,
+            memory_used_bytes: memory_used,
+            be_share: rig.be_share(),
+            upload_bytes_per_second_min: rig.upload_floor(),
+            with_one_more_disk: rig.with_one_more_disk().carries(rates).streams,
+            with_twice_the_memory: rig.with_memory(ByteCount(rig.memory.0.saturating_mul(2))).carries(rates).streams,
+            simulated,
+        })
+    }
+
+    /// Runs the plane with so many streams, each of another content, all over the disks.
+    fn simulate(
+        &self,
+        rig: &Rig,
+        disks: &[PlannedDisk],
+        rates: &[BitRate],
+        carried: &Carried,
+    ) -> anyhow::Result<Simulated> {
+        for disk in disks {
+            disk.model
+                .check()
+                .context("no drive of the simulation fits this profile (`--simulate 0` counts without simulating)")?;
+        }
+        let streams = carried.streams;
+        let memory = rig.memory.0.min(simulated_memory(carried));
+        let mut scenario = Scenario::steady(1, sim::drive::Profile::Desktop, memory, rates[0], streams);
+        scenario.disks = disks
+            .iter()
+            .map(|disk| DiskSetup {
+                parameters: disk.model.clone(),
+                profile: Some(disk.profile.clone()),
+                slower: 1.0,
+                excused: false,
+            })
+            .collect();
+        // Streams are spread over the disks: each of another content, and as many again.
+        scenario.load.contents_per_disk = streams.div_ceil(u32::try_from(disks.len())?) * 2;
+        scenario.be_share = rig.be_share();
+        scenario.link = rig.net;
+        scenario.load.rates = rates.to_vec();
+        scenario.load.popular = false;
+        // All begin within the first third of the time.
+        scenario.safety = Nanos::from_secs(self.simulate);
+        scenario.load.arrivals = Nanos(scenario.safety.0 / 3 / u64::from(streams.max(1)));
+        scenario.load.viewing = (scenario.safety, scenario.safety);
+        if rig.uploads.0 > 0 {
+            // One writer per disk that is never the slower side: what it gets is what uploads can have.
+            scenario.load.uploaders = 1;
+            scenario.load.upload_rate = WRITER;
+            scenario.load.upload_bytes = (UPLOAD_BYTES, UPLOAD_BYTES);
+            scenario.load.upload_gap = Nanos::ZERO;
+        }
+        // Every content and every stream of the simulation is a descriptor, as in the server.
+        let per_disk = u64::from(scenario.load.contents_per_disk) + self.simulated_uploads(rig);
+        permissions::allow_open_files(disks.len() as u64 * per_disk + u64::from(streams) * 2)
+            .context("simulating what was counted (`--simulate 0` leaves it out)")?;
+        let report = sim::run(&scenario, Trace::Off);
+        let tally = report.tally;
+        let mean =
+            if tally.first_bytes == 0 { 0.0 } else { tally.first_byte_sum.as_millis_f64() / float(tally.first_bytes) };
+        Ok(Simulated {
+            seconds: self.simulate,
+            streams: tally.running_max,
+            refused: tally.refused,
+            broken_law: report.broken.map(|b| b.to_string()),
+            first_byte_mean_ms: mean,
+            first_byte_max_ms: tally.first_byte_max.as_millis_f64(),
+            upload_bytes_per_second: float(tally.upload_bytes) / float(self.simulate.max(1)),
+        })
+    }
+
+    /// Most uploads that one simulated writer can make.
+    fn simulated_uploads(&self, rig: &Rig) -> u64 {
+        if rig.uploads.0 == 0 { 0 } else { WRITER.bytes_in(Nanos::from_secs(self.simulate)) / UPLOAD_BYTES }
+    }
+}
+
+/// More than this makes no difference to what was counted, and the simulator keeps note of every page.
+fn simulated_memory(carried: &Carried) -> u64 {
+    carried.memory_used.saturating_mul(4).max(4 << 30)
+}
+
+/// `10%`, as a share of one.
+fn share(text: &str) -> Result<f64, String> {
+    let percent = text.strip_suffix('%').and_then(|number| number.parse::<f64>().ok());
+    let valid = percent.filter(|percent| (0.0..=90.0).contains(percent));
+    valid.map(|percent| percent / 100.0).ok_or_else(|| format!("`{text}` is no share; write `0%` … `90%`"))
+}
+
+#[allow(clippy::cast_precision_loss, reason = "for display")]
+fn float(value: u64) -> f64 {
+    value as f64
+}
+
+fn table(rows: &[Row], rig: &Rig) -> String {
+    use std::fmt::Write;
+    let mut text = String::new();
+    let _ = writeln!(text, "{} disk(s), {} for blocks, network {}", rig.disks.len(), rig.memory, rig.net);
+    if rig.uploads.0 > 0 {
+        let share = rig.be_share() * 100.0;
+        let _ = writeln!(text, "uploads {}: set schedule.be_share = \"{share:.0}%\"", rig.uploads);
+    }
+    let _ = writeln!(
+        text,
+        "{:>22} {:>8} {:>14} {:>18} {:>10} {:>10}  simulated",
+        "rate", "streams", "limited by", "block", "+1 disk", "2×memory"
+    );
+    for row in rows {
+        let rates = joined(&row.rates_bps);
+        let blocks = row.blocks_bytes.iter().map(|b| ByteCount(*b).to_string()).collect::<Vec<_>>().join("+");
+        let simulated = match &row.simulated {
+            None => "–".to_owned(),
+            Some(Simulated { broken_law: Some(law), .. }) => format!("does not hold: {law}"),
+            Some(s) => {
+                let uploads = if rig.uploads.0 > 0 {
+                    format!(", uploads {:.1} MB/s", s.upload_bytes_per_second / 1e6)
+                } else {
+                    String::new()
+                };
+                format!("{} streams for {} s, no miss{uploads}", s.streams, s.seconds)
+            }
+        };
+        let _ = writeln!(
+            text,
+            "{rates:>22} {:>8} {:>14} {blocks:>18} {:>10} {:>10}  {simulated}",
+            row.streams, row.limited_by, row.with_one_more_disk, row.with_twice_the_memory
+        );
+    }
+    let differs = |row: &Row| {
+        row.simulated.as_ref().is_some_and(|s| s.broken_law.is_none() && s.streams != u64::from(row.streams))
+    };
+    if rows.iter().any(differs) {
+        text.push_str(
+            "Counted streams are spread evenly over a disk, simulated ones lie where chance puts them: of these a few more or \
+             fewer fit.\n",
+        );
+    }
+    text
+}
+
+/// `8.80 Mbit/s+25.0 Mbit/s`.
+fn joined(rates_bps: &[u64]) -> String {
+    rates_bps.iter().map(|r| BitRate(*r).to_string()).collect::<Vec<_>>().join("+")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rig(disk: &str, memory: u64, uploads: u64) -> Rig {
+        let disk = PlannedDisk::named_or_file(disk).expect("a name");
+        Rig {
+            disks: vec![disk.profile],
+            memory: ByteCount(memory),
+            net: BitRate(100_000_000_000),
+            uploads: BitRate(uploads),
+            be_share: None,
+        }
+    }
+
+    #[test]
+    fn more_of_anything_never_carries_less() {
+        let rate = [BitRate(8_800_000)];
+        let base = rig("desktop", 1 << 30, 0);
+        let carried = base.carries(&rate);
+        assert!((30..110).contains(&carried.streams), "{carried:?}");
+        assert!(base.with_one_more_disk().carries(&rate).streams >= carried.streams);
+        assert!(base.with_memory(ByteCount(4 << 30)).carries(&rate).streams >= carried.streams);
+        assert!(rig("desktop", 1 << 30, 80_000_000).carries(&rate).streams < carried.streams);
+        assert!(base.carries(&[BitRate(25_000_000)]).streams < carried.streams);
+    }
+
+    #[test]
+    fn the_network_is_a_limit_too_and_is_named() {
+        let narrow = Rig { net: BitRate(100_000_000), ..rig("ssd-sata", 1 << 30, 0) };
+        let carried = narrow.carries(&[BitRate(8_800_000)]);
+        assert_eq!((carried.streams, carried.limited_by), (10, "network"));
+    }
+
+    #[test]
+    fn what_is_neither_a_name_nor_a_profile_says_what_to_write() {
+        let error = PlannedDisk::named_or_file("floppy").expect_err("no such drive").to_string();
+        assert!(error.contains("desktop") && error.contains("isocast disk calibrate"), "{error}");
+    }
+
+    fn planned(arguments: &[&str]) -> anyhow::Result<String> {
+        use clap::Parser;
+        #[derive(Parser)]
+        struct Line {
+            #[command(flatten)]
+            plan: PlanCommand,
+        }
+        let mut out = Vec::new();
+        Line::try_parse_from(["plan"].iter().chain(arguments))?.plan.run(&mut out)?;
+        Ok(String::from_utf8(out)?)
+    }
+
+    #[test]
+    fn memory_beyond_any_machine_is_counted_and_simulated() {
+        let of = |memory| {
+            let said = planned(&["--disk", "desktop", "--rate", "8.8M", "--simulate", "20", "--memory", memory]);
+            said.expect("planned").lines().nth(2).expect("a line").to_owned()
+        };
+        assert!(of("64GiB").contains("no miss"));
+        assert_eq!(of("64GiB"), of("7000000TiB"));
+    }
+
+    #[test]
+    fn a_profile_that_no_drive_fits_is_counted_but_not_simulated() {
+        let file = std::env::temp_dir().join(format!("isocast-plan-{}.json", std::process::id()));
+        let array = serde_json::json!({
+            "version": 2, "rotational": true, "capacity_bytes": 40_000_000_000_000u64,
+            "zones": [{"start_bytes": 0, "bytes_per_second": 20_000_000_000u64}],
+            "seeks": [{"distance_bytes": 0, "time_ns": 8_000_000}],
+            "turn_ns": 8_333_333, "flush_ns": 60_000_000, "write_ratio": 1.0, "queue_depth": 32
+        });
+        std::fs::write(&file, array.to_string()).expect("written");
+        let file_name = file.to_str().expect("UTF-8");
+        let refused = planned(&["--disk", file_name, "--rate", "25M"]).expect_err("faster than any drive");
+        let counted = planned(&["--disk", file_name, "--rate", "25M", "--simulate", "0"]);
+        std::fs::remove_file(&file).expect("it was made");
+        assert!(format!("{refused:#}").contains("--simulate 0"), "{refused:#}");
+        assert!(counted.is_ok(), "{counted:?}");
+    }
+}
