@@ -6,7 +6,6 @@
 
 mod beneath;
 mod disk;
-mod displaced;
 mod entry;
 mod error;
 mod grants;

@@ -47,8 +47,6 @@ pub struct DiskStats {
     pub commits: Counter,
     /// Containers probed for a rate.
     pub probes: Counter,
-    /// Steps in which the file system's groups were loaded ahead of uploads.
-    pub group_steps: Counter,
     /// Grants that had run out before they could be used.
     pub grants_late: Counter,
     /// Grants of work that was no longer there.

@@ -21,7 +21,6 @@ use tokio::sync::oneshot;
 use units::{DiskId, limits};
 
 use crate::disk::{Disk, Shared};
-use crate::displaced::{Displaced, Unasked};
 use crate::grants::GrantPort;
 use crate::index::{Index, Saver};
 use crate::stats::DiskStats;
@@ -191,10 +190,9 @@ pub struct Store(Arc<Inner>);
 /// Says of a disk whether it may be given uploads.
 pub type Reliance = Box<dyn Fn(DiskId) -> bool + Send + Sync>;
 
-pub(crate) struct Inner {
+struct Inner {
     disks: Vec<ServedDisk>,
     roots: Vec<(usize, usize)>,
-    pub(crate) displaced: Displaced,
     reliance: OnceLock<Reliance>,
     uploads: Buffers,
     recordings: Buffers,
@@ -251,16 +249,11 @@ impl Store {
         Ok(Self(Arc::new(Inner {
             disks,
             roots: layout.roots,
-            displaced: Displaced::default(),
             reliance: OnceLock::new(),
             uploads: Buffers::new(settings.upload_chunks)?,
             recordings: Buffers::new(settings.recording_chunks)?,
             _saver: saver,
         })))
-    }
-
-    pub(crate) const fn of(inner: Arc<Inner>) -> Self {
-        Self(inner)
     }
 
     /// Asks `reliance` before a disk is given an upload, from now on: who reads from the disks knows more of their errors
@@ -288,10 +281,7 @@ impl Store {
     /// [`StoreError::NotFound`], [`StoreError::IsDirectory`] and what the system says.
     pub async fn open(&self, path: &ContentPath, want: Want) -> Result<Opened, StoreError> {
         let mut failure = StoreError::NotFound;
-        for (number, (disk, root)) in self.roots().enumerate() {
-            if self.0.displaced.holds(number, path) {
-                continue;
-            }
+        for (disk, root) in self.roots() {
             let path = path.clone();
             match disk.handle.call(move |worker| worker.open(root, &path, want)).await {
                 Err(error) => failure = worse(failure, error)?,
@@ -309,12 +299,11 @@ impl Store {
         let mut merged = BTreeMap::new();
         let mut failure = StoreError::NotFound;
         let mut found = false;
-        for (number, (disk, root)) in self.roots().enumerate() {
-            let void = self.0.displaced.names_in(number, path);
+        for (disk, root) in self.roots() {
             match list_one(disk, root, path).await {
                 Ok(entries) => {
                     found = true;
-                    for entry in entries.into_iter().filter(|entry| !void.contains(&entry.name)) {
+                    for entry in entries {
                         merged.entry(entry.name.clone()).or_insert(entry);
                     }
                 }
@@ -327,14 +316,15 @@ impl Store {
     }
 
     /// The disks an upload to `path` may go to, the best first: where the content is that it replaces, else those with
-    /// its directory that answer and do not err, by the space they have left. At least one.
+    /// its directory that answer and do not err, by the space they have left. At least one. An earlier root that does not
+    /// answer may have the name, and would hide what is put behind it: only roots before it are considered.
     ///
     /// # Errors
     /// [`StoreError::ParentMissing`], [`StoreError::IsDirectory`], [`StoreError::DiskFailing`].
     pub async fn placements(&self, path: &ContentPath) -> Result<Vec<DiskId>, StoreError> {
         let mut disks: Vec<DiskId> = Vec::new();
-        for place in self.places(path, &Precondition::None).await? {
-            let disk = place.disk.handle.shared.id;
+        for (disk, _) in self.places(path).await? {
+            let disk = disk.handle.shared.id;
             if !disks.contains(&disk) {
                 disks.push(disk);
             }
@@ -356,12 +346,11 @@ impl Store {
             UploadClass::Recording { disk, .. } => (&self.0.recordings, Some(disk)),
         };
         let mut failure = StoreError::Busy;
-        for Placed { disk, root, unasked } in self.places(&request.path, &request.precondition).await? {
+        for (disk, root) in self.places(&request.path).await? {
             if bound.is_some_and(|bound| bound != disk.handle.shared.id) {
                 continue;
             }
-            let unasked = Unasked::new(&self.0, unasked, request.path.clone());
-            match Upload::begin(&disk.handle, root, request.clone(), buffers.clone(), unasked).await {
+            match Upload::begin(&disk.handle, root, request.clone(), buffers.clone()).await {
                 Err(StoreError::ReadOnly) => failure = StoreError::ReadOnly,
                 outcome => return outcome,
             }
@@ -369,14 +358,13 @@ impl Store {
         Err(failure)
     }
 
-    /// Removes a content, durably, from every root that has it; from one that cannot be asked as soon as it can.
+    /// Removes a content, durably, from every root that has it. Every root must answer.
     ///
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::IsDirectory`], [`StoreError::PreconditionFailed`],
-    /// [`StoreError::DiskFailing`], [`StoreError::Busy`] if too much waits for a silent root, and what the system says.
+    /// [`StoreError::DiskFailing`], and what the system says.
     pub async fn delete(&self, path: &ContentPath, precondition: Precondition) -> Result<(), StoreError> {
-        let mut unasked = Vec::new();
-        let (first, found) = match self.search(path, &mut unasked).await {
+        let (first, found) = match self.locate_to_change(path).await {
             Err(error) if error.is_absence() && !precondition.holds(None) => {
                 return Err(StoreError::PreconditionFailed);
             }
@@ -388,7 +376,6 @@ impl Store {
         if !precondition.holds(Some(found.existing())) {
             return Err(StoreError::PreconditionFailed);
         }
-        self.can_be_judged(&precondition, &unasked)?;
         // What a later root has under this name is hidden and must not come to light: it goes first, so that what is
         // seen stays as it is if that fails.
         for number in (first + 1..self.0.roots.len()).rev() {
@@ -398,12 +385,11 @@ impl Store {
                 other => other?,
             }
         }
-        self.remove_from(first, path, &precondition).await?;
-        Unasked::new(&self.0, unasked, path.clone()).map_or(Ok(()), Unasked::displace)
+        self.remove_from(first, path, &precondition).await
     }
 
     /// Removes a name from one root, by its number, durably.
-    pub(crate) async fn remove_from(
+    async fn remove_from(
         &self,
         number: usize,
         path: &ContentPath,
@@ -449,73 +435,56 @@ impl Store {
         self.0.roots.iter().map(|(disk, root)| (&self.0.disks[*disk], *root))
     }
 
-    /// A condition on a name cannot be judged while an earlier root that may have it cannot be asked.
-    fn can_be_judged(&self, precondition: &Precondition, unasked: &[usize]) -> Result<(), StoreError> {
-        match unasked.first().and_then(|number| self.roots().nth(*number)) {
-            Some((disk, _)) if *precondition != Precondition::None => Err(failing(disk)),
-            _ => Ok(()),
-        }
-    }
-
-    /// The first root that has `path`.
+    /// The first root that has `path`, for who reads it: what an earlier root that does not answer may have is passed over.
     async fn locate(&self, path: &ContentPath) -> Result<(usize, Entry), StoreError> {
-        self.search(path, &mut Vec::new()).await
-    }
-
-    /// The same; `unasked` are the roots before it that could not be asked.
-    async fn search(&self, path: &ContentPath, unasked: &mut Vec<usize>) -> Result<(usize, Entry), StoreError> {
         let mut failure = StoreError::NotFound;
         for (number, (disk, root)) in self.roots().enumerate() {
-            if self.0.displaced.holds(number, path) {
-                continue;
-            }
-            let path = path.clone();
-            match disk.handle.call(move |worker| worker.lookup(root, &path)).await {
+            match look_up(disk, root, path).await {
                 Ok(entry) => return Ok((number, entry)),
-                Err(error) => {
-                    if matches!(error, StoreError::DiskFailing(_)) {
-                        unasked.push(number);
-                    }
-                    failure = worse(failure, error)?;
-                }
+                Err(error) => failure = worse(failure, error)?,
             }
         }
         Err(failure)
     }
 
-    /// Where an upload to `path` may go, the best place first. Not empty.
-    async fn places(&self, path: &ContentPath, precondition: &Precondition) -> Result<Vec<Placed<'_>>, StoreError> {
-        let Some((parent, _)) = path.split() else { return Err(StoreError::IsDirectory) };
-        let mut unasked = Vec::new();
-        match self.search(path, &mut unasked).await {
-            Ok((_, entry)) if entry.kind == Kind::Directory => return Err(StoreError::IsDirectory),
-            Ok((number, _)) => {
-                let (disk, root) = self.roots().nth(number).expect("it was found there");
-                self.can_be_judged(precondition, &unasked)?;
-                let placed = Placed { disk, root, unasked };
-                return if self.is_relied_on(disk) { Ok(vec![placed]) } else { Err(failing(disk)) };
+    /// The first root that has `path`, for who changes it: each earlier one has answered that it has not.
+    async fn locate_to_change(&self, path: &ContentPath) -> Result<(usize, Entry), StoreError> {
+        let mut failure = StoreError::NotFound;
+        for (number, (disk, root)) in self.roots().enumerate() {
+            match look_up(disk, root, path).await {
+                Err(error) if error.is_absence() => failure = worse(failure, error)?,
+                outcome => return outcome.map(|entry| (number, entry)),
             }
-            // A link out of the root is replaced where it is; `begin_upload` looks closer.
-            Err(StoreError::Forbidden) => {}
-            // What a silent root may have is replaced, whatever it is; but a condition on it cannot be judged.
-            Err(StoreError::DiskFailing(_)) if *precondition == Precondition::None => {}
-            Err(error) if error.is_absence() => {}
-            Err(error) => return Err(error),
         }
+        Err(failure)
+    }
+
+    /// Where an upload to `path` may go, the best place first: disks, each with the root's number there. Not empty.
+    async fn places(&self, path: &ContentPath) -> Result<Vec<(&ServedDisk, usize)>, StoreError> {
+        let Some((parent, _)) = path.split() else { return Err(StoreError::IsDirectory) };
         let mut places = Vec::new();
         let mut failure = StoreError::ParentMissing;
-        for (number, (disk, root)) in self.roots().enumerate() {
-            // What a silent root had under this name goes when it answers again: nothing new may take its place before.
-            if !self.is_relied_on(disk) || self.0.displaced.holds(number, path) {
+        for (disk, root) in self.roots() {
+            match look_up(disk, root, path).await {
+                Ok(entry) if entry.kind == Kind::Directory => return Err(StoreError::IsDirectory),
+                Ok(_) if self.is_relied_on(disk) => return Ok(vec![(disk, root)]),
+                Ok(_) => return Err(failing(disk)),
+                // A link out of the root is replaced where it is; `begin_upload` looks closer.
+                Err(StoreError::Forbidden) => {}
+                Err(error) if error.is_absence() => {}
+                Err(error @ StoreError::DiskFailing(_)) => {
+                    failure = error;
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+            if !self.is_relied_on(disk) {
                 failure = failing(disk);
                 continue;
             }
             let parent = parent.clone();
             match disk.handle.call(move |worker| worker.space(root, &parent)).await {
-                Ok(space) => {
-                    let unasked = unasked.iter().copied().filter(|earlier| *earlier < number).collect();
-                    places.push((space, Placed { disk, root, unasked }));
-                }
+                Ok(space) => places.push((space, (disk, root))),
                 Err(StoreError::NotFound) => {}
                 Err(error) => failure = error,
             }
@@ -526,15 +495,6 @@ impl Store {
     }
 }
 
-/// Where an upload goes.
-struct Placed<'a> {
-    disk: &'a ServedDisk,
-    /// The root's number among its disk's.
-    root: usize,
-    /// Earlier roots that could not be asked whether they have its name.
-    unasked: Vec<usize>,
-}
-
 impl std::fmt::Debug for Inner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Inner").field("disks", &self.disks).field("roots", &self.roots).finish_non_exhaustive()
@@ -543,6 +503,11 @@ impl std::fmt::Debug for Inner {
 
 fn failing(disk: &ServedDisk) -> StoreError {
     StoreError::DiskFailing(disk.handle.shared.id)
+}
+
+async fn look_up(disk: &ServedDisk, root: usize, path: &ContentPath) -> Result<Entry, StoreError> {
+    let path = path.clone();
+    disk.handle.call(move |worker| worker.lookup(root, &path)).await
 }
 
 async fn list_one(disk: &ServedDisk, root: usize, path: &ContentPath) -> Result<Vec<Entry>, StoreError> {

@@ -12,7 +12,6 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use units::{BitRate, DiskId, ReservationId, UploadId, limits};
 
 use crate::disk::Disk;
-use crate::displaced::Unasked;
 use crate::worker::{Chunk, Recording};
 use crate::{ContentPath, Precondition, StoreError};
 
@@ -123,8 +122,6 @@ pub struct Upload {
     chunk: Option<Chunk>,
     length: Option<u64>,
     received_bytes: u64,
-    /// Roots that may have another content under its name.
-    unasked: Option<Unasked>,
 }
 
 impl Upload {
@@ -134,7 +131,6 @@ impl Upload {
         root: usize,
         request: UploadRequest,
         buffers: Buffers,
-        unasked: Option<Unasked>,
     ) -> Result<Self, StoreError> {
         let (chunks, recording) = match request.class {
             UploadClass::BestEffort => (CHUNKS_PER_UPLOAD, None),
@@ -177,7 +173,6 @@ impl Upload {
                 chunk: None,
                 length,
                 received_bytes: 0,
-                unasked,
             })
         })
         .await
@@ -231,9 +226,7 @@ impl Upload {
         self.disk.shared.wake();
         let answer = self.disk.while_it_works(answer).await?;
         let published = answer.unwrap_or_else(|_| Err(self.failure().unwrap_or(StoreError::Closed)));
-        let published = published.map_err(|error| error.of_disk(self.disk.shared.id))?;
-        self.unasked.take().map_or(Ok(()), Unasked::displace)?;
-        Ok(published)
+        published.map_err(|error| error.of_disk(self.disk.shared.id))
     }
 
     /// Waits until the disk's side has given the upload up, and says why: it may do so while its client sends nothing. Never

@@ -1,8 +1,8 @@
-//! Work nobody waits for: freeing the space of big removed files, loading the file system's groups ahead of uploads,
-//! looking through the folders (containers' rates ahead of their viewers, leftovers of a crash).
+//! Work nobody waits for: freeing the space of big removed files, looking through the folders (containers' rates ahead of
+//! their viewers, leftovers of a crash).
 //!
 //! Promise: one small step per grant; what is to be done is bounded; a removed file keeps its bytes while anybody here
-//! reads it. Not here: which groups (`groups`), finding a rate (`probe`), keeping it (`index`).
+//! reads it. Not here: finding a rate (`media`), keeping it (`index`).
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -15,10 +15,9 @@ use units::Nanos;
 use crate::entry::Stamp;
 use crate::{ContentPath, beneath};
 
-use super::groups::{self, Groups};
 use super::namespace::{Found, NAMES_MAX};
 use super::temporary::is_leftover;
-use super::{CHORE_JOB, Root, Used, Worker};
+use super::{CHORE_JOB, Used, Worker};
 
 /// A removed file of more than this is cut down by as much per step: freeing many extents at once would hold up the
 /// file system's journal, and with it everybody's commits.
@@ -52,7 +51,6 @@ const MEDIA_ENDINGS: [&str; 12] =
 pub(super) struct Chores {
     steps: Vec<Step>,
     condemned: Vec<Condemned>,
-    groups: Groups,
     next_scan: Nanos,
     next_check: Nanos,
     offered: bool,
@@ -77,11 +75,6 @@ pub(super) struct Condemned {
 }
 
 impl Chores {
-    /// What there is to do for a thread that begins.
-    pub(super) fn on(roots: &[Root]) -> Self {
-        Self { groups: Groups::below(roots), ..Self::default() }
-    }
-
     /// No grant will come any more.
     pub(super) fn give_up(&mut self) {
         *self = Self { next_scan: Nanos::MAX, ..Self::default() };
@@ -111,14 +104,12 @@ impl Worker {
         let chores = &self.chores;
         let frees = now >= chores.next_check
             && chores.condemned.iter().any(|file| !self.contents.is_read(file.device, file.inode));
-        let reads = match (frees, chores.groups.are_loaded(), chores.steps.is_empty()) {
-            (false, true, true) => return,
-            (false, false, _) => groups::READS_PER_STEP,
-            (true, ..) | (false, true, false) => READS_PER_STEP,
-        };
+        if !frees && chores.steps.is_empty() {
+            return;
+        }
         if !self.chores.offered {
             self.chores.offered = true;
-            self.offer(CHORE_JOB, Work::Probe { reads }, WorkClass::BestEffort);
+            self.offer(CHORE_JOB, Work::Probe { reads: READS_PER_STEP }, WorkClass::BestEffort);
         }
     }
 
@@ -132,21 +123,10 @@ impl Worker {
     /// Uses a grant for one step.
     pub(super) fn chore(&mut self, started: Nanos) {
         self.chores.forget_offer();
-        if !self.free_some() && !self.load_groups() {
+        if !self.free_some() {
             self.look_on();
         }
         self.answer(CHORE_JOB, Used::nothing(started));
-    }
-
-    /// Loads some groups; false if there are none left. It goes before the folders: a content is looked into when it is
-    /// asked for, and an upload waits for every group that is not loaded.
-    fn load_groups(&mut self) -> bool {
-        let loads = !self.chores.groups.are_loaded();
-        if loads {
-            self.chores.groups.load_some();
-            self.shared.stats.group_steps.add(1);
-        }
-        loads
     }
 
     /// Looks through the folders for one more step.

@@ -26,7 +26,6 @@ use crate::index::Index;
 mod chores;
 mod commit;
 pub(crate) mod content;
-mod groups;
 mod namespace;
 mod publish;
 mod rates;
@@ -103,7 +102,6 @@ pub(crate) struct Parts {
 
 impl Worker {
     pub(crate) fn new(parts: Parts) -> Self {
-        let chores = Chores::on(&parts.roots);
         Self {
             shared: parts.shared,
             roots: parts.roots,
@@ -115,7 +113,7 @@ impl Worker {
             uploads: BTreeMap::new(),
             next_upload: 0,
             commits: Commits::default(),
-            chores,
+            chores: Chores::default(),
             writer: DirectWriter::new(),
             next_space_check: Nanos::ZERO,
             closed: false,

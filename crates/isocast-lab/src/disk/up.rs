@@ -311,8 +311,8 @@ impl Up {
     fn mount(&self, device: &Path, target: &Path) -> anyhow::Result<()> {
         let mut options = self.options.clone();
         if self.fs == FileSystem::Ext4 {
-            // Else ext4 writes its inode tables, and reads its bitmaps, in the background for minutes.
-            options.push_str(",noinit_itable,no_prefetch_block_bitmaps");
+            // Else ext4 writes its inode tables in the background for minutes.
+            options.push_str(",noinit_itable");
         }
         let output = Command::new("mount")
             .args(["-t", self.fs.name(), "-o", options.trim_start_matches(',')])

@@ -13,7 +13,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use units::{BitRate, ByteCount, Nanos, limits};
+use units::{BitRate, ByteCount, Nanos};
 
 pub(crate) use change::Change;
 pub(crate) use command::{ConfigArgs, ServeArgs};
@@ -251,9 +251,6 @@ impl Config {
                 events: settings_ref.take_optional("log.events", parse_path),
             },
         };
-        if config.roots.len() > limits::DISKS_MAX {
-            settings.contradiction("roots", format!("at most {} folders can be served", limits::DISKS_MAX));
-        }
         let problems = settings.finish();
         if problems.is_empty() { Ok(config) } else { Err(ConfigError(problems)) }
     }
