@@ -4,13 +4,15 @@
 //! found by (content version, index), so streams of one content share what was read once (interval caching), and what
 //! nobody uses any more stays until its place is needed (least recently used first).
 //!
-//! Promise: a quarter that is referenced or being read is never reused; if fewer quarters are in use than there are,
+//! Frames have memory from [`Cache::add`] to [`Cache::remove`] (`memory`); only those are used.
+//!
+//! Promise: a quarter that is referenced or being read is never reused; if fewer quarters are in use than have memory,
 //! one can be had. No allocation after construction. Not here: how many quarters a stream may hold (`admission`).
 
 use schedule::admission::QUARTER_BYTES;
-use units::{ContentVersion, limits};
+use units::{ContentVersion, Nanos, limits};
 
-use crate::port::{SHARED_STREAMS_MIN, Sharing, Span};
+use crate::port::{Chunks, SHARED_STREAMS_MIN, Sharing, Span};
 
 /// Quarters in a frame.
 pub const FRAME_QUARTERS: u32 = 4;
@@ -92,12 +94,27 @@ pub struct Cache {
     /// Frames of which no quarter is used.
     idle: Ends,
     idle_count: u32,
-    frames: Vec<(u32, Link)>,
+    frames: Vec<Frame>,
+    /// Frames that have memory.
+    present: u32,
     used: u32,
+    clock: Nanos,
+}
+
+/// One frame.
+#[derive(Debug, Clone, Copy)]
+struct Frame {
+    /// How many of its quarters are used.
+    busy: u32,
+    /// Its neighbours among the idle frames.
+    list: Link,
+    /// Since when it is idle; zero if it was never used.
+    idle_since: Nanos,
+    present: bool,
 }
 
 impl Cache {
-    /// A table for `frames` frames, all empty.
+    /// A table for `frames` frames, all without memory yet.
     ///
     /// # Panics
     /// If there are none.
@@ -108,17 +125,73 @@ impl Cache {
         let entry =
             Entry { key: None, state: State::Empty, refs: 0, hits: 0, reads: 0, valid: 0, chain: NONE, list: UNLINKED };
         let ends = Ends { first: NONE, last: NONE };
-        let mut cache = Self {
+        let frame = Frame { busy: 0, list: UNLINKED, idle_since: Nanos::ZERO, present: false };
+        Self {
             entries: vec![entry; quarters],
             buckets: vec![NONE; quarters.next_power_of_two()],
             partial: ends,
             idle: ends,
             idle_count: 0,
-            frames: vec![(0, UNLINKED); frames as usize],
+            frames: vec![frame; frames as usize],
+            present: 0,
             used: 0,
-        };
-        (0..frames).for_each(|frame| cache.push_idle(frame));
-        cache
+            clock: Nanos::ZERO,
+        }
+    }
+
+    /// Sets the time at which what is released from now on was last used.
+    pub fn set_clock(&mut self, now: Nanos) {
+        self.clock = now;
+    }
+
+    /// Takes frames in that have memory now. They are used before any that hold something.
+    pub fn add(&mut self, chunks: Chunks) {
+        for frame in (chunks.first..chunks.first + chunks.count).rev() {
+            assert!(!self.frames[frame as usize].present, "a frame is brought in once");
+            self.frames[frame as usize].present = true;
+            self.frames[frame as usize].idle_since = Nanos::ZERO;
+            self.link_idle(frame, NONE, self.idle.first);
+        }
+        self.present += chunks.count;
+    }
+
+    /// Lets go of frames that are about to lose their memory, if all of them were idle since `unused_since`; what they
+    /// hold is forgotten.
+    pub fn remove(&mut self, chunks: Chunks, unused_since: Nanos) -> bool {
+        let range = chunks.first..chunks.first + chunks.count;
+        let unused = |frame: &Frame| frame.present && frame.busy == 0 && frame.idle_since <= unused_since;
+        if !self.frames[range.start as usize..range.end as usize].iter().all(unused) {
+            return false;
+        }
+        for frame in range {
+            for at in frame * FRAME_QUARTERS..(frame + 1) * FRAME_QUARTERS {
+                self.forget_key(at);
+                self.entries[at as usize].state = State::Empty;
+            }
+            self.unlink_idle(frame);
+            self.frames[frame as usize].present = false;
+        }
+        self.present -= chunks.count;
+        true
+    }
+
+    /// Frames that have memory.
+    #[must_use]
+    pub const fn present(&self) -> u32 {
+        self.present
+    }
+
+    /// Whether there are `count` frames whose contents, if any, nobody used since `unused_since`.
+    #[must_use]
+    pub fn has_spare(&self, count: u32, unused_since: Nanos) -> bool {
+        let mut frame = self.idle.first;
+        for _ in 0..count {
+            if frame == NONE || self.frames[frame as usize].idle_since > unused_since {
+                return false;
+            }
+            frame = self.frames[frame as usize].list.next;
+        }
+        true
     }
 
     /// The quarter that holds (or will hold) `key`, with one more reference to it.
@@ -179,7 +252,7 @@ impl Cache {
     /// lent memory with it. Else in a leftover, so that idle frames stay for runs.
     fn place_for_one(&self, key: Key) -> Option<u32> {
         let leftover = Some(self.partial.first).filter(|&at| at != NONE);
-        let most_are_idle = self.idle_count as usize > self.frames.len() / 2;
+        let most_are_idle = self.idle_count > self.present / 2;
         let idle = || self.place_in_idle(key);
         self.place_behind(key).or_else(|| if most_are_idle { idle() } else { leftover.or_else(idle) })
     }
@@ -271,7 +344,7 @@ impl Cache {
         self.used
     }
 
-    /// All quarters.
+    /// All quarters, with memory and without.
     #[must_use]
     pub fn quarters(&self) -> u32 {
         u32::try_from(self.entries.len()).expect("built from a u32")
@@ -306,8 +379,8 @@ impl Cache {
     fn leave_unused(&mut self, at: u32) {
         self.used += 1;
         let frame = at / FRAME_QUARTERS;
-        let (busy, _) = self.frames[frame as usize];
-        self.frames[frame as usize].0 = busy + 1;
+        let busy = self.frames[frame as usize].busy;
+        self.frames[frame as usize].busy = busy + 1;
         if busy > 0 {
             self.unlink_partial(at);
             return;
@@ -326,8 +399,8 @@ impl Cache {
             self.entries[at as usize].state = State::Empty;
         }
         let frame = at / FRAME_QUARTERS;
-        self.frames[frame as usize].0 -= 1;
-        if self.frames[frame as usize].0 > 0 {
+        self.frames[frame as usize].busy -= 1;
+        if self.frames[frame as usize].busy > 0 {
             self.push_partial(at);
             return;
         }
@@ -361,28 +434,36 @@ impl Cache {
     }
 
     fn push_idle(&mut self, frame: u32) {
+        self.frames[frame as usize].idle_since = self.clock;
+        self.link_idle(frame, self.idle.last, NONE);
+    }
+
+    /// Puts a frame between two neighbours of the idle frames, `NONE` for an end.
+    fn link_idle(&mut self, frame: u32, previous: u32, next: u32) {
         self.idle_count += 1;
-        let last = self.idle.last;
-        self.frames[frame as usize].1 = Link { previous: last, next: NONE };
-        match last {
+        self.frames[frame as usize].list = Link { previous, next };
+        match previous {
             NONE => self.idle.first = frame,
-            last => self.frames[last as usize].1.next = frame,
+            previous => self.frames[previous as usize].list.next = frame,
         }
-        self.idle.last = frame;
+        match next {
+            NONE => self.idle.last = frame,
+            next => self.frames[next as usize].list.previous = frame,
+        }
     }
 
     fn unlink_idle(&mut self, frame: u32) {
         self.idle_count -= 1;
-        let Link { previous, next } = self.frames[frame as usize].1;
+        let Link { previous, next } = self.frames[frame as usize].list;
         match previous {
             NONE => self.idle.first = next,
-            previous => self.frames[previous as usize].1.next = next,
+            previous => self.frames[previous as usize].list.next = next,
         }
         match next {
             NONE => self.idle.last = previous,
-            next => self.frames[next as usize].1.previous = previous,
+            next => self.frames[next as usize].list.previous = previous,
         }
-        self.frames[frame as usize].1 = UNLINKED;
+        self.frames[frame as usize].list = UNLINKED;
     }
 }
 
@@ -390,13 +471,20 @@ impl Cache {
 mod tests {
     use super::*;
 
+    /// A table of which all frames have memory.
+    fn full(frames: u32) -> Cache {
+        let mut cache = Cache::new(frames);
+        cache.add(Chunks { first: 0, count: frames });
+        cache
+    }
+
     fn key(index: u64) -> Key {
         Key { version: ContentVersion(7), index }
     }
 
     #[test]
     fn a_frame_is_read_once_and_found_by_all() {
-        let mut cache = Cache::new(2);
+        let mut cache = full(2);
         let first = cache.allocate(key(4), 4, 1).expect("an idle frame");
         for nth in 0..4 {
             cache.read_done(Cache::neighbour(first, nth), State::Ready(262_144));
@@ -410,7 +498,7 @@ mod tests {
 
     #[test]
     fn bytes_are_shared_from_the_third_stream_on_until_they_are_replaced() {
-        let mut cache = Cache::new(1);
+        let mut cache = full(1);
         let quarter = cache.allocate(key(0), 1, 1).expect("room");
         cache.read_done(quarter, State::Ready(262_144));
         for (found, sharing) in [(0, Sharing::Single), (1, Sharing::Single), (2, Sharing::Shared)] {
@@ -426,7 +514,7 @@ mod tests {
     #[test]
     fn contents_read_by_the_quarter_fill_frames_of_their_own_while_there_are_idle_ones() {
         let other = |index| Key { version: ContentVersion(8), index };
-        let mut cache = Cache::new(6);
+        let mut cache = full(6);
         let mut last = [None; 2];
         for index in 4..8 {
             for (nth, key) in [key(index), other(index)].into_iter().enumerate() {
@@ -449,7 +537,7 @@ mod tests {
 
     #[test]
     fn the_pieces_of_a_quarter_may_come_in_any_order() {
-        let mut cache = Cache::new(2);
+        let mut cache = full(2);
         let quarter = cache.allocate(key(0), 1, 2).expect("room");
         cache.read_done(quarter, State::Ready(262_144));
         assert_eq!(cache.state(quarter), State::Reading, "the first piece is still out");
@@ -459,7 +547,7 @@ mod tests {
 
     #[test]
     fn unused_bytes_stay_until_their_place_is_needed_oldest_first() {
-        let mut cache = Cache::new(2);
+        let mut cache = full(2);
         for chunk in 0..2 {
             let first = cache.allocate(key(chunk * 4), 4, 1).expect("room");
             for nth in 0..4 {
@@ -476,7 +564,7 @@ mod tests {
 
     #[test]
     fn while_fewer_are_used_than_there_are_one_can_be_had() {
-        let mut cache = Cache::new(8);
+        let mut cache = full(8);
         let mut held: Vec<Quarter> = vec![];
         let mut seed = 1u64;
         for step in 0..20_000u64 {
@@ -502,7 +590,7 @@ mod tests {
 
     #[test]
     fn a_failed_quarter_is_forgotten_when_released() {
-        let mut cache = Cache::new(1);
+        let mut cache = full(1);
         let quarter = cache.allocate(key(0), 1, 2).expect("room");
         cache.read_done(quarter, State::Failed);
         assert_eq!(cache.state(quarter), State::Failed);

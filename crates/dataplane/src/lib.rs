@@ -8,6 +8,7 @@ pub mod control;
 mod files;
 pub mod gauges;
 pub mod grant;
+mod memory;
 pub mod plane;
 pub mod port;
 mod stream;

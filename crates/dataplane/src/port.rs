@@ -4,7 +4,7 @@
 //! command or a store message. Not here: why it does it.
 //!
 //! All buffer memory is one *arena* with a flat address space `0..Io::arena_bytes()`; the plane alone decides what lies
-//! where and never names a byte twice at once. The first `chunk_count × CHUNK_BYTES` bytes hold chunks; behind them lies
+//! where and never names a byte twice at once. Not all of it has memory at all times ([`MemoryChange`]). The first `chunk_count × CHUNK_BYTES` bytes hold chunks; behind them lies
 //! one [`LITERAL_BYTES`] area per stream slot, for response heads.
 
 use std::os::fd::OwnedFd;
@@ -43,6 +43,27 @@ pub struct Span {
     pub offset: u64,
     /// How many; at most `CHUNK_BYTES`.
     pub length: u32,
+}
+
+/// Chunks whose memory is brought in or given back together. The first so many have theirs from the start.
+pub const STEP_CHUNKS: u32 = 32;
+
+/// A run of the arena's chunks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chunks {
+    /// The first one.
+    pub first: u32,
+    /// How many.
+    pub count: u32,
+}
+
+/// How much of the arena has memory shall change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemoryChange {
+    /// These chunks shall have memory: present, and locked where permitted.
+    BringIn(Chunks),
+    /// The memory of these chunks goes back to the system. No request on it is in flight.
+    GiveBack(Chunks),
 }
 
 /// A read of a file into the arena. Offset, length and memory are multiples of `DIRECT_ALIGN`.
@@ -125,8 +146,18 @@ pub trait Io {
         0
     }
 
-    /// Chunks of `CHUNK_BYTES` in the arena.
+    /// Chunks of `CHUNK_BYTES` that the arena may have at most. All but the first [`STEP_CHUNKS`] have no memory at the
+    /// start, and must not be named in a request before they were brought in.
     fn chunk_count(&self) -> u32;
+
+    /// Chunks that could have memory now: those that do, and those for which the system has room. May be a second old.
+    fn chunks_obtainable(&mut self) -> u32 {
+        self.chunk_count()
+    }
+
+    /// Asks for a change of memory; one at a time is out. It completes like a read, with 1 if it was made and with a
+    /// [`Fault`] if not.
+    fn change_memory(&mut self, token: Token, change: MemoryChange);
 
     /// Makes `file` usable as `slot` until [`Io::close_file`]. The plane keeps `file` open meanwhile.
     fn open_file(&mut self, slot: FileSlot, file: &OwnedFd, access: Access);
@@ -194,6 +225,12 @@ impl<I: Io + ?Sized> Io for &mut I {
     }
     fn chunk_count(&self) -> u32 {
         (**self).chunk_count()
+    }
+    fn chunks_obtainable(&mut self) -> u32 {
+        (**self).chunks_obtainable()
+    }
+    fn change_memory(&mut self, token: Token, change: MemoryChange) {
+        (**self).change_memory(token, change);
     }
     fn open_file(&mut self, slot: FileSlot, file: &OwnedFd, access: Access) {
         (**self).open_file(slot, file, access);

@@ -1,12 +1,15 @@
 //! The data plane's buffer memory: chunks, and behind them a literal area per stream, in one flat address space.
 //!
-//! Promise: present and on huge pages where that can be had, locked where permitted, and touched through raw pointers
-//! only: the kernel writes into it at any time. Who may touch which byte when is the plane's business
-//! (`dataplane::port`).
+//! Promise: what has memory is present, on huge pages where there are any, locked where permitted, and touched through raw
+//! pointers only: the kernel writes into it at any time. Who may touch which byte when is the plane's business
+//! (`dataplane::port`), and so is which chunks have memory. Not here: the thread that changes that (`supply`).
 
 use std::io;
+use std::ops::Range;
 
-use dataplane::port::{LITERAL_BYTES, Span};
+use dataplane::port::{Chunks, LITERAL_BYTES, STEP_CHUNKS, Span};
+use rustix::process::{Resource, getrlimit};
+use rustix::thread::{CapabilitySet, capabilities};
 use units::limits;
 
 use crate::mapping::Mapping;
@@ -17,41 +20,28 @@ pub(crate) struct Arena {
     memory: Mapping,
     chunk_count: u32,
     bytes: u64,
-    /// How the memory came out.
-    pub(crate) facts: ArenaFacts,
-}
-
-/// What could be had.
-#[derive(Debug)]
-pub(crate) struct ArenaFacts {
-    /// On huge pages reserved by the administrator (else transparent ones, as far as there are any).
-    pub(crate) reserved_huge_pages: bool,
-    /// Why the memory is not there beforehand.
-    pub(crate) not_present: Option<io::Error>,
-    /// Why it is not locked.
+    /// Why memory is not locked when it is brought in.
     pub(crate) not_locked: Option<io::Error>,
 }
 
 impl Arena {
-    /// Maps the arena, brings its memory in and locks it.
+    /// Maps the arena, and brings the first step of chunks and the literal areas in.
     ///
     /// # Errors
-    /// The kernel's, if there is not that much memory.
+    /// The kernel's, if there is not that much address space, or not memory for the first step.
     pub(crate) fn new(chunk_count: u32) -> io::Result<Self> {
         let streams = u64::try_from(limits::STREAMS_MAX).expect("a small constant");
         let bytes = u64::from(chunk_count) * limits::CHUNK_BYTES + streams * LITERAL_BYTES;
         let length = usize::try_from(bytes).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
-        let reserved = Mapping::new(length, true).ok().filter(|memory| memory.populate().is_ok());
-        let reserved_huge_pages = reserved.is_some();
-        let memory = reserved.map_or_else(|| Mapping::new(length, false), Ok)?;
-        let not_present = if reserved_huge_pages { None } else { memory.populate().err() };
-        if let Some(error) = &not_present
-            && error.raw_os_error() == Some(libc::ENOMEM)
-        {
-            return Err(io::Error::from(io::ErrorKind::OutOfMemory));
+        let mut this = Self { memory: Mapping::new(length)?, chunk_count, bytes, not_locked: None };
+        if !may_lock(bytes) {
+            this.not_locked = Some(io::Error::from_raw_os_error(libc::ENOMEM));
         }
-        let not_locked = memory.lock().err();
-        Ok(Self { memory, chunk_count, bytes, facts: ArenaFacts { reserved_huge_pages, not_present, not_locked } })
+        this.bring_in(Chunks { first: 0, count: chunk_count.min(STEP_CHUNKS) })?;
+        let literals = this.offset(u64::from(chunk_count) * limits::CHUNK_BYTES)..length;
+        this.memory.populate(literals.clone())?;
+        this.not_locked = this.not_locked.take().or_else(|| this.memory.lock(literals).err());
+        Ok(this)
     }
 
     pub(crate) fn chunk_count(&self) -> u32 {
@@ -62,6 +52,28 @@ impl Arena {
         self.bytes
     }
 
+    /// Gives chunks memory.
+    ///
+    /// # Errors
+    /// The kernel's, if there is not that much; then they have none.
+    pub(crate) fn bring_in(&self, chunks: Chunks) -> io::Result<()> {
+        let range = self.range(chunks);
+        self.memory.populate(range.clone()).inspect_err(|_| drop(self.give_back(chunks)))?;
+        if self.not_locked.is_none() {
+            // Permitted at the start; if not any more, memory that may be paged out is better than none.
+            let _ = self.memory.lock(range);
+        }
+        Ok(())
+    }
+
+    /// Gives the memory of chunks back to the system. Pages that were lent to sockets live on in those.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn give_back(&self, chunks: Chunks) -> io::Result<()> {
+        self.memory.discard(self.range(chunks))
+    }
+
     /// The first byte of `span`, which lies in the arena (checked) and may be written by the kernel at any time.
     pub(crate) fn at(&self, span: Span) -> *mut u8 {
         let end = span.offset.checked_add(u64::from(span.length));
@@ -70,9 +82,8 @@ impl Arena {
             "{span:?} lies outside of the arena's {} bytes",
             self.bytes
         );
-        let offset = usize::try_from(span.offset).expect("the arena is mapped, so its offsets fit");
         // SAFETY: checked above; the mapping holds at least `bytes` bytes.
-        unsafe { self.memory.base().as_ptr().add(offset) }
+        unsafe { self.memory.base().as_ptr().add(self.offset(span.offset)) }
     }
 
     /// Copies `bytes` to the start of `span`.
@@ -115,10 +126,26 @@ impl Arena {
         let _ = unsafe { libc::madvise(first.cast(), length, libc::MADV_POPULATE_WRITE) };
         Ok(())
     }
+
+    fn range(&self, chunks: Chunks) -> Range<usize> {
+        let end = u64::from(chunks.first) + u64::from(chunks.count);
+        assert!(end <= u64::from(self.chunk_count), "{chunks:?} lie outside of the arena's {}", self.chunk_count);
+        self.offset(u64::from(chunks.first) * limits::CHUNK_BYTES)..self.offset(end * limits::CHUNK_BYTES)
+    }
+
+    fn offset(&self, offset: u64) -> usize {
+        usize::try_from(offset).expect("the arena is mapped, so its offsets fit")
+    }
 }
 
 /// Linux 5.18: as `MADV_DONTNEED`, for locked memory too.
 const MADV_DONTNEED_LOCKED: libc::c_int = 24;
+
+/// Whether this process may lock so many bytes: the limit counts only without the capability.
+fn may_lock(bytes: u64) -> bool {
+    let capable = capabilities(None).is_ok_and(|own| own.effective.contains(CapabilitySet::IPC_LOCK));
+    capable || getrlimit(Resource::Memlock).current.is_none_or(|limit| limit >= bytes)
+}
 
 #[cfg(test)]
 mod tests {
@@ -138,5 +165,35 @@ mod tests {
         for outside in [Span { offset: arena.bytes() - 8, length: 9 }, Span { offset: u64::MAX, length: 1 }] {
             assert!(std::panic::catch_unwind(AssertUnwindSafe(|| arena.at(outside))).is_err());
         }
+    }
+
+    /// Bytes of the arena that are in memory, by `mincore`.
+    fn resident(arena: &Arena) -> usize {
+        let length = usize::try_from(arena.bytes()).unwrap();
+        let mut pages = vec![0_u8; length.div_ceil(4096)];
+        // SAFETY: the range is the arena's, and the vector has a byte for each of its pages.
+        let asked = unsafe { libc::mincore(arena.memory.base().as_ptr().cast(), length, pages.as_mut_ptr()) };
+        assert_eq!(asked, 0);
+        pages.iter().filter(|page| **page & 1 == 1).count() * 4096
+    }
+
+    #[test]
+    fn memory_comes_in_steps_and_goes_again() {
+        let bytes = |count: u64| usize::try_from(count).unwrap();
+        let step = bytes(u64::from(STEP_CHUNKS) * limits::CHUNK_BYTES);
+        let literals = limits::STREAMS_MAX * bytes(LITERAL_BYTES);
+        let arena = Arena::new(4 * STEP_CHUNKS).unwrap();
+        assert_eq!(resident(&arena), step + literals);
+        let third = Chunks { first: 2 * STEP_CHUNKS, count: STEP_CHUNKS };
+        arena.bring_in(third).unwrap();
+        assert_eq!(resident(&arena), 2 * step + literals);
+        let span = Span { offset: 2 * u64::from(STEP_CHUNKS) * limits::CHUNK_BYTES, length: 4 };
+        arena.fill(span, b"read");
+        arena.give_back(third).unwrap();
+        assert_eq!(resident(&arena), step + literals);
+        arena.bring_in(third).unwrap();
+        let mut back = [1; 4];
+        arena.copy_out(span, &mut back);
+        assert_eq!(back, [0; 4], "other memory");
     }
 }

@@ -1,7 +1,7 @@
 //! A wake-up between threads: an eventfd and a flag that keeps rings of one waiting from piling up.
 //!
 //! Promise: what was pushed before [`Bell::ring`] is seen by whoever drains after [`Bell::answer`]; ringing never blocks,
-//! and costs no system call while an earlier ring is unanswered. Not here: what is waited for (`link`, `fallback`).
+//! and costs no system call while an earlier ring is unanswered. Not here: what is waited for (`link`, `helpers`).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

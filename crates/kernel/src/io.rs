@@ -2,7 +2,7 @@
 //!
 //! Promise: nothing is allocated after [`KernelIo::new`], nothing waits but [`Io::wait`], and no request reaches io-wq
 //! (whose workers would share the plane's CPU): sockets are polled, direct reads that would have to wait are refused by
-//! the kernel (`RWF_NOWAIT`) and made by `fallback`'s threads. Not here: the thread and its priority (`thread`).
+//! the kernel (`RWF_NOWAIT`) and made by `readers`' threads. Not here: the thread and its priority (`thread`).
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,8 +14,8 @@ use std::time::Duration;
 use dataplane::control::{Access, Command, Content, Report};
 use dataplane::grant::{Grant, StoreMessage};
 use dataplane::port::{
-    COMPLETIONS_MAX, Completion, Fault, FileSlot, Io, LITERAL_BYTES, ReadRequest, SendRequest, Sharing, SocketSlot,
-    Span, Token,
+    COMPLETIONS_MAX, Completion, Fault, FileSlot, Io, LITERAL_BYTES, MemoryChange, ReadRequest, SendRequest, Sharing,
+    SocketSlot, Span, Token,
 };
 use io_uring::{cqueue, opcode, squeue, types};
 use rustix::thread::CpuSet;
@@ -23,14 +23,16 @@ use units::{Nanos, limits};
 
 use crate::arena::Arena;
 use crate::clock;
-use crate::fallback::{Job, Readers};
 use crate::fault;
+use crate::helpers::Crew;
 use crate::lend::Lender;
 use crate::link::PlaneLink;
 use crate::look::Lookers;
 use crate::permissions::{Permissions, StartError};
+use crate::readers::{self, Job, Readers};
 use crate::reads::ReadTable;
 use crate::ring::{Cqe, Ring};
+use crate::supply::Supply;
 
 /// Reads in flight at once at most; the plane keeps far fewer (a few per disk).
 pub const READS_MAX: usize = 4096;
@@ -51,7 +53,7 @@ const CANCEL_PATIENCE: Duration = Duration::from_secs(1);
 /// What [`KernelIo::new`] needs to know.
 #[derive(Debug, Clone)]
 pub struct IoConfig {
-    /// Chunks of the arena (1 MiB each).
+    /// Chunks that the arena may have at most (1 MiB each).
     pub chunk_count: u32,
     /// Threads for buffered reads: 2 to 4.
     pub readers: usize,
@@ -96,6 +98,7 @@ pub struct KernelIo {
     link: PlaneLink,
     readers: Readers,
     lookers: Lookers,
+    supply: Supply,
     files: Box<[Option<Place>]>,
     sockets: Box<[Option<Place>]>,
     reads: ReadTable,
@@ -119,13 +122,14 @@ impl KernelIo {
         let mut permissions = Permissions::default();
         permissions.open_files();
         let arena = Arc::new(Arena::new(config.chunk_count).map_err(|e| StartError::Arena(config.chunk_count, e))?);
-        permissions.arena(arena.bytes(), &arena.facts);
+        permissions.arena(arena.bytes(), arena.not_locked.as_ref());
         let ring = Ring::new()?;
         let lender = Lender::new(&arena);
-        permissions.lending(lender.is_some(), &arena.facts);
+        permissions.lending(lender.is_some());
         let _ = ring.confine_workers(config.helper_cpus.as_ref()); // a second line only: there should be none
-        let readers = Readers::start(config.readers, READS_MAX, config.helper_cpus, Arc::clone(&arena), link.waker())
-            .map_err(StartError::Helpers)?;
+        let crew = Crew { name: "reader", threads: config.readers, jobs_max: READS_MAX, cpus: config.helper_cpus };
+        let readers = readers::start(&crew, &arena, link.waker()).map_err(StartError::Helpers)?;
+        let supply = Supply::start(&arena, config.helper_cpus, link.waker()).map_err(StartError::Helpers)?;
         let lookers = Lookers::start(READS_MAX, config.helper_cpus, &link.waker()).map_err(StartError::Helpers)?;
         let mut this = Self {
             ring,
@@ -133,6 +137,7 @@ impl KernelIo {
             link,
             readers,
             lookers,
+            supply,
             files: vec![None; FILES].into_boxed_slice(),
             sockets: vec![None; limits::STREAMS_MAX].into_boxed_slice(),
             reads: ReadTable::new(READS_MAX),
@@ -153,7 +158,7 @@ impl KernelIo {
         self.stats
     }
 
-    /// Bytes of the arena.
+    /// Bytes of the arena's address space.
     #[must_use]
     pub fn arena_bytes(&self) -> u64 {
         self.arena.bytes()
@@ -237,6 +242,16 @@ impl KernelIo {
             && let Some((token, result)) = self.lookers.next_done()
         {
             completions.push(Completion { token, result: fault::result(result), at });
+        }
+        while completions.len() < full
+            && let Some((token, change, result)) = self.supply.next_done()
+        {
+            if let (MemoryChange::GiveBack(chunks), Some(lender)) = (change, &mut self.lender) {
+                lender.forget(chunks);
+            }
+            let result =
+                fault::result(result.map_or_else(|error| -error.raw_os_error().unwrap_or(libc::ENOMEM), |()| 1));
+            completions.push(Completion { token, result, at });
         }
         if !watching {
             self.watch_bell();
@@ -323,6 +338,14 @@ impl Io for KernelIo {
 
     fn chunk_count(&self) -> u32 {
         self.arena.chunk_count()
+    }
+
+    fn chunks_obtainable(&mut self) -> u32 {
+        self.supply.obtainable()
+    }
+
+    fn change_memory(&mut self, token: Token, change: MemoryChange) {
+        self.supply.change(token, change);
     }
 
     fn open_file(&mut self, slot: FileSlot, file: &OwnedFd, access: Access) {
@@ -423,7 +446,8 @@ impl Io for KernelIo {
                 || !self.lent.is_empty()
                 || self.ring.has_completion()
                 || self.readers.has_done()
-                || self.lookers.have_done();
+                || self.lookers.have_done()
+                || self.supply.has_done();
             // With something to tell and nothing to hand over, the kernel is asked the next time.
             if !ready || self.ring.has_queued() {
                 self.enter(if ready { None } else { Some(until) });

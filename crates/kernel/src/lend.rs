@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-use dataplane::port::Span;
+use dataplane::port::{Chunks, Span};
 use rustix::fs::OFlags;
 use rustix::pipe::{PipeFlags, pipe_with};
 use units::limits;
@@ -51,8 +51,7 @@ impl Lender {
     /// dearer. The arena must not be in use yet.
     pub(crate) fn new(arena: &Arena) -> Option<Self> {
         let page_fits = u64::try_from(rustix::param::page_size()).ok() == Some(PAGE_BYTES);
-        // Reserved huge pages can only be replaced whole.
-        if !page_fits || arena.facts.reserved_huge_pages || !broken_pipes_are_errors() || arena.chunk_count() == 0 {
+        if !page_fits || !broken_pipes_are_errors() || arena.chunk_count() == 0 {
             return None;
         }
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).ok()?;
@@ -126,6 +125,20 @@ impl Lender {
         arena.replace(memory)?;
         let _ = self.for_words(memory, |lender, word, mask| lender.lent[word] &= !mask);
         Ok(true)
+    }
+
+    /// The memory of `chunks` was given back: what comes in its place was never lent.
+    pub(crate) fn forget(&mut self, chunks: Chunks) {
+        for chunk in chunks.first..chunks.first + chunks.count {
+            let length = u32::try_from(limits::CHUNK_BYTES).expect("1 MiB");
+            let memory = Span { offset: u64::from(chunk) * limits::CHUNK_BYTES, length };
+            let before = self.spare_around(memory);
+            let _ = self.for_words(memory, |lender, word, mask| {
+                lender.lent[word] &= !mask;
+                lender.ever_lent[word] &= !mask;
+            });
+            self.spare = self.spare + self.spare_around(memory) - before;
+        }
     }
 
     /// Notes that the pages of `memory` are lent; none if they are not to be.

@@ -17,12 +17,15 @@ pub mod scheduling;
 pub mod thread;
 
 mod arena;
+mod available;
 mod bell;
-mod fallback;
 mod fault;
+mod helpers;
 mod lend;
 mod mapping;
+mod readers;
 mod reads;
 mod ring;
+mod supply;
 
 pub use io::{IoConfig, KernelIo};

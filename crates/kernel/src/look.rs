@@ -21,7 +21,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::fstat;
 use rustix::thread::CpuSet;
 
-use crate::fallback::post;
+use crate::helpers::post;
 use crate::link::PlaneWaker;
 use crate::scheduling::start_ordinary;
 

@@ -1,24 +1,18 @@
 //! Anonymous memory from the kernel, on huge pages where they can be had.
 //!
-//! Promise: page-aligned (2 MiB-aligned), zeroed, unmapped on drop, shared between threads by raw pointer only.
+//! Promise: page-aligned (2 MiB-aligned), zeroed, unmapped on drop, shared between threads by raw pointer only. Only address
+//! space is taken at first: memory comes with the first touch, or before it by [`Mapping::populate`].
 //! Not here: who may touch which byte when (`arena`, `pool`).
 
 use std::io;
-use std::num::NonZero;
+use std::ops::Range;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
 
 /// Size of a huge page on x86-64 and on arm64 with 4 KiB pages; elsewhere only an alignment.
 pub(crate) const HUGE_PAGE_BYTES: usize = 2 * 1024 * 1024;
 
-/// What one call brings in.
-const POPULATE_STEP_BYTES: usize = 16 * 1024 * 1024;
-/// Threads that bring memory in: more do not clear it faster.
-const POPULATORS_MAX: usize = 8;
-/// Less is not worth a thread.
-const POPULATOR_BYTES_MIN: usize = 256 * 1024 * 1024;
+/// The smallest page there is.
+const PAGE_BYTES: usize = 4096;
 
 /// Memory of our own, addressed by raw pointer.
 #[derive(Debug)]
@@ -32,25 +26,23 @@ pub(crate) struct Mapping {
 
 // SAFETY: a mapping is only an address range; whoever reads or writes through its pointers states why that is sound.
 unsafe impl Send for Mapping {}
-// SAFETY: as above; no method reads or writes the memory.
+// SAFETY: as above; no method reads or writes memory that may hold anything (`populate`).
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps at least `bytes` bytes (rounded up to 2 MiB), from reserved huge pages where `reserved` is set, else from
-    /// ordinary memory that asks for transparent huge pages.
+    /// Maps at least `bytes` bytes (rounded up to 2 MiB) that ask for transparent huge pages.
     ///
     /// # Errors
-    /// The kernel's, when there is not that much address space or memory; with `reserved`, also when fewer huge pages
-    /// are free.
-    pub(crate) fn new(bytes: usize, reserved: bool) -> io::Result<Self> {
+    /// The kernel's, when there is not that much address space.
+    pub(crate) fn new(bytes: usize) -> io::Result<Self> {
         let bytes = bytes
             .max(1)
             .checked_next_multiple_of(HUGE_PAGE_BYTES)
             .filter(|&bytes| bytes < usize::MAX / 2)
             .ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
-        // An ordinary mapping is only page-aligned: one huge page more, so that an aligned start lies inside.
-        let raw_bytes = if reserved { bytes } else { bytes + HUGE_PAGE_BYTES };
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | if reserved { libc::MAP_HUGETLB } else { 0 };
+        // A mapping is only page-aligned: one huge page more, so that an aligned start lies inside.
+        let raw_bytes = bytes + HUGE_PAGE_BYTES;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: an anonymous mapping at an address of the kernel's choice touches no memory that exists.
         let raw = unsafe { libc::mmap(ptr::null_mut(), raw_bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
         if raw == libc::MAP_FAILED {
@@ -58,16 +50,13 @@ impl Mapping {
         }
         let raw = NonNull::new(raw.cast::<u8>()).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
         let lead = raw.as_ptr().align_offset(HUGE_PAGE_BYTES);
-        // SAFETY: `lead` is less than a huge page, and one more than `bytes` was mapped (none is needed if `reserved`,
-        // where the kernel aligns the address itself).
-        let base = unsafe { raw.add(if reserved { 0 } else { lead }) };
+        // SAFETY: `lead` is less than a huge page, and one more than `bytes` was mapped.
+        let base = unsafe { raw.add(lead) };
         let mapping = Self { raw, raw_bytes, base, bytes };
-        if !reserved {
-            // Only advice: without transparent huge pages the memory is as good, its page tables are bigger.
-            let _ = mapping.advise(libc::MADV_HUGEPAGE);
-        }
+        // Only advice: without transparent huge pages the memory is as good, its page tables are bigger.
+        let _ = mapping.advise(0..bytes, libc::MADV_HUGEPAGE);
         // A child (fork and exec by any library) must not inherit pages that a device writes to.
-        let _ = mapping.advise(libc::MADV_DONTFORK);
+        let _ = mapping.advise(0..bytes, libc::MADV_DONTFORK);
         Ok(mapping)
     }
 
@@ -76,65 +65,62 @@ impl Mapping {
         self.base
     }
 
-    /// Brings the whole range in, on several processors at once: clearing it is most of a start's time.
-    ///
-    /// In steps, so that no call holds the address space for long: whoever wants to map something meanwhile waits for the
-    /// call under way, and everybody's page faults behind that.
+    /// Brings memory in that has none yet; what it holds is lost.
     ///
     /// # Errors
-    /// The kernel's first; what was brought in stays.
-    pub(crate) fn populate(&self) -> io::Result<()> {
-        let processors = thread::available_parallelism().map_or(1, NonZero::get);
-        let helpers = processors.min(POPULATORS_MAX).min(self.bytes / POPULATOR_BYTES_MIN + 1) - 1;
-        let next = AtomicUsize::new(0);
-        let failure = Mutex::new(None);
-        let work = || {
-            loop {
-                let at = next.fetch_add(POPULATE_STEP_BYTES, Ordering::Relaxed);
-                if at >= self.bytes {
-                    return;
+    /// The kernel's; what was brought in stays.
+    pub(crate) fn populate(&self, range: Range<usize>) -> io::Result<()> {
+        match self.advise(range.clone(), libc::MADV_POPULATE_WRITE) {
+            // Before Linux 5.14: a touch of each page does the same.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                for at in range.step_by(PAGE_BYTES) {
+                    // SAFETY: `advise` checked that the range lies in the mapping; nobody uses memory that is only
+                    // being brought in.
+                    unsafe { self.base.as_ptr().add(at).write_volatile(0) };
                 }
-                if let Err(error) = self.populate_part(at, POPULATE_STEP_BYTES.min(self.bytes - at)) {
-                    failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-                    next.store(self.bytes, Ordering::Relaxed);
-                    return;
-                }
+                Ok(())
             }
-        };
-        thread::scope(|scope| {
-            for _ in 0..helpers {
-                // Where no thread can be had, the others (this one at least) do its part.
-                let _ = thread::Builder::new().spawn_scoped(scope, work);
-            }
-            work();
-        });
-        failure.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
-    }
-
-    fn populate_part(&self, at: usize, length: usize) -> io::Result<()> {
-        assert!(at < self.bytes && length <= self.bytes - at, "inside the mapping");
-        // SAFETY: inside the mapping (checked), so the address is, too; populating changes no contents.
-        let done = unsafe { libc::madvise(self.base.as_ptr().add(at).cast(), length, libc::MADV_POPULATE_WRITE) };
-        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-    }
-
-    /// Gives the whole range advice.
-    pub(crate) fn advise(&self, advice: libc::c_int) -> io::Result<()> {
-        // SAFETY: the range is ours; the advice used in this crate changes no contents of it.
-        match unsafe { libc::madvise(self.base.as_ptr().cast(), self.bytes, advice) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
+            populated => populated,
         }
     }
 
-    /// Locks the range into memory.
-    pub(crate) fn lock(&self) -> io::Result<()> {
+    /// Locks a range into memory.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn lock(&self, range: Range<usize>) -> io::Result<()> {
+        let (first, length) = self.part(range);
         // SAFETY: the range is ours; locking changes no contents of it.
-        match unsafe { libc::mlock(self.base.as_ptr().cast(), self.bytes) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
+        done(unsafe { libc::mlock(first.cast(), length) })
     }
+
+    /// Gives the memory of a range back to the system. What it held is lost, and the next touch brings other memory in.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn discard(&self, range: Range<usize>) -> io::Result<()> {
+        let (first, length) = self.part(range.clone());
+        // Locked memory cannot be given back.
+        // SAFETY: the range is ours; unlocking changes no contents of it.
+        done(unsafe { libc::munlock(first.cast(), length) })?;
+        self.advise(range, libc::MADV_DONTNEED)
+    }
+
+    fn advise(&self, range: Range<usize>, advice: libc::c_int) -> io::Result<()> {
+        let (first, length) = self.part(range);
+        // SAFETY: the range is ours. Only `discard` and `populate` change contents, as their callers want.
+        done(unsafe { libc::madvise(first.cast(), length, advice) })
+    }
+
+    fn part(&self, range: Range<usize>) -> (*mut u8, usize) {
+        assert!(range.start <= range.end && range.end <= self.bytes, "inside the mapping");
+        // SAFETY: inside the mapping (checked), so the address is, too.
+        (unsafe { self.base.as_ptr().add(range.start) }, range.len())
+    }
+}
+
+fn done(result: libc::c_int) -> io::Result<()> {
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 impl Drop for Mapping {

@@ -9,8 +9,6 @@ use std::io;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use units::{ByteCount, limits};
 
-use crate::arena::ArenaFacts;
-
 /// Descriptors wanted: a socket and a file per stream, the upload side's, and the rest.
 pub const OPEN_FILES: u64 = 3 * limits::STREAMS_MAX as u64;
 
@@ -81,9 +79,9 @@ fn ring_advice(errno: Option<i32>, disabled: &str) -> String {
 pub enum Subject {
     /// Descriptors at once.
     OpenFiles,
-    /// Buffer memory present and locked.
+    /// Buffer memory locked.
     LockedMemory,
-    /// Buffer memory on huge pages, reserved or transparent.
+    /// Buffer memory on huge pages.
     HugePages,
     /// Buffer memory lent to sockets.
     Lending,
@@ -145,25 +143,22 @@ impl Permissions {
         }
     }
 
-    pub(crate) fn arena(&mut self, bytes: u64, facts: &ArenaFacts) {
+    pub(crate) fn arena(&mut self, bytes: u64, not_locked: Option<&io::Error>) {
         let size = ByteCount(bytes);
         let transparent = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
-        let granted = facts.reserved_huge_pages || !transparent.is_empty() && !transparent.contains("[never]");
-        let sentence = if facts.reserved_huge_pages {
-            format!("{size} of buffers on reserved huge pages")
-        } else if granted {
-            format!("{size} of buffers on transparent huge pages as far as there are any free")
+        let granted = !transparent.is_empty() && !transparent.contains("[never]");
+        let sentence = if granted {
+            format!("up to {size} of buffers on transparent huge pages as far as there are any free")
         } else {
-            let pages = bytes.div_ceil(2 << 20);
             format!(
-                "{size} of buffers on small pages, which costs processor time per read: `sysctl vm.nr_hugepages={pages}` \
-                 reserves huge ones, or write madvise to /sys/kernel/mm/transparent_hugepage/enabled"
+                "up to {size} of buffers on small pages, which costs processor time per read: write madvise to \
+                 /sys/kernel/mm/transparent_hugepage/enabled"
             )
         };
         self.say(Subject::HugePages, granted, sentence);
-        match (&facts.not_locked, &facts.not_present) {
-            (None, _) => self.say(Subject::LockedMemory, true, format!("{size} of buffers locked in memory")),
-            (Some(error), _) => {
+        match not_locked {
+            None => self.say(Subject::LockedMemory, true, "buffers locked in memory".to_owned()),
+            Some(error) => {
                 let limit = getrlimit(Resource::Memlock).current.unwrap_or(u64::MAX);
                 let sentence = format!(
                     "buffers not locked in memory ({error}; {size} wanted, the limit is {}): a machine short of memory may \
@@ -176,22 +171,14 @@ impl Permissions {
         }
     }
 
-    pub(crate) fn lending(&mut self, possible: bool, facts: &ArenaFacts) {
-        let sentence = match (possible, facts.reserved_huge_pages) {
-            (true, _) => "bytes that several streams share are lent to their sockets".to_owned(),
-            (false, true) => {
-                "bytes that several streams share are copied to their sockets, which costs processor time: \
-                              reserved huge pages cannot be lent; `sysctl vm.nr_hugepages=0` leaves transparent ones"
-                    .to_owned()
-            }
-            (false, false) => {
-                "bytes that several streams share are copied to their sockets, which costs processor time: \
-                               lending them takes Linux 5.18, pages of 4 KiB, /dev/null, and `vmsplice` and `splice` \
-                               permitted by the container's seccomp profile"
-                    .to_owned()
-            }
+    pub(crate) fn lending(&mut self, possible: bool) {
+        let sentence = if possible {
+            "bytes that several streams share are lent to their sockets"
+        } else {
+            "bytes that several streams share are copied to their sockets, which costs processor time: lending them takes \
+             Linux 5.18, pages of 4 KiB, /dev/null, and `vmsplice` and `splice` permitted by the container's seccomp profile"
         };
-        self.say(Subject::Lending, possible, sentence);
+        self.say(Subject::Lending, possible, sentence.to_owned());
     }
 }
 

@@ -45,7 +45,7 @@ impl LeasePool {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a pool needs at least one buffer"));
         }
         let bytes = count.checked_mul(LEASE_BYTES).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
-        let memory = Mapping::new(bytes, false)?;
+        let memory = Mapping::new(bytes)?;
         let free = ArrayQueue::new(count);
         for index in 0..count {
             let _ = free.push(index); // has room for exactly these

@@ -39,7 +39,8 @@ fn reads_and_sends_in_earnest_wake_no_worker_of_io_wq() {
         for round in 0..16_u64 {
             for n in 0..4 {
                 let offset = (round * 4 + n) * CHUNK;
-                let memory = Span { offset, length: 1 << 20 };
+                // The first chunks have memory from the start.
+                let memory = Span { offset: offset % (32 * CHUNK), length: 1 << 20 };
                 io.read(ReadRequest { token: Token(1 << 32 | n), file: FileSlot(0), offset, memory });
             }
             if round == 0 {

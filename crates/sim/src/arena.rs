@@ -3,7 +3,7 @@
 //! Promise: [`Arena::check_range`] is true only if the bytes are exactly those of that version at that offset, wholly
 //! read; a page being read into is owned by that one read. Not here: who may send what (`laws`).
 
-use dataplane::port::{LITERAL_BYTES, Span};
+use dataplane::port::{Chunks, LITERAL_BYTES, STEP_CHUNKS, Span};
 use units::{ContentVersion, limits};
 
 /// Bytes of one page: direct reads begin and end on it.
@@ -12,6 +12,8 @@ pub(crate) const PAGE_BYTES: u64 = limits::DIRECT_ALIGN;
 /// What a page holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Page {
+    /// No memory is there.
+    Absent,
     /// Nothing that anybody may send.
     Unknown,
     /// A read into it is under way.
@@ -46,12 +48,44 @@ impl Arena {
     pub(crate) fn new(chunk_count: u32) -> Self {
         let chunk_bytes = u64::from(chunk_count) * limits::CHUNK_BYTES;
         let pages = usize::try_from(chunk_bytes / PAGE_BYTES).expect("an arena fits the address space");
+        let step = u64::from(STEP_CHUNKS) * limits::CHUNK_BYTES / PAGE_BYTES;
         Self {
             chunk_bytes,
-            pages: vec![Page::Unknown; pages],
+            pages: (0..pages as u64).map(|page| if page < step { Page::Unknown } else { Page::Absent }).collect(),
             senders: vec![0; pages],
             literals: vec![Literal::default(); limits::STREAMS_MAX],
         }
+    }
+
+    /// These chunks have memory from now on.
+    pub(crate) fn bring_in(&mut self, chunks: Chunks) -> Result<(), ArenaError> {
+        let pages = self.chunk_pages(chunks)?;
+        if self.pages[pages.clone()].iter().any(|page| *page != Page::Absent) {
+            return Err(ArenaError(format!("memory brought in that is there: {chunks:?}")));
+        }
+        self.pages[pages].fill(Page::Unknown);
+        Ok(())
+    }
+
+    /// These chunks have no memory any more.
+    pub(crate) fn give_back(&mut self, chunks: Chunks) -> Result<(), ArenaError> {
+        let pages = self.chunk_pages(chunks)?;
+        let in_use = pages.clone().any(|page| self.senders[page] > 0 || self.pages[page] == Page::Reading);
+        if in_use || self.pages[pages.clone()].contains(&Page::Absent) {
+            return Err(ArenaError(format!("memory given back that is in use, or not there: {chunks:?}")));
+        }
+        self.pages[pages].fill(Page::Absent);
+        Ok(())
+    }
+
+    fn chunk_pages(&self, chunks: Chunks) -> Result<std::ops::Range<usize>, ArenaError> {
+        let page =
+            |chunk: u32| usize::try_from(u64::from(chunk) * limits::CHUNK_BYTES / PAGE_BYTES).unwrap_or(usize::MAX);
+        let range = page(chunks.first)..page(chunks.first.saturating_add(chunks.count));
+        if range.end > self.pages.len() || range.is_empty() {
+            return Err(ArenaError(format!("not chunks of the arena: {chunks:?}")));
+        }
+        Ok(range)
     }
 
     /// True if the span lies behind the chunks.
@@ -66,7 +100,7 @@ impl Arena {
             return Err(ArenaError(format!("a read into memory that is not aligned: {span:?}")));
         }
         for page in pages {
-            if self.pages[page] == Page::Reading || self.senders[page] > 0 {
+            if matches!(self.pages[page], Page::Reading | Page::Absent) || self.senders[page] > 0 {
                 return Err(ArenaError(format!("a read into memory in use: {span:?}, page {page}")));
             }
             self.pages[page] = Page::Reading;
@@ -223,6 +257,21 @@ mod tests {
         arena.begin_read(span(0, 4096)).expect("free again");
         assert!(arena.begin_read(span(limits::CHUNK_BYTES - 4096, 8192)).is_err(), "beyond the chunks");
         assert!(arena.begin_read(span(4096, 100)).is_err(), "not aligned");
+    }
+
+    #[test]
+    fn memory_that_is_not_there_is_not_read_into_and_memory_in_use_stays() {
+        let step = u64::from(STEP_CHUNKS) * limits::CHUNK_BYTES;
+        let mut arena = Arena::new(2 * STEP_CHUNKS);
+        let second = Chunks { first: STEP_CHUNKS, count: STEP_CHUNKS };
+        assert!(arena.begin_read(span(step, 4096)).is_err());
+        arena.bring_in(second).expect("absent");
+        assert!(arena.bring_in(second).is_err());
+        arena.begin_read(span(step, 4096)).expect("there");
+        assert!(arena.give_back(second).is_err(), "it is read into");
+        arena.end_read(span(step, 4096), V, 0, 4096);
+        arena.give_back(second).expect("nobody uses it");
+        assert!(arena.check_range(step, 4096, V, 0).is_err() && arena.begin_read(span(step, 4096)).is_err());
     }
 
     #[test]

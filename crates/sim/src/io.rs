@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use dataplane::control::{Access, Command, Content, Report};
 use dataplane::grant::{Grant, StoreMessage};
-use dataplane::port::{Completion, FileSlot, Io, ReadRequest, SendRequest, SocketSlot, Span, Token};
+use dataplane::port::{Completion, FileSlot, Io, MemoryChange, ReadRequest, SendRequest, SocketSlot, Span, Token};
 use units::Nanos;
 
 use crate::laws::Law;
@@ -29,6 +29,10 @@ impl Io for SimIo {
 
     fn chunk_count(&self) -> u32 {
         self.0.borrow().settings.chunks
+    }
+
+    fn change_memory(&mut self, token: Token, change: MemoryChange) {
+        self.0.borrow_mut().begin_memory_change(token, change);
     }
 
     fn open_file(&mut self, slot: FileSlot, file: &OwnedFd, _access: Access) {

@@ -92,6 +92,7 @@ pub(crate) enum Kind {
     Client,
     Fault,
     File,
+    Memory,
 }
 
 impl fmt::Display for Kind {
@@ -111,6 +112,7 @@ impl fmt::Display for Kind {
             Self::Client => "client",
             Self::Fault => "fault",
             Self::File => "file",
+            Self::Memory => "memory",
         })
     }
 }

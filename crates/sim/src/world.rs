@@ -9,7 +9,9 @@ use std::os::fd::RawFd;
 
 use dataplane::control::{Command, Report};
 use dataplane::grant::{Grant, StoreMessage};
-use dataplane::port::{COMPLETIONS_MAX, Completion, FileSlot, ReadRequest, SendRequest, SocketSlot, Token};
+use dataplane::port::{
+    COMPLETIONS_MAX, Completion, FileSlot, MemoryChange, ReadRequest, SendRequest, SocketSlot, Token,
+};
 use schedule::profile::DiskProfile;
 use units::{BitRate, ContentVersion, DiskId, Nanos};
 
@@ -25,6 +27,8 @@ use crate::socket::Reading;
 use crate::store_thread::{Actions, StoreThread};
 use crate::transfer::PendingRead;
 
+/// How long bringing in or giving back a step of memory takes.
+const MEMORY_CHANGE: Nanos = Nanos::from_millis(20);
 /// Reports the control side has room for.
 const REPORTS_MAX: usize = 4096;
 
@@ -65,6 +69,8 @@ pub(crate) enum Event {
     BufferedRead(u32),
     /// A file was looked at.
     Looked(Token, ContentVersion),
+    /// A change of memory was made.
+    MemoryChanged(Token),
     /// The control side reads its reports.
     Reports,
     /// The control side's next arrival, stop or fault.
@@ -90,6 +96,8 @@ pub(crate) struct World {
     pub(crate) settings: WorldSettings,
     pub(crate) random: Random,
     pub(crate) arena: Arena,
+    /// What memory is being brought in.
+    memory_change: Option<MemoryChange>,
     pub(crate) disks: Vec<Disk>,
     /// Reads of the plane in flight per disk, and how many may be.
     pub(crate) plane_reads: Vec<usize>,
@@ -150,6 +158,7 @@ impl World {
             next_request: 0,
             random,
             arena: Arena::new(settings.chunks),
+            memory_change: None,
             plane_reads: vec![0; disks.len()],
             depths,
             commit_usual: disks.iter().map(|d| commit_usual(d.drive.parameters())).collect(),
@@ -311,6 +320,7 @@ impl World {
             }
             Event::BufferedRead(index) => self.read_part_done(index, true),
             Event::Looked(token, version) => self.looked(token, version),
+            Event::MemoryChanged(token) => self.memory_changed(token),
             Event::Reports => {
                 self.reports_scheduled = false;
                 self.control_reads_reports();
@@ -418,6 +428,27 @@ impl World {
         self.grants_made[disk] += 1;
         let latency = Nanos::from_micros(20 + self.random.below(100));
         self.schedule(self.now.saturating_add(latency), Event::StoreBegin(grant.disk.0));
+    }
+
+    /// The plane wants more memory, or less.
+    pub(crate) fn begin_memory_change(&mut self, token: Token, change: MemoryChange) {
+        self.asked = true;
+        self.log.event(self.now, Kind::Memory, 0, 0, || format!("{change:?}"));
+        let mut found = if self.memory_change.is_some() { Err("two changes of memory".to_owned()) } else { Ok(()) };
+        if let MemoryChange::GiveBack(chunks) = change {
+            found = found.and(self.arena.give_back(chunks).map_err(|e| e.0));
+        }
+        self.laws.check(Law::OneOwner, self.now, found);
+        self.memory_change = Some(change);
+        self.schedule(self.now.saturating_add(MEMORY_CHANGE), Event::MemoryChanged(token));
+    }
+
+    fn memory_changed(&mut self, token: Token) {
+        if let Some(MemoryChange::BringIn(chunks)) = self.memory_change.take() {
+            let found = self.arena.bring_in(chunks).map_err(|e| e.0);
+            self.laws.check(Law::OneOwner, self.now, found);
+        }
+        self.ready.push_back(Completion { token, result: Ok(1), at: self.now });
     }
 
     /// The plane reports.

@@ -72,6 +72,11 @@ impl BestEffort {
         }
     }
 
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.all.len()
+    }
+
     /// True if one waits for its turn.
     pub(super) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
@@ -265,7 +270,7 @@ impl<I: Io> Plane<I> {
 
     /// Pages that best-effort deliveries may hold in all.
     pub(super) fn best_effort_pages_max(&self) -> u32 {
-        self.cache.quarters() / PAGES_SHARE
+        self.memory.quarters() / PAGES_SHARE
     }
 
     pub(super) fn count_best_effort(&mut self, slot: u32, change: i32) {

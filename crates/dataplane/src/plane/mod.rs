@@ -24,10 +24,11 @@ use schedule::disk::{Discipline, DiskSchedule, DiskSettings};
 use schedule::profile::DiskProfile;
 use units::{BitRate, DiskId, Nanos, StreamId, limits};
 
-use crate::cache::{Cache, Quarter};
+use crate::cache::{Cache, FRAME_QUARTERS, Quarter};
 use crate::control::{Command, Ending, Event, Outcome, Report};
 use crate::files::Files;
 use crate::gauges::Gauges;
+use crate::memory::Memory;
 use crate::port::{COMPLETIONS_MAX, Completion, FileSlot, Io, SocketSlot, Token};
 use crate::stream::{Class, Life, Stream};
 use crate::wheel::{STEPS, Wheel};
@@ -58,6 +59,8 @@ pub struct PlaneConfig {
     pub io_deadline: Nanos,
     /// An admitted stream that could not start for so long is refused after all.
     pub start_wait_max: Nanos,
+    /// What nobody read for so long is not kept in memory, which is then given back.
+    pub memory_lull: Nanos,
     /// Streams at once, at most `limits::STREAMS_MAX`.
     pub streams_max: usize,
 }
@@ -72,6 +75,7 @@ impl Default for PlaneConfig {
             stall_max: Nanos::from_secs(30),
             io_deadline: Nanos::from_secs(5),
             start_wait_max: Nanos::from_secs(15),
+            memory_lull: Nanos::from_secs(60),
             streams_max: limits::STREAMS_MAX,
         }
     }
@@ -137,11 +141,14 @@ enum Work {
     Look {
         op: u32,
     },
+    /// A change of memory.
+    Memory,
 }
 
 const SEND_TAG: u64 = 1 << 56;
 const READ_TAG: u64 = 2 << 56;
 const LOOK_TAG: u64 = 4 << 56;
+const MEMORY_TAG: u64 = 8 << 56;
 
 impl Work {
     fn token(self) -> Token {
@@ -149,6 +156,7 @@ impl Work {
             Self::Send { slot, generation } => Token(SEND_TAG | u64::from(generation) << 32 | u64::from(slot)),
             Self::Read { op } => Token(READ_TAG | u64::from(op)),
             Self::Look { op } => Token(LOOK_TAG | u64::from(op)),
+            Self::Memory => Token(MEMORY_TAG),
         }
     }
 
@@ -159,6 +167,9 @@ impl Work {
         }
         if token.0 & LOOK_TAG != 0 {
             return Self::Look { op: low };
+        }
+        if token.0 & MEMORY_TAG != 0 {
+            return Self::Memory;
         }
         let generation = u32::try_from(token.0 >> 32 & 0x00FF_FFFF).expect("masked");
         Self::Send { slot: low, generation }
@@ -173,6 +184,7 @@ pub struct Plane<I> {
     gauges: Arc<Gauges>,
     admission: Admission,
     cache: Cache,
+    memory: Memory,
     files: Files,
     streams: Vec<Stream>,
     free: Vec<u32>,
@@ -219,7 +231,8 @@ impl<I: Io> Plane<I> {
         assert!(config.streams_max <= limits::STREAMS_MAX && disks.len() <= limits::DISKS_MAX, "within limits");
         assert!(gauges.streams.len() >= config.streams_max && gauges.disks.len() >= disks.len(), "gauges fit");
         let now = io.now();
-        let cache = Cache::new(io.chunk_count());
+        let mut cache = Cache::new(io.chunk_count());
+        let memory = Memory::new(io.chunk_count(), config.memory_lull, &mut cache);
         let quarters = cache.quarters() - cache.quarters() / best_effort::PAGES_SHARE;
         let settings = admission::Settings {
             reservations_max: config.streams_max,
@@ -250,6 +263,7 @@ impl<I: Io> Plane<I> {
             running: true,
             meter: Meter { next: now, processor: io.processor_time(), at: now, misses_reported: Nanos::ZERO },
             cache,
+            memory,
             config,
             gauges,
             io,
@@ -267,10 +281,12 @@ impl<I: Io> Plane<I> {
     /// False once [`Command::Shutdown`] was seen.
     pub fn turn(&mut self) -> bool {
         let now = self.io.now();
+        self.cache.set_clock(now);
         self.take_commands(now);
         self.take_store_messages(now);
         self.feed_due_steps(now);
         self.begin_rounds(now);
+        self.change_memory(now);
         self.ask_disks(now);
         self.publish_promises();
         self.flush_reports();
@@ -312,7 +328,17 @@ impl<I: Io> Plane<I> {
         let step = self.next_used_step();
         let disks =
             self.disks.iter().filter(|disk| !disk.health.is_hung()).filter_map(|disk| disk.schedule.next_wakeup(now));
-        disks.fold(step, Nanos::min)
+        disks.chain(self.memory.next_wakeup()).fold(step, Nanos::min)
+    }
+
+    /// Brings memory in ahead of what was promised and of what best effort may use, or gives some back.
+    fn change_memory(&mut self, now: Nanos) {
+        let best_effort =
+            u64::from(self.best_effort_pages_max()).min(self.best_effort.count() as u64 * u64::from(FRAME_QUARTERS));
+        let wanted = self.admission.memory().0 + best_effort;
+        if let Some(change) = self.memory.next_change(&mut self.cache, wanted, now) {
+            self.io.change_memory(Work::Memory.token(), change);
+        }
     }
 
     fn take_commands(&mut self, now: Nanos) {
@@ -347,6 +373,7 @@ impl<I: Io> Plane<I> {
             Work::Send { slot, generation } => self.send_done(slot, generation, completion),
             Work::Read { op } => self.read_done(op, completion),
             Work::Look { op } => self.looked(op, completion),
+            Work::Memory => self.memory.changed(&mut self.cache, completion.result.is_ok(), completion.at),
         }
     }
 
@@ -487,6 +514,8 @@ impl<I: Io> Plane<I> {
             self.admission.set_processor_share(used.as_secs_f64() / wall.as_secs_f64());
             (self.meter.processor, self.meter.at) = (processor, now);
         }
+        self.memory.set_obtainable(self.io.chunks_obtainable());
+        self.admission.set_quarters(u64::from(self.memory.quarters() - self.best_effort_pages_max()));
         let plane = &self.gauges.plane;
         plane.processor_nanos.set(processor.0);
         plane.lent_bytes.set(self.io.lent_bytes());

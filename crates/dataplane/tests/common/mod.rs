@@ -12,7 +12,9 @@ use dataplane::control::{Access, Command, Content, Delivery, Extent, Report, Seg
 use dataplane::gauges::Gauges;
 use dataplane::grant::{Grant, StoreMessage};
 use dataplane::plane::{Plane, PlaneConfig};
-use dataplane::port::{Completion, Fault, FileSlot, Io, ReadRequest, SendRequest, SocketSlot, Span, Token};
+use dataplane::port::{
+    Completion, Fault, FileSlot, Io, MemoryChange, ReadRequest, SendRequest, SocketSlot, Span, Token,
+};
 use dataplane::watched::{Facts, Watched};
 use schedule::profile::DiskProfile;
 use units::{BitRate, ContentVersion, DiskId, LinkId, Nanos, StreamId};
@@ -49,6 +51,9 @@ impl Io for Still {
     }
     fn chunk_count(&self) -> u32 {
         4096
+    }
+    fn change_memory(&mut self, token: Token, _: MemoryChange) {
+        self.0.borrow_mut().asked.push((token, 1));
     }
     fn open_file(&mut self, _: FileSlot, _: &OwnedFd, _: Access) {}
     fn close_file(&mut self, _: FileSlot) {}

@@ -116,7 +116,7 @@ struct Reservation {
 pub struct Admission {
     disks: Vec<Disk>,
     links: Vec<Link>,
-    quarters_free: u64,
+    quarters_promised: u64,
     quarters: u64,
     entries: Vec<(u32, Option<Reservation>)>,
     free: Vec<u32>,
@@ -146,7 +146,7 @@ impl Admission {
         Self {
             disks,
             links: links.iter().map(|&capacity| Link { capacity, reserved: 0 }).collect(),
-            quarters_free: settings.quarters,
+            quarters_promised: 0,
             quarters: settings.quarters,
             entries: vec![(0, None); settings.reservations_max],
             free: (0..count).rev().collect(),
@@ -174,7 +174,7 @@ impl Admission {
         disk.recordings += u32::from(request.writes);
         disk.table.promise(&demand);
         self.links[usize::from(request.link.0)].reserved += request.rate.0;
-        self.quarters_free -= quarters;
+        self.quarters_promised += quarters;
         self.promised += request.rate.0;
         Ok(id)
     }
@@ -191,7 +191,7 @@ impl Admission {
         disk.recordings -= u32::from(reservation.request.writes);
         disk.table.withdraw(&reservation.demand);
         self.links[usize::from(reservation.request.link.0)].reserved -= reservation.request.rate.0;
-        self.quarters_free += reservation.quarters;
+        self.quarters_promised -= reservation.quarters;
         self.promised -= reservation.request.rate.0;
     }
 
@@ -290,7 +290,13 @@ impl Admission {
     /// Buffers in quarters: promised, and in all.
     #[must_use]
     pub const fn memory(&self) -> (u64, u64) {
-        (self.quarters - self.quarters_free, self.quarters)
+        (self.quarters_promised, self.quarters)
+    }
+
+    /// How many quarters there can be from now on. What was promised stays promised: with fewer nothing is admitted until
+    /// enough of it has ended.
+    pub fn set_quarters(&mut self, quarters: u64) {
+        self.quarters = quarters;
     }
 
     /// What is short for this request, if anything.
@@ -311,7 +317,7 @@ impl Admission {
         if !fits || !(request.writes || self.starts(request, &demand)) {
             return Err(Short::Disk);
         }
-        if self.quarters_for(request, &demand) > self.quarters_free {
+        if self.quarters_promised + self.quarters_for(request, &demand) > self.quarters {
             return Err(Short::Memory);
         }
         if self.processor_share > PROCESSOR_SHARE_KNOWN && self.processor_promised > 0 {

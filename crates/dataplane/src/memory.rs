@@ -1,0 +1,216 @@
+//! How much of the arena has memory behind it: more with what was promised and with what was read lately, less after a
+//! lull.
+//!
+//! The arena's address space is as large as it may ever become; memory is brought in and given back in *steps* of
+//! [`STEP_CHUNKS`] by the world outside, never by the plane's thread. One step changes at a time. Contents stay in memory for
+//! [`PlaneConfig::memory_lull`](crate::PlaneConfig) after their last use; then their place is used again or given back.
+//!
+//! Promise: only frames with memory are in the cache's hands; what streams were promised is brought in before they need it,
+//! one step ahead; the first step stays. Not here: whether memory can be had (`port::Io::chunks_obtainable`), which
+//! admission counts on.
+
+use units::Nanos;
+
+use crate::cache::{Cache, FRAME_QUARTERS};
+use crate::port::{Chunks, MemoryChange, STEP_CHUNKS};
+
+/// Frames that nobody would miss: with fewer the next step is brought in. At 2 GiB/s, which bringing in takes, a disk of
+/// 1 GB/s does not use them up meanwhile.
+const SPARE_FRAMES: u32 = STEP_CHUNKS / 2;
+/// How often it is looked for steps that nobody used, and tried again what could not be had.
+const LOOK_EVERY: Nanos = Nanos::from_secs(1);
+
+/// Which steps of the arena have memory.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    chunk_count: u32,
+    lull: Nanos,
+    /// Per step of the arena: its memory is there (and in the cache).
+    present: Vec<bool>,
+    /// The change that is under way.
+    changing: Option<MemoryChange>,
+    /// When it is looked again for a step to give back.
+    look_at: Nanos,
+    /// No step is brought in before, since the last could not be had.
+    retry_at: Nanos,
+    /// Chunks that there can be now, as far as the world outside knows.
+    obtainable: u32,
+}
+
+impl Memory {
+    /// An arena of `chunk_count` chunks, the first step of which is there: it is given to `cache`.
+    pub(crate) fn new(chunk_count: u32, lull: Nanos, cache: &mut Cache) -> Self {
+        let mut present = vec![false; chunk_count.div_ceil(STEP_CHUNKS) as usize];
+        present[0] = true;
+        let this = Self {
+            chunk_count,
+            lull,
+            present,
+            changing: None,
+            look_at: Nanos::ZERO,
+            retry_at: Nanos::ZERO,
+            obtainable: chunk_count,
+        };
+        cache.add(this.chunks(0));
+        this
+    }
+
+    /// Takes note of how many chunks there can be now.
+    pub(crate) fn set_obtainable(&mut self, chunks: u32) {
+        self.obtainable = chunks.min(self.chunk_count);
+    }
+
+    /// Quarters that there can be now.
+    pub(crate) fn quarters(&self) -> u32 {
+        self.obtainable * FRAME_QUARTERS
+    }
+
+    /// The change of memory that shall be made now, if any, with `quarters` promised or asked for. It is under way until
+    /// [`Memory::changed`].
+    pub(crate) fn next_change(&mut self, cache: &mut Cache, quarters: u64, now: Nanos) -> Option<MemoryChange> {
+        if self.changing.is_some() {
+            return None;
+        }
+        let wanted = quarters.div_ceil(u64::from(FRAME_QUARTERS)) + u64::from(SPARE_FRAMES);
+        let (frames, unused_since) = (u64::from(cache.present()), now.saturating_sub(self.lull));
+        if frames < wanted || !cache.has_spare(SPARE_FRAMES, unused_since) {
+            let absent = self.present.iter().position(|present| !present).filter(|_| now >= self.retry_at);
+            self.changing = absent.map(|step| MemoryChange::BringIn(self.chunks(step)));
+        } else if now >= self.look_at
+            && frames >= wanted + u64::from(STEP_CHUNKS)
+            && cache.has_spare(SPARE_FRAMES + STEP_CHUNKS, unused_since)
+        {
+            // From the end, so that what stays lies at the start.
+            let unused = |step: &usize| self.present[*step] && cache.remove(self.chunks(*step), unused_since);
+            if let Some(step) = (1..self.present.len()).rev().find(unused) {
+                self.present[step] = false;
+                self.changing = Some(MemoryChange::GiveBack(self.chunks(step)));
+            }
+        }
+        if self.changing.is_none() && now >= self.look_at {
+            self.look_at = now.saturating_add(LOOK_EVERY);
+        }
+        self.changing
+    }
+
+    /// The change under way was made, or could not be.
+    pub(crate) fn changed(&mut self, cache: &mut Cache, made: bool, now: Nanos) {
+        match self.changing.take().expect("a change was under way") {
+            MemoryChange::BringIn(chunks) if made => {
+                self.present[(chunks.first / STEP_CHUNKS) as usize] = true;
+                cache.add(chunks);
+            }
+            MemoryChange::BringIn(_) => self.retry_at = now.saturating_add(LOOK_EVERY),
+            MemoryChange::GiveBack(_) => {}
+        }
+    }
+
+    /// When [`Memory::next_change`] wants to be asked although nothing happened.
+    pub(crate) fn next_wakeup(&self) -> Option<Nanos> {
+        let may_shrink = self.changing.is_none() && self.present[1..].contains(&true);
+        may_shrink.then_some(self.look_at)
+    }
+
+    fn chunks(&self, step: usize) -> Chunks {
+        let first = u32::try_from(step).expect("counted by a u32") * STEP_CHUNKS;
+        Chunks { first, count: STEP_CHUNKS.min(self.chunk_count - first) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use units::ContentVersion;
+
+    use super::*;
+    use crate::cache::{Key, State};
+
+    const LULL: Nanos = Nanos::from_secs(60);
+
+    fn at(seconds: u64) -> Nanos {
+        Nanos::from_secs(seconds)
+    }
+
+    fn arena(steps: u32) -> (Memory, Cache) {
+        let chunks = steps * STEP_CHUNKS;
+        let mut cache = Cache::new(chunks);
+        (Memory::new(chunks, LULL, &mut cache), cache)
+    }
+
+    /// Makes changes until none is wanted; how many frames have memory then.
+    fn settle(memory: &mut Memory, cache: &mut Cache, quarters: u64, now: Nanos) -> u32 {
+        cache.set_clock(now);
+        while memory.next_change(cache, quarters, now).is_some() {
+            memory.changed(cache, true, now);
+        }
+        cache.present()
+    }
+
+    /// Reads so many frames of a content, each given back at once.
+    fn read(cache: &mut Cache, version: u64, frames: u64) {
+        for frame in 0..frames {
+            let key = Key { version: ContentVersion(version), index: frame * u64::from(FRAME_QUARTERS) };
+            let first = cache.allocate(key, FRAME_QUARTERS, 1).expect("a frame is idle");
+            for nth in 0..FRAME_QUARTERS {
+                cache.read_done(Cache::neighbour(first, nth), State::Ready(1));
+                cache.release(Cache::neighbour(first, nth));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_promised_is_there_one_step_ahead_and_no_more() {
+        let (mut memory, mut cache) = arena(8);
+        assert_eq!(settle(&mut memory, &mut cache, 0, at(100)), STEP_CHUNKS);
+        assert_eq!(
+            settle(&mut memory, &mut cache, u64::from(3 * STEP_CHUNKS * FRAME_QUARTERS), at(100)),
+            4 * STEP_CHUNKS
+        );
+        assert_eq!(settle(&mut memory, &mut cache, u64::MAX / 8, at(100)), 8 * STEP_CHUNKS, "all there is");
+        assert_eq!(settle(&mut memory, &mut cache, 0, at(102)), STEP_CHUNKS, "none of it was ever used");
+    }
+
+    #[test]
+    fn contents_read_lately_are_kept_and_given_back_after_a_lull() {
+        let (mut memory, mut cache) = arena(8);
+        for round in 0..12 {
+            settle(&mut memory, &mut cache, 0, at(100));
+            read(&mut cache, round, u64::from(SPARE_FRAMES));
+        }
+        assert_eq!(settle(&mut memory, &mut cache, 0, at(101)), 7 * STEP_CHUNKS);
+        let first = Key { version: ContentVersion(0), index: 0 };
+        assert!(cache.find(first).is_some(), "nothing had to go");
+        assert_eq!(settle(&mut memory, &mut cache, 0, at(159)), 7 * STEP_CHUNKS);
+        assert!(memory.next_wakeup().is_some_and(|wakeup| wakeup > at(159)), "it looks again by itself");
+        assert_eq!(settle(&mut memory, &mut cache, 0, at(161)), STEP_CHUNKS);
+        assert!(cache.find(Key { version: ContentVersion(11), index: 0 }).is_none());
+    }
+
+    #[test]
+    fn contents_that_nobody_used_for_long_make_room_instead_of_more_memory() {
+        let (mut memory, mut cache) = arena(8);
+        for round in 0..20 {
+            let frames = settle(&mut memory, &mut cache, 0, at(100 + round * 61));
+            assert!(frames <= 2 * STEP_CHUNKS, "{frames}");
+            read(&mut cache, round, u64::from(SPARE_FRAMES));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_had_is_tried_again_later_and_frames_in_use_stay() {
+        let (mut memory, mut cache) = arena(2);
+        let key = Key { version: ContentVersion(1), index: 0 };
+        let quarters = u64::from(2 * STEP_CHUNKS * FRAME_QUARTERS);
+        assert!(memory.next_change(&mut cache, quarters, at(1)).is_some());
+        assert!(memory.next_change(&mut cache, quarters, at(1)).is_none(), "one at a time");
+        memory.changed(&mut cache, false, at(1));
+        assert!(memory.next_change(&mut cache, quarters, at(1)).is_none());
+        assert_eq!(settle(&mut memory, &mut cache, quarters, at(3)), 2 * STEP_CHUNKS);
+        // The frame in use lies in the step that was brought in last, which is used first.
+        let used = cache.allocate(key, 1, 1).expect("there is room");
+        assert_eq!(settle(&mut memory, &mut cache, 0, at(1000)), 2 * STEP_CHUNKS);
+        cache.read_done(used, State::Failed);
+        cache.release(used);
+        assert_eq!(settle(&mut memory, &mut cache, 0, at(1002)), 2 * STEP_CHUNKS);
+        assert_eq!(settle(&mut memory, &mut cache, 0, at(1100)), STEP_CHUNKS);
+    }
+}

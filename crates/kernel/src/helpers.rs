@@ -1,0 +1,114 @@
+//! Ordinary threads that do what the plane's thread must not wait for, one job at a time each.
+//!
+//! Promise: handing over and taking back neither allocates nor locks nor waits; the threads run at ordinary priority and
+//! not on the plane's CPU; whoever waits for a result is woken. Nobody waits for a thread that hangs in the kernel: a
+//! dropped [`Helpers`] ends its threads as soon as they come back. Not here: what a job is (`reads`, `supply`).
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crossbeam_queue::ArrayQueue;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::thread::CpuSet;
+
+use crate::link::PlaneWaker;
+use crate::scheduling::start_ordinary;
+
+/// Threads, the queue of jobs they share, and what they have done.
+#[derive(Debug)]
+pub(crate) struct Helpers<J, D>(Arc<Shared<J, D>>);
+
+#[derive(Debug)]
+struct Shared<J, D> {
+    jobs: ArrayQueue<J>,
+    done: ArrayQueue<D>,
+    /// Counts the jobs in the queue (an eventfd as semaphore: taking one blocks only the taker, a mutex would let an
+    /// ordinary thread hold up the plane).
+    waiting: OwnedFd,
+    ended: AtomicBool,
+    waker: PlaneWaker,
+}
+
+/// How many threads there are, and where they run.
+#[derive(Debug, Clone)]
+pub(crate) struct Crew {
+    /// The threads' name; a number follows.
+    pub(crate) name: &'static str,
+    /// One at least.
+    pub(crate) threads: usize,
+    /// Jobs at once at most, queued and done.
+    pub(crate) jobs_max: usize,
+    /// None: wherever the caller may run.
+    pub(crate) cpus: Option<CpuSet>,
+}
+
+impl<J: Send + 'static, D: Send + 'static> Helpers<J, D> {
+    /// Starts threads that do `work`.
+    ///
+    /// # Errors
+    /// The kernel's, if threads or descriptors cannot be had.
+    pub(crate) fn start(
+        crew: &Crew,
+        waker: PlaneWaker,
+        work: impl Fn(J) -> D + Clone + Send + 'static,
+    ) -> io::Result<Self> {
+        let helpers = Self(Arc::new(Shared {
+            jobs: ArrayQueue::new(crew.jobs_max),
+            done: ArrayQueue::new(crew.jobs_max),
+            waiting: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE)?,
+            ended: AtomicBool::new(false),
+            waker,
+        }));
+        for n in 0..crew.threads.max(1) {
+            let (shared, work) = (Arc::clone(&helpers.0), work.clone());
+            start_ordinary(format!("{}-{n}", crew.name), crew.cpus, move || serve(&shared, &work))?;
+        }
+        Ok(helpers)
+    }
+
+    /// Hands a job over. There is room for as many as were promised to [`Helpers::start`].
+    pub(crate) fn begin(&self, job: J) {
+        assert!(self.0.jobs.push(job).is_ok(), "no more jobs are out than the queue has room for");
+        post(&self.0.waiting);
+    }
+
+    /// A job that was done waits to be taken in.
+    pub(crate) fn has_done(&self) -> bool {
+        !self.0.done.is_empty()
+    }
+
+    /// The next job that was done.
+    pub(crate) fn next_done(&self) -> Option<D> {
+        self.0.done.pop()
+    }
+}
+
+impl<J, D> Drop for Helpers<J, D> {
+    fn drop(&mut self) {
+        self.0.ended.store(true, Ordering::SeqCst);
+        // One post wakes one thread, which passes it on.
+        post(&self.0.waiting);
+    }
+}
+
+pub(crate) fn post(semaphore: &OwnedFd) {
+    // Blocks only at 2^64 - 2 waiting jobs.
+    let _ = rustix::io::write(semaphore, &1_u64.to_ne_bytes());
+}
+
+fn serve<J, D>(shared: &Shared<J, D>, work: &impl Fn(J) -> D) {
+    loop {
+        let taken = rustix::io::read(&shared.waiting, &mut [0; 8]);
+        if shared.ended.load(Ordering::SeqCst) {
+            return post(&shared.waiting);
+        }
+        if taken.is_err() {
+            continue; // EINTR
+        }
+        let Some(job) = shared.jobs.pop() else { continue };
+        assert!(shared.done.push(work(job)).is_ok(), "the plane takes a result before it hands over more");
+        shared.waker.wake();
+    }
+}

@@ -1,0 +1,68 @@
+//! Reads that must not be made by the plane's thread: a few ordinary threads that read into the arena.
+//!
+//! Used for files without direct I/O (tmpfs, network mounts) and for direct reads that the kernel could not start
+//! without waiting (metadata not in memory, a full device queue): those would else block the plane or wake io-wq.
+//!
+//! Deliberately: a mount that hangs holds as many threads as it has reads, at worst all; then buffered reads wait, direct
+//! ones and all sends go on.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::sync::Arc;
+
+use dataplane::port::Span;
+
+use crate::arena::Arena;
+use crate::helpers::{Crew, Helpers};
+use crate::link::PlaneWaker;
+
+/// The threads. Each holds a share of the arena: the memory stays while a read is under way, whatever becomes of the plane.
+pub(crate) type Readers = Helpers<Job, JobDone>;
+
+/// A read to make.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Job {
+    /// Place in the plane's table of reads.
+    pub(crate) read: u32,
+    /// Open until the job is done: the plane closes no file with a read in flight.
+    pub(crate) file: RawFd,
+    pub(crate) offset: u64,
+    pub(crate) memory: Span,
+}
+
+/// A read that was made.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct JobDone {
+    pub(crate) read: u32,
+    /// Bytes, or `-errno`.
+    pub(crate) result: i32,
+}
+
+/// Starts the threads.
+///
+/// # Errors
+/// The kernel's, if threads or descriptors cannot be had.
+pub(crate) fn start(crew: &Crew, arena: &Arc<Arena>, waker: PlaneWaker) -> io::Result<Readers> {
+    let arena = Arc::clone(arena);
+    Readers::start(crew, waker, move |job: Job| JobDone { read: job.read, result: read(&arena, job) })
+}
+
+fn read(arena: &Arena, job: Job) -> i32 {
+    // SAFETY: the plane keeps the file open while a read of it is in flight.
+    let file = unsafe { BorrowedFd::borrow_raw(job.file) };
+    let (Ok(length), Ok(offset)) = (usize::try_from(job.memory.length), i64::try_from(job.offset)) else {
+        return -libc::EINVAL;
+    };
+    loop {
+        // SAFETY: `at` checked that the span lies in the arena, of which this thread holds a share; the plane names no
+        // byte twice at once, so nothing else uses it. A raw pointer: no reference to these bytes exists anywhere.
+        let got = unsafe { libc::pread(file.as_raw_fd(), arena.at(job.memory).cast(), length, offset) };
+        match i32::try_from(got) {
+            Ok(bytes @ 0..) => return bytes,
+            _ => match io::Error::last_os_error().raw_os_error() {
+                Some(libc::EINTR) => {}
+                errno => return -errno.unwrap_or(libc::EIO),
+            },
+        }
+    }
+}
