@@ -2,10 +2,10 @@
 
 #![no_main]
 
-use controlplane::message::cmcd::Cmcd;
-use controlplane::message::conditional::etag_list;
-use controlplane::message::head::{HEAD_BYTES_MAX, parse_head};
-use controlplane::message::query::Query;
+use http::message::cmcd::Cmcd;
+use http::message::conditional::etag_list;
+use http::message::head::{HEAD_BYTES_MAX, parse_head};
+use http::message::query::Query;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

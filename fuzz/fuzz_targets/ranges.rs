@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use controlplane::message::range::{Ranges, parse_ranges};
+use http::message::range::{Ranges, parse_ranges};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (u64, &str)| {

@@ -1,7 +1,7 @@
 //! Live figures, published by the plane thread and read by anybody: plain atomics, one writer, no lock.
 //!
 //! Promise: reading them costs the plane nothing; each value is whole, values of one stream may be a tick apart.
-//! Not here: rendering (`controlplane`).
+//! Not here: rendering (`http`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,7 +1,7 @@
 //! Does: one loop that feeds sockets and disks on absolute deadlines, through [`port`]'s traits only.
 //!
 //! Promise: no allocation, lock, log line or call of unknown length after start. Not here: decisions (`schedule`),
-//! the kernel (`kernel`), protocols (`controlplane`).
+//! the kernel (`kernel`), protocols (`http`).
 
 pub mod cache;
 pub mod control;

@@ -2,7 +2,7 @@
 //!
 //! Promise: one ordinary thread per disk does all that touches it; no data byte is written and nothing is flushed
 //! without a grant of the disk's schedule; an upload is visible whole or not at all, and answered when durable.
-//! Not here: when a disk is used (`schedule`), reading for streams (`dataplane`), protocols (`controlplane`).
+//! Not here: when a disk is used (`schedule`), reading for streams (`dataplane`), protocols (`http`).
 
 mod beneath;
 mod disk;

@@ -1,10 +1,10 @@
 //! The machine in figures, from `/proc` (proc(5)): what HPSM's `disp` showed.
 //!
-//! Promise: a look never waits for a disk. Not here: differences and rendering (`controlplane`).
+//! Promise: a look never waits for a disk. Not here: differences and rendering (`http`).
 
 use std::fs;
 
-use api::{Machine, MachineSample};
+use http::machine::{Machine, MachineSample};
 
 /// `/proc`, read anew at each look.
 #[derive(Debug, Default)]

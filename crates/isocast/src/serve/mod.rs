@@ -17,17 +17,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use controlplane::config::{PathPolicy, SessionConfig, User, WhenFull};
-use controlplane::log::{Log, Writer};
-use controlplane::{ControlPlane, Parts, Reload};
 use dataplane::control::Command;
 use dataplane::gauges::Gauges;
 use dataplane::{Plane, PlaneConfig};
 use dirstore::{Governed, Layout, Served, Store, StoreSettings};
+use http::{Reload, Server};
 use kernel::link::{PlaneHandle, ReportReceiver};
 use kernel::thread::PlaneThread;
 use schedule::disk::Discipline;
 use sd_notify::NotifyState;
+use service::MediaService;
+use service::config::{PathPolicy, SessionConfig, User, WhenFull};
+use service::log::{Log, Writer};
 use tokio::signal::unix::{SignalKind, signal};
 use units::{ByteCount, Nanos, limits};
 
@@ -67,7 +68,7 @@ fn run_as_configured(args: &ServeArgs) -> anyhow::Result<()> {
         say(format_args!("{name} does not tell its speed: {rate} is assumed; set `links.{name}` in the configuration"));
     }
     // The address is taken before anything is started, so that a port in use is said at once.
-    let listener = controlplane::listen(config.listen).map_err(|error| {
+    let listener = http::listen(config.listen).map_err(|error| {
         let advice = advice::on_listening(config.listen, &error);
         anyhow::Error::from(error).context(format!("cannot listen on {}: {advice}", config.listen))
     })?;
@@ -123,21 +124,25 @@ async fn serve(
     let ready = Arc::new(AtomicBool::new(false));
     let (access, events) = log_writers(&config)?;
     let commands = plane.clone();
-    let control = ControlPlane::start(Parts {
-        config: control_config(&config, links),
-        listeners: vec![listener],
+    let settings = http_config(&config, links);
+    let service = MediaService::start(service::Parts {
+        config: settings.service.clone(),
         contents: Arc::new(store),
         plane: Arc::new(PlaneCommands(plane)),
-        registry: controlplane::manager::registry::BUILT_IN,
         ready: Arc::clone(&ready),
         gauges,
+        events: Log::start("event-log", events)?,
+    });
+    pump_reports(reports, Arc::clone(&service))?;
+    let server = Server::start(http::Parts {
+        config: settings,
+        listeners: vec![listener],
+        service,
         machine: Arc::new(machine::Proc),
         access: Log::start("access-log", access)?,
-        events: Log::start("event-log", events)?,
     })?;
-    pump_reports(reports, Arc::clone(&control))?;
     ready.store(true, Ordering::Release);
-    for address in control.addresses() {
+    for address in server.addresses() {
         say(format_args!("serving {} on http://{address}/", folders(&config.roots)));
     }
     tell_supervisor(&[NotifyState::Ready]);
@@ -147,12 +152,12 @@ async fn serve(
             _ = interrupt.recv() => break,
             _ = hang_up.recv() => {
                 tell_reloading();
-                match reload(args, &config, links, &control, &commands) {
+                match reload(args, &config, links, &server, &commands) {
                     Ok(in_force) => config = in_force,
                     Err(error) => {
                         let reason = format!("{error:#}");
                         say(format_args!("the configuration in force stays: {reason}"));
-                        control.reload_refused(&reason);
+                        server.reload_refused(&reason);
                     }
                 }
                 tell_supervisor(&[NotifyState::Ready]);
@@ -162,7 +167,7 @@ async fn serve(
     tell_supervisor(&[NotifyState::Stopping]);
     say(format_args!("stopping: no new streams; what runs may finish (again: at once)"));
     tokio::select! {
-        () = control.drain() => {}
+        () = server.drain() => {}
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
@@ -208,7 +213,7 @@ fn plane_config(config: &Config) -> PlaneConfig {
     }
 }
 
-fn control_config(config: &Config, links: &Links) -> controlplane::config::Config {
+fn http_config(config: &Config, links: &Links) -> http::config::Config {
     let limits = &config.limits;
     let mut policies: Vec<PathPolicy> = Vec::new();
     for (prefix, rate) in &config.path_rates {
@@ -224,12 +229,7 @@ fn control_config(config: &Config, links: &Links) -> controlplane::config::Confi
             None => policies.push(PathPolicy { prefix: prefix.clone(), rate: None, when_full }),
         }
     }
-    controlplane::config::Config {
-        connections_max: usize::try_from(limits.connections).unwrap_or(usize::MAX),
-        head_time_max: duration(limits.head_timeout),
-        idle_time_max: duration(limits.idle_timeout),
-        upload_idle_max: duration(limits.upload_idle),
-        stall_max: duration(config.streams.stall),
+    let service = service::config::Config {
         drain_time_max: duration(limits.drain),
         upload_bytes_max: limits.upload_size.0,
         tick: config.schedule.tick,
@@ -246,16 +246,25 @@ fn control_config(config: &Config, links: &Links) -> controlplane::config::Confi
             .iter()
             .map(|(name, hash)| User { name: name.clone(), password_hash: hash.clone() })
             .collect(),
-        ..controlplane::config::Config::default()
+        ..service::config::Config::default()
+    };
+    http::config::Config {
+        connections_max: usize::try_from(limits.connections).unwrap_or(usize::MAX),
+        head_time_max: duration(limits.head_timeout),
+        idle_time_max: duration(limits.idle_timeout),
+        upload_idle_max: duration(limits.upload_idle),
+        stall_max: duration(config.streams.stall),
+        service,
+        ..http::config::Config::default()
     }
 }
 
 /// Takes reports from the data plane for as long as it runs, on a thread of its own: it mostly sleeps.
-fn pump_reports(reports: ReportReceiver, control: Arc<ControlPlane>) -> io::Result<()> {
+fn pump_reports(reports: ReportReceiver, service: Arc<MediaService>) -> io::Result<()> {
     std::thread::Builder::new().name("reports".to_owned()).spawn(move || {
         while !reports.is_closed() {
             if let Some(report) = reports.recv_timeout(Duration::from_secs(1)) {
-                control.on_report(report);
+                service.on_report(report);
             }
         }
     })?;
@@ -267,7 +276,7 @@ fn reload(
     args: &ServeArgs,
     running: &Config,
     links: &Links,
-    control: &ControlPlane,
+    server: &Server,
     plane: &PlaneHandle,
 ) -> anyhow::Result<Config> {
     let Change { config, changed, restart } = Change::between(running, Config::load(args)?);
@@ -285,7 +294,7 @@ fn reload(
     } else {
         say(format_args!("configuration read again; these changes need a restart: {}", restart.join(", ")));
     }
-    control.reload(Reload { config: control_config(&config, links), access, events, changed, restart });
+    server.reload(Reload { config: http_config(&config, links), access, events, changed, restart });
     Ok(config)
 }
 
@@ -306,7 +315,7 @@ fn tell_supervisor(states: &[NotifyState<'_>]) {
 
 struct PlaneCommands(PlaneHandle);
 
-impl controlplane::Plane for PlaneCommands {
+impl service::Plane for PlaneCommands {
     fn send(&self, command: Command) -> Result<(), Command> {
         self.0.send(command)
     }

@@ -2,7 +2,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
 /// The same client as the control plane's own tests.
-#[path = "../../../controlplane/tests/support/client.rs"]
+#[path = "../../../http/tests/support/client.rs"]
 pub mod client;
 pub mod content;
 pub mod disk;

@@ -1,0 +1,82 @@
+//! What a request says of its rate: `rate=`, `burst=`, CMCD.
+//!
+//! Promise: what cannot be understood is refused with what to write instead. Not here: what is made of it
+//! (`service::rate`).
+
+use service::rate::{Asked, AskedRate};
+use units::{Nanos, ParseError};
+
+use crate::message::cmcd::Cmcd;
+use crate::message::query::Query;
+
+/// Longest start burst.
+const BURST_MAX: Nanos = Nanos::from_secs(60);
+
+/// What was asked for cannot be understood.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum AskError {
+    /// `rate=`.
+    #[error("rate={0}, or rate=max for a bulk transfer")]
+    Rate(#[source] ParseError),
+    /// `burst=`.
+    #[error("burst={0}")]
+    Burst(#[source] ParseError),
+    /// `burst=` is too long.
+    #[error("burst= is more than 60s; write for example 2s")]
+    BurstTooLong,
+}
+
+/// Reads what a request says.
+///
+/// # Errors
+/// `rate=` or `burst=` is not understood.
+pub(crate) fn asked(query: &Query, cmcd: &Cmcd) -> Result<Asked, AskError> {
+    let rate = match query.rate.as_deref() {
+        Some("max") => AskedRate::Bulk,
+        Some(text) => AskedRate::Rate(units::parse_rate(text).map_err(AskError::Rate)?),
+        None => cmcd.rate().map_or(AskedRate::Unsaid, AskedRate::Rate),
+    };
+    let burst = match query.burst.as_deref() {
+        None => None,
+        Some("0") => Some(Nanos::ZERO),
+        Some(text) => Some(units::parse_duration(text).map_err(AskError::Burst)?),
+    };
+    if burst.is_some_and(|burst| burst > BURST_MAX) {
+        return Err(AskError::BurstTooLong);
+    }
+    Ok(Asked { rate, burst })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_types::HeaderMap;
+    use units::BitRate;
+
+    fn read(query: &str) -> Result<Asked, AskError> {
+        let query = Query::parse(Some(query)).expect("no key twice");
+        let cmcd = Cmcd::read(query.cmcd.as_deref(), &HeaderMap::new());
+        asked(&query, &cmcd)
+    }
+
+    #[test]
+    fn the_query_goes_before_cmcd() {
+        let rate = |query: &str| read(query).expect("fine").rate;
+        assert_eq!(rate("rate=8.8M&CMCD=br%3D3200"), AskedRate::Rate(BitRate(8_800_000)));
+        assert_eq!(rate("CMCD=br%3D3200"), AskedRate::Rate(BitRate(3_200_000)));
+        assert_eq!(rate("rate=max"), AskedRate::Bulk);
+        assert_eq!(rate(""), AskedRate::Unsaid);
+        assert_eq!(read("burst=0").expect("fine").burst, Some(Nanos::ZERO));
+    }
+
+    #[test]
+    fn bad_rates_say_what_to_write() {
+        for query in ["rate=8800000", "rate=", "rate=-1M", "rate=fast", "rate=0M"] {
+            let text = read(query).expect_err(query).to_string();
+            assert!(text.contains("rate="), "{text}");
+        }
+        assert!(read("rate=8800000").expect_err("no unit").to_string().contains("8.8M"));
+        assert!(read("burst=2").is_err());
+        assert_eq!(read("burst=2h"), Err(AskError::BurstTooLong));
+    }
+}

@@ -1,0 +1,41 @@
+//! What an operator may set of the HTTP front end; checked by whoever builds it.
+
+use std::time::Duration;
+
+use units::limits::STREAMS_MAX;
+
+/// Settings of the HTTP front end.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Connections at once; one more is answered with 503 and closed.
+    pub connections_max: usize,
+    /// From the first byte of a request head (or the start of the connection) to its last.
+    pub head_time_max: Duration,
+    /// Between two requests of a connection.
+    pub idle_time_max: Duration,
+    /// Without a byte of an upload's body.
+    pub upload_idle_max: Duration,
+    /// For the client to take a small response.
+    pub write_time_max: Duration,
+    /// For the client to take something of a response that this side writes; the data plane has the same limit for its own.
+    pub stall_max: Duration,
+    /// Told to refused clients, in seconds.
+    pub retry_after_seconds: u32,
+    /// Settings of the service behind it.
+    pub service: service::config::Config,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            connections_max: STREAMS_MAX + 1024,
+            head_time_max: Duration::from_secs(10),
+            idle_time_max: Duration::from_secs(75),
+            upload_idle_max: Duration::from_secs(30),
+            write_time_max: Duration::from_secs(30),
+            stall_max: Duration::from_secs(30),
+            retry_after_seconds: 10,
+            service: service::config::Config::default(),
+        }
+    }
+}

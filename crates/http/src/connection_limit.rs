@@ -1,0 +1,83 @@
+//! Permits for open connections, within a limit that may change.
+//!
+//! Promise: a permit is given back however its connection ends, by a panic too. Not here: accepting (`server`).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::Notify;
+
+use crate::connection::Arrival;
+
+/// Open connections.
+#[derive(Debug, Default)]
+pub(crate) struct Connections {
+    open: AtomicUsize,
+    /// Those of them that were there when the drain began: their requests may finish.
+    awaited: AtomicUsize,
+    closed: Notify,
+}
+
+/// A permit for one connection; given back when dropped.
+pub(crate) struct ConnectionPermit {
+    connections: Arc<Connections>,
+    arrival: Arrival,
+}
+
+impl Connections {
+    /// A permit for one more, if fewer than `connections_max` are taken.
+    pub(crate) fn permit(self: &Arc<Self>, arrival: Arrival, connections_max: usize) -> Option<ConnectionPermit> {
+        let more = |open: usize| (open < connections_max).then_some(open + 1);
+        self.open.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
+        if arrival == Arrival::Serving {
+            self.awaited.fetch_add(1, Ordering::AcqRel);
+        }
+        Some(ConnectionPermit { connections: Arc::clone(self), arrival })
+    }
+
+    /// How many are open.
+    pub(crate) fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Waits until no connection is left whose requests may finish.
+    pub(crate) async fn all_closed(&self) {
+        loop {
+            let mut closed = std::pin::pin!(self.closed.notified());
+            closed.as_mut().enable();
+            if self.awaited.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            closed.await;
+        }
+    }
+}
+
+impl Drop for ConnectionPermit {
+    fn drop(&mut self) {
+        self.connections.open.fetch_sub(1, Ordering::AcqRel);
+        if self.arrival == Arrival::Serving && self.connections.awaited.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.connections.closed.notify_waiters();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_that_panics_gives_its_permit_back() {
+        let connections = Arc::new(Connections::default());
+        let permit = connections.permit(Arrival::Serving, 1).expect("nobody is there yet");
+        assert!(connections.permit(Arrival::Draining, 1).is_none(), "one is the limit");
+        assert_eq!(connections.open(), 1);
+        let broken = tokio::spawn(async move {
+            let _permit = permit;
+            panic!("a connection breaks");
+        });
+        assert!(broken.await.is_err_and(|error| error.is_panic()));
+        assert_eq!(connections.open(), 0);
+        connections.all_closed().await;
+    }
+}

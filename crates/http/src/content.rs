@@ -1,0 +1,241 @@
+//! GET and HEAD of contents: from the request head to the service and back.
+//!
+//! Promise: what ends badly ends the connection; only a complete response keeps it. Not here: what is answered (`plan`), at
+//! which rate (`service`).
+
+use std::os::fd::OwnedFd;
+use std::time::SystemTime;
+
+use dataplane::control::Outcome;
+use http_types::header::{self, HeaderName, USER_AGENT};
+use http_types::{Method, StatusCode};
+use service::contents::{ContentPath, Opened, PathError, StoreError, Want};
+use service::delivery::{self, Finished, Request, Terms};
+use service::pipeline::{self, PipeError, Stages};
+use service::rate::AskedRate;
+use service::session::Viewer;
+use tokio::net::TcpStream;
+use units::BitRate;
+
+use crate::asked::asked;
+use crate::exchange::Exchange;
+use crate::message::cmcd::Cmcd;
+use crate::message::head::{RequestHead, Version};
+use crate::message::media_type::{PLAYLIST, media_type};
+use crate::message::query::Query;
+use crate::message::reply::{After, Reply, location, render_head};
+use crate::plan::{Plan, StreamPlan, plan};
+use crate::playlist;
+use crate::problem;
+use crate::streamed::{Framing, Streamed};
+
+/// The field that tells the granted rate, in bits per second.
+const RATE_FIELD: HeaderName = HeaderName::from_static("x-isocast-rate");
+/// Where contents live.
+pub(crate) const PREFIX: &str = "/media/";
+
+/// True if the request is a read of a content.
+pub(crate) fn is_content_read(head: &RequestHead) -> bool {
+    let read = head.method == Method::GET || head.method == Method::HEAD;
+    read && head.path.starts_with(PREFIX) && !head.path.ends_with('/')
+}
+
+/// What a target below [`PREFIX`] names.
+pub(crate) fn content_path(head: &RequestHead) -> Result<ContentPath, PathError> {
+    // One slash of the prefix stays, so that a second one is seen.
+    ContentPath::parse_encoded(&head.path[PREFIX.len() - 1..])
+}
+
+/// Answers a read of a content. Returns the socket if the connection goes on.
+pub(crate) async fn serve(exchange: &Exchange, stream: TcpStream) -> Option<TcpStream> {
+    match prepare(exchange).await {
+        Ok(prepared) if prepared.request.is_none() => {
+            let rate = prepared.terms.decision.rate();
+            let head = response_head(&exchange.head, &prepared.plan, rate);
+            exchange.send_head(stream, &head, prepared.plan.status, keeps_alive(&exchange.head, &prepared.plan)).await
+        }
+        Ok(prepared) if prepared.stages.0.is_empty() => deliver(exchange, stream, prepared).await,
+        // In a box, so that those who pass no stage carry none of it for hours.
+        Ok(prepared) => Box::pin(deliver_through_stages(exchange, stream, prepared)).await,
+        Err(reply) => exchange.answer(stream, &reply).await,
+    }
+}
+
+/// A request that is understood and whose content is open.
+struct Prepared {
+    plan: StreamPlan,
+    terms: Terms,
+    stages: Stages,
+    /// None: nothing but the head is sent.
+    request: Option<Request>,
+}
+
+/// Understands the request and opens the content, or says what is answered instead.
+async fn prepare(exchange: &Exchange) -> Result<Prepared, Reply> {
+    let (service, head) = (&exchange.shared.service, &exchange.head);
+    let query = Query::parse(head.query.as_deref()).map_err(problem::bad_request)?;
+    let cmcd = Cmcd::read(query.cmcd.as_deref(), &head.headers);
+    let asked = asked(&query, &cmcd).map_err(problem::bad_request)?;
+    let path = content_path(head).map_err(problem::bad_request)?;
+    let name = path.joined();
+    // HEAD opens the content, too: that it cannot be read is answered as to a GET. It is not read to find its rate.
+    let delivers = head.method == Method::GET;
+    let want = if delivers && asked.rate == AskedRate::Unsaid { Want::FileAndRate } else { Want::File };
+    let opened = service.contents.open(&path, want).await;
+    let Opened { entry, content, media } = opened.map_err(|error| refusal(head, &error))?;
+    let stages = Stages(playlist::stage(&name, head.query.as_deref()).into_iter().collect());
+    let now = SystemTime::now();
+    let boundary = || format!("{:016x}{:016x}", service.hash((&name, now)), service.hash((now, &name, 1)));
+    let plan = match plan(head, &entry, stages.alteration().as_deref(), &boundary, now) {
+        Plan::Reply(reply) => return Err(reply),
+        Plan::Stream(plan) => plan,
+    };
+    let part = plan.ranged && plan.status == StatusCode::PARTIAL_CONTENT;
+    // A playlist is read between the parts it names, and at no rate.
+    let brief = (part || media_type(&name) == PLAYLIST).then_some(plan.content_bytes);
+    let terms = Terms::decide(&service.config(), &name, asked, media, brief);
+    let sends = delivers && (plan.content_bytes > 0 || !stages.0.is_empty());
+    let request = sends.then(|| Request {
+        viewer: viewer(exchange, &query, cmcd, &name),
+        path: name,
+        content,
+        body: plan.body.clone(),
+        terms,
+        ranged: plan.ranged,
+        client: exchange.client(),
+    });
+    Ok(Prepared { plan, terms, stages, request })
+}
+
+/// A directory named without its slash is a redirect; everything else is in the one table.
+fn refusal(head: &RequestHead, error: &StoreError) -> Reply {
+    // Below a content there is nothing to read; only for a write it is in the way.
+    let error = if matches!(error, StoreError::NotADirectory) { &StoreError::NotFound } else { error };
+    if !matches!(error, StoreError::IsDirectory) {
+        return problem::of_store(error);
+    }
+    let query = head.query.as_deref().map_or_else(String::new, |query| format!("?{query}"));
+    Reply::empty(StatusCode::MOVED_PERMANENTLY).field(header::LOCATION, location(&format!("{}/{query}", head.path)))
+}
+
+/// Who watches: the session it names, else a guess.
+fn viewer(exchange: &Exchange, query: &Query, cmcd: Cmcd, path: &str) -> Viewer {
+    let head = &exchange.head;
+    let named = cmcd.session.or_else(|| query.session.clone()).or_else(|| session_cookie(head));
+    let service = &exchange.shared.service;
+    match named {
+        Some(name) if name.len() <= 128 && !name.is_empty() => Viewer::Named(name),
+        _ => Viewer::Guessed {
+            address: exchange.peer.ip(),
+            agent: service.hash(head.headers.get(USER_AGENT).map(http_types::HeaderValue::as_bytes)),
+            content: service.hash(path),
+        },
+    }
+}
+
+/// Head and content leave through the data plane.
+async fn deliver(exchange: &Exchange, stream: TcpStream, prepared: Prepared) -> Option<TcpStream> {
+    let Prepared { plan, request, .. } = prepared;
+    let socket = detach(stream)?;
+    let prefix = |rate| response_head(&exchange.head, &plan, rate);
+    let request = request.expect("there is something to send");
+    let paced = match delivery::open(&exchange.shared.service, request, socket, &prefix).await {
+        Ok(paced) => paced,
+        Err((socket, error)) => {
+            return exchange.answer(attach(socket?)?, &problem::of_open(&exchange.shared, &error)).await;
+        }
+    };
+    let Finished { socket, end, body_bytes } = paced.finished().await;
+    match end {
+        Ok(end) => {
+            exchange.log(plan.status, body_bytes);
+            let whole = end.outcome == Outcome::Complete && exchange.head.keep_alive;
+            if whole { attach(socket?) } else { None }
+        }
+        Err(error) => exchange.answer(attach(socket?)?, &problem::of_open(&exchange.shared, &error)).await,
+    }
+}
+
+/// What the data plane delivers passes stages here, and is written by us. What fails before the first byte is out is answered
+/// with a problem; later the response breaks off.
+async fn deliver_through_stages(exchange: &Exchange, stream: TcpStream, prepared: Prepared) -> Option<TcpStream> {
+    let Prepared { plan, request, stages, .. } = prepared;
+    let request = request.expect("there is something to send");
+    let framing = match (plan.length, exchange.head.version) {
+        (Some(length), _) => Framing::Length(length),
+        (None, Version::Http11) => Framing::Chunked,
+        (None, Version::Http10) => Framing::UntilClose,
+    };
+    let rate = request.terms.decision.rate();
+    let mut pipe = match pipeline::open(&exchange.shared.service, request, stages).await {
+        Ok(pipe) => pipe,
+        Err(error) => return exchange.answer(stream, &problem::of_open(&exchange.shared, &error)).await,
+    };
+    let mut next = match pipe.next().await {
+        Ok(first) => first,
+        Err(error) => return exchange.answer(stream, &of_pipe(&error)).await,
+    };
+    let head = response_head(&exchange.head, &plan, rate);
+    let mut response = Streamed::new(stream, head, framing, exchange.shared.config().stall_max);
+    let finished = async {
+        while let Some(piece) = next {
+            response.write(piece).await?;
+            next = pipe.next().await.ok()?;
+        }
+        response.finish().await
+    };
+    let finished = finished.await;
+    exchange.log(plan.status, response.body_bytes());
+    finished.filter(|()| keeps_alive(&exchange.head, &plan)).map(|()| response.into_socket())
+}
+
+fn of_pipe(error: &PipeError) -> Reply {
+    match error {
+        PipeError::Stage(error) => Reply::problem(StatusCode::UNPROCESSABLE_ENTITY, &error.to_string()),
+        PipeError::BrokenOff(outcome) => {
+            let detail = match outcome {
+                Some(Outcome::DiskError) => "the disk errs or does not answer",
+                Some(Outcome::ContentChanged) => "the content became shorter while it was read",
+                _ => "the stream was stopped: the server is about to stop, or its viewer reads elsewhere",
+            };
+            Reply::problem(StatusCode::SERVICE_UNAVAILABLE, detail)
+        }
+    }
+}
+
+/// True if the connection goes on after the planned response. HTTP/1.0 tells the end of a body without a length by
+/// closing it.
+fn keeps_alive(head: &RequestHead, plan: &StreamPlan) -> bool {
+    head.keep_alive && (plan.length.is_some() || head.version == Version::Http11)
+}
+
+fn response_head(head: &RequestHead, plan: &StreamPlan, rate: Option<BitRate>) -> Vec<u8> {
+    let mut fields = plan.fields.clone();
+    if let Some(rate) = rate {
+        fields.push((RATE_FIELD, rate.0.to_string()));
+    }
+    if plan.length.is_none() && head.version == Version::Http11 {
+        fields.push((header::TRANSFER_ENCODING, "chunked".to_owned()));
+    }
+    let after = if keeps_alive(head, plan) { After::of(head) } else { After::Close };
+    render_head(plan.status, &fields, plan.length, after, SystemTime::now())
+}
+
+/// The `session` cookie.
+fn session_cookie(head: &RequestHead) -> Option<String> {
+    let cookies = head.headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    cookies.flat_map(|line| line.split(';')).find_map(|pair| {
+        let (name, value) = pair.trim().split_once('=')?;
+        (name == "session").then(|| value.to_owned())
+    })
+}
+
+/// Takes the socket out of the runtime, for the data plane.
+fn detach(stream: TcpStream) -> Option<OwnedFd> {
+    stream.into_std().ok().map(OwnedFd::from)
+}
+
+/// Puts a socket back into the runtime; one that cannot be is closed.
+fn attach(socket: OwnedFd) -> Option<TcpStream> {
+    TcpStream::from_std(socket.into()).ok()
+}

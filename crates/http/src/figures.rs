@@ -1,0 +1,213 @@
+//! Live figures: what the data plane publishes, the store knows and the machine says, put together.
+//!
+//! Promise: reading them costs the data plane nothing. Rates are differences between two looks a second apart.
+//! Not here: rendering (`management`).
+
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use api::{Buffers, Class, Direction, Disk, DiskFailure, Phases, Stream, System};
+use dataplane::gauges::{DISK_GOOD, DISK_HUNG, DiskGauges, Gauges, StreamGauges};
+use std::collections::HashMap;
+use units::DiskId;
+
+use service::contents::DiskDescription;
+use service::events::unix_seconds;
+
+use crate::machine::MachineSample;
+use crate::shared::{Shared, lock};
+
+/// What the plane counts buffers in.
+pub(crate) const QUARTER_BYTES: u64 = schedule::admission::QUARTER_BYTES;
+
+/// All counts at one time.
+#[derive(Debug, Clone)]
+pub(crate) struct Look {
+    at: Instant,
+    machine: Option<MachineSample>,
+    sent_bytes: u64,
+    lent_bytes: u64,
+    uploaded_bytes: u64,
+    disk_bytes: u64,
+    phases: Vec<[u64; 3]>,
+}
+
+/// The last two looks, the older first.
+pub(crate) type Looks = Option<(Look, Look)>;
+
+/// Looks at all counts. The machine is read by the caller, where reading may take its time.
+pub(crate) fn look(shared: &Shared, machine: Option<MachineSample>) -> Look {
+    let gauges = &shared.service.gauges;
+    Look {
+        at: Instant::now(),
+        machine,
+        sent_bytes: gauges.plane.sent_bytes.get(),
+        lent_bytes: gauges.plane.lent_bytes.get(),
+        uploaded_bytes: shared.service.stats.bytes_uploaded.load(Ordering::Relaxed),
+        disk_bytes: gauges.disks.iter().map(|disk| disk.rt_bytes.get().wrapping_add(disk.be_bytes.get())).sum(),
+        phases: gauges.disks.iter().map(|disk| disk.phase_nanos.each_ref().map(|gauge| gauge.get())).collect(),
+    }
+}
+
+/// The streams and recordings under way, by number.
+pub(crate) fn streams(shared: &Shared) -> Vec<Stream> {
+    let running = shared.service.running();
+    let by_id = slots(&shared.service.gauges);
+    let mut list: Vec<Stream> = running
+        .iter()
+        .map(|(id, known)| {
+            let gauges = by_id.get(&id.0).copied();
+            let read = |field: fn(&StreamGauges) -> u64| gauges.map_or(0, field);
+            let windows = read(|g| g.jitter_windows.get());
+            Stream {
+                id: id.0,
+                path: known.path.clone(),
+                client: known.client.to_string(),
+                direction: if known.received.is_some() { Direction::In } else { Direction::Out },
+                class: if known.rate.is_some() { Class::Constant } else { Class::BestEffort },
+                rate_bps: known.rate.map_or(0, |rate| rate.0),
+                sent_bytes: read(|g| g.sent_bytes.get()),
+                received_bytes: known.received.as_ref().map_or(0, |bytes| bytes.load(Ordering::Relaxed)),
+                j_percent: (windows > 0).then(|| real(read(|g| g.jitter_sum_ppm.get())) / real(windows) / 1e4),
+                misses: read(|g| g.misses.get()),
+                buffered_bytes: read(|g| g.buffered_bytes.get()),
+                blocked: read(|g| g.blocked.get()) != 0,
+                disk: known.disk.0,
+                started: unix_seconds(known.started),
+            }
+        })
+        .collect();
+    list.sort_by_key(|stream| stream.id);
+    list
+}
+
+/// Slots in use, by their streams' numbers.
+fn slots(gauges: &Gauges) -> HashMap<u64, &StreamGauges> {
+    gauges.streams.iter().map(|slot| (slot.id.get(), slot)).filter(|(id, _)| *id != 0).collect()
+}
+
+/// The disks.
+pub(crate) fn disks(shared: &Shared) -> Vec<Disk> {
+    let looks = lock(&shared.looks).clone();
+    let none = DiskGauges::default();
+    let described = shared.service.contents.disks();
+    described
+        .into_iter()
+        .map(|disk| {
+            let gauges = shared.service.gauges.disks.get(usize::from(disk.id)).unwrap_or(&none);
+            let phases = looks.as_ref().and_then(|(older, newer)| phases(older, newer, usize::from(disk.id)));
+            described_disk(disk, gauges, phases)
+        })
+        .collect()
+}
+
+/// What is wrong with a disk: as the plane sees its reads, and `silent` if the store's thread does not answer.
+pub(crate) fn failure(silent: bool, gauges: &DiskGauges) -> Option<DiskFailure> {
+    match gauges.failing.get() {
+        DISK_HUNG => Some(DiskFailure::Hung),
+        _ if silent => Some(DiskFailure::Hung),
+        DISK_GOOD => None,
+        _ => Some(DiskFailure::Erring),
+    }
+}
+
+/// Whether no disk could serve a stream now.
+pub(crate) fn every_disk_fails(shared: &Shared) -> bool {
+    let disks = &shared.service.gauges.disks;
+    let mut known = (0..).map(DiskId).zip(disks.iter());
+    !disks.is_empty() && known.all(|(id, gauges)| failure(shared.service.contents.is_failing(id), gauges).is_some())
+}
+
+/// What failed on a disk: reads of streams and writes, as the plane sees them, and what the store's thread looked up.
+pub(crate) fn errors(disk: &DiskDescription, gauges: &DiskGauges) -> u64 {
+    gauges.errors.get().saturating_add(disk.errors)
+}
+
+fn described_disk(disk: DiskDescription, gauges: &DiskGauges, phases: Option<Phases>) -> Disk {
+    let (failure, errors) = (failure(disk.failing, gauges), errors(&disk, gauges));
+    Disk {
+        id: disk.id,
+        name: disk.name,
+        model: disk.model,
+        rotational: disk.rotational,
+        capacity_bytes: disk.capacity_bytes,
+        free_bytes: disk.free_bytes,
+        failing: failure.is_some(),
+        failure,
+        phases,
+        rt_bytes: gauges.rt_bytes.get(),
+        be_bytes: gauges.be_bytes.get(),
+        rt_queued: gauges.rt_queued.get(),
+        be_queued: gauges.be_queued.get(),
+        commits: gauges.commits.get(),
+        errors,
+        promised_share: real(gauges.promised_ppm.get()) / 1e6,
+        slowdown: real(gauges.slowdown_ppm.get()) / 1e6,
+        lateness: gauges.lateness.iter().map(|bucket| bucket.get()).collect(),
+        streams: gauges.streams.get(),
+    }
+}
+
+fn phases(older: &Look, newer: &Look, disk: usize) -> Option<Phases> {
+    let (before, after) = (older.phases.get(disk)?, newer.phases.get(disk)?);
+    let spent: [f64; 3] = std::array::from_fn(|phase| real(after[phase].saturating_sub(before[phase])));
+    let total: f64 = spent.iter().sum();
+    let share = |phase: usize| if total > 0.0 { spent[phase] / total } else { 0.0 };
+    (total > 0.0).then(|| Phases { real_time: share(0), best_effort: share(1), idle: share(2) })
+}
+
+/// The machine and the server.
+pub(crate) fn system(shared: &Shared) -> System {
+    let looks = lock(&shared.looks).clone();
+    let per_second = |field: fn(&Look) -> u64| {
+        looks.as_ref().map_or(0.0, |(older, newer)| {
+            let seconds = newer.at.duration_since(older.at).as_secs_f64().max(1e-3);
+            real(field(newer).saturating_sub(field(older))) / seconds
+        })
+    };
+    let machines = looks.as_ref().and_then(|(older, newer)| Some((older.machine?, newer.machine?)));
+    let latest = looks.as_ref().and_then(|(_, newer)| newer.machine);
+    let plane = &shared.service.gauges.plane;
+    let elapsed = looks.as_ref().map_or(1.0, |(o, n)| n.at.duration_since(o.at).as_secs_f64().max(1e-3));
+    System {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        uptime_seconds: shared.service.uptime().as_secs_f64(),
+        streams: shared.service.running().values().filter(|known| known.received.is_none()).count() as u64,
+        uploads: shared.service.stats.uploads_open.load(Ordering::Relaxed),
+        connections: shared.connections.open() as u64,
+        promised_bps: plane.promised_bps.get(),
+        network_bps: whole(per_second(|look| look.sent_bytes) * 8.0),
+        lent_bps: whole(per_second(|look| look.lent_bytes) * 8.0),
+        upload_bps: whole(per_second(|look| look.uploaded_bytes) * 8.0),
+        disk_bps: whole(per_second(|look| look.disk_bytes) * 8.0),
+        cpu_share: machines.map(|(older, newer)| {
+            let total = newer.cpu_total_seconds - older.cpu_total_seconds;
+            if total > 0.0 { (newer.cpu_busy_seconds - older.cpu_busy_seconds) / total } else { 0.0 }
+        }),
+        process_cpu: machines.map(|(older, newer)| (newer.process_seconds - older.process_seconds) / elapsed),
+        memory_bytes: latest.map(|machine| machine.memory_bytes),
+        memory_total_bytes: latest.map(|machine| machine.memory_total_bytes),
+        interfaces_bps: machines.map(|(older, newer)| {
+            whole(real(newer.interface_bytes.saturating_sub(older.interface_bytes)) * 8.0 / elapsed)
+        }),
+        buffers: Buffers {
+            used_bytes: plane.quarters_used.get() * QUARTER_BYTES,
+            promised_bytes: plane.quarters_promised.get() * QUARTER_BYTES,
+            total_bytes: plane.quarters.get() * QUARTER_BYTES,
+        },
+        misses: plane.misses.get(),
+        refused: shared.service.stats.streams_refused.load(Ordering::Relaxed),
+    }
+}
+
+/// For shares and rates that people read, not for deadlines.
+#[allow(clippy::cast_precision_loss, reason = "for display")]
+const fn real(value: u64) -> f64 {
+    value as f64
+}
+
+/// Rounded; negative and not-a-number become zero.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "float casts saturate, as promised")]
+fn whole(value: f64) -> u64 {
+    value.round() as u64
+}

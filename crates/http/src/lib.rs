@@ -1,0 +1,33 @@
+//! The HTTP front end: connections, routes, answers, the page, figures. Turns requests into calls of the service, and its
+//! errors into answers.
+//!
+//! Promise: nothing unbounded, nothing a client sends panics; between the start and the end of a stream it does nothing for
+//! it. Not here: who is served how (`service`), disks.
+
+mod access_log;
+mod asked;
+mod connection;
+mod connection_limit;
+mod content;
+mod exchange;
+mod figures;
+mod listing;
+mod login;
+mod management;
+mod metrics;
+mod page;
+mod plan;
+mod playlist;
+mod problem;
+mod replay;
+mod router;
+mod server;
+mod shared;
+mod streamed;
+mod upload;
+
+pub mod config;
+pub mod machine;
+pub mod message;
+
+pub use server::{Parts, Reload, Server, listen};

@@ -1,0 +1,148 @@
+//! Who a client is, by what its request says.
+//!
+//! Promise: a program on this machine is one that no proxy speaks for, and that names this machine; a browser's page of
+//! another origin never writes (CSRF). Not here: what it may do (`service::access`).
+
+use std::net::IpAddr;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http_types::header::{AUTHORIZATION, FORWARDED, HOST, ORIGIN, VIA};
+use http_types::{HeaderMap, StatusCode};
+use service::access::{Access, Principal, Verb};
+use service::contents::ContentPath;
+use units::BitRate;
+
+use crate::exchange::Exchange;
+use crate::message::reply::Reply;
+use crate::problem;
+
+/// Lets a write pass, with the user's name if there is one.
+pub(crate) async fn authorize(
+    exchange: &Exchange,
+    verb: Verb,
+    path: &ContentPath,
+    rate: Option<BitRate>,
+) -> Result<Option<String>, Reply> {
+    let (headers, config) = (&exchange.head.headers, exchange.shared.service.config());
+    if is_cross_origin(headers) {
+        let detail = "a page of another origin may not write here";
+        return Err(Reply::problem(StatusCode::FORBIDDEN, detail));
+    }
+    let mut principal = Principal::Anonymous;
+    if config.users.is_empty() {
+        let local = local_only(headers, exchange.peer.ip(), exchange.local.ip());
+        local.map_err(|reason| Reply::problem(StatusCode::FORBIDDEN, reason))?;
+        principal = Principal::Local;
+    } else if let Some((name, password)) = basic_credentials(headers) {
+        let login = exchange.shared.service.access.login(&config, &name, &password).await;
+        principal = login.unwrap_or(principal);
+    }
+    Access::authorize(&config, &principal, verb, path, rate).map_err(problem::of_denied)?;
+    Ok(if let Principal::User(name) = principal { Some(name) } else { None })
+}
+
+/// `Authorization: Basic …`, decoded.
+fn basic_credentials(headers: &HeaderMap) -> Option<(String, String)> {
+    let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, encoded) = value.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let decoded = String::from_utf8(STANDARD.decode(encoded.trim()).ok()?).ok()?;
+    let (name, password) = decoded.split_once(':')?;
+    Some((name.to_owned(), password.to_owned()))
+}
+
+/// Writes without login: from this machine to this machine, under its loopback name, not through a proxy.
+fn local_only(headers: &HeaderMap, peer: IpAddr, local: IpAddr) -> Result<(), &'static str> {
+    if !is_loopback(peer) || !is_loopback(local) {
+        return Err("without configured users, writes are accepted from this machine only; configure a user");
+    }
+    let proxied =
+        headers.keys().any(|name| *name == FORWARDED || *name == VIA || name.as_str().starts_with("x-forwarded-"));
+    if proxied {
+        return Err("without configured users, writes through a proxy are refused; configure a user");
+    }
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    // A foreign name that resolves to 127.0.0.1 is a page's trick to reach this server (DNS rebinding).
+    if is_loopback_name(host) {
+        Ok(())
+    } else {
+        Err("without configured users, writes need a loopback name in Host; configure a user")
+    }
+}
+
+fn is_loopback(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
+}
+
+/// `localhost`, `127.x.y.z` or `[::1]`, with or without a port.
+fn is_loopback_name(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(is_loopback)
+}
+
+/// True if a browser says that the page which writes is of another origin.
+fn is_cross_origin(headers: &HeaderMap) -> bool {
+    let Some(origin) = headers.get(ORIGIN) else { return false };
+    let host = headers.get(HOST).map(http_types::HeaderValue::as_bytes).unwrap_or_default();
+    let origin = origin.as_bytes();
+    let authority = origin.strip_prefix(b"http://").or_else(|| origin.strip_prefix(b"https://"));
+    !authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_types::{HeaderName, HeaderValue};
+
+    fn headers(fields: &[(&'static str, &'static str)]) -> HeaderMap {
+        fields.iter().map(|(n, v)| (HeaderName::from_static(n), HeaderValue::from_static(v))).collect()
+    }
+
+    #[test]
+    fn without_users_only_this_machine_writes() {
+        let here: IpAddr = "127.0.0.1".parse().expect("an address");
+        let there: IpAddr = "192.0.2.1".parse().expect("an address");
+        let mapped: IpAddr = "::ffff:127.0.0.1".parse().expect("an address");
+        let local = |fields: &[(&'static str, &'static str)], peer| local_only(&headers(fields), peer, here).is_ok();
+        for host in ["localhost", "LOCALHOST:8080", "127.0.0.1:8080", "[::1]:80", "127.9.9.9"] {
+            assert!(local_only(&headers(&[]), here, here).is_err(), "no Host");
+            let host = HeaderMap::from_iter([(HOST, HeaderValue::from_static(host))]);
+            assert!(local_only(&host, here, here).is_ok(), "{host:?}");
+        }
+        assert!(local(&[("host", "localhost")], mapped));
+        assert!(!local(&[("host", "localhost")], there));
+        assert!(!local(&[("host", "media.example")], here), "DNS rebinding");
+        assert!(!local(&[("host", "localhost.evil.example")], here));
+        assert!(!local(&[("host", "localhost"), ("x-forwarded-for", "192.0.2.1")], here));
+        assert!(!local(&[("host", "localhost"), ("x-forwarded-host", "a")], here));
+        assert!(!local(&[("host", "localhost"), ("forwarded", "for=x")], here));
+        assert!(!local(&[("host", "localhost"), ("via", "1.1 proxy")], here));
+        assert!(local_only(&headers(&[("host", "localhost")]), here, there).is_err());
+    }
+
+    #[test]
+    fn pages_of_other_origins_do_not_write() {
+        let cross = |origin| is_cross_origin(&headers(&[("host", "localhost:8080"), ("origin", origin)]));
+        assert!(!is_cross_origin(&headers(&[("host", "localhost:8080")])));
+        assert!(!cross("http://localhost:8080"));
+        assert!(cross("http://evil.example"));
+        assert!(cross("http://localhost:9090"));
+        assert!(cross("null"));
+    }
+
+    #[test]
+    fn basic_credentials_are_decoded() {
+        let read = |value| basic_credentials(&headers(&[("authorization", value)]));
+        assert_eq!(read("Basic YWRhOnA6cQ=="), Some(("ada".to_owned(), "p:q".to_owned())));
+        assert_eq!(read("basic YWRhOnA6cQ=="), Some(("ada".to_owned(), "p:q".to_owned())));
+        for value in ["Bearer x", "Basic", "Basic ???", "Basic YWRh", "Basic /w=="] {
+            assert_eq!(read(value), None, "{value}");
+        }
+    }
+}

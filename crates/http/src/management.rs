@@ -1,0 +1,44 @@
+//! What operators and their programs ask: health, readiness, metrics, figures.
+//!
+//! Not here: where the figures come from (`figures`), the Prometheus format (`metrics`).
+
+use http_types::StatusCode;
+use http_types::header::CACHE_CONTROL;
+use serde::Serialize;
+
+use crate::figures;
+use crate::message::reply::Reply;
+use crate::metrics::metrics;
+use crate::shared::Shared;
+
+/// Answers a GET of a management path, if it is one.
+pub(crate) fn answer(shared: &Shared, path: &str) -> Option<Reply> {
+    let reply = match path {
+        "/health" => Reply::with_body(StatusCode::OK, "text/plain; charset=utf-8", "ok\n"),
+        "/ready" => ready(shared),
+        "/metrics" => Reply::with_body(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", metrics(shared)),
+        "/api/v1/streams" => json(&figures::streams(shared)),
+        "/api/v1/disks" => json(&figures::disks(shared)),
+        "/api/v1/system" => json(&figures::system(shared)),
+        _ => return None,
+    };
+    Some(reply.field(CACHE_CONTROL, "no-store"))
+}
+
+fn ready(shared: &Shared) -> Reply {
+    let why_not = if !shared.service.is_ready() {
+        "starting, or about to stop"
+    } else if figures::every_disk_fails(shared) {
+        "every disk is failing: /api/v1/disks says how"
+    } else {
+        return Reply::with_body(StatusCode::OK, "text/plain; charset=utf-8", "streams are admitted\n");
+    };
+    Reply::problem(StatusCode::SERVICE_UNAVAILABLE, &format!("streams are not admitted ({why_not})"))
+}
+
+fn json(value: &impl Serialize) -> Reply {
+    match serde_json::to_vec(value) {
+        Ok(body) => Reply::with_body(StatusCode::OK, "application/json", body),
+        Err(error) => Reply::problem(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    }
+}

@@ -1,0 +1,136 @@
+//! Common Media Client Data (CTA-5004): what a player says about itself with each request.
+//!
+//! Promise: reads `rtp`, `br` (kbit/s) and `sid` from the query or the four header fields; whatever is malformed is
+//! ignored, as the standard demands. Not here: what is made of it (`rate`, `session`).
+
+use http_types::HeaderMap;
+use units::BitRate;
+
+/// Longest text read.
+const TEXT_BYTES_MAX: usize = 4096;
+/// Longest session id (the standard: 64 characters).
+const SESSION_BYTES_MAX: usize = 64;
+/// The four header fields.
+const FIELDS: [&str; 4] = ["cmcd-request", "cmcd-object", "cmcd-session", "cmcd-status"];
+
+/// What was said.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Cmcd {
+    /// `rtp`: the throughput the player asks for.
+    pub requested: Option<BitRate>,
+    /// `br`: the encoded rate of the object.
+    pub encoded: Option<BitRate>,
+    /// `sid`: the session.
+    pub session: Option<String>,
+}
+
+impl Cmcd {
+    /// Reads the query's `CMCD=` (decoded) if there is one, else the header fields.
+    #[must_use]
+    pub fn read(query: Option<&str>, headers: &HeaderMap) -> Self {
+        let mut cmcd = Self::default();
+        if let Some(text) = query {
+            cmcd.take(text);
+            return cmcd;
+        }
+        for name in FIELDS {
+            for value in headers.get_all(name) {
+                if let Ok(text) = value.to_str() {
+                    cmcd.take(text);
+                }
+            }
+        }
+        cmcd
+    }
+
+    /// The rate to serve at: what was asked for, else what the object needs.
+    #[must_use]
+    pub fn rate(&self) -> Option<BitRate> {
+        self.requested.or(self.encoded)
+    }
+
+    fn take(&mut self, text: &str) {
+        if text.len() > TEXT_BYTES_MAX {
+            return;
+        }
+        for pair in split_outside_quotes(text) {
+            let Some((key, value)) = pair.trim().split_once('=') else { continue };
+            match key {
+                "rtp" => self.requested = kilobits(value),
+                "br" => self.encoded = kilobits(value),
+                "sid" => self.session = quoted(value),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Splits at commas that are not inside a quoted string.
+fn split_outside_quotes(text: &str) -> impl Iterator<Item = &str> {
+    let mut quoted = false;
+    let mut escaped = false;
+    text.split(move |c: char| {
+        let was_escaped = escaped;
+        escaped = quoted && c == '\\' && !was_escaped;
+        if c == '"' && !was_escaped {
+            quoted = !quoted;
+        }
+        c == ',' && !quoted
+    })
+}
+
+/// A whole number of kbit/s within what rates can be.
+fn kilobits(value: &str) -> Option<BitRate> {
+    let number: u64 = value.trim().parse().ok()?;
+    (1..=1_000_000_000).contains(&number).then_some(BitRate(number * 1000))
+}
+
+fn quoted(value: &str) -> Option<String> {
+    let inner = value.trim().strip_prefix('"')?.strip_suffix('"')?;
+    let id = inner.replace("\\\"", "\"").replace("\\\\", "\\");
+    (!id.is_empty() && id.len() <= SESSION_BYTES_MAX).then_some(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_types::HeaderValue;
+    use proptest::prelude::*;
+
+    #[test]
+    fn in_the_query() {
+        let text = "bl=21300,br=3200,bs,cid=\"faec5fc2,br=1\",rtp=15000,sid=\"6e2fb550-c457\",su";
+        let cmcd = Cmcd::read(Some(text), &HeaderMap::new());
+        assert_eq!(cmcd.requested, Some(BitRate(15_000_000)));
+        assert_eq!(cmcd.encoded, Some(BitRate(3_200_000)), "what is quoted is not a key");
+        assert_eq!(cmcd.session.as_deref(), Some("6e2fb550-c457"));
+        assert_eq!(cmcd.rate(), Some(BitRate(15_000_000)));
+    }
+
+    #[test]
+    fn in_header_fields() {
+        let mut headers = HeaderMap::new();
+        headers.insert("cmcd-object", HeaderValue::from_static("br=3200,d=4004,ot=v"));
+        headers.insert("cmcd-session", HeaderValue::from_static("sid=\"a\\\"b\""));
+        let cmcd = Cmcd::read(None, &headers);
+        assert_eq!(cmcd.rate(), Some(BitRate(3_200_000)));
+        assert_eq!(cmcd.session.as_deref(), Some("a\"b"));
+    }
+
+    #[test]
+    fn nonsense_is_ignored() {
+        for text in ["br", "br=", "br=-1", "br=0", "br=3.2", "br=99999999999", "sid=bare", "sid=\"\"", "=,,=\""] {
+            assert_eq!(Cmcd::read(Some(text), &HeaderMap::new()), Cmcd::default(), "{text}");
+        }
+        let long = format!("sid=\"{}\"", "a".repeat(65));
+        assert_eq!(Cmcd::read(Some(&long), &HeaderMap::new()), Cmcd::default());
+    }
+
+    proptest! {
+        #[test]
+        fn any_text(text in "\\PC{0,80}|[brtpsid=,\"\\\\0-9]{0,40}") {
+            let cmcd = Cmcd::read(Some(&text), &HeaderMap::new());
+            prop_assert!(cmcd.session.is_none_or(|sid| sid.len() <= SESSION_BYTES_MAX));
+        }
+    }
+}

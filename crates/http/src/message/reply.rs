@@ -1,0 +1,184 @@
+//! Replies: status, fields and a small body; and the bytes of a response head.
+//!
+//! Promise: one type for what is written directly to a socket and what goes through hyper; every error is
+//! `application/problem+json` (RFC 9457). Not here: what is answered when.
+
+use std::fmt::Write as _;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use http_types::header::{self, HeaderName};
+use http_types::{Method, StatusCode};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use serde_json::json;
+
+use super::head::{RequestHead, Version};
+
+/// What the `Server` field says.
+pub const SERVER: &str = concat!("isocast/", env!("CARGO_PKG_VERSION"));
+
+/// What may not stand in a target as it is (RFC 3986): clients send some of it nevertheless. Escapes stay escapes.
+const UNFIT: &AsciiSet =
+    &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'\\').add(b'^').add(b'`').add(b'{').add(b'|').add(b'}');
+
+/// A request's target as a `Location`.
+#[must_use]
+pub fn location(target: &str) -> String {
+    utf8_percent_encode(target, UNFIT).to_string()
+}
+
+/// A complete small response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// The status.
+    pub status: StatusCode,
+    /// Fields other than Date, Server, Content-Length and Connection.
+    pub fields: Vec<(HeaderName, String)>,
+    /// The body; empty for 204 and 304.
+    pub body: Bytes,
+}
+
+impl Reply {
+    /// An empty reply.
+    #[must_use]
+    pub const fn empty(status: StatusCode) -> Self {
+        Self { status, fields: Vec::new(), body: Bytes::new() }
+    }
+
+    /// A reply with a body.
+    #[must_use]
+    pub fn with_body(status: StatusCode, media_type: &str, body: impl Into<Bytes>) -> Self {
+        let fields =
+            vec![(header::CONTENT_TYPE, media_type.to_owned()), (header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned())];
+        Self { status, fields, body: body.into() }
+    }
+
+    /// Adds a field. A value that could break out of its line is dropped: it can only come from a file's name.
+    #[must_use]
+    pub fn field(mut self, name: HeaderName, value: impl Into<String>) -> Self {
+        let value = value.into();
+        if http_types::HeaderValue::from_str(&value).is_ok() {
+            self.fields.push((name, value));
+        }
+        self
+    }
+
+    /// Bytes of its body that are sent in answer to `method`.
+    #[must_use]
+    pub fn body_bytes(&self, method: &Method) -> u64 {
+        if *method == Method::HEAD { 0 } else { self.body.len() as u64 }
+    }
+
+    /// An error with an explanation of what to do.
+    #[must_use]
+    pub fn problem(status: StatusCode, detail: &str) -> Self {
+        problem_with(status, status.canonical_reason().unwrap_or("Error"), detail, &[])
+    }
+}
+
+/// An RFC 9457 problem with extension members.
+#[must_use]
+pub fn problem_with(status: StatusCode, title: &str, detail: &str, members: &[(&str, serde_json::Value)]) -> Reply {
+    let mut object = json!({ "type": "about:blank", "title": title, "status": status.as_u16(), "detail": detail });
+    for (name, value) in members {
+        object[*name] = value.clone();
+    }
+    let mut body = object.to_string();
+    body.push('\n');
+    Reply::with_body(status, "application/problem+json", body).field(header::CACHE_CONTROL, "no-store")
+}
+
+/// Whether the connection goes on after a response, and how it is said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum After {
+    /// The connection is closed.
+    Close,
+    /// It goes on (HTTP/1.1: nothing is said).
+    KeepAlive,
+    /// It goes on, and an HTTP/1.0 client is told so.
+    KeepAlive10,
+}
+
+impl After {
+    /// What follows a request that was answered in full.
+    #[must_use]
+    pub const fn of(head: &RequestHead) -> Self {
+        match (head.keep_alive, head.version) {
+            (false, _) => Self::Close,
+            (true, Version::Http11) => Self::KeepAlive,
+            (true, Version::Http10) => Self::KeepAlive10,
+        }
+    }
+}
+
+/// The bytes of a response head. `length` is the Content-Length, absent for 204 and 304.
+#[must_use]
+pub fn render_head(
+    status: StatusCode,
+    fields: &[(HeaderName, String)],
+    length: Option<u64>,
+    after: After,
+    now: SystemTime,
+) -> Vec<u8> {
+    let mut text = String::with_capacity(512);
+    let reason = status.canonical_reason().unwrap_or("");
+    let date = httpdate::fmt_http_date(now);
+    let _ = write!(text, "HTTP/1.1 {} {reason}\r\nDate: {date}\r\nServer: {SERVER}\r\n", status.as_u16());
+    for (name, value) in fields {
+        let _ = write!(text, "{name}: {value}\r\n");
+    }
+    if let Some(length) = length {
+        let _ = write!(text, "content-length: {length}\r\n");
+    }
+    match after {
+        After::Close => text.push_str("connection: close\r\n"),
+        After::KeepAlive10 => text.push_str("connection: keep-alive\r\n"),
+        After::KeepAlive => {}
+    }
+    text.push_str("\r\n");
+    text.into_bytes()
+}
+
+/// The bytes of a complete response; the body is left out for HEAD.
+#[must_use]
+pub fn render(reply: &Reply, head_only: bool, after: After, now: SystemTime) -> Vec<u8> {
+    let bodiless = matches!(reply.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    let length = if bodiless { None } else { u64::try_from(reply.body.len()).ok() };
+    let mut bytes = render_head(reply.status, &reply.fields, length, after, now);
+    if !head_only && !bodiless {
+        bytes.extend_from_slice(&reply.body);
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_as_bytes() {
+        let reply = Reply::problem(StatusCode::NOT_FOUND, "no such content");
+        let bytes = render(&reply, false, After::Close, SystemTime::UNIX_EPOCH);
+        let text = String::from_utf8(bytes).expect("ASCII");
+        let (head, body) = text.split_once("\r\n\r\n").expect("a head");
+        assert!(head.starts_with("HTTP/1.1 404 Not Found\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\n"), "{head}");
+        assert!(head.contains(&format!("content-length: {}", body.len())));
+        assert!(head.ends_with("connection: close"));
+        let value: serde_json::Value = serde_json::from_str(body).expect("JSON");
+        assert_eq!(value["status"], 404);
+        assert_eq!(value["detail"], "no such content");
+    }
+
+    #[test]
+    fn a_location_is_a_reference() {
+        assert_eq!(location("/media/a%20b\\ü\"/?x=1&y='"), "/media/a%20b%5C%C3%BC%22/?x=1&y='");
+    }
+
+    #[test]
+    fn no_field_breaks_out_of_its_line() {
+        let reply = Reply::empty(StatusCode::OK).field(header::ETAG, "a\r\nSet-Cookie: x");
+        assert!(reply.fields.is_empty());
+        let bytes = render(&Reply::empty(StatusCode::NOT_MODIFIED), false, After::KeepAlive, SystemTime::UNIX_EPOCH);
+        assert!(!String::from_utf8(bytes).expect("ASCII").contains("content-length"));
+    }
+}

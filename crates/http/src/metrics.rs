@@ -1,0 +1,187 @@
+//! `/metrics`, in the Prometheus text format.
+//!
+//! Promise: names start with `isocast_`, values are in base units, no label names a stream or a client. Not here: where the
+//! figures come from (`figures`).
+
+use std::fmt::{Display, Write as _};
+use std::sync::atomic::Ordering;
+
+use api::DiskFailure;
+
+use crate::figures;
+use crate::shared::Shared;
+
+/// The Prometheus text format.
+struct Exposition(String);
+
+impl Exposition {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.0, "# HELP isocast_{name} {help}\n# TYPE isocast_{name} {kind}");
+    }
+
+    fn sample(&mut self, name: &str, labels: &str, value: impl Display) {
+        let braces = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
+        let _ = writeln!(self.0, "isocast_{name}{braces} {value}");
+    }
+
+    fn single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
+        self.family(name, kind, help);
+        self.sample(name, "", value);
+    }
+}
+
+/// The page.
+pub(crate) fn metrics(shared: &Shared) -> String {
+    let mut page = Exposition(String::with_capacity(8192));
+    server_metrics(&mut page, shared);
+    plane_metrics(&mut page, shared);
+    disk_metrics(&mut page, shared);
+    page.0
+}
+
+fn server_metrics(page: &mut Exposition, shared: &Shared) {
+    let (service, stats) = (&shared.service, &shared.stats);
+    let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    page.single("up_seconds", "gauge", "Time since the start.", service.uptime().as_secs_f64());
+    page.single("connections", "gauge", "Connections open.", shared.connections.open());
+    page.single("connections_total", "counter", "Connections accepted.", read(&stats.connections));
+    let help = "Connections turned away because too many were open.";
+    page.single("connections_refused_total", "counter", help, read(&stats.connections_refused));
+    page.family("http_requests_total", "counter", "Requests finished, by class of status.");
+    for (class, counter) in (1..).zip(&stats.requests) {
+        page.sample("http_requests_total", &format!("status=\"{class}xx\""), read(counter));
+    }
+    page.single("streams_started_total", "counter", "Deliveries started.", read(&service.stats.streams_started));
+    page.single(
+        "streams_refused_total",
+        "counter",
+        "Deliveries and recordings refused.",
+        read(&service.stats.streams_refused),
+    );
+    page.single("uploads", "gauge", "Uploads under way.", read(&service.stats.uploads_open));
+    page.single("upload_bytes_total", "counter", "Bytes received by uploads.", read(&service.stats.bytes_uploaded));
+    page.single("sessions", "gauge", "Sessions that run or hold a stream.", service.session_count());
+    page.single("viewers_remembered", "gauge", "Viewers that come before newcomers.", service.remembered_count());
+    page.family("log_lines_dropped_total", "counter", "Log lines dropped because the writer was behind.");
+    page.sample("log_lines_dropped_total", "log=\"access\"", shared.access.dropped());
+    page.sample("log_lines_dropped_total", "log=\"events\"", service.events.dropped());
+}
+
+fn plane_metrics(page: &mut Exposition, shared: &Shared) {
+    let plane = &shared.service.gauges.plane;
+    let quarter = figures::QUARTER_BYTES;
+    page.single("streams", "gauge", "Streams in the delivery table.", plane.streams.get());
+    page.single("promised_bits_per_second", "gauge", "Rate promised to streams.", plane.promised_bps.get());
+    page.single("sent_bytes_total", "counter", "Bytes sent by streams.", plane.sent_bytes.get());
+    page.single("sends_total", "counter", "Sends by streams.", plane.sends.get());
+    page.single("lent_bytes_total", "counter", "Bytes lent to sockets instead of copied.", plane.lent_bytes.get());
+    page.single("misses_total", "counter", "Ticks whose bytes were not ready when due.", plane.misses.get());
+    page.single(
+        "plane_cpu_seconds_total",
+        "counter",
+        "Processor time of the data plane.",
+        seconds(plane.processor_nanos.get()),
+    );
+    page.family("buffer_bytes", "gauge", "The data plane's buffers.");
+    page.sample("buffer_bytes", "state=\"used\"", plane.quarters_used.get() * quarter);
+    page.sample("buffer_bytes", "state=\"promised\"", plane.quarters_promised.get() * quarter);
+    page.sample("buffer_bytes", "state=\"total\"", plane.quarters.get() * quarter);
+    page.single("buffer_hits_total", "counter", "Pieces found in the buffers instead of read.", plane.cache_hits.get());
+    page.single("buffer_misses_total", "counter", "Pieces read.", plane.cache_misses.get());
+    page.family("tick_lateness_seconds", "histogram", "Ticks begun late.");
+    histogram(page, "tick_lateness_seconds", "", &plane.tick_lateness);
+}
+
+fn disk_metrics(page: &mut Exposition, shared: &Shared) {
+    let described = shared.service.contents.disks();
+    let disks: Vec<_> = described
+        .iter()
+        .filter_map(|disk| Some((label(&disk.name), shared.service.gauges.disks.get(usize::from(disk.id))?, disk)))
+        .collect();
+    let mut family = |name: &str, kind: &str, help: &str, samples: &dyn Fn(&mut Exposition)| {
+        page.family(name, kind, help);
+        samples(page);
+    };
+    family("disk_phase_seconds_total", "counter", "Time of a disk in the phases of its rounds.", &|page| {
+        for (label, gauges, _) in &disks {
+            for (phase, gauge) in ["real_time", "best_effort", "idle"].iter().zip(&gauges.phase_nanos) {
+                page.sample("disk_phase_seconds_total", &format!("{label},phase=\"{phase}\""), seconds(gauge.get()));
+            }
+        }
+    });
+    family("disk_bytes_total", "counter", "Bytes by class.", &|page| {
+        for (label, gauges, _) in &disks {
+            page.sample("disk_bytes_total", &format!("{label},class=\"real_time\""), gauges.rt_bytes.get());
+            page.sample("disk_bytes_total", &format!("{label},class=\"best_effort\""), gauges.be_bytes.get());
+        }
+    });
+    family("disk_queued", "gauge", "Requests waiting by class.", &|page| {
+        for (label, gauges, _) in &disks {
+            page.sample("disk_queued", &format!("{label},class=\"real_time\""), gauges.rt_queued.get());
+            page.sample("disk_queued", &format!("{label},class=\"best_effort\""), gauges.be_queued.get());
+        }
+    });
+    family("disk_errors_total", "counter", "Reads and writes that failed.", &|page| {
+        for (label, gauges, disk) in &disks {
+            page.sample("disk_errors_total", label, figures::errors(disk, gauges));
+        }
+    });
+    family("disk_failing", "gauge", "1 while the disk errs or does not answer.", &|page| {
+        for (label, gauges, disk) in &disks {
+            page.sample("disk_failing", label, u8::from(figures::failure(disk.failing, gauges).is_some()));
+        }
+    });
+    family("disk_hung", "gauge", "1 while the disk does not answer.", &|page| {
+        for (label, gauges, disk) in &disks {
+            let hung = figures::failure(disk.failing, gauges) == Some(DiskFailure::Hung);
+            page.sample("disk_hung", label, u8::from(hung));
+        }
+    });
+    family("disk_promised_ratio", "gauge", "Share of the disk's time promised to streams.", &|page| {
+        for (label, gauges, _) in &disks {
+            page.sample("disk_promised_ratio", label, millionths(gauges.promised_ppm.get()));
+        }
+    });
+    family("disk_slowdown_ratio", "gauge", "Observed over predicted service time.", &|page| {
+        for (label, gauges, _) in &disks {
+            page.sample("disk_slowdown_ratio", label, millionths(gauges.slowdown_ppm.get()));
+        }
+    });
+    family("disk_free_bytes", "gauge", "Bytes free for uploads.", &|page| {
+        disks.iter().for_each(|(label, _, disk)| page.sample("disk_free_bytes", label, disk.free_bytes));
+    });
+    family("block_lateness_seconds", "histogram", "Blocks read after their deadline.", &|page| {
+        disks.iter().for_each(|(label, gauges, _)| histogram(page, "block_lateness_seconds", label, &gauges.lateness));
+    });
+}
+
+/// The plane's buckets (less than 2^n milliseconds late) as cumulative ones. The sum is not kept by the plane.
+fn histogram(page: &mut Exposition, name: &str, labels: &str, buckets: &[dataplane::gauges::Gauge]) {
+    let comma = if labels.is_empty() { "" } else { "," };
+    let mut count = 0u64;
+    let mut bound = 0.001;
+    for (at, bucket) in buckets.iter().enumerate() {
+        count = count.saturating_add(bucket.get());
+        if at + 1 < buckets.len() {
+            page.sample(&format!("{name}_bucket"), &format!("{labels}{comma}le=\"{bound}\""), count);
+            bound *= 2.0;
+        }
+    }
+    page.sample(&format!("{name}_bucket"), &format!("{labels}{comma}le=\"+Inf\""), count);
+    page.sample(&format!("{name}_count"), labels, count);
+}
+
+/// A disk's name as a label.
+fn label(name: &str) -> String {
+    let safe: String = name.chars().filter(|c| !c.is_control() && *c != '"' && *c != '\\').collect();
+    format!("disk=\"{safe}\"")
+}
+
+fn seconds(nanos: u64) -> f64 {
+    units::Nanos(nanos).as_secs_f64()
+}
+
+#[allow(clippy::cast_precision_loss, reason = "for display")]
+fn millionths(value: u64) -> f64 {
+    value as f64 / 1e6
+}

@@ -1,0 +1,157 @@
+//! The one table from what went wrong to what is answered.
+
+use dataplane::control::{Refusal, Resource};
+use http_types::StatusCode;
+use http_types::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
+use service::access::Denied;
+use service::contents::StoreError;
+use service::delivery::{OpenError, resource_name};
+use service::ingest::IngestError;
+
+use crate::message::reply::{Reply, problem_with};
+use crate::shared::Shared;
+
+/// 400 with the reason.
+pub(crate) fn bad_request(error: impl std::error::Error) -> Reply {
+    let mut detail = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !detail.contains(&cause_text) {
+            detail = format!("{detail}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    Reply::problem(StatusCode::BAD_REQUEST, &detail)
+}
+
+/// 405 with what is allowed.
+pub(crate) fn not_allowed(methods: &str) -> Reply {
+    Reply::problem(StatusCode::METHOD_NOT_ALLOWED, &format!("the methods for this path are {methods}"))
+        .field(ALLOW, methods)
+}
+
+/// 503: `resource` is short; a rate of up to `grantable` would be granted.
+fn unavailable(shared: &Shared, title: &str, detail: &str, (resource, grantable): (&str, u64)) -> Reply {
+    let members = [("resource", resource.into()), ("grantable_bps", grantable.into())];
+    problem_with(StatusCode::SERVICE_UNAVAILABLE, title, detail, &members)
+        .field(RETRY_AFTER, shared.config().retry_after_seconds.to_string())
+}
+
+/// 503: a queue or table is full.
+pub(crate) fn busy(shared: &Shared) -> Reply {
+    unavailable(shared, "Busy", "too many requests are under way; try again later", ("table", 0))
+}
+
+/// 503: what would change something is not begun any more.
+pub(crate) fn stopping(shared: &Shared) -> Reply {
+    unavailable(shared, "Stopping", "the server is about to stop; try again later", ("draining", 0))
+}
+
+/// What is answered where a delivery was not started.
+pub(crate) fn of_open(shared: &Shared, error: &OpenError) -> Reply {
+    match error {
+        OpenError::NoRoom(refusal) => of_refusal(shared, *refusal),
+        OpenError::Busy | OpenError::Lost => busy(shared),
+    }
+}
+
+/// What is answered where something is not stored.
+pub(crate) fn of_ingest(shared: &Shared, error: &IngestError) -> Reply {
+    match error {
+        IngestError::Store(error) => of_store(error),
+        IngestError::NoRoom(refusal) => of_refusal(shared, *refusal),
+        IngestError::Busy => busy(shared),
+        IngestError::TooLarge(_) => Reply::problem(StatusCode::PAYLOAD_TOO_LARGE, &error.to_string()),
+        IngestError::Stage(error) => Reply::problem(StatusCode::UNPROCESSABLE_ENTITY, &error.to_string()),
+    }
+}
+
+/// What is answered to who may not do that.
+pub(crate) fn of_denied(denied: Denied) -> Reply {
+    match denied {
+        Denied::UserNeeded => Reply::problem(StatusCode::UNAUTHORIZED, &format!("{denied} (Basic)"))
+            .field(WWW_AUTHENTICATE, "Basic realm=\"isocast\", charset=\"UTF-8\""),
+        Denied::LocalOnly => Reply::problem(StatusCode::FORBIDDEN, &denied.to_string()),
+    }
+}
+
+fn of_refusal(shared: &Shared, refusal: Refusal) -> Reply {
+    let what = match refusal.resource {
+        Resource::Disk(_) => "the disk has no time left for another stream at this rate",
+        Resource::DiskFailing(_) => "the disk errs or does not answer",
+        Resource::Network(_) => "the network link has no room at this rate",
+        Resource::Memory => "there is no buffer memory left",
+        Resource::Processor => "the data plane has no processor time left",
+        Resource::Table => "as many streams run as the tables hold",
+        Resource::Draining => "the server is about to stop",
+    };
+    let resource = resource_name(refusal.resource);
+    unavailable(shared, "No room for this stream", what, (&resource, refusal.grantable.0))
+}
+
+/// What a store's refusal is answered with.
+pub(crate) fn of_store(error: &StoreError) -> Reply {
+    let (status, detail) = match error {
+        StoreError::NotFound => (StatusCode::NOT_FOUND, "there is nothing of this name".to_owned()),
+        StoreError::ParentMissing => (
+            StatusCode::CONFLICT,
+            "the directory it would be put into does not exist; create it in the served folder first".to_owned(),
+        ),
+        StoreError::IsDirectory => (StatusCode::CONFLICT, "this is a directory; name a content in it".to_owned()),
+        StoreError::NotADirectory => {
+            (StatusCode::CONFLICT, "a part of the path is a content, not a directory".to_owned())
+        }
+        StoreError::Exists | StoreError::PreconditionFailed => {
+            (StatusCode::PRECONDITION_FAILED, "what is there is not what the request's condition asks for".to_owned())
+        }
+        StoreError::NoSpace => {
+            (StatusCode::INSUFFICIENT_STORAGE, "the disk is full; nothing of the upload was kept".to_owned())
+        }
+        // Not the client's fault, and not for it to mend: 507, as for a disk that is full (RFC 4918 §11.5).
+        StoreError::ReadOnly => (
+            StatusCode::INSUFFICIENT_STORAGE,
+            "the file system is read-only: it was mounted so, or became so after an error of its disk (see the system's log)"
+                .to_owned(),
+        ),
+        StoreError::Forbidden => (
+            StatusCode::FORBIDDEN,
+            "the file system does not permit it, or a link on the path leads out of the served folder or begins with `/`"
+                .to_owned(),
+        ),
+        StoreError::DiskFailing(disk) => {
+            (StatusCode::SERVICE_UNAVAILABLE, format!("disk {} errs or does not answer", disk.0))
+        }
+        StoreError::Busy | StoreError::Closed => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}")),
+        StoreError::NameTooLong => (StatusCode::BAD_REQUEST, "a name in the path is too long".to_owned()),
+        StoreError::TooLong | StoreError::TooShort => (StatusCode::BAD_REQUEST, format!("{error}")),
+        StoreError::Io(cause) => (StatusCode::INTERNAL_SERVER_ERROR, format!("the store failed: {cause}")),
+    };
+    if status != StatusCode::SERVICE_UNAVAILABLE {
+        return Reply::problem(status, &detail);
+    }
+    let resource = match error {
+        StoreError::DiskFailing(disk) => resource_name(Resource::DiskFailing(*disk)),
+        _ => "table".to_owned(),
+    };
+    let members = [("resource", resource.into()), ("grantable_bps", 0.into())];
+    problem_with(status, "Service Unavailable", &detail, &members).field(RETRY_AFTER, "10")
+}
+
+#[cfg(test)]
+mod tests {
+    use units::DiskId;
+
+    use super::*;
+
+    #[test]
+    fn whatever_is_short_is_named() {
+        for (error, resource) in [(StoreError::DiskFailing(DiskId(3)), "disk 3 failing"), (StoreError::Busy, "table")] {
+            let reply = of_store(&error);
+            assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE);
+            assert!(reply.fields.iter().any(|(name, _)| name == RETRY_AFTER));
+            let problem: serde_json::Value = serde_json::from_slice(&reply.body).expect("JSON");
+            assert_eq!((&problem["resource"], &problem["grantable_bps"]), (&resource.into(), &0.into()));
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Starting, changing the settings and stopping: listeners, the connection limit, the drain.
+//!
+//! Promise: no change of settings and no drain breaks off what runs, but for the drain's end. While draining, new
+//! connections are still answered (that streams are refused, that `/ready` is no longer so); nobody waits for their end.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime};
+
+use service::log::{Log, Writer};
+use service::{MediaService, events};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::config::Config;
+use crate::connection::{self, Arrival};
+use crate::figures;
+use crate::machine::Machine;
+use crate::message::reply::{After, render};
+use crate::problem;
+use crate::shared::{Shared, lock};
+
+/// Between two looks at what sessions hold.
+const EXPIRY_PERIOD: Duration = Duration::from_secs(1);
+/// Pause after an accept that failed for want of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// For the last reports after streams were told to stop.
+const STOP_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// What the wiring gives the front end.
+pub struct Parts {
+    /// Settings.
+    pub config: Config,
+    /// Bound and listening (see [`listen`]).
+    pub listeners: Vec<StdListener>,
+    /// What is served.
+    pub service: Arc<MediaService>,
+    /// What the machine says of itself.
+    pub machine: Arc<dyn Machine>,
+    /// Access log, combined format.
+    pub access: Log,
+}
+
+/// The running front end.
+pub struct Server {
+    shared: Arc<Shared>,
+    addresses: Vec<SocketAddr>,
+}
+
+/// Other settings, as they were read anew.
+pub struct Reload {
+    /// The settings, as they are to be in force.
+    pub config: Config,
+    /// The access log, opened anew.
+    pub access: Writer,
+    /// The event log, opened anew.
+    pub events: Writer,
+    /// Names of the settings that changed and are in force now.
+    pub changed: Vec<String>,
+    /// Names of those that changed but need a restart.
+    pub restart: Vec<String>,
+}
+
+/// Binds a listening socket, with `SO_REUSEADDR` and a long backlog.
+///
+/// # Errors
+/// The address cannot be bound.
+pub fn listen(address: SocketAddr) -> io::Result<StdListener> {
+    let domain = socket2::Domain::for_address(address);
+    let socket = socket2::Socket::new(domain, socket2::Type::STREAM.nonblocking(), Some(socket2::Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(4096)?;
+    Ok(socket.into())
+}
+
+impl Server {
+    /// Starts serving on the current tokio runtime.
+    ///
+    /// # Errors
+    /// A listener cannot be used.
+    pub fn start(parts: Parts) -> io::Result<Arc<Self>> {
+        let shared = Arc::new(Shared::new(parts.config, parts.service, parts.access));
+        let mut addresses = Vec::with_capacity(parts.listeners.len());
+        for listener in parts.listeners {
+            listener.set_nonblocking(true)?;
+            addresses.push(listener.local_addr()?);
+            let listener = TcpListener::from_std(listener)?;
+            tokio::spawn(accept(Arc::clone(&shared), listener));
+        }
+        tokio::spawn(every_second(Arc::clone(&shared), parts.machine));
+        shared.service.events.line(events::server_started(&addresses, SystemTime::now()));
+        Ok(Arc::new(Self { shared, addresses }))
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Puts other settings in force for what begins from now on, here and in the service, and changes to other log files.
+    /// Running streams and uploads go on as they began.
+    pub fn reload(&self, reload: Reload) {
+        let service = &self.shared.service;
+        self.shared.access.reopen(reload.access);
+        service.reload(reload.config.service.clone(), reload.events);
+        self.shared.configure(reload.config);
+        service.events.line(events::reloaded(&reload.changed, &reload.restart, SystemTime::now()));
+    }
+
+    /// Notes that settings were read anew and are wrong; those in force stay.
+    pub fn reload_refused(&self, reason: &str) {
+        self.shared.service.events.line(events::reload_refused(reason, SystemTime::now()));
+    }
+
+    /// Stops admitting, lets what runs finish up to the configured time, then stops it.
+    pub async fn drain(&self) {
+        let service = &self.shared.service;
+        service.drain();
+        let time_max = service.config().drain_time_max;
+        if tokio::time::timeout(time_max, self.shared.connections.all_closed()).await.is_ok() {
+            return;
+        }
+        service.stop_all();
+        let _ = tokio::time::timeout(STOP_TIME_MAX, self.shared.connections.all_closed()).await;
+    }
+}
+
+async fn accept(shared: Arc<Shared>, listener: TcpListener) {
+    loop {
+        let accepted = listener.accept().await;
+        let Ok((stream, peer)) = accepted else {
+            // Out of descriptors or memory: accepting at once again would only burn the processor.
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        // An IPv4 client of an IPv6 listener is shown and told apart by its IPv4 address.
+        let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+        shared.stats.connections.fetch_add(1, Ordering::Relaxed);
+        let arrival = if shared.service.is_draining() { Arrival::Draining } else { Arrival::Serving };
+        let Some(permit) = shared.connections.permit(arrival, shared.config().connections_max) else {
+            shared.stats.connections_refused.fetch_add(1, Ordering::Relaxed);
+            turn_away(&shared, &stream);
+            continue;
+        };
+        let shared = Arc::clone(&shared);
+        tokio::spawn(async move {
+            let _permit = permit;
+            connection::serve(shared, stream, peer, arrival).await;
+        });
+    }
+}
+
+/// One connection too many: told so as far as the socket takes it at once.
+fn turn_away(shared: &Shared, stream: &TcpStream) {
+    let _ = stream.try_write(&render(&problem::busy(shared), false, After::Close, SystemTime::now()));
+}
+
+/// Releases what sessions held for too long, and looks at the counts from which rates are told.
+async fn every_second(shared: Arc<Shared>, machine: Arc<dyn Machine>) {
+    let mut period = tokio::time::interval(EXPIRY_PERIOD);
+    let mut last = None;
+    loop {
+        period.tick().await;
+        shared.service.expire();
+        let machine = Arc::clone(&machine);
+        let sample = tokio::task::spawn_blocking(move || machine.sample()).await.ok().flatten();
+        let now = figures::look(&shared, sample);
+        *lock(&shared.looks) = last.replace(now.clone()).map(|older| (older, now));
+    }
+}

@@ -1,0 +1,90 @@
+//! A response that we write as its body comes.
+//!
+//! Promise: the head leaves with the first bytes; a client that takes nothing for too long is given up; a response that
+//! breaks off, or is dropped, is never taken for a whole one; there are never more bytes of a body than its head says.
+//! Not here: what the head says.
+
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use socket2::SockRef;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// How the client knows where the body ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Framing {
+    /// By its length, which the head says.
+    Length(u64),
+    /// `Transfer-Encoding: chunked`.
+    Chunked,
+    /// The connection is closed (HTTP/1.0).
+    UntilClose,
+}
+
+pub(crate) struct Streamed {
+    socket: TcpStream,
+    /// Empty once it is on its way.
+    head: Bytes,
+    framing: Framing,
+    stall_max: Duration,
+    /// Bytes of the body taken so far, without framing.
+    body_bytes: u64,
+}
+
+impl Streamed {
+    /// A response of which nothing went out yet. `head` is all of it up to the empty line.
+    pub(crate) fn new(socket: TcpStream, head: Vec<u8>, framing: Framing, stall_max: Duration) -> Self {
+        if framing == Framing::UntilClose {
+            // Until it is whole: only a reset differs from the proper end, also where it is dropped.
+            let _ = SockRef::from(&socket).set_linger(Some(Duration::ZERO));
+        }
+        Self { socket, head: head.into(), framing, stall_max, body_bytes: 0 }
+    }
+
+    /// Bytes of the body taken so far, without framing.
+    pub(crate) const fn body_bytes(&self) -> u64 {
+        self.body_bytes
+    }
+
+    /// The socket after a whole response, for the next request.
+    pub(crate) fn into_socket(self) -> TcpStream {
+        self.socket
+    }
+
+    /// Writes a piece of the body; none if the client is gone, or the body is longer than its head says.
+    pub(crate) async fn write(&mut self, piece: Bytes) -> Option<()> {
+        self.body_bytes += piece.len() as u64;
+        match self.framing {
+            Framing::Length(length) if self.body_bytes > length => None,
+            Framing::Chunked => {
+                let size = Bytes::from(format!("{:x}\r\n", piece.len()));
+                self.send(size.chain(piece).chain(b"\r\n".as_slice())).await
+            }
+            Framing::Length(_) | Framing::UntilClose => self.send(piece).await,
+        }
+    }
+
+    /// Ends the body; none if the client is gone, or the body is shorter than its head says.
+    pub(crate) async fn finish(&mut self) -> Option<()> {
+        if matches!(self.framing, Framing::Length(length) if self.body_bytes != length) {
+            return None;
+        }
+        let last = if self.framing == Framing::Chunked { b"0\r\n\r\n".as_slice() } else { &[] };
+        self.send(last).await?;
+        SockRef::from(&self.socket).set_linger(None).ok()
+    }
+
+    /// Writes what is left of the head, then `bytes`.
+    async fn send(&mut self, bytes: impl Buf + Send) -> Option<()> {
+        let mut bytes = std::mem::take(&mut self.head).chain(bytes);
+        while bytes.has_remaining() {
+            let written = timeout(self.stall_max, self.socket.write_buf(&mut bytes)).await.ok()?.ok()?;
+            if written == 0 {
+                return None;
+            }
+        }
+        Some(())
+    }
+}

@@ -1,0 +1,173 @@
+//! PUT and DELETE of contents.
+//!
+//! Promise: an upload is answered when it is durable; one that is slow, vanishes or is refused leaves nothing behind;
+//! the socket is not read while the disk is behind. Not here: storing (`service::ingest`), who may write (`login`).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use http_types::StatusCode;
+use http_types::header::{
+    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, IF_MATCH, IF_NONE_MATCH,
+    IF_UNMODIFIED_SINCE, LOCATION,
+};
+use hyper::body::Incoming;
+use service::access::Verb;
+use service::contents::{ContentPath, Precondition, Published};
+use service::ingest::{self, Request, Writer};
+use service::pipeline::Stages;
+use tokio::time::timeout;
+use units::BitRate;
+
+use crate::access_log::Access;
+use crate::asked::AskError;
+use crate::content;
+use crate::exchange::Exchange;
+use crate::login;
+use crate::message::conditional::{date, etag_list, joined};
+use crate::message::head::{BodyFraming, RequestHead};
+use crate::message::query::Query;
+use crate::message::reply::{Reply, location};
+use crate::problem;
+
+/// PUT.
+pub(crate) async fn put(exchange: &Exchange, body: Incoming, access: &mut Access) -> Reply {
+    let published = match put_checked(exchange, body, access).await {
+        Ok(published) => published,
+        Err(reply) => return reply,
+    };
+    let reply = Reply::empty(status_of(&published)).field(ETAG, published.etag);
+    if published.created { reply.field(LOCATION, location(&exchange.head.path)) } else { reply }
+}
+
+/// DELETE.
+pub(crate) async fn delete(exchange: &Exchange, access: &mut Access) -> Reply {
+    let outcome = async {
+        let path = content_path(exchange)?;
+        access.user = login::authorize(exchange, Verb::Delete, &path, None).await?;
+        let deleted = ingest::delete(&exchange.shared.service, &path, precondition(exchange), exchange.peer.ip()).await;
+        deleted.map_err(|error| problem::of_store(&error))
+    };
+    outcome.await.map_or_else(|reply| reply, |()| Reply::empty(StatusCode::NO_CONTENT))
+}
+
+async fn put_checked(exchange: &Exchange, body: Incoming, access: &mut Access) -> Result<Published, Reply> {
+    let (shared, head) = (&exchange.shared, &exchange.head);
+    let path = content_path(exchange)?;
+    let rate = rate(head)?;
+    access.user = login::authorize(exchange, Verb::Write, &path, rate).await?;
+    can_be_taken(head)?;
+    let length = match head.body {
+        BodyFraming::Length(length) => Some(length),
+        BodyFraming::Chunked => None,
+    };
+    let precondition = precondition(exchange);
+    let request = Request { path, length, precondition, rate, client: exchange.client() };
+    let writer = ingest::begin(&shared.service, request, Stages::default()).await;
+    let mut writer = writer.map_err(|error| problem::of_ingest(shared, &error))?;
+    take_body(exchange, body, &mut writer).await?;
+    writer.finish().await.map_err(|error| problem::of_ingest(shared, &error))
+}
+
+/// Carries all of the body to the store. A failure of the store is seen while nothing comes, too.
+async fn take_body(exchange: &Exchange, mut body: Incoming, writer: &mut Writer) -> Result<(), Reply> {
+    let idle_max = exchange.shared.config().upload_idle_max;
+    loop {
+        let piece = tokio::select! {
+            biased;
+            piece = next_piece(&mut body, idle_max) => piece,
+            error = writer.failed() => return Err(problem::of_ingest(&exchange.shared, &error)),
+        };
+        match piece {
+            Ok(Some(bytes)) => {
+                writer.write(bytes).await.map_err(|error| problem::of_ingest(&exchange.shared, &error))?;
+            }
+            Ok(None) => return Ok(()),
+            Err((status, detail)) => {
+                writer.give_up(detail);
+                return Err(Reply::problem(status, &format!("{detail}; nothing of it was kept")));
+            }
+        }
+    }
+}
+
+/// The next bytes of a body; none at its end. Trailers say nothing that matters here.
+async fn next_piece(body: &mut Incoming, idle_max: Duration) -> Result<Option<Bytes>, (StatusCode, &'static str)> {
+    loop {
+        let Ok(frame) = timeout(idle_max, body.frame()).await else {
+            return Err((StatusCode::REQUEST_TIMEOUT, "nothing of the upload came for too long"));
+        };
+        match frame {
+            None => return Ok(None),
+            Some(Err(_)) => return Err((StatusCode::BAD_REQUEST, "the upload broke off or is badly framed")),
+            Some(Ok(frame)) => {
+                if let Ok(bytes) = frame.into_data() {
+                    return Ok(Some(bytes));
+                }
+            }
+        }
+    }
+}
+
+/// The rate that a recording reserves.
+fn rate(head: &RequestHead) -> Result<Option<BitRate>, Reply> {
+    let query = Query::parse(head.query.as_deref()).map_err(problem::bad_request)?;
+    match query.rate.as_deref() {
+        None | Some("max") => Ok(None),
+        Some(text) => units::parse_rate(text).map(Some).map_err(|error| problem::bad_request(AskError::Rate(error))),
+    }
+}
+
+const fn status_of(published: &Published) -> StatusCode {
+    if published.created { StatusCode::CREATED } else { StatusCode::NO_CONTENT }
+}
+
+fn content_path(exchange: &Exchange) -> Result<ContentPath, Reply> {
+    let path = content::content_path(&exchange.head).map_err(problem::bad_request)?;
+    if path.components().is_empty() {
+        return Err(Reply::problem(StatusCode::CONFLICT, "name a content below /media/"));
+    }
+    if exchange.head.path.ends_with('/') {
+        return Err(Reply::problem(StatusCode::CONFLICT, "a content's name does not end with a slash"));
+    }
+    Ok(path)
+}
+
+/// Whether an upload's body can be: one that was not announced would empty the content, one that is coded would be
+/// sent to readers as if it were not.
+fn can_be_taken(head: &RequestHead) -> Result<(), Reply> {
+    if head.body == BodyFraming::Length(0) && !head.headers.contains_key(CONTENT_LENGTH) {
+        let detail = "an upload needs Content-Length or chunked; `Content-Length: 0` makes an empty content";
+        return Err(Reply::problem(StatusCode::LENGTH_REQUIRED, detail));
+    }
+    if head.headers.contains_key(CONTENT_RANGE) {
+        // RFC 9110 §14.4: a partial PUT that is taken for a whole one destroys the content.
+        return Err(Reply::problem(StatusCode::BAD_REQUEST, "partial PUT is not supported; send the whole content"));
+    }
+    let coded = joined(&head.headers, &CONTENT_ENCODING).is_some_and(|coding| !coding.eq_ignore_ascii_case("identity"));
+    if coded {
+        let detail = "contents are kept as they are read: send it without Content-Encoding";
+        return Err(Reply::problem(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail).field(ACCEPT_ENCODING, "identity"));
+    }
+    Ok(())
+}
+
+/// What the request demands of what is there (RFC 9110 §13.2.2): If-Match, else If-Unmodified-Since; and If-None-Match.
+fn precondition(exchange: &Exchange) -> Precondition {
+    let headers = &exchange.head.headers;
+    let wanted = match joined(headers, &IF_MATCH) {
+        Some(list) => Some(Precondition::MustMatch(etag_list(&list))),
+        None => date(headers, &IF_UNMODIFIED_SINCE)
+            .map(|limit| Precondition::MustNotBe { tags: Vec::new(), newer_than: Some(limit) }),
+    };
+    let unwanted = joined(headers, &IF_NONE_MATCH).map(|list| match list.trim() {
+        "*" => Precondition::MustNotExist,
+        tags => Precondition::MustNotBe { tags: etag_list(tags), newer_than: None },
+    });
+    match (wanted, unwanted) {
+        (Some(wanted), Some(unwanted)) => Precondition::All(vec![wanted, unwanted]),
+        (Some(one), None) | (None, Some(one)) => one,
+        (None, None) => Precondition::None,
+    }
+}

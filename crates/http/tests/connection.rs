@@ -1,0 +1,323 @@
+//! Real sockets: keep-alive, pipelining, both kinds of requests on one connection, clients that vanish or dawdle.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use http::Reload;
+use http::config::Config;
+use support::{Harness, Told, pattern, with_service};
+use units::BitRate;
+
+fn reconfigure(harness: &Harness, config: Config) {
+    let (access, events) = (Box::new(harness.access.clone()), Box::new(harness.events.clone()));
+    harness.server.reload(Reload { config, access, events, changed: Vec::new(), restart: Vec::new() });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_content_goes_through_the_data_plane_and_the_connection_goes_on() {
+    let harness = Harness::start(Config::default());
+    let film = pattern(300_000);
+    harness.store.put("film.mp4", &film);
+    let mut client = harness.connect();
+    for _ in 0..3 {
+        client.send("GET /media/film.mp4?rate=8.8M HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        let answer = client.answer(true);
+        assert_eq!(answer.status, 200);
+        assert_eq!(answer.field("x-isocast-rate"), Some("8800000"));
+        assert_eq!(answer.field("content-type"), Some("video/mp4"));
+        assert!(answer.field("connection").is_none());
+        assert_eq!(answer.body, film);
+    }
+    let start = Told::Start { rate: Some(BitRate(8_800_000)), burst_bytes: 0, held: None, hold: false };
+    assert_eq!(harness.plane.told(), vec![start; 3]);
+    harness.plane.wait_unreserved();
+    assert_eq!(harness.one("HEAD /media/none HTTP/1.1\r\nHost: localhost\r\n\r\n").status, 404);
+    assert_eq!(harness.one("HEAD /health HTTP/1.1\r\nHost: localhost\r\n\r\n").status, 200);
+    // Bytes of the body, in every line.
+    let logged = |text: &str, line: &str| text.matches(line).count();
+    harness.access.wait_until(|text| {
+        logged(text, "\"GET /media/film.mp4?rate=8.8M HTTP/1.1\" 200 300000 \"") == 3
+            && logged(text, "\"HEAD /media/none HTTP/1.1\" 404 0 \"") == 1
+            && logged(text, "\"HEAD /health HTTP/1.1\" 200 0 \"") == 1
+    });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ranges_and_conditions_over_the_wire() {
+    let harness = Harness::start(Config::default());
+    let film = pattern(5000);
+    harness.store.put("film.mp4", &film);
+    let ask = |fields: &str| format!("GET /media/film.mp4?rate=max HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
+    let part = harness.one(&ask("Range: bytes=100-199\r\n"));
+    assert_eq!((part.status, part.field("content-range")), (206, Some("bytes 100-199/5000")));
+    assert_eq!(part.body, film[100..200]);
+    let parts = harness.one(&ask("Range: bytes=0-9,4990-\r\n"));
+    assert_eq!(parts.status, 206);
+    assert!(parts.field("content-type").is_some_and(|t| t.starts_with("multipart/byteranges; boundary=")));
+    assert!(parts.body.windows(10).any(|window| window == &film[4990..]));
+    let none = harness.one(&ask("Range: bytes=5000-\r\n"));
+    assert_eq!((none.status, none.field("content-range")), (416, Some("bytes */5000")));
+    let etag = part.field("etag").expect("an entity tag").to_owned();
+    assert_eq!(harness.one(&ask(&format!("If-None-Match: {etag}\r\n"))).status, 304);
+    assert_eq!(harness.one(&ask("If-Match: \"other\"\r\n")).status, 412);
+    let head = harness.one("HEAD /media/film.mp4 HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!((head.status, head.field("content-length")), (200, Some("5000")));
+    harness.plane.wait_unreserved();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_head_is_answered_as_a_get() {
+    let harness = Harness::start(Config::default());
+    harness.store.put("film.mp4", &pattern(5000));
+    harness.store.put("list.m3u8", b"#EXTM3U\n");
+    let answers = |target: &str, field: &str| {
+        ["GET", "HEAD"].map(|method| {
+            let answer = harness.one(&format!("{method} /media/{target} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+            (answer.status, answer.field(field).map(str::to_owned))
+        })
+    };
+    for (target, field, value) in [
+        ("film.mp4?rate=1M", "x-isocast-rate", Some("1000000")),
+        ("list.m3u8?rate=1M", "x-isocast-rate", None),
+        ("film.mp4?rate=1", "content-type", Some("application/problem+json")),
+    ] {
+        let [get, head] = answers(target, field);
+        assert_eq!((&head, get.1.as_deref()), (&get, value), "{target}");
+    }
+    harness.store.unreadable.store(true, Ordering::SeqCst);
+    let [get, head] = answers("film.mp4", "content-length");
+    assert_eq!((&head, get.0), (&get, 403), "one that cannot be opened");
+    harness.plane.wait_unreserved();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pipelined_requests_of_both_kinds_are_answered_in_order() {
+    let harness = Harness::start(Config::default());
+    harness.store.put("a.ts", b"first");
+    let mut client = harness.connect();
+    client.send(
+        "GET /media/a.ts?rate=1M HTTP/1.1\r\nHost: localhost\r\n\r\n\
+             PUT /media/b.ts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 6\r\n\r\nsecond\
+             GET /media/b.ts?rate=1M HTTP/1.1\r\nHost: localhost\r\n\r\n\
+             OPTIONS /media/b.ts HTTP/1.1\r\nHost: localhost\r\n\r\n\
+             GET /media/missing HTTP/1.1\r\nHost: localhost\r\n\r\n\
+             GET /media/a.ts?rate=1M HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+    );
+    assert_eq!(client.answer(true).text(), "first");
+    assert_eq!(client.answer(true).status, 201);
+    assert_eq!(client.answer(true).text(), "second");
+    let options = client.answer(true);
+    assert_eq!((options.status, options.field("connection")), (204, None));
+    assert_eq!(client.answer(true).status, 404);
+    let last = client.answer(true);
+    assert_eq!((last.text().as_str(), last.field("connection")), ("first", Some("close")));
+    assert!(client.is_closed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_too_many_is_refused_with_what_could_be_granted() {
+    let harness = Harness::start(Config::default());
+    harness.store.put("film.mp4", &pattern(1000));
+    harness.plane.close_gate();
+    let mut first = harness.connect();
+    first.send("GET /media/film.mp4?rate=60M HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(first.head().status, 200);
+    let mut second = harness.connect();
+    second.send("GET /media/film.mp4?rate=60M HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let refusal = second.answer(true);
+    assert_eq!((refusal.status, refusal.field("retry-after")), (503, Some("10")));
+    assert_eq!(refusal.field("content-type"), Some("application/problem+json"));
+    assert_eq!(refusal.json()["grantable_bps"], 40_000_000);
+    assert_eq!(refusal.json()["resource"], "disk 0");
+    // The connection goes on, and what could be granted is.
+    harness.plane.open_gate();
+    second.send("GET /media/film.mp4?rate=40M HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(second.answer(true).status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_queue_is_an_answer() {
+    let harness = Harness::start(Config::default());
+    harness.store.put("film.mp4", &pattern(1000));
+    let mut client = harness.connect();
+    harness.plane.fill_queue(true);
+    client.send("GET /media/film.mp4?rate=1M HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(client.answer(true).status, 503);
+    harness.plane.fill_queue(false);
+    client.send("GET /media/film.mp4?rate=1M HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(client.answer(true).status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_vanishes_leaves_nothing_reserved() {
+    let harness = Harness::start(Config::default());
+    harness.store.put("film.mp4", &pattern(8 << 20));
+    harness.plane.close_gate();
+    let mut client = harness.connect();
+    client.send("GET /media/film.mp4?rate=60M HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    client.head();
+    drop(client);
+    harness.plane.open_gate();
+    harness.events.wait_until(|text| text.contains("\"outcome\":\"ClientGone\""));
+    harness.plane.wait_unreserved();
+    assert_eq!(harness.one("GET /media/film.mp4?rate=100M HTTP/1.1\r\nHost: localhost\r\n\r\n").status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_heads_are_cut_off() {
+    let harness = Harness::start(Config::default());
+    let mut client = harness.connect();
+    client.send("GET /media/none HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(client.answer(true).status, 404);
+    // Between requests it is idle; its clock starts with the first byte, however late that is sent.
+    reconfigure(&harness, Config { head_time_max: Duration::from_millis(50), ..Config::default() });
+    client.send("GET /media/film.mp4 HTTP/1.1\r\nHost: lo");
+    assert_eq!(client.answer(true).status, 408);
+    assert!(client.is_closed());
+    let mut silent = harness.connect();
+    assert!(silent.is_closed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn idle_connections_are_closed_quietly() {
+    let config = Config { idle_time_max: Duration::from_millis(50), ..Config::default() };
+    let harness = Harness::start(config);
+    let mut client = harness.connect();
+    client.send("GET /media/x HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(client.answer(true).status, 404);
+    assert!(client.is_closed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_connection_too_many_is_told_so() {
+    let harness = Harness::start(Config { connections_max: 1, ..Config::default() });
+    let mut first = harness.connect();
+    first.send("GET /media/x HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(first.answer(true).status, 404);
+    let mut second = harness.connect();
+    assert_eq!(second.answer(true).status, 503);
+    assert!(second.is_closed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bad_heads_are_answered_precisely_and_closed() {
+    let harness = Harness::start(Config::default());
+    for (request, status) in [
+        ("GARBAGE\r\n\r\n", 400),
+        ("GET /media/x HTTP/1.1\r\n\r\n", 400),
+        ("GET /media/x HTTP/3.0\r\nHost: h\r\n\r\n", 505),
+        ("PUT /media/x HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
+        ("GET /media/x HTTP/1.1\r\nHost: h\r\nX: a\r\n folded\r\n\r\n", 400),
+        ("PUT /media/x HTTP/1.1\r\nHost: h\r\nExpect: gold\r\n\r\n", 417),
+    ] {
+        let mut client = harness.connect();
+        client.send(request);
+        let answer = client.answer(true);
+        assert_eq!(answer.status, status, "{request}");
+        assert_eq!(answer.field("content-type"), Some("application/problem+json"));
+        assert_eq!(answer.field("connection"), Some("close"));
+        assert!(client.is_closed());
+    }
+    for (target, hint) in
+        [("/media/x?rate=8800000", "8.8M"), ("/media/x?rate=0M", "1 kbit/s"), ("/media/../etc/passwd", "..")]
+    {
+        let answer = harness.one(&format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n"));
+        assert_eq!(answer.status, 400, "{target}");
+        assert!(answer.json()["detail"].as_str().is_some_and(|detail| detail.contains(hint)), "{}", answer.text());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_head_in_single_bytes_is_still_a_head() {
+    let harness = Harness::start(Config::default());
+    harness.store.put("a.ts", b"bytes");
+    let mut client = harness.connect();
+    for byte in b"GET /media/a.ts?rate=1M HTTP/1.1\r\nHost: localhost\r\n\r\n" {
+        client.stream.write_all(&[*byte]).expect("sent");
+    }
+    assert_eq!(client.answer(true).text(), "bytes");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn http_1_0_clients() {
+    let harness = Harness::start(Config::default());
+    harness.store.put("a.ts", b"bytes");
+    let mut client = harness.connect();
+    client.send("GET /media/a.ts?rate=1M HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    let answer = client.answer(true);
+    assert_eq!((answer.text().as_str(), answer.field("connection")), ("bytes", Some("keep-alive")));
+    client.send("GET /media/a.ts?rate=1M HTTP/1.0\r\n\r\n");
+    assert_eq!(client.answer(true).text(), "bytes");
+    assert!(client.is_closed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drain_lets_streams_finish_and_refuses_new_ones() {
+    let harness = Harness::start(Config::default());
+    harness.store.put("film.mp4", &pattern(100_000));
+    let mut idle = harness.connect();
+    idle.send("GET /media/none HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(idle.answer(true).status, 404);
+    harness.plane.close_gate();
+    let mut viewer = harness.connect();
+    viewer.send("GET /media/film.mp4?rate=10M HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let head = viewer.head();
+    assert_eq!(head.status, 200);
+    let server = std::sync::Arc::clone(&harness.server);
+    let drained = tokio::spawn(async move { server.drain().await });
+    harness.plane.wait_until(|told| told.contains(&Told::Drain));
+    assert!(idle.is_closed());
+    harness.plane.open_gate();
+    let mut rest = Vec::new();
+    viewer.stream.read_to_end(&mut rest).expect("the rest");
+    assert!(rest.ends_with(&pattern(100_000)[99_000..]));
+    drained.await.expect("drained");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drain_stops_what_does_not_end() {
+    let harness = Harness::start(with_service(service::config::Config {
+        drain_time_max: Duration::from_millis(50),
+        ..Default::default()
+    }));
+    harness.store.put("film.mp4", &pattern(100_000));
+    harness.plane.close_gate();
+    let mut viewer = harness.connect();
+    viewer.send("GET /media/film.mp4?rate=10M HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    viewer.head();
+    harness.server.drain().await;
+    assert!(harness.plane.told().contains(&Told::Stop));
+    assert!(viewer.is_closed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_spoilt_heads_and_the_server_still_serves() {
+    let harness = Harness::start(Config { head_time_max: Duration::from_millis(20), ..Config::default() });
+    harness.store.put("a.ts", b"bytes");
+    let good = b"PUT /media/b.ts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok";
+    for round in 0..1000usize {
+        let mut spoilt = good.to_vec();
+        let at = (round * 7919) % spoilt.len();
+        match round % 3 {
+            0 => spoilt[at] = u8::try_from(round % 256).expect("small"),
+            1 => spoilt.truncate(at),
+            _ => spoilt.insert(at, b"\0\r\n: \xff"[round % 6]),
+        }
+        let mut client = harness.connect();
+        // The server may close while this is still being sent: that is an answer too.
+        let _ = client.stream.write_all(&spoilt);
+        let _ = client.stream.shutdown(Shutdown::Write);
+        let mut answer = Vec::new();
+        let _ = client.stream.read_to_end(&mut answer);
+        assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 "), "{}", String::from_utf8_lossy(&answer));
+        assert!(!answer.starts_with(b"HTTP/1.1 500"), "{}", String::from_utf8_lossy(&answer));
+    }
+    harness.store.wait_no_uploads().await;
+    reconfigure(&harness, Config::default());
+    let read = harness.one("GET /media/a.ts?rate=1M HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(read.text(), "bytes");
+}

@@ -1,0 +1,134 @@
+//! Settings that change while the server runs; a drain seen from outside.
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use argon2::password_hash::{PasswordHasher, SaltString};
+use http::Reload;
+use http::config::Config;
+use service::config::{PathPolicy, User, WhenFull};
+use support::{Harness, Lines, Told, pattern, with_service};
+use units::BitRate;
+
+fn reload(harness: &Harness, config: Config) -> (Lines, Lines) {
+    let (access, events) = (Lines::default(), Lines::default());
+    harness.server.reload(Reload {
+        config,
+        access: Box::new(access.clone()),
+        events: Box::new(events.clone()),
+        changed: vec!["limits.connections".to_owned()],
+        restart: vec!["listen".to_owned()],
+    });
+    (access, events)
+}
+
+fn get(name: &str) -> String {
+    format!("GET /media/{name} HTTP/1.1\r\nHost: localhost\r\n\r\n")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_begins_later_is_served_by_the_new_settings() {
+    let harness = Harness::start(Config::default());
+    harness.store.put("film.ts", &pattern(1000));
+    let put = "PUT /media/a.ts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx";
+    assert_eq!(harness.one(put).status, 201);
+    assert_eq!(harness.one(&get("film.ts")).field("x-isocast-rate"), None);
+
+    let salt = SaltString::from_b64("c29tZXNhbHQ").expect("salt");
+    let hash = argon2::Argon2::default().hash_password(b"secret", &salt).expect("a hash").to_string();
+    let policy = PathPolicy { prefix: String::new(), rate: Some(BitRate(3_000_000)), when_full: WhenFull::Refuse };
+    let users = vec![User { name: "ada".to_owned(), password_hash: hash }];
+    reload(
+        &harness,
+        with_service(service::config::Config {
+            users,
+            policies: vec![policy],
+            upload_bytes_max: 0,
+            ..Default::default()
+        }),
+    );
+    assert_eq!(harness.one(put).status, 401);
+    assert_eq!(harness.one(&get("film.ts")).field("x-isocast-rate"), Some("3000000"));
+    let with_login = put.replace("Host", "Authorization: Basic YWRhOnNlY3JldA==\r\nHost");
+    assert_eq!(harness.one(&with_login).status, 413, "and the largest upload is another");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_running_stream_does_not_notice() {
+    let harness = Harness::start(Config::default());
+    harness.store.put("film.mp4", &pattern(100_000));
+    harness.plane.close_gate();
+    let mut viewer = harness.connect();
+    viewer.send("GET /media/film.mp4?rate=10M HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(viewer.head().status, 200);
+    reload(&harness, Config { connections_max: 1, ..Config::default() });
+    let mut another = harness.connect();
+    assert_eq!(another.answer(true).status, 503, "one connection is the limit now");
+    reload(&harness, Config { connections_max: 2, ..Config::default() });
+    assert_eq!(harness.one(&get("none")).status, 404);
+    harness.plane.open_gate();
+    assert!(viewer.take(100_000) == pattern(100_000), "all of it");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn logs_are_written_to_the_new_files() {
+    let harness = Harness::start(Config::default());
+    harness.one(&get("before"));
+    harness.access.wait_until(|text| text.contains("/media/before"));
+    let (access, events) = reload(&harness, Config::default());
+    events.wait_until(|text| text.contains("\"event\":\"configuration_reloaded\"") && text.ends_with('\n'));
+    events.wait_until(|text| text.contains("[\"limits.connections\"]") && text.contains("[\"listen\"]"));
+    harness.one(&get("after"));
+    access.wait_until(|text| text.contains("/media/after"));
+    harness.access.wait_until(|text| !text.contains("/media/after"));
+    harness.server.reload_refused("limits.drain: `x` has no unit");
+    events.wait_until(|text| text.contains("\"event\":\"configuration_refused\"") && text.contains("has no unit"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_it_drains_it_says_so() {
+    let harness = Harness::start(with_service(service::config::Config {
+        drain_time_max: Duration::from_secs(600),
+        ..Default::default()
+    }));
+    harness.store.put("film.mp4", &pattern(1000));
+    harness.plane.close_gate();
+    let mut viewer = harness.connect();
+    viewer.send("GET /media/film.mp4?rate=10M HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(viewer.head().status, 200);
+    let server = Arc::clone(&harness.server);
+    let drained = tokio::spawn(async move { server.drain().await });
+    // The last that it does: a connection that came before, and said nothing yet, is closed.
+    harness.events.wait_until(|text| text.contains("\"event\":\"server_stopping\"") && text.ends_with('\n'));
+    assert!(harness.plane.told().contains(&Told::Drain));
+    let ready = "GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    assert_eq!(harness.one(ready).status, 503);
+    assert_eq!(harness.one(&ready.replace("ready", "health")).status, 200);
+    let put = "PUT /media/a.ts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx";
+    let refused = harness.one(put);
+    assert_eq!((refused.status, refused.field("retry-after").is_some()), (503, true));
+    assert_eq!(harness.store.bytes("a.ts"), None);
+    // Whoever connects now and says nothing is not waited for.
+    let _silent = harness.connect();
+    harness.plane.open_gate();
+    drained.await.expect("drained");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drain_does_not_wait_for_who_asks_for_nothing() {
+    let harness = Harness::start(Config::default());
+    let mut half = harness.connect();
+    half.send("GET /media/fi");
+    let mut refused = harness.connect();
+    // Told, and listened to for a while, as if it had more to say.
+    refused.send("GET / HTTP/9\r\n\r\n");
+    assert!(refused.answer(true).status >= 400);
+    let mut silent = harness.connect();
+    silent.send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(silent.answer(true).status, 200);
+    harness.server.drain().await;
+    assert!(!harness.plane.told().contains(&Told::Stop), "it ended by itself");
+    assert!(half.is_closed() && silent.is_closed());
+}

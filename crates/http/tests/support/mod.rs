@@ -1,0 +1,584 @@
+//! A small store and a data plane that really writes to the socket, so that the control plane can be tested alone.
+
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+
+mod client;
+
+use std::collections::{HashMap, HashSet};
+use std::convert::Infallible;
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream as StdStream};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::time::{Duration, SystemTime};
+
+#[allow(unused_imports, reason = "each test file uses its part")]
+pub use client::{Answer, Client, PATIENCE, pattern};
+use dataplane::control::{
+    Access, Command, Content, Delivery, Ending, Outcome, Refusal, Report, Resource, Segment, Service as Class,
+};
+use dataplane::gauges::Gauges;
+use dataplane::watched::{Facts, Watched};
+use http::config::Config;
+use http::{Parts, Server, listen};
+use service::contents::{
+    ContentPath, Contents, DiskDescription, Entry, Kind, Opened, Pending, Precondition, Published, StoreError,
+    UploadClass, UploadRequest, UploadSink, Want,
+};
+use service::log::Log;
+use service::{MediaService, Plane};
+use units::{BitRate, ContentVersion, DiskId, Nanos, ReservationId};
+
+/// What one file of the store holds.
+#[derive(Clone)]
+struct Stored {
+    bytes: Vec<u8>,
+    version: u64,
+}
+
+/// A store in memory.
+#[derive(Clone, Default)]
+pub struct FakeStore {
+    files: Arc<Mutex<HashMap<String, Stored>>>,
+    versions: Arc<AtomicU64>,
+    /// Uploads begun and neither finished nor dropped.
+    pub open_uploads: Arc<AtomicU64>,
+    uploads_changed: Arc<tokio::sync::Notify>,
+    pub capacity: Arc<AtomicU64>,
+    pub media: Arc<Mutex<Option<media::MediaRate>>>,
+    pub last_class: Arc<Mutex<Option<UploadClass>>>,
+    /// The disk of uploads is full from now on, without having been asked for more.
+    pub full: Arc<(AtomicBool, tokio::sync::Notify)>,
+    /// Its disk does not answer.
+    pub failing: Arc<AtomicBool>,
+    /// Its contents can be found, but not opened.
+    pub unreadable: Arc<AtomicBool>,
+    /// Disks for uploads besides disk 0.
+    pub spare_disks: Arc<AtomicU16>,
+    /// Disks that take no recording.
+    pub read_only: Arc<Mutex<Vec<DiskId>>>,
+}
+
+impl FakeStore {
+    pub fn put(&self, name: &str, bytes: &[u8]) {
+        let version = self.versions.fetch_add(1, Ordering::SeqCst) + 1;
+        self.files.lock().expect("lock").insert(name.to_owned(), Stored { bytes: bytes.to_vec(), version });
+    }
+
+    pub fn fill_up(&self) {
+        self.full.0.store(true, Ordering::SeqCst);
+        self.full.1.notify_waiters();
+    }
+
+    /// Waits until no upload is under way.
+    pub async fn wait_no_uploads(&self) {
+        loop {
+            let changed = self.uploads_changed.notified();
+            if self.open_uploads.load(Ordering::SeqCst) == 0 {
+                return;
+            }
+            tokio::time::timeout(PATIENCE, changed).await.expect("an upload that does not end");
+        }
+    }
+
+    pub fn bytes(&self, name: &str) -> Option<Vec<u8>> {
+        self.files.lock().expect("lock").get(name).map(|stored| stored.bytes.clone())
+    }
+
+    fn find(&self, path: &ContentPath) -> Result<(Entry, Stored), StoreError> {
+        let name = path.joined();
+        let files = self.files.lock().expect("lock");
+        let Some(stored) = files.get(&name) else {
+            let prefix = format!("{name}/");
+            let is_directory = name.is_empty() || files.keys().any(|key| key.starts_with(&prefix));
+            return Err(if is_directory { StoreError::IsDirectory } else { StoreError::NotFound });
+        };
+        Ok((entry(&name, stored), stored.clone()))
+    }
+}
+
+fn entry(name: &str, stored: &Stored) -> Entry {
+    Entry {
+        name: name.rsplit('/').next().unwrap_or_default().to_owned(),
+        kind: Kind::File,
+        size: stored.bytes.len() as u64,
+        modified: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000 + stored.version),
+        etag: format!("\"v{}\"", stored.version),
+        disk: DiskId(0),
+        rate: None,
+    }
+}
+
+impl Contents for FakeStore {
+    fn open<'a>(&'a self, path: &'a ContentPath, want: Want) -> Pending<'a, Opened> {
+        Box::pin(async move {
+            let (entry, stored) = self.find(path)?;
+            if self.unreadable.load(Ordering::SeqCst) {
+                return Err(StoreError::Forbidden);
+            }
+            let mut file = tempfile::tempfile().expect("a temporary file");
+            file.write_all(&stored.bytes).expect("room for it");
+            let content = Arc::new(Content {
+                version: ContentVersion(stored.version),
+                disk: DiskId(0),
+                file: file.into(),
+                size: entry.size,
+                access: Access::Buffered,
+                extents: Box::default(),
+                watched: Watched::new(Facts::new(0, entry.size), 0),
+            });
+            let media = if want == Want::FileAndRate { *self.media.lock().expect("lock") } else { None };
+            Ok(Opened { entry, content, media })
+        })
+    }
+
+    fn list<'a>(&'a self, path: &'a ContentPath) -> Pending<'a, Vec<Entry>> {
+        Box::pin(async move {
+            let prefix = if path.components().is_empty() { String::new() } else { format!("{}/", path.joined()) };
+            let files = self.files.lock().expect("lock");
+            let mut entries: HashMap<String, Entry> = HashMap::new();
+            for (name, stored) in files.iter() {
+                let Some(rest) = name.strip_prefix(&prefix) else { continue };
+                let mut found = entry(rest, stored);
+                if let Some((directory, _)) = rest.split_once('/') {
+                    found = Entry { name: directory.to_owned(), kind: Kind::Directory, size: 0, ..found };
+                }
+                entries.insert(found.name.clone(), found);
+            }
+            if entries.is_empty() && !prefix.is_empty() {
+                return Err(StoreError::NotFound);
+            }
+            let mut list: Vec<Entry> = entries.into_values().collect();
+            list.sort_by(|a, b| a.name.cmp(&b.name));
+            Ok(list)
+        })
+    }
+
+    fn placements<'a>(&'a self, _: &'a ContentPath) -> Pending<'a, Vec<DiskId>> {
+        Box::pin(async { Ok((0..=self.spare_disks.load(Ordering::SeqCst)).map(DiskId).collect()) })
+    }
+
+    fn begin_upload(&self, request: UploadRequest) -> Pending<'_, Box<dyn UploadSink>> {
+        Box::pin(async move {
+            let existing = self.find(&request.path).ok().map(|(entry, _)| entry);
+            if !request.precondition.holds(existing.as_ref().map(Entry::existing)) {
+                return Err(StoreError::PreconditionFailed);
+            }
+            if let UploadClass::Recording { disk, .. } = request.class
+                && self.read_only.lock().expect("lock").contains(&disk)
+            {
+                return Err(StoreError::ReadOnly);
+            }
+            *self.last_class.lock().expect("lock") = Some(request.class);
+            self.open_uploads.fetch_add(1, Ordering::SeqCst);
+            let sink = FakeUpload { store: self.clone(), request, bytes: Vec::new() };
+            Ok(Box::new(sink) as Box<dyn UploadSink>)
+        })
+    }
+
+    fn disks(&self) -> Vec<DiskDescription> {
+        vec![DiskDescription {
+            id: 0,
+            name: "sda".to_owned(),
+            model: "FAKE".to_owned(),
+            rotational: true,
+            capacity_bytes: 1 << 40,
+            free_bytes: 1 << 39,
+            errors: 0,
+            failing: self.failing.load(Ordering::SeqCst),
+        }]
+    }
+
+    fn is_failing(&self, _: DiskId) -> bool {
+        self.failing.load(Ordering::SeqCst)
+    }
+
+    fn delete<'a>(&'a self, path: &'a ContentPath, precondition: Precondition) -> Pending<'a, ()> {
+        Box::pin(async move {
+            let (entry, _) = self.find(path)?;
+            if !precondition.holds(Some(entry.existing())) {
+                return Err(StoreError::PreconditionFailed);
+            }
+            self.files.lock().expect("lock").remove(&path.joined());
+            Ok(())
+        })
+    }
+}
+
+struct FakeUpload {
+    store: FakeStore,
+    request: UploadRequest,
+    bytes: Vec<u8>,
+}
+
+impl Drop for FakeUpload {
+    fn drop(&mut self) {
+        self.store.open_uploads.fetch_sub(1, Ordering::SeqCst);
+        self.store.uploads_changed.notify_waiters();
+    }
+}
+
+impl UploadSink for FakeUpload {
+    fn append<'a>(&'a mut self, bytes: &'a [u8]) -> Pending<'a, ()> {
+        Box::pin(async {
+            let capacity = self.store.capacity.load(Ordering::SeqCst);
+            if capacity > 0 && (self.bytes.len() + bytes.len()) as u64 > capacity {
+                return Err(StoreError::NoSpace);
+            }
+            self.bytes.extend_from_slice(bytes);
+            Ok(())
+        })
+    }
+
+    fn failed(&mut self) -> Pending<'_, Infallible> {
+        Box::pin(async {
+            loop {
+                let changed = self.store.full.1.notified();
+                if self.store.full.0.load(Ordering::SeqCst) {
+                    return Err(StoreError::NoSpace);
+                }
+                changed.await;
+            }
+        })
+    }
+
+    fn finish(mut self: Box<Self>) -> Pending<'static, Published> {
+        Box::pin(async move {
+            if self.request.length.is_some_and(|length| length != self.bytes.len() as u64) {
+                return Err(StoreError::TooShort);
+            }
+            let name = self.request.path.joined();
+            let created = self.store.bytes(&name).is_none();
+            let bytes = std::mem::take(&mut self.bytes);
+            self.store.put(&name, &bytes);
+            let etag = self.store.find(&self.request.path)?.0.etag;
+            Ok(Published { created, etag, size: bytes.len() as u64 })
+        })
+    }
+}
+
+/// What the plane was told, in words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Told {
+    Start { rate: Option<BitRate>, burst_bytes: u64, held: Option<ReservationId>, hold: bool },
+    Stop,
+    Reserve(BitRate),
+    Release(ReservationId),
+    Drain,
+}
+
+#[derive(Debug, Default)]
+struct PlaneState {
+    told: Vec<Told>,
+    reserved: HashMap<ReservationId, u64>,
+    stopped: HashSet<u64>,
+    next: u32,
+    /// Nothing of a content leaves until it is opened.
+    gate_closed: bool,
+    queue_full: bool,
+    draining: bool,
+    /// Disks without room for a recording, and what they would grant.
+    full_disks: Vec<(DiskId, BitRate)>,
+}
+
+/// A data plane: one thread per delivery, which writes the segments to the socket.
+pub struct FakePlane {
+    state: Mutex<PlaneState>,
+    changed: Condvar,
+    capacity: AtomicU64,
+    service: OnceLock<Arc<MediaService>>,
+    me: OnceLock<std::sync::Weak<Self>>,
+}
+
+impl FakePlane {
+    fn new(capacity_bps: u64) -> Arc<Self> {
+        let plane = Arc::new(Self {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            capacity: AtomicU64::new(capacity_bps),
+            service: OnceLock::new(),
+            me: OnceLock::new(),
+        });
+        let _ = plane.me.set(Arc::downgrade(&plane));
+        plane
+    }
+
+    pub fn told(&self) -> Vec<Told> {
+        self.state.lock().expect("lock").told.clone()
+    }
+
+    pub fn reserved(&self) -> usize {
+        self.state.lock().expect("lock").reserved.len()
+    }
+
+    /// Waits until there are `count` reservations.
+    pub fn wait_reserved(&self, count: usize) {
+        wait_while(&self.state, &self.changed, |state| state.reserved.len() != count);
+    }
+
+    /// Waits until nothing is reserved.
+    pub fn wait_unreserved(&self) {
+        self.wait_reserved(0);
+    }
+
+    pub fn close_gate(&self) {
+        self.state.lock().expect("lock").gate_closed = true;
+    }
+
+    pub fn open_gate(&self) {
+        self.state.lock().expect("lock").gate_closed = false;
+        self.changed.notify_all();
+    }
+
+    pub fn fill_queue(&self, full: bool) {
+        self.state.lock().expect("lock").queue_full = full;
+    }
+
+    /// From now on a recording finds no room on `disk` but for `grantable`.
+    pub fn fill_disk(&self, disk: DiskId, grantable: BitRate) {
+        self.state.lock().expect("lock").full_disks.push((disk, grantable));
+    }
+
+    /// Waits until something of what was told makes `true`.
+    pub fn wait_until(&self, ready: impl Fn(&[Told]) -> bool) {
+        wait_while(&self.state, &self.changed, |state| !ready(&state.told));
+    }
+
+    fn admit(&self, state: &mut PlaneState, rate: BitRate) -> Result<ReservationId, Refusal> {
+        if state.draining {
+            return Err(Refusal { resource: Resource::Draining, grantable: BitRate(0) });
+        }
+        let used: u64 = state.reserved.values().sum();
+        let free = self.capacity.load(Ordering::SeqCst) - used;
+        if rate.0 > free {
+            return Err(Refusal { resource: Resource::Disk(DiskId(0)), grantable: BitRate(free) });
+        }
+        state.next += 1;
+        let id = ReservationId { slot: state.next, generation: 1 };
+        state.reserved.insert(id, rate.0);
+        Ok(id)
+    }
+
+    fn start(self: &Arc<Self>, delivery: Box<Delivery>) {
+        let mut state = self.state.lock().expect("lock");
+        let mut hold_it = false;
+        let reservation = match delivery.service {
+            Class::BestEffort => {
+                state.told.push(Told::Start { rate: None, burst_bytes: 0, held: None, hold: false });
+                Ok(None)
+            }
+            Class::Constant { rate, burst_bytes, held, hold, .. } => {
+                hold_it = hold;
+                state.told.push(Told::Start { rate: Some(rate), burst_bytes, held, hold });
+                match held {
+                    Some(held) => {
+                        assert!(state.reserved.contains_key(&held), "a held reservation was released before its use");
+                        Ok(Some(held))
+                    }
+                    None => self.admit(&mut state, rate).map(Some),
+                }
+            }
+        };
+        drop(state);
+        self.changed.notify_all();
+        let plane = Arc::clone(self);
+        std::thread::spawn(move || match reservation {
+            Err(refusal) => plane.report(Report::Refused { delivery, refusal }),
+            Ok(reservation) => plane.run(delivery, reservation, hold_it),
+        });
+    }
+
+    fn run(&self, delivery: Box<Delivery>, reservation: Option<ReservationId>, hold: bool) {
+        self.report(Report::Started { stream: delivery.stream, reservation });
+        let stream = delivery.stream.0;
+        let mut socket = StdStream::from(delivery.socket.try_clone().expect("a descriptor"));
+        socket.set_nonblocking(false).expect("a socket");
+        let mut sent = 0;
+        let mut outcome = Outcome::Complete;
+        for segment in &delivery.segments {
+            if matches!(segment, Segment::Range { .. }) && !self.pass_gate(stream) {
+                outcome = Outcome::Stopped;
+                break;
+            }
+            let bytes = match segment {
+                Segment::Bytes(bytes) => {
+                    assert!(bytes.len() as u64 <= dataplane::port::LITERAL_BYTES);
+                    bytes.to_vec()
+                }
+                Segment::Range { offset, length } => {
+                    assert!(*length > 0 && offset + length <= delivery.content.size);
+                    let file = std::fs::File::from(delivery.content.file.try_clone().expect("a descriptor"));
+                    let mut bytes = vec![0; usize::try_from(*length).expect("small")];
+                    file.read_exact_at(&mut bytes, *offset).expect("inside the file");
+                    bytes
+                }
+            };
+            if socket.write_all(&bytes).is_err() {
+                outcome = Outcome::ClientGone;
+                break;
+            }
+            sent += bytes.len() as u64;
+        }
+        socket.set_nonblocking(true).expect("a socket");
+        drop(socket);
+        let held = reservation.filter(|_| hold);
+        if let (Some(reservation), None) = (reservation, held) {
+            self.state.lock().expect("lock").reserved.remove(&reservation);
+            self.changed.notify_all();
+        }
+        let end = Ending { outcome, sent_bytes: sent, misses: 0, duration: Nanos::from_millis(1), held };
+        self.report(Report::Finished { delivery, end });
+    }
+
+    /// Waits at the gate; false if the stream was stopped there.
+    fn pass_gate(&self, stream: u64) -> bool {
+        let mut state = self.state.lock().expect("lock");
+        while state.gate_closed && !state.stopped.contains(&stream) {
+            state = self.changed.wait(state).expect("lock");
+        }
+        !state.stopped.contains(&stream)
+    }
+
+    fn report(&self, report: Report) {
+        self.service.get().expect("started").on_report(report);
+    }
+}
+
+impl Plane for FakePlane {
+    fn send(&self, command: Command) -> Result<(), Command> {
+        let me = self.me.get().and_then(std::sync::Weak::upgrade).expect("the plane lives");
+        {
+            let mut state = self.state.lock().expect("lock");
+            if state.queue_full {
+                return Err(command);
+            }
+            match &command {
+                Command::Stop(stream) => {
+                    state.stopped.insert(stream.0);
+                    state.told.push(Told::Stop);
+                }
+                Command::Release(reservation) => {
+                    state.reserved.remove(reservation);
+                    state.told.push(Told::Release(*reservation));
+                }
+                Command::Drain => {
+                    state.draining = true;
+                    state.told.push(Told::Drain);
+                }
+                Command::Reserve(request) => {
+                    state.told.push(Told::Reserve(request.rate));
+                    let full = state.full_disks.iter().find(|(disk, _)| *disk == request.disk).copied();
+                    let admitted = match full {
+                        Some((disk, grantable)) => Err(Refusal { resource: Resource::Disk(disk), grantable }),
+                        None => me.admit(&mut state, request.rate),
+                    };
+                    let answer = match admitted {
+                        Ok(reservation) => Report::Reserved { stream: request.stream, reservation },
+                        Err(refusal) => Report::ReserveRefused { stream: request.stream, refusal },
+                    };
+                    let plane = Arc::clone(&me);
+                    std::thread::spawn(move || plane.report(answer));
+                }
+                Command::Start(_) | Command::SetStall(_) | Command::SetLink { .. } | Command::Shutdown => {}
+            }
+            self.changed.notify_all();
+        }
+        if let Command::Start(delivery) = command {
+            me.start(delivery);
+        }
+        Ok(())
+    }
+}
+
+/// Waits as long as it is so. A minute of nothing new is a failure, not a slow machine.
+fn wait_while<T: std::fmt::Debug>(state: &Mutex<T>, changed: &Condvar, so: impl Fn(&T) -> bool) {
+    let mut state = state.lock().expect("lock");
+    while so(&state) {
+        let (next, wait) = changed.wait_timeout(state, PATIENCE).expect("lock");
+        assert!(!wait.timed_out() || !so(&next), "waited in vain: {:?}", *next);
+        state = next;
+    }
+}
+
+/// A log that keeps its lines.
+#[derive(Clone, Default)]
+pub struct Lines(Arc<(Mutex<Vec<u8>>, Condvar)>);
+
+impl Lines {
+    /// Waits until the log's text makes `true`.
+    pub fn wait_until(&self, ready: impl Fn(&str) -> bool) {
+        wait_while(&self.0.0, &self.0.1, |bytes| !ready(&String::from_utf8_lossy(bytes)));
+    }
+}
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.0.lock().expect("lock").extend_from_slice(bytes);
+        self.0.1.notify_all();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Settings that are the default ones but for the service's.
+pub fn with_service(service: service::config::Config) -> Config {
+    Config { service, ..Config::default() }
+}
+
+/// A server with its fakes.
+pub struct Harness {
+    pub server: Arc<Server>,
+    pub plane: Arc<FakePlane>,
+    pub store: FakeStore,
+    pub ready: Arc<AtomicBool>,
+    pub access: Lines,
+    pub events: Lines,
+    pub address: SocketAddr,
+}
+
+/// 100 Mbit/s of room.
+pub const CAPACITY_BPS: u64 = 100_000_000;
+
+impl Harness {
+    pub fn start(config: Config) -> Self {
+        let plane = FakePlane::new(CAPACITY_BPS);
+        let store = FakeStore::default();
+        let (access, events) = (Lines::default(), Lines::default());
+        let ready = Arc::new(AtomicBool::new(true));
+        let listener = listen("127.0.0.1:0".parse().expect("an address")).expect("a port");
+        let service = MediaService::start(service::Parts {
+            config: config.service.clone(),
+            contents: Arc::new(store.clone()),
+            plane: Arc::clone(&plane) as Arc<dyn Plane>,
+            ready: Arc::clone(&ready),
+            gauges: Arc::new(Gauges::new(16, 1)),
+            events: Log::start("events", Box::new(events.clone())).expect("a thread"),
+        });
+        assert!(plane.service.set(Arc::clone(&service)).is_ok());
+        let server = Server::start(Parts {
+            config,
+            listeners: vec![listener],
+            service,
+            machine: Arc::new(()),
+            access: Log::start("access", Box::new(access.clone())).expect("a thread"),
+        })
+        .expect("started");
+        let address = server.addresses()[0];
+        Self { server, plane, store, ready, access, events, address }
+    }
+
+    pub fn connect(&self) -> Client {
+        Client::to(self.address)
+    }
+
+    /// One request on a connection of its own.
+    pub fn one(&self, request: &str) -> Answer {
+        let mut client = self.connect();
+        client.send(request);
+        client.answer(!request.starts_with("HEAD"))
+    }
+}

@@ -1,0 +1,109 @@
+//! Sessions, rates and policies over the wire: the requests of one player hold one stream.
+
+mod support;
+
+use http::config::Config;
+use media::Container;
+use service::config::{PathPolicy, SessionConfig, WhenFull};
+use service::contents::MediaRate;
+use support::{Harness, Told, pattern, with_service};
+use units::{BitRate, Nanos, ReservationId};
+
+const FIRST: ReservationId = ReservationId { slot: 1, generation: 1 };
+
+fn get(target: &str, fields: &str) -> String {
+    format!("GET /media/{target} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n")
+}
+
+fn starts(told: &[Told]) -> Vec<Told> {
+    told.iter().filter(|told| matches!(told, Told::Start { .. })).cloned().collect()
+}
+
+const fn start(rate: u64, burst_bytes: u64, held: Option<ReservationId>, hold: bool) -> Told {
+    Told::Start { rate: Some(BitRate(rate)), burst_bytes, held, hold }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_ranges_of_a_player_hold_one_stream() {
+    let harness = Harness::start(Config::default());
+    harness.store.put("film.mp4", &pattern(3 << 20));
+    // Most of the capacity: a second reservation would be refused.
+    for (ended, first) in (1..).zip([0, 1000, 5000]) {
+        let answer = harness.one(&get("film.mp4?rate=60M", &format!("Range: bytes={first}-\r\n")));
+        assert_eq!((answer.status, answer.field("x-isocast-rate")), (206, Some("60000000")));
+        harness.events.wait_until(|text| text.matches("stream_ended").count() == ended);
+    }
+    let told = starts(&harness.plane.told());
+    assert_eq!(told[0], start(60_000_000, 0, None, true));
+    assert_eq!(told[1], start(60_000_000, 0, Some(FIRST), true));
+    assert_eq!(harness.plane.reserved(), 1, "held for the next request");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_held_is_released_after_a_while() {
+    let sessions = SessionConfig { hold: Nanos::ZERO, ..SessionConfig::default() };
+    let harness = Harness::start(with_service(service::config::Config { sessions, ..Default::default() }));
+    harness.store.put("film.mp4", &pattern(3 << 20));
+    assert_eq!(harness.one(&get("film.mp4?rate=60M", "Range: bytes=0-\r\n")).status, 206);
+    harness.plane.wait_until(|told| told.contains(&Told::Release(FIRST)));
+    harness.plane.wait_unreserved();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn probes_ride_best_effort() {
+    let harness = Harness::start(Config::default());
+    harness.store.put("film.mp4", &pattern(3 << 20));
+    let answer = harness.one(&get("film.mp4?rate=60M", "Range: bytes=0-1023\r\n"));
+    assert_eq!((answer.status, answer.field("x-isocast-rate")), (206, None));
+    assert_eq!(harness.plane.told(), [Told::Start { rate: None, burst_bytes: 0, held: None, hold: false }]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_seek_of_a_named_session_supersedes_its_read() {
+    let harness = Harness::start(Config::default());
+    harness.store.put("film.mp4", &pattern(3 << 20));
+    harness.plane.close_gate();
+    let mut first = harness.connect();
+    first.send(get("film.mp4?rate=60M&CMCD=sid%3D%22a%22", "Range: bytes=0-\r\n"));
+    assert_eq!(first.head().status, 206);
+    let mut second = harness.connect();
+    second.send(get("film.mp4?rate=60M&CMCD=sid%3D%22a%22", "Range: bytes=9000-\r\n"));
+    assert_eq!(second.head().status, 206);
+    assert!(harness.plane.told().contains(&Told::Stop));
+    assert_eq!(starts(&harness.plane.told())[1], start(60_000_000, 0, Some(FIRST), true));
+    assert!(first.is_closed(), "what was stopped is not whole: its connection ends");
+    harness.plane.open_gate();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_contents_own_rate_with_its_preroll() {
+    let harness = Harness::start(Config::default());
+    harness.store.put("film.mp4", &pattern(1000));
+    *harness.store.media.lock().expect("lock") = Some(MediaRate {
+        rate: BitRate(8_801_308),
+        preroll_bytes: 500,
+        container: Container::Mp4,
+        duration: Nanos::from_secs(60),
+    });
+    assert_eq!(harness.one(&get("film.mp4", "")).field("x-isocast-rate"), Some("8801308"));
+    assert_eq!(harness.one(&get("film.mp4?rate=1M", "CMCD-Object: br=5000\r\n")).status, 200);
+    assert_eq!(harness.one(&get("film.mp4", "CMCD-Object: br=5000\r\n")).status, 200);
+    let expected =
+        [start(8_801_308, 500, None, false), start(1_000_000, 0, None, false), start(5_000_000, 0, None, false)];
+    assert_eq!(starts(&harness.plane.told()), expected);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_path_may_be_served_best_effort_when_it_is_full() {
+    let policies = vec![
+        PathPolicy { prefix: "news/".to_owned(), rate: Some(BitRate(200_000_000)), when_full: WhenFull::BestEffort },
+        PathPolicy { prefix: String::new(), rate: Some(BitRate(200_000_000)), when_full: WhenFull::Refuse },
+    ];
+    let harness = Harness::start(with_service(service::config::Config { policies, ..Default::default() }));
+    harness.store.put("news/a.ts", b"now");
+    harness.store.put("a.ts", b"now");
+    let served = harness.one(&get("news/a.ts", ""));
+    assert_eq!((served.status, served.field("x-isocast-rate"), served.text().as_str()), (200, None, "now"));
+    assert_eq!(harness.one(&get("a.ts", "")).status, 503);
+    assert_eq!(harness.one(&get("a.ts?rate=max", "")).status, 200);
+}

@@ -1,0 +1,332 @@
+//! PUT, DELETE and recordings over the wire; who may write.
+
+mod support;
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use argon2::password_hash::{PasswordHasher, SaltString};
+use http::config::Config;
+use service::config::User;
+use service::contents::UploadClass;
+use support::{Harness, PATIENCE, Told, with_service};
+use units::{BitRate, DiskId};
+
+fn put(name: &str, fields: &str, body: &str) -> String {
+    format!("PUT /media/{name} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n{fields}\r\n{body}", body.len())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn created_then_replaced_then_deleted() {
+    let harness = Harness::start(Config::default());
+    let created = harness.one(&put("a.ts", "", "one"));
+    assert_eq!((created.status, created.field("location")), (201, Some("/media/a.ts")));
+    let etag = created.field("etag").expect("an entity tag").to_owned();
+    assert_eq!(harness.store.bytes("a.ts").as_deref(), Some(b"one".as_slice()));
+    assert_eq!(harness.one(&put("a.ts", "If-None-Match: *\r\n", "two")).status, 412);
+    assert_eq!(harness.one(&put("a.ts", &format!("If-Match: {etag}\r\n"), "two")).status, 204);
+    assert_eq!(harness.one(&put("a.ts", &format!("If-Match: {etag}\r\n"), "three")).status, 412);
+    assert_eq!(harness.store.bytes("a.ts").as_deref(), Some(b"two".as_slice()));
+    let now = harness.one("HEAD /media/a.ts HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let tag = now.field("etag").expect("an entity tag");
+    let modified = now.field("last-modified").expect("a date");
+    let (before, same) =
+        ("If-Unmodified-Since: Sat, 01 Jan 2000 00:00:00 GMT\r\n", format!("If-Unmodified-Since: {modified}\r\n"));
+    for refused in
+        [before.to_owned(), format!("If-None-Match: {tag}\r\n"), format!("If-None-Match: \"x\", W/{tag}\r\n")]
+    {
+        assert_eq!(harness.one(&put("a.ts", &refused, "four")).status, 412, "{refused}");
+        let delete = format!("DELETE /media/a.ts HTTP/1.1\r\nHost: localhost\r\n{refused}\r\n");
+        assert_eq!(harness.one(&delete).status, 412, "{refused}");
+    }
+    assert_eq!(harness.store.bytes("a.ts").as_deref(), Some(b"two".as_slice()), "not performed");
+    assert_eq!(harness.one(&put("new.ts", before, "x")).status, 201, "nothing there has no date");
+    assert_eq!(harness.one(&put("a.ts", &format!("{same}If-None-Match: \"x\"\r\n"), "two")).status, 204);
+    let delete = "DELETE /media/a.ts HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    assert_eq!(harness.one(delete).status, 204);
+    assert_eq!(harness.one(delete).status, 404);
+    for name in ["über ärgern.ts".replace(' ', "%20"), "a\"b{c}|d^e.ts".to_owned(), "%e2%82%ac".to_owned()] {
+        assert_eq!(harness.one(&put(&name, "", "x")).status, 201, "{name}");
+    }
+    assert!(harness.store.bytes("über ärgern.ts").is_some() && harness.store.bytes("€").is_some());
+    assert_eq!(harness.one(&put("%ff", "", "x")).status, 400, "not UTF-8");
+    assert_eq!(harness.one(&put("", "", "x")).status, 409);
+    assert_eq!(harness.one(&put("a.ts", "Content-Range: bytes 0-0/5\r\n", "x")).status, 400);
+}
+
+/// RFC 9110 §13.2.2: If-None-Match is looked at where If-Match or If-Unmodified-Since holds, not instead of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_conditions_hold_together() {
+    let harness = Harness::start(Config::default());
+    let etag = harness.one(&put("a.ts", "", "one")).field("etag").expect("an entity tag").to_owned();
+    let later = "If-Unmodified-Since: Sat, 01 Jan 2050 00:00:00 GMT\r\n";
+    let delete = |fields: &str| format!("DELETE /media/a.ts HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
+    for refused in [
+        "If-Match: *\r\nIf-None-Match: *\r\n".to_owned(),
+        format!("If-Match: {etag}\r\nIf-None-Match: *\r\n"),
+        format!("If-Match: *\r\nIf-None-Match: W/{etag}\r\n"),
+        "If-Match: \"x\"\r\nIf-None-Match: \"y\"\r\n".to_owned(),
+        format!("{later}If-None-Match: *\r\n"),
+        format!("{later}If-None-Match: {etag}\r\n"),
+    ] {
+        assert_eq!(harness.one(&put("a.ts", &refused, "two")).status, 412, "{refused}");
+        assert_eq!(harness.one(&delete(&refused)).status, 412, "{refused}");
+    }
+    assert_eq!(harness.store.bytes("a.ts").as_deref(), Some(b"one".as_slice()));
+    let both = format!("If-Match: {etag}\r\nIf-None-Match: \"x\"\r\n");
+    assert_eq!(harness.one(&put("a.ts", &both, "two")).status, 204);
+    assert_eq!(harness.one(&put("new.ts", &format!("{later}If-None-Match: *\r\n"), "x")).status, 201);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_would_destroy_a_content_by_mistake_is_refused() {
+    let harness = Harness::start(Config::default());
+    assert_eq!(harness.one(&put("a.ts", "", "one")).status, 201);
+    let unannounced = harness.one("PUT /media/a.ts HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(unannounced.status, 411, "{}", unannounced.text());
+    let coded = harness.one(&put("a.ts", "Content-Encoding: gzip\r\n", "x"));
+    assert_eq!((coded.status, coded.field("accept-encoding")), (415, Some("identity")));
+    // With a slash it is not the content's name, as for a read.
+    for target in ["/media/a.ts/", "/media//a.ts"] {
+        let answer = harness.one(&format!("DELETE {target} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+        assert_eq!(answer.status, if target.ends_with('/') { 409 } else { 400 }, "{target}");
+        assert_eq!(
+            harness.one(&format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n")).status / 100,
+            4,
+            "{target}"
+        );
+    }
+    assert_eq!(harness.store.bytes("a.ts").as_deref(), Some(b"one".as_slice()));
+    assert_eq!(harness.one(&put("a.ts", "Content-Encoding: identity\r\n", "two")).status, 204);
+}
+
+/// A client that keeps its connection for more is told when it cannot (RFC 9112 §9.6).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_is_not_read_closes_the_connection_and_says_so() {
+    let harness = Harness::start(with_service(service::config::Config { upload_bytes_max: 10, ..Default::default() }));
+    for (fields, status) in [("Content-Length: 1000\r\n", 413), ("If-Match: *\r\nContent-Length: 5\r\n", 412)] {
+        let mut client = harness.connect();
+        client.send(format!("PUT /media/a.ts HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"));
+        let answer = client.answer(true);
+        assert_eq!((answer.status, answer.field("connection")), (status, Some("close")));
+        assert!(client.is_closed());
+    }
+    let mut client = harness.connect();
+    client.send(put("a.ts", "If-Match: *\r\n", "whole"));
+    let answer = client.answer(true);
+    assert_eq!((answer.status, answer.field("connection")), (412, None), "a body that came is no hindrance");
+    client.send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(client.answer(true).status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn chunked_uploads_and_empty_ones() {
+    let harness = Harness::start(Config::default());
+    let mut client = harness.connect();
+    client.send("PUT /media/a.ts HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
+    client.send("4\r\ndefg\r\n0\r\n\r\n");
+    let answer = client.answer(true);
+    assert_eq!((answer.status, answer.field("connection")), (201, Some("close")));
+    assert!(client.is_closed());
+    assert_eq!(harness.store.bytes("a.ts").as_deref(), Some(b"abcdefg".as_slice()));
+    assert_eq!(harness.one(&put("empty", "", "")).status, 201);
+    let read = harness.one("GET /media/empty?rate=1M HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!((read.status, read.field("content-length")), (200, Some("0")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_expects_is_told_to_continue_or_why_not() {
+    let harness = Harness::start(with_service(service::config::Config { upload_bytes_max: 10, ..Default::default() }));
+    let mut client = harness.connect();
+    client.send("PUT /media/a.ts HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
+    assert_eq!(client.head().status, 100);
+    client.send("abc");
+    assert_eq!(client.answer(true).status, 201);
+    // The connection goes on after it; a refusal comes instead of 100 and ends it, as the body may follow or not.
+    client.send("PUT /media/b.ts HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 11\r\n\r\n");
+    assert_eq!(client.answer(true).status, 413);
+    assert!(client.is_closed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_breaks_off_leaves_nothing() {
+    let harness = Harness::start(Config { upload_idle_max: Duration::from_millis(50), ..Config::default() });
+    let mut client = harness.connect();
+    client.send("PUT /media/a.ts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nsome");
+    let answer = client.answer(true);
+    assert_eq!(answer.status, 408, "{}", answer.text());
+    assert!(client.is_closed());
+    let mut gone = harness.connect();
+    gone.send("PUT /media/b.ts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nsome");
+    drop(gone);
+    harness.access.wait_until(|text| text.contains("/media/a.ts HTTP/1.1\" 408"));
+    harness.store.wait_no_uploads().await;
+    assert!(harness.store.bytes("a.ts").is_none() && harness.store.bytes("b.ts").is_none());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_and_a_refused_body_on_one_connection() {
+    let harness = Harness::start(Config::default());
+    harness.store.capacity.store(4, Ordering::SeqCst);
+    let full = harness.one(&put("a.ts", "", "too much for it"));
+    assert_eq!((full.status, full.field("content-type")), (507, Some("application/problem+json")));
+    harness.store.wait_no_uploads().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_that_fills_up_while_the_client_says_nothing_is_said_at_once() {
+    let harness = Harness::start(Config { upload_idle_max: Duration::from_secs(3600), ..Config::default() });
+    let mut client = harness.connect();
+    client.send("PUT /media/a.ts HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
+    while harness.store.open_uploads.load(Ordering::SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+    harness.store.fill_up();
+    assert_eq!(client.answer(true).status, 507, "though it has not sent another byte");
+    harness.store.wait_no_uploads().await;
+    assert!(harness.store.bytes("a.ts").is_none());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_recording_reserves_its_rate_and_gives_it_back() {
+    let harness = Harness::start(Config::default());
+    assert_eq!(harness.one(&put("rec.ts?rate=25M", "", "frames")).status, 201);
+    assert!(matches!(
+        *harness.store.last_class.lock().expect("lock"),
+        Some(UploadClass::Recording { rate: BitRate(25_000_000), .. })
+    ));
+    assert_eq!(harness.plane.told()[0], Told::Reserve(BitRate(25_000_000)));
+    harness.plane.wait_unreserved();
+    let refused = harness.one(&put("rec.ts?rate=101M", "", "frames"));
+    assert_eq!((refused.status, refused.json()["grantable_bps"].as_u64()), (503, Some(100_000_000)));
+    let bad = harness.one(&put("rec.ts?rate=25", "", "frames"));
+    assert_eq!(bad.status, 400);
+    // One that vanishes gives its reservation back too.
+    let mut client = harness.connect();
+    client.send("PUT /media/x.ts?rate=25M HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nabc");
+    harness.plane.wait_until(|told| told.iter().filter(|t| matches!(t, Told::Reserve(_))).count() == 3);
+    drop(client);
+    harness.plane.wait_unreserved();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_recording_goes_to_a_disk_that_has_room_and_takes_it() {
+    let harness = Harness::start(Config::default());
+    harness.store.spare_disks.store(2, Ordering::SeqCst);
+    harness.plane.fill_disk(DiskId(0), BitRate(1_000_000));
+    harness.store.read_only.lock().expect("lock").push(DiskId(1));
+    assert_eq!(harness.one(&put("rec.ts?rate=25M", "", "frames")).status, 201);
+    let class = *harness.store.last_class.lock().expect("lock");
+    assert!(matches!(class, Some(UploadClass::Recording { disk: DiskId(2), .. })), "{class:?}");
+    harness.plane.wait_unreserved();
+    // Where none has room, it hears of the best.
+    harness.plane.fill_disk(DiskId(2), BitRate(9_000_000));
+    harness.plane.fill_disk(DiskId(1), BitRate(3_000_000));
+    let refused = harness.one(&put("rec.ts?rate=25M", "", "frames"));
+    let body = refused.json();
+    assert_eq!(refused.status, 503);
+    assert_eq!((body["resource"].as_str(), body["grantable_bps"].as_u64()), (Some("disk 2"), Some(9_000_000)));
+    // Where none takes it, no room is not what is short.
+    let harness = Harness::start(Config::default());
+    harness.store.read_only.lock().expect("lock").push(DiskId(0));
+    assert_eq!(harness.one(&put("rec.ts?rate=25M", "", "frames")).status, 507);
+    harness.plane.wait_unreserved();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_recording_is_listed_while_it_runs() {
+    let harness = Harness::start(Config::default());
+    let figures = |name: &str| harness.one(&format!("GET /api/v1/{name} HTTP/1.1\r\nHost: h\r\n\r\n")).json();
+    let mut plain = harness.connect();
+    plain.send("PUT /media/plain.ts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nabc");
+    let mut client = harness.connect();
+    client.send("PUT /media/x/a%20b.ts?rate=25M HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nabc");
+    // What came is counted some time after it was sent.
+    let until_received = || async {
+        while figures("streams")[0]["received_bytes"] != 3 {
+            tokio::task::yield_now().await;
+        }
+        figures("streams")
+    };
+    let listed = tokio::time::timeout(PATIENCE, until_received()).await.expect("it is listed");
+    assert_eq!(listed.as_array().map(Vec::len), Some(1), "an upload without a rate is no stream: {listed}");
+    let recording = &listed[0];
+    assert_eq!((&recording["path"], &recording["direction"]), (&"x/a b.ts".into(), &"in".into()));
+    assert_eq!((&recording["class"], &recording["rate_bps"]), (&"constant".into(), &25_000_000.into()));
+    assert_eq!((&recording["client"], &recording["sent_bytes"]), (&"127.0.0.1".into(), &0.into()));
+    assert_eq!(figures("system")["streams"], 0, "it counts as an upload");
+    client.send("defghi");
+    assert_eq!(client.answer(true).status, 201);
+    assert_eq!(figures("streams").as_array().map(Vec::len), Some(0));
+    // One that vanishes goes as well, before its end is told.
+    let mut client = harness.connect();
+    client.send("PUT /media/y.ts?rate=25M HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nabc");
+    tokio::time::timeout(PATIENCE, until_received()).await.expect("it is listed");
+    drop(client);
+    harness.plane.wait_unreserved();
+    assert_eq!(figures("streams").as_array().map(Vec::len), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_users_foreign_names_origins_and_proxies_do_not_write() {
+    let harness = Harness::start(Config::default());
+    for (request, why) in [
+        ("PUT /media/a HTTP/1.1\r\nHost: media.example\r\nContent-Length: 0\r\n\r\n".to_owned(), "loopback name"),
+        (
+            "PUT http://media.example/media/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n".to_owned(),
+            "loopback name",
+        ),
+        (put("a", "X-Forwarded-For: 192.0.2.1\r\n", ""), "proxy"),
+        (put("a", "Via: 1.1 x\r\n", ""), "proxy"),
+        (put("a", "Origin: http://evil.example\r\n", ""), "origin"),
+    ] {
+        let answer = harness.one(&request);
+        assert_eq!(answer.status, 403, "{request}");
+        assert!(answer.text().contains(why), "{}", answer.text());
+    }
+    assert_eq!(harness.one(&put("a", "Origin: http://localhost\r\n", "")).status, 201);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_users_writes_need_a_login_and_reads_do_not() {
+    let salt = SaltString::encode_b64(b"eightbytes").expect("a salt");
+    let params = argon2::Params::new(argon2::Params::MIN_M_COST, 1, 1, None).expect("parameters");
+    let hasher = argon2::Argon2::new(argon2::Algorithm::Argon2id, argon2::Version::V0x13, params);
+    let hash = hasher.hash_password(b"p:q", &salt).expect("a hash").to_string();
+    let users = vec![User { name: "ada".to_owned(), password_hash: hash }];
+    let harness = Harness::start(with_service(service::config::Config { users, ..Default::default() }));
+    let anonymous = harness.one(&put("a", "", "x"));
+    assert_eq!(anonymous.status, 401);
+    assert!(anonymous.field("www-authenticate").is_some_and(|value| value.starts_with("Basic")));
+    let wrong = "Authorization: Basic YWRhOndyb25n\r\n";
+    let right = "Authorization: Basic YWRhOnA6cQ==\r\n";
+    assert_eq!(harness.one(&put("a", wrong, "x")).status, 401);
+    assert_eq!(harness.one(&put("a", right, "x")).status, 201);
+    assert_eq!(harness.one(&put("a", right, "y")).status, 204);
+    assert_eq!(harness.one(&put("a", wrong, "x")).status, 401);
+    assert_eq!(harness.one("GET /media/a?rate=1M HTTP/1.1\r\nHost: other\r\n\r\n").status, 200);
+    harness.access.wait_until(|text| text.contains(" - ada ["));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_event_log_tells_what_became_of_writes_and_refusals() {
+    let harness = Harness::start(Config::default());
+    assert_eq!(harness.one(&put("a.ts", "", "one")).status, 201);
+    assert_eq!(harness.one(&put("a.ts?rate=101M", "", "two")).status, 503);
+    harness.store.capacity.store(2, Ordering::SeqCst);
+    assert_eq!(harness.one(&put("b.ts", "", "too much for it")).status, 507);
+    assert_eq!(harness.one("GET /media/a.ts?rate=101M HTTP/1.1\r\nHost: localhost\r\n\r\n").status, 503);
+    assert_eq!(harness.one("DELETE /media/a.ts HTTP/1.1\r\nHost: localhost\r\n\r\n").status, 204);
+    let event = |text: &str, parts: &[&str]| text.lines().any(|line| parts.iter().all(|part| line.contains(part)));
+    for parts in [
+        &["server_started", "127.0.0.1:"][..],
+        &["upload_ended", "\"path\":\"a.ts\"", "\"outcome\":\"Stored\"", "\"stored_bytes\":3", "\"status\":201"],
+        &["stream_refused", "\"path\":\"a.ts\"", "\"rate_bps\":101000000", "\"grantable_bps\":100000000"],
+        &["upload_ended", "\"path\":\"b.ts\"", "\"outcome\":\"Failed\"", "\"status\":507"],
+        &["content_deleted", "\"path\":\"a.ts\"", "\"client\":\"127.0.0.1\""],
+    ] {
+        harness.events.wait_until(|text| event(text, parts));
+    }
+    harness.events.wait_until(|text| text.matches("stream_refused").count() == 2);
+    harness.events.wait_until(|text| text.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()));
+}

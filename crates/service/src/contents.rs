@@ -1,0 +1,125 @@
+//! The store as the service sees it, so that tests can put a small one in its place.
+//!
+//! Promise: the only way from here to contents. Not here: disks. See the `dirstore` crate.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+
+pub use dirstore::{
+    ContentPath, Entry, Kind, Opened, PathError, Precondition, Published, StoreError, UploadClass, UploadRequest, Want,
+};
+use dirstore::{Store, Upload};
+pub use media::MediaRate;
+use units::DiskId;
+
+/// A store operation under way.
+pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+/// What the service asks of a store.
+pub trait Contents: Send + Sync + 'static {
+    /// Opens the content at `path`.
+    fn open<'a>(&'a self, path: &'a ContentPath, want: Want) -> Pending<'a, Opened>;
+    /// The entries of the directory at `path`, by name.
+    fn list<'a>(&'a self, path: &'a ContentPath) -> Pending<'a, Vec<Entry>>;
+    /// The disks an upload to `path` may go to, the best first; at least one.
+    fn placements<'a>(&'a self, path: &'a ContentPath) -> Pending<'a, Vec<DiskId>>;
+    /// Begins an upload; nothing is visible before it is finished.
+    fn begin_upload(&self, request: UploadRequest) -> Pending<'_, Box<dyn UploadSink>>;
+    /// The disks, as they are shown to operators.
+    fn disks(&self) -> Vec<DiskDescription>;
+    /// Whether that disk does not answer.
+    fn is_failing(&self, disk: DiskId) -> bool;
+    /// Removes the content at `path`.
+    fn delete<'a>(&'a self, path: &'a ContentPath, precondition: Precondition) -> Pending<'a, ()>;
+}
+
+/// A disk, as it is shown to operators.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiskDescription {
+    /// Its number.
+    pub id: u16,
+    /// Its name (`sda`).
+    pub name: String,
+    /// What the drive calls itself.
+    pub model: String,
+    /// True if it has heads.
+    pub rotational: bool,
+    /// Bytes of the whole disk.
+    pub capacity_bytes: u64,
+    /// Bytes free for uploads.
+    pub free_bytes: u64,
+    /// True while it does not answer.
+    pub failing: bool,
+    /// What could not be read of it to look a name up, or to list a folder.
+    pub errors: u64,
+}
+
+/// An upload under way; dropping it leaves nothing behind.
+pub trait UploadSink: Send {
+    /// Takes the next bytes; waits while the disk is behind.
+    fn append<'a>(&'a mut self, bytes: &'a [u8]) -> Pending<'a, ()>;
+    /// Waits for its failure, which may come while nothing is appended; for ever if there is none.
+    fn failed(&mut self) -> Pending<'_, Infallible>;
+    /// Makes it durable and visible.
+    fn finish(self: Box<Self>) -> Pending<'static, Published>;
+}
+
+impl Contents for Store {
+    fn open<'a>(&'a self, path: &'a ContentPath, want: Want) -> Pending<'a, Opened> {
+        Box::pin(Self::open(self, path, want))
+    }
+
+    fn list<'a>(&'a self, path: &'a ContentPath) -> Pending<'a, Vec<Entry>> {
+        Box::pin(Self::list(self, path))
+    }
+
+    fn placements<'a>(&'a self, path: &'a ContentPath) -> Pending<'a, Vec<DiskId>> {
+        Box::pin(Self::placements(self, path))
+    }
+
+    fn begin_upload(&self, request: UploadRequest) -> Pending<'_, Box<dyn UploadSink>> {
+        Box::pin(async move {
+            let upload = Self::begin_upload(self, request).await?;
+            Ok(Box::new(upload) as Box<dyn UploadSink>)
+        })
+    }
+
+    fn disks(&self) -> Vec<DiskDescription> {
+        Self::disks(self)
+            .iter()
+            .map(|disk| DiskDescription {
+                id: disk.id.0,
+                name: disk.device.name.clone(),
+                model: disk.device.model.clone(),
+                rotational: disk.device.rotational,
+                capacity_bytes: disk.device.capacity_bytes,
+                free_bytes: disk.free_bytes,
+                errors: disk.errors,
+                failing: disk.failing,
+            })
+            .collect()
+    }
+
+    fn is_failing(&self, disk: DiskId) -> bool {
+        Self::is_failing(self, disk)
+    }
+
+    fn delete<'a>(&'a self, path: &'a ContentPath, precondition: Precondition) -> Pending<'a, ()> {
+        Box::pin(Self::delete(self, path, precondition))
+    }
+}
+
+impl UploadSink for Upload {
+    fn append<'a>(&'a mut self, bytes: &'a [u8]) -> Pending<'a, ()> {
+        Box::pin(Self::append(self, bytes))
+    }
+
+    fn failed(&mut self) -> Pending<'_, Infallible> {
+        Box::pin(async { Err(Self::failed(self).await) })
+    }
+
+    fn finish(self: Box<Self>) -> Pending<'static, Published> {
+        Box::pin(Self::finish(*self))
+    }
+}

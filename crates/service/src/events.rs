@@ -1,0 +1,112 @@
+//! Events as JSON lines: the data plane's, those of requests, of the settings and of the server itself.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, SystemTime};
+
+use dataplane::control::{Ending, Event};
+use serde_json::json;
+use units::{BitRate, StreamId};
+
+/// One event as a line of the event log.
+pub fn line(event: &Event, now: SystemTime) -> String {
+    let object = match event {
+        Event::DiskFailing { disk, hung } => json!({ "event": "disk_failing", "disk": disk.0, "hung": hung }),
+        Event::DiskRecovered { disk } => json!({ "event": "disk_recovered", "disk": disk.0 }),
+        Event::DiskSlower { disk, factor } => json!({ "event": "disk_slower", "disk": disk.0, "factor": factor }),
+        Event::Miss { stream, late } => {
+            json!({ "event": "miss", "stream": stream.0, "late_seconds": late.as_secs_f64() })
+        }
+    };
+    stamped(object, now)
+}
+
+/// A stream or recording was not admitted. `rate` is what it asked for; best-effort has none.
+pub fn stream_refused(
+    path: &str,
+    client: IpAddr,
+    rate: Option<BitRate>,
+    (resource, grantable): (&str, BitRate),
+    now: SystemTime,
+) -> String {
+    let object = json!({
+        "event": "stream_refused", "path": path, "client": client.to_string(), "rate_bps": rate.map(|rate| rate.0),
+        "resource": resource, "grantable_bps": grantable.0,
+    });
+    stamped(object, now)
+}
+
+/// How an upload that began came out.
+pub(crate) struct UploadEnd {
+    /// Bytes of the content, or why nothing was kept.
+    pub(crate) stored_bytes: Result<u64, String>,
+    /// From its beginning.
+    pub(crate) duration: Duration,
+}
+
+/// An upload that had begun came to its end.
+pub(crate) fn upload_ended(path: &str, client: IpAddr, end: &UploadEnd, now: SystemTime) -> String {
+    let (outcome, stored_bytes, reason) = match &end.stored_bytes {
+        Ok(bytes) => ("Stored", *bytes, None),
+        Err(reason) => ("Failed", 0, Some(reason)),
+    };
+    let object = json!({
+        "event": "upload_ended", "path": path, "client": client.to_string(), "outcome": outcome, "reason": reason,
+        "stored_bytes": stored_bytes, "seconds": end.duration.as_secs_f64(),
+    });
+    stamped(object, now)
+}
+
+/// A content was removed.
+pub fn content_deleted(path: &str, client: IpAddr, now: SystemTime) -> String {
+    stamped(json!({ "event": "content_deleted", "path": path, "client": client.to_string() }), now)
+}
+
+/// The server listens.
+pub fn server_started(addresses: &[SocketAddr], now: SystemTime) -> String {
+    let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    let version = env!("CARGO_PKG_VERSION");
+    stamped(json!({ "event": "server_started", "version": version, "addresses": addresses }), now)
+}
+
+/// The server drains.
+pub fn server_stopping(now: SystemTime) -> String {
+    stamped(json!({ "event": "server_stopping" }), now)
+}
+
+/// Settings were read anew: which are in force now, which need a restart.
+pub fn reloaded(changed: &[String], restart: &[String], now: SystemTime) -> String {
+    stamped(json!({ "event": "configuration_reloaded", "changed": changed, "restart_needed": restart }), now)
+}
+
+/// Settings were read anew and are wrong; those in force stay.
+pub fn reload_refused(reason: &str, now: SystemTime) -> String {
+    stamped(json!({ "event": "configuration_refused", "reason": reason }), now)
+}
+
+/// A delivery ended; `outcome` is the plane's word, or what failed beside the plane.
+pub(crate) fn stream_ended(
+    stream: StreamId,
+    path: &str,
+    client: IpAddr,
+    (outcome, end): (&str, &Ending),
+    now: SystemTime,
+) -> String {
+    let object = json!({
+        "event": "stream_ended", "stream": stream.0, "path": path, "client": client.to_string(),
+        "outcome": outcome, "sent_bytes": end.sent_bytes, "misses": end.misses,
+        "seconds": end.duration.as_secs_f64(),
+    });
+    stamped(object, now)
+}
+
+/// Any event with its time.
+pub fn stamped(mut object: serde_json::Value, now: SystemTime) -> String {
+    object["time"] = json!(unix_seconds(now));
+    object.to_string()
+}
+
+/// Seconds since 1970, to the millisecond.
+pub fn unix_seconds(now: SystemTime) -> f64 {
+    let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    (since.as_secs_f64() * 1e3).round() / 1e3
+}

@@ -1,0 +1,199 @@
+//! Uploads and recordings: bytes that come in, through stages, to the store.
+//!
+//! Promise: what is finished is durable; a writer that is dropped, or fails, leaves nothing behind, and is logged. Its caller
+//! does not read on while `write` waits, so that a slow disk slows the client. Not here: disks (`contents`), who may
+//! write (`access`), reservations (`recording`).
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Instant, SystemTime};
+
+use bytes::Bytes;
+use dataplane::control::Refusal;
+use units::BitRate;
+
+use crate::contents::{ContentPath, Precondition, Published, StoreError, UploadClass, UploadRequest, UploadSink};
+use crate::delivery::Client;
+use crate::events::{self, UploadEnd};
+use crate::media_service::MediaService;
+use crate::pipeline::{StageError, Stages};
+use crate::recording::{self, Recording};
+
+/// What is to be stored.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Under which name.
+    pub path: ContentPath,
+    /// Its length, if that was announced.
+    pub length: Option<u64>,
+    /// What must hold of what is there.
+    pub precondition: Precondition,
+    /// The rate to reserve; none: an upload takes what is left over.
+    pub rate: Option<BitRate>,
+    /// Who sends it.
+    pub client: Client,
+}
+
+/// Why something is not stored.
+#[derive(Debug, thiserror::Error)]
+pub enum IngestError {
+    /// The store does not take it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Its rate cannot be reserved.
+    #[error("there is no room for a recording at this rate")]
+    NoRoom(Refusal),
+    /// A queue or table is full.
+    #[error("too many requests are under way")]
+    Busy,
+    /// Longer than an upload may be; with how long that is.
+    #[error("an upload has at most {0} bytes here")]
+    TooLarge(u64),
+    /// A stage refused.
+    #[error(transparent)]
+    Stage(#[from] StageError),
+}
+
+/// An upload under way.
+pub struct Writer {
+    service: Arc<MediaService>,
+    upload: Option<Box<dyn UploadSink>>,
+    stages: Stages,
+    recording: Option<Recording>,
+    received: Arc<AtomicU64>,
+    bytes_max: u64,
+    name: String,
+    client: IpAddr,
+    begun: Instant,
+    /// What is logged when this is dropped.
+    end: Result<u64, String>,
+}
+
+/// Begins to store. A rate is reserved before the first byte is taken.
+///
+/// # Errors
+/// Why it cannot be stored.
+pub async fn begin(service: &Arc<MediaService>, request: Request, stages: Stages) -> Result<Writer, IngestError> {
+    let bytes_max = service.config().upload_bytes_max;
+    if request.length.is_some_and(|length| length > bytes_max) {
+        return Err(IngestError::TooLarge(bytes_max));
+    }
+    let received: Arc<AtomicU64> = Arc::default();
+    // What stages alter may become longer or shorter than what was announced.
+    let length = request.length.filter(|_| stages.alteration().is_none());
+    let Request { path, precondition, rate, client, .. } = request;
+    let name = path.joined();
+    let upload = UploadRequest { path, length, precondition, class: UploadClass::BestEffort };
+    let (recording, upload) = match rate {
+        Some(rate) => {
+            let (recording, upload) = recording::begin(service, upload, rate, client, &received).await?;
+            (Some(recording), upload)
+        }
+        None => (None, service.contents.begin_upload(upload).await?),
+    };
+    service.stats.uploads_open.fetch_add(1, Ordering::Relaxed);
+    Ok(Writer {
+        service: Arc::clone(service),
+        upload: Some(upload),
+        stages,
+        recording,
+        received,
+        bytes_max,
+        name,
+        client: client.address,
+        begun: Instant::now(),
+        end: Err("it broke off".to_owned()),
+    })
+}
+
+impl Writer {
+    /// Takes the next bytes; waits while the disk is behind.
+    ///
+    /// # Errors
+    /// Why they are not taken; the upload is over.
+    pub async fn write(&mut self, piece: Bytes) -> Result<(), IngestError> {
+        let bytes = piece.len() as u64;
+        let received = self.received.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.service.stats.bytes_uploaded.fetch_add(bytes, Ordering::Relaxed);
+        let outcome = async {
+            if received > self.bytes_max {
+                return Err(IngestError::TooLarge(self.bytes_max));
+            }
+            let passed = self.stages.pass(piece)?;
+            append(&mut self.upload, &passed).await
+        };
+        let outcome = outcome.await;
+        self.noted(outcome)
+    }
+
+    /// Waits for a failure of the store, which may come while nothing is written.
+    pub async fn failed(&mut self) -> IngestError {
+        let upload = self.upload.as_mut().expect("nothing is asked after the end");
+        let Err(error) = upload.failed().await;
+        self.end = Err(error.to_string());
+        error.into()
+    }
+
+    /// Says why nothing more will come, for the log.
+    pub fn give_up(&mut self, reason: &str) {
+        self.end = Err(reason.to_owned());
+    }
+
+    /// Makes it durable and visible.
+    ///
+    /// # Errors
+    /// Why it is not stored.
+    pub async fn finish(mut self) -> Result<Published, IngestError> {
+        let outcome = async {
+            let rest = self.stages.end()?;
+            append(&mut self.upload, &rest).await?;
+            let upload = self.upload.take().expect("it is finished once");
+            Ok(upload.finish().await?)
+        };
+        let outcome = outcome.await;
+        let published = self.noted(outcome)?;
+        self.end = Ok(published.size);
+        Ok(published)
+    }
+
+    fn noted<T>(&mut self, outcome: Result<T, IngestError>) -> Result<T, IngestError> {
+        if let Err(error) = &outcome {
+            self.end = Err(error.to_string());
+        }
+        outcome
+    }
+}
+
+async fn append(upload: &mut Option<Box<dyn UploadSink>>, bytes: &[u8]) -> Result<(), IngestError> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    Ok(upload.as_mut().expect("nothing comes after the end").append(bytes).await?)
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.service.stats.uploads_open.fetch_sub(1, Ordering::Relaxed);
+        // Whoever reads in the log that it ended does not find it listed.
+        drop((self.upload.take(), self.recording.take()));
+        let stored_bytes = std::mem::replace(&mut self.end, Ok(0));
+        let end = UploadEnd { stored_bytes, duration: self.begun.elapsed() };
+        self.service.events.line(events::upload_ended(&self.name, self.client, &end, SystemTime::now()));
+    }
+}
+
+/// Removes a content.
+///
+/// # Errors
+/// What the store says.
+pub async fn delete(
+    service: &MediaService,
+    path: &ContentPath,
+    precondition: Precondition,
+    client: IpAddr,
+) -> Result<(), StoreError> {
+    service.contents.delete(path, precondition).await?;
+    service.events.line(events::content_deleted(&path.joined(), client, SystemTime::now()));
+    Ok(())
+}

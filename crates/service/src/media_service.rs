@@ -1,0 +1,220 @@
+//! What all parts of the service share: the store, the data plane, the settings in force, the streams under way.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Instant, SystemTime};
+
+use dataplane::control::{Command, Report};
+use dataplane::gauges::Gauges;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use units::{BitRate, DiskId, LinkId, Nanos, StreamId};
+
+use crate::access::Access;
+use crate::config::Config;
+use crate::contents::Contents;
+use crate::events;
+use crate::log::{Log, Writer};
+use crate::plane_client::{Plane, PlaneClient};
+use crate::session_table::SessionTable;
+
+/// What the wiring gives the service.
+pub struct Parts {
+    /// Settings.
+    pub config: Config,
+    /// The store.
+    pub contents: Arc<dyn Contents>,
+    /// The data plane's command queue. Its reports go to [`MediaService::on_report`].
+    pub plane: Arc<dyn Plane>,
+    /// True while streams are admitted.
+    pub ready: Arc<AtomicBool>,
+    /// What the data plane publishes.
+    pub gauges: Arc<Gauges>,
+    /// Event log, JSON lines.
+    pub events: Log,
+}
+
+/// The service.
+pub struct MediaService {
+    /// The store.
+    pub contents: Arc<dyn Contents>,
+    /// What the data plane publishes.
+    pub gauges: Arc<Gauges>,
+    /// Event log.
+    pub events: Log,
+    /// What is counted here.
+    pub stats: Stats,
+    /// Who may do what.
+    pub access: Access,
+    pub(crate) plane: Arc<PlaneClient>,
+    pub(crate) sessions: SessionTable,
+    pub(crate) runtime: Handle,
+    running: Mutex<HashMap<StreamId, RunningStream>>,
+    ready: Arc<AtomicBool>,
+    draining: watch::Sender<bool>,
+    config: RwLock<Arc<Config>>,
+    started: Instant,
+    hasher: RandomState,
+}
+
+/// A stream under way, as the service knows it: from the moment it asks the data plane for it, so that its listing is never
+/// behind its first byte; a recording from the moment it has its reservation.
+#[derive(Debug, Clone)]
+pub struct RunningStream {
+    /// The content, below the root.
+    pub path: String,
+    /// The client.
+    pub client: IpAddr,
+    /// The rate promised; none for best effort.
+    pub rate: Option<BitRate>,
+    /// The disk it reads from or is written to.
+    pub disk: DiskId,
+    /// When it began.
+    pub started: SystemTime,
+    /// Bytes of a recording that came; none for a delivery.
+    pub received: Option<Arc<AtomicU64>>,
+}
+
+/// What the service counts.
+#[derive(Debug, Default)]
+pub struct Stats {
+    /// Uploads under way.
+    pub uploads_open: AtomicU64,
+    /// Bytes sent by deliveries that ended.
+    pub bytes_sent: AtomicU64,
+    /// Bytes received by uploads.
+    pub bytes_uploaded: AtomicU64,
+    /// Deliveries started.
+    pub streams_started: AtomicU64,
+    /// Deliveries and recordings refused.
+    pub streams_refused: AtomicU64,
+    /// Ticks of deliveries that ended whose bytes were not ready.
+    pub misses: AtomicU64,
+}
+
+impl MediaService {
+    /// Starts on the current tokio runtime.
+    #[must_use]
+    pub fn start(parts: Parts) -> Arc<Self> {
+        let plane = Arc::new(PlaneClient::new(parts.plane));
+        Arc::new(Self {
+            sessions: SessionTable::new(parts.config.sessions, Arc::clone(&plane)),
+            config: RwLock::new(Arc::new(parts.config)),
+            contents: parts.contents,
+            gauges: parts.gauges,
+            events: parts.events,
+            stats: Stats::default(),
+            access: Access::default(),
+            plane,
+            runtime: Handle::current(),
+            running: Mutex::default(),
+            ready: parts.ready,
+            draining: watch::Sender::new(false),
+            started: Instant::now(),
+            hasher: RandomState::new(),
+        })
+    }
+
+    /// Takes a report of the data plane. Never waits; call it from any thread.
+    pub fn on_report(&self, report: Report) {
+        match report {
+            Report::Event(event) => self.events.line(events::line(&event, SystemTime::now())),
+            // Closing the last reference to a deleted content frees its blocks, which can take long.
+            Report::Unused(content) => drop(self.runtime.spawn_blocking(move || drop(content))),
+            report => self.plane.on_report(report),
+        }
+    }
+
+    /// The settings in force. A request that was begun under older ones may go on with them.
+    #[must_use]
+    pub fn config(&self) -> Arc<Config> {
+        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts other settings in force for what begins from now on, and changes to another event log. Running streams and
+    /// uploads go on as they began.
+    pub fn reload(&self, config: Config, events: Writer) {
+        self.events.reopen(events);
+        self.sessions.configure(config.sessions);
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+    }
+
+    /// Time since the start.
+    #[must_use]
+    pub fn uptime(&self) -> Nanos {
+        Nanos(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// A keyed hash that nobody outside can foresee.
+    pub fn hash(&self, value: impl Hash) -> u64 {
+        self.hasher.hash_one(value)
+    }
+
+    /// Sessions that run or hold something.
+    #[must_use]
+    pub fn session_count(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Viewers that come before newcomers if they return.
+    #[must_use]
+    pub fn remembered_count(&self) -> usize {
+        self.sessions.remembered()
+    }
+
+    /// The streams and recordings under way.
+    pub fn running(&self) -> MutexGuard<'_, HashMap<StreamId, RunningStream>> {
+        lock(&self.running)
+    }
+
+    /// The link by which `local` is reached.
+    pub(crate) fn link(&self, local: IpAddr) -> LinkId {
+        self.config().link(local)
+    }
+
+    /// Releases what sessions held for too long. Called once a second.
+    pub fn expire(&self) {
+        self.sessions.expire();
+        self.plane.send_releases();
+    }
+
+    /// True while streams are admitted.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Acquire) && !self.is_draining()
+    }
+
+    /// True from the beginning of a drain.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        *self.draining.borrow()
+    }
+
+    /// Becomes true when a drain begins.
+    #[must_use]
+    pub fn draining(&self) -> watch::Receiver<bool> {
+        self.draining.subscribe()
+    }
+
+    /// Begins to drain: nothing new is admitted, what runs goes on.
+    pub fn drain(&self) {
+        // In this order, whoever has heard that it is not ready any more is refused on the next connection, not cut off.
+        let _ = self.plane.send(Command::Drain);
+        self.draining.send_replace(true);
+        self.ready.store(false, Ordering::Release);
+        self.events.line(events::server_stopping(SystemTime::now()));
+    }
+
+    /// Asks for the end of all streams under way.
+    pub fn stop_all(&self) {
+        self.plane.stop_all();
+    }
+}
+
+/// No table here is left half-changed by a panic.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

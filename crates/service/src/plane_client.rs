@@ -1,0 +1,150 @@
+//! Between requests and the data plane: numbers streams, sends commands, brings each report to who waits for it.
+//!
+//! Promise: never waits for the plane (a full queue is an answer); a reservation whose owner is gone is released.
+//! Not here: what a request makes of a report (`delivery`, `recording`).
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use dataplane::control::{Command, Report};
+use tokio::sync::mpsc;
+use units::limits::{STREAMS_MAX, UPLOADS_MAX};
+use units::{ReservationId, StreamId};
+
+use crate::media_service::lock;
+
+/// The data plane's command queue.
+pub trait Plane: Send + Sync + 'static {
+    /// Hands over a command without waiting.
+    ///
+    /// # Errors
+    /// The command, when the queue is full.
+    fn send(&self, command: Command) -> Result<(), Command>;
+}
+
+/// Reports one stream can get: started, finished, and one to spare.
+const REPORTS_MAX: usize = 3;
+/// Releases kept for later while the plane's queue is full.
+const RELEASES_MAX: usize = 2 * STREAMS_MAX;
+
+/// This side of the command and report queues.
+pub(crate) struct PlaneClient {
+    plane: Arc<dyn Plane>,
+    next: AtomicU64,
+    waiting: Mutex<HashMap<StreamId, mpsc::Sender<Report>>>,
+    /// Reservations to release that the plane's queue had no room for.
+    unsent_releases: Mutex<Vec<ReservationId>>,
+}
+
+/// A numbered stream whose reports come here.
+pub(crate) struct PendingStream {
+    plane: Arc<PlaneClient>,
+    /// Its number.
+    pub stream: StreamId,
+    reports: mpsc::Receiver<Report>,
+}
+
+impl PlaneClient {
+    /// A client of `plane`.
+    #[must_use]
+    pub(crate) fn new(plane: Arc<dyn Plane>) -> Self {
+        Self { plane, next: AtomicU64::new(1), waiting: Mutex::default(), unsent_releases: Mutex::default() }
+    }
+
+    /// Numbers a stream; `None` when as many as the tables hold are under way.
+    pub(crate) fn number(self: &Arc<Self>) -> Option<PendingStream> {
+        let stream = StreamId(self.next.fetch_add(1, Ordering::Relaxed));
+        let (sender, reports) = mpsc::channel(REPORTS_MAX);
+        let mut waiting = lock(&self.waiting);
+        if waiting.len() >= STREAMS_MAX + UPLOADS_MAX {
+            return None;
+        }
+        waiting.insert(stream, sender);
+        Some(PendingStream { plane: Arc::clone(self), stream, reports })
+    }
+
+    /// Hands a command to the plane.
+    ///
+    /// # Errors
+    /// The command, when the plane's queue is full.
+    pub(crate) fn send(&self, command: Command) -> Result<(), Command> {
+        self.plane.send(command)
+    }
+
+    /// Releases a reservation, now or as soon as the plane's queue has room.
+    pub(crate) fn release(&self, reservation: ReservationId) {
+        if self.plane.send(Command::Release(reservation)).is_err() {
+            let mut unsent = lock(&self.unsent_releases);
+            assert!(unsent.len() < RELEASES_MAX, "more releases than reservations exist");
+            unsent.push(reservation);
+        }
+    }
+
+    /// Sends the releases that wait for room in the queue.
+    pub(crate) fn send_releases(&self) {
+        let mut unsent = lock(&self.unsent_releases);
+        while let Some(reservation) = unsent.pop() {
+            if self.plane.send(Command::Release(reservation)).is_err() {
+                unsent.push(reservation);
+                return;
+            }
+        }
+    }
+
+    /// Asks for the end of all streams under way.
+    pub(crate) fn stop_all(&self) {
+        let streams: Vec<StreamId> = lock(&self.waiting).keys().copied().collect();
+        for stream in streams {
+            // A full queue leaves the rest running: the process is about to end anyway.
+            let _ = self.plane.send(Command::Stop(stream));
+        }
+    }
+
+    /// Brings a report of a stream to who waits for it.
+    pub(crate) fn on_report(&self, report: Report) {
+        let stream = match &report {
+            Report::Started { stream, .. }
+            | Report::Reserved { stream, .. }
+            | Report::ReserveRefused { stream, .. } => *stream,
+            Report::Refused { delivery, .. } | Report::Finished { delivery, .. } => delivery.stream,
+            Report::Event(_) | Report::Unused(_) => return,
+        };
+        let sender = lock(&self.waiting).get(&stream).cloned();
+        let unclaimed = match sender {
+            Some(sender) => sender.try_send(report).err().map(|error| match error {
+                mpsc::error::TrySendError::Full(report) | mpsc::error::TrySendError::Closed(report) => report,
+            }),
+            None => Some(report),
+        };
+        if let Some(report) = unclaimed {
+            self.abandoned(&report);
+        }
+    }
+
+    /// Gives back what came for a request that is over.
+    fn abandoned(&self, report: &Report) {
+        match report {
+            Report::Finished { end, .. } => end.held.into_iter().for_each(|held| self.release(held)),
+            Report::Reserved { reservation, .. } => self.release(*reservation),
+            _ => {}
+        }
+    }
+}
+
+impl PendingStream {
+    /// The stream's next report; `None` if the plane is gone.
+    pub(crate) async fn report(&mut self) -> Option<Report> {
+        self.reports.recv().await
+    }
+}
+
+impl Drop for PendingStream {
+    fn drop(&mut self) {
+        lock(&self.plane.waiting).remove(&self.stream);
+        self.reports.close();
+        while let Ok(report) = self.reports.try_recv() {
+            self.plane.abandoned(&report);
+        }
+    }
+}
