@@ -10,7 +10,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use units::{Nanos, limits};
+use units::{DiskId, Nanos, limits};
 
 use crate::control::{Access, Command, Content, Report};
 use crate::grant::{Grant, StoreMessage};
@@ -71,6 +71,8 @@ pub enum MemoryChange {
 pub struct ReadRequest {
     /// Comes back in the completion.
     pub token: Token,
+    /// The disk it lies on: reads of one disk never wait for those of another.
+    pub disk: DiskId,
     /// Which file.
     pub file: FileSlot,
     /// Where in the file.

@@ -43,7 +43,13 @@ fn govern(root: &std::path::Path, rotational: bool) -> Governing {
     let mut links = connect(1).unwrap();
     let config = PlaneConfig { round: Nanos::from_millis(250), ..PlaneConfig::default() };
     let gauges = Arc::new(Gauges::new(config.streams_max, 1));
-    let thread_config = kernel::thread::PlaneConfig { chunk_count: 16, cpu: None, priority: None, readers: 2 };
+    let thread_config = kernel::thread::PlaneConfig {
+        chunk_count: 16,
+        engine: kernel::EngineChoice::Auto,
+        cpu: None,
+        priority: None,
+        readers: 2,
+    };
     let thread = kernel::thread::start(thread_config, links.plane, move |io| {
         Plane::new(config, vec![profile(rotational)], &[BitRate(10_000_000_000)], gauges, io).run();
     })

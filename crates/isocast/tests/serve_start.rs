@@ -5,7 +5,7 @@ mod fixtures;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use fixtures::Server;
+use fixtures::{Server, Setup, pattern};
 
 /// What a server says that cannot start, under a shell's `limits`.
 fn refused(limits: &str, state: &Path) -> String {
@@ -58,13 +58,31 @@ fn what_is_permitted_and_what_is_not_is_said() {
     assert!(!data_plane.contains("not locked") && !data_plane.contains("no real-time"), "{data_plane}");
 }
 
+/// Root is bound by the limit only without the capability.
+const NO_LOCKED_MEMORY: &str = "ulimit -l 0; \
+    [ \"$(id -u)\" != 0 ] || set -- setpriv --bounding-set=-ipc_lock --inh-caps=-ipc_lock \"$@\";";
+
+#[test]
+fn a_server_that_cannot_have_io_uring_says_why_and_serves() {
+    let server = Setup::default().limits(NO_LOCKED_MEMORY).start();
+    if server.said().contains("runs on io_uring") {
+        eprintln!("not run: this kernel does not count rings as locked memory (Linux 6.18 does)");
+        return;
+    }
+    let said = server.said();
+    assert!(said.contains("runs on ordinary system calls") && said.contains("ulimit -l unlimited"), "{said}");
+    let bytes = pattern(3_000_000);
+    server.file("film.bin", &bytes);
+    assert!(server.get("/media/film.bin?rate=80M").body == bytes);
+    assert_eq!(server.put("/media/new.bin", "", &bytes).status, 201);
+    assert!(server.get("/media/new.bin").body == bytes);
+}
+
 #[test]
 fn what_io_uring_lacks_is_said_before_disks_are_measured() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
-    // Root is bound by the limit only without the capability.
-    let limits = "ulimit -l 0; set -- timeout -s KILL 20 \"$@\"; \
-        [ \"$(id -u)\" != 0 ] || set -- setpriv --bounding-set=-ipc_lock --inh-caps=-ipc_lock \"$@\";";
-    let said = refused(limits, &folder.path().join("state"));
+    let limits = format!("{NO_LOCKED_MEMORY} export ISOCAST_PLANE__ENGINE=io_uring; set -- timeout -s KILL 20 \"$@\";");
+    let said = refused(&limits, &folder.path().join("state"));
     if said.contains("serving ") {
         eprintln!("not run: this kernel does not count rings as locked memory (Linux 6.18 does)");
         return;

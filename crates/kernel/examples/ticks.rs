@@ -1,8 +1,8 @@
 //! What feeding many sockets in ticks costs: N streams of one rate from one buffer over loopback, in staggered groups,
 //! as the data plane does it. Prints the sender's processor time per Gbit, how much was delivered, and how late ticks were.
 //!
-//! `cargo run --release -p kernel --example ticks -- [streams] [bit/s] [tick ms] [groups] [seconds]`
-//! (400 8800000 50 10 10 if not said).
+//! `cargo run --release -p kernel --example ticks -- [streams] [bit/s] [tick ms] [groups] [seconds] [threads]`
+//! (400 8800000 50 10 10 if not said; with a sixth word on ordinary system calls).
 
 use std::io;
 use std::net::{TcpListener, TcpStream};
@@ -13,9 +13,9 @@ use std::sync::mpsc;
 use std::thread;
 
 use dataplane::port::{COMPLETIONS_MAX, Io, SendRequest, Sharing, SocketSlot, Span, Token};
-use kernel::KernelIo;
 use kernel::link::connect;
 use kernel::thread::{PlaneConfig, start};
+use kernel::{EngineChoice, KernelIo};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::net::{RecvFlags, recv};
@@ -56,7 +56,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let (sender, outcome) = mpsc::channel();
     let cpu = thread::available_parallelism()?.get() - 1;
-    let config = PlaneConfig { chunk_count: 4, cpu: Some(cpu), priority: Some(10), readers: 1 };
+    let engine = if std::env::args().nth(6).is_some() { EngineChoice::Threads } else { EngineChoice::Auto };
+    let config = PlaneConfig { chunk_count: 4, engine, cpu: Some(cpu), priority: Some(10), readers: 1 };
     let plane = start(config, connect(0)?.plane, move |mut io| {
         let _ = sender.send(run(&mut io, &plan, &servers)); // main waits for it
     })?;

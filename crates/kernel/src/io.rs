@@ -1,13 +1,13 @@
-//! The data plane's way out on Linux: [`dataplane::port::Io`] on one io_uring.
+//! The data plane's way out on Linux: [`dataplane::port::Io`] over an engine, the arena and helper threads.
 //!
-//! Promise: nothing is allocated after [`KernelIo::new`], nothing waits but [`Io::wait`], and no request reaches io-wq
-//! (whose workers would share the plane's CPU): sockets are polled, direct reads that would have to wait are refused by
-//! the kernel (`RWF_NOWAIT`) and made by `readers`' threads. Not here: the thread and its priority (`thread`).
+//! Promise: nothing is allocated after [`KernelIo::new`], and nothing waits but [`Io::wait`]: what could is done by helper
+//! threads (reads that the engine does not make, changes of memory, looks at files). Not here: how requests reach the kernel
+//! (`engine`), the thread and its priority (`thread`).
 
 use std::collections::VecDeque;
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,12 +17,12 @@ use dataplane::port::{
     COMPLETIONS_MAX, Completion, Fault, FileSlot, Io, LITERAL_BYTES, MemoryChange, ReadRequest, SendRequest, Sharing,
     SocketSlot, Span, Token,
 };
-use io_uring::{cqueue, opcode, squeue, types};
 use rustix::thread::CpuSet;
 use units::{Nanos, limits};
 
 use crate::arena::Arena;
 use crate::clock;
+use crate::engine::{self, DirectRead, Done, Engine, EngineChoice, Outgoing};
 use crate::fault;
 use crate::helpers::Crew;
 use crate::lend::Lender;
@@ -31,21 +31,20 @@ use crate::look::Lookers;
 use crate::permissions::{Permissions, StartError};
 use crate::readers::{self, Job, Readers};
 use crate::reads::ReadTable;
-use crate::ring::{Cqe, Ring};
 use crate::supply::Supply;
 
 /// Reads in flight at once at most; the plane keeps far fewer (a few per disk).
 pub const READS_MAX: usize = 4096;
 
+/// Threads per disk where they make all reads: as many as a flash disk is asked for at once; a spinning one is asked for fewer.
+const READERS_WITHOUT_RING: usize = 8;
+
 /// Files at once. A file stays open for the reads that are out for it when its last stream has gone, so there can be
 /// more than streams.
 const FILES: usize = limits::FILES_MAX + READS_MAX;
 
-/// Tokens from here on are ours. The plane's stay below (`Token`).
+/// Tokens from here on are the engine's. The plane's stay below (`Token`).
 const OURS: u64 = 0xFF << 56;
-const READ: u64 = OURS;
-const WAKE: u64 = OURS | 1 << 48;
-const CANCEL: u64 = OURS | 2 << 48;
 
 /// How long the end waits for the kernel to let go of what is in flight, before memory is rather leaked.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(1);
@@ -55,7 +54,9 @@ const CANCEL_PATIENCE: Duration = Duration::from_secs(1);
 pub struct IoConfig {
     /// Chunks that the arena may have at most (1 MiB each).
     pub chunk_count: u32,
-    /// Threads for buffered reads: 2 to 4.
+    /// How requests reach the kernel.
+    pub engine: EngineChoice,
+    /// Threads per disk for the reads that the engine does not make itself; some more where it makes none.
     pub readers: usize,
     /// CPUs for those threads; none: wherever the caller may run.
     pub helper_cpus: Option<CpuSet>,
@@ -93,10 +94,11 @@ struct Place {
 
 /// The kernel as the data plane sees it. Stays on the thread that made it.
 pub struct KernelIo {
-    ring: Ring,
+    engine: Box<dyn Engine>,
     arena: Arc<Arena>,
     link: PlaneLink,
-    readers: Readers,
+    /// A crew for each disk, so that none waits for another's.
+    readers: Box<[Readers]>,
     lookers: Lookers,
     supply: Supply,
     files: Box<[Option<Place>]>,
@@ -104,8 +106,6 @@ pub struct KernelIo {
     reads: ReadTable,
     /// Requests that ended before they reached the kernel.
     failed: Vec<Completion>,
-    /// Sends handed over and not completed.
-    sends: usize,
     lender: Option<Lender>,
     /// Lent sends that completed and were not told yet: one per socket at most.
     lent: VecDeque<Completion>,
@@ -114,7 +114,7 @@ pub struct KernelIo {
 }
 
 impl KernelIo {
-    /// The ring, the arena and the helper threads, for the calling thread. Says in the second part what could be had.
+    /// The engine, the arena and the helper threads, for the calling thread. Says in the second part what could be had.
     ///
     /// # Errors
     /// What io_uring or the memory lacks, with what to do about it.
@@ -123,16 +123,18 @@ impl KernelIo {
         permissions.open_files();
         let arena = Arc::new(Arena::new(config.chunk_count).map_err(|e| StartError::Arena(config.chunk_count, e))?);
         permissions.arena(arena.bytes(), arena.not_locked.as_ref());
-        let ring = Ring::new()?;
         let lender = Lender::new(&arena);
         permissions.lending(lender.is_some());
-        let _ = ring.confine_workers(config.helper_cpus.as_ref()); // a second line only: there should be none
-        let crew = Crew { name: "reader", threads: config.readers, jobs_max: READS_MAX, cpus: config.helper_cpus };
-        let readers = readers::start(&crew, &arena, link.waker()).map_err(StartError::Helpers)?;
+        let (choice, cpus) = (config.engine, config.helper_cpus);
+        let engine = engine::start(choice, &link, cpus.as_ref(), &mut permissions)?;
+        let threads = if engine.makes_reads() { config.readers } else { config.readers.max(READERS_WITHOUT_RING) };
+        let crew = Crew { name: "reader", threads, jobs_max: READS_MAX, cpus };
+        let readers = (0..link.disks().max(1)).map(|_| readers::start(&crew, &arena, link.waker()));
+        let readers = readers.collect::<io::Result<_>>().map_err(StartError::Helpers)?;
         let supply = Supply::start(&arena, config.helper_cpus, link.waker()).map_err(StartError::Helpers)?;
         let lookers = Lookers::start(READS_MAX, config.helper_cpus, &link.waker()).map_err(StartError::Helpers)?;
-        let mut this = Self {
-            ring,
+        let this = Self {
+            engine,
             arena,
             link,
             readers,
@@ -142,19 +144,17 @@ impl KernelIo {
             sockets: vec![None; limits::STREAMS_MAX].into_boxed_slice(),
             reads: ReadTable::new(READS_MAX),
             failed: Vec::with_capacity(READS_MAX),
-            sends: 0,
             lender,
             lent: VecDeque::with_capacity(limits::STREAMS_MAX),
             stats: Stats::default(),
             _thread_bound: PhantomData,
         };
-        this.watch_bell();
         Ok((this, permissions))
     }
 
     /// What was counted since the start.
     pub fn stats(&mut self) -> Stats {
-        self.stats.lost_completions = self.ring.lost_completions().into();
+        self.stats.lost_completions = self.engine.lost_completions();
         self.stats
     }
 
@@ -173,30 +173,6 @@ impl KernelIo {
         self.arena.copy_out(span, bytes);
     }
 
-    /// Asks the ring to tell of every ring of the bell. The counter behind it is never read: each ring is an edge.
-    fn watch_bell(&mut self) {
-        let bell = types::Fd(self.link.bell().as_fd().as_raw_fd());
-        let readable = u32::from(libc::POLLIN.unsigned_abs());
-        self.push(opcode::PollAdd::new(bell, readable).multi(true).build().user_data(WAKE));
-    }
-
-    fn push(&mut self, entry: squeue::Entry) {
-        // SAFETY: what entries point at is arena memory, which `self` keeps until the kernel has let go (`drop`), or
-        // descriptors, which the plane keeps open while requests are in flight and which the kernel checks anyway.
-        unsafe { self.ring.push(&entry) };
-    }
-
-    /// Hands a direct read to the ring.
-    fn push_read(&mut self, index: u32, request: ReadRequest, place: Place) {
-        let (memory, length) = (self.arena.at(request.memory), request.memory.length);
-        // Without RWF_NOWAIT the kernel would hand a read that must wait to io-wq.
-        let entry = opcode::Read::new(types::Fd(place.raw), memory, length)
-            .offset(request.offset)
-            .rw_flags(libc::RWF_NOWAIT)
-            .build();
-        self.push(entry.user_data(READ | u64::from(index)));
-    }
-
     /// Takes in what happened, up to `room` completions. True if the bell was rung.
     fn reap(&mut self, room: usize, completions: &mut Vec<Completion>) -> bool {
         let at = clock::monotonic();
@@ -211,20 +187,14 @@ impl KernelIo {
         {
             completions.push(Completion { at, ..done });
         }
-        let (mut rung, mut watching) = (false, true);
+        let mut rung = false;
         while completions.len() < full {
-            let Some(cqe) = self.ring.next_completion() else { break };
-            match cqe.user_data {
-                WAKE => {
-                    rung = true;
-                    watching &= cqueue::more(cqe.flags);
-                }
-                CANCEL => {} // only failures are told: the send had completed already
-                READ.. => self.read_done(cqe, at, completions),
-                token => {
-                    self.sends -= 1;
-                    let token = Token(token);
-                    completions.push(Completion { token, result: fault::result(cqe.result), at });
+            match self.engine.next_done() {
+                None => break,
+                Some(Done::Rung) => rung = true,
+                Some(Done::Read(index, result)) => self.read_done(index, result, at, completions),
+                Some(Done::Sent(token, result)) => {
+                    completions.push(Completion { token, result: fault::result(result), at });
                 }
             }
         }
@@ -232,11 +202,13 @@ impl KernelIo {
             // Before any queue is drained, here or by the plane; what is pushed later rings again.
             self.link.bell().answer();
         }
-        while completions.len() < full
-            && let Some(done) = self.readers.next_done()
-        {
-            let request = self.reads.remove(done.read);
-            completions.push(Completion { token: request.token, result: fault::result(done.result), at });
+        for readers in &self.readers {
+            while completions.len() < full
+                && let Some(done) = readers.next_done()
+            {
+                let request = self.reads.remove(done.read);
+                completions.push(Completion { token: request.token, result: fault::result(done.result), at });
+            }
         }
         while completions.len() < full
             && let Some((token, result)) = self.lookers.next_done()
@@ -252,9 +224,6 @@ impl KernelIo {
             let result =
                 fault::result(result.map_or_else(|error| -error.raw_os_error().unwrap_or(libc::ENOMEM), |()| 1));
             completions.push(Completion { token, result, at });
-        }
-        if !watching {
-            self.watch_bell();
         }
         rung
     }
@@ -282,9 +251,8 @@ impl KernelIo {
         true
     }
 
-    fn read_done(&mut self, cqe: Cqe, at: Nanos, completions: &mut Vec<Completion>) {
-        let index = u32::try_from(cqe.user_data & u64::from(u32::MAX)).expect("masked");
-        match cqe.result.saturating_neg() {
+    fn read_done(&mut self, index: u32, result: i32, at: Nanos, completions: &mut Vec<Completion>) {
+        match result.saturating_neg() {
             // It would have had to wait, or this file cannot say (no FMODE_NOWAIT): a helper thread may wait.
             libc::EAGAIN | libc::EOPNOTSUPP => {
                 self.stats.diverted_reads += 1;
@@ -296,7 +264,7 @@ impl KernelIo {
             }
             _ => {
                 let request = self.reads.remove(index);
-                completions.push(Completion { token: request.token, result: fault::result(cqe.result), at });
+                completions.push(Completion { token: request.token, result: fault::result(result), at });
             }
         }
     }
@@ -306,13 +274,15 @@ impl KernelIo {
         let request = self.reads.request(index);
         let place = self.files[index_of(request.file.0)].expect("files stay open while they are read");
         let job = Job { read: index, file: place.raw, offset: request.offset, memory: request.memory };
-        self.readers.begin(job);
+        // A disk beyond those that were connected has none of its own; tests have such.
+        let crew = usize::from(request.disk.0).min(self.readers.len() - 1);
+        self.readers[crew].begin(job);
     }
 
     /// Hands over, and waits unless something is there already.
     fn enter(&mut self, until: Option<Nanos>) {
         self.stats.enters += 1;
-        if let Err(error) = self.ring.enter(until) {
+        if let Err(error) = self.engine.enter(until) {
             self.stats.retries += 1;
             if error.raw_os_error() != Some(libc::EINTR) {
                 // The kernel is short of memory for a moment. Everything queued is still queued. This thread may be of
@@ -365,7 +335,8 @@ impl Io for KernelIo {
     }
 
     fn close_socket(&mut self, slot: SocketSlot) {
-        self.sockets[index_of(slot.0)].take().expect("closed sockets were open");
+        let place = self.sockets[index_of(slot.0)].take().expect("closed sockets were open");
+        self.engine.close_socket(slot, place.raw);
     }
 
     fn fill(&mut self, memory: Span, bytes: &[u8]) {
@@ -384,10 +355,13 @@ impl Io for KernelIo {
             let result = Err(Fault::Device(libc::EBUSY));
             return self.failed.push(Completion { token: request.token, result, at: Nanos::ZERO });
         };
-        if place.direct {
-            self.push_read(index, request, place);
-        } else {
+        if !place.direct {
             self.stats.buffered_reads += 1;
+            return self.divert(index);
+        }
+        let (memory, length) = (self.arena.at(request.memory), request.memory.length);
+        if !self.engine.read(DirectRead { index, file: place.raw, offset: request.offset, memory, length }) {
+            self.stats.diverted_reads += 1;
             self.divert(index);
         }
     }
@@ -402,23 +376,18 @@ impl Io for KernelIo {
         if self.lend(request, place) {
             return;
         }
+        let (token, slot) = (request.token, request.socket);
         let (memory, length) = (self.arena.at(request.memory).cast_const(), request.memory.length);
-        // No MSG_WAITALL: done as soon as the socket took some. A full socket is polled by the kernel until it has room.
-        let entry = opcode::Send::new(types::Fd(place.raw), memory, length).flags(libc::MSG_NOSIGNAL).build();
-        self.sends += 1;
-        self.push(entry.user_data(request.token.0));
+        self.engine.send(Outgoing { token, slot, socket: place.raw, memory, length });
     }
 
     fn await_room(&mut self, token: Token, socket: SocketSlot) {
         let place = self.sockets[index_of(socket.0)].expect("sockets are opened before they are waited for");
-        let room = u32::from(libc::POLLOUT.unsigned_abs());
-        self.sends += 1;
-        self.push(opcode::PollAdd::new(types::Fd(place.raw), room).build().user_data(token.0));
+        self.engine.await_room(token, socket, place.raw);
     }
 
     fn cancel_send(&mut self, token: Token) {
-        let entry = opcode::AsyncCancel::new(token.0).build().user_data(CANCEL);
-        self.push(entry.flags(squeue::Flags::SKIP_SUCCESS));
+        self.engine.cancel_send(token);
     }
 
     fn grant(&mut self, grant: Grant) {
@@ -444,12 +413,12 @@ impl Io for KernelIo {
         loop {
             let ready = !self.failed.is_empty()
                 || !self.lent.is_empty()
-                || self.ring.has_completion()
-                || self.readers.has_done()
+                || self.engine.has_done()
+                || self.readers.iter().any(Readers::has_done)
                 || self.lookers.have_done()
                 || self.supply.has_done();
             // With something to tell and nothing to hand over, the kernel is asked the next time.
-            if !ready || self.ring.has_queued() {
+            if !ready || self.engine.has_queued() {
                 self.enter(if ready { None } else { Some(until) });
             }
             let rung = self.reap(room, completions);
@@ -464,20 +433,18 @@ impl Drop for KernelIo {
     /// Lets the kernel finish with the arena before it is unmapped: cancels what can be, waits a little, and leaks the
     /// memory rather than free what a hung device may still write to.
     fn drop(&mut self) {
-        let patience = types::Timespec::new().sec(CANCEL_PATIENCE.as_secs());
         let deadline = clock::monotonic().saturating_add(Nanos::from_secs(CANCEL_PATIENCE.as_secs()));
-        self.enter(None);
-        let _ = self.ring.submitter().register_sync_cancel(Some(patience), types::CancelBuilder::any());
+        self.engine.cancel_all(CANCEL_PATIENCE);
         let mut completions = Vec::with_capacity(COMPLETIONS_MAX);
         loop {
             self.reap(COMPLETIONS_MAX, &mut completions);
             completions.clear();
-            if (self.sends == 0 && self.reads.is_empty()) || clock::monotonic() >= deadline {
+            if (self.engine.sends() == 0 && self.reads.is_empty()) || clock::monotonic() >= deadline {
                 break;
             }
             self.enter(Some(deadline));
         }
-        if self.sends > 0 || !self.reads.is_empty() {
+        if self.engine.sends() > 0 || !self.reads.is_empty() {
             std::mem::forget(Arc::clone(&self.arena));
         }
     }

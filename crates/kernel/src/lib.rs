@@ -1,4 +1,4 @@
-//! The kernel, and all `unsafe`: the data plane's [`dataplane::port::Io`] on io_uring, the memory it reads into, what the
+//! The kernel, and all `unsafe`: the data plane's [`dataplane::port::Io`] on io_uring or ordinary system calls, the memory it reads into, what the
 //! store threads need to write directly, and what emulated disks ask of the kernel that no library offers.
 //!
 //! Promise: every `unsafe` block names the invariant it relies on and who keeps it; no reference is ever made to memory
@@ -19,6 +19,8 @@ pub mod thread;
 mod arena;
 mod available;
 mod bell;
+mod engine;
+mod epoll;
 mod fault;
 mod helpers;
 mod lend;
@@ -28,4 +30,5 @@ mod reads;
 mod ring;
 mod supply;
 
+pub use engine::EngineChoice;
 pub use io::{IoConfig, KernelIo};

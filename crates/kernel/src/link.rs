@@ -117,6 +117,11 @@ impl PlaneLink {
         channel.bell.ring();
     }
 
+    /// Disks that are connected.
+    pub(crate) fn disks(&self) -> usize {
+        self.channels.len()
+    }
+
     /// What the plane waits for.
     pub(crate) fn bell(&self) -> &Bell {
         &self.shared.plane_bell

@@ -77,6 +77,8 @@ fn ring_advice(errno: Option<i32>, disabled: &str) -> String {
 /// What a permission is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject {
+    /// io_uring rather than ordinary system calls.
+    Engine,
     /// Descriptors at once.
     OpenFiles,
     /// Buffer memory locked.

@@ -1,10 +1,10 @@
 //! Reads that must not be made by the plane's thread: a few ordinary threads that read into the arena.
 //!
-//! Used for files without direct I/O (tmpfs, network mounts) and for direct reads that the kernel could not start
-//! without waiting (metadata not in memory, a full device queue): those would else block the plane or wake io-wq.
+//! Used for files without direct I/O (tmpfs, network mounts), for direct reads that the kernel could not start
+//! without waiting (metadata not in memory, a full device queue; those would else block the plane or wake io-wq), and for all
+//! reads where io_uring cannot be had.
 //!
-//! Deliberately: a mount that hangs holds as many threads as it has reads, at worst all; then buffered reads wait, direct
-//! ones and all sends go on.
+//! Deliberately: a disk that hangs holds as many threads as it has reads, at worst all of its own. Other disks have theirs.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};

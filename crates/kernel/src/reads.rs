@@ -45,6 +45,7 @@ impl ReadTable {
 #[cfg(test)]
 mod tests {
     use dataplane::port::{FileSlot, Span, Token};
+    use units::DiskId;
 
     use super::*;
 
@@ -52,6 +53,7 @@ mod tests {
     fn reads_are_found_again_and_the_table_is_bounded() {
         let read = |token| ReadRequest {
             token: Token(token),
+            disk: DiskId(0),
             file: FileSlot(0),
             offset: 0,
             memory: Span { offset: 0, length: 4096 },

@@ -1,16 +1,21 @@
-//! One io_uring, set up for a single thread that feeds many sockets on absolute deadlines.
+//! The engine on io_uring: one ring, set up for a single thread that feeds many sockets on absolute deadlines.
 //!
 //! Promise: requests queued are handed over in order; a full submission queue is handed over early, never dropped; task
 //! work runs only inside [`Ring::enter`] (deferred), so nothing interrupts the plane in between. Not here: what the
 //! requests mean (`io`).
 
 use std::io;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::time::Duration;
 
-use io_uring::{IoUring, squeue};
+use dataplane::port::{SocketSlot, Token};
+use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use rustix::thread::CpuSet;
 use units::Nanos;
 
+use crate::bell::Bell;
 use crate::clock;
+use crate::engine::{DirectRead, Done, Engine, Outgoing};
 use crate::permissions::StartError;
 
 /// Requests handed over at once; a step of the wheel with more takes several system calls.
@@ -45,7 +50,7 @@ struct KernelTimespec {
 const _: () = assert!(size_of::<GetEventsArg>() == 24 && size_of::<KernelTimespec>() == 16);
 
 /// One ring and the way it waits.
-pub(crate) struct Ring {
+struct Ring {
     ring: IoUring,
     /// The kernel takes absolute timeouts.
     absolute: bool,
@@ -53,7 +58,7 @@ pub(crate) struct Ring {
 
 impl Ring {
     /// A ring of the calling thread.
-    pub(crate) fn new() -> Result<Self, StartError> {
+    fn new() -> Result<Self, StartError> {
         let ring = IoUring::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()
@@ -72,15 +77,11 @@ impl Ring {
         Ok(this)
     }
 
-    pub(crate) fn submitter(&self) -> io_uring::Submitter<'_> {
-        self.ring.submitter()
-    }
-
     /// Queues a request.
     ///
     /// # Safety
     /// What the request points at stays valid until its completion was taken from [`Ring::next_completion`].
-    pub(crate) unsafe fn push(&mut self, entry: &squeue::Entry) {
+    unsafe fn push(&mut self, entry: &squeue::Entry) {
         loop {
             // SAFETY: the caller's promise, handed on.
             if unsafe { self.ring.submission().push(entry) }.is_ok() {
@@ -96,7 +97,7 @@ impl Ring {
     ///
     /// # Errors
     /// The kernel's; the end of the wait is none.
-    pub(crate) fn enter(&mut self, until: Option<Nanos>) -> io::Result<()> {
+    fn enter(&mut self, until: Option<Nanos>) -> io::Result<()> {
         let queued = u32::try_from(self.ring.submission().len()).expect("the queue has SUBMISSIONS places");
         let Some(until) = until else {
             // SAFETY: no argument is passed; queued requests are covered by `push`.
@@ -117,28 +118,28 @@ impl Ring {
     }
 
     /// Requests wait to be handed over.
-    pub(crate) fn has_queued(&mut self) -> bool {
+    fn has_queued(&mut self) -> bool {
         !self.ring.submission().is_empty()
     }
 
     /// A completion that was not taken yet waits.
-    pub(crate) fn has_completion(&mut self) -> bool {
+    fn has_completion(&mut self) -> bool {
         !self.ring.completion().is_empty()
     }
 
     /// Takes the next completion.
-    pub(crate) fn next_completion(&mut self) -> Option<Cqe> {
+    fn next_completion(&mut self) -> Option<Cqe> {
         let entry = self.ring.completion().next()?;
         Some(Cqe { user_data: entry.user_data(), result: entry.result(), flags: entry.flags() })
     }
 
     /// Completions that the kernel could not deliver at all; must stay zero.
-    pub(crate) fn lost_completions(&mut self) -> u32 {
+    fn lost_completions(&mut self) -> u32 {
         self.ring.completion().overflow()
     }
 
     /// Keeps io-wq, which should never be needed, few and away from the plane's CPU.
-    pub(crate) fn confine_workers(&self, cpus: Option<&CpuSet>) -> io::Result<()> {
+    fn confine_workers(&self, cpus: Option<&CpuSet>) -> io::Result<()> {
         self.ring.submitter().register_iowq_max_workers(&mut [1, 1])?;
         let Some(cpus) = cpus else { return Ok(()) };
         // SAFETY: a cpu_set_t is a bit set, for which all zeros is a value.
@@ -153,10 +154,137 @@ impl Ring {
 
 /// A completion, copied out of the ring.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Cqe {
-    pub(crate) user_data: u64,
-    pub(crate) result: i32,
-    pub(crate) flags: u32,
+struct Cqe {
+    user_data: u64,
+    result: i32,
+    flags: u32,
+}
+
+/// The bell was rung.
+const RUNG: u64 = 0xFF << 56;
+/// A cancellation failed.
+const CANCEL: u64 = RUNG | 1 << 48;
+/// A read, with its place in the table; every other token is a send's. The plane's stay below (`Token`).
+const READ: u64 = RUNG | 2 << 48;
+
+/// The engine on io_uring.
+///
+/// No request reaches io-wq, whose workers would share the plane's CPU: sockets are polled, and reads that would have to
+/// wait are refused by the kernel (`RWF_NOWAIT`), for a reading thread to make.
+pub(crate) struct RingEngine {
+    ring: Ring,
+    bell: RawFd,
+    /// Sends handed over and not completed.
+    sends: usize,
+}
+
+impl RingEngine {
+    /// An engine of the calling thread that `bell` wakes. The bell outlives it.
+    pub(crate) fn new(bell: &Bell, helper_cpus: Option<&CpuSet>) -> Result<Self, StartError> {
+        let ring = Ring::new()?;
+        let _ = ring.confine_workers(helper_cpus); // a second line only: there should be none
+        let mut this = Self { ring, bell: bell.as_fd().as_raw_fd(), sends: 0 };
+        this.watch_bell();
+        Ok(this)
+    }
+
+    /// Asks the ring to tell of every ring of the bell. The counter behind it is never read: each ring is an edge.
+    fn watch_bell(&mut self) {
+        let readable = u32::from(libc::POLLIN.unsigned_abs());
+        self.push(opcode::PollAdd::new(types::Fd(self.bell), readable).multi(true).build().user_data(RUNG));
+    }
+
+    fn push(&mut self, entry: squeue::Entry) {
+        // SAFETY: what entries point at is arena memory, which `KernelIo` keeps until the kernel has let go (its `drop`),
+        // or descriptors, which the plane keeps open while requests are in flight and which the kernel checks anyway.
+        unsafe { self.ring.push(&entry) };
+    }
+}
+
+impl Engine for RingEngine {
+    fn makes_reads(&self) -> bool {
+        true
+    }
+
+    fn read(&mut self, read: DirectRead) -> bool {
+        // Without RWF_NOWAIT the kernel would hand a read that must wait to io-wq.
+        let entry = opcode::Read::new(types::Fd(read.file), read.memory, read.length)
+            .offset(read.offset)
+            .rw_flags(libc::RWF_NOWAIT)
+            .build();
+        self.push(entry.user_data(READ | u64::from(read.index)));
+        true
+    }
+
+    fn send(&mut self, outgoing: Outgoing) {
+        let Outgoing { token, socket, memory, length, .. } = outgoing;
+        // No MSG_WAITALL: done as soon as the socket took some. A full socket is polled by the kernel until it has room.
+        let entry = opcode::Send::new(types::Fd(socket), memory, length).flags(libc::MSG_NOSIGNAL).build();
+        self.sends += 1;
+        self.push(entry.user_data(token.0));
+    }
+
+    fn await_room(&mut self, token: Token, _: SocketSlot, socket: RawFd) {
+        let room = u32::from(libc::POLLOUT.unsigned_abs());
+        self.sends += 1;
+        self.push(opcode::PollAdd::new(types::Fd(socket), room).build().user_data(token.0));
+    }
+
+    fn cancel_send(&mut self, token: Token) {
+        let entry = opcode::AsyncCancel::new(token.0).build().user_data(CANCEL);
+        self.push(entry.flags(squeue::Flags::SKIP_SUCCESS));
+    }
+
+    fn close_socket(&mut self, _: SocketSlot, _: RawFd) {}
+
+    fn has_queued(&mut self) -> bool {
+        self.ring.has_queued()
+    }
+
+    fn has_done(&mut self) -> bool {
+        self.ring.has_completion()
+    }
+
+    fn enter(&mut self, until: Option<Nanos>) -> io::Result<()> {
+        self.ring.enter(until)
+    }
+
+    fn next_done(&mut self) -> Option<Done> {
+        loop {
+            let cqe = self.ring.next_completion()?;
+            match cqe.user_data {
+                RUNG => {
+                    if !cqueue::more(cqe.flags) {
+                        self.watch_bell();
+                    }
+                    return Some(Done::Rung);
+                }
+                CANCEL => {} // only failures are told: the send had completed already
+                READ.. => {
+                    let index = u32::try_from(cqe.user_data & u64::from(u32::MAX)).expect("masked");
+                    return Some(Done::Read(index, cqe.result));
+                }
+                token => {
+                    self.sends -= 1;
+                    return Some(Done::Sent(Token(token), cqe.result));
+                }
+            }
+        }
+    }
+
+    fn sends(&self) -> usize {
+        self.sends
+    }
+
+    fn cancel_all(&mut self, patience: Duration) {
+        let _ = self.ring.enter(None);
+        let patience = types::Timespec::new().sec(patience.as_secs());
+        let _ = self.ring.ring.submitter().register_sync_cancel(Some(patience), types::CancelBuilder::any());
+    }
+
+    fn lost_completions(&mut self) -> u64 {
+        self.ring.lost_completions().into()
+    }
 }
 
 fn kernel_timespec(time: Nanos) -> KernelTimespec {
@@ -167,7 +295,6 @@ fn kernel_timespec(time: Nanos) -> KernelTimespec {
 
 #[cfg(test)]
 mod tests {
-    use io_uring::opcode;
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 

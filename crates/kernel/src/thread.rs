@@ -10,6 +10,7 @@ use std::thread::{self, JoinHandle};
 
 use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
 
+use crate::engine::EngineChoice;
 use crate::io::{IoConfig, KernelIo};
 use crate::link::{PlaneLink, connect};
 use crate::permissions::{Permissions, StartError, Subject};
@@ -24,7 +25,9 @@ pub struct PlaneConfig {
     pub cpu: Option<usize>,
     /// Priority of `SCHED_FIFO`, 1 to 99; none: ordinary.
     pub priority: Option<u8>,
-    /// Threads for buffered reads: 2 to 4.
+    /// How requests reach the kernel.
+    pub engine: EngineChoice,
+    /// Threads per disk for reads that the plane's thread must not make: 2 to 4.
     pub readers: usize,
 }
 
@@ -76,6 +79,7 @@ pub fn start(
         .spawn(move || {
             let io_config = IoConfig {
                 chunk_count: config.chunk_count,
+                engine: config.engine,
                 readers: config.readers,
                 helper_cpus: config.cpu.and_then(|cpu| other_cpus(cpu).ok().flatten()),
             };

@@ -53,7 +53,6 @@ fn the_counter_counts() {
     assert_eq!(COUNT.get(), before + 2);
 }
 
-#[test]
 fn a_working_plane_neither_allocates_nor_frees() {
     let mut bench = Bench::new(8);
     let (direct, _) = common::direct_file(4 * CHUNK);
@@ -70,10 +69,16 @@ fn a_working_plane_neither_allocates_nor_frees() {
         bench.io.open_socket(SocketSlot(0), &socket);
         for chunk in 0..4 {
             let memory = Span { offset: chunk * CHUNK, length: 1 << 20 };
-            bench.io.read(ReadRequest { token: Token(chunk), file: FileSlot(0), offset: chunk * CHUNK, memory });
+            bench.io.read(ReadRequest {
+                token: Token(chunk),
+                disk: DiskId(0),
+                file: FileSlot(0),
+                offset: chunk * CHUNK,
+                memory,
+            });
         }
         let memory = Span { offset: (4 + round % 2) * CHUNK, length: 1 << 16 };
-        bench.io.read(ReadRequest { token: Token(4), file: FileSlot(1), offset: 0, memory });
+        bench.io.read(ReadRequest { token: Token(4), disk: DiskId(0), file: FileSlot(1), offset: 0, memory });
         // Some of these are taken at once; when the socket is full, they are cancelled. What is lent now is read into
         // in the next round.
         let memory = Span { offset: (5 - round % 2) * CHUNK, length: 1 << 16 };
@@ -104,10 +109,9 @@ fn a_working_plane_neither_allocates_nor_frees() {
     assert!(!lends || (stats.lent_sends > 0 && stats.reclaims > 0), "lending was part of it: {stats:?}");
 }
 
-#[test]
 fn the_plane_delivers_and_ends_without_allocating_or_freeing() {
     let Links { plane: link, handle, reports, .. } = connect(1).unwrap();
-    let io_config = IoConfig { chunk_count: 64, readers: 2, helper_cpus: None };
+    let io_config = IoConfig { chunk_count: 64, engine: common::engine(), readers: 2, helper_cpus: None };
     let (io, _) = KernelIo::new(&io_config, link).unwrap();
     let config = PlaneConfig::default();
     let gauges = Arc::new(Gauges::new(config.streams_max, 1));
@@ -141,4 +145,9 @@ fn the_plane_delivers_and_ends_without_allocating_or_freeing() {
     plane.run();
     assert_eq!(COUNT.get() - before, 0, "allocations and frees on the plane's thread");
     control.join().unwrap();
+}
+
+common::on_both_engines! {
+    a_working_plane_neither_allocates_nor_frees,
+    the_plane_delivers_and_ends_without_allocating_or_freeing,
 }

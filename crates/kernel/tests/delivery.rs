@@ -21,7 +21,13 @@ const LONG: Duration = Duration::from_secs(60);
 
 /// A plane over one flash disk and one fast link, on a thread of its own.
 fn plane(link: kernel::link::PlaneLink) -> PlaneThread {
-    let config = kernel::thread::PlaneConfig { chunk_count: 64, cpu: None, priority: None, readers: 2 };
+    let config = kernel::thread::PlaneConfig {
+        chunk_count: 64,
+        engine: common::engine(),
+        cpu: None,
+        priority: None,
+        readers: 2,
+    };
     start(config, link, |io| {
         let config = PlaneConfig::default();
         let gauges = Arc::new(Gauges::new(config.streams_max, 1));
@@ -42,7 +48,6 @@ fn finished(reports: &ReportReceiver) -> (Box<Delivery>, dataplane::control::End
     }
 }
 
-#[test]
 fn a_range_of_a_file_reaches_the_socket_byte_for_byte_and_the_socket_comes_back() {
     let Links { plane: link, handle, reports, .. } = connect(1).unwrap();
     let running = plane(link);
@@ -74,7 +79,6 @@ fn a_range_of_a_file_reaches_the_socket_byte_for_byte_and_the_socket_comes_back(
     assert!(reports.is_closed());
 }
 
-#[test]
 fn a_client_that_leaves_ends_its_delivery() {
     let Links { plane: link, handle, reports, .. } = connect(1).unwrap();
     let running = plane(link);
@@ -89,4 +93,9 @@ fn a_client_that_leaves_ends_its_delivery() {
     assert_eq!(finished(&reports).1.outcome, Outcome::ClientGone);
     handle.send(Command::Shutdown).unwrap();
     running.join().unwrap();
+}
+
+common::on_both_engines! {
+    a_range_of_a_file_reaches_the_socket_byte_for_byte_and_the_socket_comes_back,
+    a_client_that_leaves_ends_its_delivery,
 }

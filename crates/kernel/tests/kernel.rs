@@ -1,4 +1,4 @@
-//! [`KernelIo`] against the real kernel: direct reads, sockets, wake-ups, the fallback.
+//! [`kernel::KernelIo`] against the real kernel, on both engines: direct reads, sockets, wake-ups, helper threads.
 
 mod common;
 
@@ -15,14 +15,14 @@ use dataplane::grant::{JobId, StoreMessage};
 use dataplane::port::{Completion, Fault, FileSlot, Io, ReadRequest, SendRequest, Sharing, SocketSlot, Span, Token};
 use units::{DiskId, Nanos, StreamId, limits};
 
-#[test]
-fn a_direct_file_is_read_through_the_ring() {
+fn a_direct_file_is_read() {
     let mut bench = Bench::new(8);
     let Some(file) = common::only_direct_file(3 * CHUNK + 4096) else { return };
     bench.io.open_file(FileSlot(7), &file, Access::Direct);
     for n in 0..4_u64 {
         bench.io.read(ReadRequest {
             token: Token(100 + n),
+            disk: DiskId(0),
             file: FileSlot(7),
             offset: n * CHUNK,
             memory: Span { offset: (7 - n) * CHUNK, length: 1 << 20 },
@@ -37,6 +37,7 @@ fn a_direct_file_is_read_through_the_ring() {
     }
     bench.io.read(ReadRequest {
         token: Token(1),
+        disk: DiskId(0),
         file: FileSlot(7),
         offset: 4 * CHUNK,
         memory: Span { offset: 0, length: 4096 },
@@ -46,7 +47,6 @@ fn a_direct_file_is_read_through_the_ring() {
     assert_eq!(bench.io.stats().buffered_reads, 0);
 }
 
-#[test]
 fn a_file_without_direct_io_is_read_by_the_helpers() {
     let mut bench = Bench::new(4);
     // Ordinary page cache, as on tmpfs and network mounts.
@@ -54,7 +54,13 @@ fn a_file_without_direct_io_is_read_by_the_helpers() {
     bench.io.open_file(FileSlot(0), &file, Access::Buffered);
     for n in 0..4_u64 {
         let memory = Span { offset: n * CHUNK, length: 1 << 20 };
-        bench.io.read(ReadRequest { token: Token(n), file: FileSlot(0), offset: n * CHUNK / 2, memory });
+        bench.io.read(ReadRequest {
+            token: Token(n),
+            disk: DiskId(0),
+            file: FileSlot(0),
+            offset: n * CHUNK / 2,
+            memory,
+        });
     }
     let done = bench.completions(4);
     for Completion { token, result, .. } in done {
@@ -67,7 +73,6 @@ fn a_file_without_direct_io_is_read_by_the_helpers() {
     bench.io.close_file(FileSlot(0));
 }
 
-#[test]
 fn a_direct_read_that_the_kernel_refuses_to_start_is_made_by_the_helpers() {
     let mut bench = Bench::new(1);
     // tmpfs and pipes know no RWF_NOWAIT reads; a pipe would block, which is what the plane must not do.
@@ -75,7 +80,7 @@ fn a_direct_read_that_the_kernel_refuses_to_start_is_made_by_the_helpers() {
     let reader = OwnedFd::from(reader);
     bench.io.open_file(FileSlot(1), &reader, Access::Direct);
     let memory = Span { offset: 0, length: 4096 };
-    bench.io.read(ReadRequest { token: Token(5), file: FileSlot(1), offset: 0, memory });
+    bench.io.read(ReadRequest { token: Token(5), disk: DiskId(0), file: FileSlot(1), offset: 0, memory });
     let mut none = Vec::with_capacity(1024);
     let soon = bench.io.now().saturating_add(Nanos::from_millis(20));
     bench.io.wait(soon, &mut none);
@@ -89,20 +94,18 @@ fn a_direct_read_that_the_kernel_refuses_to_start_is_made_by_the_helpers() {
     assert_eq!(none[0].result, Err(Fault::Device(libc::ESPIPE)));
 }
 
-#[test]
 fn a_read_error_is_told_with_its_number() {
     let mut bench = Bench::new(1);
     let directory = OwnedFd::from(File::open(env!("CARGO_MANIFEST_DIR")).unwrap());
     for (slot, access) in [(FileSlot(0), Access::Direct), (FileSlot(1), Access::Buffered)] {
         bench.io.open_file(slot, &directory, access);
         let memory = Span { offset: 0, length: 4096 };
-        bench.io.read(ReadRequest { token: Token(1), file: slot, offset: 0, memory });
+        bench.io.read(ReadRequest { token: Token(1), disk: DiskId(0), file: slot, offset: 0, memory });
         let result = bench.completions(1)[0].result;
         assert!(matches!(result, Err(Fault::Device(libc::EISDIR | libc::EINVAL))), "{result:?}");
     }
 }
 
-#[test]
 fn a_full_socket_leaves_the_send_pending_until_the_peer_reads() {
     let mut bench = Bench::new(2);
     let (socket, mut peer) = common::connection();
@@ -125,7 +128,6 @@ fn a_full_socket_leaves_the_send_pending_until_the_peer_reads() {
     assert_eq!(received.len(), usize::try_from(sent).unwrap());
 }
 
-#[test]
 fn a_pending_send_can_be_cancelled_and_completes_once() {
     let mut bench = Bench::new(2);
     let (socket, _peer) = common::connection();
@@ -146,7 +148,6 @@ fn a_pending_send_can_be_cancelled_and_completes_once() {
     bench.io.close_socket(SocketSlot(0));
 }
 
-#[test]
 fn a_socket_is_waited_for_without_memory_until_its_peer_reads() {
     let mut bench = Bench::new(2);
     let (socket, mut peer) = common::connection();
@@ -171,7 +172,6 @@ fn a_socket_is_waited_for_without_memory_until_its_peer_reads() {
     assert!(reader.join().unwrap() > 0);
 }
 
-#[test]
 fn a_peer_that_resets_is_gone_also_while_a_send_is_pending() {
     let mut bench = Bench::new(2);
     let (socket, peer) = common::connection();
@@ -191,7 +191,6 @@ fn a_peer_that_resets_is_gone_also_while_a_send_is_pending() {
     assert_eq!(bench.completions(1)[0].result, Err(Fault::Gone), "and stays gone, without a SIGPIPE");
 }
 
-#[test]
 fn a_socket_that_was_shut_down_is_gone() {
     let mut bench = Bench::new(2);
     let (socket, _peer) = common::connection();
@@ -201,7 +200,6 @@ fn a_socket_that_was_shut_down_is_gone() {
     assert_eq!(bench.completions(1)[0].result, Err(Fault::Gone));
 }
 
-#[test]
 fn a_wait_without_events_ends_at_its_deadline_and_not_before() {
     let mut bench = Bench::new(1);
     bench.settle();
@@ -214,7 +212,6 @@ fn a_wait_without_events_ends_at_its_deadline_and_not_before() {
     }
 }
 
-#[test]
 fn commands_and_store_messages_wake_the_plane() {
     let mut bench = Bench::new(1);
     bench.settle();
@@ -247,7 +244,6 @@ fn commands_and_store_messages_wake_the_plane() {
     store.join().unwrap();
 }
 
-#[test]
 fn literals_reach_the_socket() {
     let mut bench = Bench::new(1);
     let (socket, mut peer) = common::connection();
@@ -268,7 +264,6 @@ fn literals_reach_the_socket() {
     assert_eq!(got, head);
 }
 
-#[test]
 fn every_slot_can_be_used_at_once_and_again() {
     let mut bench = Bench::new(1);
     let (socket, mut peer) = common::connection();
@@ -287,7 +282,6 @@ fn every_slot_can_be_used_at_once_and_again() {
     assert_eq!(bench.io.stats().lost_completions, 0);
 }
 
-#[test]
 fn dropping_with_sends_pending_lets_go_of_everything() {
     let mut bench = Bench::new(2);
     let (socket, _peer) = common::connection();
@@ -309,4 +303,21 @@ fn fill_socket(bench: &mut Bench, slot: SocketSlot) -> u64 {
             None => return sent,
         }
     }
+}
+
+common::on_both_engines! {
+    a_direct_file_is_read,
+    a_file_without_direct_io_is_read_by_the_helpers,
+    a_direct_read_that_the_kernel_refuses_to_start_is_made_by_the_helpers,
+    a_read_error_is_told_with_its_number,
+    a_full_socket_leaves_the_send_pending_until_the_peer_reads,
+    a_pending_send_can_be_cancelled_and_completes_once,
+    a_socket_is_waited_for_without_memory_until_its_peer_reads,
+    a_peer_that_resets_is_gone_also_while_a_send_is_pending,
+    a_socket_that_was_shut_down_is_gone,
+    a_wait_without_events_ends_at_its_deadline_and_not_before,
+    commands_and_store_messages_wake_the_plane,
+    literals_reach_the_socket,
+    every_slot_can_be_used_at_once_and_again,
+    dropping_with_sends_pending_lets_go_of_everything,
 }

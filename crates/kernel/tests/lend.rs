@@ -11,6 +11,7 @@ use common::{Bench, CHUNK, pattern};
 use dataplane::control::Access;
 use dataplane::port::{Fault, FileSlot, Io, ReadRequest, SendRequest, Sharing, SocketSlot, Span, Token};
 use kernel::permissions::Subject;
+use units::DiskId;
 
 const QUARTER: u64 = CHUNK / 4;
 const FILE: FileSlot = FileSlot(0);
@@ -33,7 +34,7 @@ fn bench_with_file(chunks: u32) -> Option<(Bench, OwnedFd)> {
 }
 
 fn read(bench: &mut Bench, offset: u64, memory: Span) {
-    bench.io.read(ReadRequest { token: Token(1), file: FILE, offset, memory });
+    bench.io.read(ReadRequest { token: Token(1), disk: DiskId(0), file: FILE, offset, memory });
     assert_eq!(bench.completions(1)[0].result, Ok(memory.length));
 }
 
@@ -50,7 +51,6 @@ fn taken(peer: &mut TcpStream, length: usize) -> Vec<u8> {
 
 /// A small arena, recycled hundreds of times; each peer has unread bytes while the places they came from are read into
 /// again, by whole quarters, by pieces, and at changing places in the file.
-#[test]
 fn what_a_slow_peer_has_not_taken_yet_does_not_change_when_its_memory_is_read_into_again() {
     let Some((mut bench, _file)) = bench_with_file(2) else { return };
     let mut peers = vec![];
@@ -93,7 +93,6 @@ fn what_a_slow_peer_has_not_taken_yet_does_not_change_when_its_memory_is_read_in
 
 /// The same without a read in between: bytes written into lent memory by hand, which a plane never does to a chunk, do
 /// arrive changed. So the test above would see a read into memory that was not replaced.
-#[test]
 fn a_canary_that_writes_into_lent_memory_is_seen() {
     let Some((mut bench, _file)) = bench_with_file(2) else { return };
     let (socket, mut peer) = common::connection();
@@ -110,7 +109,6 @@ fn a_canary_that_writes_into_lent_memory_is_seen() {
     bench.io.close_socket(SocketSlot(0));
 }
 
-#[test]
 fn a_full_socket_gets_the_rest_in_the_ordinary_way_and_nothing_is_lost() {
     let Some((mut bench, _file)) = bench_with_file(2) else { return };
     let (socket, mut peer) = common::connection();
@@ -139,7 +137,6 @@ fn a_full_socket_gets_the_rest_in_the_ordinary_way_and_nothing_is_lost() {
     bench.io.close_socket(SocketSlot(0));
 }
 
-#[test]
 fn two_places_go_out_in_one_send_as_far_as_the_socket_has_room() {
     let Some((mut bench, _file)) = bench_with_file(2) else { return };
     let (socket, mut peer) = common::connection();
@@ -169,7 +166,6 @@ fn two_places_go_out_in_one_send_as_far_as_the_socket_has_room() {
     bench.io.close_socket(socket);
 }
 
-#[test]
 fn a_vanished_peer_is_told_and_a_blocking_socket_is_never_lent_to() {
     let Some((mut bench, _file)) = bench_with_file(1) else { return };
     read(&mut bench, 0, Span { offset: 0, length: 1 << 20 });
@@ -189,7 +185,6 @@ fn a_vanished_peer_is_told_and_a_blocking_socket_is_never_lent_to() {
     (0..2).for_each(|slot| bench.io.close_socket(SocketSlot(slot)));
 }
 
-#[test]
 fn buffered_reads_replace_too() {
     let Some(mut bench) = lending_bench(2) else { return };
     let file = OwnedFd::from(common::buffered_file(4 * CHUNK));
@@ -210,7 +205,6 @@ fn buffered_reads_replace_too() {
 
 /// Sixteen chunks are eight huge pages, of which the memory of one may be lent in scattered parts. What was lent once
 /// can be lent again, and a huge page of which all was lent does not count.
-#[test]
 fn memory_beyond_the_arena_is_bounded() {
     let Some((mut bench, _file)) = bench_with_file(16) else { return };
     let (socket, mut peer) = common::connection();
@@ -232,4 +226,14 @@ fn memory_beyond_the_arena_is_bounded() {
     assert!(scattered.iter().all(|&place| lent(place)));
     assert!(!lent(1), "one more would be too much");
     assert!(scattered.iter().all(|&place| lent(place)), "again costs nothing");
+}
+
+common::on_both_engines! {
+    what_a_slow_peer_has_not_taken_yet_does_not_change_when_its_memory_is_read_into_again,
+    a_canary_that_writes_into_lent_memory_is_seen,
+    a_full_socket_gets_the_rest_in_the_ordinary_way_and_nothing_is_lost,
+    two_places_go_out_in_one_send_as_far_as_the_socket_has_room,
+    a_vanished_peer_is_told_and_a_blocking_socket_is_never_lent_to,
+    buffered_reads_replace_too,
+    memory_beyond_the_arena_is_bounded,
 }

@@ -13,8 +13,9 @@ use kernel::direct::DirectWriter;
 use kernel::link::connect;
 use kernel::permissions::{OPEN_FILES, StartError, Subject};
 use kernel::pool::{LEASE_BYTES, LeasePool};
-use kernel::{IoConfig, KernelIo};
+use kernel::{EngineChoice, IoConfig, KernelIo};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use units::DiskId;
 
 #[test]
 fn few_descriptors_are_raised_as_far_as_permitted_and_it_is_said() {
@@ -27,12 +28,16 @@ fn few_descriptors_are_raised_as_far_as_permitted_and_it_is_said() {
     assert_eq!(said.granted, limit >= OPEN_FILES, "{}", said.sentence);
     assert!(said.granted || said.sentence.contains("LimitNOFILE=24576"), "{}", said.sentence);
 
+    read_and_send(&mut bench);
+}
+
+fn read_and_send(bench: &mut Bench) {
     let (file, direct) = common::direct_file(CHUNK);
     let (socket, _peer) = common::connection();
     bench.io.open_file(FileSlot(3), &file, if direct { Access::Direct } else { Access::Buffered });
     bench.io.open_socket(SocketSlot(4), &socket);
     let memory = Span { offset: CHUNK, length: 1 << 20 };
-    bench.io.read(ReadRequest { token: Token(1), file: FileSlot(3), offset: 0, memory });
+    bench.io.read(ReadRequest { token: Token(1), disk: DiskId(0), file: FileSlot(3), offset: 0, memory });
     bench.send(SocketSlot(4), Token(2), 1000);
     let mut done = bench.completions(2);
     done.sort_by_key(|c| c.token);
@@ -47,10 +52,16 @@ fn without_io_uring_the_plane_says_what_to_do_and_stores_write_all_the_same() {
     // A filter holds for the thread that installs it and for good.
     let forbidden = || {
         forbid_io_uring().unwrap();
-        let config = IoConfig { chunk_count: 1, readers: 1, helper_cpus: None };
+        let config = IoConfig { chunk_count: 1, engine: EngineChoice::IoUring, readers: 1, helper_cpus: None };
         let error = KernelIo::new(&config, connect(0).unwrap().plane).map(drop).unwrap_err();
         assert!(matches!(error, StartError::Ring { .. }));
         assert!(error.to_string().contains("seccomp"), "{error}");
+
+        // Unless told otherwise it runs all the same.
+        let mut bench = common::with_engine(EngineChoice::Auto, || Bench::new(2));
+        let engine = bench.permissions.of(Subject::Engine).unwrap();
+        assert!(!engine.granted && engine.sentence.contains("seccomp"), "{}", engine.sentence);
+        read_and_send(&mut bench);
 
         let mut writer = DirectWriter::new();
         assert!(!writer.overlaps());

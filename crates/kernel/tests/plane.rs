@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use common::{CHUNK, connection, only_direct_file};
 use dataplane::control::{Access, Command, Event, Report};
 use dataplane::port::{COMPLETIONS_MAX, FileSlot, Io, ReadRequest, SendRequest, Sharing, SocketSlot, Span, Token};
+use kernel::EngineChoice;
 use kernel::link::{Links, connect};
 use kernel::permissions::Subject;
 use kernel::thread::{PlaneConfig, check, cpus, punted_workers, start};
@@ -18,7 +19,8 @@ use units::{DiskId, Nanos};
 const LONG: Duration = Duration::from_secs(60);
 
 fn config() -> PlaneConfig {
-    PlaneConfig { chunk_count: 64, cpu: cpus().unwrap().pop(), priority: Some(10), readers: 2 }
+    let (engine, cpu) = (EngineChoice::IoUring, cpus().unwrap().pop());
+    PlaneConfig { chunk_count: 64, engine, cpu, priority: Some(10), readers: 2 }
 }
 
 #[test]
@@ -41,7 +43,7 @@ fn reads_and_sends_in_earnest_wake_no_worker_of_io_wq() {
                 let offset = (round * 4 + n) * CHUNK;
                 // The first chunks have memory from the start.
                 let memory = Span { offset: offset % (32 * CHUNK), length: 1 << 20 };
-                io.read(ReadRequest { token: Token(1 << 32 | n), file: FileSlot(0), offset, memory });
+                io.read(ReadRequest { token: Token(1 << 32 | n), disk: DiskId(0), file: FileSlot(0), offset, memory });
             }
             if round == 0 {
                 for socket in 0..64 {
@@ -104,6 +106,7 @@ fn reads_and_sends_in_earnest_wake_no_worker_of_io_wq() {
 fn everything_asked_for_is_answered_in_a_sentence() {
     let permissions = check(config()).unwrap();
     for subject in [
+        Subject::Engine,
         Subject::OpenFiles,
         Subject::LockedMemory,
         Subject::HugePages,

@@ -12,7 +12,13 @@ use rustix::thread::{Pid, sched_getaffinity};
 fn the_plane_has_its_cpu_and_priority_and_its_helpers_have_neither() {
     let usable = cpus().unwrap();
     let cpu = *usable.last().unwrap();
-    let config = PlaneConfig { chunk_count: 2, cpu: Some(cpu), priority: Some(5), readers: 3 };
+    let config = PlaneConfig {
+        chunk_count: 2,
+        engine: kernel::EngineChoice::Auto,
+        cpu: Some(cpu),
+        priority: Some(5),
+        readers: 3,
+    };
     let (release, released) = mpsc::channel::<()>();
     let plane = start(config, connect(0).unwrap().plane, move |_| {
         let _ = released.recv(); // ends when the test lets go

@@ -1,5 +1,7 @@
 //! The whole data plane on the real kernel: a file, its streams, real sockets, the bytes compared.
 
+mod common;
+
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -29,7 +31,13 @@ impl Server {
         let links = connect(1).expect("queues");
         let gauges = Arc::new(Gauges::new(config.streams_max, 1));
         let shared = Arc::clone(&gauges);
-        let plane = kernel::thread::PlaneConfig { chunk_count, cpu: None, priority: None, readers: 2 };
+        let plane = kernel::thread::PlaneConfig {
+            chunk_count,
+            engine: common::engine(),
+            cpu: None,
+            priority: None,
+            readers: 2,
+        };
         let thread = kernel::thread::start(plane, links.plane, move |io| {
             Plane::new(config, vec![profile], &[BitRate(10_000_000_000)], shared, io).run();
         })
@@ -107,7 +115,6 @@ fn head() -> Segment {
     Segment::Bytes(b"HTTP/1.1 200 OK\r\n\r\n".to_vec().into())
 }
 
-#[test]
 fn ranges_arrive_whole_and_in_order_on_every_class_and_disk() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let bytes = pattern(5_000_123);
@@ -142,7 +149,6 @@ fn ranges_arrive_whole_and_in_order_on_every_class_and_disk() {
     }
 }
 
-#[test]
 fn many_streams_share_one_reading() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let bytes = pattern(3_000_000);
@@ -179,7 +185,6 @@ fn many_streams_share_one_reading() {
     assert_eq!(plane.cache_hits.get(), 19 * 12);
 }
 
-#[test]
 fn a_vanished_client_and_a_stalled_one_end_and_others_do_not_notice() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let bytes = pattern(40_000_000);
@@ -210,7 +215,6 @@ fn a_vanished_client_and_a_stalled_one_end_and_others_do_not_notice() {
     assert_eq!(ends, expected, "who closed may only seek; who blocks gives up its place");
 }
 
-#[test]
 fn too_much_is_refused_with_what_would_be_granted() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let server =
@@ -222,4 +226,11 @@ fn too_much_is_refused_with_what_would_be_granted() {
     let Report::Refused { refusal, .. } = server.report() else { panic!("a refusal") };
     assert_eq!(refusal.resource, Resource::Disk(DiskId(0)));
     assert!(refusal.grantable > BitRate(10_000_000), "{}", refusal.grantable);
+}
+
+common::on_both_engines! {
+    ranges_arrive_whole_and_in_order_on_every_class_and_disk,
+    many_streams_share_one_reading,
+    a_vanished_client_and_a_stalled_one_end_and_others_do_not_notice,
+    too_much_is_refused_with_what_would_be_granted,
 }

@@ -241,7 +241,8 @@ impl<I: Io> Plane<I> {
             self.reads[op as usize] = Some(read);
             self.files.user(file);
             let span = Span { offset: memory.offset + done, length: direct_length(bytes) };
-            self.io.read(ReadRequest { token: Work::Read { op }.token(), file, offset: offset + done, memory: span });
+            let token = Work::Read { op }.token();
+            self.io.read(ReadRequest { token, disk, file, offset: offset + done, memory: span });
             done += bytes;
             requests += 1;
         }
@@ -296,11 +297,11 @@ impl<I: Io> Plane<I> {
         if left == 0 || more == 0 || !more.is_multiple_of(limits::DIRECT_ALIGN) {
             return false;
         }
-        let (file, offset) = (read.file, read.offset + read.got);
+        let (disk, file, offset) = (read.disk, read.file, read.offset + read.got);
         let within = if read.count == 1 { read.offset % QUARTER_BYTES } else { 0 };
         let memory = Cache::span(read.first).offset + within + read.got;
         let span = Span { offset: memory, length: direct_length(left) };
-        self.io.read(ReadRequest { token: Work::Read { op }.token(), file, offset, memory: span });
+        self.io.read(ReadRequest { token: Work::Read { op }.token(), disk, file, offset, memory: span });
         true
     }
 

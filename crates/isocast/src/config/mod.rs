@@ -13,6 +13,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use kernel::EngineChoice;
 use units::{BitRate, ByteCount, Nanos};
 
 pub(crate) use change::Change;
@@ -102,6 +103,8 @@ pub(crate) struct PlaneConfig {
     pub(crate) cpu: Option<u32>,
     /// `SCHED_FIFO` priority, `1..=99`; `None`: ordinary scheduling.
     pub(crate) priority: Option<u8>,
+    /// How requests reach the kernel.
+    pub(crate) engine: EngineChoice,
     /// Buffers for blocks.
     pub(crate) memory: Memory,
 }
@@ -291,6 +294,12 @@ impl PlaneConfig {
             }),
             priority: settings.take("plane.priority", Some(10), |text| {
                 Ok(Some(parse_number(text, 0, 99)?).filter(|priority| *priority > 0).and_then(|p| u8::try_from(p).ok()))
+            }),
+            engine: settings.take("plane.engine", EngineChoice::Auto, |text| match text {
+                "auto" => Ok(EngineChoice::Auto),
+                "io_uring" => Ok(EngineChoice::IoUring),
+                "threads" => Ok(EngineChoice::Threads),
+                _ => Err("expected `auto`, `io_uring` or `threads`".to_owned()),
             }),
             memory: settings.take("plane.memory", Memory::Percent(MEMORY_PERCENT), parse_memory),
         }

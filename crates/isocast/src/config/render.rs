@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use kernel::EngineChoice;
 use toml::Value;
 use units::Nanos;
 
@@ -26,7 +27,12 @@ impl fmt::Display for Config {
             Memory::Size(size) => format!("{}B", size.0),
         };
         writeln!(f, "\n[plane]\ncpu = {cpu}\npriority = {}", self.plane.priority.unwrap_or(0))?;
-        writeln!(f, "memory = \"{memory}\"")?;
+        let engine = match self.plane.engine {
+            EngineChoice::Auto => "auto",
+            EngineChoice::IoUring => "io_uring",
+            EngineChoice::Threads => "threads",
+        };
+        writeln!(f, "engine = \"{engine}\"\nmemory = \"{memory}\"")?;
         writeln!(f, "\n[streams]\nstart_burst = {}", span(self.streams.start_burst))?;
         writeln!(f, "stall = {}", span(self.streams.stall))?;
         writeln!(f, "\n[sessions]\nhold = {}", span(self.session_hold))?;

@@ -39,7 +39,7 @@ use state::State;
 
 /// A data plane of its own CPU: with fewer CPUs than this it shares, but goes first.
 const CPUS_FOR_OWN: usize = 3;
-/// Threads of the data plane for buffered reads.
+/// Threads per disk of the data plane, for reads that its own thread must not make.
 const READERS: usize = 2;
 
 /// Runs until it is told to stop.
@@ -56,7 +56,13 @@ fn run_as_configured(args: &ServeArgs) -> anyhow::Result<()> {
     let layout = Layout::discover(&config.roots)?;
     let _state = State::take(&config.state)?;
     // What keeps the data plane from starting at all is said now, not when disks were measured for seconds.
-    kernel::thread::check(kernel::thread::PlaneConfig { chunk_count: 1, cpu: None, priority: None, readers: READERS })?;
+    kernel::thread::check(kernel::thread::PlaneConfig {
+        chunk_count: 1,
+        engine: config.plane.engine,
+        cpu: None,
+        priority: None,
+        readers: READERS,
+    })?;
     let mut profiles = Vec::new();
     for (id, device) in layout.disks() {
         let root = layout.root_on(id).context("a disk without a folder")?;
@@ -184,8 +190,13 @@ fn start_plane(
 ) -> anyhow::Result<PlaneThread> {
     let memory = config.plane.memory.of(machine_memory());
     let chunks = u32::try_from(memory.0 / limits::CHUNK_BYTES).context("the memory for buffers is too large")?;
-    let thread_config =
-        kernel::thread::PlaneConfig { chunk_count: chunks, cpu, priority: config.plane.priority, readers: READERS };
+    let thread_config = kernel::thread::PlaneConfig {
+        chunk_count: chunks,
+        engine: config.plane.engine,
+        cpu,
+        priority: config.plane.priority,
+        readers: READERS,
+    };
     let plane_config = plane_config(config);
     let (profiles, capacities) = (profiles.to_vec(), links.capacities());
     let thread = kernel::thread::start(thread_config, link, move |io| {

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
@@ -13,10 +14,45 @@ use dataplane::control::{Access, Content, Delivery, Segment, Service, Standing};
 use dataplane::port::{COMPLETIONS_MAX, Completion, Io, SendRequest, Sharing, SocketSlot, Span, Token};
 use kernel::link::{PlaneHandle, ReportReceiver, StorePort, connect};
 use kernel::permissions::Permissions;
-use kernel::{IoConfig, KernelIo};
+use kernel::{EngineChoice, IoConfig, KernelIo};
 use units::{BitRate, ContentVersion, DiskId, LinkId, Nanos, StreamId, limits};
 
 pub(crate) const CHUNK: u64 = limits::CHUNK_BYTES;
+
+thread_local! {
+    static ENGINE: Cell<EngineChoice> = const { Cell::new(EngineChoice::IoUring) };
+}
+
+/// The engine that the test of this thread is about.
+pub(crate) fn engine() -> EngineChoice {
+    ENGINE.get()
+}
+
+pub(crate) fn with_engine<T>(choice: EngineChoice, test: impl FnOnce() -> T) -> T {
+    ENGINE.set(choice);
+    test()
+}
+
+/// Tests that hold whichever way requests reach the kernel.
+#[allow(unused_macros, reason = "each test binary uses its part")]
+macro_rules! on_both_engines {
+    ($($test:ident),* $(,)?) => {
+        mod on_io_uring {
+            $(#[test]
+            fn $test() {
+                crate::common::with_engine(kernel::EngineChoice::IoUring, super::$test);
+            })*
+        }
+        mod on_system_calls {
+            $(#[test]
+            fn $test() {
+                crate::common::with_engine(kernel::EngineChoice::Threads, super::$test);
+            })*
+        }
+    };
+}
+#[allow(unused_imports, reason = "each test binary uses its part")]
+pub(crate) use on_both_engines;
 
 /// An `Io` of the calling thread and the other ends of its links.
 pub(crate) struct Bench {
@@ -30,7 +66,7 @@ pub(crate) struct Bench {
 impl Bench {
     pub(crate) fn new(chunk_count: u32) -> Self {
         let links = connect(1).unwrap();
-        let config = IoConfig { chunk_count, readers: 2, helper_cpus: None };
+        let config = IoConfig { chunk_count, engine: engine(), readers: 2, helper_cpus: None };
         let (io, permissions) = KernelIo::new(&config, links.plane).unwrap();
         Self { io, permissions, handle: links.handle, reports: links.reports, stores: links.stores }
     }
