@@ -11,7 +11,7 @@ BINARY := $(or $(CARGO_TARGET_DIR),target)/release/isocast
 # Expanded only in recipes, after setup has made sure that there is a toolchain.
 CARGO = RUSTUP_TOOLCHAIN=$$(scripts/toolchain) cargo
 
-.PHONY: help run build lab test test-players check fmt clippy tidy sim crash bench bench-full compare demo page setup clean distclean
+.PHONY: help run build lab test test-players test-page check fmt clippy tidy sim crash bench bench-full compare demo page setup clean distclean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -29,11 +29,17 @@ lab: build ## build target/release/isocast-lab beside it: benchmarks, emulated d
 	@$(CARGO) build --release --locked -p isocast-lab
 
 test: page ## run every test
+	@cd web && npm run --silent test
 	@$(CARGO) test --workspace --locked --no-fail-fast
 
 test-players: build ## play films with mpv, VLC, ffplay, GStreamer, MPlayer and Chromium from a full server, 10 minutes
 	@scripts/setup --players
 	@node tests/players/main.mjs --program $(BINARY)
+
+test-page: page ## the page in Chromium: plays, seeks, keys, errors, on a phone
+	@scripts/setup --page
+	@$(CARGO) build --locked -p isocast
+	@ISOCAST_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target)/debug/isocast) node --test tests/players/page.mjs
 
 check: fmt clippy test sim ## what CI runs: format, lints, every test (tidy is one), a minute of simulation
 

@@ -25,6 +25,18 @@ export function time(seconds: number): string {
     .join(":");
 }
 
+/** 8801308 → 10000000: the next 1, 2 or 5 with noughts */
+export function roundAbove(value: number): number {
+  const unit = 10 ** Math.floor(Math.log10(Math.max(value, 1)));
+  return ([1, 2, 5].find((step) => step * unit >= value) ?? 10) * unit;
+}
+
+/** A name that a line may end in, but in a word only where it does not fit on a line: "a_b.mp4" → "a_", <wbr>, "b.mp4" */
+export function breakable(name: string): (string | HTMLElement)[] {
+  const parts = name.split(/(?<=[-_,;+/]|\.(?=.*\.))(?=[^-_.,;+/])/);
+  return parts.flatMap((part, index) => (index === 0 ? [part] : [document.createElement("wbr"), part]));
+}
+
 function scaled(value: number, step: number, units: string[]): string {
   let index = 0;
   while (value >= step && index < units.length - 1) {

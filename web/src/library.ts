@@ -4,12 +4,21 @@ import { el, type Child } from "./dom";
 import * as format from "./format";
 import { list, mediaUrl, type Entry, type Problem } from "./server";
 
+/** Videos that browsers do not play: chosen, they say so. */
+const OTHER_VIDEOS = ["avi", "flv", "mpg", "mpeg", "wmv", "vob", "rm", "3gp", "mxf"];
+
 /** What the page can do with a file, by its name. */
-export function playableAs(name: string): "video" | "mpegts" | null {
+export function playableAs(name: string): "video" | "mpegts" | "playlist" | null {
   const ending = /\.([a-z0-9]+)$/i.exec(name)?.[1]?.toLowerCase() ?? "";
   if (["ts", "m2ts", "mts"].includes(ending)) return "mpegts";
+  if (ending === "m3u8") return "playlist";
   if (["mp4", "m4v", "mov", "webm", "mkv", "m4a", "mp3", "ogg", "opus", "oga", "ogv", "wav"].includes(ending)) return "video";
   return null;
+}
+
+/** Whether a file is something to watch or to hear. */
+export function isMedia(name: string): boolean {
+  return playableAs(name) !== null || OTHER_VIDEOS.some((ending) => name.toLowerCase().endsWith(`.${ending}`));
 }
 
 /** The address, within this page, of a folder (`a/b/`) or a content (`a/b.mp4`). */
@@ -37,7 +46,7 @@ function crumbs(folder: string): HTMLElement {
   let path = "";
   for (const part of folder.split("/").filter((part) => part !== "")) {
     path += `${part}/`;
-    items.push(el("li", {}, el("a", { href: pageAddress(path) }, part)));
+    items.push(el("li", {}, el("a", { href: pageAddress(path) }, ...format.breakable(part))));
   }
   return el("nav", { "aria-label": "Folder" }, el("ol", { class: "crumbs" }, ...items));
 }
@@ -53,11 +62,12 @@ function table(folder: string, entries: Entry[], playing: string | null): HTMLEl
 
 function row(folder: string, entry: Entry, playing: string | null): HTMLElement {
   if (entry.kind === "directory") {
-    const link = el("a", { href: pageAddress(`${folder}${entry.name}/`) }, `${entry.name}/`);
+    const link = el("a", { href: pageAddress(`${folder}${entry.name}/`) }, ...format.breakable(`${entry.name}/`));
     return el("tr", {}, el("td", { class: "name" }, link), el("td"), el("td"), el("td"));
   }
   const path = folder + entry.name;
-  const name = playableAs(entry.name) === null ? el("span", {}, entry.name) : el("a", { href: pageAddress(path) }, entry.name);
+  const shown = format.breakable(entry.name);
+  const name = isMedia(entry.name) ? el("a", { href: pageAddress(path) }, ...shown) : el("span", {}, ...shown);
   if (path === playing) name.setAttribute("aria-current", "true");
   const download = el("a", { href: mediaUrl(path, { rate: "max" }), download: entry.name, "aria-label": `Download ${entry.name}` }, "↓");
   return el(

@@ -8,6 +8,8 @@ import { figures, ready } from "./server";
 const PERIOD_MS = 1000;
 /** Points of the curve: two minutes. */
 const POINTS = 120;
+/** Looks without an answer until it is said across the page. */
+const OFFLINE = 2;
 
 /** Streams that are listed one by one. */
 const SHOWN = 12;
@@ -35,20 +37,39 @@ interface Stream {
   misses: number;
 }
 
-/** Starts to renew the panel in `place` and the word in `state`; runs as long as the page. */
-export function showLive(place: HTMLElement, state: HTMLElement): void {
+/** The parts of an entry of /api/v1/disks that are shown. */
+interface Disk {
+  name: string;
+  failing: boolean;
+  /** Shares of its time. */
+  promised_share: number;
+  best_effort_share?: number;
+  /** How many more streams of a rate it would admit. */
+  room?: { rate_bps: number; streams: number };
+}
+
+/** Starts to renew the panel in `place`, the word in `state` and the banner `offline`; runs as long as the page. */
+export function showLive(place: HTMLElement, state: HTMLElement, offline: HTMLElement): void {
   const sent: number[] = [];
   const body = el("div", {});
+  let unanswered = 0;
   place.replaceChildren(el("h2", {}, "Live"), body);
   const renew = async () => {
     if (document.visibilityState === "visible") {
       const signal = AbortSignal.timeout(5 * PERIOD_MS);
-      const [admits, system, streams] = await Promise.all([ready(signal), figures<System>("system", signal), figures<Stream[]>("streams", signal)]);
+      const [admits, system, streams, disks] = await Promise.all([
+        ready(signal),
+        figures<System>("system", signal),
+        figures<Stream[]>("streams", signal),
+        figures<Disk[]>("disks", signal),
+      ]);
       say(state, admits);
+      unanswered = admits === null ? unanswered + 1 : 0;
+      offline.hidden = unanswered < OFFLINE;
       if (system !== null) {
         sent.push(system.network_bps);
         if (sent.length > POINTS) sent.shift();
-        body.replaceChildren(summary(system), curve(sent), running(streams ?? []));
+        body.replaceChildren(summary(system), graph(sent), shares(disks ?? []), running(streams ?? []));
       } else {
         body.replaceChildren(el("p", { class: "quiet" }, "No figures."));
       }
@@ -72,34 +93,56 @@ function summary(system: System): HTMLElement {
   add("Sent", format.rate(system.network_bps));
   add("Uploads", String(system.uploads));
   add("Received", format.rate(system.upload_bps));
-  add("Disks", format.rate(system.disk_bps));
   add("Buffers", format.percent(system.buffers.used_bytes / Math.max(1, system.buffers.total_bytes)));
   if (system.cpu_share !== null) add("Processors", format.percent(system.cpu_share));
   if (system.memory_bytes !== null) add("Memory", format.size(system.memory_bytes));
   return list;
 }
 
-/** The rate sent over the last two minutes, from zero to its highest. */
-function curve(values: number[]): SVGSVGElement {
+/** The rate sent over the last two minutes, from zero to a round figure above its highest. */
+function graph(values: number[]): HTMLElement {
   const space = "http://www.w3.org/2000/svg";
   const svg = document.createElementNS(space, "svg");
-  const top = Math.max(...values, 1);
+  const highest = Math.max(...values, 1);
+  const top = format.roundAbove(highest);
   svg.setAttribute("viewBox", `0 0 ${POINTS - 1} 40`);
   svg.setAttribute("preserveAspectRatio", "none");
   svg.setAttribute("role", "img");
-  svg.setAttribute("aria-label", `Rate sent in the last two minutes, ${format.rate(top)} at most`);
+  svg.setAttribute("aria-label", `Rate sent in the last two minutes, ${format.rate(highest)} at most`);
   const line = document.createElementNS(space, "polyline");
   const first = POINTS - values.length;
-  line.setAttribute("points", values.map((value, index) => `${first + index},${(39 - (38 * value) / top).toFixed(1)}`).join(" "));
+  line.setAttribute("points", values.map((value, index) => `${first + index},${(39.5 - (39 * value) / top).toFixed(1)}`).join(" "));
   svg.append(line);
-  return svg;
+  const text = (place: string, words: string) => el("span", { class: `quiet ${place}`, "aria-hidden": "true" }, words);
+  return el("figure", {}, text("top", format.rate(top)), text("zero", "0"), svg, text("past", "2 min ago"), text("now", "sent now"));
+}
+
+/** What of each disk's time is promised, kept for best effort, and free. */
+function shares(disks: Disk[]): HTMLElement {
+  const items = disks.map((disk) => {
+    const best = disk.best_effort_share ?? 0;
+    const free = Math.max(0, 1 - disk.promised_share - best);
+    const bar = el("span", { class: "share", "aria-hidden": "true" });
+    for (const [kind, share] of [["promised", disk.promised_share], ["best", best]] as const) {
+      const part = el("span", { class: kind });
+      part.style.width = `${(share * 100).toFixed(1)}%`;
+      bar.append(part);
+    }
+    const words = [`promised ${format.percent(disk.promised_share)}`];
+    if (best > 0) words.push(`best effort ${format.percent(best)}`);
+    words.push(`free ${format.percent(free)}`);
+    const room = disk.room === undefined ? "" : ` · ${disk.room.streams} more at ${format.rate(disk.room.rate_bps)}`;
+    const line = disk.failing ? "does not answer as it should" : words.join(" · ") + room;
+    return el("li", {}, el("span", { class: "name" }, disk.name), bar, el("span", { class: "quiet" }, line));
+  });
+  return el("ul", { class: "streams", "aria-label": "Disks" }, ...items);
 }
 
 function running(streams: Stream[]): HTMLElement {
   if (streams.length === 0) return el("p", { class: "quiet" }, "No stream is running.");
   const items = streams.slice(0, SHOWN).map((stream) => {
     const line = stream.direction === "in" ? recording(stream) : delivery(stream);
-    return el("li", {}, el("span", { class: "name" }, stream.path), el("span", { class: "quiet" }, line));
+    return el("li", {}, el("span", { class: "name" }, ...format.breakable(stream.path)), el("span", { class: "quiet" }, line));
   });
   const rest = streams.length > SHOWN ? el("p", { class: "quiet" }, `and ${streams.length - SHOWN} more`) : "";
   return el("div", {}, el("ul", { class: "streams" }, ...items), rest);

@@ -1,13 +1,17 @@
-// Plays one content: what the browser plays by itself in <video>, MPEG-TS through mpegts.js. A refusal is said in words.
+// Plays one content: what the browser plays by itself in <video>, MPEG-TS and playlists through hls.js. What fails is said in words.
 
-import type Mpegts from "mpegts.js";
 import { button, el } from "./dom";
 import * as format from "./format";
+import { HlsPlayback } from "./hls";
 import { playableAs } from "./library";
 import { mediaUrl, whyNot, type Problem } from "./server";
+import { Stalls } from "./stalls";
 
-/** How often the line below the picture is renewed. */
+/** How often the picture is looked at, and the line below it renewed. */
+const LOOK_MS = 100;
 const STATUS_MS = 500;
+/** What the keys to the left and right skip, seconds. */
+const SKIP_S = 10;
 
 /** What is short, in words; the server adds which disk or link: `disk 0`, `network 1`. */
 const SHORT: Record<string, string> = {
@@ -25,38 +29,40 @@ export class Player {
   private readonly video = el("video", { controls: "", playsinline: "", preload: "auto" });
   private readonly status = el("p", { class: "quiet", role: "status" });
   private readonly notice = el("div", { class: "notice", role: "alert", hidden: "" });
-  private readonly timer: number;
+  private readonly name: string;
+  private readonly timers: number[];
   /** Names this viewer to the server: all requests of this playback hold one stream. */
   private readonly session = crypto.getRandomValues(new Uint32Array(2)).join("-");
+  private readonly onKey = (event: KeyboardEvent) => this.key(event);
   private query: Record<string, string> = {};
-  private transport: Mpegts.Player | null = null;
+  private playback: HlsPlayback | null = null;
+  private stalls = new Stalls();
   private stopped = false;
-  private waits = 0;
 
-  constructor(place: HTMLElement, private readonly path: string, close: () => void) {
-    const name = path.split("/").pop() ?? path;
-    const bar = el("div", { class: "bar" }, el("h2", {}, name), button("Close", close));
+  constructor(place: HTMLElement, private readonly path: string, private readonly close: () => void) {
+    this.name = path.split("/").pop() ?? path;
+    const bar = el("div", { class: "bar" }, el("h2", { tabindex: "-1" }, ...format.breakable(this.name)), button("Close", close, { title: "Escape" }));
     place.replaceChildren(bar, this.video, this.notice, this.status);
     place.hidden = false;
-    this.video.addEventListener("error", () => void this.explain());
-    this.video.addEventListener("waiting", () => {
-      if (this.video.currentTime > 0 && !this.video.seeking) this.waits += 1;
-    });
-    this.timer = window.setInterval(() => this.report(), STATUS_MS);
-    void this.start({});
+    this.video.addEventListener("error", () => void this.explain(this.url(this.query), this.video.error?.message ?? ""));
+    document.addEventListener("keydown", this.onKey);
+    this.timers = [window.setInterval(() => this.look(), LOOK_MS), window.setInterval(() => this.report(), STATUS_MS)];
+    this.start({});
+    bar.querySelector("h2")?.focus({ preventScroll: true });
   }
 
   /** Ends playback and lets go of the connection. */
   stop(): void {
     this.stopped = true;
-    window.clearInterval(this.timer);
+    this.timers.forEach((timer) => window.clearInterval(timer));
+    document.removeEventListener("keydown", this.onKey);
     this.drop();
     this.video.remove();
   }
 
   private drop(): void {
-    this.transport?.destroy();
-    this.transport = null;
+    this.playback?.stop();
+    this.playback = null;
     this.video.removeAttribute("src");
     this.video.load();
   }
@@ -65,42 +71,53 @@ export class Player {
     return mediaUrl(this.path, { ...query, session: this.session });
   }
 
-  private async start(query: Record<string, string>): Promise<void> {
+  private start(query: Record<string, string>): void {
+    this.drop();
     this.notice.hidden = true;
+    this.video.hidden = false;
     this.query = query;
-    this.waits = 0;
-    if (playableAs(this.path) === "mpegts") {
-      const { default: mpegts } = await import("mpegts.js");
-      if (this.stopped) return;
-      if (!mpegts.isSupported()) return this.say("This browser cannot play MPEG-TS. Download it instead.");
-      mpegts.LoggingControl.enableAll = false;
-      const source = { type: "mpegts", isLive: false, url: new URL(this.url(query), location.href).href };
-      this.transport = mpegts.createPlayer(source, { lazyLoad: false, enableWorker: false, autoCleanupSourceBuffer: true });
-      this.transport.on(mpegts.Events.ERROR, () => void this.explain());
-      this.transport.attachMediaElement(this.video);
-      this.transport.load();
+    this.stalls = new Stalls();
+    const url = this.url(query);
+    const kind = playableAs(this.path);
+    if (kind === "video") {
+      this.video.src = url;
+    } else if (kind === null) {
+      return this.unplayable(`browsers do not play ${/\.[^.]+$/.exec(this.name)?.[0] ?? "such files"}`);
     } else {
-      this.video.src = this.url(query);
+      this.playback = new HlsPlayback(this.video, (failed, detail) => void this.explain(failed, detail));
+      void (kind === "mpegts" ? this.playback.transportStream(url) : this.playback.playlist(url));
     }
     // A browser may want a click first; the controls are there for it.
     this.video.play().catch(() => {});
   }
 
-  /** Playback failed: finds out why, and says it. */
-  private async explain(): Promise<void> {
-    const failed = this.video.error?.message ?? "";
-    const refusal = await whyNot(this.url(this.query));
+  /** Playback failed at `url`: finds out why, and says it. */
+  private async explain(url: string, detail: string): Promise<void> {
+    // Let go of by us.
+    if (this.stopped || this.video.hidden) return;
+    const refusal = await whyNot(url);
     if (this.stopped) return;
+    const { code } = this.video.error ?? {};
     this.drop();
-    if (refusal === null) {
-      this.say("Playback stopped: this browser cannot go on with what it received.", failed);
-    } else if (refusal.status === 503) {
+    if (refusal?.status === 503) {
       this.refused(refusal);
-    } else if (refusal.status === 404) {
+    } else if (refusal?.status === 404) {
       this.say("There is no such content any more.");
-    } else {
+    } else if (refusal !== null) {
       this.say(refusal.detail ?? refusal.title ?? "The server does not answer.");
+      this.notice.append(el("div", { class: "bar" }, button("Try again", () => this.start(this.query))));
+    } else if (code === MediaError.MEDIA_ERR_NETWORK) {
+      this.say("The connection broke off.", detail);
+      this.notice.append(el("div", { class: "bar" }, button("Try again", () => this.start(this.query))));
+    } else {
+      this.unplayable("this browser does not know its container, or what is in it", detail);
     }
+  }
+
+  private unplayable(why: string, detail = ""): void {
+    this.say(`This video cannot be played here: ${why}. A player such as VLC or mpv can, from the same address or from a copy.`, detail);
+    const download = el("a", { href: mediaUrl(this.path, { rate: "max" }), download: this.name, class: "button" }, "Download");
+    this.notice.append(el("div", { class: "bar" }, download));
   }
 
   private refused(refusal: Problem): void {
@@ -110,19 +127,44 @@ export class Player {
     const again = refusal.retryAfterSeconds ? ` Try again in ${refusal.retryAfterSeconds} s.` : "";
     this.say(`The server refused this stream, so that those running keep their rate: ${reason}.${offer}${again}`);
     this.notice.append(
-      el("div", { class: "bar" }, button("Try again", () => void this.start({})), button("Play without a guarantee", () => void this.start({ rate: "max" }))),
+      el("div", { class: "bar" }, button("Try again", () => this.start({})), button("Play without a guarantee", () => this.start({ rate: "max" }))),
     );
   }
 
+  /** Words in the place of the picture. */
   private say(text: string, detail = ""): void {
+    this.video.hidden = true;
+    this.status.textContent = "";
     this.notice.replaceChildren(el("p", {}, text), detail === "" ? "" : el("p", { class: "quiet" }, detail));
     this.notice.hidden = false;
   }
 
-  private report(): void {
+  /** Space, the arrows, F and Escape, wherever the focus is, unless it is on something that takes keys itself. */
+  private key(event: KeyboardEvent): void {
     const { video } = this;
+    const on = event.target instanceof Element ? event.target : document.body;
+    const taken = on.closest(event.key === " " ? "button, a, input, select, textarea" : "input, select, textarea") !== null;
+    if (event.ctrlKey || event.altKey || event.metaKey || taken) return;
+    if (event.key === "Escape" && document.fullscreenElement === null) this.close();
+    else if (video.hidden) return;
+    else if (event.key === " ") void (video.paused ? video.play().catch(() => {}) : video.pause());
+    else if (event.key === "ArrowLeft") video.currentTime = Math.max(0, video.currentTime - SKIP_S);
+    else if (event.key === "ArrowRight") video.currentTime = Math.min(video.duration || 0, video.currentTime + SKIP_S);
+    else if (event.key.toLowerCase() === "f") void (document.fullscreenElement === null ? video.requestFullscreen() : document.exitFullscreen());
+    else return;
+    event.preventDefault();
+  }
+
+  private look(): void {
+    const { paused, seeking, ended, currentTime } = this.video;
+    this.stalls.look({ now: performance.now() / 1000, time: currentTime, shouldRun: !paused && !seeking && !ended });
+  }
+
+  private report(): void {
+    const { video, stalls } = this;
+    if (video.hidden) return;
     if (video.readyState === 0) {
-      this.status.textContent = this.notice.hidden ? "Starting …" : "";
+      this.status.textContent = "Starting …";
       return;
     }
     let ahead = 0;
@@ -130,7 +172,8 @@ export class Player {
       if (video.buffered.start(i) <= video.currentTime + 0.1) ahead = Math.max(ahead, video.buffered.end(i) - video.currentTime);
     }
     const length = Number.isFinite(video.duration) ? ` of ${format.time(video.duration)}` : "";
-    const stalls = this.waits === 0 ? "no interruption" : `${this.waits} interruption${this.waits === 1 ? "" : "s"}`;
-    this.status.textContent = `${format.time(video.currentTime)}${length} · ${ahead.toFixed(1)} s ahead · ${stalls}`;
+    const times = stalls.count === 1 ? "1 interruption" : `${stalls.count} interruptions`;
+    const interrupted = stalls.count === 0 ? "no interruption" : `${times} (${stalls.seconds.toFixed(1)} s)`;
+    this.status.textContent = `${format.time(video.currentTime)}${length} · ${ahead.toFixed(1)} s ahead · ${interrupted}`;
   }
 }

@@ -1,0 +1,113 @@
+// hls.js for playlists, and for MPEG-TS, which is handed to it as a playlist of segments cut here: both get a length and can be sought.
+
+import type HlsType from "hls.js";
+import type { FragmentLoaderContext, Loader, LoaderCallbacks, LoaderConfiguration, LoaderContext, LoaderStats } from "hls.js";
+import { ReadError, Segments } from "./segments";
+
+/** Media kept behind and read ahead, seconds. */
+const BEHIND_S = 60;
+const AHEAD_S = 30;
+
+/** What is being played; `failed` is told the address that failed, and what the library says. */
+export class HlsPlayback {
+  private hls: HlsType | null = null;
+  private segments: Segments | null = null;
+  private stopped = false;
+
+  constructor(
+    private readonly video: HTMLVideoElement,
+    private readonly failed: (url: string, detail: string) => void,
+  ) {}
+
+  /** A playlist that the server has. */
+  async playlist(url: string): Promise<void> {
+    const { default: Hls } = await import("hls.js");
+    if (!this.stopped) this.load(Hls, {}, new URL(url, location.href).href, url);
+  }
+
+  /** A file of MPEG-TS. */
+  async transportStream(url: string): Promise<void> {
+    const address = new URL(url, location.href).href;
+    try {
+      const [{ default: Hls }, segments] = await Promise.all([import("hls.js"), Segments.open(address)]);
+      if (this.stopped) return;
+      this.segments = segments;
+      this.load(Hls, { loader: loaderOf(segments) }, address, url);
+    } catch (error) {
+      if (!this.stopped) this.failed(url, (error as Error).message);
+    }
+  }
+
+  private load(Hls: typeof HlsType, more: Partial<HlsType["config"]>, source: string, url: string): void {
+    if (!Hls.isSupported()) return this.failed(url, "it lacks Media Source Extensions");
+    const hls = new Hls({ enableWorker: false, backBufferLength: BEHIND_S, maxBufferLength: AHEAD_S, ...more });
+    this.hls = hls;
+    hls.on(Hls.Events.ERROR, (_event, data) => {
+      if (!data.fatal) return;
+      // A playlist's own part is asked for again, to learn why; a cut segment is a part of the file.
+      const part = this.segments === null ? (data.frag?.url ?? data.url ?? url) : url;
+      this.failed(part, data.details);
+    });
+    hls.attachMedia(this.video);
+    hls.loadSource(source);
+  }
+
+  stop(): void {
+    this.stopped = true;
+    this.hls?.destroy();
+    this.segments?.close();
+  }
+}
+
+/** A loader, as hls.js wants one, for `segments` and their playlist. */
+function loaderOf(segments: Segments): new () => Loader<LoaderContext> {
+  return class implements Loader<LoaderContext> {
+    context: LoaderContext | null = null;
+    readonly stats: LoaderStats = {
+      aborted: false,
+      loaded: 0,
+      total: 0,
+      retry: 0,
+      chunkCount: 0,
+      bwEstimate: 0,
+      loading: { start: 0, first: 0, end: 0 },
+      parsing: { start: 0, end: 0 },
+      buffering: { start: 0, first: 0, end: 0 },
+    };
+    private readonly ended = new AbortController();
+
+    load(context: LoaderContext, _: LoaderConfiguration, callbacks: LoaderCallbacks<LoaderContext>): void {
+      this.context = context;
+      const { stats } = this;
+      stats.loading.start = performance.now();
+      this.read(context).then(
+        (data) => {
+          stats.loading.first = stats.loading.end = performance.now();
+          stats.loaded = stats.total = typeof data === "string" ? data.length : data.byteLength;
+          callbacks.onSuccess({ url: context.url, data, code: 200 }, stats, context, null);
+        },
+        (error: unknown) => {
+          if (this.ended.signal.aborted) return;
+          const code = error instanceof ReadError ? error.status : 0;
+          callbacks.onError({ code, text: String(error) }, context, null, stats);
+        },
+      );
+    }
+
+    private async read(context: LoaderContext): Promise<string | ArrayBuffer> {
+      if (!("frag" in context)) return segments.playlist((n) => `${context.url}#${n}`);
+      return (await segments.segment(Number((context as FragmentLoaderContext).frag.sn), this.ended.signal)).buffer;
+    }
+
+    abort(): void {
+      if (this.stats.loading.end > 0 || this.ended.signal.aborted) return;
+      this.stats.aborted = true;
+      this.ended.abort();
+      segments.close();
+    }
+
+    destroy(): void {
+      this.abort();
+    }
+  };
+}
