@@ -34,22 +34,27 @@ impl DiskProfile {
     /// errs towards refusing. [`Self::scaled_to`] fits it to the real size.
     #[must_use]
     pub fn spindle_default() -> Self {
-        const GB: u64 = 1_000_000_000;
-        let zone = |start_gb: u64, mb: u64| Zone { start: ByteCount(start_gb * GB), bytes_per_second: mb * 1_000_000 };
-        let seek =
-            |distance: u64, micros: u64| SeekPoint { distance: ByteCount(distance), time: Nanos::from_micros(micros) };
+        let mega = ByteCount::from_megabytes;
+        let zone = |start: ByteCount, rate: ByteCount| Zone { start, bytes_per_second: rate.0 };
+        let seek = |distance: ByteCount, micros: u64| SeekPoint { distance, time: Nanos::from_micros(micros) };
         Self {
             rotational: true,
-            capacity: ByteCount(1000 * GB),
-            zones: vec![zone(0, 90), zone(200, 84), zone(400, 75), zone(600, 64), zone(800, 50)],
+            capacity: mega(1_000_000),
+            zones: vec![
+                zone(mega(0), mega(90)),
+                zone(mega(200_000), mega(84)),
+                zone(mega(400_000), mega(75)),
+                zone(mega(600_000), mega(64)),
+                zone(mega(800_000), mega(50)),
+            ],
             // To go on where the last request ended waits for nothing: the zone's rate holds it.
             seeks: vec![
-                seek(0, 0),
-                seek(2, 8_500),
-                seek(1000, 9_500),
-                seek(10_000, 11_500),
-                seek(330_000, 19_500),
-                seek(1_000_000, 28_000),
+                seek(mega(0), 0),
+                seek(mega(2), 8_500),
+                seek(mega(1_000), 9_500),
+                seek(mega(10_000), 11_500),
+                seek(mega(330_000), 19_500),
+                seek(mega(1_000_000), 28_000),
             ],
             turn: Nanos::from_micros(11_111),
             flush: Nanos::from_millis(60),
@@ -63,7 +68,7 @@ impl DiskProfile {
     pub fn flash_default() -> Self {
         Self {
             rotational: false,
-            capacity: ByteCount(1_000_000_000_000),
+            capacity: ByteCount::from_megabytes(1_000_000),
             zones: vec![Zone { start: ByteCount(0), bytes_per_second: 300_000_000 }],
             seeks: vec![SeekPoint { distance: ByteCount(0), time: Nanos::from_micros(250) }],
             turn: Nanos::ZERO,
@@ -277,6 +282,19 @@ mod tests {
         assert!((seconds(200, 500) - exact).abs() < 0.003 * exact);
         let whole = seconds(0, 1000);
         assert!((whole - seconds(0, 333) - seconds(333, 667)).abs() < 0.003 * whole);
+    }
+
+    #[test]
+    fn the_assumed_spindle_pays_for_the_distance() {
+        let p = DiskProfile::spindle_default();
+        let hop = |megabytes: u64| p.access_time(ByteCount::from_megabytes(megabytes).0).0 / 1_000_000;
+        assert_eq!([2, 1_000, 10_000, 1_000_000].map(hop), [8, 9, 11, 28], "a full stroke costs 28 ms, a short hop 9");
+        let small = p.scaled_to(ByteCount::from_megabytes(250_000));
+        assert_eq!(
+            small.access_time(268 * 1024).0 / 1_000_000,
+            6,
+            "and no hop of a few hundred KiB costs a full stroke"
+        );
     }
 
     #[test]

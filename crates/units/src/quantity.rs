@@ -114,6 +114,12 @@ impl fmt::Display for Nanos {
 pub struct ByteCount(pub u64);
 
 impl ByteCount {
+    /// `megabytes` times 10^6 bytes, as makers of disks count.
+    #[must_use]
+    pub const fn from_megabytes(megabytes: u64) -> Self {
+        Self(megabytes.saturating_mul(1_000_000))
+    }
+
     /// The count in units of 2^20 bytes.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "for display")]
