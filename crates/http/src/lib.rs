@@ -23,6 +23,7 @@ mod replay;
 mod router;
 mod server;
 mod shared;
+mod starting;
 mod streamed;
 mod upload;
 
@@ -31,3 +32,4 @@ pub mod machine;
 pub mod message;
 
 pub use server::{Parts, Reload, Server, listen};
+pub use starting::Starting;

@@ -43,3 +43,24 @@ impl Write for Output {
 pub(crate) fn say(line: Arguments<'_>) {
     let _ = writeln!(io::stderr(), "isocast: {line}");
 }
+
+/// What `serve` tells whoever started it: a few lines for everybody, the rest for who asked for it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Console {
+    /// `--verbose`
+    pub(crate) verbose: bool,
+}
+
+impl Console {
+    /// A line on standard error.
+    pub(crate) fn say(self, line: Arguments<'_>) {
+        say(line);
+    }
+
+    /// A line on standard error, if details were asked for.
+    pub(crate) fn detail(self, line: Arguments<'_>) {
+        if self.verbose {
+            say(line);
+        }
+    }
+}

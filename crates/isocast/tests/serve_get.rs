@@ -38,7 +38,7 @@ fn the_whole_and_its_head() {
 
 #[test]
 fn a_disk_that_nobody_knows_is_measured_before_anything_is_served() {
-    let server = Setup::default().unmeasured().start();
+    let server = Setup::default().unmeasured().verbose().start();
     let said = server.said();
     let (before, _) = said.split_once("serving ").expect("it serves");
     assert!(before.contains("MB/s") || before.contains("in memory"), "{said}");

@@ -2,10 +2,14 @@
 
 mod fixtures;
 
+use std::fs;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
 
-use fixtures::{Server, Setup, pattern};
+use fixtures::{Client, PATIENCE, Server, Setup, pattern};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// What a server says that cannot start, under a shell's `limits`.
 fn refused(limits: &str, state: &Path) -> String {
@@ -49,7 +53,7 @@ fn a_root_that_cannot_be_opened_is_named_once() {
 
 #[test]
 fn what_is_permitted_and_what_is_not_is_said() {
-    let server = Server::start();
+    let server = Setup::default().verbose().start();
     let said = server.said();
     let data_plane = said.lines().find(|line| line.contains("data plane: ")).expect("a line of what it has");
     for subject in ["open files", "priority", "locked in memory"] {
@@ -64,7 +68,7 @@ const NO_LOCKED_MEMORY: &str = "ulimit -l 0; \
 
 #[test]
 fn a_server_that_cannot_have_io_uring_says_why_and_serves() {
-    let server = Setup::default().limits(NO_LOCKED_MEMORY).start();
+    let server = Setup::default().verbose().limits(NO_LOCKED_MEMORY).start();
     if server.said().contains("runs on io_uring") {
         eprintln!("not run: this kernel does not count rings as locked memory (Linux 6.18 does)");
         return;
@@ -99,4 +103,90 @@ fn limits_of_the_system_are_named_with_what_to_do() {
         let said = refused(&format!("{limit} {value};"), &folder.path().join("state"));
         assert!(said.contains(limit) && !said.contains("too much is going on"), "{limit}: {said}");
     }
+}
+
+#[test]
+fn a_port_that_is_taken_is_said_before_anything_is_done() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("its address").to_string();
+    let state = folder.path().join("state");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_isocast"));
+    command.args(["serve", "--listen", &address, "--root"]).arg(folder.path()).arg("--state").arg(&state);
+    let output = command.output().expect("the program");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("another program has it"), "{said}");
+    assert_eq!((said.lines().count(), state.exists()), (1, false), "nothing was measured or made: {said}");
+}
+
+/// A server that is still starting, on a port that was free a moment ago.
+struct Begun(Child, SocketAddr);
+
+impl Begun {
+    fn new(folder: &Path) -> Self {
+        let address = TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr()).expect("a port");
+        let root = folder.join("root");
+        fs::create_dir_all(&root).expect("a root");
+        let events = format!("log.events={}", folder.join("events.jsonl").display());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_isocast"));
+        command
+            .args(["serve", "--listen", &address.to_string(), "--root"])
+            .arg(root)
+            .arg("--state")
+            .arg(folder.join("state"));
+        command.args(["--set", "plane.memory=64MiB", "--set", &events]).stderr(Stdio::null());
+        Self(command.spawn().expect("the program"), address)
+    }
+
+    /// Status of `path` as soon as the port is taken.
+    fn status(&self, path: &str) -> u16 {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let asked = Client::try_to(self.1).and_then(|mut client| client.try_ask("GET", path));
+            match asked {
+                Ok(answer) => return answer.status,
+                Err(error) => assert!(Instant::now() < deadline, "no answer: {error}"),
+            }
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let process = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw).expect("a process");
+        kill_process(process, signal).expect("it runs");
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_start_answers_survives_a_hang_up_and_reads_the_configuration_again() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let begun = Begun::new(folder.path());
+    assert_eq!(begun.status("/health"), 200);
+    begun.signal(Signal::HUP);
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match begun.status("/ready") {
+            200 => break,
+            status => assert_eq!(status, 503, "not ready yet"),
+        }
+        assert!(Instant::now() < deadline);
+    }
+    while !fs::read_to_string(folder.path().join("events.jsonl")).is_ok_and(|text| text.contains("configuration_re")) {
+        assert!(Instant::now() < deadline, "the hang-up was lost");
+    }
+}
+
+#[test]
+fn a_start_ends_when_it_is_told_to() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let mut begun = Begun::new(folder.path());
+    assert_eq!(begun.status("/health"), 200);
+    begun.signal(Signal::TERM);
+    assert_eq!(begun.0.wait().expect("our child").code(), Some(0));
 }

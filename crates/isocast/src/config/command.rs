@@ -31,6 +31,9 @@ pub(crate) struct ServeArgs {
     /// Any other setting, for example `--set schedule.be_share=0%`.
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = parse_assignment)]
     set: Vec<(String, String)>,
+    /// Say everything that was found out at the start: each disk's measurements, what is permitted and what is not.
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
 }
 
 impl ServeArgs {
@@ -112,7 +115,7 @@ mod tests {
             state: Some("/s".into()),
             disk_scheduler: Some(DiskScheduler::Fifo),
             set: vec![parse_assignment("schedule.be_share = 0%").unwrap()],
-            config: None,
+            ..ServeArgs::default()
         };
         let config = Config::load(&args).unwrap();
         assert_eq!(config.listen.port(), 9000);

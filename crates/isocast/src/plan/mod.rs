@@ -12,6 +12,7 @@ use std::io::Write;
 use anyhow::{Context, bail};
 use clap::Args;
 use kernel::permissions;
+use schedule::profile::DiskProfile;
 use serde::Serialize;
 use sim::{DiskSetup, Scenario, Trace};
 use units::{BitRate, ByteCount, Nanos};
@@ -56,6 +57,15 @@ pub(crate) struct PlanCommand {
     /// Print JSON.
     #[arg(long)]
     json: bool,
+}
+
+/// Streams of `rate` that a disk carries with this memory, beside the share of its time that is kept for best effort.
+#[must_use]
+pub(crate) fn streams_carried(disk: &DiskProfile, memory: ByteCount, be_share: f64, rate: BitRate) -> u32 {
+    let disks = vec![disk.clone()];
+    // No link is the limit here.
+    let net = BitRate(u64::MAX / 16);
+    Rig { disks, memory, net, uploads: BitRate(0), be_share: Some(be_share) }.carries(&[rate]).streams
 }
 
 /// One line of the answer.

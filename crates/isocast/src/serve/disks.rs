@@ -1,21 +1,22 @@
 //! What each disk can do: kept from an earlier start, or measured now.
 //!
-//! Promise: nothing is served before every disk has a profile; the user sees what is measured and how far it is; a disk that
-//! hangs holds up the start for seconds only.
-//! Not here: measuring (`device::calibrate`).
+//! Promise: nothing is served before every disk has a profile; all are measured at the same time; a disk that hangs holds up
+//! the start for seconds only. Not here: measuring (`device::calibrate`).
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::mpsc;
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use device::calibrate::{CalibrateError, Calibration, Options, Progress, identify, load_or_calibrate};
+use device::calibrate::{CalibrateError, Calibration, Options, Progress, Source, identify, load_or_calibrate};
+use dirstore::Layout;
 use schedule::profile::DiskProfile;
 use units::ByteCount;
 
-use crate::output::say;
+use crate::output::Console;
 
 /// A file system in memory, bounded by the processor: no disk time is counted for it. Four gigabytes a second is what one
 /// core copies on a slow machine.
@@ -24,31 +25,106 @@ const MEMORY_BYTES_PER_SECOND: u64 = 4_000_000_000;
 /// A disk that answers nothing for so long hangs. A drive may try for half of this to read one bad place.
 const SILENCE_MAX: Duration = Duration::from_secs(20);
 
-/// The profile of the disk under `root`, measured with progress on standard error if it is not known yet.
-pub(super) fn profile_of(name: &str, root: &Path, state: &Path) -> anyhow::Result<DiskProfile> {
+/// A disk that will be served from.
+#[derive(Debug)]
+pub(super) struct KnownDisk {
+    pub(super) name: String,
+    pub(super) profile: DiskProfile,
+    /// Why its figures are not the disk's own, if they are not.
+    pub(super) doubt: Option<String>,
+}
+
+/// The profiles of all disks of `layout`, in its order. What is measured is told to `step`.
+///
+/// # Errors
+/// A disk cannot be examined, or a thread not be started.
+pub(super) fn known(
+    layout: &Layout,
+    state: &Path,
+    console: Console,
+    step: &(dyn Fn(String) + Sync),
+) -> anyhow::Result<Vec<KnownDisk>> {
+    let steps = Steps { under_way: Mutex::default(), step };
+    thread::scope(|scope| {
+        let measured: Vec<_> = layout
+            .disks()
+            .map(|(id, device)| {
+                let (root, name) = (layout.root_on(id), &device.name);
+                let steps = &steps;
+                scope.spawn(move || {
+                    let disk = known_disk(name, root.context("a disk without a folder")?, state, console, steps);
+                    steps.done(name);
+                    disk
+                })
+            })
+            .collect();
+        measured.into_iter().map(|disk| disk.join().map_err(|_| anyhow::anyhow!("measuring panicked"))?).collect()
+    })
+}
+
+/// What is measured now, by disk.
+struct Steps<'a> {
+    under_way: Mutex<BTreeMap<String, String>>,
+    step: &'a (dyn Fn(String) + Sync),
+}
+
+impl Steps<'_> {
+    fn tell(&self, disk: &str, progress: Progress, console: Console) {
+        let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        if under_way.is_empty() {
+            console.say(format_args!("measuring disks that are not known yet: about ten seconds"));
+        }
+        under_way.insert(disk.to_owned(), format!("{disk} {} %", progress.permille / 10));
+        self.publish(&under_way);
+    }
+
+    fn done(&self, disk: &str) {
+        let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(text) = under_way.get_mut(disk) {
+            *text = format!("{disk} done");
+            self.publish(&under_way);
+        }
+    }
+
+    fn publish(&self, under_way: &BTreeMap<String, String>) {
+        let all: Vec<&str> = under_way.values().map(String::as_str).collect();
+        (self.step)(format!("measuring disks ({})", all.join(", ")));
+    }
+}
+
+fn known_disk(name: &str, root: &Path, state: &Path, console: Console, steps: &Steps<'_>) -> anyhow::Result<KnownDisk> {
+    let name_owned = name.to_owned();
     if in_memory(root) {
-        say(format_args!("{name}: a file system in memory, no disk time is counted"));
-        return Ok(memory_profile());
+        console.detail(format_args!("{name}: a file system in memory, no disk time is counted"));
+        return Ok(KnownDisk { name: name_owned, profile: memory_profile(), doubt: None });
     }
-    let Some(calibration) = measured(name, root, state)? else {
-        let seconds = SILENCE_MAX.as_secs();
-        say(format_args!(
-            "{name}: no answer for {seconds} s: cautious figures are assumed; it is measured at the next start"
-        ));
+    let Some(calibration) = measured(name, root, state, console, steps)? else {
         let disk = identify(root).with_context(|| format!("cannot examine {}", root.display()))?;
-        return Ok(DiskProfile::spindle_default().scaled_to(ByteCount(disk.capacity.0.max(1))));
+        let profile = DiskProfile::spindle_default().scaled_to(ByteCount(disk.capacity.0.max(1)));
+        let doubt = format!("assumed: no answer for {} s, measured at the next start", SILENCE_MAX.as_secs());
+        return Ok(KnownDisk { name: name_owned, profile, doubt: Some(doubt) });
     };
-    say(format_args!("{name}: {}", describe(&calibration.profile)));
-    say(format_args!("{name}: {}", calibration.source));
+    console.detail(format_args!("{name}: {}", describe(&calibration.profile)));
+    console.detail(format_args!("{name}: {}", calibration.source));
     for note in &calibration.notes {
-        say(format_args!("{name}: {note}"));
+        console.detail(format_args!("{name}: {note}"));
     }
-    Ok(calibration.profile)
+    let doubt = match calibration.source {
+        Source::Assumed { .. } => Some("assumed, measured as soon as it can be".to_owned()),
+        _ => calibration.disturbed.then(|| "others used it while it was measured".to_owned()),
+    };
+    Ok(KnownDisk { name: name_owned, profile: calibration.profile, doubt })
 }
 
 /// The disk's calibration; `None` if the disk answers nothing for [`SILENCE_MAX`]: then the thread that measures is
 /// abandoned, for nobody can call it back from the kernel.
-fn measured(name: &str, root: &Path, state: &Path) -> anyhow::Result<Option<Calibration>> {
+fn measured(
+    name: &str,
+    root: &Path,
+    state: &Path,
+    console: Console,
+    steps: &Steps<'_>,
+) -> anyhow::Result<Option<Calibration>> {
     let (tell, told) = mpsc::channel();
     let (folder, state) = (root.to_owned(), state.to_owned());
     let measure = move || {
@@ -60,14 +136,9 @@ fn measured(name: &str, root: &Path, state: &Path) -> anyhow::Result<Option<Cali
         let _abandoned = tell.send(Step::End(calibration.map(Box::new)));
     };
     thread::Builder::new().name("calibrate".to_owned()).spawn(measure)?;
-    let mut last = 0;
     while let Ok(step) = told.recv_timeout(SILENCE_MAX) {
         match step {
-            Step::Progress(progress) if progress.permille >= last + 250 || (last == 0 && progress.permille == 0) => {
-                say(format_args!("{name}: {} ({} %)", progress.step, progress.permille / 10));
-                last = progress.permille.max(1);
-            }
-            Step::Progress(_) => {}
+            Step::Progress(progress) => steps.tell(name, progress, console),
             Step::End(calibration) => {
                 let calibration =
                     calibration.with_context(|| format!("cannot measure the disk under {}", root.display()))?;

@@ -1,41 +1,48 @@
-//! `isocast serve`: measures the disks, starts their threads, the data plane and the control plane, and ends them.
+//! `isocast serve`: takes the port, measures the disks, starts their threads, the data plane and the control plane, and
+//! ends them.
 //!
-//! Promise: ready means that streams are admitted; SIGTERM and SIGINT let what runs finish, SIGHUP reloads; what is not
-//! permitted is said once, with what to do. Not here: any of the parts (they are crates).
+//! Promise: `/health` answers as soon as the port is taken, `/ready` once streams are admitted; SIGTERM and SIGINT end a
+//! start and let what runs finish, SIGHUP reloads; what is not permitted is said once, with what to do. Not here: any of the
+//! parts (they are crates).
 
 mod advice;
 mod disks;
+mod greeting;
 mod links;
 mod machine;
+mod resources;
 mod state;
+mod wiring;
 
 use std::fs::OpenOptions;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use dataplane::Plane;
 use dataplane::control::Command;
 use dataplane::gauges::Gauges;
-use dataplane::{Plane, PlaneConfig};
 use dirstore::{Governed, Layout, Served, Store, StoreSettings};
-use http::{Reload, Server};
+use http::{Reload, Server, Starting};
 use kernel::link::{PlaneHandle, ReportReceiver};
 use kernel::thread::PlaneThread;
-use schedule::disk::Discipline;
 use sd_notify::NotifyState;
 use service::MediaService;
-use service::config::{PathPolicy, SessionConfig, User, WhenFull};
 use service::log::{Log, Writer};
-use tokio::signal::unix::{SignalKind, signal};
-use units::{ByteCount, Nanos, limits};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+use units::{ByteCount, limits};
 
-use crate::config::{self, Change, Config, DiskScheduler, ServeArgs};
-use crate::output::say;
+use crate::config::{Change, Config, ServeArgs};
+use crate::output::{Console, say};
+use disks::KnownDisk;
+use greeting::Greeting;
 use links::Links;
 use state::State;
+use wiring::{http_config, plane_config};
 
 /// A data plane of its own CPU: with fewer CPUs than this it shares, but goes first.
 const CPUS_FOR_OWN: usize = 3;
@@ -47,14 +54,82 @@ const READERS: usize = 2;
 /// # Errors
 /// What cannot be started, with what to do about it.
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
-    run_as_configured(args).map_err(advice::with_advice)
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let run = |runtime: tokio::runtime::Runtime| {
+        let outcome = runtime.block_on(start_and_serve(args));
+        // A disk that hangs holds its thread in the kernel: nobody waits for it.
+        runtime.shutdown_timeout(Duration::from_secs(1));
+        outcome
+    };
+    runtime.map_err(anyhow::Error::from).and_then(run).map_err(advice::with_advice)
 }
 
-fn run_as_configured(args: &ServeArgs) -> anyhow::Result<()> {
+/// The signals that are not left to their default action, from before the port is taken.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn catch() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// The program is to end.
+    async fn end(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+async fn start_and_serve(args: &ServeArgs) -> anyhow::Result<()> {
+    let mut signals = Signals::catch()?;
+    let console = Console { verbose: args.verbose };
     let config = Config::load(args)?;
     anyhow::ensure!(!config.roots.is_empty(), "nothing to serve: name a folder with `--root DIR`");
+    let listener = http::listen(config.listen).map_err(|error| {
+        let advice = advice::on_listening(config.listen, &error);
+        anyhow::Error::from(error).context(format!("cannot listen on {}: {advice}", config.listen))
+    })?;
+    let (step, steps) = watch::channel("opening the folders".to_owned());
+    let starting = Starting::answer(&listener, steps)?;
+    let preparing = {
+        let config = config.clone();
+        tokio::task::spawn_blocking(move || prepare(&config, console, &step))
+    };
+    // A hang-up meanwhile waits: the configuration is read again as soon as there is somebody to give it to.
+    let prepared = tokio::select! {
+        prepared = preparing => prepared??,
+        () = signals.end() => return Ok(()),
+    };
+    starting.end().await;
+    serve(args, config, listener, signals, prepared, console).await
+}
+
+/// What is there before anything is served. Dropped, it frees the state folder.
+struct Prepared {
+    disks: Vec<KnownDisk>,
+    links: Links,
+    gauges: Arc<Gauges>,
+    memory: ByteCount,
+    thread: PlaneThread,
+    plane: PlaneHandle,
+    reports: ReportReceiver,
+    store: Store,
+    _state: State,
+}
+
+/// Opens the folders, measures the disks, starts the data plane and the store. Says to `step` what it is at.
+fn prepare(config: &Config, console: Console, step: &watch::Sender<String>) -> anyhow::Result<Prepared> {
     let layout = Layout::discover(&config.roots)?;
-    let _state = State::take(&config.state)?;
+    let state = State::take(&config.state)?;
     // What keeps the data plane from starting at all is said now, not when disks were measured for seconds.
     kernel::thread::check(kernel::thread::PlaneConfig {
         chunk_count: 1,
@@ -63,34 +138,28 @@ fn run_as_configured(args: &ServeArgs) -> anyhow::Result<()> {
         priority: None,
         readers: READERS,
     })?;
-    let mut profiles = Vec::new();
-    for (id, device) in layout.disks() {
-        let root = layout.root_on(id).context("a disk without a folder")?;
-        profiles.push(disks::profile_of(&device.name, root, &config.state)?);
-    }
+    let disks = disks::known(&layout, &config.state, console, &|text| drop(step.send_replace(text)))?;
+    let profiles: Vec<_> = disks.iter().map(|disk| disk.profile.clone()).collect();
     let links = Links::discover(&config.links);
-    for link in links.0.iter().filter(|link| link.assumed) {
-        let (name, rate) = (&link.name, link.capacity);
-        say(format_args!("{name} does not tell its speed: {rate} is assumed; set `links.{name}` in the configuration"));
-    }
-    // The address is taken before anything is started, so that a port in use is said at once.
-    let listener = http::listen(config.listen).map_err(|error| {
-        let advice = advice::on_listening(config.listen, &error);
-        anyhow::Error::from(error).context(format!("cannot listen on {}: {advice}", config.listen))
-    })?;
 
     let disk_count = u16::try_from(profiles.len()).context("too many disks")?;
     let queues = kernel::link::connect(disk_count).context("cannot make the queues to the data plane")?;
     let gauges = Arc::new(Gauges::new(limits::STREAMS_MAX, profiles.len()));
     let cpus = kernel::thread::cpus().unwrap_or_default();
     let plane_cpu = config.plane.cpu.and_then(|cpu| usize::try_from(cpu).ok()).or(cpus.last().copied());
-    let thread = start_plane(&config, plane_cpu, queues.plane, &profiles, &links, Arc::clone(&gauges))?;
+    let allowed = resources::memory();
+    let memory = config.plane.memory.of(allowed);
+    step.send_replace(format!("taking {memory} of memory"));
+    let thread = start_plane(config, memory, plane_cpu, queues.plane, &profiles, &links, Arc::clone(&gauges))?;
+    say_permissions(&thread, console);
+
     let other_cpus: Vec<usize> = match cpus.len() {
         0..CPUS_FOR_OWN => cpus,
         _ => cpus.into_iter().filter(|cpu| Some(*cpu) != plane_cpu).collect(),
     };
     let mut ports = queues.stores.into_iter();
-    let settings = StoreSettings { state: Some(config.state.clone()), cpus: other_cpus, ..StoreSettings::default() };
+    let settings =
+        StoreSettings { state: Some(config.state.clone()), cpus: other_cpus, ..wiring::upload_memory(allowed) };
     let store = Store::start(layout, &settings, |id, _| Served {
         port: Box::new(Governed::new(ports.next().expect("one port per disk"))),
         profile: profiles.get(usize::from(id.0)).cloned(),
@@ -100,41 +169,35 @@ fn run_as_configured(args: &ServeArgs) -> anyhow::Result<()> {
         known.disks.get(usize::from(id.0)).is_none_or(|disk| disk.failing.get() == dataplane::gauges::DISK_GOOD)
     };
     store.rely_on(Box::new(is_good));
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let outcome =
-        runtime.block_on(serve(args, config, listener, &links, store, queues.handle.clone(), queues.reports, gauges));
-    // A disk that hangs holds its thread in the kernel: nobody waits for it.
-    let _ = queues.handle.send(Command::Shutdown);
-    if thread.join().is_err() {
-        anyhow::bail!("the data plane ended by a fault of ours; please report what stands above");
-    }
-    runtime.shutdown_timeout(Duration::from_secs(1));
-    outcome
+    Ok(Prepared {
+        disks,
+        links,
+        gauges,
+        memory,
+        thread,
+        plane: queues.handle,
+        reports: queues.reports,
+        store,
+        _state: state,
+    })
 }
 
-#[allow(clippy::too_many_arguments, reason = "the wiring is where everything meets, once")]
 async fn serve(
     args: &ServeArgs,
     mut config: Config,
     listener: std::net::TcpListener,
-    links: &Links,
-    store: Store,
-    plane: PlaneHandle,
-    reports: ReportReceiver,
-    gauges: Arc<Gauges>,
+    mut signals: Signals,
+    prepared: Prepared,
+    console: Console,
 ) -> anyhow::Result<()> {
-    // Before anybody can know that this runs: a signal that comes early is not a default action.
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut hang_up = signal(SignalKind::hangup())?;
+    let Prepared { disks, links, gauges, memory, thread, plane, reports, store, _state } = prepared;
     let ready = Arc::new(AtomicBool::new(false));
     let (access, events) = log_writers(&config)?;
-    let commands = plane.clone();
-    let settings = http_config(&config, links);
+    let settings = http_config(&config, &links);
     let service = MediaService::start(service::Parts {
         config: settings.service.clone(),
         contents: Arc::new(store),
-        plane: Arc::new(PlaneCommands(plane)),
+        plane: Arc::new(PlaneCommands(plane.clone())),
         ready: Arc::clone(&ready),
         gauges,
         events: Log::start("event-log", events)?,
@@ -148,17 +211,19 @@ async fn serve(
         access: Log::start("access-log", access)?,
     })?;
     ready.store(true, Ordering::Release);
-    for address in server.addresses() {
-        say(format_args!("serving {} on http://{address}/", folders(&config.roots)));
+    let (addresses, permissions) = (server.addresses(), &thread.permissions);
+    let greeting = Greeting { config: &config, addresses, disks: &disks, links: &links, permissions, memory };
+    for line in greeting.lines() {
+        console.say(format_args!("{line}"));
     }
     tell_supervisor(&[NotifyState::Ready]);
     loop {
         tokio::select! {
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
-            _ = hang_up.recv() => {
+            _ = signals.terminate.recv() => break,
+            _ = signals.interrupt.recv() => break,
+            _ = signals.hang_up.recv() => {
                 tell_reloading();
-                match reload(args, &config, links, &server, &commands) {
+                match reload(args, &config, &links, &server, &plane) {
                     Ok(in_force) => config = in_force,
                     Err(error) => {
                         let reason = format!("{error:#}");
@@ -174,21 +239,23 @@ async fn serve(
     say(format_args!("stopping: no new streams; what runs may finish (again: at once)"));
     tokio::select! {
         () = server.drain() => {}
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+        () = signals.end() => {}
     }
+    let _ = plane.send(Command::Shutdown);
+    let joined = tokio::task::spawn_blocking(move || thread.join()).await?;
+    anyhow::ensure!(joined.is_ok(), "the data plane ended by a fault of ours; please report what stands above");
     Ok(())
 }
 
 fn start_plane(
     config: &Config,
+    memory: ByteCount,
     cpu: Option<usize>,
     link: kernel::link::PlaneLink,
     profiles: &[schedule::profile::DiskProfile],
     links: &Links,
     gauges: Arc<Gauges>,
 ) -> anyhow::Result<PlaneThread> {
-    let memory = config.plane.memory.of(machine_memory());
     let chunks = u32::try_from(memory.0 / limits::CHUNK_BYTES).context("the memory for buffers is too large")?;
     let thread_config = kernel::thread::PlaneConfig {
         chunk_count: chunks,
@@ -199,74 +266,16 @@ fn start_plane(
     };
     let plane_config = plane_config(config);
     let (profiles, capacities) = (profiles.to_vec(), links.capacities());
-    let thread = kernel::thread::start(thread_config, link, move |io| {
+    Ok(kernel::thread::start(thread_config, link, move |io| {
         Plane::new(plane_config, profiles, &capacities, gauges, io).run();
-    })?;
+    })?)
+}
+
+fn say_permissions(thread: &PlaneThread, console: Console) {
     let granted: Vec<&str> = thread.permissions.granted().map(|permission| permission.sentence.as_str()).collect();
-    say(format_args!("data plane: {memory} for blocks; {}", granted.join("; ")));
+    console.detail(format_args!("data plane: {}", granted.join("; ")));
     for permission in thread.permissions.refused() {
-        say(format_args!("{}", permission.sentence));
-    }
-    Ok(thread)
-}
-
-fn plane_config(config: &Config) -> PlaneConfig {
-    PlaneConfig {
-        tick: config.schedule.tick,
-        round: config.schedule.round,
-        discipline: match config.schedule.disk_scheduler {
-            DiskScheduler::Cyclic => Discipline::Cyclic,
-            DiskScheduler::Fifo => Discipline::Fifo,
-        },
-        be_share: f64::from(config.schedule.best_effort_percent) / 100.0,
-        stall_max: config.streams.stall,
-        ..PlaneConfig::default()
-    }
-}
-
-fn http_config(config: &Config, links: &Links) -> http::config::Config {
-    let limits = &config.limits;
-    let mut policies: Vec<PathPolicy> = Vec::new();
-    for (prefix, rate) in &config.path_rates {
-        policies.push(PathPolicy { prefix: prefix.clone(), rate: Some(*rate), when_full: WhenFull::Refuse });
-    }
-    for (prefix, when_full) in &config.path_when_full {
-        let when_full = match when_full {
-            config::WhenFull::Refuse => WhenFull::Refuse,
-            config::WhenFull::BestEffort => WhenFull::BestEffort,
-        };
-        match policies.iter_mut().find(|policy| policy.prefix == *prefix) {
-            Some(policy) => policy.when_full = when_full,
-            None => policies.push(PathPolicy { prefix: prefix.clone(), rate: None, when_full }),
-        }
-    }
-    let service = service::config::Config {
-        drain_time_max: duration(limits.drain),
-        upload_bytes_max: limits.upload_size.0,
-        tick: config.schedule.tick,
-        burst: config.streams.start_burst,
-        sessions: SessionConfig {
-            hold: config.session_hold,
-            precedence: config.session_precedence,
-            ..SessionConfig::default()
-        },
-        policies,
-        links: links.by_address(),
-        users: config
-            .users
-            .iter()
-            .map(|(name, hash)| User { name: name.clone(), password_hash: hash.clone() })
-            .collect(),
-        ..service::config::Config::default()
-    };
-    http::config::Config {
-        connections_max: usize::try_from(limits.connections).unwrap_or(usize::MAX),
-        head_time_max: duration(limits.head_timeout),
-        idle_time_max: duration(limits.idle_timeout),
-        upload_idle_max: duration(limits.upload_idle),
-        stall_max: duration(config.streams.stall),
-        service,
-        ..http::config::Config::default()
+        console.detail(format_args!("{}", permission.sentence));
     }
 }
 
@@ -342,17 +351,4 @@ fn log_writer(path: Option<&Path>, otherwise: Writer) -> anyhow::Result<Writer> 
     let Some(path) = path else { return Ok(otherwise) };
     let file = OpenOptions::new().create(true).append(true).open(path);
     Ok(Box::new(file.with_context(|| format!("cannot write the log {}", path.display()))?))
-}
-
-fn machine_memory() -> ByteCount {
-    let facts = rustix::system::sysinfo();
-    ByteCount(facts.totalram.saturating_mul(u64::from(facts.mem_unit.max(1))))
-}
-
-fn duration(span: Nanos) -> Duration {
-    Duration::from_nanos(span.0)
-}
-
-fn folders(roots: &[PathBuf]) -> String {
-    roots.iter().map(|root| root.display().to_string()).collect::<Vec<_>>().join(", ")
 }

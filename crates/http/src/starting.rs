@@ -1,0 +1,137 @@
+//! What is answered while the server starts: that the program lives, and how far the start is.
+//!
+//! Promise: from the moment the port is bound, `/health` is 200 and everything else is 503 with the step that is under way
+//! and `Retry-After`. One request per connection; connections and heads are bounded. Not here: the start itself.
+
+use std::io;
+use std::net::TcpListener as StdListener;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use http_types::header::{CACHE_CONTROL, RETRY_AFTER};
+use http_types::{Method, StatusCode};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::message::head::{HEAD_BYTES_MAX, parse_head};
+use crate::message::reply::{After, Reply, problem_with, render};
+
+/// Connections answered at a time; more wait in the listener's queue.
+const CONNECTIONS_MAX: usize = 64;
+/// For a whole exchange.
+const EXCHANGE_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Answers on a listener until it is ended; the listener itself stays usable, connections in its queue are not lost.
+#[derive(Debug)]
+pub struct Starting {
+    task: JoinHandle<()>,
+}
+
+impl Starting {
+    /// Begins to answer on the current tokio runtime. `step` says what the start is doing.
+    ///
+    /// # Errors
+    /// The listener cannot be used.
+    pub fn answer(listener: &StdListener, step: watch::Receiver<String>) -> io::Result<Self> {
+        let listener = listener.try_clone()?;
+        listener.set_nonblocking(true)?;
+        let listener = TcpListener::from_std(listener)?;
+        Ok(Self { task: tokio::spawn(accept(listener, step)) })
+    }
+
+    /// Takes no more connections; those that were taken are still answered.
+    pub async fn end(self) {
+        self.task.abort();
+        let _cancelled = self.task.await;
+    }
+}
+
+async fn accept(listener: TcpListener, step: watch::Receiver<String>) {
+    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let permit = Arc::clone(&permits).acquire_owned().await.expect("the semaphore is never closed");
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let step = step.borrow().clone();
+        tokio::spawn(async move {
+            let _permit = permit;
+            // A client that is too slow, or has gone, is not waited for.
+            let _ = timeout(EXCHANGE_TIME_MAX, exchange(stream, &step)).await;
+        });
+    }
+}
+
+async fn exchange(mut stream: TcpStream, step: &str) -> io::Result<()> {
+    let mut head = Vec::new();
+    let (reply, bodiless) = loop {
+        match parse_head(&head) {
+            Ok(Some(head)) => break (reply(&head.path, step), head.method == Method::HEAD),
+            Ok(None) if head.len() < HEAD_BYTES_MAX => {}
+            Ok(None) => return Ok(()),
+            Err(error) => break (Reply::problem(error.status(), &error.to_string()), false),
+        }
+        if stream.read_buf(&mut head).await? == 0 {
+            return Ok(());
+        }
+    };
+    stream.write_all(&render(&reply, bodiless, After::Close, SystemTime::now())).await?;
+    stream.shutdown().await?;
+    // Closed with a body unread, the connection would be reset, and the client might lose the answer (RFC 9112 §9.6).
+    let mut sink = [0; 4096];
+    while stream.read(&mut sink).await? > 0 {}
+    Ok(())
+}
+
+fn reply(path: &str, step: &str) -> Reply {
+    if path == "/health" {
+        return Reply::with_body(StatusCode::OK, "text/plain; charset=utf-8", "ok\n");
+    }
+    let detail = format!("the server is starting: {step}");
+    problem_with(StatusCode::SERVICE_UNAVAILABLE, "Starting", &detail, &[("resource", "starting".into())])
+        .field(RETRY_AFTER, "1")
+        .field(CACHE_CONTROL, "no-store")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn ask(address: std::net::SocketAddr, request: &str) -> String {
+        let mut stream = TcpStream::connect(address).await.expect("it listens");
+        stream.write_all(request.as_bytes()).await.expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.expect("an answer");
+        answer
+    }
+
+    #[tokio::test]
+    async fn the_start_is_told_and_the_listener_stays() {
+        let listener = StdListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let (step, steps) = watch::channel("opening the folders".to_owned());
+        let starting = Starting::answer(&listener, steps).expect("it answers");
+        let health = ask(address, "GET /health HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        assert!(health.starts_with("HTTP/1.1 200 ") && health.ends_with("ok\n"), "{health}");
+        step.send_replace("measuring disks (sda 40 %)".to_owned());
+        let ready = ask(address, "GET /ready HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        assert!(ready.starts_with("HTTP/1.1 503 ") && ready.contains("sda 40 %"), "{ready}");
+        assert!(ready.to_ascii_lowercase().contains("retry-after: 1"), "{ready}");
+        let upload = ask(address, "PUT /media/a HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc").await;
+        assert!(upload.starts_with("HTTP/1.1 503 "), "{upload}");
+        assert!(ask(address, "nonsense\r\n\r\n").await.starts_with("HTTP/1.1 400 "));
+        starting.end().await;
+        // Who comes between the two is answered by the next one.
+        let late = tokio::spawn(async move { ask(address, "GET / HTTP/1.1\r\nHost: a\r\n\r\n").await });
+        let next = TcpListener::from_std(listener).expect("still good");
+        let (mut stream, _) = next.accept().await.expect("somebody");
+        stream.write_all(b"next").await.expect("sent");
+        let _ = stream.read(&mut [0; 99]).await;
+        drop(stream);
+        assert_eq!(late.await.expect("answered"), "next");
+    }
+}

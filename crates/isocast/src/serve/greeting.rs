@@ -1,0 +1,180 @@
+//! What `serve` says when it is ready: what is served and where, what it carries, who may write, what is missing.
+//!
+//! Promise: five lines, each true when it is printed and each with what to do. Not here: details (`--verbose`).
+
+use std::fmt::Write as _;
+use std::net::{IpAddr, SocketAddr};
+
+use kernel::permissions::{Permissions, Subject};
+use units::{BitRate, ByteCount};
+
+use super::disks::KnownDisk;
+use super::links::Links;
+use super::resources;
+use crate::config::Config;
+use crate::plan::streams_carried;
+
+/// What disks are counted in: a good picture in 720p, as in the benchmarks.
+const EXAMPLE_RATE: BitRate = BitRate(8_800_000);
+/// More than so many disks are summed up.
+const DISKS_NAMED: usize = 4;
+/// A client on another machine needs an address; more than so many help nobody.
+const ADDRESSES_MAX: usize = 4;
+
+/// Everything the lines are made of.
+pub(super) struct Greeting<'a> {
+    pub(super) config: &'a Config,
+    pub(super) addresses: &'a [SocketAddr],
+    pub(super) disks: &'a [KnownDisk],
+    pub(super) links: &'a Links,
+    pub(super) permissions: &'a Permissions,
+    pub(super) memory: ByteCount,
+}
+
+impl Greeting<'_> {
+    /// The lines, in order.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let mut lines = vec![self.served(), self.carried(), self.network(), self.writing()];
+        lines.extend(self.missing());
+        lines
+    }
+
+    fn served(&self) -> String {
+        let roots: Vec<_> = self.config.roots.iter().map(|root| root.display().to_string()).collect();
+        let roots = if roots.len() > DISKS_NAMED { format!("{} folders", roots.len()) } else { roots.join(", ") };
+        let addresses = self.addresses.iter().flat_map(|address| usable(*address, self.links));
+        let urls: Vec<_> = addresses.take(ADDRESSES_MAX).map(|address| format!("http://{address}/")).collect();
+        format!("serving {roots} on {}", urls.join(" and "))
+    }
+
+    fn carried(&self) -> String {
+        let best_effort = f64::from(self.config.schedule.best_effort_percent) / 100.0;
+        let streams = |disk: &KnownDisk| streams_carried(&disk.profile, self.memory, best_effort, EXAMPLE_RATE);
+        let mut line = format!("streams of {EXAMPLE_RATE} it can carry: ");
+        if self.disks.len() > DISKS_NAMED {
+            let counts: Vec<u32> = self.disks.iter().map(streams).collect();
+            let (least, sum) = (counts.iter().min().unwrap_or(&0), counts.iter().sum::<u32>());
+            let _ = write!(line, "{sum} from {} disks, {least} from the slowest of them", self.disks.len());
+            return line;
+        }
+        for (number, disk) in self.disks.iter().enumerate() {
+            let comma = if number > 0 { "; " } else { "" };
+            let kind = if disk.profile.rotational { "spinning" } else { "flash or memory" };
+            let origin = disk.doubt.as_deref().unwrap_or("measured");
+            let _ = write!(line, "{comma}{} from disk {} ({kind}, {origin})", streams(disk), disk.name);
+        }
+        line
+    }
+
+    fn network(&self) -> String {
+        let links = self.links.0.iter().filter(|link| link.name != "lo").map(|link| {
+            let origin = if link.assumed { " assumed" } else { "" };
+            format!("{} {}{origin}", link.name, link.capacity)
+        });
+        let text = links.collect::<Vec<_>>().join(", ");
+        let advice = if text.contains("assumed") { "; `--set links.NAME=RATE` corrects it" } else { "" };
+        format!("network: {}{advice}", if text.is_empty() { "this machine only" } else { &text })
+    }
+
+    fn writing(&self) -> String {
+        let (users, open) = (self.config.users.len(), self.addresses.iter().any(|address| !address.ip().is_loopback()));
+        match (users, open) {
+            (0, true) => {
+                "WARNING: whoever reaches this address can read everything; writing is for programs on this machine \
+                          until there is a user (`isocast user add NAME`)"
+                    .to_owned()
+            }
+            (0, false) => "reading and writing: programs on this machine".to_owned(),
+            (users, _) => format!("reading: whoever reaches this address; writing: {users} user(s), with a password"),
+        }
+    }
+
+    fn missing(&self) -> Option<String> {
+        let mut missing: Vec<String> =
+            self.permissions.refused().filter_map(|refused| name(refused.subject)).map(str::to_owned).collect();
+        if let Some(quota) = resources::cpu_quota().filter(|quota| *quota < 1.0) {
+            missing.push(format!("a whole processor (the control group allows {quota:.2})"));
+        }
+        let advice = "streams may be late on a busy machine; `--verbose` says how to permit it";
+        (!missing.is_empty()).then(|| format!("missing: {}: {advice}", missing.join(", ")))
+    }
+}
+
+/// What a client can be told to connect to: a wildcard stands for the addresses of all interfaces.
+fn usable(address: SocketAddr, links: &Links) -> Vec<SocketAddr> {
+    if !address.ip().is_unspecified() {
+        return vec![address];
+    }
+    let link_local = |ip: &IpAddr| matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
+    let reached = |ip: &&IpAddr| !link_local(ip) && (ip.is_ipv4() || address.is_ipv6());
+    let (loopback, others): (Vec<&IpAddr>, Vec<&IpAddr>) =
+        links.0.iter().flat_map(|link| &link.addresses).filter(reached).partition(|ip| ip.is_loopback());
+    others.into_iter().chain(loopback).map(|ip| SocketAddr::new(*ip, address.port())).collect()
+}
+
+/// What the promise of a rate depends on, in two words; what only costs processor time is a detail.
+const fn name(subject: Subject) -> Option<&'static str> {
+    match subject {
+        Subject::RealTime => Some("real-time priority"),
+        Subject::LockedMemory => Some("locked memory"),
+        Subject::OpenFiles => Some("open files"),
+        Subject::Engine => Some("io_uring"),
+        Subject::Processor => Some("the configured CPU"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use units::LinkId;
+
+    use super::*;
+    use crate::serve::links::Link;
+
+    fn links() -> Links {
+        let link = |name: &str, addresses: &[&str]| Link {
+            name: name.to_owned(),
+            capacity: BitRate(1_000_000_000),
+            assumed: name != "lo",
+            addresses: addresses.iter().map(|address| address.parse().expect("an address")).collect(),
+        };
+        Links(vec![link("lo", &["127.0.0.1", "::1"]), link("eth0", &["192.0.2.7", "fe80::1", "2001:db8::7"])])
+    }
+
+    fn lines(listen: &str, users: usize, disks: usize) -> Vec<String> {
+        let text = format!("listen = \"{listen}\"\nroots = [\"/srv/video\"]\n");
+        let mut config = Config::load_file("f.toml".as_ref(), &text).expect("good");
+        config.users = vec![("a".to_owned(), "$argon2".to_owned()); users];
+        let profile = schedule::profile::DiskProfile::spindle_default();
+        let disks: Vec<_> = (0..disks)
+            .map(|number| KnownDisk { name: format!("sd{number}"), profile: profile.clone(), doubt: None })
+            .collect();
+        let greeting = Greeting {
+            config: &config,
+            addresses: &[config.listen],
+            disks: &disks,
+            links: &links(),
+            permissions: &Permissions::default(),
+            memory: ByteCount(1 << 30),
+        };
+        greeting.lines()
+    }
+
+    #[test]
+    fn a_server_on_all_interfaces_names_its_addresses_and_warns() {
+        let lines = lines("0.0.0.0:80", 0, 1);
+        assert_eq!(lines[0], "serving /srv/video on http://192.0.2.7:80/ and http://127.0.0.1:80/");
+        assert!(lines[3].starts_with("WARNING") && lines[3].contains("isocast user add"), "{}", lines[3]);
+        assert_eq!(lines.len(), 4, "nothing is missing: {lines:?}");
+        assert!(links().by_address().contains(&("192.0.2.7".parse().expect("an address"), LinkId(1))));
+    }
+
+    #[test]
+    fn each_disk_is_counted_and_many_are_summed_up() {
+        assert!(lines("127.0.0.1:80", 1, 2)[1].contains(" from disk sd1 (spinning, measured)"));
+        let many = lines("[::]:80", 1, 22);
+        assert!(many[1].contains("from 22 disks"), "{}", many[1]);
+        assert!(many[0].contains("http://[2001:db8::7]:80/") && !many[0].contains("fe80"), "{}", many[0]);
+        assert!(many[3].contains("1 user(s)"), "{}", many[3]);
+    }
+}

@@ -1,0 +1,104 @@
+//! The configuration as each part takes it.
+
+use std::time::Duration;
+
+use dataplane::PlaneConfig;
+use dirstore::StoreSettings;
+use schedule::disk::Discipline;
+use service::config::{PathPolicy, SessionConfig, User, WhenFull};
+use units::{ByteCount, Nanos, limits};
+
+use super::links::Links;
+use crate::config::{self, Config, DiskScheduler};
+
+pub(super) fn plane_config(config: &Config) -> PlaneConfig {
+    PlaneConfig {
+        tick: config.schedule.tick,
+        round: config.schedule.round,
+        discipline: match config.schedule.disk_scheduler {
+            DiskScheduler::Cyclic => Discipline::Cyclic,
+            DiskScheduler::Fifo => Discipline::Fifo,
+        },
+        be_share: f64::from(config.schedule.best_effort_percent) / 100.0,
+        stall_max: config.streams.stall,
+        ..PlaneConfig::default()
+    }
+}
+
+pub(super) fn http_config(config: &Config, links: &Links) -> http::config::Config {
+    let limits = &config.limits;
+    let mut policies: Vec<PathPolicy> = Vec::new();
+    for (prefix, rate) in &config.path_rates {
+        policies.push(PathPolicy { prefix: prefix.clone(), rate: Some(*rate), when_full: WhenFull::Refuse });
+    }
+    for (prefix, when_full) in &config.path_when_full {
+        let when_full = match when_full {
+            config::WhenFull::Refuse => WhenFull::Refuse,
+            config::WhenFull::BestEffort => WhenFull::BestEffort,
+        };
+        match policies.iter_mut().find(|policy| policy.prefix == *prefix) {
+            Some(policy) => policy.when_full = when_full,
+            None => policies.push(PathPolicy { prefix: prefix.clone(), rate: None, when_full }),
+        }
+    }
+    let service = service::config::Config {
+        drain_time_max: duration(limits.drain),
+        upload_bytes_max: limits.upload_size.0,
+        tick: config.schedule.tick,
+        burst: config.streams.start_burst,
+        sessions: SessionConfig {
+            hold: config.session_hold,
+            precedence: config.session_precedence,
+            ..SessionConfig::default()
+        },
+        policies,
+        links: links.by_address(),
+        users: config
+            .users
+            .iter()
+            .map(|(name, hash)| User { name: name.clone(), password_hash: hash.clone() })
+            .collect(),
+        ..service::config::Config::default()
+    };
+    http::config::Config {
+        connections_max: usize::try_from(limits.connections).unwrap_or(usize::MAX),
+        head_time_max: duration(limits.head_timeout),
+        idle_time_max: duration(limits.idle_timeout),
+        upload_idle_max: duration(limits.upload_idle),
+        stall_max: duration(config.streams.stall),
+        service,
+        ..http::config::Config::default()
+    }
+}
+
+/// Memory for uploads and recordings: as much as ever helps, but no more than a quarter of what there is.
+pub(super) fn upload_memory(allowed: ByteCount) -> StoreSettings {
+    let most = StoreSettings::default();
+    let chunks = |sixteenths: u64, most: usize| {
+        let share = allowed.0 / 16 * sixteenths / limits::CHUNK_BYTES;
+        usize::try_from(share).unwrap_or(usize::MAX).clamp(1, most)
+    };
+    StoreSettings {
+        upload_chunks: chunks(1, most.upload_chunks),
+        recording_chunks: chunks(3, most.recording_chunks),
+        ..most
+    }
+}
+
+fn duration(span: Nanos) -> Duration {
+    Duration::from_nanos(span.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_container_has_small_upload_buffers() {
+        let chunks = |mib: u64| {
+            let settings = upload_memory(ByteCount(mib << 20));
+            (settings.upload_chunks, settings.recording_chunks)
+        };
+        assert_eq!((chunks(256), chunks(8192), chunks(1)), ((16, 48), (128, 512), (1, 1)));
+    }
+}
