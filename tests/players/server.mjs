@@ -79,10 +79,9 @@ export class Server {
     return readFileSync(this.access, "utf8").split("\n").filter((line) => / 5\d\d \d+ /.test(line));
   }
 
-  /** The streams under way. */
-  async streams() {
-    const answer = await (await fetch(`${this.direct}/api/v1/streams`)).json();
-    return Array.isArray(answer) ? answer : answer.streams;
+  /** Bits per second promised to streams. */
+  async promised() {
+    return (await (await fetch(`${this.direct}/api/v1/system`)).json()).promised_bps;
   }
 
   async stop() {

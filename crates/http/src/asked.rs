@@ -4,7 +4,7 @@
 //! (`service::rate`).
 
 use service::rate::{Asked, AskedRate};
-use units::{Nanos, ParseError};
+use units::{BitRate, Nanos, ParseError};
 
 use crate::message::cmcd::Cmcd;
 use crate::message::query::Query;
@@ -34,8 +34,11 @@ pub(crate) fn asked(query: &Query, cmcd: &Cmcd) -> Result<Asked, AskError> {
     let rate = match query.rate.as_deref() {
         Some("max") => AskedRate::Bulk,
         Some(text) => AskedRate::Rate(units::parse_rate(text).map_err(AskError::Rate)?),
-        None => cmcd.rate().map_or(AskedRate::Unsaid, AskedRate::Rate),
+        None => cmcd.encoded.map_or(AskedRate::Unsaid, AskedRate::Rate),
     };
+    // A player that tells about itself, or was given a name, knows what it does when segments come faster than they play.
+    let named = cmcd.session.is_some() || cmcd.encoded.is_some() || query.session.is_some();
+    let ceiling = cmcd.requested.or(named.then_some(BitRate(u64::MAX)));
     let burst = match query.burst.as_deref() {
         None => None,
         Some("0") => Some(Nanos::ZERO),
@@ -44,14 +47,13 @@ pub(crate) fn asked(query: &Query, cmcd: &Cmcd) -> Result<Asked, AskError> {
     if burst.is_some_and(|burst| burst > BURST_MAX) {
         return Err(AskError::BurstTooLong);
     }
-    Ok(Asked { rate, burst })
+    Ok(Asked { rate, burst, ceiling })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use http_types::HeaderMap;
-    use units::BitRate;
 
     fn read(query: &str) -> Result<Asked, AskError> {
         let query = Query::parse(Some(query)).expect("no key twice");

@@ -6,14 +6,14 @@
 use std::os::fd::OwnedFd;
 use std::time::SystemTime;
 
-use dataplane::control::Outcome;
+use dataplane::control::{Outcome, Segment};
 use http_types::header::{self, HeaderName, USER_AGENT};
 use http_types::{Method, StatusCode};
 use service::contents::{ContentPath, Opened, PathError, StoreError, Want};
 use service::delivery::{self, Finished, Request, Terms};
 use service::pipeline::{self, PipeError, Stages};
 use service::rate::AskedRate;
-use service::session::Viewer;
+use service::session::{Part, Viewer};
 use tokio::net::TcpStream;
 use units::BitRate;
 
@@ -75,7 +75,7 @@ async fn prepare(exchange: &Exchange) -> Result<Prepared, Reply> {
     let (service, head) = (&exchange.shared.service, &exchange.head);
     let query = Query::parse(head.query.as_deref()).map_err(problem::bad_request)?;
     let cmcd = Cmcd::read(query.cmcd.as_deref(), &head.headers);
-    let asked = asked(&query, &cmcd).map_err(problem::bad_request)?;
+    let mut asked = asked(&query, &cmcd).map_err(problem::bad_request)?;
     let path = content_path(head).map_err(problem::bad_request)?;
     let name = path.joined();
     // HEAD opens the content, too: that it cannot be read is answered as to a GET. It is not read to find its rate.
@@ -91,17 +91,26 @@ async fn prepare(exchange: &Exchange) -> Result<Prepared, Reply> {
         Plan::Stream(plan) => plan,
     };
     let part = plan.ranged && plan.status == StatusCode::PARTIAL_CONTENT;
-    // A playlist is read between the parts it names, and at no rate.
-    let brief = (part || media_type(&name) == PLAYLIST).then_some(plan.content_bytes);
-    let terms = Terms::decide(&service.config(), &name, asked, media, brief);
+    let viewer = viewer(exchange, &query, cmcd);
+    let config = service.config();
+    if plan.content_bytes <= config.sessions.probe_bytes_max {
+        // A look at the index. Of what the viewer plays it is read with its reservation, otherwise in what is left over, and
+        // so is a playlist, which is read between the parts it names.
+        if part && service.has_reservation(&viewer, &name) {
+            asked.ceiling = asked.ceiling.or(Some(BitRate(u64::MAX)));
+        } else if part || media_type(&name) == PLAYLIST {
+            asked.rate = AskedRate::Bulk;
+        }
+    }
+    let terms = Terms::decide(&config, &name, asked, media, plan.content_bytes);
     let sends = delivers && (plan.content_bytes > 0 || !stages.0.is_empty());
     let request = sends.then(|| Request {
-        viewer: viewer(exchange, &query, cmcd, &name),
+        viewer,
         path: name,
         content,
         body: plan.body.clone(),
         terms,
-        ranged: plan.ranged,
+        part: part_of(&plan),
         client: exchange.client(),
     });
     Ok(Prepared { plan, terms, stages, request })
@@ -118,17 +127,29 @@ fn refusal(head: &RequestHead, error: &StoreError) -> Reply {
     Reply::empty(StatusCode::MOVED_PERMANENTLY).field(header::LOCATION, location(&format!("{}/{query}", head.path)))
 }
 
-/// Who watches: the session it names, else a guess.
-fn viewer(exchange: &Exchange, query: &Query, cmcd: Cmcd, path: &str) -> Viewer {
+/// Which part of a content is sent.
+fn part_of(plan: &StreamPlan) -> Part {
+    let ranges = plan.body.iter().filter_map(|segment| match segment {
+        Segment::Range { offset, .. } => Some(*offset),
+        Segment::Bytes(_) => None,
+    });
+    match ranges.min() {
+        _ if !plan.ranged => Part::Whole,
+        Some(1..) => Part::Elsewhere,
+        _ => Part::FromStart,
+    }
+}
+
+/// Who watches: the session it names, else its address and program.
+fn viewer(exchange: &Exchange, query: &Query, cmcd: Cmcd) -> Viewer {
     let head = &exchange.head;
     let named = cmcd.session.or_else(|| query.session.clone()).or_else(|| session_cookie(head));
     let service = &exchange.shared.service;
     match named {
         Some(name) if name.len() <= 128 && !name.is_empty() => Viewer::Named(name),
-        _ => Viewer::Guessed {
+        _ => Viewer::Unnamed {
             address: exchange.peer.ip(),
             agent: service.hash(head.headers.get(USER_AGENT).map(http_types::HeaderValue::as_bytes)),
-            content: service.hash(path),
         },
     }
 }

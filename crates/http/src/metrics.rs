@@ -61,7 +61,6 @@ fn server_metrics(page: &mut Exposition, shared: &Shared) {
     page.single("uploads", "gauge", "Uploads under way.", read(&service.stats.uploads_open));
     page.single("upload_bytes_total", "counter", "Bytes received by uploads.", read(&service.stats.bytes_uploaded));
     page.single("sessions", "gauge", "Sessions that run or hold a stream.", service.session_count());
-    page.single("viewers_remembered", "gauge", "Viewers that come before newcomers.", service.remembered_count());
     page.family("log_lines_dropped_total", "counter", "Log lines dropped because the writer was behind.");
     page.sample("log_lines_dropped_total", "log=\"access\"", shared.access.dropped());
     page.sample("log_lines_dropped_total", "log=\"events\"", service.events.dropped());

@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use units::limits::STREAMS_MAX;
 use units::{BitRate, LinkId, Nanos};
 
 /// Settings of the service.
@@ -34,12 +33,8 @@ pub struct Config {
 pub struct SessionConfig {
     /// A reservation is held this long after the session's last request.
     pub hold: Nanos,
-    /// Who let that run out comes before newcomers for so long; zero: never.
-    pub precedence: Nanos,
     /// Ranges up to this many bytes are probes and ride best-effort.
     pub probe_bytes_max: u64,
-    /// Sessions at once; one more gets streams of its own, without holding.
-    pub sessions_max: usize,
 }
 
 /// How contents below a prefix are served.
@@ -92,9 +87,7 @@ impl Default for SessionConfig {
     fn default() -> Self {
         Self {
             hold: Nanos::from_secs(60),
-            precedence: Nanos::from_secs(600),
             probe_bytes_max: 1 << 20,
-            sessions_max: STREAMS_MAX,
         }
     }
 }

@@ -14,7 +14,7 @@ use dataplane::control::{
     Command, Content, Delivery, Ending, Outcome, Refusal, Report, Resource, Segment, Service as Class, Standing,
 };
 use socket2::SockRef;
-use units::{BitRate, LinkId, Nanos, ReservationId, StreamId};
+use units::{BitRate, LinkId, Nanos, StreamId};
 
 use crate::config::{Config, WhenFull};
 use crate::contents::MediaRate;
@@ -22,8 +22,8 @@ use crate::events;
 use crate::media_service::{MediaService, RunningStream};
 use crate::plane_client::PendingStream;
 use crate::rate::{Asked, Decision};
-use crate::session::{self, Left, LeftOff, Viewer};
-use crate::session_table::SessionSlot;
+use crate::session::{self, Left, LeftOff, Part, Viewer};
+use crate::session_table::{SessionSlot, Tried};
 
 /// Smallest send buffer asked for.
 const BUFFER_BYTES_MIN: usize = 16 * 1024;
@@ -60,8 +60,8 @@ pub struct Request {
     pub terms: Terms,
     /// Who watches.
     pub viewer: Viewer,
-    /// The viewer asks for ranges, as players do that come back for more.
-    pub ranged: bool,
+    /// Which part of the content that is.
+    pub part: Part,
     /// The connection.
     pub client: Client,
 }
@@ -105,30 +105,17 @@ pub struct Finished {
 }
 
 impl Terms {
-    /// What was asked, what the content needs and what the path is set to, put together. What is `brief` (a player's look at a
-    /// part, or a list of parts) takes what is left over: it is read between the parts that are played.
+    /// What was asked, what the content needs and what the path is set to, put together, for so many bytes of the content.
     #[must_use]
-    pub fn decide(config: &Config, path: &str, asked: Asked, media: Option<MediaRate>, brief: Option<u64>) -> Self {
+    pub fn decide(config: &Config, path: &str, asked: Asked, media: Option<MediaRate>, bytes: u64) -> Self {
         let policy = config.policy(path);
-        let probe = brief.is_some_and(|bytes| bytes <= config.sessions.probe_bytes_max);
-        let decision = if probe { Decision::BestEffort } else { asked.decide(media, &policy, config.burst) };
+        let decision = asked.decide(media, &policy, config.burst, bytes);
         Self { decision, when_full: policy.when_full }
     }
 }
 
-impl Request {
-    /// A plain read of the whole, without a name, is not a player's: nothing comes after it.
-    const fn in_session(&self) -> bool {
-        matches!(self.viewer, Viewer::Named(_)) || self.ranged
-    }
-
-    fn content_key(&self, service: &MediaService) -> u64 {
-        service.hash(&self.path)
-    }
-}
-
-/// Starts a delivery to `socket`. Where there is no room, the viewer's older read of the content is waited for, and best
-/// effort is tried where the path is set to that.
+/// Starts a delivery to `socket`. Where there is no room, what its viewer has and what others only looked with is used, and
+/// best effort is tried where the path is set to that.
 ///
 /// # Errors
 /// Why it was not started, with the socket as it was.
@@ -139,9 +126,10 @@ pub async fn open(
     prefix: Prefix<'_>,
 ) -> Result<Paced, (Option<OwnedFd>, OpenError)> {
     let asked_rate = request.terms.decision.rate();
-    let mut waited = false;
+    let content = service.hash(&request.path);
+    let mut tried = Tried::default();
     loop {
-        let (back, unused, error) = match start(service, request, socket, prefix).await {
+        let (back, unused, error) = match start(service, request, socket, prefix, tried.no_room).await {
             Ok(paced) => return Ok(paced),
             Err(refused) => *refused,
         };
@@ -150,14 +138,11 @@ pub async fn open(
         let Some(back) = back else { return Err((None, error)) };
         socket = back;
         let draining = refusal.resource == Resource::Draining;
-        if !draining && !waited && request.in_session() {
-            waited = true;
-            let key = request.content_key(service);
-            if service.sessions.older_read_ends(&request.viewer, key).await {
-                continue;
-            }
-        }
         let guaranteed = request.terms.decision != Decision::BestEffort;
+        let may_pass = guaranteed && !draining && !matches!(refusal.resource, Resource::DiskFailing(_));
+        if may_pass && service.sessions.makes_room(&request.viewer, content, &mut tried).await {
+            continue;
+        }
         if guaranteed && request.terms.when_full == WhenFull::BestEffort && !draining {
             request.terms.decision = Decision::BestEffort;
             continue;
@@ -174,6 +159,7 @@ async fn start(
     request: Request,
     socket: OwnedFd,
     prefix: Prefix<'_>,
+    no_room: bool,
 ) -> Result<Paced, Box<(Option<OwnedFd>, Request, OpenError)>> {
     let Some(mut pending) = service.plane.number() else {
         return Err(Box::new((Some(socket), request, OpenError::Busy)));
@@ -189,31 +175,28 @@ async fn start(
     }
     segments.extend(request.body.iter().cloned());
     let link = service.link(request.client.local);
-    let (class, viewer) = enter(service, &request, pending.stream, link).await;
+    let (class, viewer) = enter(service, &request, pending.stream, link, no_room).await;
     let mut session =
-        SessionGuard { service: Arc::clone(service), stream: pending.stream, viewer, left: Left::Unstarted };
+        SessionGuard { service: Arc::clone(service), stream: pending.stream, viewer, left: Left::Refused };
     // Listed from here on, not when the plane's report arrives: a client that reads its head finds its stream.
     list(service, &request, pending.stream);
     let content = Arc::clone(&request.content);
     let segments = segments.into();
     let delivery = Box::new(Delivery { stream: pending.stream, socket, link, segments, content, service: class });
     if let Err(command) = service.plane.send(Command::Start(delivery)) {
-        if let Some(held) = held_of(class) {
-            session.left = Left::Held(held, LeftOff::Midway);
-        }
         let Command::Start(delivery) = command else { unreachable!("the command that was sent") };
         return Err(Box::new((Some(delivery.socket), request, OpenError::Busy)));
     }
     let ended = match pending.report().await {
         Some(Report::Started { reservation, .. }) => {
-            session.left = if reservation.is_some() { Left::Nothing } else { Left::Unstarted };
+            session.left = Left::Nothing;
+            if let (Some(viewer), Some(reservation)) = (&session.viewer, reservation) {
+                service.sessions.started(viewer, pending.stream, reservation);
+            }
             service.stats.streams_started.fetch_add(1, Ordering::Relaxed);
             None
         }
         Some(Report::Refused { delivery, refusal }) => {
-            // Whether the plane still counts a held reservation it refused to use is its affair: releasing one that is gone
-            // does nothing.
-            held_of(delivery.service).into_iter().for_each(|held| service.plane.release(held));
             return Err(Box::new((Some(delivery.socket), request, OpenError::NoRoom(refusal))));
         }
         Some(Report::Finished { delivery, end }) => Some((delivery, end)),
@@ -242,8 +225,7 @@ impl Paced {
         };
         self.session.left = match end.held {
             Some(held) => Left::Held(held, left_off(&self.request, end.outcome)),
-            None if end.outcome == Outcome::ClientStalled => Left::GivenUp,
-            None => self.session.left,
+            None => Left::Nothing,
         };
         let stream = self.pending.stream;
         // Whoever reads in the log that it ended does not find it listed.
@@ -282,20 +264,19 @@ fn send_buffer_bytes(config: &Config, rate: Option<BitRate>) -> usize {
 }
 
 /// How a stream is served, and the viewer in whose session it is entered, if it is.
-async fn enter(service: &MediaService, request: &Request, stream: StreamId, link: LinkId) -> (Class, Option<Viewer>) {
+async fn enter(
+    service: &MediaService,
+    request: &Request,
+    stream: StreamId,
+    link: LinkId,
+    no_room: bool,
+) -> (Class, Option<Viewer>) {
     let Decision::Constant { rate, burst_bytes } = request.terms.decision else { return (Class::BestEffort, None) };
-    let slot = if request.in_session() {
-        let terms = session::Terms { disk: request.content.disk, link, rate, burst_bytes };
-        let (viewer, content) = (request.viewer.clone(), request.content_key(service));
-        service.sessions.enter(&session::Request { viewer, stream, content, terms }).await
-    } else {
-        SessionSlot::APART
-    };
-    let SessionSlot { held, in_session: hold, mut standing } = slot;
-    if request.terms.when_full == WhenFull::BestEffort && standing == Standing::Returning {
-        // Where nobody is refused nobody waits for room.
-        standing = Standing::Newcomer;
-    }
+    let terms = session::Terms { disk: request.content.disk, link, rate, burst_bytes };
+    let (viewer, content) = (request.viewer.clone(), service.hash(&request.path));
+    let entering = session::Request { viewer, stream, content, part: request.part, terms, no_room };
+    let SessionSlot { held, in_session: hold } = service.sessions.enter(&entering).await;
+    let standing = if held.is_some() { Standing::Present } else { Standing::Newcomer };
     (Class::Constant { rate, burst_bytes, held, hold, standing }, hold.then(|| request.viewer.clone()))
 }
 
@@ -343,13 +324,6 @@ fn left_off(request: &Request, outcome: Outcome) -> LeftOff {
     let size = request.content.size;
     let at_end = |segment: &Segment| matches!(segment, Segment::Range { offset, length } if offset + length >= size);
     if outcome == Outcome::Complete && request.body.iter().any(at_end) { LeftOff::AtEnd } else { LeftOff::Midway }
-}
-
-const fn held_of(class: Class) -> Option<ReservationId> {
-    match class {
-        Class::Constant { held, .. } => held,
-        Class::BestEffort => None,
-    }
 }
 
 /// A stream's entries in the listing and in its viewer's session, taken out when this is dropped.

@@ -18,7 +18,6 @@ pub mod log;
 pub mod pipeline;
 pub mod plane_client;
 pub mod rate;
-pub mod returns;
 pub mod session;
 
 mod media_service;

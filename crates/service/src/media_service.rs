@@ -19,6 +19,7 @@ use crate::contents::Contents;
 use crate::events;
 use crate::log::{Log, Writer};
 use crate::plane_client::{Plane, PlaneClient};
+use crate::session::Viewer;
 use crate::session_table::SessionTable;
 
 /// What the wiring gives the service.
@@ -159,10 +160,10 @@ impl MediaService {
         self.sessions.len()
     }
 
-    /// Viewers that come before newcomers if they return.
+    /// True if the viewer has a reservation for the content at this path.
     #[must_use]
-    pub fn remembered_count(&self) -> usize {
-        self.sessions.remembered()
+    pub fn has_reservation(&self, viewer: &Viewer, path: &str) -> bool {
+        self.sessions.has(viewer, self.hash(path))
     }
 
     /// The streams and recordings under way.

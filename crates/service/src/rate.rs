@@ -2,6 +2,7 @@
 //!
 //! Promise: in that order. Not here: admission; how a request says it (the front ends).
 
+use schedule::pace::BURST_FACTOR;
 use units::{BitRate, Nanos};
 
 use crate::config::PathPolicy;
@@ -14,7 +15,13 @@ pub struct Asked {
     pub rate: AskedRate,
     /// The start burst.
     pub burst: Option<Nanos>,
+    /// A segment may be sent faster than at the rate, up to this.
+    pub ceiling: Option<BitRate>,
 }
+
+/// What lasts no longer at its rate is a segment: the player asks for the next one when it has it all, so it can only fill
+/// its buffer if that takes less time than to play it.
+const SEGMENT_MAX: Nanos = Nanos::from_secs(30);
 
 /// What a request says of its rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,12 +57,38 @@ impl Decision {
             Self::BestEffort => None,
         }
     }
+
+    /// The start burst with which `payload` bytes arrive at a mean rate of `ceiling`, or as near as the pace allows.
+    fn ahead(self, payload: u64, ceiling: BitRate) -> Self {
+        match self {
+            Self::Constant { rate, burst_bytes } if payload <= rate.bytes_in(SEGMENT_MAX) && ceiling > rate => {
+                let highest = BitRate(rate.0.saturating_mul(BURST_FACTOR)).min(ceiling);
+                let regular = rate.bytes_in(highest.time_for(payload));
+                Self::Constant { rate, burst_bytes: burst_bytes.max(payload.saturating_sub(regular)) }
+            }
+            other => other,
+        }
+    }
 }
 
 impl Asked {
-    /// Puts together what was asked, what the content needs and what the path is set to.
+    /// Puts together what was asked, what the content needs and what the path is set to, for so many bytes of it.
     #[must_use]
-    pub fn decide(self, media: Option<MediaRate>, policy: &PathPolicy, burst_default: Nanos) -> Decision {
+    pub fn decide(
+        self,
+        media: Option<MediaRate>,
+        policy: &PathPolicy,
+        burst_default: Nanos,
+        payload: u64,
+    ) -> Decision {
+        let decision = self.at_its_rate(media, policy, burst_default);
+        match self.ceiling {
+            Some(ceiling) if self.burst.is_none() => decision.ahead(payload, ceiling),
+            _ => decision,
+        }
+    }
+
+    fn at_its_rate(self, media: Option<MediaRate>, policy: &PathPolicy, burst_default: Nanos) -> Decision {
         let span = self.burst.unwrap_or(burst_default);
         let constant = |rate: BitRate| Decision::Constant { rate, burst_bytes: rate.bytes_in(span) };
         match (self.rate, media, policy.rate) {
@@ -77,6 +110,10 @@ mod tests {
     use crate::config::Config;
     use media::Container;
 
+    const fn asking(rate: AskedRate, burst: Option<Nanos>, ceiling: Option<BitRate>) -> Asked {
+        Asked { rate, burst, ceiling }
+    }
+
     const MEDIA: MediaRate = MediaRate {
         rate: BitRate(5_000_000),
         preroll_bytes: 777,
@@ -87,7 +124,7 @@ mod tests {
     #[test]
     fn the_order_of_sources() {
         let policy = PathPolicy { rate: Some(BitRate(1_000_000)), ..Config::default().policy("") };
-        let decide = |rate, burst, media| Asked { rate, burst }.decide(media, &policy, Nanos::ZERO);
+        let decide = |rate, burst, media| asking(rate, burst, None).decide(media, &policy, Nanos::ZERO, 0);
         let constant = |rate, burst_bytes| Decision::Constant { rate: BitRate(rate), burst_bytes };
         let asked = |rate| AskedRate::Rate(BitRate(rate));
         assert_eq!(decide(asked(8_800_000), None, Some(MEDIA)), constant(8_800_000, 0));
@@ -97,7 +134,27 @@ mod tests {
         assert_eq!(decide(AskedRate::Unsaid, None, None), constant(1_000_000, 0));
         assert_eq!(decide(AskedRate::Bulk, None, Some(MEDIA)), Decision::BestEffort);
         let free = Config::default().policy("");
-        let unsaid = Asked { rate: AskedRate::Unsaid, burst: None };
-        assert_eq!(unsaid.decide(None, &free, Nanos::ZERO), Decision::BestEffort);
+        let unsaid = asking(AskedRate::Unsaid, None, None);
+        assert_eq!(unsaid.decide(None, &free, Nanos::ZERO, 0), Decision::BestEffort);
+    }
+
+    #[test]
+    fn a_segment_is_sent_ahead_up_to_what_the_player_takes() {
+        let free = Config::default().policy("");
+        let segment = 2_000_000; // 4 s at 4 Mbit/s
+        let burst = |ceiling, payload| {
+            let asked = asking(AskedRate::Rate(BitRate(4_000_000)), None, Some(BitRate(ceiling)));
+            match asked.decide(None, &free, Nanos::ZERO, payload) {
+                Decision::Constant { rate: BitRate(4_000_000), burst_bytes } => burst_bytes,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(burst(4_000_000, segment), 0);
+        assert_eq!(burst(8_000_000, segment), 1_000_000, "in half the time");
+        assert_eq!(burst(u64::MAX, segment), 1_500_000, "in a quarter: the pace allows no more");
+        assert_eq!(burst(u64::MAX, 20_000_000), 0, "no segment");
+        let said = Asked { burst: Some(Nanos::ZERO), ..asking(AskedRate::Unsaid, None, Some(BitRate(u64::MAX))) };
+        let decision = said.decide(Some(MEDIA), &free, Nanos::ZERO, segment);
+        assert_eq!(decision, Decision::Constant { rate: MEDIA.rate, burst_bytes: 0 }, "what was asked for stands");
     }
 }

@@ -1,38 +1,45 @@
-//! Sessions: the requests of one viewer together hold one stream.
+//! Sessions: the reads of one viewer share what was reserved for it.
 //!
-//! Promise: pure (the time is an argument) and bounded. A reservation in the table is in exactly one lane; each one
-//! taken in is given out once: to a request that uses it again, or to be released. Who was let in as a newcomer comes
-//! before newcomers once more when its hold ran out; not who was let in so.
-//! Not here: telling the plane (`session_table`), who a viewer is (the front ends).
+//! A player opens the range it seeks to before it closes the one it leaves, looks at the index in between, and takes a
+//! film as a hundred segments. So a reservation belongs to the viewer, and passes from read to read:
+//!
+//! 1. What the viewer holds from a read that ended serves its next one.
+//! 2. A seek (a read of the same content from elsewhere than its start) takes over the older read's reservation at once; so
+//!    does any newer read of it if the viewer names itself. The older read goes on with what is left over.
+//! 3. A read from the start by a viewer without a name may be another person's behind the same address: it gets a
+//!    reservation of its own if there is room, and takes over the older one if there is none.
+//! 4. Where there is no room, and the viewer reads something else, that may be about to end: the request waits a moment for it.
+//!
+//! After a read, its reservation is held for the viewer, and refused to others, for as long as `hold` says. It is given up
+//! to whoever needs the room where the viewer only looked at a head or an index, or was no player.
+//!
+//! Promise: pure (the time is an argument); a reservation that is taken in is given out once: to a read, or to be released.
+//! There are no more entries than streams and reservations. Not here: telling the data plane (`session_table`), who a
+//! viewer is (the front ends).
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use dataplane::control::Standing;
 use units::{BitRate, DiskId, LinkId, Nanos, ReservationId, StreamId};
 
 use crate::config::SessionConfig;
-use crate::returns::{Precedence, Returns};
 
-/// Streams one session can hold: video, sound, and others beside them.
-pub const LANES_MAX: usize = 4;
-/// What was read to the end of its content is held only so long, if that is shorter than the configured time: enough for
-/// a player that read the index there, or whose viewer goes back; a download is over.
-pub const AFTER_END: Nanos = Nanos::from_secs(5);
+/// A viewer without a name plays once its reads have used a reservation for so long; until then it only looks.
+pub const PLAYS_AFTER: Nanos = Nanos::from_secs(10);
+/// For the next title, after a read to the end of a content: the player shows the rest of its buffer first.
+pub const AFTER_END: Nanos = Nanos::from_secs(10);
 
 /// Who watches.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Viewer {
     /// Names itself: by whatever its protocol has for it.
     Named(String),
-    /// Does not: its address, program and content stand for it.
-    Guessed {
+    /// Does not: its address and program stand for it.
+    Unnamed {
         /// Its address.
         address: IpAddr,
-        /// Hash of its User-Agent.
+        /// Hash of the program's name.
         agent: u64,
-        /// Hash of the content's path.
-        content: u64,
     },
 }
 
@@ -45,8 +52,23 @@ pub struct Request {
     pub stream: StreamId,
     /// Hash of the content's path.
     pub content: u64,
+    /// Which part it reads.
+    pub part: Part,
     /// What it asks for.
     pub terms: Terms,
+    /// It was refused: it takes whatever its viewer has.
+    pub no_room: bool,
+}
+
+/// Which part of a content is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// All of it, without a range: not as players do that come back for more.
+    Whole,
+    /// A range from the start.
+    FromStart,
+    /// A range from elsewhere: a seek, or the index.
+    Elsewhere,
 }
 
 /// What a reservation was asked for.
@@ -63,14 +85,7 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// True if who has these has those as well.
-    #[must_use]
-    pub fn cover(&self, other: &Self) -> bool {
-        let place = (self.disk, self.link) == (other.disk, other.link);
-        place && self.rate >= other.rate && self.burst_bytes >= other.burst_bytes
-    }
-
-    /// True if a stream may go on with what was reserved for the other; the plane looks at the bursts.
+    /// True if a read may go on with what was reserved for the other; the data plane looks at the bursts.
     fn fit(&self, other: &Self) -> bool {
         (self.disk, self.link, self.rate) == (other.disk, other.link, other.rate)
     }
@@ -79,16 +94,25 @@ impl Terms {
 /// What a request for a stream is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Begin {
-    /// Ask for a new reservation; the session keeps it afterwards.
-    New(Standing),
-    /// Use this one again.
-    Reuse(ReservationId),
-    /// Release this one (it does not fit), then ask for a new one.
-    Replace(ReservationId, Standing),
-    /// Stop this stream, wait for its end, then ask again: the viewer has moved on.
-    Supersede(StreamId),
-    /// Ask for a new reservation that is not kept: the tables are full.
-    Apart,
+    /// Ask for a new reservation.
+    New,
+    /// Use this one, whichever stream has it.
+    Take(ReservationId),
+    /// Ask again when this stream, which it takes over from, has started or ended.
+    After(StreamId),
+}
+
+/// What a request may do that was refused for want of room.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Retry {
+    /// Release these, then begin again.
+    Release(Vec<ReservationId>),
+    /// Begin again with `no_room`: its viewer has something.
+    TakeOwn,
+    /// Ask again when another read of the viewer has ended.
+    Wait,
+    /// Nothing.
+    GiveUp,
 }
 
 /// Where a read ended in its content.
@@ -103,64 +127,64 @@ pub enum LeftOff {
 /// What is left of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
-    /// It never had a reservation: it was refused, or ended before.
-    Unstarted,
+    /// It was not admitted.
+    Refused,
     /// Its reservation.
     Held(ReservationId, LeftOff),
-    /// Nothing: its client paused by taking nothing, until the plane took the reservation back.
-    GivenUp,
-    /// Nothing: its disk or its content failed.
+    /// Nothing: it has lost its reservation.
     Nothing,
 }
 
-/// What a viewer may claim when a reservation of its runs out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Claim {
-    /// It was let in as a newcomer: precedence.
-    Earned,
-    /// It asks by precedence, which it keeps if it is not let in.
-    Asked(Precedence),
-    /// It was let in by precedence: nothing.
-    Used,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Lane {
-    Running { stream: StreamId, content: u64, terms: Terms, claim: Claim },
-    Held { reservation: ReservationId, terms: Terms, since: Nanos, left_off: LeftOff, claim: Claim },
-}
-
-/// What a viewer runs and holds.
-#[derive(Debug, Default)]
-struct Session {
-    lanes: Vec<Lane>,
-    /// The content asked for last.
-    content: Option<u64>,
-    /// It went from one content to another, as players of segments do: the end of one is not the end of what it watches.
+/// A reservation of a viewer, or one that it asks for.
+#[derive(Debug, Clone, Copy)]
+struct Share {
+    terms: Terms,
+    content: u64,
+    part: Part,
+    /// For how long reads had it, and since when one has it now.
+    used: Nanos,
+    since: Nanos,
+    /// It served several contents, as segments are: the end of one is not the end of what is played.
     goes_on: bool,
+    state: State,
 }
 
-/// All sessions that run or hold something.
+#[derive(Debug, Clone, Copy)]
+enum State {
+    /// A read has it (`None` until the data plane has told which), or will have it in place of the `older` one.
+    Running { stream: StreamId, reservation: Option<ReservationId>, older: Option<Older> },
+    /// It waits for the viewer's next read; from `firm_until` on others may have it.
+    Held { reservation: ReservationId, firm_until: Nanos, until: Nanos },
+}
+
+/// A read that loses its reservation as soon as a newer one is admitted.
+#[derive(Debug, Clone, Copy)]
+struct Older {
+    stream: StreamId,
+    content: u64,
+    part: Part,
+}
+
+/// All viewers that read or hold something.
 #[derive(Debug)]
 pub struct Sessions {
     config: SessionConfig,
-    table: HashMap<Viewer, Session>,
-    returns: Returns,
+    table: HashMap<Viewer, Vec<Share>>,
 }
 
 impl Sessions {
     /// No sessions.
     #[must_use]
     pub fn new(config: SessionConfig) -> Self {
-        Self { config, table: HashMap::new(), returns: Returns::default() }
+        Self { config, table: HashMap::new() }
     }
 
-    /// Puts other settings in force, also for what is held already.
+    /// Puts other settings in force, for what is held from now on.
     pub fn configure(&mut self, config: SessionConfig) {
         self.config = config;
     }
 
-    /// Sessions that run or hold something.
+    /// Viewers that read or hold something.
     #[must_use]
     pub fn len(&self) -> usize {
         self.table.len()
@@ -172,125 +196,167 @@ impl Sessions {
         self.table.is_empty()
     }
 
-    /// Viewers that come before newcomers if they return.
+    /// True if the viewer has a reservation for this content.
     #[must_use]
-    pub fn remembered(&self) -> usize {
-        self.returns.len()
+    pub fn has(&self, viewer: &Viewer, content: u64) -> bool {
+        self.table.get(viewer).is_some_and(|shares| shares.iter().any(|share| share.content == content))
     }
 
-    /// A request comes. After anything but [`Begin::Supersede`] and [`Begin::Apart`] its stream runs in the session,
-    /// until [`Sessions::end`].
+    /// A request comes. After [`Begin::New`] and [`Begin::Take`] its stream runs in the session until [`Sessions::end`].
     pub fn begin(&mut self, request: &Request, now: Nanos) -> Begin {
-        let known = self.table.contains_key(&request.viewer);
-        if !known && self.table.len() >= self.config.sessions_max {
-            return Begin::Apart;
-        }
-        let session = self.table.entry(request.viewer.clone()).or_default();
-        let before = session.content.replace(request.content);
-        session.goes_on |= before.is_some_and(|before| before != request.content);
-        let lanes = &mut session.lanes;
-        let Request { stream, content, terms, .. } = *request;
-        let running = |claim| Lane::Running { stream, content, terms, claim };
-        let returns = &mut self.returns;
-        let mut anew = || match returns.take(&request.viewer, terms, now) {
-            Some(precedence) => (Standing::Returning, Claim::Asked(precedence)),
-            None => (Standing::Newcomer, Claim::Earned),
-        };
-        // A viewer who names itself reads a content once: the older read was left behind by a seek.
-        if matches!(request.viewer, Viewer::Named(_)) {
-            let older = lanes.iter().find_map(|lane| match lane {
-                Lane::Running { stream, content, .. } if *content == request.content => Some(*stream),
-                _ => None,
-            });
-            if let Some(stream) = older {
-                return Begin::Supersede(stream);
+        let shares = self.table.entry(request.viewer.clone()).or_default();
+        let named = matches!(request.viewer, Viewer::Named(_));
+        let takes_any = named || request.no_room;
+        let moves_on = takes_any || request.part == Part::Elsewhere;
+        let held = newest(shares, |share| share.is_held() && share.terms.fit(&request.terms))
+            .or_else(|| newest(shares, |share| share.is_held() && takes_any));
+        let older = || newest(shares, |share| moves_on && share.content == request.content);
+        match held.or_else(older) {
+            Some(nth) => shares[nth].take(request, now),
+            None => {
+                shares.push(Share::new(request, now));
+                Begin::New
             }
         }
-        let fits = |lane: &Lane| matches!(lane, Lane::Held { terms, .. } if terms.fit(&request.terms));
-        let held = lanes.iter().position(fits).or_else(|| lanes.iter().position(|l| matches!(l, Lane::Held { .. })));
-        if let Some(at) = held {
-            let Lane::Held { reservation, terms: before, claim, .. } = lanes[at] else {
-                unreachable!("the position of a held lane")
-            };
-            if before.fit(&terms) {
-                lanes[at] = running(claim);
-                return Begin::Reuse(reservation);
-            }
-            let (standing, claim) = if before.cover(&terms) { (Standing::Present, claim) } else { anew() };
-            lanes[at] = running(claim);
-            return Begin::Replace(reservation, standing);
-        }
-        if lanes.len() >= LANES_MAX {
-            return Begin::Apart;
-        }
-        let (standing, claim) = anew();
-        lanes.push(running(claim));
-        Begin::New(standing)
     }
 
-    /// True if the viewer runs a stream of this content: refused beside it, a request may come again when it has ended.
-    #[must_use]
-    pub fn reads(&self, viewer: &Viewer, content: u64) -> bool {
-        let lanes = self.table.get(viewer).map_or(&[][..], |session| &session.lanes);
-        lanes.iter().any(|lane| matches!(lane, Lane::Running { content: c, .. } if *c == content))
+    /// A request for this content was refused for want of room, and [`Sessions::end`] was told.
+    pub fn refused(&mut self, viewer: &Viewer, content: u64, now: Nanos) -> Retry {
+        let loose = self.take_out(|share| matches!(share.state, State::Held { firm_until, .. } if firm_until <= now));
+        if !loose.is_empty() {
+            return Retry::Release(loose);
+        }
+        match self.table.get(viewer) {
+            None => Retry::GiveUp,
+            Some(shares) if shares.iter().any(|share| share.is_held() || share.content == content) => Retry::TakeOwn,
+            Some(_) => Retry::Wait,
+        }
     }
 
-    /// A stream that began in the session ended (or was refused). Returns what is to be released: the reservation it
-    /// held, unless the session keeps it for the viewer's next request. It does not if the viewer already reads that
-    /// content elsewhere.
+    /// A stream of the session was admitted with this reservation.
+    pub fn started(&mut self, viewer: &Viewer, stream: StreamId, granted: ReservationId) {
+        let Some(shares) = self.table.get_mut(viewer) else { return };
+        if let Some(nth) = newest(shares, |share| share.stream() == Some(stream)) {
+            shares[nth].state = State::Running { stream, reservation: Some(granted), older: None };
+        }
+    }
+
+    /// A stream that began in the session ended, or was refused. Returns what is to be released.
     pub fn end(&mut self, viewer: &Viewer, stream: StreamId, left: Left, now: Nanos) -> Option<ReservationId> {
-        let reservation = if let Left::Held(reservation, _) = left { Some(reservation) } else { None };
-        let Some(session) = self.table.get_mut(viewer) else { return reservation };
-        let lanes = &mut session.lanes;
-        let own = |lane: &Lane| matches!(lane, Lane::Running { stream: s, .. } if *s == stream);
-        let Some(at) = lanes.iter().position(own) else { return reservation };
-        let Lane::Running { content, terms, claim, .. } = lanes.swap_remove(at) else { unreachable!("a running lane") };
-        let elsewhere = lanes.iter().any(|lane| matches!(lane, Lane::Running { content: c, .. } if *c == content));
-        let mut release = reservation;
-        match (left, claim) {
-            (Left::Held(reservation, left_off), _) if !elsewhere => {
-                let left_off = if session.goes_on { LeftOff::Midway } else { left_off };
-                let claim = if claim == Claim::Earned { Claim::Earned } else { Claim::Used };
-                lanes.push(Lane::Held { reservation, terms, since: now, left_off, claim });
-                release = None;
+        let given_back = if let Left::Held(reservation, _) = left { Some(reservation) } else { None };
+        let Some(shares) = self.table.get_mut(viewer) else { return given_back };
+        let Some(nth) = newest(shares, |share| share.stream() == Some(stream)) else {
+            shares.iter_mut().for_each(|share| share.forget(stream));
+            // It may have passed to a newer read before the end was told.
+            return given_back.filter(|&id| !shares.iter().any(|share| share.reservation() == Some(id)));
+        };
+        let named = matches!(viewer, Viewer::Named(_));
+        let release = match (left, shares[nth].state) {
+            (Left::Held(reservation, left_off), _) => {
+                shares[nth].hold(reservation, left_off, named, self.config.hold, now);
+                None
             }
-            (Left::Unstarted, Claim::Asked(precedence)) => self.returns.remember(viewer, precedence),
-            (Left::GivenUp, Claim::Earned) if !elsewhere => {
-                let until = now.saturating_add(self.config.precedence);
-                self.returns.remember(viewer, Precedence { terms, until });
+            (Left::Refused, State::Running { reservation, older: Some(older), .. }) => {
+                shares[nth].give_back(reservation, older);
+                None
             }
-            _ => {}
-        }
-        if lanes.is_empty() {
+            _ => shares.swap_remove(nth).reservation(),
+        };
+        if shares.is_empty() {
             self.table.remove(viewer);
         }
         release
     }
 
-    /// Takes out what was held for longer than configured. Who paused comes before newcomers from then on, for a while.
+    /// Takes out what was held long enough.
     pub fn expire(&mut self, now: Nanos) -> Vec<ReservationId> {
-        let SessionConfig { hold, precedence, .. } = self.config;
-        let hold_of = |left_off| if left_off == LeftOff::Midway { hold } else { hold.min(AFTER_END) };
-        let until = now.saturating_add(precedence);
-        let returns = &mut self.returns;
-        returns.forget(now);
+        self.take_out(|share| matches!(share.state, State::Held { until, .. } if until <= now))
+    }
+
+    fn take_out(&mut self, goes: impl Fn(&Share) -> bool) -> Vec<ReservationId> {
         let mut released = Vec::new();
-        self.table.retain(|viewer, session| {
-            session.lanes.retain(|lane| match *lane {
-                Lane::Held { reservation, since, left_off, terms, claim }
-                    if now.saturating_sub(since) >= hold_of(left_off) =>
-                {
-                    released.push(reservation);
-                    if (left_off, claim) == (LeftOff::Midway, Claim::Earned) {
-                        returns.remember(viewer, Precedence { terms, until });
-                    }
-                    false
-                }
-                _ => true,
-            });
-            !session.lanes.is_empty()
+        self.table.retain(|_, shares| {
+            released.extend(shares.iter().filter(|share| goes(share)).filter_map(Share::reservation));
+            shares.retain(|share| !goes(share));
+            !shares.is_empty()
         });
         released
+    }
+}
+
+/// The newest share that is so.
+fn newest(shares: &[Share], so: impl Fn(&Share) -> bool) -> Option<usize> {
+    shares.iter().rposition(so)
+}
+
+impl Share {
+    /// What a request asks for.
+    const fn new(request: &Request, now: Nanos) -> Self {
+        let Request { stream, content, part, terms, .. } = *request;
+        let state = State::Running { stream, reservation: None, older: None };
+        Self { terms, content, part, used: Nanos::ZERO, since: now, goes_on: false, state }
+    }
+
+    const fn is_held(&self) -> bool {
+        matches!(self.state, State::Held { .. })
+    }
+
+    const fn stream(&self) -> Option<StreamId> {
+        match self.state {
+            State::Running { stream, .. } => Some(stream),
+            State::Held { .. } => None,
+        }
+    }
+
+    const fn reservation(&self) -> Option<ReservationId> {
+        match self.state {
+            State::Running { reservation, .. } => reservation,
+            State::Held { reservation, .. } => Some(reservation),
+        }
+    }
+
+    /// Gives it to a newer read.
+    fn take(&mut self, request: &Request, now: Nanos) -> Begin {
+        let (reservation, older) = match self.state {
+            State::Held { reservation, .. } => {
+                self.since = now;
+                (reservation, None)
+            }
+            State::Running { stream, reservation: None, .. } => return Begin::After(stream),
+            State::Running { stream, reservation: Some(reservation), .. } => {
+                (reservation, Some(Older { stream, content: self.content, part: self.part }))
+            }
+        };
+        self.goes_on |= self.content != request.content;
+        (self.content, self.part, self.terms) = (request.content, request.part, request.terms);
+        self.state = State::Running { stream: request.stream, reservation: Some(reservation), older };
+        Begin::Take(reservation)
+    }
+
+    /// The newer read was refused: the older one has kept it.
+    const fn give_back(&mut self, reservation: Option<ReservationId>, older: Older) {
+        (self.content, self.part) = (older.content, older.part);
+        self.state = State::Running { stream: older.stream, reservation, older: None };
+    }
+
+    /// The read it was taken from has ended.
+    fn forget(&mut self, ended: StreamId) {
+        if let State::Running { older, .. } = &mut self.state {
+            *older = older.filter(|older| older.stream != ended);
+        }
+    }
+
+    /// Its read ended: it is held for the viewer's next one.
+    fn hold(&mut self, reservation: ReservationId, left_off: LeftOff, named: bool, hold: Nanos, now: Nanos) {
+        self.used = self.used.saturating_add(now.saturating_sub(self.since));
+        let plays = self.used >= PLAYS_AFTER && (self.goes_on || self.part != Part::Whole);
+        let firm = match () {
+            () if !named && !plays => Nanos::ZERO,
+            () if left_off == LeftOff::AtEnd && !self.goes_on => hold.min(AFTER_END),
+            () => hold,
+        };
+        self.state =
+            State::Held { reservation, firm_until: now.saturating_add(firm), until: now.saturating_add(hold) };
     }
 }
 

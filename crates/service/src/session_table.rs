@@ -1,24 +1,24 @@
 //! The sessions, with the waiting that their rules ask for.
 //!
-//! Promise: a read that supersedes another begins when the other has ended, or in no session. Not here: the rules
-//! (`session`).
+//! Promise: no request waits longer than a player's patience. Not here: the rules (`session`).
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use dataplane::control::{Command, Standing};
+use dataplane::control::Command;
 use tokio::sync::Notify;
+use tokio::time::timeout_at;
 use units::{Nanos, ReservationId, StreamId};
 
 use crate::config::SessionConfig;
 use crate::media_service::lock;
 use crate::plane_client::PlaneClient;
-use crate::session::{Begin, Left, Request, Sessions, Viewer};
+use crate::session::{Begin, Left, Request, Retry, Sessions, Viewer};
 
-/// Longest wait for a superseded stream to end; then its viewer's next read is a stream of its own.
-const SUPERSEDE_TIME_MAX: Duration = Duration::from_secs(2);
-/// A player that seeks opens a connection while it closes the other, which the data plane notices two sends later.
-const GONE_TIME_MAX: Duration = Duration::from_millis(500);
+/// A player closes the connection it leaves while it opens the next, which the data plane notices two sends later.
+const GONE_TIME_MAX: Duration = Duration::from_secs(1);
+/// Longest wait for the end of a stream that was stopped because it had not started; then the newer one runs in no session.
+const STOP_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// All sessions.
 pub(crate) struct SessionTable {
@@ -31,17 +31,19 @@ pub(crate) struct SessionTable {
 /// A stream's slot in its viewer's session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SessionSlot {
-    /// A reservation to use again.
+    /// A reservation to use.
     pub(crate) held: Option<ReservationId>,
     /// The session keeps the reservation afterwards.
     pub(crate) in_session: bool,
-    /// Whose request it is beside others.
-    pub(crate) standing: Standing,
 }
 
-impl SessionSlot {
-    /// In no session: a stream of its own.
-    pub(crate) const APART: Self = Self { held: None, in_session: false, standing: Standing::Newcomer };
+/// What a request that is refused for want of room has tried.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Tried {
+    released: bool,
+    /// It uses whatever its viewer has.
+    pub(crate) no_room: bool,
+    waited: bool,
 }
 
 impl SessionTable {
@@ -57,8 +59,9 @@ impl SessionTable {
         lock(&self.sessions).len()
     }
 
-    pub(crate) fn remembered(&self) -> usize {
-        lock(&self.sessions).remembered()
+    /// True if the viewer has a reservation for this content.
+    pub(crate) fn has(&self, viewer: &Viewer, content: u64) -> bool {
+        lock(&self.sessions).has(viewer, content)
     }
 
     /// Time since the start, for the rules, which take it as an argument.
@@ -66,48 +69,60 @@ impl SessionTable {
         Nanos(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// Enters a stream into its viewer's session, after ending the read it supersedes.
+    /// Enters a stream into its viewer's session. Where that would take over from a read that waits for its start, that is
+    /// waited for, and stopped if it takes long.
     pub(crate) async fn enter(&self, request: &Request) -> SessionSlot {
-        let deadline = tokio::time::Instant::now() + SUPERSEDE_TIME_MAX;
-        let mut stopped = None;
+        let mut deadline = tokio::time::Instant::now() + GONE_TIME_MAX;
+        let mut stopped = false;
         loop {
             let changed = self.changed.notified();
             let begin = lock(&self.sessions).begin(request, self.now());
-            let slot = |held, standing| SessionSlot { held, in_session: true, standing };
             let older = match begin {
-                Begin::New(standing) => return slot(None, standing),
-                Begin::Apart => return SessionSlot::APART,
-                Begin::Reuse(reservation) => return slot(Some(reservation), Standing::Present),
-                Begin::Replace(reservation, standing) => {
-                    self.plane.release(reservation);
-                    return slot(None, standing);
-                }
-                Begin::Supersede(older) => older,
+                Begin::New => return SessionSlot { held: None, in_session: true },
+                Begin::Take(reservation) => return SessionSlot { held: Some(reservation), in_session: true },
+                Begin::After(older) => older,
             };
-            if stopped != Some(older) {
+            if timeout_at(deadline, changed).await.is_err() {
+                if stopped {
+                    return SessionSlot { held: None, in_session: false };
+                }
                 // A full queue shows again when the new stream is started; nothing to do about it here.
                 let _ = self.plane.send(Command::Stop(older));
-                stopped = Some(older);
-            }
-            if tokio::time::timeout_at(deadline, changed).await.is_err() {
-                return SessionSlot::APART;
+                stopped = true;
+                deadline = tokio::time::Instant::now() + STOP_TIME_MAX;
             }
         }
     }
 
-    /// Waits until `viewer` reads nothing of this content any more. False if it did not anyway, or still does after a time in
-    /// which a client that is gone is noticed.
-    pub(crate) async fn older_read_ends(&self, viewer: &Viewer, content: u64) -> bool {
+    /// A stream of a session was admitted.
+    pub(crate) fn started(&self, viewer: &Viewer, stream: StreamId, reservation: ReservationId) {
+        lock(&self.sessions).started(viewer, stream, reservation);
+        self.changed.notify_waiters();
+    }
+
+    /// True if a request that was refused may have room now: others gave up what they do not need, or the viewer has
+    /// something of its own.
+    pub(crate) async fn makes_room(&self, viewer: &Viewer, content: u64, tried: &mut Tried) -> bool {
         let deadline = tokio::time::Instant::now() + GONE_TIME_MAX;
-        let mut waited = false;
         loop {
             let changed = self.changed.notified();
-            if !lock(&self.sessions).reads(viewer, content) {
-                return waited;
-            }
-            waited = true;
-            if tokio::time::timeout_at(deadline, changed).await.is_err() {
-                return false;
+            let retry = lock(&self.sessions).refused(viewer, content, self.now());
+            match retry {
+                Retry::Release(loose) => {
+                    loose.into_iter().for_each(|reservation| self.plane.release(reservation));
+                    if !tried.released {
+                        tried.released = true;
+                        return true;
+                    }
+                }
+                Retry::TakeOwn => return !std::mem::replace(&mut tried.no_room, true),
+                Retry::GiveUp => return std::mem::take(&mut tried.waited),
+                Retry::Wait => {
+                    tried.waited = true;
+                    if timeout_at(deadline, changed).await.is_err() {
+                        return false;
+                    }
+                }
             }
         }
     }

@@ -1,6 +1,6 @@
-//! Sessions: one viewer holds one stream, and every reservation is given back once.
+//! Sessions: reads of one viewer share a reservation, and each reservation is given back once.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::Ipv4Addr;
 
 use proptest::prelude::*;
@@ -8,285 +8,415 @@ use proptest::prelude::*;
 use super::*;
 
 const TERMS: Terms = Terms { disk: DiskId(0), link: LinkId(0), rate: BitRate(8_800_000), burst_bytes: 0 };
-const NEW: Begin = Begin::New(Standing::Newcomer);
 const OTHER: Terms = Terms { rate: BitRate(25_000_000), ..TERMS };
+const HOLD: Nanos = Nanos::from_secs(60);
 
 fn sessions() -> Sessions {
-    Sessions::new(SessionConfig { sessions_max: 3, ..SessionConfig::default() })
+    Sessions::new(SessionConfig { hold: HOLD, ..SessionConfig::default() })
 }
 
 fn named(id: &str) -> Viewer {
     Viewer::Named(id.to_owned())
 }
 
-fn guessed(content: u64) -> Viewer {
-    Viewer::Guessed { address: Ipv4Addr::LOCALHOST.into(), agent: 7, content }
+fn unnamed() -> Viewer {
+    Viewer::Unnamed { address: Ipv4Addr::LOCALHOST.into(), agent: 7 }
 }
 
-fn request(viewer: Viewer, stream: u64, content: u64) -> Request {
-    Request { viewer, stream: StreamId(stream), content, terms: TERMS }
+fn read(viewer: Viewer, stream: u64, content: u64, part: Part) -> Request {
+    Request { viewer, stream: StreamId(stream), content, part, terms: TERMS, no_room: false }
 }
 
-fn reservation(slot: u32) -> ReservationId {
+fn id(slot: u32) -> ReservationId {
     ReservationId { slot, generation: 1 }
 }
 
-fn midway(slot: u32) -> Left {
-    Left::Held(reservation(slot), LeftOff::Midway)
+const fn midway(slot: u32) -> Left {
+    Left::Held(ReservationId { slot, generation: 1 }, LeftOff::Midway)
+}
+
+/// A read that was admitted with a new reservation.
+fn admitted(sessions: &mut Sessions, request: &Request, slot: u32, now: Nanos) {
+    assert_eq!(sessions.begin(request, now), Begin::New);
+    sessions.started(&request.viewer, request.stream, id(slot));
 }
 
 #[test]
-fn the_next_request_uses_the_reservation_again() {
+fn the_next_read_uses_the_reservation_of_the_last_whatever_it_reads() {
+    for viewer in [named("a"), unnamed()] {
+        let mut sessions = sessions();
+        admitted(&mut sessions, &read(viewer.clone(), 1, 1, Part::Whole), 5, Nanos::ZERO);
+        for (stream, content) in [(2, 1), (3, 2), (4, 3)] {
+            let now = Nanos::from_secs(4 * stream);
+            assert_eq!(sessions.end(&viewer, StreamId(stream - 1), midway(5), now), None);
+            let next = read(viewer.clone(), stream, content, Part::Whole);
+            assert_eq!(sessions.begin(&next, now), Begin::Take(id(5)));
+            sessions.started(&viewer, StreamId(stream), id(5));
+        }
+        let hour = Nanos::from_secs(3600);
+        assert!(sessions.expire(hour).is_empty(), "a stream that runs keeps its own");
+        assert_eq!(sessions.end(&viewer, StreamId(4), midway(5), hour), None);
+        assert_eq!(sessions.expire(hour + HOLD), [id(5)]);
+        assert!(sessions.is_empty());
+    }
+}
+
+#[test]
+fn a_seek_takes_over_from_the_older_read_at_once() {
+    for (viewer, part) in [(named("a"), Part::Whole), (named("a"), Part::Elsewhere), (unnamed(), Part::Elsewhere)] {
+        let mut sessions = sessions();
+        admitted(&mut sessions, &read(viewer.clone(), 1, 1, Part::Whole), 5, Nanos::ZERO);
+        assert_eq!(sessions.begin(&read(viewer.clone(), 2, 1, part), Nanos::ZERO), Begin::Take(id(5)));
+        sessions.started(&viewer, StreamId(2), id(5));
+        assert_eq!(sessions.end(&viewer, StreamId(1), Left::Nothing, Nanos::ZERO), None);
+        assert_eq!(sessions.end(&viewer, StreamId(2), midway(5), Nanos::ZERO), None, "it holds what it took over");
+        assert_eq!(sessions.expire(HOLD), [id(5)]);
+    }
+}
+
+#[test]
+fn many_ranges_of_one_viewer_hold_one_reservation() {
     let mut sessions = sessions();
-    let viewer = guessed(1);
-    assert_eq!(sessions.begin(&request(viewer.clone(), 1, 1), Nanos::ZERO), NEW);
-    assert_eq!(sessions.end(&viewer, StreamId(1), midway(5), Nanos::ZERO), None);
-    assert_eq!(sessions.begin(&request(viewer.clone(), 2, 1), Nanos::ZERO), Begin::Reuse(reservation(5)));
-    assert!(sessions.expire(Nanos::from_secs(3600)).is_empty(), "a running stream is never released");
-    assert_eq!(sessions.end(&viewer, StreamId(2), midway(5), Nanos::from_secs(10)), None);
-    assert!(sessions.expire(Nanos::from_secs(69)).is_empty());
-    assert_eq!(sessions.expire(Nanos::from_secs(70)), [reservation(5)]);
+    admitted(&mut sessions, &read(unnamed(), 1, 1, Part::Whole), 5, Nanos::ZERO);
+    for stream in 2..=16 {
+        let range = read(unnamed(), stream, 1, Part::Elsewhere);
+        assert_eq!(sessions.begin(&range, Nanos::ZERO), Begin::Take(id(5)));
+        sessions.started(&unnamed(), StreamId(stream), id(5));
+    }
+}
+
+#[test]
+fn the_end_may_be_told_after_its_reservation_passed_on() {
+    let mut sessions = sessions();
+    admitted(&mut sessions, &read(unnamed(), 1, 1, Part::FromStart), 5, Nanos::ZERO);
+    assert_eq!(sessions.begin(&read(unnamed(), 2, 1, Part::Elsewhere), Nanos::ZERO), Begin::Take(id(5)));
+    assert_eq!(sessions.end(&unnamed(), StreamId(1), midway(5), Nanos::ZERO), None, "the newer read has it");
+    sessions.started(&unnamed(), StreamId(2), id(5));
+    assert_eq!(sessions.end(&unnamed(), StreamId(2), midway(5), Nanos::ZERO), None);
+    assert_eq!(sessions.expire(HOLD), [id(5)]);
+}
+
+#[test]
+fn a_newer_read_that_is_refused_leaves_the_older_one_its_own() {
+    let mut sessions = sessions();
+    admitted(&mut sessions, &read(unnamed(), 1, 1, Part::FromStart), 5, Nanos::ZERO);
+    assert_eq!(sessions.begin(&read(unnamed(), 2, 1, Part::Elsewhere), Nanos::ZERO), Begin::Take(id(5)));
+    assert_eq!(sessions.end(&unnamed(), StreamId(2), Left::Refused, Nanos::ZERO), None);
+    assert_eq!(sessions.begin(&read(unnamed(), 3, 1, Part::Elsewhere), Nanos::ZERO), Begin::Take(id(5)));
+    assert_eq!(sessions.end(&unnamed(), StreamId(1), midway(5), Nanos::ZERO), None, "and it may end meanwhile");
+    assert_eq!(sessions.end(&unnamed(), StreamId(3), Left::Refused, Nanos::ZERO), Some(id(5)));
     assert!(sessions.is_empty());
 }
 
 #[test]
-fn what_was_read_to_the_end_is_held_briefly_unless_the_viewer_goes_from_content_to_content() {
+fn a_read_that_waits_for_its_start_is_waited_for() {
     let mut sessions = sessions();
-    let viewer = named("a");
-    let at_end = |slot| Left::Held(reservation(slot), LeftOff::AtEnd);
-    assert_eq!(sessions.begin(&request(viewer.clone(), 1, 1), Nanos::ZERO), NEW);
-    assert_eq!(sessions.end(&viewer, StreamId(1), at_end(5), Nanos::ZERO), None);
-    assert!(sessions.expire(AFTER_END.saturating_sub(Nanos(1))).is_empty(), "long enough to go back");
-    assert_eq!(sessions.begin(&request(viewer.clone(), 2, 1), Nanos::ZERO), Begin::Reuse(reservation(5)));
-    assert_eq!(sessions.end(&viewer, StreamId(2), at_end(5), Nanos::ZERO), None);
-    assert_eq!(sessions.begin(&request(viewer.clone(), 3, 2), Nanos::ZERO), Begin::Reuse(reservation(5)));
-    assert_eq!(sessions.end(&viewer, StreamId(3), at_end(5), Nanos::ZERO), None);
-    assert!(sessions.expire(Nanos::from_secs(59)).is_empty(), "the segment after next comes when the player wants it");
-    assert_eq!(sessions.expire(Nanos::from_secs(60)), [reservation(5)]);
-    assert_eq!(sessions.begin(&request(viewer.clone(), 4, 2), Nanos::ZERO), Begin::New(Standing::Returning));
-    assert_eq!(sessions.end(&viewer, StreamId(4), at_end(6), Nanos::from_secs(60)), None);
-    assert_eq!(sessions.expire(Nanos::from_secs(65)), [reservation(6)], "a finished download");
+    assert_eq!(sessions.begin(&read(unnamed(), 1, 1, Part::FromStart), Nanos::ZERO), Begin::New);
+    let seek = read(unnamed(), 2, 1, Part::Elsewhere);
+    assert_eq!(sessions.begin(&seek, Nanos::ZERO), Begin::After(StreamId(1)));
+    sessions.started(&unnamed(), StreamId(1), id(5));
+    assert_eq!(sessions.begin(&seek, Nanos::ZERO), Begin::Take(id(5)));
 }
 
 #[test]
-fn a_request_for_another_burst_uses_the_reservation_again_if_the_plane_can() {
+fn without_a_name_a_read_from_the_start_takes_over_only_where_there_is_no_room() {
     let mut sessions = sessions();
-    let watches = request(named("a"), 1, 1);
-    assert_eq!(sessions.begin(&watches, Nanos::ZERO), NEW);
-    assert_eq!(sessions.end(&watches.viewer, watches.stream, midway(5), Nanos::ZERO), None);
-    let bursts = Request { terms: Terms { burst_bytes: 1, ..TERMS }, ..watches };
-    assert_eq!(sessions.begin(&bursts, Nanos::ZERO), Begin::Reuse(reservation(5)));
+    admitted(&mut sessions, &read(unnamed(), 1, 1, Part::FromStart), 5, Nanos::ZERO);
+    admitted(&mut sessions, &read(unnamed(), 2, 1, Part::FromStart), 6, Nanos::ZERO);
+    let third = read(unnamed(), 3, 1, Part::FromStart);
+    assert_eq!(sessions.begin(&third, Nanos::ZERO), Begin::New);
+    assert_eq!(sessions.end(&unnamed(), StreamId(3), Left::Refused, Nanos::ZERO), None);
+    assert_eq!(sessions.refused(&unnamed(), 1, Nanos::ZERO), Retry::TakeOwn);
+    assert_eq!(sessions.begin(&Request { no_room: true, ..third }, Nanos::ZERO), Begin::Take(id(6)));
 }
 
 #[test]
-fn other_terms_need_another_reservation() {
+fn what_the_viewer_reads_beside_is_waited_for_and_then_used() {
     let mut sessions = sessions();
-    let viewer = named("a");
-    assert_eq!(sessions.begin(&request(viewer.clone(), 1, 1), Nanos::ZERO), NEW);
-    assert_eq!(sessions.end(&viewer, StreamId(1), midway(5), Nanos::ZERO), None);
-    let dearer = Request { terms: OTHER, ..request(viewer.clone(), 2, 2) };
-    assert_eq!(sessions.begin(&dearer, Nanos::ZERO), Begin::Replace(reservation(5), Standing::Newcomer));
-    assert_eq!(sessions.end(&viewer, StreamId(2), Left::Unstarted, Nanos::ZERO), None);
-    assert!(sessions.is_empty());
+    admitted(&mut sessions, &read(named("a"), 1, 1, Part::Whole), 5, Nanos::ZERO);
+    let next = read(named("a"), 2, 2, Part::Whole);
+    assert_eq!(sessions.begin(&next, Nanos::ZERO), Begin::New);
+    assert_eq!(sessions.end(&named("a"), StreamId(2), Left::Refused, Nanos::ZERO), None);
+    assert_eq!(sessions.refused(&named("a"), 2, Nanos::ZERO), Retry::Wait);
+    assert_eq!(sessions.end(&named("a"), StreamId(1), midway(5), Nanos::ZERO), None);
+    assert_eq!(sessions.begin(&next, Nanos::ZERO), Begin::Take(id(5)));
+    assert_eq!(sessions.end(&named("a"), StreamId(2), Left::Nothing, Nanos::ZERO), Some(id(5)));
+    assert_eq!(sessions.refused(&named("a"), 2, Nanos::ZERO), Retry::GiveUp);
 }
 
 #[test]
-fn a_named_viewer_who_seeks_supersedes_its_read() {
+fn another_rate_takes_the_place_of_what_is_held() {
     let mut sessions = sessions();
-    let viewer = named("a");
-    assert_eq!(sessions.begin(&request(viewer.clone(), 1, 1), Nanos::ZERO), NEW);
-    let seek = request(viewer.clone(), 2, 1);
-    assert_eq!(sessions.begin(&seek, Nanos::ZERO), Begin::Supersede(StreamId(1)));
-    assert_eq!(sessions.begin(&request(viewer.clone(), 3, 9), Nanos::ZERO), NEW, "sound beside the picture");
-    assert_eq!(sessions.end(&viewer, StreamId(1), midway(5), Nanos::ZERO), None);
-    assert_eq!(sessions.begin(&seek, Nanos::ZERO), Begin::Reuse(reservation(5)));
+    admitted(&mut sessions, &read(named("a"), 1, 1, Part::Whole), 5, Nanos::ZERO);
+    assert_eq!(sessions.end(&named("a"), StreamId(1), midway(5), Nanos::from_secs(20)), None);
+    let dearer = Request { terms: OTHER, ..read(named("a"), 2, 2, Part::Whole) };
+    assert_eq!(sessions.begin(&dearer, Nanos::from_secs(20)), Begin::Take(id(5)), "the data plane replaces it");
+    sessions.started(&named("a"), StreamId(2), id(6));
+    assert_eq!(sessions.end(&named("a"), StreamId(2), midway(6), Nanos::from_secs(20)), None);
+    assert_eq!(sessions.begin(&dearer, Nanos::from_secs(20)), Begin::Take(id(6)));
+}
+
+/// How long others are refused what a viewer held that read `part` of a content for `seconds`.
+fn firm_for(viewer: &Viewer, part: Part, seconds: u64, left_off: LeftOff) -> u64 {
+    let mut sessions = sessions();
+    admitted(&mut sessions, &read(viewer.clone(), 1, 1, part), 5, Nanos::ZERO);
+    let end = Nanos::from_secs(seconds);
+    assert_eq!(sessions.end(viewer, StreamId(1), Left::Held(id(5), left_off), end), None);
+    let other = named("other");
+    let gives = |&after: &u64| sessions.refused(&other, 9, end + Nanos::from_secs(after)) != Retry::GiveUp;
+    (0..=60).find(gives).expect("it is given up at last")
 }
 
 #[test]
-fn a_second_long_read_of_a_guessed_viewer_is_a_new_stream() {
-    let mut sessions = sessions();
-    let viewer = guessed(1);
-    assert_eq!(sessions.begin(&request(viewer.clone(), 1, 1), Nanos::ZERO), NEW);
-    assert_eq!(sessions.begin(&request(viewer.clone(), 2, 1), Nanos::ZERO), NEW);
-    // The first was abandoned by a seek: the viewer goes on with the second, so nothing is kept for it.
-    assert_eq!(sessions.end(&viewer, StreamId(1), midway(5), Nanos::ZERO), Some(reservation(5)));
-    assert_eq!(sessions.end(&viewer, StreamId(2), midway(6), Nanos::ZERO), None);
-}
-
-#[test]
-fn the_tables_are_bounded() {
-    let mut sessions = sessions();
-    for id in 0..3 {
-        assert_eq!(sessions.begin(&request(guessed(id), id, id), Nanos::ZERO), NEW);
+fn who_only_looked_holds_nothing_that_others_need() {
+    for part in [Part::FromStart, Part::Elsewhere] {
+        assert_eq!(firm_for(&unnamed(), part, 9, LeftOff::Midway), 0, "a head, or an index");
+        assert_eq!(firm_for(&unnamed(), part, 10, LeftOff::Midway), 60, "a pause");
+        assert_eq!(firm_for(&unnamed(), part, 10, LeftOff::AtEnd), 10, "the next title comes, or nothing");
     }
-    assert_eq!(sessions.begin(&request(guessed(3), 3, 3), Nanos::ZERO), Begin::Apart);
-    for stream in 10..13 {
-        assert_eq!(sessions.begin(&request(guessed(0), stream, 0), Nanos::ZERO), NEW);
+    assert_eq!(firm_for(&unnamed(), Part::Whole, 100, LeftOff::Midway), 0, "a download");
+    assert_eq!(firm_for(&named("a"), Part::Whole, 1, LeftOff::Midway), 60, "who has a name is a player");
+    assert_eq!(firm_for(&named("a"), Part::Whole, 1, LeftOff::AtEnd), 10);
+}
+
+#[test]
+fn a_viewer_that_goes_from_segment_to_segment_is_waited_for_at_the_end_of_each() {
+    let mut sessions = sessions();
+    let at_end = Left::Held(id(5), LeftOff::AtEnd);
+    admitted(&mut sessions, &read(unnamed(), 1, 1, Part::Whole), 5, Nanos::ZERO);
+    let mut now = Nanos::ZERO;
+    for stream in 2..=6 {
+        now += Nanos::from_secs(3);
+        assert_eq!(sessions.end(&unnamed(), StreamId(stream - 1), at_end, now), None);
+        assert_eq!(sessions.begin(&read(unnamed(), stream, stream, Part::Whole), now), Begin::Take(id(5)));
     }
-    assert_eq!(sessions.begin(&request(guessed(0), 13, 0), Nanos::ZERO), Begin::Apart);
-    assert_eq!(sessions.end(&guessed(0), StreamId(13), midway(1), Nanos::ZERO), Some(reservation(1)));
+    assert_eq!(sessions.end(&unnamed(), StreamId(6), at_end, now), None);
+    assert_eq!(sessions.refused(&named("other"), 9, now + Nanos::from_secs(59)), Retry::GiveUp);
+    assert_eq!(sessions.expire(now + HOLD), [id(5)]);
 }
 
-/// A viewer that was let in as `standing` says pauses until its hold runs out, 60 s after `now`.
-fn watches_and_pauses(sessions: &mut Sessions, standing: Standing, now: Nanos) -> Nanos {
-    let viewer = named("a");
-    assert_eq!(sessions.begin(&request(viewer.clone(), 1, 1), now), Begin::New(standing));
-    assert_eq!(sessions.end(&viewer, StreamId(1), midway(5), now), None);
-    let over = now + Nanos::from_secs(60);
-    assert_eq!(sessions.expire(over), [reservation(5)]);
-    over
+/// The number of a stream's second attempt: that of the first and so much.
+const AGAIN: u64 = 1_000_000;
+
+/// The data plane as sessions see it: a table of so many reservations, streams that use them, and reports that come late.
+#[derive(Debug, Default)]
+struct ModelPlane {
+    /// Who uses a reservation (none: it is held), and its rate.
+    table: HashMap<ReservationId, (Option<StreamId>, BitRate)>,
+    /// The streams that run, with a reservation or without.
+    running: BTreeSet<StreamId>,
+    room: usize,
+    next: u32,
+    reports: HashMap<StreamId, VecDeque<Report>>,
 }
 
-#[test]
-fn who_let_its_hold_run_out_comes_before_newcomers_for_ten_minutes() {
-    let mut sessions = sessions();
-    let over = watches_and_pauses(&mut sessions, Standing::Newcomer, Nanos::ZERO);
-    let last = over + Nanos::from_secs(600).saturating_sub(Nanos(1));
-    let back = request(named("a"), 2, 1);
-    for time in [over, last] {
-        assert_eq!(sessions.begin(&back, time), Begin::New(Standing::Returning));
-        assert_eq!(sessions.end(&back.viewer, back.stream, Left::Unstarted, time), None, "refused, it has it still");
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Report {
+    Started(ReservationId),
+    Refused,
+    Finished(Option<ReservationId>),
+}
+
+impl ModelPlane {
+    fn start(&mut self, stream: StreamId, held: Option<ReservationId>, rate: BitRate) {
+        let own = held.and_then(|held| self.table.remove_entry(&held)).filter(|(_, (_, before))| *before >= rate);
+        let report = if let Some((own, (_, before))) = own {
+            self.table.insert(own, (Some(stream), before));
+            Report::Started(own)
+        } else if self.table.len() < self.room {
+            self.next += 1;
+            self.table.insert(id(self.next), (Some(stream), rate));
+            Report::Started(id(self.next))
+        } else {
+            Report::Refused
+        };
+        if report != Report::Refused {
+            self.running.insert(stream);
+        }
+        self.reports.entry(stream).or_default().push_back(report);
     }
-    assert_eq!(sessions.begin(&request(named("b"), 3, 1), last), NEW, "who never held anything");
-    assert_eq!(sessions.begin(&Request { terms: OTHER, ..request(named("a"), 4, 9) }, last), NEW, "more than it held");
-    assert_eq!(sessions.begin(&back, last + Nanos(1)), NEW, "too late");
-}
 
-#[test]
-fn it_serves_one_start_and_earns_no_other() {
-    let mut sessions = sessions();
-    let over = watches_and_pauses(&mut sessions, Standing::Newcomer, Nanos::ZERO);
-    let back = request(named("a"), 2, 1);
-    assert_eq!(sessions.begin(&back, over), Begin::New(Standing::Returning));
-    assert_eq!(sessions.begin(&request(named("a"), 3, 2), over), NEW, "not two at once");
-    for stream in [2, 3] {
-        assert_eq!(sessions.end(&back.viewer, StreamId(stream), Left::Nothing, over), None);
+    fn close(&mut self, stream: StreamId) {
+        assert!(self.running.remove(&stream), "it runs");
+        let used = self.table.iter_mut().find(|(_, (user, _))| *user == Some(stream));
+        let held = used.map(|(id, (user, _))| {
+            *user = None;
+            *id
+        });
+        self.reports.entry(stream).or_default().push_back(Report::Finished(held));
     }
-    assert_eq!(sessions.begin(&back, over), NEW, "it was let in, and its disk failed");
-    assert_eq!(sessions.end(&back.viewer, back.stream, Left::Unstarted, over), None);
-
-    let over = watches_and_pauses(&mut sessions, Standing::Newcomer, over);
-    let over = watches_and_pauses(&mut sessions, Standing::Returning, over);
-    let over = watches_and_pauses(&mut sessions, Standing::Newcomer, over);
-    watches_and_pauses(&mut sessions, Standing::Returning, over);
-}
-
-#[test]
-fn who_takes_nothing_for_too_long_has_paused_and_who_read_to_the_end_has_not() {
-    let mut sessions = sessions();
-    let watches = request(named("a"), 1, 1);
-    assert_eq!(sessions.begin(&watches, Nanos::ZERO), NEW);
-    assert_eq!(sessions.end(&watches.viewer, watches.stream, Left::GivenUp, Nanos::ZERO), None);
-    assert_eq!(sessions.begin(&watches, Nanos::from_secs(599)), Begin::New(Standing::Returning));
-    assert_eq!(sessions.end(&watches.viewer, watches.stream, Left::GivenUp, Nanos::ZERO), None);
-    assert_eq!(sessions.begin(&watches, Nanos::ZERO), NEW, "it was let in by precedence before");
-    let at_end = Left::Held(reservation(5), LeftOff::AtEnd);
-    assert_eq!(sessions.end(&watches.viewer, watches.stream, at_end, Nanos::ZERO), None);
-    assert_eq!(sessions.expire(AFTER_END), [reservation(5)]);
-    assert_eq!(sessions.begin(&watches, AFTER_END), NEW);
-}
-
-#[test]
-fn a_viewer_that_asks_for_less_than_it_holds_is_no_newcomer() {
-    let mut sessions = sessions();
-    let dear = Request { terms: OTHER, ..request(named("a"), 1, 1) };
-    assert_eq!(sessions.begin(&dear, Nanos::ZERO), NEW);
-    assert_eq!(sessions.end(&dear.viewer, dear.stream, midway(5), Nanos::ZERO), None);
-    let less = request(named("a"), 2, 1);
-    assert_eq!(sessions.begin(&less, Nanos::ZERO), Begin::Replace(reservation(5), Standing::Present));
 }
 
 #[derive(Debug, Clone)]
 enum Step {
-    Begin { viewer: u8, content: u8, dear: bool },
-    End { pick: usize, hold: bool, at_end: bool },
+    Ask { viewer: u8, content: u8, part: u8, dear: bool },
+    Close { pick: usize },
+    Hear { pick: usize },
     Wait { seconds: u64 },
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        (0u8..6, 0u8..3, any::<bool>()).prop_map(|(viewer, content, dear)| Step::Begin { viewer, content, dear }),
-        (any::<usize>(), any::<bool>(), any::<bool>()).prop_map(|(pick, hold, at_end)| Step::End {
-            pick,
-            hold,
-            at_end
-        }),
-        (0u64..90).prop_map(|seconds| Step::Wait { seconds }),
+        3 => (0u8..4, 0u8..3, 0u8..3, any::<bool>())
+            .prop_map(|(viewer, content, part, dear)| Step::Ask { viewer, content, part, dear }),
+        3 => any::<usize>().prop_map(|pick| Step::Close { pick }),
+        4 => any::<usize>().prop_map(|pick| Step::Hear { pick }),
+        1 => (0u64..90).prop_map(|seconds| Step::Wait { seconds }),
     ];
-    proptest::collection::vec(step, 0..80)
+    proptest::collection::vec(step, 0..120)
+}
+
+/// Sessions before a model of the data plane, as `session_table` and `delivery` bring them together.
+struct World {
+    sessions: Sessions,
+    plane: ModelPlane,
+    asked: HashMap<StreamId, Request>,
+    now: Nanos,
+}
+
+impl World {
+    fn new() -> Self {
+        let plane = ModelPlane { room: 3, ..ModelPlane::default() };
+        Self { sessions: sessions(), plane, asked: HashMap::new(), now: Nanos::ZERO }
+    }
+
+    fn release(&mut self, reservation: ReservationId) {
+        let user = self.plane.table.remove(&reservation);
+        assert!(!matches!(user, Some((Some(_), _))), "a stream that runs loses its reservation only to a newer one");
+    }
+
+    fn ask(&mut self, request: Request) {
+        let begin = self.sessions.begin(&request, self.now);
+        let held = match begin {
+            Begin::New => None,
+            Begin::Take(reservation) => Some(reservation),
+            Begin::After(_) => return,
+        };
+        self.send(request, held);
+    }
+
+    fn send(&mut self, request: Request, held: Option<ReservationId>) {
+        self.plane.start(request.stream, held, request.terms.rate);
+        self.asked.insert(request.stream, request);
+    }
+
+    /// A report of a stream is heard.
+    fn hear(&mut self, stream: StreamId) {
+        let reports = self.plane.reports.get_mut(&stream).expect("it has reports");
+        let report = reports.pop_front().expect("it has one");
+        let request = self.asked[&stream].clone();
+        let viewer = request.viewer.clone();
+        match report {
+            Report::Started(reservation) => self.sessions.started(&viewer, stream, reservation),
+            Report::Finished(held) => {
+                let left = held.map_or(Left::Nothing, |held| Left::Held(held, LeftOff::Midway));
+                self.leave(&viewer, stream, left);
+            }
+            Report::Refused => {
+                self.leave(&viewer, stream, Left::Refused);
+                match self.sessions.refused(&viewer, request.content, self.now) {
+                    Retry::Release(loose) => loose.into_iter().for_each(|reservation| self.release(reservation)),
+                    Retry::TakeOwn if !request.no_room => {
+                        let stream = StreamId(stream.0 + AGAIN);
+                        self.ask(Request { stream, no_room: true, ..request });
+                    }
+                    Retry::TakeOwn | Retry::Wait | Retry::GiveUp => {}
+                }
+            }
+        }
+    }
+
+    fn leave(&mut self, viewer: &Viewer, stream: StreamId, left: Left) {
+        if let Some(reservation) = self.sessions.end(viewer, stream, left, self.now) {
+            self.release(reservation);
+        }
+    }
+
+    fn unheard(&self) -> Vec<StreamId> {
+        let mut streams: Vec<_> = self.plane.reports.iter().filter(|(_, queue)| !queue.is_empty()).map(|(s, _)| *s).collect();
+        streams.sort_unstable();
+        streams
+    }
 }
 
 proptest! {
-    /// Whatever viewers do: no reservation is given out twice or lost, and after all is over and time has passed
-    /// nothing is held.
+    /// Whatever viewers do and however late reports are heard: no reservation is lost, none is taken from a stream but by a
+    /// newer read, and in the end all are given back.
     #[test]
     fn reservations_are_neither_doubled_nor_lost(steps in steps()) {
-        let mut sessions = sessions();
-        let mut now = Nanos::ZERO;
-        let mut next = 0u32;
-        let mut live: HashSet<ReservationId> = HashSet::new();
-        let mut running: Vec<(Viewer, StreamId, ReservationId)> = Vec::new();
-        let (mut newcomers, mut returned) = (0, 0);
-        for step in steps {
+        let mut world = World::new();
+        for (stream, step) in (1..).zip(steps) {
             match step {
-                Step::Begin { viewer, content, dear } => {
-                    next += 1;
-                    let content = u64::from(content);
-                    let viewer = if viewer < 3 { named(&viewer.to_string()) } else { guessed(content) };
+                Step::Ask { viewer, content, part, dear } => {
+                    let viewer = if viewer < 2 { named(&viewer.to_string()) } else { unnamed() };
+                    let part = [Part::Whole, Part::FromStart, Part::Elsewhere][usize::from(part)];
                     let terms = if dear { OTHER } else { TERMS };
-                    let request = Request { terms, ..request(viewer, u64::from(next), content) };
-                    let begin = sessions.begin(&request, now);
-                    if let Begin::New(standing) | Begin::Replace(_, standing) = begin {
-                        newcomers += u32::from(standing == Standing::Newcomer);
-                        returned += u32::from(standing == Standing::Returning);
-                    }
-                    prop_assert!(returned <= newcomers, "one return for each newcomer that was let in");
-                    let reservation = match begin {
-                        Begin::Supersede(older) => {
-                            prop_assert!(running.iter().any(|(_, stream, _)| *stream == older));
-                            continue;
-                        }
-                        Begin::Reuse(reservation) => {
-                            prop_assert!(live.contains(&reservation));
-                            prop_assert!(running.iter().all(|(_, _, r)| *r != reservation));
-                            reservation
-                        }
-                        Begin::Replace(old, _) => {
-                            prop_assert!(live.remove(&old));
-                            reservation(next)
-                        }
-                        Begin::New(_) | Begin::Apart => reservation(next),
-                    };
-                    live.insert(reservation);
-                    running.push((request.viewer, request.stream, reservation));
+                    world.ask(Request { terms, ..read(viewer, stream, u64::from(content), part) });
                 }
-                Step::End { pick, hold, at_end } if !running.is_empty() => {
-                    let left_off = if at_end { LeftOff::AtEnd } else { LeftOff::Midway };
-                    let (viewer, stream, reservation) = running.swap_remove(pick % running.len());
-                    if !hold {
-                        prop_assert!(live.remove(&reservation));
-                    }
-                    let left = if hold { Left::Held(reservation, left_off) } else { Left::Nothing };
-                    if let Some(released) = sessions.end(&viewer, stream, left, now) {
-                        prop_assert!(live.remove(&released));
+                Step::Close { pick } => {
+                    let running = &world.plane.running;
+                    if let Some(&stream) = running.iter().nth(pick % running.len().max(1)) {
+                        world.plane.close(stream);
                     }
                 }
-                Step::End { .. } => {}
+                Step::Hear { pick } => {
+                    let unheard = world.unheard();
+                    if let Some(&stream) = unheard.get(pick % unheard.len().max(1)) {
+                        world.hear(stream);
+                    }
+                }
                 Step::Wait { seconds } => {
-                    now += Nanos::from_secs(seconds);
-                    for released in sessions.expire(now) {
-                        prop_assert!(live.remove(&released), "released what was not held");
+                    world.now += Nanos::from_secs(seconds);
+                    for reservation in world.sessions.expire(world.now) {
+                        world.release(reservation);
                     }
                 }
             }
         }
-        for (viewer, stream, reservation) in running {
-            let released = sessions.end(&viewer, stream, Left::Held(reservation, LeftOff::Midway), now);
-            live.retain(|r| Some(*r) != released);
+        while let Some(&stream) = world.plane.running.first() {
+            world.plane.close(stream);
         }
-        for released in sessions.expire(now + Nanos::from_secs(61)) {
-            prop_assert!(live.remove(&released));
+        while let Some(&stream) = world.unheard().first() {
+            world.hear(stream);
+            while let Some(&stream) = world.plane.running.first() {
+                world.plane.close(stream);
+            }
         }
-        prop_assert!(live.is_empty() && sessions.is_empty());
+        for reservation in world.sessions.expire(world.now + HOLD) {
+            world.release(reservation);
+        }
+        prop_assert!(world.sessions.is_empty(), "{:?}", world.sessions);
+        prop_assert!(world.plane.table.is_empty(), "{:?}", world.plane.table);
+    }
+
+    /// A viewer that reads one content after the other is never refused once it was admitted, whoever else asks, and in
+    /// whatever order ends and starts are heard.
+    #[test]
+    fn a_viewer_never_blocks_itself(late in proptest::collection::vec(any::<bool>(), 1..40), name in any::<bool>()) {
+        let mut world = World::new();
+        world.plane.room = 1;
+        let viewer = if name { named("a") } else { unnamed() };
+        world.ask(read(viewer.clone(), 1, 1, Part::FromStart));
+        world.hear(StreamId(1));
+        for (stream, late) in (2..).zip(late) {
+            // The player closes the old range and opens the new one; which is heard of first is anybody's guess.
+            world.now += Nanos::from_secs(1);
+            let seek = read(viewer.clone(), stream, 1, Part::Elsewhere);
+            let old = StreamId(stream - 1);
+            if late {
+                world.ask(seek);
+                world.plane.close(old);
+            } else {
+                world.plane.close(old);
+                world.ask(seek);
+            }
+            prop_assert!(world.asked.contains_key(&StreamId(stream)), "it was asked for at once");
+            world.hear(old);
+            let reports = &world.plane.reports[&StreamId(stream)];
+            prop_assert!(matches!(reports.front(), Some(Report::Started(_))), "{reports:?}");
+            world.hear(StreamId(stream));
+            world.ask(read(named("other"), 1000 + stream, 2, Part::Whole));
+            world.hear(StreamId(1000 + stream));
+        }
     }
 }

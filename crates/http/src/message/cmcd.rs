@@ -16,7 +16,7 @@ const FIELDS: [&str; 4] = ["cmcd-request", "cmcd-object", "cmcd-session", "cmcd-
 /// What was said.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cmcd {
-    /// `rtp`: the throughput the player asks for.
+    /// `rtp`: the throughput the player can use at most.
     pub requested: Option<BitRate>,
     /// `br`: the encoded rate of the object.
     pub encoded: Option<BitRate>,
@@ -41,12 +41,6 @@ impl Cmcd {
             }
         }
         cmcd
-    }
-
-    /// The rate to serve at: what was asked for, else what the object needs.
-    #[must_use]
-    pub fn rate(&self) -> Option<BitRate> {
-        self.requested.or(self.encoded)
     }
 
     fn take(&mut self, text: &str) {
@@ -104,7 +98,6 @@ mod tests {
         assert_eq!(cmcd.requested, Some(BitRate(15_000_000)));
         assert_eq!(cmcd.encoded, Some(BitRate(3_200_000)), "what is quoted is not a key");
         assert_eq!(cmcd.session.as_deref(), Some("6e2fb550-c457"));
-        assert_eq!(cmcd.rate(), Some(BitRate(15_000_000)));
     }
 
     #[test]
@@ -113,7 +106,7 @@ mod tests {
         headers.insert("cmcd-object", HeaderValue::from_static("br=3200,d=4004,ot=v"));
         headers.insert("cmcd-session", HeaderValue::from_static("sid=\"a\\\"b\""));
         let cmcd = Cmcd::read(None, &headers);
-        assert_eq!(cmcd.rate(), Some(BitRate(3_200_000)));
+        assert_eq!(cmcd.encoded, Some(BitRate(3_200_000)));
         assert_eq!(cmcd.session.as_deref(), Some("a\"b"));
     }
 

@@ -48,7 +48,6 @@ pub(crate) struct Config {
     pub(crate) streams: StreamsConfig,
     /// How long a paused viewer keeps its reservation.
     pub(crate) session_hold: Nanos,
-    pub(crate) session_precedence: Nanos,
     /// Bounds on what clients may do.
     pub(crate) limits: LimitsConfig,
     /// Rate of a network interface, by name, where its own report is wrong or missing.
@@ -230,11 +229,6 @@ impl Config {
                 stall: settings_ref.take("streams.stall", Nanos::from_secs(30), span_up_to(Nanos::from_secs(3600))),
             },
             session_hold: settings_ref.take("sessions.hold", Nanos::from_secs(60), span_up_to(Nanos::from_secs(3600))),
-            session_precedence: settings_ref.take(
-                "sessions.precedence",
-                Nanos::from_secs(600),
-                span_up_to(Nanos::from_secs(24 * 3600)),
-            ),
             limits: LimitsConfig::take(settings_ref),
             links: settings_ref.take_table("links", parse_rate),
             path_rates: settings_ref.take_table("path_rates", parse_rate),

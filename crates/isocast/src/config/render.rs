@@ -36,7 +36,6 @@ impl fmt::Display for Config {
         writeln!(f, "\n[streams]\nstart_burst = {}", span(self.streams.start_burst))?;
         writeln!(f, "stall = {}", span(self.streams.stall))?;
         writeln!(f, "\n[sessions]\nhold = {}", span(self.session_hold))?;
-        writeln!(f, "precedence = {}", span(self.session_precedence))?;
         writeln!(f, "\n[limits]\nconnections = {}", self.limits.connections)?;
         writeln!(f, "head_timeout = {}", span(self.limits.head_timeout))?;
         writeln!(f, "idle_timeout = {}", span(self.limits.idle_timeout))?;

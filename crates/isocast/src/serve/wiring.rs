@@ -48,7 +48,6 @@ pub(super) fn http_config(config: &Config, links: &Links) -> http::config::Confi
         burst: config.streams.start_burst,
         sessions: SessionConfig {
             hold: config.session_hold,
-            precedence: config.session_precedence,
             ..SessionConfig::default()
         },
         policies,
