@@ -1,7 +1,7 @@
 // Plays the film with each player, in each container, from an idle server and from one with room for exactly one viewer:
 // from the start, with a pause, and with ten seeks. Prints the table of docs/guide/players.md; fails if one does not play.
 //
-//   node main.mjs --program target/release/isocast [--only mpv,VLC,…] [--pause SECONDS]
+//   node main.mjs --program target/release/isocast [--only mpv,VLC,…] [--pause SECONDS] [--lanes CELLS_AT_ONCE]
 //
 // With --pause 90 the pause is the one of the guide's table; by default it is shortened, and the server's times with it.
 
@@ -14,6 +14,7 @@ import { parseArgs } from "node:util";
 import { closeBrowser } from "./browser.mjs";
 import { browserCells, downloadCells, filmCells } from "./cells.mjs";
 import { makeMedia } from "./media.mjs";
+import { calibrate } from "./server.mjs";
 
 const { values } = parseArgs({
   options: {
@@ -21,7 +22,7 @@ const { values } = parseArgs({
     only: { type: "string" },
     pause: { type: "string", default: "6" },
     media: { type: "string", default: join(tmpdir(), "isocast-players-media") },
-    verbose: { type: "boolean", default: false },
+    lanes: { type: "string", default: String(3 * availableParallelism()) },
   },
 });
 
@@ -31,13 +32,14 @@ mkdirSync(values.media, { recursive: true });
 makeMedia(values.media);
 
 const settings = { program: resolve(values.program), media: values.media, work, pause: Number(values.pause) };
+calibrate(settings);
 const wanted = values.only?.split(",");
 const cells = [...filmCells(), ...browserCells(), ...downloadCells()].filter((cell) => !wanted || wanted.includes(cell.player));
 const began = performance.now();
 
 // A few at once: each waits most of its time.
 const queue = [...cells];
-const lanes = Array.from({ length: Math.min(6, 3 * availableParallelism()) }, async () => {
+const lanes = Array.from({ length: Number(values.lanes) }, async () => {
   for (let cell = queue.shift(); cell; cell = queue.shift()) {
     try {
       cell.seen = await cell.run(settings);

@@ -1,11 +1,16 @@
 // A server of our own for one player, and a tap between the two that notes each answer's status and first byte.
 
-import { spawn } from "node:child_process";
-import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { execFileSync, spawn } from "node:child_process";
+import { cpSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { connect, createServer } from "node:net";
 import { join } from "node:path";
 
 import { sleep, until } from "./wait.mjs";
+
+/** Measures the disk of `media` once, for all servers. */
+export function calibrate({ program, media, work }) {
+  execFileSync(program, ["disk", "calibrate", "--time", "2s", "--state", join(work, "calibrated"), media]);
+}
 
 /** A running server; `base` is where players reach it. */
 export class Server {
@@ -15,14 +20,15 @@ export class Server {
    */
   static async start({ program, media, work, link, settings = [], tapped = true }) {
     const state = mkdtempSync(join(work, "server-"));
+    cpSync(join(work, "calibrated"), join(state, "kept"), { recursive: true });
     const access = join(state, "access.log");
     const events = join(state, "events.jsonl");
     for (const file of [access, events]) writeFileSync(file, "");
-    const set = [`log.access=${access}`, `log.events=${events}`, "plane.memory=128M", "plane.priority=0", ...settings];
+    const set = [`log.access=${access}`, `log.events=${events}`, "plane.memory=128M", ...settings];
     if (link) set.push(`links.lo=${Math.round(link / 1000)}k`);
     const child = spawn(
       program,
-      ["serve", "--listen", "127.0.0.1:0", "--root", media, "--state", join(state, "state"), ...set.flatMap((s) => ["--set", s])],
+      ["serve", "--listen", "127.0.0.1:0", "--root", media, "--state", join(state, "kept"), ...set.flatMap((s) => ["--set", s])],
       { stdio: ["ignore", "pipe", "pipe"] },
     );
     const server = new Server();
