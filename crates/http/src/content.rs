@@ -143,7 +143,10 @@ fn part_of(plan: &StreamPlan) -> Part {
 /// Who watches: the session it names, else its address and program.
 fn viewer(exchange: &Exchange, query: &Query, cmcd: Cmcd) -> Viewer {
     let head = &exchange.head;
-    let named = cmcd.session.or_else(|| query.session.clone()).or_else(|| session_cookie(head));
+    // Sound is a viewer of its own: what is held for it is of no use to the picture.
+    let track = if cmcd.audio { " audio" } else { "" };
+    let session = cmcd.session.map(|session| format!("{session}{track}"));
+    let named = session.or_else(|| query.session.clone()).or_else(|| session_cookie(head));
     let service = &exchange.shared.service;
     match named {
         Some(name) if name.len() <= 128 && !name.is_empty() => Viewer::Named(name),

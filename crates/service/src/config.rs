@@ -85,10 +85,7 @@ impl Default for Config {
 
 impl Default for SessionConfig {
     fn default() -> Self {
-        Self {
-            hold: Nanos::from_secs(60),
-            probe_bytes_max: 1 << 20,
-        }
+        Self { hold: Nanos::from_secs(60), probe_bytes_max: 1 << 20 }
     }
 }
 

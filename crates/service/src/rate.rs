@@ -74,13 +74,7 @@ impl Decision {
 impl Asked {
     /// Puts together what was asked, what the content needs and what the path is set to, for so many bytes of it.
     #[must_use]
-    pub fn decide(
-        self,
-        media: Option<MediaRate>,
-        policy: &PathPolicy,
-        burst_default: Nanos,
-        payload: u64,
-    ) -> Decision {
+    pub fn decide(self, media: Option<MediaRate>, policy: &PathPolicy, burst_default: Nanos, payload: u64) -> Decision {
         let decision = self.at_its_rate(media, policy, burst_default);
         match self.ceiling {
             Some(ceiling) if self.burst.is_none() => decision.ahead(payload, ceiling),

@@ -355,8 +355,7 @@ impl Share {
             () if left_off == LeftOff::AtEnd && !self.goes_on => hold.min(AFTER_END),
             () => hold,
         };
-        self.state =
-            State::Held { reservation, firm_until: now.saturating_add(firm), until: now.saturating_add(hold) };
+        self.state = State::Held { reservation, firm_until: now.saturating_add(firm), until: now.saturating_add(hold) };
     }
 }
 

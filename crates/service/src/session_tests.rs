@@ -333,7 +333,8 @@ impl World {
     }
 
     fn unheard(&self) -> Vec<StreamId> {
-        let mut streams: Vec<_> = self.plane.reports.iter().filter(|(_, queue)| !queue.is_empty()).map(|(s, _)| *s).collect();
+        let mut streams: Vec<_> =
+            self.plane.reports.iter().filter(|(_, queue)| !queue.is_empty()).map(|(s, _)| *s).collect();
         streams.sort_unstable();
         streams
     }

@@ -1,6 +1,6 @@
 //! Common Media Client Data (CTA-5004): what a player says about itself with each request.
 //!
-//! Promise: reads `rtp`, `br` (kbit/s) and `sid` from the query or the four header fields; whatever is malformed is
+//! Promise: reads `rtp`, `br` (kbit/s), `sid` and `ot` from the query or the four header fields; whatever is malformed is
 //! ignored, as the standard demands. Not here: what is made of it (`rate`, `session`).
 
 use http_types::HeaderMap;
@@ -22,6 +22,8 @@ pub struct Cmcd {
     pub encoded: Option<BitRate>,
     /// `sid`: the session.
     pub session: Option<String>,
+    /// `ot=a`: sound beside the picture, which the player reads at the same time.
+    pub audio: bool,
 }
 
 impl Cmcd {
@@ -53,6 +55,7 @@ impl Cmcd {
                 "rtp" => self.requested = kilobits(value),
                 "br" => self.encoded = kilobits(value),
                 "sid" => self.session = quoted(value),
+                "ot" => self.audio = value.trim() == "a",
                 _ => {}
             }
         }
@@ -103,11 +106,12 @@ mod tests {
     #[test]
     fn in_header_fields() {
         let mut headers = HeaderMap::new();
-        headers.insert("cmcd-object", HeaderValue::from_static("br=3200,d=4004,ot=v"));
+        headers.insert("cmcd-object", HeaderValue::from_static("br=3200,d=4004,ot=a"));
         headers.insert("cmcd-session", HeaderValue::from_static("sid=\"a\\\"b\""));
         let cmcd = Cmcd::read(None, &headers);
         assert_eq!(cmcd.encoded, Some(BitRate(3_200_000)));
         assert_eq!(cmcd.session.as_deref(), Some("a\"b"));
+        assert!(cmcd.audio);
     }
 
     #[test]

@@ -46,10 +46,7 @@ pub(super) fn http_config(config: &Config, links: &Links) -> http::config::Confi
         upload_bytes_max: limits.upload_size.0,
         tick: config.schedule.tick,
         burst: config.streams.start_burst,
-        sessions: SessionConfig {
-            hold: config.session_hold,
-            ..SessionConfig::default()
-        },
+        sessions: SessionConfig { hold: config.session_hold, ..SessionConfig::default() },
         policies,
         links: links.by_address(),
         users: config
