@@ -6,23 +6,22 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use units::{DiskId, Nanos, UploadId};
 
-use crate::StoreError;
+use crate::event::Events;
 use crate::grants::Waker;
+use crate::operation::{Operation, Reply};
 use crate::stats::DiskStats;
-use crate::worker::Worker;
+use crate::worker::Chunk;
+use crate::{Reliance, StoreError};
 
-/// Calls that wait for one disk's thread at most.
-pub(crate) const TASKS_MAX: usize = 1024;
-
-/// Something the disk's thread is to do.
-pub(crate) type Task = Box<dyn FnOnce(&mut Worker) + Send>;
+/// Operations that wait for one disk's thread at most.
+pub(crate) const OPERATIONS_MAX: usize = 1024;
 
 /// What the thread and its callers both see.
 pub(crate) struct Shared {
@@ -30,8 +29,10 @@ pub(crate) struct Shared {
     pub(crate) stats: DiskStats,
     /// When the thread began what it is doing; zero while it waits.
     busy_since: AtomicU64,
-    /// Uploads whose handle was dropped. At most `UPLOADS_MAX` exist.
-    aborted: Mutex<Vec<UploadId>>,
+    /// Uploads whose handle was dropped, each with what had not been handed over of it. At most `UPLOADS_MAX` exist.
+    aborted: Mutex<Vec<(UploadId, Option<Chunk>)>>,
+    pub(crate) events: Arc<Events>,
+    reliance: Arc<OnceLock<Reliance>>,
     waker: Waker,
     patience: Duration,
 }
@@ -40,7 +41,7 @@ pub(crate) struct Shared {
 #[derive(Debug, Clone)]
 pub(crate) struct Disk {
     pub(crate) shared: Arc<Shared>,
-    tasks: Option<mpsc::Sender<Task>>,
+    operations: Option<mpsc::Sender<Operation>>,
 }
 
 impl fmt::Debug for Shared {
@@ -50,12 +51,20 @@ impl fmt::Debug for Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(id: DiskId, patience: Duration, waker: Waker) -> Self {
+    pub(crate) fn new(
+        id: DiskId,
+        patience: Duration,
+        waker: Waker,
+        events: Arc<Events>,
+        reliance: Arc<OnceLock<Reliance>>,
+    ) -> Self {
         Self {
             id,
             stats: DiskStats::default(),
             busy_since: AtomicU64::new(0),
             aborted: Mutex::default(),
+            events,
+            reliance,
             waker,
             patience,
         }
@@ -74,12 +83,17 @@ impl Shared {
         since != 0 && kernel::clock::monotonic().saturating_sub(Nanos(since)).0 > patience
     }
 
-    pub(crate) fn abort(&self, upload: UploadId) {
-        self.aborted.lock().unwrap_or_else(PoisonError::into_inner).push(upload);
+    /// True if it answers, and who reads from the disk has nothing against it.
+    pub(crate) fn is_relied_on(&self) -> bool {
+        !self.is_stuck() && self.reliance.get().is_none_or(|reliance| reliance(self.id))
+    }
+
+    pub(crate) fn abort(&self, upload: UploadId, rest: Option<Chunk>) {
+        self.aborted.lock().unwrap_or_else(PoisonError::into_inner).push((upload, rest));
         self.wake();
     }
 
-    pub(crate) fn take_aborted(&self) -> Vec<UploadId> {
+    pub(crate) fn take_aborted(&self) -> Vec<(UploadId, Option<Chunk>)> {
         std::mem::take(&mut *self.aborted.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -89,23 +103,20 @@ impl Shared {
 }
 
 impl Disk {
-    pub(crate) fn new(shared: Arc<Shared>) -> (Self, mpsc::Receiver<Task>) {
-        let (sender, receiver) = mpsc::channel(TASKS_MAX);
-        (Self { shared, tasks: Some(sender) }, receiver)
+    pub(crate) fn new(shared: Arc<Shared>) -> (Self, mpsc::Receiver<Operation>) {
+        let (sender, receiver) = mpsc::channel(OPERATIONS_MAX);
+        (Self { shared, operations: Some(sender) }, receiver)
     }
 
-    fn tasks(&self) -> &mpsc::Sender<Task> {
-        self.tasks.as_ref().expect("taken only by drop")
+    fn operations(&self) -> &mpsc::Sender<Operation> {
+        self.operations.as_ref().expect("taken only by drop")
     }
 
-    /// Has the thread do `work`, and waits for its answer, but no longer than twice the disk's patience. Work whose caller
-    /// has given up is not begun.
-    pub(crate) async fn call<R, F>(&self, work: F) -> Result<R, StoreError>
-    where
-        R: Send + 'static,
-        F: FnOnce(&mut Worker) -> Result<R, StoreError> + Send + 'static,
-    {
-        let mut answer = self.begin(work)?;
+    /// Has the thread do an operation, and waits for its answer, but no longer than twice the disk's patience. One whose
+    /// caller has given up is not begun.
+    pub(crate) async fn call<R>(&self, operation: impl FnOnce(Reply<R>) -> Operation) -> Result<R, StoreError> {
+        let (reply, mut answer) = oneshot::channel();
+        self.post(operation(reply))?;
         // Twice: a thread that got stuck just before or after the call is known to be by then.
         for _ in 0..2 {
             match timeout(self.shared.patience, &mut answer).await {
@@ -127,26 +138,12 @@ impl Disk {
         error
     }
 
-    fn begin<R, F>(&self, work: F) -> Result<oneshot::Receiver<Result<R, StoreError>>, StoreError>
-    where
-        R: Send + 'static,
-        F: FnOnce(&mut Worker) -> Result<R, StoreError> + Send + 'static,
-    {
-        let (reply, answer) = oneshot::channel();
-        self.post(Box::new(move |worker| {
-            if !reply.is_closed() {
-                let _ = reply.send(work(worker));
-            }
-        }))?;
-        Ok(answer)
-    }
-
-    /// Queues a task without waiting.
-    pub(crate) fn post(&self, task: Task) -> Result<(), StoreError> {
+    /// Queues an operation without waiting.
+    pub(crate) fn post(&self, operation: Operation) -> Result<(), StoreError> {
         if self.shared.is_stuck() {
             return Err(StoreError::DiskFailing(self.shared.id));
         }
-        self.tasks().try_send(task).map_err(|error| match error {
+        self.operations().try_send(operation).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => {
                 self.shared.stats.busy_refusals.add(1);
                 StoreError::Busy
@@ -158,18 +155,18 @@ impl Disk {
     }
 
     /// A place in the queue, waited for. Cancelling the wait loses nothing.
-    pub(crate) async fn place(&self) -> Result<mpsc::Permit<'_, Task>, StoreError> {
-        self.while_it_works(async { self.tasks().reserve().await.map_err(|_| StoreError::Closed) }).await?
+    pub(crate) async fn place(&self) -> Result<mpsc::Permit<'_, Operation>, StoreError> {
+        self.while_it_works(async { self.operations().reserve().await.map_err(|_| StoreError::Closed) }).await?
     }
 
-    /// Waits for `event` as long as the thread is not stuck: for what may rightly take long (grants are rare on a busy
-    /// disk).
+    /// Waits for `event` as long as the disk is relied on: for what may rightly take long (grants are rare on a busy
+    /// disk). One that hangs under the data plane's reads gets no grants, so that its thread never comes to hang, too.
     pub(crate) async fn while_it_works<T>(&self, event: impl Future<Output = T>) -> Result<T, StoreError> {
         let mut event = std::pin::pin!(event);
         loop {
             match timeout(self.shared.patience, event.as_mut()).await {
                 Ok(value) => return Ok(value),
-                Err(_) if self.shared.is_stuck() => return Err(StoreError::DiskFailing(self.shared.id)),
+                Err(_) if !self.shared.is_relied_on() => return Err(StoreError::DiskFailing(self.shared.id)),
                 Err(_) => {}
             }
         }
@@ -179,7 +176,7 @@ impl Disk {
 impl Drop for Disk {
     fn drop(&mut self) {
         // The thread sees that the queue has no senders left only if it looks: drop the sender first, then wake it.
-        self.tasks = None;
+        self.operations = None;
         self.shared.wake();
     }
 }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use units::DiskId;
 
+use crate::RootAway;
+
 /// Why the store did not do what was asked.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
@@ -39,6 +41,9 @@ pub enum StoreError {
     /// The disk does not answer, or what was asked for cannot be read from it or written to it.
     #[error("disk {} errs or does not answer", .0.0)]
     DiskFailing(DiskId),
+    /// The folder it lies in, or may lie in, is not served for now.
+    #[error("{0}")]
+    RootAway(RootAway),
     /// A queue or a table is full; try again later.
     #[error("too much is going on; try again later")]
     Busy,
@@ -99,6 +104,11 @@ impl StoreError {
             Some(Errno::IO | Errno::UCLEAN | Errno::BADMSG | Errno::NODEV | Errno::NXIO) => Self::DiskFailing(disk),
             _ => self,
         }
+    }
+
+    /// True where a root could not be asked: it may have the name or not.
+    pub(crate) fn is_silence(&self) -> bool {
+        matches!(self, Self::DiskFailing(_) | Self::RootAway(_))
     }
 
     /// True where another root may still have what this one has not.

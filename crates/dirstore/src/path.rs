@@ -119,6 +119,12 @@ impl ContentPath {
         self.components.join("/")
     }
 
+    /// True if a name on it is hidden: it begins with a dot, or is a file system's own `lost+found`.
+    #[must_use]
+    pub fn is_hidden(&self) -> bool {
+        self.components.iter().any(|name| is_hidden(name))
+    }
+
     /// As the kernel takes it, relative to a root.
     pub(crate) fn relative(&self) -> String {
         if self.components.is_empty() { ".".to_owned() } else { self.joined() }
@@ -129,6 +135,10 @@ impl fmt::Display for ContentPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "/{}", self.joined())
     }
+}
+
+pub(crate) fn is_hidden(name: &str) -> bool {
+    name.starts_with('.') || name == "lost+found"
 }
 
 fn check_escapes(part: &str) -> Result<(), PathError> {

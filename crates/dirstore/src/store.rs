@@ -14,21 +14,24 @@ use std::thread;
 use std::time::Duration;
 
 use dataplane::control::Content;
-use rustix::fs::{Mode, OFlags, fstat};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use schedule::profile::DiskProfile;
 use tokio::sync::oneshot;
 use units::{DiskId, limits};
 
 use crate::disk::{Disk, Shared};
+use crate::event::{Events, Listener};
 use crate::grants::GrantPort;
 use crate::index::{Index, Saver};
+use crate::operation::Operation;
+use crate::path::is_hidden;
+use crate::root::{Root, RootSetting};
 use crate::stats::DiskStats;
 use crate::upload::Buffers;
 use crate::worker::content::Contents;
-use crate::worker::{NAMES_MAX, Parts, Root, Worker};
+use crate::worker::{NAMES_MAX, Parts, Worker};
 use crate::{ContentPath, Entry, Kind, Precondition, StoreError, Upload, UploadClass, UploadRequest};
-use device::{Device, location_of};
+use device::Device;
 use media::MediaRate;
 
 /// Entries looked at by one task of a listing: between two, the disk's thread can use a grant.
@@ -45,6 +48,8 @@ pub struct StoreSettings {
     pub recording_chunks: usize,
     /// CPUs the disks' threads may run on; all if empty.
     pub cpus: Vec<usize>,
+    /// Whether hidden names ([`ContentPath::is_hidden`]) are served.
+    pub hidden_files: bool,
     /// Where the index is kept; nowhere if none.
     pub state: Option<PathBuf>,
 }
@@ -56,6 +61,7 @@ impl Default for StoreSettings {
             upload_chunks: 128,
             recording_chunks: 512,
             cpus: Vec::new(),
+            hidden_files: false,
             state: None,
         }
     }
@@ -100,22 +106,19 @@ impl Layout {
     ///
     /// # Errors
     /// A folder that is none or cannot be opened; no folders; too many disks.
-    pub fn discover(roots: &[PathBuf]) -> Result<Self, LayoutError> {
+    pub fn discover(roots: &[RootSetting]) -> Result<Self, LayoutError> {
         if roots.is_empty() {
             return Err(LayoutError::NoRoot);
         }
         let mut layout = Self { disks: Vec::new(), roots: Vec::new() };
-        for path in roots {
-            let failed = |source: rustix::io::Errno| LayoutError::Root { path: path.clone(), source: source.into() };
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let directory = rustix::fs::open(path, flags, Mode::empty()).map_err(failed)?;
-            let device_number = fstat(&directory).map_err(failed)?.st_dev;
-            let place = location_of(device_number);
-            let root = Root { path: path.clone(), directory, device_number, start_bytes: place.start_bytes };
-            let disk = match layout.disks.iter().position(|disk| disk.device.name == place.device.name) {
+        for setting in roots {
+            let failed =
+                |source: rustix::io::Errno| LayoutError::Root { path: setting.path.clone(), source: source.into() };
+            let (root, device) = Root::open(setting).map_err(failed)?;
+            let disk = match layout.disks.iter().position(|disk| disk.device.name == device.name) {
                 Some(disk) => disk,
                 None => {
-                    layout.disks.push(LaidOutDisk { device: place.device, roots: Vec::new() });
+                    layout.disks.push(LaidOutDisk { device, roots: Vec::new() });
                     layout.disks.len() - 1
                 }
             };
@@ -193,7 +196,9 @@ pub type Reliance = Box<dyn Fn(DiskId) -> bool + Send + Sync>;
 struct Inner {
     disks: Vec<ServedDisk>,
     roots: Vec<(usize, usize)>,
-    reliance: OnceLock<Reliance>,
+    reliance: Arc<OnceLock<Reliance>>,
+    events: Arc<Events>,
+    hidden_files: bool,
     uploads: Buffers,
     recordings: Buffers,
     /// Saves the index once more when it is dropped.
@@ -204,7 +209,7 @@ struct Inner {
 struct ServedDisk {
     handle: Disk,
     device: Device,
-    roots: Arc<[Root]>,
+    roots: Vec<PathBuf>,
     profile: Option<DiskProfile>,
 }
 
@@ -229,27 +234,40 @@ impl Store {
         let versions = Arc::new(AtomicU64::new(1));
         let index = Arc::new(Index::new());
         let saver = settings.state.as_deref().map(|state| index.keep_in(state)).transpose()?;
+        let reliance: Arc<OnceLock<Reliance>> = Arc::default();
+        let events: Arc<Events> = Arc::default();
         let mut disks = Vec::new();
         for (number, laid_out) in layout.disks.into_iter().enumerate() {
             let id = disk_id(number);
             let served = serve(id, &laid_out.device);
-            let shared = Arc::new(Shared::new(id, settings.patience, served.port.waker()));
-            let (handle, tasks) = Disk::new(Arc::clone(&shared));
-            let roots: Arc<[Root]> = laid_out.roots.into();
-            let contents = Contents::new(Arc::clone(&versions));
-            let worker_roots = Arc::clone(&roots);
-            let index = Arc::clone(&index);
+            let waker = served.port.waker();
+            let shared = Shared::new(id, settings.patience, waker, Arc::clone(&events), Arc::clone(&reliance));
+            let shared = Arc::new(shared);
+            let (handle, operations) = Disk::new(Arc::clone(&shared));
+            let device = laid_out.device;
+            let roots = laid_out.roots.iter().map(|root| root.path.clone()).collect();
+            let parts = Parts {
+                shared,
+                device: device.clone(),
+                roots: laid_out.roots,
+                port: served.port,
+                operations,
+                contents: Contents::new(Arc::clone(&versions)),
+                index: Arc::clone(&index),
+            };
             let cpus = settings.cpus.clone();
             thread::Builder::new().name(format!("store-{number}")).spawn(move || {
                 restrict_to(&cpus);
-                Worker::new(Parts { shared, roots: worker_roots, port: served.port, tasks, contents, index }).run();
+                Worker::new(parts).run();
             })?;
-            disks.push(ServedDisk { handle, device: laid_out.device, roots, profile: served.profile });
+            disks.push(ServedDisk { handle, device, roots, profile: served.profile });
         }
         Ok(Self(Arc::new(Inner {
             disks,
             roots: layout.roots,
-            reliance: OnceLock::new(),
+            reliance,
+            events,
+            hidden_files: settings.hidden_files,
             uploads: Buffers::new(settings.upload_chunks)?,
             recordings: Buffers::new(settings.recording_chunks)?,
             _saver: saver,
@@ -262,9 +280,9 @@ impl Store {
         let _ = self.0.reliance.set(reliance);
     }
 
-    fn is_relied_on(&self, disk: &ServedDisk) -> bool {
-        let shared = &disk.handle.shared;
-        !shared.is_stuck() && self.0.reliance.get().is_none_or(|reliance| reliance(shared.id))
+    /// Tells `listener` what happens from now on, and what has happened since the start. One listens at a time.
+    pub fn listen(&self, listener: Listener) {
+        self.0.events.listen(listener);
     }
 
     /// What `path` names.
@@ -272,6 +290,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`] and what the system says.
     pub async fn lookup(&self, path: &ContentPath) -> Result<Entry, StoreError> {
+        self.check_served(path)?;
         Ok(self.locate(path).await?.1)
     }
 
@@ -280,10 +299,11 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::IsDirectory`] and what the system says.
     pub async fn open(&self, path: &ContentPath, want: Want) -> Result<Opened, StoreError> {
+        self.check_served(path)?;
         let mut failure = StoreError::NotFound;
         for (disk, root) in self.roots() {
             let path = path.clone();
-            match disk.handle.call(move |worker| worker.open(root, &path, want)).await {
+            match disk.handle.call(|reply| Operation::Open { root, path, want, reply }).await {
                 Err(error) => failure = worse(failure, error)?,
                 opened => return opened,
             }
@@ -296,6 +316,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::NotADirectory`] and what the system says.
     pub async fn list(&self, path: &ContentPath) -> Result<Vec<Entry>, StoreError> {
+        self.check_served(path)?;
         let mut merged = BTreeMap::new();
         let mut failure = StoreError::NotFound;
         let mut found = false;
@@ -303,7 +324,7 @@ impl Store {
             match list_one(disk, root, path).await {
                 Ok(entries) => {
                     found = true;
-                    for entry in entries {
+                    for entry in entries.into_iter().filter(|entry| self.0.hidden_files || !is_hidden(&entry.name)) {
                         merged.entry(entry.name.clone()).or_insert(entry);
                     }
                 }
@@ -320,7 +341,7 @@ impl Store {
     /// answer may have the name, and would hide what is put behind it: only roots before it are considered.
     ///
     /// # Errors
-    /// [`StoreError::ParentMissing`], [`StoreError::IsDirectory`], [`StoreError::DiskFailing`].
+    /// [`StoreError::ParentMissing`], [`StoreError::IsDirectory`], [`StoreError::DiskFailing`], [`StoreError::RootAway`].
     pub async fn placements(&self, path: &ContentPath) -> Result<Vec<DiskId>, StoreError> {
         let mut disks: Vec<DiskId> = Vec::new();
         for (disk, _) in self.places(path).await? {
@@ -364,6 +385,7 @@ impl Store {
     /// [`StoreError::NotFound`], [`StoreError::IsDirectory`], [`StoreError::PreconditionFailed`],
     /// [`StoreError::DiskFailing`], and what the system says.
     pub async fn delete(&self, path: &ContentPath, precondition: Precondition) -> Result<(), StoreError> {
+        self.check_served(path)?;
         let (first, found) = match self.locate_to_change(path).await {
             Err(error) if error.is_absence() && !precondition.holds(None) => {
                 return Err(StoreError::PreconditionFailed);
@@ -398,7 +420,7 @@ impl Store {
         let (disk, root) = self.roots().nth(number).ok_or(StoreError::NotFound)?;
         let (reply, answer) = oneshot::channel();
         let (path, precondition) = (path.clone(), precondition.clone());
-        disk.handle.post(Box::new(move |worker| worker.delete(root, &path, &precondition, reply)))?;
+        disk.handle.post(Operation::Delete { root, path, precondition, reply })?;
         let answer = disk.handle.while_it_works(answer).await?.unwrap_or(Err(StoreError::Closed));
         answer.map_err(|error| error.of_disk(disk.handle.shared.id))
     }
@@ -409,7 +431,7 @@ impl Store {
         let info = |disk: &ServedDisk| DiskInfo {
             id: disk.handle.shared.id,
             device: disk.device.clone(),
-            roots: disk.roots.iter().map(|root| root.path.clone()).collect(),
+            roots: disk.roots.clone(),
             free_bytes: disk.handle.shared.stats.free_bytes.value(),
             profile: disk.profile.clone(),
             failing: disk.handle.shared.is_stuck(),
@@ -428,6 +450,11 @@ impl Store {
     #[must_use]
     pub fn stats(&self, disk: DiskId) -> Option<&DiskStats> {
         self.0.disks.get(usize::from(disk.0)).map(|disk| &disk.handle.shared.stats)
+    }
+
+    /// Hidden names are there for nobody, unless they are to be served.
+    fn check_served(&self, path: &ContentPath) -> Result<(), StoreError> {
+        if self.0.hidden_files || !path.is_hidden() { Ok(()) } else { Err(StoreError::NotFound) }
     }
 
     /// The roots in order: each with its disk and its number there.
@@ -462,28 +489,29 @@ impl Store {
     /// Where an upload to `path` may go, the best place first: disks, each with the root's number there. Not empty.
     async fn places(&self, path: &ContentPath) -> Result<Vec<(&ServedDisk, usize)>, StoreError> {
         let Some((parent, _)) = path.split() else { return Err(StoreError::IsDirectory) };
+        self.check_served(path).map_err(|_| StoreError::Forbidden)?;
         let mut places = Vec::new();
         let mut failure = StoreError::ParentMissing;
         for (disk, root) in self.roots() {
             match look_up(disk, root, path).await {
                 Ok(entry) if entry.kind == Kind::Directory => return Err(StoreError::IsDirectory),
-                Ok(_) if self.is_relied_on(disk) => return Ok(vec![(disk, root)]),
+                Ok(_) if disk.handle.shared.is_relied_on() => return Ok(vec![(disk, root)]),
                 Ok(_) => return Err(failing(disk)),
                 // A link out of the root is replaced where it is; `begin_upload` looks closer.
                 Err(StoreError::Forbidden) => {}
                 Err(error) if error.is_absence() => {}
-                Err(error @ StoreError::DiskFailing(_)) => {
+                Err(error) if error.is_silence() => {
                     failure = error;
                     break;
                 }
                 Err(error) => return Err(error),
             }
-            if !self.is_relied_on(disk) {
+            if !disk.handle.shared.is_relied_on() {
                 failure = failing(disk);
                 continue;
             }
             let parent = parent.clone();
-            match disk.handle.call(move |worker| worker.space(root, &parent)).await {
+            match disk.handle.call(|reply| Operation::Space { root, path: parent, reply }).await {
                 Ok(space) => places.push((space, (disk, root))),
                 Err(StoreError::NotFound) => {}
                 Err(error) => failure = error,
@@ -507,17 +535,17 @@ fn failing(disk: &ServedDisk) -> StoreError {
 
 async fn look_up(disk: &ServedDisk, root: usize, path: &ContentPath) -> Result<Entry, StoreError> {
     let path = path.clone();
-    disk.handle.call(move |worker| worker.lookup(root, &path)).await
+    disk.handle.call(|reply| Operation::LookUp { root, path, reply }).await
 }
 
 async fn list_one(disk: &ServedDisk, root: usize, path: &ContentPath) -> Result<Vec<Entry>, StoreError> {
     let of = path.clone();
-    let names = disk.handle.call(move |worker| worker.names(root, &of)).await?;
+    let names = disk.handle.call(|reply| Operation::Names { root, path: of, reply }).await?;
     let mut entries = Vec::with_capacity(names.len());
     let mut seen = HashSet::new();
     for part in names.chunks(ENTRIES_PER_TASK) {
-        let (path, part) = (path.clone(), part.to_vec());
-        let some = disk.handle.call(move |worker| worker.entries(root, &path, &part)).await?;
+        let (path, names) = (path.clone(), part.to_vec());
+        let some = disk.handle.call(|reply| Operation::Entries { root, path, names, reply }).await?;
         entries.extend(some.into_iter().filter(|entry| seen.insert(entry.name.clone())));
     }
     Ok(entries)
@@ -528,7 +556,7 @@ async fn list_one(disk: &ServedDisk, root: usize, path: &ContentPath) -> Result<
 fn worse(so_far: StoreError, error: StoreError) -> Result<StoreError, StoreError> {
     match error {
         StoreError::NotFound => Ok(so_far),
-        StoreError::NotADirectory | StoreError::DiskFailing(_) => Ok(error),
+        StoreError::NotADirectory | StoreError::DiskFailing(_) | StoreError::RootAway(_) => Ok(error),
         other => Err(other),
     }
 }

@@ -1,7 +1,8 @@
 //! The client's side of an upload.
 //!
 //! Promise: bytes are copied once, into leased memory; whoever sends faster than the disk is granted time waits in
-//! [`Upload::append`], in memory that is bounded per upload and over all; an upload that is dropped leaves nothing.
+//! [`Upload::append`], in memory that is bounded per upload and over all; an upload that is dropped leaves nothing, or what
+//! came of it if that was asked for.
 //! Not here: writing (`worker::upload`).
 
 use std::io;
@@ -11,7 +12,8 @@ use kernel::pool::{LEASE_BYTES, LeasePool};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use units::{BitRate, DiskId, ReservationId, UploadId, limits};
 
-use crate::disk::Disk;
+use crate::disk::{Disk, Shared};
+use crate::operation::Operation;
 use crate::worker::{Chunk, Recording};
 use crate::{ContentPath, Precondition, StoreError};
 
@@ -35,6 +37,18 @@ pub struct UploadRequest {
     pub precondition: Precondition,
     /// How it is written.
     pub class: UploadClass,
+    /// What becomes of it if it breaks off.
+    pub on_break: OnBreak,
+}
+
+/// What becomes of an upload that is dropped before it is finished, or for which the disk has no more room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnBreak {
+    /// Nothing of it is left.
+    #[default]
+    Discard,
+    /// What has come is published under its name. If the server itself ends, the next start does that.
+    Keep,
 }
 
 /// How an upload is written.
@@ -97,6 +111,10 @@ impl Progress {
         let _ = self.failure.set(error);
         self.failed.notify_one();
     }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failure.get().is_some()
+    }
 }
 
 /// What the disk's thread must know to begin.
@@ -105,21 +123,43 @@ pub(crate) struct Terms {
     pub(crate) length: Option<u64>,
     pub(crate) precondition: Precondition,
     pub(crate) recording: Option<Recording>,
+    pub(crate) on_break: OnBreak,
     pub(crate) progress: Arc<Progress>,
 }
 
-/// An upload in progress. Dropping it gives it up: nothing of it was or will be visible.
+/// An upload that the disk's thread knows. Dropping it tells the thread that no more will come.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    shared: Arc<Shared>,
+    id: UploadId,
+    /// The chunk that is being filled.
+    filling: Option<Chunk>,
+}
+
+impl Begun {
+    pub(crate) const fn new(shared: Arc<Shared>, id: UploadId) -> Self {
+        Self { shared, id, filling: None }
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        // Of an upload that is finished the thread knows nothing any more.
+        self.shared.abort(self.id, self.filling.take());
+    }
+}
+
+/// An upload in progress. Dropping it breaks it off ([`OnBreak`]).
 #[derive(Debug)]
 pub struct Upload {
     disk: Disk,
-    id: UploadId,
+    begun: Begun,
     buffers: Buffers,
     /// This upload's share of them.
     share: Arc<Semaphore>,
     /// A recording's buffers are its own from the start.
     reserved: Option<Arc<OwnedSemaphorePermit>>,
     progress: Arc<Progress>,
-    chunk: Option<Chunk>,
     length: Option<u64>,
     received_bytes: u64,
 }
@@ -156,26 +196,13 @@ impl Upload {
             length: request.length,
             precondition: request.precondition,
             recording,
+            on_break: request.on_break,
             progress: Arc::clone(&progress),
         };
-        let (handle, path, length) = (disk.clone(), request.path, request.length);
-        // The handle is made on the disk's thread: if its caller is gone by then, dropping it gives the upload up.
+        let (path, length) = (request.path, request.length);
         let share = Arc::new(Semaphore::new(chunks));
-        disk.call(move |worker| {
-            let begun = worker.begin_upload(root, &path, terms)?;
-            Ok(Self {
-                disk: handle,
-                id: begun.id,
-                buffers,
-                share,
-                reserved,
-                progress,
-                chunk: None,
-                length,
-                received_bytes: 0,
-            })
-        })
-        .await
+        let begun = disk.call(|reply| Operation::Begin { root, path, terms, reply }).await?;
+        Ok(Self { disk: disk.clone(), begun, buffers, share, reserved, progress, length, received_bytes: 0 })
     }
 
     /// Takes the next bytes. Waits while the upload is as far ahead of the disk as its memory allows.
@@ -190,7 +217,7 @@ impl Upload {
         }
         while !bytes.is_empty() {
             self.check()?;
-            let mut chunk = match self.chunk.take() {
+            let mut chunk = match self.begun.filling.take() {
                 Some(chunk) => chunk,
                 None => self.lease().await?,
             };
@@ -200,7 +227,7 @@ impl Upload {
             bytes = &bytes[taken..];
             self.received_bytes += u64::try_from(taken).expect("at most a lease");
             let full = chunk.filled == LEASE_BYTES;
-            self.chunk = Some(chunk);
+            self.begun.filling = Some(chunk);
             if full {
                 self.hand_over().await?;
             }
@@ -220,9 +247,9 @@ impl Upload {
             return Err(StoreError::TooShort);
         }
         let (reply, answer) = oneshot::channel();
-        let (id, total, last) = (self.id, self.received_bytes, self.chunk.take());
+        let (upload, total_bytes) = (self.begun.id, self.received_bytes);
         let place = self.disk.place().await?;
-        place.send(Box::new(move |worker| worker.finish_upload(id, last, total, reply)));
+        place.send(Operation::Finish { upload, last: self.begun.filling.take(), total_bytes, reply });
         self.disk.shared.wake();
         let answer = self.disk.while_it_works(answer).await?;
         let published = answer.unwrap_or_else(|_| Err(self.failure().unwrap_or(StoreError::Closed)));
@@ -280,18 +307,10 @@ impl Upload {
     /// nothing.
     async fn hand_over(&mut self) -> Result<(), StoreError> {
         let place = self.disk.place().await?;
-        if let Some(chunk) = self.chunk.take() {
-            let id = self.id;
-            place.send(Box::new(move |worker| worker.take_chunk(id, chunk)));
+        if let Some(chunk) = self.begun.filling.take() {
+            place.send(Operation::Append { upload: self.begun.id, chunk });
             self.disk.shared.wake();
         }
         Ok(())
-    }
-}
-
-impl Drop for Upload {
-    fn drop(&mut self) {
-        // Of an upload that is finished the thread knows nothing any more.
-        self.disk.shared.abort(self.id);
     }
 }

@@ -11,7 +11,10 @@ use std::time::Duration;
 
 use common::{everything_below, finishing, folder, governed, path, pattern, put, request, settings, ungoverned, until};
 use dataplane::grant::{Grant, StoreMessage};
-use dirstore::{GrantPort, Layout, Precondition, Served, Store, StoreError, StoreSettings, Ungoverned, Waker, Want};
+use dirstore::{
+    GrantPort, Layout, OnBreak, Precondition, Served, Store, StoreError, StoreEvent, StoreSettings, Ungoverned,
+    UploadRequest, Waker, Want,
+};
 use units::DiskId;
 
 const STEP: u64 = 128 << 20;
@@ -140,7 +143,7 @@ async fn a_disk_that_hangs_holds_up_nobody_else() {
         fs::write(root.path().join(name), "both have it").unwrap();
     }
     let hangs = Arc::new((Mutex::new(false), Condvar::new()));
-    let layout = Layout::discover(&[one.path().to_path_buf(), two.path().to_path_buf()]).unwrap();
+    let layout = Layout::discover(&[one.path().to_path_buf().into(), two.path().to_path_buf().into()]).unwrap();
     assert_eq!(layout.disks().count(), 2);
     let settings = StoreSettings { patience: Duration::from_secs(5), ..StoreSettings::default() };
     let store = Store::start(layout, &settings, |disk, _| {
@@ -299,7 +302,7 @@ async fn extents_are_positions_on_the_disk() {
 
 const CHILD: &str = "STORE_TEST_CHILD_ROOT";
 
-/// Not a test of its own: what [`killed_uploads_leave_nothing_visible`] kills.
+/// Not a test of its own: what [`killed_uploads_leave_nothing_visible_and_recordings_are_found`] kills.
 #[tokio::test]
 async fn child_that_is_killed() {
     let Some(root) = std::env::var_os(CHILD) else { return };
@@ -309,19 +312,23 @@ async fn child_that_is_killed() {
     upload.append(&pattern(2 << 20, 5)).await.unwrap();
     let mut replacing = store.begin_upload(request("/old", Some(3))).await.unwrap();
     replacing.append(b"new").await.unwrap();
+    let recording = UploadRequest { on_break: OnBreak::Keep, ..request("/talk.ts", None) };
+    let mut recording = store.begin_upload(recording).await.unwrap();
+    recording.append(&pattern(2 << 20, 6)).await.unwrap();
+    recording.append(b"only in memory").await.unwrap();
     let finished = (finishing(&store, upload).await, finishing(&store, replacing).await);
-    for _ in 0..2 {
+    for _ in 0..3 {
         let (offer, _) = giver.write_offer();
         giver.grant_all(&offer);
     }
     giver.commit_offer(true); // all is written, nothing is published
     fs::write(root.join("ready"), "").unwrap();
     std::future::pending::<()>().await;
-    drop(finished);
+    drop((finished, recording));
 }
 
 #[tokio::test]
-async fn killed_uploads_leave_nothing_visible() {
+async fn killed_uploads_leave_nothing_visible_and_recordings_are_found() {
     let root = folder();
     fs::write(root.path().join("old"), "old").unwrap();
     // As an upload on a file system without nameless files would leave it.
@@ -339,11 +346,21 @@ async fn killed_uploads_leave_nothing_visible() {
     });
     child.kill().unwrap();
     child.wait().unwrap();
+    fs::write(root.path().join("talk.ts"), "newer").unwrap();
     let (store, giver) = governed(root.path(), &settings());
     let listed: Vec<_> = store.list(&path("/")).await.unwrap().into_iter().map(|entry| entry.name).collect();
-    assert_eq!(listed, ["old", "ready"]);
+    assert_eq!(listed, ["old", "ready", "talk.ts"]);
+    let told: Arc<Mutex<Vec<StoreEvent>>> = Arc::default();
+    let teller = Arc::clone(&told);
+    store.listen(Box::new(move |event| teller.lock().unwrap().push(event)));
     giver.do_chores(&store).await;
-    assert_eq!(everything_below(root.path()), ["old", "ready"]);
+    assert_eq!(everything_below(root.path()), ["old", "ready", "talk.recovered-1.ts", "talk.ts"]);
+    // Another one has its name since: nothing is replaced.
+    assert_eq!(fs::read(root.path().join("talk.ts")).unwrap(), b"newer");
+    assert!(fs::read(root.path().join("talk.recovered-1.ts")).unwrap() == pattern(2 << 20, 6));
+    let told = told.lock().unwrap();
+    let [StoreEvent::RecordingKept { bytes, after_restart: true, .. }] = &told[..] else { panic!("{told:?}") };
+    assert_eq!(*bytes, 2 << 20);
     assert_eq!(fs::read(root.path().join("old")).unwrap(), b"old");
     assert_eq!(fs::metadata(root.path().join("old")).unwrap().nlink(), 1);
 }

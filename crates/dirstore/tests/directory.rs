@@ -119,7 +119,8 @@ async fn roots_are_one_namespace_and_the_first_wins() {
     let store = ungoverned(&[one.path(), two.path()]);
     assert_eq!(store.disks().len(), 1, "both folders are on one disk");
     assert_eq!(store.disks()[0].roots, [one.path(), two.path()]);
-    let layout = dirstore::Layout::discover(&[one.path().to_path_buf(), two.path().to_path_buf()]).unwrap();
+    let layout =
+        dirstore::Layout::discover(&[one.path().to_path_buf().into(), two.path().to_path_buf().into()]).unwrap();
     assert_eq!(layout.root_on(store.disks()[0].id), Some(one.path()));
     let names: Vec<_> = store.list(&path("/")).await.unwrap().into_iter().map(|entry| entry.name).collect();
     assert_eq!(names, ["both", "only-1", "sub"]);
@@ -211,4 +212,34 @@ fn read_all(content: &dataplane::control::Content) -> Vec<u8> {
     let read = file.read_at(&mut memory[start..end], 0).unwrap();
     assert_eq!(read, size);
     memory[start..start + size].to_vec()
+}
+
+#[tokio::test]
+async fn hidden_names_are_neither_listed_nor_served_unless_they_are_to_be() {
+    let root = folder();
+    for directory in [".git", "lost+found"] {
+        fs::create_dir(root.path().join(directory)).unwrap();
+        fs::write(root.path().join(directory).join("config"), "secret").unwrap();
+    }
+    fs::write(root.path().join(".env"), "secret").unwrap();
+    fs::write(root.path().join("film"), "public").unwrap();
+    let store = ungoverned(&[root.path()]);
+    let names = |entries: Vec<dirstore::Entry>| entries.into_iter().map(|entry| entry.name).collect::<Vec<_>>();
+    assert_eq!(names(store.list(&path("/")).await.unwrap()), ["film"]);
+    for hidden in ["/.env", "/.git/config", "/lost+found/config"] {
+        let opened = store.open(&path(hidden), Want::File).await;
+        assert!(matches!(opened, Err(StoreError::NotFound)), "{hidden}: {opened:?}");
+        let deleted = store.delete(&path(hidden), Precondition::None).await;
+        assert!(matches!(deleted, Err(StoreError::NotFound)), "{hidden}: {deleted:?}");
+        let put = put(&store, hidden, b"x").await;
+        assert!(matches!(put, Err(StoreError::Forbidden)), "{hidden}: {put:?}");
+    }
+    assert!(matches!(store.list(&path("/.git")).await, Err(StoreError::NotFound)));
+    drop(store);
+    let layout = dirstore::Layout::discover(&[root.path().to_path_buf().into()]).unwrap();
+    let shown = dirstore::StoreSettings { hidden_files: true, ..common::settings() };
+    let serve = |_, _: &_| dirstore::Served { port: Box::new(dirstore::Ungoverned::default()), profile: None };
+    let store = dirstore::Store::start(layout, &shown, serve).unwrap();
+    assert_eq!(names(store.list(&path("/")).await.unwrap()), [".env", ".git", "film", "lost+found"]);
+    assert_eq!(store.lookup(&path("/.git/config")).await.unwrap().size, 6);
 }

@@ -3,10 +3,13 @@
 mod common;
 
 use std::fs;
+use std::sync::{Arc, Mutex};
 
-use common::{everything_below, fence, finishing, folder, governed, path, pattern, put, request, settings, ungoverned};
+use common::{
+    everything_below, fence, finishing, folder, governed, path, pattern, put, request, settings, ungoverned, until,
+};
 use dataplane::grant::{Offer, Work, WorkClass};
-use dirstore::{Precondition, StoreError, UploadClass, UploadRequest};
+use dirstore::{OnBreak, Precondition, StoreError, StoreEvent, UploadClass, UploadRequest};
 use units::{BitRate, DiskId, Nanos, ReservationId, limits};
 
 const MIB: usize = 1 << 20;
@@ -277,4 +280,39 @@ async fn when_the_schedule_ends_nobody_waits_for_it() {
     assert!(matches!(refused, StoreError::Closed));
     assert!(matches!(store.delete(&path("/old"), Precondition::None).await, Err(StoreError::Closed)));
     assert_eq!(store.lookup(&path("/none")).await.unwrap_err().to_string(), "not found", "reading goes on");
+}
+
+/// A recording of what comes, kept if it breaks off.
+fn kept(at: &str) -> UploadRequest {
+    UploadRequest { on_break: OnBreak::Keep, ..request(at, None) }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_recording_that_breaks_off_is_kept_with_all_that_came() {
+    let root = folder();
+    let store = ungoverned(&[root.path()]);
+    let told: Arc<Mutex<Vec<StoreEvent>>> = Arc::default();
+    let teller = Arc::clone(&told);
+    store.listen(Box::new(move |event| teller.lock().unwrap().push(event)));
+    let bytes = pattern((3 << 20) + 777, 4);
+    let mut upload = store.begin_upload(kept("/talk.ts")).await.unwrap();
+    upload.append(&bytes).await.unwrap();
+    let hidden = everything_below(root.path());
+    assert!(hidden.len() == 1 && hidden[0].ends_with("-talk.ts") && hidden[0].starts_with('.'), "{hidden:?}");
+    drop(upload);
+    until("it is kept", || !told.lock().unwrap().is_empty());
+    assert!(std::fs::read(root.path().join("talk.ts")).unwrap() == bytes);
+    {
+        let told = told.lock().unwrap();
+        let [StoreEvent::RecordingKept { path: at, bytes: kept, after_restart: false }] = &told[..] else {
+            panic!("{told:?}")
+        };
+        assert_eq!((at, *kept), (&path("/talk.ts"), (3 << 20) + 777));
+    }
+    // Of one that had not begun to come nothing is left, and what it would have replaced stays.
+    drop(store.begin_upload(kept("/talk.ts")).await.unwrap());
+    let whole = store.begin_upload(kept("/whole.ts")).await.unwrap();
+    assert!(whole.finish().await.unwrap().created);
+    until("nothing hidden is left", || everything_below(root.path()) == ["talk.ts", "whole.ts"]);
+    assert!(std::fs::read(root.path().join("talk.ts")).unwrap() == bytes);
 }

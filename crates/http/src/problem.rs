@@ -106,7 +106,7 @@ pub(crate) fn of_store(error: &StoreError) -> Reply {
             (StatusCode::PRECONDITION_FAILED, "what is there is not what the request's condition asks for".to_owned())
         }
         StoreError::NoSpace => {
-            (StatusCode::INSUFFICIENT_STORAGE, "the disk is full; nothing of the upload was kept".to_owned())
+            (StatusCode::INSUFFICIENT_STORAGE, "the disk is full".to_owned())
         }
         // Not the client's fault, and not for it to mend: 507, as for a disk that is full (RFC 4918 §11.5).
         StoreError::ReadOnly => (
@@ -116,13 +116,13 @@ pub(crate) fn of_store(error: &StoreError) -> Reply {
         ),
         StoreError::Forbidden => (
             StatusCode::FORBIDDEN,
-            "the file system does not permit it, or a link on the path leads out of the served folder or begins with `/`"
+            "the file system does not permit it, the name is hidden, or a link on the path leads out of the served folder or begins with `/`"
                 .to_owned(),
         ),
         StoreError::DiskFailing(disk) => {
             (StatusCode::SERVICE_UNAVAILABLE, format!("disk {} errs or does not answer", disk.0))
         }
-        StoreError::Busy | StoreError::Closed => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}")),
+        StoreError::RootAway(_) | StoreError::Busy | StoreError::Closed => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}")),
         StoreError::NameTooLong => (StatusCode::BAD_REQUEST, "a name in the path is too long".to_owned()),
         StoreError::TooLong | StoreError::TooShort => (StatusCode::BAD_REQUEST, format!("{error}")),
         StoreError::Io(cause) => (StatusCode::INTERNAL_SERVER_ERROR, format!("the store failed: {cause}")),
@@ -132,6 +132,7 @@ pub(crate) fn of_store(error: &StoreError) -> Reply {
     }
     let resource = match error {
         StoreError::DiskFailing(disk) => resource_name(Resource::DiskFailing(*disk)),
+        StoreError::RootAway(_) => "folder away".to_owned(),
         _ => "table".to_owned(),
     };
     let members = [("resource", resource.into()), ("grantable_bps", 0.into())];

@@ -14,6 +14,17 @@ use crate::{listing, management, page, problem, upload};
 
 /// Answers a request, and logs it.
 pub(crate) async fn respond(exchange: Arc<Exchange>, body: Incoming) -> Reply {
+    if exchange.head.method != Method::PUT {
+        return respond_now(exchange, body).await;
+    }
+    // An upload goes on without its connection: a client that closes right after its last byte, as ffmpeg does, has sent
+    // all of it.
+    tokio::spawn(respond_now(exchange, body))
+        .await
+        .unwrap_or_else(|_| Reply::problem(StatusCode::INTERNAL_SERVER_ERROR, "the upload failed by a fault of ours"))
+}
+
+async fn respond_now(exchange: Arc<Exchange>, body: Incoming) -> Reply {
     let mut access = Access::of(exchange.peer.ip(), &exchange.head);
     let reply = route(&exchange, body, &mut access).await;
     exchange.shared.note_request(&access, reply.status, reply.body_bytes(&exchange.head.method));

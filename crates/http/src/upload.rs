@@ -1,7 +1,7 @@
 //! PUT and DELETE of contents.
 //!
-//! Promise: an upload is answered when it is durable; one that is slow, vanishes or is refused leaves nothing behind;
-//! the socket is not read while the disk is behind. Not here: storing (`service::ingest`), who may write (`login`).
+//! Promise: an upload is answered when it is durable; one that is slow, vanishes or is refused leaves nothing behind, or what
+//! came of it where that was asked for (recordings, `on_break=keep`); the socket is not read while the disk is behind. Not here: storing (`service::ingest`), who may write (`login`).
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use http_types::header::{
 };
 use hyper::body::Incoming;
 use service::access::Verb;
-use service::contents::{ContentPath, Precondition, Published};
+use service::contents::{ContentPath, OnBreak, Precondition, Published, StoreError};
 use service::ingest::{self, Request, Writer};
 use service::pipeline::Stages;
 use tokio::time::timeout;
@@ -47,7 +47,11 @@ pub(crate) async fn delete(exchange: &Exchange, access: &mut Access) -> Reply {
         let path = content_path(exchange)?;
         access.user = login::authorize(exchange, Verb::Delete, &path, None).await?;
         let deleted = ingest::delete(&exchange.shared.service, &path, precondition(exchange), exchange.peer.ip()).await;
-        deleted.map_err(|error| problem::of_store(&error))
+        deleted.map_err(|error| match error {
+            // Nothing runs short, as it would for an upload: it is not permitted.
+            StoreError::ReadOnly => Reply::problem(StatusCode::FORBIDDEN, "the file system is read-only"),
+            error => problem::of_store(&error),
+        })
     };
     outcome.await.map_or_else(|reply| reply, |()| Reply::empty(StatusCode::NO_CONTENT))
 }
@@ -55,7 +59,9 @@ pub(crate) async fn delete(exchange: &Exchange, access: &mut Access) -> Reply {
 async fn put_checked(exchange: &Exchange, body: Incoming, access: &mut Access) -> Result<Published, Reply> {
     let (shared, head) = (&exchange.shared, &exchange.head);
     let path = content_path(exchange)?;
-    let rate = rate(head)?;
+    let query = Query::parse(head.query.as_deref()).map_err(problem::bad_request)?;
+    let rate = rate(&query)?;
+    let on_break = on_break(&query, rate)?;
     access.user = login::authorize(exchange, Verb::Write, &path, rate).await?;
     can_be_taken(head)?;
     let length = match head.body {
@@ -63,7 +69,7 @@ async fn put_checked(exchange: &Exchange, body: Incoming, access: &mut Access) -
         BodyFraming::Chunked => None,
     };
     let precondition = precondition(exchange);
-    let request = Request { path, length, precondition, rate, client: exchange.client() };
+    let request = Request { path, length, precondition, rate, on_break, client: exchange.client() };
     let writer = ingest::begin(&shared.service, request, Stages::default()).await;
     let mut writer = writer.map_err(|error| problem::of_ingest(shared, &error))?;
     take_body(exchange, body, &mut writer).await?;
@@ -86,7 +92,7 @@ async fn take_body(exchange: &Exchange, mut body: Incoming, writer: &mut Writer)
             Ok(None) => return Ok(()),
             Err((status, detail)) => {
                 writer.give_up(detail);
-                return Err(Reply::problem(status, &format!("{detail}; nothing of it was kept")));
+                return Err(Reply::problem(status, detail));
             }
         }
     }
@@ -111,11 +117,19 @@ async fn next_piece(body: &mut Incoming, idle_max: Duration) -> Result<Option<By
 }
 
 /// The rate that a recording reserves.
-fn rate(head: &RequestHead) -> Result<Option<BitRate>, Reply> {
-    let query = Query::parse(head.query.as_deref()).map_err(problem::bad_request)?;
+fn rate(query: &Query) -> Result<Option<BitRate>, Reply> {
     match query.rate.as_deref() {
         None | Some("max") => Ok(None),
         Some(text) => units::parse_rate(text).map(Some).map_err(|error| problem::bad_request(AskError::Rate(error))),
+    }
+}
+
+/// What becomes of it if it breaks off: a recording is kept unless it is said otherwise.
+fn on_break(query: &Query, rate: Option<BitRate>) -> Result<OnBreak, Reply> {
+    match (query.on_break.as_deref(), rate) {
+        (Some("keep"), _) | (None, Some(_)) => Ok(OnBreak::Keep),
+        (Some("discard"), _) | (None, None) => Ok(OnBreak::Discard),
+        (Some(_), _) => Err(Reply::problem(StatusCode::BAD_REQUEST, "`on_break=` is `keep` or `discard`")),
     }
 }
 

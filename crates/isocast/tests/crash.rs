@@ -1,7 +1,8 @@
 //! Acknowledged means durable: the server killed, and the power cut, during 50 uploads and 50 streams.
 //!
 //! Promise: after each round and a restart, every name holds what was acknowledged last, or what was under way when the
-//! end came, whole; nothing else is there; no temporary is left; no space is lost; the file system is without fault.
+//! end came, whole; nothing else is there; no temporary is left; no space is lost; the file system is without fault. A
+//! recording that was under way is there as far as it was durable.
 //! Every draw (sizes, names, framing, conditions, recordings, removals, uploads broken off, the moment of the end) comes
 //! from a printed seed.
 //!
@@ -20,6 +21,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
+use std::time::Duration;
 
 use common::content::{Chance, Content};
 use common::disk::{Disk, FileSystem, possible};
@@ -44,6 +46,11 @@ const STREAM_RATE: &str = "1M";
 /// One uploader in so many records, every other time, at a rate for which there is always room.
 const UPLOADERS_PER_RECORDER: u64 = 10;
 const RECORDING_RATE: &str = "16M";
+const RECORDING_BITS_PER_SECOND: u64 = 16_000_000;
+/// More than anybody records here.
+const ENDLESS_BYTES: u64 = 1 << 40;
+/// What a recording may lose of what was sent when only its server is killed: its buffer of four seconds, and sockets.
+const RECORDING_LOST_MAX: u64 = 16 << 20;
 const FOLDERS: [&str; 3] = ["films", "in", "入力 ü"];
 const TEMPORARY_PREFIX: &str = ".isocast-upload-";
 /// Names nobody would draw at random.
@@ -125,7 +132,7 @@ fn upload(round: &Round, number: u64, names: &mut [Name], mut chance: Chance, en
             Framing::Length
         };
         let records = number.is_multiple_of(UPLOADERS_PER_RECORDER) && chance.one_in(2);
-        let target = if records { format!("{target}?rate={RECORDING_RATE}") } else { target };
+        let target = if records { format!("{target}?rate={RECORDING_RATE}&on_break=discard") } else { target };
         let fields = match &name.tag {
             _ if chance.one_in(2) => String::new(),
             Some(tag) => format!("If-Match: {tag}\r\n"),
@@ -148,6 +155,18 @@ fn upload(round: &Round, number: u64, names: &mut [Name], mut chance: Chance, en
         }
     }
     Ok(())
+}
+
+/// Records at its rate until the end comes.
+fn record(address: SocketAddr, path: &str, content: Content, sent_bytes: &AtomicU64) -> io::Result<()> {
+    let target = format!("/media/{}?rate={RECORDING_RATE}", encoded(path));
+    let upload =
+        Upload { target: &target, fields: "", content, framing: Framing::Chunked(1 << 16), send_bytes: content.bytes };
+    let mut sent = |bytes| {
+        sent_bytes.fetch_add(bytes, Relaxed);
+        thread::sleep(Duration::from_nanos(bytes * 8 * 1_000_000_000 / RECORDING_BITS_PER_SECOND));
+    };
+    upload.run(&mut Client::try_to(address)?, &mut sent).map(drop)
 }
 
 /// Notes what an answer means.
@@ -217,6 +236,8 @@ struct Library<'a> {
     folder: &'a Path,
     state: &'a Path,
     names: Vec<Name>,
+    /// Of each round: the name, what was sent, and how much of it must be there.
+    recordings: Vec<(String, Content, u64)>,
     /// Where space is nobody else's: what is free and what is used always add up to this.
     disk: Option<(&'a Disk, Space)>,
 }
@@ -242,7 +263,7 @@ impl<'a> Library<'a> {
         let names = (0..UPLOADERS * NAMES_PER_UPLOADER).map(name).collect();
         rustix::fs::syncfs(fs::File::open(folder).expect("opens")).expect("synced");
         let disk = disk.map(|disk| (disk, space(folder)));
-        Self { folder, state, names, disk }
+        Self { folder, state, names, recordings: Vec::new(), disk }
     }
 
     /// A round: the server starts on what the last one left, all is compared, the load begins, the end comes.
@@ -264,7 +285,12 @@ impl<'a> Library<'a> {
             violations: Mutex::default(),
         };
         let (tell, told) = channel();
+        let address = server.address;
+        let recording = Content { seed: chance.next(), bytes: ENDLESS_BYTES };
+        let (recording_path, recorded_bytes) = (format!("in/recorded-{seed}-{}.ts", recording.seed), AtomicU64::new(0));
         let said = thread::scope(|scope| {
+            let (path, sent) = (&recording_path, &recorded_bytes);
+            scope.spawn(move || drop(record(address, path, recording, sent)));
             for number in 0..STREAMS {
                 let round = &round;
                 scope.spawn(move || drop(watch(round, number % FILMS)));
@@ -294,6 +320,10 @@ impl<'a> Library<'a> {
             round.streams_running.load(Relaxed),
             round.streamed_bytes.load(Relaxed) >> 20,
         );
+        let sent = recorded_bytes.into_inner();
+        let least = if end == End::Kill { sent.saturating_sub(RECORDING_LOST_MAX) } else { 0 };
+        println!("  a recording of {} KiB was under way", sent >> 10);
+        self.recordings.push((recording_path, recording, least));
         let violations = round.violations.into_inner().expect("no panic while it was held");
         assert!(violations.is_empty(), "seed {seed}: {violations:#?}\n{said}");
         assert!(!said.contains("panicked"), "seed {seed}: {said}");
@@ -312,7 +342,8 @@ impl<'a> Library<'a> {
                 found.insert(format!("{folder}/{name}"), entry["size"].as_u64().expect("a size"));
             }
         }
-        let known: BTreeSet<&String> = self.names.iter().map(|name| &name.path).collect();
+        let recordings = self.recordings.iter().map(|(path, ..)| path);
+        let known: BTreeSet<&String> = self.names.iter().map(|name| &name.path).chain(recordings).collect();
         let strange: Vec<_> = found.keys().filter(|path| !known.contains(path)).collect();
         assert!(strange.is_empty(), "before seed {seed}: nobody uploaded {strange:?}");
         let address = server.address;
@@ -328,6 +359,16 @@ impl<'a> Library<'a> {
         });
         assert!(wrong.is_empty(), "before seed {seed}: {wrong:#?}\n{}", server.said());
         self.assert_clean();
+        // By now each is found, or nothing of it was durable.
+        for (path, content, least) in &self.recordings {
+            let target = format!("/media/{}?rate=max", encoded(path));
+            let answer = exchange(server.address, "GET", &target).expect("an answer");
+            let bytes = answer.body.len() as u64;
+            println!("  {path}: {} KiB are there", bytes >> 10);
+            assert!(answer.status == 200 || (answer.status == 404 && *least == 0), "{path}: {}", answer.status);
+            let is_prefix = answer.status == 404 || content.difference(0, &answer.body).is_none();
+            assert!(is_prefix && (bytes >= *least || answer.status == 404), "{path}: {bytes} bytes, at least {least}");
+        }
     }
 
     /// No temporaries, no space lost.

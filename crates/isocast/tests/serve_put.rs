@@ -83,7 +83,7 @@ fn what_breaks_off_was_never_there() {
         ("/media/new.ts", "Content-Length: 9000000"),
         ("/media/old.ts", "Content-Length: 9000000"),
         ("/media/chunked.ts", "Transfer-Encoding: chunked"),
-        ("/media/recording.ts?rate=8M", "Content-Length: 9000000"),
+        ("/media/recording.ts?rate=8M&on_break=discard", "Content-Length: 9000000"),
     ] {
         let mut client = server.connect();
         client.send(format!("PUT {target} HTTP/1.1\r\nHost: localhost\r\n{framing}\r\n\r\n").as_bytes());
@@ -97,6 +97,79 @@ fn what_breaks_off_was_never_there() {
     }
     assert_eq!(server.get("/media/old.ts").text(), "old");
     server.wait_for("the recording's room", |server| server.metric("isocast_promised_bits_per_second") == 0.0);
+}
+
+#[test]
+fn a_recording_that_breaks_off_is_kept_as_far_as_it_came() {
+    let server = Server::start();
+    let body = pattern(1_500_000);
+    for (target, name) in [("/media/talk.ts?rate=8M", "talk.ts"), ("/media/plain.ts?on_break=keep", "plain.ts")] {
+        let mut client = server.connect();
+        client.send(format!("PUT {target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000000\r\n\r\n").as_bytes());
+        client.send(&body);
+        server.wait_for("the upload", |server| server.metric("isocast_uploads") >= 1.0);
+        drop(client);
+        server.wait_for("its own name, and no other", |server| server.names().contains(&name.to_owned()));
+        assert!(fs::read(server.root.join(name)).expect("the file") == body, "{name}");
+    }
+    server.wait_event(&["recording_kept", "talk.ts", "1500000"]);
+    server.wait_event(&["recording_kept", "plain.ts", "1500000"]);
+    assert_eq!(server.names(), ["plain.ts", "talk.ts"]);
+    let wrong = server.put("/media/a.ts?on_break=maybe", "", b"x");
+    assert_eq!((wrong.status, wrong.text().contains("`keep` or `discard`")), (400, true));
+}
+
+/// The real program: it closes right after its last chunk, and waits for no answer.
+#[test]
+fn what_ffmpeg_sends_live_is_stored() {
+    let server = Server::start();
+    let ffmpeg = |target: &str, seconds: u32| {
+        let source = format!("testsrc=size=320x180:rate=25:duration={seconds}");
+        let mut command = Command::new("ffmpeg");
+        command.args([
+            "-v",
+            "error",
+            "-nostdin",
+            "-re",
+            "-f",
+            "lavfi",
+            "-i",
+            &source,
+            "-c:v",
+            "mpeg2video",
+            "-b:v",
+            "1M",
+        ]);
+        command.args(["-f", "mpegts", "-method", "PUT"]).arg(format!("http://{}{target}", server.address));
+        command
+    };
+    for (target, name) in [("/media/live.ts?rate=4M", "live.ts"), ("/media/best-effort.ts", "best-effort.ts")] {
+        let output = match ffmpeg(target, 3).output() {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return println!("SKIPPED what_ffmpeg_sends_live_is_stored: there is no ffmpeg");
+            }
+            other => other.expect("ffmpeg"),
+        };
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        server.wait_for("the recording", |server| server.names().contains(&name.to_owned()));
+        server.wait_event(&["upload_ended", "Stored", name]);
+        let probed = Command::new("ffprobe")
+            .args(["-v", "error", "-count_packets", "-show_entries", "stream=nb_read_packets", "-of", "csv=p=0"])
+            .arg(server.root.join(name))
+            .output()
+            .expect("ffprobe comes with ffmpeg");
+        let said = String::from_utf8_lossy(&probed.stdout).into_owned();
+        // It is said once of the stream and once of its program.
+        assert_eq!(said.split([',', '\n']).next(), Some("75"), "all pictures of three seconds: {said}");
+    }
+    // A recorder that dies: what came is kept.
+    let mut recorder = ffmpeg("/media/died.ts?rate=4M", 600).spawn().expect("ffmpeg");
+    server.wait_for("a second of it", |server| server.metric("isocast_uploads") >= 1.0);
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    recorder.kill().expect("it was ours to kill");
+    recorder.wait().expect("our child");
+    server.wait_for("what came of it", |server| server.names().contains(&"died.ts".to_owned()));
+    assert!(fs::metadata(server.root.join("died.ts")).expect("the file").len() > 100_000);
 }
 
 #[test]
@@ -168,7 +241,7 @@ fn a_full_disk_is_said_and_nothing_is_left() {
     let refused = server.put("/media/more.ts", "", b"x");
     assert_eq!(refused.status, 507);
     assert!(refused.text().contains("read-only"), "{}", refused.text());
-    assert_eq!(server.ask("DELETE /media/again.ts HTTP/1.1\r\nHost: localhost\r\n\r\n").status, 507);
+    assert_eq!(server.ask("DELETE /media/again.ts HTTP/1.1\r\nHost: localhost\r\n\r\n").status, 403);
     assert_eq!(server.get("/media/fits.ts").body.len(), 1_000_000, "reading goes on");
     drop(server);
 }

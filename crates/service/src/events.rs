@@ -7,6 +7,8 @@ use dataplane::control::{Ending, Event};
 use serde_json::json;
 use units::{BitRate, StreamId};
 
+use crate::contents::StoreEvent;
+
 /// One event as a line of the event log.
 pub fn line(event: &Event, now: SystemTime) -> String {
     let object = match event {
@@ -53,6 +55,23 @@ pub(crate) fn upload_ended(path: &str, client: IpAddr, end: &UploadEnd, now: Sys
         "event": "upload_ended", "path": path, "client": client.to_string(), "outcome": outcome, "reason": reason,
         "stored_bytes": stored_bytes, "seconds": end.duration.as_secs_f64(),
     });
+    stamped(object, now)
+}
+
+/// What happened in the store.
+pub fn of_store(event: &StoreEvent, now: SystemTime) -> String {
+    let object = match event {
+        StoreEvent::RootAway { root, why } => {
+            json!({ "event": "root_away", "root": root.display().to_string(), "reason": why.to_string() })
+        }
+        StoreEvent::RootBack { root } => json!({ "event": "root_back", "root": root.display().to_string() }),
+        StoreEvent::RecordingKept { path, bytes, after_restart } => json!({
+            "event": "recording_kept", "path": path.joined(), "stored_bytes": bytes, "after_restart": after_restart,
+        }),
+        StoreEvent::RecordingLost { path, why } => {
+            json!({ "event": "recording_lost", "path": path.joined(), "reason": why.to_string() })
+        }
+    };
     stamped(object, now)
 }
 

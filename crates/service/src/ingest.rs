@@ -1,6 +1,7 @@
 //! Uploads and recordings: bytes that come in, through stages, to the store.
 //!
-//! Promise: what is finished is durable; a writer that is dropped, or fails, leaves nothing behind, and is logged. Its caller
+//! Promise: what is finished is durable; a writer that is dropped, or fails, leaves nothing behind or what came ([`OnBreak`]),
+//! and is logged. Its caller
 //! does not read on while `write` waits, so that a slow disk slows the client. Not here: disks (`contents`), who may
 //! write (`access`), reservations (`recording`).
 
@@ -13,7 +14,9 @@ use bytes::Bytes;
 use dataplane::control::Refusal;
 use units::BitRate;
 
-use crate::contents::{ContentPath, Precondition, Published, StoreError, UploadClass, UploadRequest, UploadSink};
+use crate::contents::{
+    ContentPath, OnBreak, Precondition, Published, StoreError, UploadClass, UploadRequest, UploadSink,
+};
 use crate::delivery::Client;
 use crate::events::{self, UploadEnd};
 use crate::media_service::MediaService;
@@ -31,6 +34,8 @@ pub struct Request {
     pub precondition: Precondition,
     /// The rate to reserve; none: an upload takes what is left over.
     pub rate: Option<BitRate>,
+    /// What becomes of it if it breaks off.
+    pub on_break: OnBreak,
     /// Who sends it.
     pub client: Client,
 }
@@ -82,9 +87,9 @@ pub async fn begin(service: &Arc<MediaService>, request: Request, stages: Stages
     let received: Arc<AtomicU64> = Arc::default();
     // What stages alter may become longer or shorter than what was announced.
     let length = request.length.filter(|_| stages.alteration().is_none());
-    let Request { path, precondition, rate, client, .. } = request;
+    let Request { path, precondition, rate, on_break, client, .. } = request;
     let name = path.joined();
-    let upload = UploadRequest { path, length, precondition, class: UploadClass::BestEffort };
+    let upload = UploadRequest { path, length, precondition, class: UploadClass::BestEffort, on_break };
     let (recording, upload) = match rate {
         Some(rate) => {
             let (recording, upload) = recording::begin(service, upload, rate, client, &received).await?;

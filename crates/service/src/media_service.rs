@@ -15,7 +15,7 @@ use units::{BitRate, DiskId, LinkId, Nanos, StreamId};
 
 use crate::access::Access;
 use crate::config::Config;
-use crate::contents::Contents;
+use crate::contents::{Contents, StoreEvent};
 use crate::events;
 use crate::log::{Log, Writer};
 use crate::plane_client::{Plane, PlaneClient};
@@ -127,6 +127,11 @@ impl MediaService {
             Report::Unused(content) => drop(self.runtime.spawn_blocking(move || drop(content))),
             report => self.plane.on_report(report),
         }
+    }
+
+    /// Notes what happened in the store. Never waits; call it from any thread.
+    pub fn on_store_event(&self, event: &StoreEvent) {
+        self.events.line(events::of_store(event, SystemTime::now()));
     }
 
     /// The settings in force. A request that was begun under older ones may go on with them.

@@ -3,7 +3,7 @@
 //! Promise: written whole or not at all; read back only if it is of this version, of this disk and makes sense.
 
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use schedule::profile::{DiskProfile, SeekPoint, Zone};
@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use units::{ByteCount, Nanos};
 
 use super::{Calibration, DiskIdentity, Source};
+use crate::state_file;
 
 /// Of the document's form and of the way of measuring: a profile of another version is measured again.
 const VERSION: u32 = 2;
@@ -83,11 +84,7 @@ pub fn save(state: &Path, calibration: &Calibration) -> Result<(), KeepError> {
     let write = || -> io::Result<()> {
         let folder = path.parent().unwrap_or(state);
         fs::create_dir_all(folder)?;
-        let new = path.with_extension("new");
-        let mut file = fs::File::create(&new)?;
-        file.write_all(&json)?;
-        file.sync_all()?;
-        fs::rename(&new, &path)
+        state_file::replace(&path, &json)
     };
     write().map_err(|source| KeepError::File { path: path.clone(), source })
 }

@@ -10,13 +10,16 @@ use std::time::Duration;
 use dataplane::grant::{Work, WorkClass};
 use kernel::clock::monotonic;
 use rustix::fs::{AtFlags, Dir, FileType, OFlags, fstat, ftruncate, statat, unlinkat};
+use rustix::io::Errno;
 use units::Nanos;
 
 use crate::entry::Stamp;
+use crate::event::StoreEvent;
 use crate::{ContentPath, beneath};
 
+use super::commit::sync_name;
 use super::namespace::{Found, NAMES_MAX};
-use super::temporary::is_leftover;
+use super::temporary::{TemporaryFile, is_leftover, own_name};
 use super::{CHORE_JOB, Used, Worker};
 
 /// A removed file of more than this is cut down by as much per step: freeing many extents at once would hold up the
@@ -28,6 +31,9 @@ const CONDEMNED_MAX: usize = 256;
 
 /// Steps to be done at most; a folder with more names than that is looked through again later.
 const STEPS_MAX: usize = 50_000;
+
+/// Names tried for a recording whose own was given since.
+const RECOVERED_MAX: u32 = 100;
 
 /// Names looked at per step.
 const NAMES_PER_STEP: usize = 64;
@@ -143,16 +149,18 @@ impl Worker {
     /// Reads the names in a directory, and removes what a crash has left there.
     fn scan_directory(&mut self, root: usize, path: ContentPath) {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let Ok(directory) = beneath::open_beneath(self.roots[root].directory.as_fd(), &path.relative(), flags) else {
-            return;
-        };
+        let Ok(root_directory) = self.root(root).map(|root| root.directory.as_fd()) else { return };
+        let Ok(directory) = beneath::open_beneath(root_directory, &path.relative(), flags) else { return };
         let Ok(items) = Dir::read_from(&directory) else { return };
         let mut names = Vec::new();
         for item in items.flatten().take(NAMES_MAX) {
             let name = item.file_name();
             if is_leftover(name.to_bytes()) {
-                // Only files: a directory of such a name is somebody else's, and unlinking it fails.
-                let _ = unlinkat(&directory, name, AtFlags::empty());
+                match name.to_str().ok().and_then(|hidden| Some((hidden, own_name(hidden)?))) {
+                    Some((hidden, own)) => self.recover(&directory, &path, hidden, own),
+                    // Only files: a directory of such a name is somebody else's, and unlinking it fails.
+                    None => drop(unlinkat(&directory, name, AtFlags::empty())),
+                }
             } else if let Ok(name) = name.to_str()
                 && path.child(name).is_ok()
             {
@@ -164,11 +172,37 @@ impl Worker {
         }
     }
 
-    fn scan_names(&mut self, root: usize, path: ContentPath, mut names: Vec<String>) {
-        let flags = OFlags::PATH | OFlags::DIRECTORY;
-        let Ok(directory) = beneath::open_beneath(self.roots[root].directory.as_fd(), &path.relative(), flags) else {
+    /// Gives a recording that an earlier run was killed in its name, with what is there of it. It replaces nothing: if its
+    /// name was given since, it gets another.
+    fn recover(&mut self, directory: &OwnedFd, parent: &ContentPath, hidden: &str, own: &str) {
+        let Ok(mut found) =
+            directory.try_clone().map_err(|_| Errno::MFILE).and_then(|d| TemporaryFile::left_behind(d, hidden))
+        else {
             return;
         };
+        let bytes = fstat(&found.file).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
+        if bytes == 0 {
+            return found.forget();
+        }
+        for nth in 0..RECOVERED_MAX {
+            let name = recovered_name(own, nth);
+            let Ok(path) = parent.child(&name) else { return };
+            let named = found.publish_new(&name);
+            if named == Err(Errno::EXIST) {
+                continue;
+            }
+            let durable = named.and_then(|()| sync_name(found.file.as_fd(), directory.as_fd()));
+            return self.shared.events.tell(match durable {
+                Ok(()) => StoreEvent::RecordingKept { path, bytes, after_restart: true },
+                Err(error) => StoreEvent::RecordingLost { path, why: error.into() },
+            });
+        }
+    }
+
+    fn scan_names(&mut self, root: usize, path: ContentPath, mut names: Vec<String>) {
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        let Ok(root_directory) = self.root(root).map(|root| root.directory.as_fd()) else { return };
+        let Ok(directory) = beneath::open_beneath(root_directory, &path.relative(), flags) else { return };
         let some = names.split_off(names.len().saturating_sub(NAMES_PER_STEP));
         if !names.is_empty() {
             self.chores.add(Step::Names { root, path: path.clone(), names });
@@ -219,6 +253,15 @@ impl Worker {
             self.chores.condemned.swap_remove(place);
         }
         true
+    }
+}
+
+/// `talk.ts`, `talk.recovered-1.ts`, `talk.recovered-2.ts` and so on.
+fn recovered_name(own: &str, nth: u32) -> String {
+    match (nth, own.rsplit_once('.')) {
+        (0, _) => own.to_owned(),
+        (_, Some((stem, ending))) if !stem.is_empty() => format!("{stem}.recovered-{nth}.{ending}"),
+        _ => format!("{own}.recovered-{nth}"),
     }
 }
 

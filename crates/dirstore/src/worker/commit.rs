@@ -13,8 +13,9 @@ use rustix::io::Errno;
 use tokio::sync::oneshot;
 use units::{Nanos, UploadId};
 
-use crate::StoreError;
+use crate::{OnBreak, StoreError};
 
+use super::upload::Job;
 use super::{COMMIT_JOB, Used, Worker, content};
 
 /// Bytes by which what is in the drive's cache must have grown to be told again.
@@ -56,6 +57,17 @@ pub(super) struct Removal {
 impl Commits {
     pub(super) fn wait(&mut self, waiter: Waiter) {
         self.waiting.push(waiter);
+    }
+
+    /// Lets go of the file that is only there to be synced: a file without a name keeps its file system from being
+    /// remounted read-only.
+    pub(super) fn let_go(&mut self) {
+        self.unchanged = None;
+    }
+
+    /// True if there is nothing to make durable.
+    pub(super) fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.dirty_bytes == 0
     }
 
     /// No commit will be granted any more. (Uploads are told by their jobs.)
@@ -150,7 +162,7 @@ impl Worker {
                 journal = result;
             }
             disk_result = disk_result.and(result);
-            publication.answer(result, &self.shared.stats);
+            publication.answer(result, &self.shared);
         }
         // First all, then the looks: what a look changes would be committed by the next one's fsync.
         let synced: Vec<_> = removals.iter().map(|removal| fsync(&removal.directory)).collect();
@@ -175,7 +187,9 @@ impl Worker {
     /// Else through the file written last, or a root if that one is gone.
     fn flush(&mut self) -> Result<(), Errno> {
         let written = self.commits.written_last.and_then(|upload| self.uploads.get(&upload));
-        if written.is_none_or(|upload| is_direct(upload.file()))
+        // A recording is to be found after a power cut: what it has grown by must be in the journal as well.
+        let may_use_another = |upload: &Job| is_direct(upload.file()) && upload.on_break == OnBreak::Discard;
+        if written.is_none_or(may_use_another)
             && let Some(unchanged) = self.commits.unchanged(self.roots[0].directory.as_fd())
         {
             return fdatasync(unchanged);
@@ -188,7 +202,7 @@ impl Worker {
 }
 
 /// Makes a file and its name durable. ext4 and XFS keep both in one journal, others need the directory, too.
-fn sync_name(file: BorrowedFd<'_>, directory: BorrowedFd<'_>) -> Result<(), Errno> {
+pub(super) fn sync_name(file: BorrowedFd<'_>, directory: BorrowedFd<'_>) -> Result<(), Errno> {
     fsync(file)?;
     if content::syncs_names_with_files(file)? { Ok(()) } else { fsync(directory) }
 }

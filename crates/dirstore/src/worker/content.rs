@@ -16,9 +16,8 @@ use rustix::io::Errno;
 use units::{ContentVersion, DiskId, limits};
 
 use crate::entry::Stamp;
+use crate::root::Root;
 use crate::{StoreError, beneath};
-
-use super::Root;
 
 /// Versions remembered: twice what can be open at once.
 const VERSIONS_MAX: usize = 2 * limits::FILES_MAX;

@@ -1,16 +1,16 @@
 //! One disk's thread: everything that touches the disk but the data plane's reads.
 //!
-//! Promise: an ordinary thread that does callers' tasks as they come, and writes, flushes, truncates and probes for the
-//! index only on grants. It waits for nothing but tasks and grants, so only the disk can hold it up.
+//! Promise: an ordinary thread that does callers' operations as they come, and writes, flushes, truncates and probes for the
+//! index only on grants. It waits for nothing but operations and grants, so only the disk can hold it up.
 //! Not here: the callers' side (`disk`, `upload`, `store`), what is granted when (`schedule`).
 
 use std::collections::{BTreeMap, VecDeque};
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use dataplane::grant::{Done, Grant, JobId, Offer, StoreMessage, Work, WorkClass};
+use device::Device;
 use kernel::clock::monotonic;
 use kernel::direct::DirectWriter;
 use rustix::fs::fstatvfs;
@@ -19,9 +19,13 @@ use tokio::sync::mpsc;
 use units::{DiskId, Nanos, UploadId};
 
 use crate::StoreError;
-use crate::disk::{Shared, Task};
+use crate::disk::Shared;
+use crate::event::StoreEvent;
 use crate::grants::GrantPort;
 use crate::index::Index;
+use crate::operation::{Operation, Reply};
+use crate::root::Root;
+use crate::upload::Begun;
 
 mod chores;
 mod commit;
@@ -48,35 +52,26 @@ const CHORE_JOB: JobId = JobId(1);
 /// The first job number for uploads.
 const UPLOAD_JOBS: u64 = 2;
 
-/// Tasks done before grants are looked at again.
-const TASKS_PER_TURN: usize = 16;
+/// Operations done before grants are looked at again.
+const OPERATIONS_PER_TURN: usize = 16;
 
-/// How long the thread sleeps at most; it is woken for tasks and grants, this is for gauges and rescans.
+/// How long the thread sleeps at most; it is woken for operations and grants, this is for gauges, rescans, and roots
+/// that go and come.
 const NAP: Duration = Duration::from_secs(1);
 
-/// How often the free space is looked at.
-const SPACE_CHECK: Nanos = Nanos::from_secs(1);
+/// How often the free space is looked at, and whether the roots are where they were.
+const CHECK: Nanos = Nanos::from_secs(1);
 
 /// How long until a message is tried again for which the schedule had no room.
 const RETRY: Duration = Duration::from_millis(5);
 
-/// One of the folders on this disk.
-#[derive(Debug)]
-pub(crate) struct Root {
-    pub(crate) path: PathBuf,
-    pub(crate) directory: OwnedFd,
-    /// `st_dev` of the folder.
-    pub(crate) device_number: u64,
-    /// Where its file system starts on the whole disk, if that means anything.
-    pub(crate) start_bytes: Option<u64>,
-}
-
 /// The state of one disk's thread.
 pub(crate) struct Worker {
     shared: Arc<Shared>,
-    roots: Arc<[Root]>,
+    device: Device,
+    roots: Vec<Root>,
     port: Box<dyn GrantPort>,
-    tasks: mpsc::Receiver<Task>,
+    operations: mpsc::Receiver<Operation>,
     /// What the port had no room for. Bounded: each job has at most an offer, a withdrawal and a done in it.
     outbox: VecDeque<StoreMessage>,
     contents: Contents,
@@ -86,16 +81,17 @@ pub(crate) struct Worker {
     commits: Commits,
     chores: Chores,
     writer: DirectWriter,
-    next_space_check: Nanos,
+    next_check: Nanos,
     closed: bool,
 }
 
 /// What a worker is made of.
 pub(crate) struct Parts {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) roots: Arc<[Root]>,
+    pub(crate) device: Device,
+    pub(crate) roots: Vec<Root>,
     pub(crate) port: Box<dyn GrantPort>,
-    pub(crate) tasks: mpsc::Receiver<Task>,
+    pub(crate) operations: mpsc::Receiver<Operation>,
     pub(crate) contents: Contents,
     pub(crate) index: Arc<Index>,
 }
@@ -104,9 +100,10 @@ impl Worker {
     pub(crate) fn new(parts: Parts) -> Self {
         Self {
             shared: parts.shared,
+            device: parts.device,
             roots: parts.roots,
             port: parts.port,
-            tasks: parts.tasks,
+            operations: parts.operations,
             outbox: VecDeque::new(),
             contents: parts.contents,
             index: parts.index,
@@ -115,7 +112,7 @@ impl Worker {
             commits: Commits::default(),
             chores: Chores::default(),
             writer: DirectWriter::new(),
-            next_space_check: Nanos::ZERO,
+            next_check: Nanos::ZERO,
             closed: false,
         }
     }
@@ -134,9 +131,9 @@ impl Worker {
 
     /// One round of what there is to do. True if there may be more at once.
     fn turn(&mut self) -> bool {
-        let more = self.do_tasks();
-        for upload in self.shared.take_aborted() {
-            self.abandon(upload);
+        let more = self.do_operations();
+        for (upload, rest) in self.shared.take_aborted() {
+            self.break_off(upload, rest);
         }
         if self.port.is_closed() {
             self.give_up();
@@ -156,12 +153,12 @@ impl Worker {
         more || granted.is_some()
     }
 
-    fn do_tasks(&mut self) -> bool {
-        for _ in 0..TASKS_PER_TURN {
-            match self.tasks.try_recv() {
-                Ok(task) => {
+    fn do_operations(&mut self) -> bool {
+        for _ in 0..OPERATIONS_PER_TURN {
+            match self.operations.try_recv() {
+                Ok(operation) => {
                     self.shared.set_busy(true);
-                    task(self);
+                    self.perform(operation);
                 }
                 Err(mpsc::error::TryRecvError::Empty) => return false,
                 Err(mpsc::error::TryRecvError::Disconnected) => {
@@ -171,6 +168,47 @@ impl Worker {
             }
         }
         true
+    }
+
+    fn perform(&mut self, operation: Operation) {
+        match operation {
+            Operation::LookUp { root, path, reply } => answer(reply, || self.look_up(root, &path)),
+            Operation::Open { root, path, want, reply } => answer(reply, || self.open(root, &path, want)),
+            Operation::Names { root, path, reply } => answer(reply, || self.names(root, &path)),
+            Operation::Entries { root, path, names, reply } => answer(reply, || self.entries(root, &path, &names)),
+            Operation::Space { root, path, reply } => answer(reply, || self.space(root, &path)),
+            Operation::Delete { root, path, precondition, reply } => self.delete(root, &path, &precondition, reply),
+            Operation::Begin { root, path, terms, reply } => answer(reply, || {
+                let id = self.begin_upload(root, &path, terms)?;
+                Ok(Begun::new(Arc::clone(&self.shared), id))
+            }),
+            Operation::Append { upload, chunk } => self.take_chunk(upload, chunk),
+            Operation::Finish { upload, last, total_bytes, reply } => {
+                self.finish_upload(upload, last, total_bytes, reply);
+            }
+        }
+    }
+
+    /// The root of this number, if its path still leads to it: looked at for each operation, so that nothing is written
+    /// below a mount point.
+    fn root(&mut self, number: usize) -> Result<&Root, StoreError> {
+        self.look_at_root(number);
+        let root = &self.roots[number];
+        root.away().map_or(Ok(root), |why| Err(StoreError::RootAway(why)))
+    }
+
+    fn look_at_root(&mut self, number: usize) {
+        let root = &mut self.roots[number];
+        if !root.look(&self.device) {
+            return;
+        }
+        // It may be a file of the folder before, which would keep that one's file system busy.
+        self.commits.let_go();
+        let path = root.path.clone();
+        self.shared.events.tell(match root.away() {
+            Some(why) => StoreEvent::RootAway { root: path, why },
+            None => StoreEvent::RootBack { root: path },
+        });
     }
 
     fn use_grant(&mut self, grant: Grant) {
@@ -258,20 +296,33 @@ impl Worker {
         let stats = &self.shared.stats;
         stats.uploads_open.set(u64::try_from(self.uploads.len()).unwrap_or(u64::MAX));
         stats.dirty_bytes.set(self.commits.dirty_bytes);
+        if self.uploads.is_empty() && self.commits.is_idle() {
+            self.commits.let_go();
+        }
         let now = monotonic();
-        if now < self.next_space_check {
+        if now < self.next_check {
             return;
         }
-        self.next_space_check = now.saturating_add(SPACE_CHECK);
+        self.next_check = now.saturating_add(CHECK);
+        for number in 0..self.roots.len() {
+            self.look_at_root(number);
+        }
         if let Some(root) = self.roots.first()
             && let Ok(bytes) = free_bytes(root.directory.as_fd())
         {
-            stats.free_bytes.set(bytes);
+            self.shared.stats.free_bytes.set(bytes);
         }
     }
 
     pub(crate) fn disk(&self) -> DiskId {
         self.shared.id
+    }
+}
+
+/// Answers with what `work` gives, which is not begun if nobody waits for it any more.
+fn answer<T>(reply: Reply<T>, work: impl FnOnce() -> Result<T, StoreError>) {
+    if !reply.is_closed() {
+        drop(reply.send(work()));
     }
 }
 

@@ -30,13 +30,13 @@ pub(super) struct Found {
 
 impl Worker {
     /// What `path` names below root number `root` of this disk.
-    pub(crate) fn lookup(&mut self, root: usize, path: &ContentPath) -> Result<Entry, StoreError> {
+    pub(super) fn look_up(&mut self, root: usize, path: &ContentPath) -> Result<Entry, StoreError> {
         self.shared.stats.lookups.add(1);
         Ok(self.find(root, path)?.entry)
     }
 
-    pub(super) fn find(&self, root: usize, path: &ContentPath) -> Result<Found, StoreError> {
-        let root = &self.roots[root];
+    pub(super) fn find(&mut self, root: usize, path: &ContentPath) -> Result<Found, StoreError> {
+        let root = self.root(root)?;
         let handle = beneath::open_beneath(root.directory.as_fd(), &path.relative(), OFlags::PATH)?;
         let stat = fstat(&handle)?;
         let name = path.components().last().map_or("", String::as_str);
@@ -46,14 +46,14 @@ impl Worker {
     }
 
     /// Bytes free in the file system of directory `path`.
-    pub(crate) fn space(&mut self, root: usize, path: &ContentPath) -> Result<u64, StoreError> {
+    pub(super) fn space(&mut self, root: usize, path: &ContentPath) -> Result<u64, StoreError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let directory = beneath::open_beneath(self.roots[root].directory.as_fd(), &path.relative(), flags)?;
+        let directory = beneath::open_beneath(self.root(root)?.directory.as_fd(), &path.relative(), flags)?;
         Ok(free_bytes(&directory)?)
     }
 
     /// Opens a content for reading.
-    pub(crate) fn open(&mut self, root: usize, path: &ContentPath, want: Want) -> Result<Opened, StoreError> {
+    pub(super) fn open(&mut self, root: usize, path: &ContentPath, want: Want) -> Result<Opened, StoreError> {
         let found = self.find(root, path)?;
         if found.entry.kind == Kind::Directory {
             return Err(StoreError::IsDirectory);
@@ -79,9 +79,9 @@ impl Worker {
     }
 
     /// The names in a directory, without those of temporaries and those that are not UTF-8 (no path can name them).
-    pub(crate) fn names(&mut self, root: usize, path: &ContentPath) -> Result<Vec<String>, StoreError> {
+    pub(super) fn names(&mut self, root: usize, path: &ContentPath) -> Result<Vec<String>, StoreError> {
         self.shared.stats.listings.add(1);
-        let root = &self.roots[root];
+        let root = self.root(root)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let directory = beneath::open_beneath(root.directory.as_fd(), &path.relative(), flags)?;
         let mut names = Vec::new();
@@ -99,15 +99,14 @@ impl Worker {
     }
 
     /// What `names` in a directory are; those that are gone, or neither contents nor directories, are left out.
-    pub(crate) fn entries(
+    pub(super) fn entries(
         &mut self,
         root: usize,
         path: &ContentPath,
         names: &[String],
     ) -> Result<Vec<Entry>, StoreError> {
-        let directory = &self.roots[root].directory;
         let flags = OFlags::PATH | OFlags::DIRECTORY;
-        let parent = beneath::open_beneath(directory.as_fd(), &path.relative(), flags)?;
+        let parent = beneath::open_beneath(self.root(root)?.directory.as_fd(), &path.relative(), flags)?;
         let mut entries = Vec::with_capacity(names.len());
         for name in names {
             let Ok(stat) = statat(&parent, name.as_str(), AtFlags::SYMLINK_NOFOLLOW) else { continue };
@@ -126,7 +125,7 @@ impl Worker {
     }
 
     /// Removes a content. `reply` is answered when that is durable, or at once if it cannot be.
-    pub(crate) fn delete(
+    pub(super) fn delete(
         &mut self,
         root: usize,
         path: &ContentPath,

@@ -1,17 +1,19 @@
 //! A file without a name, or with a hidden one, and how it gets its own.
 //!
 //! Promise: dropped before it is published, nothing of it is left; a crash leaves at most hidden names, which the next
-//! run's first look through the folders removes (`chores`). Works without `O_TMPFILE` (NFS, FUSE) and without `RENAME_NOREPLACE`, there with a hidden name.
+//! run's first look through the folders removes (`chores`). One that is recoverable has a hidden name from the start that
+//! tells its own, and is left where it is when it is dropped: the next run gives it its own name. Works without `O_TMPFILE` (NFS, FUSE) and without `RENAME_NOREPLACE`, there with a hidden name.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, linkat, openat, renameat, renameat_with, statat, unlinkat};
+use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags};
+use rustix::fs::{flock, linkat, openat, renameat, renameat_with, statat, unlinkat};
 use rustix::io::Errno;
 
-use crate::path::TEMPORARY_PREFIX;
+use crate::path::{COMPONENT_BYTES_MAX, TEMPORARY_PREFIX};
 
 /// A file on its way to a name in `directory`.
 #[derive(Debug)]
@@ -27,6 +29,8 @@ enum State {
     Nameless,
     /// It has a hidden one.
     Hidden(String),
+    /// It has a hidden one that is to be found after a crash.
+    Recoverable(String),
     /// It has its own.
     Published,
 }
@@ -48,11 +52,44 @@ impl TemporaryFile {
         }
     }
 
+    /// The same for one whose bytes are to be found if this process ends before it has its `name`. If the hidden name would
+    /// be too long, it is not found.
+    pub(super) fn recoverable(directory: OwnedFd, direct: bool, name: &str) -> Result<Self, Errno> {
+        let hidden = format!("{}-{name}", hidden_name());
+        if hidden.len() > COMPONENT_BYTES_MAX {
+            return Self::new(directory, direct);
+        }
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | if direct { OFlags::DIRECT } else { OFlags::empty() };
+        let create = OFlags::CREATE | OFlags::EXCL;
+        let file = openat(&directory, hidden.as_str(), flags | create, Mode::from_raw_mode(0o644))?;
+        // Held as long as the file is open: another server on the same folder leaves it alone. Some file systems have no
+        // locks; there it is only this machine's.
+        let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
+        Ok(Self { file, directory, state: State::Recoverable(hidden) })
+    }
+
+    /// What an earlier run has left under a hidden name that tells its own; `WOULDBLOCK` if somebody still writes it.
+    pub(super) fn left_behind(directory: OwnedFd, hidden: &str) -> Result<Self, Errno> {
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = openat(&directory, hidden, flags, Mode::empty())?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => Err(Errno::WOULDBLOCK),
+            _ => Ok(Self { file, directory, state: State::Recoverable(hidden.to_owned()) }),
+        }
+    }
+
+    /// It is not to be found again: dropped, it leaves nothing.
+    pub(super) fn forget(&mut self) {
+        if let State::Recoverable(hidden) = &mut self.state {
+            self.state = State::Hidden(std::mem::take(hidden));
+        }
+    }
+
     /// Gives the file its name, if nothing has that name (else `EXIST`).
     pub(super) fn publish_new(&mut self, name: &str) -> Result<(), Errno> {
         match &self.state {
             State::Nameless => self.link_as(name)?,
-            State::Hidden(hidden) => {
+            State::Hidden(hidden) | State::Recoverable(hidden) => {
                 let directory = &self.directory;
                 match renameat_with(directory, hidden.as_str(), directory, name, RenameFlags::NOREPLACE) {
                     // Not known to this file system: look first. Only somebody else could get in between.
@@ -78,7 +115,9 @@ impl TemporaryFile {
             self.link_as(&hidden)?;
             self.state = State::Hidden(hidden);
         }
-        let State::Hidden(hidden) = &self.state else { unreachable!("a file is published once") };
+        let (State::Hidden(hidden) | State::Recoverable(hidden)) = &self.state else {
+            unreachable!("a file is published once")
+        };
         renameat(&self.directory, hidden.as_str(), &self.directory, name)?;
         self.state = State::Published;
         Ok(())
@@ -118,6 +157,11 @@ fn our_prefix() -> &'static str {
 /// True for a hidden name that an earlier run has left (also, if it was killed, one on another machine's mount).
 pub(super) fn is_leftover(name: &[u8]) -> bool {
     name.starts_with(TEMPORARY_PREFIX.as_bytes()) && !name.starts_with(our_prefix().as_bytes())
+}
+
+/// The own name that a leftover's hidden one tells, if it was to be recoverable: `PREFIX` process `-` time `-` number `-` name.
+pub(super) fn own_name(leftover: &str) -> Option<&str> {
+    leftover.strip_prefix(TEMPORARY_PREFIX)?.splitn(4, '-').nth(3).filter(|name| !name.is_empty())
 }
 
 #[cfg(test)]
@@ -164,6 +208,26 @@ mod tests {
             assert_eq!(fs::read(place.path().join("a")).unwrap(), b"two");
             assert_eq!(names(place.path()), ["a"]);
         }
+    }
+
+    #[test]
+    fn what_is_recoverable_is_left_with_its_name_until_it_is_forgotten() {
+        let place = tempfile::tempdir().unwrap();
+        let mut recording = TemporaryFile::recoverable(directory_of(place.path()), false, "a - b.ts").unwrap();
+        rustix::io::write(&recording.file, b"one").unwrap();
+        let [hidden] = &names(place.path())[..] else { panic!("one hidden name") };
+        assert_eq!(own_name(hidden), Some("a - b.ts"));
+        let busy = TemporaryFile::left_behind(directory_of(place.path()), hidden);
+        assert_eq!(busy.unwrap_err(), Errno::WOULDBLOCK, "it is still written");
+        recording.publish_new("a - b.ts").unwrap();
+        assert_eq!(names(place.path()), ["a - b.ts"]);
+        drop(TemporaryFile::recoverable(directory_of(place.path()), false, "b").unwrap());
+        let left = names(place.path()).remove(0);
+        let mut found = TemporaryFile::left_behind(directory_of(place.path()), &left).unwrap();
+        found.forget();
+        drop(found);
+        assert_eq!(names(place.path()), ["a - b.ts"]);
+        assert_eq!(own_name(".isocast-upload-1-2-3"), None);
     }
 
     #[test]

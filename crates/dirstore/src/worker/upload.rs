@@ -1,7 +1,8 @@
 //! Uploads on the disk's thread: a temporary file, written as grants allow.
 //!
 //! Promise: bytes go straight to their final extents, preallocated and contiguous as far as the file system can; nothing
-//! is visible before it is published; whatever ends an upload, its temporary goes with it.
+//! is visible before it is published; whatever ends an upload, its temporary goes with it, unless it is to be kept
+//! ([`OnBreak::Keep`]): then what has come is published.
 //! Not here: the client's side and its back-pressure (`crate::upload`), names (`publish`), durability (`commit`).
 
 use std::collections::VecDeque;
@@ -17,13 +18,14 @@ use rustix::io::Errno;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use units::{BitRate, Nanos, ReservationId, UploadId, limits};
 
+use crate::root::{Identity, Root};
 use crate::upload::{BufferRight, Progress, Terms};
-use crate::{ContentPath, Entry, Kind, Precondition, Published, StoreError, beneath};
+use crate::{ContentPath, Entry, Kind, OnBreak, Precondition, Published, StoreError, beneath};
 
 use super::commit::Waiter;
 use super::content::{extents_of, is_buffered};
 use super::temporary::TemporaryFile;
-use super::{Root, UPLOAD_JOBS, Used, Worker, free_bytes};
+use super::{UPLOAD_JOBS, Used, Worker, free_bytes};
 
 /// Space taken ahead for an upload of unknown length, at most.
 const GROWTH_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -45,13 +47,20 @@ pub(super) struct Job {
     pub(super) root: usize,
     pub(super) path: ContentPath,
     pub(super) precondition: Precondition,
+    pub(super) on_break: OnBreak,
     pub(super) target: TemporaryFile,
+    /// The directory it was begun in.
+    pub(super) parent: Identity,
     pub(super) reply: Option<oneshot::Sender<Result<Published, StoreError>>>,
     recording: Option<Recording>,
     progress: Arc<Progress>,
     ready: VecDeque<Chunk>,
     /// When the front chunk came.
     ready_since: Nanos,
+    /// Bytes that have come.
+    received_bytes: u64,
+    /// True once no more will come.
+    is_whole: bool,
     /// Bytes of `ready`, the last rounded up to a whole direct write, that are not written.
     ready_bytes: u64,
     /// Bytes written, from the file's start; a multiple of `DIRECT_ALIGN`.
@@ -85,12 +94,6 @@ impl Recording {
         let most = (self.buffer_bytes / 2).max(limits::CHUNK_BYTES);
         self.rate.bytes_in(Nanos::from_millis(1500)).clamp(limits::CHUNK_BYTES, most)
     }
-}
-
-/// An upload that was begun.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Begun {
-    pub(crate) id: UploadId,
 }
 
 impl Job {
@@ -134,7 +137,7 @@ impl Job {
 
     fn is_worth_an_offer(&self) -> bool {
         let least = match &self.recording {
-            Some(recording) if self.total_bytes.is_none() => recording.offer_bytes_min(),
+            Some(recording) if !self.is_whole => recording.offer_bytes_min(),
             _ => 1,
         };
         self.ready_bytes >= least
@@ -207,11 +210,11 @@ impl Worker {
         root_index: usize,
         path: &ContentPath,
         terms: Terms,
-    ) -> Result<Begun, StoreError> {
+    ) -> Result<UploadId, StoreError> {
         if self.uploads.len() >= limits::UPLOADS_MAX {
             return Err(StoreError::Busy);
         }
-        let Some((parent, _)) = path.split() else { return Err(StoreError::IsDirectory) };
+        let Some((parent, name)) = path.split() else { return Err(StoreError::IsDirectory) };
         let existing = match self.find(root_index, path) {
             Ok(found) if found.entry.kind == Kind::Directory => return Err(StoreError::IsDirectory),
             Ok(found) => Some(found.entry),
@@ -220,33 +223,41 @@ impl Worker {
         if !terms.precondition.holds(existing.as_ref().map(Entry::existing)) {
             return Err(StoreError::PreconditionFailed);
         }
-        let root = &self.roots[root_index];
+        let id = UploadId(self.next_upload);
+        let root = self.root(root_index)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let directory = match beneath::open_beneath(root.directory.as_fd(), &parent.relative(), flags) {
             Err(Errno::NOENT) => return Err(StoreError::ParentMissing),
             other => other?,
         };
+        let identity = Identity::of(&directory)?;
         let direct = !is_buffered(directory.as_fd())?;
-        let target = match TemporaryFile::new(directory, direct) {
+        let made = |directory, direct| match terms.on_break {
+            OnBreak::Discard => TemporaryFile::new(directory, direct),
+            OnBreak::Keep => TemporaryFile::recoverable(directory, direct, name),
+        };
+        let target = match made(directory, direct) {
             Err(Errno::INVAL) if direct => {
-                let directory = beneath::open_beneath(root.directory.as_fd(), &parent.relative(), flags)?;
-                TemporaryFile::new(directory, false)?
+                made(beneath::open_beneath(root.directory.as_fd(), &parent.relative(), flags)?, false)?
             }
             other => other?,
         };
-        let id = UploadId(self.next_upload);
         let mut job = Job {
             id,
             job: JobId(UPLOAD_JOBS + self.next_upload),
             root: root_index,
             path: path.clone(),
             precondition: terms.precondition,
+            on_break: terms.on_break,
             target,
+            parent: identity,
             reply: None,
             recording: terms.recording,
             progress: terms.progress,
             ready: VecDeque::new(),
             ready_since: Nanos::ZERO,
+            received_bytes: 0,
+            is_whole: false,
             ready_bytes: 0,
             written_bytes: 0,
             allocated_bytes: 0,
@@ -258,20 +269,24 @@ impl Worker {
             // All of it now: a disk that is too full says so before a byte is sent, and the file lies in one piece.
             preallocate(job.file(), 0, length)?;
             job.allocated_bytes = length.next_multiple_of(limits::DIRECT_ALIGN);
-            job.locate(root);
+            job.locate(&self.roots[root_index]);
         }
         self.next_upload += 1;
         self.uploads.insert(id, job);
         self.shared.stats.uploads_begun.add(1);
-        Ok(Begun { id })
+        Ok(id)
     }
 
     /// A full chunk has come.
     pub(crate) fn take_chunk(&mut self, upload: UploadId, chunk: Chunk) {
         let Some(job) = self.uploads.get_mut(&upload) else { return };
+        if job.progress.has_failed() {
+            return;
+        }
         if job.ready.is_empty() {
             job.ready_since = monotonic();
         }
+        job.received_bytes += count(chunk.filled);
         job.ready_bytes += count(chunk.filled).next_multiple_of(limits::DIRECT_ALIGN);
         job.ready.push_back(chunk);
         self.offer_write(upload);
@@ -285,9 +300,15 @@ impl Worker {
         total_bytes: u64,
         reply: oneshot::Sender<Result<Published, StoreError>>,
     ) {
-        let Some(job) = self.uploads.get_mut(&upload) else { return };
-        job.total_bytes = Some(total_bytes);
+        let Some(job) = self.uploads.get_mut(&upload).filter(|job| !job.is_whole) else { return };
         job.reply = Some(reply);
+        self.end_with(upload, last, Some(total_bytes));
+    }
+
+    /// No more will come: `last` is the last chunk, if there is one; what has come is all, unless `total_bytes` is said.
+    fn end_with(&mut self, upload: UploadId, last: Option<Chunk>, total_bytes: Option<u64>) {
+        let Some(job) = self.uploads.get_mut(&upload) else { return };
+        job.is_whole = true;
         match last {
             Some(mut chunk) => {
                 let end = chunk.filled.next_multiple_of(index(limits::DIRECT_ALIGN));
@@ -296,11 +317,40 @@ impl Worker {
             }
             None => self.offer_write(upload),
         }
+        if let Some(job) = self.uploads.get_mut(&upload) {
+            job.total_bytes = Some(total_bytes.unwrap_or(job.received_bytes));
+        }
         self.conclude_if_written(upload);
     }
 
-    /// The client is gone, or has given up.
-    pub(super) fn abandon(&mut self, upload: UploadId) {
+    /// The client is gone, or has given up; `rest` had come last.
+    pub(super) fn break_off(&mut self, upload: UploadId, rest: Option<Chunk>) {
+        let Some(job) = self.uploads.get_mut(&upload) else { return };
+        let has_some = job.received_bytes > 0 || rest.is_some();
+        match job.on_break {
+            OnBreak::Keep if job.is_whole => {}
+            OnBreak::Keep if has_some => {
+                self.lose_reservation(upload);
+                self.end_with(upload, rest, None);
+            }
+            OnBreak::Keep => {
+                job.target.forget();
+                self.abandon(upload);
+            }
+            OnBreak::Discard => self.abandon(upload),
+        }
+    }
+
+    /// The time that was reserved for a recording goes with its client: the rest is written in what streams leave.
+    fn lose_reservation(&mut self, upload: UploadId) {
+        let Some(job) = self.uploads.get_mut(&upload) else { return };
+        job.recording = None;
+        job.forget_offer();
+        let number = job.job;
+        self.withdraw(number);
+    }
+
+    fn abandon(&mut self, upload: UploadId) {
         if let Some(job) = self.uploads.remove(&upload) {
             self.shared.stats.uploads_failed.add(1);
             self.withdraw(job.job);
@@ -313,7 +363,16 @@ impl Worker {
         if let Some(reply) = job.reply.take() {
             drop(reply.send(Err(error.clone())));
         }
-        self.abandon(upload);
+        let has_some = job.on_break == OnBreak::Keep && job.written_bytes > 0;
+        if !has_some || !matches!(error, StoreError::NoSpace) {
+            return self.abandon(upload);
+        }
+        // What fitted is kept.
+        job.ready.clear();
+        job.ready_bytes = 0;
+        let written = job.written_bytes.min(job.received_bytes);
+        self.lose_reservation(upload);
+        self.end_with(upload, None, Some(written));
     }
 
     pub(super) fn offer_write(&mut self, upload: UploadId) {

@@ -2,12 +2,14 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use dataplane::grant::{Done, Grant, JobId, Offer, StoreMessage, Work};
-use dirstore::{ContentPath, GrantPort, Layout, Precondition, Served, Store, StoreError, StoreSettings};
+use dirstore::{
+    ContentPath, GrantPort, Layout, OnBreak, Precondition, RootSetting, Served, Store, StoreError, StoreSettings,
+};
 use dirstore::{Published, Ungoverned, Upload, UploadClass, UploadRequest};
 use units::Nanos;
 
@@ -29,7 +31,7 @@ pub fn settings() -> StoreSettings {
 
 /// A store that is granted everything.
 pub fn ungoverned(roots: &[&Path]) -> Store {
-    let roots: Vec<PathBuf> = roots.iter().map(|root| root.to_path_buf()).collect();
+    let roots: Vec<RootSetting> = roots.iter().map(|root| root.to_path_buf().into()).collect();
     let layout = Layout::discover(&roots).unwrap();
     Store::start(layout, &settings(), |_, _| Served { port: Box::new(Ungoverned::default()), profile: None }).unwrap()
 }
@@ -37,13 +39,19 @@ pub fn ungoverned(roots: &[&Path]) -> Store {
 /// A store whose one disk is granted what the test says.
 pub fn governed(root: &Path, settings: &StoreSettings) -> (Store, Giver) {
     let giver = Giver::default();
-    let layout = Layout::discover(&[root.to_path_buf()]).unwrap();
+    let layout = Layout::discover(&[root.to_path_buf().into()]).unwrap();
     let serve = |_, _: &_| Served { port: Box::new(giver.clone()), profile: None };
     (Store::start(layout, settings, serve).unwrap(), giver)
 }
 
 pub fn request(at: &str, length: Option<u64>) -> UploadRequest {
-    UploadRequest { path: path(at), length, precondition: Precondition::None, class: UploadClass::BestEffort }
+    UploadRequest {
+        path: path(at),
+        length,
+        precondition: Precondition::None,
+        class: UploadClass::BestEffort,
+        on_break: OnBreak::Discard,
+    }
 }
 
 /// When it returns, the (one) disk's thread has offered all that there was to offer when it was called.

@@ -1,4 +1,4 @@
-//! The query of a request target: `rate=`, `burst=`, `session=`, `format=`, `CMCD=`.
+//! The query of a request target: `rate=`, `burst=`, `session=`, `format=`, `on_break=`, `CMCD=`.
 //!
 //! Promise: decoded as browsers encode (percent, `+` for a space); a key given twice is an error, not a guess.
 //! Unknown keys are ignored: players add their own.
@@ -16,6 +16,8 @@ pub struct Query {
     pub session: Option<String>,
     /// `format=`: of a listing.
     pub format: Option<String>,
+    /// `on_break=`: what becomes of an upload that breaks off.
+    pub on_break: Option<String>,
     /// `CMCD=`: CTA-5004 in the query.
     pub cmcd: Option<String>,
 }
@@ -39,6 +41,7 @@ impl Query {
                 "burst" => ("burst", &mut query.burst),
                 "session" => ("session", &mut query.session),
                 "format" => ("format", &mut query.format),
+                "on_break" => ("on_break", &mut query.on_break),
                 "CMCD" => ("CMCD", &mut query.cmcd),
                 _ => continue,
             };

@@ -10,7 +10,7 @@ use toml::{Table, Value};
 use super::Config;
 
 /// Settings that need a restart: these, or all below them.
-const RESTART: [&str; 5] = ["listen", "roots", "state", "schedule", "plane"];
+const RESTART: [&str; 7] = ["listen", "roots", "require_mount", "hidden_files", "state", "schedule", "plane"];
 
 /// A configuration read anew, set against the one in force.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +31,8 @@ impl Change {
         let config = Config {
             listen: running.listen,
             roots: running.roots.clone(),
+            require_mount: running.require_mount.clone(),
+            hidden_files: running.hidden_files,
             state: running.state.clone(),
             schedule: running.schedule,
             plane: running.plane,

@@ -38,6 +38,10 @@ pub(crate) struct Config {
     pub(crate) listen: SocketAddr,
     /// Folders whose files are served, merged into one namespace. May be empty here; `serve` needs one.
     pub(crate) roots: Vec<PathBuf>,
+    /// Those of them that are served only while a file system is mounted there.
+    pub(crate) require_mount: Vec<PathBuf>,
+    /// Whether names that begin with a dot, and `lost+found`, are served.
+    pub(crate) hidden_files: bool,
     /// Folder for disk profiles and the index.
     pub(crate) state: PathBuf,
     /// The data plane's and the disks' clockwork.
@@ -221,6 +225,10 @@ impl Config {
         let config = Self {
             listen: settings_ref.take("listen", SocketAddr::from(([127, 0, 0, 1], 8080)), parse_address),
             roots: settings_ref.take_list("roots").into_iter().map(PathBuf::from).collect(),
+            require_mount: settings_ref.take_list("require_mount").into_iter().map(PathBuf::from).collect(),
+            hidden_files: settings_ref.take("hidden_files", false, |text| {
+                text.parse().map_err(|_| format!("`{text}` is neither `true` nor `false`"))
+            }),
             state: settings_ref.take_optional("state", parse_path).unwrap_or_else(default_state),
             schedule: ScheduleConfig::take(settings_ref),
             plane: PlaneConfig::take(settings_ref),
@@ -248,6 +256,10 @@ impl Config {
                 events: settings_ref.take_optional("log.events", parse_path),
             },
         };
+        if let Some(other) = config.require_mount.iter().find(|path| !config.roots.contains(path)) {
+            let message = format!("{} is none of `roots`", other.display());
+            settings.contradiction("require_mount", message);
+        }
         let problems = settings.finish();
         if problems.is_empty() { Ok(config) } else { Err(ConfigError(problems)) }
     }
@@ -435,7 +447,9 @@ mod tests {
         assert_eq!(config.roots, [PathBuf::from("/srv/media")]);
         assert_eq!(config.links, [("eth0".to_owned(), BitRate(1_000_000_000))]);
         assert!(config.log.access.is_some() && config.log.events.is_some());
+        assert_eq!(config.require_mount, config.roots);
         config.roots.clear();
+        config.require_mount.clear();
         assert_eq!(config.path_rates, [("lectures/".to_owned(), BitRate(8_000_000))]);
         assert_eq!(config.path_when_full, [("previews/".to_owned(), WhenFull::BestEffort)]);
         assert_eq!(config.users.len(), 1);

@@ -1,6 +1,7 @@
 //! The configuration in effect, as TOML that means the same when it is read back.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use kernel::EngineChoice;
 use toml::Value;
@@ -10,9 +11,10 @@ use super::{Config, DiskScheduler, Memory, WhenFull};
 
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let roots = self.roots.iter().map(|root| quoted(&root.display())).collect::<Vec<_>>().join(", ");
+        let list = |paths: &[PathBuf]| paths.iter().map(|path| quoted(&path.display())).collect::<Vec<_>>().join(", ");
         writeln!(f, "listen = {}", quoted(&self.listen))?;
-        writeln!(f, "roots = [{roots}]")?;
+        writeln!(f, "roots = [{}]", list(&self.roots))?;
+        writeln!(f, "require_mount = [{}]\nhidden_files = {}", list(&self.require_mount), self.hidden_files)?;
         writeln!(f, "state = {}", quoted(&self.state.display()))?;
         let order = match self.schedule.disk_scheduler {
             DiskScheduler::Cyclic => "cyclic",

@@ -16,7 +16,7 @@ mod wiring;
 
 use std::fs::OpenOptions;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -25,7 +25,7 @@ use anyhow::Context as _;
 use dataplane::Plane;
 use dataplane::control::Command;
 use dataplane::gauges::Gauges;
-use dirstore::{Governed, Layout, Served, Store, StoreSettings};
+use dirstore::{Governed, Layout, RootSetting, Served, Store, StoreSettings};
 use http::{Reload, Server, Starting};
 use kernel::link::{PlaneHandle, ReportReceiver};
 use kernel::thread::PlaneThread;
@@ -128,7 +128,8 @@ struct Prepared {
 
 /// Opens the folders, measures the disks, starts the data plane and the store. Says to `step` what it is at.
 fn prepare(config: &Config, console: Console, step: &watch::Sender<String>) -> anyhow::Result<Prepared> {
-    let layout = Layout::discover(&config.roots)?;
+    let root = |path: &PathBuf| RootSetting { path: path.clone(), require_mount: config.require_mount.contains(path) };
+    let layout = Layout::discover(&config.roots.iter().map(root).collect::<Vec<_>>())?;
     let state = State::take(&config.state)?;
     // What keeps the data plane from starting at all is said now, not when disks were measured for seconds.
     kernel::thread::check(kernel::thread::PlaneConfig {
@@ -159,7 +160,12 @@ fn prepare(config: &Config, console: Console, step: &watch::Sender<String>) -> a
     };
     let mut ports = queues.stores.into_iter();
     let settings =
-        StoreSettings { state: Some(config.state.clone()), cpus: other_cpus, ..wiring::upload_memory(allowed) };
+        StoreSettings {
+            hidden_files: config.hidden_files,
+            state: Some(config.state.clone()),
+            cpus: other_cpus,
+            ..wiring::upload_memory(allowed)
+        };
     let store = Store::start(layout, &settings, |id, _| Served {
         port: Box::new(Governed::new(ports.next().expect("one port per disk"))),
         profile: profiles.get(usize::from(id.0)).cloned(),
@@ -196,12 +202,19 @@ async fn serve(
     let settings = http_config(&config, &links);
     let service = MediaService::start(service::Parts {
         config: settings.service.clone(),
-        contents: Arc::new(store),
+        contents: Arc::new(store.clone()),
         plane: Arc::new(PlaneCommands(plane.clone())),
         ready: Arc::clone(&ready),
         gauges,
         events: Log::start("event-log", events)?,
     });
+    let told = Arc::downgrade(&service);
+    store.listen(Box::new(move |event| {
+        if let Some(service) = told.upgrade() {
+            service.on_store_event(&event);
+        }
+    }));
+    drop(store);
     pump_reports(reports, Arc::clone(&service))?;
     let server = Server::start(http::Parts {
         config: settings,

@@ -4,12 +4,13 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use rustix::fs::{Access, FlockOperation, access, flock};
+use rustix::fs::{Access, FlockOperation, OFlags, access, flock};
 use rustix::io::Errno;
 
 /// Locked as long as its server lives; holds the number of its process.
@@ -46,6 +47,9 @@ impl State {
             .write(true)
             .create(true)
             .truncate(false)
+            .mode(0o600)
+            // A link here would have another file emptied.
+            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
             .open(folder.join(LOCK))
             .with_context(writable)?;
         if !locked(&lock)? {

@@ -1,0 +1,86 @@
+//! What happens in the store that an operator wants to know of.
+//!
+//! Promise: events that come before anybody listens are kept, a bounded number of them. Not here: how they are written.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use crate::{ContentPath, RootAway, StoreError};
+
+/// Events kept for who listens later; the oldest go.
+const WAITING_MAX: usize = 256;
+
+/// Something that happened.
+#[derive(Debug, Clone)]
+pub enum StoreEvent {
+    /// A folder is not served for now.
+    RootAway {
+        /// As it was named.
+        root: PathBuf,
+        /// Why.
+        why: RootAway,
+    },
+    /// It is served again.
+    RootBack {
+        /// As it was named.
+        root: PathBuf,
+    },
+    /// A recording that broke off was kept as far as it came.
+    RecordingKept {
+        /// The content it is now.
+        path: ContentPath,
+        /// Its bytes.
+        bytes: u64,
+        /// True if the server ended in the middle of it, and found it when it started again.
+        after_restart: bool,
+    },
+    /// A recording that broke off could not be given its name.
+    RecordingLost {
+        /// What it would have been.
+        path: ContentPath,
+        /// Why.
+        why: StoreError,
+    },
+}
+
+/// Takes events, on the threads of the disks: it must not block.
+pub type Listener = Box<dyn Fn(StoreEvent) + Send + Sync>;
+
+/// The way from the disks' threads to who listens.
+#[derive(Default)]
+pub(crate) struct Events(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    listener: Option<Listener>,
+    waiting: VecDeque<StoreEvent>,
+}
+
+impl Events {
+    pub(crate) fn listen(&self, listener: Listener) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.waiting.drain(..).for_each(&listener);
+        state.listener = Some(listener);
+    }
+
+    pub(crate) fn tell(&self, event: StoreEvent) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &state.listener {
+            Some(listener) => listener(event),
+            None => {
+                if state.waiting.len() >= WAITING_MAX {
+                    state.waiting.pop_front();
+                }
+                state.waiting.push_back(event);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Events").finish_non_exhaustive()
+    }
+}
