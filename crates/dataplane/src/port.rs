@@ -181,7 +181,7 @@ pub trait Io {
 
     /// Asks whether the file of `content` is still the version that was opened, seen from a moment after this call. It
     /// completes like a read, with 1 if so and with 0 if not (a [`Fault`] if that cannot be known).
-    fn look(&mut self, token: Token, content: &Arc<Content>);
+    fn verify_version(&mut self, token: Token, content: &Arc<Content>);
 
     /// Queues a send; it is handed to the kernel by [`Io::wait`] at the latest.
     fn send(&mut self, request: SendRequest);
@@ -252,8 +252,8 @@ impl<I: Io + ?Sized> Io for &mut I {
     fn read(&mut self, request: ReadRequest) {
         (**self).read(request);
     }
-    fn look(&mut self, token: Token, content: &Arc<Content>) {
-        (**self).look(token, content);
+    fn verify_version(&mut self, token: Token, content: &Arc<Content>) {
+        (**self).verify_version(token, content);
     }
     fn send(&mut self, request: SendRequest) {
         (**self).send(request);

@@ -85,6 +85,15 @@ fn ranges_of(delivery: &Delivery) -> impl Iterator<Item = &Segment> {
     delivery.segments.iter().filter(|segment| matches!(segment, Segment::Range { .. }))
 }
 
+/// The range that a delivery reads, if it is one.
+pub(crate) fn range_of(delivery: &Delivery) -> Option<Range<u64>> {
+    let mut ranges = ranges_of(delivery);
+    match (ranges.next(), ranges.next()) {
+        (Some(&Segment::Range { offset, length }), None) => Some(offset..offset + length),
+        _ => None,
+    }
+}
+
 pub(crate) fn length_of(segment: &Segment) -> u64 {
     match segment {
         Segment::Bytes(bytes) => bytes.len() as u64,
@@ -201,6 +210,10 @@ pub(crate) struct Stream {
     /// Payload it may still send in this tick.
     pub(crate) budget: u64,
     pub(crate) in_flight: Option<InFlight>,
+    /// The stream of the same content whose reads it shares.
+    pub(crate) leader: Option<u32>,
+    /// How far it was behind that one's sends when it began to share.
+    pub(crate) behind_bytes: u64,
     /// Its send was cancelled so that it gives its buffers back: its client takes nothing.
     pub(crate) gives_way: bool,
     /// It is in the queue of best-effort deliveries that have no send out.
@@ -242,6 +255,8 @@ impl Stream {
             payload: 0,
             budget: 0,
             in_flight: None,
+            leader: None,
+            behind_bytes: 0,
             gives_way: false,
             queued: false,
             here: None,
@@ -279,6 +294,11 @@ impl Stream {
         one.content.version == two.content.version
             && pace(one.service) == pace(two.service)
             && ranges_of(one).eq(ranges_of(two))
+    }
+
+    /// The range it reads, if it is one.
+    pub(crate) fn range(&self) -> Option<Range<u64>> {
+        range_of(self.delivery())
     }
 
     /// The delivery of a slot in use.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use dataplane::grant::{Grant, Offer, StoreMessage, Work};
-use kernel::link::{StorePort, Wake};
+use kernel::plane_channel::{StorePort, Wake};
 use units::{Nanos, limits};
 
 /// Wakes a disk's thread out of [`GrantPort::wait`], from any thread, without blocking. A wake while it does not wait

@@ -10,7 +10,7 @@ use dataplane::control::{Command, RecordingRequest, Report};
 use dataplane::gauges::Gauges;
 use dataplane::{Plane, PlaneConfig};
 use dirstore::{Governed, Layout, Precondition, Served, Store, StoreError, UploadClass, UploadRequest};
-use kernel::link::{PlaneHandle, ReportReceiver, connect};
+use kernel::plane_channel::{PlaneHandle, ReportReceiver, connect};
 use kernel::thread::PlaneThread;
 use schedule::profile::{DiskProfile, SeekPoint, Zone};
 use units::{BitRate, ByteCount, DiskId, LinkId, Nanos, StreamId};

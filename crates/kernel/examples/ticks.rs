@@ -13,7 +13,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use dataplane::port::{COMPLETIONS_MAX, Io, SendRequest, Sharing, SocketSlot, Span, Token};
-use kernel::link::connect;
+use kernel::plane_channel::connect;
 use kernel::thread::{PlaneConfig, start};
 use kernel::{EngineChoice, KernelIo};
 use rustix::buffer::spare_capacity;

@@ -12,8 +12,8 @@ use rustix::thread::CpuSet;
 use units::Nanos;
 
 use crate::epoll::EpollEngine;
-use crate::link::PlaneLink;
 use crate::permissions::{Permissions, StartError, Subject};
+use crate::plane_channel::PlaneLink;
 use crate::ring::RingEngine;
 
 /// Which engine the data plane shall use.
@@ -52,8 +52,8 @@ pub(crate) struct Outgoing {
 /// What an engine has to tell. Results are counts of bytes, or `-errno`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Done {
-    /// The plane's bell was rung.
-    Rung,
+    /// Somebody woke the plane.
+    Woken,
     /// A direct read is over: its place in the table.
     Read(u32, i32),
     /// A send is over.
@@ -117,7 +117,7 @@ pub(crate) fn start(
 ) -> Result<Box<dyn Engine>, StartError> {
     let why = match choice {
         EngineChoice::Threads => None,
-        EngineChoice::Auto | EngineChoice::IoUring => match RingEngine::new(link.bell(), helper_cpus) {
+        EngineChoice::Auto | EngineChoice::IoUring => match RingEngine::new(link.own_waker(), helper_cpus) {
             Ok(engine) => {
                 permissions.say(Subject::Engine, true, "the data plane runs on io_uring".to_owned());
                 return Ok(Box::new(engine));
@@ -126,7 +126,7 @@ pub(crate) fn start(
             Err(error) => Some(error.to_string()),
         },
     };
-    let engine = EpollEngine::new(link.bell()).map_err(StartError::Helpers)?;
+    let engine = EpollEngine::new(link.own_waker()).map_err(StartError::Helpers)?;
     let sentence = match &why {
         None => "the data plane runs on ordinary system calls, as configured".to_owned(),
         Some(why) => format!(

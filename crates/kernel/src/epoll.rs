@@ -15,14 +15,14 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use units::{Nanos, limits};
 
-use crate::bell::Bell;
 use crate::clock;
 use crate::engine::{DirectRead, Done, Engine, Outgoing};
+use crate::eventfd_waker::EventFdWaker;
 
 /// Events taken at once; those beyond come with the next call.
 const EVENTS: usize = 512;
 /// Not a socket's slot.
-const BELL: u64 = u64::MAX;
+const WAKER: u64 = u64::MAX;
 
 /// The plane's sockets, and an epoll that knows those that were full at some time.
 pub(crate) struct EpollEngine {
@@ -44,19 +44,19 @@ struct Socket {
 }
 
 impl EpollEngine {
-    /// An engine that `bell` wakes.
+    /// An engine that `waker` wakes.
     ///
     /// # Errors
     /// The kernel's, if there can be no more descriptors.
-    pub(crate) fn new(bell: &Bell) -> io::Result<Self> {
+    pub(crate) fn new(waker: &EventFdWaker) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         // By edges, so that its counter need not be read.
-        epoll::add(&epoll, bell, EventData::new_u64(BELL), EventFlags::IN | EventFlags::ET)?;
+        epoll::add(&epoll, waker, EventData::new_u64(WAKER), EventFlags::IN | EventFlags::ET)?;
         Ok(Self {
             epoll,
             sockets: vec![Socket::default(); limits::STREAMS_MAX].into_boxed_slice(),
             full: 0,
-            // A send of each socket, and the bell.
+            // A send of each socket, and a wake.
             done: VecDeque::with_capacity(limits::STREAMS_MAX + 1),
             events: Vec::with_capacity(EVENTS),
         })
@@ -64,7 +64,7 @@ impl EpollEngine {
 
     fn happened(&mut self, event: Event) {
         let Ok(slot) = usize::try_from(event.data.u64()) else { return };
-        let Some(socket) = self.sockets.get_mut(slot) else { return self.done.push_back(Done::Rung) };
+        let Some(socket) = self.sockets.get_mut(slot) else { return self.done.push_back(Done::Woken) };
         let Some(outgoing) = socket.pending else { return };
         if let Some(result) = send_now(outgoing) {
             socket.pending = None;

@@ -13,7 +13,7 @@ use crossbeam_queue::ArrayQueue;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::thread::CpuSet;
 
-use crate::link::PlaneWaker;
+use crate::plane_channel::PlaneWaker;
 use crate::scheduling::start_ordinary;
 
 /// Threads, the queue of jobs they share, and what they have done.

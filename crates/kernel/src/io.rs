@@ -26,12 +26,12 @@ use crate::engine::{self, DirectRead, Done, Engine, EngineChoice, Outgoing};
 use crate::fault;
 use crate::helpers::Crew;
 use crate::lend::Lender;
-use crate::link::PlaneLink;
-use crate::look::Lookers;
 use crate::permissions::{Permissions, StartError};
+use crate::plane_channel::PlaneLink;
 use crate::readers::{self, Job, Readers};
 use crate::reads::ReadTable;
 use crate::supply::Supply;
+use crate::version_check::VersionCheckers;
 
 /// Reads in flight at once at most; the plane keeps far fewer (a few per disk).
 pub const READS_MAX: usize = 4096;
@@ -99,7 +99,7 @@ pub struct KernelIo {
     link: PlaneLink,
     /// A crew for each disk, so that none waits for another's.
     readers: Box<[Readers]>,
-    lookers: Lookers,
+    checkers: VersionCheckers,
     supply: Supply,
     files: Box<[Option<Place>]>,
     sockets: Box<[Option<Place>]>,
@@ -132,13 +132,14 @@ impl KernelIo {
         let readers = (0..link.disks().max(1)).map(|_| readers::start(&crew, &arena, link.waker()));
         let readers = readers.collect::<io::Result<_>>().map_err(StartError::Helpers)?;
         let supply = Supply::start(&arena, config.helper_cpus, link.waker()).map_err(StartError::Helpers)?;
-        let lookers = Lookers::start(READS_MAX, config.helper_cpus, &link.waker()).map_err(StartError::Helpers)?;
+        let checkers =
+            VersionCheckers::start(READS_MAX, config.helper_cpus, &link.waker()).map_err(StartError::Helpers)?;
         let this = Self {
             engine,
             arena,
             link,
             readers,
-            lookers,
+            checkers,
             supply,
             files: vec![None; FILES].into_boxed_slice(),
             sockets: vec![None; limits::STREAMS_MAX].into_boxed_slice(),
@@ -173,7 +174,7 @@ impl KernelIo {
         self.arena.copy_out(span, bytes);
     }
 
-    /// Takes in what happened, up to `room` completions. True if the bell was rung.
+    /// Takes in what happened, up to `room` completions. True if the plane was woken.
     fn reap(&mut self, room: usize, completions: &mut Vec<Completion>) -> bool {
         let at = clock::monotonic();
         let full = completions.len() + room;
@@ -187,20 +188,20 @@ impl KernelIo {
         {
             completions.push(Completion { at, ..done });
         }
-        let mut rung = false;
+        let mut woken = false;
         while completions.len() < full {
             match self.engine.next_done() {
                 None => break,
-                Some(Done::Rung) => rung = true,
+                Some(Done::Woken) => woken = true,
                 Some(Done::Read(index, result)) => self.read_done(index, result, at, completions),
                 Some(Done::Sent(token, result)) => {
                     completions.push(Completion { token, result: fault::result(result), at });
                 }
             }
         }
-        if rung {
+        if woken {
             // Before any queue is drained, here or by the plane; what is pushed later rings again.
-            self.link.bell().answer();
+            self.link.own_waker().acknowledge();
         }
         for readers in &self.readers {
             while completions.len() < full
@@ -211,7 +212,7 @@ impl KernelIo {
             }
         }
         while completions.len() < full
-            && let Some((token, result)) = self.lookers.next_done()
+            && let Some((token, result)) = self.checkers.next_done()
         {
             completions.push(Completion { token, result: fault::result(result), at });
         }
@@ -225,7 +226,7 @@ impl KernelIo {
                 fault::result(result.map_or_else(|error| -error.raw_os_error().unwrap_or(libc::ENOMEM), |()| 1));
             completions.push(Completion { token, result, at });
         }
-        rung
+        woken
     }
 
     /// Before a read: memory that sockets may still hold is replaced.
@@ -366,8 +367,8 @@ impl Io for KernelIo {
         }
     }
 
-    fn look(&mut self, token: Token, content: &Arc<Content>) {
-        self.lookers.begin(token, content);
+    fn verify_version(&mut self, token: Token, content: &Arc<Content>) {
+        self.checkers.begin(token, content);
     }
 
     fn send(&mut self, request: SendRequest) {
@@ -415,14 +416,14 @@ impl Io for KernelIo {
                 || !self.lent.is_empty()
                 || self.engine.has_done()
                 || self.readers.iter().any(Readers::has_done)
-                || self.lookers.have_done()
+                || self.checkers.has_done()
                 || self.supply.has_done();
             // With something to tell and nothing to hand over, the kernel is asked the next time.
             if !ready || self.engine.has_queued() {
                 self.enter(if ready { None } else { Some(until) });
             }
-            let rung = self.reap(room, completions);
-            if rung || completions.len() > before || clock::monotonic() >= until {
+            let woken = self.reap(room, completions);
+            if woken || completions.len() > before || clock::monotonic() >= until {
                 return;
             }
         }

@@ -14,7 +14,7 @@ use dataplane::port::Span;
 
 use crate::arena::Arena;
 use crate::helpers::{Crew, Helpers};
-use crate::link::PlaneWaker;
+use crate::plane_channel::PlaneWaker;
 
 /// The threads. Each holds a share of the arena: the memory stays while a read is under way, whatever becomes of the plane.
 pub(crate) type Readers = Helpers<Job, JobDone>;

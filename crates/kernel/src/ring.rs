@@ -13,9 +13,9 @@ use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use rustix::thread::CpuSet;
 use units::Nanos;
 
-use crate::bell::Bell;
 use crate::clock;
 use crate::engine::{DirectRead, Done, Engine, Outgoing};
+use crate::eventfd_waker::EventFdWaker;
 use crate::permissions::StartError;
 
 /// Requests handed over at once; a step of the wheel with more takes several system calls.
@@ -160,12 +160,12 @@ struct Cqe {
     flags: u32,
 }
 
-/// The bell was rung.
-const RUNG: u64 = 0xFF << 56;
+/// Somebody woke the plane.
+const WOKEN: u64 = 0xFF << 56;
 /// A cancellation failed.
-const CANCEL: u64 = RUNG | 1 << 48;
+const CANCEL: u64 = WOKEN | 1 << 48;
 /// A read, with its place in the table; every other token is a send's. The plane's stay below (`Token`).
-const READ: u64 = RUNG | 2 << 48;
+const READ: u64 = WOKEN | 2 << 48;
 
 /// The engine on io_uring.
 ///
@@ -173,25 +173,25 @@ const READ: u64 = RUNG | 2 << 48;
 /// wait are refused by the kernel (`RWF_NOWAIT`), for a reading thread to make.
 pub(crate) struct RingEngine {
     ring: Ring,
-    bell: RawFd,
+    waker: RawFd,
     /// Sends handed over and not completed.
     sends: usize,
 }
 
 impl RingEngine {
-    /// An engine of the calling thread that `bell` wakes. The bell outlives it.
-    pub(crate) fn new(bell: &Bell, helper_cpus: Option<&CpuSet>) -> Result<Self, StartError> {
+    /// An engine of the calling thread that `waker` wakes; it outlives the engine.
+    pub(crate) fn new(waker: &EventFdWaker, helper_cpus: Option<&CpuSet>) -> Result<Self, StartError> {
         let ring = Ring::new()?;
         let _ = ring.confine_workers(helper_cpus); // a second line only: there should be none
-        let mut this = Self { ring, bell: bell.as_fd().as_raw_fd(), sends: 0 };
-        this.watch_bell();
+        let mut this = Self { ring, waker: waker.as_fd().as_raw_fd(), sends: 0 };
+        this.watch_waker();
         Ok(this)
     }
 
-    /// Asks the ring to tell of every ring of the bell. The counter behind it is never read: each ring is an edge.
-    fn watch_bell(&mut self) {
+    /// Asks the ring to tell of every wake. The counter behind it is never read: each wake is an edge.
+    fn watch_waker(&mut self) {
         let readable = u32::from(libc::POLLIN.unsigned_abs());
-        self.push(opcode::PollAdd::new(types::Fd(self.bell), readable).multi(true).build().user_data(RUNG));
+        self.push(opcode::PollAdd::new(types::Fd(self.waker), readable).multi(true).build().user_data(WOKEN));
     }
 
     fn push(&mut self, entry: squeue::Entry) {
@@ -253,11 +253,11 @@ impl Engine for RingEngine {
         loop {
             let cqe = self.ring.next_completion()?;
             match cqe.user_data {
-                RUNG => {
+                WOKEN => {
                     if !cqueue::more(cqe.flags) {
-                        self.watch_bell();
+                        self.watch_waker();
                     }
-                    return Some(Done::Rung);
+                    return Some(Done::Woken);
                 }
                 CANCEL => {} // only failures are told: the send had completed already
                 READ.. => {

@@ -15,7 +15,7 @@ use units::limits;
 use crate::arena::Arena;
 use crate::available::available_bytes;
 use crate::helpers::{Crew, Helpers};
-use crate::link::PlaneWaker;
+use crate::plane_channel::PlaneWaker;
 
 /// The thread, and what it knows.
 #[derive(Debug)]

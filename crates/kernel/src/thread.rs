@@ -12,8 +12,8 @@ use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity, 
 
 use crate::engine::EngineChoice;
 use crate::io::{IoConfig, KernelIo};
-use crate::link::{PlaneLink, connect};
 use crate::permissions::{Permissions, StartError, Subject};
+use crate::plane_channel::{PlaneLink, connect};
 use crate::scheduling::{Heirs, first_in_first_out};
 
 /// What the plane's thread is given.

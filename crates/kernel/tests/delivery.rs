@@ -12,7 +12,7 @@ use common::{CHUNK, HEAD, connection, delivery, pattern};
 use dataplane::control::{Access, Command, Delivery, Outcome, Report};
 use dataplane::gauges::Gauges;
 use dataplane::{Plane, PlaneConfig};
-use kernel::link::{Links, ReportReceiver, connect};
+use kernel::plane_channel::{Links, ReportReceiver, connect};
 use kernel::thread::{PlaneThread, start};
 use schedule::profile::DiskProfile;
 use units::{BitRate, StreamId};
@@ -20,7 +20,7 @@ use units::{BitRate, StreamId};
 const LONG: Duration = Duration::from_secs(60);
 
 /// A plane over one flash disk and one fast link, on a thread of its own.
-fn plane(link: kernel::link::PlaneLink) -> PlaneThread {
+fn plane(link: kernel::plane_channel::PlaneLink) -> PlaneThread {
     let config = kernel::thread::PlaneConfig {
         chunk_count: 64,
         engine: common::engine(),

@@ -11,15 +11,15 @@ use common::{CHUNK, connection, only_direct_file};
 use dataplane::control::{Access, Command, Event, Report};
 use dataplane::port::{COMPLETIONS_MAX, FileSlot, Io, ReadRequest, SendRequest, Sharing, SocketSlot, Span, Token};
 use kernel::EngineChoice;
-use kernel::link::{Links, connect};
 use kernel::permissions::Subject;
+use kernel::plane_channel::{Links, connect};
 use kernel::thread::{PlaneConfig, check, cpus, punted_workers, start};
 use units::{DiskId, Nanos};
 
 const LONG: Duration = Duration::from_secs(60);
 
 fn config() -> PlaneConfig {
-    let (engine, cpu) = (EngineChoice::IoUring, cpus().unwrap().pop());
+    let (engine, cpu) = (EngineChoice::Auto, cpus().unwrap().pop());
     PlaneConfig { chunk_count: 64, engine, cpu, priority: Some(10), readers: 2 }
 }
 
@@ -30,7 +30,7 @@ fn reads_and_sends_in_earnest_wake_no_worker_of_io_wq() {
     let sockets: Vec<_> = (0..64).map(|_| connection()).collect();
     let (servers, peers): (Vec<_>, Vec<_>) = sockets.into_iter().unzip();
     let (worked, seen) = mpsc::channel();
-    let running = start(config(), plane, move |mut io| {
+    let running = start(PlaneConfig { engine: EngineChoice::IoUring, ..config() }, plane, move |mut io| {
         io.open_file(FileSlot(0), &file, Access::Direct);
         let mut completions = Vec::with_capacity(COMPLETIONS_MAX);
         for (socket, server) in (0..).zip(&servers) {

@@ -3,8 +3,8 @@
 
 use std::sync::mpsc;
 
-use kernel::link::connect;
 use kernel::permissions::Subject;
+use kernel::plane_channel::connect;
 use kernel::thread::{PlaneConfig, cpus, start};
 use rustix::thread::{Pid, sched_getaffinity};
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 use dataplane::control::{Access, Command, Content, Delivery, Outcome, Report, Resource, Segment, Service, Standing};
 use dataplane::gauges::Gauges;
 use dataplane::{Plane, PlaneConfig};
-use kernel::link::{PlaneHandle, ReportReceiver, connect};
+use kernel::plane_channel::{PlaneHandle, ReportReceiver, connect};
 use kernel::thread::PlaneThread;
 use schedule::profile::DiskProfile;
 use units::{BitRate, ContentVersion, DiskId, LinkId, Nanos, StreamId};
@@ -76,7 +76,7 @@ fn content(path: &Path, bytes: &[u8], version: u64) -> Arc<Content> {
         Err(_) => (File::open(path).expect("a file"), Access::Buffered),
     };
     let size = bytes.len() as u64;
-    let watched = kernel::look::watch(file.as_fd()).expect("it can be looked at");
+    let watched = kernel::version_check::watch(file.as_fd()).expect("it can be looked at");
     Arc::new(Content {
         version: ContentVersion(version),
         disk: DiskId(0),

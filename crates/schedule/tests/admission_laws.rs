@@ -56,7 +56,7 @@ fn happenings() -> impl Strategy<Value = Vec<Happening>> {
 
 /// Admission after this history, and who holds what.
 fn after(history: &[Happening], quarters: u64, be_share: f64) -> (Admission, Vec<ReservationId>) {
-    let settings = Settings { reservations_max: 200, quarters, be_share };
+    let settings = Settings { reservations_max: 200, quarters, be_share, sharing_reserve: 0.1 };
     let disks = vec![
         (DiskProfile::spindle_default(), Nanos::from_secs(1)),
         (DiskProfile::flash_default(), Nanos::from_millis(250)),

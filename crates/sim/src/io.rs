@@ -61,7 +61,7 @@ impl Io for SimIo {
         self.0.borrow_mut().queued_reads.push(request);
     }
 
-    fn look(&mut self, token: Token, content: &Arc<Content>) {
+    fn verify_version(&mut self, token: Token, content: &Arc<Content>) {
         self.0.borrow_mut().begin_look(token, content.version);
     }
 

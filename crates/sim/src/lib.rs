@@ -29,7 +29,7 @@ mod world;
 pub use disk::Spent;
 pub use io::SimIo;
 pub use laws::{Broken, Law};
-pub use load::{Calm, Fault, FaultAt, Load, Tally};
+pub use load::{Calm, Fault, FaultAt, Load, Popularity, Tally};
 pub use log::Trace;
 pub use measure::{VirtualDisk, measure};
 pub use random::Random;

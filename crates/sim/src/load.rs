@@ -11,8 +11,8 @@ use crate::disk::Spent;
 pub struct Load {
     /// Contents per disk.
     pub contents_per_disk: u32,
-    /// True if some contents are asked for more often than others; else each in its turn.
-    pub popular: bool,
+    /// Which contents are asked for more often than others.
+    pub popularity: Popularity,
     /// Least and most bytes of one.
     pub content_bytes: (u64, u64),
     /// Most pieces a content lies in on its disk.
@@ -61,6 +61,17 @@ pub struct Load {
     pub recording_rate: BitRate,
     /// Mean time between probes, per disk; zero: none.
     pub probes: Nanos,
+}
+
+/// Which contents are asked for more often than others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Popularity {
+    /// Each in its turn.
+    Even,
+    /// The first ones: of two draws the smaller counts.
+    Favourites,
+    /// Zipf's law: the n-th is asked for 1/n times as often as the first.
+    Zipf,
 }
 
 /// Something that goes wrong at a time.

@@ -8,7 +8,7 @@ use schedule::profile::DiskProfile;
 use units::{BitRate, Nanos};
 
 use crate::drive::{Parameters, Profile};
-use crate::load::{Fault, FaultAt, Load};
+use crate::load::{Fault, FaultAt, Load, Popularity};
 use crate::random::Random;
 
 const MIB: u64 = 1 << 20;
@@ -82,7 +82,7 @@ impl Scenario {
     pub fn steady(seed: u64, profile: Profile, memory_bytes: u64, rate: BitRate, streams: u32) -> Self {
         let load = Load {
             contents_per_disk: streams.max(1) * 2,
-            popular: false,
+            popularity: Popularity::Even,
             content_bytes: (4 * GIB, 5 * GIB),
             fragments_max: 1,
             buffered_share: 0.0,
@@ -184,7 +184,7 @@ fn draw_load(random: &mut Random, rates: Vec<BitRate>) -> Load {
     let upload_bytes = random.between(MIB, 20 * MIB);
     Load {
         contents_per_disk: u32::try_from(random.between(1, 60)).unwrap_or(1),
-        popular: true,
+        popularity: Popularity::Favourites,
         content_bytes: (random.between(1, 64 * MIB), random.between(64 * MIB, 2 * GIB)),
         fragments_max: if random.chance(0.3) { random.between(2, 20) } else { 1 },
         buffered_share: share(random, 0.5),

@@ -1,11 +1,12 @@
 //! Starting: from a command to the first bytes asked for.
 
 use schedule::admission::disk_table::Moment;
-use schedule::admission::{QUARTER_BYTES, Request, Short};
+use schedule::admission::{QUARTER_BYTES, Refused, Request, Short};
 use units::{BitRate, DiskId, LinkId, Nanos, ReservationId};
 
 use super::Plane;
 use super::returning::RETURNING_MAX;
+use super::sharing::Group;
 use crate::cache::State;
 use crate::control::{Content, Delivery, RecordingRequest, Refusal, Report, Resource, Service, Standing};
 use crate::files::Opened;
@@ -18,7 +19,7 @@ const STARTS_WAITING_MAX: usize = 128;
 impl<I: Io> Plane<I> {
     /// Admits a delivery and lets it wait for its start, or refuses it.
     pub(super) fn start(&mut self, delivery: Box<Delivery>, now: Nanos) {
-        let (class, short) = match self.admit(&delivery) {
+        let Admitted { class, short, group } = match self.admit(&delivery) {
             Ok(admitted) => admitted,
             Err(refusal) => {
                 self.gauges.plane.refused.add(1);
@@ -45,7 +46,10 @@ impl<I: Io> Plane<I> {
                 if let Some(id) = reservation {
                     self.holders[id.slot as usize] = Some(slot);
                 }
-                self.wait_for_start(slot, now);
+                match group {
+                    Some(group) => self.begin_following(slot, group, now),
+                    None => self.wait_for_start(slot, now),
+                }
             }
             (Class::BestEffort, _) => {
                 self.outbox.push(Report::Started { stream: id, reservation: None });
@@ -54,8 +58,8 @@ impl<I: Io> Plane<I> {
         }
     }
 
-    /// The class a delivery is served in, and what it has to wait for before; or why it is refused.
-    fn admit(&mut self, delivery: &Delivery) -> Result<(Class, Option<Resource>), Refusal> {
+    /// How a delivery is served, or why it is refused.
+    fn admit(&mut self, delivery: &Delivery) -> Result<Admitted, Refusal> {
         let content = &delivery.content;
         let none = |resource| Refusal { resource, grantable: BitRate(0) };
         if self.draining {
@@ -77,13 +81,18 @@ impl<I: Io> Plane<I> {
             return Err(none(Resource::Table));
         }
         match delivery.service {
-            Service::BestEffort => Ok((Class::BestEffort, None)),
+            Service::BestEffort => Ok(Admitted { class: Class::BestEffort, short: None, group: None }),
             Service::Constant { rate, burst_bytes, held, hold, standing } => {
                 let request = self.request(delivery, rate, burst_bytes);
-                match self.held_or_new(held, standing, request) {
-                    Ok(reservation) => Ok((self.admitted(reservation, hold), None)),
+                if let Some(id) = held {
+                    self.take_over(id);
+                }
+                let group = self.group_for(delivery);
+                match self.held_or_new(held, standing, request, group.is_some()) {
+                    Ok(reservation) => Ok(Admitted { class: self.admitted(reservation, hold), short: None, group }),
                     Err(refusal) if new && delivery.service.returns() && self.may_wait_for(refusal.resource) => {
-                        Ok((Class::constant(None, hold, 0), Some(refusal.resource)))
+                        let class = Class::constant(None, hold, 0);
+                        Ok(Admitted { class, short: Some(refusal.resource), group: None })
                     }
                     Err(refusal) => Err(refusal),
                 }
@@ -98,18 +107,24 @@ impl<I: Io> Plane<I> {
         Class::constant(Some(reservation), hold, period)
     }
 
-    /// The session's reservation if it covers the request (taken over from the stream that uses it), else a new one.
+    /// The session's reservation if it covers the request, else a new one; for a stream that shares another's reads, or not.
     fn held_or_new(
         &mut self,
         held: Option<ReservationId>,
         standing: Standing,
         request: Request,
+        shares: bool,
     ) -> Result<ReservationId, Refusal> {
         if let Some(id) = held {
-            self.take_over(id);
             if self.admission.covers(id, &request) {
                 self.admission.unplace(id);
-                return Ok(id);
+                if shares {
+                    self.admission.share(id);
+                    return Ok(id);
+                }
+                if self.admission.unshare(id, &request).is_ok() {
+                    return Ok(id);
+                }
             }
             // The session wants something else now: what it held is given back first, so that it can count for it.
             self.admission.release(id);
@@ -118,14 +133,15 @@ impl<I: Io> Plane<I> {
         {
             return Err(Refusal { resource: short, grantable: BitRate(0) });
         }
+        if shares {
+            let shared = self.admission.reserve_shared(request);
+            return shared.map_err(|refused| refusal(&refused, &request));
+        }
         self.reserve(request)
     }
 
     pub(super) fn reserve(&mut self, request: Request) -> Result<ReservationId, Refusal> {
-        self.admission.reserve(request).map_err(|refused| Refusal {
-            resource: resource(refused.short, request.disk, request.link),
-            grantable: refused.grantable,
-        })
+        self.admission.reserve(request).map_err(|refused| refusal(&refused, &request))
     }
 
     /// The stream that uses a reservation loses it to a newer read of its viewer and goes on in what is left over: a player
@@ -352,6 +368,18 @@ impl<I: Io> Plane<I> {
         gauges.started_nanos.set(now.0);
         gauges.id.set(id);
     }
+}
+
+/// A delivery that is served: in which class, after waiting for what, and whose reads it shares.
+struct Admitted {
+    class: Class,
+    short: Option<Resource>,
+    group: Option<Group>,
+}
+
+fn refusal(refused: &Refused, request: &Request) -> Refusal {
+    let resource = resource(refused.short, request.disk, request.link);
+    Refusal { resource, grantable: refused.grantable }
 }
 
 fn resource(short: Short, disk: units::DiskId, link: LinkId) -> Resource {

@@ -99,6 +99,7 @@ impl<I: Io> Plane<I> {
     /// A constant-rate stream loses its reservation and goes on in what is left over, with as much in the buffers as
     /// others of its kind.
     pub(super) fn demote(&mut self, slot: u32, now: Nanos) {
+        self.leave_group(slot, now);
         self.leave_schedule(slot);
         let stream = &mut self.streams[slot as usize];
         if stream.life == Life::Waiting {
@@ -118,8 +119,8 @@ impl<I: Io> Plane<I> {
         self.best_effort_goes_on(slot, now);
     }
 
-    /// Gives back the pages a stream has read further ahead than `bytes`, and counts the rest as best effort's.
-    fn keep_ahead(&mut self, slot: u32, bytes: u64) {
+    /// Gives back the pages a stream has read further ahead than `bytes`, and counts the rest as what it is served as now.
+    pub(super) fn keep_ahead(&mut self, slot: u32, bytes: u64) {
         let stream = &self.streams[slot as usize];
         let (end, keep) = (stream.fetch.payload, stream.send.payload + bytes);
         let mut cursor = stream.send;
@@ -130,7 +131,7 @@ impl<I: Io> Plane<I> {
             cursor.pass(left);
             if cursor.payload <= keep {
                 kept = cursor;
-                self.best_effort.pages += 1;
+                self.count_best_effort(slot, 1);
             } else {
                 let page = self.cache.find(key).expect("a referenced page stays");
                 self.cache.release(page);

@@ -74,7 +74,9 @@ impl<I: Io> Plane<I> {
         let Class::Constant { pace: Some(pace), .. } = &mut stream.class else { return };
         stream.budget = pace.allowance(at, stream.send.payload);
         let wanted = stream.send.payload.saturating_add(stream.ahead).min(stream.payload);
-        if stream.fetch.payload < wanted && !self.disks[usize::from(stream.disk.0)].spins {
+        if stream.leader.is_some() {
+            self.follow(slot, at);
+        } else if stream.fetch.payload < wanted && !self.disks[usize::from(stream.disk.0)].spins {
             self.read_ahead(slot, 0, at);
         }
         self.push(slot, at);
@@ -123,6 +125,8 @@ impl<I: Io> Plane<I> {
 
     fn hand_over(&mut self, slot: u32, piece: Piece, now: Nanos) {
         let Piece { memory, then, sharing, sent } = piece;
+        // Lending a few pages costs more than copying them.
+        let sharing = if u64::from(memory.length) < SEND_BYTES_MIN { Sharing::Single } else { sharing };
         self.on_time(slot, now);
         let stream = &mut self.streams[slot as usize];
         stream.in_flight = Some(InFlight { what: sent, since: now });
@@ -302,7 +306,8 @@ impl<I: Io> Plane<I> {
     /// A starting stream begins to run once its first bytes are there.
     pub(super) fn run_if_ready(&mut self, slot: u32, now: Nanos) {
         let stream = &self.streams[slot as usize];
-        if stream.life != Life::Starting || !self.start_is_there(slot) {
+        let leads = |leader: u32| self.streams[leader as usize].life == Life::Running;
+        if stream.life != Life::Starting || !stream.leader.is_none_or(leads) || !self.start_is_there(slot) {
             return;
         }
         let Class::Constant { .. } = stream.class else { return };
@@ -346,10 +351,12 @@ impl<I: Io> Plane<I> {
 
     /// The starting streams of a disk begin to run if their first bytes are there.
     pub(super) fn run_those_ready(&mut self, disk: usize, now: Nanos) {
-        for nth in (0..self.disks[disk].starting.len()).rev() {
-            let slot = self.disks[disk].starting[nth];
+        // In the order they came: who shares another's reads starts after it.
+        let mut nth = 0;
+        while let Some(&slot) = self.disks[disk].starting.get(nth) {
             self.take_found(slot);
             self.run_if_ready(slot, now);
+            nth += usize::from(self.disks[disk].starting.get(nth) == Some(&slot));
         }
     }
 

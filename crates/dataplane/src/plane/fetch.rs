@@ -257,7 +257,7 @@ impl<I: Io> Plane<I> {
         let read = self.reads[op as usize].expect("a read was out");
         self.settle(&read, completion);
         if completion.result.is_ok() && read.got > 0 {
-            self.io.look(Work::Look { op }.token(), self.files.content(read.file));
+            self.io.verify_version(Work::Look { op }.token(), self.files.content(read.file));
         } else {
             self.looked(op, completion);
         }

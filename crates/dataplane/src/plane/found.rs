@@ -38,6 +38,9 @@ impl<I: Io> Plane<I> {
     pub(super) fn take_found(&mut self, slot: u32) {
         let stream = &self.streams[slot as usize];
         let disk = usize::from(stream.disk.0);
+        if stream.leader.is_some() {
+            return self.take_behind_leader(slot);
+        }
         let taken = self.take_buffered(slot);
         if taken > 0 {
             let position = self.next_position(slot);

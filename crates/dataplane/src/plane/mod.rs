@@ -14,6 +14,7 @@ mod fetch;
 mod found;
 mod grants;
 mod returning;
+mod sharing;
 
 use std::sync::Arc;
 
@@ -53,6 +54,9 @@ pub struct PlaneConfig {
     pub discipline: Discipline,
     /// Share of disk time best-effort work keeps, 0.0 … 0.9.
     pub be_share: f64,
+    /// Streams of one content share its reads, and so much disk time is kept for those that then need their own: a share
+    /// of what all of them would take. `None`: each reads for itself.
+    pub sharing: Option<f64>,
     /// A client that takes nothing for so long loses its stream.
     pub stall_max: Nanos,
     /// A read that takes longer marks its disk as failing.
@@ -72,6 +76,7 @@ impl Default for PlaneConfig {
             round: Nanos::from_secs(1),
             discipline: Discipline::Cyclic,
             be_share: 0.1,
+            sharing: Some(0.1),
             stall_max: Nanos::from_secs(30),
             io_deadline: Nanos::from_secs(5),
             start_wait_max: Nanos::from_secs(15),
@@ -238,6 +243,7 @@ impl<I: Io> Plane<I> {
             reservations_max: config.streams_max,
             quarters: u64::from(quarters),
             be_share: config.be_share,
+            sharing_reserve: config.sharing.unwrap_or(0.0),
         };
         let rounds = disks.iter().map(|profile| (profile.clone(), config.round_of(profile))).collect();
         let count = u32::try_from(config.streams_max).expect("within limits");
@@ -390,6 +396,7 @@ impl<I: Io> Plane<I> {
             }
             Life::Starting | Life::Running => {}
         }
+        self.leave_group(slot, now);
         let stream = &mut self.streams[slot as usize];
         stream.life = Life::Ending(outcome);
         if stream.in_flight.is_some() {

@@ -63,7 +63,7 @@ impl Io for Still {
     fn read(&mut self, read: ReadRequest) {
         self.0.borrow_mut().asked.push((read.token, read.memory.length));
     }
-    fn look(&mut self, token: Token, _: &Arc<Content>) {
+    fn verify_version(&mut self, token: Token, _: &Arc<Content>) {
         self.0.borrow_mut().asked.push((token, 1));
     }
     fn send(&mut self, send: SendRequest) {

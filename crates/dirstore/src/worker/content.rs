@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 
 use dataplane::control::{Access, Content, Extent};
 use kernel::fiemap;
-use kernel::look::watch;
+use kernel::version_check::watch;
 use rustix::fs::{OFlags, Stat, fstat, fstatfs};
 use rustix::io::Errno;
 use units::{ContentVersion, DiskId, limits};

@@ -50,6 +50,7 @@ const NO_UPLOADS: &str = "--serve-arg=--set --serve-arg=schedule.be_share=0%";
 pub(super) fn quick() -> Vec<Part> {
     let mut parts = memory("--streams 100,400 --duration 15s", "--streams 2000 --duration 15s");
     parts.extend([
+        system_calls("--streams 400 --duration 15s"),
         streams("10-disk-8.8M", "7200 rpm disk, each stream another file, 8.8 Mbit/s", "desktop")
             .with(&format!("--streams 25,75 --duration 15s {STARTS} {COLD} {NO_UPLOADS}")),
         streams("11-disk-uploads", "7200 rpm disk, 8.8 Mbit/s, uploads of 10 MB without pause", "desktop")
@@ -77,6 +78,7 @@ pub(super) fn full() -> Vec<Part> {
             .alone()
             .with("--rate 1M --streams 1000,2500,5000 --duration 15s --ramp 10s"),
     );
+    parts.push(system_calls("--streams 100,400,800 --duration 15s --repeat 2"));
     parts.push(
         streams("10-disk-8.8M", "7200 rpm disk, each stream another file, 8.8 Mbit/s", "desktop")
             .with(&format!("--streams 25,50,75 --duration 20s {STARTS} {COLD} {NO_UPLOADS}")),
@@ -140,6 +142,13 @@ fn memory(fast: &str, many: &str) -> Vec<Part> {
         on_memory("01-memory-8.8M", "Contents in memory, 8.8 Mbit/s").with(fast),
         on_memory("02-memory-2M", "Contents in memory, 2 Mbit/s").with(&format!("--rate 2M --ramp 10s {many}")),
     ]
+}
+
+/// What it costs to do without io_uring: beside the first part of all.
+fn system_calls(streams: &str) -> Part {
+    on_memory("07-memory-system-calls", "Contents in memory, 8.8 Mbit/s, on ordinary system calls instead of io_uring")
+        .alone()
+        .with(&format!("{streams} --serve-arg=--set --serve-arg=plane.engine=threads"))
 }
 
 fn on_memory(label: &str, title: &str) -> Part {

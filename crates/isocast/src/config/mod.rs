@@ -88,6 +88,8 @@ pub(crate) struct ScheduleConfig {
     pub(crate) disk_scheduler: DiskScheduler,
     /// Share of disk time kept for best effort (uploads), in percent, `0..=90`.
     pub(crate) best_effort_percent: u8,
+    /// Streams of one content share its reads, with this reserve for those that then need their own.
+    pub(crate) sharing_reserve_percent: Option<u8>,
 }
 
 /// How a disk's requests are ordered.
@@ -287,6 +289,10 @@ impl ScheduleConfig {
                 clap::ValueEnum::from_str(text, false).map_err(|_| format!("`{text}` is neither `cyclic` nor `fifo`"))
             }),
             best_effort_percent: settings.take("schedule.be_share", 10, |text| parse_percent(text, 0, 90)),
+            sharing_reserve_percent: settings.take("schedule.sharing", Some(10), |text| match text {
+                "off" => Ok(None),
+                _ => parse_percent(text, 0, 100).map(Some).map_err(|error| format!("{error}, or `off`")),
+            }),
         }
     }
 }

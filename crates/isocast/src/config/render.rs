@@ -23,6 +23,9 @@ impl fmt::Display for Config {
         writeln!(f, "\n[schedule]\ncycle = {}", span(self.schedule.cycle))?;
         writeln!(f, "tick = {}\nround = {}", span(self.schedule.tick), span(self.schedule.round))?;
         writeln!(f, "disk_scheduler = \"{order}\"\nbe_share = \"{}%\"", self.schedule.best_effort_percent)?;
+        let sharing =
+            self.schedule.sharing_reserve_percent.map_or_else(|| "off".to_owned(), |share| format!("{share}%"));
+        writeln!(f, "sharing = \"{sharing}\"")?;
         let cpu = self.plane.cpu.map_or_else(|| "\"auto\"".to_owned(), |cpu| cpu.to_string());
         let memory = match self.plane.memory {
             Memory::Percent(percent) => format!("{percent}%"),

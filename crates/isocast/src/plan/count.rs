@@ -120,6 +120,7 @@ impl Rig {
             reservations_max: limits::STREAMS_MAX,
             quarters: quarters - quarters / BEST_EFFORT_SHARE,
             be_share: self.be_share(),
+            sharing_reserve: 0.0,
         };
         let round = |disk: &DiskProfile| if disk.rotational { ROUND } else { FLASH_ROUND };
         let disks = self.disks.iter().map(|disk| (disk.clone(), round(disk))).collect();

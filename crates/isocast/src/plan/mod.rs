@@ -14,7 +14,7 @@ use clap::Args;
 use kernel::permissions;
 use schedule::profile::DiskProfile;
 use serde::Serialize;
-use sim::{DiskSetup, Scenario, Trace};
+use sim::{DiskSetup, Popularity, Scenario, Trace};
 use units::{BitRate, ByteCount, Nanos};
 
 use count::{Carried, Rig};
@@ -180,7 +180,7 @@ impl PlanCommand {
         scenario.be_share = rig.be_share();
         scenario.link = rig.net;
         scenario.load.rates = rates.to_vec();
-        scenario.load.popular = false;
+        scenario.load.popularity = Popularity::Even;
         // All begin within the first third of the time.
         scenario.safety = Nanos::from_secs(self.simulate);
         scenario.load.arrivals = Nanos(scenario.safety.0 / 3 / u64::from(streams.max(1)));

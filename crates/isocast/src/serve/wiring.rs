@@ -20,6 +20,7 @@ pub(super) fn plane_config(config: &Config) -> PlaneConfig {
             DiskScheduler::Fifo => Discipline::Fifo,
         },
         be_share: f64::from(config.schedule.best_effort_percent) / 100.0,
+        sharing: config.schedule.sharing_reserve_percent.map(|percent| f64::from(percent) / 100.0),
         stall_max: config.streams.stall,
         ..PlaneConfig::default()
     }

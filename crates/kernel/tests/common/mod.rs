@@ -12,15 +12,15 @@ use std::sync::Arc;
 
 use dataplane::control::{Access, Content, Delivery, Segment, Service, Standing};
 use dataplane::port::{COMPLETIONS_MAX, Completion, Io, SendRequest, Sharing, SocketSlot, Span, Token};
-use kernel::link::{PlaneHandle, ReportReceiver, StorePort, connect};
 use kernel::permissions::Permissions;
+use kernel::plane_channel::{PlaneHandle, ReportReceiver, StorePort, connect};
 use kernel::{EngineChoice, IoConfig, KernelIo};
 use units::{BitRate, ContentVersion, DiskId, LinkId, Nanos, StreamId, limits};
 
 pub(crate) const CHUNK: u64 = limits::CHUNK_BYTES;
 
 thread_local! {
-    static ENGINE: Cell<EngineChoice> = const { Cell::new(EngineChoice::IoUring) };
+    static ENGINE: Cell<EngineChoice> = const { Cell::new(EngineChoice::Auto) };
 }
 
 /// The engine that the test of this thread is about.
@@ -189,7 +189,7 @@ pub(crate) fn delivery(
     size: u64,
     range: (u64, u64),
 ) -> Box<Delivery> {
-    let watched = kernel::look::watch(file.as_fd()).unwrap();
+    let watched = kernel::version_check::watch(file.as_fd()).unwrap();
     let version = ContentVersion(stream);
     let content = Content { version, disk: DiskId(0), file, size, access, extents: Box::new([]), watched };
     Box::new(Delivery {

@@ -116,10 +116,10 @@ impl DiskTable {
         self.seconds(self.mean(), profile, slowdown) / self.round.as_secs_f64()
     }
 
-    /// Whether `demand` fits beside everything promised, in the long run.
+    /// Whether `demand`, so many times, fits beside everything promised, in the long run.
     #[must_use]
-    pub fn fits(&self, demand: &Demand, profile: &DiskProfile, slowdown: f64) -> bool {
-        let load = self.mean().plus(per_round(demand));
+    pub fn fits(&self, demand: &Demand, times: f64, profile: &DiskProfile, slowdown: f64) -> bool {
+        let load = self.mean().plus(per_round(demand).scaled(times));
         self.seconds(load, profile, slowdown) <= self.budget * self.round.as_secs_f64()
     }
 
@@ -450,7 +450,7 @@ mod tests {
         let mut table = DiskTable::new(ROUND, 0.95);
         let mut placed = vec![];
         let mut round = 1000;
-        while table.fits(&demand, &profile, 1.0) {
+        while table.fits(&demand, 1.0, &profile, 1.0) {
             table.promise(&demand);
             round += 3;
             let first = table.place(&demand, &start(round), &profile, 1.0).expect("fits in the long run, so places");
@@ -461,7 +461,7 @@ mod tests {
         assert!((0.93..=0.95).contains(&share));
         let last = placed.pop().expect("one at least");
         table.remove(&demand, last);
-        assert!(table.fits(&demand, &profile, 1.0), "removing one makes room for one");
+        assert!(table.fits(&demand, 1.0, &profile, 1.0), "removing one makes room for one");
         for first in placed {
             table.remove(&demand, first);
         }
@@ -475,7 +475,7 @@ mod tests {
         let count = |slowdown: f64| {
             let mut table = DiskTable::new(ROUND, 0.95);
             let mut count = 0;
-            while table.fits(&demand, &profile, slowdown) {
+            while table.fits(&demand, 1.0, &profile, slowdown) {
                 table.promise(&demand);
                 count += 1;
             }
@@ -514,7 +514,7 @@ mod tests {
 
         let mut table = DiskTable::new(ROUND, 0.95);
         let mut count = 0;
-        while table.fits(&demand, &profile, 1.0) {
+        while table.fits(&demand, 1.0, &profile, 1.0) {
             table.promise(&demand);
             table.place(&demand, &found, &profile, 1.0).expect("nothing but regular reads, which fit");
             count += 1;

@@ -64,7 +64,7 @@ proptest! {
         be_share in 0.0..0.3,
     ) {
         let round = Nanos::from_millis(if profile.rotational { 1_000 } else { 250 });
-        let settings = Settings { reservations_max: 100, quarters, be_share };
+        let settings = Settings { reservations_max: 100, quarters, be_share, sharing_reserve: 0.1 };
         let links = [BitRate(1_000_000_000_000_000)];
         let admission = Admission::new(&settings, vec![(profile, round)], &links);
         let mut served = Served { admission, now: 0, behind: 0.0 };

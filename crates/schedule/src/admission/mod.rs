@@ -81,6 +81,9 @@ pub struct Settings {
     pub quarters: u64,
     /// Share of disk time best-effort work keeps, 0.0 … 0.9.
     pub be_share: f64,
+    /// Disk time kept for streams that share another's reads and may need their own: a share of what all of them would
+    /// take, 0.0 … 1.0.
+    pub sharing_reserve: f64,
 }
 
 /// One disk, as admission sees it.
@@ -92,6 +95,8 @@ struct Disk {
     slowdown: f64,
     /// Reservations of recordings.
     recordings: u32,
+    /// Reservations of streams that share another's reads.
+    sharing: u32,
 }
 
 /// One link.
@@ -107,6 +112,10 @@ struct Reservation {
     request: Request,
     demand: Demand,
     quarters: u64,
+    /// Pages beyond its own window, held for those that share its reads.
+    held_pages: u64,
+    /// Another stream of the content reads for it: it takes no disk time.
+    shares: bool,
     /// A round in which it reads, once it has started.
     first: Option<u64>,
 }
@@ -125,6 +134,7 @@ pub struct Admission {
     processor_share: f64,
     /// What was promised when that was measured.
     processor_promised: u64,
+    sharing_reserve: f64,
 }
 
 impl Admission {
@@ -140,6 +150,7 @@ impl Admission {
                 round,
                 slowdown: 1.0,
                 recordings: 0,
+                sharing: 0,
             })
             .collect();
         let count = u32::try_from(settings.reservations_max).expect("a table of at most 2^32 entries");
@@ -153,6 +164,7 @@ impl Admission {
             promised: 0,
             processor_share: 0.0,
             processor_promised: 0,
+            sharing_reserve: settings.sharing_reserve,
         }
     }
 
@@ -166,17 +178,100 @@ impl Admission {
         }
         let demand = self.demand(&request);
         let quarters = self.quarters_for(&request, &demand);
-        let slot = self.free.pop().expect("checked: the table has room");
-        let entry = &mut self.entries[slot as usize];
-        entry.1 = Some(Reservation { request, demand, quarters, first: None });
-        let id = ReservationId { slot, generation: entry.0 };
+        let id = self.enter(request, demand, quarters);
         let disk = self.disk_mut(request.disk);
         disk.recordings += u32::from(request.writes);
         disk.table.promise(&demand);
+        Ok(id)
+    }
+
+    /// Admits or refuses a stream that another one of its content reads for: it takes no disk time, and the pages it
+    /// needs are charged to that one ([`Admission::hold_pages`]).
+    ///
+    /// # Errors
+    /// What is short, and what would be granted to a stream that reads for itself.
+    pub fn reserve_shared(&mut self, request: Request) -> Result<ReservationId, Refused> {
+        if let Err(short) = self.check_sending(&request) {
+            return Err(Refused { short, grantable: self.grantable(&request) });
+        }
+        let demand = self.demand(&request);
+        let id = self.enter(request, demand, 0);
+        self.find_mut(id).expect("just entered").shares = true;
+        self.disk_mut(request.disk).sharing += 1;
+        Ok(id)
+    }
+
+    fn enter(&mut self, request: Request, demand: Demand, quarters: u64) -> ReservationId {
+        let slot = self.free.pop().expect("checked: the table has room");
+        let entry = &mut self.entries[slot as usize];
+        entry.1 = Some(Reservation { request, demand, quarters, held_pages: 0, shares: false, first: None });
         self.links[usize::from(request.link.0)].reserved += request.rate.0;
         self.quarters_promised += quarters;
         self.promised += request.rate.0;
-        Ok(id)
+        ReservationId { slot, generation: entry.0 }
+    }
+
+    /// A reservation gives its disk time and buffers up: another stream of its content reads for it from now on.
+    pub fn share(&mut self, id: ReservationId) {
+        self.unplace(id);
+        let Some(reservation) = self.find_mut(id).filter(|reservation| !reservation.shares) else { return };
+        let freed = std::mem::take(&mut reservation.quarters) + std::mem::take(&mut reservation.held_pages);
+        reservation.shares = true;
+        let (demand, disk) = (reservation.demand, reservation.request.disk);
+        self.quarters_promised -= freed;
+        let disk = self.disk_mut(disk);
+        disk.table.withdraw(&demand);
+        disk.sharing += 1;
+    }
+
+    /// A reservation that shared another's reads gets disk time and buffers of its own, for `request`; one that has them
+    /// keeps them.
+    ///
+    /// # Errors
+    /// What is short. Then it stays as it was.
+    pub fn unshare(&mut self, id: ReservationId, request: &Request) -> Result<(), Short> {
+        if self.find(id).is_none_or(|reservation| !reservation.shares) {
+            return Ok(());
+        }
+        self.check_reading(request, 0.0)?;
+        let demand = self.demand(request);
+        let quarters = self.quarters_for(request, &demand);
+        let reservation = self.find_mut(id).expect("found above");
+        let rate = reservation.request.rate;
+        (reservation.shares, reservation.demand, reservation.quarters) = (false, demand, quarters);
+        reservation.request = Request { rate, ..*request };
+        self.quarters_promised += quarters;
+        let disk = self.disk_mut(request.disk);
+        disk.sharing -= 1;
+        disk.table.promise(&demand);
+        Ok(())
+    }
+
+    /// The stream that shared the reads of `from` reads in its place, with its disk time, its rounds and its buffers, and
+    /// `from` shares.
+    pub fn hand_over(&mut self, from: ReservationId, to: ReservationId) {
+        let (Some(giver), Some(taker)) = (self.find(from).copied(), self.find(to).copied()) else { return };
+        assert!(!giver.shares && taker.shares, "one reads and the other shares");
+        assert!(giver.request.disk == taker.request.disk, "they read the same content");
+        let request = Request { rate: taker.request.rate, link: taker.request.link, ..giver.request };
+        *self.find_mut(to).expect("found above") = Reservation { request, ..giver };
+        *self.find_mut(from).expect("found above") =
+            Reservation { quarters: 0, held_pages: 0, shares: true, first: None, ..giver };
+    }
+
+    /// Charges a reservation with pages that it holds, beyond its own window, for those that share its reads; false if
+    /// there are not so many, and it stays as it was.
+    pub fn hold_pages(&mut self, id: ReservationId, pages: u64) -> bool {
+        let (promised, most) = (self.quarters_promised, self.quarters);
+        let Some(reservation) = self.find_mut(id) else { return false };
+        let others = promised - reservation.held_pages;
+        // Fewer are always possible: what was promised stays so when there is less memory than there was.
+        if pages > reservation.held_pages && others + pages > most {
+            return false;
+        }
+        reservation.held_pages = pages;
+        self.quarters_promised = others + pages;
+        true
     }
 
     /// Gives a reservation back; a stale identifier is ignored.
@@ -189,9 +284,13 @@ impl Admission {
         self.free.push(id.slot);
         let disk = self.disk_mut(reservation.request.disk);
         disk.recordings -= u32::from(reservation.request.writes);
-        disk.table.withdraw(&reservation.demand);
+        if reservation.shares {
+            disk.sharing -= 1;
+        } else {
+            disk.table.withdraw(&reservation.demand);
+        }
         self.links[usize::from(reservation.request.link.0)].reserved -= reservation.request.rate.0;
-        self.quarters_promised -= reservation.quarters;
+        self.quarters_promised -= reservation.quarters + reservation.held_pages;
         self.promised -= reservation.request.rate.0;
     }
 
@@ -203,10 +302,14 @@ impl Admission {
             held.request.disk == request.disk
                 && held.request.link == request.link
                 && held.request.rate >= request.rate
-                && held.request.burst_bytes >= request.burst_bytes
-                && held.request.length >= request.length.min(self.window_bytes(&held.request, &held.demand))
-                && held.demand.transfer >= self.demand(request).transfer * 0.95
+                && (held.shares || self.covers_reading(held, request))
         })
+    }
+
+    fn covers_reading(&self, held: &Reservation, request: &Request) -> bool {
+        held.request.burst_bytes >= request.burst_bytes
+            && held.request.length >= request.length.min(self.window_bytes(&held.request, &held.demand))
+            && held.demand.transfer >= self.demand(request).transfer * 0.95
     }
 
     /// Places a reservation's reads, beginning now; the first regular round. `None`: not yet, ask again next round.
@@ -304,21 +407,33 @@ impl Admission {
     /// # Errors
     /// The resource.
     pub fn check(&self, request: &Request) -> Result<(), Short> {
+        self.check_sending(request)?;
+        self.check_reading(request, self.sharing_reserve)
+    }
+
+    /// What is short for reading, with this share of the disk time kept for those that share reads now.
+    fn check_reading(&self, request: &Request, reserve: f64) -> Result<(), Short> {
+        let demand = self.demand(request);
+        let disk = &self.disks[usize::from(request.disk.0)];
+        let kept = f64::from(disk.sharing) * reserve;
+        let fits = disk.table.fits(&demand, 1.0 + kept, &disk.profile, disk.slowdown);
+        if !fits || !(request.writes || self.starts(request, &demand)) {
+            return Err(Short::Disk);
+        }
+        if self.quarters_promised + self.quarters_for(request, &demand) > self.quarters {
+            return Err(Short::Memory);
+        }
+        Ok(())
+    }
+
+    /// What is short for sending.
+    fn check_sending(&self, request: &Request) -> Result<(), Short> {
         if self.free.is_empty() {
             return Err(Short::Table);
         }
         let link = &self.links[usize::from(request.link.0)];
         if wire(link.reserved + request.rate.0) > link.capacity.0 {
             return Err(Short::Network);
-        }
-        let demand = self.demand(request);
-        let disk = &self.disks[usize::from(request.disk.0)];
-        let fits = disk.table.fits(&demand, &disk.profile, disk.slowdown);
-        if !fits || !(request.writes || self.starts(request, &demand)) {
-            return Err(Short::Disk);
-        }
-        if self.quarters_promised + self.quarters_for(request, &demand) > self.quarters {
-            return Err(Short::Memory);
         }
         if self.processor_share > PROCESSOR_SHARE_KNOWN && self.processor_promised > 0 {
             // Per bit promised when it was measured: by what is promised now, a stream that left made every other one
@@ -471,116 +586,4 @@ fn f64_of(count: u64) -> f64 {
 mod grant_tests;
 
 #[cfg(test)]
-mod tests {
-    use crate::profile::SeekPoint;
-
-    use super::*;
-
-    fn admission(memory_bytes: u64) -> Admission {
-        let settings = Settings { reservations_max: 1000, quarters: memory_bytes / QUARTER_BYTES, be_share: 0.0 };
-        let disks = vec![(DiskProfile::spindle_default(), Nanos::from_secs(1))];
-        Admission::new(&settings, disks, &[BitRate(10_000_000_000)])
-    }
-
-    fn request(rate: u64) -> Request {
-        Request {
-            disk: DiskId(0),
-            link: LinkId(0),
-            rate: BitRate(rate),
-            zone_bytes_per_second: 100_000_000,
-            fragments_per_byte: 0.0,
-            length: u64::MAX,
-            burst_bytes: 0,
-            writes: false,
-        }
-    }
-
-    fn fill(admission: &mut Admission, rate: u64) -> (Vec<ReservationId>, Refused) {
-        let mut held = vec![];
-        loop {
-            match admission.reserve(request(rate)) {
-                Ok(id) => held.push(id),
-                Err(refused) => return (held, refused),
-            }
-        }
-    }
-
-    #[test]
-    fn more_memory_carries_more_streams_until_the_disk_is_full() {
-        let counts: Vec<usize> = [64 << 20, 256 << 20, 1 << 30, 4 << 30]
-            .map(|bytes| fill(&mut admission(bytes), 8_800_000).0.len())
-            .to_vec();
-        assert!(counts.windows(2).all(|pair| pair[0] <= pair[1]), "{counts:?}");
-        assert!(counts[3] > counts[0] * 2, "{counts:?}");
-    }
-
-    #[test]
-    fn the_grantable_rate_is_granted_and_a_higher_one_is_not() {
-        let mut admission = admission(4 << 30);
-        let (held, refused) = fill(&mut admission, 25_000_000);
-        assert_eq!(refused.short, Short::Disk);
-        assert!(held.len() > 10);
-        if refused.grantable.0 >= 1_000 {
-            assert!(admission.check(&request(refused.grantable.0)).is_ok());
-            assert!(admission.check(&request(refused.grantable.0 * 11 / 10)).is_err());
-        }
-        admission.release(held[0]);
-        assert!(admission.reserve(request(25_000_000)).is_ok());
-    }
-
-    #[test]
-    fn what_is_admitted_on_an_idle_disk_can_start_in_the_next_round() {
-        // As it is assumed where nothing can be measured, and twice as fast.
-        let assumed = DiskProfile::spindle_default();
-        let seeks = |seek: &SeekPoint| SeekPoint { time: Nanos(seek.time.0 / 2), ..*seek };
-        let fast = DiskProfile { seeks: assumed.seeks.iter().map(seeks).collect(), ..assumed.clone() };
-        let rates =
-            [8, 25, 100, 140, 200, 250, 300, 400, 500, 600, 700, 900, 9_000, 900_000].map(|rate| rate * 1_000_000);
-        for (profile, zone) in [(assumed, 58_000_000), (fast, 139_000_000), (DiskProfile::flash_default(), 300_000_000)]
-        {
-            for rate in rates {
-                let round = Nanos::from_millis(if profile.rotational { 1_000 } else { 250 });
-                let settings = Settings { reservations_max: 10, quarters: 16_384, be_share: 0.1 };
-                let links = [BitRate(1_000_000_000_000_000)];
-                let mut admission = Admission::new(&settings, vec![(profile.clone(), round)], &links);
-                let asked = Request { zone_bytes_per_second: zone, ..request(rate) };
-                let id = admission.reserve(asked).or_else(|refused| {
-                    assert!(refused.grantable.0 > 100_000_000, "{rate}: {}", refused.grantable);
-                    admission.reserve(Request { rate: refused.grantable, ..asked })
-                });
-                let id = id.expect("granted as told");
-                let moment = Moment { remaining: 0.95, ..Moment::idle(5) };
-                assert!(admission.place(id, &moment).is_some(), "{rate} was admitted and cannot start");
-            }
-        }
-    }
-
-    #[test]
-    fn a_link_is_not_oversold() {
-        let settings = Settings { reservations_max: 1000, quarters: 100_000, be_share: 0.0 };
-        let disks = vec![(DiskProfile::flash_default(), Nanos::from_millis(250))];
-        let mut admission = Admission::new(&settings, disks, &[BitRate(100_000_000)]);
-        let (held, refused) = fill(&mut admission, 8_800_000);
-        assert_eq!((held.len(), refused.short), (10, Short::Network));
-        assert!((5_900_000..6_200_000).contains(&refused.grantable.0), "{}", refused.grantable);
-    }
-
-    #[test]
-    fn everything_released_is_everything_free_and_stale_names_do_nothing() {
-        let mut admission = admission(1 << 30);
-        let before = (admission.memory(), admission.link_left(LinkId(0)));
-        let (held, _) = fill(&mut admission, 8_800_000);
-        for (round, id) in (0u64..).zip(&held) {
-            if admission.place(*id, &Moment::idle(round * 2)).is_none() {
-                continue;
-            }
-        }
-        for id in &held {
-            admission.release(*id);
-            admission.release(*id);
-        }
-        assert_eq!((admission.memory(), admission.link_left(LinkId(0))), before);
-        assert!(admission.promised_share(DiskId(0)) < 1e-6);
-        assert_eq!(admission.promised(), BitRate(0));
-    }
-}
+mod tests;

@@ -15,7 +15,7 @@ use crate::contents::{SimContent, new_content, segments};
 use crate::disk::Spent;
 use crate::laws::Law;
 use crate::ledger::{Asked, Life, Stream};
-use crate::load::{Calm, FaultAt, Load, Tally};
+use crate::load::{Calm, FaultAt, Load, Popularity, Tally};
 use crate::log::Kind;
 use crate::random::Random;
 use crate::socket::{Reading, Socket};
@@ -274,15 +274,16 @@ impl World {
     fn arrive(&mut self, session: Option<(Option<ReservationId>, u32, BitRate)>, standing: Standing) {
         let control = &mut self.control;
         let last = control.contents.len() as u64;
-        // The smaller of two draws: some contents are popular.
-        let drawn = if control.load.popular {
-            control.random.below(last).min(control.random.below(last))
-        } else {
-            // Disk after disk, and on each content after content.
-            let (per_disk, disks) =
-                (u64::from(control.load.contents_per_disk), last / u64::from(control.load.contents_per_disk));
-            let nth = control.next_stream;
-            nth % disks * per_disk + nth / disks % per_disk
+        let drawn = match control.load.popularity {
+            Popularity::Favourites => control.random.below(last).min(control.random.below(last)),
+            Popularity::Zipf => zipf(&mut control.random, last),
+            Popularity::Even => {
+                // Disk after disk, and on each content after content.
+                let (per_disk, disks) =
+                    (u64::from(control.load.contents_per_disk), last / u64::from(control.load.contents_per_disk));
+                let nth = control.next_stream;
+                nth % disks * per_disk + nth / disks % per_disk
+            }
         };
         // A session goes on with its content.
         let index = session.map_or(usize::try_from(drawn).expect("few contents"), |s| s.1 as usize);
@@ -518,6 +519,18 @@ impl World {
             }
         }
     }
+}
+
+/// One of `count`, by Zipf's law.
+fn zipf(random: &mut Random, count: u64) -> u64 {
+    #[allow(clippy::cast_precision_loss, reason = "few contents")]
+    let weight = |nth: u64| 1.0 / (nth + 1) as f64;
+    let mut draw = random.fraction() * (0..count).map(weight).sum::<f64>();
+    let found = (0..count).find(|&nth| {
+        draw -= weight(nth);
+        draw < 0.0
+    });
+    found.unwrap_or(0)
 }
 
 fn report_text(report: &Report) -> String {

@@ -16,7 +16,7 @@ use dataplane::control::{Command, Report};
 use dataplane::grant::{Grant, StoreMessage};
 use units::{DiskId, limits};
 
-use crate::bell::Bell;
+use crate::eventfd_waker::EventFdWaker;
 
 /// Commands that can wait for the plane.
 pub const COMMANDS_MAX: usize = 4096;
@@ -52,13 +52,13 @@ pub fn connect(disks: u16) -> io::Result<Links> {
         commands: ArrayQueue::new(COMMANDS_MAX),
         messages: ArrayQueue::new(STORE_MESSAGES_MAX),
         reports: ArrayQueue::new(REPORTS_MAX),
-        plane_bell: Bell::new()?,
-        report_bell: Bell::new()?,
+        plane_waker: EventFdWaker::new()?,
+        report_waker: EventFdWaker::new()?,
         closed: AtomicBool::new(false),
     });
     let stores: Vec<StorePort> = (0..disks)
         .map(|disk| {
-            let channel = Arc::new(GrantChannel { grants: ArrayQueue::new(GRANTS_MAX), bell: Bell::new()? });
+            let channel = Arc::new(GrantChannel { grants: ArrayQueue::new(GRANTS_MAX), waker: EventFdWaker::new()? });
             Ok(StorePort { disk: DiskId(disk), channel, shared: Arc::clone(&shared) })
         })
         .collect::<io::Result<_>>()?;
@@ -76,8 +76,8 @@ struct Shared {
     commands: ArrayQueue<Command>,
     messages: ArrayQueue<StoreMessage>,
     reports: ArrayQueue<Report>,
-    plane_bell: Bell,
-    report_bell: Bell,
+    plane_waker: EventFdWaker,
+    report_waker: EventFdWaker,
     /// The plane has ended.
     closed: AtomicBool,
 }
@@ -85,7 +85,7 @@ struct Shared {
 #[derive(Debug)]
 struct GrantChannel {
     grants: ArrayQueue<Grant>,
-    bell: Bell,
+    waker: EventFdWaker,
 }
 
 /// The plane's end. Dropped when the plane ends: then every other end is woken and finds it closed.
@@ -106,7 +106,7 @@ impl PlaneLink {
 
     pub(crate) fn report(&self, report: Report) -> Result<(), Report> {
         self.shared.reports.push(report)?;
-        self.shared.report_bell.ring();
+        self.shared.report_waker.wake();
         Ok(())
     }
 
@@ -114,7 +114,7 @@ impl PlaneLink {
         let channel = &self.channels[usize::from(grant.disk.0)];
         // The plane has one grant out per disk, so this queue fills up only if that is broken.
         channel.grants.push(grant).expect("at most one grant per disk is out");
-        channel.bell.ring();
+        channel.waker.wake();
     }
 
     /// Disks that are connected.
@@ -123,11 +123,11 @@ impl PlaneLink {
     }
 
     /// What the plane waits for.
-    pub(crate) fn bell(&self) -> &Bell {
-        &self.shared.plane_bell
+    pub(crate) fn own_waker(&self) -> &EventFdWaker {
+        &self.shared.plane_waker
     }
 
-    /// Something with which others can ring the plane's bell.
+    /// Something with which others can wake the plane.
     pub(crate) fn waker(&self) -> PlaneWaker {
         PlaneWaker(Arc::clone(&self.shared))
     }
@@ -136,22 +136,22 @@ impl PlaneLink {
 impl Drop for PlaneLink {
     fn drop(&mut self) {
         self.shared.closed.store(true, Ordering::SeqCst);
-        self.shared.report_bell.ring();
+        self.shared.report_waker.wake();
         for channel in &self.channels {
-            channel.bell.ring();
+            channel.waker.wake();
         }
         // The sockets of deliveries that nobody took are closed here, not when the last handle goes.
         while self.shared.commands.pop().is_some() {}
     }
 }
 
-/// Rings the plane's bell.
+/// Wakes the plane.
 #[derive(Debug, Clone)]
 pub(crate) struct PlaneWaker(Arc<Shared>);
 
 impl PlaneWaker {
     pub(crate) fn wake(&self) {
-        self.0.plane_bell.ring();
+        self.0.plane_waker.wake();
     }
 }
 
@@ -171,7 +171,7 @@ impl PlaneHandle {
             return Err(command);
         }
         self.shared.commands.push(command)?;
-        self.shared.plane_bell.ring();
+        self.shared.plane_waker.wake();
         Ok(())
     }
 
@@ -203,7 +203,7 @@ impl ReportReceiver {
     #[must_use]
     pub fn try_recv(&self) -> Option<Report> {
         self.shared.reports.pop().or_else(|| {
-            self.shared.report_bell.silence();
+            self.shared.report_waker.reset();
             self.shared.reports.pop()
         })
     }
@@ -211,7 +211,7 @@ impl ReportReceiver {
     /// Waits for a report, blocking. `None`: none came in time, or the plane has ended.
     #[must_use]
     pub fn recv_timeout(&self, timeout: Duration) -> Option<Report> {
-        wait_for(&self.shared.report_bell, Some(timeout), || {
+        wait_for(&self.shared.report_waker, Some(timeout), || {
             let report = self.try_recv();
             if report.is_some() || self.is_closed() { Some(report) } else { None }
         })
@@ -227,7 +227,7 @@ impl ReportReceiver {
 
 impl AsFd for ReportReceiver {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.shared.report_bell.as_fd()
+        self.shared.report_waker.as_fd()
     }
 }
 
@@ -273,7 +273,7 @@ impl StorePort {
             return Err(message);
         }
         self.shared.messages.push(message)?;
-        self.shared.plane_bell.ring();
+        self.shared.plane_waker.wake();
         Ok(())
     }
 
@@ -289,11 +289,11 @@ impl StorePort {
         if let Some(grant) = self.try_grant() {
             return Wake::Grant(grant);
         }
-        let rung = self.channel.bell.wait(timeout);
-        self.channel.bell.silence();
+        let woken = self.channel.waker.wait(timeout);
+        self.channel.waker.reset();
         match self.try_grant() {
             Some(grant) => Wake::Grant(grant),
-            None if rung => Wake::Woken,
+            None if woken => Wake::Woken,
             None => Wake::TimedOut,
         }
     }
@@ -318,12 +318,12 @@ pub struct Waker(Arc<GrantChannel>);
 impl Waker {
     /// Wakes it. Never blocks.
     pub fn wake(&self) {
-        self.0.bell.ring();
+        self.0.waker.wake();
     }
 }
 
-/// Asks `done` until it has an answer, waiting for the bell in between, `timeout` at most.
-fn wait_for<T>(bell: &Bell, timeout: Option<Duration>, mut done: impl FnMut() -> Option<T>) -> Option<T> {
+/// Asks `done` until it has an answer, waiting to be woken in between, `timeout` at most.
+fn wait_for<T>(waker: &EventFdWaker, timeout: Option<Duration>, mut done: impl FnMut() -> Option<T>) -> Option<T> {
     let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     loop {
         if let Some(answer) = done() {
@@ -333,7 +333,7 @@ fn wait_for<T>(bell: &Bell, timeout: Option<Duration>, mut done: impl FnMut() ->
         if left == Some(Duration::ZERO) {
             return None;
         }
-        bell.wait(left);
+        waker.wait(left);
     }
 }
 
@@ -379,10 +379,10 @@ mod tests {
     fn a_drained_receiver_is_not_readable_and_misses_nothing() {
         let Links { plane, reports, .. } = connect(0).unwrap();
         for round in 0..3 {
-            assert!(!plane.shared.report_bell.wait(Some(Duration::ZERO)), "round {round}");
+            assert!(!plane.shared.report_waker.wait(Some(Duration::ZERO)), "round {round}");
             plane.report(Report::Event(Event::DiskRecovered { disk: DiskId(1) })).unwrap();
             plane.report(Report::Event(Event::DiskRecovered { disk: DiskId(2) })).unwrap();
-            assert!(plane.shared.report_bell.wait(Some(Duration::ZERO)));
+            assert!(plane.shared.report_waker.wait(Some(Duration::ZERO)));
             assert!(reports.try_recv().is_some() && reports.try_recv().is_some() && reports.try_recv().is_none());
         }
     }

@@ -1,9 +1,9 @@
-//! Looks at files that were read, to see whether they are still what was opened: two ordinary threads.
+//! Checks that files which were read are still the version that was opened: two ordinary threads.
 //!
-//! A look is one `fstat`, on a local file system a matter of memory, but of no length that anybody promises; and files on
-//! a network mount, which may hang, must not keep others from being looked at: they have a thread of their own.
+//! A check is one `fstat`, on a local file system a matter of memory, but of no length that anybody promises; and files on
+//! a network mount, which may hang, must not keep others from being checked: they have a thread of their own.
 //!
-//! Promise: handing over and taking back neither allocates nor locks nor waits. Each look begins after it was asked for.
+//! Promise: handing over and taking back neither allocates nor locks nor waits. Each check begins after it was asked for.
 //! Not here: what a difference means (`dataplane::watched`).
 
 use std::io;
@@ -22,7 +22,7 @@ use rustix::fs::fstat;
 use rustix::thread::CpuSet;
 
 use crate::helpers::post;
-use crate::link::PlaneWaker;
+use crate::plane_channel::PlaneWaker;
 use crate::scheduling::start_ordinary;
 
 /// How often a file that may be growing is looked at, whoever reads it: a rest must not be missed.
@@ -52,39 +52,39 @@ fn now_nanos() -> i128 {
 
 /// The threads. Dropping it ends them as soon as they come back from the kernel.
 #[derive(Debug)]
-pub(crate) struct Lookers {
-    direct: Looker,
-    buffered: Looker,
+pub(crate) struct VersionCheckers {
+    direct: VersionChecker,
+    buffered: VersionChecker,
 }
 
-impl Lookers {
-    /// Starts both, on `cpus` (None: wherever the caller may run), for at most `looks_max` looks at once.
+impl VersionCheckers {
+    /// Starts both, on `cpus` (None: wherever the caller may run), for at most `checks_max` checks at once.
     ///
     /// # Errors
     /// The kernel's, if threads or descriptors cannot be had.
-    pub(crate) fn start(looks_max: usize, cpus: Option<CpuSet>, waker: &PlaneWaker) -> io::Result<Self> {
+    pub(crate) fn start(checks_max: usize, cpus: Option<CpuSet>, waker: &PlaneWaker) -> io::Result<Self> {
         Ok(Self {
-            direct: Looker::start("looker-direct", looks_max, cpus, waker.clone())?,
-            buffered: Looker::start("looker-cached", looks_max, cpus, waker.clone())?,
+            direct: VersionChecker::start("checker-direct", checks_max, cpus, waker.clone())?,
+            buffered: VersionChecker::start("checker-cached", checks_max, cpus, waker.clone())?,
         })
     }
 
-    /// Asks for a look. There is room for as many as were promised to [`Lookers::start`].
+    /// Asks for a check. There is room for as many as were promised to [`VersionCheckers::start`].
     pub(crate) fn begin(&self, token: Token, content: &Arc<Content>) {
-        let looker = match content.access {
+        let checker = match content.access {
             Access::Direct => &self.direct,
             Access::Buffered => &self.buffered,
         };
         let job = Job { token, content: Arc::clone(content) };
-        assert!(looker.0.jobs.push(job).is_ok(), "a look belongs to a read, of which there are no more");
-        post(&looker.0.waiting);
+        assert!(checker.0.jobs.push(job).is_ok(), "a check belongs to a read, of which there are no more");
+        post(&checker.0.waiting);
     }
 
-    pub(crate) fn have_done(&self) -> bool {
+    pub(crate) fn has_done(&self) -> bool {
         !self.direct.0.done.is_empty() || !self.buffered.0.done.is_empty()
     }
 
-    /// The next look that was done: 1 for the same, 0 for another version, or `-errno`.
+    /// The next check that was done: 1 for the same, 0 for another version, or `-errno`.
     pub(crate) fn next_done(&self) -> Option<(Token, i32)> {
         let done = self.direct.0.done.pop().or_else(|| self.buffered.0.done.pop())?;
         // The plane holds the content until it knows of this: nothing is closed here.
@@ -93,7 +93,7 @@ impl Lookers {
 }
 
 #[derive(Debug)]
-struct Looker(Arc<Shared>);
+struct VersionChecker(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -117,22 +117,22 @@ struct Done {
     result: i32,
 }
 
-impl Looker {
-    fn start(name: &str, looks_max: usize, cpus: Option<CpuSet>, waker: PlaneWaker) -> io::Result<Self> {
-        let looker = Self(Arc::new(Shared {
-            jobs: ArrayQueue::new(looks_max),
-            done: ArrayQueue::new(looks_max),
+impl VersionChecker {
+    fn start(name: &str, checks_max: usize, cpus: Option<CpuSet>, waker: PlaneWaker) -> io::Result<Self> {
+        let checker = Self(Arc::new(Shared {
+            jobs: ArrayQueue::new(checks_max),
+            done: ArrayQueue::new(checks_max),
             waiting: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             ended: AtomicBool::new(false),
             waker,
         }));
-        let shared = Arc::clone(&looker.0);
+        let shared = Arc::clone(&checker.0);
         start_ordinary(name.to_owned(), cpus, move || serve(&shared))?;
-        Ok(looker)
+        Ok(checker)
     }
 }
 
-impl Drop for Looker {
+impl Drop for VersionChecker {
     fn drop(&mut self) {
         self.0.ended.store(true, Ordering::SeqCst);
         // Nobody waits for it: it may hang with a mount.
@@ -148,7 +148,7 @@ fn serve(shared: &Shared) {
             return;
         }
         while let Some(job) = shared.jobs.pop() {
-            let result = look(&job.content);
+            let result = check(&job.content);
             let known = || growing.iter().any(|other| other.as_ptr() == Arc::as_ptr(&job.content));
             if job.content.watched.is_growing() && !known() {
                 growing.push(Arc::downgrade(&job.content));
@@ -159,7 +159,7 @@ fn serve(shared: &Shared) {
         }
         growing.retain(|content| {
             content.upgrade().is_some_and(|content| {
-                look(&content);
+                check(&content);
                 content.watched.is_growing()
             })
         });
@@ -174,7 +174,7 @@ fn wait(waiting: &OwnedFd, timeout: Option<Duration>) {
 }
 
 /// 1 if it is what was opened, 0 if not, or `-errno`.
-fn look(content: &Content) -> i32 {
+fn check(content: &Content) -> i32 {
     for _ in 0..AGAIN_MAX {
         let facts = match facts(content.file.as_fd()) {
             Ok(facts) => facts,

@@ -1,0 +1,115 @@
+//! What is admitted and what is not.
+
+use crate::profile::SeekPoint;
+
+use super::*;
+
+fn admission(memory_bytes: u64) -> Admission {
+    let settings = Settings {
+        reservations_max: 1000,
+        quarters: memory_bytes / QUARTER_BYTES,
+        be_share: 0.0,
+        sharing_reserve: 0.0,
+    };
+    let disks = vec![(DiskProfile::spindle_default(), Nanos::from_secs(1))];
+    Admission::new(&settings, disks, &[BitRate(10_000_000_000)])
+}
+
+fn request(rate: u64) -> Request {
+    Request {
+        disk: DiskId(0),
+        link: LinkId(0),
+        rate: BitRate(rate),
+        zone_bytes_per_second: 100_000_000,
+        fragments_per_byte: 0.0,
+        length: u64::MAX,
+        burst_bytes: 0,
+        writes: false,
+    }
+}
+
+fn fill(admission: &mut Admission, rate: u64) -> (Vec<ReservationId>, Refused) {
+    let mut held = vec![];
+    loop {
+        match admission.reserve(request(rate)) {
+            Ok(id) => held.push(id),
+            Err(refused) => return (held, refused),
+        }
+    }
+}
+
+#[test]
+fn more_memory_carries_more_streams_until_the_disk_is_full() {
+    let counts: Vec<usize> =
+        [64 << 20, 256 << 20, 1 << 30, 4 << 30].map(|bytes| fill(&mut admission(bytes), 8_800_000).0.len()).to_vec();
+    assert!(counts.windows(2).all(|pair| pair[0] <= pair[1]), "{counts:?}");
+    assert!(counts[3] > counts[0] * 2, "{counts:?}");
+}
+
+#[test]
+fn the_grantable_rate_is_granted_and_a_higher_one_is_not() {
+    let mut admission = admission(4 << 30);
+    let (held, refused) = fill(&mut admission, 25_000_000);
+    assert_eq!(refused.short, Short::Disk);
+    assert!(held.len() > 10);
+    if refused.grantable.0 >= 1_000 {
+        assert!(admission.check(&request(refused.grantable.0)).is_ok());
+        assert!(admission.check(&request(refused.grantable.0 * 11 / 10)).is_err());
+    }
+    admission.release(held[0]);
+    assert!(admission.reserve(request(25_000_000)).is_ok());
+}
+
+#[test]
+fn what_is_admitted_on_an_idle_disk_can_start_in_the_next_round() {
+    // As it is assumed where nothing can be measured, and twice as fast.
+    let assumed = DiskProfile::spindle_default();
+    let seeks = |seek: &SeekPoint| SeekPoint { time: Nanos(seek.time.0 / 2), ..*seek };
+    let fast = DiskProfile { seeks: assumed.seeks.iter().map(seeks).collect(), ..assumed.clone() };
+    let rates = [8, 25, 100, 140, 200, 250, 300, 400, 500, 600, 700, 900, 9_000, 900_000].map(|rate| rate * 1_000_000);
+    for (profile, zone) in [(assumed, 58_000_000), (fast, 139_000_000), (DiskProfile::flash_default(), 300_000_000)] {
+        for rate in rates {
+            let round = Nanos::from_millis(if profile.rotational { 1_000 } else { 250 });
+            let settings = Settings { reservations_max: 10, quarters: 16_384, be_share: 0.1, sharing_reserve: 0.1 };
+            let links = [BitRate(1_000_000_000_000_000)];
+            let mut admission = Admission::new(&settings, vec![(profile.clone(), round)], &links);
+            let asked = Request { zone_bytes_per_second: zone, ..request(rate) };
+            let id = admission.reserve(asked).or_else(|refused| {
+                assert!(refused.grantable.0 > 100_000_000, "{rate}: {}", refused.grantable);
+                admission.reserve(Request { rate: refused.grantable, ..asked })
+            });
+            let id = id.expect("granted as told");
+            let moment = Moment { remaining: 0.95, ..Moment::idle(5) };
+            assert!(admission.place(id, &moment).is_some(), "{rate} was admitted and cannot start");
+        }
+    }
+}
+
+#[test]
+fn a_link_is_not_oversold() {
+    let settings = Settings { reservations_max: 1000, quarters: 100_000, be_share: 0.0, sharing_reserve: 0.0 };
+    let disks = vec![(DiskProfile::flash_default(), Nanos::from_millis(250))];
+    let mut admission = Admission::new(&settings, disks, &[BitRate(100_000_000)]);
+    let (held, refused) = fill(&mut admission, 8_800_000);
+    assert_eq!((held.len(), refused.short), (10, Short::Network));
+    assert!((5_900_000..6_200_000).contains(&refused.grantable.0), "{}", refused.grantable);
+}
+
+#[test]
+fn everything_released_is_everything_free_and_stale_names_do_nothing() {
+    let mut admission = admission(1 << 30);
+    let before = (admission.memory(), admission.link_left(LinkId(0)));
+    let (held, _) = fill(&mut admission, 8_800_000);
+    for (round, id) in (0u64..).zip(&held) {
+        if admission.place(*id, &Moment::idle(round * 2)).is_none() {
+            continue;
+        }
+    }
+    for id in &held {
+        admission.release(*id);
+        admission.release(*id);
+    }
+    assert_eq!((admission.memory(), admission.link_left(LinkId(0))), before);
+    assert!(admission.promised_share(DiskId(0)) < 1e-6);
+    assert_eq!(admission.promised(), BitRate(0));
+}

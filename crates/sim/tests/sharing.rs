@@ -1,0 +1,41 @@
+//! Sharing is admitted: viewers of one content that memory can keep together cost its disk the reads of one.
+
+use sim::drive::Profile;
+use sim::{Popularity, Report, Scenario, Trace};
+use units::{BitRate, Nanos};
+
+const RATE: BitRate = BitRate(8_800_000);
+const MIB: u64 = 1 << 20;
+
+/// 200 viewers, 0.3 s apart, of 40 contents of 256 MiB by Zipf's law, 4 GiB of buffers, a 7200 rpm disk.
+fn evening(seed: u64) -> Scenario {
+    let mut scenario = Scenario::steady(seed, Profile::Desktop, 4 << 30, RATE, 200);
+    scenario.load.contents_per_disk = 40;
+    scenario.load.content_bytes = (256 * MIB, 256 * MIB);
+    scenario.load.popularity = Popularity::Zipf;
+    scenario.load.arrivals = Nanos::from_millis(300);
+    scenario.safety = Nanos::from_secs(70);
+    scenario
+}
+
+fn run(scenario: &Scenario) -> Report {
+    let report = sim::run(scenario, Trace::Tail);
+    println!("{:?} {:?}", report.broken, report.tally);
+    report
+}
+
+#[test]
+fn an_evening_of_200_viewers_of_40_films_is_admitted() {
+    let report = run(&evening(1));
+    assert_eq!(report.broken, None);
+    assert!(report.tally.running_max >= 195, "{:?}", report.tally);
+}
+
+#[test]
+fn viewers_that_pause_need_reads_of_their_own_and_get_them() {
+    let mut scenario = evening(2);
+    scenario.load.pause_share = 0.1;
+    let report = run(&scenario);
+    assert_eq!(report.broken, None);
+    assert!(report.tally.running_max >= 190, "{:?}", report.tally);
+}
