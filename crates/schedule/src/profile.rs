@@ -182,6 +182,23 @@ impl DiskProfile {
         self.access_time(distance).saturating_add(self.transfer_time(position, bytes))
     }
 
+    /// The most that `seeks` requests with so many seconds of transfer in all take, when they are served in one sweep from
+    /// wherever the head is: as many equal seeks over the whole disk, and one seek back. Seek curves are concave, so no
+    /// other places cost more (Oyang). A drive without a head serves several at once.
+    #[must_use]
+    pub fn sweep_seconds(&self, seeks: f64, transfer: f64) -> f64 {
+        if seeks <= 0.0 {
+            return 0.0;
+        }
+        let capacity = self.capacity.0 as f64;
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a distance on the disk, rounded")]
+        let access = |distance: f64| self.access_time(distance as u64).as_secs_f64();
+        let hop = access(capacity / seeks.max(1.0));
+        let back = (access(capacity) - hop).max(0.0);
+        let parallel = if self.rotational { 1.0 } else { f64::from(self.queue_depth.max(1)) };
+        transfer + (seeks * hop + back) / parallel
+    }
+
     /// The integral of 1/rate from `from` to `to`, between which the rate is a straight line. Simpson's rule: exact to
     /// 0.2 % even where the rate falls by half, without a logarithm (which may differ between machines).
     fn straight_seconds(&self, from: u64, to: u64) -> f64 {

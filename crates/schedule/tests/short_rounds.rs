@@ -20,7 +20,7 @@ fn a_flush_that_is_longer_than_a_round_is_made_when_nobody_reads() {
     }
     let mut disk = DiskSchedule::new(settings, profile, Nanos::ZERO);
     let job = JobKey(1);
-    disk.set_slack(Nanos::ZERO, Nanos::ZERO);
+    disk.set_slack(Nanos::ZERO);
     disk.put_commit(Commit { job, dirty_bytes: 8 << 20, awaited: true });
     let granted = (1..=10u64).find(|&nth| matches!(disk.next(round.saturating_mul(nth)), Step::Grant { .. }));
     assert_eq!(granted, Some(1), "a commit that no round has room for need not wait for one that has");
@@ -41,17 +41,17 @@ fn begun_late() -> (DiskSchedule, JobKey) {
     let mut disk = DiskSchedule::new(settings, DiskProfile::spindle_default(), Nanos::ZERO);
     let job = JobKey(7);
     let late = Nanos::from_millis(240);
-    disk.set_slack(Nanos::ZERO, late);
+    disk.set_slack(Nanos::ZERO);
     disk.put_best_effort(BeWork::Write { job, position: 2 << 30, bytes: 2 << 20 });
     assert_eq!(disk.next(late), Step::Wait, "it does not fit into what is left of the round");
-    disk.set_slack(round, late);
+    disk.set_slack(round);
     let Step::Grant { until, .. } = disk.next(late) else { panic!("streams have read ahead") };
     assert_eq!(until, round.saturating_mul(2));
     (disk, job)
 }
 
 #[test]
-fn a_window_goes_over_the_end_of_its_round_and_ends_with_its_flush() {
+fn a_batch_goes_over_the_end_of_its_round_and_ends_with_its_flush() {
     let (mut disk, job) = begun_late();
     disk.put_real_time(block(Nanos::from_secs(1)));
     disk.grant_done(2 << 20, Nanos::from_millis(240), Nanos::from_millis(290));
@@ -61,7 +61,7 @@ fn a_window_goes_over_the_end_of_its_round_and_ends_with_its_flush() {
     let mut written = 0;
     loop {
         let Step::Grant { job: granted, bytes_max, until } = disk.next(now) else { panic!("the window goes on") };
-        assert!(until <= Nanos::from_millis(500));
+        assert!(until < Nanos::from_secs(1), "the block is due then");
         let begun = now;
         now = now.saturating_add(Nanos::from_millis(60));
         disk.grant_done(bytes_max, begun, now);
@@ -76,13 +76,18 @@ fn a_window_goes_over_the_end_of_its_round_and_ends_with_its_flush() {
 }
 
 #[test]
-fn a_window_over_the_end_of_its_round_gives_way_to_deadlines_and_starts() {
+fn a_batch_that_has_begun_gives_way_to_deadlines_and_ends_for_starts() {
     let now = Nanos::from_millis(290);
-    for request in [block(Nanos::from_millis(350)), RtRequest { starting: true, ..block(Nanos::from_secs(1)) }] {
+    let behind = |request: RtRequest| {
         let (mut disk, job) = begun_late();
         disk.put_real_time(request);
         disk.grant_done(2 << 20, Nanos::from_millis(240), now);
+        disk.put_best_effort(BeWork::Write { job: JobKey(8), position: 3 << 30, bytes: 2 << 20 });
         disk.put_commit(Commit { job, dirty_bytes: 2 << 20, awaited: true });
-        assert!(matches!(disk.next(now), Step::Read { real_time: true, .. }), "{request:?}");
-    }
+        (disk.next(now), job)
+    };
+    let (urgent, _) = behind(block(Nanos::from_millis(350)));
+    assert!(matches!(urgent, Step::Read { real_time: true, .. }), "{urgent:?}");
+    let (start, flush) = behind(RtRequest { starting: true, ..block(now) });
+    assert!(matches!(start, Step::Grant { job, .. } if job == flush), "no more is written: {start:?}");
 }

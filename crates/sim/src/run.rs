@@ -56,6 +56,8 @@ pub struct Report {
     pub ended: Nanos,
     /// Figures.
     pub tally: Tally,
+    /// Times from a command to the first payload byte, of guaranteed deliveries without an excuse, ascending.
+    pub first_bytes: Vec<Nanos>,
     /// The law that was broken, if one was.
     pub broken: Option<Broken>,
     /// The last events before, if they were kept.
@@ -103,12 +105,15 @@ where
         world.laws.broke(Law::NoPanic, now, panic_text(panic.as_ref()));
     }
     finish(&mut world);
+    let mut first_bytes = std::mem::take(&mut world.control.first_bytes);
+    first_bytes.sort_unstable();
     Report {
         seed: scenario.seed,
         hash: world.log.hash(),
         events: world.log.events(),
         ended: world.now,
         tally: world.control.tally,
+        first_bytes,
         broken: world.laws.broken().cloned(),
         tail: world.log.tail(),
     }

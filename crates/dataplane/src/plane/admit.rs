@@ -228,15 +228,12 @@ impl<I: Io> Plane<I> {
         if self.disks[disk].spins {
             let id = DiskId(u16::try_from(disk).expect("within limits"));
             let slack = self.admission.slack(id, self.disks[disk].rounds.index_at(now));
-            self.disks[disk].schedule.set_slack(slack, now);
+            self.disks[disk].schedule.set_slack(slack);
         }
     }
 
     fn launch_waiting(&mut self, disk: usize, now: Nanos) {
         while let Some(&slot) = self.disks[disk].waiting.first() {
-            if self.disks[disk].spins && !self.disks[disk].schedule.may_take_starts(now) {
-                return self.give_up_waiting(disk, now);
-            }
             let Class::Constant { reservation: Some(id), .. } = self.streams[slot as usize].class else {
                 self.disks[disk].waiting.remove(0);
                 continue;
@@ -272,7 +269,7 @@ impl<I: Io> Plane<I> {
             return moment;
         }
         Moment {
-            queued_seconds: disk.schedule.queued_seconds(),
+            queued_seconds: disk.schedule.queued_seconds(now),
             found_bytes: self.found_ahead(slot),
             beside: self.beside(slot, round),
             ..moment

@@ -100,14 +100,7 @@ impl DiskTable {
     /// Seconds of disk time a round with this load needs.
     #[must_use]
     pub fn seconds(&self, load: Load, profile: &DiskProfile, slowdown: f64) -> f64 {
-        if load.seeks <= 0.0 {
-            return 0.0;
-        }
-        let capacity = f64_of(profile.capacity.0);
-        let hop = access(profile, capacity / load.seeks.max(1.0));
-        let back = (access(profile, capacity) - hop).max(0.0);
-        let parallel = if profile.rotational { 1.0 } else { f64::from(profile.queue_depth.max(1)) };
-        (load.transfer + (load.seeks * hop + back) / parallel) * slowdown
+        profile.sweep_seconds(load.seeks, load.transfer) * slowdown
     }
 
     /// Mean share of each round promised, 0.0 … 1.0 and above.
@@ -401,17 +394,6 @@ fn per_round(demand: &Demand) -> Load {
 
 fn slot_of(round: u64) -> usize {
     usize::try_from(round % SLOTS as u64).expect("below SLOTS")
-}
-
-fn access(profile: &DiskProfile, distance: f64) -> f64 {
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a distance on the disk, rounded")]
-    let distance = distance as u64;
-    profile.access_time(distance).as_secs_f64()
-}
-
-#[allow(clippy::cast_precision_loss, reason = "costs are estimates")]
-fn f64_of(count: u64) -> f64 {
-    count as f64
 }
 
 #[cfg(test)]

@@ -113,6 +113,18 @@ impl CostModel {
         own.min(self.commit_max).saturating_add(self.unsettled)
     }
 
+    /// Seconds that so many reads with so many seconds of transfer in all take at most in one sweep.
+    #[must_use]
+    pub fn sweep(&self, seeks: f64, transfer: f64) -> f64 {
+        self.profile.sweep_seconds(seeks, transfer) * self.slowdown()
+    }
+
+    /// The longest seek.
+    #[must_use]
+    pub fn stroke(&self) -> Nanos {
+        self.corrected(self.profile.access_time(self.profile.capacity.0))
+    }
+
     /// `reads` small random reads.
     #[must_use]
     pub fn probe(&self, reads: u32) -> Nanos {
@@ -136,7 +148,7 @@ impl CostModel {
     }
 
     /// Commits are never expected to take longer than `most`. Without a bound, one hang of the disk teaches that no window
-    /// is long enough, and no upload is ever acknowledged again (found by the simulator, seed 239).
+    /// is long enough, and no upload is ever acknowledged again.
     pub fn limit_commit(&mut self, most: Nanos) {
         self.commit_max = most;
     }
@@ -157,7 +169,7 @@ impl CostModel {
             Settle::Cache => &mut self.flush,
         };
         let known = learned.as_secs_f64();
-        // A hang is no commit's cost: an hour of it must not close the windows of the next minute (simulator, seed 299).
+        // A hang is no commit's cost: an hour of it must not close the windows of the next minute.
         let own = own.min(OUTLIER * known.max(COMMIT_KNOWN_MIN));
         let weight = if own > known { RISE } else { FALL };
         *learned = Nanos::from_secs_f64(known + (own - known) * weight);

@@ -1,18 +1,17 @@
-//! The comparison of seed 001 §5.2: one queue in order of arrival for everybody.
+//! For comparison only, as HiTactix was compared (§5): one queue in order of arrival for everybody.
 //!
 //! Not here: the discipline that serves (`disk`); buffers and depth are the same.
 
 use units::{Nanos, limits};
 
 use super::best_effort::Owner;
-use super::real_time::RtKey;
-use super::{Discipline, DiskSchedule, GrantKind, Phase, Step};
+use super::{Discipline, DiskSchedule, GrantKind, Step};
 
 /// What one request of the FIFO comparison may carry: the paper's writer asks for 10 MB at a time.
 pub const FIFO_BYTES_MAX: u64 = 10_000_000;
 
 impl DiskSchedule {
-    /// Arrival order, both classes alike, requests uncut: the comparison of seed 001 §5.2. Same buffers, same depth.
+    /// Arrival order, both classes alike, requests uncut. Same buffers, same depth.
     pub(super) fn next_fifo(&mut self, now: Nanos) -> Step {
         if self.grant.is_some() || self.reads_in_flight >= self.cost.profile().queue_depth {
             return Step::Wait;
@@ -20,7 +19,7 @@ impl DiskSchedule {
         let Some(&owner) = self.arrivals.first() else { return Step::Wait };
         match owner {
             Owner::Stream(slot) => {
-                if let Some(request) = self.rt.find(RtKey::Stream(slot)) {
+                if let Some(request) = self.rt.find(slot) {
                     return Step::Read { slot, bytes_max: request.bytes.min(limits::CHUNK_BYTES), real_time: true };
                 }
                 Step::Read { slot, bytes_max: limits::CHUNK_BYTES, real_time: false }
@@ -31,11 +30,8 @@ impl DiskSchedule {
                 }
                 self.arrivals.remove(0);
                 let position = self.position_of(job);
-                self.rt.remove(RtKey::Job(job));
                 self.be.remove(Owner::Job(job));
-                self.enter(Phase::BestEffort, now);
-                self.hand_out(job, GrantKind::Write, position, now);
-                Step::Grant { job, bytes_max: FIFO_BYTES_MAX, until: Nanos::MAX }
+                self.hand_out(job, GrantKind::Write, position, FIFO_BYTES_MAX, Nanos::MAX, now)
             }
         }
     }
@@ -49,7 +45,7 @@ impl DiskSchedule {
     pub(super) fn forget_arrival_if_served(&mut self, owner: Owner) {
         if self.settings.discipline == Discipline::Fifo {
             let Owner::Stream(slot) = owner else { return };
-            if self.rt.find(RtKey::Stream(slot)).is_none() && !self.be.wants(owner) {
+            if self.rt.find(slot).is_none() && !self.be.wants(owner) {
                 self.arrivals.retain(|other| *other != owner);
             }
         }

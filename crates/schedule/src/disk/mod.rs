@@ -1,32 +1,34 @@
-//! The cyclic disk scheduler: which request one disk serves next.
+//! The schedule of a disk: what it does next.
 //!
-//! Seed 001 §4.2 (figures 6 and 7): two queues and three phases. In the *real-time* phase the blocks of admitted
-//! streams are read in one sweep; when none is left, the *best-effort* phase serves uploads and bulk reads piece by
-//! piece, looking at the clock after each, until the next round begins; with nothing to do the disk is *idle*. Beyond
-//! the paper: deadlines are known, so a best-effort window may go on over the end of its round, or open inside the
-//! real-time phase when its share is overdue, while every deadline still holds (`window`); a flush is a best-effort
-//! operation with a learned cost.
+//! Reads that are due are kept by the round of their deadlines; *slack* is the time for which all of them can wait. The head
+//! goes on to the next read in its sweep while what is due earlier can wait for that, else to what is due first. Whatever is
+//! not a read that is due is a *job*: a batch of writes with its flush, a bulk read, a probe. A job runs if it takes no
+//! longer than the slack: when no read waits, or when the *budget* of best effort has saved its time. A recording is a job
+//! with a deadline.
 //!
-//! Promise: no best-effort work delays a real-time request past its deadline by the costs known; best-effort work gets
-//! its share. Not here: reading and writing (the plane and the store thread do it), admission. See decisions/0007.
+//! Promise: no job delays a read past its deadline by the costs known; jobs get their share. Not here: reading and writing
+//! (the plane and the store thread do it), admission. See docs/decisions/0007.
 
 pub mod best_effort;
+mod budget;
 pub mod cost;
 mod fifo;
 pub mod health;
 pub mod real_time;
-mod window;
+pub mod slack;
 mod work;
 
 use units::{Nanos, limits};
 
+use crate::admission::disk_table::LOOKAHEAD_ROUNDS;
 use crate::cycle::Grid;
 use crate::profile::DiskProfile;
-use best_effort::{BeChoice, BeQueue, BeWork, Commit, Owner};
+use best_effort::{Allowed, BeChoice, BeQueue, BeWork, Commit, Owner};
+use budget::Budget;
 use cost::{CostModel, Settle};
 pub use fifo::FIFO_BYTES_MAX;
 use real_time::{RtKey, RtQueue, RtRequest};
-use window::Windows;
+use slack::{Buckets, Slack};
 
 /// A store thread's job, as the schedule knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -37,7 +39,7 @@ pub struct JobKey(pub u64);
 pub enum Discipline {
     /// As this module describes.
     Cyclic,
-    /// For comparison (seed 001 §5.2): one queue in order of arrival, writes uncut up to [`FIFO_BYTES_MAX`].
+    /// For comparison (HiTactix §5): one queue in order of arrival, writes uncut up to [`FIFO_BYTES_MAX`].
     Fifo,
 }
 
@@ -83,7 +85,7 @@ pub enum Step {
     Wait,
 }
 
-/// The three phases of seed 001, figure 7.
+/// The three phases of HiTactix, figure 7.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Phase {
     /// Blocks of admitted streams.
@@ -106,8 +108,6 @@ pub struct Stats {
     pub be_bytes: u64,
     /// Commits granted.
     pub commits: u64,
-    /// Best-effort windows opened inside the real-time phase because their share was overdue.
-    pub forced_windows: u64,
 }
 
 /// What is out at the store thread.
@@ -116,12 +116,11 @@ struct Outstanding {
     job: JobKey,
     kind: GrantKind,
     since: Nanos,
+    /// Reads waited when it was handed out.
+    paid: bool,
     /// Where the head will be.
     position: u64,
 }
-
-/// How the next thing to do in a window is chosen.
-type Pick = fn(&mut BeQueue, Nanos, Nanos, u64, &CostModel) -> Option<BeChoice>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum GrantKind {
@@ -139,12 +138,15 @@ pub struct DiskSchedule {
     rt: RtQueue,
     be: BeQueue,
     reads_in_flight: u32,
-    /// What the read issued last should take, and the one before it.
-    last_read: Nanos,
-    read_before: Nanos,
+    /// When the reads that are out should be over.
+    busy_until: Nanos,
     grant: Option<Outstanding>,
     head: u64,
-    windows: Windows,
+    budget: Budget,
+    /// How far over the end of the present round jobs may keep the disk.
+    over: Nanos,
+    /// The job that the budget covers: by when it shall run, and how long it may take.
+    covered: Option<(Nanos, Nanos)>,
     phase: Phase,
     phase_since: Nanos,
     /// Arrival order for the FIFO comparison.
@@ -166,11 +168,12 @@ impl DiskSchedule {
             rt: RtQueue::new(sweeps),
             be: BeQueue::new(owners),
             reads_in_flight: 0,
-            last_read: Nanos::ZERO,
-            read_before: Nanos::ZERO,
+            busy_until: now,
             grant: None,
             head: 0,
-            windows: Windows::new(sweeps, now),
+            budget: Budget::new(settings.be_share),
+            over: Nanos::MAX,
+            covered: None,
             phase: Phase::Idle,
             phase_since: now,
             arrivals: Vec::with_capacity(2 * owners),
@@ -180,22 +183,27 @@ impl DiskSchedule {
 
     /// A stream (or recording) wants real-time service; replaces its earlier request.
     pub fn put_real_time(&mut self, request: RtRequest) {
-        let owner = match request.key {
-            RtKey::Stream(slot) => Owner::Stream(slot),
-            RtKey::Job(job) => Owner::Job(job),
-        };
-        self.arrive(owner);
-        self.rt.put(request);
+        match request.key {
+            RtKey::Stream(slot) => {
+                self.arrive(Owner::Stream(slot));
+                // A start has been given room in the coming rounds like any block.
+                let ahead = self.settings.rounds.period().saturating_mul(LOOKAHEAD_ROUNDS);
+                let late = request.starting && self.cost.profile().rotational;
+                let deadline = request.deadline.saturating_add(if late { ahead } else { Nanos::ZERO });
+                self.rt.put(slot, RtRequest { deadline, ..request });
+            }
+            RtKey::Job(job) => {
+                self.arrive(Owner::Job(job));
+                let RtRequest { position, bytes, deadline, .. } = request;
+                self.be.put(BeWork::Write { job, position, bytes }, Some(deadline));
+            }
+        }
     }
 
     /// Somebody wants best-effort service; replaces its earlier request.
     pub fn put_best_effort(&mut self, work: BeWork) {
-        let owner = match work {
-            BeWork::Read { slot, .. } => Owner::Stream(slot),
-            BeWork::Write { job, .. } | BeWork::Probe { job, .. } => Owner::Job(job),
-        };
-        self.arrive(owner);
-        self.be.put(work);
+        self.arrive(work.owner());
+        self.be.put(work, None);
     }
 
     /// The store thread would commit.
@@ -208,11 +216,9 @@ impl DiskSchedule {
     pub fn remove(&mut self, owner: Owner) {
         self.arrivals.retain(|other| *other != owner);
         self.be.remove(owner);
-        let read = self.rt.remove(match owner {
-            Owner::Stream(slot) => RtKey::Stream(slot),
-            Owner::Job(job) => RtKey::Job(job),
-        });
-        if read {
+        if let Owner::Stream(slot) = owner
+            && self.rt.remove(slot)
+        {
             self.rt.find_nothing();
         }
     }
@@ -220,7 +226,7 @@ impl DiskSchedule {
     /// What to do now. Call until it says [`Step::Wait`].
     pub fn next(&mut self, now: Nanos) -> Step {
         let step = match self.settings.discipline {
-            Discipline::Cyclic => self.next_cyclic(now),
+            Discipline::Cyclic => self.next_by_slack(now),
             Discipline::Fifo => self.next_fifo(now),
         };
         if step == Step::Wait && self.reads_in_flight == 0 && self.grant.is_none() {
@@ -234,7 +240,7 @@ impl DiskSchedule {
     pub fn issued(&mut self, slot: u32, issued: Issued, now: Nanos) {
         let owner = Owner::Stream(slot);
         if issued.real_time {
-            self.rt.advance(RtKey::Stream(slot), issued.advanced_bytes, issued.next_position);
+            self.rt.advance(slot, issued.advanced_bytes, issued.next_position);
             self.enter(Phase::RealTime, now);
             self.stats.rt_bytes += issued.bytes;
         } else {
@@ -244,8 +250,8 @@ impl DiskSchedule {
         }
         if issued.bytes > 0 {
             self.reads_in_flight += issued.requests;
-            self.read_before = self.last_read;
-            self.last_read = self.cost.read(self.head, issued.position, issued.bytes);
+            let takes = self.cost.read(self.head, issued.position, issued.bytes);
+            self.busy_until = self.busy_until.max(now).saturating_add(takes);
             self.head = issued.position.saturating_add(issued.bytes);
         }
         self.forget_arrival_if_served(owner);
@@ -253,7 +259,7 @@ impl DiskSchedule {
 
     /// The next `bytes` that a stream wants were in the buffers: what is left of its request lies at `next_position`.
     pub fn found(&mut self, slot: u32, bytes: u64, next_position: u64) {
-        self.rt.pass(RtKey::Stream(slot), bytes, next_position);
+        self.rt.pass(slot, bytes, next_position);
         self.forget_arrival_if_served(Owner::Stream(slot));
     }
 
@@ -262,9 +268,8 @@ impl DiskSchedule {
     pub fn read_done(&mut self, predicted: Nanos, took: Nanos, real_time: bool) {
         self.reads_in_flight = self.reads_in_flight.checked_sub(1).expect("a read was in flight");
         self.cost.observe_read(predicted, took);
-        // Deliveries do not use up the share of a store thread's work that starves behind them.
-        if !real_time && !self.be.starves() {
-            self.pay(took);
+        if !real_time && !self.rt.is_empty() {
+            self.budget.pay(took, self.settings.rounds.period());
         }
     }
 
@@ -272,7 +277,9 @@ impl DiskSchedule {
     pub fn grant_done(&mut self, bytes: u64, started: Nanos, ended: Nanos) -> Option<Nanos> {
         let grant = self.grant.take()?;
         let took = ended.saturating_sub(started.max(grant.since));
-        self.pay(took);
+        if grant.paid {
+            self.budget.pay(took, self.settings.rounds.period());
+        }
         match grant.kind {
             GrantKind::Write | GrantKind::RealTimeWrite { .. } => {
                 self.stats.be_bytes += bytes;
@@ -332,125 +339,170 @@ impl DiskSchedule {
         (self.rt.len(), self.be.len())
     }
 
-    /// Disk time the waiting real-time requests need, in seconds, at a guess from their number and bytes.
+    /// Disk time that everything due needs at most, in seconds.
     #[must_use]
-    pub fn queued_seconds(&self) -> f64 {
-        let profile = self.cost.profile();
-        let hop = profile.access_time(profile.capacity.0 / 8).as_secs_f64();
-        let (requests, bytes) = self.rt.to_read();
-        let transfer = profile.transfer_time(self.head, bytes).as_secs_f64();
-        #[allow(clippy::cast_precision_loss, reason = "an estimate")]
-        let seeks = requests as f64 * hop;
-        (transfer + seeks) * self.cost.slowdown()
+    pub fn queued_seconds(&self, now: Nanos) -> f64 {
+        self.slack_of_reads(None, now).work()
+    }
+
+    /// How far over the end of the present round jobs may keep the disk when no read waits: what streams have read ahead
+    /// beyond what the coming rounds need ([`crate::admission::Admission::slack`]). Without end before anything is promised.
+    pub fn set_slack(&mut self, over: Nanos) {
+        self.over = over;
     }
 
     /// Whether a stream whose clock began to run now would have its next byte by `deadline`. Not while a store thread
     /// has the head: how long it keeps it is only expected.
     #[must_use]
     pub fn can_promise(&self, slot: u32, deadline: Nanos, now: Nanos) -> bool {
-        let Some(request) = self.rt.find(RtKey::Stream(slot)) else { return true };
-        if self.grant.is_some() && self.cost.profile().rotational {
-            return false;
+        if self.rt.find(slot).is_none() || !self.cost.profile().rotational {
+            return true;
         }
-        // A drive may serve the later of two reads first. If that was this stream's, another's is still out, and from
-        // there is a way back (simulator, seed 1896).
-        let overtook = self.reads_in_flight > 0 && self.rt.serves(request.key);
-        let other = if overtook { self.read_before } else { Nanos::ZERO };
-        // A drive with a dirty cache empties it among the reads: a read may wait for all of it (simulator, seed 5845).
-        let dirty = if self.cost.profile().rotational { self.be.settling(&self.cost) } else { Nanos::ZERO };
-        let free_at = self.free_at(now).saturating_add(other).saturating_add(dirty).max(self.lent_until());
-        self.rt.can_promise(request, deadline, free_at, self.head, &self.cost)
+        self.grant.is_none() && self.slack_of_reads(Some((slot, deadline)), now).from(deadline) >= 0.0
     }
 
     /// A stream's clock began to run: what it still wants is due then, not when it was asked for, and promised from now
-    /// on. Left a start, it gave way to every promise and ran dry (simulator, seed 7329: the first bytes were in the
-    /// buffers already).
+    /// on.
     pub fn promise(&mut self, slot: u32, deadline: Nanos) {
-        if let Some(request) = self.rt.find(RtKey::Stream(slot)).copied() {
-            self.rt.put(RtRequest { deadline, starting: false, ..request });
-        }
+        self.rt.promise(slot, deadline);
     }
 
-    fn next_cyclic(&mut self, now: Nanos) -> Step {
-        self.accrue(now);
+    /// For how long what is due can wait. The request of `instead`, if one is named, counts as due at that time.
+    fn slack(&self, instead: Option<(u32, Nanos)>, now: Nanos) -> Slack {
+        let mut buckets = Buckets::new(self.settings.rounds, now);
+        self.rt.fill(&mut buckets, instead, &self.cost);
+        self.be.fill(&mut buckets, self.head, &self.cost);
+        // A drive with a dirty cache empties it among the reads: a read may wait for all of it.
+        let dirty = if self.cost.profile().rotational { self.be.settling(&self.cost) } else { Nanos::ZERO };
+        let free = if self.reads_in_flight > 0 { self.busy_until.max(now) } else { now };
+        buckets.slack(free.saturating_add(dirty), &self.cost)
+    }
+
+    /// The same for reads, which leave the job that the budget covers its time.
+    fn slack_of_reads(&self, instead: Option<(u32, Nanos)>, now: Nanos) -> Slack {
+        let mut slack = self.slack(instead, now);
+        if let Some((deadline, price)) = self.covered {
+            slack.keep(deadline, price);
+        }
+        slack
+    }
+
+    fn next_by_slack(&mut self, now: Nanos) -> Step {
+        self.elapse(now);
         if self.grant.is_some() {
             return Step::Wait;
         }
-        if let Some(step) = self.window_goes_on(now) {
+        let mut slack = self.slack(None, now);
+        if let Some(step) = self.job_step(&slack, now) {
             return step;
         }
-        if !self.rt.is_empty() {
-            return self.lent_window(now).unwrap_or_else(|| self.real_time_step(now));
+        if let Some((deadline, price)) = self.covered {
+            slack.keep(deadline, price);
         }
-        if self.reads_in_flight > 0 && self.cost.profile().rotational && self.phase == Phase::RealTime {
-            return Step::Wait; // the sweep's last reads are still out
-        }
-        self.quiet_window(now)
+        self.read_step(&slack, now)
     }
 
-    fn real_time_step(&mut self, now: Nanos) -> Step {
-        if self.reads_in_flight >= self.cost.profile().queue_depth {
-            return Step::Wait;
+    /// The next step of a job, if it is time for one.
+    fn job_step(&mut self, slack: &Slack, now: Nanos) -> Option<Step> {
+        let head = self.head;
+        let spins = self.cost.profile().rotational;
+        if self.be.first_deadline().is_some_and(|deadline| slack.is_due(deadline)) {
+            return self.be.pick_due().and_then(|choice| self.begin_job(choice, Nanos::MAX, now));
         }
-        let Some(request) = self.rt.pick(self.free_at(now), self.head, &self.cost) else { return Step::Wait };
-        match request.key {
-            RtKey::Stream(slot) => {
-                self.enter(Phase::RealTime, now);
-                Step::Read { slot, bytes_max: request.bytes.min(limits::CHUNK_BYTES), real_time: true }
+        if self.rt.is_empty() {
+            if spins && self.reads_in_flight > 0 && self.phase == Phase::RealTime {
+                return Some(Step::Wait); // the sweep's last reads are still out
             }
-            RtKey::Job(job) => {
-                if self.reads_in_flight > 0 && self.cost.profile().rotational {
-                    return Step::Wait;
-                }
-                self.enter(Phase::RealTime, now);
-                self.rt.remove(request.key);
-                self.hand_out(job, GrantKind::RealTimeWrite { deadline: request.deadline }, request.position, now);
-                Step::Grant { job, bytes_max: request.bytes.min(limits::RUN_BYTES_MAX), until: Nanos::MAX }
+            let rounds = &self.settings.rounds;
+            let end = rounds.start_of(rounds.index_at(now) + 1).saturating_add(self.over);
+            let limit = end.saturating_sub(now).min(nanos(slack.least()));
+            if let Some(choice) = self.be.pick(Allowed::Anything, limit, head, &self.cost) {
+                return self.begin_job(choice, now.saturating_add(limit), now);
+            }
+        } else if spins && self.be.is_dirty() {
+            let limit = nanos(slack.least());
+            let allowed = Allowed::Batch { grows: !self.rt.has_start() };
+            if let Some(choice) = self.be.pick(allowed, limit, head, &self.cost) {
+                return self.begin_job(choice, now.saturating_add(limit), now);
             }
         }
+        let (_, price) = self.covered?;
+        let limit = nanos(slack.least()).min(price);
+        let choice = self.be.pick(Allowed::Front, limit, head, &self.cost)?;
+        self.begin_job(choice, now.saturating_add(limit), now)
     }
 
-    fn best_effort_step(&mut self, now: Nanos, end: Nanos) -> Step {
-        self.best_effort_choice(now, end, BeQueue::pick)
-    }
-
-    fn best_effort_choice(&mut self, now: Nanos, end: Nanos, pick: Pick) -> Step {
-        // A read comes in two pieces, both in flight at once: with one, a drive without a cache loses a turn after each.
-        if self.reads_in_flight + READ_PIECES > self.cost.profile().queue_depth.max(READ_PIECES) {
-            return Step::Wait;
-        }
-        let Some(choice) = pick(&mut self.be, now, end, self.head, &self.cost) else { return Step::Wait };
-        let exclusive = !matches!(choice, BeChoice::Read { .. });
-        if exclusive && self.reads_in_flight > 0 && self.cost.profile().rotational {
-            return Step::Wait;
-        }
-        self.enter(Phase::BestEffort, now);
+    fn begin_job(&mut self, choice: BeChoice, until: Nanos, now: Nanos) -> Option<Step> {
+        let spins = self.cost.profile().rotational;
         match choice {
-            BeChoice::Read { slot, bytes } => Step::Read { slot, bytes_max: bytes, real_time: false },
+            BeChoice::Read { slot, bytes } => {
+                // A read comes in two pieces, both in flight at once: with one, a drive without a cache loses a turn
+                // after each.
+                if self.reads_in_flight + READ_PIECES > self.cost.profile().queue_depth.max(READ_PIECES) {
+                    return Some(Step::Wait);
+                }
+                self.enter(Phase::BestEffort, now);
+                Some(Step::Read { slot, bytes_max: bytes, real_time: false })
+            }
+            _ if spins && self.reads_in_flight > 0 => Some(Step::Wait),
             BeChoice::Write { job, bytes } => {
                 let position = self.position_of(job);
+                let kind = match self.be.deadline_of(job) {
+                    Some(deadline) => GrantKind::RealTimeWrite { deadline },
+                    None => GrantKind::Write,
+                };
                 self.be.advance(Owner::Job(job), bytes, position.saturating_add(bytes));
-                self.hand_out(job, GrantKind::Write, position, now);
-                Step::Grant { job, bytes_max: bytes, until: end }
+                Some(self.hand_out(job, kind, position, bytes, until, now))
             }
             BeChoice::Probe { job } => {
                 self.be.advance(Owner::Job(job), 0, 0);
-                self.hand_out(job, GrantKind::Probe, self.head, now);
-                Step::Grant { job, bytes_max: 0, until: end }
+                Some(self.hand_out(job, GrantKind::Probe, self.head, 0, until, now))
             }
             BeChoice::Commit { job, settles } => {
                 self.be.commit_granted();
                 self.stats.commits += 1;
-                self.hand_out(job, GrantKind::Commit(settles), self.head, now);
-                Step::Grant { job, bytes_max: 0, until: end }
+                Some(self.hand_out(job, GrantKind::Commit(settles), self.head, 0, until, now))
             }
         }
     }
 
-    /// When the read that is out should be over: what is chosen now is served behind it. Left out of the test whether
-    /// deadlines hold, it cost one 10 ms (simulator, seed 1803).
-    fn free_at(&self, now: Nanos) -> Nanos {
-        if self.reads_in_flight > 0 { now.saturating_add(self.last_read) } else { now }
+    fn read_step(&mut self, slack: &Slack, now: Nanos) -> Step {
+        if self.reads_in_flight >= self.cost.profile().queue_depth {
+            return Step::Wait;
+        }
+        let affordable = self.rt.pick(slack, self.head, &self.cost);
+        // No read can go before a recording whose buffer is full soon.
+        let due = if affordable.is_none() { self.be.pick_due() } else { None };
+        if let Some(choice) = due {
+            return self.begin_job(choice, Nanos::MAX, now).unwrap_or(Step::Wait);
+        }
+        let Some(request) = affordable.or_else(|| self.rt.first()) else { return Step::Wait };
+        let RtKey::Stream(slot) = request.key else { return Step::Wait };
+        self.enter(Phase::RealTime, now);
+        Step::Read { slot, bytes_max: request.bytes.min(limits::CHUNK_BYTES), real_time: true }
+    }
+
+    /// Time has passed: jobs that wait have earned their share, and may have a deadline by now.
+    fn elapse(&mut self, now: Nanos) {
+        let elapsed = now.saturating_sub(self.phase_since);
+        self.stats.phase_nanos[self.phase_index()] += elapsed.0;
+        self.phase_since = self.phase_since.max(now);
+        self.covered = None;
+        if self.be.is_empty() {
+            return;
+        }
+        let half = Nanos(self.settings.rounds.period().0 / 2);
+        let price = self.be.price(half, self.head, &self.cost);
+        self.budget.earn(elapsed, half.max(price));
+        let ahead = self.settings.rounds.period().saturating_mul(LOOKAHEAD_ROUNDS);
+        self.covered = self.budget.cover(price, now.saturating_add(ahead)).map(|deadline| (deadline, price));
+    }
+
+    fn enter(&mut self, phase: Phase, now: Nanos) {
+        if self.phase != phase {
+            self.elapse(now);
+            self.phase = phase;
+        }
     }
 
     const fn phase_index(&self) -> usize {
@@ -461,14 +513,23 @@ impl DiskSchedule {
         }
     }
 
-    fn hand_out(&mut self, job: JobKey, kind: GrantKind, position: u64, now: Nanos) {
-        debug_assert!(self.grant.is_none(), "one grant at a time");
-        self.windows.granted_at = now;
-        self.grant = Some(Outstanding { job, kind, since: now, position });
+    fn hand_out(
+        &mut self,
+        job: JobKey,
+        kind: GrantKind,
+        position: u64,
+        bytes_max: u64,
+        until: Nanos,
+        now: Nanos,
+    ) -> Step {
+        assert!(self.grant.is_none(), "one grant at a time");
+        self.enter(Phase::BestEffort, now);
+        self.grant = Some(Outstanding { job, kind, since: now, paid: !self.rt.is_empty(), position });
+        Step::Grant { job, bytes_max, until }
     }
 
     fn position_of(&self, job: JobKey) -> u64 {
-        self.be.position_of(job).or_else(|| self.rt.find(RtKey::Job(job)).map(|r| r.position)).unwrap_or(self.head)
+        self.be.position_of(job).unwrap_or(self.head)
     }
 
     /// The job a grant is out for.
@@ -499,4 +560,9 @@ pub struct Issued {
     pub advanced_bytes: u64,
     /// Where the stream's next byte lies.
     pub next_position: u64,
+}
+
+/// So many seconds; none if they are negative.
+fn nanos(seconds: f64) -> Nanos {
+    if seconds.is_finite() { Nanos::from_secs_f64(seconds.max(0.0)) } else { Nanos::MAX }
 }

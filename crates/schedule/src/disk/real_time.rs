@@ -1,13 +1,14 @@
-//! Real-time disk queue: the blocks of admitted streams, each with a deadline.
+//! Reads that are due: the blocks of admitted streams, each with a deadline.
 //!
-//! Promise: requests go out in position order (one sweep) as long as every deadline can be kept that way, else in shorter
-//! sweeps over the most urgent, down to the earliest deadline alone (SCAN-EDF: Reddy & Wyllie, "Disk scheduling in a
-//! multimedia I/O system", ACM Multimedia 1993). A starting stream's first bytes go ahead of the sweep if that costs nobody
-//! a deadline. Not here: best-effort work (`best_effort`), phases (`disk`). See decisions/0007.
+//! Promise: the next read is the one that the head comes to first among those that everything due in an earlier round
+//! can wait for (SCAN-EDF with deadlines in rounds: Reddy & Wyllie 1993); a starting stream's first bytes go before
+//! that, under the same condition. Not here: what can wait for how long (`slack`), jobs (`best_effort`). See
+//! docs/decisions/0007.
 
 use units::{BitRate, Nanos, limits};
 
 use super::cost::CostModel;
+use super::slack::{Buckets, Slack};
 
 /// One request: what a stream still wants to read, from its next byte on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,11 +21,11 @@ pub struct RtRequest {
     pub bytes: u64,
     /// Of these, from the first on, what others that are due earlier ask for as well: it will find them in the buffers.
     pub found_bytes: u64,
-    /// When its next byte must be there.
+    /// When its next byte must be there; of a start, when it may be late for the first time.
     pub deadline: Nanos,
     /// How fast its deadline recedes as it is served.
     pub rate: BitRate,
-    /// A start: not yet promised anything, wants its first bytes soon.
+    /// A start: its clock does not run yet, and it wants its first bytes soon.
     pub starting: bool,
 }
 
@@ -32,21 +33,6 @@ impl RtRequest {
     /// Where it begins to read itself, and how many bytes.
     fn own(&self) -> (u64, u64) {
         (self.position.saturating_add(self.found_bytes), self.bytes.saturating_sub(self.found_bytes))
-    }
-
-    /// When its first read unit is there, which must not be after its deadline (the rest of the block follows faster than it
-    /// is used), if it is read from `at` on with the head at `head`.
-    fn there(&self, at: Nanos, head: u64, cost: &CostModel) -> Nanos {
-        at.saturating_add(cost.read(head, self.position, self.bytes.min(limits::CHUNK_BYTES)))
-    }
-
-    /// When it is over, and where the head is then, if it is read from `at` on with the head at `head`.
-    fn served(&self, at: Nanos, head: u64, cost: &CostModel) -> (Nanos, u64) {
-        let (position, bytes) = self.own();
-        if bytes == 0 {
-            return (at, head);
-        }
-        (at.saturating_add(cost.read(head, position, bytes)), position.saturating_add(bytes))
     }
 }
 
@@ -59,347 +45,201 @@ pub enum RtKey {
     Job(crate::disk::JobKey),
 }
 
-/// A request whose next byte is due within this is critical: it may interrupt a long block.
-const CRITICAL: Nanos = Nanos::from_millis(200);
-/// A block is not interrupted before it had so much transfer time: a queue in which every block is critical would
-/// otherwise be served in single read units, which costs half of the disk's rate, and never catch up (simulator: 20
-/// streams of 25 Mbit/s on a disk for 38 stayed late for ever).
-const TURN_MIN: Nanos = Nanos::from_millis(50);
-/// Headroom in the test of deadlines: completion is noticed, copied and sent after it happened.
-const GUARD: Nanos = Nanos::from_millis(20);
-/// The same for what is served in sweeps: a late read is not made good by the next one, as it is where the most urgent always
-/// goes first, and the errors of a whole sweep add up (with 20 and 60 ms seed 5998 has a block 32 ms late).
-const SWEEP_GUARD: Nanos = Nanos::from_millis(100);
-/// The same when a start would go ahead: others wait for it on purpose, and the error of what is foreseen adds up over
-/// a queue of starts.
-const START_GUARD: Nanos = Nanos::from_millis(150);
-/// More of it when a read unit of another block would go before the last one that keeps a promise: two seeks may both
-/// be long ones (simulator, seed 6014).
-const LAST_CHANCE_GUARD: Nanos = Nanos::from_millis(40);
-/// A starting request's share that is hurried: enough to begin with (two read units).
+/// Once the head is there a block is read for so much transfer time at least. While a disk is late, blocks would else be
+/// read in single read units, each with a seek of its own, and it would never catch up.
+const SLICE: Nanos = Nanos::from_millis(50);
+/// The part of a start that is hurried: enough to begin with (two read units).
 const START_BYTES: u64 = 512 * 1024;
-/// With more requests than this the order is by deadline alone: no spindle carries that many streams.
-const SWEEP_MAX: usize = 256;
 
-/// The queue.
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    slot: u32,
+    request: RtRequest,
+    /// A start that has read nothing yet.
+    hurried: bool,
+}
+
+/// The reads of one disk.
 #[derive(Debug)]
 pub struct RtQueue {
-    /// On a disk with a head: sorted by deadline, latest first. Else in no order: flash carries thousands of streams,
-    /// and one scan per read is cheaper than keeping them sorted.
-    requests: Vec<RtRequest>,
-    /// Where a stream's request is, on a disk without a head.
+    waiting: Vec<Waiting>,
+    /// Where a stream's request is.
     places: Vec<u32>,
-    current: Option<RtKey>,
-    /// Bytes of the current request served in a row.
-    turn_bytes: u64,
+    /// The block that was read last, and how many bytes of it in a row.
+    block: Option<(u32, u64)>,
     sweeps: bool,
 }
 
 const NOWHERE: u32 = u32::MAX;
 
 impl RtQueue {
-    /// An empty queue with room for every stream and upload; `sweeps` on a disk with a head.
+    /// An empty queue with room for every stream; `sweeps` on a disk with a head.
     #[must_use]
     pub fn new(sweeps: bool) -> Self {
-        let capacity = limits::STREAMS_MAX + limits::UPLOADS_MAX;
-        let places = if sweeps { Vec::new() } else { vec![NOWHERE; limits::STREAMS_MAX] };
-        Self { requests: Vec::with_capacity(capacity), places, current: None, turn_bytes: 0, sweeps }
+        let (waiting, places) = (Vec::with_capacity(limits::STREAMS_MAX), vec![NOWHERE; limits::STREAMS_MAX]);
+        Self { waiting, places, block: None, sweeps }
     }
 
-    /// Adds a request, or replaces the one with the same key.
-    pub fn put(&mut self, request: RtRequest) {
-        let current = self.current;
-        self.remove(request.key);
-        self.current = current;
-        self.insert(request);
+    /// Adds a stream's request, or replaces the one it had.
+    pub fn put(&mut self, slot: u32, request: RtRequest) {
+        let waiting = Waiting { slot, request, hurried: request.starting };
+        match self.place_of(slot) {
+            Some(at) => self.waiting[at] = waiting,
+            None => {
+                assert!(self.waiting.len() < self.waiting.capacity(), "a stream has one request");
+                self.note_place(slot, self.waiting.len());
+                self.waiting.push(waiting);
+            }
+        }
     }
 
     /// Forgets a request; true if it was there.
-    pub fn remove(&mut self, key: RtKey) -> bool {
-        self.take(key).is_some()
+    pub fn remove(&mut self, slot: u32) -> bool {
+        let Some(at) = self.place_of(slot) else { return false };
+        self.waiting.swap_remove(at);
+        self.note_place(slot, NOWHERE as usize);
+        if let Some(moved) = self.waiting.get(at).map(|moved| moved.slot) {
+            self.note_place(moved, at);
+        }
+        if self.serves(slot) {
+            self.block = None;
+        }
+        true
     }
 
-    /// The request with this key.
+    /// The request of this stream.
     #[must_use]
-    pub fn find(&self, key: RtKey) -> Option<&RtRequest> {
-        self.place_of(key).map(|at| &self.requests[at])
+    pub fn find(&self, slot: u32) -> Option<&RtRequest> {
+        self.place_of(slot).map(|at| &self.waiting[at].request)
     }
 
     /// After `bytes` of a request were issued: what is left lies at `position`. Gone when nothing is left.
-    pub fn advance(&mut self, key: RtKey, bytes: u64, position: u64) {
-        let turn_bytes = if self.current == Some(key) { self.turn_bytes } else { 0 };
-        let Some(mut request) = self.take(key) else { return };
+    pub fn advance(&mut self, slot: u32, bytes: u64, position: u64) {
+        let before = self.block.filter(|(block, _)| *block == slot).map_or(0, |(_, bytes)| bytes);
+        self.pass(slot, bytes, position);
+        self.block = self.place_of(slot).map(|_| (slot, before + bytes));
+    }
+
+    /// The next `bytes` of a request were found, not read: what is left lies at `position`, and the head where it was.
+    pub fn pass(&mut self, slot: u32, bytes: u64, position: u64) {
+        let Some(at) = self.place_of(slot) else { return };
+        let Waiting { request, hurried, .. } = &mut self.waiting[at];
         if request.bytes <= bytes {
+            self.remove(slot);
             return;
         }
         request.bytes -= bytes;
         request.found_bytes = request.found_bytes.saturating_sub(bytes);
         request.position = position;
-        if request.starting && bytes >= START_BYTES {
-            request.starting = false;
-        }
-        request.deadline = request.deadline.saturating_add(request.rate.time_for(bytes));
-        self.insert(request);
-        self.current = Some(key);
-        self.turn_bytes = turn_bytes + bytes;
-    }
-
-    /// The next `bytes` of a request were found, not read: what is left lies at `position`, and the head where it was.
-    pub fn pass(&mut self, key: RtKey, bytes: u64, position: u64) {
-        let before = (self.current, self.turn_bytes);
-        self.advance(key, bytes, position);
-        if before.0 != Some(key) {
-            (self.current, self.turn_bytes) = before;
+        *hurried &= bytes < START_BYTES;
+        if !request.starting {
+            request.deadline = request.deadline.saturating_add(request.rate.time_for(bytes));
         }
     }
 
-    fn insert(&mut self, request: RtRequest) {
-        assert!(self.requests.len() < self.requests.capacity(), "admission bounds the queue");
-        if self.sweeps {
-            let at = self.requests.partition_point(|other| other.deadline > request.deadline);
-            self.requests.insert(at, request);
-            return;
-        }
-        self.note_place(request.key, self.requests.len());
-        self.requests.push(request);
-    }
-
-    fn take(&mut self, key: RtKey) -> Option<RtRequest> {
-        if self.current == Some(key) {
-            self.current = None;
-        }
-        let at = self.place_of(key)?;
-        if self.sweeps {
-            return Some(self.requests.remove(at));
-        }
-        let request = self.requests.swap_remove(at);
-        self.note_place(key, NOWHERE as usize);
-        if let Some(moved) = self.requests.get(at).map(|moved| moved.key) {
-            self.note_place(moved, at);
-        }
-        Some(request)
-    }
-
-    fn place_of(&self, key: RtKey) -> Option<usize> {
-        match key {
-            RtKey::Stream(slot) if !self.sweeps => match self.places[slot as usize] {
-                NOWHERE => None,
-                at => Some(at as usize),
-            },
-            RtKey::Stream(_) | RtKey::Job(_) => self.requests.iter().position(|request| request.key == key),
+    /// A stream's clock began to run: its next byte is due then.
+    pub fn promise(&mut self, slot: u32, deadline: Nanos) {
+        if let Some(at) = self.place_of(slot) {
+            let Waiting { request, hurried, .. } = &mut self.waiting[at];
+            (request.deadline, request.starting, *hurried) = (deadline, false, false);
         }
     }
 
-    fn note_place(&mut self, key: RtKey, at: usize) {
-        if let RtKey::Stream(slot) = key {
-            self.places[slot as usize] = u32::try_from(at).unwrap_or(NOWHERE);
+    fn place_of(&self, slot: u32) -> Option<usize> {
+        self.places.get(slot as usize).filter(|&&at| at != NOWHERE).map(|&at| at as usize)
+    }
+
+    fn note_place(&mut self, slot: u32, at: usize) {
+        self.places[slot as usize] = u32::try_from(at).unwrap_or(NOWHERE);
+    }
+
+    /// Enters what is due. The request of `instead`, if one is named, counts as due at that time.
+    pub fn fill(&self, buckets: &mut Buckets, instead: Option<(u32, Nanos)>, cost: &CostModel) {
+        for Waiting { slot, request, .. } in &self.waiting {
+            let (position, bytes) = request.own();
+            if bytes == 0 {
+                continue;
+            }
+            let deadline = instead.filter(|(other, _)| other == slot).map_or(request.deadline, |(_, at)| at);
+            let slice = bytes.min(slice_bytes(position, cost));
+            let transfer = |from: u64, bytes: u64| cost.profile().transfer_time(from, bytes);
+            buckets.add_read(deadline, transfer(position, slice));
+            if slice < bytes {
+                let later = deadline.saturating_add(request.rate.time_for(slice));
+                buckets.add_read(later, transfer(position.saturating_add(slice), bytes - slice));
+            }
         }
     }
 
-    /// The request to serve next with the head at `head`.
+    /// The request to serve next with the head at `head`; `None` if a job that is due comes before all of them.
     #[must_use]
-    pub fn pick(&self, now: Nanos, head: u64, cost: &CostModel) -> Option<RtRequest> {
+    pub fn pick(&self, slack: &Slack, head: u64, cost: &CostModel) -> Option<RtRequest> {
+        let requests = || self.waiting.iter().map(|waiting| &waiting.request);
         if !self.sweeps {
-            return self.requests.iter().min_by_key(|request| request.deadline).copied();
+            return requests().min_by_key(|request| request.deadline).copied();
         }
-        let urgent = *self.requests.last()?;
-        if self.requests.len() > SWEEP_MAX {
-            return Some(urgent);
+        let hurried = self.waiting.iter().filter(|waiting| waiting.hurried).map(|waiting| &waiting.request);
+        let first = hurried.filter(|request| affordable(request, request.bytes.min(START_BYTES), slack, head, cost));
+        if let Some(start) = first.min_by_key(|request| sweep_key(head, request)) {
+            return Some(*start);
         }
-        if let Some(start) = self.next_start(head)
-            && self.keeps_deadlines(&start, now, head, cost)
+        if let Some((slot, bytes)) = self.block
+            && bytes < slice_bytes(head, cost)
         {
-            return Some(start);
+            return self.find(slot).copied();
         }
-        if let Some(current) = self.current.and_then(|key| self.find(key)) {
-            if let Some(urgent) = self.last_chance(current, now, head, cost) {
-                return Some(urgent);
-            }
-            let interrupted = urgent.key != current.key
-                && cost.profile().transfer_time(head, self.turn_bytes) >= TURN_MIN
-                && current.deadline > urgent.deadline.saturating_add(CRITICAL)
-                && (urgent.deadline < now.saturating_add(CRITICAL) || !self.keeps_deadlines(current, now, head, cost));
-            if !interrupted {
-                return Some(*current);
-            }
-        }
-        self.next_in_sweeps(now, head, cost).or(Some(urgent))
+        let next = requests().filter(|request| {
+            let unit = if request.position == head { limits::CHUNK_BYTES } else { u64::MAX };
+            affordable(request, request.bytes.min(unit), slack, head, cost)
+        });
+        next.min_by_key(|request| sweep_key(head, request)).copied()
     }
 
-    /// For how long nothing need be read from `now` on: all promised deadlines hold if the rest then follows by deadline.
-    /// `None` if one does not hold even so; `Nanos::MAX` if nothing is promised.
+    /// The request that is due first.
     #[must_use]
-    pub fn spare(&self, now: Nanos, head: u64, cost: &CostModel) -> Option<Nanos> {
-        if !self.sweeps {
-            let first = self.requests.iter().filter(|request| !request.starting).map(|request| request.deadline).min();
-            let Some(deadline) = first else { return Some(Nanos::MAX) };
-            let begin = now.saturating_add(GUARD);
-            return (begin < deadline).then(|| deadline.saturating_sub(begin));
-        }
-        self.spare_behind(None, now, GUARD, head, cost)
+    pub fn first(&self) -> Option<RtRequest> {
+        self.waiting.iter().map(|waiting| waiting.request).min_by_key(|request| request.deadline)
     }
 
     /// True if the read issued last was of this request.
     #[must_use]
-    pub fn serves(&self, key: RtKey) -> bool {
-        self.current == Some(key)
+    pub fn serves(&self, slot: u32) -> bool {
+        self.block.is_some_and(|(block, _)| block == slot)
     }
 
     /// True if a stream waits for its first bytes.
     #[must_use]
     pub fn has_start(&self) -> bool {
-        self.requests.iter().any(|request| request.starting)
-    }
-
-    /// Whether the first read unit of `request` can be there at `deadline` behind the block being read and everything
-    /// that is promised for earlier.
-    #[must_use]
-    pub fn can_promise(&self, request: &RtRequest, deadline: Nanos, now: Nanos, head: u64, cost: &CostModel) -> bool {
-        if !self.sweeps {
-            return true;
-        }
-        let other = self.current.is_some_and(|key| key != request.key);
-        let mut end = now.saturating_add(GUARD).saturating_add(if other { TURN_MIN } else { Nanos::ZERO });
-        let mut head = head;
-        let promised = self.requests.iter().rev().filter(|r| !r.starting && r.key != request.key);
-        for earlier in promised.take_while(|r| r.deadline <= deadline) {
-            (end, head) = earlier.served(end, head, cost);
-        }
-        end.saturating_add(cost.read(head, request.position, request.bytes.min(limits::CHUNK_BYTES))) <= deadline
+        self.waiting.iter().any(|waiting| waiting.hurried)
     }
 
     /// Requests waiting.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.requests.len()
+        self.waiting.len()
     }
 
     /// True if none waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.requests.is_empty()
-    }
-
-    /// Requests that read, and their bytes: what several ask for is read once.
-    #[must_use]
-    pub fn to_read(&self) -> (usize, u64) {
-        let own = self.requests.iter().map(|request| request.own().1);
-        own.filter(|&bytes| bytes > 0).fold((0, 0), |(count, sum), bytes| (count + 1, sum + bytes))
+        self.waiting.is_empty()
     }
 
     /// Somebody whose bytes others counted on has gone: they may have to read them, each of them for all that is known.
     pub fn find_nothing(&mut self) {
-        self.requests.iter_mut().for_each(|request| request.found_bytes = 0);
-    }
-
-    /// The start to serve next: the one being served, else in a sweep of their own, since many may come at once.
-    fn next_start(&self, head: u64) -> Option<RtRequest> {
-        let current = self.current.and_then(|key| self.find(key)).filter(|request| request.starting);
-        current.copied().or_else(|| next_from(head, self.requests.iter().filter(|request| request.starting)))
-    }
-
-    /// The most urgent promise, if it can be kept by serving it now, and not behind another read unit of `current`.
-    /// What is late already is no reason: a queue of such would be served in single read units.
-    fn last_chance(&self, current: &RtRequest, now: Nanos, head: u64, cost: &CostModel) -> Option<RtRequest> {
-        let urgent = self.first_promised()?;
-        if urgent.key == current.key || (!current.starting && current.deadline <= urgent.deadline) {
-            return None;
-        }
-        let first = urgent.there(now.saturating_add(GUARD), head, cost);
-        let second = current.there(first, head, cost).saturating_add(LAST_CHANCE_GUARD);
-        (first <= urgent.deadline && second > urgent.deadline).then_some(*urgent)
-    }
-
-    /// The promised request to serve next when the most urgent are served in a sweep, then the next ones, and so on: as many
-    /// in a sweep as the deadlines allow. If they allow none, as many as break them least: served by deadline alone, a
-    /// queue that grew would cost the most seeks when there is the least time, and never shrink (simulator, 400 streams of
-    /// 2 Mbit/s on a disk for 400, seed 160).
-    fn next_in_sweeps(&self, now: Nanos, head: u64, cost: &CostModel) -> Option<RtRequest> {
-        let mut promised = [0; SWEEP_MAX];
-        let by_deadline = (0..self.requests.len()).rev().filter(|&at| !self.requests[at].starting);
-        let count = promised.iter_mut().zip(by_deadline).map(|(place, at)| *place = at).count();
-        let (mut best, mut length) = (None, count);
-        while length > 0 {
-            let (first, late) = self.in_sweeps_of(length, &promised[..count], now, head, cost)?;
-            if late == Nanos::ZERO {
-                return Some(first);
-            }
-            if best.is_none_or(|(least, _)| late < least) {
-                best = Some((late, first));
-            }
-            length /= 2;
-        }
-        best.map(|(_, first)| first)
-    }
-
-    /// Which of `promised`, places in order of deadlines, comes first when so many of them at a time are served in a sweep,
-    /// and how late the latest is then.
-    fn in_sweeps_of(
-        &self,
-        length: usize,
-        promised: &[usize],
-        now: Nanos,
-        head: u64,
-        cost: &CostModel,
-    ) -> Option<(RtRequest, Nanos)> {
-        let mut order = [0; SWEEP_MAX];
-        let order = &mut order[..promised.len()];
-        order.copy_from_slice(promised);
-        let guard = if length > 1 { SWEEP_GUARD } else { GUARD };
-        let (mut end, mut head, mut late) = (now.saturating_add(guard), head, Nanos::ZERO);
-        for sweep in order.chunks_mut(length) {
-            sweep.sort_unstable_by_key(|&at| sweep_key(head, &self.requests[at]));
-            for request in sweep.iter().map(|&at| &self.requests[at]) {
-                late = late.max(request.there(end, head, cost).saturating_sub(request.deadline));
-                (end, head) = request.served(end, head, cost);
-            }
-        }
-        Some((self.requests[*order.first()?], late))
-    }
-
-    fn first_promised(&self) -> Option<&RtRequest> {
-        self.requests.iter().rev().find(|request| !request.starting)
-    }
-
-    /// True if all promised deadlines hold when `first` is served first and the others by deadline. A start is hurried
-    /// only as far as its first bytes.
-    fn keeps_deadlines(&self, first: &RtRequest, now: Nanos, head: u64, cost: &CostModel) -> bool {
-        let bytes = if first.starting { first.bytes.min(START_BYTES) } else { first.bytes };
-        let end = now.saturating_add(cost.read(head, first.position, bytes));
-        if !first.starting && end > first.deadline.saturating_add(first.rate.time_for(bytes)) {
-            return false;
-        }
-        let guard = if first.starting { START_GUARD } else { GUARD };
-        self.spare_behind(Some(first.key), end, guard, first.position.saturating_add(bytes), cost).is_some()
-    }
-
-    /// By how much everything promised but `except` may be later than from `from` on, with `guard` in hand; `None` if
-    /// not all deadlines hold.
-    fn spare_behind(
-        &self,
-        except: Option<RtKey>,
-        from: Nanos,
-        guard: Nanos,
-        head: u64,
-        cost: &CostModel,
-    ) -> Option<Nanos> {
-        let mut end = from.saturating_add(guard);
-        let (mut head, mut spare) = (head, Nanos::MAX);
-        for request in self.requests.iter().rev().filter(|r| !r.starting && Some(r.key) != except) {
-            let there = request.there(end, head, cost);
-            if there > request.deadline {
-                return None;
-            }
-            spare = spare.min(request.deadline.saturating_sub(there));
-            (end, head) = request.served(end, head, cost);
-        }
-        Some(spare)
+        self.waiting.iter_mut().for_each(|waiting| waiting.request.found_bytes = 0);
     }
 }
 
-/// The request that a head at `head` comes to first.
-fn next_from<'a>(head: u64, requests: impl Iterator<Item = &'a RtRequest>) -> Option<RtRequest> {
-    requests.min_by_key(|request| sweep_key(head, request)).copied()
+/// Bytes of a slice.
+fn slice_bytes(position: u64, cost: &CostModel) -> u64 {
+    cost.profile().rate_at(position) / (Nanos::from_secs(1).0 / SLICE.0)
+}
+
+/// Whether everything due before this request can wait until so many bytes of it are read.
+fn affordable(request: &RtRequest, bytes: u64, slack: &Slack, head: u64, cost: &CostModel) -> bool {
+    let before = slack.before(request.deadline);
+    before == f64::INFINITY || cost.read(head, request.position, bytes).as_secs_f64() <= before
 }
 
 /// The order in which a head at `head` comes to requests, going up and then back to the beginning.
@@ -410,7 +250,10 @@ const fn sweep_key(head: u64, request: &RtRequest) -> (bool, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cycle::Grid;
     use crate::profile::DiskProfile;
+
+    const NOW: Nanos = Nanos::from_secs(10);
 
     fn request(slot: u32, position: u64, deadline_ms: u64) -> RtRequest {
         RtRequest {
@@ -418,100 +261,82 @@ mod tests {
             position,
             bytes: 8 << 20,
             found_bytes: 0,
-            deadline: Nanos::from_millis(deadline_ms),
+            deadline: NOW.saturating_add(Nanos::from_millis(deadline_ms)),
             rate: BitRate(8_800_000),
             starting: false,
         }
     }
 
-    fn order(mut queue: RtQueue, cost: &CostModel) -> Vec<u32> {
-        let (mut now, mut head, mut served) = (Nanos::ZERO, 0, Vec::new());
-        while let Some(next) = queue.pick(now, head, cost) {
-            let RtKey::Stream(slot) = next.key else { unreachable!("only streams here") };
-            if served.last() != Some(&slot) {
-                served.push(slot);
-            }
-            let bytes = next.bytes.min(limits::CHUNK_BYTES);
-            now += cost.read(head, next.position, bytes);
-            head = next.position + bytes;
-            queue.advance(next.key, bytes, head);
-        }
-        served
-    }
-
-    #[test]
-    fn one_sweep_while_deadlines_allow() {
-        let cost = CostModel::new(DiskProfile::spindle_default());
+    fn queue(requests: &[RtRequest]) -> RtQueue {
         let mut queue = RtQueue::new(true);
-        for (slot, gib, deadline) in [(1, 400, 3000), (2, 100, 3100), (3, 700, 2900), (4, 10, 3300)] {
-            queue.put(request(slot, gib << 30, deadline));
+        for (slot, request) in (0u32..).zip(requests) {
+            queue.put(slot, *request);
         }
-        assert_eq!(order(queue, &cost), [4, 2, 1, 3]);
+        queue
     }
 
-    #[test]
-    fn without_a_head_the_earliest_deadline_goes_first() {
-        let cost = CostModel::new(DiskProfile::flash_default());
-        let mut queue = RtQueue::new(false);
-        for (slot, gib, deadline) in [(1, 400, 3000), (2, 100, 3100), (3, 700, 2900), (4, 10, 3300)] {
-            queue.put(request(slot, gib << 30, deadline));
-        }
-        queue.put(request(2, 100 << 30, 100));
-        assert!(queue.remove(RtKey::Stream(4)) && !queue.remove(RtKey::Stream(4)));
-        assert_eq!(queue.len(), 3);
-        assert_eq!(queue.pick(Nanos::ZERO, 0, &cost).map(|r| r.key), Some(RtKey::Stream(2)));
-    }
-
-    #[test]
-    fn an_urgent_block_leaves_the_sweep() {
+    fn next(queue: &RtQueue, head: u64) -> Option<RtKey> {
         let cost = CostModel::new(DiskProfile::spindle_default());
-        let mut queue = RtQueue::new(true);
-        for (slot, gib, deadline) in [(1, 400, 3000), (2, 100, 3100), (3, 700, 120), (4, 10, 3300)] {
-            queue.put(request(slot, gib << 30, deadline));
-        }
-        assert_eq!(order(queue, &cost)[0], 3);
+        let mut buckets = Buckets::new(Grid::new(Nanos::ZERO, Nanos::from_secs(1)), NOW);
+        queue.fill(&mut buckets, None, &cost);
+        queue.pick(&buckets.slack(NOW, &cost), head, &cost).map(|request| request.key)
     }
 
     #[test]
-    fn a_queue_in_which_everything_is_urgent_is_served_in_turns() {
-        let cost = CostModel::new(DiskProfile::spindle_default());
-        let mut queue = RtQueue::new(true);
-        for slot in 0..20 {
-            let bytes = 24 << 20;
-            let place = u64::from(slot * 7 % 20) << 35;
-            queue.put(RtRequest { bytes, rate: BitRate(25_000_000), ..request(slot, place, 100) });
-        }
-        let turns = order(queue, &cost).len();
-        assert!((20..=120).contains(&turns), "{turns} turns of at least 50 ms, not 480 of one read each");
+    fn one_sweep_serves_all_while_what_is_due_first_can_wait() {
+        let far = [request(0, 500 << 30, 900), request(1, 600 << 30, 2900), request(2, 100 << 30, 2900)];
+        assert_eq!(next(&queue(&far), 550 << 30), Some(RtKey::Stream(1)), "the next one upwards");
+        let near = [request(0, 500 << 30, 240), far[1], far[2]];
+        assert_eq!(next(&queue(&near), 550 << 30), Some(RtKey::Stream(0)), "it cannot wait for another block");
     }
 
     #[test]
-    fn a_start_goes_first_unless_it_costs_a_deadline() {
-        let cost = CostModel::new(DiskProfile::spindle_default());
-        let start = RtRequest { starting: true, ..request(9, 500 << 30, 0) };
-        let mut queue = RtQueue::new(true);
-        queue.put(request(1, 1 << 30, 3000));
-        queue.put(start);
-        assert_eq!(queue.pick(Nanos::ZERO, 0, &cost).map(|r| r.key), Some(RtKey::Stream(9)));
-        queue.put(request(2, 1 << 30, 60));
-        assert_eq!(queue.pick(Nanos::ZERO, 0, &cost).map(|r| r.key), Some(RtKey::Stream(2)));
+    fn a_block_is_read_for_a_slice_at_least_and_on_while_others_can_wait() {
+        let mut queue = queue(&[request(0, 500 << 30, 900), request(1, 600 << 30, 100)]);
+        queue.advance(0, 1 << 20, (500 << 30) + (1 << 20));
+        assert_eq!(next(&queue, (500 << 30) + (1 << 20)), Some(RtKey::Stream(0)), "the head has just come");
+        queue.advance(0, 6 << 20, (500 << 30) + (7 << 20));
+        assert_eq!(next(&queue, (500 << 30) + (7 << 20)), Some(RtKey::Stream(1)), "which is urgent");
+        queue.remove(1);
+        assert_eq!(next(&queue, (500 << 30) + (7 << 20)), Some(RtKey::Stream(0)));
+    }
+
+    #[test]
+    fn a_starting_streams_first_bytes_go_ahead_unless_they_cost_a_deadline() {
+        let start = RtRequest { starting: true, ..request(9, 500 << 30, 3000) };
+        assert_eq!(next(&queue(&[request(0, 1 << 30, 900), start]), 0), Some(RtKey::Stream(9)));
+        assert_eq!(next(&queue(&[request(0, 1 << 30, 150), start]), 0), Some(RtKey::Stream(0)));
+        let mut begun = queue(&[request(0, 1 << 30, 900), start]);
+        begun.advance(1, 1 << 20, (500 << 30) + (1 << 20));
+        assert!(!begun.has_start(), "the rest of it is a block like others");
+        begun.promise(1, NOW);
+        assert_eq!(begun.find(1).map(|request| (request.deadline, request.starting)), Some((NOW, false)));
     }
 
     #[test]
     fn what_several_ask_for_is_counted_once_until_one_of_them_goes() {
-        let mut queue = RtQueue::new(true);
-        queue.put(request(1, 1 << 30, 0));
-        queue.put(RtRequest { found_bytes: 8 << 20, ..request(2, 1 << 30, 0) });
-        queue.put(RtRequest { found_bytes: 6 << 20, ..request(3, 1 << 30, 0) });
-        assert_eq!(queue.to_read(), (2, 10 << 20));
-        queue.advance(RtKey::Stream(3), 7 << 20, 7 << 20);
-        assert!(queue.serves(RtKey::Stream(3)));
-        assert_eq!(queue.to_read(), (2, 9 << 20), "what it found is passed, a MiB of its own is left");
-        queue.pass(RtKey::Stream(2), 1 << 20, 1 << 20);
-        assert_eq!(queue.to_read(), (2, 9 << 20));
-        assert!(queue.serves(RtKey::Stream(3)), "who finds its bytes takes nobody's turn");
-        assert!(queue.remove(RtKey::Stream(1)));
-        queue.find_nothing();
-        assert_eq!(queue.to_read(), (2, 8 << 20));
+        let cost = CostModel::new(DiskProfile::spindle_default());
+        let seconds = |queue: &RtQueue| {
+            let mut buckets = Buckets::new(Grid::new(Nanos::ZERO, Nanos::from_secs(1)), NOW);
+            queue.fill(&mut buckets, None, &cost);
+            buckets.slack(NOW, &cost).work()
+        };
+        let alone = seconds(&queue(&[request(0, 1 << 30, 900)]));
+        let mut both =
+            queue(&[request(0, 1 << 30, 900), RtRequest { found_bytes: 8 << 20, ..request(1, 1 << 30, 900) }]);
+        assert!((seconds(&both) - alone).abs() < 1e-9);
+        assert!(both.remove(0));
+        both.find_nothing();
+        assert!((seconds(&both) - alone).abs() < 1e-9, "now it reads them itself");
+    }
+
+    #[test]
+    fn without_a_head_the_most_urgent_goes_first() {
+        let mut queue = RtQueue::new(false);
+        for slot in 0..10u32 {
+            queue.put(slot, request(slot, u64::from(slot) << 30, u64::from(20 - slot)));
+        }
+        assert!(queue.remove(3));
+        assert_eq!(next(&queue, 0), Some(RtKey::Stream(9)));
     }
 }

@@ -40,6 +40,14 @@ impl BeWork {
             Self::Write { job, .. } | Self::Probe { job, .. } => Owner::Job(job),
         }
     }
+
+    /// Bytes to write.
+    pub(super) fn write_bytes(&self) -> u64 {
+        match *self {
+            Self::Write { bytes, .. } => bytes,
+            Self::Read { .. } | Self::Probe { .. } => 0,
+        }
+    }
 }
 
 /// Whose work.

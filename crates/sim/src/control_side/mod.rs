@@ -91,6 +91,8 @@ pub(crate) struct ControlSide {
     draining: bool,
     pub(crate) ended: bool,
     pub(crate) tally: Tally,
+    /// From a command to the first payload byte, of guaranteed deliveries without an excuse.
+    pub(crate) first_bytes: Vec<Nanos>,
 }
 
 /// What a control side is made of.
@@ -142,6 +144,7 @@ impl ControlSide {
             draining: false,
             ended: false,
             tally: Tally::default(),
+            first_bytes: Vec::new(),
         }
     }
 
@@ -498,6 +501,7 @@ impl World {
         tally.payload_bytes += record.payload_bytes;
         if let (Some(first), false) = (record.first_at(), record.may_be_late()) {
             let span = first.saturating_sub(record.asked.at);
+            control.first_bytes.push(span);
             tally.first_byte_max = tally.first_byte_max.max(span);
             tally.first_byte_sum += span;
             tally.first_bytes += 1;

@@ -1,0 +1,75 @@
+//! The budget of best-effort jobs: a constant-bandwidth server (Abeni & Buttazzo 1998).
+//!
+//! While jobs wait the budget grows by their share of the time. Once it covers the job whose turn it is, that job has a
+//! deadline like a read, and its time is kept for it; what it takes beside reads that wait is paid from the budget, what
+//! it takes of a disk that nobody else wants is free. Admission has left the share out of what it promised, so there is
+//! room for it. Not here: which job (`best_effort`), when it runs (`disk`). See docs/decisions/0007.
+
+use units::Nanos;
+
+/// Of the share that admission holds back for what no model foresees, jobs have this much where none is set: an upload
+/// beside a full disk goes on, if slowly.
+const SHARE_MIN: f64 = 0.01;
+
+/// The budget of one disk.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Budget {
+    share: f64,
+    /// Seconds saved; negative after a job that took longer than expected.
+    saved: f64,
+    /// By when the job that is covered shall have run.
+    deadline: Option<Nanos>,
+}
+
+impl Budget {
+    /// Nothing saved; jobs earn so much of the time, 0.0 … 0.9.
+    #[must_use]
+    pub(super) const fn new(share: f64) -> Self {
+        Self { share: share.max(SHARE_MIN), saved: 0.0, deadline: None }
+    }
+
+    /// Jobs have waited for `elapsed`; nobody saves more than `most`.
+    pub(super) fn earn(&mut self, elapsed: Nanos, most: Nanos) {
+        self.saved = (self.saved + self.share * elapsed.as_secs_f64()).min(most.as_secs_f64());
+    }
+
+    /// The deadline of a job of this price, if the budget covers it: `by`, or an earlier one that it has already.
+    pub(super) fn cover(&mut self, price: Nanos, by: Nanos) -> Option<Nanos> {
+        self.deadline = (self.saved >= price.as_secs_f64()).then(|| self.deadline.unwrap_or(by));
+        self.deadline
+    }
+
+    /// A job took so long of what reads were waiting for; nobody owes more than `most`.
+    pub(super) fn pay(&mut self, took: Nanos, most: Nanos) {
+        self.saved = (self.saved - took.as_secs_f64()).max(-most.as_secs_f64());
+        self.deadline = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: fn(u64) -> Nanos = Nanos::from_millis;
+
+    #[test]
+    fn a_job_is_covered_once_its_time_is_saved_and_keeps_its_deadline() {
+        let mut budget = Budget::new(0.1);
+        budget.earn(MS(1000), MS(500));
+        assert_eq!(budget.cover(MS(200), MS(4000)), None);
+        budget.earn(MS(1000), MS(500));
+        assert_eq!(budget.cover(MS(200), MS(5000)), Some(MS(5000)));
+        assert_eq!(budget.cover(MS(200), MS(6000)), Some(MS(5000)), "it does not recede");
+        budget.pay(MS(250), MS(1000));
+        assert_eq!(budget.cover(MS(200), MS(7000)), None);
+        budget.earn(MS(100_000), MS(500));
+        assert_eq!(budget.cover(MS(501), MS(8000)), None, "nobody saves for ever");
+    }
+
+    #[test]
+    fn without_a_share_a_job_has_its_turn_at_last() {
+        let mut budget = Budget::new(0.0);
+        budget.earn(Nanos::from_secs(21), MS(500));
+        assert!(budget.cover(MS(200), Nanos::from_secs(30)).is_some());
+    }
+}

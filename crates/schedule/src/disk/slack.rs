@@ -1,0 +1,197 @@
+//! Slack: for how long a disk may do something that nothing it has promised needs.
+//!
+//! What is due is kept in buckets, one for each round in which a deadline lies. A bucket is served in one sweep, so it takes
+//! at most S(n, T), the bound that admission counts with; it must be over by the earliest deadline in it. The slack before a
+//! bucket is the least of what the buckets in front of it leave:
+//!
+//! ```text
+//! work(k)  = sum over j <= k of S(n_j, T_j) + J_j
+//! slack(k) = min over j <= k of d_j - free - epsilon - work(j)
+//! ```
+//!
+//! Promise: if slack is not negative, serving bucket after bucket meets every deadline, as far as S bounds what a sweep
+//! takes; and who takes no more than the slack before its own bucket leaves none of them negative. Not here: what is
+//! due (`real_time`, `best_effort`), how it is chosen (`disk`). See docs/decisions/0007.
+
+use units::Nanos;
+
+use super::cost::CostModel;
+use crate::cycle::Grid;
+
+/// Buckets in a round.
+const PER_ROUND: u64 = 4;
+/// Buckets in all; what is due later counts as due in the last of them.
+const BUCKETS: usize = 20;
+/// What is due in one round.
+#[derive(Debug, Clone, Copy)]
+struct Bucket {
+    /// The earliest deadline in it.
+    deadline: Nanos,
+    /// Reads.
+    seeks: f64,
+    /// Seconds of transfer of all of them.
+    transfer: f64,
+    /// Seconds that jobs need.
+    jobs: f64,
+}
+
+/// What is due, by round.
+#[derive(Debug, Clone)]
+pub struct Buckets {
+    /// Time in which the first bucket ends, which holds what is late as well.
+    from: Nanos,
+    width: Nanos,
+    buckets: [Bucket; BUCKETS],
+}
+
+impl Buckets {
+    /// Nothing is due.
+    #[must_use]
+    pub fn new(rounds: Grid, now: Nanos) -> Self {
+        let empty = Bucket { deadline: Nanos::MAX, seeks: 0.0, transfer: 0.0, jobs: 0.0 };
+        let width = Nanos((rounds.period().0 / PER_ROUND).max(1));
+        let round = rounds.start_of(rounds.index_at(now));
+        let passed = now.saturating_sub(round).0 / width.0;
+        let from = round.saturating_add(width.saturating_mul(passed));
+        Self { from, width, buckets: [empty; BUCKETS] }
+    }
+
+    /// A read is due.
+    pub fn add_read(&mut self, deadline: Nanos, transfer: Nanos) {
+        let bucket = self.bucket_mut(deadline);
+        bucket.seeks += 1.0;
+        bucket.transfer += transfer.as_secs_f64();
+    }
+
+    /// A job is due.
+    pub fn add_job(&mut self, deadline: Nanos, takes: Nanos) {
+        self.bucket_mut(deadline).jobs += takes.as_secs_f64();
+    }
+
+    fn bucket_mut(&mut self, deadline: Nanos) -> &mut Bucket {
+        let index = self.index_of(deadline);
+        let bucket = &mut self.buckets[index];
+        bucket.deadline = bucket.deadline.min(deadline);
+        bucket
+    }
+
+    fn index_of(&self, deadline: Nanos) -> usize {
+        let ahead = deadline.saturating_sub(self.from).0 / self.width.0;
+        usize::try_from(ahead).map_or(BUCKETS - 1, |ahead| ahead.min(BUCKETS - 1))
+    }
+
+    /// The slack that is left, when the disk is free for what is due from `free` on.
+    #[must_use]
+    pub fn slack(self, free: Nanos, cost: &CostModel) -> Slack {
+        // The bound speaks of whole sweeps: half-way, the head may have been to the far end and have to come back.
+        let epsilon = 2.0 * cost.stroke().as_secs_f64();
+        let (mut work, mut left) = (0.0, [f64::INFINITY; BUCKETS]);
+        let sum = |of: fn(&Bucket) -> f64| self.buckets.iter().map(of).sum::<f64>();
+        let at_once = cost.sweep(sum(|b| b.seeks), sum(|b| b.transfer)) + sum(|b| b.jobs);
+        for (left, bucket) in left.iter_mut().zip(&self.buckets) {
+            if bucket.deadline == Nanos::MAX {
+                continue;
+            }
+            work += cost.sweep(bucket.seeks, bucket.transfer) + bucket.jobs;
+            *left = seconds_until(bucket.deadline, free) - epsilon - work;
+        }
+        Slack { buckets: self, left, work: at_once }
+    }
+}
+
+/// The slack of a disk at one moment, in seconds.
+#[derive(Debug, Clone)]
+pub struct Slack {
+    buckets: Buckets,
+    /// What each bucket leaves.
+    left: [f64; BUCKETS],
+    work: f64,
+}
+
+impl Slack {
+    /// Seconds for which everything due before the bucket of `deadline` can wait: without end if nothing is.
+    #[must_use]
+    pub fn before(&self, deadline: Nanos) -> f64 {
+        self.left[..self.buckets.index_of(deadline)].iter().copied().fold(f64::INFINITY, f64::min)
+    }
+
+    /// True if `deadline` lies in the first bucket.
+    #[must_use]
+    pub fn is_due(&self, deadline: Nanos) -> bool {
+        self.buckets.index_of(deadline) == 0
+    }
+
+    /// Seconds by which everything due from the bucket of `deadline` on is early.
+    #[must_use]
+    pub fn from(&self, deadline: Nanos) -> f64 {
+        self.left[self.buckets.index_of(deadline)..].iter().copied().fold(f64::INFINITY, f64::min)
+    }
+
+    /// Keeps time for a job that shall be over by `deadline`.
+    pub fn keep(&mut self, deadline: Nanos, takes: Nanos) {
+        let from = self.buckets.index_of(deadline);
+        self.left[from..].iter_mut().for_each(|left| *left -= takes.as_secs_f64());
+        self.work += takes.as_secs_f64();
+    }
+
+    /// Seconds for which all that is due can wait.
+    #[must_use]
+    pub fn least(&self) -> f64 {
+        self.left.iter().copied().fold(f64::INFINITY, f64::min)
+    }
+
+    /// Seconds that all of it takes at most.
+    #[must_use]
+    pub const fn work(&self) -> f64 {
+        self.work
+    }
+}
+
+/// From `from` to `to`; negative if that has passed.
+pub(super) fn seconds_until(to: Nanos, from: Nanos) -> f64 {
+    to.saturating_sub(from).as_secs_f64() - from.saturating_sub(to).as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::DiskProfile;
+
+    const NOW: Nanos = Nanos::from_secs(10);
+
+    fn at(millis: u64) -> Nanos {
+        NOW.saturating_add(Nanos::from_millis(millis))
+    }
+
+    #[test]
+    fn each_bucket_can_wait_for_what_it_and_all_before_it_leave() {
+        let cost = CostModel::new(DiskProfile::spindle_default());
+        let held_back = 2.0 * cost.stroke().as_secs_f64();
+        let mut buckets = Buckets::new(Grid::new(Nanos::ZERO, Nanos::from_secs(1)), NOW);
+        assert!(buckets.clone().slack(NOW, &cost).least().is_infinite(), "nothing is due");
+        buckets.add_read(at(900), Nanos::from_millis(100));
+        buckets.add_job(at(1400), Nanos::from_millis(200));
+        let one = cost.sweep(1.0, 0.1);
+        let slack = buckets.slack(NOW, &cost);
+        assert!(slack.before(at(900)).is_infinite() && slack.before(at(990)).is_infinite());
+        assert!((slack.before(at(1100)) - (0.9 - one - held_back)).abs() < 1e-9);
+        assert!((slack.from(at(1400)) - (1.4 - one - 0.2 - held_back)).abs() < 1e-9);
+        assert!((slack.least() - (0.9 - one - held_back)).abs() < 1e-9);
+        assert!((slack.work() - one - 0.2).abs() < 1e-9);
+        let mut kept = slack.clone();
+        kept.keep(at(1200), Nanos::from_millis(600));
+        assert!((kept.least() - (1.4 - one - 0.8 - held_back)).abs() < 1e-9, "only what is due behind it waits");
+    }
+
+    #[test]
+    fn what_is_late_is_in_the_first_bucket_and_what_is_far_in_the_last() {
+        let cost = CostModel::new(DiskProfile::spindle_default());
+        let mut buckets = Buckets::new(Grid::new(Nanos::ZERO, Nanos::from_secs(1)), at(100));
+        buckets.add_job(Nanos::from_secs(3), Nanos::from_millis(10));
+        let slack = buckets.clone().slack(at(100), &cost);
+        assert!(slack.is_due(Nanos::from_secs(3)) && slack.is_due(at(200)) && !slack.is_due(at(300)));
+        assert!(slack.least() < -7.0);
+        buckets.add_job(Nanos::from_secs(100), Nanos::from_secs(1));
+        assert!(buckets.slack(at(100), &cost).from(Nanos::from_secs(50)) > 80.0);
+    }
+}
