@@ -1,4 +1,4 @@
-//! The query of a request target: `rate=`, `burst=`, `session=`, `format=`, `CMCD=`.
+//! The query of a request target: `rate=`, `burst=`, `session=`, `format=`, `limit=`, `after=`, `CMCD=`.
 //!
 //! Promise: decoded as browsers encode (percent, `+` for a space); a key given twice is an error, not a guess.
 //! Unknown keys are ignored: players add their own.
@@ -16,6 +16,10 @@ pub struct Query {
     pub session: Option<String>,
     /// `format=`: of a listing.
     pub format: Option<String>,
+    /// `limit=`: entries of a listing.
+    pub limit: Option<String>,
+    /// `after=`: the name after which a listing begins.
+    pub after: Option<String>,
     /// `CMCD=`: CTA-5004 in the query.
     pub cmcd: Option<String>,
 }
@@ -39,6 +43,8 @@ impl Query {
                 "burst" => ("burst", &mut query.burst),
                 "session" => ("session", &mut query.session),
                 "format" => ("format", &mut query.format),
+                "limit" => ("limit", &mut query.limit),
+                "after" => ("after", &mut query.after),
                 "CMCD" => ("CMCD", &mut query.cmcd),
                 _ => continue,
             };

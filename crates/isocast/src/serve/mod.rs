@@ -200,7 +200,7 @@ async fn serve(
         plane: Arc::new(PlaneCommands(plane.clone())),
         ready: Arc::clone(&ready),
         gauges,
-        events: Log::start("event-log", events)?,
+        events: Log::start("event-log", Some(events))?,
     });
     pump_reports(reports, Arc::clone(&service))?;
     let server = Server::start(http::Parts {
@@ -341,14 +341,14 @@ impl service::Plane for PlaneCommands {
     }
 }
 
-/// The access log's and the event log's, opened anew.
-fn log_writers(config: &Config) -> anyhow::Result<(Writer, Writer)> {
-    let access = log_writer(config.log.access.as_deref(), Box::new(io::sink()))?;
-    Ok((access, log_writer(config.log.events.as_deref(), Box::new(io::stderr()))?))
+/// The access log's, if there is to be one, and the event log's, opened anew.
+fn log_writers(config: &Config) -> anyhow::Result<(Option<Writer>, Writer)> {
+    let access = config.log.access.as_deref().map(log_writer).transpose()?;
+    let events = config.log.events.as_deref().map(log_writer).transpose()?;
+    Ok((access, events.unwrap_or_else(|| Box::new(io::stderr()))))
 }
 
-fn log_writer(path: Option<&Path>, otherwise: Writer) -> anyhow::Result<Writer> {
-    let Some(path) = path else { return Ok(otherwise) };
+fn log_writer(path: &Path) -> anyhow::Result<Writer> {
     let file = OpenOptions::new().create(true).append(true).open(path);
     Ok(Box::new(file.with_context(|| format!("cannot write the log {}", path.display()))?))
 }
