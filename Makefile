@@ -20,7 +20,7 @@ run: build demo ## build, make the demo videos and serve them on LISTEN (127.0.0
 	@echo
 	@echo "  Isocast serves the demo videos: open http://$(LISTEN)/ in a browser (end with Ctrl-C)"
 	@echo
-	@exec $(BINARY) serve --listen $(LISTEN) --root demo/media --state demo/state
+	@exec $(BINARY) serve --listen $(LISTEN) --root demo/media --state demo/state --local-writes
 
 build: page ## build target/release/isocast, page included
 	@$(CARGO) build --release --locked -p isocast

@@ -21,6 +21,8 @@ pub struct Config {
     pub stall_max: Duration,
     /// Told to refused clients, in seconds.
     pub retry_after_seconds: u32,
+    /// Origins (`https://player.example`) whose pages may read what is answered; `*` is every one.
+    pub cors_origins: Vec<String>,
     /// Settings of the service behind it.
     pub service: service::config::Config,
 }
@@ -35,6 +37,7 @@ impl Default for Config {
             write_time_max: Duration::from_secs(30),
             stall_max: Duration::from_secs(30),
             retry_after_seconds: 10,
+            cors_origins: Vec::new(),
             service: service::config::Config::default(),
         }
     }

@@ -7,26 +7,34 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use bytes::{Buf, Bytes, BytesMut};
-use http_types::StatusCode;
+use bytes::{Buf, BytesMut};
+use http_types::{Method, StatusCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::access_log::Access;
+use crate::body::RequestBody;
 use crate::content;
 use crate::exchange::{Exchange, write_all};
-use crate::message::head::{BodyFraming, HEAD_BYTES_MAX, HeadError, RequestHead, Version, parse_head};
+use crate::message::head::{BodyFraming, HEAD_BYTES_MAX, HeadError, RequestHead, parse_head};
 use crate::message::reply::{After, Reply, render};
-use crate::replay::serve_one;
 use crate::router;
 use crate::shared::Shared;
+use crate::{management, problem};
 
+/// A connection of the reserve says what it wants within so long.
+const RESERVE_TIME_MAX: Duration = Duration::from_secs(1);
 /// First size of the read buffer: an ordinary head fits.
 const BUFFER_BYTES: usize = 2048;
-/// A client that still sends when it was refused is listened to for so long and so much, that it can read why.
-const LINGER_TIME: Duration = Duration::from_secs(2);
-const LINGER_BYTES: usize = 1 << 20;
+/// A client that still sends when it was refused is listened to for so long, and while it is silent for so long, that it can
+/// read why: closing at once would reset the connection. A proxy sends all of an upload before it looks for the answer.
+const LINGER_TIME: Duration = Duration::from_secs(30);
+const LINGER_SILENCE: Duration = Duration::from_secs(2);
+/// So much of a body nobody needs is read, that the connection can go on.
+const SKIPPED_BYTES_MAX: u64 = 64 * 1024;
+/// Read at once while it lingers.
+const LINGER_READ_BYTES: usize = 64 * 1024;
 
 /// When a connection came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +43,8 @@ pub(crate) enum Arrival {
     Serving,
     /// While the server drains: its one request is answered, if only with a refusal.
     Draining,
+    /// While all connections are taken: its one request is answered if it asks how the server is.
+    Reserve,
 }
 
 /// What came of waiting for a request head.
@@ -51,6 +61,9 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: SocketAd
     let _ = stream.set_nodelay(true);
     let mut buffer = BytesMut::new();
     let mut wait_max = shared.config().head_time_max;
+    if arrival == Arrival::Reserve {
+        wait_max = wait_max.min(RESERVE_TIME_MAX);
+    }
     let mut stream = stream;
     loop {
         let head = match next_head(&shared, &mut stream, &mut buffer, wait_max, arrival).await {
@@ -65,13 +78,17 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: SocketAd
                 return refuse(&shared, stream, peer, &reply).await;
             }
         };
+        buffer.advance(head.bytes);
         let exchange = Exchange { shared: Arc::clone(&shared), head, peer, local };
-        let back = if content::is_content_read(&exchange.head) {
-            read_content(exchange, &mut buffer, stream).await
-        } else {
-            Box::pin(other(exchange, &mut buffer, stream)).await
-        };
-        match back {
+        if arrival == Arrival::Reserve {
+            if management::is_health(&exchange.head.path) {
+                answer(exchange, &mut buffer, stream).await;
+            } else {
+                refuse(&shared, stream, peer, &problem::busy(&shared)).await;
+            }
+            return;
+        }
+        match answer(exchange, &mut buffer, stream).await {
             Some(back) if !shared.service.is_draining() => stream = back,
             _ => return,
         }
@@ -121,64 +138,45 @@ async fn next_head(
     }
 }
 
-/// A GET or HEAD of a content: ours.
-async fn read_content(exchange: Exchange, buffer: &mut BytesMut, stream: TcpStream) -> Option<TcpStream> {
-    buffer.advance(exchange.head.bytes);
-    if exchange.head.body != BodyFraming::Length(0) {
-        let reply = Reply::problem(StatusCode::BAD_REQUEST, "a read of a content has no request body; send none");
-        refuse(&exchange.shared, stream, exchange.peer, &reply).await;
+/// Answers a request. Only an upload has use for a body; that of any other is skipped (RFC 9110 §9.3.1).
+async fn answer(mut exchange: Exchange, buffer: &mut BytesMut, mut stream: TcpStream) -> Option<TcpStream> {
+    let idle_max = exchange.shared.config().upload_idle_max;
+    let mut body = RequestBody::new(&exchange.head, &mut stream, buffer, idle_max);
+    if exchange.head.method != Method::PUT && exchange.head.body != BodyFraming::Length(0) {
+        if let Err(error) = body.discard(SKIPPED_BYTES_MAX).await {
+            let reply = Reply::problem(error.status(), &error.to_string());
+            refuse(&exchange.shared, stream, exchange.peer, &reply).await;
+            return None;
+        }
+    }
+    if content::is_content_read(&exchange.head) {
+        if buffer.is_empty() {
+            // A stream may last for hours: it keeps no buffer here meanwhile.
+            *buffer = BytesMut::new();
+        }
+        return content::serve(&exchange, stream).await;
+    }
+    let (reply, user) = Box::pin(router::respond(&exchange, &mut body)).await;
+    // Where more of a body may come than was needed, the answer says that the connection is closed, and the client is
+    // listened to for a while, so that it can read why.
+    let is_read = body.skip_rest();
+    exchange.head.keep_alive &= is_read;
+    let stream = exchange.answer_as(stream, reply, user).await?;
+    if !is_read {
+        linger(&exchange.shared, stream).await;
         return None;
     }
-    if buffer.is_empty() {
-        // A stream may last for hours: it keeps no buffer here meanwhile.
-        *buffer = BytesMut::new();
-    }
-    content::serve(&exchange, stream).await
-}
-
-/// Everything else: through hyper, one request at a time.
-async fn other(exchange: Exchange, buffer: &mut BytesMut, stream: TcpStream) -> Option<TcpStream> {
-    let (shared, head) = (Arc::clone(&exchange.shared), &exchange.head);
-    let rest = match head.body {
-        BodyFraming::Chunked => u64::MAX,
-        BodyFraming::Length(length) => length,
-    };
-    let body_here = usize::try_from(rest).unwrap_or(usize::MAX).min(buffer.len() - head.bytes);
-    let before = replayed_head(head, buffer, body_here);
-    let rest = rest - u64::try_from(body_here).expect("a buffer is no longer than the body");
-    let keep_alive = head.keep_alive;
-    let exchange = Arc::new(exchange);
-    let respond = |body| router::respond(Arc::clone(&exchange), body);
-    let back = serve_one(stream, before, rest, shared.config().write_time_max, respond).await?;
-    if keep_alive && back.whole {
-        return Some(back.stream);
-    }
-    if !back.whole {
-        linger(&shared, back.stream).await;
-    }
-    None
-}
-
-/// The head as hyper gets it, and the part of the body that came with it. The target is left out: it has been read here,
-/// and hyper's idea of a target is narrower (it refuses some that browsers and curl send).
-fn replayed_head(head: &RequestHead, buffer: &mut BytesMut, body_here: usize) -> Bytes {
-    let original = buffer.split_to(head.bytes + body_here);
-    let line_start = original.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(0);
-    let line_end = original[line_start..].iter().position(|byte| *byte == b'\n').map_or(0, |at| line_start + at + 1);
-    let version = if head.version == Version::Http10 { "1.0" } else { "1.1" };
-    let mut replayed = BytesMut::with_capacity(original.len() + 16);
-    replayed.extend_from_slice(format!("{} / HTTP/{version}\r\n", head.method).as_bytes());
-    replayed.extend_from_slice(&original[line_end..]);
-    replayed.freeze()
+    exchange.head.keep_alive.then_some(stream)
 }
 
 /// Answers what is no acceptable request, and closes.
 async fn refuse(shared: &Shared, mut stream: TcpStream, peer: SocketAddr, reply: &Reply) {
-    let bytes = render(reply, false, After::Close, SystemTime::now());
-    let written = write_all(shared, &mut stream, &bytes).await;
-    let none = || "-".to_owned();
-    let access = Access { peer: peer.ip(), user: None, request: none(), referer: none(), agent: none() };
-    shared.note_request(&access, reply.status, reply.body.len() as u64);
+    let bytes = render(reply, After::Close, SystemTime::now());
+    let written = write_all(shared, &mut stream, bytes.as_slice()).await;
+    shared.note_request(reply.status, reply.body.len() as u64, || {
+        let none = || "-".to_owned();
+        Access { peer: peer.ip(), user: None, request: none(), referer: none(), agent: none() }
+    });
     if written.is_ok() {
         linger(shared, stream).await;
     }
@@ -191,14 +189,8 @@ async fn linger(shared: &Shared, mut stream: TcpStream) {
         return;
     }
     let drained = async {
-        let mut sink = [0u8; 4096];
-        let mut total = 0;
-        while total < LINGER_BYTES {
-            match stream.read(&mut sink).await {
-                Ok(0) | Err(_) => return,
-                Ok(read) => total += read,
-            }
-        }
+        let mut sink = vec![0u8; LINGER_READ_BYTES];
+        while let Ok(Ok(1..)) = timeout(LINGER_SILENCE, stream.read(&mut sink)).await {}
     };
     let mut draining = shared.draining.clone();
     tokio::select! {

@@ -18,6 +18,7 @@ use tokio::net::TcpStream;
 use units::BitRate;
 
 use crate::asked::asked;
+use crate::cors;
 use crate::exchange::Exchange;
 use crate::message::cmcd::Cmcd;
 use crate::message::head::{RequestHead, Version};
@@ -51,13 +52,13 @@ pub(crate) async fn serve(exchange: &Exchange, stream: TcpStream) -> Option<TcpS
     match prepare(exchange).await {
         Ok(prepared) if prepared.request.is_none() => {
             let rate = prepared.terms.decision.rate();
-            let head = response_head(&exchange.head, &prepared.plan, rate);
-            exchange.send_head(stream, &head, prepared.plan.status, keeps_alive(&exchange.head, &prepared.plan)).await
+            let head = response_head(exchange, &prepared.plan, rate);
+            exchange.send_head(stream, head, prepared.plan.status, keeps_alive(&exchange.head, &prepared.plan)).await
         }
         Ok(prepared) if prepared.stages.0.is_empty() => deliver(exchange, stream, prepared).await,
         // In a box, so that those who pass no stage carry none of it for hours.
         Ok(prepared) => Box::pin(deliver_through_stages(exchange, stream, prepared)).await,
-        Err(reply) => exchange.answer(stream, &reply).await,
+        Err(reply) => exchange.answer(stream, reply).await,
     }
 }
 
@@ -161,12 +162,12 @@ fn viewer(exchange: &Exchange, query: &Query, cmcd: Cmcd) -> Viewer {
 async fn deliver(exchange: &Exchange, stream: TcpStream, prepared: Prepared) -> Option<TcpStream> {
     let Prepared { plan, request, .. } = prepared;
     let socket = detach(stream)?;
-    let prefix = |rate| response_head(&exchange.head, &plan, rate);
+    let prefix = |rate| response_head(exchange, &plan, rate);
     let request = request.expect("there is something to send");
     let paced = match delivery::open(&exchange.shared.service, request, socket, &prefix).await {
         Ok(paced) => paced,
         Err((socket, error)) => {
-            return exchange.answer(attach(socket?)?, &problem::of_open(&exchange.shared, &error)).await;
+            return exchange.answer(attach(socket?)?, problem::of_open(&exchange.shared, &error)).await;
         }
     };
     let Finished { socket, end, body_bytes } = paced.finished().await;
@@ -176,7 +177,7 @@ async fn deliver(exchange: &Exchange, stream: TcpStream, prepared: Prepared) -> 
             let whole = end.outcome == Outcome::Complete && exchange.head.keep_alive;
             if whole { attach(socket?) } else { None }
         }
-        Err(error) => exchange.answer(attach(socket?)?, &problem::of_open(&exchange.shared, &error)).await,
+        Err(error) => exchange.answer(attach(socket?)?, problem::of_open(&exchange.shared, &error)).await,
     }
 }
 
@@ -193,13 +194,13 @@ async fn deliver_through_stages(exchange: &Exchange, stream: TcpStream, prepared
     let rate = request.terms.decision.rate();
     let mut pipe = match pipeline::open(&exchange.shared.service, request, stages).await {
         Ok(pipe) => pipe,
-        Err(error) => return exchange.answer(stream, &problem::of_open(&exchange.shared, &error)).await,
+        Err(error) => return exchange.answer(stream, problem::of_open(&exchange.shared, &error)).await,
     };
     let mut next = match pipe.next().await {
         Ok(first) => first,
-        Err(error) => return exchange.answer(stream, &of_pipe(&error)).await,
+        Err(error) => return exchange.answer(stream, of_pipe(&error)).await,
     };
-    let head = response_head(&exchange.head, &plan, rate);
+    let head = response_head(exchange, &plan, rate);
     let mut response = Streamed::new(stream, head, framing, exchange.shared.config().stall_max);
     let finished = async {
         while let Some(piece) = next {
@@ -233,8 +234,10 @@ fn keeps_alive(head: &RequestHead, plan: &StreamPlan) -> bool {
     head.keep_alive && (plan.length.is_some() || head.version == Version::Http11)
 }
 
-fn response_head(head: &RequestHead, plan: &StreamPlan, rate: Option<BitRate>) -> Vec<u8> {
+fn response_head(exchange: &Exchange, plan: &StreamPlan, rate: Option<BitRate>) -> Vec<u8> {
+    let head = &exchange.head;
     let mut fields = plan.fields.clone();
+    fields.extend(cors::fields(exchange));
     if let Some(rate) = rate {
         fields.push((RATE_FIELD, rate.0.to_string()));
     }

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use bytes::{Buf, Bytes};
+use http_types::header::TRANSFER_ENCODING;
 use http_types::{Method, StatusCode};
 use service::delivery::Client;
 use tokio::io::AsyncWriteExt;
@@ -11,9 +13,11 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::access_log::Access;
-use crate::message::head::RequestHead;
-use crate::message::reply::{After, Reply, render};
+use crate::message::head::{RequestHead, Version};
+use crate::message::reply::{After, Reply, render_head, render_reply_head};
 use crate::shared::Shared;
+use crate::streamed::{Framing, Streamed};
+use crate::{cors, problem};
 
 /// One request.
 pub(crate) struct Exchange {
@@ -29,46 +33,90 @@ impl Exchange {
     }
 
     /// Writes a complete reply and logs it. Returns the socket if the connection goes on.
-    pub(crate) async fn answer(&self, stream: TcpStream, reply: &Reply) -> Option<TcpStream> {
-        self.answer_as(stream, reply, None).await
+    pub(crate) async fn answer(&self, stream: TcpStream, reply: Reply) -> Option<TcpStream> {
+        self.answer_as(stream, reply, None).await.filter(|_| self.head.keep_alive)
     }
 
-    /// As [`Exchange::answer`]; the log names the user.
+    /// Writes a complete reply and logs it with the name of the user. Returns the socket if all of it was written, and the
+    /// connection can go on.
     pub(crate) async fn answer_as(
         &self,
         mut stream: TcpStream,
-        reply: &Reply,
+        mut reply: Reply,
         user: Option<String>,
     ) -> Option<TcpStream> {
-        let bytes = render(reply, self.head.method == Method::HEAD, After::of(&self.head), SystemTime::now());
-        let written = write_all(&self.shared, &mut stream, &bytes).await;
-        let access = Access { user, ..Access::of(self.peer.ip(), &self.head) };
-        self.shared.note_request(&access, reply.status, reply.body_bytes(&self.head.method));
-        (written.is_ok() && self.head.keep_alive).then_some(stream)
+        let reserved = self.shared.replies.reserve(reply.body.len());
+        if reserved.is_none() {
+            reply = problem::busy(&self.shared);
+        }
+        cors::add(self, &mut reply);
+        let (status, mut sent) = (reply.status, reply.body_bytes(&self.head.method));
+        let back = if reply.rest.is_some() {
+            let written = self.answer_in_pieces(stream, reply).await;
+            sent = written.1;
+            written.0
+        } else {
+            let head = render_reply_head(&reply, After::of(&self.head), SystemTime::now());
+            let body = if self.head.method == Method::HEAD { Bytes::new() } else { reply.body };
+            let written = write_all(&self.shared, &mut stream, Bytes::from(head).chain(body)).await;
+            written.is_ok().then_some(stream)
+        };
+        self.shared.note_request(status, sent, || Access { user, ..Access::of(self.peer.ip(), &self.head) });
+        back
+    }
+
+    /// Writes a reply whose body is made as the client takes it; and how many bytes of the body it took.
+    async fn answer_in_pieces(&self, mut stream: TcpStream, mut reply: Reply) -> (Option<TcpStream>, u64) {
+        let chunked = self.head.version == Version::Http11;
+        let after = if chunked { After::of(&self.head) } else { After::Close };
+        if chunked {
+            reply = reply.field(TRANSFER_ENCODING, "chunked");
+        }
+        let head = render_head(reply.status, &reply.fields, None, after, SystemTime::now());
+        if self.head.method == Method::HEAD {
+            let written = write_all(&self.shared, &mut stream, Bytes::from(head)).await;
+            return (written.is_ok().then_some(stream), 0);
+        }
+        let framing = if chunked { Framing::Chunked } else { Framing::UntilClose };
+        let mut response = Streamed::new(stream, head, framing, self.shared.config().stall_max);
+        let pieces = reply.rest.into_iter().flat_map(|rest| rest.0);
+        let written = async {
+            for piece in std::iter::once(reply.body).chain(pieces) {
+                response.write(piece).await?;
+            }
+            response.finish().await
+        };
+        let written = written.await;
+        let sent = response.body_bytes();
+        (written.filter(|()| chunked).map(|()| response.into_socket()), sent)
     }
 
     /// Writes a head that is followed by nothing.
     pub(crate) async fn send_head(
         &self,
         mut stream: TcpStream,
-        head: &[u8],
+        head: Vec<u8>,
         status: StatusCode,
         keep_alive: bool,
     ) -> Option<TcpStream> {
-        let written = write_all(&self.shared, &mut stream, head).await;
+        let written = write_all(&self.shared, &mut stream, Bytes::from(head)).await;
         self.log(status, 0);
         (written.is_ok() && keep_alive).then_some(stream)
     }
 
     /// Counts the request and logs it; `bytes` are those of the body.
     pub(crate) fn log(&self, status: StatusCode, bytes: u64) {
-        self.shared.note_request(&Access::of(self.peer.ip(), &self.head), status, bytes);
+        self.shared.note_request(status, bytes, || Access::of(self.peer.ip(), &self.head));
     }
 }
 
 /// Writes all of a small response, within the configured time.
-pub(crate) async fn write_all(shared: &Shared, stream: &mut TcpStream, bytes: &[u8]) -> std::io::Result<()> {
-    timeout(shared.config().write_time_max, stream.write_all(bytes))
+pub(crate) async fn write_all(
+    shared: &Shared,
+    stream: &mut TcpStream,
+    mut bytes: impl Buf + Send,
+) -> std::io::Result<()> {
+    timeout(shared.config().write_time_max, stream.write_all_buf(&mut bytes))
         .await
         .unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))
 }

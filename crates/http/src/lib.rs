@@ -6,9 +6,11 @@
 
 mod access_log;
 mod asked;
+mod body;
 mod connection;
 mod connection_limit;
 mod content;
+mod cors;
 mod exchange;
 mod figures;
 mod listing;
@@ -19,7 +21,6 @@ mod page;
 mod plan;
 mod playlist;
 mod problem;
-mod replay;
 mod router;
 mod server;
 mod shared;

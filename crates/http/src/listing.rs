@@ -1,50 +1,158 @@
 //! Listings of directories, as a page or as JSON.
 //!
-//! Promise: names are shown as text and linked encoded; nothing in a name is markup. Not here: what is in a directory.
+//! Promise: a client that does not read holds one part of a listing, and shares the rest with others; names are shown as text and linked encoded; nothing in a name is markup. Not here: what is in a directory.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use api::{EntryKind, ListingEntry};
+use bytes::Bytes;
 use http_types::StatusCode;
-use http_types::header::{ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, VARY};
+use http_types::header::{ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, LINK, VARY};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use service::listing::Listing;
 use units::ByteCount;
 
 use crate::content::content_path;
 use crate::exchange::Exchange;
 use crate::message::conditional::joined;
 use crate::message::query::Query;
-use crate::message::reply::Reply;
+use crate::message::reply::{Pieces, Reply, location};
 use crate::problem;
 use service::contents::{ContentPath, Entry, Kind, StoreError};
 
 /// What a path component keeps as it is.
 const COMPONENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
+/// About as much of a listing is made at once as this.
+const PIECE_BYTES: usize = 64 * 1024;
+
 /// Answers a GET or HEAD of `/media/<dir>/`.
 pub(crate) async fn answer(exchange: &Exchange) -> Reply {
-    let outcome = async {
-        let query = Query::parse(exchange.head.query.as_deref()).map_err(problem::bad_request)?;
-        let path = content_path(&exchange.head).map_err(problem::bad_request)?;
-        let json = match query.format.as_deref() {
-            Some("json") => true,
-            Some("html") => false,
-            Some(_) => return Err(Reply::problem(StatusCode::BAD_REQUEST, "format= is json or html")),
-            None => prefers_json(exchange),
-        };
-        let entries = exchange.shared.service.contents.list(&path).await.map_err(|error| match error {
-            // `film.mp4/` names nothing, even where `film.mp4` is a content.
-            StoreError::NotADirectory => problem::of_store(&StoreError::NotFound),
-            other => problem::of_store(&other),
-        })?;
-        Ok((json, path, entries))
-    };
-    match outcome.await {
-        Ok((true, _, entries)) => as_json(&entries),
-        Ok((false, path, entries)) => as_page(&path, &entries),
+    match listing(exchange).await {
+        Ok((format, listing, page)) => reply(&exchange.head.path, format, listing, &page),
         Err(reply) => reply,
     }
+}
+
+/// Which part of a listing is asked for.
+struct Page {
+    first: usize,
+    end: usize,
+    limit: Option<usize>,
+}
+
+async fn listing(exchange: &Exchange) -> Result<(Format, Arc<Listing>, Page), Reply> {
+    let query = Query::parse(exchange.head.query.as_deref()).map_err(problem::bad_request)?;
+    let path = content_path(&exchange.head).map_err(problem::bad_request)?;
+    let json = match query.format.as_deref() {
+        Some("json") => true,
+        Some("html") => false,
+        Some(_) => return Err(Reply::problem(StatusCode::BAD_REQUEST, "format= is json or html")),
+        None => prefers_json(exchange),
+    };
+    let limit = match query.limit.as_deref().map(str::parse::<usize>) {
+        None => None,
+        Some(Ok(limit @ 1..)) => Some(limit),
+        Some(_) => return Err(Reply::problem(StatusCode::BAD_REQUEST, "limit= is a number of entries, at least 1")),
+    };
+    let listing = exchange.shared.service.list(&path).await.map_err(|error| match error {
+        // `film.mp4/` names nothing, even where `film.mp4` is a content.
+        StoreError::NotADirectory => problem::of_store(&StoreError::NotFound),
+        other => problem::of_store(&other),
+    })?;
+    let first = listing.position_after(query.after.as_deref());
+    let end = limit.map_or(listing.entries.len(), |limit| first.saturating_add(limit).min(listing.entries.len()));
+    let format = if json { Format::Json } else { Format::Html(path) };
+    Ok((format, listing, Page { first, end, limit }))
+}
+
+/// What a listing is written as.
+enum Format {
+    Json,
+    Html(ContentPath),
+}
+
+impl Format {
+    /// The text of the entries `first..end` of a page that ends at `last`, with what stands before and after all of them.
+    fn part(&self, page: &Page, entries: &[Entry], first: usize, end: usize) -> String {
+        let mut text = String::with_capacity(PIECE_BYTES + 1024);
+        if first == page.first {
+            text.push_str(&self.beginning());
+        }
+        for (at, entry) in (first..).zip(&entries[first..end]) {
+            match self {
+                Self::Json => {
+                    text.push_str(if at == page.first { "" } else { "," });
+                    text.push_str(&serde_json::to_string(&listed(entry)).unwrap_or_default());
+                }
+                Self::Html(_) => row(&mut text, entry),
+            }
+        }
+        if end == page.end {
+            text.push_str(if matches!(self, Self::Json) { "]" } else { "</table></html>\n" });
+        }
+        text
+    }
+
+    fn beginning(&self) -> String {
+        let Self::Html(path) = self else { return "[".to_owned() };
+        let title = escaped(&path.to_string());
+        let up = if path.components().is_empty() { "" } else { "<tr><td><a href=\"../\">../</a><td><td>\n" };
+        format!(
+            "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>{title}</title>\
+             <meta name=\"viewport\" content=\"width=device-width\"><h1>{title}</h1><table>\n{up}"
+        )
+    }
+}
+
+/// The listing in parts, each made when the one before it is gone. What a client that does not read holds of it is one part.
+struct Parts {
+    format: Format,
+    listing: Arc<Listing>,
+    page: Page,
+    next: Option<usize>,
+}
+
+impl Iterator for Parts {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        let first = self.next?;
+        let mut bytes = 0;
+        let mut end = first;
+        while end < self.page.end && bytes < PIECE_BYTES {
+            // About as long as its line becomes.
+            bytes += self.listing.entries[end].name.len() + 128;
+            end += 1;
+        }
+        self.next = (end < self.page.end).then_some(end);
+        Some(self.format.part(&self.page, &self.listing.entries, first, end).into())
+    }
+}
+
+fn reply(target: &str, format: Format, listing: Arc<Listing>, page: &Page) -> Reply {
+    let media_type = if matches!(format, Format::Json) { "application/json" } else { "text/html; charset=utf-8" };
+    let is_page = matches!(format, Format::Html(_));
+    let link = page.limit.filter(|_| page.end < listing.entries.len() && page.end > page.first).map(|limit| {
+        let after = utf8_percent_encode(&listing.entries[page.end - 1].name, COMPONENT);
+        let format = if is_page { "html" } else { "json" };
+        format!("<{}?format={format}&limit={limit}&after={after}>; rel=\"next\"", location(target))
+    });
+    let page = Page { ..*page };
+    let mut parts = Parts { next: Some(page.first), format, listing, page };
+    let first = parts.next().expect("there is at least one part");
+    let mut reply =
+        Reply::with_body(StatusCode::OK, media_type, first).field(CACHE_CONTROL, "no-cache").field(VARY, "Accept");
+    if is_page {
+        reply = reply.field(CONTENT_SECURITY_POLICY, "default-src 'none'");
+    }
+    if let Some(link) = link {
+        reply = reply.field(LINK, link);
+    }
+    reply.rest = parts.next.is_some().then(|| Pieces(Box::new(parts)));
+    reply
 }
 
 /// True if JSON is wanted more than a page.
@@ -84,12 +192,6 @@ fn thousandths(weight: &str) -> u32 {
     format!("{places:0<3.3}").parse().unwrap_or(1000)
 }
 
-fn as_json(entries: &[Entry]) -> Reply {
-    let list: Vec<ListingEntry> = entries.iter().map(listed).collect();
-    let body = serde_json::to_vec(&list).unwrap_or_else(|_| b"[]".to_vec());
-    Reply::with_body(StatusCode::OK, "application/json", body).field(CACHE_CONTROL, "no-cache").field(VARY, "Accept")
-}
-
 fn listed(entry: &Entry) -> ListingEntry {
     ListingEntry {
         name: entry.name.clone(),
@@ -100,29 +202,15 @@ fn listed(entry: &Entry) -> ListingEntry {
     }
 }
 
-fn as_page(path: &ContentPath, entries: &[Entry]) -> Reply {
-    let title = escaped(&path.to_string());
-    let mut page = format!(
-        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>{title}</title>\
-         <meta name=\"viewport\" content=\"width=device-width\"><h1>{title}</h1><table>\n"
-    );
-    if !path.components().is_empty() {
-        page.push_str("<tr><td><a href=\"../\">../</a><td><td>\n");
-    }
-    for entry in entries {
-        let slash = if entry.kind == Kind::Directory { "/" } else { "" };
-        let link = utf8_percent_encode(&entry.name, COMPONENT);
-        let name = escaped(&entry.name);
-        let size = if entry.kind == Kind::Directory { String::new() } else { ByteCount(entry.size).to_string() };
-        let rate = entry.rate.map_or_else(String::new, |media| media.rate.to_string());
-        // Relative with a dot before: a name with a colon is not taken for a scheme.
-        let _ = writeln!(page, "<tr><td><a href=\"./{link}{slash}\">{name}{slash}</a><td>{size}<td>{rate}");
-    }
-    page.push_str("</table></html>\n");
-    Reply::with_body(StatusCode::OK, "text/html; charset=utf-8", page)
-        .field(CACHE_CONTROL, "no-cache")
-        .field(VARY, "Accept")
-        .field(CONTENT_SECURITY_POLICY, "default-src 'none'")
+/// One line of the page.
+fn row(page: &mut String, entry: &Entry) {
+    let slash = if entry.kind == Kind::Directory { "/" } else { "" };
+    let link = utf8_percent_encode(&entry.name, COMPONENT);
+    let name = escaped(&entry.name);
+    let size = if entry.kind == Kind::Directory { String::new() } else { ByteCount(entry.size).to_string() };
+    let rate = entry.rate.map_or_else(String::new, |media| media.rate.to_string());
+    // Relative with a dot before: a name with a colon is not taken for a scheme.
+    let _ = writeln!(page, "<tr><td><a href=\"./{link}{slash}\">{name}{slash}</a><td>{size}<td>{rate}");
 }
 
 fn escaped(text: &str) -> String {
@@ -178,8 +266,8 @@ mod tests {
             disk: DiskId(0),
             rate: None,
         };
-        let page = String::from_utf8(as_page(&ContentPath::root(), std::slice::from_ref(&entry)).body.to_vec())
-            .expect("UTF-8");
+        let all = Page { first: 0, end: 1, limit: None };
+        let page = Format::Html(ContentPath::root()).part(&all, std::slice::from_ref(&entry), 0, 1);
         assert!(
             page.contains("href=\"./a%3Cb%3E%26%22%C3%BC%3A%3F%23.mp4\">a&lt;b&gt;&amp;&quot;ü:?#.mp4</a>"),
             "{page}"

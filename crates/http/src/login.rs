@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http_types::header::{AUTHORIZATION, FORWARDED, HOST, ORIGIN, VIA};
 use http_types::{HeaderMap, StatusCode};
-use service::access::{Access, Principal, Verb};
+use service::access::{self, Principal, Verb};
 use service::contents::ContentPath;
 use units::BitRate;
 
@@ -31,14 +31,16 @@ pub(crate) async fn authorize(
     }
     let mut principal = Principal::Anonymous;
     if config.users.is_empty() {
-        let local = local_only(headers, exchange.peer.ip(), exchange.local.ip());
-        local.map_err(|reason| Reply::problem(StatusCode::FORBIDDEN, reason))?;
-        principal = Principal::Local;
+        if config.local_writes {
+            let local = local_only(headers, exchange.peer.ip(), exchange.local.ip());
+            local.map_err(|reason| Reply::problem(StatusCode::FORBIDDEN, reason))?;
+            principal = Principal::Local;
+        }
     } else if let Some((name, password)) = basic_credentials(headers) {
-        let login = exchange.shared.service.access.login(&config, &name, &password).await;
-        principal = login.unwrap_or(principal);
+        let login = exchange.shared.service.logins.login(&config, &name, &password, exchange.peer.ip()).await;
+        principal = login.or_else(|error| problem::of_login(error).map_or(Ok(Principal::Anonymous), Err))?;
     }
-    Access::authorize(&config, &principal, verb, path, rate).map_err(problem::of_denied)?;
+    access::authorize(&config, &principal, verb, path, rate).map_err(problem::of_denied)?;
     Ok(if let Principal::User(name) = principal { Some(name) } else { None })
 }
 

@@ -25,6 +25,11 @@ pub(crate) fn answer(shared: &Shared, path: &str) -> Option<Reply> {
     Some(reply.field(CACHE_CONTROL, "no-store"))
 }
 
+/// True for the paths that are answered when all connections are taken, too.
+pub(crate) fn is_health(path: &str) -> bool {
+    matches!(path, "/health" | "/ready" | "/metrics")
+}
+
 fn ready(shared: &Shared) -> Reply {
     let why_not = if !shared.service.is_ready() {
         "starting, or about to stop"

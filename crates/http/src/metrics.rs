@@ -60,6 +60,7 @@ fn server_metrics(page: &mut Exposition, shared: &Shared) {
     );
     page.single("uploads", "gauge", "Uploads under way.", read(&service.stats.uploads_open));
     page.single("upload_bytes_total", "counter", "Bytes received by uploads.", read(&service.stats.bytes_uploaded));
+    page.single("listing_bytes", "gauge", "Memory of listings being read.", service.listing_bytes());
     page.single("sessions", "gauge", "Sessions that run or hold a stream.", service.session_count());
     page.family("log_lines_dropped_total", "counter", "Log lines dropped because the writer was behind.");
     page.sample("log_lines_dropped_total", "log=\"access\"", shared.access.dropped());
@@ -70,7 +71,7 @@ fn plane_metrics(page: &mut Exposition, shared: &Shared) {
     let plane = &shared.service.gauges.plane;
     let quarter = figures::QUARTER_BYTES;
     page.single("streams", "gauge", "Streams in the delivery table.", plane.streams.get());
-    page.single("promised_bits_per_second", "gauge", "Rate promised to streams.", plane.promised_bps.get());
+    page.single("promised_bytes_per_second", "gauge", "Rate promised to streams.", plane.promised_bps.get() / 8);
     page.single("sent_bytes_total", "counter", "Bytes sent by streams.", plane.sent_bytes.get());
     page.single("sends_total", "counter", "Sends by streams.", plane.sends.get());
     page.single("lent_bytes_total", "counter", "Bytes lent to sockets instead of copied.", plane.lent_bytes.get());

@@ -7,6 +7,7 @@ use service::access::Denied;
 use service::contents::StoreError;
 use service::delivery::{OpenError, resource_name};
 use service::ingest::IngestError;
+use service::logins::LoginError;
 
 use crate::message::reply::{Reply, problem_with};
 use crate::shared::Shared;
@@ -72,7 +73,17 @@ pub(crate) fn of_denied(denied: Denied) -> Reply {
     match denied {
         Denied::UserNeeded => Reply::problem(StatusCode::UNAUTHORIZED, &format!("{denied} (Basic)"))
             .field(WWW_AUTHENTICATE, "Basic realm=\"isocast\", charset=\"UTF-8\""),
-        Denied::LocalOnly => Reply::problem(StatusCode::FORBIDDEN, &denied.to_string()),
+        Denied::LocalOnly | Denied::NobodyMay => Reply::problem(StatusCode::FORBIDDEN, &denied.to_string()),
+    }
+}
+
+/// What is answered to a login that was not verified; none where it was, and was wrong.
+pub(crate) fn of_login(error: LoginError) -> Option<Reply> {
+    match error {
+        LoginError::Wrong => None,
+        LoginError::Busy => {
+            Some(Reply::problem(StatusCode::TOO_MANY_REQUESTS, &error.to_string()).field(RETRY_AFTER, "1"))
+        }
     }
 }
 

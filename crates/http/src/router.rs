@@ -1,40 +1,28 @@
 //! Who answers a request that is no read of a content.
 
-use std::sync::Arc;
-
 use http_types::header::{ALLOW, LOCATION};
 use http_types::{Method, StatusCode};
-use hyper::body::Incoming;
 
-use crate::access_log::Access;
+use crate::body::RequestBody;
 use crate::content::PREFIX;
 use crate::exchange::Exchange;
 use crate::message::reply::Reply;
-use crate::{listing, management, page, problem, upload};
+use crate::{cors, listing, management, page, problem, upload};
 
-/// Answers a request, and logs it.
-pub(crate) async fn respond(exchange: Arc<Exchange>, body: Incoming) -> Reply {
-    if exchange.head.method != Method::PUT {
-        return respond_now(exchange, body).await;
+/// What is answered to a request, and who asked, if that was proved.
+pub(crate) async fn respond(exchange: &Exchange, body: &mut RequestBody<'_>) -> (Reply, Option<String>) {
+    let mut user = None;
+    let reply = route(exchange, body, &mut user).await;
+    (reply, user)
+}
+
+async fn route(exchange: &Exchange, body: &mut RequestBody<'_>, user: &mut Option<String>) -> Reply {
+    if let Some(reply) = cors::preflight(exchange) {
+        return reply;
     }
-    // An upload goes on without its connection: a client that closes right after its last byte, as ffmpeg does, has sent
-    // all of it.
-    tokio::spawn(respond_now(exchange, body))
-        .await
-        .unwrap_or_else(|_| Reply::problem(StatusCode::INTERNAL_SERVER_ERROR, "the upload failed by a fault of ours"))
-}
-
-async fn respond_now(exchange: Arc<Exchange>, body: Incoming) -> Reply {
-    let mut access = Access::of(exchange.peer.ip(), &exchange.head);
-    let reply = route(&exchange, body, &mut access).await;
-    exchange.shared.note_request(&access, reply.status, reply.body_bytes(&exchange.head.method));
-    reply
-}
-
-async fn route(exchange: &Exchange, body: Incoming, access: &mut Access) -> Reply {
     let path = exchange.head.path.as_str();
     if path.starts_with(PREFIX) {
-        return media(exchange, body, access).await;
+        return media(exchange, body, user).await;
     }
     let read = exchange.head.method == Method::GET || exchange.head.method == Method::HEAD;
     let found = match path {
@@ -53,12 +41,12 @@ async fn route(exchange: &Exchange, body: Incoming, access: &mut Access) -> Repl
     Reply::problem(StatusCode::NOT_FOUND, "there is nothing at this path; contents are below /media/")
 }
 
-async fn media(exchange: &Exchange, body: Incoming, access: &mut Access) -> Reply {
+async fn media(exchange: &Exchange, body: &mut RequestBody<'_>, user: &mut Option<String>) -> Reply {
     match exchange.head.method {
         Method::GET | Method::HEAD => listing::answer(exchange).await,
         Method::PUT | Method::DELETE if exchange.shared.service.is_draining() => problem::stopping(&exchange.shared),
-        Method::PUT => upload::put(exchange, body, access).await,
-        Method::DELETE => upload::delete(exchange, access).await,
+        Method::PUT => upload::put(exchange, body, user).await,
+        Method::DELETE => upload::delete(exchange, user).await,
         Method::OPTIONS => Reply::empty(StatusCode::NO_CONTENT).field(ALLOW, "GET, HEAD, PUT, DELETE, OPTIONS"),
         _ => problem::not_allowed("GET, HEAD, PUT, DELETE, OPTIONS"),
     }

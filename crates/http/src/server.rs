@@ -25,6 +25,8 @@ use crate::shared::{Shared, lock};
 const EXPIRY_PERIOD: Duration = Duration::from_secs(1);
 /// Pause after an accept that failed for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Connections beyond the limit, for who asks how the server is.
+const RESERVE: usize = 64;
 /// For the last reports after streams were told to stop.
 const STOP_TIME_MAX: Duration = Duration::from_secs(2);
 
@@ -52,8 +54,8 @@ pub struct Server {
 pub struct Reload {
     /// The settings, as they are to be in force.
     pub config: Config,
-    /// The access log, opened anew.
-    pub access: Writer,
+    /// The access log, opened anew; none: it is not written.
+    pub access: Option<Writer>,
     /// The event log, opened anew.
     pub events: Writer,
     /// Names of the settings that changed and are in force now.
@@ -90,7 +92,7 @@ impl Server {
             tokio::spawn(accept(Arc::clone(&shared), listener));
         }
         tokio::spawn(every_second(Arc::clone(&shared), parts.machine));
-        shared.service.events.line(events::server_started(&addresses, SystemTime::now()));
+        shared.service.events.tell(events::server_started(&addresses, SystemTime::now()));
         Ok(Arc::new(Self { shared, addresses }))
     }
 
@@ -107,12 +109,12 @@ impl Server {
         self.shared.access.reopen(reload.access);
         service.reload(reload.config.service.clone(), reload.events);
         self.shared.configure(reload.config);
-        service.events.line(events::reloaded(&reload.changed, &reload.restart, SystemTime::now()));
+        service.events.tell(events::reloaded(&reload.changed, &reload.restart, SystemTime::now()));
     }
 
     /// Notes that settings were read anew and are wrong; those in force stay.
     pub fn reload_refused(&self, reason: &str) {
-        self.shared.service.events.line(events::reload_refused(reason, SystemTime::now()));
+        self.shared.service.events.tell(events::reload_refused(reason, SystemTime::now()));
     }
 
     /// Stops admitting, lets what runs finish up to the configured time, then stops it.
@@ -140,7 +142,13 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener) {
         let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
         shared.stats.connections.fetch_add(1, Ordering::Relaxed);
         let arrival = if shared.service.is_draining() { Arrival::Draining } else { Arrival::Serving };
-        let Some(permit) = shared.connections.permit(arrival, shared.config().connections_max) else {
+        let connections_max = shared.config().connections_max;
+        let permit =
+            shared.connections.permit(arrival, connections_max).map(|permit| (permit, arrival)).or_else(|| {
+                let permit = shared.connections.permit(Arrival::Reserve, connections_max.saturating_add(RESERVE))?;
+                Some((permit, Arrival::Reserve))
+            });
+        let Some((permit, arrival)) = permit else {
             shared.stats.connections_refused.fetch_add(1, Ordering::Relaxed);
             turn_away(&shared, &stream);
             continue;
@@ -155,7 +163,7 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener) {
 
 /// One connection too many: told so as far as the socket takes it at once.
 fn turn_away(shared: &Shared, stream: &TcpStream) {
-    let _ = stream.try_write(&render(&problem::busy(shared), false, After::Close, SystemTime::now()));
+    let _ = stream.try_write(&render(&problem::busy(shared), After::Close, SystemTime::now()));
 }
 
 /// Releases what sessions held for too long, and looks at the counts from which rates are told.
@@ -165,6 +173,7 @@ async fn every_second(shared: Arc<Shared>, machine: Arc<dyn Machine>) {
     loop {
         period.tick().await;
         shared.service.expire();
+        shared.tell_left_out();
         let machine = Arc::clone(&machine);
         let sample = tokio::task::spawn_blocking(move || machine.sample()).await.ok().flatten();
         let now = figures::look(&shared, sample);

@@ -1,12 +1,13 @@
 //! What all connections share.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use http_types::StatusCode;
 use service::MediaService;
-use service::log::Log;
+use service::events;
+use service::log::{KindLimit, Log};
 use tokio::sync::watch;
 
 use crate::access_log::Access;
@@ -22,6 +23,8 @@ pub(crate) struct Shared {
     pub(crate) stats: Stats,
     pub(crate) connections: Arc<Connections>,
     pub(crate) looks: Mutex<Looks>,
+    pub(crate) replies: ReplyMemory,
+    errors_logged: KindLimit,
     config: RwLock<Arc<Config>>,
 }
 
@@ -43,6 +46,8 @@ impl Shared {
             stats: Stats::default(),
             connections: Arc::default(),
             looks: Mutex::new(None),
+            replies: ReplyMemory::default(),
+            errors_logged: KindLimit::default(),
             config: RwLock::new(Arc::new(config)),
         }
     }
@@ -57,11 +62,50 @@ impl Shared {
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
     }
 
-    /// Counts a finished request and writes its line of the access log.
-    pub(crate) fn note_request(&self, access: &Access, status: StatusCode, body_bytes: u64) {
+    /// Counts a finished request and writes its line of the access log. Of requests that were refused only so many are
+    /// written in a second, by their status; the event log tells how many were left out.
+    pub(crate) fn note_request(&self, status: StatusCode, body_bytes: u64, access: impl FnOnce() -> Access) {
         let class = usize::from(status.as_u16() / 100).clamp(1, 5) - 1;
         self.stats.requests[class].fetch_add(1, Ordering::Relaxed);
-        self.access.line(access.line(status, body_bytes, SystemTime::now()));
+        let is_written = || status.as_u16() < 400 || self.errors_logged.admits(status.as_str(), Instant::now());
+        if self.access.is_on() && is_written() {
+            self.access.line(access().line(status, body_bytes, SystemTime::now()));
+        }
+    }
+
+    /// Tells what the access log left out. Called once a second.
+    pub(crate) fn tell_left_out(&self) {
+        for (status, count) in self.errors_logged.left_out() {
+            self.service.events.tell(events::access_lines_left_out(&status, count, SystemTime::now()));
+        }
+    }
+}
+
+/// Most bytes of replies that are being written, beyond the short ones.
+const REPLY_BYTES_MAX: usize = 32 << 20;
+/// A reply up to this length is not counted: the number of connections bounds those.
+const SHORT_BYTES: usize = 16 * 1024;
+
+/// What replies hold whose clients do not read, bounded in all.
+#[derive(Default)]
+pub(crate) struct ReplyMemory(AtomicUsize);
+
+/// A reply's part of it, given back when dropped.
+pub(crate) struct ReplyBytes<'a>(&'a AtomicUsize, usize);
+
+impl ReplyMemory {
+    /// Room for a body of `bytes`, if there is.
+    pub(crate) fn reserve(&self, bytes: usize) -> Option<ReplyBytes<'_>> {
+        let bytes = if bytes <= SHORT_BYTES { 0 } else { bytes };
+        let more = |held: usize| held.checked_add(bytes).filter(|held| *held <= REPLY_BYTES_MAX || bytes == 0);
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
+        Some(ReplyBytes(&self.0, bytes))
+    }
+}
+
+impl Drop for ReplyBytes<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(self.1, Ordering::AcqRel);
     }
 }
 

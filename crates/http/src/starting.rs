@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::message::head::{HEAD_BYTES_MAX, parse_head};
-use crate::message::reply::{After, Reply, problem_with, render};
+use crate::message::reply::{After, Reply, problem_with, render_reply_head};
 
 /// Connections answered at a time; more wait in the listener's queue.
 const CONNECTIONS_MAX: usize = 64;
@@ -79,7 +79,11 @@ async fn exchange(mut stream: TcpStream, step: &str) -> io::Result<()> {
             return Ok(());
         }
     };
-    stream.write_all(&render(&reply, bodiless, After::Close, SystemTime::now())).await?;
+    let mut answer = render_reply_head(&reply, After::Close, SystemTime::now());
+    if !bodiless {
+        answer.extend_from_slice(&reply.body);
+    }
+    stream.write_all(&answer).await?;
     stream.shutdown().await?;
     // Closed with a body unread, the connection would be reset, and the client might lose the answer (RFC 9112 §9.6).
     let mut sink = [0; 4096];

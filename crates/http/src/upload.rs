@@ -3,25 +3,19 @@
 //! Promise: an upload is answered when it is durable; one that is slow, vanishes or is refused leaves nothing behind, or what
 //! came of it where that was asked for (recordings, `on_break=keep`); the socket is not read while the disk is behind. Not here: storing (`service::ingest`), who may write (`login`).
 
-use std::time::Duration;
-
-use bytes::Bytes;
-use http_body_util::BodyExt;
 use http_types::StatusCode;
 use http_types::header::{
     ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, IF_MATCH, IF_NONE_MATCH,
     IF_UNMODIFIED_SINCE, LOCATION,
 };
-use hyper::body::Incoming;
 use service::access::Verb;
 use service::contents::{ContentPath, OnBreak, Precondition, Published, StoreError};
 use service::ingest::{self, Request, Writer};
 use service::pipeline::Stages;
-use tokio::time::timeout;
 use units::BitRate;
 
-use crate::access_log::Access;
 use crate::asked::AskError;
+use crate::body::RequestBody;
 use crate::content;
 use crate::exchange::Exchange;
 use crate::login;
@@ -32,8 +26,8 @@ use crate::message::reply::{Reply, location};
 use crate::problem;
 
 /// PUT.
-pub(crate) async fn put(exchange: &Exchange, body: Incoming, access: &mut Access) -> Reply {
-    let published = match put_checked(exchange, body, access).await {
+pub(crate) async fn put(exchange: &Exchange, body: &mut RequestBody<'_>, user: &mut Option<String>) -> Reply {
+    let published = match put_checked(exchange, body, user).await {
         Ok(published) => published,
         Err(reply) => return reply,
     };
@@ -42,27 +36,31 @@ pub(crate) async fn put(exchange: &Exchange, body: Incoming, access: &mut Access
 }
 
 /// DELETE.
-pub(crate) async fn delete(exchange: &Exchange, access: &mut Access) -> Reply {
+pub(crate) async fn delete(exchange: &Exchange, user: &mut Option<String>) -> Reply {
     let outcome = async {
         let path = content_path(exchange)?;
-        access.user = login::authorize(exchange, Verb::Delete, &path, None).await?;
+        *user = login::authorize(exchange, Verb::Delete, &path, None).await?;
         let deleted = ingest::delete(&exchange.shared.service, &path, precondition(exchange), exchange.peer.ip()).await;
         deleted.map_err(|error| match error {
-            // Nothing runs short, as it would for an upload: it is not permitted.
-            StoreError::ReadOnly => Reply::problem(StatusCode::FORBIDDEN, "the file system is read-only"),
+            // What is there stays there, whoever asks; for an upload the next disk may do.
+            StoreError::ReadOnly => Reply::problem(StatusCode::FORBIDDEN, "the file system it lies on is read-only"),
             error => problem::of_store(&error),
         })
     };
     outcome.await.map_or_else(|reply| reply, |()| Reply::empty(StatusCode::NO_CONTENT))
 }
 
-async fn put_checked(exchange: &Exchange, body: Incoming, access: &mut Access) -> Result<Published, Reply> {
+async fn put_checked(
+    exchange: &Exchange,
+    body: &mut RequestBody<'_>,
+    user: &mut Option<String>,
+) -> Result<Published, Reply> {
     let (shared, head) = (&exchange.shared, &exchange.head);
     let path = content_path(exchange)?;
     let query = Query::parse(head.query.as_deref()).map_err(problem::bad_request)?;
     let rate = rate(&query)?;
     let on_break = on_break(&query, rate)?;
-    access.user = login::authorize(exchange, Verb::Write, &path, rate).await?;
+    *user = login::authorize(exchange, Verb::Write, &path, rate).await?;
     can_be_taken(head)?;
     let length = match head.body {
         BodyFraming::Length(length) => Some(length),
@@ -77,12 +75,11 @@ async fn put_checked(exchange: &Exchange, body: Incoming, access: &mut Access) -
 }
 
 /// Carries all of the body to the store. A failure of the store is seen while nothing comes, too.
-async fn take_body(exchange: &Exchange, mut body: Incoming, writer: &mut Writer) -> Result<(), Reply> {
-    let idle_max = exchange.shared.config().upload_idle_max;
+async fn take_body(exchange: &Exchange, body: &mut RequestBody<'_>, writer: &mut Writer) -> Result<(), Reply> {
     loop {
         let piece = tokio::select! {
             biased;
-            piece = next_piece(&mut body, idle_max) => piece,
+            piece = body.next() => piece,
             error = writer.failed() => return Err(problem::of_ingest(&exchange.shared, &error)),
         };
         match piece {
@@ -90,27 +87,9 @@ async fn take_body(exchange: &Exchange, mut body: Incoming, writer: &mut Writer)
                 writer.write(bytes).await.map_err(|error| problem::of_ingest(&exchange.shared, &error))?;
             }
             Ok(None) => return Ok(()),
-            Err((status, detail)) => {
-                writer.give_up(detail);
-                return Err(Reply::problem(status, detail));
-            }
-        }
-    }
-}
-
-/// The next bytes of a body; none at its end. Trailers say nothing that matters here.
-async fn next_piece(body: &mut Incoming, idle_max: Duration) -> Result<Option<Bytes>, (StatusCode, &'static str)> {
-    loop {
-        let Ok(frame) = timeout(idle_max, body.frame()).await else {
-            return Err((StatusCode::REQUEST_TIMEOUT, "nothing of the upload came for too long"));
-        };
-        match frame {
-            None => return Ok(None),
-            Some(Err(_)) => return Err((StatusCode::BAD_REQUEST, "the upload broke off or is badly framed")),
-            Some(Ok(frame)) => {
-                if let Ok(bytes) = frame.into_data() {
-                    return Ok(Some(bytes));
-                }
+            Err(error) => {
+                writer.give_up(&error.to_string());
+                return Err(Reply::problem(error.status(), &error.to_string()));
             }
         }
     }

@@ -35,6 +35,96 @@ async fn listings_as_page_and_as_json() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_listing_comes_in_pages_and_in_parts() {
+    let harness = Harness::start(Config::default());
+    for number in 0..2000 {
+        harness.store.put(&format!("film-{number:04}.mp4"), b"x");
+    }
+    let names = |json: &serde_json::Value| -> Vec<String> {
+        json.as_array()
+            .expect("a list")
+            .iter()
+            .map(|entry| entry["name"].as_str().expect("a name").to_owned())
+            .collect()
+    };
+    let page = harness.one(&get("/media/?format=json&limit=2&after=film-0009.mp4"));
+    assert_eq!(names(&page.json()), ["film-0010.mp4", "film-0011.mp4"]);
+    let next = "</media/?format=json&limit=2&after=film-0011.mp4>; rel=\"next\"";
+    assert_eq!(page.field("link"), Some(next));
+    let last = harness.one(&get("/media/?format=json&limit=2&after=film-1997.mp4"));
+    assert_eq!((names(&last.json()).len(), last.field("link")), (2, None));
+    assert_eq!(harness.one(&get("/media/?format=json&after=x")).text(), "[]");
+    for limit in ["0", "-1", "x", ""] {
+        assert_eq!(harness.one(&get(&format!("/media/?limit={limit}"))).status, 400);
+    }
+    // HTTP/1.0 ends a body of unknown length with the connection.
+    for (format, end) in [("json", "]"), ("html", "</table></html>\n")] {
+        let mut client = harness.connect();
+        client.send(format!("GET /media/?format={format} HTTP/1.0\r\n\r\n"));
+        assert_eq!(client.head().field("content-length"), None);
+        let body = String::from_utf8(client.take(usize::MAX)).expect("text");
+        assert!(body.ends_with(end) && body.matches("film-1999.mp4").count() > 0);
+        if format == "json" {
+            let all = names(&serde_json::from_str(&body).expect("JSON"));
+            assert!(all.len() == 2000 && all.is_sorted());
+        }
+    }
+    let mut client = harness.connect();
+    client.get("/media/?format=json");
+    assert_eq!(client.head().field("transfer-encoding"), Some("chunked"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_that_do_not_read_share_one_listing() {
+    let harness = Harness::start(Config::default());
+    let long = "x".repeat(200);
+    for number in 0..4000 {
+        harness.store.put(&format!("{number:05}-{long}"), b"");
+    }
+    let held = || {
+        let metrics = harness.one(&get("/metrics")).text();
+        let line = metrics.lines().find(|line| line.starts_with("isocast_listing_bytes ")).expect("the metric");
+        line.rsplit(' ').next().expect("a value").parse::<u64>().expect("a number")
+    };
+    let clients: Vec<_> = (0..100)
+        .map(|_| {
+            let mut client = harness.connect();
+            client.get("/media/?format=json");
+            assert_eq!(client.head().status, 200);
+            client
+        })
+        .collect();
+    let (one, all) = (4000 * 200, held());
+    // Each for itself they would hold 120 MB.
+    assert!((one..66 << 20).contains(&all), "{all} bytes for {} clients", clients.len());
+    assert_eq!(harness.one(&get("/health")).status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_of_named_origins_may_read() {
+    let config = Config { cors_origins: vec!["https://player.example".to_owned()], ..Config::default() };
+    let harness = Harness::start(config);
+    harness.store.put("film.mp4", b"12345");
+    let ask = |request: &str, origin: &str| {
+        harness.one(&format!("{request} HTTP/1.1\r\nHost: localhost\r\nOrigin: {origin}\r\n\r\n"))
+    };
+    let allowed = |origin: &str| {
+        let answers =
+            ["/media/film.mp4?rate=max", "/media/", "/media/none"].map(|target| ask(&format!("GET {target}"), origin));
+        answers.map(|answer| answer.field("access-control-allow-origin").map(str::to_owned))
+    };
+    assert_eq!(allowed("https://player.example"), [const { "https://player.example" }; 3].map(|o| Some(o.to_owned())));
+    assert_eq!(allowed("https://other.example"), [None, None, None]);
+    let preflight = "OPTIONS /media/film.mp4 HTTP/1.1\r\nHost: localhost\r\nOrigin: https://player.example\r\n\
+        Access-Control-Request-Method: GET\r\nAccess-Control-Request-Headers: range,cmcd-session\r\n\r\n";
+    let answer = harness.one(preflight);
+    assert_eq!((answer.status, answer.field("access-control-allow-methods")), (204, Some("GET, HEAD")));
+    assert!(answer.field("access-control-allow-headers").is_some_and(|names| names.contains("CMCD-Session")));
+    let closed = Harness::start(Config::default());
+    assert_eq!(closed.one(preflight).field("access-control-allow-origin"), None, "none unless it is asked for");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn health_readiness_and_the_page() {
     let harness = Harness::start(Config::default());
     assert_eq!(harness.one(&get("/health")).status, 200);

@@ -126,8 +126,11 @@ async fn chunked_uploads_and_empty_ones() {
     client.send("PUT /media/a.ts HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
     client.send("4\r\ndefg\r\n0\r\n\r\n");
     let answer = client.answer(true);
-    assert_eq!((answer.status, answer.field("connection")), (201, Some("close")));
-    assert!(client.is_closed());
+    assert_eq!((answer.status, answer.field("connection")), (201, None));
+    client.send("PUT /media/b.ts HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3\nabc\r\n0\r\n\r\n");
+    let answer = client.answer(true);
+    assert_eq!((answer.status, answer.field("connection")), (400, Some("close")));
+    assert!(client.is_closed() && harness.store.bytes("b.ts").is_none());
     assert_eq!(harness.store.bytes("a.ts").as_deref(), Some(b"abcdefg".as_slice()));
     assert_eq!(harness.one(&put("empty", "", "")).status, 201);
     let read = harness.one("GET /media/empty?rate=1M HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -144,6 +147,35 @@ async fn a_client_that_expects_is_told_to_continue_or_why_not() {
     assert_eq!(client.answer(true).status, 201);
     // The connection goes on after it; a refusal comes instead of 100 and ends it, as the body may follow or not.
     client.send("PUT /media/b.ts HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 11\r\n\r\n");
+    assert_eq!(client.answer(true).status, 413);
+    assert!(client.is_closed());
+}
+
+/// As encoders do that end a live transfer: the body is whole, though nobody waits for the answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_whole_body_is_stored_though_its_client_is_gone() {
+    let harness = Harness::start(Config::default());
+    let mut client = harness.connect();
+    client.send("PUT /media/live.ts HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
+    client.send("3\r\nabc\r\n0\r\n\r\n");
+    drop(client);
+    harness.events.wait_until(|text| text.contains("\"outcome\":\"Stored\""));
+    assert_eq!(harness.store.bytes("live.ts").as_deref(), Some(b"abc".as_slice()));
+}
+
+/// Some clients send one, and proxies pass it on: it means nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_with_a_body_is_a_read() {
+    let harness = Harness::start(Config::default());
+    harness.store.put("a.ts", b"whole");
+    let mut client = harness.connect();
+    for body in ["Content-Length: 4\r\n\r\nGET ", "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"] {
+        for target in ["/media/a.ts?rate=max", "/health", "/media/"] {
+            client.send(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n{body}"));
+            assert_eq!(client.answer(true).status, 200, "{target} {body}");
+        }
+    }
+    client.send("GET /media/a.ts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10000000\r\n\r\n");
     assert_eq!(client.answer(true).status, 413);
     assert!(client.is_closed());
 }

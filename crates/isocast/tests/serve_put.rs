@@ -96,7 +96,7 @@ fn what_breaks_off_was_never_there() {
         server.wait_for("its removal", |server| server.names() == ["old.ts"]);
     }
     assert_eq!(server.get("/media/old.ts").text(), "old");
-    server.wait_for("the recording's room", |server| server.metric("isocast_promised_bits_per_second") == 0.0);
+    server.wait_for("the recording's room", |server| server.metric("isocast_promised_bytes_per_second") == 0.0);
 }
 
 #[test]

@@ -42,7 +42,7 @@ fn two_hundred_that_never_read_beside_twenty_that_do() {
     server.wait_for("the end of the stalled", |server| {
         server.events().lines().filter(|line| line.contains("ClientStalled")).count() == STALLED
     });
-    server.wait_for("their room", |server| server.metric("isocast_promised_bits_per_second") == 0.0);
+    server.wait_for("their room", |server| server.metric("isocast_promised_bytes_per_second") == 0.0);
     server.wait_for("an empty listing", |server| server.json("/api/v1/streams").as_array().map(Vec::len) == Some(0));
     drop(stalled);
 }

@@ -24,8 +24,10 @@ pub struct Config {
     pub policies: Vec<PathPolicy>,
     /// Links by local address; what is not listed leaves by link 0.
     pub links: Vec<(IpAddr, LinkId)>,
-    /// Users who may write; empty: writes only from this machine.
+    /// Users who may write.
     pub users: Vec<User>,
+    /// Without users, programs on this machine may write.
+    pub local_writes: bool,
 }
 
 /// How requests of one viewer hold one stream.
@@ -79,6 +81,7 @@ impl Default for Config {
             policies: Vec::new(),
             links: Vec::new(),
             users: Vec::new(),
+            local_writes: false,
         }
     }
 }

@@ -233,9 +233,11 @@ impl Paced {
         let stats = &self.service.stats;
         stats.bytes_sent.fetch_add(end.sent_bytes, Ordering::Relaxed);
         stats.misses.fetch_add(end.misses, Ordering::Relaxed);
-        let outcome = failed.map_or_else(|| format!("{:?}", end.outcome), str::to_owned);
         let (path, client) = (&self.request.path, self.request.client.address);
-        self.service.events.line(events::stream_ended(stream, path, client, (&outcome, &end), SystemTime::now()));
+        self.service.events.tell_often("stream_ended", || {
+            let outcome = failed.map_or_else(|| format!("{:?}", end.outcome), str::to_owned);
+            events::stream_ended(stream, path, client, (&outcome, &end), SystemTime::now())
+        });
         let body_bytes = end.sent_bytes.saturating_sub(self.prefix_bytes);
         let end = if end.outcome == Outcome::DiskError && end.sent_bytes == 0 {
             // Its disk failed before anything was sent: this can still be told.
@@ -302,7 +304,9 @@ pub(crate) fn note_refusal(
 ) {
     service.stats.streams_refused.fetch_add(1, Ordering::Relaxed);
     let short = (resource_name(refusal.resource), refusal.grantable);
-    service.events.line(events::stream_refused(path, client, rate, (&short.0, short.1), SystemTime::now()));
+    service.events.tell_often("stream_refused", || {
+        events::stream_refused(path, client, rate, (&short.0, short.1), SystemTime::now())
+    });
 }
 
 /// How a resource is named in events and answers.

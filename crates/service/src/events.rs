@@ -1,16 +1,70 @@
 //! Events as JSON lines: the data plane's, those of requests, of the settings and of the server itself.
 
 use std::net::{IpAddr, SocketAddr};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use dataplane::control::{Ending, Event};
 use serde_json::json;
 use units::{BitRate, StreamId};
 
 use crate::contents::StoreEvent;
+use crate::log::{KindLimit, Log, Writer};
+
+/// An event as it is written.
+#[derive(Debug, Clone)]
+pub struct Line {
+    kind: String,
+    text: String,
+}
+
+/// The event log.
+pub struct Events {
+    log: Log,
+    limit: KindLimit,
+}
+
+impl Events {
+    /// Writes to `log`.
+    #[must_use]
+    pub fn new(log: Log) -> Self {
+        Self { log, limit: KindLimit::default() }
+    }
+
+    /// Writes an event, unless too many of its kind came within this second.
+    pub fn tell(&self, event: Line) {
+        if self.limit.admits(&event.kind, Instant::now()) {
+            self.log.line(event.text);
+        }
+    }
+
+    /// Writes how many events of which kind were left out.
+    pub fn tell_left_out(&self, now: SystemTime) {
+        for (kind, count) in self.limit.left_out() {
+            self.log.line(stamped(json!({ "event": "left_out", "of": kind, "count": count }), now).text);
+        }
+    }
+
+    /// As [`Events::tell`], for what happens often: the event is made only if it is written.
+    pub(crate) fn tell_often(&self, kind: &str, event: impl FnOnce() -> Line) {
+        if self.limit.admits(kind, Instant::now()) {
+            self.log.line(event().text);
+        }
+    }
+
+    /// Writes to `writer` from now on.
+    pub fn reopen(&self, writer: Writer) {
+        self.log.reopen(Some(writer));
+    }
+
+    /// Lines dropped because the writer was behind.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.log.dropped()
+    }
+}
 
 /// One event as a line of the event log.
-pub fn line(event: &Event, now: SystemTime) -> String {
+pub fn line(event: &Event, now: SystemTime) -> Line {
     let object = match event {
         Event::DiskFailing { disk, hung } => json!({ "event": "disk_failing", "disk": disk.0, "hung": hung }),
         Event::DiskRecovered { disk } => json!({ "event": "disk_recovered", "disk": disk.0 }),
@@ -29,7 +83,7 @@ pub fn stream_refused(
     rate: Option<BitRate>,
     (resource, grantable): (&str, BitRate),
     now: SystemTime,
-) -> String {
+) -> Line {
     let object = json!({
         "event": "stream_refused", "path": path, "client": client.to_string(), "rate_bps": rate.map(|rate| rate.0),
         "resource": resource, "grantable_bps": grantable.0,
@@ -46,7 +100,7 @@ pub(crate) struct UploadEnd {
 }
 
 /// An upload that had begun came to its end.
-pub(crate) fn upload_ended(path: &str, client: IpAddr, end: &UploadEnd, now: SystemTime) -> String {
+pub(crate) fn upload_ended(path: &str, client: IpAddr, end: &UploadEnd, now: SystemTime) -> Line {
     let (outcome, stored_bytes, reason) = match &end.stored_bytes {
         Ok(bytes) => ("Stored", *bytes, None),
         Err(reason) => ("Failed", 0, Some(reason)),
@@ -59,7 +113,7 @@ pub(crate) fn upload_ended(path: &str, client: IpAddr, end: &UploadEnd, now: Sys
 }
 
 /// What happened in the store.
-pub fn of_store(event: &StoreEvent, now: SystemTime) -> String {
+pub fn of_store(event: &StoreEvent, now: SystemTime) -> Line {
     let object = match event {
         StoreEvent::RootAway { root, why } => {
             json!({ "event": "root_away", "root": root.display().to_string(), "reason": why.to_string() })
@@ -76,29 +130,29 @@ pub fn of_store(event: &StoreEvent, now: SystemTime) -> String {
 }
 
 /// A content was removed.
-pub fn content_deleted(path: &str, client: IpAddr, now: SystemTime) -> String {
+pub fn content_deleted(path: &str, client: IpAddr, now: SystemTime) -> Line {
     stamped(json!({ "event": "content_deleted", "path": path, "client": client.to_string() }), now)
 }
 
 /// The server listens.
-pub fn server_started(addresses: &[SocketAddr], now: SystemTime) -> String {
+pub fn server_started(addresses: &[SocketAddr], now: SystemTime) -> Line {
     let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
     let version = env!("CARGO_PKG_VERSION");
     stamped(json!({ "event": "server_started", "version": version, "addresses": addresses }), now)
 }
 
 /// The server drains.
-pub fn server_stopping(now: SystemTime) -> String {
+pub fn server_stopping(now: SystemTime) -> Line {
     stamped(json!({ "event": "server_stopping" }), now)
 }
 
 /// Settings were read anew: which are in force now, which need a restart.
-pub fn reloaded(changed: &[String], restart: &[String], now: SystemTime) -> String {
+pub fn reloaded(changed: &[String], restart: &[String], now: SystemTime) -> Line {
     stamped(json!({ "event": "configuration_reloaded", "changed": changed, "restart_needed": restart }), now)
 }
 
 /// Settings were read anew and are wrong; those in force stay.
-pub fn reload_refused(reason: &str, now: SystemTime) -> String {
+pub fn reload_refused(reason: &str, now: SystemTime) -> Line {
     stamped(json!({ "event": "configuration_refused", "reason": reason }), now)
 }
 
@@ -109,7 +163,7 @@ pub(crate) fn stream_ended(
     client: IpAddr,
     (outcome, end): (&str, &Ending),
     now: SystemTime,
-) -> String {
+) -> Line {
     let object = json!({
         "event": "stream_ended", "stream": stream.0, "path": path, "client": client.to_string(),
         "outcome": outcome, "sent_bytes": end.sent_bytes, "misses": end.misses,
@@ -118,10 +172,17 @@ pub(crate) fn stream_ended(
     stamped(object, now)
 }
 
+/// Lines of the access log were left out because too many requests ended with this status.
+#[must_use]
+pub fn access_lines_left_out(status: &str, count: u64, now: SystemTime) -> Line {
+    stamped(json!({ "event": "left_out", "of": format!("access log: {status}"), "count": count }), now)
+}
+
 /// Any event with its time.
-pub fn stamped(mut object: serde_json::Value, now: SystemTime) -> String {
+fn stamped(mut object: serde_json::Value, now: SystemTime) -> Line {
     object["time"] = json!(unix_seconds(now));
-    object.to_string()
+    let kind = object["event"].as_str().unwrap_or_default().to_owned();
+    Line { kind, text: object.to_string() }
 }
 
 /// Seconds since 1970, to the millisecond.

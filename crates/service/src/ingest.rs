@@ -159,6 +159,7 @@ impl Writer {
         let outcome = outcome.await;
         let published = self.noted(outcome)?;
         self.end = Ok(published.size);
+        self.service.listings.note_write();
         Ok(published)
     }
 
@@ -184,7 +185,7 @@ impl Drop for Writer {
         drop((self.upload.take(), self.recording.take()));
         let stored_bytes = std::mem::replace(&mut self.end, Ok(0));
         let end = UploadEnd { stored_bytes, duration: self.begun.elapsed() };
-        self.service.events.line(events::upload_ended(&self.name, self.client, &end, SystemTime::now()));
+        self.service.events.tell(events::upload_ended(&self.name, self.client, &end, SystemTime::now()));
     }
 }
 
@@ -199,6 +200,7 @@ pub async fn delete(
     client: IpAddr,
 ) -> Result<(), StoreError> {
     service.contents.delete(path, precondition).await?;
-    service.events.line(events::content_deleted(&path.joined(), client, SystemTime::now()));
+    service.listings.note_write();
+    service.events.tell(events::content_deleted(&path.joined(), client, SystemTime::now()));
     Ok(())
 }

@@ -4,7 +4,7 @@
 //! are enums, into its answers; nothing here knows a header, a status or a URL. It touches no disk itself (it asks the
 //! store) and does nothing for a stream between its start and its end.
 //!
-//! The calls: [`access::Access::authorize`] says whether a principal may do something, [`delivery::open`] starts the paced
+//! The calls: [`access::authorize`] says whether a principal may do something, [`delivery::open`] starts the paced
 //! delivery of a content to a socket, [`pipeline::open`] into a pipe that stages may follow, [`ingest::begin`] takes an upload
 //! or a recording.
 
@@ -14,7 +14,9 @@ pub mod contents;
 pub mod delivery;
 pub mod events;
 pub mod ingest;
+pub mod listing;
 pub mod log;
+pub mod logins;
 pub mod pipeline;
 pub mod plane_client;
 pub mod rate;

@@ -3,10 +3,12 @@
 //! Promise: a line is handed over without waiting; when the writer is behind, lines are dropped and counted.
 //! Not here: where the lines go; the wiring gives a writer, and a thread of its own serves it.
 
+use std::collections::BTreeMap;
 use std::io::Write;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Lines that may wait for the writer.
 const LINES_MAX: usize = 4096;
@@ -20,6 +22,8 @@ pub struct Log {
     waiting: SyncSender<Message>,
     /// The writer that the thread changes to before its next line.
     next: Arc<Mutex<Option<Writer>>>,
+    /// False: there is no writer, and nobody need make lines.
+    is_on: Arc<AtomicBool>,
     dropped: Arc<AtomicU64>,
 }
 
@@ -31,28 +35,38 @@ enum Message {
 }
 
 impl Log {
-    /// Starts the thread that writes to `writer`; it ends when the last clone is gone.
+    /// Starts the thread that writes to `writer`, if there is one; it ends when the last clone is gone.
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub fn start(name: &str, writer: Writer) -> std::io::Result<Self> {
+    pub fn start(name: &str, writer: Option<Writer>) -> std::io::Result<Self> {
         let (sender, waiting) = sync_channel(LINES_MAX);
         let next = Arc::new(Mutex::new(None));
         let source = Arc::clone(&next);
+        let is_on = Arc::new(AtomicBool::new(writer.is_some()));
+        let writer = writer.unwrap_or_else(|| Box::new(std::io::sink()));
         std::thread::Builder::new().name(name.to_owned()).spawn(move || write_lines(&waiting, &source, writer))?;
-        Ok(Self { waiting: sender, next, dropped: Arc::default() })
+        Ok(Self { waiting: sender, next, is_on, dropped: Arc::default() })
+    }
+
+    /// True if lines are written at all.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
     }
 
     /// Hands over one line (without its line feed).
     pub fn line(&self, line: String) {
-        if self.waiting.try_send(Message::Line(line)).is_err() {
+        if self.is_on() && self.waiting.try_send(Message::Line(line)).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Writes to `writer` from now on: the file was renamed by who rotates logs, or another one was configured. Lines that
     /// wait already may go to either.
-    pub fn reopen(&self, writer: Writer) {
+    pub fn reopen(&self, writer: Option<Writer>) {
+        self.is_on.store(writer.is_some(), Ordering::Relaxed);
+        let writer = writer.unwrap_or_else(|| Box::new(std::io::sink()));
         *self.next.lock().unwrap_or_else(PoisonError::into_inner) = Some(writer);
         // With the queue full, the thread is at work and finds the writer by itself.
         let _ = self.waiting.try_send(Message::Look);
@@ -62,6 +76,45 @@ impl Log {
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
+    }
+}
+
+/// Lines of one kind in one second; what is beyond is left out and counted.
+const PER_KIND_MAX: u32 = 200;
+/// Kinds told apart; further ones count as one.
+const KINDS_MAX: usize = 64;
+
+/// Bounds how many lines of a kind are written, so that one client that is refused again and again does not fill a disk.
+#[derive(Default)]
+pub struct KindLimit(Mutex<BTreeMap<String, Window>>);
+
+#[derive(Clone, Copy)]
+struct Window {
+    begun: Instant,
+    lines: u32,
+    left_out: u64,
+}
+
+impl KindLimit {
+    /// True if a line of this kind may be written now.
+    pub fn admits(&self, kind: &str, now: Instant) -> bool {
+        let mut kinds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kind = if kinds.len() >= KINDS_MAX && !kinds.contains_key(kind) { "other" } else { kind };
+        let window = kinds.entry(kind.to_owned()).or_insert(Window { begun: now, lines: 0, left_out: 0 });
+        if now.saturating_duration_since(window.begun) >= Duration::from_secs(1) {
+            (window.begun, window.lines) = (now, 0);
+        }
+        let admitted = window.lines < PER_KIND_MAX;
+        window.lines += u32::from(admitted);
+        window.left_out += u64::from(!admitted);
+        admitted
+    }
+
+    /// Takes out what was left out since it was asked last, by kind.
+    pub fn left_out(&self) -> Vec<(String, u64)> {
+        let mut kinds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = kinds.iter_mut().filter(|(_, window)| window.left_out > 0);
+        taken.map(|(kind, window)| (kind.clone(), std::mem::take(&mut window.left_out))).collect()
     }
 }
 
@@ -84,5 +137,21 @@ fn write_lines(waiting: &Receiver<Message>, next: &Mutex<Option<Writer>>, writer
 fn write_one(writer: &mut impl Write, message: &Message) {
     if let Message::Line(line) = message {
         let _ = writeln!(writer, "{line}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_much_is_counted() {
+        let (limit, now) = (KindLimit::default(), Instant::now());
+        let admitted = (0..1000).filter(|_| limit.admits("refused", now)).count();
+        assert_eq!(u32::try_from(admitted), Ok(PER_KIND_MAX));
+        assert!(limit.admits("ended", now), "another kind has its own");
+        assert_eq!(limit.left_out(), [("refused".to_owned(), 1000 - u64::from(PER_KIND_MAX))]);
+        assert!(limit.left_out().is_empty());
+        assert!(limit.admits("refused", now + Duration::from_secs(1)));
     }
 }

@@ -13,11 +13,12 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use units::{BitRate, DiskId, LinkId, Nanos, StreamId};
 
-use crate::access::Access;
 use crate::config::Config;
-use crate::contents::{Contents, StoreEvent};
-use crate::events;
+use crate::contents::{ContentPath, Contents, StoreError, StoreEvent};
+use crate::events::{self, Events};
+use crate::listing::{Listing, Listings};
 use crate::log::{Log, Writer};
+use crate::logins::Logins;
 use crate::plane_client::{Plane, PlaneClient};
 use crate::session::Viewer;
 use crate::session_table::SessionTable;
@@ -45,11 +46,12 @@ pub struct MediaService {
     /// What the data plane publishes.
     pub gauges: Arc<Gauges>,
     /// Event log.
-    pub events: Log,
+    pub events: Events,
     /// What is counted here.
     pub stats: Stats,
-    /// Who may do what.
-    pub access: Access,
+    /// Whose names and passwords are right.
+    pub logins: Logins,
+    pub(crate) listings: Listings,
     pub(crate) plane: Arc<PlaneClient>,
     pub(crate) sessions: SessionTable,
     pub(crate) runtime: Handle,
@@ -106,9 +108,10 @@ impl MediaService {
             config: RwLock::new(Arc::new(parts.config)),
             contents: parts.contents,
             gauges: parts.gauges,
-            events: parts.events,
+            events: Events::new(parts.events),
             stats: Stats::default(),
-            access: Access::default(),
+            logins: Logins::default(),
+            listings: Listings::default(),
             plane,
             runtime: Handle::current(),
             running: Mutex::default(),
@@ -122,7 +125,7 @@ impl MediaService {
     /// Takes a report of the data plane. Never waits; call it from any thread.
     pub fn on_report(&self, report: Report) {
         match report {
-            Report::Event(event) => self.events.line(events::line(&event, SystemTime::now())),
+            Report::Event(event) => self.events.tell(events::line(&event, SystemTime::now())),
             // Closing the last reference to a deleted content frees its blocks, which can take long.
             Report::Unused(content) => drop(self.runtime.spawn_blocking(move || drop(content))),
             report => self.plane.on_report(report),
@@ -131,7 +134,7 @@ impl MediaService {
 
     /// Notes what happened in the store. Never waits; call it from any thread.
     pub fn on_store_event(&self, event: &StoreEvent) {
-        self.events.line(events::of_store(event, SystemTime::now()));
+        self.events.tell(events::of_store(event, SystemTime::now()));
     }
 
     /// The settings in force. A request that was begun under older ones may go on with them.
@@ -171,6 +174,20 @@ impl MediaService {
         self.sessions.has(viewer, self.hash(path))
     }
 
+    /// The entries of the directory at `path`.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn list(&self, path: &ContentPath) -> Result<Arc<Listing>, StoreError> {
+        self.listings.list(&*self.contents, path).await
+    }
+
+    /// Bytes that listings hold.
+    #[must_use]
+    pub fn listing_bytes(&self) -> usize {
+        self.listings.bytes()
+    }
+
     /// The streams and recordings under way.
     pub fn running(&self) -> MutexGuard<'_, HashMap<StreamId, RunningStream>> {
         lock(&self.running)
@@ -181,10 +198,12 @@ impl MediaService {
         self.config().link(local)
     }
 
-    /// Releases what sessions held for too long. Called once a second.
+    /// Gives back what was held for too long, and tells what the event log left out. Called once a second.
     pub fn expire(&self) {
         self.sessions.expire();
         self.plane.send_releases();
+        self.listings.expire();
+        self.events.tell_left_out(SystemTime::now());
     }
 
     /// True while streams are admitted.
@@ -211,7 +230,7 @@ impl MediaService {
         let _ = self.plane.send(Command::Drain);
         self.draining.send_replace(true);
         self.ready.store(false, Ordering::Release);
-        self.events.line(events::server_stopping(SystemTime::now()));
+        self.events.tell(events::server_stopping(SystemTime::now()));
     }
 
     /// Asks for the end of all streams under way.

@@ -204,7 +204,7 @@ impl<I: Io> Plane<I> {
         };
         let request = self.request(stream.delivery(), rate, burst_bytes);
         let round = self.disks[disk].rounds.index_at(now);
-        let queued_seconds = self.disks[disk].schedule.queued_seconds();
+        let queued_seconds = self.disks[disk].schedule.queued_seconds(now);
         let moment = Moment { queued_seconds, payload_bytes: stream.payload, ..Moment::idle(round) };
         let placed = match self.admission.unshare(id, &request) {
             Ok(()) => self.admission.place(id, &moment),

@@ -31,6 +31,8 @@ pub struct RequestHead {
     pub headers: HeaderMap,
     /// How the body is framed.
     pub body: BodyFraming,
+    /// The client sends the body when it is told to continue.
+    pub expects_continue: bool,
     /// The client lets the connection be used again.
     pub keep_alive: bool,
     /// Bytes the head took.
@@ -82,9 +84,12 @@ pub enum HeadError {
     /// RFC 9112 §6.1: a smuggling attempt or a broken proxy.
     #[error("Content-Length and Transfer-Encoding exclude each other; send one of them")]
     TwoLengths,
-    /// A coding other than `chunked`.
-    #[error("the only transfer coding understood is `chunked`, once, in HTTP/1.1")]
+    /// Codings that do not end with `chunked`, or hold it twice, or in HTTP/1.0.
+    #[error("Transfer-Encoding must end with `chunked`, once, in HTTP/1.1")]
     TransferEncoding,
+    /// A coding other than `chunked`.
+    #[error("the only transfer coding understood is `chunked`")]
+    UnknownCoding,
     /// An expectation other than `100-continue`.
     #[error("the only expectation understood is `100-continue`")]
     Expectation,
@@ -97,10 +102,12 @@ impl HeadError {
         match self {
             Self::TooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::TargetTooLong => StatusCode::URI_TOO_LONG,
-            Self::Malformed(_) | Self::Host | Self::ContentLength | Self::TwoLengths => StatusCode::BAD_REQUEST,
+            Self::Malformed(_) | Self::Host | Self::ContentLength | Self::TwoLengths | Self::TransferEncoding => {
+                StatusCode::BAD_REQUEST
+            }
             Self::LengthTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::UnknownCoding => StatusCode::NOT_IMPLEMENTED,
             Self::Version => StatusCode::HTTP_VERSION_NOT_SUPPORTED,
-            Self::TransferEncoding => StatusCode::NOT_IMPLEMENTED,
             Self::Expectation => StatusCode::EXPECTATION_FAILED,
         }
     }
@@ -134,8 +141,11 @@ pub fn parse_head(bytes: &[u8]) -> Result<Option<RequestHead>, HeadError> {
     }
     let body = framing(&headers, version)?;
     check_expectation(&headers)?;
+    // HTTP/1.0 knows no interim answers (RFC 9110 §10.1.1).
+    let expects_continue = headers.contains_key(EXPECT) && version == Version::Http11;
     let keep_alive = keep_alive(&headers, version);
-    Ok(Some(RequestHead { method, path, query, version, headers, body, keep_alive, bytes: length }))
+    let bytes = length;
+    Ok(Some(RequestHead { method, path, query, version, headers, body, expects_continue, keep_alive, bytes }))
 }
 
 /// An unfinished head: wait for more, unless it is too long already.
@@ -253,16 +263,11 @@ const fn is_host_byte(byte: u8) -> bool {
 }
 
 fn framing(headers: &HeaderMap, version: Version) -> Result<BodyFraming, HeadError> {
-    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
-    if let Some(coding) = codings.next() {
+    if headers.contains_key(TRANSFER_ENCODING) {
         if headers.contains_key(CONTENT_LENGTH) {
             return Err(HeadError::TwoLengths);
         }
-        let chunked = coding.as_bytes().eq_ignore_ascii_case(b"chunked");
-        if !chunked || codings.next().is_some() || version == Version::Http10 {
-            return Err(HeadError::TransferEncoding);
-        }
-        return Ok(BodyFraming::Chunked);
+        return chunked(headers, version).map(|()| BodyFraming::Chunked);
     }
     let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
     let Some(length) = lengths.next() else { return Ok(BodyFraming::Length(0)) };
@@ -275,6 +280,24 @@ fn framing(headers: &HeaderMap, version: Version) -> Result<BodyFraming, HeadErr
         Ok(length @ 0..=LENGTH_MAX) => Ok(BodyFraming::Length(length)),
         Ok(_) | Err(_) => Err(HeadError::LengthTooLarge),
     }
+}
+
+/// Transfer codings end with `chunked`, which stands there once; without that, the end of the body is a guess (RFC 9112 §6.3).
+fn chunked(headers: &HeaderMap, version: Version) -> Result<(), HeadError> {
+    let lines = headers.get_all(TRANSFER_ENCODING).iter();
+    let mut before_last = 0;
+    let mut last = &b""[..];
+    for coding in lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b',')) {
+        before_last += usize::from(!last.is_empty());
+        if last.eq_ignore_ascii_case(b"chunked") {
+            return Err(HeadError::TransferEncoding);
+        }
+        last = coding.trim_ascii();
+    }
+    if version == Version::Http10 || !last.eq_ignore_ascii_case(b"chunked") {
+        return Err(HeadError::TransferEncoding);
+    }
+    if before_last > 0 { Err(HeadError::UnknownCoding) } else { Ok(()) }
 }
 
 fn check_expectation(headers: &HeaderMap) -> Result<(), HeadError> {
@@ -348,7 +371,16 @@ mod tests {
         assert_eq!(with("Host: h\r\nContent-Length: 1\r\nContent-Length: 1\r\n"), HeadError::ContentLength);
         assert_eq!(with("Host: h\r\nContent-Length: +1\r\n"), HeadError::ContentLength);
         assert_eq!(with("Host: h\r\nContent-Length: 99999999999999999999\r\n"), HeadError::LengthTooLarge);
-        assert_eq!(with("Host: h\r\nTransfer-Encoding: gzip, chunked\r\n"), HeadError::TransferEncoding);
+        assert_eq!(with("Host: h\r\nTransfer-Encoding: gzip, chunked\r\n"), HeadError::UnknownCoding);
+        for codings in
+            ["chunked, chunked", "chunked\r\nTransfer-Encoding: chunked", "xchunked", "chunked, gzip", "", ","]
+        {
+            assert_eq!(
+                with(&format!("Host: h\r\nTransfer-Encoding: {codings}\r\n")).status(),
+                StatusCode::BAD_REQUEST,
+                "{codings}"
+            );
+        }
         assert_eq!(with("Host: h\r\nExpect: miracles\r\n"), HeadError::Expectation);
         assert!(matches!(with("Host: h\r\nX: a\r\n b\r\n"), HeadError::Malformed(_)), "folded line");
         assert!(matches!(with("Host : h\r\n"), HeadError::Malformed(_)), "space before the colon");

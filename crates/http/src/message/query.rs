@@ -1,4 +1,4 @@
-//! The query of a request target: `rate=`, `burst=`, `session=`, `format=`, `on_break=`, `CMCD=`.
+//! The query of a request target: `rate=`, `burst=`, `session=`, `format=`, `limit=`, `after=`, `on_break=`, `CMCD=`.
 //!
 //! Promise: decoded as browsers encode (percent, `+` for a space); a key given twice is an error, not a guess.
 //! Unknown keys are ignored: players add their own.
@@ -18,6 +18,10 @@ pub struct Query {
     pub format: Option<String>,
     /// `on_break=`: what becomes of an upload that breaks off.
     pub on_break: Option<String>,
+    /// `limit=`: entries of a listing.
+    pub limit: Option<String>,
+    /// `after=`: the name after which a listing begins.
+    pub after: Option<String>,
     /// `CMCD=`: CTA-5004 in the query.
     pub cmcd: Option<String>,
 }
@@ -42,6 +46,8 @@ impl Query {
                 "session" => ("session", &mut query.session),
                 "format" => ("format", &mut query.format),
                 "on_break" => ("on_break", &mut query.on_break),
+                "limit" => ("limit", &mut query.limit),
+                "after" => ("after", &mut query.after),
                 "CMCD" => ("CMCD", &mut query.cmcd),
                 _ => continue,
             };

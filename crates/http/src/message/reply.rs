@@ -1,7 +1,6 @@
 //! Replies: status, fields and a small body; and the bytes of a response head.
 //!
-//! Promise: one type for what is written directly to a socket and what goes through hyper; every error is
-//! `application/problem+json` (RFC 9457). Not here: what is answered when.
+//! Promise: every error is `application/problem+json` (RFC 9457). Not here: what is answered when.
 
 use std::fmt::Write as _;
 use std::time::SystemTime;
@@ -27,22 +26,33 @@ pub fn location(target: &str) -> String {
     utf8_percent_encode(target, UNFIT).to_string()
 }
 
-/// A complete small response.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What is left of a body after its first part, made as the client takes it.
+pub struct Pieces(pub Box<dyn Iterator<Item = Bytes> + Send + Sync>);
+
+impl std::fmt::Debug for Pieces {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Pieces")
+    }
+}
+
+/// A complete response that is not a content.
+#[derive(Debug)]
 pub struct Reply {
     /// The status.
     pub status: StatusCode,
     /// Fields other than Date, Server, Content-Length and Connection.
     pub fields: Vec<(HeaderName, String)>,
-    /// The body; empty for 204 and 304.
+    /// The body, or the first part of it; empty for 204 and 304.
     pub body: Bytes,
+    /// What follows the first part, if it is long.
+    pub rest: Option<Pieces>,
 }
 
 impl Reply {
     /// An empty reply.
     #[must_use]
     pub const fn empty(status: StatusCode) -> Self {
-        Self { status, fields: Vec::new(), body: Bytes::new() }
+        Self { status, fields: Vec::new(), body: Bytes::new(), rest: None }
     }
 
     /// A reply with a body.
@@ -50,7 +60,7 @@ impl Reply {
     pub fn with_body(status: StatusCode, media_type: &str, body: impl Into<Bytes>) -> Self {
         let fields =
             vec![(header::CONTENT_TYPE, media_type.to_owned()), (header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned())];
-        Self { status, fields, body: body.into() }
+        Self { status, fields, body: body.into(), rest: None }
     }
 
     /// Adds a field. A value that could break out of its line is dropped: it can only come from a file's name.
@@ -139,15 +149,19 @@ pub fn render_head(
     text.into_bytes()
 }
 
-/// The bytes of a complete response; the body is left out for HEAD.
+/// The bytes of the head of a complete reply.
 #[must_use]
-pub fn render(reply: &Reply, head_only: bool, after: After, now: SystemTime) -> Vec<u8> {
+pub fn render_reply_head(reply: &Reply, after: After, now: SystemTime) -> Vec<u8> {
     let bodiless = matches!(reply.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     let length = if bodiless { None } else { u64::try_from(reply.body.len()).ok() };
-    let mut bytes = render_head(reply.status, &reply.fields, length, after, now);
-    if !head_only && !bodiless {
-        bytes.extend_from_slice(&reply.body);
-    }
+    render_head(reply.status, &reply.fields, length, after, now)
+}
+
+/// The bytes of a complete response.
+#[must_use]
+pub fn render(reply: &Reply, after: After, now: SystemTime) -> Vec<u8> {
+    let mut bytes = render_reply_head(reply, after, now);
+    bytes.extend_from_slice(&reply.body);
     bytes
 }
 
@@ -158,7 +172,7 @@ mod tests {
     #[test]
     fn a_problem_as_bytes() {
         let reply = Reply::problem(StatusCode::NOT_FOUND, "no such content");
-        let bytes = render(&reply, false, After::Close, SystemTime::UNIX_EPOCH);
+        let bytes = render(&reply, After::Close, SystemTime::UNIX_EPOCH);
         let text = String::from_utf8(bytes).expect("ASCII");
         let (head, body) = text.split_once("\r\n\r\n").expect("a head");
         assert!(head.starts_with("HTTP/1.1 404 Not Found\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\n"), "{head}");
@@ -178,7 +192,7 @@ mod tests {
     fn no_field_breaks_out_of_its_line() {
         let reply = Reply::empty(StatusCode::OK).field(header::ETAG, "a\r\nSet-Cookie: x");
         assert!(reply.fields.is_empty());
-        let bytes = render(&Reply::empty(StatusCode::NOT_MODIFIED), false, After::KeepAlive, SystemTime::UNIX_EPOCH);
+        let bytes = render(&Reply::empty(StatusCode::NOT_MODIFIED), After::KeepAlive, SystemTime::UNIX_EPOCH);
         assert!(!String::from_utf8(bytes).expect("ASCII").contains("content-length"));
     }
 }

@@ -506,6 +506,11 @@ fn wait_while<T: std::fmt::Debug>(state: &Mutex<T>, changed: &Condvar, so: impl 
 pub struct Lines(Arc<(Mutex<Vec<u8>>, Condvar)>);
 
 impl Lines {
+    /// What was written so far.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.0.lock().expect("lock")).into_owned()
+    }
+
     /// Waits until the log's text makes `true`.
     pub fn wait_until(&self, ready: impl Fn(&str) -> bool) {
         wait_while(&self.0.0, &self.0.1, |bytes| !ready(&String::from_utf8_lossy(bytes)));
@@ -544,7 +549,9 @@ pub struct Harness {
 pub const CAPACITY_BPS: u64 = 100_000_000;
 
 impl Harness {
-    pub fn start(config: Config) -> Self {
+    /// With these settings, but that programs on this machine may write.
+    pub fn start(mut config: Config) -> Self {
+        config.service.local_writes = true;
         let plane = FakePlane::new(CAPACITY_BPS);
         let store = FakeStore::default();
         let (access, events) = (Lines::default(), Lines::default());
@@ -556,7 +563,7 @@ impl Harness {
             plane: Arc::clone(&plane) as Arc<dyn Plane>,
             ready: Arc::clone(&ready),
             gauges: Arc::new(Gauges::new(16, 1)),
-            events: Log::start("events", Box::new(events.clone())).expect("a thread"),
+            events: Log::start("events", Some(Box::new(events.clone()))).expect("a thread"),
         });
         assert!(plane.service.set(Arc::clone(&service)).is_ok());
         let server = Server::start(Parts {
@@ -564,7 +571,7 @@ impl Harness {
             listeners: vec![listener],
             service,
             machine: Arc::new(()),
-            access: Log::start("access", Box::new(access.clone())).expect("a thread"),
+            access: Log::start("access", Some(Box::new(access.clone()))).expect("a thread"),
         })
         .expect("started");
         let address = server.addresses()[0];

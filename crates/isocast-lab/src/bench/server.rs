@@ -315,7 +315,8 @@ fn start_isocast(choice: &Choice, scheduler: Option<&str>, ground: &Ground, stop
     let directory = scratch::folder()?;
     let address = ground.address()?;
     let program = crate::isocast()?;
-    let mut arguments = vec!["serve".to_owned(), "--listen".to_owned(), address.to_string()];
+    let mut arguments =
+        vec!["serve".to_owned(), "--local-writes".to_owned(), "--listen".to_owned(), address.to_string()];
     for root in &ground.roots {
         arguments.extend(["--root".to_owned(), root.display().to_string()]);
     }

@@ -25,6 +25,10 @@ pub(crate) struct ServeArgs {
     /// Folder for disk profiles and the index.
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
+    /// Where no users are configured, let programs on this machine write (`curl -T`). A proxy on this machine that does not
+    /// say for whom it speaks is one of them, and so is whoever it speaks for.
+    #[arg(long)]
+    local_writes: bool,
     /// How a disk's requests are ordered; `fifo` is for comparison only [default: cyclic].
     #[arg(long, value_enum, value_name = "ORDER")]
     disk_scheduler: Option<DiskScheduler>,
@@ -51,6 +55,9 @@ impl ServeArgs {
         }
         if let Some(state) = &self.state {
             settings.add_flag("--state", "state", state.to_string_lossy().into_owned());
+        }
+        if self.local_writes {
+            settings.add_flag("--local-writes", "access.local_writes", "true".to_owned());
         }
         if let Some(order) = self.disk_scheduler {
             let name = match order {
@@ -113,6 +120,7 @@ mod tests {
             listen: Some("[::1]:9000".to_owned()),
             roots: vec!["/a".into(), "/b".into()],
             state: Some("/s".into()),
+            local_writes: true,
             disk_scheduler: Some(DiskScheduler::Fifo),
             set: vec![parse_assignment("schedule.be_share = 0%").unwrap()],
             ..ServeArgs::default()
@@ -121,6 +129,7 @@ mod tests {
         assert_eq!(config.listen.port(), 9000);
         assert_eq!(config.roots.len(), 2);
         assert_eq!(config.state, PathBuf::from("/s"));
+        assert!(config.local_writes);
         assert_eq!(config.schedule.disk_scheduler, DiskScheduler::Fifo);
         assert_eq!(config.schedule.best_effort_percent, 0);
     }

@@ -60,8 +60,12 @@ pub(crate) struct Config {
     pub(crate) path_rates: Vec<(String, BitRate)>,
     /// What becomes of a stream for which there is no room, by path prefix below `/media/`.
     pub(crate) path_when_full: Vec<(String, WhenFull)>,
-    /// Who may write: name and argon2 hash (PHC string). Empty: only this machine.
+    /// Who may write: name and argon2 hash (PHC string).
     pub(crate) users: Vec<(String, String)>,
+    /// Without users, programs on this machine may write.
+    pub(crate) local_writes: bool,
+    /// Origins whose pages may read what is answered.
+    pub(crate) cors_origins: Vec<String>,
     /// Files to write logs to.
     pub(crate) log: LogConfig,
 }
@@ -253,6 +257,10 @@ impl Config {
                     Err("an argon2 hash is needed, as `argon2 SALT -id -e` prints it (never the password)".to_owned())
                 }
             }),
+            local_writes: settings_ref.take("access.local_writes", false, |text| {
+                text.parse().map_err(|_| format!("`{text}` is neither `true` nor `false`"))
+            }),
+            cors_origins: take_origins(settings_ref),
             log: LogConfig {
                 access: settings_ref.take_optional("log.access", parse_path),
                 events: settings_ref.take_optional("log.events", parse_path),
@@ -265,6 +273,19 @@ impl Config {
         let problems = settings.finish();
         if problems.is_empty() { Ok(config) } else { Err(ConfigError(problems)) }
     }
+}
+
+fn take_origins(settings: &mut Settings) -> Vec<String> {
+    let origins = settings.take_list("access.cors_origins");
+    for origin in &origins {
+        let rest = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
+        if origin != "*" && !rest.is_some_and(|rest| !rest.is_empty() && !rest.contains(['/', ' '])) {
+            let message =
+                format!("`{origin}` is no origin; write for example `https://player.example`, or `*` for every one");
+            settings.contradiction("access.cors_origins", message);
+        }
+    }
+    origins
 }
 
 impl ScheduleConfig {

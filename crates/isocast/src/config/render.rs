@@ -67,6 +67,8 @@ impl fmt::Display for Config {
         for (name, hash) in &self.users {
             writeln!(f, "{} = {}", quoted(name), quoted(hash))?;
         }
+        let origins = self.cors_origins.iter().map(|origin| quoted(origin)).collect::<Vec<_>>().join(", ");
+        writeln!(f, "\n[access]\nlocal_writes = {}\ncors_origins = [{origins}]", self.local_writes)?;
         writeln!(f, "\n[log]")?;
         for (name, file) in [("access", &self.log.access), ("events", &self.log.events)] {
             if let Some(file) = file {

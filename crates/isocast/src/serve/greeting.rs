@@ -78,13 +78,17 @@ impl Greeting<'_> {
 
     fn writing(&self) -> String {
         let (users, open) = (self.config.users.len(), self.addresses.iter().any(|address| !address.ip().is_loopback()));
+        let writers = if self.config.local_writes {
+            "programs on this machine"
+        } else {
+            "nobody (`--local-writes`: this machine)"
+        };
         match (users, open) {
-            (0, true) => {
-                "WARNING: whoever reaches this address can read everything; writing is for programs on this machine \
-                          until there is a user (`isocast user add NAME`)"
-                    .to_owned()
-            }
-            (0, false) => "reading and writing: programs on this machine".to_owned(),
+            (0, true) => format!(
+                "WARNING: whoever reaches this address can read everything; writing: {writers}, until there is a user \
+                 (`isocast user add NAME`)"
+            ),
+            (0, false) => format!("reading: programs on this machine; writing: {writers}"),
             (users, _) => format!("reading: whoever reaches this address; writing: {users} user(s), with a password"),
         }
     }

@@ -159,13 +159,12 @@ fn prepare(config: &Config, console: Console, step: &watch::Sender<String>) -> a
         _ => cpus.into_iter().filter(|cpu| Some(*cpu) != plane_cpu).collect(),
     };
     let mut ports = queues.stores.into_iter();
-    let settings =
-        StoreSettings {
-            hidden_files: config.hidden_files,
-            state: Some(config.state.clone()),
-            cpus: other_cpus,
-            ..wiring::upload_memory(allowed)
-        };
+    let settings = StoreSettings {
+        hidden_files: config.hidden_files,
+        state: Some(config.state.clone()),
+        cpus: other_cpus,
+        ..wiring::upload_memory(allowed)
+    };
     let store = Store::start(layout, &settings, |id, _| Served {
         port: Box::new(Governed::new(ports.next().expect("one port per disk"))),
         profile: profiles.get(usize::from(id.0)).cloned(),
@@ -206,7 +205,7 @@ async fn serve(
         plane: Arc::new(PlaneCommands(plane.clone())),
         ready: Arc::clone(&ready),
         gauges,
-        events: Log::start("event-log", events)?,
+        events: Log::start("event-log", Some(events))?,
     });
     let told = Arc::downgrade(&service);
     store.listen(Box::new(move |event| {
@@ -354,14 +353,14 @@ impl service::Plane for PlaneCommands {
     }
 }
 
-/// The access log's and the event log's, opened anew.
-fn log_writers(config: &Config) -> anyhow::Result<(Writer, Writer)> {
-    let access = log_writer(config.log.access.as_deref(), Box::new(io::sink()))?;
-    Ok((access, log_writer(config.log.events.as_deref(), Box::new(io::stderr()))?))
+/// The access log's, if there is to be one, and the event log's, opened anew.
+fn log_writers(config: &Config) -> anyhow::Result<(Option<Writer>, Writer)> {
+    let access = config.log.access.as_deref().map(log_writer).transpose()?;
+    let events = config.log.events.as_deref().map(log_writer).transpose()?;
+    Ok((access, events.unwrap_or_else(|| Box::new(io::stderr()))))
 }
 
-fn log_writer(path: Option<&Path>, otherwise: Writer) -> anyhow::Result<Writer> {
-    let Some(path) = path else { return Ok(otherwise) };
+fn log_writer(path: &Path) -> anyhow::Result<Writer> {
     let file = OpenOptions::new().create(true).append(true).open(path);
     Ok(Box::new(file.with_context(|| format!("cannot write the log {}", path.display()))?))
 }

@@ -55,6 +55,7 @@ pub(super) fn http_config(config: &Config, links: &Links) -> http::config::Confi
             .iter()
             .map(|(name, hash)| User { name: name.clone(), password_hash: hash.clone() })
             .collect(),
+        local_writes: config.local_writes,
         ..service::config::Config::default()
     };
     http::config::Config {
@@ -63,6 +64,7 @@ pub(super) fn http_config(config: &Config, links: &Links) -> http::config::Confi
         idle_time_max: duration(limits.idle_timeout),
         upload_idle_max: duration(limits.upload_idle),
         stall_max: duration(config.streams.stall),
+        cors_origins: config.cors_origins.clone(),
         service,
         ..http::config::Config::default()
     }

@@ -22,7 +22,7 @@ impl Server {
     pub fn start(roots: &[&Path], state: &Path, arguments: &[&str]) -> Self {
         let mut command = Command::new(program());
         command
-            .args(["serve", "--listen", "127.0.0.1:0", "--set", "plane.memory=512M", "--state"])
+            .args(["serve", "--local-writes", "--listen", "127.0.0.1:0", "--set", "plane.memory=512M", "--state"])
             .arg(state)
             .args(arguments);
         // What the tests are told by the environment is not the server's.

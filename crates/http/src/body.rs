@@ -1,0 +1,143 @@
+//! The body of a request, read from the connection as it is asked for.
+//!
+//! Promise: not read while nobody asks, so a slow disk slows the client; exactly the body is taken, so that not a byte of the
+//! next request is lost; a client that waits for `100 Continue` gets it when the body is wanted, and not otherwise.
+
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use http_types::StatusCode;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::message::chunked::{ChunkError, ChunkedDecoder, Decoded};
+use crate::message::head::{BodyFraming, RequestHead};
+
+/// Most of a body read from the socket at once.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// Why no more of a body comes. The text is fit to be shown to the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum BodyError {
+    #[error("nothing of the body came for too long")]
+    TimedOut,
+    #[error("the connection broke off before the end of the body")]
+    BrokenOff,
+    #[error("this request needs no body; send none")]
+    Unwanted,
+    #[error(transparent)]
+    Coding(#[from] ChunkError),
+}
+
+impl BodyError {
+    /// The status that answers it.
+    pub(crate) const fn status(self) -> StatusCode {
+        match self {
+            Self::TimedOut => StatusCode::REQUEST_TIMEOUT,
+            Self::Unwanted => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::BrokenOff | Self::Coding(_) => StatusCode::BAD_REQUEST,
+        }
+    }
+}
+
+/// What is left of a body.
+#[derive(Debug)]
+enum Left {
+    Length(u64),
+    Chunked(ChunkedDecoder),
+}
+
+/// The body of one request.
+pub(crate) struct RequestBody<'a> {
+    stream: &'a mut TcpStream,
+    buffer: &'a mut BytesMut,
+    left: Left,
+    /// The client waits to be told to continue.
+    expects: bool,
+    idle_max: Duration,
+}
+
+impl<'a> RequestBody<'a> {
+    /// The body of `head`, of which the beginning may be in `buffer`.
+    pub(crate) fn new(
+        head: &RequestHead,
+        stream: &'a mut TcpStream,
+        buffer: &'a mut BytesMut,
+        idle_max: Duration,
+    ) -> Self {
+        let left = match head.body {
+            BodyFraming::Length(length) => Left::Length(length),
+            BodyFraming::Chunked => Left::Chunked(ChunkedDecoder::default()),
+        };
+        // Who sent some of it already does not wait.
+        let expects = head.expects_continue && buffer.is_empty();
+        Self { stream, buffer, left, expects, idle_max }
+    }
+
+    /// The next bytes, never none of them; `None` at the end.
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
+        loop {
+            match &mut self.left {
+                Left::Length(0) => return Ok(None),
+                Left::Length(left) if !self.buffer.is_empty() => {
+                    let here = usize::try_from(*left).unwrap_or(usize::MAX).min(self.buffer.len());
+                    *left -= u64::try_from(here).expect("a part of the body");
+                    return Ok(Some(self.buffer.split_to(here).freeze()));
+                }
+                Left::Length(_) => {}
+                Left::Chunked(decoder) => match decoder.decode(self.buffer)? {
+                    Decoded::Data(bytes) => return Ok(Some(bytes)),
+                    Decoded::End => return Ok(None),
+                    Decoded::More => {}
+                },
+            }
+            if std::mem::take(&mut self.expects) {
+                let told = self.stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await;
+                told.map_err(|_| BodyError::BrokenOff)?;
+            }
+            self.buffer.reserve(PIECE_BYTES);
+            match timeout(self.idle_max, self.stream.read_buf(self.buffer)).await {
+                Ok(Ok(1..)) => {}
+                Ok(Ok(0) | Err(_)) => return Err(BodyError::BrokenOff),
+                Err(_) => return Err(BodyError::TimedOut),
+            }
+        }
+    }
+
+    /// Skips what is left of the body, if all of it is here already. False if more of it may come.
+    pub(crate) fn skip_rest(&mut self) -> bool {
+        match &mut self.left {
+            Left::Length(left) => match usize::try_from(*left) {
+                Ok(here) if here <= self.buffer.len() => {
+                    self.buffer.advance(here);
+                    *left = 0;
+                    true
+                }
+                _ => false,
+            },
+            Left::Chunked(decoder) => loop {
+                match decoder.decode(self.buffer) {
+                    Ok(Decoded::Data(_)) => {}
+                    Ok(Decoded::End) => return true,
+                    Ok(Decoded::More) | Err(_) => return false,
+                }
+            },
+        }
+    }
+
+    /// Reads on to the end of a body nobody needs, which must not have more than `bytes_max`.
+    pub(crate) async fn discard(&mut self, bytes_max: u64) -> Result<(), BodyError> {
+        if matches!(self.left, Left::Length(left) if left > bytes_max) {
+            return Err(BodyError::Unwanted);
+        }
+        let mut discarded = 0;
+        while let Some(bytes) = self.next().await? {
+            discarded += u64::try_from(bytes.len()).expect("usize fits");
+            if discarded > bytes_max {
+                return Err(BodyError::Unwanted);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,66 @@
+//! Cross-origin reads: which pages of other origins a browser lets read contents and figures (the Fetch standard's CORS).
+//!
+//! Promise: none unless the settings name them: whoever can reach this server may read it, but a page that its visitor's
+//! browser shows can reach servers which the page's author cannot. Writes by pages of other origins are never allowed
+//! (`login`).
+
+use http_types::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
+    ACCESS_CONTROL_REQUEST_METHOD, HeaderName, ORIGIN, VARY,
+};
+use http_types::{Method, StatusCode};
+
+use crate::exchange::Exchange;
+use crate::message::reply::Reply;
+
+/// What a player's page may see of an answer, beyond what every page may.
+const EXPOSED: &str = "Accept-Ranges, Content-Length, Content-Range, Date, ETag, Link, Retry-After, X-Isocast-Rate";
+/// What a player's page may send: ranges, conditions and the four fields of CMCD (CTA-5004).
+const ALLOWED: &str = "Range, If-Range, If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since, Cache-Control, \
+                       CMCD-Object, CMCD-Request, CMCD-Session, CMCD-Status";
+
+/// The answer to a browser that asks whether a page may send a request.
+pub(crate) fn preflight(exchange: &Exchange) -> Option<Reply> {
+    let headers = &exchange.head.headers;
+    let asks = exchange.head.method == Method::OPTIONS && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
+    let reply = Reply::empty(StatusCode::NO_CONTENT).field(ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD");
+    let reply = if headers.contains_key(ACCESS_CONTROL_REQUEST_HEADERS) {
+        reply.field(ACCESS_CONTROL_ALLOW_HEADERS, ALLOWED)
+    } else {
+        reply
+    };
+    (asks && allowed(exchange).is_some()).then(|| reply.field(ACCESS_CONTROL_MAX_AGE, "86400"))
+}
+
+/// Adds to a reply what [`fields`] says.
+pub(crate) fn add(exchange: &Exchange, reply: &mut Reply) {
+    for (name, value) in fields(exchange) {
+        match reply.fields.iter_mut().find(|(known, _)| *known == name && name == VARY) {
+            Some((_, vary)) => *vary = format!("{vary}, {value}"),
+            None => reply.fields.push((name, value)),
+        }
+    }
+}
+
+/// The fields that let the page which sent this request read its answer.
+pub(crate) fn fields(exchange: &Exchange) -> Vec<(HeaderName, String)> {
+    if exchange.shared.config().cors_origins.is_empty() {
+        return Vec::new();
+    }
+    // What is answered differs by who asks, also where nobody did.
+    let mut fields = vec![(VARY, "Origin".to_owned())];
+    if let Some(origin) = allowed(exchange) {
+        fields.push((ACCESS_CONTROL_ALLOW_ORIGIN, origin));
+        fields.push((ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED.to_owned()));
+    }
+    fields
+}
+
+/// The origin of a page that may read; `*` where every one may.
+fn allowed(exchange: &Exchange) -> Option<String> {
+    let config = exchange.shared.config();
+    let origin = exchange.head.headers.get(ORIGIN)?.to_str().ok()?;
+    let named = config.cors_origins.iter().find(|known| *known == "*" || known.eq_ignore_ascii_case(origin))?;
+    Some(if named == "*" { named.clone() } else { origin.to_owned() })
+}

@@ -1,0 +1,26 @@
+//! The chunked coding: any bytes give an answer, and it does not depend on how they arrive.
+
+#![no_main]
+
+use bytes::BytesMut;
+use http::message::chunked::{ChunkError, ChunkedDecoder, Decoded};
+use libfuzzer_sys::fuzz_target;
+
+/// The body, and whether it is over.
+fn decode(text: &[u8], piece: usize) -> Result<(Vec<u8>, bool), ChunkError> {
+    let (mut decoder, mut buffer, mut body) = (ChunkedDecoder::default(), BytesMut::new(), Vec::new());
+    for part in text.chunks(piece) {
+        buffer.extend_from_slice(part);
+        while let Decoded::Data(bytes) = decoder.decode(&mut buffer)? {
+            assert!(!bytes.is_empty());
+            body.extend_from_slice(&bytes);
+        }
+    }
+    assert!(body.len() <= text.len());
+    Ok((body, decoder.is_over()))
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((first, text)) = bytes.split_first() else { return };
+    assert_eq!(decode(text, usize::MAX), decode(text, usize::from(*first) + 1));
+});
