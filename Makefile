@@ -28,9 +28,9 @@ build: page ## build target/release/isocast, page included
 lab: build ## build target/release/isocast-lab beside it: benchmarks, emulated disks
 	@$(CARGO) build --release --locked -p isocast-lab
 
-test: page ## run every test
-	@cd web && npm run --silent test
-	@$(CARGO) test --workspace --locked --no-fail-fast
+test: page ## run every test; what this machine or user cannot run is named as skipped
+	@cd web && ../scripts/npm run --silent test
+	@scripts/test --workspace --locked --no-fail-fast
 
 test-players: build ## play films with mpv, VLC, ffplay, GStreamer, MPlayer and Chromium from a full server, 10 minutes
 	@scripts/setup --players
@@ -78,7 +78,7 @@ page: web/dist/index.html ## build the web page into web/dist
 
 # Order-only: setup runs each time, but does not make the page out of date.
 web/dist/index.html: $(shell find web -path web/node_modules -prune -o -path web/dist -prune -o -type f -print 2>/dev/null) | setup
-	@cd web && npm run --silent build
+	@cd web && ../scripts/npm run --silent build
 	@touch $@
 
 setup: ## install what is missing (Debian packages, Rust, npm packages)
@@ -88,4 +88,4 @@ clean: ## remove what was built
 	@rm -rf target web/dist
 
 distclean: clean ## remove what was built, the demo videos and the page's packages
-	@rm -rf demo web/node_modules
+	@rm -rf demo web/node_modules web/.npm
