@@ -7,11 +7,18 @@ SHELL := /bin/sh
 LISTEN ?= 127.0.0.1:8080
 SEEDS ?= 500
 ROUNDS ?= 20
+PREFIX ?= /usr/local
+# Where `make install` puts things; DESTDIR is in front of all of it, for packages.
+UNITS = $(DESTDIR)$(PREFIX)/lib/systemd/system
+SYSUSERS = $(DESTDIR)$(PREFIX)/lib/sysusers.d
+MANUAL = $(DESTDIR)$(PREFIX)/share/man/man1
+COMPLETIONS = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+SETTINGS = $(DESTDIR)/etc/isocast
 BINARY := $(or $(CARGO_TARGET_DIR),target)/release/isocast
 # Expanded only in recipes, after setup has made sure that there is a toolchain.
 CARGO = RUSTUP_TOOLCHAIN=$$(scripts/toolchain) cargo
 
-.PHONY: help run build lab test test-players test-page check fmt clippy tidy sim crash bench bench-full compare demo page setup clean distclean
+.PHONY: help run build lab install uninstall test test-players test-page check fmt clippy tidy sim crash bench bench-full compare demo page setup clean distclean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -27,6 +34,24 @@ build: page ## build target/release/isocast, page included
 
 lab: build ## build target/release/isocast-lab beside it: benchmarks, emulated disks
 	@$(CARGO) build --release --locked -p isocast-lab
+
+install: ## put the built program, its service, manual pages and completions below PREFIX (/usr/local), as root
+	@test -x $(BINARY) || { echo "run first, as yourself: make build" >&2; exit 1; }
+	@install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/isocast
+	@mkdir -p $(UNITS) $(MANUAL) $(COMPLETIONS)
+	@for unit in packaging/*.service; do \
+		sed 's|/usr/local/bin|$(PREFIX)/bin|' $$unit >$(UNITS)/$${unit##*/} && chmod 644 $(UNITS)/$${unit##*/}; done
+	@install -D -m 644 packaging/isocast.sysusers $(SYSUSERS)/isocast.conf
+	@$(BINARY) man $(MANUAL)
+	@$(BINARY) completions bash >$(COMPLETIONS)/isocast
+	@test -n "$(DESTDIR)" || systemd-sysusers $(SYSUSERS)/isocast.conf
+	@mkdir -p $(SETTINGS)/conf.d
+	@test -e $(SETTINGS)/isocast.toml || install -m 644 packaging/isocast.toml $(SETTINGS)/isocast.toml
+	@test -n "$(DESTDIR)" || chgrp -R isocast $(SETTINGS)
+
+uninstall: ## remove what `make install` put there; settings, state and the user stay
+	@rm -f $(DESTDIR)$(PREFIX)/bin/isocast $(UNITS)/isocast.service $(UNITS)/isocast-measure.service \
+		$(SYSUSERS)/isocast.conf $(MANUAL)/isocast.1 $(MANUAL)/isocast-*.1 $(COMPLETIONS)/isocast
 
 test: page ## run every test; what this machine or user cannot run is named as skipped
 	@cd web && ../scripts/npm run --silent test

@@ -5,6 +5,7 @@
 
 pub mod calibrate;
 mod location;
+pub mod state_file;
 mod sysfs;
 
 pub use location::{Device, Location, location_of};

@@ -4,9 +4,9 @@
 //! changed is not known; it is written by a thread of its own, whole or not at all. Not here: finding rates (`probe`).
 
 use std::collections::HashMap;
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::io;
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -248,12 +248,7 @@ fn load(file: &Path) -> Option<Vec<KeptEntry>> {
 }
 
 fn save(file: &Path, contents: Vec<KeptEntry>) -> io::Result<()> {
-    let new: PathBuf = file.with_extension("json.new");
-    let mut writer = BufWriter::new(File::create(&new)?);
-    serde_json::to_writer(&mut writer, &Kept { format: FORMAT, contents })?;
-    writer.flush()?;
-    writer.get_ref().sync_all()?;
-    fs::rename(new, file)
+    device::state_file::replace(file, |writer| Ok(serde_json::to_writer(writer, &Kept { format: FORMAT, contents })?))
 }
 
 #[cfg(test)]

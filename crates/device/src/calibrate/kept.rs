@@ -3,7 +3,7 @@
 //! Promise: written whole or not at all; read back only if it is of this version, of this disk and makes sense.
 
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use schedule::profile::{DiskProfile, SeekPoint, Zone};
@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use units::{ByteCount, Nanos};
 
 use super::{Calibration, DiskIdentity, Source};
+use crate::state_file;
 
 /// Of the document's form and of the way of measuring: a profile of another version is measured again.
 const VERSION: u32 = 2;
@@ -81,13 +82,8 @@ pub fn save(state: &Path, calibration: &Calibration) -> Result<(), KeepError> {
     let path = profile_path(state, &calibration.disk);
     let json = serde_json::to_vec_pretty(&Document::from(calibration))?;
     let write = || -> io::Result<()> {
-        let folder = path.parent().unwrap_or(state);
-        fs::create_dir_all(folder)?;
-        let new = path.with_extension("new");
-        let mut file = fs::File::create(&new)?;
-        file.write_all(&json)?;
-        file.sync_all()?;
-        fs::rename(&new, &path)
+        fs::create_dir_all(path.parent().unwrap_or(state))?;
+        state_file::replace(&path, |writer| writer.write_all(&json))
     };
     write().map_err(|source| KeepError::File { path: path.clone(), source })
 }
