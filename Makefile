@@ -7,11 +7,18 @@ SHELL := /bin/sh
 LISTEN ?= 127.0.0.1:8080
 SEEDS ?= 500
 ROUNDS ?= 20
+PREFIX ?= /usr/local
+# Where `make install` puts things; DESTDIR is in front of all of it, for packages.
+UNITS = $(DESTDIR)$(PREFIX)/lib/systemd/system
+SYSUSERS = $(DESTDIR)$(PREFIX)/lib/sysusers.d
+MANUAL = $(DESTDIR)$(PREFIX)/share/man/man1
+COMPLETIONS = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+SETTINGS = $(DESTDIR)/etc/isocast
 BINARY := $(or $(CARGO_TARGET_DIR),target)/release/isocast
 # Expanded only in recipes, after setup has made sure that there is a toolchain.
 CARGO = RUSTUP_TOOLCHAIN=$$(scripts/toolchain) cargo
 
-.PHONY: help run build lab test test-players test-page check fmt clippy tidy sim crash bench bench-full compare demo page setup clean distclean
+.PHONY: help run build lab install uninstall test test-players test-page check fmt clippy tidy sim crash bench bench-full compare demo page setup clean distclean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -28,9 +35,27 @@ build: page ## build target/release/isocast, page included
 lab: build ## build target/release/isocast-lab beside it: benchmarks, emulated disks
 	@$(CARGO) build --release --locked -p isocast-lab
 
-test: page ## run every test
-	@cd web && npm run --silent test
-	@$(CARGO) test --workspace --locked --no-fail-fast
+install: ## put the built program, its service, manual pages and completions below PREFIX (/usr/local), as root
+	@test -x $(BINARY) || { echo "run first, as yourself: make build" >&2; exit 1; }
+	@install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/isocast
+	@mkdir -p $(UNITS) $(MANUAL) $(COMPLETIONS)
+	@for unit in packaging/*.service; do \
+		sed 's|/usr/local/bin|$(PREFIX)/bin|' $$unit >$(UNITS)/$${unit##*/} && chmod 644 $(UNITS)/$${unit##*/}; done
+	@install -D -m 644 packaging/isocast.sysusers $(SYSUSERS)/isocast.conf
+	@$(BINARY) man $(MANUAL)
+	@$(BINARY) completions bash >$(COMPLETIONS)/isocast
+	@test -n "$(DESTDIR)" || systemd-sysusers $(SYSUSERS)/isocast.conf
+	@mkdir -p $(SETTINGS)/conf.d
+	@test -e $(SETTINGS)/isocast.toml || install -m 644 packaging/isocast.toml $(SETTINGS)/isocast.toml
+	@test -n "$(DESTDIR)" || chgrp -R isocast $(SETTINGS)
+
+uninstall: ## remove what `make install` put there; settings, state and the user stay
+	@rm -f $(DESTDIR)$(PREFIX)/bin/isocast $(UNITS)/isocast.service $(UNITS)/isocast-measure.service \
+		$(SYSUSERS)/isocast.conf $(MANUAL)/isocast.1 $(MANUAL)/isocast-*.1 $(COMPLETIONS)/isocast
+
+test: page ## run every test; what this machine or user cannot run is named as skipped
+	@cd web && ../scripts/npm run --silent test
+	@scripts/test --workspace --locked --no-fail-fast
 
 test-players: build ## play films with mpv, VLC, ffplay, GStreamer, MPlayer and Chromium from a full server, 10 minutes
 	@scripts/setup --players
@@ -78,7 +103,7 @@ page: web/dist/index.html ## build the web page into web/dist
 
 # Order-only: setup runs each time, but does not make the page out of date.
 web/dist/index.html: $(shell find web -path web/node_modules -prune -o -path web/dist -prune -o -type f -print 2>/dev/null) | setup
-	@cd web && npm run --silent build
+	@cd web && ../scripts/npm run --silent build
 	@touch $@
 
 setup: ## install what is missing (Debian packages, Rust, npm packages)
@@ -88,4 +113,4 @@ clean: ## remove what was built
 	@rm -rf target web/dist
 
 distclean: clean ## remove what was built, the demo videos and the page's packages
-	@rm -rf demo web/node_modules
+	@rm -rf demo web/node_modules web/.npm

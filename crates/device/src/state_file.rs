@@ -1,43 +1,59 @@
-//! Files in the state folder: replaced whole.
+//! Files of the state folder: written whole, by their owner only, through no link.
+//!
+//! Promise: whoever reads sees the old file or the new one; a link that lies where a file is to be written is replaced, not
+//! followed. Not here: what is in them.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-/// Puts `bytes` in the place of the file at `path`, durably and in one step. What is written is a new file that only its
-/// owner may read: a link that somebody has put there is replaced, not followed.
+/// Puts what `write` writes in the place of `path`, which only its owner may read.
 ///
 /// # Errors
-/// The file cannot be written.
-pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let new = path.with_added_extension("new");
+/// The system's; what was at `path` is still there then.
+pub fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    replace_with(path, 0o600, |file| {
+        let mut writer = BufWriter::new(file);
+        write(&mut writer)?;
+        writer.flush()
+    })
+}
+
+/// As [`replace`], with the permissions `mode`, and with the file itself.
+///
+/// # Errors
+/// The system's; what was at `path` is still there then.
+pub fn replace_with(path: &Path, mode: u32, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    let new = path.with_extension("new");
     match fs::remove_file(&new) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-    file.write_all(bytes)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&new)?;
+    write(&mut file)?;
     file.sync_all()?;
     fs::rename(&new, path)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
 
     use super::*;
 
     #[test]
-    fn a_link_is_replaced_and_what_it_leads_to_stays() {
-        let place = tempfile::tempdir().unwrap();
-        let (other, file) = (place.path().join("other"), place.path().join("state.json"));
-        fs::write(&other, "precious").unwrap();
-        symlink(&other, &file).unwrap();
-        symlink(&other, place.path().join("state.json.new")).unwrap();
-        replace(&file, b"new").unwrap();
-        assert_eq!((fs::read(&file).unwrap(), fs::read(&other).unwrap()), (b"new".to_vec(), b"precious".to_vec()));
-        let facts = fs::symlink_metadata(&file).unwrap();
-        assert!(facts.is_file() && facts.permissions().mode() & 0o777 == 0o600, "{facts:?}");
+    fn a_link_is_replaced_and_not_written_through() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, other) = (folder.path().join("index.json"), folder.path().join("other"));
+        fs::write(&other, "precious").expect("written");
+        for planted in [&path, &folder.path().join("index.new")] {
+            symlink(&other, planted).expect("a link");
+        }
+        replace(&path, |writer| writer.write_all(b"text")).expect("replaced");
+        assert_eq!(fs::read_to_string(&other).expect("there"), "precious");
+        assert_eq!(fs::read_to_string(&path).expect("there"), "text");
+        let facts = fs::symlink_metadata(&path).expect("there");
+        assert!(facts.is_file() && facts.permissions().mode() & 0o777 == 0o600);
     }
 }

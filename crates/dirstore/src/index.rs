@@ -249,7 +249,7 @@ fn load(file: &Path) -> Option<Vec<KeptEntry>> {
 }
 
 fn save(file: &Path, contents: Vec<KeptEntry>) -> io::Result<()> {
-    state_file::replace(file, &serde_json::to_vec(&Kept { format: FORMAT, contents })?)
+    device::state_file::replace(file, |writer| Ok(serde_json::to_writer(writer, &Kept { format: FORMAT, contents })?))
 }
 
 #[cfg(test)]

@@ -9,11 +9,14 @@ mod lab;
 mod output;
 mod plan;
 mod serve;
+mod user;
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
+use clap_complete::Shell;
 
 use output::{Output, say};
 
@@ -30,12 +33,23 @@ struct CommandLine {
 enum Command {
     Serve(config::ServeArgs),
     Config(config::ConfigArgs),
+    User(user::UserCommand),
     Disk(disk::DiskCommand),
     Plan(plan::PlanCommand),
     /// Measures servers of paced streams: rate, jitter, stalls, cost (a program of its own, `isocast-lab`).
     Bench(lab::LabArgs),
     /// Emulated disks and reports of measurements (a program of its own, `isocast-lab`).
     Lab(lab::LabArgs),
+    /// Print what completes this program's words in a shell.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Write the manual pages, one for each command, into a folder.
+    Man {
+        /// The folder.
+        folder: PathBuf,
+    },
 }
 
 /// Exit codes: 0 done, 1 failed, 2 wrong usage (clap's own), 141 whoever read the output has gone.
@@ -59,9 +73,17 @@ fn run(command: Command, out: &mut Output) -> anyhow::Result<()> {
     match command {
         Command::Serve(args) => serve::run(&args),
         Command::Config(args) => args.run(out),
+        Command::User(command) => command.run(out),
         Command::Disk(command) => command.run(out),
         Command::Plan(command) => command.run(out),
         Command::Bench(arguments) => arguments.become_lab(Some("bench")),
         Command::Lab(arguments) => arguments.become_lab(None),
+        Command::Completions { shell } => {
+            // Made in memory: the generator would panic where nobody reads any more.
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut CommandLine::command(), "isocast", &mut text);
+            Ok(out.write_all(&text)?)
+        }
+        Command::Man { folder } => Ok(clap_mangen::generate_to(CommandLine::command(), folder)?),
     }
 }

@@ -250,7 +250,7 @@ fn a_full_disk_is_said_and_nothing_is_left() {
 fn what_others_may_yet_send_does_not_fill_a_disk() {
     let folder = tempfile::tempdir().expect("a folder");
     let Some(small) = Small::mount(folder.path(), "96m") else {
-        eprintln!("not run: a small disk needs the right to mount");
+        fixtures::skip::skipped("a small disk needs the right to mount");
         return;
     };
     let server = Setup::default().root(&small.0).start();

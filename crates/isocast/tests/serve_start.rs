@@ -70,7 +70,7 @@ const NO_LOCKED_MEMORY: &str = "ulimit -l 0; \
 fn a_server_that_cannot_have_io_uring_says_why_and_serves() {
     let server = Setup::default().verbose().limits(NO_LOCKED_MEMORY).start();
     if server.said().contains("runs on io_uring") {
-        eprintln!("not run: this kernel does not count rings as locked memory (Linux 6.18 does)");
+        fixtures::skip::skipped("this kernel does not count rings as locked memory (Linux 6.18 does)");
         return;
     }
     let said = server.said();
@@ -88,7 +88,7 @@ fn what_io_uring_lacks_is_said_before_disks_are_measured() {
     let limits = format!("{NO_LOCKED_MEMORY} export ISOCAST_PLANE__ENGINE=io_uring; set -- timeout -s KILL 20 \"$@\";");
     let said = refused(&limits, &folder.path().join("state"));
     if said.contains("serving ") {
-        eprintln!("not run: this kernel does not count rings as locked memory (Linux 6.18 does)");
+        fixtures::skip::skipped("this kernel does not count rings as locked memory (Linux 6.18 does)");
         return;
     }
     assert!(said.contains("ulimit -l unlimited"), "{said}");

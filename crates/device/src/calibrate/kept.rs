@@ -82,9 +82,8 @@ pub fn save(state: &Path, calibration: &Calibration) -> Result<(), KeepError> {
     let path = profile_path(state, &calibration.disk);
     let json = serde_json::to_vec_pretty(&Document::from(calibration))?;
     let write = || -> io::Result<()> {
-        let folder = path.parent().unwrap_or(state);
-        fs::create_dir_all(folder)?;
-        state_file::replace(&path, &json)
+        fs::create_dir_all(path.parent().unwrap_or(state))?;
+        state_file::replace(&path, |writer| writer.write_all(&json))
     };
     write().map_err(|source| KeepError::File { path: path.clone(), source })
 }

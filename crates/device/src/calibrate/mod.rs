@@ -172,6 +172,8 @@ pub fn load_or_calibrate(
 ) -> Result<Calibration, CalibrateError> {
     let disk = identity::identify(target).map_err(|source| CalibrateError::Path { path: target.into(), source })?;
     let unusable = match load(state, &disk) {
+        // What was found through files is rough: a server that may read the device by now looks again.
+        Ok(kept) if matches!(kept.source, Source::Files { .. }) && is_readable(&disk) => None,
         Ok(kept) => return Ok(kept),
         Err(KeepError::Absent) => None,
         Err(error) => Some(format!("the kept profile was not used: {}", told(&error))),
@@ -189,6 +191,10 @@ pub fn load_or_calibrate(
         fresh.notes.push(format!("the profile could not be kept and will be measured again: {}", told(&error)));
     }
     Ok(fresh)
+}
+
+fn is_readable(disk: &DiskIdentity) -> bool {
+    disk.device.as_deref().is_some_and(|path| Device::open(path, disk.capacity.0).is_ok())
 }
 
 /// The profile, or the reason why the device could not be measured.

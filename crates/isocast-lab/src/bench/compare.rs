@@ -76,7 +76,8 @@ fn measured(all: &[Results]) -> anyhow::Result<String> {
     ))
 }
 
-/// The README's comparison as Markdown: of each experiment with a peer the most streams, and what searches found.
+/// The README's comparison as Markdown: of each experiment with a peer the most streams. Of a full set those that were
+/// repeated, so that a reader sees a few figures with their spread; the others are one link away.
 fn comparison(all: &[Results], folder: &str) -> anyhow::Result<String> {
     let mut text = format!(
         "{}; [every table]({folder}/{TABLES}), [plots]({folder}/report.html), and beside them raw results, commands and configurations.\n\n\
@@ -84,7 +85,9 @@ fn comparison(all: &[Results], folder: &str) -> anyhow::Result<String> {
          |---|---|---:|---:|---:|---:|---:|---:|\n",
         measured(all)?
     );
-    for results in all {
+    let is_repeated = |results: &Results| not_searched(results).iter().any(|group| group.runs > 1);
+    let any_repeated = all.iter().any(is_repeated);
+    for results in all.iter().filter(|results| is_repeated(results) || !any_repeated) {
         let told = not_searched(results);
         let most = told.iter().map(|group| group.streams).max();
         let told: Vec<_> = told.into_iter().filter(|group| Some(group.streams) == most).collect();
@@ -96,7 +99,6 @@ fn comparison(all: &[Results], folder: &str) -> anyhow::Result<String> {
         "\nJ is how far the bytes of each second (each 100 ms) are from the rate, in the mean: 0 % is a constant stream. \
          *Stalled* are the streams whose player ran dry.\n",
     );
-    text.push_str(&searches(all.iter().filter(|results| not_searched(results).is_empty())));
     Ok(text)
 }
 
@@ -147,7 +149,7 @@ fn not_searched(results: &Results) -> Vec<&Group> {
 }
 
 /// What all searches found, in one table; nothing if there were none.
-fn searches<'a>(all: impl IntoIterator<Item = &'a Results>) -> String {
+fn searches(all: &[Results]) -> String {
     let mut text = String::new();
     for results in all {
         for (n, found) in results.found.iter().enumerate() {

@@ -19,7 +19,10 @@ pub(crate) struct ServeArgs {
     /// Address and port to serve on [default: 127.0.0.1:8080].
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<String>,
-    /// Folder to serve; several are merged into one namespace.
+    /// Folders to serve; several are merged into one namespace.
+    #[arg(value_name = "DIR")]
+    folders: Vec<PathBuf>,
+    /// The same as a flag (repeatable).
     #[arg(long = "root", value_name = "DIR")]
     roots: Vec<PathBuf>,
     /// Folder for disk profiles and the index.
@@ -38,6 +41,9 @@ pub(crate) struct ServeArgs {
     /// Say everything that was found out at the start: each disk's measurements, what is permitted and what is not.
     #[arg(long, short)]
     pub(crate) verbose: bool,
+    /// Measure the disks that are not known yet, keep what was found in the state folder, and end.
+    #[arg(long)]
+    pub(crate) measure_only: bool,
 }
 
 impl ServeArgs {
@@ -49,8 +55,9 @@ impl ServeArgs {
         if let Some(listen) = &self.listen {
             settings.add_flag("--listen", "listen", listen.clone());
         }
-        if !self.roots.is_empty() {
-            let roots = self.roots.iter().map(|root| root.to_string_lossy().into_owned()).collect();
+        let roots: Vec<_> =
+            self.roots.iter().chain(&self.folders).map(|root| root.to_string_lossy().into_owned()).collect();
+        if !roots.is_empty() {
             settings.add_flag_list("--root", "roots", roots);
         }
         if let Some(state) = &self.state {
@@ -74,7 +81,7 @@ fn parse_assignment(text: &str) -> Result<(String, String), String> {
     Ok((key.trim().to_owned(), value.trim().to_owned()))
 }
 
-/// Look at configuration files.
+/// Check configuration files, or show what is in effect.
 #[derive(Debug, Args)]
 pub(crate) struct ConfigArgs {
     #[command(subcommand)]
@@ -83,7 +90,7 @@ pub(crate) struct ConfigArgs {
 
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
-    /// Check a file, and the parts in `conf.d` beside it, without starting anything.
+    /// Check a file, the parts in `conf.d` beside it, and whether this machine has what they name; start nothing.
     Check {
         /// The file.
         file: PathBuf,
@@ -101,6 +108,7 @@ impl ConfigArgs {
         match &self.command {
             ConfigCommand::Check { file } => {
                 let config = Config::load_with_parts(file)?;
+                config.check_here()?;
                 let (file, folders) = (file.display(), config.roots.len());
                 writeln!(out, "{file}: usable; serves {folders} folder(s) on {}", config.listen)?;
             }
@@ -118,7 +126,8 @@ mod tests {
     fn flags_are_settings() {
         let args = ServeArgs {
             listen: Some("[::1]:9000".to_owned()),
-            roots: vec!["/a".into(), "/b".into()],
+            roots: vec!["/a".into()],
+            folders: vec!["/b".into()],
             state: Some("/s".into()),
             local_writes: true,
             disk_scheduler: Some(DiskScheduler::Fifo),

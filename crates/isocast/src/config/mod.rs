@@ -6,6 +6,7 @@
 
 mod change;
 mod command;
+mod here;
 mod render;
 mod settings;
 
@@ -99,9 +100,9 @@ pub(crate) struct ScheduleConfig {
 /// How a disk's requests are ordered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum DiskScheduler {
-    /// Phases real-time, best-effort, idle (HiTactix §4.2).
+    /// Streams first, uploads in what is left of the round.
     Cyclic,
-    /// In order of arrival, uncut: for comparison.
+    /// In order of arrival: for comparison.
     Fifo,
 }
 
@@ -253,9 +254,7 @@ impl Config {
             }),
             users: settings_ref.take_table("users", |text| match text.starts_with("$argon2") {
                 true => Ok(text.to_owned()),
-                false => {
-                    Err("an argon2 hash is needed, as `argon2 SALT -id -e` prints it (never the password)".to_owned())
-                }
+                false => Err("an argon2 hash is needed, not a password: `isocast user add NAME` makes it".to_owned()),
             }),
             local_writes: settings_ref.take("access.local_writes", false, |text| {
                 text.parse().map_err(|_| format!("`{text}` is neither `true` nor `false`"))
@@ -357,8 +356,12 @@ impl LimitsConfig {
 }
 
 fn parse_address(text: &str) -> Result<SocketAddr, String> {
-    text.parse()
-        .map_err(|_| format!("`{text}` is not an address with a port; write for example `127.0.0.1:8080` or `[::]:80`"))
+    text.parse().map_err(|_| {
+        let named = text.rsplit_once(':').filter(|(_, port)| !port.is_empty() && port.parse::<u16>().is_err());
+        let why =
+            named.map_or_else(String::new, |(_, port)| format!(" (`{port}` is no port: a number up to 65535 is)"));
+        format!("`{text}` is not an address with a port{why}; write for example `127.0.0.1:8080` or `[::]:80`")
+    })
 }
 
 fn parse_path(text: &str) -> Result<PathBuf, String> {

@@ -54,6 +54,9 @@ const READERS: usize = 2;
 /// # Errors
 /// What cannot be started, with what to do about it.
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
+    if args.measure_only {
+        return measure(args);
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let run = |runtime: tokio::runtime::Runtime| {
         let outcome = runtime.block_on(start_and_serve(args));
@@ -62,6 +65,15 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
         outcome
     };
     runtime.map_err(anyhow::Error::from).and_then(run).map_err(advice::with_advice)
+}
+
+/// Measures what is not known yet, and serves nothing.
+fn measure(args: &ServeArgs) -> anyhow::Result<()> {
+    let config = Config::load(args)?;
+    let layout = Layout::discover(&config.roots)?;
+    let _state = State::take(&config.state)?;
+    disks::known(&layout, &config.state, Console { verbose: true }, &drop)?;
+    Ok(())
 }
 
 /// The signals that are not left to their default action, from before the port is taken.

@@ -4,17 +4,19 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use rustix::fs::{Access, FlockOperation, OFlags, access, flock};
 use rustix::io::Errno;
 
 /// Locked as long as its server lives; holds the number of its process.
 const LOCK: &str = "lock";
+/// As `open` takes it.
+const NOT_THROUGH_LINKS: i32 = OFlags::NOFOLLOW.bits().cast_signed();
 /// A server that is about to end is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -48,10 +50,12 @@ impl State {
             .create(true)
             .truncate(false)
             .mode(0o600)
-            // A link here would have another file emptied.
-            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+            .custom_flags(NOT_THROUGH_LINKS)
             .open(folder.join(LOCK))
             .with_context(writable)?;
+        // By another name it is somebody's file, which must not be emptied.
+        let facts = lock.metadata().with_context(writable)?;
+        ensure!(facts.is_file() && facts.nlink() == 1, "{name}/{LOCK} is a link to another file: remove it");
         if !locked(&lock)? {
             let mut text = String::new();
             let _ = lock.read_to_string(&mut text);

@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use super::skip::skipped;
 use super::{program_with_lab, until};
 
 /// True if this process may make emulated disks. (What the program says where it may not: `lab_disk.rs`.)
@@ -18,7 +19,7 @@ pub fn possible(bytes: u64) -> bool {
     let room = rustix::fs::statvfs("/dev/shm").is_ok_and(|space| space.f_bavail * space.f_frsize >= bytes);
     let all = permitted() && room;
     if !all {
-        eprintln!("not run: emulated disks need root, /dev/fuse, /dev/loop-control, and {bytes} bytes in /dev/shm");
+        skipped(&format!("emulated disks need root, /dev/fuse, /dev/loop-control, and {bytes} bytes in /dev/shm"));
     }
     all
 }

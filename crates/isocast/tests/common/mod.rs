@@ -8,6 +8,7 @@ pub mod content;
 pub mod disk;
 pub mod http;
 pub mod server;
+pub mod skip;
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -2,6 +2,9 @@
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+#[path = "../../../isocast/tests/common/skip.rs"]
+pub(crate) mod skip;
+
 use std::cell::Cell;
 use std::fs::File;
 use std::io::Write;
@@ -155,7 +158,7 @@ pub(crate) fn direct_file(bytes: u64) -> (OwnedFd, bool) {
 pub(crate) fn only_direct_file(bytes: u64) -> Option<OwnedFd> {
     let (file, direct) = direct_file(bytes);
     if !direct {
-        eprintln!("not tested here: the build directory lies on a file system without direct I/O");
+        skip::skipped("the build directory lies on a file system without direct I/O");
     }
     direct.then_some(file)
 }

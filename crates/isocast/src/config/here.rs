@@ -1,0 +1,108 @@
+//! What of a good configuration this machine cannot give: folders, the state folder, processors, logs.
+//!
+//! Promise: nothing is made or changed by looking. Not here: what is wrong with the text itself (the parent module).
+
+use std::path::Path;
+
+use rustix::fs::{Access, access};
+
+use super::{Config, ConfigError, Problem};
+
+/// Systemd sets it for its services; `ProtectHome=` then hides these folders.
+const IN_A_SERVICE: &str = "INVOCATION_ID";
+const HOMES: [&str; 3] = ["/home", "/root", "/run/user"];
+
+impl Config {
+    /// Everything that `serve` would fail at, or could not do, as this user on this machine.
+    ///
+    /// # Errors
+    /// All of it at once.
+    pub(crate) fn check_here(&self) -> Result<(), ConfigError> {
+        let mut problems = Vec::new();
+        let mut add = |key: &str, message: String| {
+            problems.push(Problem { origin: None, key: Some(key.to_owned()), message });
+        };
+        if self.roots.is_empty() {
+            add("roots", "no folder is named: write for example `roots = [\"/srv/video\"]`".to_owned());
+        }
+        for root in &self.roots {
+            if let Some(message) = folder_problem(root) {
+                add("roots", message);
+            }
+        }
+        if let Some(message) = writable_problem(&self.state) {
+            add("state", message);
+        }
+        for (key, file) in [("log.access", &self.log.access), ("log.events", &self.log.events)] {
+            let folder = file.as_deref().and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
+            if let Some(message) = folder.and_then(writable_problem) {
+                add(key, message);
+            }
+        }
+        let cpus = kernel::thread::cpus().unwrap_or_default();
+        if let Some(cpu) = self.plane.cpu.filter(|cpu| !cpus.iter().any(|known| u32::try_from(*known) == Ok(*cpu))) {
+            let known = cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+            add("plane.cpu", format!("there is no CPU {cpu} for this program; it may use {known}"));
+        }
+        if problems.is_empty() { Ok(()) } else { Err(ConfigError(problems)) }
+    }
+}
+
+fn folder_problem(root: &Path) -> Option<String> {
+    let shown = root.display();
+    let hidden = HOMES.iter().any(|home| root.starts_with(home)) && std::env::var_os(IN_A_SERVICE).is_some();
+    match std::fs::read_dir(root) {
+        Ok(_) => None,
+        Err(_) if hidden => Some(format!(
+            "{shown} cannot be opened: services see no home folders; put the videos elsewhere, or permit it (`systemctl edit isocast`: `ProtectHome=no`)"
+        )),
+        Err(error) => Some(format!("{shown} cannot be opened ({error}): make the folder, or let this user read it")),
+    }
+}
+
+/// Why nothing could be written into `folder`, which may still have to be made.
+fn writable_problem(folder: &Path) -> Option<String> {
+    let there = folder.ancestors().find(|folder| folder.exists())?;
+    let writable = there.is_dir() && access(there, Access::WRITE_OK | Access::EXEC_OK).is_ok();
+    (!writable).then(|| {
+        format!(
+            "{} cannot be written: give {} to the user that this runs as (`chown`)",
+            folder.display(),
+            there.display()
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(text: &str) -> String {
+        let config = Config::load_file("f.toml".as_ref(), text).expect("a good text");
+        config.check_here().map_or_else(|error| error.to_string(), |()| String::new())
+    }
+
+    #[test]
+    fn what_this_machine_lacks_is_named() {
+        assert!(problems("state = \"/tmp\"").contains("roots: no folder is named"));
+        let said = problems(
+            "roots = [\"/nonexistent\"]\nstate = \"/proc/none\"\n[plane]\ncpu = 1023\n[log]\nevents = \"/proc/x/e\"\n",
+        );
+        for part in [
+            "roots: /nonexistent cannot be opened",
+            "state: /proc/none cannot be written",
+            "plane.cpu: there is no CPU 1023",
+            "log.events: /proc",
+        ] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+    }
+
+    #[test]
+    fn a_state_folder_that_is_still_to_be_made_is_no_problem() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (root, state) = (folder.path().display(), folder.path().join("a/b"));
+        assert_eq!(problems(&format!("roots = [\"{root}\"]\nstate = {state:?}\n")), "");
+        assert!(!state.exists());
+    }
+}
