@@ -112,7 +112,7 @@ impl AllCommand {
         if !failed.is_empty() {
             bail!("not everything could be measured:\n{}", failed.join("\n"));
         }
-        show.line(&format!("everything is in {}", out.join("report.html").display()));
+        show.line(&format!("everything is in {0}; `isocast-lab report {0}` shows it", out.display()));
         Ok(())
     }
 
