@@ -93,8 +93,7 @@ bench-full: lab ## searches, repeats, three drives, a network: 2 hours; goes on 
 	@$(BINARY) bench all --full --resume $(foreach part,$(PART),--only $(part)) $(if $(RESULTS),--out $(RESULTS))
 
 compare: lab ## put the comparison of RESULTS (docs/results/DATE-HOST) into the READMEs
-	@$(BINARY) bench compare $(RESULTS)
-	@$(BINARY) bench compare $(RESULTS) --readme README.ja.md
+	@$(BINARY)-lab report $(RESULTS) --readme README.md --readme README.ja.md
 
 demo: setup ## make the demo videos in ./demo (kept)
 	@scripts/demo

@@ -122,6 +122,9 @@ pub struct Disk {
     pub errors: u64,
     /// Share of its time promised to streams.
     pub promised_share: f64,
+    /// Share of its time that may still be promised; the rest is kept for best effort.
+    #[serde(default)]
+    pub free_share: f64,
     /// Observed over predicted service time.
     pub slowdown: f64,
     /// Late blocks: the n-th counts those less than 2^n milliseconds late, the last all above.

@@ -97,6 +97,8 @@ pub struct DiskGauges {
     pub failing: Gauge,
     /// Share of its time promised, in millionths.
     pub promised_ppm: Gauge,
+    /// Share of its time that may still be promised, in millionths.
+    pub free_ppm: Gauge,
     /// Observed over predicted service time, in millionths.
     pub slowdown_ppm: Gauge,
     /// Late blocks by lateness.

@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 use units::{BitRate, Nanos};
 
 use crate::entry::Stamp;
-use device::state_file;
 use media::{Container, MediaRate};
 
 /// Versions the index knows at most. The oldest tenth makes room.

@@ -142,12 +142,13 @@ async fn next_head(
 async fn answer(mut exchange: Exchange, buffer: &mut BytesMut, mut stream: TcpStream) -> Option<TcpStream> {
     let idle_max = exchange.shared.config().upload_idle_max;
     let mut body = RequestBody::new(&exchange.head, &mut stream, buffer, idle_max);
-    if exchange.head.method != Method::PUT && exchange.head.body != BodyFraming::Length(0) {
-        if let Err(error) = body.discard(SKIPPED_BYTES_MAX).await {
-            let reply = Reply::problem(error.status(), &error.to_string());
-            refuse(&exchange.shared, stream, exchange.peer, &reply).await;
-            return None;
-        }
+    if exchange.head.method != Method::PUT
+        && exchange.head.body != BodyFraming::Length(0)
+        && let Err(error) = body.discard(SKIPPED_BYTES_MAX).await
+    {
+        let reply = Reply::problem(error.status(), &error.to_string());
+        refuse(&exchange.shared, stream, exchange.peer, &reply).await;
+        return None;
     }
     if content::is_content_read(&exchange.head) {
         if buffer.is_empty() {

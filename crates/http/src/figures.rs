@@ -142,6 +142,7 @@ fn described_disk(disk: DiskDescription, gauges: &DiskGauges, phases: Option<Pha
         commits: gauges.commits.get(),
         errors,
         promised_share: real(gauges.promised_ppm.get()) / 1e6,
+        free_share: real(gauges.free_ppm.get()) / 1e6,
         slowdown: real(gauges.slowdown_ppm.get()) / 1e6,
         lateness: gauges.lateness.iter().map(|bucket| bucket.get()).collect(),
         streams: gauges.streams.get(),

@@ -34,6 +34,7 @@ struct CommandLine {
 enum Command {
     Bench(Box<bench::BenchCommand>),
     Disk(disk::DiskCommand),
+    Report(bench::ReportCommand),
 }
 
 /// Exit codes: 0 done, 1 failed, 2 wrong usage (clap's own), 141 whoever read the output has gone.
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
     let done = match line.command {
         Command::Bench(command) => command.run(&mut out),
         Command::Disk(command) => command.run(&mut out),
+        Command::Report(command) => command.run(),
     };
     match done.and_then(|()| Ok(out.flush()?)) {
         Ok(()) => ExitCode::SUCCESS,

@@ -506,6 +506,7 @@ impl<I: Io> Plane<I> {
         self.gauges.plane.promised_bps.set(promised);
         for (disk, gauges) in (0u16..).zip(&self.gauges.disks[..self.disks.len()]) {
             gauges.promised_ppm.set(ppm(self.admission.promised_share(DiskId(disk))));
+            gauges.free_ppm.set(ppm(self.admission.free_share(DiskId(disk))));
         }
     }
 
@@ -553,6 +554,7 @@ impl<I: Io> Plane<I> {
         gauges.be_queued.set(be as u64);
         gauges.streams.set(disk.streams.len() as u64);
         gauges.promised_ppm.set(ppm(self.admission.promised_share(id)));
+        gauges.free_ppm.set(ppm(self.admission.free_share(id)));
         gauges.slowdown_ppm.set(ppm(slowdown));
         self.watch(index, now);
         if slowdown > 1.1 && slowdown > before * 1.1 {

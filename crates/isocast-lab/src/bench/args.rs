@@ -27,7 +27,7 @@ const AFTER_YARDSTICK: Nanos = Nanos::from_secs(8);
 const DURATION: Nanos = Nanos::from_secs(20);
 
 /// How contents are given to streams.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Spread {
     /// Each its own while there are enough, in leaps over the list: few streams spread over a disk as well.
     Turn,
@@ -35,6 +35,18 @@ pub(crate) enum Spread {
     Random,
     /// All streams the first.
     One,
+    /// So many contents, spread over the list, by Zipf's law: the k-th is chosen 1/k times as often as the first.
+    Zipf(usize),
+}
+
+fn spread(text: &str) -> Result<Spread, String> {
+    let zipf = |text: &str| text.strip_prefix("zipf:")?.parse().ok().filter(|&contents| contents > 0);
+    match text {
+        "turn" => Ok(Spread::Turn),
+        "random" => Ok(Spread::Random),
+        "one" => Ok(Spread::One),
+        _ => zipf(text).map(Spread::Zipf).ok_or_else(|| format!("`{text}`: write turn, random, one, or zipf:40")),
+    }
 }
 
 /// Which of our servers.
@@ -114,7 +126,7 @@ pub(crate) struct Common {
     #[arg(long, value_name = "NAME")]
     pub content: Vec<String>,
     /// How contents are given to streams.
-    #[arg(long, value_enum, default_value = "turn")]
+    #[arg(long, value_name = "turn|random|one|zipf:N", default_value = "turn", value_parser = spread)]
     pub spread: Spread,
     /// Rate of a stream [default: 8.8M; for jitter 9M].
     #[arg(long, value_parser = units::parse_rate)]

@@ -99,6 +99,11 @@ impl Job {
                 let mixed = mix(self.seed.wrapping_add(n as u64));
                 usize::try_from(mixed % count as u64).unwrap_or(0)
             }
+            super::args::Spread::Zipf(contents) => {
+                let chance =
+                    super::summary::f(mix(self.seed.wrapping_add(n as u64)) >> 11) / super::summary::f(1 << 53);
+                nth_in_turn(zipf(chance, contents.min(count)), count)
+            }
         };
         self.contents.get(index).map_or("", String::as_str)
     }
@@ -144,6 +149,17 @@ fn stride(count: usize) -> usize {
         a == 1
     };
     (count * 618 / 1000..count).find(coprime).unwrap_or(1)
+}
+
+/// Which of `count` contents Zipf's law gives to a `chance` between 0 and 1: the k-th has 1/k of the weight of the first.
+fn zipf(chance: f64, count: usize) -> usize {
+    let weight = |k: usize| 1.0 / super::summary::f(k as u64 + 1);
+    let mut left = chance * (0..count).map(weight).sum::<f64>();
+    let chosen = (0..count).find(|&k| {
+        left -= weight(k);
+        left < 0.0
+    });
+    chosen.unwrap_or(0)
 }
 
 /// SplitMix64: a good mixing of a counter, for choices that a seed reproduces.
@@ -224,7 +240,7 @@ pub(crate) fn measure(server: &Server, ground: &Ground, job: &Job, show: &Show, 
             scope.spawn(move || writer::upload(site, begin, plan, stop, progress, uploads));
         }
         let begun = scope.spawn(|| lab_when_writers_begin(job, &plan, stop, &progress));
-        scope.spawn(|| show.run(&server.name, &plan, &progress, stop, &over));
+        show.run(&server.name, &plan);
         let report = client::run(&plan, stop, &progress);
         // At once: uploads under way go on for a while, and have the disk to themselves then.
         let ended = job.lab_disk.as_deref().map(lab_disk::statistics).transpose();
@@ -364,6 +380,16 @@ fn drop_pages_below(root: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_most_popular_of_40_contents_has_a_quarter_of_the_viewers() {
+        let counts = (0..1_000u64).fold([0; 40], |mut counts, n| {
+            counts[zipf(super::super::summary::f(n) / 1_000.0, 40)] += 1;
+            counts
+        });
+        assert!((230..238).contains(&counts[0]) && (115..120).contains(&counts[1]), "{counts:?}");
+        assert!(counts[39] >= 5 && counts.iter().sum::<i32>() == 1_000, "{counts:?}");
+    }
 
     #[test]
     fn every_content_is_met_once_and_few_streams_are_spread_over_all() {

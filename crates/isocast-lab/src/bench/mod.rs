@@ -9,7 +9,6 @@ mod args;
 mod child;
 mod client;
 mod clock;
-mod compare;
 mod experiment;
 mod group;
 mod host;
@@ -22,7 +21,7 @@ mod own_words;
 mod parts;
 mod planned;
 mod progress;
-pub(crate) mod report;
+mod report;
 mod scratch;
 mod search;
 mod server;
@@ -41,6 +40,7 @@ use std::io::Write;
 use clap::{Args, Subcommand};
 
 pub(crate) use crate::stop::Stop;
+pub(crate) use report::ReportCommand;
 use units::Nanos;
 
 /// Measures servers of paced streams: rate, jitter, stalls, cost.
@@ -58,8 +58,6 @@ enum Experiment {
     Jitter(jitter::JitterCommand),
     /// The whole set: contents in memory, cold on an emulated disk, uploads beside, the papers' experiments; nginx in each.
     All(all::AllCommand),
-    /// Renders the README's comparison from committed results, or checks that it is up to date.
-    Compare(compare::CompareCommand),
 }
 
 impl BenchCommand {
@@ -74,7 +72,6 @@ impl BenchCommand {
             Experiment::Streams(command) => command.run(&stop, out),
             Experiment::Jitter(command) => command.run(&stop, out),
             Experiment::All(command) => command.run(&stop),
-            Experiment::Compare(command) => command.run(),
         }
     }
 
@@ -86,7 +83,7 @@ impl BenchCommand {
         match &self.experiment {
             Experiment::Streams(command) => command.estimate(),
             Experiment::Jitter(command) => command.estimate(),
-            Experiment::All(_) | Experiment::Compare(_) => Ok(Nanos::ZERO),
+            Experiment::All(_) => Ok(Nanos::ZERO),
         }
     }
 }

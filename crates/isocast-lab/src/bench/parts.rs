@@ -46,6 +46,18 @@ const STARTS_SOAK: &str = "--starts-per-second 2 --warm-up 30s";
 /// Without writers nothing is kept for them.
 const NO_UPLOADS: &str = "--serve-arg=--set --serve-arg=schedule.be_share=0%";
 
+/// The parts that the README shows, in its order: they say who wins.
+pub(super) const SHOWN: [&str; 8] = [
+    "20-desktop-most-8.8M",
+    "22-desktop-most-25M",
+    "40-t7k250-most-8.8M",
+    "11-disk-uploads",
+    "13-disk-jitter",
+    "10-disk-8.8M",
+    "01-memory-8.8M",
+    "02-memory-2M",
+];
+
 /// The set of less than 15 minutes.
 pub(super) fn quick() -> Vec<Part> {
     let mut parts = memory("--streams 100,400 --duration 15s", "--streams 2000 --duration 15s");
@@ -79,6 +91,32 @@ pub(super) fn full() -> Vec<Part> {
             .with("--rate 1M --streams 1000,2500,5000 --duration 15s --ramp 10s"),
     );
     parts.push(system_calls("--streams 100,400,800 --duration 15s --repeat 2"));
+    for (number, tick) in [(7, "125ms"), (8, "250ms")] {
+        let of = |name: &str, words: &str, load: &str| {
+            let title = format!("Contents in memory, {words}, fed every {tick} (`schedule.tick`)");
+            on_memory(&format!("0{number}-memory-{name}-tick-{tick}"), &title)
+                .alone()
+                .with(&format!("{load} --duration 15s --serve-arg=--set --serve-arg=schedule.tick={tick}"))
+        };
+        parts.push(of("8.8M", "8.8 Mbit/s", "--streams 400"));
+        parts.push(of("2M", "2 Mbit/s", "--rate 2M --ramp 10s --streams 2000"));
+    }
+    parts.push(
+        streams("09-flash-8.8M", "Flash (SATA), each stream another file that is in no memory, 8.8 Mbit/s", "ssd-sata")
+            .with(&format!("--streams 100 --duration 15s {COLD} {NO_UPLOADS}")),
+    );
+    parts.push(
+        streams("16-disk-herd", "7200 rpm disk, 76 viewers of 76 files come back within 5 s", "desktop")
+            .with(&format!("--streams 76 --ramp 5s --duration 30s {COLD} {NO_UPLOADS}")),
+    );
+    parts.push(
+        streams("17-disk-sharing", "7200 rpm disk, 200 viewers of 40 films by Zipf's law, 0.3 s apart", "desktop")
+            .alone()
+            .with(
+                "--streams 200 --ramp 60s --warm-up 12s --duration 30s --spread zipf:40 --cold --serve-arg=--set \
+             --serve-arg=plane.memory=4GiB",
+            ),
+    );
     parts.push(
         streams("10-disk-8.8M", "7200 rpm disk, each stream another file, 8.8 Mbit/s", "desktop")
             .with(&format!("--streams 25,50,75 --duration 20s {STARTS} {COLD} {NO_UPLOADS}")),

@@ -142,12 +142,14 @@ impl<'a> Session<'a> {
             for (server, configuration) in &self.results.configurations {
                 self.show.line(&format!("--- {server} ---\n{configuration}"));
             }
-            write!(out, "{}", table::streams(&self.results.runs))?;
+            write!(out, "{}", table::text(&self.results.groups))?;
+            for run in &self.results.runs {
+                for reason in run.reasons.iter().chain(&run.disturbed) {
+                    writeln!(out, "  {} × {}: {reason}", run.server, run.streams)?;
+                }
+            }
             for found in &self.results.found {
                 writeln!(out, "{}", found.sentence())?;
-            }
-            if self.common.repeat > 1 {
-                write!(out, "\nMedians (least…greatest):\n{}", table::medians(&self.results.groups))?;
             }
         }
         Ok(self.results)

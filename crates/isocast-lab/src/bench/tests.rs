@@ -265,7 +265,7 @@ fn four_streams_and_a_writer_against_a_url() {
     assert!(run.uploads.as_ref().is_some_and(|u| u.done > 0 && u.failed == 0), "{:?}", run.uploads);
     let read: super::summary::Run = serde_json::from_str(&serde_json::to_string(&run).unwrap()).unwrap();
     assert_eq!(read.admitted, run.admitted);
-    assert!(super::table::streams(&[run]).lines().count() >= 2);
+    assert!(super::table::text(&super::group::groups(&[run])).lines().count() >= 2);
 }
 
 /// nginx is a peer, not a dependency: where it is not installed, the message that says so is what is tested.

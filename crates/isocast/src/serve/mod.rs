@@ -25,7 +25,7 @@ use anyhow::Context as _;
 use dataplane::Plane;
 use dataplane::control::Command;
 use dataplane::gauges::Gauges;
-use dirstore::{Governed, Layout, RootSetting, Served, Store, StoreSettings};
+use dirstore::{Governed, Layout, LayoutError, RootSetting, Served, Store, StoreSettings};
 use http::{Reload, Server, Starting};
 use kernel::plane_channel::{PlaneHandle, ReportReceiver};
 use kernel::thread::PlaneThread;
@@ -70,10 +70,16 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
 /// Measures what is not known yet, and serves nothing.
 fn measure(args: &ServeArgs) -> anyhow::Result<()> {
     let config = Config::load(args)?;
-    let layout = Layout::discover(&config.roots)?;
+    let layout = discover(&config)?;
     let _state = State::take(&config.state)?;
     disks::known(&layout, &config.state, Console { verbose: true }, &drop)?;
     Ok(())
+}
+
+/// The disks under the folders to be served.
+fn discover(config: &Config) -> Result<Layout, LayoutError> {
+    let root = |path: &PathBuf| RootSetting { path: path.clone(), require_mount: config.require_mount.contains(path) };
+    Layout::discover(&config.roots.iter().map(root).collect::<Vec<_>>())
 }
 
 /// The signals that are not left to their default action, from before the port is taken.
@@ -140,8 +146,7 @@ struct Prepared {
 
 /// Opens the folders, measures the disks, starts the data plane and the store. Says to `step` what it is at.
 fn prepare(config: &Config, console: Console, step: &watch::Sender<String>) -> anyhow::Result<Prepared> {
-    let root = |path: &PathBuf| RootSetting { path: path.clone(), require_mount: config.require_mount.contains(path) };
-    let layout = Layout::discover(&config.roots.iter().map(root).collect::<Vec<_>>())?;
+    let layout = discover(&config)?;
     let state = State::take(&config.state)?;
     // What keeps the data plane from starting at all is said now, not when disks were measured for seconds.
     kernel::thread::check(kernel::thread::PlaneConfig {

@@ -209,7 +209,7 @@ impl DiskTable {
         self.seconds(self.periodic[slot_of(round)].plus(starts), profile, slowdown)
     }
 
-    #[cfg(test)]
+    /// The share of each round that may be promised.
     pub(super) const fn budget(&self) -> f64 {
         self.budget
     }

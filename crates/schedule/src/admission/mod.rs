@@ -369,6 +369,12 @@ impl Admission {
         disk.table.promised_share(&disk.profile, disk.slowdown)
     }
 
+    /// Mean share of a disk's time that may still be promised.
+    #[must_use]
+    pub fn free_share(&self, disk: DiskId) -> f64 {
+        (self.disks[usize::from(disk.0)].table.budget() - self.promised_share(disk)).max(0.0)
+    }
+
     /// Promised bits per second in all.
     #[must_use]
     pub const fn promised(&self) -> BitRate {

@@ -5,22 +5,20 @@ use super::super::summary::{Run, Second};
 use super::plot::{Line, Plot};
 use super::{Kind, Results};
 
-/// Name and SVG of each plot.
-pub(super) fn of(results: &Results) -> anyhow::Result<Vec<(String, String)>> {
+/// The plots as SVG.
+pub(super) fn of(results: &Results) -> anyhow::Result<Vec<String>> {
     let plots = match results.kind {
         Kind::Streams => over_streams(results),
         Kind::Jitter => over_time(results),
     };
     let mut drawn = Vec::new();
-    for (name, plot) in plots {
-        if let Some(svg) = plot.svg()? {
-            drawn.push((name, svg));
-        }
+    for plot in plots {
+        drawn.extend(plot.svg()?);
     }
     Ok(drawn)
 }
 
-fn over_streams(results: &Results) -> Vec<(String, Plot<'_>)> {
+fn over_streams(results: &Results) -> Vec<Plot<'_>> {
     let x = "requested, Mbit/s";
     let requested = |g: &Group| g.median("requested_mbps");
     let against = |y: &'static str| lines(results, move |g| Some((requested(g)?, g.median(y)?)));
@@ -28,19 +26,10 @@ fn over_streams(results: &Results) -> Vec<(String, Plot<'_>)> {
     let most = rate.iter().flat_map(|l| &l.points).map(|p| p.0).fold(0.0, f64::max);
     rate.push(Line { name: "as requested".to_owned(), points: vec![(0.0, 0.0), (most, most)], marked: false });
     vec![
-        ("rate".to_owned(), Plot { title: "Delivered against requested rate", x, y: "delivered, Mbit/s", lines: rate }),
-        (
-            "cpu".to_owned(),
-            Plot { title: "Processor use of the server", x, y: "% of one core", lines: against("server_cpu_percent") },
-        ),
-        (
-            "jitter".to_owned(),
-            Plot { title: "J over 1 s windows, mean of the streams", x, y: "J, %", lines: against("j_1s_mean") },
-        ),
-        (
-            "jitter100".to_owned(),
-            Plot { title: "J over 100 ms windows, mean of the streams", x, y: "J, %", lines: against("j_100ms_mean") },
-        ),
+        Plot { title: "Delivered against requested rate", x, y: "delivered, Mbit/s", lines: rate },
+        Plot { title: "Processor use of the server", x, y: "% of one core", lines: against("server_cpu_percent") },
+        Plot { title: "J over 1 s windows, mean of the streams", x, y: "J, %", lines: against("j_1s_mean") },
+        Plot { title: "J over 100 ms windows, mean of the streams", x, y: "J, %", lines: against("j_100ms_mean") },
     ]
 }
 
@@ -60,7 +49,7 @@ fn lines(results: &Results, point: impl Fn(&Group) -> Option<(f64, f64)>) -> Vec
     lines
 }
 
-fn over_time(results: &Results) -> Vec<(String, Plot<'_>)> {
+fn over_time(results: &Results) -> Vec<Plot<'_>> {
     let x = "seconds";
     // The first run of each server stands for its repeats: a mean over runs would hide what one viewer saw.
     let mut firsts: Vec<&Run> = Vec::new();
@@ -74,29 +63,18 @@ fn over_time(results: &Results) -> Vec<(String, Plot<'_>)> {
         points: run.series.iter().filter_map(|s| Some((super::super::summary::f(s.at), of(s)?))).collect(),
         marked: false,
     };
-    let mut plots: Vec<(String, Plot<'_>)> = firsts
+    let mut plots: Vec<Plot<'_>> = firsts
         .iter()
         .map(|run| {
             let lines = vec![
                 line("streams", run, |s| Some(s.delivered_mbps / 8.0)),
                 line("uploads", run, |s| s.uploaded_mbps.map(|m| m / 8.0)),
             ];
-            (format!("time-{}", file_part(&run.server)), Plot { title: &run.server, x, y: "MB/s", lines })
+            Plot { title: &run.server, x, y: "MB/s", lines }
         })
         .collect();
     let all = |of: fn(&Second) -> Option<f64>| firsts.iter().map(|run| line(&run.server, run, of)).collect();
-    plots.push((
-        "j".to_owned(),
-        Plot { title: "J over 1 s windows, mean of the streams", x, y: "J, %", lines: all(|s| Some(s.j_mean)) },
-    ));
-    plots.push((
-        "least".to_owned(),
-        Plot { title: "What the worst stream got", x, y: "Mbit/s", lines: all(|s| Some(s.least_mbps)) },
-    ));
+    plots.push(Plot { title: "J over 1 s windows, mean of the streams", x, y: "J, %", lines: all(|s| Some(s.j_mean)) });
+    plots.push(Plot { title: "What the worst stream got", x, y: "Mbit/s", lines: all(|s| Some(s.least_mbps)) });
     plots
-}
-
-/// A server's name as part of a file's: a URL has signs that a path must not have.
-fn file_part(name: &str) -> String {
-    name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect()
 }

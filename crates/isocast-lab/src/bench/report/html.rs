@@ -1,13 +1,9 @@
 //! One page with everything in a folder of results; it needs nothing else to be shown.
 
 use std::fmt::Write;
-use std::fs;
-use std::path::Path;
-
-use anyhow::Context;
 
 use super::super::table;
-use super::{Results, figures, read};
+use super::{Results, figures};
 
 const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:#222}\
 table{border-collapse:collapse;font-size:13px;display:block;overflow-x:auto}\
@@ -15,20 +11,19 @@ th,td{padding:.25rem .6rem;text-align:right;border-bottom:1px solid #ddd;white-s
 th:first-child,td:first-child{text-align:left}svg{max-width:100%;height:auto}\
 pre{background:#f6f6f6;padding:.8rem;overflow-x:auto;font-size:12px}h2{margin-top:2.5rem}.note{color:#a40}";
 
-/// Writes `report.html` from the results in `folder`.
-pub(super) fn write(folder: &Path) -> anyhow::Result<()> {
+/// The page of all results.
+pub(super) fn page(all: &[Results]) -> anyhow::Result<String> {
     let mut page = format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>isocast bench</title><style>{STYLE}</style>\n\
          <h1>Measured</h1>\n"
     );
-    for (n, results) in read(folder)?.iter().enumerate() {
+    for (n, results) in all.iter().enumerate() {
         if n == 0 {
             page.push_str(&host(results));
         }
         page.push_str(&section(results)?);
     }
-    let path = folder.join("report.html");
-    fs::write(&path, page).with_context(|| format!("writing {}", path.display()))
+    Ok(page)
 }
 
 fn host(results: &Results) -> String {
@@ -77,7 +72,7 @@ fn section(results: &Results) -> anyhow::Result<String> {
         let _ =
             writeln!(text, "<p class=\"note\">{} × {}: disturbed: {reasons}</p>", escaped(&run.server), run.streams);
     }
-    for (_, svg) in figures::of(results)? {
+    for svg in figures::of(results)? {
         text.push_str(&svg);
     }
     for (server, configuration) in &results.configurations {

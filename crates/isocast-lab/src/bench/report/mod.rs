@@ -1,10 +1,14 @@
-//! What a benchmark leaves behind: raw results, series, plots and one page that shows them all.
+//! What a benchmark leaves behind: raw results, and what `isocast-lab report` makes of them.
 //!
 //! Promise: everything shown is made from the raw results in the same folder, so that it can be made again.
 
+mod command;
+mod comparison;
 mod figures;
 mod html;
-pub(crate) mod plot;
+mod plot;
+
+pub(crate) use command::ReportCommand;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -14,7 +18,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
-use super::group::{Group, KEYS, groups};
+use super::group::{Group, groups};
 use super::host::Host;
 use super::planned::Planned;
 use super::summary::Run;
@@ -173,79 +177,24 @@ impl Results {
     pub(crate) fn keep(&self, folder: &Path) -> anyhow::Result<()> {
         fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
         let path = self.unfinished(folder);
-        fs::write(&path, serde_json::to_string_pretty(self)? + "\n")
-            .with_context(|| format!("writing {}", path.display()))
+        fs::write(&path, serde_json::to_string(self)? + "\n").with_context(|| format!("writing {}", path.display()))
     }
 
     fn unfinished(&self, folder: &Path) -> PathBuf {
         folder.join(format!("{}.unfinished", self.label))
     }
 
-    /// Writes `label.json`, its CSV files and plots into `folder`, and the folder's page anew.
+    /// Writes `label.json` into `folder`.
     ///
     /// # Errors
     /// The folder cannot be written.
     pub(crate) fn write(&self, folder: &Path) -> anyhow::Result<()> {
-        let put = |name: String, text: &str| {
-            let path = folder.join(name);
-            fs::write(&path, text).with_context(|| format!("writing {}", path.display()))
-        };
         fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
-        put(format!("{}.json", self.label), &(serde_json::to_string_pretty(self)? + "\n"))?;
-        put(format!("{}-runs.csv", self.label), &self.runs_csv())?;
-        put(format!("{}-series.csv", self.label), &self.series_csv())?;
-        for (name, svg) in figures::of(self)? {
-            put(format!("{}-{name}.svg", self.label), &svg)?;
-        }
+        let path = folder.join(format!("{}.json", self.label));
+        fs::write(&path, serde_json::to_string(self)? + "\n").with_context(|| format!("writing {}", path.display()))?;
         // There is none where nothing was kept before.
         let _ = fs::remove_file(self.unfinished(folder));
-        html::write(folder)
-    }
-
-    /// One line per run.
-    fn runs_csv(&self) -> String {
-        let names: Vec<&str> = KEYS.iter().map(|(name, _)| *name).collect();
-        let mut text = format!("server,streams,rate_bps,disturbed,{}\n", names.join(","));
-        for run in &self.runs {
-            let _ = write!(text, "{},{},{},{}", quoted(&run.server), run.streams, run.rate_bps, run.disturbed.len());
-            for (_, of) in &KEYS {
-                let _ = write!(text, ",{}", of(run).map(|v| v.to_string()).unwrap_or_default());
-            }
-            text.push('\n');
-        }
-        text
-    }
-
-    /// One line per second of each run.
-    fn series_csv(&self) -> String {
-        let mut text = String::from(
-            "run,server,streams,at_s,delivered_mbps,least_mbps,most_mbps,j_mean,j_worst,j_100ms_mean,\
-             server_cpu_percent,server_rss_bytes,disk_read_mbps,disk_written_mbps,uploaded_mbps\n",
-        );
-        let or_empty = |v: Option<f64>| v.map(|v| format!("{v:.4}")).unwrap_or_default();
-        for (n, run) in self.runs.iter().enumerate() {
-            for s in &run.series {
-                let _ = writeln!(
-                    text,
-                    "{n},{},{},{},{:.4},{:.4},{:.4},{:.4},{:.4},{:.4},{},{},{},{},{}",
-                    quoted(&run.server),
-                    run.streams,
-                    s.at,
-                    s.delivered_mbps,
-                    s.least_mbps,
-                    s.most_mbps,
-                    s.j_mean,
-                    s.j_worst,
-                    s.j_100ms_mean,
-                    or_empty(s.server_cpu_percent),
-                    s.server_rss_bytes.map(|b| b.to_string()).unwrap_or_default(),
-                    or_empty(s.disk_read_mbps),
-                    or_empty(s.disk_written_mbps),
-                    or_empty(s.uploaded_mbps),
-                );
-            }
-        }
-        text
+        Ok(())
     }
 }
 
@@ -279,18 +228,14 @@ pub(crate) fn read(folder: &Path) -> anyhow::Result<Vec<Results>> {
     Ok(all)
 }
 
-fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('"', "\"\""))
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use super::super::summary::Second;
     use super::*;
 
     /// Two servers at two numbers of streams.
-    pub(in super::super) fn sample() -> Results {
-        let mut results = Results::new(Kind::Streams, "warm", "Contents in memory", None);
+    pub(in super::super) fn sample(label: &str) -> Results {
+        let mut results = Results::new(Kind::Streams, label, "Contents in memory", None);
         for (server, streams) in [("isocast", 100), ("nginx", 100), ("isocast", 200), ("nginx", 200)] {
             let rate = f64::from(streams) * 8.8e6;
             let run = Run {
@@ -311,19 +256,13 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_written_can_be_read_and_shown() {
+    fn what_is_written_can_be_read() {
         let folder = tempfile::tempdir().unwrap();
-        let results = sample();
+        let results = sample("warm");
         results.keep(folder.path()).unwrap();
         assert_eq!(read(folder.path()).unwrap(), []);
         results.write(folder.path()).unwrap();
         assert!(!results.unfinished(folder.path()).exists());
         assert_eq!(read(folder.path()).unwrap(), [results]);
-        let of = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
-        assert_eq!(of("warm-runs.csv").lines().count(), 5);
-        assert_eq!(of("warm-series.csv").lines().count(), 5);
-        assert!(of("warm-rate.svg").contains("nginx"));
-        let page = of("report.html");
-        assert!(page.contains("Contents in memory") && page.contains("<svg") && page.contains("&lt;nginx&gt;"));
     }
 }

@@ -1,0 +1,222 @@
+//! Tables and the picture of a set of results: the few rows and bars of the README, and every table behind them.
+
+use std::fmt::Write;
+
+use anyhow::bail;
+
+use super::super::group::Group;
+use super::super::parts::SHOWN;
+use super::{Found, Results};
+
+/// The comparison for the README as Markdown: one row for each of the parts that show who wins, the servers side by side.
+pub(super) fn comparison(all: &[Results], folder: &str) -> anyhow::Result<String> {
+    let mut text = format!(
+        "{}; [every table]({folder}/README.md), and beside it the raw results with commands and configurations.\n\n\
+         ![The most streams carried without a stall]({folder}/comparison.svg)\n\n\
+         | | Isocast | nginx |\n|---|---|---|\n",
+        measured(all)?
+    );
+    for results in SHOWN.iter().filter_map(|label| all.iter().find(|results| results.label == *label)) {
+        let cell = |server: &str| {
+            let found = results.found.iter().find(|found| found.server == server);
+            let most = not_searched(results).into_iter().rfind(|group| group.server == server);
+            found
+                .map(|found| format!("**{}** streams", found.streams))
+                .or_else(|| most.map(short_cell))
+                .unwrap_or_default()
+        };
+        let _ = writeln!(text, "| {} | {} | {} |", results.title, cell("isocast"), cell("nginx"));
+    }
+    text.push_str(
+        "\nJ is how far the bytes of each second are from the rate, in the mean: 0 % is a constant stream. *Stalled* are the \
+         streams whose player ran dry; CPU is the server's, seconds per 10⁹ bits.\n",
+    );
+    Ok(text)
+}
+
+/// The most streams that each server carried, as bars.
+pub(super) fn picture(all: &[Results]) -> String {
+    let both: Vec<&Results> = all.iter().filter(|results| results.found.len() > 1).collect();
+    let most = both.iter().flat_map(|results| &results.found).map(|found| found.streams).max().unwrap_or(1).max(1);
+    let mut text = String::new();
+    let mut y = 0;
+    for results in both {
+        let title = results.title.replace('&', "&amp;").replace('<', "&lt;");
+        let _ = writeln!(text, "<text x=\"8\" y=\"{}\">{title}</text>", y + 20);
+        y += 28;
+        for (found, colour) in results.found.iter().zip(["#0072b2", "#d55e00"]) {
+            let (width, middle) = (560 * found.streams / most, y + 14);
+            let _ = writeln!(
+                text,
+                "<text x=\"64\" y=\"{middle}\" text-anchor=\"end\">{}</text><rect x=\"72\" y=\"{y}\" width=\"{width}\" height=\"18\" fill=\"{colour}\"/><text x=\"{}\" y=\"{middle}\">{}</text>",
+                found.server,
+                78 + width,
+                found.streams
+            );
+            y += 22;
+        }
+        y += 10;
+    }
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 700 {y}\" font-family=\"sans-serif\" font-size=\"13\">\n\
+         <rect width=\"700\" height=\"{y}\" fill=\"white\"/>\n{text}</svg>\n"
+    )
+}
+
+/// What a viewer and an operator see of a group, in a line of medians.
+fn short_cell(group: &Group) -> String {
+    let figure = |name: &str, places: usize| {
+        group.median(name).map_or_else(|| "–".to_owned(), |median| format!("{median:.places$}"))
+    };
+    let j = if group.figure("j_1s_with_writer").is_some() { "j_1s_with_writer" } else { "j_1s_mean" };
+    let mut text = format!(
+        "{} streams: J {} %, {} stalled, CPU {}",
+        group.streams,
+        figure(j, 3),
+        figure("stalled_streams", 0),
+        figure("server_s_per_gbit", 3)
+    );
+    if group.figure("upload_mb_per_s").is_some() {
+        let _ = write!(text, ", uploads {} MB/s", figure("upload_mb_per_s", 1));
+    }
+    text
+}
+
+/// What was measured where; nothing measured is an error.
+fn measured(all: &[Results]) -> anyhow::Result<String> {
+    let Some(first) = all.first() else { bail!("no results there: `isocast bench all --quick` makes some") };
+    let host = &first.host;
+    Ok(format!(
+        "Measured {} on {} × {}, Linux {}",
+        host.date.split('T').next().unwrap_or_default(),
+        host.processors,
+        host.processor,
+        host.kernel,
+    ))
+}
+
+/// A cell that is said once for several rows.
+fn first_only(n: usize, text: &str) -> &str {
+    if n == 0 { text } else { "" }
+}
+
+/// Every table as Markdown.
+pub(super) fn tables(all: &[Results]) -> anyhow::Result<String> {
+    let mut text = format!(
+        "# Results\n\n{}. `isocast-lab report` on this folder makes this page anew, and one with plots.\n",
+        measured(all)?
+    );
+    for results in all {
+        let told = not_searched(results);
+        if !told.is_empty() {
+            text.push_str(&one_table(results, &told));
+        }
+    }
+    text.push_str(&searches(all));
+    Ok(text)
+}
+
+/// One experiment's table.
+fn one_table(results: &Results, told: &[&Group]) -> String {
+    let mut text = format!(
+        "\n**{}**\n\n\
+         | server | streams | delivered / requested | J (1 s) | worst stream | J (100 ms) | stalled | CPU s/Gbit | uploads MB/s | of the time left |\n\
+         |---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
+        results.title
+    );
+    text.extend(told.iter().map(|group| row(group)));
+    if let Some(yardstick) = &results.yardstick {
+        let _ = writeln!(
+            text,
+            "\nOne sequential durable writer with the disk to itself: {:.1} MB/s; \"of the time left\" is the uploads' share of \
+             what it would get in the time in which the disk was not reading.",
+            yardstick.mb_per_s
+        );
+    }
+    text
+}
+
+/// All but the tries of searches, which are told in one line each; server by server.
+fn not_searched(results: &Results) -> Vec<&Group> {
+    let mut told: Vec<&Group> = results.groups.iter().filter(|group| !group.probe).collect();
+    told.sort_by_key(|group| results.groups.iter().position(|g| g.server == group.server));
+    told
+}
+
+/// What all searches found, in one table; nothing if there were none.
+fn searches<'a>(all: impl IntoIterator<Item = &'a Results>) -> String {
+    let mut text = String::new();
+    for results in all {
+        for (n, found) in results.found.iter().enumerate() {
+            let title = first_only(n, &results.title);
+            let planned = found.planned.as_ref().map_or_else(|| "–".to_owned(), |p| p.streams.to_string());
+            let uploads = found.upload_mb_per_s.map_or_else(|| "–".to_owned(), |u| format!("{u:.1}"));
+            let (share, left) = (percent(found.upload_share), percent(found.upload_share_of_left));
+            let streams = streams_of(found);
+            let _ =
+                writeln!(text, "| {title} | {} | {streams} | {planned} | {uploads} | {share} | {left} |", found.server);
+        }
+    }
+    if text.is_empty() {
+        return text;
+    }
+    format!(
+        "\n**The most streams carried without a stall**\n\n\
+         | | server | streams | `isocast plan` said | uploads MB/s | of one writer alone | of it in the time left |\n\
+         |---|---|---:|---:|---:|---:|---:|\n{text}"
+    )
+}
+
+/// How many, and how exactly that is known.
+fn streams_of(found: &Found) -> String {
+    // Older results count in what was admitted after the first refusal.
+    let streams = found.before_refusal.map_or(found.streams, |before| before.min(found.streams));
+    let mut text = streams.to_string();
+    if let Some(too_many) = found.too_many.filter(|&too_many| too_many > streams + 1) {
+        let _ = write!(text, " ({too_many} not)");
+    }
+    if found.confirmed == Some(false) {
+        text.push_str(", not confirmed");
+    }
+    text
+}
+
+/// A share, or a dash where it is not known.
+fn percent(share: Option<f64>) -> String {
+    share.map_or_else(|| "–".to_owned(), |share| format!("{:.0} %", share * 100.0))
+}
+
+/// A figure with its spread, or a dash where there is none.
+fn cell(group: &Group, name: &str, places: usize, unit: &str) -> String {
+    match group.figure(name) {
+        None => "–".to_owned(),
+        Some(f) if group.runs == 1 => format!("{:.places$}{unit}", f.median),
+        Some(f) => format!("{:.places$}{unit} ({:.places$}…{:.places$})", f.median, f.min, f.max),
+    }
+}
+
+/// J over a second: beside the writer, where it came later.
+fn j_1s(group: &Group) -> String {
+    let with_writer = group.figure("j_1s_with_writer").is_some();
+    cell(group, if with_writer { "j_1s_with_writer" } else { "j_1s_mean" }, 3, " %")
+}
+
+fn row(group: &Group) -> String {
+    let admitted = group.median("admitted").filter(|&a| a < super::super::summary::f(group.streams as u64));
+    let streams = match admitted {
+        Some(admitted) => format!("{} ({admitted:.0} admitted)", group.streams),
+        None => group.streams.to_string(),
+    };
+    format!(
+        "| {} | {streams} | {} | {} | {} | {} | {} | {} | {} | {} |\n",
+        group.server,
+        cell(group, "ratio", 4, ""),
+        j_1s(group),
+        cell(group, "j_1s_worst_stream", 2, " %"),
+        cell(group, "j_100ms_mean", 2, " %"),
+        cell(group, "stalled_streams", 0, ""),
+        cell(group, "server_s_per_gbit", 4, ""),
+        cell(group, "upload_mb_per_s", 1, ""),
+        percent(group.median("upload_share_of_left")),
+    )
+}
