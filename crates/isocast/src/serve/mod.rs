@@ -146,7 +146,7 @@ struct Prepared {
 
 /// Opens the folders, measures the disks, starts the data plane and the store. Says to `step` what it is at.
 fn prepare(config: &Config, console: Console, step: &watch::Sender<String>) -> anyhow::Result<Prepared> {
-    let layout = discover(&config)?;
+    let layout = discover(config)?;
     let state = State::take(&config.state)?;
     // What keeps the data plane from starting at all is said now, not when disks were measured for seconds.
     kernel::thread::check(kernel::thread::PlaneConfig {
