@@ -1,7 +1,7 @@
 // Plays the film with each player, in each container, from an idle server and from one with room for exactly one viewer:
 // from the start, with a pause, and with ten seeks. Prints the table of docs/guide/players.md; fails if one does not play.
 //
-//   node main.mjs --program target/release/isocast [--only mpv,VLC,…] [--pause SECONDS] [--lanes CELLS_AT_ONCE]
+//   node main.mjs --program target/release/isocast [--only mpv,VLC,…] [--content MP4] [--pause SECONDS] [--lanes CELLS_AT_ONCE]
 //
 // With --pause 90 the pause is the one of the guide's table; by default it is shortened, and the server's times with it.
 
@@ -20,6 +20,7 @@ const { values } = parseArgs({
   options: {
     program: { type: "string", default: "target/release/isocast" },
     only: { type: "string" },
+    content: { type: "string" },
     pause: { type: "string", default: "6" },
     media: { type: "string", default: join(tmpdir(), "isocast-players-media") },
     lanes: { type: "string", default: String(3 * availableParallelism()) },
@@ -34,7 +35,9 @@ makeMedia(values.media);
 const settings = { program: resolve(values.program), media: values.media, work, pause: Number(values.pause) };
 calibrate(settings);
 const wanted = values.only?.split(",");
-const cells = [...filmCells(), ...browserCells(), ...downloadCells()].filter((cell) => !wanted || wanted.includes(cell.player));
+const cells = [...filmCells(), ...browserCells(), ...downloadCells()]
+  .filter((cell) => !wanted || wanted.includes(cell.player))
+  .filter((cell) => !values.content || values.content === cell.what);
 const began = performance.now();
 
 // A few at once: each waits most of its time.

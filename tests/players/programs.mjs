@@ -90,7 +90,7 @@ class Vlc extends Program {
     // VLC refuses to run as root.
     const command = process.getuid() === 0 ? "setpriv" : "vlc";
     const user = process.getuid() === 0 ? ["--reuid=65534", "--regid=65534", "--clear-groups", "vlc"] : [];
-    super(command, () => [...user, "-I", "oldrc", "--rc-fake-tty", "--no-video", "--vout=dummy", "--aout=dummy", "--play-and-exit", url]);
+    super(command, () => [...user, "-I", "oldrc", "--rc-fake-tty", "--vout=dummy", "--aout=dummy", "--play-and-exit", url]);
   }
 
   tell(line) {
@@ -105,7 +105,8 @@ class Vlc extends Program {
   }
 
   seek(to) {
-    this.tell(`seek ${to}`);
+    // As the slider does: without a fast seek VLC knows no length of a transport stream, and no place by its time.
+    this.tell(`seek ${Math.round((to / SECONDS) * 100)}%`);
     return to;
   }
   pause() { this.tell("pause"); }
@@ -136,7 +137,7 @@ class Mplayer extends Program {
   resume() { this.tell("pause"); }
 }
 
-/** gst-play is steered by keys, so it gets a terminal; an arrow goes 8 % of the film forth or back. */
+/** gst-play is steered by keys, so it gets a terminal; an arrow goes 8 % of the film forth, wherever it should go. */
 class GstPlay extends Program {
   constructor(url) {
     const command = `gst-play-1.0 --videosink='fakesink sync=true' --audiosink='fakesink sync=true' '${url}'`;
@@ -154,10 +155,10 @@ class GstPlay extends Program {
     return Number(shown[1]) * 3600 + Number(shown[2]) * 60 + Number(shown[3]);
   }
 
-  async seek(to) {
+  async seek() {
     const from = await this.position();
-    this.tell(to > from ? "\x1b[C" : "\x1b[D");
-    return Math.max(0, from + 0.08 * SECONDS * Math.sign(to - from));
+    this.tell("\x1b[C");
+    return from + 0.08 * SECONDS;
   }
 
   pause() { this.tell(" "); }

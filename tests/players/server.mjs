@@ -7,6 +7,9 @@ import { join } from "node:path";
 
 import { sleep, until } from "./wait.mjs";
 
+/** For a server to start beside others that do. */
+const START_PATIENCE_MS = 90_000;
+
 /** Measures the disk of `media` once, for all servers. */
 export function calibrate({ program, media, work }) {
   execFileSync(program, ["disk", "calibrate", "--time", "2s", "--state", join(work, "calibrated"), media]);
@@ -36,9 +39,9 @@ export class Server {
     const hear = (text) => (server.said += text);
     child.stdout.on("data", hear);
     child.stderr.on("data", hear);
-    const address = await until("the server's address", () => /on http:\/\/([\d.]+:\d+)/.exec(server.said)?.[1]);
+    const address = await until("the server's address", () => /on http:\/\/([\d.]+:\d+)/.exec(server.said)?.[1], START_PATIENCE_MS);
     server.direct = `http://${address}`;
-    await until("/ready", async () => (await fetch(`${server.direct}/ready`)).status === 200);
+    await until("/ready", async () => (await fetch(`${server.direct}/ready`)).status === 200, START_PATIENCE_MS);
     if (tapped) await server.tap(Number(address.split(":")[1]));
     server.base = tapped ? `http://127.0.0.1:${server.listener.address().port}` : server.direct;
     return server;
