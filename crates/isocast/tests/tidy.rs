@@ -167,6 +167,26 @@ fn no_path_of_one_machine_is_written_down() {
 }
 
 #[test]
+fn sources_are_cited_by_names_that_the_reader_can_look_up() {
+    // Spelled in two parts, so that this file does not find itself.
+    let banned = [("seed ", "00"), ("Seed ", "00"), ("DESIGN ", "§"), ("STYLE ", "§")].map(|(a, b)| format!("{a}{b}"));
+    let mut problems = Vec::new();
+    // Raw results keep the titles under which they were measured, and tables made from them as well.
+    for (path, text) in all_files().into_iter().filter(|(path, _)| !path.starts_with("docs/results")) {
+        for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.starts_with('|')) {
+            for word in banned.iter().filter(|word| line.contains(word.as_str())) {
+                problems.push(format!(
+                    "{}:{}: `{word}…` cannot be looked up here; cite a name of docs/references.md",
+                    path.display(),
+                    index + 1
+                ));
+            }
+        }
+    }
+    report(&problems);
+}
+
+#[test]
 fn links_in_the_documents_resolve() {
     let mut problems = Vec::new();
     for (path, text) in sources("md") {

@@ -20,7 +20,7 @@ pub(crate) const SECONDS_MAX: u64 = 3_600;
 /// Streams started per second unless said otherwise.
 const STARTS_PER_SECOND: u64 = 100;
 
-/// Seed 001's stream.
+/// The stream of HiTactix.
 const RATE: BitRate = BitRate(8_800_000);
 /// The disk is left to itself, and our server starts, this long after the yardstick.
 const AFTER_YARDSTICK: Nanos = Nanos::from_secs(8);

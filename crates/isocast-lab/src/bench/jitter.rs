@@ -1,4 +1,4 @@
-//! `bench jitter`: seed 001's second experiment (§5.2, figures 12 and 13). Streams run alone for a while, then writers
+//! `bench jitter`: the second experiment of HiTactix (§5.2, figures 12 and 13). Streams run alone for a while, then writers
 //! begin to upload without pause; J before and after tells what that does to them.
 
 use std::io::Write;

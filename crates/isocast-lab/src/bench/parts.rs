@@ -127,7 +127,7 @@ pub(super) fn full() -> Vec<Part> {
     );
     parts.push(jitter_ample("--alone 15s --duration 45s"));
     parts.push(
-        streams("14-disk-table", "7200 rpm disk, few streams of 25 Mbit/s (seed 000's tables)", "desktop")
+        streams("14-disk-table", "7200 rpm disk, few streams of 25 Mbit/s (the tables of HPSM/AVFS)", "desktop")
             .with(&format!("--rate 25M --streams 1,2,3,4,5 --duration 15s {COLD} {NO_UPLOADS}")),
     );
     parts.push(
@@ -204,13 +204,13 @@ fn streams(label: &str, title: &str, profile: &'static str) -> Part {
     Part { ground: Ground::Disk(profile), ..on_memory(label, title) }
 }
 
-/// Seed 001's second experiment. Its disk (27 MB/s, 18 of them streams) spends 370 ms, more than one of its cycles of
+/// The second experiment of HiTactix (§5.2). Its disk (27 MB/s, 18 of them streams) spends 370 ms, more than one of its cycles of
 /// 256 ms, on one write of 10 MB, its buffers hold a cycle or two, and its writer does not wait for its writes. The
 /// drive of 2005 is the nearest to it (68…33 MB/s): two thirds of it are 28 streams of 8.8 Mbit/s; rounds of 250 ms and
 /// little memory keep blocks to a few rounds; 16 uploads at once keep writes waiting.
 fn jitter(times: &str) -> Part {
     let title =
-        "Seed 001's second experiment: 31 MB/s of streams, two thirds of a drive of 2005, then 16 uploads at once";
+        "HiTactix's second experiment: 31 MB/s of streams, two thirds of a drive of 2005, then 16 uploads at once";
     let part = Part { experiment: "jitter", ..streams("13-disk-jitter", title, "t7k250") };
     part.with(&format!(
         "--cold --fifo --peer-read-ahead 2048 --streams 28 --rate 8.8M --writers 16 --starts-per-second 2 --warm-up 10s \

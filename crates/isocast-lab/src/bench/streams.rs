@@ -1,4 +1,4 @@
-//! `bench streams`: seed 001's figures 9 and 10 and seed 000's tables 4.1–4.3 and 4.6, on this machine.
+//! `bench streams`: HiTactix's figures 9 and 10 and HPSM/AVFS's tables 4.1–4.3 and 4.6, on this machine.
 
 use std::io::Write;
 

@@ -1,7 +1,7 @@
 //! Bytes per window on one fixed grid, and the seeds' jitter figure J over them.
 //!
 //! Promise: exact bookkeeping in 100 ms windows, of which 1 s windows are sums of ten; J is the time average of
-//! |real − expected| / expected × 100 (seed 001 §5.2.1). Bytes before the grid's start and after its end are left out,
+//! |real − expected| / expected × 100 (HiTactix §5.2.1). Bytes before the grid's start and after its end are left out,
 //! so no window is partial. Not here: clocks; `at` is given by the caller.
 
 use units::{BitRate, Nanos};

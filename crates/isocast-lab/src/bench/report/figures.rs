@@ -1,4 +1,4 @@
-//! Which plots an experiment gets: seed 001's figures 9, 10, 12 and 13, and what they left out.
+//! Which plots an experiment gets: HiTactix's figures 9, 10, 12 and 13, and what they left out.
 
 use super::super::group::Group;
 use super::super::summary::{Run, Second};
