@@ -86,13 +86,13 @@ mod tests {
     fn what_this_machine_lacks_is_named() {
         assert!(problems("state = \"/tmp\"").contains("roots: no folder is named"));
         let said = problems(
-            "roots = [\"/nonexistent\"]\nstate = \"/proc/none\"\n[plane]\ncpu = 1023\n[log]\nevents = \"/proc/x/e\"\n",
+            "roots = [\"/nonexistent\"]\nstate = \"/etc/passwd/none\"\n[plane]\ncpu = 1023\n[log]\nevents = \"/etc/passwd/e\"\n",
         );
         for part in [
             "roots: /nonexistent cannot be opened",
-            "state: /proc/none cannot be written",
+            "state: /etc/passwd/none cannot be written",
             "plane.cpu: there is no CPU 1023",
-            "log.events: /proc",
+            "log.events: /etc/passwd",
         ] {
             assert!(said.contains(part), "{part}: {said}");
         }
