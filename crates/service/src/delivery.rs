@@ -140,7 +140,7 @@ pub async fn open(
         let draining = refusal.resource == Resource::Draining;
         let guaranteed = request.terms.decision != Decision::BestEffort;
         let may_pass = guaranteed && !draining && !matches!(refusal.resource, Resource::DiskFailing(_));
-        if may_pass && service.sessions.makes_room(&request.viewer, content, &mut tried).await {
+        if may_pass && service.sessions.makes_room(&request.viewer, content, request.part, &mut tried).await {
             continue;
         }
         if guaranteed && request.terms.when_full == WhenFull::BestEffort && !draining {

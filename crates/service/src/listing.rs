@@ -1,21 +1,20 @@
 //! Listings of directories, shared by all who ask for them.
 //!
 //! Promise: what all listings hold is bounded, however many clients ask, and however slowly they read: clients of one
-//! directory share one snapshot, and beyond [`BYTES_MAX`] no other is taken. A snapshot serves
-//! those who ask within [`FRESH_TIME`], or as long as reading it took, and never one who asks after a write through this service.
+//! directory share one snapshot, and beyond [`BYTES_MAX`] no other is taken. A snapshot serves those who ask until as
+//! much time has passed as reading it took, so that at most half the time goes into reading, and never one who asks after
+//! a write through this service.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::sync::Semaphore;
 
 use crate::contents::{ContentPath, Contents, Entry, StoreError};
 use crate::media_service::lock;
 
-/// A snapshot serves those who ask within so long, or within the time it took.
-const FRESH_TIME: Duration = Duration::from_secs(1);
 /// No snapshot is taken while those that are held have so many bytes.
 const BYTES_MAX: usize = 64 << 20;
 /// Directories read at once.
@@ -113,7 +112,7 @@ impl Listings {
         self.bytes.fetch_add(bytes, Ordering::AcqRel);
         let listing = Arc::new(Listing { entries, bytes, all: Arc::clone(&self.bytes) });
         // Where reading takes long, it is not done all the time.
-        let fresh_until = Instant::now() + begun.elapsed().max(FRESH_TIME);
+        let fresh_until = Instant::now() + begun.elapsed();
         *latest = Some(Snapshot { fresh_until, writes, listing: Arc::clone(&listing) });
         Ok(listing)
     }

@@ -7,8 +7,9 @@
 //! 2. A seek (a read of the same content from elsewhere than its start) takes over the older read's reservation at once; so
 //!    does any newer read of it if the viewer names itself. The older read goes on with what is left over.
 //! 3. A read from the start by a viewer without a name may be another person's behind the same address: it gets a
-//!    reservation of its own if there is room, and takes over the older one if there is none.
-//! 4. Where there is no room, and the viewer reads something else, that may be about to end: the request waits a moment for it.
+//!    reservation of its own if there is room. If there is none, a range takes over the older one, for players ask for
+//!    ranges; a read of the whole content does not, for it would end what was promised to somebody else.
+//! 4. Where there is no room, what the viewer reads beside may be about to end: the request waits a moment for it.
 //!
 //! After a read, its reservation is held for the viewer, and refused to others, for as long as `hold` says. It is given up
 //! to whoever needs the room where the viewer only looked at a head or an index, or was no player.
@@ -69,6 +70,13 @@ pub enum Part {
     FromStart,
     /// A range from elsewhere: a seek, or the index.
     Elsewhere,
+}
+
+impl Part {
+    /// True if a read of it may take a reservation from a read of its viewer that goes on.
+    const fn takes_over(self, viewer: &Viewer) -> bool {
+        matches!(viewer, Viewer::Named(_)) || !matches!(self, Self::Whole)
+    }
 }
 
 /// What a reservation was asked for.
@@ -207,7 +215,7 @@ impl Sessions {
         let shares = self.table.entry(request.viewer.clone()).or_default();
         let named = matches!(request.viewer, Viewer::Named(_));
         let takes_any = named || request.no_room;
-        let moves_on = takes_any || request.part == Part::Elsewhere;
+        let moves_on = request.part.takes_over(&request.viewer) && (takes_any || request.part == Part::Elsewhere);
         let held = newest(shares, |share| share.is_held() && share.terms.fit(&request.terms))
             .or_else(|| newest(shares, |share| share.is_held() && takes_any));
         let older = || newest(shares, |share| moves_on && share.content == request.content);
@@ -220,15 +228,17 @@ impl Sessions {
         }
     }
 
-    /// A request for this content was refused for want of room, and [`Sessions::end`] was told.
-    pub fn refused(&mut self, viewer: &Viewer, content: u64, now: Nanos) -> Retry {
+    /// A request was refused for want of room, and [`Sessions::end`] was told.
+    pub fn refused(&mut self, viewer: &Viewer, content: u64, part: Part, now: Nanos) -> Retry {
         let loose = self.take_out(|share| matches!(share.state, State::Held { firm_until, .. } if firm_until <= now));
         if !loose.is_empty() {
             return Retry::Release(loose);
         }
+        let takes_over = part.takes_over(viewer);
+        let has_own = |share: &Share| share.is_held() || (takes_over && share.content == content);
         match self.table.get(viewer) {
             None => Retry::GiveUp,
-            Some(shares) if shares.iter().any(|share| share.is_held() || share.content == content) => Retry::TakeOwn,
+            Some(shares) if shares.iter().any(has_own) => Retry::TakeOwn,
             Some(_) => Retry::Wait,
         }
     }

@@ -13,7 +13,7 @@ use units::{Nanos, ReservationId, StreamId};
 use crate::config::SessionConfig;
 use crate::media_service::lock;
 use crate::plane_client::PlaneClient;
-use crate::session::{Begin, Left, Request, Retry, Sessions, Viewer};
+use crate::session::{Begin, Left, Part, Request, Retry, Sessions, Viewer};
 
 /// A player closes the connection it leaves while it opens the next, which the data plane notices two sends later.
 const GONE_TIME_MAX: Duration = Duration::from_secs(1);
@@ -102,11 +102,11 @@ impl SessionTable {
 
     /// True if a request that was refused may have room now: others gave up what they do not need, or the viewer has
     /// something of its own.
-    pub(crate) async fn makes_room(&self, viewer: &Viewer, content: u64, tried: &mut Tried) -> bool {
+    pub(crate) async fn makes_room(&self, viewer: &Viewer, content: u64, part: Part, tried: &mut Tried) -> bool {
         let deadline = tokio::time::Instant::now() + GONE_TIME_MAX;
         loop {
             let changed = self.changed.notified();
-            let retry = lock(&self.sessions).refused(viewer, content, self.now());
+            let retry = lock(&self.sessions).refused(viewer, content, part, self.now());
             match retry {
                 Retry::Release(loose) => {
                     loose.into_iter().for_each(|reservation| self.plane.release(reservation));

@@ -126,8 +126,24 @@ fn without_a_name_a_read_from_the_start_takes_over_only_where_there_is_no_room()
     let third = read(unnamed(), 3, 1, Part::FromStart);
     assert_eq!(sessions.begin(&third, Nanos::ZERO), Begin::New);
     assert_eq!(sessions.end(&unnamed(), StreamId(3), Left::Refused, Nanos::ZERO), None);
-    assert_eq!(sessions.refused(&unnamed(), 1, Nanos::ZERO), Retry::TakeOwn);
+    assert_eq!(sessions.refused(&unnamed(), 1, Part::FromStart, Nanos::ZERO), Retry::TakeOwn);
     assert_eq!(sessions.begin(&Request { no_room: true, ..third }, Nanos::ZERO), Begin::Take(id(6)));
+}
+
+#[test]
+fn a_whole_read_without_a_name_takes_over_from_nobody_who_reads() {
+    let mut sessions = sessions();
+    admitted(&mut sessions, &read(unnamed(), 1, 1, Part::FromStart), 5, Nanos::ZERO);
+    let second = read(unnamed(), 2, 1, Part::Whole);
+    assert_eq!(sessions.begin(&second, Nanos::ZERO), Begin::New);
+    assert_eq!(sessions.end(&unnamed(), StreamId(2), Left::Refused, Nanos::ZERO), None);
+    assert_eq!(
+        sessions.refused(&unnamed(), 1, Part::Whole, Nanos::ZERO),
+        Retry::Wait,
+        "it may be the same player's, which is about to close"
+    );
+    assert_eq!(sessions.end(&unnamed(), StreamId(1), midway(5), Nanos::ZERO), None);
+    assert_eq!(sessions.refused(&unnamed(), 1, Part::Whole, Nanos::ZERO), Retry::Release(vec![id(5)]));
 }
 
 #[test]
@@ -137,11 +153,11 @@ fn what_the_viewer_reads_beside_is_waited_for_and_then_used() {
     let next = read(named("a"), 2, 2, Part::Whole);
     assert_eq!(sessions.begin(&next, Nanos::ZERO), Begin::New);
     assert_eq!(sessions.end(&named("a"), StreamId(2), Left::Refused, Nanos::ZERO), None);
-    assert_eq!(sessions.refused(&named("a"), 2, Nanos::ZERO), Retry::Wait);
+    assert_eq!(sessions.refused(&named("a"), 2, Part::Whole, Nanos::ZERO), Retry::Wait);
     assert_eq!(sessions.end(&named("a"), StreamId(1), midway(5), Nanos::ZERO), None);
     assert_eq!(sessions.begin(&next, Nanos::ZERO), Begin::Take(id(5)));
     assert_eq!(sessions.end(&named("a"), StreamId(2), Left::Nothing, Nanos::ZERO), Some(id(5)));
-    assert_eq!(sessions.refused(&named("a"), 2, Nanos::ZERO), Retry::GiveUp);
+    assert_eq!(sessions.refused(&named("a"), 2, Part::Whole, Nanos::ZERO), Retry::GiveUp);
 }
 
 #[test]
@@ -163,7 +179,7 @@ fn firm_for(viewer: &Viewer, part: Part, seconds: u64, left_off: LeftOff) -> u64
     let end = Nanos::from_secs(seconds);
     assert_eq!(sessions.end(viewer, StreamId(1), Left::Held(id(5), left_off), end), None);
     let other = named("other");
-    let gives = |&after: &u64| sessions.refused(&other, 9, end + Nanos::from_secs(after)) != Retry::GiveUp;
+    let gives = |&after: &u64| sessions.refused(&other, 9, Part::Whole, end + Nanos::from_secs(after)) != Retry::GiveUp;
     (0..=60).find(gives).expect("it is given up at last")
 }
 
@@ -191,7 +207,7 @@ fn a_viewer_that_goes_from_segment_to_segment_is_waited_for_at_the_end_of_each()
         assert_eq!(sessions.begin(&read(unnamed(), stream, stream, Part::Whole), now), Begin::Take(id(5)));
     }
     assert_eq!(sessions.end(&unnamed(), StreamId(6), at_end, now), None);
-    assert_eq!(sessions.refused(&named("other"), 9, now + Nanos::from_secs(59)), Retry::GiveUp);
+    assert_eq!(sessions.refused(&named("other"), 9, Part::Whole, now + Nanos::from_secs(59)), Retry::GiveUp);
     assert_eq!(sessions.expire(now + HOLD), [id(5)]);
 }
 
@@ -314,7 +330,7 @@ impl World {
             }
             Report::Refused => {
                 self.leave(&viewer, stream, Left::Refused);
-                match self.sessions.refused(&viewer, request.content, self.now) {
+                match self.sessions.refused(&viewer, request.content, request.part, self.now) {
                     Retry::Release(loose) => loose.into_iter().for_each(|reservation| self.release(reservation)),
                     Retry::TakeOwn if !request.no_room => {
                         let stream = StreamId(stream.0 + AGAIN);
