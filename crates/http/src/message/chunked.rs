@@ -138,8 +138,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    type BodyAndRest = (Vec<u8>, Vec<u8>);
+
     /// The body and what follows it, given in pieces of at most `piece` bytes; none if it is not over.
-    fn decode(text: &[u8], piece: usize) -> Result<Option<(Vec<u8>, Vec<u8>)>, ChunkError> {
+    fn decode(text: &[u8], piece: usize) -> Result<Option<BodyAndRest>, ChunkError> {
         let (mut decoder, mut buffer, mut body) = (ChunkedDecoder::default(), BytesMut::new(), Vec::new());
         for part in text.chunks(piece) {
             buffer.extend_from_slice(part);
