@@ -12,8 +12,11 @@ use crate::connection::Arrival;
 /// Open connections.
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
-    open: AtomicUsize,
-    /// Those of them that were there when the drain began: their requests may finish.
+    /// Those that the limit counts.
+    counted: AtomicUsize,
+    /// Those of the reserve: they take none of the limit's places, for as long as they are told that there is none.
+    reserve: AtomicUsize,
+    /// Those that were there when the drain began: their requests may finish.
     awaited: AtomicUsize,
     closed: Notify,
 }
@@ -25,19 +28,26 @@ pub(crate) struct ConnectionPermit {
 }
 
 impl Connections {
-    /// A permit for one more, if fewer than `connections_max` are taken.
-    pub(crate) fn permit(self: &Arc<Self>, arrival: Arrival, connections_max: usize) -> Option<ConnectionPermit> {
-        let more = |open: usize| (open < connections_max).then_some(open + 1);
-        self.open.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
+    /// A permit for one more: of the reserve, or of all others, if fewer than `max` of them are taken.
+    pub(crate) fn permit(self: &Arc<Self>, arrival: Arrival, max: usize) -> Option<ConnectionPermit> {
+        let more = |taken: usize| (taken < max).then_some(taken + 1);
+        self.taken(arrival).fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
         if arrival == Arrival::Serving {
             self.awaited.fetch_add(1, Ordering::AcqRel);
         }
         Some(ConnectionPermit { connections: Arc::clone(self), arrival })
     }
 
-    /// How many are open.
+    /// How many are open, with those of the reserve.
     pub(crate) fn open(&self) -> usize {
-        self.open.load(Ordering::Relaxed)
+        self.counted.load(Ordering::Relaxed) + self.reserve.load(Ordering::Relaxed)
+    }
+
+    fn taken(&self, arrival: Arrival) -> &AtomicUsize {
+        match arrival {
+            Arrival::Serving | Arrival::Draining => &self.counted,
+            Arrival::Reserve => &self.reserve,
+        }
     }
 
     /// Waits until no connection is left whose requests may finish.
@@ -55,7 +65,7 @@ impl Connections {
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        self.connections.open.fetch_sub(1, Ordering::AcqRel);
+        self.connections.taken(self.arrival).fetch_sub(1, Ordering::AcqRel);
         if self.arrival == Arrival::Serving && self.connections.awaited.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.connections.closed.notify_waiters();
         }
@@ -79,5 +89,22 @@ mod tests {
         assert!(broken.await.is_err_and(|error| error.is_panic()));
         assert_eq!(connections.open(), 0);
         connections.all_closed().await;
+    }
+
+    #[test]
+    fn the_reserve_takes_no_place_of_the_limit() {
+        let connections = Arc::new(Connections::default());
+        let first = connections.permit(Arrival::Serving, 1).expect("nobody is there yet");
+        let reserve = connections.permit(Arrival::Reserve, 1).expect("it has places of its own");
+        assert!(connections.permit(Arrival::Reserve, 1).is_none(), "and no more of them");
+        assert_eq!(connections.open(), 2);
+        let second = connections.permit(Arrival::Serving, 2).expect("a higher limit, of which one place is taken");
+        drop(first);
+        assert!(connections.permit(Arrival::Serving, 1).is_none(), "the second has the one place");
+        drop(second);
+        assert!(connections.permit(Arrival::Serving, 1).is_some());
+        assert_eq!(connections.open(), 1, "that of the reserve");
+        drop(reserve);
+        assert_eq!(connections.open(), 0);
     }
 }

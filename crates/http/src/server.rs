@@ -145,7 +145,7 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener) {
         let connections_max = shared.config().connections_max;
         let permit =
             shared.connections.permit(arrival, connections_max).map(|permit| (permit, arrival)).or_else(|| {
-                let permit = shared.connections.permit(Arrival::Reserve, connections_max.saturating_add(RESERVE))?;
+                let permit = shared.connections.permit(Arrival::Reserve, RESERVE)?;
                 Some((permit, Arrival::Reserve))
             });
         let Some((permit, arrival)) = permit else {

@@ -10,7 +10,13 @@ use std::time::Duration;
 use http::Reload;
 use http::config::Config;
 use support::{Harness, Told, pattern, with_service};
-use units::BitRate;
+use units::{BitRate, ReservationId};
+
+const FIRST: ReservationId = ReservationId { slot: 1, generation: 1 };
+
+const fn start(rate: u64, held: Option<ReservationId>) -> Told {
+    Told::Start { rate: Some(BitRate(rate)), burst_bytes: 0, held, hold: true }
+}
 
 fn reconfigure(harness: &Harness, config: Config) {
     let (access, events) = (Some(Box::new(harness.access.clone()) as _), Box::new(harness.events.clone()));
@@ -32,9 +38,16 @@ async fn a_content_goes_through_the_data_plane_and_the_connection_goes_on() {
         assert!(answer.field("connection").is_none());
         assert_eq!(answer.body, film);
     }
-    let start = Told::Start { rate: Some(BitRate(8_800_000)), burst_bytes: 0, held: None, hold: false };
-    assert_eq!(harness.plane.told(), vec![start; 3]);
-    harness.plane.wait_unreserved();
+    // One viewer: each read goes on with what was reserved for the one before.
+    let mut expected = vec![start(8_800_000, None), start(8_800_000, Some(FIRST)), start(8_800_000, Some(FIRST))];
+    assert_eq!(harness.plane.told(), expected);
+    assert_eq!(harness.plane.reserved(), 1);
+    // Who read one whole content keeps nothing from others: all there is goes to the next who asks.
+    harness.events.wait_until(|text| text.matches("stream_ended").count() == 3);
+    let other = "GET /media/film.mp4?rate=100M HTTP/1.1\r\nHost: localhost\r\nUser-Agent: other\r\n\r\n";
+    assert_eq!(harness.one(other).status, 200);
+    expected.extend([start(100_000_000, None), Told::Release(FIRST), start(100_000_000, None)]);
+    assert_eq!(harness.plane.told(), expected);
     assert_eq!(harness.one("HEAD /media/none HTTP/1.1\r\nHost: localhost\r\n\r\n").status, 404);
     assert_eq!(harness.one("HEAD /health HTTP/1.1\r\nHost: localhost\r\n\r\n").status, 200);
     // Bytes of the body, in every line.
@@ -91,7 +104,10 @@ async fn a_head_is_answered_as_a_get() {
     harness.store.unreadable.store(true, Ordering::SeqCst);
     let [get, head] = answers("film.mp4", "content-length");
     assert_eq!((&head, get.0), (&get, 403), "one that cannot be opened");
-    harness.plane.wait_unreserved();
+    // A GET of the film and one of the playlist; no HEAD starts or reserves anything.
+    let playlist = Told::Start { rate: None, burst_bytes: 0, held: None, hold: false };
+    assert_eq!(harness.plane.told(), [start(1_000_000, None), playlist]);
+    assert_eq!(harness.plane.reserved(), 1, "held for the viewer of the film");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -126,8 +142,12 @@ async fn one_too_many_is_refused_with_what_could_be_granted() {
     let mut first = harness.connect();
     first.send("GET /media/film.mp4?rate=60M HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!(first.head().status, 200);
+    // Another viewer: the same one would get what its older read has.
+    let ask = |rate: &str| {
+        format!("GET /media/film.mp4?rate={rate} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: other\r\n\r\n")
+    };
     let mut second = harness.connect();
-    second.send("GET /media/film.mp4?rate=60M HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    second.send(ask("60M"));
     let refusal = second.answer(true);
     assert_eq!((refusal.status, refusal.field("retry-after")), (503, Some("10")));
     assert_eq!(refusal.field("content-type"), Some("application/problem+json"));
@@ -135,8 +155,30 @@ async fn one_too_many_is_refused_with_what_could_be_granted() {
     assert_eq!(refusal.json()["resource"], "disk 0");
     // The connection goes on, and what could be granted is.
     harness.plane.open_gate();
-    second.send("GET /media/film.mp4?rate=40M HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    second.send(ask("40M"));
     assert_eq!(second.answer(true).status, 200);
+    assert_eq!(harness.plane.told(), [start(60_000_000, None), start(60_000_000, None), start(40_000_000, None)]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_finds_no_room_beside_its_older_read_takes_that_ones() {
+    let harness = Harness::start(Config::default());
+    let film = pattern(1000);
+    harness.store.put("film.mp4", &film);
+    harness.plane.close_gate();
+    let mut first = harness.connect();
+    first.send("GET /media/film.mp4?rate=60M HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(first.head().status, 200);
+    let mut second = harness.connect();
+    second.send("GET /media/film.mp4?rate=60M HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let head = second.head();
+    assert_eq!((head.status, head.field("x-isocast-rate")), (200, Some("60000000")));
+    // It would have had its own, had there been room; nothing was released or stopped.
+    let expected = [start(60_000_000, None), start(60_000_000, None), start(60_000_000, Some(FIRST))];
+    assert_eq!(harness.plane.told(), expected);
+    assert_eq!(harness.plane.reserved(), 1);
+    harness.plane.open_gate();
+    assert!(first.take(1000) == film && second.take(1000) == film, "both are whole");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -153,7 +195,7 @@ async fn a_full_queue_is_an_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_vanishes_leaves_nothing_reserved() {
+async fn a_client_that_vanishes_keeps_nothing_from_others() {
     let harness = Harness::start(Config::default());
     harness.store.put("film.mp4", &pattern(8 << 20));
     harness.plane.close_gate();
@@ -163,8 +205,13 @@ async fn a_client_that_vanishes_leaves_nothing_reserved() {
     drop(client);
     harness.plane.open_gate();
     harness.events.wait_until(|text| text.contains("\"outcome\":\"ClientGone\""));
-    harness.plane.wait_unreserved();
-    assert_eq!(harness.one("GET /media/film.mp4?rate=100M HTTP/1.1\r\nHost: localhost\r\n\r\n").status, 200);
+    // It may be a viewer that seeks, so it is held; but that one played for less than 10 s, so only until others need it.
+    assert_eq!(harness.plane.reserved(), 1);
+    let other = "GET /media/film.mp4?rate=100M HTTP/1.1\r\nHost: localhost\r\nUser-Agent: other\r\n\r\n";
+    assert_eq!(harness.one(other).status, 200);
+    let all = start(100_000_000, None);
+    assert_eq!(harness.plane.told(), [start(60_000_000, None), all.clone(), Told::Release(FIRST), all]);
+    assert_eq!(harness.plane.reserved(), 1, "its own");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -28,7 +28,7 @@ use service::contents::{
 };
 use service::log::Log;
 use service::{MediaService, Plane};
-use units::{BitRate, ContentVersion, DiskId, Nanos, ReservationId};
+use units::{BitRate, ContentVersion, DiskId, Nanos, ReservationId, StreamId};
 
 /// What one file of the store holds.
 #[derive(Clone)]
@@ -272,6 +272,8 @@ pub enum Told {
 struct PlaneState {
     told: Vec<Told>,
     reserved: HashMap<ReservationId, u64>,
+    /// The stream that has each, since it was admitted.
+    holders: HashMap<ReservationId, StreamId>,
     stopped: HashSet<u64>,
     next: u32,
     /// Nothing of a content leaves until it is opened.
@@ -380,6 +382,10 @@ impl FakePlane {
                 }
             }
         };
+        if let Ok(Some(reservation)) = reservation {
+            // Whichever stream had it goes on without.
+            state.holders.insert(reservation, delivery.stream);
+        }
         drop(state);
         self.changed.notify_all();
         let plane = Arc::clone(self);
@@ -422,11 +428,14 @@ impl FakePlane {
         }
         socket.set_nonblocking(true).expect("a socket");
         drop(socket);
-        let held = reservation.filter(|_| hold);
-        if let (Some(reservation), None) = (reservation, held) {
-            self.state.lock().expect("lock").reserved.remove(&reservation);
+        let mut state = self.state.lock().expect("lock");
+        let kept = reservation.filter(|reservation| state.holders.get(reservation) == Some(&delivery.stream));
+        let held = kept.filter(|_| hold);
+        if let (Some(reservation), None) = (kept, held) {
+            state.reserved.remove(&reservation);
             self.changed.notify_all();
         }
+        drop(state);
         let end = Ending { outcome, sent_bytes: sent, misses: 0, duration: Nanos::from_millis(1), held };
         self.report(Report::Finished { delivery, end });
     }
