@@ -114,38 +114,9 @@ pub enum Service {
         /// Keep the reservation when this delivery ends, unless its client stalled, its disk failed or its content
         /// changed (the session's next request will use it). The control plane must then release it.
         hold: bool,
-        /// Whose request it is, beside others that hold nothing.
-        standing: Standing,
     },
     /// Bulk and short probes: whatever disk time and network the constant-rate streams leave.
     BestEffort,
-}
-
-impl Service {
-    /// True for the request of a viewer that comes back after what it held ran out.
-    #[must_use]
-    pub const fn returns(&self) -> bool {
-        matches!(self, Self::Constant { standing: Standing::Returning, .. })
-    }
-
-    /// True for the request of a viewer that held nothing.
-    #[must_use]
-    pub const fn is_newcomers(&self) -> bool {
-        matches!(self, Self::Constant { standing: Standing::Newcomer, .. })
-    }
-}
-
-/// Whose request for a guaranteed rate it is, beside others that hold nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Standing {
-    /// Anybody's: refused while one that returns waits for what it would take.
-    #[default]
-    Newcomer,
-    /// Of a viewer that holds something, or gave back as much for it: it gives way to nobody, and does not wait for room.
-    Present,
-    /// Of a viewer that held as much until not long ago: it starts before newcomers, and waits for room where they are
-    /// refused, as long as a start may wait.
-    Returning,
 }
 
 /// A piece of a response.

@@ -106,7 +106,7 @@ pub(crate) fn length_of(segment: &Segment) -> u64 {
 pub(crate) enum Life {
     /// The slot is free.
     Free,
-    /// Admitted, and waits for a round in which its start fits; or came back, and waits for room.
+    /// Admitted, and waits for a round in which its start fits.
     Waiting,
     /// Its first bytes are being read.
     Starting,
@@ -121,7 +121,7 @@ pub(crate) enum Life {
 pub(crate) enum Class {
     /// A constant rate.
     Constant {
-        /// What admission granted; `None` while it waits for room, and once another request of the session took it over.
+        /// What admission granted; `None` once another request of the session took it over.
         reservation: Option<ReservationId>,
         /// Keep it at the end.
         hold: bool,
@@ -146,9 +146,9 @@ pub(crate) enum Class {
 
 impl Class {
     /// Guaranteed, before its start.
-    pub(crate) const fn constant(reservation: Option<ReservationId>, hold: bool, period: u32) -> Self {
+    pub(crate) const fn constant(reservation: ReservationId, hold: bool, period: u32) -> Self {
         Self::Constant {
-            reservation,
+            reservation: Some(reservation),
             hold,
             pace: None,
             seat: None,

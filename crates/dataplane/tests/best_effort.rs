@@ -4,7 +4,7 @@
 mod common;
 
 use common::{MIB, Machine, RATE, delivery, viewer};
-use dataplane::control::{Command, Outcome, Report, Service, Standing};
+use dataplane::control::{Command, Outcome, Report, Service};
 use units::{BitRate, Nanos, ReservationId};
 
 const LINK: BitRate = BitRate(1_000_000_000);
@@ -82,7 +82,7 @@ fn a_newer_read_takes_the_reservation_over_and_the_older_one_goes_on_without() {
         machine.clients_read();
     }
     let newer = |held: Option<ReservationId>| {
-        let service = Service::Constant { rate: RATE, burst_bytes: 0, held, hold: false, standing: Standing::Present };
+        let service = Service::Constant { rate: RATE, burst_bytes: 0, held, hold: false };
         delivery(2, 2, 64 * MIB, service)
     };
     let reports = machine.told(newer(Some(held)));

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dataplane::control::{Access, Command, Content, Delivery, Outcome, Report, Resource, Segment, Service, Standing};
+use dataplane::control::{Access, Command, Content, Delivery, Outcome, Report, Resource, Segment, Service};
 use dataplane::gauges::Gauges;
 use dataplane::{Plane, PlaneConfig};
 use kernel::plane_channel::{PlaneHandle, ReportReceiver, connect};
@@ -108,7 +108,7 @@ fn delivery(stream: u64, content: &Arc<Content>, socket: OwnedFd, segments: Vec<
 }
 
 fn constant(rate: u64, burst_bytes: u64) -> Service {
-    Service::Constant { rate: BitRate(rate), burst_bytes, held: None, hold: false, standing: Standing::Newcomer }
+    Service::Constant { rate: BitRate(rate), burst_bytes, held: None, hold: false }
 }
 
 fn head() -> Segment {
@@ -192,13 +192,7 @@ fn a_vanished_client_and_a_stalled_one_end_and_others_do_not_notice() {
     let server = Server::start(DiskProfile::flash_default(), 128, config);
     let content = content(&folder.path().join("a"), &bytes, 5);
     let whole = || vec![Segment::Range { offset: 0, length: 40_000_000 }];
-    let held = Service::Constant {
-        rate: BitRate(200_000_000),
-        burst_bytes: 0,
-        held: None,
-        hold: true,
-        standing: Standing::Newcomer,
-    };
+    let held = Service::Constant { rate: BitRate(200_000_000), burst_bytes: 0, held: None, hold: true };
     let (gone, socket) = pair();
     assert!(server.handle.send(delivery(1, &content, socket, whole(), held)).is_ok());
     let (_stalled, socket) = pair();

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use dataplane::control::{
-    Command, Content, Delivery, Ending, Outcome, Refusal, Report, Resource, Segment, Service as Class, Standing,
+    Command, Content, Delivery, Ending, Outcome, Refusal, Report, Resource, Segment, Service as Class,
 };
 use socket2::SockRef;
 use units::{BitRate, LinkId, Nanos, StreamId};
@@ -278,8 +278,7 @@ async fn enter(
     let (viewer, content) = (request.viewer.clone(), service.hash(&request.path));
     let entering = session::Request { viewer, stream, content, part: request.part, terms, no_room };
     let SessionSlot { held, in_session: hold } = service.sessions.enter(&entering).await;
-    let standing = if held.is_some() { Standing::Present } else { Standing::Newcomer };
-    (Class::Constant { rate, burst_bytes, held, hold, standing }, hold.then(|| request.viewer.clone()))
+    (Class::Constant { rate, burst_bytes, held, hold }, hold.then(|| request.viewer.clone()))
 }
 
 fn list(service: &MediaService, request: &Request, stream: StreamId) {

@@ -1,10 +1,9 @@
 //! Looks at everything that runs, twice a second and at every send: is anybody late, ahead, starved or forgotten?
 
-use dataplane::control::Standing;
 use units::Nanos;
 
 use crate::laws::Law;
-use crate::ledger::{Asked, Life, Stream};
+use crate::ledger::Stream;
 use crate::world::World;
 
 /// How long a told end may take to come.
@@ -72,36 +71,10 @@ impl World {
         }
         let (answer, begin) = record.waited(self.now, self.plane_delays);
         let most = self.control.starts;
-        // Who returns may wait as long for room, before.
-        let waits = if record.asked.standing == Standing::Returning { 2 } else { 1 };
-        if answer > most.answer_max.saturating_mul(waits) || begin > most.begin_max {
+        if answer > most.answer_max || begin > most.begin_max {
             let what =
                 format!("stream {}: {answer} until it was answered, then {begin} to its first byte", record.asked.id.0);
             self.laws.broke(Law::StartsInTime, self.now, what);
-        }
-    }
-
-    /// No newcomer starts before a viewer that had returned to the same disk when it came.
-    pub(crate) fn judge_turn(&mut self, stream: u64) {
-        let Asked { standing, disk, rate, .. } = self.streams[&stream].asked;
-        let excused =
-            self.streams[&stream].excuses.stopped || self.control.disk_is_excused(usize::from(disk.0), self.now);
-        if standing != Standing::Newcomer || rate.is_none() || excused {
-            return;
-        }
-        let returned = |other: &Stream| other.asked.standing == Standing::Returning && other.asked.disk == disk;
-        let before = self.streams.range(..stream).find(|(_, other)| returned(other) && other.life == Life::Asked);
-        if let Some((other, _)) = before {
-            let what = format!("stream {stream} starts before {other}, which had returned when it came");
-            self.laws.broke(Law::ReturningFirst, self.now, what);
-        }
-    }
-
-    /// Nothing is served at a rate without a reservation for it.
-    pub(crate) fn judge_reservation(&mut self, record: &Stream) {
-        if record.asked.rate.is_some() && record.reservation.is_none() && record.taken_bytes > 0 {
-            let what = format!("stream {} was served without a reservation", record.asked.id.0);
-            self.laws.broke(Law::EveryEndHasAReason, self.now, what);
         }
     }
 

@@ -34,8 +34,6 @@ pub enum Law {
     NoSpinning,
     /// An asked-for stream is soon told yes or no, and after a yes its first byte is not far.
     StartsInTime,
-    /// A newcomer does not start before a viewer that had returned when it came.
-    ReturningFirst,
     /// A recording is written before its buffer is full.
     RecordingInTime,
     /// An assertion of the plane or the schedule failed.
@@ -57,7 +55,6 @@ impl fmt::Display for Law {
             Self::GrantsExclude => "a grant and real-time reads exclude each other",
             Self::NoSpinning => "the loop does not spin",
             Self::StartsInTime => "an admitted stream starts in time",
-            Self::ReturningFirst => "who returned starts before newcomers",
             Self::RecordingInTime => "a recording is written in time",
             Self::NoPanic => "no assertion fails",
         })

@@ -5,7 +5,7 @@
 
 use std::os::fd::RawFd;
 
-use dataplane::control::{Ending, Outcome, Segment, Standing};
+use dataplane::control::{Ending, Outcome, Segment};
 use dataplane::port::Span;
 use units::{BitRate, ContentVersion, DiskId, Nanos, ReservationId, StreamId};
 
@@ -49,7 +49,6 @@ pub(crate) struct Asked {
     pub(crate) rate: Option<BitRate>,
     pub(crate) burst_bytes: u64,
     pub(crate) hold: bool,
-    pub(crate) standing: Standing,
     pub(crate) segments: Box<[Segment]>,
     pub(crate) at: Nanos,
     /// How much plane delay the world had given by then.
@@ -245,7 +244,6 @@ mod tests {
             rate: Some(BitRate(8_000)),
             burst_bytes: 500,
             hold: false,
-            standing: Standing::Newcomer,
             segments: Box::new([Segment::Bytes(Box::new(*b"head")), Segment::Range { offset: 4096, length: 3000 }]),
             at: Nanos::ZERO,
             delays: Nanos::ZERO,

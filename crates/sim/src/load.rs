@@ -35,8 +35,6 @@ pub struct Load {
     pub ranges_share: f64,
     /// Keeping the reservation for the session's next request.
     pub hold_share: f64,
-    /// Of those whose reservation was given up: coming back as viewers that held one.
-    pub return_share: f64,
     /// Stopped by the control side.
     pub stop_share: f64,
     /// Shares of clients: reading slower than the rate, pausing, vanishing, resetting.

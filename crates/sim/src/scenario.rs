@@ -94,7 +94,6 @@ impl Scenario {
             best_effort_share: 0.0,
             ranges_share: 0.0,
             hold_share: 0.0,
-            return_share: 0.0,
             stop_share: 0.0,
             slow_share: 0.0,
             pause_share: 0.0,
@@ -170,10 +169,6 @@ impl Scenario {
         if random.chance(0.6) {
             scenario.faults = draw_faults(&mut random, scenario.disks.len(), safety);
         }
-        // Drawn last, so that seeds without it stay what they were.
-        if random.chance(0.5) {
-            scenario.load.return_share = random.fraction();
-        }
         scenario
     }
 }
@@ -196,7 +191,6 @@ fn draw_load(random: &mut Random, rates: Vec<BitRate>) -> Load {
         best_effort_share: share(random, 0.3),
         ranges_share: share(random, 0.5),
         hold_share: share(random, 0.5),
-        return_share: 0.0,
         stop_share: share(random, 0.3),
         slow_share: share(random, 0.1),
         pause_share: share(random, 0.2),

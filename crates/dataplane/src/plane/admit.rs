@@ -5,10 +5,9 @@ use schedule::admission::{QUARTER_BYTES, Refused, Request, Short};
 use units::{BitRate, DiskId, LinkId, Nanos, ReservationId};
 
 use super::Plane;
-use super::returning::RETURNING_MAX;
 use super::sharing::Group;
 use crate::cache::State;
-use crate::control::{Content, Delivery, RecordingRequest, Refusal, Report, Resource, Service, Standing};
+use crate::control::{Content, Delivery, RecordingRequest, Refusal, Report, Resource, Service};
 use crate::files::Opened;
 use crate::port::{Io, SocketSlot};
 use crate::stream::{Class, Life, payload_of};
@@ -19,7 +18,7 @@ const STARTS_WAITING_MAX: usize = 128;
 impl<I: Io> Plane<I> {
     /// Admits a delivery and lets it wait for its start, or refuses it.
     pub(super) fn start(&mut self, delivery: Box<Delivery>, now: Nanos) {
-        let Admitted { class, short, group } = match self.admit(&delivery) {
+        let Admitted { class, group } = match self.admit(&delivery) {
             Ok(admitted) => admitted,
             Err(refusal) => {
                 self.gauges.plane.refused.add(1);
@@ -40,9 +39,8 @@ impl<I: Io> Plane<I> {
         self.streams[slot as usize].begin(delivery, class, file, now);
         self.disks[disk].streams.push(slot);
         self.publish(slot, id.0, now);
-        match (class, short) {
-            (Class::Constant { .. }, Some(short)) => self.wait_for_room(slot, short),
-            (Class::Constant { reservation, .. }, None) => {
+        match class {
+            Class::Constant { reservation, .. } => {
                 if let Some(id) = reservation {
                     self.holders[id.slot as usize] = Some(slot);
                 }
@@ -51,7 +49,7 @@ impl<I: Io> Plane<I> {
                     None => self.wait_for_start(slot, now),
                 }
             }
-            (Class::BestEffort, _) => {
+            Class::BestEffort => {
                 self.outbox.push(Report::Started { stream: id, reservation: None });
                 self.begin_best_effort(slot, now);
             }
@@ -73,45 +71,32 @@ impl<I: Io> Plane<I> {
         if disk.health.is_hung() || (new && !disk.health.is_good()) {
             return Err(none(Resource::DiskFailing(content.disk)));
         }
-        let before_newcomers = if delivery.service.returns() { RETURNING_MAX } else { 0 };
-        if new && disk.waiting.len() >= STARTS_WAITING_MAX + before_newcomers {
+        if new && disk.waiting.len() >= STARTS_WAITING_MAX {
             return Err(none(Resource::Disk(content.disk)));
         }
         if self.free.is_empty() {
             return Err(none(Resource::Table));
         }
         match delivery.service {
-            Service::BestEffort => Ok(Admitted { class: Class::BestEffort, short: None, group: None }),
-            Service::Constant { rate, burst_bytes, held, hold, standing } => {
+            Service::BestEffort => Ok(Admitted { class: Class::BestEffort, group: None }),
+            Service::Constant { rate, burst_bytes, held, hold } => {
                 let request = self.request(delivery, rate, burst_bytes);
                 if let Some(id) = held {
                     self.take_over(id);
                 }
                 let group = self.group_for(delivery);
-                match self.held_or_new(held, standing, request, group.is_some()) {
-                    Ok(reservation) => Ok(Admitted { class: self.admitted(reservation, hold), short: None, group }),
-                    Err(refusal) if new && delivery.service.returns() && self.may_wait_for(refusal.resource) => {
-                        let class = Class::constant(None, hold, 0);
-                        Ok(Admitted { class, short: Some(refusal.resource), group: None })
-                    }
-                    Err(refusal) => Err(refusal),
-                }
+                let reservation = self.held_or_new(held, request, group.is_some())?;
+                self.gauges.plane.admitted.add(1);
+                let period = self.admission.period(reservation).expect("just reserved");
+                Ok(Admitted { class: Class::constant(reservation, hold, period), group })
             }
         }
-    }
-
-    /// The class of a stream that was admitted with this reservation.
-    pub(super) fn admitted(&self, reservation: ReservationId, hold: bool) -> Class {
-        self.gauges.plane.admitted.add(1);
-        let period = self.admission.period(reservation).expect("just reserved");
-        Class::constant(Some(reservation), hold, period)
     }
 
     /// The session's reservation if it covers the request, else a new one; for a stream that shares another's reads, or not.
     fn held_or_new(
         &mut self,
         held: Option<ReservationId>,
-        standing: Standing,
         request: Request,
         shares: bool,
     ) -> Result<ReservationId, Refusal> {
@@ -128,20 +113,9 @@ impl<I: Io> Plane<I> {
             }
             // The session wants something else now: what it held is given back first, so that it can count for it.
             self.admission.release(id);
-        } else if let Some(short) = self.waited_for(request.disk, request.link)
-            && standing != Standing::Present
-        {
-            return Err(Refusal { resource: short, grantable: BitRate(0) });
         }
-        if shares {
-            let shared = self.admission.reserve_shared(request);
-            return shared.map_err(|refused| refusal(&refused, &request));
-        }
-        self.reserve(request)
-    }
-
-    pub(super) fn reserve(&mut self, request: Request) -> Result<ReservationId, Refusal> {
-        self.admission.reserve(request).map_err(|refused| refusal(&refused, &request))
+        let reserved = if shares { self.admission.reserve_shared(request) } else { self.admission.reserve(request) };
+        reserved.map_err(|refused| refusal(&refused, &request))
     }
 
     /// The stream that uses a reservation loses it to a newer read of its viewer and goes on in what is left over: a player
@@ -177,18 +151,13 @@ impl<I: Io> Plane<I> {
         }
     }
 
-    /// An admitted stream waits for its start: who returned before newcomers, else in the order they came.
-    pub(super) fn wait_for_start(&mut self, slot: u32, now: Nanos) {
+    /// An admitted stream waits for its start, behind those that came before it.
+    fn wait_for_start(&mut self, slot: u32, now: Nanos) {
         if self.start_from_buffers(slot, now) {
             return;
         }
-        let service = self.streams[slot as usize].delivery().service;
         let disk = usize::from(self.streams[slot as usize].disk.0);
-        let waiting = &self.disks[disk].waiting;
-        let newcomer = |&other: &u32| self.streams[other as usize].delivery().service.is_newcomers();
-        let before = waiting.iter().position(newcomer).filter(|_| service.returns());
-        let at = before.unwrap_or(waiting.len());
-        self.disks[disk].waiting.insert(at, slot);
+        self.disks[disk].waiting.push(slot);
         self.launch(disk, now);
     }
 
@@ -279,28 +248,19 @@ impl<I: Io> Plane<I> {
     /// Streams that could not start for too long are refused after all: a viewer rather hears no than nothing. All of them
     /// at once: with one in each round, the last of a burst heard it long after its time.
     fn give_up_waiting(&mut self, disk: usize, now: Nanos) {
-        while let Some(slot) = self.waits_longest(disk).filter(|&slot| self.waited_too_long(slot, now)) {
-            let resource = Resource::Disk(self.streams[slot as usize].disk);
-            self.refuse_waiting(slot, Refusal { resource, grantable: BitRate(0) });
+        while let Some(&slot) = self.disks[disk].waiting.first() {
+            let stream = &self.streams[slot as usize];
+            if now.saturating_sub(stream.started) < self.config.start_wait_max {
+                return;
+            }
+            let refusal = Refusal { resource: Resource::Disk(stream.disk), grantable: BitRate(0) };
+            self.leave_all(slot, false);
             assert!(!self.disks[disk].waiting.contains(&slot), "it left");
+            let delivery = self.streams[slot as usize].end();
+            self.free.push(slot);
+            self.gauges.plane.refused.add(1);
+            self.outbox.push(Report::Refused { delivery, refusal });
         }
-    }
-
-    fn waits_longest(&self, disk: usize) -> Option<u32> {
-        self.disks[disk].waiting.iter().copied().min_by_key(|&slot| self.streams[slot as usize].started)
-    }
-
-    pub(super) fn waited_too_long(&self, slot: u32, now: Nanos) -> bool {
-        now.saturating_sub(self.streams[slot as usize].started) >= self.config.start_wait_max
-    }
-
-    /// Refuses a stream that was taken in and has not begun.
-    pub(super) fn refuse_waiting(&mut self, slot: u32, refusal: Refusal) {
-        self.leave_all(slot, false);
-        let delivery = self.streams[slot as usize].end();
-        self.free.push(slot);
-        self.gauges.plane.refused.add(1);
-        self.outbox.push(Report::Refused { delivery, refusal });
     }
 
     pub(super) fn reservation_of(&self, slot: u32) -> Option<ReservationId> {
@@ -318,7 +278,6 @@ impl<I: Io> Plane<I> {
             _ if self.draining => refuse(Resource::Draining, BitRate(0)),
             None => refuse(Resource::DiskFailing(disk), BitRate(0)),
             Some(entry) if !entry.health.is_good() => refuse(Resource::DiskFailing(disk), BitRate(0)),
-            Some(_) if let Some(short) = self.waited_for(disk, link) => refuse(short, BitRate(0)),
             Some(entry) => {
                 // Where it will lie is not known yet: the slowest zone is assumed.
                 let zone = entry.schedule.cost().profile().rate_at(u64::MAX);
@@ -367,10 +326,9 @@ impl<I: Io> Plane<I> {
     }
 }
 
-/// A delivery that is served: in which class, after waiting for what, and whose reads it shares.
+/// A delivery that is served: in which class, and whose reads it shares.
 struct Admitted {
     class: Class,
-    short: Option<Resource>,
     group: Option<Group>,
 }
 

@@ -13,7 +13,6 @@ mod feed;
 mod fetch;
 mod found;
 mod grants;
-mod returning;
 mod sharing;
 
 use std::sync::Arc;
@@ -34,7 +33,6 @@ use crate::port::{COMPLETIONS_MAX, Completion, FileSlot, Io, SocketSlot, Token};
 use crate::stream::{Class, Life, Stream};
 use crate::wheel::{STEPS, Wheel};
 use best_effort::BestEffort;
-use returning::{RETURNING_MAX, Returning};
 
 /// Commands taken in between two looks at the clock.
 const COMMANDS_PER_TURN: usize = 64;
@@ -203,7 +201,6 @@ pub struct Plane<I> {
     reads_free: Vec<u32>,
     /// Who uses a reservation: the slot of its stream.
     holders: Vec<Option<u32>>,
-    returning: Vec<Returning>,
     outbox: Vec<Report>,
     completions: Vec<Completion>,
     draining: bool,
@@ -262,7 +259,6 @@ impl<I: Io> Plane<I> {
             reads: vec![None; READS_MAX],
             reads_free: (0..READS_MAX).rev().map(|op| u32::try_from(op).expect("few")).collect(),
             holders: vec![None; config.streams_max],
-            returning: Vec::with_capacity(RETURNING_MAX),
             outbox: Vec::with_capacity(OUTBOX),
             completions: Vec::with_capacity(COMPLETIONS_MAX),
             draining: false,
@@ -464,7 +460,6 @@ impl<I: Io> Plane<I> {
         disk.schedule.remove(schedule::disk::best_effort::Owner::Stream(slot));
         disk.waiting.retain(|&other| other != slot);
         disk.starting.retain(|&other| other != slot);
-        self.returning.retain(|other| other.slot != slot);
     }
 
     fn release_file(&mut self, file: FileSlot) {
@@ -533,7 +528,6 @@ impl<I: Io> Plane<I> {
         for index in 0..self.disks.len() {
             self.measure_disk(index, now);
         }
-        self.let_returning_in(now);
         self.look_after_blocked(now);
     }
 

@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use dataplane::control::{Access, Command, Content, Delivery, Extent, Report, Segment, Service, Standing};
+use dataplane::control::{Access, Command, Content, Delivery, Extent, Report, Segment, Service};
 use dataplane::gauges::Gauges;
 use dataplane::grant::{Grant, StoreMessage};
 use dataplane::plane::{Plane, PlaneConfig};
@@ -188,19 +188,9 @@ fn null() -> OwnedFd {
     File::open("/dev/null").expect("/dev/null opens").into()
 }
 
-/// A newcomer to a content that nobody else watches.
-pub(crate) fn viewer(number: u64) -> Command {
-    viewer_as(number, Standing::Newcomer)
-}
-
 /// Somebody who asks for a content that nobody else watches.
-pub(crate) fn viewer_as(number: u64, standing: Standing) -> Command {
-    delivery(
-        number,
-        number,
-        64 * MIB,
-        Service::Constant { rate: RATE, burst_bytes: 0, held: None, hold: false, standing },
-    )
+pub(crate) fn viewer(number: u64) -> Command {
+    delivery(number, number, 64 * MIB, Service::Constant { rate: RATE, burst_bytes: 0, held: None, hold: false })
 }
 
 /// Somebody who asks for all of a content.

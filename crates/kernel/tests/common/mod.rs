@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 
-use dataplane::control::{Access, Content, Delivery, Segment, Service, Standing};
+use dataplane::control::{Access, Content, Delivery, Segment, Service};
 use dataplane::port::{COMPLETIONS_MAX, Completion, Io, SendRequest, Sharing, SocketSlot, Span, Token};
 use kernel::permissions::Permissions;
 use kernel::plane_channel::{PlaneHandle, ReportReceiver, StorePort, connect};
@@ -201,12 +201,6 @@ pub(crate) fn delivery(
         link: LinkId(0),
         segments: Box::new([Segment::Bytes(HEAD.into()), Segment::Range { offset: range.0, length: range.1 }]),
         content: Arc::new(content),
-        service: Service::Constant {
-            rate: BitRate(80_000_000),
-            burst_bytes: 1 << 20,
-            held: None,
-            hold: false,
-            standing: Standing::Newcomer,
-        },
+        service: Service::Constant { rate: BitRate(80_000_000), burst_bytes: 1 << 20, held: None, hold: false },
     })
 }

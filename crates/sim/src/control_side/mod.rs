@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-use dataplane::control::{Command, Delivery, Ending, Event as News, Outcome, Report, Segment, Service, Standing};
+use dataplane::control::{Command, Delivery, Ending, Event as News, Outcome, Report, Segment, Service};
 use dataplane::grant::JobId;
 use units::{BitRate, ContentVersion, LinkId, Nanos, ReservationId, StreamId};
 
@@ -33,7 +33,6 @@ const END_GRACE: Nanos = Nanos::from_secs(6);
 pub(crate) enum Action {
     Arrive,
     Again(ReservationId, u32, BitRate),
-    Return(u32, BitRate),
     Stop(u64),
     Upload(usize),
     Record(usize),
@@ -222,15 +221,14 @@ impl World {
         match action {
             Action::Arrive if asking => {
                 if self.control.running < self.control.load.streams_max {
-                    self.arrive(None, Standing::Newcomer);
+                    self.arrive(None);
                 }
                 self.again(self.control.load.arrivals, Action::Arrive);
             }
             Action::Again(reservation, content, rate) if asking => {
-                self.arrive(Some((Some(reservation), content, rate)), Standing::Present);
+                self.arrive(Some((reservation, content, rate)));
             }
             Action::Again(reservation, ..) => self.command(Command::Release(reservation)),
-            Action::Return(content, rate) if asking => self.arrive(Some((None, content, rate)), Standing::Returning),
             Action::Stop(stream) => self.stop(stream),
             Action::Upload(disk) if asking => self.begin_upload(disk),
             Action::Record(disk) if asking => {
@@ -258,7 +256,7 @@ impl World {
                 self.control.ended = true;
                 self.command(Command::Shutdown);
             }
-            Action::Arrive | Action::Return(..) | Action::Upload(_) | Action::Record(_) | Action::Probe(_) => {}
+            Action::Arrive | Action::Upload(_) | Action::Record(_) | Action::Probe(_) => {}
         }
     }
 
@@ -273,8 +271,8 @@ impl World {
         self.commands.push_back(command);
     }
 
-    /// A new delivery, or the next one of a session: with what that holds, or without.
-    fn arrive(&mut self, session: Option<(Option<ReservationId>, u32, BitRate)>, standing: Standing) {
+    /// A new delivery, or the next one of a session with what that holds.
+    fn arrive(&mut self, session: Option<(ReservationId, u32, BitRate)>) {
         let control = &mut self.control;
         let last = control.contents.len() as u64;
         let drawn = match control.load.popularity {
@@ -308,7 +306,7 @@ impl World {
         let service = if best_effort {
             Service::BestEffort
         } else {
-            Service::Constant { rate, burst_bytes, held: session.and_then(|s| s.0), hold, standing }
+            Service::Constant { rate, burst_bytes, held: session.map(|s| s.0), hold }
         };
         let socket = control.null.try_clone().expect("a descriptor is free");
         let id = StreamId(control.next_stream);
@@ -323,7 +321,6 @@ impl World {
             rate: (!best_effort).then_some(rate),
             burst_bytes,
             hold,
-            standing,
             segments: segments.clone(),
             at: self.now,
             delays: self.plane_delays,
@@ -446,8 +443,8 @@ impl World {
         record.life = Life::Started;
         record.started_at = Some((now, self.plane_delays));
         record.reservation = reservation;
-        let (guaranteed, waits) = (record.asked.rate.is_some(), record.asked.standing == Standing::Returning);
-        if guaranteed != reservation.is_some() && !waits {
+        let guaranteed = record.asked.rate.is_some();
+        if guaranteed != reservation.is_some() {
             self.laws.broke(Law::EveryEndHasAReason, now, format!("{stream:?} holds {reservation:?}"));
         }
         let control = &mut self.control;
@@ -456,7 +453,6 @@ impl World {
             control.tally.started += 1;
             control.tally.running_max = control.tally.running_max.max(control.guaranteed);
         }
-        self.judge_turn(stream.0);
     }
 
     /// A delivery is over (or was refused): its socket must be the one it was given, and its end a right one.
@@ -473,7 +469,6 @@ impl World {
             self.laws.broke(Law::OncePerRequest, now, format!("{stream:?} comes back with its socket in use"));
         }
         self.judge_start(&record);
-        self.judge_reservation(&record);
         let Some(end) = end else {
             if record.taken_bytes > 0 {
                 self.laws.broke(Law::EveryEndHasAReason, now, format!("{stream:?} was refused after bytes were sent"));
@@ -517,10 +512,6 @@ impl World {
             self.act_in(span, Action::Again(held, content, rate));
         } else {
             self.command(Command::Release(held));
-            let share = self.control.load.return_share;
-            if share > 0.0 && self.control.random.chance(share) {
-                self.act_in(span, Action::Return(content, rate));
-            }
         }
     }
 }
