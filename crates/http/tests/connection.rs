@@ -170,11 +170,13 @@ async fn who_finds_no_room_beside_its_older_read_takes_that_ones() {
     first.send("GET /media/film.mp4?rate=60M HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!(first.head().status, 200);
     let mut second = harness.connect();
-    second.send("GET /media/film.mp4?rate=60M HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    second.send("GET /media/film.mp4?rate=60M HTTP/1.1\r\nHost: localhost\r\nRange: bytes=0-\r\n\r\n");
     let head = second.head();
-    assert_eq!((head.status, head.field("x-isocast-rate")), (200, Some("60000000")));
+    assert_eq!((head.status, head.field("x-isocast-rate")), (206, Some("60000000")));
     // It would have had its own, had there been room; nothing was released or stopped.
-    let expected = [start(60_000_000, None), start(60_000_000, None), start(60_000_000, Some(FIRST))];
+    // So short a range of what it plays is sent ahead of the rate, as an index is.
+    let ahead = |held| Told::Start { rate: Some(BitRate(60_000_000)), burst_bytes: 750, held, hold: true };
+    let expected = [start(60_000_000, None), ahead(None), ahead(Some(FIRST))];
     assert_eq!(harness.plane.told(), expected);
     assert_eq!(harness.plane.reserved(), 1);
     harness.plane.open_gate();

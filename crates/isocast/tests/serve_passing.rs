@@ -4,13 +4,13 @@ mod fixtures;
 
 use std::fmt::Write as _;
 
-use fixtures::{Client, Server};
+use fixtures::{Client, Server, Setup};
 use rustix::process::Signal;
 
 const ASKED: &str = "session=viewer&rate=16M";
 
 /// A playlist of at least `bytes`, and what becomes of it.
-fn playlist(bytes: usize) -> (String, String) {
+fn playlist(bytes: usize, asked: &str) -> (String, String) {
     let (mut list, mut carried) = ("#EXTM3U\n".to_owned(), "#EXTM3U\n".to_owned());
     for nth in 0.. {
         if list.len() >= bytes {
@@ -18,7 +18,7 @@ fn playlist(bytes: usize) -> (String, String) {
         }
         let line = format!("#EXTINF:4.000,\npart-{nth:0200}.ts");
         writeln!(list, "{line}").expect("written");
-        writeln!(carried, "{line}?{ASKED}").expect("written");
+        writeln!(carried, "{line}?{asked}").expect("written");
     }
     (list, carried)
 }
@@ -69,11 +69,13 @@ fn a_player_of_a_playlist_holds_one_stream() {
 #[test]
 fn what_passes_a_stage_keeps_its_rate() {
     let server = Server::start();
-    let (list, carried) = playlist(3_000_000);
+    // To a viewer with a name so short a content would be a segment, which is sent faster than its rate.
+    let asked = "rate=16M";
+    let (list, carried) = playlist(3_000_000, asked);
     server.file("long.m3u8", list.as_bytes());
     server.file("long.txt", list.as_bytes());
-    let mut passing = ask(&server, &format!("/media/long.m3u8?{ASKED}"));
-    let mut direct = ask(&server, &format!("/media/long.txt?{ASKED}"));
+    let mut passing = ask(&server, &format!("/media/long.m3u8?{asked}"));
+    let mut direct = ask(&server, &format!("/media/long.txt?{asked}"));
     let direct = std::thread::spawn(move || (direct.head(), rest(&mut direct)));
     assert_eq!(passing.head().field("x-isocast-rate"), Some("16000000"));
     assert!(rest(&mut passing) == carried.as_bytes(), "every byte, in its place");
@@ -86,8 +88,9 @@ fn what_passes_a_stage_keeps_its_rate() {
 
 #[test]
 fn whoever_vanishes_or_refuses_frees_the_stream() {
-    let server = Server::start();
-    let (list, carried) = playlist(3_000_000);
+    // What a viewer had is held for its next read for so long.
+    let server = Setup::default().set("sessions.hold=1s").start();
+    let (list, carried) = playlist(3_000_000, ASKED);
     server.file("long.m3u8", list.as_bytes());
     let mut client = ask(&server, "/media/long.m3u8?rate=16M");
     assert_eq!(client.head().status, 200);
@@ -109,7 +112,7 @@ fn whoever_vanishes_or_refuses_frees_the_stream() {
 #[test]
 fn a_drain_lets_it_finish() {
     let mut server = Server::start();
-    let (list, carried) = playlist(3_000_000);
+    let (list, carried) = playlist(3_000_000, ASKED);
     server.file("long.m3u8", list.as_bytes());
     let mut client = ask(&server, &format!("/media/long.m3u8?{ASKED}"));
     assert_eq!(client.head().status, 200);

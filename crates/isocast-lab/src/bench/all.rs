@@ -279,7 +279,7 @@ mod tests {
         let all = labels(&["--quick"]).len();
         fs::write(folder.path().join("01-memory-8.8M.json"), "").unwrap();
         assert_eq!((labels(&["--quick"]).len(), labels(&["--quick", "--resume"]).len()), (all, all - 1));
-        assert_eq!(labels(&["--quick", "--without-lab", "--resume"]), ["02-memory-2M"]);
+        assert_eq!(labels(&["--quick", "--without-lab", "--resume"]), ["02-memory-2M", "07-memory-system-calls"]);
         assert!(command(&["--quick", "--only", "nothing"]).chosen(folder.path()).is_err());
     }
 
