@@ -1,10 +1,10 @@
-//! Starts that wait for a disk: how many may, what the next one is told, and who is first.
+//! Starts that wait for a disk: how many may, and what the next one is told.
 
 mod common;
 
 use common::{MIB, Machine, RATE, viewer};
 use dataplane::control::{Command, Refusal, Report, Resource, Segment};
-use units::{BitRate, DiskId, Nanos, StreamId};
+use units::{BitRate, DiskId, StreamId};
 
 /// As decision 0007 says.
 const MAY_WAIT: u64 = 128;
@@ -41,26 +41,4 @@ fn the_129th_start_that_would_wait_is_refused_and_takes_nothing() {
     let reports = machine.told(viewer(next()));
     assert!(reports.is_empty(), "{reports:?}");
     assert_eq!(machine.promised(), all);
-}
-
-#[test]
-fn they_start_in_the_order_they_came() {
-    let mut machine = Machine::new(BitRate(10_000_000_000));
-    let first = (1..).find(|&number| machine.told(viewer(number)).is_empty()).expect("some have to wait");
-    let last = first + 19;
-    for number in first + 1..=last {
-        assert!(machine.told(viewer(number)).is_empty(), "{number} waits");
-    }
-    machine.disk_answers();
-    let mut started = Vec::new();
-    for _ in 0..60 {
-        for report in machine.later(Nanos::from_millis(250)) {
-            match report {
-                Report::Started { stream, reservation: Some(_) } => started.push(stream.0),
-                Report::Refused { .. } => panic!("{report:?}"),
-                _ => {}
-            }
-        }
-    }
-    assert_eq!(started, (first..=last).collect::<Vec<_>>());
 }
