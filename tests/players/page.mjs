@@ -38,7 +38,9 @@ before(async () => {
   ffmpeg("-i", LONG, "-c", "copy", "-f", "hls", "-hls_time", "2", "-hls_list_size", "0", "list/index.m3u8");
   writeFileSync(join(media, "broken.mp4"), "this is no film");
   writeFileSync(join(media, "old.avi"), "RIFF");
-  server = spawn(program, ["serve", "--listen", "127.0.0.1:0", "--root", media, "--state", join(folder, "state"), "--set", "plane.memory=256MiB"]);
+  // Every variable ISOCAST_… is a setting of the server, and the one that names it is none.
+  const { ISOCAST_BIN, ...env } = process.env;
+  server = spawn(program, ["serve", "--listen", "127.0.0.1:0", "--root", media, "--state", join(folder, "state"), "--set", "plane.memory=256MiB"], { env });
   const said = [];
   address = await new Promise((found, failed) => {
     const look = (bytes) => {
