@@ -24,7 +24,7 @@ pub enum Command {
     Reserve(RecordingRequest),
     /// Give back a reservation held after its stream ended, or a recording's.
     Release(ReservationId),
-    /// A client that takes nothing for so long loses its stream, from now on.
+    /// A client that takes nothing for so long gives its reservation back, and loses a best-effort delivery, from now on.
     SetStall(Nanos),
     /// What a link carries from now on; streams that were admitted already go on. Unknown links are ignored.
     SetLink {
@@ -235,7 +235,7 @@ pub enum Outcome {
     Complete,
     /// The client closed or reset the connection.
     ClientGone,
-    /// The client did not read for longer than the configured time.
+    /// The client did not read for longer than the configured time; with a rate, for ten times as long.
     ClientStalled,
     /// [`Command::Stop`] or shutdown.
     Stopped,

@@ -125,8 +125,6 @@ pub(crate) enum Class {
         reservation: Option<ReservationId>,
         /// Keep it at the end.
         hold: bool,
-        /// Bytes that may be sent by when; set when it starts running.
-        pace: Option<Pace>,
         /// Where it sits on the wheel.
         seat: Option<Seat>,
         /// The round it started in.
@@ -150,7 +148,6 @@ impl Class {
         Self::Constant {
             reservation: Some(reservation),
             hold,
-            pace: None,
             seat: None,
             began_round: 0,
             first_round: 0,
@@ -209,6 +206,8 @@ pub(crate) struct Stream {
     pub(crate) payload: u64,
     /// Payload it may still send in this tick.
     pub(crate) budget: u64,
+    /// What may be sent by when, of a delivery with a rate: from its start on, and after the loss of its reservation.
+    pub(crate) pace: Option<Pace>,
     pub(crate) in_flight: Option<InFlight>,
     /// The stream of the same content whose reads it shares.
     pub(crate) leader: Option<u32>,
@@ -254,6 +253,7 @@ impl Stream {
             target: 0,
             payload: 0,
             budget: 0,
+            pace: None,
             in_flight: None,
             leader: None,
             behind_bytes: 0,

@@ -89,13 +89,46 @@ fn a_newer_read_takes_the_reservation_over_and_the_older_one_goes_on_without() {
     let started = |report: &Report| matches!(report, Report::Started { stream, reservation: Some(_) } if stream.0 == 2);
     assert!(reports.iter().any(started), "{reports:?}");
     assert_eq!((finished(&reports), machine.promised()), (vec![], RATE.0));
-    // Both are sent on; the older one in what the link has left.
-    let mut ended = Vec::new();
-    let mut sent = std::collections::BTreeSet::new();
+    // Both are sent on; the older one in what the link has left, and no faster than its rate.
+    let (mut ended, mut sent) = (Vec::new(), std::collections::BTreeMap::<u32, u64>::new());
     for _ in 0..100 {
         machine.later(Nanos::from_millis(50));
-        sent.extend(machine.sends().iter().map(|send| send.socket.0));
+        machine
+            .sends()
+            .iter()
+            .for_each(|send| *sent.entry(send.socket.0).or_default() += u64::from(send.memory.length));
         ended.append(&mut finished(&machine.clients_read()));
     }
     assert_eq!((sent.len(), ended), (2, vec![]));
+    let five_seconds = RATE.bytes_in(Nanos::from_secs(5));
+    for (socket, bytes) in sent {
+        assert!((1..five_seconds * 5 / 4).contains(&bytes), "socket {socket}: {bytes}");
+    }
+}
+
+#[test]
+fn a_paused_client_gives_its_reservation_back_and_is_owed_no_more_than_a_second() {
+    let mut machine = Machine::new(LINK);
+    machine.disk_answers();
+    machine.told(Command::SetStall(Nanos::from_secs(2)));
+    machine.told(viewer(1));
+    let plays = |machine: &mut Machine| {
+        let bytes = (0..40).map(|_| {
+            machine.later(Nanos::from_millis(50));
+            let sent: u64 = machine.sends().iter().map(|send| u64::from(send.memory.length)).sum();
+            assert!(finished(&machine.clients_read()).is_empty());
+            sent
+        });
+        bytes.sum::<u64>()
+    };
+    plays(&mut machine);
+    assert_eq!(machine.promised(), RATE.0);
+    for _ in 0..100 {
+        assert!(finished(&machine.later(Nanos::from_millis(100))).is_empty(), "a pause ends nothing");
+    }
+    assert_eq!(machine.promised(), 0, "another viewer has room");
+    let (two_seconds, after) = (RATE.bytes_in(Nanos::from_secs(2)), plays(&mut machine));
+    assert!((two_seconds * 7 / 8..two_seconds * 7 / 4).contains(&after), "{after} bytes in two seconds");
+    let later = (0..100).flat_map(|_| finished(&machine.later(Nanos::from_millis(250))));
+    assert_eq!(later.collect::<Vec<_>>(), [(1, Outcome::ClientStalled)], "ten times as long");
 }

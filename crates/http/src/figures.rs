@@ -59,12 +59,14 @@ pub(crate) fn streams(shared: &Shared) -> Vec<Stream> {
             let gauges = by_id.get(&id.0).copied();
             let read = |field: fn(&StreamGauges) -> u64| gauges.map_or(0, field);
             let windows = read(|g| g.jitter_windows.get());
+            // A stream that lost its reservation goes on as best effort; a recording has no entry in the plane's table.
+            let is_paced = known.rate.is_some() && gauges.is_none_or(|gauges| gauges.rate_bps.get() > 0);
             Stream {
                 id: id.0,
                 path: known.path.clone(),
                 client: known.client.to_string(),
                 direction: if known.received.is_some() { Direction::In } else { Direction::Out },
-                class: if known.rate.is_some() { Class::Constant } else { Class::BestEffort },
+                class: if is_paced { Class::Constant } else { Class::BestEffort },
                 rate_bps: known.rate.map_or(0, |rate| rate.0),
                 sent_bytes: read(|g| g.sent_bytes.get()),
                 received_bytes: known.received.as_ref().map_or(0, |bytes| bytes.load(Ordering::Relaxed)),

@@ -121,11 +121,12 @@ impl<I: Io> Plane<I> {
     /// The stream that uses a reservation loses it to a newer read of its viewer and goes on in what is left over: a player
     /// that seeks closes its old connection by itself, and one that reads in many ranges at once wants them all.
     fn take_over(&mut self, id: ReservationId) {
-        let Some(holder) = self.holders.get_mut(id.slot as usize).and_then(Option::take) else { return };
+        let Some(holder) = self.holders.get(id.slot as usize).copied().flatten() else { return };
         if let Class::Constant { reservation, .. } = &mut self.streams[holder as usize].class
             && *reservation == Some(id)
         {
             *reservation = None;
+            self.holders[id.slot as usize] = None;
             let now = self.io.now();
             self.demote(holder, now);
         }

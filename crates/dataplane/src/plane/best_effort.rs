@@ -7,10 +7,11 @@ use std::collections::VecDeque;
 
 use schedule::admission::QUARTER_BYTES;
 use schedule::disk::best_effort::{BeWork, Owner};
+use schedule::pace::Pace;
 use units::{BitRate, LinkId, Nanos};
 
 use super::{Plane, ReadOp, Work};
-use crate::control::{Outcome, Report};
+use crate::control::{Outcome, Report, Service};
 use crate::port::{Io, SocketSlot};
 use crate::stream::{Class, InFlight, Life, Sent};
 
@@ -24,6 +25,9 @@ const SEND_BYTES: u64 = 1024 * 1024;
 const STEP_BYTES: u64 = 4 << 20;
 /// A client that takes nothing for so long has its buffers taken back; they are read again when it goes on.
 const BLOCKED_MAX: Nanos = Nanos::from_secs(1);
+/// A stream whose client takes nothing gives its reservation back after [`PlaneConfig::stall_max`](super::PlaneConfig), and
+/// ends after so many of them: five minutes by default, which most pauses are shorter than.
+const STALLS_OF_PLAYERS: u64 = 10;
 
 /// All of them.
 #[derive(Debug)]
@@ -96,8 +100,17 @@ impl<I: Io> Plane<I> {
         self.best_effort_goes_on(slot, now);
     }
 
-    /// A constant-rate stream loses its reservation and goes on in what is left over, with as much in the buffers as
-    /// others of its kind.
+    /// A stream gives its reservation back and goes on in what is left over.
+    pub(super) fn give_up_reservation(&mut self, slot: u32, now: Nanos) {
+        if let Some(id) = self.reservation_of(slot) {
+            self.admission.release(id);
+            self.holders[id.slot as usize] = None;
+        }
+        self.demote(slot, now);
+    }
+
+    /// A constant-rate stream has lost its reservation and goes on in what is left over, no faster than its rate, with as
+    /// much in the buffers as others of its kind.
     pub(super) fn demote(&mut self, slot: u32, now: Nanos) {
         self.leave_group(slot, now);
         self.leave_schedule(slot);
@@ -107,6 +120,9 @@ impl<I: Io> Plane<I> {
         }
         if matches!(stream.life, Life::Free | Life::Ending(_)) {
             return;
+        }
+        if let (None, Service::Constant { rate, burst_bytes, .. }) = (stream.pace, stream.delivery().service) {
+            stream.pace = Some(Pace::new(rate, self.config.tick, now, burst_bytes));
         }
         stream.class = Class::BestEffort;
         stream.late_since = None;
@@ -190,13 +206,16 @@ impl<I: Io> Plane<I> {
 
     /// Lets a delivery send up to `most` bytes of what its link has left.
     fn allot(&mut self, slot: u32, most: u64, now: Nanos) {
+        // A tick's bytes at a time: by the moment, each send would be followed by one of what has become due since.
+        let at = Nanos(now.0 - now.0 % self.config.tick.0);
         let stream = &mut self.streams[slot as usize];
         let LinkId(link) = stream.delivery().link;
         let left = self.admission.link_left(LinkId(link));
         let Some(allowance) = self.best_effort.allowances.get_mut(usize::from(link)) else { return };
         allowance.refill(left, self.steps.period(), now);
         let there = stream.fetch.payload - stream.send.payload;
-        let wanted = most.min(there).saturating_sub(stream.budget);
+        let due = stream.pace.as_mut().map_or(u64::MAX, |pace| pace.allowance(at, stream.send.payload));
+        let wanted = most.min(there).min(due).saturating_sub(stream.budget);
         let more = wanted.min(allowance.bytes);
         allowance.is_short |= more < wanted;
         allowance.bytes -= more;
@@ -245,7 +264,9 @@ impl<I: Io> Plane<I> {
     pub(super) fn look_after_blocked(&mut self, now: Nanos) {
         for nth in (0..self.best_effort.all.len()).rev() {
             let Some(&slot) = self.best_effort.all.get(nth) else { continue };
-            if self.blocked_too_long(slot, now) {
+            // A player that pauses keeps its connection, and pauses for longer than a download that hangs.
+            let stalls = if self.streams[slot as usize].pace.is_some() { STALLS_OF_PLAYERS } else { 1 };
+            if self.blocked_for(slot, now) > self.config.stall_max.saturating_mul(stalls) {
                 self.finish(slot, Outcome::ClientStalled, now);
                 continue;
             }

@@ -66,12 +66,11 @@ impl<I: Io> Plane<I> {
             return;
         }
         self.measure_jitter(slot, at);
-        if self.blocked_too_long(slot, at) {
-            self.finish(slot, Outcome::ClientStalled, at);
-            return;
+        if self.blocked_for(slot, at) > self.config.stall_max {
+            return self.give_up_reservation(slot, at);
         }
         let stream = &mut self.streams[slot as usize];
-        let Class::Constant { pace: Some(pace), .. } = &mut stream.class else { return };
+        let Some(pace) = &mut stream.pace else { return };
         stream.budget = pace.allowance(at, stream.send.payload);
         let wanted = stream.send.payload.saturating_add(stream.ahead).min(stream.payload);
         if stream.leader.is_some() {
@@ -82,14 +81,15 @@ impl<I: Io> Plane<I> {
         self.push(slot, at);
     }
 
-    pub(super) fn blocked_too_long(&mut self, slot: u32, at: Nanos) -> bool {
+    /// For how long its client has taken nothing.
+    pub(super) fn blocked_for(&mut self, slot: u32, at: Nanos) -> Nanos {
         let stream = &mut self.streams[slot as usize];
         let since = stream.in_flight.map(|send| send.since);
         if stream.told_blocked != since.is_some() {
             stream.told_blocked = since.is_some();
             self.gauges.streams[slot as usize].blocked.set(u64::from(since.is_some()));
         }
-        since.is_some_and(|since| at.saturating_sub(since) > self.config.stall_max)
+        since.map_or(Nanos::ZERO, |since| at.saturating_sub(since))
     }
 
     /// Sends the next contiguous bytes the stream may send and has, if no send is out.
@@ -217,8 +217,10 @@ impl<I: Io> Plane<I> {
 
     fn late(&mut self, slot: u32, now: Nanos) {
         let stream = &mut self.streams[slot as usize];
-        let Class::Constant { pace, .. } = &stream.class else { return };
-        if pace.is_some_and(|pace| stream.send.payload >= pace.promised_bytes(now)) {
+        if stream.class == Class::BestEffort {
+            return;
+        }
+        if stream.pace.is_some_and(|pace| stream.send.payload >= pace.promised_bytes(now)) {
             return; // only its burst is slower than it might be
         }
         stream.misses += 1;
@@ -341,8 +343,8 @@ impl<I: Io> Plane<I> {
         stream.window = Window { from: Nanos::ZERO, payload: 0 };
         let clock = Pace::new(rate, tick, first_tick, burst_bytes);
         let deadline = clock.promised_at(stream.fetch.payload + 1);
-        if let Class::Constant { pace, seat, .. } = &mut stream.class {
-            *pace = Some(clock);
+        stream.pace = Some(clock);
+        if let Class::Constant { seat, .. } = &mut stream.class {
             *seat = Some(chosen);
         }
         self.disks[disk].schedule.promise(slot, deadline);
@@ -390,7 +392,7 @@ impl<I: Io> Plane<I> {
 
     fn measure_jitter(&mut self, slot: u32, at: Nanos) {
         let stream = &mut self.streams[slot as usize];
-        let Class::Constant { pace: Some(pace), .. } = stream.class else { return };
+        let Some(pace) = stream.pace else { return };
         if stream.window.from == Nanos::ZERO {
             // The first window begins behind the start burst: that one is no unevenness of the rate.
             if pace.is_steady(at, stream.send.payload) {

@@ -47,7 +47,8 @@ impl<I: Io> Plane<I> {
         let starting = stream.life == Life::Starting;
         let Service::Constant { rate, burst_bytes, .. } = stream.delivery().service else { return };
         let disk = &self.disks[usize::from(stream.disk.0)];
-        let Class::Constant { pace, first_round, period, next_round, gap, .. } = &mut stream.class else { return };
+        let Class::Constant { first_round, period, next_round, gap, .. } = &mut stream.class else { return };
+        let pace = &stream.pace;
         let window = window_bytes(rate, disk.rounds.period(), *period) + burst_bytes;
         let (mut wanted, mut first) = (u64::MAX, false);
         if disk.spins {

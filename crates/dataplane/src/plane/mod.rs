@@ -55,7 +55,7 @@ pub struct PlaneConfig {
     /// Streams of one content share its reads, and so much disk time is kept for those that then need their own: a share
     /// of what all of them would take. `None`: each reads for itself.
     pub sharing: Option<f64>,
-    /// A client that takes nothing for so long loses its stream.
+    /// A client that takes nothing for so long gives its reservation back; a best-effort delivery ends.
     pub stall_max: Nanos,
     /// A read that takes longer marks its disk as failing.
     pub io_deadline: Nanos,

@@ -211,9 +211,7 @@ impl<I: Io> Plane<I> {
             Err(_) => None,
         };
         let Some(first) = placed else {
-            self.admission.release(id);
-            self.holders[id.slot as usize] = None;
-            return self.demote(slot, now);
+            return self.give_up_reservation(slot, now);
         };
         self.leave_group(slot, now);
         let granted = self.admission.period(id).expect("it is held");
