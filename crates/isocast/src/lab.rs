@@ -21,7 +21,7 @@ impl LabArgs {
     ///
     /// # Errors
     /// It is not installed.
-    pub(crate) fn become_lab(self, first: Option<&str>) -> anyhow::Result<()> {
+    pub(crate) fn become_lab(self, first: &[&str]) -> anyhow::Result<()> {
         let beside = std::env::current_exe().context("finding this program")?.with_file_name("isocast-lab");
         let program = if beside.is_file() { &beside } else { Path::new("isocast-lab") };
         let error = Command::new(program).args(first).args(self.arguments).exec();

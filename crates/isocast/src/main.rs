@@ -6,6 +6,7 @@
 mod config;
 mod disk;
 mod lab;
+mod net;
 mod output;
 mod plan;
 mod serve;
@@ -36,6 +37,7 @@ enum Command {
     User(user::UserCommand),
     Disk(disk::DiskCommand),
     Plan(plan::PlanCommand),
+    Net(net::NetCommand),
     /// Measures servers of paced streams: rate, jitter, stalls, cost (a program of its own, `isocast-lab`).
     Bench(lab::LabArgs),
     /// Emulated disks and reports of measurements (a program of its own, `isocast-lab`).
@@ -76,8 +78,9 @@ fn run(command: Command, out: &mut Output) -> anyhow::Result<()> {
         Command::User(command) => command.run(out),
         Command::Disk(command) => command.run(out),
         Command::Plan(command) => command.run(out),
-        Command::Bench(arguments) => arguments.become_lab(Some("bench")),
-        Command::Lab(arguments) => arguments.become_lab(None),
+        Command::Net(command) => command.run(out),
+        Command::Bench(arguments) => arguments.become_lab(&["bench"]),
+        Command::Lab(arguments) => arguments.become_lab(&[]),
         Command::Completions { shell } => {
             // Made in memory: the generator would panic where nobody reads any more.
             let mut text = Vec::new();

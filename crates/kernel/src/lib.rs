@@ -14,6 +14,7 @@ pub mod plane_channel;
 pub mod pool;
 pub mod scheduling;
 pub mod thread;
+pub mod tipc;
 pub mod version_check;
 
 mod arena;

@@ -1,0 +1,227 @@
+//! What the kernel counts of its interfaces and protocols, before and after a test, and what it means.
+//!
+//! Promise: only differences of the kernel's own counters of this network namespace; what it does not count is left out.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use serde::{Deserialize, Serialize};
+
+/// Columns of `/proc/net/dev` after the interface's name.
+const COLUMNS: [&str; 16] = [
+    "received bytes",
+    "received packets",
+    "receive errors",
+    "receive drops",
+    "receive overruns",
+    "frame errors",
+    "compressed",
+    "multicast",
+    "sent bytes",
+    "sent packets",
+    "send errors",
+    "send drops",
+    "send overruns",
+    "collisions",
+    "carrier errors",
+    "compressed sent",
+];
+
+/// Counters that tell of trouble, and what to think of them.
+const MEANINGS: [(&str, &str); 19] = [
+    ("receive errors", "damaged frames arrived: look at cable, connector and duplex"),
+    (
+        "receive drops",
+        "the kernel had no room or no taker for frames: raise net.core.netdev_max_backlog, give the receiver processor time",
+    ),
+    (
+        "receive overruns",
+        "the card overflowed before the kernel took its frames: larger rings (ethtool -G DEV rx N), or a smaller --window",
+    ),
+    ("frame errors", "frames of a wrong length: the two ends differ in duplex or MTU"),
+    ("send errors", "the card could not send: look at cable and driver (dmesg)"),
+    ("send drops", "the queue before the card was full: slower, or a longer one (ip link set DEV txqueuelen N)"),
+    ("send overruns", "the card ran out of data while sending: its bus is too slow or saves power"),
+    ("collisions", "half duplex: set both ends to negotiate (ethtool -s DEV autoneg on)"),
+    ("carrier errors", "the link went away: look at the cable, and duplex at both ends"),
+    ("Tcp RetransSegs", "TCP sent these anew: lost or late on the way; together with overruns try a smaller --window"),
+    ("TcpExt TCPTimeouts", "nothing came back in time: heavy loss, or the other side was away"),
+    (
+        "TcpExt TCPBacklogDrop",
+        "segments were dropped as the receiving program held its socket for too long: a larger --window",
+    ),
+    (
+        "TcpExt TCPRcvQDrop",
+        "segments were dropped as the receiver's buffer was full: a larger --window, or a faster receiver",
+    ),
+    ("TcpExt RcvPruned", "segments were dropped for want of memory: a smaller --window, or more of net.ipv4.tcp_mem"),
+    ("TcpExt ListenDrops", "connections were refused while too many waited to be accepted"),
+    ("Udp InErrors", "datagrams arrived and were thrown away: of no use, or no room (see RcvbufErrors)"),
+    (
+        "Udp RcvbufErrors",
+        "the receiving program was too slow for its buffer: a larger --window and net.core.rmem_max, or a slower sender (--every)",
+    ),
+    ("Udp SndbufErrors", "the sender's buffer was full: a larger --window, or slower (--every)"),
+    ("Udp NoPorts", "datagrams came for a port where nobody listens any more"),
+];
+
+/// What one interface carried during a test.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Interface {
+    pub(super) name: String,
+    pub(super) sent_packets: u64,
+    pub(super) sent_bytes: u64,
+    pub(super) received_packets: u64,
+    pub(super) received_bytes: u64,
+}
+
+/// Something that went wrong during a test.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Trouble {
+    /// The interface or protocol, and the counter.
+    pub(super) what: String,
+    pub(super) count: u64,
+    pub(super) meaning: String,
+}
+
+/// All counters at one moment: by owner (`eth0`, `Tcp`) and name.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Counters {
+    interfaces: BTreeMap<String, BTreeMap<&'static str, u64>>,
+    protocols: BTreeMap<String, u64>,
+    machine_ticks: u64,
+}
+
+impl Counters {
+    /// As they are now.
+    pub(super) fn read() -> Self {
+        let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let mut protocols = protocols(&text("/proc/net/snmp"));
+        protocols.extend(self::protocols(&text("/proc/net/netstat")));
+        Self {
+            interfaces: interfaces(&text("/proc/net/dev")),
+            protocols,
+            machine_ticks: machine_ticks(&text("/proc/stat")),
+        }
+    }
+
+    /// Processor time of the machine since `before`, seconds.
+    pub(super) fn machine_cpu_seconds(&self, before: &Self) -> f64 {
+        // USER_HZ is 100 wherever Linux shows it.
+        f64::from(u32::try_from(self.machine_ticks.saturating_sub(before.machine_ticks)).unwrap_or(u32::MAX)) / 100.0
+    }
+
+    /// The interface that carried most since `before`.
+    pub(super) fn busiest(&self, before: &Self) -> Option<Interface> {
+        let carried = self.interfaces.iter().map(|(name, now)| {
+            let since = |counter| difference(now, before.interfaces.get(name), counter);
+            Interface {
+                name: name.clone(),
+                sent_packets: since("sent packets"),
+                sent_bytes: since("sent bytes"),
+                received_packets: since("received packets"),
+                received_bytes: since("received bytes"),
+            }
+        });
+        carried.max_by_key(|i| i.sent_bytes + i.received_bytes).filter(|i| i.sent_packets + i.received_packets > 0)
+    }
+
+    /// What went wrong since `before`.
+    pub(super) fn troubles(&self, before: &Self) -> Vec<Trouble> {
+        let mut troubles = Vec::new();
+        let mut add = |owner: Option<&str>, counter: &str, meaning: &str, count: u64| {
+            if count > 0 {
+                let what = owner.map_or_else(|| counter.to_owned(), |owner| format!("{owner} {counter}"));
+                troubles.push(Trouble { what, count, meaning: meaning.to_owned() });
+            }
+        };
+        for (counter, meaning) in MEANINGS {
+            for (name, now) in &self.interfaces {
+                add(Some(name), counter, meaning, difference(now, before.interfaces.get(name), counter));
+            }
+            let then = before.protocols.get(counter).copied().unwrap_or(0);
+            add(None, counter, meaning, self.protocols.get(counter).map_or(0, |now| now.saturating_sub(then)));
+        }
+        troubles
+    }
+}
+
+fn difference(now: &BTreeMap<&'static str, u64>, before: Option<&BTreeMap<&'static str, u64>>, counter: &str) -> u64 {
+    let value = |counters: &BTreeMap<&'static str, u64>| counters.get(counter).copied().unwrap_or(0);
+    value(now).saturating_sub(before.map_or(0, value))
+}
+
+fn interfaces(dev: &str) -> BTreeMap<String, BTreeMap<&'static str, u64>> {
+    let lines = dev.lines().skip(2).filter_map(|line| line.split_once(':'));
+    lines
+        .map(|(name, figures)| {
+            let figures = figures.split_ascii_whitespace().map_while(|figure| figure.parse().ok());
+            (name.trim().to_owned(), COLUMNS.into_iter().zip(figures).collect())
+        })
+        .collect()
+}
+
+/// Two lines each: `Tcp: name name`, `Tcp: 1 2`.
+fn protocols(text: &str) -> BTreeMap<String, u64> {
+    let lines: Vec<&str> = text.lines().collect();
+    let pairs = lines.chunks_exact(2).filter_map(|pair| Some((pair[0].split_once(':')?, pair[1].split_once(':')?)));
+    pairs
+        .filter(|((name, _), (same, _))| name == same)
+        .flat_map(|((owner, names), (_, figures))| {
+            let named = names.split_ascii_whitespace().zip(figures.split_ascii_whitespace());
+            named.filter_map(move |(name, figure)| Some((format!("{owner} {name}"), figure.parse().ok()?)))
+        })
+        .collect()
+}
+
+/// Busy time of all processors: user, nice, system, irq, softirq.
+fn machine_ticks(stat: &str) -> u64 {
+    let first = stat.lines().next().unwrap_or_default();
+    let ticks: Vec<u64> = first.split_ascii_whitespace().skip(1).map_while(|tick| tick.parse().ok()).collect();
+    [0, 1, 2, 5, 6].iter().filter_map(|&index| ticks.get(index)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "Inter-|   Receive\n face |bytes\n";
+
+    fn counters(dev: &str, snmp: &str) -> Counters {
+        Counters { interfaces: interfaces(&format!("{HEAD}{dev}")), protocols: protocols(snmp), machine_ticks: 0 }
+    }
+
+    #[test]
+    fn the_interface_that_carried_most_is_told_apart() {
+        let before = counters("  lo: 9 9 0 0 0 0 0 0 9 9 0 0 0 0 0 0\neth0:100 1 0 0 0 0 0 0 50 1 0 0 0 0 0 0\n", "");
+        let after = counters("  lo: 9 9 0 0 0 0 0 0 9 9 0 0 0 0 0 0\neth0:1100 11 0 0 0 0 0 0 80 4 0 0 0 0 0 0\n", "");
+        let wire = Interface {
+            name: "eth0".to_owned(),
+            sent_packets: 3,
+            sent_bytes: 30,
+            received_packets: 10,
+            received_bytes: 1000,
+        };
+        assert_eq!(after.busiest(&before), Some(wire));
+        assert_eq!(after.busiest(&after), None);
+    }
+
+    #[test]
+    fn every_trouble_comes_with_its_meaning() {
+        let before = counters("eth0: 0 0 1 2 3 0 0 0 0 0 0 0 0 0 0 0\n", "Tcp: InSegs RetransSegs\nTcp: 5 7\n");
+        let after = counters("eth0: 0 0 1 2 8 0 0 0 0 0 0 0 0 0 0 0\n", "Tcp: InSegs RetransSegs\nTcp: 500 9\n");
+        let told: Vec<_> = after.troubles(&before).into_iter().map(|t| (t.what, t.count, t.meaning)).collect();
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert_eq!((told[0].0.as_str(), told[0].1), ("eth0 receive overruns", 5));
+        assert!(told[0].2.contains("ethtool -G"));
+        assert_eq!((told[1].0.as_str(), told[1].1), ("Tcp RetransSegs", 2));
+    }
+
+    #[test]
+    fn this_machine_counts() {
+        let now = Counters::read();
+        assert!(now.interfaces.contains_key("lo"), "{:?}", now.interfaces.keys());
+        assert!(now.protocols.contains_key("Tcp RetransSegs") && now.protocols.contains_key("TcpExt TCPTimeouts"));
+        assert!(now.machine_ticks > 0);
+    }
+}

@@ -1,0 +1,262 @@
+//! Moves the bytes of a test from memory into a socket and from a socket into memory.
+//!
+//! Promise: one buffer per side; between two messages nothing is done but what the plan says, no clock is read and no
+//! memory taken. Who watches (`Watch`) sees how far it came and ends it.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use hdrhistogram::Histogram;
+use kernel::clock::thread_processor_time;
+use net::{Coalescing, Connection, Numbered, SenderStats, Urgency};
+use socket2::Socket;
+
+use super::wire::{Carrier, Pattern, TestPlan};
+
+/// What is read at once into one buffer: as iperf3 does, so that the two compare.
+const READ_BYTES: usize = 128 << 10;
+/// How often a call that waits for the other side looks whether it is to end.
+const LOOK: Duration = Duration::from_millis(500);
+/// After the sender said how much it sent, datagrams that have not come for so long are lost.
+const QUIET: Duration = Duration::from_millis(300);
+/// Round trips longer than this are counted as this, nanoseconds.
+const ROUND_TRIP_NS_MAX: u64 = 60_000_000_000;
+
+/// How far one side has come, and whether it is to stop: seen by another thread.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    pub(super) bytes: AtomicU64,
+    pub(super) messages: AtomicU64,
+    /// The sender: the time is over. The receiver: the sender has gone, or has said how much it sent.
+    pub(super) over: AtomicBool,
+    /// Datagrams that the sender said it sent.
+    pub(super) expected: AtomicU64,
+}
+
+impl Watch {
+    fn moved(&self, messages: u64, bytes: u64) {
+        self.messages.store(messages, Ordering::Relaxed);
+        self.bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+}
+
+/// What one side did.
+#[derive(Debug)]
+pub(super) struct Moved {
+    pub(super) messages: u64,
+    pub(super) bytes: u64,
+    pub(super) seconds: f64,
+    pub(super) cpu_seconds: f64,
+    /// Nanoseconds.
+    pub(super) round_trips: Option<Histogram<u64>>,
+    pub(super) coalesced: Option<SenderStats>,
+}
+
+/// When a sender sends, and how much.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pace {
+    /// No more messages than this.
+    pub(super) count: u64,
+    /// One message each such span, however long the last one took.
+    pub(super) every: Option<Duration>,
+}
+
+/// Sends what the plan says until all is sent or the watch is over.
+///
+/// # Errors
+/// The other side has gone, or takes nothing any more.
+pub(super) fn send(socket: Socket, plan: &TestPlan, pace: Pace, watch: &Watch) -> anyhow::Result<Moved> {
+    let buffer: Vec<u8> = (0..=u8::MAX).cycle().take(plan.size).collect();
+    socket.set_write_timeout(Some(LOOK))?;
+    let (began, cpu) = (Instant::now(), thread_processor_time());
+    let (mut round_trips, mut coalesced) = (None, None);
+    let messages = if let Some(delay) = plan.coalesce {
+        socket.set_write_timeout(None)?;
+        let connection = Connection::over(socket, Coalescing::within(delay), Numbered { session: 0, first: 0 })?;
+        let sent = paced(plan, pace, watch, began, || Ok(connection.sender.send(&buffer, Urgency::MayWait)?))?;
+        coalesced = Some(connection.sender.finish()?);
+        sent
+    } else if plan.carrier == Carrier::Udp {
+        paced(plan, pace, watch, began, || send_datagram(&socket, &buffer))?
+    } else if plan.pattern == Pattern::RoundTrip {
+        socket.set_read_timeout(Some(LOOK))?;
+        let mut back = vec![0; plan.size];
+        let mut times = Histogram::new_with_bounds(1, ROUND_TRIP_NS_MAX, 3).context("bounds that are in order")?;
+        let sent = paced(plan, pace, watch, began, || {
+            let left = Instant::now();
+            write_all(&socket, &buffer, watch)?;
+            if !read_exact(&socket, &mut back, watch)? {
+                bail!("the receiver stopped in the middle");
+            }
+            times.saturating_record(u64::try_from(left.elapsed().as_nanos()).unwrap_or(ROUND_TRIP_NS_MAX));
+            Ok(())
+        })?;
+        round_trips = Some(times);
+        net::transport::finish(&socket);
+        sent
+    } else {
+        let sent = paced(plan, pace, watch, began, || write_all(&socket, &buffer, watch))?;
+        net::transport::finish(&socket);
+        sent
+    };
+    let background = coalesced.as_ref().map_or(Duration::ZERO, |stats| stats.background_cpu);
+    Ok(Moved {
+        messages,
+        bytes: messages * plan.bytes(),
+        seconds: began.elapsed().as_secs_f64(),
+        cpu_seconds: (thread_processor_time().saturating_sub(cpu)).as_secs_f64() + background.as_secs_f64(),
+        round_trips,
+        coalesced,
+    })
+}
+
+/// Calls `one` for each message at its time; returns how many.
+fn paced(
+    plan: &TestPlan,
+    pace: Pace,
+    watch: &Watch,
+    began: Instant,
+    mut one: impl FnMut() -> anyhow::Result<()>,
+) -> anyhow::Result<u64> {
+    let (mut messages, mut bytes) = (0, 0);
+    while messages < pace.count && !watch.is_over() {
+        if let Some(every) = pace.every {
+            let due = began + every.saturating_mul(u32::try_from(messages).unwrap_or(u32::MAX));
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        }
+        one()?;
+        messages += 1;
+        bytes += plan.bytes();
+        watch.moved(messages, bytes);
+    }
+    Ok(messages)
+}
+
+/// Takes in what the plan says until the sender has finished or the watch is over.
+///
+/// # Errors
+/// The connection is broken.
+pub(super) fn receive(socket: Socket, plan: &TestPlan, watch: &Watch) -> anyhow::Result<Moved> {
+    let mut buffer = vec![0; plan.size.max(READ_BYTES)];
+    socket.set_read_timeout(Some(LOOK))?;
+    let (mut began, mut ended) = (Instant::now(), None);
+    let (mut messages, mut bytes) = (0_u64, 0_u64);
+    let cpu = thread_processor_time();
+    let mut take = |messages: &mut u64, read: usize| {
+        if bytes == 0 {
+            began = Instant::now();
+        }
+        bytes += u64::try_from(read).unwrap_or(u64::MAX);
+        *messages += 1;
+        watch.moved(*messages, bytes);
+    };
+    if plan.coalesce.is_some() {
+        let mut connection = Connection::over(socket, Coalescing::NONE, Numbered { session: 0, first: 0 })?;
+        while let Some(message) = connection.receiver.receive()? {
+            take(&mut messages, message.len());
+        }
+    } else if plan.carrier == Carrier::Udp {
+        socket.set_read_timeout(Some(QUIET))?;
+        loop {
+            match (&socket).read(&mut buffer) {
+                Ok(read) => {
+                    take(&mut messages, read);
+                    ended = Some(Instant::now());
+                }
+                Err(error) if is_wait(&error) && !watch.is_over() => continue,
+                // A datagram of ours told the sender's machine that nobody listens there: it has finished.
+                Err(_) => break,
+            }
+            if watch.is_over() && messages >= watch.expected.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+    } else if plan.pattern == Pattern::RoundTrip {
+        socket.set_write_timeout(Some(LOOK))?;
+        while read_exact(&socket, &mut buffer[..plan.size], watch)? {
+            take(&mut messages, plan.size);
+            write_all(&socket, &buffer[..plan.size], watch)?;
+        }
+    } else {
+        let mut reads = 0;
+        while let Some(read) = read_some(&socket, &mut buffer, watch)? {
+            take(&mut reads, read);
+        }
+        messages = bytes / plan.bytes();
+    }
+    let cpu_seconds = thread_processor_time().saturating_sub(cpu).as_secs_f64();
+    let seconds = ended.unwrap_or_else(Instant::now).duration_since(began).as_secs_f64();
+    Ok(Moved { messages, bytes, seconds, cpu_seconds, round_trips: None, coalesced: None })
+}
+
+/// Whether a call only ran out of time, or was interrupted.
+fn is_wait(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
+}
+
+fn write_all(mut socket: &Socket, mut bytes: &[u8], watch: &Watch) -> anyhow::Result<()> {
+    let mut stuck_since = None;
+    while !bytes.is_empty() {
+        match socket.write(bytes) {
+            Ok(written) => {
+                bytes = &bytes[written..];
+                stuck_since = None;
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                let stuck = stuck_since.get_or_insert_with(Instant::now).elapsed();
+                if watch.is_over() || stuck > net::transport::SILENCE_MAX {
+                    bail!("the receiver has stopped reading");
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error).context("the receiver stopped in the middle"),
+        }
+    }
+    Ok(())
+}
+
+/// Reads something; `None` when the other side has finished.
+fn read_some(mut socket: &Socket, buffer: &mut [u8], watch: &Watch) -> anyhow::Result<Option<usize>> {
+    loop {
+        match socket.read(buffer) {
+            Ok(0) => return Ok(None),
+            Ok(read) => return Ok(Some(read)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock && watch.is_over() => return Ok(None),
+            Err(error) if is_wait(&error) => {}
+            Err(error) => return Err(error).context("the other side stopped in the middle"),
+        }
+    }
+}
+
+/// Fills the buffer; false if the other side has finished before its first byte.
+fn read_exact(socket: &Socket, buffer: &mut [u8], watch: &Watch) -> anyhow::Result<bool> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match read_some(socket, &mut buffer[filled..], watch)? {
+            Some(read) => filled += read,
+            None if filled == 0 => return Ok(false),
+            None => bail!("the other side stopped in the middle"),
+        }
+    }
+    Ok(true)
+}
+
+/// A datagram that finds no room is lost here, as it would be on the way.
+fn send_datagram(socket: &Socket, datagram: &[u8]) -> anyhow::Result<()> {
+    match socket.send(datagram) {
+        Ok(_) => Ok(()),
+        Err(error) if is_wait(&error) || error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error()) => {
+            Ok(())
+        }
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::MSGSIZE.raw_os_error()) => {
+            bail!("a datagram of {} bytes is too large for this network: a smaller --size", datagram.len())
+        }
+        Err(error) => Err(error).context("the receiver stopped in the middle"),
+    }
+}

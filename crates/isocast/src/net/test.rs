@@ -1,0 +1,245 @@
+//! `isocast net test`: the sending side of a test.
+
+use std::io::{IsTerminal, Write};
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow, bail};
+use clap::Args;
+use net::{Coalescing, ConnectError, Connection, Numbered, Token, Transport};
+use socket2::Socket;
+use units::ByteCount;
+
+use super::counters::Counters;
+use super::moving::{self, Moved, Pace, Watch};
+use super::report::{self, Report};
+use super::serve::{self, Receiving};
+use super::wire::{Carrier, FromReceiver, FromSender, Pattern, Side, TestPlan, hear, tell};
+use super::{TokenArgs, advice, bytes, place, span};
+
+const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+const SECOND: Duration = Duration::from_secs(1);
+/// How often the receiver is greeted with a datagram, and after how long.
+const UDP_GREETINGS: u32 = 20;
+const UDP_PAUSE: Duration = Duration::from_millis(100);
+const DURATION: Duration = Duration::from_secs(10);
+/// As iperf3 writes at once.
+const WRITE_BYTES: usize = 128 << 10;
+/// What fits into a frame of any Ethernet, headers and a tunnel's included.
+const DATAGRAM_BYTES: usize = 1400;
+
+/// Send from memory to the memory of `isocast net serve`, and say what it took on both sides.
+#[derive(Debug, Args)]
+pub(super) struct TestCommand {
+    /// Where the receiver listens: HOST:PORT, unix:PATH or tipc:TYPE:INSTANCE.
+    #[arg(long, value_name = "ADDR", value_parser = place, required_unless_present = "both")]
+    to: Option<Arc<dyn Transport>>,
+    /// Be the receiver as well: measures this machine.
+    #[arg(long = "self", conflicts_with_all = ["to", "token_file"])]
+    both: bool,
+    /// What carries the bytes; as ADDR says if not given, else TCP.
+    #[arg(long, value_enum)]
+    transport: Option<Carrier>,
+    /// Bytes of a message: each is one write, or one datagram; 128 KiB if not given, of UDP 1400 B.
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    size: Option<usize>,
+    /// Send so many messages.
+    #[arg(long, value_name = "N", conflicts_with = "duration", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// Send for so long; 10 s if neither is given.
+    #[arg(long, value_name = "SPAN", value_parser = span)]
+    duration: Option<Duration>,
+    /// Put small messages together: none waits longer than this for others.
+    #[arg(long, value_name = "SPAN", value_parser = span)]
+    coalesce: Option<Duration>,
+    /// Wait for each message to come back before sending the next, and measure how long that takes.
+    #[arg(long)]
+    round_trip: bool,
+    /// Send one message each such span: 256KiB every 80ms are 26 Mbit/s.
+    #[arg(long, value_name = "SPAN", value_parser = span)]
+    every: Option<Duration>,
+    /// Both sides' socket buffers (the kernel's own if not given): the TCP window.
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    window: Option<usize>,
+    /// Without Nagle's algorithm: each write leaves at once.
+    #[arg(long)]
+    no_delay: bool,
+    /// Give up after this time.
+    #[arg(long, value_name = "SPAN", default_value = "5min", value_parser = span)]
+    limit: Duration,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    token: TokenArgs,
+}
+
+impl TestCommand {
+    pub(super) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let token = self.token.read()?;
+        let to = match &self.to {
+            Some(to) => Arc::clone(to),
+            None => receive_here()?,
+        };
+        let plan = self.plan(&*to)?;
+        let report = self.measure(&to, token.as_ref(), &plan)?;
+        let text = if self.json { serde_json::to_string(&report)? } else { report.text().trim_end().to_owned() };
+        Ok(writeln!(out, "{text}")?)
+    }
+
+    fn plan(&self, to: &dyn Transport) -> anyhow::Result<TestPlan> {
+        let carrier = self.transport.unwrap_or(match to.name() {
+            "unix" => Carrier::Unix,
+            "tipc" => Carrier::Tipc,
+            _ => Carrier::Tcp,
+        });
+        let plan = TestPlan {
+            carrier,
+            pattern: if self.round_trip { Pattern::RoundTrip } else { Pattern::Stream },
+            size: self.size.unwrap_or(if carrier == Carrier::Udp { DATAGRAM_BYTES } else { WRITE_BYTES }),
+            coalesce: self.coalesce,
+            window: self.window,
+            no_delay: self.no_delay,
+        };
+        plan.check()?;
+        Ok(plan)
+    }
+
+    fn measure(&self, to: &Arc<dyn Transport>, token: Option<&Token>, plan: &TestPlan) -> anyhow::Result<Report> {
+        let mut control = Connection::open(&**to, token, Coalescing::NONE, CONNECT_WITHIN, Numbered::new()?)
+            .map_err(|error| advice::advised(to.name(), error))?;
+        tell(&control, &FromSender::Begin(plan.clone()))?;
+        let (cookie, place) = match hear(&mut control)? {
+            Some(FromReceiver::Ready { cookie, place }) => (cookie, place),
+            Some(FromReceiver::Refused(why)) => bail!("the receiver refuses: {why}"),
+            _ => bail!("the receiver ended instead of beginning: see what it says"),
+        };
+        let socket = connect(plan, &**to, place.as_deref(), token, cookie)?;
+        let buffer_bytes = report::buffer_bytes(&socket);
+        let before = Counters::read();
+        let moved = self.send(socket, plan)?;
+        tell(&control, &FromSender::Sent { messages: moved.messages, bytes: moved.bytes })?;
+        let Some(FromReceiver::Received(received)) = hear(&mut control)? else {
+            bail!("the receiver ended before it said what it received: see what it says")
+        };
+        let sent = report::side(&moved, buffer_bytes, &before, &Counters::read());
+        check_received(plan, &sent, &received)?;
+        Ok(Report::new(to.to_string(), plan, self.every, &moved, [sent, received]))
+    }
+
+    /// Sends in a thread of its own, watched from here: duration, time limit, progress.
+    fn send(&self, socket: Socket, plan: &TestPlan) -> anyhow::Result<Moved> {
+        let watch = Watch::default();
+        let closer = socket.try_clone().context("a second handle of the socket")?;
+        let pace = Pace { count: self.count.unwrap_or(u64::MAX), every: self.every };
+        let duration = self.duration.or_else(|| self.count.is_none().then_some(DURATION));
+        let mut terminal = Some(std::io::stderr()).filter(|e| e.is_terminal() && !self.json);
+        let sent = || ByteCount(watch.bytes.load(Ordering::Relaxed));
+        let moved = std::thread::scope(|scope| {
+            let (done, finished) = channel::<()>();
+            let mover = scope.spawn(|| {
+                let moved = moving::send(socket, plan, pace, &watch);
+                drop(done);
+                moved
+            });
+            let began = Instant::now();
+            let mut is_late = false;
+            loop {
+                let gone = began.elapsed();
+                let over = duration.is_some_and(|duration| gone >= duration);
+                watch.over.fetch_or(over, Ordering::Relaxed);
+                if gone >= self.limit && !is_late {
+                    is_late = true;
+                    watch.over.store(true, Ordering::Relaxed);
+                    // Whatever it waits for does not come any more.
+                    let _ = closer.shutdown(std::net::Shutdown::Both);
+                }
+                let left = |end: Duration| end.checked_sub(gone).filter(|left| !left.is_zero()).unwrap_or(SECOND);
+                let next = left(self.limit).min(duration.map_or(SECOND, left)).min(SECOND);
+                match finished.recv_timeout(next) {
+                    Err(RecvTimeoutError::Timeout) => {}
+                    _ => break,
+                }
+                if let Some(terminal) = &mut terminal {
+                    let _ = write!(terminal, "\r{:4.0} s  {:>12} ", began.elapsed().as_secs_f64(), sent().to_string());
+                }
+            }
+            let moved = mover.join().map_err(|_| anyhow!("the thread that sent panicked"))?;
+            if is_late {
+                bail!("the time limit of {:?} is over (--limit)", self.limit);
+            }
+            moved
+        });
+        if let Some(terminal) = &mut terminal {
+            let _ = write!(terminal, "\r{:24}\r", "");
+        }
+        moved.with_context(|| format!("after {} ({} messages)", sent(), watch.messages.load(Ordering::Relaxed)))
+    }
+}
+
+/// A receiver in this very process, on loopback.
+fn receive_here() -> anyhow::Result<Arc<dyn Transport>> {
+    let listener = Arc::new(serve::bind(place("127.0.0.1:0")?, None)?);
+    let address = listener.tcp_address().context("a TCP listener has an address")?;
+    let (receiving, ended) = Receiving::new(None);
+    receiving.start(listener)?;
+    // It tells the sender how it went.
+    std::thread::spawn(move || while ended.recv().is_ok() {});
+    Ok(place(&address.to_string())?)
+}
+
+/// The socket that carries the bytes.
+fn connect(
+    plan: &TestPlan,
+    to: &dyn Transport,
+    other: Option<&str>,
+    token: Option<&Token>,
+    cookie: u64,
+) -> anyhow::Result<Socket> {
+    if plan.carrier == Carrier::Udp {
+        let address: SocketAddr = other.unwrap_or_default().parse().context("where the datagrams go")?;
+        return connect_udp(address, plan.window, cookie);
+    }
+    let other = other.map(place).transpose()?;
+    let to = other.as_deref().unwrap_or(to);
+    let opened = (|| {
+        let unreachable = |error| ConnectError::Unreachable(to.to_string(), error);
+        let socket = to.connect(CONNECT_WITHIN, plan.window).map_err(unreachable)?;
+        net::greeting::call(&socket, token, Numbered { session: cookie, first: 0 })
+            .map_err(|error| ConnectError::Greeting(to.to_string(), error))?;
+        // What is coalesced leaves in whole batches already.
+        to.set_no_delay(&socket, plan.no_delay || plan.coalesce.is_some()).map_err(unreachable)?;
+        Ok(socket)
+    })();
+    opened.map_err(|error| advice::advised(to.name(), error))
+}
+
+/// Datagrams go to who answers the cookie.
+fn connect_udp(address: SocketAddr, window: Option<usize>, cookie: u64) -> anyhow::Result<Socket> {
+    let any: SocketAddr = if address.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0_u16; 8], 0).into() };
+    let udp = UdpSocket::bind(any)?;
+    udp.connect(address)?;
+    udp.set_read_timeout(Some(UDP_PAUSE))?;
+    let cookie = cookie.to_le_bytes();
+    let mut answer = [0; 8];
+    for _ in 0..UDP_GREETINGS {
+        udp.send(&cookie).context("the first datagram")?;
+        if udp.recv(&mut answer).is_ok_and(|read| answer[..read] == cookie) {
+            let socket = Socket::from(udp);
+            net::transport::set_window(&socket, window)?;
+            return Ok(socket);
+        }
+    }
+    bail!("no datagram comes through to {address}: a firewall lets TCP through, but not UDP")
+}
+
+/// What was sent has come, but for datagrams.
+fn check_received(plan: &TestPlan, sent: &Side, received: &Side) -> anyhow::Result<()> {
+    if plan.carrier != Carrier::Udp && sent.bytes != received.bytes {
+        bail!("{} bytes were sent, {} came", sent.bytes, received.bytes);
+    }
+    Ok(())
+}

@@ -1,0 +1,132 @@
+//! A connection that both sides have agreed on: messages in both directions.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use socket2::Socket;
+
+use crate::greeting::{self, GreetingError, Numbered, Token};
+use crate::receiver::Receiver;
+use crate::sender::{Coalescing, Sender};
+use crate::transport::{self, Transport};
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// Nobody is there, or cannot be reached.
+    #[error("{0} cannot be reached: {1}")]
+    Unreachable(String, #[source] io::Error),
+    /// Somebody is, but we do not talk.
+    #[error("{0}: {1}")]
+    Greeting(String, #[source] GreetingError),
+}
+
+/// Messages in both directions with one other node.
+#[derive(Debug)]
+pub struct Connection {
+    /// Ours to the other side.
+    pub sender: Sender,
+    /// The other side's to us.
+    pub receiver: Receiver,
+    /// Which messages of whom come.
+    pub numbered: Numbered,
+}
+
+impl Connection {
+    /// Connects to `place` and greets, each `within` that time.
+    ///
+    /// # Errors
+    /// Nobody is there, or they do not talk to us.
+    pub fn open(
+        place: &dyn Transport,
+        token: Option<&Token>,
+        coalescing: Coalescing,
+        within: Duration,
+        numbered: Numbered,
+    ) -> Result<Self, ConnectError> {
+        let unreachable = |error| ConnectError::Unreachable(place.to_string(), error);
+        let socket = place.connect(within, None).map_err(unreachable)?;
+        greeting::call(&socket, token, numbered).map_err(|error| ConnectError::Greeting(place.to_string(), error))?;
+        // What leaves is put together here, and what is urgent must not wait for an acknowledgement.
+        place.set_no_delay(&socket, true).map_err(unreachable)?;
+        Self::over(socket, coalescing, numbered).map_err(unreachable)
+    }
+
+    /// Messages over `socket`, on which both sides have greeted.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub fn over(socket: Socket, coalescing: Coalescing, numbered: Numbered) -> io::Result<Self> {
+        let socket = Arc::new(socket);
+        let receiver = Receiver::new(Arc::clone(&socket), numbered.first)?;
+        Ok(Self { sender: Sender::new(socket, coalescing)?, receiver, numbered })
+    }
+}
+
+/// Listens at one place, until it is dropped.
+#[derive(Debug)]
+pub struct Listener {
+    place: Arc<dyn Transport>,
+    socket: Socket,
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.place.unlisten();
+    }
+}
+
+impl Listener {
+    /// Listens at `place`; `window` sets the buffers of what connects, bytes, where it is given.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn bind(place: Arc<dyn Transport>, window: Option<usize>) -> io::Result<Self> {
+        let socket = place.listen(window)?;
+        Ok(Self { place, socket })
+    }
+
+    /// Where.
+    #[must_use]
+    pub fn place(&self) -> &dyn Transport {
+        &*self.place
+    }
+
+    /// Where in fact, of a TCP port.
+    #[must_use]
+    pub fn tcp_address(&self) -> Option<std::net::SocketAddr> {
+        self.socket.local_addr().ok()?.as_socket()
+    }
+
+    /// Waits for whoever connects next. They have not greeted yet: that may take a while, so let a thread of its own do it.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn accept(&self) -> io::Result<Socket> {
+        let (socket, _) = self.socket.accept()?;
+        let prepared = (|| {
+            if self.place.name() == "tcp" {
+                socket.set_tcp_user_timeout(Some(transport::SILENCE_MAX))?;
+            }
+            self.place.set_no_delay(&socket, true)
+        })();
+        // Who has gone meanwhile is noticed when it is greeted.
+        drop(prepared);
+        Ok(socket)
+    }
+
+    /// As [`Listener::accept`]; `None` if nobody connects `within` that time.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn accept_within(&self, within: Duration) -> io::Result<Option<Socket>> {
+        let timeout = Timespec {
+            tv_sec: i64::try_from(within.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: within.subsec_nanos().into(),
+        };
+        let ready = poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&timeout))?;
+        if ready == 0 { Ok(None) } else { self.accept().map(Some) }
+    }
+}

@@ -1,0 +1,23 @@
+//! Messages between nodes, over TCP, TIPC or a Unix socket.
+//!
+//! Promise: messages arrive whole and in the order sent, over one connection each exactly once. Small ones are put
+//! together until so many bytes are there or the first has waited as long as the caller allows, urgent ones leave at
+//! once. Memory is bounded on both sides: who sends faster than the other reads is made to wait. When a connection
+//! breaks, what the kernel had taken may be lost, never doubled, and the other side is told how many
+//! ([`reconnect::Reconnecting`]).
+//! Not here: what messages mean, encryption (what is sent can be read on the way), choosing nodes.
+
+pub mod connection;
+pub mod frame;
+pub mod greeting;
+pub mod receiver;
+pub mod reconnect;
+pub mod sender;
+pub mod transport;
+
+pub use connection::{ConnectError, Connection, Listener};
+pub use greeting::{Numbered, Token, TokenError};
+pub use receiver::{ReceiveError, Receiver};
+pub use reconnect::Reconnecting;
+pub use sender::{Coalescing, SendError, Sender, SenderStats, Urgency};
+pub use transport::{AddressError, Transport, parse_address};
