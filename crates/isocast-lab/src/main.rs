@@ -8,6 +8,7 @@
 
 mod bench;
 mod disk;
+mod net;
 mod stop;
 
 use std::fmt::Arguments;
@@ -22,7 +23,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 /// Exit code when whoever read the output has gone: as a shell says it of a program that a broken pipe ended.
 const READER_GONE: u8 = 128 + 13;
 
-/// Measuring tools for Isocast: benchmarks beside other servers, emulated disks.
+/// Measuring tools for Isocast: benchmarks beside other servers, emulated disks and networks.
 #[derive(Debug, Parser)]
 #[command(name = "isocast-lab", version, about, propagate_version = true)]
 struct CommandLine {
@@ -34,6 +35,7 @@ struct CommandLine {
 enum Command {
     Bench(Box<bench::BenchCommand>),
     Disk(disk::DiskCommand),
+    Net(net::NetCommand),
     Report(bench::ReportCommand),
 }
 
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
     let done = match line.command {
         Command::Bench(command) => command.run(&mut out),
         Command::Disk(command) => command.run(&mut out),
+        Command::Net(command) => command.run(&mut out),
         Command::Report(command) => command.run(),
     };
     match done.and_then(|()| Ok(out.flush()?)) {

@@ -31,7 +31,6 @@ impl Stop {
     }
 
     /// Stops everybody who looks.
-    #[cfg(test)]
     pub(crate) fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }

@@ -21,7 +21,7 @@ const PAUSE: Nanos = Nanos::from_millis(50);
 
 /// `program`, to get SIGTERM when this process ends, in a group of its own: an interrupt at the terminal reaches the
 /// benchmark, which then stops it in order.
-pub(super) fn command(program: &Path) -> Command {
+pub(crate) fn command(program: &Path) -> Command {
     let mut command = if Path::new(SETPRIV).exists() {
         let mut command = Command::new(SETPRIV);
         command.args(["--pdeathsig", "TERM", "--"]).arg(program);

@@ -6,9 +6,9 @@
 mod account;
 mod all;
 mod args;
-mod child;
+pub(crate) mod child;
 mod client;
-mod clock;
+pub(crate) mod clock;
 mod experiment;
 mod group;
 mod host;
@@ -40,7 +40,10 @@ use std::io::Write;
 use clap::{Args, Subcommand};
 
 pub(crate) use crate::stop::Stop;
-pub(crate) use report::ReportCommand;
+pub(crate) use account::Watched;
+pub(crate) use host::Host;
+pub(crate) use report::{Line, Plot, ReportCommand};
+pub(crate) use table::align;
 use units::Nanos;
 
 /// Measures servers of paced streams: rate, jitter, stalls, cost.

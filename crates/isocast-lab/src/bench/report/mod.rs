@@ -9,6 +9,7 @@ mod html;
 mod plot;
 
 pub(crate) use command::ReportCommand;
+pub(crate) use plot::{Line, Plot};
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -1,0 +1,195 @@
+//! The command line: `isocast-lab net …`.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::{Args, Subcommand};
+use units::{BitRate, Nanos};
+
+use super::daemon::{self, COMMANDS};
+use super::figures::FiguresCommand;
+use super::guests;
+use super::home::Home;
+use super::hub::Cables;
+use crate::say;
+
+/// A network ends within this time, guests included.
+const END_MAX: Duration = Duration::from_secs(20);
+
+/// Emulated networks: nodes with TIPC and TCP on an Ethernet that can be cut, lossy, long and slow.
+#[derive(Debug, Args)]
+pub(crate) struct NetCommand {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    Up(Up),
+    /// Takes networks down; nothing of them remains.
+    Down {
+        /// Names of the networks.
+        #[arg(default_value = "net0")]
+        names: Vec<String>,
+        /// All networks.
+        #[arg(long, conflicts_with = "names")]
+        all: bool,
+    },
+    /// Lists the networks.
+    List,
+    /// Changes the cables of a network, or says what they carried.
+    #[command(after_help = COMMANDS)]
+    Ctl {
+        /// Name of the network.
+        name: String,
+        /// The command.
+        #[arg(required = true, trailing_var_arg = true)]
+        command: Vec<String>,
+    },
+    /// Runs a command on a node, with this machine's programs and files, and passes on its output and exit status.
+    Run {
+        /// Name of the network.
+        #[arg(long, default_value = "net0")]
+        name: String,
+        /// The node: 1 has the address 10.9.0.1 and TIPC's 1.1.1, and so on.
+        node: usize,
+        /// The command line.
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<String>,
+    },
+    Figures(FiguresCommand),
+    #[command(hide = true)]
+    Daemon(Up),
+}
+
+/// Makes a network: guests (User-mode Linux) with TIPC and TCP on an Ethernet of this program, ready in some seconds.
+#[derive(Debug, Clone, Args)]
+pub(super) struct Up {
+    /// Name of the network.
+    #[arg(default_value = "net0")]
+    pub(super) name: String,
+    /// How many nodes.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(2..=8))]
+    pub(super) nodes: u8,
+    /// What each node sends at most; as fast as the machine can if not given.
+    #[arg(long, value_name = "RATE", value_parser = units::parse_rate)]
+    pub(super) rate: Option<BitRate>,
+    /// Percent of the frames that are lost.
+    #[arg(long, value_name = "PERCENT", value_parser = daemon::loss)]
+    pub(super) loss: Option<f64>,
+    /// How long a frame is under way.
+    #[arg(long, value_name = "SPAN", value_parser = units::parse_duration)]
+    pub(super) delay: Option<Nanos>,
+}
+
+impl NetCommand {
+    /// Does it, and prints to `out`.
+    ///
+    /// # Errors
+    /// Whatever is missing or fails, with what to do about it; of `run`, that the command failed.
+    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        match self.action {
+            Action::Up(up) => {
+                up.make()?;
+                writeln!(out, "{}: {} nodes, 10.9.0.1 and so on, TIPC 1.1.1 and so on", up.name, up.nodes)?;
+                Ok(writeln!(out, "run something there: isocast lab net run --name {} 1 -- tipc link list", up.name)?)
+            }
+            Action::Down { names, all } => {
+                let homes =
+                    if all { Home::all() } else { names.iter().map(|n| Home::of(n)).collect::<Result<_, _>>()? };
+                for home in homes {
+                    down(&home)?;
+                    writeln!(out, "{}: down", home.name)?;
+                }
+                Ok(())
+            }
+            Action::List => {
+                for home in Home::all() {
+                    let state = if home.ask("stat").is_ok() { "up" } else { "dead: `isocast lab net down` cleans up" };
+                    writeln!(out, "{:<12} {state}", home.name)?;
+                }
+                Ok(())
+            }
+            Action::Ctl { name, command } => Ok(writeln!(out, "{}", Home::of(&name)?.ask(&command.join(" "))?)?),
+            Action::Run { name, node, command } => {
+                let ran = Home::of(&name)?.run(node, &command)?;
+                out.write_all(&ran.out)?;
+                out.flush()?;
+                // Whether anybody reads it or not.
+                let _ = std::io::stderr().write_all(&ran.err);
+                if ran.status != 0 {
+                    bail!("`{}` on node {node} ended with status {}", command.join(" "), ran.status);
+                }
+                Ok(())
+            }
+            Action::Figures(figures) => figures.run(out),
+            Action::Daemon(up) => {
+                let cables = Cables {
+                    loss: up.loss.unwrap_or(0.0),
+                    delay_ns: up.delay.unwrap_or(Nanos::ZERO).0,
+                    ..Cables::default()
+                };
+                daemon::run(&up.name, up.nodes.into(), up.rate.map(|rate| rate.0), cables)
+            }
+        }
+    }
+}
+
+impl Up {
+    /// Starts the network's daemon and waits until it is ready.
+    ///
+    /// # Errors
+    /// Something is not installed, the name is taken, or the guests do not start.
+    pub(super) fn make(&self) -> anyhow::Result<Home> {
+        let home = Home::of(&self.name)?;
+        if let Some(missing) = guests::missing() {
+            bail!("{missing}");
+        }
+        if home.ask("stat").is_ok() {
+            bail!("network `{0}` is already up; `isocast lab net down {0}` first, or choose another name", self.name);
+        }
+        if home.folder.exists() {
+            home.remove().context("what a network that was killed has left")?;
+        }
+        home.make().with_context(|| format!("making {}", home.folder.display()))?;
+        let log = std::fs::File::create(home.folder.join("daemon.log"))?;
+        let mut daemon = Command::new("/proc/self/exe");
+        daemon.args(["net", "daemon", &self.name, "--nodes", &self.nodes.to_string()]);
+        let option = |name: &str, value: Option<String>| value.map(|value| [name.to_owned(), value]);
+        daemon.args(option("--rate", self.rate.map(|rate| format!("{}bit/s", rate.0))).into_iter().flatten());
+        daemon.args(option("--loss", self.loss.map(|share| (share * 100.0).to_string())).into_iter().flatten());
+        daemon.args(option("--delay", self.delay.map(|span| format!("{}us", span.0 / 1000))).into_iter().flatten());
+        let mut daemon = daemon.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn()?;
+        let mut said = String::new();
+        if let Some(stdout) = daemon.stdout.take() {
+            BufReader::new(stdout.take(80)).read_line(&mut said)?;
+        }
+        if said.trim() == "ready" {
+            return Ok(home);
+        }
+        let _ = daemon.wait();
+        // It removes its folder; what it said is in the file that is still open here.
+        bail!("network `{}` does not start; try it in sight: isocast-lab net daemon {0}", self.name)
+    }
+}
+
+/// Takes a network down, whatever state it is in.
+pub(super) fn down(home: &Home) -> anyhow::Result<()> {
+    if !home.folder.exists() {
+        bail!("network `{}` is not up; see `isocast lab net list`", home.name);
+    }
+    if home.ask("end").is_err() {
+        say(format_args!("network `{}` was killed; its guests ended with it", home.name));
+        return home.remove().context("removing what it left");
+    }
+    let end = std::time::Instant::now() + END_MAX;
+    while home.folder.exists() {
+        if std::time::Instant::now() > end {
+            bail!("network `{}` does not end", home.name);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}

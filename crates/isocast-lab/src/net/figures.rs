@@ -1,0 +1,456 @@
+//! `isocast net figures`: the tests A, B and C by message size, over TCP and TIPC side by side, as tables, JSON, CSV, plots.
+//!
+//! Promise: every figure is made from the raw results that stand beside it. Two guests on an emulated Ethernet of
+//! 100 Mbit/s, where User-mode Linux is installed; else this machine's loopback, without TIPC, which is said; or this
+//! machine and another that runs `isocast net serve`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail};
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use units::BitRate;
+
+use super::commands::{Up, down};
+use super::daemon::Stat;
+use super::experiments::{Case, Experiment, Way};
+use super::guests;
+use super::home::Home;
+use crate::bench::{Host, Line, Plot, align};
+use crate::say;
+
+/// Marks the raw results, and their shape.
+const FORMAT: &str = "isocast-net-figures-1";
+const TCP_PORT: u16 = 5001;
+const TIPC_SERVICE: &str = "tipc:18888:1";
+/// The receiver in a guest has begun within so many tries, half a second each.
+const TRIES: u32 = 40;
+
+/// Makes all figures and tables: TCP and TIPC by message size, round trips, a paced stream, packets, processor time.
+#[derive(Debug, Args)]
+pub(super) struct FiguresCommand {
+    /// The folder for them; made if it is missing.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Where `isocast net serve` listens, on another machine, instead of guests.
+    #[arg(long, value_name = "ADDR")]
+    to: Option<String>,
+    /// The token of that one.
+    #[arg(long, value_name = "FILE", requires = "to")]
+    token_file: Option<PathBuf>,
+    /// Seconds of each test; there are about ninety.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=60))]
+    seconds: u32,
+    /// What a guest's Ethernet carries.
+    #[arg(long, value_name = "RATE", default_value = "100Mbit/s", value_parser = units::parse_rate, conflicts_with = "to")]
+    rate: BitRate,
+    /// Make tables and plots anew from the raw results in the folder, without measuring.
+    #[arg(long, conflicts_with = "to")]
+    redraw: bool,
+}
+
+/// The raw results.
+#[derive(Debug, Serialize, Deserialize)]
+struct Measurements {
+    format: String,
+    host: Host,
+    /// What lay between sender and receiver.
+    network: String,
+    /// Why there is no TIPC, if so.
+    without_tipc: Option<String>,
+    tests: Vec<Measured>,
+}
+
+/// One test.
+#[derive(Debug, Serialize, Deserialize)]
+struct Measured {
+    #[serde(flatten)]
+    case: Case,
+    /// What `isocast net test --json` said.
+    report: Value,
+    /// The host's processor time of the sender's and the receiver's guest, seconds, their kernels included.
+    guest_cpu_seconds: Option<[f64; 2]>,
+}
+
+/// What the tests go over.
+enum Rig {
+    Guests(Home),
+    Loopback,
+    Other(String, Option<PathBuf>),
+}
+
+impl FiguresCommand {
+    /// Measures, and writes everything into the folder.
+    ///
+    /// # Errors
+    /// A test failed, or the folder cannot be written.
+    pub(super) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        fs::create_dir_all(&self.out).with_context(|| format!("making {}", self.out.display()))?;
+        let raw = self.out.join("figures.json");
+        let all = if self.redraw {
+            serde_json::from_slice(&fs::read(&raw).with_context(|| format!("reading {}", raw.display()))?)?
+        } else {
+            let all = self.measure()?;
+            fs::write(&raw, serde_json::to_string_pretty(&all)? + "\n")
+                .with_context(|| format!("writing {}", raw.display()))?;
+            all
+        };
+        let table = table(&all);
+        fs::write(self.out.join("tests.csv"), csv(&all))?;
+        for (name, plot) in plots(&all) {
+            if let Some(svg) = plot.svg()? {
+                fs::write(self.out.join(format!("{name}.svg")), svg)?;
+            }
+        }
+        fs::write(self.out.join("README.md"), page(&all, &table))?;
+        Ok(write!(out, "{table}")?)
+    }
+
+    fn measure(&self) -> anyhow::Result<Measurements> {
+        let mut without_tipc = None;
+        let rig = match (&self.to, guests::missing()) {
+            (Some(to), _) => Rig::Other(to.clone(), self.token_file.clone()),
+            (None, Some(missing)) => {
+                say(format_args!("{missing}"));
+                without_tipc = Some(missing);
+                Rig::Loopback
+            }
+            (None, None) => {
+                let name = format!("figures-{}", std::process::id());
+                Rig::Guests(Up { name, nodes: 2, rate: Some(self.rate), loss: None, delay: None }.make()?)
+            }
+        };
+        let tests = rig.begin().and_then(|()| self.tests(&rig));
+        // Whatever became of the tests.
+        let network = rig.describe(self.rate);
+        if let Rig::Guests(home) = &rig {
+            down(home)?;
+        }
+        Ok(Measurements { format: FORMAT.to_owned(), host: Host::here(None), network, without_tipc, tests: tests? })
+    }
+
+    fn tests(&self, rig: &Rig) -> anyhow::Result<Vec<Measured>> {
+        // Another machine may have TIPC: whether ours has, the first test says.
+        let cases = Case::all(!matches!(rig, Rig::Loopback));
+        let mut tests = Vec::new();
+        for (number, case) in cases.iter().enumerate() {
+            say(format_args!(
+                "{}/{}: {:?}, {}, {} B",
+                number + 1,
+                cases.len(),
+                case.experiment,
+                case.way.name(),
+                case.size
+            ));
+            let before = rig.processor_ns()?;
+            let report = rig.test(case, self.seconds)?;
+            let guest_cpu_seconds = rig.processor_ns()?.zip(before).map(|(after, before)| {
+                let used = |node: usize| units::Nanos(after[node].saturating_sub(before[node])).as_secs_f64();
+                [used(0), used(1)]
+            });
+            tests.push(Measured { case: *case, report, guest_cpu_seconds });
+        }
+        Ok(tests)
+    }
+}
+
+impl Rig {
+    /// Starts the receiver, where that is ours to do, and waits until it answers.
+    fn begin(&self) -> anyhow::Result<()> {
+        let Self::Guests(home) = self else { return Ok(()) };
+        let program = program_for_guests()?;
+        fs::write(home.folder.join("token"), format!("{:032x}", u128::from(std::process::id()) << 64))?;
+        let mut words = vec![program, "net".to_owned(), "serve".to_owned()];
+        for place in [format!("10.9.0.2:{TCP_PORT}").as_str(), TIPC_SERVICE] {
+            words.extend(["--listen".to_owned(), place.to_owned()]);
+        }
+        words.extend(["--token-file", "/run/lab/token"].map(str::to_owned));
+        let server = home.clone();
+        // It ends with the network.
+        std::thread::spawn(move || server.run(2, &words).map_err(|error| say(format_args!("the receiver: {error:#}"))));
+        let first = Case { experiment: Experiment::A, way: Way::Tipc, size: 1024 };
+        let mut last = anyhow!("no try");
+        for _ in 0..TRIES {
+            match self.test(&first, 1) {
+                Ok(_) => return Ok(()),
+                Err(error) => last = error,
+            }
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        Err(last.context("the receiver in the guest does not answer"))
+    }
+
+    fn test(&self, case: &Case, seconds: u32) -> anyhow::Result<Value> {
+        let mut words = vec!["net".to_owned(), "test".to_owned(), "--json".to_owned()];
+        match self {
+            Self::Loopback => words.push("--self".to_owned()),
+            Self::Other(to, token) => {
+                words.extend(["--to".to_owned(), to.clone()]);
+                words.extend(token.iter().flat_map(|file| ["--token-file".to_owned(), file.display().to_string()]));
+            }
+            Self::Guests(_) => {
+                let to = if case.way.is_tipc() { TIPC_SERVICE.to_owned() } else { format!("10.9.0.2:{TCP_PORT}") };
+                words.extend(["--to".to_owned(), to, "--token-file".to_owned(), "/run/lab/token".to_owned()]);
+            }
+        }
+        words.extend(case.words(seconds));
+        let (out, err) = if let Self::Guests(home) = self {
+            words.insert(0, program_for_guests()?);
+            let ran = home.run(1, &words)?;
+            (ran.out, ran.err)
+        } else {
+            let ran = Command::new(crate::isocast()?).args(&words).stdin(Stdio::null()).output()?;
+            (ran.stdout, ran.stderr)
+        };
+        serde_json::from_slice(&out).map_err(|_| anyhow!("{}", String::from_utf8_lossy(&err).trim().to_owned()))
+    }
+
+    fn processor_ns(&self) -> anyhow::Result<Option<Vec<u64>>> {
+        let Self::Guests(home) = self else { return Ok(None) };
+        let stat: Stat = serde_json::from_str(&home.ask("stat")?)?;
+        Ok(Some(stat.processor_ns))
+    }
+
+    fn describe(&self, rate: BitRate) -> String {
+        match self {
+            Self::Guests(_) => format!("two guests (User-mode Linux) on an emulated Ethernet of {rate}, MTU 1500"),
+            Self::Loopback => "loopback".to_owned(),
+            Self::Other(to, _) => format!("to {to}"),
+        }
+    }
+}
+
+/// The server's program, where guests see it too: their `/tmp`, `/run` and `/dev` are their own.
+fn program_for_guests() -> anyhow::Result<String> {
+    let program = crate::isocast()?.canonicalize()?;
+    if ["/tmp", "/run", "/dev", "/proc", "/sys"].iter().any(|hidden| program.starts_with(hidden)) {
+        bail!("guests do not see {}: put the programs elsewhere than in /tmp or /run", program.display());
+    }
+    Ok(program.display().to_string())
+}
+
+impl Measured {
+    fn figure(&self, pointer: &str) -> Option<f64> {
+        self.report.pointer(pointer)?.as_f64()
+    }
+
+    /// Percent of one processor that a side (0 sender, 1 receiver) took: of the host for a guest, else of its own thread.
+    fn cpu_percent(&self, side: usize) -> Option<f64> {
+        let name = ["sender", "receiver"][side];
+        let seconds = self.figure(&format!("/{name}/seconds"))?;
+        let own = self.figure(&format!("/{name}/cpu_seconds"));
+        Some(self.guest_cpu_seconds.map(|both| both[side]).or(own)? / seconds * 100.0)
+    }
+
+    /// Packets of a side and direction (`sent` or `received`) per second.
+    fn packets_per_second(&self, side: &str, direction: &str) -> Option<f64> {
+        Some(self.figure(&format!("/{side}/interface/{direction}_packets"))? / self.figure("/sender/seconds")?)
+    }
+
+    /// Columns of the table and of the CSV.
+    fn columns(&self) -> [(&'static str, Option<f64>, usize); 11] {
+        let packets = |direction: &str| self.figure(&format!("/sender/interface/{direction}_packets"));
+        let messages = self.figure("/sender/messages");
+        let per_thousand = |count: Option<f64>| Some(count? * 1000.0 / messages.filter(|&messages| messages > 0.0)?);
+        [
+            ("messages", messages, 0),
+            ("Mbit/s", self.figure("/receiver/bits_per_second").map(|rate| rate / 1e6), 2),
+            ("send CPU %", self.cpu_percent(0), 1),
+            ("receive CPU %", self.cpu_percent(1), 1),
+            ("packets out", packets("sent"), 0),
+            ("packets back", packets("received"), 0),
+            ("out per 1000", per_thousand(packets("sent")), 1),
+            ("back per 1000", per_thousand(packets("received")), 1),
+            ("round trip µs", self.figure("/round_trip/p50_us"), 1),
+            ("round trip p99", self.figure("/round_trip/p99_us"), 1),
+            ("waited p99 µs", self.figure("/coalesced/waited/p99_us"), 0),
+        ]
+    }
+}
+
+fn rows(all: &Measurements, gap: &str) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
+    for test in &all.tests {
+        let columns = test.columns();
+        if rows.is_empty() {
+            let mut head: Vec<String> = ["test", "transport", "bytes"].map(str::to_owned).into();
+            head.extend(columns.iter().map(|(name, ..)| (*name).to_owned()));
+            rows.push(head);
+        }
+        let mut row =
+            vec![format!("{:?}", test.case.experiment), test.case.way.name().to_owned(), test.case.size.to_string()];
+        row.extend(
+            columns.iter().map(|(_, value, places)| value.map_or(gap.to_owned(), |value| format!("{value:.places$}"))),
+        );
+        rows.push(row);
+    }
+    rows
+}
+
+fn table(all: &Measurements) -> String {
+    align(&rows(all, "–"))
+}
+
+fn csv(all: &Measurements) -> String {
+    let mut text = String::new();
+    for row in rows(all, "") {
+        // No word of it holds a quotation mark.
+        let cells: Vec<String> =
+            row.iter().map(|cell| if cell.contains(',') { format!("\"{cell}\"") } else { cell.clone() }).collect();
+        let _ = writeln!(text, "{}", cells.join(","));
+    }
+    text
+}
+
+/// The figures of the comparison, by the names of their files.
+fn plots(all: &Measurements) -> Vec<(&'static str, Plot<'static>)> {
+    let x = "message size, 2^x bytes";
+    let a = |of: &dyn Fn(&Measured) -> Option<f64>| lines(all, Experiment::A, of);
+    let near = |lines: Vec<Line>| -> Vec<Line> {
+        let within = |line: Line| Line {
+            points: line.points.into_iter().filter(|p| (10.0..=12.1).contains(&p.0)).collect(),
+            ..line
+        };
+        lines.into_iter().map(within).filter(|line| line.points.len() > 2).collect()
+    };
+    let rate = |test: &Measured| Some(test.figure("/receiver/bits_per_second")? / 1e6);
+    vec![
+        ("figure1", Plot { title: "A: throughput", x, y: "Mbit/s", lines: a(&rate) }),
+        (
+            "figure2",
+            Plot { title: "A: processor time of the sender", x, y: "% of one", lines: a(&|t| t.cpu_percent(0)) },
+        ),
+        (
+            "figure3",
+            Plot { title: "A: processor time of the receiver", x, y: "% of one", lines: a(&|t| t.cpu_percent(1)) },
+        ),
+        ("figure4", Plot { title: "A: throughput around the steps of TIPC", x, y: "Mbit/s", lines: near(a(&rate)) }),
+        (
+            "figure5",
+            Plot {
+                title: "A: packets of the sender per second",
+                x,
+                y: "packets/s",
+                lines: a(&|t| t.packets_per_second("sender", "sent")),
+            },
+        ),
+        (
+            "figure6",
+            Plot {
+                title: "A: packets back to the sender per second",
+                x,
+                y: "packets/s",
+                lines: a(&|t| t.packets_per_second("sender", "received")),
+            },
+        ),
+        (
+            "figure7",
+            Plot {
+                title: "B: there and back, median",
+                x,
+                y: "µs",
+                lines: lines(all, Experiment::B, &|t| t.figure("/round_trip/p50_us")),
+            },
+        ),
+    ]
+}
+
+/// A line for each transport, over the logarithm of the size.
+fn lines(all: &Measurements, experiment: Experiment, of: &dyn Fn(&Measured) -> Option<f64>) -> Vec<Line> {
+    let mut lines: BTreeMap<Way, Vec<(f64, f64)>> = BTreeMap::new();
+    for test in all.tests.iter().filter(|test| test.case.experiment == experiment) {
+        let size = f64::from(u32::try_from(test.case.size).unwrap_or(u32::MAX));
+        if let Some(value) = of(test) {
+            lines.entry(test.case.way).or_default().push((size.log2(), value));
+        }
+    }
+    lines.into_iter().map(|(way, points)| Line { name: way.name().to_owned(), points, marked: true }).collect()
+}
+
+/// What a reader of the folder sees first.
+fn page(all: &Measurements, table: &str) -> String {
+    let host = &all.host;
+    let mut text = format!(
+        "# TCP and TIPC by message size\n\n{} · {} · {} × {} · Linux {} · {}\n\n",
+        host.date,
+        all.network,
+        host.processors,
+        host.processor,
+        host.kernel,
+        Path::new(&host.name).display()
+    );
+    if let Some(why) = &all.without_tipc {
+        let _ = writeln!(text, "Without TIPC: {why}\n");
+    }
+    let _ = writeln!(
+        text,
+        "Made by `isocast net figures`; raw results: [figures.json](figures.json), [tests.csv](tests.csv). Of guests, processor time is the\nhost's for \
+         the whole guest, its kernel included.\n\n```\n{}```\n",
+        table
+    );
+    for (name, plot) in plots(all) {
+        if plot.lines.iter().map(|line| line.points.len()).sum::<usize>() >= 2 {
+            let _ = writeln!(text, "![{}]({name}.svg)", plot.title);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::experiments::SIZES;
+    use super::*;
+
+    #[test]
+    fn tables_csv_and_plots_come_from_the_raw_results() {
+        let tests = Case::all(true)
+            .into_iter()
+            .map(|case| Measured {
+                case,
+                report: serde_json::json!({
+                    "sender": {"messages": 1000, "seconds": 2.0, "cpu_seconds": 1.0,
+                               "interface": {"sent_packets": 10, "received_packets": 5}},
+                    "receiver": {"seconds": 2.0, "bits_per_second": 9e7},
+                    "round_trip": {"p50_us": 120.0, "p99_us": 200.0},
+                }),
+                guest_cpu_seconds: Some([0.5, 0.25]),
+            })
+            .collect();
+        let all = Measurements {
+            format: FORMAT.to_owned(),
+            host: Host::default(),
+            network: "between two".to_owned(),
+            without_tipc: None,
+            tests,
+        };
+        let text = csv(&all);
+        assert!(text.starts_with("test,transport,bytes,messages,Mbit/s,"), "{text}");
+        assert!(text.contains("A,TIPC without Nagle,16,1000,90.00,25.0,12.5,10,5,10.0,5.0,"), "{text}");
+        assert!(text.contains("A,\"TIPC, coalesced\",16,"), "{text}");
+        let plots = plots(&all);
+        assert_eq!(plots.len(), 7);
+        for (name, plot) in &plots {
+            let svg = plot.svg().expect("drawn").unwrap_or_else(|| panic!("{name} is empty"));
+            assert!(svg.contains("TIPC") && svg.contains("TCP"), "{name}");
+        }
+        assert!(page(&all, &table(&all)).contains("figure7.svg"));
+        let again: Measurements =
+            serde_json::from_str(&serde_json::to_string(&all).expect("JSON")).expect("as written");
+        assert_eq!(csv(&again), text);
+    }
+
+    #[test]
+    fn sizes_lie_on_both_sides_of_each_step() {
+        for last in [1404, 2752] {
+            assert!(SIZES.contains(&last) && SIZES.contains(&(last + 1)));
+        }
+        assert!(Case::all(false).iter().all(|case| !case.way.is_tipc()));
+    }
+}

@@ -1,0 +1,116 @@
+//! What of a network is where: one folder with its control socket, logs, and what is run in its guests.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use anyhow::{Context, bail};
+
+const LINE_BYTES_MAX: u64 = 64 << 10;
+
+/// The folder of one network.
+#[derive(Debug, Clone)]
+pub(super) struct Home {
+    pub(super) name: String,
+    pub(super) folder: PathBuf,
+}
+
+/// What a command on a node did.
+#[derive(Debug)]
+pub(super) struct Ran {
+    pub(super) status: i32,
+    pub(super) out: Vec<u8>,
+    pub(super) err: Vec<u8>,
+}
+
+impl Home {
+    pub(super) fn of(name: &str) -> anyhow::Result<Self> {
+        let good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if name.is_empty() || name.len() > 32 || !name.chars().all(good) {
+            bail!("`{}` cannot name a network: 1 to 32 letters, digits, - and _", name.escape_debug());
+        }
+        Ok(Self { name: name.to_owned(), folder: above().join(name) })
+    }
+
+    /// All networks that have left something.
+    pub(super) fn all() -> Vec<Self> {
+        let entries = fs::read_dir(above()).into_iter().flatten().flatten();
+        let mut all: Vec<Self> = entries.filter_map(|e| Self::of(&e.file_name().to_string_lossy()).ok()).collect();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
+    }
+
+    pub(super) fn make(&self) -> io::Result<()> {
+        fs::create_dir_all(&self.folder)?;
+        fs::set_permissions(&self.folder, fs::Permissions::from_mode(0o700))
+    }
+
+    pub(super) fn remove(&self) -> io::Result<()> {
+        fs::remove_dir_all(&self.folder)?;
+        // Others may be in it.
+        let _ = fs::remove_dir(above());
+        Ok(())
+    }
+
+    pub(super) fn control(&self) -> PathBuf {
+        self.folder.join("control")
+    }
+
+    /// Asks the network's daemon one thing; its answer may take as long as what it is about.
+    ///
+    /// # Errors
+    /// It is not up, or says no.
+    pub(super) fn ask(&self, line: &str) -> anyhow::Result<String> {
+        let mut stream = UnixStream::connect(self.control())
+            .with_context(|| format!("network `{}` is not up; see `isocast lab net list`", self.name))?;
+        writeln!(stream, "{line}")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).context("the network's daemon does not answer")?;
+        match answer.trim_end().strip_prefix("error: ") {
+            Some(why) => bail!("{why}"),
+            None if answer.is_empty() => bail!("the network's daemon has ended"),
+            None => Ok(answer.trim_end().to_owned()),
+        }
+    }
+
+    /// Runs a command line on a node and waits for its end.
+    ///
+    /// # Errors
+    /// There is no such network or node.
+    pub(super) fn run(&self, node: usize, words: &[String]) -> anyhow::Result<Ran> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let id = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = |suffix: &str| self.folder.join(format!("{id}.{suffix}"));
+        let quoted: Vec<String> = words.iter().map(|word| format!("'{}'", word.replace('\'', r"'\''"))).collect();
+        fs::write(path("sh"), format!("exec {}\n", quoted.join(" ")))
+            .with_context(|| format!("network `{}` is not up; see `isocast lab net list`", self.name))?;
+        let asked = self.ask(&format!("run {node} {id}"));
+        let read = |suffix| fs::read(path(suffix)).unwrap_or_default();
+        let ran = asked.and_then(|status| Ok(Ran { status: status.parse()?, out: read("out"), err: read("err") }));
+        for suffix in ["sh", "out", "err"] {
+            // What did not begin left no output.
+            let _ = fs::remove_file(path(suffix));
+        }
+        ran
+    }
+}
+
+/// Reads the one line that a client sends.
+pub(super) fn line(stream: &UnixStream) -> io::Result<String> {
+    let mut line = String::new();
+    BufReader::new(stream.take(LINE_BYTES_MAX)).read_line(&mut line)?;
+    Ok(line.trim().to_owned())
+}
+
+/// Where the folders of all networks of this user are.
+fn above() -> PathBuf {
+    if rustix::process::geteuid().is_root() {
+        return PathBuf::from("/run/isocast-lab-net");
+    }
+    let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| Path::new(folder).is_dir());
+    let uid = rustix::process::geteuid().as_raw();
+    own.map_or_else(|| std::env::temp_dir().join(format!("isocast-lab-net-{uid}")), |own| own.join("isocast-lab-net"))
+}

@@ -1,0 +1,15 @@
+//! `isocast-lab net`: nodes with TIPC on an emulated Ethernet, where the machine's own kernel has none.
+//!
+//! Promise: what `up` makes, `down` removes, and nothing of the machine's own network is touched. Between network
+//! namespaces of one kernel TIPC leaves out the device, so nodes are guests with kernels of their own (User-mode Linux),
+//! whose frames can be counted, lost and delayed. Not here: what is measured (`isocast net`).
+
+mod commands;
+mod daemon;
+mod experiments;
+mod figures;
+mod guests;
+mod home;
+mod hub;
+
+pub(crate) use commands::NetCommand;

@@ -1,0 +1,151 @@
+//! `isocast lab net` for real: guests with TIPC, packets on their wire, cables cut and lossy; and that nothing is left.
+//!
+//! Needs User-mode Linux. Where it is missing the program must say what to install.
+
+mod common;
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use common::{program_with_lab, until};
+use serde_json::Value;
+
+fn lab(arguments: &[&str]) -> Output {
+    Command::new(program_with_lab())
+        .args(["lab", "net"])
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .expect("it runs")
+}
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// A network that goes with the test.
+struct Network(String);
+
+impl Network {
+    /// `None` if this machine cannot; then the program must have said why.
+    fn up(purpose: &str, arguments: &[&str]) -> Option<Self> {
+        let name = format!("{purpose}-{}", std::process::id());
+        let up = lab(&[&["up", &name], arguments].concat());
+        if said(&up).contains("User-mode Linux") {
+            assert_eq!(up.status.code(), Some(1));
+            common::skip::skipped(said(&up).trim());
+            return None;
+        }
+        assert!(up.status.success(), "{}", said(&up));
+        Some(Self(name))
+    }
+
+    fn ctl(&self, command: &[&str]) -> Value {
+        let output = lab(&[&["ctl", &self.0], command].concat());
+        assert!(output.status.success(), "{}", said(&output));
+        serde_json::from_slice(&output.stdout).unwrap_or(Value::Null)
+    }
+
+    fn run(&self, node: &str, command: &[&str]) -> Output {
+        lab(&[&["run", "--name", &self.0, node, "--"], command].concat())
+    }
+
+    /// A receiver on node 2 that ends after one test, and a test of it on node 1.
+    fn test(&self, token: &str, arguments: &[&str]) -> Value {
+        let program = program_with_lab().display().to_string();
+        std::thread::scope(|scope| {
+            let serve = [&program, "net", "serve", "--once", "--listen", "10.9.0.2:5001", "--listen", "tipc:18888:1"];
+            let server = scope.spawn(move || self.run("2", &[&serve[..], &["--token-file", token]].concat()));
+            let test = [&[&program, "net", "test", "--json", "--token-file", token], arguments].concat();
+            let report = until("the receiver", || {
+                let tested = self.run("1", &test);
+                if tested.status.success() { Ok(tested.stdout) } else { Err(said(&tested)) }
+            });
+            let served = server.join().expect("no panic");
+            assert!(served.status.success(), "{}", said(&served));
+            serde_json::from_slice(&report).expect("JSON")
+        })
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        let _ = lab(&["down", &self.0]);
+    }
+}
+
+/// A token where guests see it: their `/tmp` is their own.
+fn token() -> tempfile::NamedTempFile {
+    let beside = program_with_lab();
+    let token = tempfile::NamedTempFile::new_in(beside.parent().expect("a folder")).expect("a file");
+    std::fs::write(token.path(), "a token for the guests\n").expect("written");
+    token
+}
+
+#[test]
+fn messages_over_tipc_leave_together_and_fill_packets() {
+    let Some(network) = Network::up("wire", &[]) else { return };
+    let token = token();
+    let token = token.path().display().to_string();
+    let packets = |said: &Value| said["sender"]["interface"]["sent_packets"].as_u64().expect("counted");
+    let tipc = |more: &[&str]| {
+        network.test(&token, &[&["--to", "tipc:18888:1", "--size", "16", "--count", "20000"], more].concat())
+    };
+    let together = tipc(&["--coalesce", "20ms"]);
+    assert_eq!(together["receiver"]["bytes"], 320_000, "{together}");
+    // 17 bytes each, 1388 to a packet.
+    assert!(packets(&together) < 20_000 * 17 / 1388 * 3 / 2, "{together}");
+    // Each by itself, but for those that the link puts together while it is full.
+    let alone = tipc(&["--no-delay"]);
+    assert!(packets(&alone) > 10 * packets(&together), "{alone}");
+    let round = network.test(&token, &["--to", "tipc:18888:1", "--size", "100", "--count", "200", "--round-trip"]);
+    assert_eq!(round["receiver"]["messages"], 200, "{round}");
+    let nobody = network.run("1", &[&program_with_lab().display().to_string(), "net", "test", "--to", "tipc:18888:9"]);
+    assert!(said(&nobody).contains("nobody in the cluster offers this service"), "{}", said(&nobody));
+}
+
+#[test]
+fn a_cut_cable_takes_the_link_down_and_a_healed_one_brings_it_back() {
+    let Some(network) = Network::up("cut", &[]) else { return };
+    let link = |state: &'static str| {
+        until(state, || {
+            let listed = said(&network.run("1", &["tipc", "node", "list"]));
+            if listed.contains(&format!(" {state}")) { Ok(()) } else { Err(listed) }
+        });
+    };
+    link("up");
+    network.ctl(&["cut", "2"]);
+    link("down");
+    network.ctl(&["heal", "2"]);
+    link("up");
+    network.ctl(&["loss", "100"]);
+    let ping = network.run("1", &["busybox", "ping", "-c", "1", "-W", "1", "10.9.0.2"]);
+    assert!(!ping.status.success(), "{}", said(&ping));
+    network.ctl(&["loss", "0"]);
+    let ping = network.run("1", &["busybox", "ping", "-c", "1", "-W", "5", "10.9.0.2"]);
+    assert!(ping.status.success(), "{}", said(&ping));
+    assert!(network.ctl(&["stat"])["lost"].as_u64() > Some(0));
+    assert!(said(&lab(&["ctl", &network.0, "cut", "3"])).contains("they are 1 to 2"));
+}
+
+#[test]
+fn nothing_is_left_of_a_network() {
+    let Some(network) = Network::up("gone", &[]) else { return };
+    let guests = || -> usize {
+        let commands = std::fs::read_dir("/proc").expect("proc").flatten();
+        commands
+            .filter(|e| {
+                std::fs::read_to_string(e.path().join("cmdline"))
+                    .is_ok_and(|c| c.contains(&network.0) && c.contains("linux.uml"))
+            })
+            .count()
+    };
+    assert!(guests() >= 2);
+    assert!(said(&lab(&["up", &network.0])).contains("already up"));
+    let down = lab(&["down", &network.0]);
+    assert!(down.status.success(), "{}", said(&down));
+    assert_eq!(guests(), 0);
+    assert!(!said(&lab(&["list"])).contains(&network.0));
+    assert!(said(&lab(&["down", &network.0])).contains("is not up"));
+    assert!(!Path::new("/run/isocast-lab-net").join(&network.0).exists());
+}
