@@ -20,7 +20,7 @@ use units::BitRate;
 use crate::asked::asked;
 use crate::cors;
 use crate::exchange::Exchange;
-use crate::message::cmcd::Cmcd;
+use crate::message::cmcd::{Cmcd, ObjectType};
 use crate::message::head::{RequestHead, Version};
 use crate::message::media_type::{PLAYLIST, media_type};
 use crate::message::query::Query;
@@ -92,14 +92,15 @@ async fn prepare(exchange: &Exchange) -> Result<Prepared, Reply> {
         Plan::Stream(plan) => plan,
     };
     let part = plan.ranged && plan.status == StatusCode::PARTIAL_CONTENT;
+    let accompanies = cmcd.object == ObjectType::Accompanying;
     let viewer = viewer(exchange, &query, cmcd);
     let config = service.config();
     if plan.content_bytes <= config.sessions.probe_bytes_max {
         // A look at the index. Of what the viewer plays it is read with its reservation, otherwise in what is left over, and
-        // so is a playlist, which is read between the parts it names.
+        // so is what a player reads at the same time as the parts it plays: playlists, initialization segments, captions.
         if part && service.has_reservation(&viewer, &name) {
             asked.ceiling = asked.ceiling.or(Some(BitRate(u64::MAX)));
-        } else if part || media_type(&name) == PLAYLIST {
+        } else if part || accompanies || media_type(&name) == PLAYLIST {
             asked.rate = AskedRate::Bulk;
         }
     }
@@ -111,7 +112,7 @@ async fn prepare(exchange: &Exchange) -> Result<Prepared, Reply> {
         content,
         body: plan.body.clone(),
         terms,
-        part: part_of(&plan),
+        part: part_of(&plan, &query),
         client: exchange.client(),
     });
     Ok(Prepared { plan, terms, stages, request })
@@ -129,12 +130,13 @@ fn refusal(head: &RequestHead, error: &StoreError) -> Reply {
 }
 
 /// Which part of a content is sent.
-fn part_of(plan: &StreamPlan) -> Part {
+fn part_of(plan: &StreamPlan, query: &Query) -> Part {
     let ranges = plan.body.iter().filter_map(|segment| match segment {
         Segment::Range { offset, .. } => Some(*offset),
         Segment::Bytes(_) => None,
     });
     match ranges.min() {
+        _ if !plan.ranged && query.rate.is_some() => Part::Download,
         _ if !plan.ranged => Part::Whole,
         Some(1..) => Part::Elsewhere,
         _ => Part::FromStart,
@@ -145,7 +147,7 @@ fn part_of(plan: &StreamPlan) -> Part {
 fn viewer(exchange: &Exchange, query: &Query, cmcd: Cmcd) -> Viewer {
     let head = &exchange.head;
     // Sound is a viewer of its own: what is held for it is of no use to the picture.
-    let track = if cmcd.audio { " audio" } else { "" };
+    let track = if cmcd.object == ObjectType::Audio { " audio" } else { "" };
     let session = cmcd.session.map(|session| format!("{session}{track}"));
     let named = session.or_else(|| query.session.clone()).or_else(|| session_cookie(head));
     let service = &exchange.shared.service;

@@ -115,3 +115,31 @@ fn what_a_player_could_take_at_most_is_not_what_it_needs() {
     assert_eq!(status, 503, "its level is reserved");
     drop(watching);
 }
+
+/// Asks for all of `target`, without a range; its status, and the connection while it goes on.
+fn open_whole(server: &Server, target: &str) -> (Client, u16) {
+    let mut client = server.connect();
+    client.send(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
+    let status = client.head().status;
+    (client, status)
+}
+
+#[test]
+fn what_a_player_reads_beside_its_parts_needs_no_room() {
+    let server = with_room_for_one(Setup::default());
+    server.file("init.m4s", &pattern(1000));
+    let cmcd = |object: &str| format!("CMCD=br%3D15000%2Cot%3D{object}%2Csid%3D%22p%22");
+    let (_watching, status) = open_whole(&server, &format!("/media/film.ts?{}", cmcd("v")));
+    assert_eq!(status, 200);
+    assert_eq!(open_whole(&server, &format!("/media/init.m4s?{}", cmcd("i"))).1, 200, "beside a part");
+}
+
+#[test]
+fn a_player_that_opens_its_content_again_before_it_closes_it_plays() {
+    let server = with_room_for_one(Setup::default().set("path_rates.film=15M"));
+    let first = open_whole(&server, "/media/film.ts");
+    let second = open_whole(&server, "/media/film.ts");
+    let third = open_whole(&server, "/media/film.ts");
+    assert_eq!((first.1, second.1, third.1), (200, 200, 200));
+    assert_eq!(open_whole(&server, UNNAMED).1, 503, "who names a rate ends nothing that was promised");
+}

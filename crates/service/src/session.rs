@@ -8,7 +8,9 @@
 //!    does any newer read of it if the viewer names itself. The older read goes on with what is left over.
 //! 3. A read from the start by a viewer without a name may be another person's behind the same address: it gets a
 //!    reservation of its own if there is room. If there is none, a range takes over the older one, for players ask for
-//!    ranges; a read of the whole content does not, for it would end what was promised to somebody else.
+//!    ranges. A read of the whole content takes over from one that has only looked so far (MPlayer opens a transport stream
+//!    three times before it plays), never from one that plays, and not at all if it names its rate: it would end what was
+//!    promised to somebody else.
 //! 4. Where there is no room, what the viewer reads beside may be about to end: the request waits a moment for it.
 //!
 //! After a read, its reservation is held for the viewer, and refused to others, for as long as `hold` says. It is given up
@@ -64,7 +66,9 @@ pub struct Request {
 /// Which part of a content is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// All of it, without a range: not as players do that come back for more.
+    /// All of it, without a range, at a rate that the request names: nothing that a player does by itself.
+    Download,
+    /// All of it, without a range: a player that opens it, or a download.
     Whole,
     /// A range from the start.
     FromStart,
@@ -73,9 +77,14 @@ pub enum Part {
 }
 
 impl Part {
-    /// True if a read of it may take a reservation from a read of its viewer that goes on.
-    const fn takes_over(self, viewer: &Viewer) -> bool {
-        matches!(viewer, Viewer::Named(_)) || !matches!(self, Self::Whole)
+    /// True if a read of it may take a reservation from an older read of its viewer that goes on.
+    fn takes_over(self, viewer: &Viewer, older: &Share, now: Nanos) -> bool {
+        matches!(viewer, Viewer::Named(_))
+            || match self {
+                Self::Download => false,
+                Self::Whole => older.used_at(now) < PLAYS_AFTER,
+                Self::FromStart | Self::Elsewhere => true,
+            }
     }
 }
 
@@ -215,10 +224,12 @@ impl Sessions {
         let shares = self.table.entry(request.viewer.clone()).or_default();
         let named = matches!(request.viewer, Viewer::Named(_));
         let takes_any = named || request.no_room;
-        let moves_on = request.part.takes_over(&request.viewer) && (takes_any || request.part == Part::Elsewhere);
+        let moves_on = takes_any || request.part == Part::Elsewhere;
+        let is_older =
+            |share: &Share| share.content == request.content && request.part.takes_over(&request.viewer, share, now);
         let held = newest(shares, |share| share.is_held() && share.terms.fit(&request.terms))
             .or_else(|| newest(shares, |share| share.is_held() && takes_any));
-        let older = || newest(shares, |share| moves_on && share.content == request.content);
+        let older = || newest(shares, |share| moves_on && is_older(share));
         match held.or_else(older) {
             Some(nth) => shares[nth].take(request, now),
             None => {
@@ -234,8 +245,8 @@ impl Sessions {
         if !loose.is_empty() {
             return Retry::Release(loose);
         }
-        let takes_over = part.takes_over(viewer);
-        let has_own = |share: &Share| share.is_held() || (takes_over && share.content == content);
+        let has_own =
+            |share: &Share| share.is_held() || (share.content == content && part.takes_over(viewer, share, now));
         match self.table.get(viewer) {
             None => Retry::GiveUp,
             Some(shares) if shares.iter().any(has_own) => Retry::TakeOwn,
@@ -325,6 +336,14 @@ impl Share {
         }
     }
 
+    /// For how long reads had it until now.
+    const fn used_at(&self, now: Nanos) -> Nanos {
+        match self.state {
+            State::Running { .. } => self.used.saturating_add(now.saturating_sub(self.since)),
+            State::Held { .. } => self.used,
+        }
+    }
+
     /// Gives it to a newer read.
     fn take(&mut self, request: &Request, now: Nanos) -> Begin {
         let (reservation, older) = match self.state {
@@ -358,8 +377,9 @@ impl Share {
 
     /// Its read ended: it is held for the viewer's next one.
     fn hold(&mut self, reservation: ReservationId, left_off: LeftOff, named: bool, hold: Nanos, now: Nanos) {
-        self.used = self.used.saturating_add(now.saturating_sub(self.since));
-        let plays = self.used >= PLAYS_AFTER && (self.goes_on || self.part != Part::Whole);
+        self.used = self.used_at(now);
+        let in_parts = self.goes_on || matches!(self.part, Part::FromStart | Part::Elsewhere);
+        let plays = self.used >= PLAYS_AFTER && in_parts;
         let firm = match () {
             () if !named && !plays => Nanos::ZERO,
             () if left_off == LeftOff::AtEnd && !self.goes_on => hold.min(AFTER_END),

@@ -131,19 +131,33 @@ fn without_a_name_a_read_from_the_start_takes_over_only_where_there_is_no_room()
 }
 
 #[test]
-fn a_whole_read_without_a_name_takes_over_from_nobody_who_reads() {
+fn a_whole_read_without_a_name_takes_over_from_nobody_who_plays() {
+    for (part, playing) in [(Part::Whole, PLAYS_AFTER), (Part::Download, PLAYS_AFTER), (Part::Download, Nanos::ZERO)] {
+        let mut sessions = sessions();
+        admitted(&mut sessions, &read(unnamed(), 1, 1, Part::FromStart), 5, Nanos::ZERO);
+        let second = read(unnamed(), 2, 1, part);
+        assert_eq!(sessions.begin(&second, playing), Begin::New);
+        assert_eq!(sessions.end(&unnamed(), StreamId(2), Left::Refused, playing), None);
+        assert_eq!(
+            sessions.refused(&unnamed(), 1, part, playing),
+            Retry::Wait,
+            "it may be the same player's, which is about to close"
+        );
+        assert_eq!(sessions.end(&unnamed(), StreamId(1), midway(5), Nanos::ZERO), None);
+        assert_eq!(sessions.refused(&unnamed(), 1, part, Nanos::ZERO), Retry::Release(vec![id(5)]));
+    }
+}
+
+#[test]
+fn a_player_that_opens_its_content_again_takes_over_from_its_look() {
     let mut sessions = sessions();
-    admitted(&mut sessions, &read(unnamed(), 1, 1, Part::FromStart), 5, Nanos::ZERO);
-    let second = read(unnamed(), 2, 1, Part::Whole);
-    assert_eq!(sessions.begin(&second, Nanos::ZERO), Begin::New);
-    assert_eq!(sessions.end(&unnamed(), StreamId(2), Left::Refused, Nanos::ZERO), None);
-    assert_eq!(
-        sessions.refused(&unnamed(), 1, Part::Whole, Nanos::ZERO),
-        Retry::Wait,
-        "it may be the same player's, which is about to close"
-    );
-    assert_eq!(sessions.end(&unnamed(), StreamId(1), midway(5), Nanos::ZERO), None);
-    assert_eq!(sessions.refused(&unnamed(), 1, Part::Whole, Nanos::ZERO), Retry::Release(vec![id(5)]));
+    admitted(&mut sessions, &read(unnamed(), 1, 1, Part::Whole), 5, Nanos::ZERO);
+    let now = Nanos::from_secs(5);
+    let again = read(unnamed(), 2, 1, Part::Whole);
+    assert_eq!(sessions.begin(&again, now), Begin::New, "there may be room for both");
+    assert_eq!(sessions.end(&unnamed(), StreamId(2), Left::Refused, now), None);
+    assert_eq!(sessions.refused(&unnamed(), 1, Part::Whole, now), Retry::TakeOwn);
+    assert_eq!(sessions.begin(&Request { no_room: true, ..again }, now), Begin::Take(id(5)));
 }
 
 #[test]
@@ -273,7 +287,7 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        3 => (0u8..4, 0u8..3, 0u8..3, any::<bool>())
+        3 => (0u8..4, 0u8..3, 0u8..4, any::<bool>())
             .prop_map(|(viewer, content, part, dear)| Step::Ask { viewer, content, part, dear }),
         3 => any::<usize>().prop_map(|pick| Step::Close { pick }),
         4 => any::<usize>().prop_map(|pick| Step::Hear { pick }),
@@ -366,7 +380,7 @@ proptest! {
             match step {
                 Step::Ask { viewer, content, part, dear } => {
                     let viewer = if viewer < 2 { named(&viewer.to_string()) } else { unnamed() };
-                    let part = [Part::Whole, Part::FromStart, Part::Elsewhere][usize::from(part)];
+                    let part = [Part::Whole, Part::FromStart, Part::Elsewhere, Part::Download][usize::from(part)];
                     let terms = if dear { OTHER } else { TERMS };
                     world.ask(Request { terms, ..read(viewer, stream, u64::from(content), part) });
                 }

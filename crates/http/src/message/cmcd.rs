@@ -22,8 +22,30 @@ pub struct Cmcd {
     pub encoded: Option<BitRate>,
     /// `sid`: the session.
     pub session: Option<String>,
-    /// `ot=a`: sound beside the picture, which the player reads at the same time.
-    pub audio: bool,
+    /// `ot`: what the object is.
+    pub object: ObjectType,
+}
+
+/// What a player asks for, as far as it matters for who reads what beside what.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ObjectType {
+    /// Picture, or picture and sound; or nothing was said.
+    #[default]
+    Media,
+    /// Sound beside the picture (`a`), which the player reads at the same time.
+    Audio,
+    /// What is not played at a rate: a manifest (`m`), an initialization segment (`i`), captions (`c`, `tt`), a key (`k`).
+    Accompanying,
+}
+
+impl ObjectType {
+    fn read(value: &str) -> Self {
+        match value.trim() {
+            "a" => Self::Audio,
+            "m" | "i" | "c" | "tt" | "k" => Self::Accompanying,
+            _ => Self::Media,
+        }
+    }
 }
 
 impl Cmcd {
@@ -55,7 +77,7 @@ impl Cmcd {
                 "rtp" => self.requested = kilobits(value),
                 "br" => self.encoded = kilobits(value),
                 "sid" => self.session = quoted(value),
-                "ot" => self.audio = value.trim() == "a",
+                "ot" => self.object = ObjectType::read(value),
                 _ => {}
             }
         }
@@ -111,7 +133,9 @@ mod tests {
         let cmcd = Cmcd::read(None, &headers);
         assert_eq!(cmcd.encoded, Some(BitRate(3_200_000)));
         assert_eq!(cmcd.session.as_deref(), Some("a\"b"));
-        assert!(cmcd.audio);
+        assert_eq!(cmcd.object, ObjectType::Audio);
+        assert_eq!(Cmcd::read(Some("br=131,d=0,ot=i,st=v"), &headers).object, ObjectType::Accompanying);
+        assert_eq!(Cmcd::read(Some("ot=av"), &headers).object, ObjectType::Media);
     }
 
     #[test]
