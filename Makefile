@@ -57,9 +57,9 @@ test: page ## run every test; what this machine or user cannot run is named as s
 	@cd web && ../scripts/npm run --silent test
 	@scripts/test --workspace --locked --no-fail-fast
 
-test-players: build ## play films with mpv, VLC, ffplay, GStreamer, MPlayer and Chromium from a full server, 10 minutes
+test-players: build ## play films with mpv, VLC, ffplay, GStreamer, MPlayer and web players from a full server, 6 minutes; ONLY=mpv,VLC only these
 	@scripts/setup --players
-	@node tests/players/main.mjs --program $(BINARY)
+	@node tests/players/main.mjs --program $(BINARY) $(if $(ONLY),--only $(ONLY))
 
 test-page: page ## the page in Chromium: plays, seeks, keys, errors, on a phone
 	@scripts/setup --page

@@ -99,7 +99,10 @@ export class Browser {
     return at;
   }
 
-  seek(to) { return this.page.evaluate((time) => { window.video.currentTime = time; }, to); }
+  async seek(to) {
+    await this.page.evaluate((time) => { window.video.currentTime = time; }, to);
+    return to;
+  }
   pause() { return this.page.evaluate(() => window.video.pause()); }
   resume() { return this.page.evaluate(() => { window.video.play().catch(() => {}); }); }
 

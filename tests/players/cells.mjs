@@ -8,14 +8,9 @@ import { sleep } from "./wait.mjs";
 
 /** Where the seeks go: each away from what was played before, so that no player has it in its buffer. */
 const PLACES = [60, 20, 90, 40, 100, 10, 70, 30, 80, 50];
-/** gst-play asks for no second place of a transport stream: after a seek it knows no length any more. */
-const SEEKS_MAX = { "GStreamer, MPEG-TS": 1 };
 /** Room for one viewer, not for two. */
 const ROOM_FOR_ONE = BITS_PER_SECOND * 1.3;
 const SERVERS = { "idle server": undefined, "room for exactly one": ROOM_FOR_ONE };
-/** For the first byte after a seek, in milliseconds. The players share the machine with each other, so one in three has to. */
-const FIRST_BYTE_MS = 300;
-
 function serverFor(settings, link, tapped = true) {
   const { pause } = settings;
   // In a pause as long as a person's the server's own times run out; in a shorter one only the hold does, made shorter: who
@@ -25,7 +20,7 @@ function serverFor(settings, link, tapped = true) {
 }
 
 /** Plays from the start, pauses, and seeks ten times; what was seen. */
-async function watch(settings, link, what, open) {
+async function watch(settings, link, open) {
   const server = await serverFor(settings, link);
   let player;
   let doing = "from the start";
@@ -39,19 +34,13 @@ async function watch(settings, link, what, open) {
     await plays(player, 1.5);
     const before = server.notes.length;
     let slowest = 0;
-    const places = PLACES.slice(0, SEEKS_MAX[what] ?? PLACES.length);
-    for (const [nth, place] of places.entries()) {
+    for (const [nth, place] of PLACES.entries()) {
       doing = `seek ${nth + 1}`;
-      const to = player.seek ? await player.seek(place) : place;
-      if (!player.seek) {
-        player.close();
-        player = await open(server, place);
-      }
-      slowest = Math.max(slowest, await plays(player, 0.5, to));
+      slowest = Math.max(slowest, await plays(player, 0.5, await player.seek(place)));
     }
     doing = "in all";
     const refused = server.notes.filter((note) => note.status >= 500);
-    if (refused.length > 0) throw new Error(`refused, the first: ${refused[0].range ?? "the whole"}`);
+    if (refused.length > 0) throw new Error(`refused, the first: ${refused[0].target} ${refused[0].range ?? "whole"}`);
     const seconds = (ms) => `${(ms / 1000).toFixed(1)} s`;
     return `picture after ${seconds(first)}, seeks ≤ ${seconds(slowest)}${firstBytes(server.notes.slice(before))}`;
   } catch (error) {
@@ -63,13 +52,11 @@ async function watch(settings, link, what, open) {
   }
 }
 
-/** The first bytes of these answers, which came in time. */
+/** When the first bytes of these answers came, as the table tells it. No verdict: the players share the machine. */
 function firstBytes(notes) {
   if (notes.length === 0) return "";
   const times = notes.map((note) => note.ms).sort((a, b) => a - b);
   const middle = times[Math.floor(times.length / 2)];
-  const inTime = times.filter((ms) => ms <= FIRST_BYTE_MS).length;
-  if (inTime * 3 < times.length) throw new Error(`first bytes after ${Math.round(times[0])} to ${Math.round(times.at(-1))} ms`);
   return `, first bytes ${Math.round(middle)} ms (≤ ${Math.round(times.at(-1))})`;
 }
 
@@ -77,14 +64,14 @@ function cellsOf(player, contents, open) {
   return Object.entries(contents).flatMap(([what, file]) =>
     Object.entries(SERVERS).map(([server, link]) => ({
       player, what, server,
-      run: (settings) => watch(settings, link, `${player}, ${what}`, (server, start) => open(server, file, start)),
+      run: (settings) => watch(settings, link, (server) => open(server, file)),
     })));
 }
 
 /** Debian's players on the files. */
 export function filmCells() {
   return Object.entries(PROGRAMS).flatMap(([player, Program]) =>
-    cellsOf(player, FILES, (server, file, start) => new Program(server.url(file), start)));
+    cellsOf(player, FILES, (server, file) => new Program(server.url(file))));
 }
 
 /** Players in a browser: the element itself, and the libraries with CMCD. */

@@ -3,18 +3,19 @@
 // A player is started with a URL and has position() in seconds, seek(to), which tells where it goes (some only go so far),
 // pause(), resume() and close(). What it says is kept in `said`.
 
-import { spawn } from "node:child_process";
-import { mkdtempSync, chmodSync, rmSync } from "node:fs";
+import { execFileSync, spawn } from "node:child_process";
+import { chmodSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
 
 import { SECONDS } from "./media.mjs";
 import { until } from "./wait.mjs";
 
 /** A seek ends so near to where it should. */
-const NEAR_SECONDS = 6;
+const NEAR_SECONDS = 10;
 const HEADLESS = { SDL_VIDEODRIVER: "dummy", SDL_AUDIODRIVER: "dummy" };
 
 /** A program under way. */
@@ -137,55 +138,72 @@ class Mplayer extends Program {
   resume() { this.tell("pause"); }
 }
 
-/** gst-play is steered by keys, so it gets a terminal; an arrow goes 8 % of the film forth, wherever it should go. */
-class GstPlay extends Program {
+/** GStreamer's playbin, which is what its desktop players are made of. */
+class Playbin extends Program {
   constructor(url) {
-    const command = `gst-play-1.0 --videosink='fakesink sync=true' --audiosink='fakesink sync=true' '${url}'`;
-    super("script", () => ["-qfec", command, "/dev/null"], { TERM: "xterm" });
+    super("/usr/bin/python3", () => [fileURLToPath(new URL("playbin.py", import.meta.url)), url]);
   }
 
-  tell(keys) {
+  tell(line) {
     this.running();
-    this.child.stdin.write(keys);
+    this.child.stdin.write(`${line}\n`);
   }
 
   async position() {
     this.said = "";
-    const shown = await until("the time of gst-play", () => /(\d+):(\d\d):(\d\d\.\d) \//.exec(this.said), 2_000);
-    return Number(shown[1]) * 3600 + Number(shown[2]) * 60 + Number(shown[3]);
+    this.tell("position");
+    return Number(await until("the time of playbin", () => /^(-?[\d.]+)$/m.exec(this.said)?.[1], 2_000));
   }
 
-  async seek() {
-    const from = await this.position();
-    this.tell("\x1b[C");
-    return from + 0.08 * SECONDS;
+  seek(to) {
+    this.tell(`seek ${to}`);
+    return to;
   }
-
-  pause() { this.tell(" "); }
-  resume() { this.tell(" "); }
+  pause() { this.tell("pause"); }
+  resume() { this.tell("resume"); }
 }
 
-/** ffplay without a window takes no keys: it is started elsewhere in the film instead (it opens at 0, then seeks). */
+/** ffplay takes keys in its window, so it gets a screen of its own; an arrow goes 10 or 60 s, wherever it should go. */
 class Ffplay extends Program {
-  constructor(url, start = 0) {
-    super("ffplay", () => ["-hide_banner", "-nodisp", "-autoexit", "-ss", String(start), url]);
+  constructor(url) {
+    const script = (folder) => `Xvfb -displayfd 3 -screen 0 640x360x24 -nolisten tcp 3>${folder}/display &
+      until [ -s ${folder}/display ]; do sleep 0.1; done
+      export DISPLAY=:$(cat ${folder}/display)
+      xdotool mousemove 100 100
+      exec ffplay -hide_banner -autoexit '${url}'`;
+    super("sh", (folder) => ["-c", script(folder)], { SDL_VIDEODRIVER: "x11" });
   }
 
   async position() {
     this.running();
     this.said = "";
-    return Number(await until("ffplay's clock", () => /([\d.]+) [AM]-[VA]/.exec(this.said)?.[1] ?? /([\d.]+) M-A/.exec(this.said)?.[1], 2_000));
+    return Number(await until("ffplay's clock", () => /([\d.]+) [AM]-[VA]/.exec(this.said)?.[1], 2_000));
   }
 
-  pause() { process.kill(this.child.pid, "SIGSTOP"); }
-  resume() { process.kill(this.child.pid, "SIGCONT"); }
+  press(key) {
+    this.running();
+    const display = readFileSync(join(this.folder, "display"), "utf8").trim();
+    execFileSync("xdotool", ["key", key], { env: { ...process.env, DISPLAY: `:${display}` } });
+  }
+
+  async seek(to) {
+    // It has no clock before its first pictures after a seek.
+    const from = await until("ffplay's clock", () => this.position());
+    const leaps = Object.entries({ Right: 10, Left: -10, Up: 60, Down: -60 });
+    const [key, leap] = leaps.sort(([, a], [, b]) => Math.abs(from + a - to) - Math.abs(from + b - to))[0];
+    this.press(key);
+    return from + leap;
+  }
+
+  pause() { this.press("p"); }
+  resume() { this.press("p"); }
 }
 
 export const PROGRAMS = {
   "mpv": Mpv,
   "VLC": Vlc,
   "ffplay": Ffplay,
-  "GStreamer": GstPlay,
+  "GStreamer": Playbin,
   "MPlayer": Mplayer,
 };
 
