@@ -8,8 +8,6 @@ import { figures, ready } from "./server";
 const PERIOD_MS = 1000;
 /** Points of the curve: two minutes. */
 const POINTS = 120;
-/** The rate for which the room left on a disk is told. */
-const EXAMPLE_BPS = 8_800_000;
 /** Looks without an answer until it is said across the page. */
 const OFFLINE = 2;
 
@@ -33,7 +31,6 @@ interface Stream {
   path: string;
   direction: "out" | "in";
   received_bytes: number;
-  disk: number;
   class: "constant" | "best-effort";
   rate_bps: number;
   j_percent: number | null;
@@ -48,6 +45,8 @@ interface Disk {
   /** Shares of its time. */
   promised_share: number;
   free_share: number;
+  /** Of 8.8 Mbit/s, each of another content. */
+  more_streams: number;
 }
 
 /** Starts to renew the panel in `place`, the word in `state` and the banner `offline`; runs as long as the page. */
@@ -71,7 +70,7 @@ export function showLive(place: HTMLElement, state: HTMLElement, offline: HTMLEl
       if (system !== null) {
         sent.push(system.network_bps);
         if (sent.length > POINTS) sent.shift();
-        body.replaceChildren(summary(system), graph(sent), shares(disks ?? [], streams ?? []), running(streams ?? []));
+        body.replaceChildren(summary(system), graph(sent), shares(disks ?? []), running(streams ?? []));
       } else {
         body.replaceChildren(el("p", { class: "quiet" }, "No figures."));
       }
@@ -119,16 +118,8 @@ function graph(values: number[]): HTMLElement {
   return el("figure", {}, text("top", format.rate(top)), text("zero", "0"), svg, text("past", "2 min ago"), text("now", "sent now"));
 }
 
-/** How many more streams of a rate a disk has room for, by what those that run on it take of its time; null while none does. */
-export function room(disk: Disk, streams: Stream[], rate: number): number | null {
-  const running = streams.filter((stream) => stream.disk === disk.id && stream.class === "constant");
-  const promised = running.reduce((sum, stream) => sum + stream.rate_bps, 0);
-  if (promised === 0 || disk.promised_share <= 0) return null;
-  return Math.floor((disk.free_share / disk.promised_share) * (promised / rate));
-}
-
 /** What of each disk's time is promised, kept for best effort, and free. */
-function shares(disks: Disk[], streams: Stream[]): HTMLElement {
+function shares(disks: Disk[]): HTMLElement {
   const items = disks.map((disk) => {
     const best = Math.max(0, 1 - disk.promised_share - disk.free_share);
     const bar = el("span", { class: "share", "aria-hidden": "true" });
@@ -138,8 +129,7 @@ function shares(disks: Disk[], streams: Stream[]): HTMLElement {
       bar.append(part);
     }
     const words = [`promised ${format.percent(disk.promised_share)}`, `best effort ${format.percent(best)}`, `free ${format.percent(disk.free_share)}`];
-    const more = room(disk, streams, EXAMPLE_BPS);
-    if (more !== null) words.push(`about ${more} more at ${format.rate(EXAMPLE_BPS)}`);
+    words.push(`about ${disk.more_streams} more at 8.8 Mbit/s`);
     const line = disk.failing ? "does not answer as it should" : words.join(" · ");
     return el("li", {}, el("span", { class: "name" }, disk.name), bar, el("span", { class: "quiet" }, line));
   });

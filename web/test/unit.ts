@@ -3,7 +3,6 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as format from "../src/format";
 import { isMedia, pageAddress, playableAs } from "../src/library";
-import { room } from "../src/live";
 import { ReadError, Segments } from "../src/segments";
 import { mediaUrl } from "../src/server";
 import { Stalls } from "../src/stalls";
@@ -135,13 +134,6 @@ test("figures are written as people read them", () => {
   assert.deepEqual([format.rate(8_801_308), format.size(70_410_464), format.percent(0.423)], ["8.80 Mbit/s", "67.1 MiB", "42 %"]);
   assert.deepEqual([59.9, 3725].map(format.time), ["0:59", "1:02:05"]);
   assert.deepEqual([0, 1, 8_801_308, 2e7].map(format.roundAbove), [1, 1, 1e7, 2e7]);
-});
-
-test("the room on a disk is told by what its streams take, and not while there are none", () => {
-  const stream = { path: "a", direction: "out", received_bytes: 0, disk: 0, class: "constant", rate_bps: 8_800_000, j_percent: null, misses: 0 } as const;
-  const disk = { id: 0, name: "sda", failing: false, promised_share: 0.3, free_share: 0.6 };
-  assert.equal(room(disk, [stream, stream, stream, { ...stream, disk: 1 }, { ...stream, class: "best-effort" }], 8_800_000), 6);
-  assert.equal(room(disk, [{ ...stream, disk: 1 }], 8_800_000), null);
 });
 
 test("names say how a content is played, and are encoded in addresses", () => {

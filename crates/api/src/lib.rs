@@ -125,6 +125,9 @@ pub struct Disk {
     /// Share of its time that may still be promised; the rest is kept for best effort.
     #[serde(default)]
     pub free_share: f64,
+    /// How many more streams of 8.8 Mbit/s there is room for, if each reads another content.
+    #[serde(default)]
+    pub more_streams: u64,
     /// Observed over predicted service time.
     pub slowdown: f64,
     /// Late blocks: the n-th counts those less than 2^n milliseconds late, the last all above.

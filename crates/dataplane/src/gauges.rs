@@ -99,6 +99,8 @@ pub struct DiskGauges {
     pub promised_ppm: Gauge,
     /// Share of its time that may still be promised, in millionths.
     pub free_ppm: Gauge,
+    /// Streams of 8.8 Mbit/s that it carries with nothing else to do, each of another content; whoever counts them tells.
+    pub carries_streams: Gauge,
     /// Observed over predicted service time, in millionths.
     pub slowdown_ppm: Gauge,
     /// Late blocks by lateness.

@@ -37,7 +37,9 @@ pub enum RootAway {
     #[error("nothing is mounted at the served folder; it is served again when its file system is")]
     NotMounted,
     /// The path leads to another disk than at the start.
-    #[error("another disk was mounted at the served folder since the start; restart the server to serve it")]
+    #[error(
+        "another disk was mounted at the served folder since the start; it is served as soon as nothing is streamed or uploaded"
+    )]
     OtherDisk,
 }
 

@@ -127,6 +127,7 @@ pub(crate) fn errors(disk: &DiskDescription, gauges: &DiskGauges) -> u64 {
 
 fn described_disk(disk: DiskDescription, gauges: &DiskGauges, phases: Option<Phases>) -> Disk {
     let (failure, errors) = (failure(disk.failing, gauges), errors(&disk, gauges));
+    let (promised, free) = (gauges.promised_ppm.get(), gauges.free_ppm.get());
     Disk {
         id: disk.id,
         name: disk.name,
@@ -143,8 +144,9 @@ fn described_disk(disk: DiskDescription, gauges: &DiskGauges, phases: Option<Pha
         be_queued: gauges.be_queued.get(),
         commits: gauges.commits.get(),
         errors,
-        promised_share: real(gauges.promised_ppm.get()) / 1e6,
-        free_share: real(gauges.free_ppm.get()) / 1e6,
+        promised_share: real(promised) / 1e6,
+        free_share: real(free) / 1e6,
+        more_streams: gauges.carries_streams.get() * free / (promised + free).max(1),
         slowdown: real(gauges.slowdown_ppm.get()) / 1e6,
         lateness: gauges.lateness.iter().map(|bucket| bucket.get()).collect(),
         streams: gauges.streams.get(),

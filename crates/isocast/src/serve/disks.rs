@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -32,6 +32,8 @@ pub(super) struct KnownDisk {
     pub(super) profile: DiskProfile,
     /// Why its figures are not the disk's own, if they are not.
     pub(super) doubt: Option<String>,
+    /// A folder on it, if nothing was measured at all.
+    pub(super) assumed_at: Option<PathBuf>,
 }
 
 /// The profiles of all disks of `layout`, in its order. What is measured is told to `step`.
@@ -96,49 +98,53 @@ fn known_disk(name: &str, root: &Path, state: &Path, console: Console, steps: &S
     let name_owned = name.to_owned();
     if in_memory(root) {
         console.detail(format_args!("{name}: a file system in memory, no disk time is counted"));
-        return Ok(KnownDisk { name: name_owned, profile: memory_profile(), doubt: None });
+        return Ok(KnownDisk { name: name_owned, profile: memory_profile(), doubt: None, assumed_at: None });
     }
-    let Some(calibration) = measured(name, root, state, console, steps)? else {
+    let mut tell = |progress| steps.tell(name, progress, console);
+    let Some(calibration) = measured(root, state, &mut tell)? else {
         let disk = identify(root).with_context(|| format!("cannot examine {}", root.display()))?;
         let profile = DiskProfile::spindle_default().scaled_to(ByteCount(disk.capacity.0.max(1)));
-        let doubt = format!("assumed: no answer for {} s, measured at the next start", SILENCE_MAX.as_secs());
-        return Ok(KnownDisk { name: name_owned, profile, doubt: Some(doubt) });
+        let doubt = format!("assumed: no answer for {} s; measured when it answers", SILENCE_MAX.as_secs());
+        return Ok(KnownDisk { name: name_owned, profile, doubt: Some(doubt), assumed_at: Some(root.to_owned()) });
     };
     console.detail(format_args!("{name}: {}", describe(&calibration.profile)));
     console.detail(format_args!("{name}: {}", calibration.source));
     for note in &calibration.notes {
         console.detail(format_args!("{name}: {note}"));
     }
-    let doubt = match calibration.source {
-        Source::Assumed { .. } => Some("assumed, measured as soon as it can be".to_owned()),
-        _ => calibration.disturbed.then(|| "others used it while it was measured".to_owned()),
+    let is_assumed = matches!(calibration.source, Source::Assumed { .. });
+    let doubt = if is_assumed {
+        Some("assumed, measured as soon as it can be".to_owned())
+    } else {
+        calibration.disturbed.then(|| "others used it while it was measured".to_owned())
     };
-    Ok(KnownDisk { name: name_owned, profile: calibration.profile, doubt })
+    let assumed_at = is_assumed.then(|| root.to_owned());
+    Ok(KnownDisk { name: name_owned, profile: calibration.profile, doubt, assumed_at })
+}
+
+/// Whether the disk under `root` can be measured by now: what is found is kept in `state` as at the start.
+pub(super) fn is_measured(root: &Path, state: &Path) -> bool {
+    let found = |calibration: Calibration| !matches!(calibration.source, Source::Assumed { .. });
+    measured(root, state, &mut drop).is_ok_and(|calibration| calibration.is_some_and(found))
 }
 
 /// The disk's calibration; `None` if the disk answers nothing for [`SILENCE_MAX`]: then the thread that measures is
 /// abandoned, for nobody can call it back from the kernel.
-fn measured(
-    name: &str,
-    root: &Path,
-    state: &Path,
-    console: Console,
-    steps: &Steps<'_>,
-) -> anyhow::Result<Option<Calibration>> {
-    let (tell, told) = mpsc::channel();
+fn measured(root: &Path, state: &Path, tell: &mut dyn FnMut(Progress)) -> anyhow::Result<Option<Calibration>> {
+    let (watcher, told) = mpsc::channel();
     let (folder, state) = (root.to_owned(), state.to_owned());
     let measure = move || {
-        let mut watch = |progress: Progress| match tell.send(Step::Progress(progress)) {
+        let mut watch = |progress: Progress| match watcher.send(Step::Progress(progress)) {
             Ok(()) => ControlFlow::Continue(()),
             Err(_) => ControlFlow::Break(()),
         };
         let calibration = load_or_calibrate(&state, &folder, Options::default(), &mut watch);
-        let _abandoned = tell.send(Step::End(calibration.map(Box::new)));
+        let _abandoned = watcher.send(Step::End(calibration.map(Box::new)));
     };
     thread::Builder::new().name("calibrate".to_owned()).spawn(measure)?;
     while let Ok(step) = told.recv_timeout(SILENCE_MAX) {
         match step {
-            Step::Progress(progress) => steps.tell(name, progress, console),
+            Step::Progress(progress) => tell(progress),
             Step::End(calibration) => {
                 let calibration =
                     calibration.with_context(|| format!("cannot measure the disk under {}", root.display()))?;

@@ -48,8 +48,7 @@ impl Greeting<'_> {
     }
 
     fn carried(&self) -> String {
-        let best_effort = f64::from(self.config.schedule.best_effort_percent) / 100.0;
-        let streams = |disk: &KnownDisk| streams_carried(&disk.profile, self.memory, best_effort, EXAMPLE_RATE);
+        let streams = |disk: &KnownDisk| carried_by(disk, self.config, self.memory);
         let mut line = format!("streams of {EXAMPLE_RATE} it can carry: ");
         if self.disks.len() > DISKS_NAMED {
             let counts: Vec<u32> = self.disks.iter().map(streams).collect();
@@ -99,9 +98,15 @@ impl Greeting<'_> {
         if let Some(quota) = resources::cpu_quota().filter(|quota| *quota < 1.0) {
             missing.push(format!("a whole processor (the control group allows {quota:.2})"));
         }
-        let advice = "streams may be late on a busy machine; `--verbose` says how to permit it";
+        let advice = "`--verbose` says what each costs and how to permit it";
         (!missing.is_empty()).then(|| format!("missing: {}: {advice}", missing.join(", ")))
     }
+}
+
+/// Streams of 8.8 Mbit/s that a disk carries with nothing else to do, each of another content.
+pub(super) fn carried_by(disk: &KnownDisk, config: &Config, memory: ByteCount) -> u32 {
+    let best_effort = f64::from(config.schedule.best_effort_percent) / 100.0;
+    streams_carried(&disk.profile, memory, best_effort, EXAMPLE_RATE)
 }
 
 /// What a client can be told to connect to: a wildcard stands for the addresses of all interfaces.
@@ -116,7 +121,8 @@ fn usable(address: SocketAddr, links: &Links) -> Vec<SocketAddr> {
     others.into_iter().chain(loopback).map(|ip| SocketAddr::new(*ip, address.port())).collect()
 }
 
-/// What the promise of a rate depends on, in two words; what only costs processor time is a detail.
+/// What the promise of a rate, or of room for all streams, depends on, in two words; what only costs processor time is a
+/// detail.
 const fn name(subject: Subject) -> Option<&'static str> {
     match subject {
         Subject::RealTime => Some("real-time priority"),
@@ -151,7 +157,12 @@ mod tests {
         config.users = vec![("a".to_owned(), "$argon2".to_owned()); users];
         let profile = schedule::profile::DiskProfile::spindle_default();
         let disks: Vec<_> = (0..disks)
-            .map(|number| KnownDisk { name: format!("sd{number}"), profile: profile.clone(), doubt: None })
+            .map(|number| KnownDisk {
+                name: format!("sd{number}"),
+                profile: profile.clone(),
+                doubt: None,
+                assumed_at: None,
+            })
             .collect();
         let greeting = Greeting {
             config: &config,

@@ -6,6 +6,7 @@
 //! parts (they are crates).
 
 mod advice;
+mod again;
 mod disks;
 mod greeting;
 mod links;
@@ -38,6 +39,7 @@ use units::{ByteCount, limits};
 
 use crate::config::{Change, Config, ServeArgs};
 use crate::output::{Console, say};
+use again::Unknown;
 use disks::KnownDisk;
 use greeting::Greeting;
 use links::Links;
@@ -64,7 +66,18 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
         runtime.shutdown_timeout(Duration::from_secs(1));
         outcome
     };
-    runtime.map_err(anyhow::Error::from).and_then(run).map_err(advice::with_advice)
+    match runtime.map_err(anyhow::Error::from).and_then(run).map_err(advice::with_advice)? {
+        Ended::Told => Ok(()),
+        Ended::ToStartAgain => match again::start_again()? {},
+    }
+}
+
+/// Why a server ended.
+enum Ended {
+    /// It was told to.
+    Told,
+    /// A start finds more than it did ([`again`]).
+    ToStartAgain,
 }
 
 /// Measures what is not known yet, and serves nothing.
@@ -107,7 +120,7 @@ impl Signals {
     }
 }
 
-async fn start_and_serve(args: &ServeArgs) -> anyhow::Result<()> {
+async fn start_and_serve(args: &ServeArgs) -> anyhow::Result<Ended> {
     let mut signals = Signals::catch()?;
     let console = Console { verbose: args.verbose };
     let config = Config::load(args)?;
@@ -125,7 +138,7 @@ async fn start_and_serve(args: &ServeArgs) -> anyhow::Result<()> {
     // A hang-up meanwhile waits: the configuration is read again as soon as there is somebody to give it to.
     let prepared = tokio::select! {
         prepared = preparing => prepared??,
-        () = signals.end() => return Ok(()),
+        () = signals.end() => return Ok(Ended::Told),
     };
     starting.end().await;
     serve(args, config, listener, signals, prepared, console).await
@@ -167,6 +180,9 @@ fn prepare(config: &Config, console: Console, step: &watch::Sender<String>) -> a
     let plane_cpu = config.plane.cpu.and_then(|cpu| usize::try_from(cpu).ok()).or(cpus.last().copied());
     let allowed = resources::memory();
     let memory = config.plane.memory.of(allowed);
+    for (disk, gauges) in disks.iter().zip(&gauges.disks) {
+        gauges.carries_streams.set(greeting::carried_by(disk, config, memory).into());
+    }
     step.send_replace(format!("taking {memory} of memory"));
     let thread = start_plane(config, memory, plane_cpu, queues.plane, &profiles, &links, Arc::clone(&gauges))?;
     say_permissions(&thread, console);
@@ -211,7 +227,7 @@ async fn serve(
     mut signals: Signals,
     prepared: Prepared,
     console: Console,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Ended> {
     let Prepared { disks, links, gauges, memory, thread, plane, reports, store, _state } = prepared;
     let ready = Arc::new(AtomicBool::new(false));
     let (access, events) = log_writers(&config)?;
@@ -224,14 +240,17 @@ async fn serve(
         gauges,
         events: Log::start("event-log", Some(events))?,
     });
-    let told = Arc::downgrade(&service);
+    let unknown = Arc::new(Unknown::of(&disks));
+    let (told, noted) = (Arc::downgrade(&service), Arc::clone(&unknown));
     store.listen(Box::new(move |event| {
+        noted.note(&event);
         if let Some(service) = told.upgrade() {
             service.on_store_event(&event);
         }
     }));
     drop(store);
     pump_reports(reports, Arc::clone(&service))?;
+    let mut known_better = Box::pin(unknown.known_better(config.state.clone(), Arc::clone(&service)));
     let server = Server::start(http::Parts {
         config: settings,
         listeners: vec![listener],
@@ -246,10 +265,12 @@ async fn serve(
         console.say(format_args!("{line}"));
     }
     tell_supervisor(&[NotifyState::Ready]);
-    loop {
+    let ended = loop {
         tokio::select! {
-            _ = signals.terminate.recv() => break,
-            _ = signals.interrupt.recv() => break,
+            _ = signals.terminate.recv() => break Ended::Told,
+            _ = signals.interrupt.recv() => break Ended::Told,
+            // Who let the system choose the port would not find it again.
+            () = &mut known_better, if config.listen.port() != 0 => break Ended::ToStartAgain,
             _ = signals.hang_up.recv() => {
                 tell_reloading();
                 match reload(args, &config, &links, &server, &plane) {
@@ -263,9 +284,18 @@ async fn serve(
                 tell_supervisor(&[NotifyState::Ready]);
             }
         }
+    };
+    drop(known_better);
+    match ended {
+        Ended::Told => {
+            tell_supervisor(&[NotifyState::Stopping]);
+            say(format_args!("stopping: no new streams; what runs may finish (again: at once)"));
+        }
+        Ended::ToStartAgain => {
+            tell_reloading();
+            say(format_args!("starting again: a disk is known better by now"));
+        }
     }
-    tell_supervisor(&[NotifyState::Stopping]);
-    say(format_args!("stopping: no new streams; what runs may finish (again: at once)"));
     tokio::select! {
         () = server.drain() => {}
         () = signals.end() => {}
@@ -273,7 +303,7 @@ async fn serve(
     let _ = plane.send(Command::Shutdown);
     let joined = tokio::task::spawn_blocking(move || thread.join()).await?;
     anyhow::ensure!(joined.is_ok(), "the data plane ended by a fault of ours; please report what stands above");
-    Ok(())
+    Ok(ended)
 }
 
 fn start_plane(
