@@ -9,8 +9,8 @@ use std::io;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use units::{ByteCount, limits};
 
-/// Descriptors wanted: a socket and a file per stream, the upload side's, and the rest.
-pub const OPEN_FILES: u64 = 3 * limits::STREAMS_MAX as u64;
+/// Descriptors wanted: a socket and a file per stream or upload, and a thousand for the rest.
+pub const OPEN_FILES: u64 = 2 * limits::STREAMS_MAX as u64 + 1024;
 
 /// Why the data plane cannot start at all.
 #[derive(Debug, thiserror::Error)]
