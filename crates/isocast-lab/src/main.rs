@@ -86,3 +86,34 @@ fn isocast() -> anyhow::Result<PathBuf> {
         std::iter::once(beside).chain(std::env::split_paths(&path).map(|folder| folder.join("isocast")));
     candidates.find(|candidate| candidate.is_file()).context("`isocast` is neither beside this program nor on the path")
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    /// A command is told to do something; a value is named; neither is a sentence that ends.
+    fn check_help(command: &clap::Command) {
+        for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set()) {
+            let name = inner.get_name();
+            let about = inner.get_about().map(ToString::to_string).unwrap_or_default();
+            let verb = about.split_whitespace().next().unwrap_or_default();
+            assert!(verb.starts_with(char::is_uppercase) && !verb.ends_with('s'), "{name}: `{about}` is no imperative");
+            check_help(inner);
+        }
+        for argument in command.get_arguments() {
+            let (name, help) = (argument.get_id(), argument.get_help().map(ToString::to_string).unwrap_or_default());
+            assert!(argument.is_hide_set() || !(help.is_empty() || help.ends_with('.')), "{name}: `{help}`");
+        }
+        let json = command.get_arguments().find(|argument| argument.get_long() == Some("json"));
+        let help = json.and_then(|json| json.get_help()).map(ToString::to_string);
+        assert!(help.is_none_or(|help| help.starts_with("Print JSON")), "{}", command.get_name());
+    }
+
+    #[test]
+    fn the_help_texts_speak_one_grammar() {
+        CommandLine::command().debug_assert();
+        check_help(&CommandLine::command());
+    }
+}

@@ -30,7 +30,7 @@ enum Command {
 struct Calibrate {
     /// A block device, or a folder on the disk.
     target: PathBuf,
-    /// Print the profile as JSON (the form that `isocast plan --disk FILE` reads).
+    /// Print JSON (the form that `isocast plan --disk FILE` reads).
     #[arg(long)]
     json: bool,
     /// Keep the profile in this state directory, as `serve --state` does.

@@ -37,10 +37,10 @@ enum Command {
     User(user::UserCommand),
     Disk(disk::DiskCommand),
     Plan(plan::PlanCommand),
-    Net(net::NetCommand),
-    /// Measures servers of paced streams: rate, jitter, stalls, cost (a program of its own, `isocast-lab`).
+Net(net::NetCommand),
+    /// Measure servers of paced streams: rate, jitter, stalls, cost (a program of its own, `isocast-lab`).
     Bench(lab::LabArgs),
-    /// Emulated disks and reports of measurements (a program of its own, `isocast-lab`).
+    /// Make emulated disks, and reports of measurements (a program of its own, `isocast-lab`).
     Lab(lab::LabArgs),
     /// Print what completes this program's words in a shell.
     Completions {
@@ -50,6 +50,7 @@ enum Command {
     /// Write the manual pages, one for each command, into a folder.
     Man {
         /// The folder.
+        #[arg(value_name = "DIR")]
         folder: PathBuf,
     },
 }
@@ -88,5 +89,34 @@ fn run(command: Command, out: &mut Output) -> anyhow::Result<()> {
             Ok(out.write_all(&text)?)
         }
         Command::Man { folder } => Ok(clap_mangen::generate_to(CommandLine::command(), folder)?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A command is told to do something; a value is named; neither is a sentence that ends.
+    fn check_help(command: &clap::Command) {
+        for inner in command.get_subcommands() {
+            let name = inner.get_name();
+            let about = inner.get_about().map(ToString::to_string).unwrap_or_default();
+            let verb = about.split_whitespace().next().unwrap_or_default();
+            assert!(verb.starts_with(char::is_uppercase) && !verb.ends_with('s'), "{name}: `{about}` is no imperative");
+            check_help(inner);
+        }
+        for argument in command.get_arguments().filter(|argument| argument.get_id() != "arguments") {
+            let (name, help) = (argument.get_id(), argument.get_help().map(ToString::to_string).unwrap_or_default());
+            assert!(!help.is_empty() && !help.ends_with('.'), "{} {name}: `{help}`", command.get_name());
+        }
+        let json = command.get_arguments().find(|argument| argument.get_long() == Some("json"));
+        let help = json.and_then(|json| json.get_help()).map(ToString::to_string);
+        assert!(help.is_none_or(|help| help.starts_with("Print JSON")), "{}", command.get_name());
+    }
+
+    #[test]
+    fn the_help_texts_speak_one_grammar() {
+        CommandLine::command().debug_assert();
+        check_help(&CommandLine::command());
     }
 }

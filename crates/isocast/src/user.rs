@@ -48,6 +48,9 @@ enum Command {
     List {
         #[command(flatten)]
         place: Place,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -81,9 +84,13 @@ impl UserCommand {
                     "{name} may not write once the server has read it (`systemctl reload isocast`, or SIGHUP)"
                 )?;
             }
-            Command::List { place } => {
-                for name in place.read()?.keys() {
-                    writeln!(out, "{name}")?;
+            Command::List { place, json } => {
+                let users = place.read()?;
+                let names: Vec<&String> = users.keys().collect();
+                if *json {
+                    writeln!(out, "{}", serde_json::to_string(&names)?)?;
+                } else {
+                    names.iter().try_for_each(|name| writeln!(out, "{name}"))?;
                 }
             }
         }

@@ -137,10 +137,10 @@ pub(crate) struct Common {
     /// How long nothing is measured after the last stream began.
     #[arg(long, default_value = "6s", value_parser = span)]
     pub warm_up: Nanos,
-    /// The streams begin evenly over this span [default: as --starts-per-second says].
+    /// Span over which the streams begin evenly [default: as --starts-per-second says].
     #[arg(long, value_parser = span, conflicts_with = "starts_per_second")]
     pub ramp: Option<Nanos>,
-    /// So many streams begin in a second.
+    /// Streams that begin in a second.
     #[arg(long, default_value_t = STARTS_PER_SECOND, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub starts_per_second: u64,
     /// Media a player wants before it starts.
@@ -149,13 +149,13 @@ pub(crate) struct Common {
     /// Media a player wants after a stall.
     #[arg(long, default_value = "2s", value_parser = span)]
     pub rebuffer: Nanos,
-    /// Run everything so often; median and spread are reported.
+    /// Number of runs of everything; median and spread are reported.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub repeat: u32,
     /// Disturbed runs are repeated once while that takes no longer than this altogether [default: no limit].
     #[arg(long, value_name = "SPAN", value_parser = units::parse_duration)]
     pub repeats_within: Option<Nanos>,
-    /// Uploads without pause by so many writers.
+    /// Writers that upload without pause.
     #[arg(long, default_value_t = 0)]
     pub writers: usize,
     /// Size of one upload.
@@ -176,7 +176,7 @@ pub(crate) struct Common {
     /// The process to account for with --url [default: the one that listens there].
     #[arg(long)]
     pub pid: Option<u32>,
-    /// Reproduces random choices.
+    /// Number that reproduces random choices.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// The contents are on this emulated disk (`isocast lab disk`): its own figures are kept, and tell whether the
@@ -198,13 +198,13 @@ pub(crate) struct Common {
     /// Given by a benchmark that has made the network to itself.
     #[arg(long, hide = true, value_name = "NAMESPACE")]
     pub inside: Option<String>,
-    /// The emulated disk takes so many times as long: it becomes slower than its profile says.
+    /// Factor by which the emulated disk becomes slower than its profile says.
     #[arg(long, value_name = "FACTOR", requires = "lab_disk", value_parser = slower)]
     pub slow: Option<f64>,
-    /// It becomes so this long after the first stream began.
+    /// Span after the first stream began in which it becomes so.
     #[arg(long, default_value = "0s", requires = "slow", value_parser = span)]
     pub slow_after: Nanos,
-    /// So many clients beside ask for a stream and then take nothing.
+    /// Clients beside that ask for a stream and then take nothing.
     #[arg(long, default_value_t = 0, value_parser = clients)]
     pub stalled_clients: usize,
     /// Do not measure first what one sequential durable writer gets where there are writers.
@@ -219,7 +219,7 @@ pub(crate) struct Common {
     /// Write raw results, plots and a report to this folder.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Print JSON instead of a table.
+    /// Print JSON.
     #[arg(long)]
     pub json: bool,
 }

@@ -27,7 +27,7 @@ pub(crate) struct JitterCommand {
     /// Streams; the paper's 18 MB/s are 16 of 9 Mbit/s.
     #[arg(long, default_value_t = 16)]
     streams: usize,
-    /// The writers begin so long after measuring began, in whole seconds.
+    /// Span after measuring began in which the writers begin, in whole seconds.
     #[arg(long, default_value = "30s", value_parser = units::parse_duration)]
     alone: Nanos,
     /// Measure our server also with its disk schedule switched off (requests in order of arrival).

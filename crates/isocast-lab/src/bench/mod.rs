@@ -46,7 +46,7 @@ pub(crate) use report::{Line, Plot, ReportCommand};
 pub(crate) use table::align;
 use units::Nanos;
 
-/// Measures servers of paced streams: rate, jitter, stalls, cost.
+/// Measure servers of paced streams: rate, jitter, stalls, cost.
 #[derive(Debug, Args)]
 pub(crate) struct BenchCommand {
     #[command(subcommand)]
@@ -55,11 +55,11 @@ pub(crate) struct BenchCommand {
 
 #[derive(Debug, Subcommand)]
 enum Experiment {
-    /// How many streams at what cost: requested against delivered rate, J, stalls, processor, memory, disk, network.
+    /// Measure how many streams run at what cost: requested against delivered rate, J, stalls, processor, memory, disk, network.
     Streams(streams::StreamsCommand),
-    /// Streams, then writers beside them: what uploads do to J, with the disk schedule and without.
+    /// Measure what uploads do to the J of streams, with the disk schedule and without.
     Jitter(jitter::JitterCommand),
-    /// The whole set: contents in memory, cold on an emulated disk, uploads beside, the papers' experiments; nginx in each.
+    /// Measure the whole set: contents in memory, cold on an emulated disk, uploads beside, the papers' experiments; nginx in each.
     All(all::AllCommand),
 }
 

@@ -36,10 +36,10 @@ pub(crate) struct StreamsCommand {
     /// Find the most, then measure this percentage of it for --duration.
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     load: Option<usize>,
-    /// The search looks no higher than this; a server that says no by itself is asked for so many at once.
+    /// Streams beyond which the search does not look; a server that says no by itself is asked for so many at once.
     #[arg(long, default_value_t = 1_000)]
     max: usize,
-    /// The search for a server that never says no begins with this many [default: half of what ours carried in the same
+    /// Streams with which the search for a server that never says no begins [default: half of what ours carried in the same
     /// run, else 16].
     #[arg(long)]
     from: Option<usize>,

@@ -22,13 +22,13 @@ use super::up::{self, Up};
 use super::{control, down, sys};
 use crate::stop::Stop;
 
-/// Measures an emulated disk with fio and compares with its model; fails beyond the tolerance.
+/// Measure an emulated disk with fio and compare with its model; fail beyond the tolerance.
 #[derive(Debug, Args)]
 pub(crate) struct Check {
-    /// Which drive.
+    /// Drive to emulate.
     #[arg(long, default_value = "desktop", value_parser = |text: &str| text.parse::<Profile>())]
     profile: Profile,
-    /// Changes a drive parameter (repeatable).
+    /// A drive parameter (repeatable).
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// Seconds per case.
@@ -40,7 +40,7 @@ pub(crate) struct Check {
     /// Only cases whose name holds this.
     #[arg(long, default_value = "")]
     only: String,
-    /// As JSON.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }

@@ -1,5 +1,6 @@
 //! The command line: `isocast-lab disk …`.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 
 use anyhow::anyhow;
@@ -15,7 +16,7 @@ use super::stats::Statistics;
 use super::up::{self, Up};
 use super::{control, daemon, down};
 
-/// Emulated hard disks: real block devices with a drive's service times.
+/// Make emulated hard disks: real block devices with a drive's service times.
 #[derive(Debug, Args)]
 pub(crate) struct DiskCommand {
     #[command(subcommand)]
@@ -25,7 +26,7 @@ pub(crate) struct DiskCommand {
 #[derive(Debug, Subcommand)]
 enum Command {
     Up(Up),
-    /// Takes disks down; nothing of them remains.
+    /// Take disks down; nothing of them remains.
     Down {
         /// Names of the disks.
         #[arg(required_unless_present = "all")]
@@ -34,22 +35,22 @@ enum Command {
         #[arg(long)]
         all: bool,
     },
-    /// Lists the disks.
+    /// List the disks.
     List {
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// What a disk has done since `ctl NAME reset`, and how late its answers left.
+    /// Show what a disk has done since `ctl NAME reset`, and how late its answers left.
     Stat {
         /// Name of the disk.
         #[arg(default_value = "disk0")]
         name: String,
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Controls a disk: timing, faults, power.
+    /// Control a disk: timing, faults, power.
     #[command(after_help = control::COMMANDS)]
     Ctl {
         /// Name of the disk.
@@ -60,11 +61,14 @@ enum Command {
     },
     Fill(Fill),
     Check(Check),
-    /// Lists all drive parameters of a profile.
+    /// List all drive parameters of a profile.
     Params {
-        /// Which.
+        /// Name of the drive.
         #[arg(default_value = "desktop", value_parser = |text: &str| text.parse::<Profile>())]
         profile: Profile,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
     },
     #[command(hide = true)]
     Daemon {
@@ -86,15 +90,19 @@ impl DiskCommand {
             Command::Ctl { name, command } => ctl(&name, &command.join(" "), out),
             Command::Fill(fill) => fill.run(out),
             Command::Check(check) => check.run(out),
-            Command::Params { profile } => {
-                for (key, value) in Parameters::of(profile).listed() {
-                    writeln!(out, "{key}={value}")?;
-                }
-                Ok(())
-            }
+            Command::Params { profile, json } => params(profile, json, out),
             Command::Daemon { name } => daemon::run(&name),
         }
     }
+}
+
+fn params(profile: Profile, json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
+    let listed = Parameters::of(profile).listed();
+    if json {
+        let listed: BTreeMap<_, _> = listed.into_iter().collect();
+        return Ok(writeln!(out, "{}", serde_json::to_string_pretty(&listed)?)?);
+    }
+    Ok(listed.into_iter().try_for_each(|(key, value)| writeln!(out, "{key}={value}"))?)
 }
 
 fn ctl(name: &str, commands: &str, out: &mut dyn Write) -> anyhow::Result<()> {

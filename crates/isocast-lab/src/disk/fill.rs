@@ -15,22 +15,22 @@ use super::control;
 use super::state::Places;
 use super::sys::{self, Aligned};
 
-/// Fills the mounted disk with written files of zeros, untimed.
+/// Fill the mounted disk with written files of zeros, untimed.
 #[derive(Debug, Args)]
 pub(crate) struct Fill {
     /// Name of the disk.
     #[arg(default_value = "disk0")]
     name: String,
-    /// How many files.
+    /// Number of files.
     #[arg(long)]
     files: u32,
-    /// Size of each, e.g. 256M.
+    /// Size of each, for example 256M.
     #[arg(long, value_parser = |text: &str| units::parse_size(text))]
     size: units::ByteCount,
     /// Spread them evenly over the whole disk, with free space between; their names count from its outer rim.
     #[arg(long)]
     spread: bool,
-    /// Files are named PREFIX-0000.bin and so on.
+    /// Beginning of the files' names: PREFIX-0000.bin and so on.
     #[arg(long, default_value = "film")]
     prefix: String,
     /// Directory under the mount point, made if missing.

@@ -14,22 +14,22 @@ use super::state::{Places, ProcessId, State, make_shared_file};
 use super::{calibrate, control, down, sys};
 use crate::say;
 
-/// Makes an emulated disk: a drive's service times, a real block device, a file system on it.
+/// Make an emulated disk: a drive's service times, a real block device, a file system on it.
 #[derive(Debug, Args)]
 pub(crate) struct Up {
     /// Name of the disk.
     #[arg(default_value = "disk0")]
     name: String,
-    /// Which drive: t7k250 (2005, 68…33 MB/s), desktop (7200 rpm, 180…85), surveillance (5400 rpm, 150…70), ssd-sata.
+    /// Drive to emulate: t7k250 (2005, 68…33 MB/s), desktop (7200 rpm, 180…85), surveillance (5400 rpm, 150…70), ssd-sata.
     #[arg(long, default_value = "desktop", value_parser = |text: &str| text.parse::<Profile>())]
     profile: Profile,
-    /// Changes a drive parameter, e.g. --set wcache=0 --set avg=9ms (repeatable; `isocast lab disk params` lists all).
+    /// A drive parameter, for example --set wcache=0 --set avg=9ms (repeatable; `isocast lab disk params` lists all).
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// File system to make and mount.
     #[arg(long, value_enum, default_value_t = FileSystem::Ext4)]
     fs: FileSystem,
-    /// Where to mount it; by default /run/isocast-lab/NAME/mnt.
+    /// Mount point [default: /run/isocast-lab/NAME/mnt].
     #[arg(long)]
     mount: Option<PathBuf>,
     /// More options for mkfs, in one argument.
@@ -38,7 +38,7 @@ pub(crate) struct Up {
     /// Mount options.
     #[arg(long, default_value = "noatime")]
     options: String,
-    /// Kernel I/O scheduler; by default mq-deadline, none for flash.
+    /// Kernel I/O scheduler [default: mq-deadline, none for flash].
     #[arg(long)]
     scheduler: Option<String>,
     /// Kernel read-ahead of the device, KiB.
@@ -47,13 +47,13 @@ pub(crate) struct Up {
     /// Keep the data in this file instead of memory (it stays; if it holds something it is not formatted).
     #[arg(long)]
     backing: Option<PathBuf>,
-    /// Where the platters stand at the start.
+    /// Number that tells where the platters stand at the start.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Take it down when this process ends.
     #[arg(long, hide = true, value_name = "PID")]
     owner: Option<i32>,
-    /// Print the result as JSON.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }

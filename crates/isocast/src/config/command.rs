@@ -5,6 +5,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use anyhow::Context as _;
 use clap::{Args, Subcommand};
 
 use super::settings::Settings;
@@ -22,7 +23,7 @@ pub(crate) struct ServeArgs {
     /// Folders to serve; several are merged into one namespace.
     #[arg(value_name = "DIR")]
     folders: Vec<PathBuf>,
-    /// The same as a flag (repeatable).
+    /// A folder to serve, as a flag (repeatable).
     #[arg(long = "root", value_name = "DIR")]
     roots: Vec<PathBuf>,
     /// Folder for disk profiles and the index.
@@ -35,7 +36,7 @@ pub(crate) struct ServeArgs {
     /// How a disk's requests are ordered; `fifo` is for comparison only [default: cyclic].
     #[arg(long, value_enum, value_name = "ORDER")]
     disk_scheduler: Option<DiskScheduler>,
-    /// Any other setting, for example `--set schedule.be_share=0%`.
+    /// Any other setting, for example `--set schedule.be_share=0%` (repeatable).
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = parse_assignment)]
     set: Vec<(String, String)>,
     /// Say everything that was found out at the start: each disk's measurements, what is permitted and what is not.
@@ -96,7 +97,13 @@ enum ConfigCommand {
         file: PathBuf,
     },
     /// Print the configuration that `serve` would run with, given the same flags, as TOML.
-    Show(ServeArgs),
+    Show {
+        #[command(flatten)]
+        serve: ServeArgs,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 impl ConfigArgs {
@@ -112,7 +119,15 @@ impl ConfigArgs {
                 let (file, folders) = (file.display(), config.roots.len());
                 writeln!(out, "{file}: usable; serves {folders} folder(s) on {}", config.listen)?;
             }
-            ConfigCommand::Show(args) => write!(out, "{}", Config::load(args)?)?,
+            ConfigCommand::Show { serve, json } => {
+                let shown = Config::load(serve)?.to_string();
+                if *json {
+                    let table: toml::Table = shown.parse().context("what is shown is TOML")?;
+                    writeln!(out, "{}", serde_json::to_string_pretty(&table)?)?;
+                } else {
+                    write!(out, "{shown}")?;
+                }
+            }
         }
         Ok(())
     }

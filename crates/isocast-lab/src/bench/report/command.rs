@@ -12,7 +12,7 @@ use super::{comparison, html, read};
 const BEGIN: &str = "<!-- results:begin -->";
 const END: &str = "<!-- results:end -->";
 
-/// Renders a folder of results: every table (README.md) and the picture (comparison.svg), which are kept with them, and a
+/// Render a folder of results: every table (README.md) and the picture (comparison.svg), which are kept with them, and a
 /// page with plots (report.html), which is not.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ReportCommand {
