@@ -1,0 +1,124 @@
+//! Real tools around the real program: nginx in front of it as a plain reverse proxy, promtool on its metrics.
+
+mod fixtures;
+
+use std::fs;
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpListener};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use fixtures::skip::skipped;
+use fixtures::{Answer, Client, PATIENCE, Server, Setup, pattern};
+use tempfile::TempDir;
+
+/// Debian has them where only root looks.
+const PATHS: &str = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin";
+
+fn tool(name: &str) -> Option<Command> {
+    let place = PATHS.split(':').map(|folder| format!("{folder}/{name}")).find(|path| fs::metadata(path).is_ok());
+    if place.is_none() {
+        skipped(&format!("{name} is not installed"));
+    }
+    place.map(Command::new)
+}
+
+/// nginx as people put it in front of a server on the same machine. Dropped, it ends.
+struct Proxy {
+    child: Child,
+    address: SocketAddr,
+    _folder: TempDir,
+}
+
+impl Proxy {
+    /// With `more` lines in its `server` block; nothing if nginx is not there.
+    fn before(server: &Server, more: &str) -> Option<Self> {
+        let mut nginx = tool("nginx")?;
+        let folder = tempfile::tempdir().expect("a folder");
+        let address = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port");
+        let place = folder.path().display();
+        let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map(|kind| format!("{kind}_temp_path {place}/{kind};"))
+            .concat();
+        let text = format!(
+            "daemon off; master_process off; pid {place}/pid; error_log stderr; events {{}} http {{ access_log off; {temporary} \
+             server {{ listen {address}; client_max_body_size 0; proxy_request_buffering off; proxy_http_version 1.1; {more} \
+             location / {{ proxy_pass http://{}; }} }} }}",
+            server.address
+        );
+        let config = folder.path().join("nginx.conf");
+        fs::write(&config, text).expect("written");
+        let child = nginx.arg("-c").arg(&config).stderr(Stdio::null()).spawn().expect("nginx starts");
+        let proxy = Self { child, address, _folder: folder };
+        let deadline = Instant::now() + PATIENCE;
+        while std::net::TcpStream::connect(address).is_err() {
+            assert!(Instant::now() < deadline, "nginx does not listen");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Some(proxy)
+    }
+
+    /// A large upload, as a client sends it that waits for no answer first.
+    fn put(&self, target: &str) -> Answer {
+        let mut client = Client::to(self.address);
+        let body = pattern(8_000_000);
+        client
+            .send(format!("PUT {target} HTTP/1.1\r\nHost: proxy\r\nContent-Length: {}\r\n\r\n", body.len()).as_bytes());
+        // A proxy may take no more of it once it has an answer.
+        let _ = client.stream.write_all(&body);
+        client.answer(true)
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_plain_proxy_passes_the_pace_of_a_read() {
+    const BYTES: usize = 2_000_000;
+    let server = Server::start();
+    server.file("film.ts", &pattern(BYTES));
+    let Some(proxy) = Proxy::before(&server, "") else { return };
+    let begun = Instant::now();
+    let mut client = Client::to(proxy.address);
+    client.get("/media/film.ts?rate=8M&burst=0");
+    let answer = client.answer(true);
+    assert_eq!((answer.status, answer.body.len()), (200, BYTES));
+    // Two seconds at its rate: no pace could be quicker, and none would take a quarter of that.
+    assert!(begun.elapsed() > Duration::from_secs(1), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn what_an_upload_is_refused_for_is_seen_through_a_proxy() {
+    let server = Setup::default().set("limits.upload_size=1M").start();
+    let Some(proxy) = Proxy::before(&server, "proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;") else {
+        return;
+    };
+    assert_eq!(proxy.put("/media/new.ts").status, 403, "nobody knows where it comes from");
+    let Some(proxy) = Proxy::before(&server, "") else { return };
+    assert_eq!(
+        proxy.put("/media/new.ts").status,
+        413,
+        "a proxy that says for nobody that it speaks is a program of this machine"
+    );
+    assert_eq!(server.names(), Vec::<String>::new());
+}
+
+#[test]
+fn prometheus_finds_nothing_wrong_with_the_metrics() {
+    let server = Server::start();
+    server.file("film.ts", &pattern(100_000));
+    assert_eq!(server.get("/media/film.ts?rate=80M").status, 200);
+    let Some(mut promtool) = tool("promtool") else { return };
+    promtool.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = promtool.spawn().expect("promtool starts");
+    let metrics = server.get("/metrics").body;
+    child.stdin.take().expect("piped").write_all(&metrics).expect("taken");
+    let output = child.wait_with_output().expect("ended");
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && said.is_empty(), "{said}");
+}
