@@ -18,7 +18,7 @@ use crate::say;
 /// A network ends within this time, guests included.
 const END_MAX: Duration = Duration::from_secs(20);
 
-/// Emulated networks: nodes with TIPC and TCP on an Ethernet that can be cut, lossy, long and slow.
+/// Make emulated networks: nodes with TIPC and TCP on an Ethernet that can be cut, lossy, long and slow.
 #[derive(Debug, Args)]
 pub(crate) struct NetCommand {
     #[command(subcommand)]
@@ -28,7 +28,7 @@ pub(crate) struct NetCommand {
 #[derive(Debug, Subcommand)]
 enum Action {
     Up(Up),
-    /// Takes networks down; nothing of them remains.
+    /// Take networks down; nothing of them remains.
     Down {
         /// Names of the networks.
         #[arg(default_value = "net0")]
@@ -37,9 +37,9 @@ enum Action {
         #[arg(long, conflicts_with = "names")]
         all: bool,
     },
-    /// Lists the networks.
+    /// List the networks.
     List,
-    /// Changes the cables of a network, or says what they carried.
+    /// Change the cables of a network, or say what they carried.
     #[command(after_help = COMMANDS)]
     Ctl {
         /// Name of the network.
@@ -48,7 +48,7 @@ enum Action {
         #[arg(required = true, trailing_var_arg = true)]
         command: Vec<String>,
     },
-    /// Runs a command on a node, with this machine's programs and files, and passes on its output and exit status.
+    /// Run a command on a node, with this machine's programs and files, and pass on its output and exit status.
     Run {
         /// Name of the network.
         #[arg(long, default_value = "net0")]
@@ -64,7 +64,7 @@ enum Action {
     Daemon(Up),
 }
 
-/// Makes a network: guests (User-mode Linux) with TIPC and TCP on an Ethernet of this program, ready in some seconds.
+/// Make a network: guests (User-mode Linux) with TIPC and TCP on an Ethernet of this program, ready in some seconds.
 #[derive(Debug, Clone, Args)]
 pub(super) struct Up {
     /// Name of the network.

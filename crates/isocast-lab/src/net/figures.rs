@@ -33,7 +33,7 @@ const TIPC_SERVICE: &str = "tipc:18888:1";
 /// The receiver in a guest has begun within so many tries, half a second each.
 const TRIES: u32 = 40;
 
-/// Makes all figures and tables: TCP and TIPC by message size, round trips, a paced stream, packets, processor time.
+/// Make all figures and tables: TCP and TIPC by message size, round trips, a paced stream, packets, processor time.
 #[derive(Debug, Args)]
 pub(super) struct FiguresCommand {
     /// The folder for them; made if it is missing.
