@@ -5,6 +5,7 @@
 //! that the kernel may write. Not here: what is read, sent or written, and when (`dataplane`, `schedule`, `dirstore`).
 
 pub mod clock;
+pub mod control_groups;
 pub mod direct;
 pub mod fiemap;
 pub mod io;
