@@ -18,7 +18,7 @@ BINARY := $(or $(CARGO_TARGET_DIR),target)/release/isocast
 # Expanded only in recipes, after setup has made sure that there is a toolchain.
 CARGO = RUSTUP_TOOLCHAIN=$$(scripts/toolchain) cargo
 
-.PHONY: help run build lab install uninstall test test-players test-page check fmt clippy tidy sim crash bench bench-full compare demo page setup clean distclean
+.PHONY: help run build lab install uninstall test test-players test-page check fmt clippy tidy sim fuzz crash bench bench-full compare demo page setup clean distclean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -79,6 +79,9 @@ tidy: page ## only the checks of the house: dependencies, unsafe, file sizes, li
 
 sim: setup ## simulate SEEDS (500, or a range such as 500..900) and check the laws of the schedule in each
 	@$(CARGO) run --release --locked -p sim -- --seeds $(if $(findstring ..,$(SEEDS)),,0..)$(SEEDS)
+
+fuzz: ## random bytes for every parser, a minute in all (needs a nightly compiler and cargo-fuzz; without, it says so)
+	@scripts/fuzz
 
 crash: lab ## kill the server and cut the power during uploads and streams, ROUNDS (20) times each (needs root)
 	@ISOCAST_BIN=$(abspath $(BINARY)) ISOCAST_CRASH_ROUNDS=$(ROUNDS) \
