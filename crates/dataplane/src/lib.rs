@@ -7,7 +7,6 @@ pub mod cache;
 pub mod control;
 mod files;
 pub mod gauges;
-pub mod grant;
 mod memory;
 pub mod plane;
 pub mod port;

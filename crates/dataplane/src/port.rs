@@ -13,7 +13,7 @@ use std::sync::Arc;
 use units::{DiskId, Nanos, limits};
 
 use crate::control::{Access, Command, Content, Report};
-use crate::grant::{Grant, StoreMessage};
+use storage::grant::{Grant, StoreMessage};
 
 /// Bytes of literal text (a response head, a multipart boundary) a stream can have in flight. The control plane keeps
 /// each literal segment within it.

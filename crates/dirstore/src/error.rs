@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use rustix::io::Errno;
+use storage::uploads::Trouble;
 use units::DiskId;
 
 use crate::RootAway;
@@ -103,6 +104,15 @@ impl StoreError {
             // UCLEAN and BADMSG are ext4's and xfs's words for what is broken on the disk, NODEV and NXIO a drive's that is gone.
             Some(Errno::IO | Errno::UCLEAN | Errno::BADMSG | Errno::NODEV | Errno::NXIO) => Self::DiskFailing(disk),
             _ => self,
+        }
+    }
+
+    /// What it is to the life of an upload and to the disk's schedule: a full or read-only file system is no disk that errs.
+    pub(crate) fn trouble(&self) -> Trouble {
+        match self {
+            Self::NoSpace => Trouble::Full,
+            Self::Io(_) => Trouble::Disk,
+            _ => Trouble::Other,
         }
     }
 

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use dataplane::grant::{Grant, Offer, StoreMessage, Work};
 use kernel::plane_channel::{StorePort, Wake};
+use storage::grant::{Grant, Offer, StoreMessage, Work};
 use units::{Nanos, limits};
 
 /// Wakes a disk's thread out of [`GrantPort::wait`], from any thread, without blocking. A wake while it does not wait

@@ -10,6 +10,7 @@ mod entry;
 mod error;
 mod event;
 mod grants;
+mod home;
 mod index;
 mod operation;
 mod path;

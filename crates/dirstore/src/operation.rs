@@ -32,5 +32,5 @@ pub(crate) enum Operation {
     /// A full chunk of an upload has come.
     Append { upload: UploadId, chunk: Chunk },
     /// All of an upload has come; answered when it is durable.
-    Finish { upload: UploadId, last: Option<Chunk>, total_bytes: u64, reply: Reply<Published> },
+    Finish { upload: UploadId, last: Option<Chunk>, reply: Reply<Published> },
 }

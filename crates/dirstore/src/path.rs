@@ -6,9 +6,7 @@
 use std::fmt;
 
 use percent_encoding::percent_decode_str;
-
-/// Temporaries that must have a name begin with this; such names are hidden, refused, and cleaned up at the start.
-pub(crate) const TEMPORARY_PREFIX: &str = ".isocast-upload-";
+use storage::leftover;
 
 /// Components of a path at most.
 pub const COMPONENTS_MAX: usize = 64;
@@ -92,7 +90,7 @@ impl ContentPath {
         if name.len() > COMPONENT_BYTES_MAX || self.components.len() >= COMPONENTS_MAX {
             return Err(PathError::TooLong);
         }
-        if name.starts_with(TEMPORARY_PREFIX) {
+        if name.starts_with(leftover::PREFIX) {
             return Err(PathError::Reserved);
         }
         let mut components = self.components.clone();

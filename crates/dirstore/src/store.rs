@@ -22,6 +22,7 @@ use units::{DiskId, limits};
 use crate::disk::{Disk, Shared};
 use crate::event::{Events, Listener};
 use crate::grants::GrantPort;
+use crate::home::Homes;
 use crate::index::{Index, Saver};
 use crate::operation::Operation;
 use crate::path::is_hidden;
@@ -201,6 +202,7 @@ struct Inner {
     hidden_files: bool,
     uploads: Buffers,
     recordings: Buffers,
+    homes: Homes,
     /// Saves the index once more when it is dropped.
     _saver: Option<Saver>,
 }
@@ -236,6 +238,8 @@ impl Store {
         let saver = settings.state.as_deref().map(|state| index.keep_in(state)).transpose()?;
         let reliance: Arc<OnceLock<Reliance>> = Arc::default();
         let events: Arc<Events> = Arc::default();
+        let uploads = Buffers::new(settings.upload_chunks)?;
+        let recordings = Buffers::new(settings.recording_chunks)?;
         let mut disks = Vec::new();
         for (number, laid_out) in layout.disks.into_iter().enumerate() {
             let id = disk_id(number);
@@ -254,6 +258,7 @@ impl Store {
                 operations,
                 contents: Contents::new(Arc::clone(&versions)),
                 index: Arc::clone(&index),
+                buffers: [uploads.clone(), recordings.clone()],
             };
             let cpus = settings.cpus.clone();
             thread::Builder::new().name(format!("store-{number}")).spawn(move || {
@@ -268,8 +273,9 @@ impl Store {
             reliance,
             events,
             hidden_files: settings.hidden_files,
-            uploads: Buffers::new(settings.upload_chunks)?,
-            recordings: Buffers::new(settings.recording_chunks)?,
+            uploads,
+            recordings,
+            homes: Homes::default(),
             _saver: saver,
         })))
     }
@@ -353,27 +359,36 @@ impl Store {
         Ok(disks)
     }
 
-    /// Begins an upload: a recording on the disk where its rate is reserved. It does not end at a root whose file system
+    /// Begins an upload: a recording on the disk where its rate is reserved, and where another upload of this name is under
+    /// way, in the same root as that. It does not end at a root whose file system
     /// turns out to be read-only: the kernel makes one so when its disk errs, and does not show it before something is
     /// written.
     ///
     /// # Errors
     /// [`StoreError::ParentMissing`], [`StoreError::IsDirectory`], [`StoreError::PreconditionFailed`],
     /// [`StoreError::NoSpace`], [`StoreError::ReadOnly`], [`StoreError::DiskFailing`], [`StoreError::Busy`] if too many
-    /// run or a recording's disk is none of [`Store::placements`] any more, and what the system says.
+    /// run, a recording's disk is none of [`Store::placements`] any more, or another upload of this name is under way where
+    /// this one cannot go, and what the system says.
     pub async fn begin_upload(&self, request: UploadRequest) -> Result<Upload, StoreError> {
         let (buffers, bound) = match request.class {
             UploadClass::BestEffort => (&self.0.uploads, None),
             UploadClass::Recording { disk, .. } => (&self.0.recordings, Some(disk)),
         };
         let mut failure = StoreError::Busy;
+        let home = self.0.homes.of(&request.path);
+        let mut chosen = home.lock().await;
         for (disk, root) in self.places(&request.path).await? {
-            if bound.is_some_and(|bound| bound != disk.handle.shared.id) {
+            let here = (disk.handle.shared.id, root);
+            if bound.is_some_and(|bound| bound != here.0) || chosen.is_some_and(|chosen| chosen != here) {
                 continue;
             }
-            match Upload::begin(&disk.handle, root, request.clone(), buffers.clone()).await {
+            match Upload::begin(&disk.handle, root, request.clone(), buffers.clone(), Arc::clone(&home)).await {
                 Err(StoreError::ReadOnly) => failure = StoreError::ReadOnly,
-                outcome => return outcome,
+                Ok(upload) => {
+                    *chosen = Some(here);
+                    return Ok(upload);
+                }
+                failed => return failed,
             }
         }
         Err(failure)

@@ -9,22 +9,21 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 
 use kernel::pool::{LEASE_BYTES, LeasePool};
+use storage::uploads::Recording;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
-use units::{BitRate, DiskId, ReservationId, UploadId, limits};
+use units::{BitRate, DiskId, Nanos, ReservationId, UploadId};
 
 use crate::disk::{Disk, Shared};
+use crate::home::Home;
 use crate::operation::Operation;
-use crate::worker::{Chunk, Recording};
+use crate::worker::Chunk;
 use crate::{ContentPath, Precondition, StoreError};
 
 /// Chunks a best-effort upload has in flight at most: enough to keep its disk busy while more come.
 const CHUNKS_PER_UPLOAD: usize = 8;
 
-/// Chunks a recording has at least and at most.
-const CHUNKS_PER_RECORDING: std::ops::RangeInclusive<u64> = 4..=32;
-
-/// Seconds of its rate that a recording's buffer holds.
-const RECORDING_SECONDS: u64 = 4;
+/// How long a buffer's memory is kept for the next upload.
+const LULL: Nanos = Nanos::from_secs(10);
 
 /// What is to be uploaded.
 #[derive(Debug, Clone)]
@@ -87,8 +86,12 @@ pub(crate) struct Buffers {
 
 impl Buffers {
     pub(crate) fn new(count: usize) -> io::Result<Self> {
-        let pool = LeasePool::new(count, || ())?;
-        Ok(Self { pool, permits: Arc::new(Semaphore::new(count)) })
+        Ok(Self { pool: LeasePool::new(count)?, permits: Arc::new(Semaphore::new(count)) })
+    }
+
+    /// Gives memory back that was not used for a while.
+    pub(crate) fn give_back(&self) {
+        self.pool.give_back(LULL);
     }
 }
 
@@ -110,10 +113,6 @@ impl Progress {
     pub(crate) fn fail(&self, error: StoreError) {
         let _ = self.failure.set(error);
         self.failed.notify_one();
-    }
-
-    pub(crate) fn has_failed(&self) -> bool {
-        self.failure.get().is_some()
     }
 }
 
@@ -162,6 +161,8 @@ pub struct Upload {
     progress: Arc<Progress>,
     length: Option<u64>,
     received_bytes: u64,
+    /// Kept for who uploads the same name meanwhile.
+    _home: Arc<Home>,
 }
 
 impl Upload {
@@ -171,22 +172,19 @@ impl Upload {
         root: usize,
         request: UploadRequest,
         buffers: Buffers,
+        home: Arc<Home>,
     ) -> Result<Self, StoreError> {
         let (chunks, recording) = match request.class {
             UploadClass::BestEffort => (CHUNKS_PER_UPLOAD, None),
             UploadClass::Recording { rate, reservation, .. } => {
-                let seconds_bytes = rate.bytes_per_second().saturating_mul(RECORDING_SECONDS);
-                let chunks = seconds_bytes
-                    .div_ceil(limits::CHUNK_BYTES)
-                    .clamp(*CHUNKS_PER_RECORDING.start(), *CHUNKS_PER_RECORDING.end());
-                let recording = Recording { rate, reservation, buffer_bytes: chunks * limits::CHUNK_BYTES };
-                (usize::try_from(chunks).expect("at most 32"), Some(recording))
+                let recording = Recording { rate, reservation };
+                (usize::try_from(recording.chunks()).expect("a few"), Some(recording))
             }
         };
         let reserved = match recording {
             None => None,
             Some(_) => {
-                let count = u32::try_from(chunks).expect("at most 32");
+                let count = u32::try_from(chunks).expect("a few");
                 let permits = Arc::clone(&buffers.permits).try_acquire_many_owned(count);
                 Some(Arc::new(permits.map_err(|_| StoreError::Busy)?))
             }
@@ -202,7 +200,8 @@ impl Upload {
         let (path, length) = (request.path, request.length);
         let share = Arc::new(Semaphore::new(chunks));
         let begun = disk.call(|reply| Operation::Begin { root, path, terms, reply }).await?;
-        Ok(Self { disk: disk.clone(), begun, buffers, share, reserved, progress, length, received_bytes: 0 })
+        let (disk, received_bytes) = (disk.clone(), 0);
+        Ok(Self { disk, begun, buffers, share, reserved, progress, length, received_bytes, _home: home })
     }
 
     /// Takes the next bytes. Waits while the upload is as far ahead of the disk as its memory allows.
@@ -247,9 +246,8 @@ impl Upload {
             return Err(StoreError::TooShort);
         }
         let (reply, answer) = oneshot::channel();
-        let (upload, total_bytes) = (self.begun.id, self.received_bytes);
         let place = self.disk.place().await?;
-        place.send(Operation::Finish { upload, last: self.begun.filling.take(), total_bytes, reply });
+        place.send(Operation::Finish { upload: self.begun.id, last: self.begun.filling.take(), reply });
         self.disk.shared.wake();
         let answer = self.disk.while_it_works(answer).await?;
         let published = answer.unwrap_or_else(|_| Err(self.failure().unwrap_or(StoreError::Closed)));

@@ -12,11 +12,11 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use common::{everything_below, finishing, folder, governed, path, pattern, put, request, settings, ungoverned, until};
-use dataplane::grant::{Grant, StoreMessage};
 use dirstore::{
     GrantPort, Layout, OnBreak, Precondition, Served, Store, StoreError, StoreEvent, StoreSettings, Ungoverned,
     UploadRequest, Waker, Want,
 };
+use storage::grant::{Grant, StoreMessage};
 use units::DiskId;
 
 const STEP: u64 = 128 << 20;

@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{folder, path, pattern, put, ungoverned};
+use common::{folder, path, pattern, put, request, ungoverned};
 use dataplane::control::Access;
 use dirstore::{ContentPath, Kind, Precondition, StoreError, Want};
 use rustix::fs::IFlags;
@@ -242,4 +242,21 @@ async fn hidden_names_are_neither_listed_nor_served_unless_they_are_to_be() {
     let store = dirstore::Store::start(layout, &shown, serve).unwrap();
     assert_eq!(names(store.list(&path("/")).await.unwrap()), [".env", ".git", "film", "lost+found"]);
     assert_eq!(store.lookup(&path("/.git/config")).await.unwrap().size, 6);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn uploads_of_one_name_at_the_same_time_go_to_one_root() {
+    let (first, second) = (folder(), folder());
+    let store = ungoverned(&[first.path(), second.path()]);
+    fs::create_dir(second.path().join("d")).unwrap();
+    let mut one = store.begin_upload(request("/d/x", Some(3))).await.unwrap();
+    // Now the first root has the directory, too: alone, the next upload would go there.
+    fs::create_dir(first.path().join("d")).unwrap();
+    let mut two = store.begin_upload(request("/d/x", Some(3))).await.unwrap();
+    two.append(b"two").await.unwrap();
+    assert!(two.finish().await.unwrap().created);
+    one.append(b"one").await.unwrap();
+    assert!(!one.finish().await.unwrap().created, "it replaces the other");
+    assert_eq!(fs::read(second.path().join("d/x")).unwrap(), b"one");
+    assert!(!first.path().join("d/x").exists());
 }

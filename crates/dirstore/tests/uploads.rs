@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use common::{
     everything_below, fence, finishing, folder, governed, path, pattern, put, request, settings, ungoverned, until,
 };
-use dataplane::grant::{Offer, Work, WorkClass};
 use dirstore::{OnBreak, Precondition, StoreError, StoreEvent, UploadClass, UploadRequest};
+use storage::grant::{Offer, Work, WorkClass};
 use units::{BitRate, DiskId, Nanos, ReservationId, limits};
 
 const MIB: usize = 1 << 20;

@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn a_run_of_two_leases_reads_back() {
         for mut writer in writers() {
-            let pool = LeasePool::new(2, || ()).unwrap();
+            let pool = LeasePool::new(2).unwrap();
             let (a, b) = (patterned(&pool, 1), patterned(&pool, 77));
             let (path, file) = file();
             let mut begun = 0;
@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn the_caller_stops_the_run_between_pieces() {
         for mut writer in writers() {
-            let pool = LeasePool::new(1, || ()).unwrap();
+            let pool = LeasePool::new(1).unwrap();
             let lease = patterned(&pool, 5);
             let (_path, file) = file();
             let mut left = 3;
@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn errors_are_told_and_end_the_run() {
         for mut writer in writers() {
-            let pool = LeasePool::new(1, || ()).unwrap();
+            let pool = LeasePool::new(1).unwrap();
             let lease = patterned(&pool, 5);
             let (path, _) = file();
             let read_only = File::open(&path).unwrap();
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn what_is_not_aligned_is_refused_before_anything_is_written() {
-        let pool = LeasePool::new(1, || ()).unwrap();
+        let pool = LeasePool::new(1).unwrap();
         let lease = patterned(&pool, 5);
         let (path, file) = file();
         let mut writer = DirectWriter::new();
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn a_panicking_caller_leaves_nothing_in_flight() {
-        let pool = LeasePool::new(1, || ()).unwrap();
+        let pool = LeasePool::new(1).unwrap();
         let lease = patterned(&pool, 5);
         let (_path, file) = file();
         let mut writer = DirectWriter::new();

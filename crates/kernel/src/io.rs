@@ -12,12 +12,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dataplane::control::{Access, Command, Content, Report};
-use dataplane::grant::{Grant, StoreMessage};
 use dataplane::port::{
     COMPLETIONS_MAX, Completion, Fault, FileSlot, Io, LITERAL_BYTES, MemoryChange, ReadRequest, SendRequest, Sharing,
     SocketSlot, Span, Token,
 };
 use rustix::thread::CpuSet;
+use storage::grant::{Grant, StoreMessage};
 use units::{Nanos, limits};
 
 use crate::arena::Arena;

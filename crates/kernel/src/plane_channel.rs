@@ -3,7 +3,7 @@
 //!
 //! Promise: nothing here allocates, locks or waits on the plane's side; a full queue gives the thing back; whoever waits
 //! is woken; when the plane ends, everybody learns it ([`PlaneHandle::is_closed`]). Not here: what is said
-//! (`dataplane::control`, `dataplane::grant`), and the thread itself (`thread`).
+//! (`dataplane::control`, `storage::grant`), and the thread itself (`thread`).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_queue::ArrayQueue;
 use dataplane::control::{Command, Report};
-use dataplane::grant::{Grant, StoreMessage};
+use storage::grant::{Grant, StoreMessage};
 use units::{DiskId, limits};
 
 use crate::eventfd_waker::EventFdWaker;
@@ -342,7 +342,7 @@ mod tests {
     use std::thread;
 
     use dataplane::control::Event;
-    use dataplane::grant::JobId;
+    use storage::grant::JobId;
     use units::{Nanos, StreamId};
 
     use super::*;

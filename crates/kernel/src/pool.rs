@@ -1,17 +1,17 @@
 //! Leased buffers for uploads: a bounded number of aligned 1 MiB pieces of memory that direct I/O can write from.
 //!
-//! Promise: never more than the bound, never handed to two holders, comes back when dropped, and whoever waits is told.
-//! Not here: who waits how (give [`LeasePool::new`] a hook that wakes it).
+//! Promise: never more than the bound, never handed to two holders, comes back when dropped; as few are in use as can be, and
+//! the memory of the others can be given back. Not here: who waits for one, and how.
 
 use std::fmt;
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::slice;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crossbeam_queue::ArrayQueue;
-use units::limits;
+use units::{Nanos, limits};
 
+use crate::clock::monotonic;
 use crate::mapping::Mapping;
 
 /// Bytes of one lease, aligned for direct I/O.
@@ -24,8 +24,23 @@ pub struct LeasePool(Arc<Shared>);
 
 struct Shared {
     memory: Mapping,
-    free: ArrayQueue<usize>,
-    returned: Box<dyn Fn() + Send + Sync>,
+    count: usize,
+    /// The one that was used last is taken first.
+    free: Mutex<Vec<Free>>,
+}
+
+/// A buffer that nobody has.
+#[derive(Debug, Clone, Copy)]
+struct Free {
+    index: usize,
+    /// Since when. `None`: it has no memory.
+    since: Option<Nanos>,
+}
+
+impl Shared {
+    fn free(&self) -> MutexGuard<'_, Vec<Free>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// One buffer, the holder's alone until dropped. Its contents at first are whatever the last holder left.
@@ -35,41 +50,53 @@ pub struct Lease {
 }
 
 impl LeasePool {
-    /// A pool of `count` buffers. Memory is taken from the system when a buffer is first used and stays with the pool.
-    /// `returned` is called after each lease that comes back, by the thread that dropped it: wake a waiter, do no work.
+    /// A pool of `count` buffers. Memory is taken from the system when a buffer is first used, and stays with the pool until
+    /// [`LeasePool::give_back`].
     ///
     /// # Errors
     /// The kernel's, if the address space cannot be had; invalid input if `count` is zero.
-    pub fn new(count: usize, returned: impl Fn() + Send + Sync + 'static) -> io::Result<Self> {
+    pub fn new(count: usize) -> io::Result<Self> {
         if count == 0 {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a pool needs at least one buffer"));
         }
         let bytes = count.checked_mul(LEASE_BYTES).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
         let memory = Mapping::new(bytes)?;
-        let free = ArrayQueue::new(count);
-        for index in 0..count {
-            let _ = free.push(index); // has room for exactly these
-        }
-        Ok(Self(Arc::new(Shared { memory, free, returned: Box::new(returned) })))
+        let free = (0..count).rev().map(|index| Free { index, since: None }).collect();
+        Ok(Self(Arc::new(Shared { memory, count, free: Mutex::new(free) })))
     }
 
-    /// A buffer, if one is free. To wait for one: register with the hook's wake-up first, then try.
+    /// A buffer, if one is free.
     #[must_use]
     pub fn try_lease(&self) -> Option<Lease> {
-        let index = self.0.free.pop()?;
+        let index = self.0.free().pop()?.index;
         Some(Lease { pool: Arc::clone(&self.0), index })
+    }
+
+    /// Gives the memory of the buffers back that nobody has had for `lull`. Who wants one meanwhile waits for as long as one
+    /// takes.
+    pub fn give_back(&self, lull: Nanos) {
+        let now = monotonic();
+        loop {
+            let mut free = self.0.free();
+            let unused = |free: &Free| free.since.is_some_and(|since| now.saturating_sub(since) >= lull);
+            let Some(place) = free.iter().position(unused) else { return };
+            let from = free[place].index * LEASE_BYTES;
+            // Memory that cannot be given back stays as it is, and is not tried again before it was used.
+            let _ = self.0.memory.discard(from..from + LEASE_BYTES);
+            free[place].since = None;
+        }
     }
 
     /// Buffers that are free now.
     #[must_use]
     pub fn free(&self) -> usize {
-        self.0.free.len()
+        self.0.free().len()
     }
 
     /// Buffers in all.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.0.free.capacity()
+        self.0.count
     }
 }
 
@@ -91,7 +118,7 @@ impl Deref for Lease {
 
     fn deref(&self) -> &[u8] {
         // SAFETY: the piece is mapped while the pool lives (we hold a share), initialised (zeroed by the kernel), and
-        // ours alone: its index left the free queue when this lease was made and returns only when it is dropped.
+        // ours alone: its index left the free list when this lease was made and returns only when it is dropped.
         unsafe { slice::from_raw_parts(self.first_byte(), LEASE_BYTES) }
     }
 }
@@ -105,9 +132,7 @@ impl DerefMut for Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let put = self.pool.free.push(self.index);
-        debug_assert!(put.is_ok(), "the queue has room for every index, and each is in it at most once");
-        (self.pool.returned)();
+        self.pool.free().push(Free { index: self.index, since: Some(monotonic()) });
     }
 }
 
@@ -119,19 +144,13 @@ impl fmt::Debug for Lease {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::thread;
 
     use super::*;
 
     #[test]
     fn leases_are_bounded_aligned_distinct_and_come_back() {
-        let returned = Arc::new(AtomicUsize::new(0));
-        let counter = Arc::clone(&returned);
-        let pool = LeasePool::new(3, move || {
-            counter.fetch_add(1, Ordering::SeqCst);
-        })
-        .unwrap();
+        let pool = LeasePool::new(3).unwrap();
         let mut leases: Vec<Lease> = (0..3).map(|_| pool.try_lease().unwrap()).collect();
         assert!(pool.try_lease().is_none());
         for (n, lease) in leases.iter_mut().enumerate() {
@@ -143,13 +162,13 @@ mod tests {
             assert!(lease.iter().all(|&b| usize::from(b) == n + 1));
         }
         drop(leases.pop());
-        assert_eq!((returned.load(Ordering::SeqCst), pool.free()), (1, 1));
+        assert_eq!(pool.free(), 1);
         assert!(pool.try_lease().is_some());
     }
 
     #[test]
     fn a_lease_may_outlive_its_pool_and_move_between_threads() {
-        let pool = LeasePool::new(1, || ()).unwrap();
+        let pool = LeasePool::new(1).unwrap();
         let mut lease = pool.try_lease().unwrap();
         drop(pool);
         lease[LEASE_BYTES - 1] = 7;
@@ -158,8 +177,26 @@ mod tests {
     }
 
     #[test]
+    fn one_after_the_other_is_one_buffer_and_its_memory_is_given_back_after_a_lull() {
+        let pool = LeasePool::new(4).unwrap();
+        let place = pool.try_lease().unwrap().as_ptr();
+        let mut lease = pool.try_lease().unwrap();
+        assert_eq!(lease.as_ptr(), place, "not another one");
+        lease.fill(7);
+        pool.give_back(Nanos::ZERO);
+        assert!(lease.iter().all(|&byte| byte == 7), "it is in use");
+        drop(lease);
+        pool.give_back(Nanos::from_secs(3600));
+        let lease = pool.try_lease().unwrap();
+        assert!(lease.iter().all(|&byte| byte == 7), "that was no lull");
+        drop(lease);
+        pool.give_back(Nanos::ZERO);
+        assert!(pool.try_lease().unwrap().iter().all(|&byte| byte == 0), "other memory");
+    }
+
+    #[test]
     fn an_empty_pool_is_refused() {
-        assert_eq!(LeasePool::new(0, || ()).unwrap_err().kind(), io::ErrorKind::InvalidInput);
-        assert_eq!(LeasePool::new(usize::MAX, || ()).unwrap_err().kind(), io::ErrorKind::OutOfMemory);
+        assert_eq!(LeasePool::new(0).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(LeasePool::new(usize::MAX).unwrap_err().kind(), io::ErrorKind::OutOfMemory);
     }
 }

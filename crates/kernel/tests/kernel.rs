@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use common::{Bench, CHUNK, pattern};
 use dataplane::control::{Access, Command};
-use dataplane::grant::{JobId, StoreMessage};
 use dataplane::port::{Completion, Fault, FileSlot, Io, ReadRequest, SendRequest, Sharing, SocketSlot, Span, Token};
+use storage::grant::{JobId, StoreMessage};
 use units::{DiskId, Nanos, StreamId, limits};
 
 fn a_direct_file_is_read() {

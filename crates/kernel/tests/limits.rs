@@ -65,7 +65,7 @@ fn without_io_uring_the_plane_says_what_to_do_and_stores_write_all_the_same() {
 
         let mut writer = DirectWriter::new();
         assert!(!writer.overlaps());
-        let mut lease = LeasePool::new(1, || ()).unwrap().try_lease().unwrap();
+        let mut lease = LeasePool::new(1).unwrap().try_lease().unwrap();
         lease.copy_from_slice(&pattern(0, LEASE_BYTES));
         let file = tempfile::tempfile_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let written = writer.write_run(file.as_fd(), 0, &[&lease], || true);

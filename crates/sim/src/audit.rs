@@ -18,11 +18,13 @@ const IDLE_SHARE_MAX: f64 = 0.5;
 impl World {
     /// A send to this stream is about to take effect, or time has passed: is it on time?
     pub(crate) fn judge_lateness(&mut self, stream: u64) {
+        let grace = self.control.tick_span().saturating_mul(2);
         let Some(record) = self.streams.get_mut(&stream) else { return };
         let Some(late) = record.lateness(self.now, self.plane_delays) else { return };
         record.late_max = record.late_max.max(late);
+        let late = record.unexcused(late, self.now, grace);
         let allowed = self.control.lateness_max(record.asked.burst_bytes);
-        if late > allowed && !record.may_be_late() && !record.excuses.stopped {
+        if late > allowed && !record.may_be_late_whatever_its_disk_does() && !record.excuses.stopped {
             let what =
                 format!("stream {stream} is {late} late, {allowed} allowed ({} bytes sent)", record.payload_bytes);
             self.laws.broke(Law::EveryDeadline, self.now, what);
@@ -88,19 +90,32 @@ impl World {
         }
     }
 
+    /// Keeps the mean of which share of its time a disk reads, of the last seconds.
+    fn note_reading(&mut self, disk: usize, period: Nanos) {
+        let read = self.disks[disk].spent(self.now).reading;
+        let (share, before) = &mut self.reading_share[disk];
+        let now = read.saturating_sub(*before).as_secs_f64() / period.as_secs_f64();
+        (*share, *before) = (*share * 0.8 + now * 0.2, read);
+    }
+
     fn audit_disk(&mut self, disk: usize, period: Nanos) {
         let faulty = self.control.disk_is_excused(disk, self.now);
         let waits = self.stores[disk].has_work() && self.grants[disk].is_none();
         let since = self.control.best_effort_waits(disk, waits && !faulty, self.now, self.grants_made[disk]);
         let idle = std::mem::take(&mut self.idle_beside_work[disk]);
+        self.note_reading(disk, period);
         if faulty {
             self.stores[disk].forget_overflow();
             return;
         }
-        if since.is_some_and(|since| self.now.saturating_sub(since) > BEST_EFFORT_WAIT_MAX)
-            && self.control.be_share > 0.0
-        {
-            self.laws.broke(Law::BestEffortLives, self.now, format!("disk {disk}: no grant since {since:?}"));
+        let waited = since.map_or(Nanos::ZERO, |since| self.now.saturating_sub(since));
+        let tally = &mut self.control.tally;
+        tally.idle_beside_work_max = tally.idle_beside_work_max.max(idle);
+        if self.control.be_share > 0.0 {
+            tally.best_effort_wait_max = tally.best_effort_wait_max.max(waited);
+            if waited > BEST_EFFORT_WAIT_MAX {
+                self.laws.broke(Law::BestEffortLives, self.now, format!("disk {disk}: no grant since {since:?}"));
+            }
         }
         let allowed = Nanos::from_secs_f64(period.as_secs_f64() * IDLE_SHARE_MAX).max(self.commit_usual[disk]);
         if idle > allowed {

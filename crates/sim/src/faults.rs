@@ -4,7 +4,7 @@ use units::Nanos;
 
 use crate::contents::SimContent;
 use crate::control_side::Action;
-use crate::load::{DISK_RECOVERY, Fault, FaultAt};
+use crate::load::{DISK_RECOVERY, Fault, FaultAt, MARGIN_SHARE};
 use crate::log::Kind;
 use crate::world::World;
 
@@ -27,10 +27,9 @@ impl World {
             Fault::Truncate { disk } => self.spoil_content(disk, |content| content.size_now /= 2),
             Fault::Rewrite { disk } => self.spoil_content(disk, |content| content.rewritten = true),
         }
-        if let Fault::BadSectors { disk }
-        | Fault::Hang { disk }
-        | Fault::Slow { disk, .. }
-        | Fault::Spikes { disk, .. } = fault
+        if let Fault::BadSectors { disk } | Fault::Hang { disk } | Fault::Slow { disk, .. } | Fault::Spikes { disk, .. } =
+            fault
+            && !self.is_within_margin(fault)
         {
             self.excuse_disk(disk, now.saturating_add(lasts).saturating_add(DISK_RECOVERY));
         }
@@ -41,8 +40,13 @@ impl World {
         let excused = &mut self.control.disk_excused[disk];
         *excused = (*excused).max(until);
         for stream in self.streams.values_mut().filter(|s| usize::from(s.asked.disk.0) == disk) {
-            stream.excuses.disk = true;
+            stream.excuse_disk(until);
         }
+    }
+
+    /// A disk that is slower, but has time to spare.
+    fn is_within_margin(&self, fault: Fault) -> bool {
+        matches!(fault, Fault::Slow { disk, factor } if factor * self.reading_share[disk].0 <= MARGIN_SHARE)
     }
 
     /// Others do something to the first content of a disk that is still whole.

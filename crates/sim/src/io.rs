@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use dataplane::control::{Access, Command, Content, Report};
-use dataplane::grant::{Grant, StoreMessage};
 use dataplane::port::{Completion, FileSlot, Io, MemoryChange, ReadRequest, SendRequest, SocketSlot, Span, Token};
+use storage::grant::{Grant, StoreMessage};
 use units::Nanos;
 
 use crate::laws::Law;

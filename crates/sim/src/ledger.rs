@@ -30,7 +30,7 @@ pub(crate) struct Excuses {
     pub(crate) client: bool,
     /// Its client reset the connection.
     pub(crate) reset: bool,
-    /// Its disk was slow, silent or erring while it ran.
+    /// Its disk was slow, silent or erring at some time while it ran.
     pub(crate) disk: bool,
     /// Its content was cut short.
     pub(crate) content: bool,
@@ -62,6 +62,10 @@ pub(crate) struct Stream {
     pub(crate) life: Life,
     pub(crate) socket: Socket,
     pub(crate) excuses: Excuses,
+    /// Until when its disk's faults excuse that it is late.
+    disk_excused_until: Nanos,
+    /// How late it was when they did not any more.
+    forgiven: Option<Nanos>,
     /// When the plane said it began, and how much delay it had been given by then.
     pub(crate) started_at: Option<(Nanos, Nanos)>,
     pub(crate) stopped_at: Option<Nanos>,
@@ -86,6 +90,8 @@ impl Stream {
             life: Life::Asked,
             socket,
             excuses: Excuses::default(),
+            disk_excused_until: Nanos::ZERO,
+            forgiven: None,
             started_at: None,
             stopped_at: None,
             reservation: None,
@@ -164,6 +170,25 @@ impl Stream {
         Some(now.saturating_sub(due).saturating_sub(delays.saturating_sub(delays_then)))
     }
 
+    /// A fault of its disk excuses it until then.
+    pub(crate) fn excuse_disk(&mut self, until: Nanos) {
+        self.excuses.disk = true;
+        self.disk_excused_until = self.disk_excused_until.max(until);
+        self.forgiven = None;
+    }
+
+    /// Of so much lateness, what no fault of its disk excuses: all that came since the excuse ended. What it was behind
+    /// then, and `grace`, it need not make up for.
+    pub(crate) fn unexcused(&mut self, late: Nanos, now: Nanos, grace: Nanos) -> Nanos {
+        if !self.excuses.disk {
+            return late;
+        }
+        if now < self.disk_excused_until {
+            return Nanos::ZERO;
+        }
+        late.saturating_sub(*self.forgiven.get_or_insert(late.saturating_add(grace)))
+    }
+
     /// How many bytes the stream is ahead of its rate and burst at `now`.
     pub(crate) fn ahead(&self, now: Nanos) -> u64 {
         let (Some(rate), Some((first, _))) = (self.asked.rate, self.first) else { return 0 };
@@ -218,13 +243,14 @@ impl Stream {
         }
     }
 
-    /// True if something is the matter that excuses lateness.
+    /// True if something was the matter, at any time, that excuses a missed deadline.
     pub(crate) fn may_be_late(&self) -> bool {
-        self.asked.rate.is_none()
-            || self.excuses.client
-            || self.excuses.reset
-            || self.excuses.disk
-            || self.excuses.content
+        self.excuses.disk || self.may_be_late_whatever_its_disk_does()
+    }
+
+    /// The same, apart from its disk.
+    pub(crate) fn may_be_late_whatever_its_disk_does(&self) -> bool {
+        self.asked.rate.is_none() || self.excuses.client || self.excuses.reset || self.excuses.content
     }
 }
 
@@ -291,6 +317,17 @@ mod tests {
         assert_eq!(s.lateness(Nanos::from_secs(5), Nanos::ZERO), Some(Nanos::from_secs(3)));
         assert_eq!(s.lateness(Nanos::from_secs(5), second), Some(Nanos::from_secs(2)));
         assert_eq!(s.ahead(second), 500, "1000 bytes, of which the burst excuses 500");
+    }
+
+    #[test]
+    fn a_disks_excuse_ends_and_what_came_of_it_stays_forgiven() {
+        let (mut s, second) = (stream(), Nanos::from_secs);
+        assert_eq!(s.unexcused(second(3), second(1), second(1)), second(3));
+        s.excuse_disk(second(10));
+        assert_eq!(s.unexcused(second(30), second(9), second(1)), Nanos::ZERO);
+        assert_eq!(s.unexcused(second(30), second(11), second(1)), Nanos::ZERO);
+        assert_eq!(s.unexcused(second(31), second(12), second(1)), Nanos::ZERO, "the grace");
+        assert_eq!(s.unexcused(second(33), second(14), second(1)), second(2));
     }
 
     #[test]

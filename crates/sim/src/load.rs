@@ -127,7 +127,11 @@ pub enum Fault {
 }
 
 /// How long after a disk's fault its streams may still suffer: what was refused or quarantined has to be found again.
-pub(crate) const DISK_RECOVERY: Nanos = Nanos::from_secs(30);
+pub(crate) const DISK_RECOVERY: Nanos = Nanos::from_secs(10);
+
+/// A disk that becomes slower excuses nobody while its reads, taking so much longer, need no more than this share of its time:
+/// what was admitted suffers last.
+pub(crate) const MARGIN_SHARE: f64 = 0.8;
 
 /// What a run did, for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -168,6 +172,10 @@ pub struct Tally {
     pub first_bytes: u64,
     /// Longest time from a yes to the first payload byte, of the same.
     pub begin_max: Nanos,
+    /// Longest that best-effort work waited for a grant while its share was not zero, on a disk without a fault.
+    pub best_effort_wait_max: Nanos,
+    /// Longest that such a disk was idle beside waiting work, of half a second.
+    pub idle_beside_work_max: Nanos,
     /// What happened between the end of the faults and the end of the asking.
     pub calm: Calm,
 }

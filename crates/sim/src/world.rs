@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::os::fd::RawFd;
 
 use dataplane::control::{Command, Report};
-use dataplane::grant::{Grant, StoreMessage};
 use dataplane::port::{
     COMPLETIONS_MAX, Completion, FileSlot, MemoryChange, ReadRequest, SendRequest, SocketSlot, Token,
 };
 use schedule::profile::DiskProfile;
+use storage::grant::{Grant, StoreMessage};
 use units::{BitRate, ContentVersion, DiskId, Nanos};
 
 use crate::arena::Arena;
@@ -134,6 +134,8 @@ pub(crate) struct World {
     pokes: Vec<Option<Nanos>>,
     /// Grants per disk so far.
     pub(crate) grants_made: Vec<u64>,
+    /// The share of its time in which a disk read lately, and its reading time at the last audit.
+    pub(crate) reading_share: Vec<(f64, Nanos)>,
     /// Time a disk was idle while best-effort work waited, since the last audit.
     pub(crate) idle_beside_work: Vec<Nanos>,
     brought: bool,
@@ -166,6 +168,7 @@ impl World {
             grants: vec![None; disks.len()],
             pokes: vec![None; disks.len()],
             grants_made: vec![0; disks.len()],
+            reading_share: vec![(0.0, Nanos::ZERO); disks.len()],
             idle_beside_work: vec![Nanos::ZERO; disks.len()],
             stores,
             disks: disks.into_iter().map(|d| Disk::new(d.drive)).collect(),

@@ -6,8 +6,8 @@ use schedule::disk::real_time::{RtKey, RtRequest};
 use units::{BitRate, DiskId, Nanos};
 
 use super::Plane;
-use crate::grant::{Done, Grant, JobId, Offer, StoreMessage, Work, WorkClass};
 use crate::port::Io;
+use storage::grant::{Done, Grant, JobId, Offer, StoreMessage, Work, WorkClass};
 
 /// Messages taken in between two looks at the clock.
 const MESSAGES_PER_TURN: usize = 64;

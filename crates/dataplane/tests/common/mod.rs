@@ -10,13 +10,13 @@ use std::sync::Arc;
 
 use dataplane::control::{Access, Command, Content, Delivery, Extent, Report, Segment, Service};
 use dataplane::gauges::Gauges;
-use dataplane::grant::{Grant, StoreMessage};
 use dataplane::plane::{Plane, PlaneConfig};
 use dataplane::port::{
     Completion, Fault, FileSlot, Io, MemoryChange, ReadRequest, SendRequest, SocketSlot, Span, Token,
 };
 use dataplane::watched::{Facts, Watched};
 use schedule::profile::DiskProfile;
+use storage::grant::{Grant, StoreMessage};
 use units::{BitRate, ContentVersion, DiskId, LinkId, Nanos, StreamId};
 
 pub(crate) const MIB: u64 = 1 << 20;

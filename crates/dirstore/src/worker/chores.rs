@@ -7,20 +7,20 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use dataplane::grant::{Work, WorkClass};
 use kernel::clock::monotonic;
 use rustix::fs::{AtFlags, Dir, FileType, OFlags, fstat, ftruncate, statat, unlinkat};
 use rustix::io::Errno;
+use storage::leftover::{Leftover, leftover, recovered_names};
 use units::Nanos;
 
 use crate::entry::Stamp;
 use crate::event::StoreEvent;
 use crate::{ContentPath, beneath};
 
+use super::Worker;
 use super::commit::sync_name;
 use super::namespace::{Found, NAMES_MAX};
-use super::temporary::{TemporaryFile, is_leftover, own_name};
-use super::{CHORE_JOB, Used, Worker};
+use super::temporary::{TemporaryFile, our_run};
 
 /// A removed file of more than this is cut down by as much per step: freeing many extents at once would hold up the
 /// file system's journal, and with it everybody's commits.
@@ -31,9 +31,6 @@ const CONDEMNED_MAX: usize = 256;
 
 /// Steps to be done at most; a folder with more names than that is looked through again later.
 const STEPS_MAX: usize = 50_000;
-
-/// Names tried for a recording whose own was given since.
-const RECOVERED_MAX: u32 = 100;
 
 /// Names looked at per step.
 const NAMES_PER_STEP: usize = 64;
@@ -59,7 +56,6 @@ pub(super) struct Chores {
     condemned: Vec<Condemned>,
     next_scan: Nanos,
     next_check: Nanos,
-    offered: bool,
 }
 
 #[derive(Debug)]
@@ -86,10 +82,6 @@ impl Chores {
         *self = Self { next_scan: Nanos::MAX, ..Self::default() };
     }
 
-    pub(super) fn forget_offer(&mut self) {
-        self.offered = false;
-    }
-
     fn add(&mut self, step: Step) {
         if self.steps.len() < STEPS_MAX {
             self.steps.push(step);
@@ -110,12 +102,8 @@ impl Worker {
         let chores = &self.chores;
         let frees = now >= chores.next_check
             && chores.condemned.iter().any(|file| !self.contents.is_read(file.device, file.inode));
-        if !frees && chores.steps.is_empty() {
-            return;
-        }
-        if !self.chores.offered {
-            self.chores.offered = true;
-            self.offer(CHORE_JOB, Work::Probe { reads: READS_PER_STEP }, WorkClass::BestEffort);
+        if frees || !chores.steps.is_empty() {
+            self.uploads.offer_chore(READS_PER_STEP);
         }
     }
 
@@ -127,12 +115,10 @@ impl Worker {
     }
 
     /// Uses a grant for one step.
-    pub(super) fn chore(&mut self, started: Nanos) {
-        self.chores.forget_offer();
+    pub(super) fn chore(&mut self) {
         if !self.free_some() {
             self.look_on();
         }
-        self.answer(CHORE_JOB, Used::nothing(started));
     }
 
     /// Looks through the folders for one more step.
@@ -154,17 +140,14 @@ impl Worker {
         let Ok(items) = Dir::read_from(&directory) else { return };
         let mut names = Vec::new();
         for item in items.flatten().take(NAMES_MAX) {
-            let name = item.file_name();
-            if is_leftover(name.to_bytes()) {
-                match name.to_str().ok().and_then(|hidden| Some((hidden, own_name(hidden)?))) {
-                    Some((hidden, own)) => self.recover(&directory, &path, hidden, own),
-                    // Only files: a directory of such a name is somebody else's, and unlinking it fails.
-                    None => drop(unlinkat(&directory, name, AtFlags::empty())),
-                }
-            } else if let Ok(name) = name.to_str()
-                && path.child(name).is_ok()
-            {
-                names.push(name.to_owned());
+            // No path can name what is not UTF-8, and no upload was called so.
+            let Ok(name) = item.file_name().to_str() else { continue };
+            match leftover(name, our_run()) {
+                Some(Leftover::Keep(own)) => self.recover(&directory, &path, name, own),
+                // Only files: a directory of such a name is somebody else's, and unlinking it fails.
+                Some(Leftover::Discard) => drop(unlinkat(&directory, name, AtFlags::empty())),
+                None if path.child(name).is_ok() => names.push(name.to_owned()),
+                None => {}
             }
         }
         if !names.is_empty() {
@@ -184,8 +167,9 @@ impl Worker {
         if bytes == 0 {
             return found.forget();
         }
-        for nth in 0..RECOVERED_MAX {
-            let name = recovered_name(own, nth);
+        // Gives the space back that was taken ahead.
+        let _ = ftruncate(&found.file, bytes);
+        for name in recovered_names(own) {
             let Ok(path) = parent.child(&name) else { return };
             let named = found.publish_new(&name);
             if named == Err(Errno::EXIST) {
@@ -253,15 +237,6 @@ impl Worker {
             self.chores.condemned.swap_remove(place);
         }
         true
-    }
-}
-
-/// `talk.ts`, `talk.recovered-1.ts`, `talk.recovered-2.ts` and so on.
-fn recovered_name(own: &str, nth: u32) -> String {
-    match (nth, own.rsplit_once('.')) {
-        (0, _) => own.to_owned(),
-        (_, Some((stem, ending))) if !stem.is_empty() => format!("{stem}.recovered-{nth}.{ending}"),
-        _ => format!("{own}.recovered-{nth}"),
     }
 }
 

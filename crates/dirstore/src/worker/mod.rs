@@ -4,19 +4,19 @@
 //! index only on grants. It waits for nothing but operations and grants, so only the disk can hold it up.
 //! Not here: the callers' side (`disk`, `upload`, `store`), what is granted when (`schedule`).
 
-use std::collections::{BTreeMap, VecDeque};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dataplane::grant::{Done, Grant, JobId, Offer, StoreMessage, Work, WorkClass};
 use device::Device;
 use kernel::clock::monotonic;
 use kernel::direct::DirectWriter;
 use rustix::fs::fstatvfs;
 use rustix::io::Errno;
+use storage::grant::Grant;
+use storage::uploads::{Granted, Uploads};
 use tokio::sync::mpsc;
-use units::{DiskId, Nanos, UploadId};
+use units::{DiskId, Nanos};
 
 use crate::StoreError;
 use crate::disk::Shared;
@@ -25,7 +25,7 @@ use crate::grants::GrantPort;
 use crate::index::Index;
 use crate::operation::{Operation, Reply};
 use crate::root::Root;
-use crate::upload::Begun;
+use crate::upload::{Begun, Buffers};
 
 mod chores;
 mod commit;
@@ -37,20 +37,11 @@ mod temporary;
 mod upload;
 
 use chores::Chores;
-use commit::Commits;
+use commit::Removal;
 use content::Contents;
 pub(crate) use namespace::NAMES_MAX;
-use upload::Job;
-pub(crate) use upload::{Chunk, Recording};
-
-/// The commit: one job for all that is to be made durable.
-const COMMIT_JOB: JobId = JobId(0);
-
-/// Work nobody waits for: one job for all of it.
-const CHORE_JOB: JobId = JobId(1);
-
-/// The first job number for uploads.
-const UPLOAD_JOBS: u64 = 2;
+pub(crate) use upload::Chunk;
+use upload::Target;
 
 /// Operations done before grants are looked at again.
 const OPERATIONS_PER_TURN: usize = 16;
@@ -59,7 +50,7 @@ const OPERATIONS_PER_TURN: usize = 16;
 /// that go and come.
 const NAP: Duration = Duration::from_secs(1);
 
-/// How often the free space is looked at, and whether the roots are where they were.
+/// How often the free space is looked at, whether the roots are where they were, and whether memory lies unused.
 const CHECK: Nanos = Nanos::from_secs(1);
 
 /// How long until a message is tried again for which the schedule had no room.
@@ -72,15 +63,15 @@ pub(crate) struct Worker {
     roots: Vec<Root>,
     port: Box<dyn GrantPort>,
     operations: mpsc::Receiver<Operation>,
-    /// What the port had no room for. Bounded: each job has at most an offer, a withdrawal and a done in it.
-    outbox: VecDeque<StoreMessage>,
     contents: Contents,
     index: Arc<Index>,
-    uploads: BTreeMap<UploadId, Job>,
-    next_upload: u64,
-    commits: Commits,
+    /// The uploads, the commits, and what the port has not taken yet of what is said of them.
+    uploads: Uploads<Target, Removal>,
+    /// A file of the first root that never changes, for its fsync alone.
+    unchanged: Option<OwnedFd>,
     chores: Chores,
     writer: DirectWriter,
+    buffers: [Buffers; 2],
     next_check: Nanos,
     closed: bool,
 }
@@ -94,24 +85,26 @@ pub(crate) struct Parts {
     pub(crate) operations: mpsc::Receiver<Operation>,
     pub(crate) contents: Contents,
     pub(crate) index: Arc<Index>,
+    /// Shared by all disks.
+    pub(crate) buffers: [Buffers; 2],
 }
 
 impl Worker {
     pub(crate) fn new(parts: Parts) -> Self {
+        let disk = parts.shared.id;
         Self {
             shared: parts.shared,
             device: parts.device,
             roots: parts.roots,
             port: parts.port,
             operations: parts.operations,
-            outbox: VecDeque::new(),
             contents: parts.contents,
             index: parts.index,
-            uploads: BTreeMap::new(),
-            next_upload: 0,
-            commits: Commits::default(),
+            uploads: Uploads::new(disk),
+            unchanged: None,
             chores: Chores::default(),
             writer: DirectWriter::new(),
+            buffers: parts.buffers,
             next_check: Nanos::ZERO,
             closed: false,
         }
@@ -124,7 +117,7 @@ impl Worker {
             let more = self.turn();
             self.shared.set_busy(false);
             if !more {
-                self.port.wait(if self.outbox.is_empty() { NAP } else { RETRY });
+                self.port.wait(if self.uploads.message().is_none() { NAP } else { RETRY });
             }
         }
     }
@@ -138,14 +131,12 @@ impl Worker {
         if self.port.is_closed() {
             self.give_up();
         }
-        self.offer_commit();
         self.offer_chore();
         self.post();
         let granted = self.port.grant();
         if let Some(grant) = granted {
             self.shared.set_busy(true); // a new thing begins: patience is counted from here
             self.use_grant(grant);
-            self.offer_commit();
             self.offer_chore();
             self.post();
         }
@@ -183,9 +174,7 @@ impl Worker {
                 Ok(Begun::new(Arc::clone(&self.shared), id))
             }),
             Operation::Append { upload, chunk } => self.take_chunk(upload, chunk),
-            Operation::Finish { upload, last, total_bytes, reply } => {
-                self.finish_upload(upload, last, total_bytes, reply);
-            }
+            Operation::Finish { upload, last, reply } => self.finish_upload(upload, last, reply),
         }
     }
 
@@ -203,7 +192,7 @@ impl Worker {
             return;
         }
         // It may be a file of the folder before, which would keep that one's file system busy.
-        self.commits.let_go();
+        self.unchanged = None;
         let path = root.path.clone();
         self.shared.events.tell(match root.away() {
             Some(why) => StoreEvent::RootAway { root: path, why },
@@ -212,98 +201,51 @@ impl Worker {
     }
 
     fn use_grant(&mut self, grant: Grant) {
-        let started = monotonic();
-        if started > grant.until {
-            self.shared.stats.grants_late.add(1);
-            self.answer(grant.job, Used::nothing(started));
-            self.offer_again(grant.job);
-            return;
+        let stats = &self.shared.stats;
+        match self.uploads.granted(grant, monotonic()) {
+            Granted::Late => stats.grants_late.add(1),
+            Granted::Unused => stats.grants_unused.add(1),
+            Granted::Write { upload, offset, bytes } => self.write(upload, offset, bytes, grant.until),
+            Granted::Commit => self.commit(),
+            Granted::Chore => {
+                self.chore();
+                self.uploads.chore_done(monotonic());
+            }
         }
-        match grant.job {
-            COMMIT_JOB => self.commit(started),
-            CHORE_JOB => self.chore(started),
-            job => match self.uploads.values().find(|upload| upload.job == job).map(|upload| upload.id) {
-                Some(upload) => self.write(upload, grant, started),
-                None => {
-                    self.shared.stats.grants_unused.add(1);
-                    self.answer(job, Used::nothing(started));
-                }
-            },
-        }
-    }
-
-    /// A late grant used up the offer it answered: the work is still there.
-    fn offer_again(&mut self, job: JobId) {
-        match job {
-            COMMIT_JOB => return self.commits.forget_offer(),
-            CHORE_JOB => return self.chores.forget_offer(),
-            _ => {}
-        }
-        if let Some(upload) = self.uploads.values_mut().find(|upload| upload.job == job) {
-            upload.forget_offer();
-            let id = upload.id;
-            self.offer_write(id);
-        }
-    }
-
-    fn answer(&mut self, job: JobId, used: Used) {
-        let done = Done {
-            disk: self.shared.id,
-            job,
-            bytes: used.bytes,
-            started: used.started,
-            ended: monotonic(),
-            ok: used.ok,
-            ready_bytes: used.ready_bytes,
-            position: used.position,
-        };
-        self.outbox.push_back(StoreMessage::Done(done));
-    }
-
-    fn offer(&mut self, job: JobId, work: Work, class: WorkClass) {
-        let disk = self.shared.id;
-        // An offer that still waits to be sent is out of date now.
-        self.outbox.retain(|message| !matches!(message, StoreMessage::Offer(old) if old.job == job));
-        self.outbox.push_back(StoreMessage::Offer(Offer { disk, job, work, class }));
-    }
-
-    fn withdraw(&mut self, job: JobId) {
-        let disk = self.shared.id;
-        self.outbox.retain(|message| !matches!(message, StoreMessage::Offer(old) if old.job == job));
-        self.outbox.push_back(StoreMessage::Withdraw { disk, job });
     }
 
     /// No grant will come any more: whoever waits for one is told.
     fn give_up(&mut self) {
-        self.outbox.clear();
-        self.commits.give_up();
         self.chores.give_up();
-        while let Some(upload) = self.uploads.keys().next().copied() {
-            self.fail(upload, &StoreError::Closed);
-        }
+        let (targets, removals) = self.uploads.give_up();
+        self.shared.stats.uploads_failed.add(u64::try_from(targets.len()).unwrap_or(u64::MAX));
+        targets.into_iter().for_each(|mut target| target.tell_failure(&StoreError::Closed));
+        removals.into_iter().for_each(|mut removal| removal.answer(Err(StoreError::Closed)));
     }
 
     fn post(&mut self) {
-        while let Some(message) = self.outbox.front() {
-            if !self.port.send(*message) {
+        while let Some(message) = self.uploads.message() {
+            if !self.port.send(message) {
                 return;
             }
-            self.outbox.pop_front();
+            self.uploads.sent();
         }
     }
 
     fn refresh_gauges(&mut self) {
         let stats = &self.shared.stats;
         stats.uploads_open.set(u64::try_from(self.uploads.len()).unwrap_or(u64::MAX));
-        stats.dirty_bytes.set(self.commits.dirty_bytes);
-        if self.uploads.is_empty() && self.commits.is_idle() {
-            self.commits.let_go();
+        stats.dirty_bytes.set(self.uploads.dirty_bytes());
+        if self.uploads.is_idle() {
+            // A file without a name keeps its file system from being remounted read-only.
+            self.unchanged = None;
         }
         let now = monotonic();
         if now < self.next_check {
             return;
         }
         self.next_check = now.saturating_add(CHECK);
+        self.buffers.iter().for_each(Buffers::give_back);
         for number in 0..self.roots.len() {
             self.look_at_root(number);
         }
@@ -329,20 +271,4 @@ fn answer<T>(reply: Reply<T>, work: impl FnOnce() -> Result<T, StoreError>) {
 /// Bytes free for us in the file system of `file`.
 fn free_bytes(file: impl AsFd) -> Result<u64, Errno> {
     fstatvfs(file).map(|space| space.f_bavail.saturating_mul(space.f_frsize))
-}
-
-/// What became of a grant.
-#[derive(Debug, Clone, Copy)]
-struct Used {
-    bytes: u64,
-    started: Nanos,
-    ok: bool,
-    ready_bytes: u64,
-    position: u64,
-}
-
-impl Used {
-    fn nothing(started: Nanos) -> Self {
-        Self { bytes: 0, started, ok: true, ready_bytes: 0, position: u64::MAX }
-    }
 }

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use dataplane::control::Content;
 use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat, fstat, statat, unlinkat};
 use rustix::io::Errno;
+use storage::leftover;
 use tokio::sync::oneshot;
 
 use crate::entry::Stamp;
-use crate::path::TEMPORARY_PREFIX;
 use crate::{ContentPath, Entry, Kind, Opened, Precondition, StoreError, Want, beneath};
 
-use super::commit::{Removal, Waiter};
+use super::commit::Removal;
 use super::{Worker, free_bytes};
 
 /// Names one directory listing holds at most, over all roots.
@@ -88,7 +88,7 @@ impl Worker {
         for item in Dir::new(directory)? {
             let item = item?;
             let Ok(name) = item.file_name().to_str() else { continue };
-            if name != "." && name != ".." && !name.starts_with(TEMPORARY_PREFIX) {
+            if name != "." && name != ".." && !name.starts_with(leftover::PREFIX) {
                 names.push(name.to_owned());
             }
             if names.len() >= NAMES_MAX {
@@ -136,7 +136,7 @@ impl Worker {
             return;
         }
         match self.unlink(root, path, precondition) {
-            Ok(directory) => self.commits.wait(Waiter::Removal(Removal { directory, reply })),
+            Ok(directory) => self.uploads.removed(Removal { directory, reply: Some(reply) }),
             Err(error) => drop(reply.send(Err(error))),
         }
     }

@@ -8,109 +8,108 @@ use std::os::fd::AsFd;
 
 use rustix::fs::{OFlags, fstat};
 use rustix::io::Errno;
-use tokio::sync::oneshot;
 use units::UploadId;
 
-use crate::disk::Shared;
 use crate::entry::Stamp;
 use crate::event::StoreEvent;
 use crate::root::Identity;
-use crate::{ContentPath, Kind, OnBreak, Published, StoreError, beneath};
+use crate::{ContentPath, Kind, OnBreak, Precondition, Published, StoreError, beneath};
 
 use super::Worker;
-use super::temporary::TemporaryFile;
-use super::upload::Job;
-
-/// A published upload that is not durable yet.
-pub(super) struct Publication {
-    pub(super) target: TemporaryFile,
-    /// None: its client is gone, and it is kept.
-    reply: Option<oneshot::Sender<Result<Published, StoreError>>>,
-    path: ContentPath,
-    published: Published,
-}
-
-impl Publication {
-    pub(super) fn answer(self, durable: Result<(), Errno>, shared: &Shared) {
-        let stats = &shared.stats;
-        match durable {
-            Ok(()) => stats.uploads_published.add(1),
-            Err(_) => stats.uploads_failed.add(1),
-        }
-        let outcome = durable.map(|()| self.published).map_err(StoreError::from);
-        match self.reply {
-            Some(reply) => drop(reply.send(outcome)),
-            None => shared.events.tell(match outcome {
-                Ok(published) => {
-                    StoreEvent::RecordingKept { path: self.path, bytes: published.size, after_restart: false }
-                }
-                Err(why) => StoreEvent::RecordingLost { path: self.path, why },
-            }),
-        }
-    }
-}
 
 impl Worker {
-    /// Gives a complete upload its name. Nothing, if it was refused (and told) or given up.
-    pub(super) fn publish(&mut self, upload: UploadId) -> Option<Publication> {
-        let mut job = self.uploads.remove(&upload)?;
-        let reply = job.reply.take().filter(|reply| !reply.is_closed());
-        if reply.is_none() && job.on_break == OnBreak::Discard {
+    /// Gives a complete upload its name. Who waits for it is told of a refusal, and hears no more of it.
+    pub(super) fn publish(&mut self, upload: UploadId) -> Result<(), StoreError> {
+        let Some(target) = self.uploads.file_mut(upload) else { return Err(StoreError::Closed) };
+        let given_up = target.reply.as_ref().is_none_or(|reply| reply.is_closed());
+        if given_up && target.on_break == OnBreak::Discard {
             self.shared.stats.uploads_failed.add(1);
-            return None;
+            return Err(StoreError::Closed);
         }
-        match self.give_name(&mut job) {
-            Ok(published) => Some(Publication { target: job.target, reply, path: job.path, published }),
-            Err(error) => {
-                self.shared.stats.uploads_failed.add(1);
-                job.target.forget();
-                match reply {
-                    Some(reply) => drop(reply.send(Err(error))),
-                    None => self.shared.events.tell(StoreEvent::RecordingLost { path: job.path, why: error }),
+        let (root, path, parent) = (target.root, target.path.clone(), target.parent);
+        let precondition = target.precondition.clone();
+        match self.give_name(upload, root, &path, parent, &precondition) {
+            Ok(published) => {
+                if let Some(target) = self.uploads.file_mut(upload) {
+                    target.published = Some(published);
                 }
-                None
+                Ok(())
+            }
+            Err(error) => {
+                if let Some(target) = self.uploads.file_mut(upload) {
+                    target.temporary.forget();
+                }
+                self.tell_end(upload, Err(error.clone()));
+                Err(error)
             }
         }
     }
 
-    fn give_name(&mut self, job: &mut Job) -> Result<Published, StoreError> {
-        let existing = match self.find(job.root, &job.path) {
+    /// Tells who waits for an upload that it is durable, or why it is not.
+    pub(super) fn acknowledge(&mut self, upload: UploadId, durable: Result<(), Errno>) -> Result<(), StoreError> {
+        let published = self.uploads.file_mut(upload).and_then(|target| target.published.take());
+        let durable = durable.map_err(StoreError::from);
+        let outcome = durable.clone().and_then(|()| published.ok_or(StoreError::Closed));
+        self.tell_end(upload, outcome);
+        durable
+    }
+
+    fn tell_end(&mut self, upload: UploadId, outcome: Result<Published, StoreError>) {
+        let Some(target) = self.uploads.file_mut(upload) else { return };
+        let stats = &self.shared.stats;
+        if outcome.is_ok() { &stats.uploads_published } else { &stats.uploads_failed }.add(1);
+        let path = target.path.clone();
+        match target.reply.take().filter(|reply| !reply.is_closed()) {
+            Some(reply) => drop(reply.send(outcome)),
+            // Its client is gone, and it is kept.
+            None => self.shared.events.tell(match outcome {
+                Ok(published) => StoreEvent::RecordingKept { path, bytes: published.size, after_restart: false },
+                Err(why) => StoreEvent::RecordingLost { path, why },
+            }),
+        }
+    }
+
+    fn give_name(
+        &mut self,
+        upload: UploadId,
+        root: usize,
+        path: &ContentPath,
+        parent: Identity,
+        precondition: &Precondition,
+    ) -> Result<Published, StoreError> {
+        let existing = match self.find(root, path) {
             Ok(found) if found.entry.kind == Kind::Directory => return Err(StoreError::IsDirectory),
             Ok(found) => Some(found),
             Err(error) if error.is_absence() => None,
             Err(StoreError::Forbidden) => None, // a link out of the root: it is replaced, not followed
             Err(error) => return Err(error),
         };
-        if !job.precondition.holds(existing.as_ref().map(|found| found.entry.existing())) {
+        if !precondition.holds(existing.as_ref().map(|found| found.entry.existing())) {
             return Err(StoreError::PreconditionFailed);
         }
-        self.is_still_there(job)?;
-        let created = existing.is_none();
-        let name = job.name().to_owned();
-        match job.target.publish_new(&name) {
+        self.is_still_there(root, path, parent)?;
+        let name = path.components().last().map_or("", String::as_str);
+        let doomed = existing.as_ref().and_then(|found| self.prepare_removal(found));
+        let Some(target) = self.uploads.file_mut(upload) else { return Err(StoreError::Closed) };
+        match target.temporary.publish_new(name) {
             Ok(()) => {}
-            Err(Errno::EXIST) if job.precondition.demands_absence() => {
-                return Err(StoreError::PreconditionFailed);
-            }
-            Err(Errno::EXIST) => {
-                let doomed = existing.as_ref().and_then(|found| self.prepare_removal(found));
-                job.target.publish_over(&name)?;
-                self.condemn(doomed);
-            }
+            Err(Errno::EXIST) if precondition.demands_absence() => return Err(StoreError::PreconditionFailed),
+            Err(Errno::EXIST) => target.temporary.publish_over(name)?,
             Err(error) => return Err(error.into()),
         }
-        let stamp = Stamp::of(&fstat(&job.target.file)?);
-        Ok(Published { created, etag: stamp.etag(), size: stamp.size })
+        let stamp = Stamp::of(&fstat(target.file())?);
+        self.condemn(doomed);
+        Ok(Published { created: existing.is_none(), etag: stamp.etag(), size: stamp.size })
     }
 
     /// Whether the directory that an upload was begun in is still what its path leads to: a file system that was mounted
     /// over it since would hide the content.
-    fn is_still_there(&mut self, job: &Job) -> Result<(), StoreError> {
-        let parent = job.path.split().map(|(parent, _)| parent).unwrap_or_default();
+    fn is_still_there(&mut self, root: usize, path: &ContentPath, begun_in: Identity) -> Result<(), StoreError> {
+        let parent = path.split().map(|(parent, _)| parent).unwrap_or_default();
         let flags = OFlags::PATH | OFlags::DIRECTORY;
-        let directory = beneath::open_beneath(self.root(job.root)?.directory.as_fd(), &parent.relative(), flags);
+        let directory = beneath::open_beneath(self.root(root)?.directory.as_fd(), &parent.relative(), flags);
         match directory.and_then(|directory| Identity::of(&directory)) {
-            Ok(identity) if identity == job.parent => Ok(()),
+            Ok(identity) if identity == begun_in => Ok(()),
             Ok(_) | Err(Errno::NOENT) => Err(StoreError::ParentMissing),
             Err(error) => Err(error.into()),
         }

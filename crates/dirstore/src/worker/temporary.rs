@@ -12,8 +12,9 @@ use std::time::SystemTime;
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::fs::{flock, linkat, openat, renameat, renameat_with, statat, unlinkat};
 use rustix::io::Errno;
+use storage::leftover::hidden_name;
 
-use crate::path::{COMPONENT_BYTES_MAX, TEMPORARY_PREFIX};
+use crate::path::COMPONENT_BYTES_MAX;
 
 /// A file on its way to a name in `directory`.
 #[derive(Debug)]
@@ -44,7 +45,7 @@ impl TemporaryFile {
             Ok(file) => Ok(Self { file, directory, state: State::Nameless }),
             // What file systems and old kernels without O_TMPFILE answer.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL) => {
-                let hidden = hidden_name();
+                let hidden = next_hidden_name(None);
                 let file = openat(&directory, hidden.as_str(), flags | OFlags::CREATE | OFlags::EXCL, mode)?;
                 Ok(Self { file, directory, state: State::Hidden(hidden) })
             }
@@ -55,7 +56,7 @@ impl TemporaryFile {
     /// The same for one whose bytes are to be found if this process ends before it has its `name`. If the hidden name would
     /// be too long, it is not found.
     pub(super) fn recoverable(directory: OwnedFd, direct: bool, name: &str) -> Result<Self, Errno> {
-        let hidden = format!("{}-{name}", hidden_name());
+        let hidden = next_hidden_name(Some(name));
         if hidden.len() > COMPONENT_BYTES_MAX {
             return Self::new(directory, direct);
         }
@@ -111,7 +112,7 @@ impl TemporaryFile {
     pub(super) fn publish_over(&mut self, name: &str) -> Result<(), Errno> {
         if matches!(self.state, State::Nameless) {
             // A link cannot replace: first a hidden name.
-            let hidden = hidden_name();
+            let hidden = next_hidden_name(None);
             self.link_as(&hidden)?;
             self.state = State::Hidden(hidden);
         }
@@ -138,35 +139,27 @@ impl Drop for TemporaryFile {
     }
 }
 
-/// A name that listings hide, paths cannot spell, and no other upload has.
-fn hidden_name() -> String {
+/// A hidden name that no other upload has.
+fn next_hidden_name(own: Option<&str>) -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    format!("{}{}", our_prefix(), NEXT.fetch_add(1, Ordering::Relaxed))
+    hidden_name(our_run(), NEXT.fetch_add(1, Ordering::Relaxed), own)
 }
 
-/// What the hidden names of this run begin with. Not the process alone: in a container that is the same after a crash.
-fn our_prefix() -> &'static str {
-    static PREFIX: OnceLock<String> = OnceLock::new();
-    PREFIX.get_or_init(|| {
+/// What this run is called in hidden names. Not the process alone: in a container that is the same after a crash.
+pub(super) fn our_run() -> &'static str {
+    static RUN: OnceLock<String> = OnceLock::new();
+    RUN.get_or_init(|| {
         let process = rustix::process::getpid().as_raw_nonzero();
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        format!("{TEMPORARY_PREFIX}{process}-{:x}-", since.as_nanos())
+        format!("{process}-{:x}", since.as_nanos())
     })
-}
-
-/// True for a hidden name that an earlier run has left (also, if it was killed, one on another machine's mount).
-pub(super) fn is_leftover(name: &[u8]) -> bool {
-    name.starts_with(TEMPORARY_PREFIX.as_bytes()) && !name.starts_with(our_prefix().as_bytes())
-}
-
-/// The own name that a leftover's hidden one tells, if it was to be recoverable: `PREFIX` process `-` time `-` number `-` name.
-pub(super) fn own_name(leftover: &str) -> Option<&str> {
-    leftover.strip_prefix(TEMPORARY_PREFIX)?.splitn(4, '-').nth(3).filter(|name| !name.is_empty())
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
+
+    use storage::leftover::{Leftover, leftover};
 
     use super::*;
 
@@ -176,7 +169,7 @@ mod tests {
 
     fn hidden(path: &std::path::Path) -> TemporaryFile {
         let directory = directory_of(path);
-        let name = hidden_name();
+        let name = next_hidden_name(None);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
         let file = openat(&directory, name.as_str(), flags, Mode::from_raw_mode(0o644)).unwrap();
         TemporaryFile { file, directory, state: State::Hidden(name) }
@@ -216,7 +209,7 @@ mod tests {
         let mut recording = TemporaryFile::recoverable(directory_of(place.path()), false, "a - b.ts").unwrap();
         rustix::io::write(&recording.file, b"one").unwrap();
         let [hidden] = &names(place.path())[..] else { panic!("one hidden name") };
-        assert_eq!(own_name(hidden), Some("a - b.ts"));
+        assert_eq!(leftover(hidden, "another run"), Some(Leftover::Keep("a - b.ts")));
         let busy = TemporaryFile::left_behind(directory_of(place.path()), hidden);
         assert_eq!(busy.unwrap_err(), Errno::WOULDBLOCK, "it is still written");
         recording.publish_new("a - b.ts").unwrap();
@@ -227,13 +220,10 @@ mod tests {
         found.forget();
         drop(found);
         assert_eq!(names(place.path()), ["a - b.ts"]);
-        assert_eq!(own_name(".isocast-upload-1-2-3"), None);
     }
 
     #[test]
-    fn only_names_of_earlier_runs_are_leftovers() {
-        assert!(is_leftover(b".isocast-upload-1-2-3"));
-        assert!(!is_leftover(hidden_name().as_bytes()));
-        assert!(!is_leftover(b"isocast-upload-1") && !is_leftover(b".isocast"));
+    fn what_this_run_writes_is_no_leftover() {
+        assert_eq!(leftover(&next_hidden_name(Some("a.ts")), our_run()), None);
     }
 }

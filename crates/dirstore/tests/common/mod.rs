@@ -6,11 +6,11 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use dataplane::grant::{Done, Grant, JobId, Offer, StoreMessage, Work};
 use dirstore::{
     ContentPath, GrantPort, Layout, OnBreak, Precondition, RootSetting, Served, Store, StoreError, StoreSettings,
 };
 use dirstore::{Published, Ungoverned, Upload, UploadClass, UploadRequest};
+use storage::grant::{Done, Grant, JobId, Offer, StoreMessage, Work};
 use units::Nanos;
 
 /// Longer than anything here takes; a test that waits this long has failed.

@@ -8,8 +8,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use dataplane::control::{Command, Delivery, Ending, Event as News, Outcome, Report, Segment, Service};
-use dataplane::grant::JobId;
-use units::{BitRate, ContentVersion, LinkId, Nanos, ReservationId, StreamId};
+use units::{BitRate, ContentVersion, LinkId, Nanos, ReservationId, StreamId, UploadId};
 
 use crate::contents::{SimContent, new_content, segments};
 use crate::disk::Spent;
@@ -80,7 +79,7 @@ pub(crate) struct ControlSide {
     /// Deliveries that run, and of these the guaranteed ones.
     pub(crate) running: usize,
     guaranteed: u64,
-    recordings: BTreeMap<(usize, JobId), Recording>,
+    recordings: BTreeMap<(usize, UploadId), Recording>,
     reserving: BTreeMap<u64, usize>,
     /// Until when a disk's faults excuse its streams.
     pub(crate) disk_excused: Vec<Nanos>,
@@ -153,6 +152,11 @@ impl ControlSide {
     pub(crate) fn lateness_max(&self, burst_bytes: u64) -> Nanos {
         let clock = if burst_bytes == 0 { Nanos::ZERO } else { self.tick.saturating_mul(2) };
         clock.saturating_add(Nanos::from_millis(5))
+    }
+
+    /// The plane's tick.
+    pub(crate) fn tick_span(&self) -> Nanos {
+        self.tick
     }
 
     /// How far ahead of its rate a stream may be: slow streams are fed every second tick.
@@ -236,7 +240,7 @@ impl World {
                 self.again(self.control.load.recordings, action);
             }
             Action::Probe(disk) if asking => {
-                self.with_store(disk, |store, _, out| store.probe(8, out));
+                self.with_store(disk, |store, now, out| store.probe(8, now, out));
                 self.again(self.control.load.probes, action);
             }
             Action::FaultBegins(index) => self.fault_begins(index),
@@ -328,7 +332,9 @@ impl World {
         let receiver = Socket::new(socket_bytes.max(16 << 10), Reading::AtRate(line), self.now);
         let mut stream = Stream::new(asked, receiver);
         let excused = control.disk_excused[usize::from(content.disk.0)];
-        stream.excuses.disk = excused > self.now;
+        if excused > self.now {
+            stream.excuse_disk(excused);
+        }
         let content = Arc::clone(&content.shared);
         self.stream_of_fd.insert(socket.as_raw_fd(), id.0);
         self.choose_client(&mut stream, rate, line, viewing);

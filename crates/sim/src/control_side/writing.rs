@@ -5,7 +5,7 @@ use units::{DiskId, LinkId, Nanos, ReservationId, StreamId, limits};
 
 use super::Action;
 use crate::laws::Law;
-use crate::store_thread::{Actions, Source, WriterEnd};
+use crate::store_thread::{Actions, Source, UploadEnd};
 use crate::world::World;
 
 /// A recording that runs.
@@ -21,7 +21,7 @@ impl World {
         let bytes = control.random.between(control.load.upload_bytes.0, control.load.upload_bytes.1);
         let capacity = self.stores[disk].capacity();
         let position = control.random.below((capacity - bytes) / limits::DIRECT_ALIGN) * limits::DIRECT_ALIGN;
-        let source = Source { position, bytes, rate: control.load.upload_rate, reservation: None };
+        let source = Source { position, bytes, rate: control.load.upload_rate, recording: None };
         self.with_store(disk, |store, now, out| {
             store.begin(source, now, out);
         });
@@ -49,34 +49,30 @@ impl World {
         let bytes = rate.bytes_in(lasts).next_multiple_of(limits::DIRECT_ALIGN);
         let capacity = self.stores[disk].capacity();
         let position = control.random.below((capacity - bytes) / limits::DIRECT_ALIGN) * limits::DIRECT_ALIGN;
-        let source = Source { position, bytes, rate, reservation: Some(reservation) };
-        let mut job = None;
-        self.with_store(disk, |store, now, out| job = Some(store.begin(source, now, out)));
-        let job = job.expect("begun above");
-        self.control.recordings.insert((disk, job), Recording { reservation, disk });
+        let terms = storage::uploads::Recording { rate, reservation };
+        let source = Source { position, bytes, rate, recording: Some(terms) };
+        let mut upload = None;
+        self.with_store(disk, |store, now, out| upload = Some(store.begin(source, now, out)));
+        let upload = upload.expect("begun above");
+        self.control.recordings.insert((disk, upload), Recording { reservation, disk });
     }
 
-    /// A store thread acknowledged uploads or ended writers.
+    /// A store thread is through with uploads and recordings.
     pub(crate) fn control_hears_store(&mut self, disk: usize, out: &Actions) {
-        self.control.tally.uploads += u64::from(out.acknowledged);
         self.control.tally.upload_bytes += out.flushed_bytes;
         self.control.tally.commits += u64::from(out.committed);
-        // Each uploader waits for its answer.
-        let failed = out
-            .ended
-            .iter()
-            .filter(|(job, end)| *end == WriterEnd::Failed && !self.control.recordings.contains_key(&(disk, *job)));
-        for _ in 0..out.acknowledged as usize + failed.count() {
-            let gap = self.control.random.wait(self.control.load.upload_gap);
-            self.act_in(gap, Action::Upload(disk));
-        }
-        for (job, end) in &out.ended {
-            if let Some(recording) = self.control.recordings.remove(&(disk, *job)) {
+        for (upload, end) in &out.ended {
+            if let Some(recording) = self.control.recordings.remove(&(disk, *upload)) {
                 debug_assert_eq!(recording.disk, disk);
                 self.command(Command::Release(recording.reservation));
+            } else {
+                // Its client waits for the answer before it sends more.
+                self.control.tally.uploads += u64::from(*end == UploadEnd::Acknowledged);
+                let gap = self.control.random.wait(self.control.load.upload_gap);
+                self.act_in(gap, Action::Upload(disk));
             }
             let excused = self.control.disk_excused[disk] > self.now;
-            if *end == WriterEnd::Failed && !excused {
+            if *end == UploadEnd::Failed && !excused {
                 self.laws.broke(Law::EveryEndHasAReason, self.now, format!("a write failed on a good disk {disk}"));
             }
         }

@@ -1,0 +1,32 @@
+//! Which root the uploads of a name go to, while there are any.
+//!
+//! Promise: all uploads of one name that overlap in time go to one root, so that the later one replaces what the earlier one
+//! made, and nothing acknowledged lies hidden behind another root. Not here: which root that is (`store`).
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use units::DiskId;
+
+use crate::ContentPath;
+
+/// The root of a name, as its disk and its number there, once an upload has begun in it. Locked while one begins.
+pub(crate) type Home = tokio::sync::Mutex<Option<(DiskId, usize)>>;
+
+/// The homes of all names that are being uploaded: each is kept by the uploads it is of.
+#[derive(Debug, Default)]
+pub(crate) struct Homes(Mutex<HashMap<ContentPath, Weak<Home>>>);
+
+impl Homes {
+    /// That of `path`: a new one, if none of its uploads is under way.
+    pub(crate) fn of(&self, path: &ContentPath) -> Arc<Home> {
+        let mut homes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        homes.retain(|_, home| home.strong_count() > 0);
+        if let Some(home) = homes.get(path).and_then(Weak::upgrade) {
+            return home;
+        }
+        let home = Arc::default();
+        homes.insert(path.clone(), Arc::downgrade(&home));
+        home
+    }
+}

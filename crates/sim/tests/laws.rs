@@ -1,0 +1,248 @@
+//! Each law is watched: for each there is a world, or a plane, that breaks it, and it is that law which says so.
+//!
+//! A broken plane is the real one whose calls to the world are spoilt on their way.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use dataplane::control::{Access, Command, Content, Outcome, Report};
+use dataplane::gauges::Gauges;
+use dataplane::plane::{Plane, PlaneConfig};
+use dataplane::port::{Completion, FileSlot, Io, MemoryChange, ReadRequest, SendRequest, SocketSlot, Span, Token};
+use sim::drive::Profile;
+use sim::{Law, Scenario, SimIo, Trace};
+use storage::grant::{Done, Grant, Offer, StoreMessage, WorkClass};
+use units::{BitRate, Nanos};
+
+const SECS: fn(u64) -> Nanos = Nanos::from_secs;
+
+/// What is spoilt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wrong {
+    Nothing,
+    /// A send names the bytes behind those it should.
+    SendsOtherBytes,
+    /// Two reads go to one place.
+    ReadsIntoOnePlace,
+    /// Time goes a quarter faster for the plane than for its clients.
+    ClockRunsFast,
+    /// A read names a file that is not open.
+    ReadsClosedFiles,
+    /// Deliveries come back for a reason they have not.
+    GivesWrongReasons,
+    /// From half a minute on, no offer of best-effort work is heard.
+    HearsNoBestEffort,
+    /// Every grant is given twice.
+    GrantsTwice,
+    /// A grant is taken for used up when it was just given.
+    ForgetsGrants,
+    /// Nothing is waited for.
+    NeverWaits,
+    /// Starts are looked at a minute late.
+    LooksAtStartsLate,
+    /// No offer of a recording is heard.
+    HearsNoRecordings,
+    /// Something asserts.
+    Panics,
+}
+
+struct Spoilt {
+    io: SimIo,
+    wrong: Wrong,
+    begun: Nanos,
+    reads: Vec<Span>,
+    done: VecDeque<StoreMessage>,
+    starts: VecDeque<(Nanos, Command)>,
+}
+
+impl Spoilt {
+    fn slower(&self, now: Nanos) -> Nanos {
+        let begun = self.begun.0;
+        Nanos(begun + now.0.saturating_sub(begun) / 5 * 4)
+    }
+}
+
+impl Io for Spoilt {
+    fn now(&mut self) -> Nanos {
+        let now = self.io.now();
+        if self.wrong == Wrong::ClockRunsFast { Nanos(now.0 + (now.0 - self.begun.0) / 4) } else { now }
+    }
+    fn processor_time(&mut self) -> Nanos {
+        self.io.processor_time()
+    }
+    fn chunk_count(&self) -> u32 {
+        self.io.chunk_count()
+    }
+    fn change_memory(&mut self, token: Token, change: MemoryChange) {
+        self.io.change_memory(token, change);
+    }
+    fn open_file(&mut self, slot: FileSlot, file: &OwnedFd, access: Access) {
+        self.io.open_file(slot, file, access);
+    }
+    fn close_file(&mut self, slot: FileSlot) {
+        self.io.close_file(slot);
+    }
+    fn open_socket(&mut self, slot: SocketSlot, socket: &OwnedFd) {
+        self.io.open_socket(slot, socket);
+    }
+    fn close_socket(&mut self, slot: SocketSlot) {
+        self.io.close_socket(slot);
+    }
+    fn fill(&mut self, memory: Span, bytes: &[u8]) {
+        self.io.fill(memory, bytes);
+    }
+    fn read(&mut self, mut request: ReadRequest) {
+        assert!(self.wrong != Wrong::Panics, "on purpose");
+        if self.wrong == Wrong::ReadsIntoOnePlace {
+            request.memory = self.reads.first().copied().unwrap_or(request.memory);
+            self.reads.push(request.memory);
+        }
+        if self.wrong == Wrong::ReadsClosedFiles {
+            request.file = FileSlot(u32::MAX);
+        }
+        self.io.read(request);
+    }
+    fn verify_version(&mut self, token: Token, content: &Arc<Content>) {
+        self.io.verify_version(token, content);
+    }
+    fn send(&mut self, mut request: SendRequest) {
+        if self.wrong == Wrong::SendsOtherBytes && request.memory.length > 2 * 4096 {
+            request.memory.offset += 4096;
+            request.memory.length -= 4096;
+        }
+        self.io.send(request);
+    }
+    fn await_room(&mut self, token: Token, socket: SocketSlot) {
+        self.io.await_room(token, socket);
+    }
+    fn cancel_send(&mut self, token: Token) {
+        self.io.cancel_send(token);
+    }
+    fn grant(&mut self, grant: Grant) {
+        self.io.grant(grant);
+        match self.wrong {
+            Wrong::GrantsTwice => self.io.grant(grant),
+            Wrong::ForgetsGrants => {
+                let (disk, job, started) = (grant.disk, grant.job, self.io.now());
+                let (bytes, ready_bytes, position) = (0, 0, u64::MAX);
+                let done = Done { disk, job, bytes, started, ended: started, ok: true, ready_bytes, position };
+                self.done.push_back(StoreMessage::Done(done));
+            }
+            _ => {}
+        }
+    }
+    fn store_message(&mut self) -> Option<StoreMessage> {
+        if let Some(done) = self.done.pop_front() {
+            return Some(done);
+        }
+        let best_effort = |offer: &Offer| offer.class == WorkClass::BestEffort;
+        let deaf = self.wrong == Wrong::HearsNoBestEffort && self.io.now() > self.begun.saturating_add(SECS(30));
+        loop {
+            match self.io.store_message()? {
+                StoreMessage::Offer(offer) if deaf && best_effort(&offer) => {}
+                StoreMessage::Offer(offer) if self.wrong == Wrong::HearsNoRecordings && !best_effort(&offer) => {}
+                StoreMessage::Done(_) if self.wrong == Wrong::ForgetsGrants => {}
+                message => return Some(message),
+            }
+        }
+    }
+    fn command(&mut self) -> Option<Command> {
+        let now = self.io.now();
+        while let Some(command) = self.io.command() {
+            if self.wrong != Wrong::LooksAtStartsLate || !matches!(command, Command::Start(_)) {
+                return Some(command);
+            }
+            self.starts.push_back((now.saturating_add(SECS(60)), command));
+        }
+        self.starts.pop_front_if(|(at, _)| *at <= now).map(|(_, command)| command)
+    }
+    fn report(&mut self, mut report: Report) -> Result<(), Report> {
+        if let (Wrong::GivesWrongReasons, Report::Finished { end, .. }) = (self.wrong, &mut report) {
+            end.outcome = Outcome::ClientGone;
+        }
+        self.io.report(report)
+    }
+    fn wait(&mut self, until: Nanos, completions: &mut Vec<Completion>) {
+        let until = match self.wrong {
+            Wrong::NeverWaits => Nanos::ZERO,
+            Wrong::ClockRunsFast => self.slower(until),
+            _ => until,
+        };
+        self.reads.clear();
+        self.io.wait(until, completions);
+    }
+}
+
+/// The law that a plane breaks that is spoilt so.
+fn broken(scenario: &Scenario, wrong: Wrong) -> Option<Law> {
+    let report = sim::run_with(scenario, Trace::Off, |mut io, machine| {
+        let config = PlaneConfig {
+            tick: scenario.tick,
+            round: scenario.round,
+            be_share: scenario.be_share,
+            streams_max: scenario.load.streams_max + 4,
+            ..PlaneConfig::default()
+        };
+        let gauges = Arc::new(Gauges::new(config.streams_max, machine.profiles.len()));
+        let begun = io.now();
+        let spoilt = Spoilt { io, wrong, begun, reads: Vec::new(), done: VecDeque::new(), starts: VecDeque::new() };
+        let mut plane = Plane::new(config, machine.profiles.clone(), &[scenario.link], gauges, spoilt);
+        move || plane.turn()
+    });
+    report.broken.map(|broken| broken.law)
+}
+
+/// Streams, uploads and a recording on one disk.
+fn lively(profile: Profile, streams: u32) -> Scenario {
+    let mut scenario = Scenario::steady(1, profile, 1 << 30, BitRate(8_800_000), streams);
+    scenario.be_share = 0.1;
+    scenario.load.arrivals = Nanos::from_millis(100);
+    scenario.load.viewing = (SECS(5), SECS(40));
+    scenario.load.uploaders = 1;
+    scenario.load.recordings = SECS(5);
+    scenario
+}
+
+/// The same without uploads and recordings.
+fn quiet(profile: Profile, streams: u32) -> Scenario {
+    let mut scenario = lively(profile, streams);
+    scenario.load.uploaders = 0;
+    scenario.load.recordings = Nanos::ZERO;
+    scenario
+}
+
+#[test]
+fn the_plane_as_it_is_breaks_no_law_in_these_worlds() {
+    for scenario in [lively(Profile::Desktop, 30), lively(Profile::SsdSata, 30), lively(Profile::Desktop, 150)] {
+        assert_eq!(broken(&scenario, Wrong::Nothing), None);
+    }
+}
+
+#[test]
+fn each_law_has_a_plane_that_breaks_it() {
+    // Bulk reads without end leave the disk no idle time.
+    let mut full = lively(Profile::Desktop, 60);
+    full.load.best_effort_share = 0.4;
+    full.load.viewing = (SECS(100), SECS(120));
+    let cases = [
+        (Law::NeverWrongBytes, Wrong::SendsOtherBytes, quiet(Profile::Desktop, 5)),
+        (Law::OneOwner, Wrong::ReadsIntoOnePlace, quiet(Profile::SsdSata, 50)),
+        (Law::BoundedCatchUp, Wrong::ClockRunsFast, quiet(Profile::SsdSata, 5)),
+        (Law::OncePerRequest, Wrong::ReadsClosedFiles, quiet(Profile::Desktop, 5)),
+        (Law::EveryEndHasAReason, Wrong::GivesWrongReasons, quiet(Profile::Desktop, 5)),
+        (Law::BestEffortLives, Wrong::HearsNoBestEffort, full),
+        (Law::NeverIdle, Wrong::HearsNoBestEffort, lively(Profile::Desktop, 5)),
+        (Law::QueueBounds, Wrong::GrantsTwice, lively(Profile::Desktop, 5)),
+        (Law::GrantsExclude, Wrong::ForgetsGrants, lively(Profile::Desktop, 30)),
+        (Law::NoSpinning, Wrong::NeverWaits, quiet(Profile::Desktop, 5)),
+        (Law::StartsInTime, Wrong::LooksAtStartsLate, quiet(Profile::Desktop, 5)),
+        (Law::RecordingInTime, Wrong::HearsNoRecordings, lively(Profile::Desktop, 5)),
+        (Law::NoPanic, Wrong::Panics, quiet(Profile::Desktop, 5)),
+    ];
+    for (law, wrong, scenario) in cases {
+        assert_eq!(broken(&scenario, wrong), Some(law), "{wrong:?}");
+    }
+    // The disk four times slower than admission was told: the canary that each range of seeds begins with.
+    assert_eq!(broken(&Scenario::canary(), Wrong::Nothing), Some(Law::EveryDeadline));
+}

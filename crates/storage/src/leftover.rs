@@ -1,0 +1,70 @@
+//! The hidden names of uploads that have no name of their own yet, and what the next start makes of those a crash has left.
+//!
+//! Promise: a leftover either is removed, or, if it was to be kept, gets its own name, or one beside it; it replaces nothing.
+
+/// What the hidden names of all runs begin with. Listings hide it, and no path can spell it.
+pub const PREFIX: &str = ".isocast-upload-";
+
+/// Names tried for an upload that is to be kept, if its own was given to another since.
+const NAMES_TRIED: u32 = 100;
+
+/// A leftover of an earlier run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leftover<'a> {
+    /// It was never to be seen: it goes.
+    Discard,
+    /// What there is of it is to get this name.
+    Keep(&'a str),
+}
+
+/// A hidden name: the `number`th of the run that is called `run` (its process and the time it began, each without a `-`). It
+/// tells the upload's own name if that is to be kept after a crash.
+#[must_use]
+pub fn hidden_name(run: &str, number: u64, own: Option<&str>) -> String {
+    let own = own.map(|own| format!("-{own}")).unwrap_or_default();
+    format!("{PREFIX}{run}-{number}{own}")
+}
+
+/// What `name` says, if an earlier run than `run` has left it.
+#[must_use]
+pub fn leftover<'a>(name: &'a str, run: &str) -> Option<Leftover<'a>> {
+    let rest = name.strip_prefix(PREFIX)?;
+    if rest.strip_prefix(run).is_some_and(|rest| rest.starts_with('-')) {
+        return None;
+    }
+    // Process, time, number, name.
+    let own = rest.splitn(4, '-').nth(3).filter(|own| !own.is_empty());
+    Some(own.map_or(Leftover::Discard, Leftover::Keep))
+}
+
+/// The names to try for a leftover: `talk.ts`, `talk.recovered-1.ts`, `talk.recovered-2.ts` and so on.
+pub fn recovered_names(own: &str) -> impl Iterator<Item = String> {
+    (0..NAMES_TRIED).map(move |nth| match (nth, own.rsplit_once('.')) {
+        (0, _) => own.to_owned(),
+        (_, Some((stem, ending))) if !stem.is_empty() => format!("{stem}.recovered-{nth}.{ending}"),
+        _ => format!("{own}.recovered-{nth}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_earlier_runs_are_leftovers_and_tell_what_is_to_be_kept() {
+        let own = hidden_name("7-a0", 3, None);
+        assert_eq!(own, ".isocast-upload-7-a0-3");
+        assert_eq!(leftover(&own, "7-a0"), None);
+        assert_eq!(leftover(&own, "7-a"), Some(Leftover::Discard));
+        assert_eq!(leftover(&hidden_name("7-a0", 4, Some("a - b.ts")), "8-b0"), Some(Leftover::Keep("a - b.ts")));
+        assert_eq!(leftover("isocast-upload-1", "8-b0"), None);
+        assert_eq!(leftover(".isocast", "8-b0"), None);
+    }
+
+    #[test]
+    fn a_recovered_name_keeps_its_ending() {
+        let names = |own| recovered_names(own).take(2).collect::<Vec<_>>();
+        assert_eq!(names("talk.ts"), ["talk.ts", "talk.recovered-1.ts"]);
+        assert_eq!(names(".hidden"), [".hidden", ".hidden.recovered-1"]);
+    }
+}

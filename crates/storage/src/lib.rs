@@ -1,0 +1,9 @@
+//! How contents get onto a disk, decided without touching it: what a store thread and its disk's schedule say to each other,
+//! the life of an upload, and what a start makes of what a crash has left.
+//!
+//! Promise: no I/O, clock, chance or thread in here: the same code runs in the directory store, in the simulator, and in a
+//! test that cuts the power at every sync. Not here: when a disk is used (`schedule`), files (`dirstore`).
+
+pub mod grant;
+pub mod leftover;
+pub mod uploads;

@@ -1,0 +1,264 @@
+//! Making durable: one operation for all that waits, on one grant, in parts.
+//!
+//! Promise: what is acknowledged survives a power cut, and no name is left with a part of its bytes. Uploads that finish in
+//! the same window share a commit: the first sync commits the journal for all, the others find nothing left to do. What was
+//! written since the last flush is told to the schedule: it decides how much a drive's cache may hold, and when it is
+//! emptied though nobody waits.
+
+use std::collections::VecDeque;
+
+use units::{Nanos, UploadId};
+
+use super::{Life, Trouble, UploadFile, Uploads, Used};
+use crate::grant::Work;
+
+/// Bytes by which what is in the drive's cache must have grown to be told again.
+const DIRTY_BYTES_NEWS: u64 = 4 * 1024 * 1024;
+
+/// Names made durable by one commit at most: its time is what the schedule has learned, and must stay alike.
+const NAMES_PER_COMMIT: usize = 32;
+
+/// What is to be done next of a commit. Tell how it went by [`Uploads::part_done`].
+#[derive(Debug)]
+pub enum CommitPart<'a, R> {
+    /// Cut the file to `length` bytes, and make them durable where the file system's journal does not put bytes before
+    /// names: the commit of another upload would else carry the name alone over a power cut.
+    Secure {
+        /// Whose file.
+        upload: UploadId,
+        /// Its content's length in bytes.
+        length: u64,
+    },
+    /// Give the file its name, in one step of the file system.
+    Publish(UploadId),
+    /// Make the file and its name durable. If that succeeded, it is acknowledged.
+    SyncName(UploadId),
+    /// An earlier sync failed, and with it what this file's would have found to do: it may not be acknowledged.
+    Withhold(UploadId),
+    /// Make a removal durable.
+    SyncRemoval(&'a mut R),
+    /// See whether the file system still makes changes durable. If so, the removal is acknowledged.
+    CheckRemoval(&'a mut R),
+    /// Empty the drive's cache, though nobody waits for it.
+    Flush {
+        /// The upload written last, if it still goes on.
+        upload: Option<UploadId>,
+        /// True if that one is to be found after a power cut: what it has grown by must be durable, too.
+        keep: bool,
+    },
+}
+
+/// What is to be made durable.
+#[derive(Debug)]
+pub(super) struct Commits<R> {
+    /// Written since the last flush.
+    dirty_bytes: u64,
+    uploads: VecDeque<UploadId>,
+    removals: VecDeque<R>,
+    /// The offer that is out: how much was dirty, and whether somebody waited.
+    offered: Option<(u64, bool)>,
+    /// The upload written to last: its file is what a flush that nobody waits for goes through.
+    written_last: Option<UploadId>,
+    batch: Option<Batch<R>>,
+}
+
+/// A commit under way: what is left of each of its parts, in this order.
+#[derive(Debug)]
+struct Batch<R> {
+    dirty_bytes: u64,
+    to_secure: VecDeque<UploadId>,
+    to_publish: Option<UploadId>,
+    to_sync: VecDeque<UploadId>,
+    removals_to_sync: VecDeque<R>,
+    removals_to_check: VecDeque<R>,
+    to_flush: bool,
+    /// A sync failed: others' may find nothing left to do, and succeed.
+    journal_broke: bool,
+    /// Everything in the drive's cache is durable now.
+    settled: bool,
+    disk_ok: bool,
+}
+
+impl<R> Default for Commits<R> {
+    fn default() -> Self {
+        Self {
+            dirty_bytes: 0,
+            uploads: VecDeque::new(),
+            removals: VecDeque::new(),
+            offered: None,
+            written_last: None,
+            batch: None,
+        }
+    }
+}
+
+impl<R> Commits<R> {
+    pub(super) fn dirty_bytes(&self) -> u64 {
+        self.dirty_bytes
+    }
+
+    pub(super) fn wrote(&mut self, upload: UploadId, bytes: u64) {
+        self.dirty_bytes += bytes;
+        self.written_last = Some(upload);
+    }
+
+    pub(super) fn wait_for_upload(&mut self, upload: UploadId) {
+        self.uploads.push_back(upload);
+    }
+
+    pub(super) fn forget(&mut self, upload: UploadId) {
+        self.uploads.retain(|waiting| *waiting != upload);
+    }
+
+    pub(super) fn wait_for_removal(&mut self, removal: R) {
+        self.removals.push_back(removal);
+    }
+
+    /// True if there is nothing to make durable.
+    pub(super) fn is_idle(&self) -> bool {
+        !self.is_awaited() && self.dirty_bytes == 0 && self.batch.is_none()
+    }
+
+    fn is_awaited(&self) -> bool {
+        !self.uploads.is_empty() || !self.removals.is_empty()
+    }
+
+    /// No commit will be granted any more.
+    pub(super) fn give_up(&mut self) -> Vec<R> {
+        self.uploads.clear();
+        self.removals.drain(..).collect()
+    }
+
+    /// The offer that is out was used up.
+    pub(super) fn forget_offer(&mut self) {
+        self.offered = None;
+    }
+
+    /// The offer to make now, if it says anything that the last one does not.
+    pub(super) fn next_offer(&mut self) -> Option<Work> {
+        let (dirty_bytes, awaited) = (self.dirty_bytes, self.is_awaited());
+        if self.batch.is_some() || (!awaited && dirty_bytes == 0) {
+            return None;
+        }
+        let news = self.offered.is_none_or(|(known, was)| awaited != was || dirty_bytes >= known + DIRTY_BYTES_NEWS);
+        if !news {
+            return None;
+        }
+        self.offered = Some((dirty_bytes, awaited));
+        Some(Work::Commit { dirty_bytes, awaited })
+    }
+
+    /// Begins a commit of what waits. False if there is nothing to do.
+    pub(super) fn begin(&mut self) -> bool {
+        let uploads = self.uploads.len().min(NAMES_PER_COMMIT);
+        let removals = self.removals.len().min(NAMES_PER_COMMIT - uploads);
+        let batch = Batch {
+            dirty_bytes: self.dirty_bytes,
+            to_secure: self.uploads.drain(..uploads).collect(),
+            to_publish: None,
+            to_sync: VecDeque::new(),
+            removals_to_sync: self.removals.drain(..removals).collect(),
+            removals_to_check: VecDeque::new(),
+            to_flush: uploads + removals == 0 && self.dirty_bytes > 0,
+            journal_broke: false,
+            settled: true,
+            disk_ok: true,
+        };
+        let has_work = uploads + removals > 0 || batch.to_flush;
+        self.batch = has_work.then_some(batch);
+        has_work
+    }
+}
+
+impl<R> Batch<R> {
+    fn is_over(&self) -> bool {
+        self.to_secure.is_empty()
+            && self.to_publish.is_none()
+            && self.to_sync.is_empty()
+            && self.removals_to_sync.is_empty()
+            && self.removals_to_check.is_empty()
+            && !self.to_flush
+    }
+
+    fn note(&mut self, outcome: Result<(), Trouble>) {
+        self.settled &= outcome.is_ok();
+        self.disk_ok &= outcome != Err(Trouble::Disk);
+    }
+}
+
+impl<F: UploadFile, R> Uploads<F, R> {
+    /// The next part of the commit under way; none once it is over. The same one again until [`Uploads::part_done`].
+    pub fn next_part(&mut self) -> Option<CommitPart<'_, R>> {
+        let batch = self.commits.batch.as_mut()?;
+        if let Some(upload) = batch.to_publish {
+            return Some(CommitPart::Publish(upload));
+        }
+        if let Some(upload) = batch.to_secure.front().copied() {
+            let length = match self.uploads.get(&upload).map(|upload| upload.life) {
+                Some(Life::Written(length)) => length,
+                other => unreachable!("what waits for a commit is written, not {other:?}"),
+            };
+            return Some(CommitPart::Secure { upload, length });
+        }
+        if let Some(upload) = batch.to_sync.front().copied() {
+            let part = if batch.journal_broke { CommitPart::Withhold } else { CommitPart::SyncName };
+            return Some(part(upload));
+        }
+        if let Some(removal) = batch.removals_to_sync.front_mut() {
+            return Some(CommitPart::SyncRemoval(removal));
+        }
+        // First all, then the looks: what a look changes would be committed by the next one's sync.
+        if let Some(removal) = batch.removals_to_check.front_mut() {
+            return Some(CommitPart::CheckRemoval(removal));
+        }
+        let written = self.commits.written_last.and_then(|id| Some((id, self.uploads.get(&id)?.keep)));
+        let (upload, keep) = (written.map(|written| written.0), written.is_some_and(|written| written.1));
+        batch.to_flush.then_some(CommitPart::Flush { upload, keep })
+    }
+
+    /// The part that [`Uploads::next_part`] gave last is done, or could not be. An upload that could not be made whole, was
+    /// refused its name, or is through, is forgotten: its client is to be told before.
+    pub fn part_done(&mut self, outcome: Result<(), Trouble>, now: Nanos) {
+        let Some(batch) = self.commits.batch.as_mut() else { return };
+        let mut over = None;
+        if let Some(id) = batch.to_publish.take() {
+            match outcome {
+                Ok(()) => batch.to_sync.push_back(id),
+                Err(_) => over = Some(id),
+            }
+        } else if let Some(id) = batch.to_secure.pop_front() {
+            batch.note(outcome);
+            match outcome {
+                Ok(()) => batch.to_publish = Some(id),
+                Err(_) => over = Some(id),
+            }
+        } else if let Some(id) = batch.to_sync.pop_front() {
+            batch.note(outcome);
+            batch.journal_broke |= matches!(outcome, Err(Trouble::Disk | Trouble::Other));
+            over = Some(id);
+        } else if let Some(removal) = batch.removals_to_sync.pop_front() {
+            batch.note(outcome);
+            if outcome.is_ok() {
+                batch.removals_to_check.push_back(removal);
+            }
+        } else if batch.removals_to_check.pop_front().is_some() {
+            batch.note(outcome);
+        } else {
+            batch.to_flush = false;
+            batch.note(outcome);
+        }
+        if let Some(id) = over {
+            self.uploads.remove(&id);
+        }
+        self.end_commit_if_over(now);
+    }
+
+    fn end_commit_if_over(&mut self, now: Nanos) {
+        let Some(batch) = self.commits.batch.take_if(|batch| batch.is_over()) else { return };
+        if batch.settled {
+            self.commits.dirty_bytes -= batch.dirty_bytes;
+        }
+        self.done(Used { bytes: batch.dirty_bytes, ok: batch.disk_ok, ..Used::default() }, now);
+        self.offer_commit();
+    }
+}

@@ -1,0 +1,482 @@
+//! The power cut at every sync of a thousand operations: what was acknowledged is whole, nothing half-written is visible,
+//! leftovers are cleaned up. Compared with a plain map.
+//!
+//! The life of an upload is the product's (`storage::uploads`, `storage::leftover`); the file system is a model. Each way to
+//! do wrongly what the product says must be found.
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::{Chance, FileSystem, SECTOR, Sector};
+use storage::grant::{Grant, JobId, StoreMessage, Work};
+use storage::leftover::{Leftover, PREFIX, hidden_name, leftover, recovered_names};
+use storage::uploads::{CommitPart, Granted, Recording, Trouble, UploadFile, Uploads};
+use units::{BitRate, DiskId, Nanos, ReservationId, UploadId};
+
+const OPERATIONS: u32 = 1000;
+const NAMES: u64 = 12;
+const RUNNING_MAX: usize = 8;
+const RUN: &str = "1-a";
+
+/// What is done wrongly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wrong {
+    Nothing,
+    /// An upload is acknowledged when it has its name.
+    AcknowledgesBeforeSync,
+    /// A removal is acknowledged when the name is gone.
+    AcknowledgesRemovalBeforeSync,
+    /// Bytes are not made durable before their name where the journal does not do that.
+    SkipsSecuring,
+    /// The padding of the last write stays.
+    SkipsCutting,
+    /// A start leaves what a crash has left.
+    LeavesLeftovers,
+    /// A flush that nobody waits for leaves what recordings have grown by to the journal.
+    FlushesTheCacheOnly,
+}
+
+/// A content: which, and how long.
+type Content = (u32, u64);
+
+#[derive(Debug)]
+struct File {
+    file: u64,
+    hidden: Option<String>,
+    name: String,
+    content: u32,
+    /// Bytes its client has sent, as far as there was room for them.
+    sent: u64,
+    keep: bool,
+    /// Its effect on its name.
+    effect: u64,
+}
+
+impl UploadFile for File {
+    fn run_at(&self, offset: u64) -> (u64, u64) {
+        (self.file << 32 | offset, u64::MAX)
+    }
+}
+
+#[derive(Debug)]
+struct Removal {
+    name: String,
+    effect: u64,
+}
+
+/// What may be under a name: what was acknowledged last, and what came after.
+#[derive(Debug, Clone, Default)]
+struct Expected {
+    acknowledged: (u64, Option<Content>),
+    later: BTreeMap<u64, Option<Content>>,
+}
+
+impl Expected {
+    fn acknowledge(&mut self, effect: u64) {
+        let value = self.later.remove(&effect).expect("it had an effect");
+        if effect > self.acknowledged.0 {
+            self.acknowledged = (effect, value);
+        }
+        self.later.retain(|later, _| *later > effect);
+    }
+}
+
+/// The map, and what it cannot know: how far recordings are durable.
+#[derive(Debug, Clone, Default)]
+struct Map {
+    names: BTreeMap<String, Expected>,
+    /// Recordings: content, and whole sectors that were durable when somebody last waited for that.
+    recordings: BTreeMap<String, (u32, u64)>,
+}
+
+/// A server on the file system.
+struct Server {
+    wrong: Wrong,
+    files: FileSystem,
+    chance: Chance,
+    uploads: Uploads<File, Removal>,
+    offers: BTreeMap<JobId, Work>,
+    running: Vec<UploadId>,
+    map: Map,
+    now: Nanos,
+    contents: u32,
+    effects: u64,
+    hidden: u64,
+    syncs: u32,
+    violations: Vec<String>,
+}
+
+impl Server {
+    fn new(seed: u64, ordered: bool, wrong: Wrong) -> Self {
+        Self {
+            wrong,
+            files: FileSystem::new(ordered),
+            chance: Chance(seed),
+            uploads: Uploads::new(DiskId(0)),
+            offers: BTreeMap::new(),
+            running: Vec::new(),
+            map: Map::default(),
+            now: Nanos::from_secs(1),
+            contents: 0,
+            effects: 0,
+            hidden: 0,
+            syncs: 0,
+            violations: Vec::new(),
+        }
+    }
+
+    fn operate(&mut self) {
+        self.now = self.now.saturating_add(Nanos::from_millis(1 + self.chance.below(50)));
+        match self.chance.below(20) {
+            0..4 if self.running.len() < RUNNING_MAX => self.begin(),
+            4..9 => self.receive(),
+            9..11 => self.finish(),
+            11 if self.chance.one_in(3) => self.break_off(),
+            12 => self.remove(),
+            _ => self.grant(),
+        }
+        self.hear();
+    }
+
+    fn pick(&mut self) -> Option<UploadId> {
+        let count = u64::try_from(self.running.len()).expect("few");
+        (count > 0).then(|| self.running[usize::try_from(self.chance.below(count)).expect("few")])
+    }
+
+    fn begin(&mut self) {
+        self.contents += 1;
+        let keep = self.chance.one_in(4);
+        let name =
+            if keep { format!("recording {}.ts", self.contents) } else { format!("{}", self.chance.below(NAMES)) };
+        self.hidden += 1;
+        // With O_TMPFILE and without, as file systems have it; what is kept must be found.
+        let hidden = (keep || self.chance.one_in(3)).then(|| hidden_name(RUN, self.hidden, keep.then_some(&name)));
+        let file = self.files.create(hidden.as_deref());
+        if keep {
+            self.map.recordings.insert(name.clone(), (self.contents, 0));
+        }
+        let file = File { file, hidden, name, content: self.contents, sent: 0, keep, effect: 0 };
+        let reservation = ReservationId { slot: 1, generation: 1 };
+        let recording = keep.then_some(Recording { rate: BitRate(8_000_000), reservation });
+        self.running.push(self.uploads.begin(file, recording, keep));
+    }
+
+    fn receive(&mut self) {
+        let Some(upload) = self.pick() else { return };
+        // A recording is offered by chunks.
+        let keeps = self.uploads.file_mut(upload).is_some_and(|file| file.keep);
+        let bytes = if keeps { 1 << 20 } else { SECTOR * (1 + self.chance.below(8)) };
+        self.send(upload, bytes);
+    }
+
+    fn send(&mut self, upload: UploadId, bytes: u64) {
+        if let Some(file) = self.uploads.receiving(upload) {
+            file.sent += bytes;
+        }
+        self.uploads.received(upload, bytes, self.now);
+    }
+
+    fn finish(&mut self) {
+        let Some(upload) = self.pick() else { return };
+        let rest = self.chance.below(SECTOR);
+        if rest > 0 {
+            self.send(upload, rest);
+        }
+        self.running.retain(|running| *running != upload);
+        self.uploads.finish(upload);
+    }
+
+    fn break_off(&mut self) {
+        let Some(upload) = self.pick() else { return };
+        self.running.retain(|running| *running != upload);
+        if let Some(file) = self.uploads.break_off(upload) {
+            self.forget(file);
+        }
+    }
+
+    /// An upload is over and leaves nothing.
+    fn forget(&mut self, file: File) {
+        if let Some(hidden) = file.hidden {
+            self.files.unlink(&hidden);
+        }
+        self.map.recordings.remove(&file.name);
+    }
+
+    fn remove(&mut self) {
+        let name = self.chance.below(NAMES).to_string();
+        if self.files.file(&name).is_none() {
+            return;
+        }
+        self.files.unlink(&name);
+        let effect = self.effect(&name, None);
+        if self.wrong == Wrong::AcknowledgesRemovalBeforeSync {
+            self.map.names.entry(name.clone()).or_default().acknowledge(effect);
+        }
+        self.uploads.removed(Removal { name, effect });
+    }
+
+    fn effect(&mut self, name: &str, value: Option<Content>) -> u64 {
+        self.effects += 1;
+        self.map.names.entry(name.to_owned()).or_default().later.insert(self.effects, value);
+        self.effects
+    }
+
+    /// Messages to the schedule, which keeps the offers.
+    fn hear(&mut self) {
+        while let Some(message) = self.uploads.message() {
+            self.uploads.sent();
+            match message {
+                StoreMessage::Offer(offer) => drop(self.offers.insert(offer.job, offer.work)),
+                StoreMessage::Withdraw { job, .. } => drop(self.offers.remove(&job)),
+                StoreMessage::Done(done) if done.ready_bytes > 0 => {
+                    self.offers.insert(done.job, Work::Write { bytes: done.ready_bytes, position: done.position });
+                }
+                StoreMessage::Done(_) => {}
+            }
+        }
+    }
+
+    fn grant(&mut self) {
+        let count = u64::try_from(self.offers.len()).expect("few");
+        if count == 0 {
+            return;
+        }
+        let place = usize::try_from(self.chance.below(count)).expect("few");
+        let job = *self.offers.keys().nth(place).expect("one of them");
+        self.offers.remove(&job);
+        let late = self.chance.one_in(20);
+        let until = if late { Nanos::ZERO } else { self.now };
+        let grant = Grant { disk: DiskId(0), job, bytes_max: SECTOR * (1 + self.chance.below(600)), until };
+        match self.uploads.granted(grant, self.now) {
+            Granted::Late => assert!(late),
+            Granted::Unused => {}
+            Granted::Chore => unreachable!("none was offered"),
+            Granted::Write { upload, offset, bytes } => self.write(upload, offset, bytes),
+            Granted::Commit => self.commit(),
+        }
+    }
+
+    fn write(&mut self, upload: UploadId, offset: u64, bytes: u64) {
+        // The time is over before all of it is written, or the disk is full.
+        let written = if self.chance.one_in(4) { self.chance.below(bytes / SECTOR + 1) * SECTOR } else { bytes };
+        let full = self.chance.one_in(100);
+        let file = self.uploads.file_mut(upload).expect("it was granted");
+        self.files.write(file.file, offset, written, file.content);
+        if full {
+            file.sent = file.sent.min(offset + written);
+            self.running.retain(|running| *running != upload);
+        }
+        if let Some(file) = self.uploads.wrote(upload, written, full.then_some(Trouble::Full), self.now) {
+            self.forget(file);
+        }
+    }
+
+    fn commit(&mut self) {
+        while let Some(part) = self.uploads.next_part() {
+            let sync = match part {
+                CommitPart::Secure { upload, length } => {
+                    let file = self.uploads.file_mut(upload).expect("it waits").file;
+                    if self.wrong != Wrong::SkipsCutting {
+                        self.files.truncate(file, length);
+                    }
+                    (!self.files.is_ordered() && self.wrong != Wrong::SkipsSecuring).then_some(Some(file))
+                }
+                CommitPart::Publish(upload) => {
+                    self.publish(upload);
+                    None
+                }
+                CommitPart::SyncName(upload) => Some(self.uploads.file_mut(upload).map(|file| file.file)),
+                CommitPart::Withhold(_) => unreachable!("no sync fails here"),
+                CommitPart::SyncRemoval(_) => Some(None),
+                CommitPart::CheckRemoval(_) => None,
+                CommitPart::Flush { upload, keep } => {
+                    // As the store does: through the file that grows if that is to be found, else the drive alone.
+                    if !keep || self.wrong == Wrong::FlushesTheCacheOnly {
+                        self.files.flush();
+                        self.syncs += 1;
+                    }
+                    let grows = upload.and_then(|upload| self.uploads.file_mut(upload)).map(|file| file.file);
+                    (keep && self.wrong != Wrong::FlushesTheCacheOnly).then_some(grows)
+                }
+            };
+            if let Some(file) = sync {
+                self.cut_the_power();
+                self.files.sync(file);
+                self.syncs += 1;
+            }
+            self.part_done();
+            self.cut_the_power();
+        }
+    }
+
+    /// Acknowledges what the part made durable.
+    fn part_done(&mut self) {
+        let (acknowledged, flushed) = match self.uploads.next_part().expect("the same part again") {
+            CommitPart::SyncName(upload) => {
+                let file = self.uploads.file_mut(upload).expect("it waits");
+                (Some((file.name.clone(), file.effect)), false)
+            }
+            CommitPart::CheckRemoval(removal) => (Some((removal.name.clone(), removal.effect)), false),
+            CommitPart::Flush { keep, .. } => (None, keep),
+            _ => (None, false),
+        };
+        self.uploads.part_done(Ok(()), self.now);
+        if let Some((name, effect)) = acknowledged {
+            let expected = self.map.names.entry(name.clone()).or_default();
+            if expected.later.contains_key(&effect) {
+                expected.acknowledge(effect);
+            }
+            self.map.recordings.remove(&name);
+        }
+        if flushed {
+            self.note_durable();
+        }
+    }
+
+    /// After a flush through a recording's file, what is written of it must be found.
+    fn note_durable(&mut self) {
+        let ordered = self.files.is_ordered();
+        for file in self.uploads.files().filter(|file| file.keep && ordered) {
+            if let Some((_, sectors)) = self.map.recordings.get_mut(&file.name) {
+                *sectors = self.files.length(file.file) / SECTOR;
+            }
+        }
+    }
+
+    fn publish(&mut self, upload: UploadId) {
+        let file = self.uploads.file_mut(upload).expect("it waits");
+        let (name, number, content) = (file.name.clone(), file.file, (file.content, file.sent));
+        match file.hidden.take() {
+            Some(hidden) => self.files.rename(&hidden, &name),
+            None => self.files.link(&name, number),
+        }
+        let effect = self.effect(&name, Some(content));
+        self.uploads.file_mut(upload).expect("it waits").effect = effect;
+        if self.wrong == Wrong::AcknowledgesBeforeSync {
+            self.map.names.entry(name).or_default().acknowledge(effect);
+        }
+    }
+
+    /// The power goes, a few times, each time with another fate of what was not synced; then a start.
+    fn cut_the_power(&mut self) {
+        for _ in 0..2 {
+            let mut after = self.files.after_power_cut(&mut self.chance);
+            self.recover(&mut after);
+            let once: Vec<String> = after.names().cloned().collect();
+            self.recover(&mut after);
+            assert_eq!(once, after.names().cloned().collect::<Vec<_>>(), "a second start changes nothing");
+            self.compare(&after);
+        }
+    }
+
+    /// What a start does with what it finds.
+    fn recover(&self, files: &mut FileSystem) {
+        if self.wrong == Wrong::LeavesLeftovers {
+            return;
+        }
+        let names: Vec<String> = files.names().cloned().collect();
+        for name in names {
+            let own = match leftover(&name, "2-b") {
+                None => continue,
+                Some(Leftover::Keep(own)) if files.length(files.file(&name).expect("listed")) > 0 => own,
+                Some(_) => {
+                    files.unlink(&name);
+                    continue;
+                }
+            };
+            let free = recovered_names(own).find(|name| files.file(name).is_none());
+            files.rename(&name, &free.expect("one of a hundred"));
+        }
+    }
+
+    fn compare(&mut self, after: &FileSystem) {
+        for (name, expected) in &self.map.names {
+            let found = after.file(name).map(|file| (file, after.read(file)));
+            let is = |value: &Option<Content>| match (value, &found) {
+                (None, found) => found.is_none(),
+                (Some((content, length)), Some((file, sectors))) => {
+                    after.length(*file) == *length && is_whole(sectors, *content)
+                }
+                (Some(_), None) => false,
+            };
+            // A recording that was not acknowledged may have been recovered instead: below.
+            let recorded = self.map.recordings.contains_key(name);
+            if !recorded && !is(&expected.acknowledged.1) && !expected.later.values().any(is) {
+                self.violations.push(format!("{name} is {found:?}, not {expected:?}"));
+            }
+        }
+        for (name, (content, durable)) in &self.map.recordings {
+            let sectors = after.file(name).map(|file| after.read(file)).unwrap_or_default();
+            let there = sectors.iter().zip(1..).take_while(|(holds, number)| **holds == (*content, *number)).count();
+            if u64::try_from(there).expect("few") < *durable {
+                self.violations.push(format!("of {name}, {durable} sectors were durable: {sectors:?}"));
+            }
+        }
+        for name in after.names() {
+            if name.starts_with(PREFIX) {
+                self.violations.push(format!("{name} is left"));
+            } else if !self.map.names.contains_key(name) && !self.map.recordings.contains_key(name) {
+                self.violations.push(format!("nobody named {name}"));
+            }
+        }
+    }
+}
+
+fn is_whole(sectors: &[Sector], content: u32) -> bool {
+    sectors.iter().zip(1..).all(|(holds, number)| *holds == (content, number))
+}
+
+/// A thousand operations, then all that was begun comes to its end.
+fn run(seed: u64, ordered: bool, wrong: Wrong) -> Server {
+    let mut server = Server::new(seed, ordered, wrong);
+    for _ in 0..OPERATIONS {
+        server.operate();
+        if server.violations.len() > 3 {
+            return server;
+        }
+    }
+    for upload in std::mem::take(&mut server.running) {
+        server.uploads.finish(upload);
+    }
+    server.hear();
+    while !server.offers.is_empty() {
+        server.grant();
+        server.hear();
+    }
+    server
+}
+
+#[test]
+fn the_power_cut_at_every_sync_of_a_thousand_operations_loses_nothing_acknowledged() {
+    for ordered in [true, false] {
+        for seed in 0..4 {
+            let mut server = run(seed, ordered, Wrong::Nothing);
+            let of = format!("seed {seed}, {} file system", if ordered { "ordered" } else { "unordered" });
+            assert_eq!(server.violations, Vec::<String>::new(), "{of}");
+            assert!(server.syncs > 60, "{of}: {} syncs", server.syncs);
+            assert!(server.uploads.is_idle(), "{of}: all came to its end");
+            // In the end the map is what is there, with no power cut.
+            let files = server.files.clone();
+            server.compare(&files);
+            assert_eq!(server.violations, Vec::<String>::new(), "{of}, at the end");
+            assert!(server.map.names.values().all(|expected| expected.later.is_empty()), "{of}: all is acknowledged");
+        }
+    }
+}
+
+#[test]
+fn each_way_to_do_it_wrongly_is_found() {
+    let wrongs = [
+        (Wrong::AcknowledgesBeforeSync, true),
+        (Wrong::AcknowledgesRemovalBeforeSync, true),
+        (Wrong::SkipsSecuring, false),
+        (Wrong::SkipsCutting, true),
+        (Wrong::LeavesLeftovers, true),
+        (Wrong::FlushesTheCacheOnly, true),
+    ];
+    for (wrong, ordered) in wrongs {
+        let found = (0..8).any(|seed| !run(seed, ordered, wrong).violations.is_empty());
+        assert!(found, "{wrong:?}");
+    }
+}
