@@ -197,7 +197,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
 
     /// How many there are.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.uploads.len()
     }
 

@@ -102,6 +102,8 @@ impl<I: Io> Plane<I> {
 
     /// A stream gives its reservation back and goes on in what is left over.
     pub(super) fn give_up_reservation(&mut self, slot: u32, now: Nanos) {
+        // First, so that whoever shares its reads has its disk time from now on.
+        self.leave_group(slot, now);
         if let Some(id) = self.reservation_of(slot) {
             self.admission.release(id);
             self.holders[id.slot as usize] = None;

@@ -234,7 +234,7 @@ impl Worker {
 
     fn refresh_gauges(&mut self) {
         let stats = &self.shared.stats;
-        stats.uploads_open.set(u64::try_from(self.uploads.len()).unwrap_or(u64::MAX));
+        stats.uploads_open.set(u64::try_from(self.uploads.count()).unwrap_or(u64::MAX));
         stats.dirty_bytes.set(self.uploads.dirty_bytes());
         if self.uploads.is_idle() {
             // A file without a name keeps its file system from being remounted read-only.

@@ -148,7 +148,7 @@ impl Worker {
         path: &ContentPath,
         terms: Terms,
     ) -> Result<UploadId, StoreError> {
-        if self.uploads.len() >= limits::UPLOADS_MAX {
+        if self.uploads.count() >= limits::UPLOADS_MAX {
             return Err(StoreError::Busy);
         }
         let Some((parent, name)) = path.split() else { return Err(StoreError::IsDirectory) };
