@@ -420,8 +420,9 @@ mod tests {
     }
 
     fn offer(out: &Actions) -> Offer {
-        let offers = out.messages.iter().filter_map(|m| if let StoreMessage::Offer(o) = m { Some(*o) } else { None });
-        offers.last().unwrap_or_else(|| panic!("an offer: {out:?}"))
+        let mut offers =
+            out.messages.iter().filter_map(|m| if let StoreMessage::Offer(o) = m { Some(*o) } else { None });
+        offers.next_back().unwrap_or_else(|| panic!("an offer: {out:?}"))
     }
 
     #[test]
