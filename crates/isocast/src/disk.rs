@@ -1,7 +1,9 @@
-//! `isocast disk`: what the disks under a folder can do.
+//! `isocast disk`: which disks there are, and what they can do.
 //!
 //! Promise: prints what admission would count with, and where the figures come from; only reads.
 //! Not here: the measuring (`device::calibrate`).
+
+mod list;
 
 use std::io::{IsTerminal, Write};
 use std::ops::ControlFlow;
@@ -20,6 +22,8 @@ pub(crate) struct DiskCommand {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    List(list::List),
+    Profile(list::Profile),
     Calibrate(Calibrate),
 }
 
@@ -51,6 +55,8 @@ impl DiskCommand {
     /// The target cannot be examined, the profile not kept, or the output not written.
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         match self.command {
+            Command::List(list) => list.run(out),
+            Command::Profile(profile) => profile.run(out),
             Command::Calibrate(calibrate) => calibrate.run(out),
         }
     }

@@ -11,6 +11,7 @@ mod output;
 mod plan;
 mod serve;
 mod user;
+mod volume;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -36,6 +37,7 @@ enum Command {
     Config(config::ConfigArgs),
     User(user::UserCommand),
     Disk(disk::DiskCommand),
+    Volume(volume::VolumeCommand),
     Plan(plan::PlanCommand),
     Net(net::NetCommand),
     /// Measure servers of paced streams: rate, jitter, stalls, cost (a program of its own, `isocast-lab`).
@@ -78,6 +80,7 @@ fn run(command: Command, out: &mut Output) -> anyhow::Result<()> {
         Command::Config(args) => args.run(out),
         Command::User(command) => command.run(out),
         Command::Disk(command) => command.run(out),
+        Command::Volume(command) => command.run(out),
         Command::Plan(command) => command.run(out),
         Command::Net(command) => command.run(out),
         Command::Bench(arguments) => arguments.become_lab(&["bench"]),

@@ -437,7 +437,8 @@ fn parse_memory(text: &str) -> Result<Memory, String> {
 }
 
 /// Where state is kept when nothing is said: systemd's `StateDirectory`, else the user's (or root's) usual place.
-fn default_state() -> PathBuf {
+/// Where profiles are kept unless it is said.
+pub(crate) fn default_state() -> PathBuf {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let of_user =
         || Some(variable("XDG_STATE_HOME").or_else(|| Some(variable("HOME")?.join(".local/state")))?.join("isocast"));

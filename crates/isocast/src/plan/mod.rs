@@ -59,6 +59,9 @@ pub(crate) struct PlanCommand {
     json: bool,
 }
 
+/// What disks are counted in: a good picture in 720p, as in the benchmarks.
+pub(crate) const EXAMPLE_RATE: BitRate = BitRate(8_800_000);
+
 /// Streams of `rate` that a disk carries with this memory, beside the share of its time that is kept for best effort.
 #[must_use]
 pub(crate) fn streams_carried(disk: &DiskProfile, memory: ByteCount, be_share: f64, rate: BitRate) -> u32 {

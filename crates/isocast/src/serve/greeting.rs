@@ -6,16 +6,14 @@ use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 
 use kernel::permissions::{Permissions, Subject};
-use units::{BitRate, ByteCount};
+use units::ByteCount;
 
 use super::disks::KnownDisk;
 use super::links::Links;
 use super::resources;
 use crate::config::Config;
-use crate::plan::streams_carried;
+use crate::plan::{EXAMPLE_RATE, streams_carried};
 
-/// What disks are counted in: a good picture in 720p, as in the benchmarks.
-const EXAMPLE_RATE: BitRate = BitRate(8_800_000);
 /// More than so many disks are summed up.
 const DISKS_NAMED: usize = 4;
 /// A client on another machine needs an address; more than so many help nobody.
@@ -136,7 +134,7 @@ const fn name(subject: Subject) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use units::LinkId;
+    use units::{BitRate, LinkId};
 
     use super::*;
     use crate::serve::links::Link;

@@ -1,0 +1,184 @@
+//! `isocast disk list` and `isocast disk profile`: the disks of this machine, and what is known of them.
+//!
+//! Promise: only reads; nothing is measured. Health is what `smartctl` says, where it is installed and may ask.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Context as _;
+use clap::Args;
+use device::calibrate::{Calibration, identify, load};
+use serde_json::{Value, json};
+use units::ByteCount;
+
+use crate::plan::{EXAMPLE_RATE, streams_carried};
+
+/// Memory that is not what limits the streams of one disk.
+const MEMORY: ByteCount = ByteCount(16 << 30);
+/// The share of disk time that a server keeps for uploads unless it is told otherwise.
+const BEST_EFFORT_SHARE: f64 = 0.1;
+
+/// List the disks of this machine: model, health, rate by zone, and how many streams each carries.
+#[derive(Debug, Args)]
+pub(super) struct List {
+    /// Print the list as JSON.
+    #[arg(long)]
+    json: bool,
+    /// The state directory with the measured profiles, as `serve --state` has it.
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+}
+
+/// Show the profile that was measured of a disk and is kept.
+#[derive(Debug, Args)]
+pub(super) struct Profile {
+    /// A block device, or a folder on the disk.
+    target: PathBuf,
+    /// Print the profile as JSON (the form that `isocast plan --disk FILE` reads).
+    #[arg(long)]
+    json: bool,
+    /// The state directory with the measured profiles, as `serve --state` has it.
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+}
+
+/// A disk as it is listed.
+struct Row {
+    node: PathBuf,
+    model: String,
+    size: u64,
+    kind: &'static str,
+    shingled: Option<&'static str>,
+    health: Option<Value>,
+    calibration: Option<Calibration>,
+}
+
+impl List {
+    pub(super) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let state = self.state.unwrap_or_else(crate::config::default_state);
+        let mut names: Vec<String> = fs::read_dir("/sys/block")
+            .context("cannot list the disks: /sys/block is missing")?
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .collect();
+        names.sort();
+        let rows: Vec<Row> = names.iter().filter_map(|name| row(name, &state)).collect();
+        if self.json {
+            let rows: Vec<Value> = rows.iter().map(Row::json).collect();
+            writeln!(out, "{:#}", json!(rows))?;
+            return Ok(());
+        }
+        for row in &rows {
+            writeln!(out, "{}", row.text())?;
+        }
+        Ok(())
+    }
+}
+
+impl Profile {
+    pub(super) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let state = self.state.unwrap_or_else(crate::config::default_state);
+        let disk = identify(&self.target).with_context(|| format!("cannot examine {}", self.target.display()))?;
+        let calibration = load(&state, &disk).with_context(|| {
+            let target = self.target.display();
+            format!("no profile of it is kept in {}: `isocast disk calibrate {target}` measures it", state.display())
+        })?;
+        let text = if self.json { calibration.to_json()? } else { super::table(&calibration) };
+        writeln!(out, "{}", text.trim_end())?;
+        Ok(())
+    }
+}
+
+/// What `/sys` and the tools say of a block device; nothing of what is no disk.
+fn row(name: &str, state: &Path) -> Option<Row> {
+    const NO_DISKS: [&str; 5] = ["ram", "zram", "sr", "fd", "nbd"];
+    let folder = Path::new("/sys/block").join(name);
+    let text =
+        |file: &str| fs::read_to_string(folder.join(file)).map(|text| text.trim().to_owned()).unwrap_or_default();
+    let number = |file: &str| text(file).parse::<u64>().unwrap_or(0);
+    // /sys counts sectors of 512 bytes whatever the drive's are.
+    let size = number("size") * 512;
+    let letters = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    if size == 0 || NO_DISKS.contains(&letters) {
+        return None;
+    }
+    let rotational = number("queue/rotational") == 1;
+    let node = Path::new("/dev").join(name.replace('!', "/"));
+    let zoned = text("queue/zoned");
+    let shingled = match zoned.as_str() {
+        "host-managed" => Some("host-managed SMR: it cannot be written at any place, and is not for this"),
+        "host-aware" => Some("host-aware SMR: writes may stall it for seconds"),
+        // Spinning drives know no discard, but those that manage shingled zones themselves; virtual disks often do.
+        _ if rotational && number("queue/discard_max_bytes") > 0 && name.starts_with("sd") => {
+            Some("drive-managed SMR, it seems (it takes discards): writes may stall it for seconds")
+        }
+        _ => None,
+    };
+    let calibration = identify(&node).ok().and_then(|disk| load(state, &disk).ok());
+    Some(Row {
+        model: text("device/model"),
+        size,
+        kind: if rotational { "spinning" } else { "flash" },
+        shingled,
+        health: health(&node),
+        calibration,
+        node,
+    })
+}
+
+/// What `smartctl` says: whether the drive counts itself as sound, its temperature, its hours.
+fn health(node: &Path) -> Option<Value> {
+    let output = Command::new("smartctl").args(["--json", "-H", "-A", "-i"]).arg(node).output().ok()?;
+    let told: Value = serde_json::from_slice(&output.stdout).ok()?;
+    let passed = told["smart_status"]["passed"].as_bool()?;
+    Some(json!({
+        "passed": passed,
+        "temperature_celsius": told["temperature"]["current"],
+        "power_on_hours": told["power_on_time"]["hours"],
+    }))
+}
+
+impl Row {
+    fn streams(&self) -> Option<u32> {
+        let profile = &self.calibration.as_ref()?.profile;
+        Some(streams_carried(profile, MEMORY, BEST_EFFORT_SHARE, EXAMPLE_RATE))
+    }
+
+    fn json(&self) -> Value {
+        let zones = self.calibration.as_ref().map(|calibration| {
+            let zone = |zone: &schedule::profile::Zone| {
+                json!({ "position_bytes": zone.start.0, "bytes_per_second": zone.bytes_per_second })
+            };
+            calibration.profile.zones.iter().map(zone).collect::<Vec<_>>()
+        });
+        json!({
+            "device": self.node, "model": self.model, "size_bytes": self.size, "kind": self.kind, "smr": self.shingled,
+            "health": self.health, "zones": zones, "streams": self.streams(), "stream_rate_bps": EXAMPLE_RATE.0,
+        })
+    }
+
+    fn text(&self) -> String {
+        let model = if self.model.is_empty() { "unknown model" } else { &self.model };
+        let mut text = format!("{}  {model}, {}, {}", self.node.display(), ByteCount(self.size), self.kind);
+        let health = match &self.health {
+            Some(health) if health["passed"] == true => "sound".to_owned(),
+            Some(_) => "FAILING, says the drive: replace it".to_owned(),
+            None => "unknown (smartctl is not installed, or the drive does not tell)".to_owned(),
+        };
+        text += &format!("\n  health   {health}");
+        match (&self.calibration, self.streams()) {
+            (Some(calibration), Some(streams)) => {
+                let rate = |zone: &schedule::profile::Zone| format!("{}", zone.bytes_per_second / 1_000_000);
+                let rates: Vec<String> = calibration.profile.zones.iter().map(rate).collect();
+                text += &format!("\n  rates    {} MB/s from the outer to the inner zones", rates.join(", "));
+                text += &format!("\n  carries  {streams} streams of {EXAMPLE_RATE}");
+            }
+            _ => text += "\n  rates    not measured: `isocast disk calibrate` does it",
+        }
+        if let Some(shingled) = self.shingled {
+            text += &format!("\n  note     {shingled}");
+        }
+        text
+    }
+}

@@ -1,0 +1,170 @@
+//! `isocast volume check` and `isocast volume scrub`: whether all contents are what was written.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use clap::Args;
+use serde_json::json;
+use volume::{BLOCK_BYTES, Checksums, Damage, Depth, Finding, StoredContent, Volume};
+
+use super::DiskNames;
+use super::disks::{Purpose, VolumeDisks};
+use super::progress::ProgressLine;
+use super::transfer::{read_unit, refuse_missing};
+
+/// Check the catalogue against the units' headers: finds lost, torn and misplaced writes. Exit code 1 if damage was found.
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// Print what was found as JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    names: DiskNames,
+}
+
+/// Read and verify every byte; what another copy has is written anew. Exit code 1 if damage was found.
+#[derive(Debug, Args)]
+pub(crate) struct Scrub {
+    /// Only tell what is damaged, and write nothing.
+    #[arg(long)]
+    no_repair: bool,
+    /// Print what was found as JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    names: DiskNames,
+}
+
+/// A damaged copy of a part, and what became of it.
+struct Found {
+    finding: Finding,
+    /// Another copy of the part is right: nothing is lost.
+    elsewhere: bool,
+    repaired: bool,
+}
+
+impl Check {
+    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let (mut disks, volume) = VolumeDisks::open(&self.names.disks, Purpose::Read)?;
+        let found = examine(&volume, &mut disks, Depth::Headers, OnDamage::Tell)?;
+        report(out, self.json, &volume, &found)
+    }
+}
+
+impl Scrub {
+    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let (purpose, on_damage) =
+            if self.no_repair { (Purpose::Read, OnDamage::Tell) } else { (Purpose::Write, OnDamage::Repair) };
+        let (mut disks, mut volume) = VolumeDisks::open(&self.names.disks, purpose)?;
+        if !self.no_repair {
+            refuse_missing(&volume)?;
+            disks.commit(&mut volume)?;
+        }
+        let found = examine(&volume, &mut disks, Depth::Payload, on_damage)?;
+        report(out, self.json, &volume, &found)
+    }
+}
+
+/// What is done about a damaged copy whose other copy is right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OnDamage {
+    Tell,
+    Repair,
+}
+
+fn examine(volume: &Volume, disks: &mut VolumeDisks, depth: Depth, on_damage: OnDamage) -> anyhow::Result<Vec<Found>> {
+    let what = if depth == Depth::Headers { "check" } else { "scrub" };
+    let mut progress = ProgressLine::new(what);
+    let total = volume.contents().map(|(_, content)| content.length).sum();
+    let (mut done, mut found) = (0, Vec::new());
+    for (name, content) in volume.contents() {
+        for (number, part) in (0u32..).zip(&content.parts) {
+            progress.show(done, total);
+            done += volume.part_bytes(content, number);
+            let findings = volume.examine(name, content, number, depth, disks);
+            let elsewhere = findings.len() < part.places().count();
+            for finding in findings {
+                let repaired = elsewhere
+                    && on_damage == OnDamage::Repair
+                    && repair(volume, disks, content, &finding).unwrap_or(false);
+                found.push(Found { finding, elsewhere, repaired });
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Writes a damaged copy anew from another one, and reads it back.
+fn repair(
+    volume: &Volume,
+    disks: &mut VolumeDisks,
+    content: &Arc<StoredContent>,
+    finding: &Finding,
+) -> anyhow::Result<bool> {
+    let part = &content.parts[usize::try_from(finding.part)?];
+    let others: Vec<_> = part.places().filter(|place| *place != finding.place).collect();
+    let good = others.into_iter().find_map(|place| read_unit(volume, content, finding.part, place, disks));
+    let Some(mut bytes) = good else { return Ok(false) };
+    let mut checksums = Checksums::default();
+    checksums.add(&bytes);
+    let mend = volume.mend(&finding.name, content, finding.part, finding.place, checksums.finish());
+    bytes.resize(bytes.len().next_multiple_of(usize::try_from(BLOCK_BYTES)?), 0);
+    disks.write_payload(mend.payload.0, mend.payload.1, &bytes)?;
+    disks.write(&mend.header)?;
+    disks.flush(mend.payload.0)?;
+    Ok(read_unit(volume, content, finding.part, finding.place, disks).is_some())
+}
+
+fn words(damage: Damage) -> String {
+    match damage {
+        Damage::DiskMissing => "its disk is missing".to_owned(),
+        Damage::Unreadable => "the disk cannot read it".to_owned(),
+        Damage::NoHeader => "its header is torn or was never written".to_owned(),
+        Damage::WrongUnit => "another unit lies there: a write was lost, or went elsewhere".to_owned(),
+        Damage::Payload(offset) => format!("bytes {offset} and on of it are not what was written"),
+    }
+}
+
+fn report(out: &mut dyn Write, json: bool, volume: &Volume, found: &[Found]) -> anyhow::Result<()> {
+    let unbalanced = volume.unbalanced();
+    let lost: std::collections::BTreeSet<&str> =
+        found.iter().filter(|one| !one.elsewhere).map(|one| one.finding.name.as_str()).collect();
+    if json {
+        let row = |one: &Found| {
+            json!({
+                "content": one.finding.name, "part": one.finding.part, "disk": one.finding.place.member.0,
+                "unit": one.finding.place.unit, "damage": words(one.finding.damage),
+                "lost": !one.elsewhere, "repaired": one.repaired,
+            })
+        };
+        let rows: Vec<_> = found.iter().map(row).collect();
+        let sound = found.is_empty() && unbalanced.is_empty();
+        writeln!(out, "{:#}", json!({ "contents": volume.len(), "sound": sound, "lost": lost, "damage": rows }))?;
+    } else {
+        for one in found {
+            let outcome = match (one.repaired, one.elsewhere) {
+                (true, _) => "repaired from the other copy",
+                (false, true) => "nothing is lost: another copy is right",
+                (false, false) => "LOST: no copy is right",
+            };
+            let Finding { name, part, place, damage } = &one.finding;
+            let (disk, unit) = (place.member.0, place.unit);
+            writeln!(out, "`{name}` part {part} (disk {disk}, unit {unit}): {}; {outcome}", words(*damage))?;
+        }
+        writeln!(
+            out,
+            "{} contents, {} damaged copies, {} contents with lost parts",
+            volume.len(),
+            found.len(),
+            lost.len()
+        )?;
+    }
+    if found.is_empty() && unbalanced.is_empty() {
+        return Ok(());
+    }
+    out.flush()?;
+    match lost.is_empty() {
+        true => anyhow::bail!("damage was found; nothing is lost"),
+        false => anyhow::bail!("{} contents have lost parts: put them in anew, or remove them", lost.len()),
+    }
+}

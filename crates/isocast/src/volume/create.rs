@@ -1,0 +1,103 @@
+//! `isocast volume create`.
+
+use std::io::{Read as _, Write};
+use std::path::PathBuf;
+
+use anyhow::{Context as _, bail};
+use clap::{Args, ValueEnum};
+use units::ByteCount;
+use volume::{NewVolume, Placement, Volume};
+
+use super::disks::{DiskFile, Purpose, VolumeDisks};
+use super::occupied::occupant;
+
+/// Make a volume of disks, partitions or preallocated files. What is on them is lost.
+#[derive(Debug, Args)]
+pub(crate) struct Create {
+    /// The volume's name.
+    #[arg(long)]
+    name: String,
+    /// How contents are laid over the disks.
+    #[arg(long, value_enum)]
+    layout: LayoutName,
+    /// Size of the units in which room is given: a power of two from 64 KiB to 32 MiB.
+    #[arg(long, value_name = "SIZE", default_value = "8MiB", value_parser = units::parse_size)]
+    unit: ByteCount,
+    /// Do it: without this nothing is written.
+    #[arg(long)]
+    yes: bool,
+    /// Overwrite file systems, partition tables and other volumes.
+    #[arg(long)]
+    force: bool,
+    /// Print what was made as JSON.
+    #[arg(long)]
+    json: bool,
+    /// The disks.
+    #[arg(value_name = "DEV", required = true)]
+    disks: Vec<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum LayoutName {
+    /// Each content on one disk: a disk that dies takes its own contents only.
+    Span,
+    /// Each content over all disks in turn: one content at the speed of all; a disk that dies takes a part of each.
+    Stripe,
+    /// As stripe, with a second copy on the next disk: any one disk may die.
+    Mirror,
+}
+
+impl From<LayoutName> for Placement {
+    fn from(name: LayoutName) -> Self {
+        match name {
+            LayoutName::Span => Self::Span,
+            LayoutName::Stripe => Self::Stripe,
+            LayoutName::Mirror => Self::Mirror,
+        }
+    }
+}
+
+impl Create {
+    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let mut opened = Vec::new();
+        for (number, path) in self.disks.iter().enumerate() {
+            let whole = path.canonicalize().with_context(|| format!("cannot find the disk {}", path.display()))?;
+            if self.disks[..number].iter().any(|other| other.canonicalize().is_ok_and(|other| other == whole)) {
+                bail!("{} is named twice: a volume needs each disk once", path.display());
+            }
+            let mut disk = DiskFile::open(path, Purpose::Write)?;
+            let occupant = occupant(&mut disk).with_context(|| format!("cannot read {}", path.display()))?;
+            if let Some(occupant) = occupant.filter(|_| !self.force) {
+                bail!("{} holds {occupant}: choose another disk, or say --force to lose it", path.display());
+            }
+            opened.push(disk);
+        }
+        let mut identity = [0; 16];
+        std::fs::File::open("/dev/urandom").and_then(|mut random| random.read_exact(&mut identity))?;
+        let mut volume = Volume::create(NewVolume {
+            volume: identity,
+            name: self.name.clone(),
+            placement: self.layout.into(),
+            unit_bytes: self.unit.0,
+            sizes: opened.iter().map(|disk| disk.size).collect(),
+        })?;
+        if !self.yes {
+            bail!("this makes everything on {} disk(s) unreadable: say --yes to do it", opened.len());
+        }
+        for disk in &opened {
+            disk.preallocate().with_context(|| format!("cannot take the room of {}", disk.path.display()))?;
+        }
+        let mut disks = VolumeDisks(opened.into_iter().map(Some).collect());
+        disks.commit(&mut volume)?;
+        disks.write_steps(&volume.superblock_writes())?;
+        if self.json {
+            let made = serde_json::json!({
+                "name": self.name, "free_bytes": volume.free_bytes(), "unit_bytes": volume.unit_bytes(), "disks": self.disks,
+            });
+            writeln!(out, "{made:#}")?;
+        } else {
+            writeln!(out, "made the volume `{}`: {} free", self.name, ByteCount(volume.free_bytes()))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,221 @@
+//! The disks of a volume as files: block devices, partitions or preallocated files, read and written past the page cache.
+//!
+//! Promise: a disk that another program holds is not opened; writes and reads are aligned and direct where the system can.
+//! Not here: what the bytes mean (crate `volume`).
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow, bail};
+use rustix::fs::{FlockOperation, OFlags, SeekFrom};
+use volume::{BLOCK_BYTES, DiskWrite, GroupCommit, Identified, MemberId, ReadDisk, ReadError, Volume};
+
+/// How much is read or written at once.
+const TRANSFER_BYTES: usize = 1 << 20;
+
+/// What a disk is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Read,
+    Write,
+}
+
+/// An open disk.
+#[derive(Debug)]
+pub(crate) struct DiskFile {
+    pub(crate) path: PathBuf,
+    pub(crate) size: u64,
+    pub(crate) is_device: bool,
+    file: File,
+    buffer: AlignedBuffer,
+}
+
+/// Memory whose address direct I/O can take.
+#[derive(Debug)]
+struct AlignedBuffer(Vec<u8>);
+
+impl AlignedBuffer {
+    fn new() -> Self {
+        Self(vec![0; TRANSFER_BYTES + block_len()])
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        let start = self.0.as_ptr().align_offset(block_len());
+        &mut self.0[start..start + TRANSFER_BYTES]
+    }
+}
+
+fn block_len() -> usize {
+    usize::try_from(BLOCK_BYTES).expect("a small constant")
+}
+
+fn offset(length: usize) -> u64 {
+    u64::try_from(length).expect("a length in memory fits into 64 bits")
+}
+
+impl DiskFile {
+    /// Opens a disk and keeps other programs of this kind away from it: a device with a mounted file system is refused.
+    pub(crate) fn open(path: &Path, purpose: Purpose) -> anyhow::Result<Self> {
+        let about = || format!("cannot open the disk {}", path.display());
+        let kind = std::fs::metadata(path).with_context(about)?.file_type();
+        if !kind.is_block_device() && !kind.is_file() {
+            bail!(
+                "{} is neither a block device nor a file: name a disk, a partition or a preallocated file",
+                path.display()
+            );
+        }
+        let exclusive =
+            if kind.is_block_device() && purpose == Purpose::Write { OFlags::EXCL } else { OFlags::empty() };
+        let open = |flags: OFlags| {
+            let flags = (flags | exclusive).bits().cast_signed();
+            OpenOptions::new().read(true).write(purpose == Purpose::Write).custom_flags(flags).open(path)
+        };
+        // Some file systems (tmpfs of older kernels, some network mounts) have no direct I/O.
+        let opened = match open(OFlags::DIRECT) {
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error()) => {
+                open(OFlags::empty())
+            }
+            opened => opened,
+        };
+        let mut file = opened.map_err(|error| match error.kind() {
+            io::ErrorKind::ResourceBusy => anyhow!("{} is in use: unmount it, or stop what uses it", path.display()),
+            io::ErrorKind::ReadOnlyFilesystem => {
+                anyhow!("{} can only be read: the volume needs to write to it", path.display())
+            }
+            _ => anyhow::Error::new(error).context(about()),
+        })?;
+        let lock = match purpose {
+            Purpose::Read => FlockOperation::NonBlockingLockShared,
+            Purpose::Write => FlockOperation::NonBlockingLockExclusive,
+        };
+        rustix::fs::flock(&file, lock)
+            .map_err(|_| anyhow!("{} is in use by another isocast: stop it, or wait for it to end", path.display()))?;
+        let size = rustix::fs::seek(&mut file, SeekFrom::End(0)).with_context(about)?;
+        Ok(Self { path: path.to_owned(), size, is_device: kind.is_block_device(), file, buffer: AlignedBuffer::new() })
+    }
+
+    pub(crate) fn read_at(&mut self, mut position: u64, buffer: &mut [u8]) -> io::Result<()> {
+        for piece in buffer.chunks_mut(TRANSFER_BYTES) {
+            let aligned = &mut self.buffer.bytes()[..piece.len().next_multiple_of(block_len())];
+            self.file.read_exact_at(aligned, position)?;
+            piece.copy_from_slice(&aligned[..piece.len()]);
+            position += offset(piece.len());
+        }
+        Ok(())
+    }
+
+    pub(crate) fn write_at(&mut self, mut position: u64, bytes: &[u8]) -> io::Result<()> {
+        for piece in bytes.chunks(TRANSFER_BYTES) {
+            let aligned = &mut self.buffer.bytes()[..piece.len()];
+            aligned.copy_from_slice(piece);
+            self.file.write_all_at(aligned, position)?;
+            position += offset(piece.len());
+        }
+        Ok(())
+    }
+
+    pub(crate) fn flush(&self) -> io::Result<()> {
+        Ok(rustix::fs::fdatasync(&self.file)?)
+    }
+
+    /// Takes the room of a sparse file now: a volume must not find later that it is not there.
+    pub(crate) fn preallocate(&self) -> io::Result<()> {
+        if self.is_device {
+            return Ok(());
+        }
+        match rustix::fs::fallocate(&self.file, rustix::fs::FallocateFlags::empty(), 0, self.size) {
+            Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
+            outcome => Ok(outcome?),
+        }
+    }
+}
+
+/// The disks of an open volume, each at its number.
+#[derive(Debug)]
+pub(crate) struct VolumeDisks(pub(crate) Vec<Option<DiskFile>>);
+
+impl ReadDisk for VolumeDisks {
+    fn read(&mut self, disk: usize, position: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        let disk = self.0.get_mut(disk).and_then(Option::as_mut).ok_or(ReadError)?;
+        disk.read_at(position, buffer).map_err(|_| ReadError)
+    }
+}
+
+impl VolumeDisks {
+    /// Opens disks in any order and finds out which volume they are.
+    pub(crate) fn identify(paths: &[PathBuf], purpose: Purpose) -> anyhow::Result<(Self, Identified)> {
+        let disks =
+            paths.iter().map(|path| DiskFile::open(path, purpose).map(Some)).collect::<anyhow::Result<Vec<_>>>()?;
+        let sizes: Vec<u64> = disks.iter().flatten().map(|disk| disk.size).collect();
+        let mut given = Self(disks);
+        let identified = volume::identify(&sizes, &mut given).map_err(|error| named(error, paths))?;
+        Ok((given, identified))
+    }
+
+    /// Opens the volume that these disks are.
+    pub(crate) fn open(paths: &[PathBuf], purpose: Purpose) -> anyhow::Result<(Self, Volume)> {
+        let (mut given, identified) = Self::identify(paths, purpose)?;
+        let volume = volume::open(&identified, &mut given).map_err(|error| named(error, paths))?;
+        Ok((given.in_order(&identified), volume))
+    }
+
+    /// Each disk at its number in the volume.
+    pub(crate) fn in_order(mut self, identified: &Identified) -> Self {
+        Self(identified.disks.iter().map(|disk| disk.and_then(|disk| self.0[disk].take())).collect())
+    }
+
+    pub(crate) fn write(&mut self, write: &DiskWrite) -> anyhow::Result<()> {
+        let disk = self.disk(write.member)?;
+        disk.write_at(write.position, &write.bytes).with_context(|| format!("cannot write to {}", disk.path.display()))
+    }
+
+    pub(crate) fn write_payload(&mut self, member: MemberId, position: u64, bytes: &[u8]) -> anyhow::Result<()> {
+        let disk = self.disk(member)?;
+        disk.write_at(position, bytes).with_context(|| format!("cannot write to {}", disk.path.display()))
+    }
+
+    pub(crate) fn flush(&mut self, member: MemberId) -> anyhow::Result<()> {
+        let disk = self.disk(member)?;
+        disk.flush()
+            .with_context(|| format!("cannot flush {}: nothing since the last success counts", disk.path.display()))
+    }
+
+    /// Makes all staged changes durable.
+    pub(crate) fn commit(&mut self, volume: &mut Volume) -> anyhow::Result<()> {
+        while let Some(commit) = volume.commit() {
+            self.carry_out(&commit)?;
+            volume.committed(Ok(()));
+        }
+        Ok(())
+    }
+
+    fn carry_out(&mut self, commit: &GroupCommit) -> anyhow::Result<()> {
+        commit.flush_first.iter().try_for_each(|member| self.flush(*member))?;
+        commit.writes.iter().try_for_each(|write| self.write(write))?;
+        commit.flush_then.iter().try_for_each(|member| self.flush(*member))
+    }
+
+    /// Writes superblocks, two copies of each disk before the others.
+    pub(crate) fn write_steps(&mut self, steps: &[Vec<DiskWrite>; 2]) -> anyhow::Result<()> {
+        for step in steps {
+            step.iter().try_for_each(|write| self.write(write))?;
+            let members: std::collections::BTreeSet<_> = step.iter().map(|write| write.member).collect();
+            members.into_iter().try_for_each(|member| self.flush(member))?;
+        }
+        Ok(())
+    }
+
+    fn disk(&mut self, member: MemberId) -> anyhow::Result<&mut DiskFile> {
+        let disk = self.0.get_mut(member.index()).and_then(Option::as_mut);
+        disk.with_context(|| format!("disk number {} of the volume is missing", member.0))
+    }
+}
+
+/// The error with the disks that were given as a list, since it counts them.
+fn named(error: volume::OpenError, paths: &[PathBuf]) -> anyhow::Error {
+    let list = |(number, path): (usize, &PathBuf)| format!("disk {number}: {}", path.display());
+    let list: Vec<String> = paths.iter().enumerate().map(list).collect();
+    anyhow::Error::new(error).context(format!("cannot open the volume ({})", list.join(", ")))
+}

@@ -1,0 +1,65 @@
+//! `isocast volume`: makes, fills, checks and mends volumes that no server is using.
+//!
+//! Promise: a disk that holds something is overwritten only with `--force`; nothing is changed before everything was checked;
+//! exit code 1 where damage was found.
+//! Not here: what lies where on the disks (crate `volume`).
+
+mod check;
+mod create;
+mod disks;
+mod occupied;
+mod progress;
+mod rebuild;
+mod show;
+mod transfer;
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+/// Make, fill, check and mend volumes: contents in large units over one or more disks.
+#[derive(Debug, Args)]
+pub(crate) struct VolumeCommand {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Create(create::Create),
+    Status(show::Status),
+    Ls(show::Ls),
+    Import(transfer::Import),
+    Export(transfer::Export),
+    Check(check::Check),
+    Scrub(check::Scrub),
+    RebuildCatalogue(rebuild::RebuildCatalogue),
+}
+
+/// The disks of a volume, as every command but `create` names them.
+#[derive(Debug, Args)]
+pub(crate) struct DiskNames {
+    /// The disks of the volume, in any order: devices, partitions or files.
+    #[arg(value_name = "DEV[,DEV…]", value_delimiter = ',', num_args = 1, required = true)]
+    disks: Vec<PathBuf>,
+}
+
+impl VolumeCommand {
+    /// Runs the subcommand, which prints to `out`.
+    ///
+    /// # Errors
+    /// What is wrong with the disks or their contents, and what to do.
+    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        match self.command {
+            Command::Create(create) => create.run(out),
+            Command::Status(status) => status.run(out),
+            Command::Ls(ls) => ls.run(out),
+            Command::Import(import) => import.run(out),
+            Command::Export(export) => export.run(out),
+            Command::Check(check) => check.run(out),
+            Command::Scrub(scrub) => scrub.run(out),
+            Command::RebuildCatalogue(rebuild) => rebuild.run(out),
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! `isocast volume import` and `isocast volume export`: files into a volume, and out of it.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use serde_json::json;
+use volume::{BLOCK_BYTES, Checksums, StoredContent, UnitPlace, Volume};
+
+use super::DiskNames;
+use super::disks::{Purpose, VolumeDisks};
+use super::progress::ProgressLine;
+
+/// Bytes read at once.
+const PIECE_BYTES: usize = 1 << 20;
+/// Bytes between two commits: what a crash may lose of an import that has not ended.
+const COMMIT_BYTES: u64 = 1 << 30;
+
+/// Copy files, or folders with all files in them, into a volume. Contents of the same names are replaced.
+#[derive(Debug, Args)]
+pub(crate) struct Import {
+    /// The folder of the volume they go to.
+    #[arg(long, default_value = "")]
+    to: String,
+    /// Print what was copied as JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    names: DiskNames,
+    /// Files and folders.
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+}
+
+/// Copy contents out of a volume, each byte verified.
+#[derive(Debug, Args)]
+pub(crate) struct Export {
+    /// The folder they go to; it must exist.
+    #[arg(long)]
+    to: PathBuf,
+    /// Print what was copied as JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    names: DiskNames,
+    /// Contents and folders of the volume; everything if none is named.
+    contents: Vec<String>,
+}
+
+impl Import {
+    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let mut files = Vec::new();
+        for path in &self.files {
+            let name = path.file_name().and_then(|name| name.to_str());
+            let name = name.with_context(|| format!("{} has no name that a content can have", path.display()))?;
+            let folder = self.to.trim_matches('/');
+            collect(path, &if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }, &mut files)?;
+        }
+        let total: u64 = files.iter().map(|(_, _, length)| length).sum();
+        let (mut disks, mut volume) = VolumeDisks::open(&self.names.disks, Purpose::Write)?;
+        refuse_missing(&volume)?;
+        disks.commit(&mut volume)?;
+        let mut progress = ProgressLine::new("import");
+        let (mut copied, mut uncommitted) = (0, 0);
+        for (path, name, length) in &files {
+            let copy = import(path, name, *length, &mut volume, &mut disks, &mut |bytes| {
+                copied += bytes;
+                progress.show(copied, total);
+            });
+            copy.with_context(|| format!("cannot import {} as `{name}`", path.display()))?;
+            uncommitted += length;
+            if uncommitted >= COMMIT_BYTES {
+                disks.commit(&mut volume)?;
+                uncommitted = 0;
+            }
+        }
+        disks.commit(&mut volume)?;
+        drop(progress);
+        report(out, self.json, files.len(), copied)
+    }
+}
+
+fn report(out: &mut dyn Write, json: bool, contents: usize, bytes: u64) -> anyhow::Result<()> {
+    if json {
+        writeln!(out, "{:#}", json!({ "contents": contents, "bytes": bytes }))?;
+    } else {
+        writeln!(out, "{contents} contents, {bytes} bytes")?;
+    }
+    Ok(())
+}
+
+/// Commands that write need every disk: what is missing would be out of date when it comes back.
+pub(super) fn refuse_missing(volume: &Volume) -> anyhow::Result<()> {
+    let count = volume.superblock().members.len();
+    let missing = (0..count).filter_map(|number| u8::try_from(number).ok()).map(volume::MemberId);
+    let missing: Vec<u8> = missing.filter(|member| !volume.is_writable(*member)).map(|member| member.0).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    bail!("the disks {missing:?} of the volume are missing: name all of them; reading works without")
+}
+
+fn collect(path: &Path, name: &str, files: &mut Vec<(PathBuf, String, u64)>) -> anyhow::Result<()> {
+    let metadata = fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
+    if metadata.is_file() {
+        files.push((path.to_owned(), name.to_owned(), metadata.len()));
+    } else if metadata.is_dir() {
+        for entry in fs::read_dir(path).with_context(|| format!("cannot read {}", path.display()))? {
+            let entry = entry?;
+            let below = entry.file_name().into_string();
+            let Ok(below) = below else { bail!("{} has a name that is not UTF-8", entry.path().display()) };
+            collect(&entry.path(), &format!("{name}/{below}"), files)?;
+        }
+    }
+    Ok(())
+}
+
+fn import(
+    path: &Path,
+    name: &str,
+    length: u64,
+    volume: &mut Volume,
+    disks: &mut VolumeDisks,
+    copied: &mut dyn FnMut(u64),
+) -> anyhow::Result<()> {
+    let mut file = File::open(path)?;
+    let modified = fs::metadata(path)?.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let modified = u64::try_from(modified.as_nanos()).unwrap_or(0);
+    let mut draft = volume.begin(name, Some(length))?;
+    let mut written = 0;
+    let mut piece = vec![0; PIECE_BYTES];
+    while written < length {
+        let unit = volume.next_unit(&mut draft)?;
+        let payload = volume.unit_bytes().min(length - written);
+        let mut checksums = Checksums::default();
+        let mut within = 0;
+        while within < payload {
+            let count = usize::try_from(payload - within).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
+            let outcome = file.read_exact(&mut piece[..count]).map_err(anyhow::Error::new).and_then(|()| {
+                checksums.add(&piece[..count]);
+                let padded = count.next_multiple_of(usize::try_from(BLOCK_BYTES)?);
+                piece[count..padded].fill(0);
+                let mut copies = unit.copies.iter();
+                copies.try_for_each(|(member, at)| disks.write_payload(*member, at + within, &piece[..padded]))
+            });
+            if let Err(error) = outcome {
+                volume.abandon(draft);
+                return Err(error);
+            }
+            let count = u64::try_from(count)?;
+            within += count;
+            copied(count);
+        }
+        written += payload;
+        let last = (written == length).then_some(modified);
+        let headers = volume.seal(&mut draft, u32::try_from(payload)?, checksums.finish(), last);
+        headers.iter().try_for_each(|header| disks.write(header))?;
+    }
+    volume.publish(draft, modified)?;
+    Ok(())
+}
+
+impl Export {
+    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        if !self.to.is_dir() {
+            bail!("{} is no folder: make it first", self.to.display());
+        }
+        let (mut disks, volume) = VolumeDisks::open(&self.names.disks, Purpose::Read)?;
+        let wanted = |name: &str| {
+            let below = |folder: &String| {
+                let folder = folder.trim_matches('/');
+                name == folder
+                    || name.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
+                    || folder.is_empty()
+            };
+            self.contents.is_empty() || self.contents.iter().any(below)
+        };
+        let contents: Vec<_> = volume.contents().filter(|(name, _)| wanted(name)).collect();
+        if contents.is_empty() && !self.contents.is_empty() {
+            bail!("the volume has no content of this name: `isocast volume ls` lists them");
+        }
+        let total: u64 = contents.iter().map(|(_, content)| content.length).sum();
+        let mut progress = ProgressLine::new("export");
+        let mut copied = 0;
+        for (name, content) in &contents {
+            let path = self.to.join(name);
+            if let Some(folder) = path.parent() {
+                fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+            }
+            let mut file = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+            read_content(&volume, content, &mut disks, &mut |bytes| {
+                copied += u64::try_from(bytes.len())?;
+                progress.show(copied, total);
+                Ok(file.write_all(bytes)?)
+            })
+            .with_context(|| format!("cannot export `{name}`"))?;
+        }
+        drop(progress);
+        report(out, self.json, contents.len(), copied)
+    }
+}
+
+/// Gives all bytes of a content, verified; of a part whose first copy is wrong, those of the other one.
+fn read_content(
+    volume: &Volume,
+    content: &StoredContent,
+    disks: &mut VolumeDisks,
+    take: &mut dyn FnMut(&[u8]) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    for (number, part) in (0u32..).zip(&content.parts) {
+        let places: Vec<UnitPlace> = part.places().collect();
+        let bytes = places.into_iter().find_map(|place| read_unit(volume, content, number, place, disks));
+        take(
+            &bytes.with_context(|| format!("part {number} is damaged in every copy; the parts before it are whole"))?,
+        )?;
+    }
+    Ok(())
+}
+
+/// The payload of a unit, if it is what the catalogue says.
+pub(super) fn read_unit(
+    volume: &Volume,
+    content: &StoredContent,
+    part: u32,
+    place: UnitPlace,
+    disks: &mut VolumeDisks,
+) -> Option<Vec<u8>> {
+    let table = volume.checksums(content, part, place, disks).ok()?;
+    let mut bytes = Vec::new();
+    let length = volume.part_bytes(content, part);
+    volume.read_whole(place, length, &table, disks, |piece| bytes.extend_from_slice(piece)).ok()?;
+    Some(bytes)
+}

@@ -1,0 +1,159 @@
+//! `isocast volume`: the real program on files that stand for disks.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+const DISK_BYTES: u64 = 24 << 20;
+
+/// A folder in memory with disks in it.
+struct Bench {
+    folder: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir_in("/dev/shm").expect("/dev/shm is a tmpfs on Linux") }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn disk(&self, name: &str) -> String {
+        let path = self.path(name);
+        File::create(&path).and_then(|file| file.set_len(DISK_BYTES)).expect("there is room");
+        path.to_str().expect("the path is UTF-8").to_owned()
+    }
+
+    /// A folder with three files, as `source`.
+    fn files(&self) -> PathBuf {
+        let source = self.path("films");
+        fs::create_dir_all(source.join("old")).expect("there is room");
+        for (name, length) in [("a.mp4", 3_500_000_usize), ("old/b.mp4", 70_000), ("empty", 0)] {
+            let bytes: Vec<u8> = (0..length).map(|n| (n.wrapping_mul(2_654_435_761) >> 7).to_le_bytes()[0]).collect();
+            fs::write(source.join(name), bytes).expect("there is room");
+        }
+        source
+    }
+}
+
+fn volume(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_isocast")).arg("volume").args(arguments).output().expect("the program was built")
+}
+
+fn done(arguments: &[&str]) -> String {
+    let output = volume(arguments);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {error}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Exit code 1; gives what was said.
+fn refused(arguments: &[&str]) -> String {
+    let output = volume(arguments);
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {}", String::from_utf8_lossy(&output.stdout));
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn json(arguments: &[&str]) -> (Value, bool) {
+    let output = volume(arguments);
+    let value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{arguments:?}: {error}: {}", String::from_utf8_lossy(&output.stderr)));
+    (value, output.status.success())
+}
+
+fn same(one: &Path, other: &Path) -> bool {
+    fs::read(one).expect("it is there") == fs::read(other).expect("it is there")
+}
+
+#[test]
+fn a_mirror_gives_back_what_was_put_in_and_mends_what_was_damaged() {
+    let bench = Bench::new();
+    let (one, two, source) = (bench.disk("one"), bench.disk("two"), bench.files());
+    let both = format!("{two},{one}");
+    done(&["create", "--name", "films", "--layout", "mirror", "--unit", "1MiB", "--yes", &one, &two]);
+    done(&["import", &both, source.to_str().expect("UTF-8")]);
+    let (status, sound) = json(&["status", "--json", &both]);
+    assert!(sound && status["contents"] == 3 && status["layout"] == "mirror", "{status:#}");
+    let (listed, _) = json(&["ls", "--json", &both, "films"]);
+    assert_eq!(listed[0]["bytes"], 3_500_000, "{listed:#}");
+
+    // Everything behind the journal of one disk is overwritten here and there.
+    let damaged = File::options().write(true).open(&one).expect("it is there");
+    for position in (4 << 20..DISK_BYTES - (2 << 20)).step_by(700_000) {
+        damaged.write_all_at(b"damage", position).expect("there is room");
+    }
+    assert!(!json(&["check", "--json", &both]).1 || !json(&["scrub", "--no-repair", "--json", &both]).1);
+    let (found, sound) = json(&["scrub", "--json", &both]);
+    let rows = found["damage"].as_array().expect("a list");
+    assert!(!sound && !rows.is_empty() && rows.iter().all(|row| row["repaired"] == true), "{found:#}");
+    assert!(json(&["scrub", "--json", &both]).1, "what was repaired is sound");
+
+    let out = bench.path("out");
+    fs::create_dir(&out).expect("there is room");
+    // With one disk alone, too.
+    done(&["export", "--to", out.to_str().expect("UTF-8"), &one]);
+    for name in ["a.mp4", "old/b.mp4", "empty"] {
+        assert!(same(&source.join(name), &out.join("films").join(name)), "{name}");
+    }
+}
+
+#[test]
+fn a_lost_catalogue_is_told_and_made_anew() {
+    let bench = Bench::new();
+    let (disk, source) = (bench.disk("one"), bench.files());
+    done(&["create", "--name", "films", "--layout", "span", "--unit", "1MiB", "--yes", &disk]);
+    done(&["import", &disk, source.to_str().expect("UTF-8")]);
+    let file = File::options().write(true).open(&disk).expect("it is there");
+    file.write_all_at(&vec![0; 2 << 20], 1 << 20).expect("there is room");
+    assert!(refused(&["status", &disk]).contains("rebuild-catalogue"));
+    assert!(done(&["rebuild-catalogue", &disk]).contains("2 contents were found"));
+    assert!(refused(&["status", &disk]).contains("rebuild-catalogue"), "without --yes nothing is written");
+    done(&["rebuild-catalogue", "--yes", &disk]);
+    let (found, sound) = json(&["scrub", "--json", &disk]);
+    assert!(sound && found["contents"] == 2, "{found:#}");
+}
+
+#[test]
+fn a_disk_that_holds_something_is_not_overwritten() {
+    let bench = Bench::new();
+    let (one, two) = (bench.disk("one"), bench.disk("two"));
+    let create = |disks: &[&str], more: &[&str]| -> Vec<String> {
+        let fixed = ["create", "--name", "v", "--layout", "span", "--unit", "1MiB"];
+        fixed.iter().chain(more).chain(disks).map(|word| (*word).to_owned()).collect()
+    };
+    let refused = |words: Vec<String>| refused(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(refused(create(&[&one], &[])).contains("--yes"));
+    let file = File::options().write(true).open(&one).expect("it is there");
+    file.write_all_at(&[0x53, 0xef], 0x438).expect("there is room");
+    assert!(refused(create(&[&one], &["--yes"])).contains("ext4"));
+    file.write_all_at(&[0, 0], 0x438).expect("there is room");
+    assert!(refused(create(&[&one, &one], &["--yes"])).contains("twice"));
+    done(&["create", "--name", "v", "--layout", "stripe", "--unit", "1MiB", "--yes", &one, &two]);
+    assert!(refused(create(&[&one], &["--yes"])).contains("an Isocast volume"));
+    assert!(volume(&["status", &one]).status.code() == Some(1), "a disk is missing");
+    let source = bench.files();
+    assert!(self::refused(&["import", &one, source.to_str().expect("UTF-8")]).contains("missing"));
+    File::options().write(true).open(&two).and_then(|file| file.set_len(8 << 20)).expect("it can be cut");
+    let cut = self::refused(&["status", &format!("{one},{two}")]);
+    assert!(cut.contains("truncated") || cut.contains("damaged"), "{cut}");
+    fs::write(bench.path("small"), vec![0; 1 << 20]).expect("there is room");
+    let small = bench.path("small");
+    assert!(refused(create(&[small.to_str().expect("UTF-8")], &["--yes"])).contains("too small"));
+}
+
+#[test]
+fn a_full_volume_says_so_before_anything_is_written() {
+    let bench = Bench::new();
+    let disk = bench.disk("one");
+    done(&["create", "--name", "v", "--layout", "span", "--unit", "1MiB", "--yes", &disk]);
+    let large = bench.path("large");
+    File::create(&large).and_then(|file| file.set_len(DISK_BYTES)).expect("there is room");
+    assert!(refused(&["import", &disk, large.to_str().expect("UTF-8")]).contains("full"));
+    let (status, _) = json(&["status", "--json", &disk]);
+    assert_eq!(status["contents"], 0);
+}

@@ -1,0 +1,171 @@
+//! The group commit: what is to be written and flushed, in which order, so that all changes staged so far are durable.
+//!
+//! Promise: one commit is under way at a time; the payload of what it publishes is durable before its record is written; the
+//! units it frees are not used before it is durable and before the last reader of them is gone. A failed write or FLUSH is
+//! never tried again on the same disk: the disk is taken out, or the volume takes no more changes.
+
+use std::sync::Arc;
+
+use crate::catalogue::UnitPlace;
+use crate::record;
+use crate::superblock::MemberState;
+use crate::{MEMBERS_MAX, MemberId, StoredContent, Superblock, Volume, VolumeError};
+
+/// A frame of a checkpoint is closed when it has so many bytes.
+const CHECKPOINT_FRAME_BYTES: usize = 256 << 10;
+/// Disks that hold the journal.
+const JOURNAL_COPIES: usize = 2;
+
+/// Bytes for a disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiskWrite {
+    /// Which disk.
+    pub member: MemberId,
+    /// Bytes from its start, a multiple of [`crate::BLOCK_BYTES`].
+    pub position: u64,
+    /// A multiple of [`crate::BLOCK_BYTES`].
+    pub bytes: Vec<u8>,
+}
+
+/// What makes the staged changes durable. Tell [`Volume::committed`] how it went.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct GroupCommit {
+    /// Flush these first: they hold the payload of what is published.
+    pub flush_first: Vec<MemberId>,
+    /// Then write these, in any order.
+    pub writes: Vec<DiskWrite>,
+    /// Then flush these, once.
+    pub flush_then: Vec<MemberId>,
+}
+
+/// Units that nothing in the catalogue names any more, and the content whose readers may still use them.
+#[derive(Debug)]
+pub(crate) struct Retired {
+    pub(crate) units: Vec<UnitPlace>,
+    pub(crate) content: Arc<StoredContent>,
+}
+
+impl Volume {
+    /// What is to be done so that all changes staged so far are durable; `None` if there are none, or while the commit
+    /// before is under way.
+    #[must_use]
+    pub fn commit(&mut self) -> Option<GroupCommit> {
+        if self.committing.is_some() || self.read_only || (self.staged.is_empty() && !self.must_checkpoint) {
+            return None;
+        }
+        self.stage_numbers_if_few();
+        let staged = std::mem::take(&mut self.staged);
+        let appended = if self.must_checkpoint { None } else { self.journal.append(&staged) };
+        let area_writes = match appended {
+            Some(write) => vec![write],
+            None => {
+                let payloads = self.checkpoint_payloads();
+                self.journal.start_checkpoint(&payloads)
+            }
+        };
+        self.must_checkpoint = false;
+        let members = self.journal_members();
+        let writes = area_writes.into_iter().flat_map(|(position, bytes)| {
+            members.iter().map(move |member| DiskWrite { member: *member, position, bytes: bytes.clone() })
+        });
+        let start = self.areas(MemberId(0)).journal_start();
+        let writes = writes.map(|write| DiskWrite { position: start + write.position, ..write }).collect();
+        self.committing = Some(std::mem::take(&mut self.staged_retired));
+        let flush_first = std::mem::take(&mut self.dirty).into_iter().collect();
+        Some(GroupCommit { flush_first, writes, flush_then: members })
+    }
+
+    /// Tells how the commit under way went. After a failure the volume takes no more changes, unless the disk that failed
+    /// is taken out with [`Volume::take_out`] instead.
+    pub fn committed(&mut self, outcome: Result<(), MemberId>) {
+        let retired = self.committing.take().unwrap_or_default();
+        if outcome.is_err() {
+            self.read_only = true;
+            return;
+        }
+        self.retired.extend(retired);
+        self.numbers_durable = self.numbers_staged;
+        self.reuse_retired();
+    }
+
+    /// Takes a disk out that failed: nothing on it counts from now on. Gives the superblocks to write: the first list must
+    /// be durable (each disk flushed) before the second is written and flushed too. A commit under way counts as failed,
+    /// and the next one makes everything durable anew.
+    ///
+    /// # Errors
+    /// No other disk has copies of what is on it: the volume takes no more changes, and reads go on.
+    pub fn take_out(&mut self, member: MemberId) -> Result<[Vec<DiskWrite>; 2], VolumeError> {
+        self.staged_retired.extend(self.committing.take().unwrap_or_default());
+        let left = (0..self.superblock.members.len()).filter(|index| *index != member.index());
+        let others =
+            left.filter(|index| self.superblock.members[*index].state == MemberState::Active && self.present[*index]);
+        if self.placement().copies() < 2 || others.count() == 0 {
+            self.read_only = true;
+            return Err(VolumeError::ReadOnly);
+        }
+        Ok(self.set_member(member, MemberState::Out))
+    }
+
+    /// Gives a disk another state, with what is to be written for it (see [`Volume::take_out`]).
+    pub(crate) fn set_member(&mut self, member: MemberId, state: MemberState) -> [Vec<DiskWrite>; 2] {
+        self.superblock.members[member.index()].state = state;
+        self.superblock.generation += 1;
+        self.dirty.retain(|dirty| *dirty != member || state != MemberState::Out);
+        self.must_checkpoint = true;
+        self.superblock_writes()
+    }
+
+    /// The superblocks of all disks that take part, in two steps.
+    #[must_use]
+    pub fn superblock_writes(&self) -> [Vec<DiskWrite>; 2] {
+        let mut steps = [Vec::new(), Vec::new()];
+        for number in 0..self.superblock.members.len() {
+            let member = MemberId(u8::try_from(number).expect("at most MEMBERS_MAX"));
+            if !self.is_writable(member) {
+                continue;
+            }
+            let bytes = Superblock { member, ..self.superblock.clone() }.encode();
+            let positions = crate::Areas::superblock_positions(self.superblock.members[number].size);
+            // One copy of each end in each step: an end that was damaged as a whole leaves two of the other.
+            for (copy, position) in positions.into_iter().enumerate() {
+                steps[copy % 2].push(DiskWrite { member, position, bytes: bytes.clone() });
+            }
+        }
+        steps
+    }
+
+    /// The disks that hold the journal: the first two that can be read.
+    pub(crate) fn journal_members(&self) -> Vec<MemberId> {
+        self.member_ids().filter(|member| self.is_readable(*member)).take(JOURNAL_COPIES).collect()
+    }
+
+    pub(crate) fn member_ids(&self) -> impl Iterator<Item = MemberId> + use<> {
+        (0..self.superblock.members.len().min(MEMBERS_MAX)).filter_map(|number| u8::try_from(number).ok()).map(MemberId)
+    }
+
+    /// Gives units back that are durably free and unread.
+    pub(crate) fn reuse_retired(&mut self) {
+        let (unread, read): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.retired).into_iter().partition(|retired| Arc::strong_count(&retired.content) == 1);
+        self.retired = read;
+        for place in unread.iter().flat_map(|retired| &retired.units) {
+            self.free[place.member.index()].give(place.unit);
+        }
+    }
+
+    fn checkpoint_payloads(&self) -> Vec<Vec<u8>> {
+        let mut payloads = Vec::new();
+        let mut payload = Vec::with_capacity(CHECKPOINT_FRAME_BYTES * 2);
+        record::Record::NumbersFrom(self.numbers_staged).encode(&mut payload);
+        for (name, content) in self.catalogue.iter() {
+            record::put(name, content, &mut payload);
+            if payload.len() >= CHECKPOINT_FRAME_BYTES {
+                payloads.push(std::mem::take(&mut payload));
+            }
+        }
+        if !payload.is_empty() {
+            payloads.push(payload);
+        }
+        payloads
+    }
+}

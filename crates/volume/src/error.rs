@@ -1,0 +1,128 @@
+//! What can go wrong, in words for the operator: what is the matter, what is lost, what to do.
+
+use crate::SuperblockError;
+
+/// Why a volume cannot be made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CreateError {
+    /// A disk has no room for the journal and a few units.
+    #[error("a disk of {size} bytes is too small: this volume needs {needed} bytes of each")]
+    TooSmall {
+        /// Bytes of the disk.
+        size: u64,
+        /// Bytes needed.
+        needed: u64,
+    },
+    /// The unit is none of the sizes allowed.
+    #[error("a unit of {0} bytes is not possible: choose a power of two from 64 KiB to 32 MiB")]
+    UnitSize(u64),
+    /// No disk, or too many.
+    #[error("a volume has 1 to 32 disks, a mirror at least 2; {0} were named")]
+    DiskCount(usize),
+    /// The name is empty or too long.
+    #[error("a volume's name has 1 to 64 bytes")]
+    Name,
+}
+
+/// Why disks cannot be opened as a volume.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// A disk's superblock does not count.
+    #[error("disk {disk}: {source}")]
+    Superblock {
+        /// Which of the disks given, from 0.
+        disk: usize,
+        /// Why.
+        #[source]
+        source: SuperblockError,
+    },
+    /// No disk was given.
+    #[error("name the disks of the volume")]
+    NoDisk,
+    /// A disk belongs to another volume than the first.
+    #[error(
+        "disk {disk} belongs to the volume `{name}`, another one than the first disk's: name the disks of one volume"
+    )]
+    OtherVolume {
+        /// Which of the disks given, from 0.
+        disk: usize,
+        /// The name of its volume.
+        name: String,
+    },
+    /// Two of the disks given are the same disk of the volume.
+    #[error(
+        "disks {first} and {second} are the same disk of the volume (number {member}): name each once; a copy of a disk is none of its volume"
+    )]
+    Doubled {
+        /// The first, from 0.
+        first: usize,
+        /// The second.
+        second: usize,
+        /// Its number in the volume.
+        member: u8,
+    },
+    /// A disk is shorter than when the volume was made.
+    #[error(
+        "disk {disk} has {size} bytes and had {needed} when the volume was made: it is truncated; what lay behind is lost on it. Replace it, or make it as long as it was to read the rest"
+    )]
+    Truncated {
+        /// Which of the disks given, from 0.
+        disk: usize,
+        /// Bytes now.
+        size: u64,
+        /// Bytes then.
+        needed: u64,
+    },
+    /// A disk was taken out of the volume earlier.
+    #[error(
+        "disk {disk} (number {member} of the volume) was taken out after a failure and is out of date: leave it away, or put it in anew with `isocast volume replace`"
+    )]
+    Stale {
+        /// Which of the disks given, from 0.
+        disk: usize,
+        /// Its number in the volume.
+        member: u8,
+    },
+    /// Both disks with the catalogue are missing.
+    #[error(
+        "the catalogue is on the disks {0:?} of the volume, and none of them is there: name one of them, or make the catalogue anew with `isocast volume rebuild-catalogue`"
+    )]
+    CatalogueMissing(Vec<u8>),
+    /// The journal is damaged where changes were acknowledged.
+    #[error(
+        "the catalogue is damaged ({0}), in every copy: no content is lost by that; make it anew with `isocast volume rebuild-catalogue`"
+    )]
+    CatalogueDamaged(&'static str),
+}
+
+/// Why a change of an open volume is not possible. Nothing was changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum VolumeError {
+    /// No content has this name.
+    #[error("there is no content of this name")]
+    NotFound,
+    /// The name is a folder's.
+    #[error("this name is a folder's")]
+    IsFolder,
+    /// The name, or a part of it, cannot be a content's.
+    #[error("{0}")]
+    Name(&'static str),
+    /// A part of the name before a `/` is a content.
+    #[error("a part of this name is a content, not a folder")]
+    NotAFolder,
+    /// No units are free, or not enough for the length that was told.
+    #[error("the volume is full")]
+    Full,
+    /// The catalogue would not fit into its place any more.
+    #[error("the volume's catalogue is full")]
+    CatalogueFull,
+    /// A disk failed where no other can stand in: what was acknowledged stays readable.
+    #[error("the volume takes no more changes since a disk failed")]
+    ReadOnly,
+    /// A disk failed that held a part of what is to be published.
+    #[error("a disk failed that held a part of this content")]
+    PartLost,
+    /// The content is longer than a content can be.
+    #[error("a content has at most 4 million units")]
+    TooLong,
+}

@@ -1,0 +1,182 @@
+//! Which disks a part of a content goes to, and where a range of a content lies.
+//!
+//! Promise: span keeps a content on one disk, stripe goes round, mirror puts the second copy on the next disk; first copies of a
+//! mirror lie in the outer halves (low unit numbers) and second ones in the inner halves while these have room. Where the
+//! rule finds no room, any other disk will do, as long as no unit that was promised is lost by it.
+
+use std::ops::Range;
+
+use crate::catalogue::{StoredContent, UnitPlace};
+use crate::{MemberId, Placement, Volume};
+
+/// A piece of a content within one unit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnitPiece {
+    /// Where it begins in the content.
+    pub offset: u64,
+    /// How many bytes; never zero.
+    pub length: u64,
+    /// Which part of the content.
+    pub part: u32,
+    /// Where it lies, the copy to read first before the others; empty if no disk that has it can be read.
+    pub copies: Vec<PieceCopy>,
+}
+
+/// One copy of a piece.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PieceCopy {
+    /// The unit it is in.
+    pub place: UnitPlace,
+    /// Bytes from the start of the disk.
+    pub position: u64,
+}
+
+/// The half of a disk that a copy should be in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Half {
+    Any,
+    Outer,
+    Inner,
+}
+
+impl Half {
+    pub(crate) const fn range(self, units: u32) -> Range<u32> {
+        let middle = units.div_ceil(2);
+        match self {
+            Self::Any => 0..units,
+            Self::Outer => 0..middle,
+            Self::Inner => middle..units,
+        }
+    }
+}
+
+/// How many parts with two copies on different disks fit into disks with so many free units.
+pub(crate) fn pairs(free: &[u64]) -> u64 {
+    let total: u64 = free.iter().sum();
+    (total / 2).min(total - free.iter().max().unwrap_or(&0))
+}
+
+/// The disk or disks for the next part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Chosen {
+    pub(crate) first: usize,
+    pub(crate) second: Option<usize>,
+}
+
+/// Chooses disks for part `turn` (a content's number plus its part's, so that contents begin on different disks) among disks
+/// with `free` units each, none where a disk cannot be written. `before` is the disk of the part before it.
+pub(crate) fn choose(placement: Placement, free: &[Option<u64>], turn: u64, before: Option<usize>) -> Option<Chosen> {
+    let (count, writable) = (free.len(), free.iter().flatten().count());
+    let free: Vec<u64> = free.iter().map(|free| free.unwrap_or(0)).collect();
+    let start = usize::try_from(turn % u64::try_from(count).ok()?).ok()?;
+    let round = (0..count).map(|step| (start + step) % count);
+    let fullest = || (0..count).filter(|disk| free[*disk] > 0).max_by_key(|disk| (free[*disk], usize::MAX - disk));
+    let single = |first| Some(Chosen { first, second: None });
+    match placement {
+        Placement::Span => before.filter(|disk| free[*disk] > 0).or_else(fullest).and_then(single),
+        Placement::Stripe => round.into_iter().find(|disk| free[*disk] > 0).and_then(single),
+        Placement::Mirror => {
+            // With one disk left there is one copy; the other is made when a disk is put in.
+            if writable < 2 {
+                return fullest().and_then(single);
+            }
+            let left = pairs(&free);
+            let keeps = |first: usize, second: usize| {
+                let mut after = free.clone();
+                after[first] -= 1;
+                after[second] -= 1;
+                pairs(&after) + 1 >= left
+            };
+            let chain = round.map(|first| (first, (first + 1) % count));
+            let chained = chain.into_iter().find(|(first, second)| {
+                free[*first] > 0 && free[*second] > 0 && first != second && keeps(*first, *second)
+            });
+            let (first, second) = chained.or_else(|| {
+                let mut by_room: Vec<usize> = (0..count).collect();
+                by_room.sort_by_key(|disk| (u64::MAX - free[*disk], *disk));
+                (free[by_room[1]] > 0).then(|| (by_room[0], by_room[1]))
+            })?;
+            Some(Chosen { first, second: Some(second) })
+        }
+    }
+}
+
+impl Volume {
+    /// Where `range` of `content` lies, in order. What is beyond the content's end is left out.
+    #[must_use]
+    pub fn pieces(&self, content: &StoredContent, range: Range<u64>) -> Vec<UnitPiece> {
+        let unit_bytes = self.unit_bytes();
+        let end = range.end.min(content.length);
+        let mut pieces = Vec::new();
+        let mut offset = range.start;
+        while offset < end {
+            let (number, within) = (offset / unit_bytes, offset % unit_bytes);
+            let length = (unit_bytes - within).min(end - offset);
+            let part = usize::try_from(number).ok().and_then(|number| content.parts.get(number));
+            let Some(part) = part else { break };
+            let copies = part.places().filter(|place| self.is_readable(place.member));
+            let copy =
+                |place: UnitPlace| PieceCopy { place, position: self.areas(place.member).payload(place.unit) + within };
+            let copies = copies.map(copy).collect();
+            pieces.push(UnitPiece { offset, length, part: u32::try_from(number).unwrap_or(u32::MAX), copies });
+            offset += length;
+        }
+        pieces
+    }
+
+    /// Takes the units for a part from the disks chosen.
+    pub(crate) fn take_units(&mut self, chosen: Chosen) -> Option<(UnitPlace, Option<UnitPlace>)> {
+        let halves = match (self.placement(), chosen.second) {
+            (Placement::Mirror, Some(_)) => [Half::Outer, Half::Inner],
+            _ => [Half::Any, Half::Any],
+        };
+        let first = self.take_unit(chosen.first, halves[0])?;
+        let second = match chosen.second {
+            Some(disk) => Some(self.take_unit(disk, halves[1])?),
+            None => None,
+        };
+        Some((first, second))
+    }
+
+    fn take_unit(&mut self, disk: usize, half: Half) -> Option<UnitPlace> {
+        let (free, cursor) = (&mut self.free[disk], &mut self.cursors[disk]);
+        let from = if half == Half::Inner { &mut cursor.1 } else { &mut cursor.0 };
+        let unit = free.take(half.range(free.units()), *from).or_else(|| free.take(0..free.units(), *from))?;
+        *from = unit + 1;
+        Some(UnitPlace { member: MemberId(u8::try_from(disk).ok()?), unit })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_mirror_finds_room_for_as_many_pairs_as_it_promises(
+            mut free in prop::collection::vec(0u64..40, 2..8),
+            seed in any::<u32>(),
+        ) {
+            let promised = pairs(&free);
+            for part in 0..promised {
+                let all: Vec<_> = free.iter().copied().map(Some).collect();
+                let chosen = choose(Placement::Mirror, &all, u64::from(seed) + part, None).expect("promised");
+                let second = chosen.second.expect("two copies while a pair is left");
+                prop_assert_ne!(chosen.first, second);
+                free[chosen.first] -= 1;
+                free[second] -= 1;
+            }
+            prop_assert_eq!(pairs(&free), 0);
+        }
+    }
+
+    #[test]
+    fn a_span_stays_on_its_disk_and_a_stripe_goes_round() {
+        let free = [3, 9, 5].map(Some);
+        let first = |placement, turn, before| choose(placement, &free, turn, before).map(|chosen| chosen.first);
+        assert_eq!(first(Placement::Span, 7, None), Some(1));
+        assert_eq!(first(Placement::Span, 7, Some(2)), Some(2));
+        assert_eq!((0..4).map(|turn| first(Placement::Stripe, turn, None)).collect::<Vec<_>>(), [0, 1, 2, 0].map(Some));
+    }
+}

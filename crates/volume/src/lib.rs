@@ -1,0 +1,65 @@
+//! The volume: contents in units of one size over one or more disks, so that the shortest run never shrinks with age.
+//!
+//! Promise: pure state machines. They say what is to be written, in which order it must be durable, and take what was
+//! read; after a crash at any moment they recover the state after some prefix of the changes that holds every one that
+//! was acknowledged. Whatever lies on the disks gives a state or an error, never a panic.
+//! Not here: input and output, clocks, chance, threads (see `clippy.toml`). The format is in
+//! docs/reference/volume-format.md.
+
+mod allocator;
+mod areas;
+mod bytes;
+mod catalogue;
+mod check;
+mod commit;
+mod draft;
+mod error;
+mod frame;
+mod journal;
+mod layout;
+mod mend;
+mod open;
+mod rebuild;
+mod record;
+mod superblock;
+mod unit;
+mod volume;
+
+pub use areas::Areas;
+pub use catalogue::{Listed, StoredContent, StoredPart, UnitPlace, name_problem};
+pub use check::{Damage, Depth, Finding};
+pub use commit::{DiskWrite, GroupCommit};
+pub use draft::{Draft, UnitWrite};
+pub use error::{CreateError, OpenError, VolumeError};
+pub use layout::{PieceCopy, UnitPiece};
+pub use mend::Mend;
+pub use open::{Identified, ReadDisk, ReadError, identify, open};
+pub use rebuild::{Rebuilt, rebuild};
+pub use superblock::{MemberRecord, MemberState, Placement, Superblock, SuperblockError, mark_of};
+pub use unit::{CHECKED_BYTES, ChecksumTable, Checksums, UnitHeader};
+pub use volume::{NewVolume, Volume};
+
+/// Everything but payload is read and written in blocks of this many bytes.
+pub const BLOCK_BYTES: u64 = 4096;
+const BLOCK_LEN: usize = 4096;
+/// Disks of a volume, 1 to this many.
+pub const MEMBERS_MAX: usize = 32;
+/// Bytes of a content's name, 1 to this many: name and checksums fit into a unit's header.
+pub const NAME_BYTES_MAX: usize = 1024;
+/// The version of the format that this crate writes, and the newest it reads.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// The identity of a volume: random, chosen at creation.
+pub type VolumeId = [u8; 16];
+
+/// Names a disk of a volume: its number, `0..MEMBERS_MAX`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct MemberId(pub u8);
+
+impl MemberId {
+    /// The number as an index.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}

@@ -1,0 +1,64 @@
+//! Mending: a copy of a part is written anew from the other one, and a disk that was put in is filled.
+//!
+//! Promise: a copy is overwritten only where the other one was just read and found right; nothing in the catalogue changes.
+
+use crate::catalogue::{StoredContent, UnitPlace};
+use crate::superblock::{MemberRecord, MemberState};
+use crate::unit::{ChecksumTable, UnitHeader};
+use crate::{Areas, DiskWrite, MemberId, Volume, VolumeError};
+
+/// A copy to write anew.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mend {
+    /// Disk and position of the payload.
+    pub payload: (MemberId, u64),
+    /// The header to write behind it.
+    pub header: DiskWrite,
+}
+
+impl Volume {
+    /// How to write the copy at `place` of a part anew, whose other copy has these checksums.
+    #[must_use]
+    pub fn mend(&self, name: &str, content: &StoredContent, part: u32, place: UnitPlace, table: ChecksumTable) -> Mend {
+        let areas = self.areas(place.member);
+        let last = usize::try_from(part).is_ok_and(|part| part + 1 == content.parts.len());
+        let header = UnitHeader {
+            volume: self.superblock.volume,
+            member: place.member,
+            unit: place.unit,
+            content: content.content,
+            generation: content.generation,
+            part,
+            payload: u32::try_from(self.part_bytes(content, part)).expect("at most 32 MiB"),
+            last: last.then_some(content.modified),
+            name: name.to_owned(),
+            table,
+        };
+        let header = DiskWrite { member: place.member, position: areas.header(place.unit), bytes: header.encode() };
+        Mend { payload: (place.member, areas.payload(place.unit)), header }
+    }
+
+    /// Puts a new disk of `size` bytes in the place of `member`, to be filled: it is written to from now on and read when
+    /// [`Volume::filled`] was called. Gives the superblocks to write, in two steps (see [`Volume::take_out`]).
+    ///
+    /// # Errors
+    /// It is too small; no other disk has copies of what the old one held.
+    pub fn put_in(&mut self, member: MemberId, size: u64) -> Result<[Vec<DiskWrite>; 2], VolumeError> {
+        self.check_changes()?;
+        let areas = self.areas(member);
+        let new = Areas { size: size - size % crate::BLOCK_BYTES, ..areas };
+        let others = self.member_ids().any(|other| other != member && self.is_readable(other));
+        if new.units() < areas.units() || self.placement().copies() < 2 || !others {
+            return Err(VolumeError::Full);
+        }
+        // Used as far as the old one was: unit numbers stay what they are.
+        self.superblock.members[member.index()] = MemberRecord { size: areas.size, state: MemberState::Filling };
+        self.present[member.index()] = true;
+        Ok(self.set_member(member, MemberState::Filling))
+    }
+
+    /// Tells that a disk that was put in has all its copies, durably. Gives the superblocks to write, in two steps.
+    pub fn filled(&mut self, member: MemberId) -> [Vec<DiskWrite>; 2] {
+        self.set_member(member, MemberState::Active)
+    }
+}

@@ -1,0 +1,186 @@
+//! Opening: which disks belong together, and the state that the journal tells.
+//!
+//! Promise: any bytes on the disks give a volume or an error, never a panic; opening twice gives the same, and opening writes
+//! nothing.
+
+use std::sync::Arc;
+
+use crate::bytes::Decoder;
+use crate::catalogue::{Catalogue, StoredContent, UnitPlace};
+use crate::error::OpenError;
+use crate::journal::{Area, Found};
+use crate::record::Record;
+use crate::superblock::MemberState;
+use crate::{BLOCK_LEN, MemberId, Superblock, SuperblockError, Volume};
+
+/// A disk that did not give its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the disk could not be read")]
+pub struct ReadError;
+
+/// The disks, as this crate reads them.
+pub trait ReadDisk {
+    /// Fills `buffer` from `position` of the disk: position and length are multiples of [`crate::BLOCK_BYTES`]. Disks are
+    /// counted from 0 as their caller does.
+    ///
+    /// # Errors
+    /// The disk gave an error, or has not so many bytes.
+    fn read(&mut self, disk: usize, position: u64, buffer: &mut [u8]) -> Result<(), ReadError>;
+}
+
+/// What the disks given are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identified {
+    /// The newest superblock of them.
+    pub superblock: Superblock,
+    /// For each disk of the volume which of the disks given it is, if it was given.
+    pub disks: Vec<Option<usize>>,
+}
+
+impl Identified {
+    /// The disks of the volume that take part and were not given.
+    #[must_use]
+    pub fn missing(&self) -> Vec<MemberId> {
+        let missing = |number: usize| {
+            let gone = self.disks[number].is_none() && self.superblock.members[number].state != MemberState::Out;
+            if gone { u8::try_from(number).ok().map(MemberId) } else { None }
+        };
+        (0..self.disks.len()).filter_map(missing).collect()
+    }
+}
+
+/// Reads the superblocks of disks with these sizes in bytes: they must be disks of one volume, each named once, in any order.
+///
+/// # Errors
+/// One of them is none, is damaged or truncated, or belongs to another volume; two are the same one; one is out of date.
+pub fn identify(sizes: &[u64], disks: &mut impl ReadDisk) -> Result<Identified, OpenError> {
+    let mut found: Vec<Superblock> = Vec::new();
+    for (disk, size) in sizes.iter().enumerate() {
+        let superblock = superblock_of(disk, *size, disks)?;
+        if found.first().is_some_and(|first| first.volume != superblock.volume) {
+            return Err(OpenError::OtherVolume { disk, name: superblock.name });
+        }
+        if let Some(first) = found.iter().position(|other| other.member == superblock.member) {
+            return Err(OpenError::Doubled { first, second: disk, member: superblock.member.0 });
+        }
+        let needed = superblock.areas(superblock.member).size;
+        if *size < needed {
+            return Err(OpenError::Truncated { disk, size: *size, needed });
+        }
+        found.push(superblock);
+    }
+    let newest = found.iter().max_by_key(|superblock| superblock.generation).ok_or(OpenError::NoDisk)?.clone();
+    let mut places = vec![None; newest.members.len()];
+    for (disk, superblock) in found.iter().enumerate() {
+        let member = superblock.member;
+        let stale = newest.members.get(member.index()).is_none_or(|record| record.state == MemberState::Out);
+        if stale {
+            return Err(OpenError::Stale { disk, member: member.0 });
+        }
+        places[member.index()] = Some(disk);
+    }
+    Ok(Identified { superblock: newest, disks: places })
+}
+
+/// A disk whose first copies are gone is looked at from its end, and the other way round.
+fn superblock_of(disk: usize, size: u64, disks: &mut impl ReadDisk) -> Result<Superblock, OpenError> {
+    let mut at = |positions: [u64; 4]| {
+        positions.map(|position| {
+            let mut block = vec![0; BLOCK_LEN];
+            disks.read(disk, position, &mut block).is_ok().then_some(block)
+        })
+    };
+    let copies = at(crate::Areas::superblock_positions(size));
+    match Superblock::choose(&copies) {
+        Ok(superblock) => Ok(superblock),
+        // On a disk that was cut its two first copies still agree, unless one of them is damaged.
+        Err(SuperblockError::NotAVolume) if copies.iter().all(Option::is_none) => {
+            Err(OpenError::Superblock { disk, source: SuperblockError::Damaged })
+        }
+        Err(source) => Err(OpenError::Superblock { disk, source }),
+    }
+}
+
+/// Opens the volume: reads the catalogue. Nothing is written; the first commit must be durable before a content is begun.
+///
+/// # Errors
+/// No disk with the catalogue is there, or it is damaged in every copy.
+pub fn open(identified: &Identified, disks: &mut impl ReadDisk) -> Result<Volume, OpenError> {
+    let superblock = &identified.superblock;
+    let active = |number: &usize| superblock.members[*number].state == MemberState::Active;
+    let holders: Vec<usize> = (0..superblock.members.len()).filter(active).take(2).collect();
+    let copies: Vec<usize> = holders.iter().filter_map(|number| identified.disks[*number]).collect();
+    if copies.is_empty() {
+        let holders = holders.into_iter().filter_map(|number| u8::try_from(number).ok()).collect();
+        return Err(OpenError::CatalogueMissing(holders));
+    }
+    let areas = superblock.areas(MemberId(0));
+    let found = Area::new(disks, &copies, superblock.volume, areas.journal_start(), areas.journal_half).scan()?;
+    let (uneven, journal) = (found.uneven, found.journal.clone());
+    let (catalogue, numbers) = replay(found)?;
+    let present = identified.disks.iter().map(Option::is_some).collect();
+    let mut volume = Volume::assemble(superblock.clone(), present, catalogue, journal, numbers);
+    volume.claim_all().map_err(OpenError::CatalogueDamaged)?;
+    volume.must_checkpoint = uneven;
+    Ok(volume)
+}
+
+/// The catalogue that checkpoint and changes give, and the first number that was never used.
+fn replay(found: Found) -> Result<(Catalogue, u64), OpenError> {
+    let damaged = || OpenError::CatalogueDamaged("a record in it makes no sense");
+    let (mut contents, mut numbers) = (Vec::new(), 1);
+    for payload in found.checkpoint {
+        let mut payload = Decoder::new(&payload);
+        while !payload.is_empty() {
+            match Record::decode(&mut payload).ok_or_else(damaged)? {
+                Record::Put(name, content) => contents.push((name, Arc::new(content))),
+                Record::NumbersFrom(number) => numbers = numbers.max(number),
+                Record::Remove(_) | Record::Rename(..) => return Err(damaged()),
+            }
+        }
+    }
+    let mut catalogue = Catalogue::from_ordered(contents);
+    for payload in found.changes {
+        let mut payload = Decoder::new(&payload);
+        while !payload.is_empty() {
+            match Record::decode(&mut payload).ok_or_else(damaged)? {
+                Record::Put(name, content) => {
+                    catalogue.insert(name, Arc::new(content));
+                }
+                Record::Remove(name) => {
+                    catalogue.remove(&name).ok_or_else(damaged)?;
+                }
+                Record::Rename(from, to) => {
+                    let content = catalogue.remove(&from).ok_or_else(damaged)?;
+                    catalogue.insert(to, content);
+                }
+                Record::NumbersFrom(number) => numbers = numbers.max(number),
+            }
+        }
+    }
+    let used = catalogue.iter().map(|(_, content)| content.generation).max().unwrap_or(0);
+    Ok((catalogue, numbers.max(used.saturating_add(1))))
+}
+
+impl Volume {
+    /// Takes the units of all contents.
+    pub(crate) fn claim_all(&mut self) -> Result<(), &'static str> {
+        let unit_bytes = self.unit_bytes();
+        let (free, catalogue) = (&mut self.free, &self.catalogue);
+        let mut claim = |place: UnitPlace| {
+            let taken = free.get_mut(place.member.index()).is_some_and(|free| free.claim(place.unit));
+            if taken { Ok(()) } else { Err("two contents have one unit, or one has a unit that does not exist") }
+        };
+        for (_, content) in catalogue.iter() {
+            if !is_complete(content, unit_bytes) {
+                return Err("a content's length does not agree with its units");
+            }
+            content.parts.iter().flat_map(crate::StoredPart::places).try_for_each(&mut claim)?;
+        }
+        Ok(())
+    }
+}
+
+fn is_complete(content: &StoredContent, unit_bytes: u64) -> bool {
+    usize::try_from(content.length.div_ceil(unit_bytes)).is_ok_and(|parts| parts == content.parts.len())
+}

@@ -1,0 +1,138 @@
+//! Rebuilding a lost catalogue from the units' headers.
+//!
+//! Promise: finds every content whose parts are all there, in its newest version. A name is the one it had when it was
+//! written; contents that were removed are found again while their units are whole; empty contents have no unit and are lost.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use crate::catalogue::{Catalogue, StoredContent, StoredPart, UnitPlace, name_problem};
+use crate::journal::{Area, Journal};
+use crate::open::{Identified, ReadDisk};
+use crate::unit::UnitHeader;
+use crate::{BLOCK_LEN, MemberId, Volume};
+
+/// What was found.
+#[derive(Debug)]
+pub struct Rebuilt {
+    /// The volume: its first commit writes the new catalogue.
+    pub volume: Volume,
+    /// Names of contents of which a part is missing, each with how many parts were found.
+    pub incomplete: Vec<(String, usize)>,
+    /// Units that could not be read.
+    pub unreadable: u64,
+}
+
+/// One version of one content as its headers tell it.
+#[derive(Debug, Default)]
+struct Version {
+    name: Option<String>,
+    parts: BTreeMap<u32, StoredPart>,
+    payload: u64,
+    last: Option<(u32, u64)>,
+}
+
+impl Version {
+    fn add(&mut self, header: &UnitHeader) {
+        let place = UnitPlace { member: header.member, unit: header.unit };
+        let digest = header.table.digest();
+        if header.part == 0 {
+            self.name = Some(header.name.clone());
+        }
+        if let Some(modified) = header.last {
+            self.last = Some((header.part, modified));
+        }
+        match self.parts.get_mut(&header.part) {
+            None => {
+                self.parts.insert(header.part, StoredPart { digest, first: place, second: None });
+                self.payload += u64::from(header.payload);
+            }
+            Some(part) if part.digest == digest && part.second.is_none() && part.first.member != place.member => {
+                // First copies lie in the outer halves: the lower number is read first.
+                if place.unit < part.first.unit {
+                    part.second = Some(std::mem::replace(&mut part.first, place));
+                } else {
+                    part.second = Some(place);
+                }
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn complete(&self, unit_bytes: u64) -> Option<(&str, u64)> {
+        let (last, modified) = self.last?;
+        let all = self.parts.len() == usize::try_from(last).ok()? + 1 && self.parts.keys().last() == Some(&last);
+        let full = self.payload > u64::from(last) * unit_bytes && self.payload <= (u64::from(last) + 1) * unit_bytes;
+        let name = self.name.as_deref().filter(|name| name_problem(name).is_none())?;
+        (all && full).then_some((name, modified))
+    }
+}
+
+/// Reads all headers of all disks given. `progress` is told how many units were read, and of how many.
+pub fn rebuild(identified: &Identified, disks: &mut impl ReadDisk, mut progress: impl FnMut(u64, u64)) -> Rebuilt {
+    let superblock = &identified.superblock;
+    let present: Vec<(MemberId, usize)> =
+        (0u8..).zip(&identified.disks).filter_map(|(number, disk)| disk.map(|disk| (MemberId(number), disk))).collect();
+    let total: u64 = present.iter().map(|(member, _)| u64::from(superblock.areas(*member).units())).sum();
+    let (mut done, mut unreadable) = (0, 0);
+    let mut versions: HashMap<(u64, u64), Version> = HashMap::new();
+    let mut block = vec![0; BLOCK_LEN];
+    for (member, disk) in &present {
+        let areas = superblock.areas(*member);
+        for unit in 0..areas.units() {
+            progress(done, total);
+            done += 1;
+            if disks.read(*disk, areas.header(unit), &mut block).is_err() {
+                unreadable += 1;
+                continue;
+            }
+            let header = UnitHeader::decode(&block).filter(|header| {
+                let whose = (header.volume, header.member, header.unit);
+                whose == (superblock.volume, *member, unit) && u64::from(header.payload) <= areas.unit_bytes
+            });
+            if let Some(header) = header {
+                versions.entry((header.content, header.generation)).or_default().add(&header);
+            }
+        }
+    }
+    let numbers = versions.keys().map(|(content, generation)| content.max(generation) + 1).max().unwrap_or(1);
+    let (catalogue, incomplete) = newest(versions, superblock.unit_bytes);
+    let epoch = journal_epoch(identified, disks);
+    let journal = Journal::new(superblock.volume, superblock.journal_half, epoch, superblock.journal_half);
+    let there = identified.disks.iter().map(Option::is_some).collect();
+    let mut volume = Volume::assemble(superblock.clone(), there, catalogue, journal, numbers);
+    volume.claim_all().expect("each unit has one header, and so one content");
+    volume.must_checkpoint = true;
+    Rebuilt { volume, incomplete, unreadable }
+}
+
+fn journal_epoch(identified: &Identified, disks: &mut impl ReadDisk) -> u64 {
+    let areas = identified.superblock.areas(MemberId(0));
+    let given: Vec<usize> = identified.disks.iter().flatten().copied().collect();
+    Area::new(disks, &given, identified.superblock.volume, areas.journal_start(), areas.journal_half).newest_epoch()
+}
+
+/// Of each content and of each name the newest version that is whole, and what is not whole in any.
+fn newest(versions: HashMap<(u64, u64), Version>, unit_bytes: u64) -> (Catalogue, Vec<(String, usize)>) {
+    let mut ordered: Vec<((u64, u64), Version)> = versions.into_iter().collect();
+    // Newest last: it replaces the others.
+    ordered.sort_by_key(|((content, generation), _)| (*generation, *content));
+    let mut names: HashMap<u64, Box<str>> = HashMap::new();
+    let mut catalogue = Catalogue::default();
+    let mut broken = Vec::new();
+    for ((content, generation), version) in ordered {
+        let Some((name, modified)) = version.complete(unit_bytes) else {
+            broken.push((content, version.name.unwrap_or_else(|| format!("content {content}")), version.parts.len()));
+            continue;
+        };
+        let name: Box<str> = name.into();
+        if let Some(old) = names.insert(content, name.clone()) {
+            catalogue.remove(&old);
+        }
+        let length = version.payload;
+        let parts = version.parts.into_values().collect();
+        catalogue.insert(name, Arc::new(StoredContent { content, generation, length, modified, parts }));
+    }
+    broken.retain(|(content, _, _)| !names.contains_key(content));
+    (catalogue, broken.into_iter().map(|(_, name, parts)| (name, parts)).collect())
+}

@@ -1,0 +1,97 @@
+//! A record: one change of the catalogue as the journal holds it. A checkpoint is a row of `Put` in order of names.
+
+use crate::MemberId;
+use crate::bytes::{Decoder, Encode};
+use crate::catalogue::{StoredContent, StoredPart, UnitPlace, name_problem};
+
+const PUT: u8 = 1;
+const REMOVE: u8 = 2;
+const RENAME: u8 = 3;
+const NUMBERS_FROM: u8 = 4;
+/// Stands where a part has no second copy.
+const NO_MEMBER: u8 = 0xff;
+
+/// One change of the catalogue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Record {
+    /// The content of this name is this one from now on.
+    Put(Box<str>, StoredContent),
+    /// There is no content of this name any more.
+    Remove(Box<str>),
+    /// A content changes its name, and replaces what had the new one.
+    Rename(Box<str>, Box<str>),
+    /// Numbers of contents and generations below this one may have been used.
+    NumbersFrom(u64),
+}
+
+impl Record {
+    /// Appends the record.
+    pub(crate) fn encode(&self, to: &mut Vec<u8>) {
+        match self {
+            Self::Put(name, content) => put(name, content, to),
+            Self::Remove(name) => {
+                to.put_u8(REMOVE);
+                to.put_text(name);
+            }
+            Self::Rename(from, name) => {
+                to.put_u8(RENAME);
+                to.put_text(from);
+                to.put_text(name);
+            }
+            Self::NumbersFrom(number) => {
+                to.put_u8(NUMBERS_FROM);
+                to.put_u64(*number);
+            }
+        }
+    }
+
+    /// The record at the front; `None` if it is none.
+    pub(crate) fn decode(from: &mut Decoder) -> Option<Self> {
+        let name = |from: &mut Decoder| from.text().filter(|name| name_problem(name).is_none()).map(Box::from);
+        match from.u8()? {
+            PUT => Some(Self::Put(name(from)?, content(from)?)),
+            REMOVE => Some(Self::Remove(name(from)?)),
+            RENAME => Some(Self::Rename(name(from)?, name(from)?)),
+            NUMBERS_FROM => Some(Self::NumbersFrom(from.u64()?)),
+            _ => None,
+        }
+    }
+}
+
+/// Appends `Put` without making a record of it.
+pub(crate) fn put(name: &str, content: &StoredContent, to: &mut Vec<u8>) {
+    to.put_u8(PUT);
+    to.put_text(name);
+    to.put_u64(content.content);
+    to.put_u64(content.generation);
+    to.put_u64(content.length);
+    to.put_u64(content.modified);
+    to.put_u32(u32::try_from(content.parts.len()).expect("a volume has fewer than 2^32 units"));
+    for part in &content.parts {
+        to.put_u32(part.digest);
+        to.put_u8(part.first.member.0);
+        to.put_u32(part.first.unit);
+        to.put_u8(part.second.map_or(NO_MEMBER, |second| second.member.0));
+        to.put_u32(part.second.map_or(0, |second| second.unit));
+    }
+}
+
+/// Bytes of `Put` for a name of so many bytes and so many parts.
+pub(crate) const fn put_bytes(name: usize, parts: usize) -> usize {
+    1 + 2 + name + 4 * 8 + 4 + parts * 14
+}
+
+fn content(from: &mut Decoder) -> Option<StoredContent> {
+    let (content, generation) = (from.u64()?, from.u64()?);
+    let (length, modified, parts) = (from.u64()?, from.u64()?, from.u32()?);
+    // Grown as parts are found: a wrong count must not ask for memory.
+    let mut read = Vec::new();
+    for _ in 0..parts {
+        let digest = from.u32()?;
+        let first = UnitPlace { member: MemberId(from.u8()?), unit: from.u32()? };
+        let second = UnitPlace { member: MemberId(from.u8()?), unit: from.u32()? };
+        let second = (second.member.0 != NO_MEMBER).then_some(second);
+        read.push(StoredPart { digest, first, second });
+    }
+    Some(StoredContent { content, generation, length, modified, parts: read.into_boxed_slice() })
+}

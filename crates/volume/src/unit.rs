@@ -1,0 +1,183 @@
+//! A unit's header, and the checksums of its payload.
+//!
+//! Promise: the header names volume, disk, unit, content, part and generation and holds a CRC-32C for each 64 KiB of payload.
+//! The catalogue keeps one checksum of that table (`digest`), so that a unit that was never written, or written
+//! elsewhere, is seen although it is whole in itself.
+
+use crate::bytes::{Decoder, Encode, open_block, seal_block};
+use crate::{BLOCK_LEN, MemberId, VolumeId};
+
+const MAGIC: &[u8; 8] = b"ISOCAUNI";
+/// Payload bytes under one checksum.
+pub const CHECKED_BYTES: usize = 64 << 10;
+const LAST: u8 = 1;
+
+/// The checksums of a unit's payload, one for each 64 KiB; the last may be of fewer bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChecksumTable(Vec<u32>);
+
+impl ChecksumTable {
+    /// One checksum of the whole table: what the catalogue keeps.
+    #[must_use]
+    pub fn digest(&self) -> u32 {
+        self.0.iter().fold(0, |sum, checksum| crc32c::crc32c_append(sum, &checksum.to_le_bytes()))
+    }
+
+    /// Whether `bytes`, which begin at the multiple `offset` of [`CHECKED_BYTES`] in the payload, are what was written:
+    /// they must end at another multiple, or at the payload's end.
+    ///
+    /// # Errors
+    /// The offset in the payload of the first 64 KiB that differ, or that no checksum covers.
+    pub fn verify(&self, offset: usize, bytes: &[u8]) -> Result<(), usize> {
+        if !offset.is_multiple_of(CHECKED_BYTES) {
+            return Err(offset);
+        }
+        let first = offset / CHECKED_BYTES;
+        for (number, block) in bytes.chunks(CHECKED_BYTES).enumerate() {
+            if self.0.get(first + number) != Some(&crc32c::crc32c(block)) {
+                return Err((first + number) * CHECKED_BYTES);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Makes the checksums of a payload that arrives in pieces of any size.
+#[derive(Debug, Clone, Default)]
+pub struct Checksums {
+    whole: Vec<u32>,
+    current: u32,
+    filled: usize,
+}
+
+impl Checksums {
+    /// Adds the next bytes.
+    pub fn add(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let (now, later) = bytes.split_at(bytes.len().min(CHECKED_BYTES - self.filled));
+            self.current = crc32c::crc32c_append(self.current, now);
+            self.filled += now.len();
+            bytes = later;
+            if self.filled == CHECKED_BYTES {
+                self.close();
+            }
+        }
+    }
+
+    /// The table of all that was added.
+    #[must_use]
+    pub fn finish(mut self) -> ChecksumTable {
+        if self.filled > 0 {
+            self.close();
+        }
+        ChecksumTable(self.whole)
+    }
+
+    fn close(&mut self) {
+        self.whole.push(std::mem::take(&mut self.current));
+        self.filled = 0;
+    }
+}
+
+/// What a unit says of itself, so that a lost catalogue can be made anew.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnitHeader {
+    /// Which volume.
+    pub volume: VolumeId,
+    /// The disk it was written to.
+    pub member: MemberId,
+    /// The unit it was written to.
+    pub unit: u32,
+    /// The content; stays when the content is replaced.
+    pub content: u64,
+    /// The version of the content; never used twice.
+    pub generation: u64,
+    /// Which part of the content, from 0.
+    pub part: u32,
+    /// Payload bytes that count, 1 to the unit's size.
+    pub payload: u32,
+    /// In the last part only: when the content was modified, in nanoseconds since 1970.
+    pub last: Option<u64>,
+    /// The content's name when it was written.
+    pub name: String,
+    /// Checksums of the payload.
+    pub table: ChecksumTable,
+}
+
+impl UnitHeader {
+    /// As it is written, one block.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(BLOCK_LEN);
+        bytes.put(MAGIC);
+        bytes.put(&self.volume);
+        bytes.put_u8(self.member.0);
+        bytes.put_u8(if self.last.is_some() { LAST } else { 0 });
+        bytes.put_u16(u16::try_from(self.table.0.len()).expect("at most 512 checksums in 32 MiB"));
+        bytes.put_u32(self.unit);
+        bytes.put_u64(self.content);
+        bytes.put_u64(self.generation);
+        bytes.put_u32(self.part);
+        bytes.put_u32(self.payload);
+        bytes.put_u64(self.last.unwrap_or(0));
+        for checksum in &self.table.0 {
+            bytes.put_u32(*checksum);
+        }
+        bytes.put_text(&self.name);
+        seal_block(&mut bytes);
+        bytes
+    }
+
+    /// The header in `block`, if it is one and whole.
+    #[must_use]
+    pub fn decode(block: &[u8]) -> Option<Self> {
+        let mut body = Decoder::new(open_block(block)?);
+        (body.array()? == *MAGIC).then_some(())?;
+        let volume = body.array()?;
+        let (member, flags, checksums) = (MemberId(body.u8()?), body.u8()?, body.u16()?);
+        let unit = body.u32()?;
+        let (content, generation) = (body.u64()?, body.u64()?);
+        let (part, payload) = (body.u32()?, body.u32()?);
+        let modified = body.u64()?;
+        let table = (0..checksums).map(|_| body.u32()).collect::<Option<Vec<_>>>()?;
+        let name = body.text()?.to_owned();
+        let covered = usize::try_from(payload).ok()?.div_ceil(CHECKED_BYTES);
+        let last = (flags & LAST != 0).then_some(modified);
+        let table = ChecksumTable(table);
+        (payload > 0 && covered == table.0.len()).then_some(Self {
+            volume,
+            member,
+            unit,
+            content,
+            generation,
+            part,
+            payload,
+            last,
+            name,
+            table,
+        })
+    }
+}
+
+const _: () = assert!(80 + 512 * 4 + 2 + crate::NAME_BYTES_MAX + 4 <= BLOCK_LEN);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checksums_do_not_depend_on_how_the_bytes_came() {
+        let bytes: Vec<u8> = (0..200_000u32).map(|n| n.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
+        let mut whole = Checksums::default();
+        whole.add(&bytes);
+        let mut pieces = Checksums::default();
+        bytes.chunks(7_001).for_each(|piece| pieces.add(piece));
+        let table = whole.finish();
+        assert_eq!(table, pieces.finish());
+        assert_eq!(table.verify(0, &bytes), Ok(()));
+        let mut wrong = bytes.clone();
+        wrong[140_000] ^= 4;
+        assert_eq!(table.verify(0, &wrong), Err(2 * CHECKED_BYTES));
+        assert_eq!(table.verify(CHECKED_BYTES, &bytes[..CHECKED_BYTES]), Err(CHECKED_BYTES));
+    }
+}

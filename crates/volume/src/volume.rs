@@ -1,0 +1,322 @@
+//! The volume: the catalogue, the free units and the journal as one state machine.
+//!
+//! Promise: a change is checked as a whole before anything of it is done; every unit belongs to one content, one draft, or
+//! nobody. Not here: choosing units (`layout`), durability (`commit`), writing contents (`draft`).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::allocator::FreeUnits;
+use crate::areas::Areas;
+use crate::catalogue::{Catalogue, Listed, StoredContent, StoredPart};
+use crate::commit::Retired;
+use crate::error::{CreateError, VolumeError};
+use crate::journal::Journal;
+use crate::layout::pairs;
+use crate::record::Record;
+use crate::superblock::{MemberRecord, MemberState, Placement, Superblock};
+use crate::{MEMBERS_MAX, MemberId, VolumeId, name_problem};
+
+/// Numbers that are reserved at once: the journal says below which number all are used up.
+const NUMBERS_STEP: u64 = 1 << 20;
+
+/// What a new volume is to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewVolume {
+    /// Its identity: random.
+    pub volume: VolumeId,
+    /// Its name, 1 to 64 bytes.
+    pub name: String,
+    /// How contents are laid over the disks.
+    pub placement: Placement,
+    /// Payload bytes of a unit: a power of two from 64 KiB to 32 MiB.
+    pub unit_bytes: u64,
+    /// Bytes of each disk.
+    pub sizes: Vec<u64>,
+}
+
+/// An open volume.
+#[derive(Debug)]
+pub struct Volume {
+    pub(crate) superblock: Superblock,
+    /// Whether a disk was there when the volume was opened.
+    pub(crate) present: Vec<bool>,
+    pub(crate) catalogue: Catalogue,
+    pub(crate) free: Vec<FreeUnits>,
+    /// For each disk, behind the unit taken last: anywhere or in the outer half, and in the inner half.
+    pub(crate) cursors: Vec<(u32, u32)>,
+    /// Parts that are promised to drafts.
+    pub(crate) reserved: u64,
+    pub(crate) journal: Journal,
+    /// Records that the next commit makes durable.
+    pub(crate) staged: Vec<u8>,
+    /// Units that are free when the next commit, or the one under way, is durable.
+    pub(crate) staged_retired: Vec<Retired>,
+    pub(crate) committing: Option<Vec<Retired>>,
+    pub(crate) retired: Vec<Retired>,
+    /// Disks with payload that the next commit must make durable first.
+    pub(crate) dirty: BTreeSet<MemberId>,
+    /// The next number of a content or generation; below which they may be used, once durable and now.
+    pub(crate) next_number: u64,
+    pub(crate) numbers_staged: u64,
+    pub(crate) numbers_durable: u64,
+    pub(crate) must_checkpoint: bool,
+    pub(crate) read_only: bool,
+}
+
+impl Volume {
+    /// A new, empty volume. Write its first commit before its superblocks ([`Volume::superblock_writes`]): disks bear its mark
+    /// when everything else is there.
+    ///
+    /// # Errors
+    /// The name, the unit or the number of disks is not possible, or a disk is too small.
+    pub fn create(new: NewVolume) -> Result<Self, CreateError> {
+        let least = if new.placement == Placement::Mirror { 2 } else { 1 };
+        if !(least..=MEMBERS_MAX).contains(&new.sizes.len()) {
+            return Err(CreateError::DiskCount(new.sizes.len()));
+        }
+        if new.name.is_empty() || new.name.len() > 64 {
+            return Err(CreateError::Name);
+        }
+        if !Areas::unit_bytes_allowed(new.unit_bytes) {
+            return Err(CreateError::UnitSize(new.unit_bytes));
+        }
+        let journal_half = Areas::journal_half_for(&new.sizes, new.unit_bytes);
+        let areas = new.sizes.iter().map(|size| Areas::for_disk(*size, journal_half, new.unit_bytes));
+        let areas = areas.collect::<Result<Vec<_>, _>>()?;
+        let members = areas.iter().map(|areas| MemberRecord { size: areas.size, state: MemberState::Active }).collect();
+        let superblock = Superblock {
+            volume: new.volume,
+            generation: 1,
+            name: new.name,
+            placement: new.placement,
+            unit_bytes: new.unit_bytes,
+            journal_half,
+            member: MemberId(0),
+            members,
+        };
+        let present = vec![true; areas.len()];
+        let journal = Journal::new(new.volume, journal_half, 0, journal_half);
+        Ok(Self::assemble(superblock, present, Catalogue::default(), journal, 1))
+    }
+
+    /// A volume of these parts, all of its units free.
+    pub(crate) fn assemble(
+        superblock: Superblock,
+        present: Vec<bool>,
+        catalogue: Catalogue,
+        journal: Journal,
+        next_number: u64,
+    ) -> Self {
+        let members = (0..superblock.members.len()).filter_map(|number| u8::try_from(number).ok()).map(MemberId);
+        let free: Vec<FreeUnits> = members.map(|member| FreeUnits::new(superblock.areas(member).units())).collect();
+        let cursors = free.iter().map(|free| (0, free.units().div_ceil(2))).collect();
+        let numbers_staged = next_number.saturating_add(NUMBERS_STEP);
+        let mut staged = Vec::new();
+        Record::NumbersFrom(numbers_staged).encode(&mut staged);
+        Self {
+            superblock,
+            present,
+            catalogue,
+            free,
+            cursors,
+            reserved: 0,
+            journal,
+            staged,
+            staged_retired: Vec::new(),
+            committing: None,
+            retired: Vec::new(),
+            dirty: BTreeSet::new(),
+            next_number,
+            numbers_staged,
+            numbers_durable: 0,
+            must_checkpoint: false,
+            read_only: false,
+        }
+    }
+
+    /// What all disks say of the volume.
+    #[must_use]
+    pub const fn superblock(&self) -> &Superblock {
+        &self.superblock
+    }
+
+    /// How contents are laid over the disks.
+    #[must_use]
+    pub const fn placement(&self) -> Placement {
+        self.superblock.placement
+    }
+
+    /// Payload bytes of a unit.
+    #[must_use]
+    pub const fn unit_bytes(&self) -> u64 {
+        self.superblock.unit_bytes
+    }
+
+    /// The areas of a disk.
+    #[must_use]
+    pub fn areas(&self, member: MemberId) -> Areas {
+        self.superblock.areas(member)
+    }
+
+    /// Whether a disk holds what the catalogue says.
+    #[must_use]
+    pub fn is_readable(&self, member: MemberId) -> bool {
+        let state = self.superblock.members.get(member.index()).map(|member| member.state);
+        state == Some(MemberState::Active) && self.present[member.index()]
+    }
+
+    /// Whether contents are written to a disk.
+    #[must_use]
+    pub fn is_writable(&self, member: MemberId) -> bool {
+        let state = self.superblock.members.get(member.index()).map(|member| member.state);
+        state.is_some_and(|state| state != MemberState::Out) && self.present[member.index()]
+    }
+
+    /// Whether the volume takes no more changes.
+    #[must_use]
+    pub const fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// How many contents there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.catalogue.len()
+    }
+
+    /// Whether there is no content.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Every content with its name, in order of names.
+    pub fn contents(&self) -> impl Iterator<Item = (&str, &Arc<StoredContent>)> {
+        self.catalogue.iter()
+    }
+
+    /// The content of this name. Its units are not used for anything else while the answer is kept.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<&Arc<StoredContent>> {
+        self.catalogue.find(name)
+    }
+
+    /// Whether some content lies in the folder of this name; the empty name is the volume itself.
+    #[must_use]
+    pub fn is_folder(&self, name: &str) -> bool {
+        self.catalogue.is_folder(name)
+    }
+
+    /// What the folder holds, in order of names.
+    #[must_use]
+    pub fn list(&self, folder: &str) -> Vec<Listed<'_>> {
+        self.catalogue.list(folder)
+    }
+
+    /// Free units of each disk, none where it cannot be written.
+    #[must_use]
+    pub fn free_counts(&self) -> Vec<Option<u64>> {
+        let free = |member: MemberId| self.is_writable(member).then(|| u64::from(self.free[member.index()].free()));
+        self.member_ids().map(free).collect()
+    }
+
+    /// Units of a disk, free and used.
+    #[must_use]
+    pub fn unit_count(&self, member: MemberId) -> u32 {
+        self.free.get(member.index()).map_or(0, FreeUnits::units)
+    }
+
+    /// Payload bytes that can still be written, in units, without what is promised.
+    #[must_use]
+    pub fn free_bytes(&self) -> u64 {
+        self.parts_left() * self.unit_bytes()
+    }
+
+    /// Removes a content. It is gone at once, and durably so with the next commit.
+    ///
+    /// # Errors
+    /// No content has the name; the volume takes no changes.
+    pub fn remove(&mut self, name: &str) -> Result<(), VolumeError> {
+        self.check_changes()?;
+        let old = self.catalogue.remove(name).ok_or(VolumeError::NotFound)?;
+        Record::Remove(name.into()).encode(&mut self.staged);
+        self.retire(old);
+        Ok(())
+    }
+
+    /// Gives a content another name; what had that is replaced.
+    ///
+    /// # Errors
+    /// No content has the name; the new one is not possible, or would not fit; the volume takes no changes.
+    pub fn rename(&mut self, from: &str, to: &str) -> Result<(), VolumeError> {
+        self.check_changes()?;
+        let content = Arc::clone(self.catalogue.find(from).ok_or(VolumeError::NotFound)?);
+        if from == to {
+            return Ok(());
+        }
+        // A content may move into a folder of its own name: it is away by then.
+        self.catalogue.remove(from);
+        let checked = self
+            .check_new_name(to)
+            .and_then(|()| self.check_catalogue_room(crate::record::put_bytes(to.len(), content.parts.len())));
+        if let Err(error) = checked {
+            self.catalogue.insert(from.into(), content);
+            return Err(error);
+        }
+        Record::Rename(from.into(), to.into()).encode(&mut self.staged);
+        if let Some(old) = self.catalogue.insert(to.into(), content) {
+            self.retire(old);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn check_changes(&self) -> Result<(), VolumeError> {
+        if self.read_only { Err(VolumeError::ReadOnly) } else { Ok(()) }
+    }
+
+    pub(crate) fn check_new_name(&self, name: &str) -> Result<(), VolumeError> {
+        self.check_changes()?;
+        if let Some(problem) = name_problem(name) {
+            return Err(VolumeError::Name(problem));
+        }
+        if self.catalogue.find(name).is_none() && self.catalogue.is_folder(name) {
+            return Err(VolumeError::IsFolder);
+        }
+        if self.catalogue.lies_below_content(name) { Err(VolumeError::NotAFolder) } else { Ok(()) }
+    }
+
+    /// Three quarters of a half of the journal are for the checkpoint, the rest for frames' heads and changes.
+    pub(crate) fn check_catalogue_room(&self, more: usize) -> Result<(), VolumeError> {
+        let bytes = u64::try_from(self.catalogue.record_bytes() + more).unwrap_or(u64::MAX);
+        if bytes <= self.superblock.journal_half / 4 * 3 { Ok(()) } else { Err(VolumeError::CatalogueFull) }
+    }
+
+    pub(crate) fn parts_left(&self) -> u64 {
+        let free: Vec<u64> = self.free_counts().into_iter().flatten().collect();
+        let parts =
+            if self.placement() == Placement::Mirror && free.len() > 1 { pairs(&free) } else { free.iter().sum() };
+        parts.saturating_sub(self.reserved)
+    }
+
+    /// A number that was never used and will not be, whatever happens.
+    pub(crate) fn new_number(&mut self) -> Result<u64, VolumeError> {
+        if self.next_number >= self.numbers_durable {
+            return Err(VolumeError::ReadOnly);
+        }
+        self.next_number += 1;
+        Ok(self.next_number - 1)
+    }
+
+    pub(crate) fn stage_numbers_if_few(&mut self) {
+        if self.numbers_staged.saturating_sub(self.next_number) < NUMBERS_STEP / 2 {
+            self.numbers_staged = self.next_number.saturating_add(NUMBERS_STEP);
+            Record::NumbersFrom(self.numbers_staged).encode(&mut self.staged);
+        }
+    }
+
+    pub(crate) fn retire(&mut self, content: Arc<StoredContent>) {
+        let units = content.parts.iter().flat_map(StoredPart::places).collect();
+        self.staged_retired.push(Retired { units, content });
+    }
+}
