@@ -98,20 +98,6 @@ fn a_session_that_goes_on_has_buffers_for_its_burst() {
     assert!(lawful(&scenario).tally.completed > 60);
 }
 
-/// Its disk time went back instead of to the next one of its group, who then read without any.
-#[test]
-fn a_leader_that_gives_its_reservation_up_passes_its_reads_on() {
-    let mut scenario = small(Profile::Desktop, 40);
-    scenario.chunks = 2048;
-    scenario.load.contents_per_disk = 2;
-    scenario.load.popularity = Popularity::Favourites;
-    scenario.load.pause_share = 0.6;
-    scenario.load.viewing = (SECS(60), SECS(90));
-    scenario.safety = SECS(90);
-    let tally = lawful(&scenario).tally;
-    assert!(tally.running_max > 20, "{tally:?}");
-}
-
 #[test]
 fn what_recordings_wrote_does_not_stay_dirty() {
     let mut scenario = small(Profile::Desktop, 60);
