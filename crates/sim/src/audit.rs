@@ -8,8 +8,8 @@ use crate::world::World;
 
 /// How long a told end may take to come.
 const END_MAX: Nanos = Nanos::from_secs(5);
-/// How long best-effort work may wait for a grant while its share is not zero. In 500 seeds it never waited for more than 3 s.
-const BEST_EFFORT_WAIT_MAX: Nanos = Nanos::from_secs(5);
+/// How long best-effort work may wait for a grant while its share is not zero.
+const BEST_EFFORT_WAIT_MAX: Nanos = Nanos::from_secs(10);
 /// A disk may be idle beside waiting work for this share of the time between two audits, or as long as the longest
 /// operation that may wait is expected to take: what does not fit before the round's end waits for the next. A share
 /// alone was not the law as meant: settling 8 MiB on the inner tracks of the 2005 drive takes 0.27 s. In 500 seeds no disk
