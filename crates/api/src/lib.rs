@@ -130,6 +130,9 @@ pub struct Disk {
     pub more_streams: u64,
     /// Observed over predicted service time.
     pub slowdown: f64,
+    /// Streams ended since the start because it had become too slow for all that it had promised.
+    #[serde(default)]
+    pub shed_streams: u64,
     /// Late blocks: the n-th counts those less than 2^n milliseconds late, the last all above.
     pub lateness: Vec<u64>,
     /// Streams that read from it.

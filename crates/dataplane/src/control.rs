@@ -241,6 +241,8 @@ pub enum Outcome {
     Stopped,
     /// The disk gave an error or no answer.
     DiskError,
+    /// The disk has become too slow for all that it had promised, and this stream was one of the youngest.
+    DiskOverloaded,
     /// The file is not what it was when it was opened (cut, or written to): nothing wrong was sent, the rest is missing.
     ContentChanged,
 }
@@ -260,12 +262,28 @@ pub enum Event {
         /// Which.
         disk: DiskId,
     },
-    /// A disk is slower than its profile; admission now counts with this factor.
+    /// A disk has become slower than its profile by one level more; admission counts with this factor.
     DiskSlower {
         /// Which.
         disk: DiskId,
         /// Observed over predicted service time.
         factor: f64,
+    },
+    /// A disk that was slower than its profile is so by one level less.
+    DiskFaster {
+        /// Which.
+        disk: DiskId,
+        /// Observed over predicted service time.
+        factor: f64,
+    },
+    /// A disk had less time than its streams need, and the youngest of them were ended.
+    DiskOverloaded {
+        /// Which.
+        disk: DiskId,
+        /// Observed over predicted service time.
+        factor: f64,
+        /// How many.
+        ended: u64,
     },
     /// A stream's bytes were not ready when due.
     Miss {

@@ -103,6 +103,8 @@ pub struct DiskGauges {
     pub carries_streams: Gauge,
     /// Observed over predicted service time, in millionths.
     pub slowdown_ppm: Gauge,
+    /// Streams ended because it had become too slow for all of them.
+    pub shed_streams: Gauge,
     /// Late blocks by lateness.
     pub lateness: [Gauge; LATENESS_BUCKETS],
     /// Streams that read from it.

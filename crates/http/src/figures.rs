@@ -148,6 +148,7 @@ fn described_disk(disk: DiskDescription, gauges: &DiskGauges, phases: Option<Pha
         free_share: real(free) / 1e6,
         more_streams: gauges.carries_streams.get() * free / (promised + free).max(1),
         slowdown: real(gauges.slowdown_ppm.get()) / 1e6,
+        shed_streams: gauges.shed_streams.get(),
         lateness: gauges.lateness.iter().map(|bucket| bucket.get()).collect(),
         streams: gauges.streams.get(),
     }

@@ -147,6 +147,11 @@ fn disk_metrics(page: &mut Exposition, shared: &Shared) {
             page.sample("disk_slowdown_ratio", label, millionths(gauges.slowdown_ppm.get()));
         }
     });
+    family("disk_shed_streams_total", "counter", "Streams ended because the disk became too slow.", &|page| {
+        for (label, gauges, _) in &disks {
+            page.sample("disk_shed_streams_total", label, gauges.shed_streams.get());
+        }
+    });
     family("disk_free_bytes", "gauge", "Bytes free for uploads.", &|page| {
         disks.iter().for_each(|(label, _, disk)| page.sample("disk_free_bytes", label, disk.free_bytes));
     });

@@ -239,9 +239,14 @@ impl Paced {
             events::stream_ended(stream, path, client, (&outcome, &end), SystemTime::now())
         });
         let body_bytes = end.sent_bytes.saturating_sub(self.prefix_bytes);
-        let end = if end.outcome == Outcome::DiskError && end.sent_bytes == 0 {
-            // Its disk failed before anything was sent: this can still be told.
-            let resource = Resource::DiskFailing(self.request.content.disk);
+        let disk = self.request.content.disk;
+        let short = match end.outcome {
+            Outcome::DiskError => Some(Resource::DiskFailing(disk)),
+            Outcome::DiskOverloaded => Some(Resource::Disk(disk)),
+            _ => None,
+        };
+        // Its disk failed before anything was sent: this can still be told.
+        let end = if let Some(resource) = short.filter(|_| end.sent_bytes == 0) {
             let refusal = Refusal { resource, grantable: BitRate(0) };
             note_refusal(&self.service, &refusal, path, client, self.request.terms.decision.rate());
             Err(OpenError::NoRoom(refusal))

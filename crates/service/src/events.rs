@@ -69,6 +69,10 @@ pub fn line(event: &Event, now: SystemTime) -> Line {
         Event::DiskFailing { disk, hung } => json!({ "event": "disk_failing", "disk": disk.0, "hung": hung }),
         Event::DiskRecovered { disk } => json!({ "event": "disk_recovered", "disk": disk.0 }),
         Event::DiskSlower { disk, factor } => json!({ "event": "disk_slower", "disk": disk.0, "factor": factor }),
+        Event::DiskFaster { disk, factor } => json!({ "event": "disk_faster", "disk": disk.0, "factor": factor }),
+        Event::DiskOverloaded { disk, factor, ended } => {
+            json!({ "event": "disk_overloaded", "disk": disk.0, "factor": factor, "ended": ended })
+        }
         Event::Miss { stream, late } => {
             json!({ "event": "miss", "stream": stream.0, "late_seconds": late.as_secs_f64() })
         }

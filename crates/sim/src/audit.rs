@@ -60,8 +60,37 @@ impl World {
                 self.streams.insert(stream, record);
             }
         }
+        self.judge_shed(period);
         for disk in 0..self.disks.len() {
             self.audit_disk(disk, period);
+        }
+    }
+
+    /// Who ended because its disk was too slow was younger than those that go on; looked at when the others of the same
+    /// moment have come back. Not compared: sessions, whose reservation is older than the delivery, and viewers of one
+    /// content, who end together.
+    fn judge_shed(&mut self, period: Nanos) {
+        let (now, streams) = (self.now, &self.streams);
+        let viewers = |stream: &Stream| streams.values().filter(|s| s.asked.version == stream.asked.version).count();
+        let mut found = None;
+        self.control.shed.retain(|shed| {
+            if now.saturating_sub(shed.at) < period {
+                return true;
+            }
+            let younger = streams.range(shed.stream.0 + 1..).map(|(_, stream)| stream).find(|stream| {
+                stream.asked.disk == shed.disk
+                    && stream.started_at.is_some_and(|(started, _)| started < shed.at)
+                    && stream.needs_disk()
+                    && !stream.asked.continues
+                    && !stream.excuses.client
+                    && viewers(stream) == 1
+            });
+            let what = |stream: &Stream| format!("{:?} ended and {:?} goes on", shed.stream, stream.asked.id);
+            found = found.take().or_else(|| younger.map(what));
+            false
+        });
+        if let Some(what) = found {
+            self.laws.broke(Law::YoungestFirst, now, what);
         }
     }
 

@@ -36,6 +36,8 @@ pub enum Law {
     StartsInTime,
     /// A recording is written before its buffer is full.
     RecordingInTime,
+    /// Of the streams of a disk that became too slow for all, the youngest end.
+    YoungestFirst,
     /// An assertion of the plane or the schedule failed.
     NoPanic,
 }
@@ -56,6 +58,7 @@ impl fmt::Display for Law {
             Self::NoSpinning => "the loop does not spin",
             Self::StartsInTime => "an admitted stream starts in time",
             Self::RecordingInTime => "a recording is written in time",
+            Self::YoungestFirst => "a disk that became too slow ends its youngest streams",
             Self::NoPanic => "no assertion fails",
         })
     }

@@ -12,6 +12,9 @@ use units::{BitRate, ContentVersion, DiskId, Nanos, ReservationId, StreamId};
 use crate::arena::Arena;
 use crate::socket::Socket;
 
+/// No stream has read ahead further than its longest period and the look-ahead, in the longest rounds that are drawn.
+const READ_AHEAD_MAX: Nanos = Nanos::from_secs(40);
+
 /// Where a delivery is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Life {
@@ -49,6 +52,8 @@ pub(crate) struct Asked {
     pub(crate) rate: Option<BitRate>,
     pub(crate) burst_bytes: u64,
     pub(crate) hold: bool,
+    /// It goes on with what an earlier delivery held.
+    pub(crate) continues: bool,
     pub(crate) segments: Box<[Segment]>,
     pub(crate) at: Nanos,
     /// How much plane delay the world had given by then.
@@ -211,6 +216,12 @@ impl Stream {
         (answer, if self.started_at.is_some() { begin } else { Nanos::ZERO })
     }
 
+    /// True if it needs so much more than any stream has read ahead that its disk still has to read for it.
+    pub(crate) fn needs_disk(&self) -> bool {
+        let left = self.payload_total - self.payload_bytes;
+        self.asked.rate.is_some_and(|rate| left > rate.bytes_in(READ_AHEAD_MAX) + self.asked.burst_bytes)
+    }
+
     /// When the first payload byte was taken.
     pub(crate) fn first_at(&self) -> Option<Nanos> {
         self.first.map(|f| f.0)
@@ -234,6 +245,7 @@ impl Stream {
             Outcome::ClientStalled if !e.client => fail("its client reads"),
             Outcome::Stopped if !e.stopped => fail("nobody stopped it"),
             Outcome::DiskError if !e.disk => fail("its disk works"),
+            Outcome::DiskOverloaded if !e.disk => fail("its disk is not slow"),
             Outcome::ContentChanged if !e.content => fail("its content is whole"),
             _ if end.misses > 0 && !self.may_be_late() => fail("missed deadlines"),
             _ if end.held.is_some() && (!self.asked.hold || end.held != self.reservation) => {
@@ -270,6 +282,7 @@ mod tests {
             rate: Some(BitRate(8_000)),
             burst_bytes: 500,
             hold: false,
+            continues: false,
             segments: Box::new([Segment::Bytes(Box::new(*b"head")), Segment::Range { offset: 4096, length: 3000 }]),
             at: Nanos::ZERO,
             delays: Nanos::ZERO,
@@ -340,6 +353,7 @@ mod tests {
             Outcome::ClientStalled,
             Outcome::Stopped,
             Outcome::DiskError,
+            Outcome::DiskOverloaded,
             Outcome::ContentChanged,
         ] {
             assert!(s.judge(&end(outcome)).is_err(), "{outcome:?} without a reason");

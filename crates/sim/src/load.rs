@@ -146,6 +146,8 @@ pub struct Tally {
     pub best_effort: u64,
     /// Deliveries that completed.
     pub completed: u64,
+    /// Deliveries ended because their disk had become too slow for all.
+    pub shed: u64,
     /// Ticks missed by deliveries that had an excuse.
     pub excused_misses: u64,
     /// Most guaranteed deliveries at once.

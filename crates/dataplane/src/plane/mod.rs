@@ -14,6 +14,7 @@ mod fetch;
 mod found;
 mod grants;
 mod sharing;
+mod slower;
 
 use std::sync::Arc;
 
@@ -33,6 +34,7 @@ use crate::port::{COMPLETIONS_MAX, Completion, FileSlot, Io, SocketSlot, Token};
 use crate::stream::{Class, Life, Stream};
 use crate::wheel::{STEPS, Wheel};
 use best_effort::BestEffort;
+use slower::Speed;
 
 /// Commands taken in between two looks at the clock.
 const COMMANDS_PER_TURN: usize = 64;
@@ -107,6 +109,8 @@ struct Disk {
     starting: Vec<u32>,
     last_completion: Nanos,
     health: Health,
+    /// How slow it was said to be.
+    speed: Speed,
 }
 
 /// A read in flight, or read and not looked at yet.
@@ -533,10 +537,7 @@ impl<I: Io> Plane<I> {
 
     fn measure_disk(&mut self, index: usize, now: Nanos) {
         let id = DiskId(u16::try_from(index).expect("within limits"));
-        let disk = &mut self.disks[index];
-        let slowdown = disk.schedule.cost().slowdown();
-        let before = f64_of(self.gauges.disks[index].slowdown_ppm.get()) / 1e6;
-        self.admission.set_slowdown(id, slowdown);
+        let disk = &self.disks[index];
         let gauges = &self.gauges.disks[index];
         let stats = *disk.schedule.stats();
         gauges.phase_nanos.iter().zip(stats.phase_nanos).for_each(|(gauge, nanos)| gauge.set(nanos));
@@ -549,11 +550,8 @@ impl<I: Io> Plane<I> {
         gauges.streams.set(disk.streams.len() as u64);
         gauges.promised_ppm.set(ppm(self.admission.promised_share(id)));
         gauges.free_ppm.set(ppm(self.admission.free_share(id)));
-        gauges.slowdown_ppm.set(ppm(slowdown));
         self.watch(index, now);
-        if slowdown > 1.1 && slowdown > before * 1.1 {
-            self.tell(Event::DiskSlower { disk: id, factor: slowdown });
-        }
+        self.follow_speed(index, now);
     }
 }
 
@@ -574,6 +572,7 @@ impl Disk {
             starting: Vec::with_capacity(config.streams_max),
             last_completion: now,
             health: Health::default(),
+            speed: Speed::default(),
         }
     }
 }
@@ -582,9 +581,4 @@ fn ppm(share: f64) -> u64 {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "shares are small and positive")]
     let millionths = (share * 1e6) as u64;
     millionths
-}
-
-#[allow(clippy::cast_precision_loss, reason = "for display and ratios")]
-fn f64_of(count: u64) -> f64 {
-    count as f64
 }

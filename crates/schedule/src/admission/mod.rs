@@ -118,6 +118,8 @@ struct Reservation {
     shares: bool,
     /// A round in which it reads, once it has started.
     first: Option<u64>,
+    /// Reservations made before it.
+    before: u64,
 }
 
 /// The table of reservations and what they hold.
@@ -129,6 +131,8 @@ pub struct Admission {
     quarters: u64,
     entries: Vec<(u32, Option<Reservation>)>,
     free: Vec<u32>,
+    /// Reservations made so far.
+    made: u64,
     /// Promised bits per second in all.
     promised: u64,
     processor_share: f64,
@@ -161,6 +165,7 @@ impl Admission {
             quarters: settings.quarters,
             entries: vec![(0, None); settings.reservations_max],
             free: (0..count).rev().collect(),
+            made: 0,
             promised: 0,
             processor_share: 0.0,
             processor_promised: 0,
@@ -204,7 +209,9 @@ impl Admission {
     fn enter(&mut self, request: Request, demand: Demand, quarters: u64) -> ReservationId {
         let slot = self.free.pop().expect("checked: the table has room");
         let entry = &mut self.entries[slot as usize];
-        entry.1 = Some(Reservation { request, demand, quarters, held_pages: 0, shares: false, first: None });
+        let before = self.made;
+        entry.1 = Some(Reservation { request, demand, quarters, held_pages: 0, shares: false, first: None, before });
+        self.made += 1;
         self.links[usize::from(request.link.0)].reserved += request.rate.0;
         self.quarters_promised += quarters;
         self.promised += request.rate.0;
@@ -254,7 +261,7 @@ impl Admission {
         assert!(!giver.shares && taker.shares, "one reads and the other shares");
         assert!(giver.request.disk == taker.request.disk, "they read the same content");
         let request = Request { rate: taker.request.rate, link: taker.request.link, ..giver.request };
-        *self.find_mut(to).expect("found above") = Reservation { request, ..giver };
+        *self.find_mut(to).expect("found above") = Reservation { request, before: taker.before, ..giver };
         *self.find_mut(from).expect("found above") =
             Reservation { quarters: 0, held_pages: 0, shares: true, first: None, ..giver };
     }
@@ -344,6 +351,20 @@ impl Admission {
             return Nanos::ZERO;
         }
         disk.table.slack(round, &disk.profile, disk.slowdown)
+    }
+
+    /// Whether a disk, with all of its time, can keep what is placed on it from `round` on.
+    #[must_use]
+    pub fn keeps_up(&self, disk: DiskId, round: u64) -> bool {
+        let disk = &self.disks[usize::from(disk.0)];
+        disk.table.keeps_up(round, &disk.profile, disk.slowdown)
+    }
+
+    /// Whether others share the reads of this reservation, and how many reservations were made before it: greater is
+    /// younger.
+    #[must_use]
+    pub fn company_and_age(&self, id: ReservationId) -> Option<(bool, u64)> {
+        self.find(id).map(|reservation| (reservation.held_pages > 0, reservation.before))
     }
 
     /// Rounds between a reservation's blocks.

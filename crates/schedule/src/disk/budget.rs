@@ -28,6 +28,11 @@ impl Budget {
         Self { share: share.max(SHARE_MIN), saved: 0.0, deadline: None }
     }
 
+    /// Jobs earn so much of the time from now on, as in [`Budget::new`]; what was saved stays.
+    pub(super) const fn set_share(&mut self, share: f64) {
+        self.share = share.max(SHARE_MIN);
+    }
+
     /// Jobs have waited for `elapsed`; nobody saves more than `most`.
     pub(super) fn earn(&mut self, elapsed: Nanos, most: Nanos) {
         self.saved = (self.saved + self.share * elapsed.as_secs_f64()).min(most.as_secs_f64());

@@ -351,6 +351,18 @@ impl DiskSchedule {
         self.over = over;
     }
 
+    /// Best-effort jobs get such a share of the disk's time from now on when they want it, 0.0 … 0.9.
+    pub const fn set_be_share(&mut self, share: f64) {
+        self.budget.set_share(share);
+    }
+
+    /// True if, by the costs learned, not all that is due can be there half a round before its time: so much is for what no
+    /// model foresees, and for what comes until this is asked again.
+    #[must_use]
+    pub fn is_behind(&self, now: Nanos) -> bool {
+        self.slack(None, now).least() < self.settings.rounds.period().as_secs_f64() / 2.0
+    }
+
     /// Whether a stream whose clock began to run now would have its next byte by `deadline`. Not while a store thread
     /// has the head: how long it keeps it is only expected.
     #[must_use]

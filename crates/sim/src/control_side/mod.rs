@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use dataplane::control::{Command, Delivery, Ending, Event as News, Outcome, Report, Segment, Service};
-use units::{BitRate, ContentVersion, LinkId, Nanos, ReservationId, StreamId, UploadId};
+use units::{BitRate, ContentVersion, DiskId, LinkId, Nanos, ReservationId, StreamId, UploadId};
 
 use crate::contents::{SimContent, new_content, segments};
 use crate::disk::Spent;
@@ -60,6 +60,14 @@ pub(crate) struct Starts {
     pub(crate) begin_max: Nanos,
 }
 
+/// A delivery that ended because its disk had become too slow.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shed {
+    pub(crate) stream: StreamId,
+    pub(crate) disk: DiskId,
+    pub(crate) at: Nanos,
+}
+
 /// The control side's state.
 #[derive(Debug)]
 pub(crate) struct ControlSide {
@@ -89,6 +97,8 @@ pub(crate) struct ControlSide {
     draining: bool,
     pub(crate) ended: bool,
     pub(crate) tally: Tally,
+    /// Deliveries that ended because their disk was too slow, since the last audit.
+    pub(crate) shed: Vec<Shed>,
     /// From a command to the first payload byte, of guaranteed deliveries without an excuse.
     pub(crate) first_bytes: Vec<Nanos>,
 }
@@ -142,6 +152,7 @@ impl ControlSide {
             draining: false,
             ended: false,
             tally: Tally::default(),
+            shed: Vec::new(),
             first_bytes: Vec::new(),
         }
     }
@@ -325,6 +336,7 @@ impl World {
             rate: (!best_effort).then_some(rate),
             burst_bytes,
             hold,
+            continues: session.is_some(),
             segments: segments.clone(),
             at: self.now,
             delays: self.plane_delays,
@@ -498,6 +510,10 @@ impl World {
         control.guaranteed -= u64::from(record.asked.rate.is_some());
         let tally = &mut control.tally;
         tally.completed += u64::from(end.outcome == Outcome::Complete);
+        if end.outcome == Outcome::DiskOverloaded {
+            tally.shed += 1;
+            control.shed.push(Shed { stream: record.asked.id, disk: record.asked.disk, at: self.now });
+        }
         tally.excused_misses += end.misses;
         tally.payload_bytes += record.payload_bytes;
         if let (Some(first), false) = (record.first_at(), record.may_be_late()) {
