@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use units::{Nanos, StreamId};
+use units::{Nanos, StreamId, limits};
 
 /// Buckets of a lateness histogram: the n-th counts lateness below 2^n milliseconds, the last all above.
 pub const LATENESS_BUCKETS: usize = 14;
@@ -47,6 +47,8 @@ pub struct Gauges {
     pub streams: Box<[StreamGauges]>,
     /// One per disk.
     pub disks: Box<[DiskGauges]>,
+    /// One per link that there may be.
+    pub links: [LinkGauges; limits::LINKS_MAX],
     /// The plane itself.
     pub plane: PlaneGauges,
 }
@@ -109,6 +111,16 @@ pub struct DiskGauges {
     pub lateness: [Gauge; LATENESS_BUCKETS],
     /// Streams that read from it.
     pub streams: Gauge,
+}
+
+/// One link.
+#[derive(Debug, Default)]
+pub struct LinkGauges {
+    /// Bits per second that are not promised.
+    pub left_bps: Gauge,
+    /// Bytes of small reads that left by it beside the plane, which takes them off its best effort. Not written by the
+    /// plane, but by one thread at a time all the same.
+    pub small_bytes: Gauge,
 }
 
 /// Counts something late in the bucket of its lateness.
@@ -174,6 +186,7 @@ impl Gauges {
         Self {
             streams: (0..streams).map(|_| StreamGauges::default()).collect(),
             disks: (0..disks).map(|_| DiskGauges::default()).collect(),
+            links: std::array::from_fn(|_| LinkGauges::default()),
             plane: PlaneGauges::default(),
         }
     }

@@ -6,6 +6,7 @@
 use std::os::fd::OwnedFd;
 use std::time::SystemTime;
 
+use bytes::{Buf, Bytes};
 use dataplane::control::{Outcome, Segment};
 use http_types::header::{self, HeaderName, USER_AGENT};
 use http_types::{Method, StatusCode};
@@ -19,7 +20,7 @@ use units::BitRate;
 
 use crate::asked::asked;
 use crate::cors;
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, write_all};
 use crate::message::cmcd::{Cmcd, ObjectType};
 use crate::message::head::{RequestHead, Version};
 use crate::message::media_type::{PLAYLIST, media_type};
@@ -55,6 +56,7 @@ pub(crate) async fn serve(exchange: &Exchange, stream: TcpStream) -> Option<TcpS
             let head = response_head(exchange, &prepared.plan, rate);
             exchange.send_head(stream, head, prepared.plan.status, keeps_alive(&exchange.head, &prepared.plan)).await
         }
+        Ok(Prepared { plan, kept: Some(bytes), .. }) => send_kept(exchange, stream, &plan, bytes).await,
         Ok(prepared) if prepared.stages.0.is_empty() => deliver(exchange, stream, prepared).await,
         // In a box, so that those who pass no stage carry none of it for hours.
         Ok(prepared) => Box::pin(deliver_through_stages(exchange, stream, prepared)).await,
@@ -69,6 +71,8 @@ struct Prepared {
     stages: Stages,
     /// None: nothing but the head is sent.
     request: Option<Request>,
+    /// All that the body is, where it is in memory.
+    kept: Option<Bytes>,
 }
 
 /// Understands the request and opens the content, or says what is answered instead.
@@ -84,7 +88,7 @@ async fn prepare(exchange: &Exchange) -> Result<Prepared, Reply> {
     let want = if delivers && asked.rate == AskedRate::Unsaid { Want::FileAndRate } else { Want::File };
     let opened = service.contents.open(&path, want).await;
     let Opened { entry, content, media } = opened.map_err(|error| refusal(head, &error))?;
-    let stages = Stages(playlist::stage(&name, head.query.as_deref()).into_iter().collect());
+    let mut stages = Stages(playlist::stage(&name, head.query.as_deref()).into_iter().collect());
     let now = SystemTime::now();
     let boundary = || format!("{:016x}{:016x}", service.hash((&name, now)), service.hash((now, &name, 1)));
     let plan = match plan(head, &entry, stages.alteration().as_deref(), &boundary, now) {
@@ -115,7 +119,11 @@ async fn prepare(exchange: &Exchange) -> Result<Prepared, Reply> {
         part: part_of(&plan, &query),
         client: exchange.client(),
     });
-    Ok(Prepared { plan, terms, stages, request })
+    let kept = match &request {
+        Some(request) if stages.0.is_empty() => service.small_read(request, &mut stages),
+        _ => None,
+    };
+    Ok(Prepared { plan, terms, stages, request, kept })
 }
 
 /// A directory named without its slash is a redirect; everything else is in the one table.
@@ -158,6 +166,14 @@ fn viewer(exchange: &Exchange, query: &Query, cmcd: Cmcd) -> Viewer {
             agent: service.hash(head.headers.get(USER_AGENT).map(http_types::HeaderValue::as_bytes)),
         },
     }
+}
+
+/// Head and content are in memory, and leave at once.
+async fn send_kept(exchange: &Exchange, mut stream: TcpStream, plan: &StreamPlan, body: Bytes) -> Option<TcpStream> {
+    let (head, length) = (response_head(exchange, plan, None), body.len() as u64);
+    let written = write_all(&exchange.shared, &mut stream, Bytes::from(head).chain(body)).await;
+    exchange.log(plan.status, if written.is_ok() { length } else { 0 });
+    (written.is_ok() && exchange.head.keep_alive).then_some(stream)
 }
 
 /// Head and content leave through the data plane.

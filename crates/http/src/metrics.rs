@@ -51,6 +51,12 @@ fn server_metrics(page: &mut Exposition, shared: &Shared) {
     for (class, counter) in (1..).zip(&stats.requests) {
         page.sample("http_requests_total", &format!("status=\"{class}xx\""), read(counter));
     }
+    page.single(
+        "small_reads_total",
+        "counter",
+        "Small reads answered from memory, without a delivery.",
+        read(&service.stats.small_reads),
+    );
     page.single("streams_started_total", "counter", "Deliveries started.", read(&service.stats.streams_started));
     page.single(
         "streams_refused_total",

@@ -21,6 +21,7 @@ pub mod pipeline;
 pub mod plane_client;
 pub mod rate;
 pub mod session;
+pub mod small_reads;
 
 mod media_service;
 mod recording;

@@ -22,6 +22,7 @@ use crate::logins::Logins;
 use crate::plane_client::{Plane, PlaneClient};
 use crate::session::Viewer;
 use crate::session_table::SessionTable;
+use crate::small_reads::SmallReads;
 
 /// What the wiring gives the service.
 pub struct Parts {
@@ -54,6 +55,7 @@ pub struct MediaService {
     pub(crate) listings: Listings,
     pub(crate) plane: Arc<PlaneClient>,
     pub(crate) sessions: SessionTable,
+    pub(crate) small_reads: Arc<SmallReads>,
     pub(crate) runtime: Handle,
     running: Mutex<HashMap<StreamId, RunningStream>>,
     ready: Arc<AtomicBool>,
@@ -86,12 +88,14 @@ pub struct RunningStream {
 pub struct Stats {
     /// Uploads under way.
     pub uploads_open: AtomicU64,
-    /// Bytes sent by deliveries that ended.
+    /// Bytes sent by deliveries that ended, and of small reads.
     pub bytes_sent: AtomicU64,
     /// Bytes received by uploads.
     pub bytes_uploaded: AtomicU64,
     /// Deliveries started.
     pub streams_started: AtomicU64,
+    /// Small reads answered from memory, without a delivery.
+    pub small_reads: AtomicU64,
     /// Deliveries and recordings refused.
     pub streams_refused: AtomicU64,
     /// Ticks of deliveries that ended whose bytes were not ready.
@@ -107,6 +111,7 @@ impl MediaService {
             sessions: SessionTable::new(parts.config.sessions, Arc::clone(&plane)),
             config: RwLock::new(Arc::new(parts.config)),
             contents: parts.contents,
+            small_reads: Arc::new(SmallReads::new(Arc::clone(&parts.gauges))),
             gauges: parts.gauges,
             events: Events::new(parts.events),
             stats: Stats::default(),
@@ -203,6 +208,8 @@ impl MediaService {
         self.sessions.expire();
         self.plane.send_releases();
         self.listings.expire();
+        let held = self.small_reads.let_go();
+        drop(self.runtime.spawn_blocking(move || drop(held)));
         self.events.tell_left_out(SystemTime::now());
     }
 

@@ -47,13 +47,16 @@ pub(super) struct BestEffort {
 struct Allowance {
     bytes: u64,
     at: Nanos,
+    /// Bytes of small reads that had left by the link beside the plane.
+    small_bytes: u64,
     /// Somebody was given less than it wanted: whoever comes now waits for its turn.
     is_short: bool,
 }
 
 impl Allowance {
-    /// Adds what the link has left since the last time, and keeps two steps' worth at most.
-    fn refill(&mut self, left: BitRate, step: Nanos, now: Nanos) {
+    /// Adds what the link has left since the last time, without the small reads that took some of it, and keeps two steps'
+    /// worth at most.
+    fn refill(&mut self, left: BitRate, small_bytes: u64, step: Nanos, now: Nanos) {
         let left = left.min(BitRate(STEP_BYTES * 8 * 1_000_000_000 / step.0));
         let most = left.bytes_in(step.saturating_mul(2));
         let since = now.saturating_sub(self.at).min(step.saturating_mul(2));
@@ -62,7 +65,8 @@ impl Allowance {
         if more > 0 || since == Nanos::ZERO {
             self.at = now;
         }
-        self.bytes = self.bytes.saturating_add(more).min(most);
+        let taken = small_bytes - std::mem::replace(&mut self.small_bytes, small_bytes);
+        self.bytes = self.bytes.saturating_add(more).min(most).saturating_sub(taken);
     }
 }
 
@@ -72,13 +76,18 @@ impl BestEffort {
             all: Vec::with_capacity(streams_max),
             waiting: VecDeque::with_capacity(streams_max),
             pages: 0,
-            allowances: vec![Allowance { bytes: 0, at: now, is_short: false }; links],
+            allowances: vec![Allowance { bytes: 0, at: now, small_bytes: 0, is_short: false }; links],
         }
     }
 
     /// How many there are.
     pub(super) fn count(&self) -> usize {
         self.all.len()
+    }
+
+    /// How many links there are.
+    pub(super) fn links(&self) -> usize {
+        self.allowances.len()
     }
 
     /// True if one waits for its turn.
@@ -214,7 +223,8 @@ impl<I: Io> Plane<I> {
         let LinkId(link) = stream.delivery().link;
         let left = self.admission.link_left(LinkId(link));
         let Some(allowance) = self.best_effort.allowances.get_mut(usize::from(link)) else { return };
-        allowance.refill(left, self.steps.period(), now);
+        let small_bytes = self.gauges.links[usize::from(link)].small_bytes.get();
+        allowance.refill(left, small_bytes, self.steps.period(), now);
         let there = stream.fetch.payload - stream.send.payload;
         let due = stream.pace.as_mut().map_or(u64::MAX, |pace| pace.allowance(at, stream.send.payload));
         let wanted = most.min(there).min(due).saturating_sub(stream.budget);

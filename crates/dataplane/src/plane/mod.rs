@@ -23,7 +23,7 @@ use schedule::cycle::Grid;
 use schedule::disk::health::{Health, Place};
 use schedule::disk::{Discipline, DiskSchedule, DiskSettings};
 use schedule::profile::DiskProfile;
-use units::{BitRate, DiskId, Nanos, StreamId, limits};
+use units::{BitRate, DiskId, LinkId, Nanos, StreamId, limits};
 
 use crate::cache::{Cache, FRAME_QUARTERS, Quarter};
 use crate::control::{Command, Ending, Event, Outcome, Report};
@@ -234,7 +234,8 @@ impl<I: Io> Plane<I> {
         gauges: Arc<Gauges>,
         mut io: I,
     ) -> Self {
-        assert!(config.streams_max <= limits::STREAMS_MAX && disks.len() <= limits::DISKS_MAX, "within limits");
+        assert!(config.streams_max <= limits::STREAMS_MAX, "within limits");
+        assert!(disks.len() <= limits::DISKS_MAX && links.len() <= limits::LINKS_MAX, "within limits");
         assert!(gauges.streams.len() >= config.streams_max && gauges.disks.len() >= disks.len(), "gauges fit");
         let now = io.now();
         let mut cache = Cache::new(io.chunk_count());
@@ -498,6 +499,9 @@ impl<I: Io> Plane<I> {
 
     /// What is promised is shown before the answers to who asked for it.
     fn publish_promises(&self) {
+        for (link, gauges) in (0u16..).zip(&self.gauges.links[..self.best_effort.links()]) {
+            gauges.left_bps.set(self.admission.link_left(LinkId(link)).0);
+        }
         let promised = self.admission.promised().0;
         if promised == self.gauges.plane.promised_bps.get() {
             return;
