@@ -122,14 +122,17 @@ impl<I: Io> Plane<I> {
     /// that seeks closes its old connection by itself, and one that reads in many ranges at once wants them all.
     fn take_over(&mut self, id: ReservationId) {
         let Some(holder) = self.holders.get(id.slot as usize).copied().flatten() else { return };
-        if let Class::Constant { reservation, .. } = &mut self.streams[holder as usize].class
-            && *reservation == Some(id)
-        {
-            *reservation = None;
-            self.holders[id.slot as usize] = None;
-            let now = self.io.now();
-            self.demote(holder, now);
+        if self.reservation_of(holder) != Some(id) {
+            return;
         }
+        let now = self.io.now();
+        // While it has something to hand over: who shares its reads takes its disk time.
+        self.leave_group(holder, now);
+        if let Class::Constant { reservation, .. } = &mut self.streams[holder as usize].class {
+            *reservation = None;
+        }
+        self.holders[id.slot as usize] = None;
+        self.demote(holder, now);
     }
 
     pub(super) fn request(&self, delivery: &Delivery, rate: BitRate, burst_bytes: u64) -> Request {
