@@ -2,7 +2,7 @@
 //!
 //! Promise: admission stops first, then best effort rests, and streams end only when what is due cannot be there in time and
 //! the time table says that it never will again: as few as that takes, the youngest first. Not here: how slow a disk is
-//! (`schedule::disk::cost`), what it has promised (`schedule::admission`). See docs/decisions/0023.
+//! (`schedule::disk::cost`), what it has promised (`schedule::admission`). See docs/decisions/0025.
 
 use units::{DiskId, Nanos, ReservationId};
 
