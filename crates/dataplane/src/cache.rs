@@ -229,20 +229,17 @@ impl Cache {
         for (at, index) in (first..first + count).zip(key.index..) {
             self.leave_unused(at);
             self.forget_key(at);
-            let key = Key { index, ..key };
-            let bucket = self.bucket(key);
-            let entry = &mut self.entries[at as usize];
-            *entry = Entry {
-                key: Some(key),
+            self.entries[at as usize] = Entry {
+                key: None,
                 state: State::Reading,
                 refs: 1,
                 hits: 0,
                 reads,
                 valid: 0,
-                chain: self.buckets[bucket],
+                chain: NONE,
                 list: UNLINKED,
             };
-            self.buckets[bucket] = at;
+            self.put_key(at, Key { index, ..key });
         }
         Some(Quarter(first))
     }
@@ -278,6 +275,23 @@ impl Cache {
         if entry.is_unused() {
             self.become_unused(quarter.0);
         }
+    }
+
+    /// A quarter whose read will not be answered in time gives who waits for it to another one, which is to be read by one
+    /// request: `None` if nobody waits, or there is no place. The old one is used again when its read is answered.
+    pub fn supersede(&mut self, quarter: Quarter) -> Option<Quarter> {
+        let Entry { key: Some(key), state: State::Reading, refs: refs @ 1.., .. } = self.entries[quarter.0 as usize]
+        else {
+            return None;
+        };
+        self.forget_key(quarter.0);
+        let Some(new) = self.allocate(key, 1, 1) else {
+            self.put_key(quarter.0, key);
+            return None;
+        };
+        self.entries[new.0 as usize].refs = refs;
+        self.entries[quarter.0 as usize].refs = 0;
+        Some(new)
     }
 
     /// One read for this quarter ended; `state` is what it leaves if it was the last and none went wrong before.
@@ -354,6 +368,13 @@ impl Cache {
         // Fibonacci hashing (Knuth, TAOCP 3, §6.4): neighbours spread over the table.
         let mixed = (key.version.0.rotate_left(32) ^ key.index).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         usize::try_from(mixed >> 32).expect("32 bits") & (self.buckets.len() - 1)
+    }
+
+    fn put_key(&mut self, at: u32, key: Key) {
+        let bucket = self.bucket(key);
+        let entry = &mut self.entries[at as usize];
+        (entry.key, entry.chain) = (Some(key), self.buckets[bucket]);
+        self.buckets[bucket] = at;
     }
 
     fn forget_key(&mut self, at: u32) {

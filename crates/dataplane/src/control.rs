@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use units::{BitRate, ContentVersion, DiskId, LinkId, Nanos, ReservationId, StreamId};
 
+use crate::layout::{ContentFile, ContentLayout};
 use crate::watched::Watched;
 
 /// From the control plane to the data plane.
@@ -133,43 +134,31 @@ pub enum Segment {
     },
 }
 
-/// An open content: a file, and where its bytes lie. Shared by all its streams; closed when the last lets go.
+/// An open content, and where its bytes lie. Shared by all its streams; closed when the last lets go.
 #[derive(Debug)]
 pub struct Content {
-    /// Unique to this version of this file while the process lives; the key under which blocks are shared.
+    /// Unique to this version of this content while the process lives; the key under which blocks are shared.
     pub version: ContentVersion,
-    /// The disk it lies on.
-    pub disk: DiskId,
-    /// Open for reading; with `O_DIRECT` where `access` is [`Access::Direct`].
-    pub file: OwnedFd,
     /// Bytes.
     pub size: u64,
-    /// How it can be read.
-    pub access: Access,
-    /// Where it lies on the device, ascending by `logical`; empty where unknown.
-    pub extents: Box<[Extent]>,
-    /// What the file looked like when it was opened: others may write to it.
-    pub watched: Watched,
+    /// Where they lie.
+    pub layout: ContentLayout,
+    /// What its first file looked like when it was opened, where others may write to it: it is looked at after each read.
+    pub watched: Option<Watched>,
 }
 
-/// How a file can be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
-    /// Direct I/O by the data plane's ring.
-    Direct,
-    /// Through the page cache by a helper thread (tmpfs, network mounts, file systems without direct I/O).
-    Buffered,
-}
+impl Content {
+    /// The disk on which its first copy begins.
+    #[must_use]
+    pub fn disk(&self) -> DiskId {
+        self.layout.first_disk(0)
+    }
 
-/// A contiguous run of a file on its device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Extent {
-    /// Offset in the file.
-    pub logical: u64,
-    /// Position on the whole block device, in bytes.
-    pub physical: u64,
-    /// Length in bytes.
-    pub length: u64,
+    /// Its first file: the only one of a file in a folder.
+    #[must_use]
+    pub fn file(&self) -> &ContentFile {
+        &self.layout.files()[0]
+    }
 }
 
 /// A request to reserve for a recording.

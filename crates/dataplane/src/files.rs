@@ -1,4 +1,4 @@
-//! The contents open in the plane, each once however many streams read it.
+//! The files of the contents open in the plane, each once however many streams read it.
 //!
 //! Promise: a file stays registered while a stream or a read needs it, and not longer. Not here: opening (the store).
 
@@ -12,6 +12,8 @@ use crate::port::FileSlot;
 #[derive(Debug)]
 struct Entry {
     content: Arc<Content>,
+    /// Which of its files.
+    file: u16,
     /// Streams that read it and reads that are out for it.
     users: u32,
 }
@@ -21,11 +23,11 @@ struct Entry {
 pub(crate) struct Files {
     entries: Vec<Option<Entry>>,
     free: Vec<u32>,
-    /// Slots by version, sorted, for finding.
-    sorted: Vec<(ContentVersion, u32)>,
+    /// Slots by version and file, sorted, for finding.
+    sorted: Vec<((ContentVersion, u16), u32)>,
 }
 
-/// A content's slot, and whether it must be registered first.
+/// A file's slot, and whether it must be registered first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Opened {
     /// It was open already.
@@ -44,9 +46,21 @@ impl Files {
         }
     }
 
-    /// One more user of `content`.
-    pub(crate) fn open(&mut self, content: &Arc<Content>) -> Opened {
-        match self.sorted.binary_search_by_key(&content.version, |&(version, _)| version) {
+    /// Whether so many files more can be open.
+    pub(crate) fn has_room(&self, files: usize) -> bool {
+        self.free.len() >= files
+    }
+
+    /// Where a file of a content is open, if it is.
+    pub(crate) fn find(&self, version: ContentVersion, file: u16) -> Option<FileSlot> {
+        let at = self.sorted.binary_search_by_key(&(version, file), |&(key, _)| key).ok()?;
+        Some(FileSlot(self.sorted[at].1))
+    }
+
+    /// One more user of a file of `content`.
+    pub(crate) fn open(&mut self, content: &Arc<Content>, file: u16) -> Opened {
+        let key = (content.version, file);
+        match self.sorted.binary_search_by_key(&key, |&(key, _)| key) {
             Ok(at) => {
                 let slot = self.sorted[at].1;
                 self.user(FileSlot(slot));
@@ -54,8 +68,8 @@ impl Files {
             }
             Err(at) => {
                 let slot = self.free.pop().expect("as many files as streams and reads");
-                self.sorted.insert(at, (content.version, slot));
-                self.entries[slot as usize] = Some(Entry { content: Arc::clone(content), users: 1 });
+                self.sorted.insert(at, (key, slot));
+                self.entries[slot as usize] = Some(Entry { content: Arc::clone(content), file, users: 1 });
                 Opened::New(FileSlot(slot))
             }
         }
@@ -74,13 +88,14 @@ impl Files {
             return None;
         }
         let entry = self.entries[slot.0 as usize].take()?;
-        let at = self.sorted.binary_search_by_key(&entry.content.version, |&(version, _)| version);
+        let key = (entry.content.version, entry.file);
+        let at = self.sorted.binary_search_by_key(&key, |&(key, _)| key);
         self.sorted.remove(at.expect("an open file is listed"));
         self.free.push(slot.0);
         Some(entry.content)
     }
 
-    /// What is open in a slot.
+    /// The content of the file that is open in a slot.
     pub(crate) fn content(&self, slot: FileSlot) -> &Arc<Content> {
         &self.entries[slot.0 as usize].as_ref().expect("the slot is in use").content
     }

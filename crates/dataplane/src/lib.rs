@@ -7,6 +7,7 @@ pub mod cache;
 pub mod control;
 mod files;
 pub mod gauges;
+pub mod layout;
 mod memory;
 pub mod plane;
 pub mod port;

@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 use units::{DiskId, Nanos, limits};
 
-use crate::control::{Access, Command, Content, Report};
+use crate::control::{Command, Content, Report};
+use crate::layout::Access;
 use storage::grant::{Grant, StoreMessage};
 
 /// Bytes of literal text (a response head, a multipart boundary) a stream can have in flight. The control plane keeps

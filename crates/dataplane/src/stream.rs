@@ -11,7 +11,7 @@ use units::{DiskId, Nanos, ReservationId};
 
 use crate::cache::Key;
 use crate::control::{Delivery, Outcome, Segment, Service};
-use crate::port::{FileSlot, Sharing};
+use crate::port::Sharing;
 use crate::wheel::Seat;
 
 /// A place in a delivery's segments.
@@ -196,8 +196,10 @@ pub(crate) struct Stream {
     pub(crate) generation: u32,
     pub(crate) delivery: Option<Box<Delivery>>,
     pub(crate) class: Class,
+    /// The disk in whose rounds it reads: where its copy begins.
     pub(crate) disk: DiskId,
-    pub(crate) file: FileSlot,
+    /// The copy of its content that it reads.
+    pub(crate) copy: usize,
     pub(crate) send: Cursor,
     pub(crate) fetch: Cursor,
     /// Read ahead up to this much payload.
@@ -247,7 +249,7 @@ impl Stream {
             delivery: None,
             class: Class::BestEffort,
             disk: DiskId(0),
-            file: FileSlot(0),
+            copy: 0,
             send: Cursor { segment: 0, passed: 0, payload: 0 },
             fetch: Cursor { segment: 0, passed: 0, payload: 0 },
             target: 0,
@@ -307,16 +309,16 @@ impl Stream {
     }
 
     /// Takes `delivery` in.
-    pub(crate) fn begin(&mut self, delivery: Box<Delivery>, class: Class, file: FileSlot, now: Nanos) {
+    pub(crate) fn begin(&mut self, delivery: Box<Delivery>, class: Class, copy: usize, now: Nanos) {
         assert_eq!(self.life, Life::Free, "a slot is used by one stream at a time");
         let payload = payload_of(&delivery);
         *self = Self {
             life: Life::Waiting,
             generation: self.generation,
-            disk: delivery.content.disk,
+            disk: delivery.content.layout.first_disk(copy),
             delivery: Some(delivery),
             class,
-            file,
+            copy,
             payload,
             started: now,
             ..Self::free()

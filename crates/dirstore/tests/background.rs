@@ -292,13 +292,16 @@ async fn extents_are_positions_on_the_disk() {
     let bytes = pattern(3 << 20, 9);
     put(&store, "/film", &bytes).await.unwrap();
     let content = store.open(&path("/film"), Want::File).await.unwrap().content;
-    assert_eq!(content.access, dataplane::control::Access::Direct);
-    assert_eq!(content.extents.iter().map(|extent| extent.length).sum::<u64>(), 3 << 20);
+    assert_eq!(content.file().access, dataplane::layout::Access::Direct);
+    let extents: Vec<(u64, u64)> = content.layout.placed_on(content.disk()).collect();
+    assert_eq!(extents.iter().map(|(_, length)| length).sum::<u64>(), 3 << 20);
     let disk = fs::read(mounted.image.as_ref().unwrap().path().join("image")).unwrap();
-    for extent in &content.extents {
+    let mut logical = 0;
+    for extent in extents {
         let at = |offset: u64| usize::try_from(offset).unwrap();
-        let (logical, physical, length) = (at(extent.logical), at(extent.physical), at(extent.length));
+        let (physical, length) = (at(extent.0), at(extent.1));
         assert!(disk[physical..physical + length] == bytes[logical..logical + length], "{extent:?}");
+        logical += length;
     }
 }
 

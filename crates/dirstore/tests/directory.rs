@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use common::{folder, path, pattern, put, request, ungoverned};
-use dataplane::control::Access;
+use dataplane::layout::Access;
 use dirstore::{ContentPath, Kind, Precondition, StoreError, Want};
 use rustix::fs::IFlags;
 
@@ -28,11 +28,11 @@ async fn what_is_there_is_found_opened_and_listed() {
     let opened = store.open(&film, Want::File).await.unwrap();
     assert_eq!(opened.entry, entry);
     assert_eq!(opened.content.size, 300_001);
-    if opened.content.access == Access::Direct {
-        let extents = &opened.content.extents;
-        let mapped: u64 = extents.iter().map(|extent| extent.length).sum();
-        assert!(extents.is_empty() || mapped >= 300_001, "{extents:?}");
-        assert!(extents.windows(2).all(|two| two[0].logical + two[0].length <= two[1].logical));
+    let content = &opened.content;
+    if content.file().access == Access::Direct {
+        let placed: Vec<(u64, u64)> = content.layout.placed_on(content.disk()).collect();
+        let mapped: u64 = placed.iter().map(|(_, length)| length).sum();
+        assert!(placed.is_empty() || mapped >= 300_001, "{placed:?}");
     }
     let listed = store.list(&path("/")).await.unwrap();
     assert_eq!(listed.iter().map(|entry| entry.name.as_str()).collect::<Vec<_>>(), ["映画"]);
@@ -196,15 +196,15 @@ async fn memory_file_systems_are_read_through_the_cache() {
     fs::write(root.path().join("a"), pattern(5_000, 3)).unwrap();
     let store = ungoverned(&[root.path()]);
     let opened = store.open(&path("/a"), Want::File).await.unwrap();
-    assert_eq!(opened.content.access, Access::Buffered);
-    assert!(opened.content.extents.is_empty());
+    assert_eq!(opened.content.file().access, Access::Buffered);
+    assert_eq!(opened.content.layout.placed_on(opened.content.disk()).count(), 0);
     put(&store, "/b", &pattern(1_500_000, 4)).await.unwrap();
     assert_eq!(fs::read(root.path().join("b")).unwrap(), pattern(1_500_000, 4));
 }
 
 /// All of a content, through its own descriptor.
 fn read_all(content: &dataplane::control::Content) -> Vec<u8> {
-    let file = File::from(content.file.try_clone().unwrap());
+    let file = File::from(content.file().file.try_clone().unwrap());
     let size = usize::try_from(content.size).unwrap();
     let mut memory = vec![0_u8; size.next_multiple_of(4096) + 4096];
     let start = memory.as_ptr().align_offset(4096);

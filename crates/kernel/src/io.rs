@@ -11,7 +11,8 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dataplane::control::{Access, Command, Content, Report};
+use dataplane::control::{Command, Content, Report};
+use dataplane::layout::Access;
 use dataplane::port::{
     COMPLETIONS_MAX, Completion, Fault, FileSlot, Io, LITERAL_BYTES, MemoryChange, ReadRequest, SendRequest, Sharing,
     SocketSlot, Span, Token,

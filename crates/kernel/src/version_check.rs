@@ -14,7 +14,8 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use crossbeam_queue::ArrayQueue;
-use dataplane::control::{Access, Content};
+use dataplane::control::Content;
+use dataplane::layout::Access;
 use dataplane::port::Token;
 use dataplane::watched::{Facts, Verdict, Watched};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -71,7 +72,7 @@ impl VersionCheckers {
 
     /// Asks for a check. There is room for as many as were promised to [`VersionCheckers::start`].
     pub(crate) fn begin(&self, token: Token, content: &Arc<Content>) {
-        let checker = match content.access {
+        let checker = match content.file().access {
             Access::Direct => &self.direct,
             Access::Buffered => &self.buffered,
         };
@@ -150,7 +151,7 @@ fn serve(shared: &Shared) {
         while let Some(job) = shared.jobs.pop() {
             let result = check(&job.content);
             let known = || growing.iter().any(|other| other.as_ptr() == Arc::as_ptr(&job.content));
-            if job.content.watched.is_growing() && !known() {
+            if is_growing(&job.content) && !known() {
                 growing.push(Arc::downgrade(&job.content));
             }
             let pushed = shared.done.push(Done { job, result });
@@ -160,7 +161,7 @@ fn serve(shared: &Shared) {
         growing.retain(|content| {
             content.upgrade().is_some_and(|content| {
                 check(&content);
-                content.watched.is_growing()
+                is_growing(&content)
             })
         });
     }
@@ -173,19 +174,24 @@ fn wait(waiting: &OwnedFd, timeout: Option<Duration>) {
     let _ = rustix::io::read(waiting, &mut [0; 8]);
 }
 
+fn is_growing(content: &Content) -> bool {
+    content.watched.as_ref().is_some_and(Watched::is_growing)
+}
+
 /// 1 if it is what was opened, 0 if not, or `-errno`.
 fn check(content: &Content) -> i32 {
+    let Some(watched) = &content.watched else { return 1 };
     for _ in 0..AGAIN_MAX {
-        let facts = match facts(content.file.as_fd()) {
+        let facts = match facts(content.file().file.as_fd()) {
             Ok(facts) => facts,
             Err(error) => return -error.raw_os_error().unwrap_or(libc::EIO),
         };
-        match content.watched.judge(facts, now_nanos()) {
+        match watched.judge(facts, now_nanos()) {
             Verdict::Same => return 1,
             Verdict::Changed => return 0,
             Verdict::Unsure => thread::sleep(AGAIN_AFTER),
         }
     }
-    content.watched.give_up();
+    watched.give_up();
     0
 }

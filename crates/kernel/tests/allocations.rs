@@ -11,8 +11,9 @@ use std::thread;
 use std::time::Duration;
 
 use common::{Bench, CHUNK};
-use dataplane::control::{Access, Command, Event, Report};
+use dataplane::control::{Command, Event, Report};
 use dataplane::gauges::Gauges;
+use dataplane::layout::Access;
 use dataplane::port::{COMPLETIONS_MAX, FileSlot, Io, ReadRequest, SendRequest, Sharing, SocketSlot, Span, Token};
 use dataplane::{Plane, PlaneConfig};
 use kernel::permissions::Subject;

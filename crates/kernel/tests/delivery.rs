@@ -9,8 +9,9 @@ use std::thread;
 use std::time::Duration;
 
 use common::{CHUNK, HEAD, connection, delivery, pattern};
-use dataplane::control::{Access, Command, Delivery, Outcome, Report};
+use dataplane::control::{Command, Delivery, Outcome, Report};
 use dataplane::gauges::Gauges;
+use dataplane::layout::Access;
 use dataplane::{Plane, PlaneConfig};
 use kernel::plane_channel::{Links, ReportReceiver, connect};
 use kernel::thread::{PlaneThread, start};

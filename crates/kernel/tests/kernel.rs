@@ -10,7 +10,8 @@ use std::thread;
 use std::time::Duration;
 
 use common::{Bench, CHUNK, pattern};
-use dataplane::control::{Access, Command};
+use dataplane::control::Command;
+use dataplane::layout::Access;
 use dataplane::port::{Completion, Fault, FileSlot, Io, ReadRequest, SendRequest, Sharing, SocketSlot, Span, Token};
 use storage::grant::{JobId, StoreMessage};
 use units::{DiskId, Nanos, StreamId, limits};

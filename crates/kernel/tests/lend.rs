@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 
 use common::{Bench, CHUNK, pattern};
-use dataplane::control::Access;
+use dataplane::layout::Access;
 use dataplane::port::{Fault, FileSlot, Io, ReadRequest, SendRequest, Sharing, SocketSlot, Span, Token};
 use kernel::permissions::Subject;
 use units::DiskId;

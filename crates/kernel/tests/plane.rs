@@ -8,7 +8,8 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use common::{CHUNK, connection, only_direct_file};
-use dataplane::control::{Access, Command, Event, Report};
+use dataplane::control::{Command, Event, Report};
+use dataplane::layout::Access;
 use dataplane::port::{COMPLETIONS_MAX, FileSlot, Io, ReadRequest, SendRequest, Sharing, SocketSlot, Span, Token};
 use kernel::EngineChoice;
 use kernel::permissions::Subject;

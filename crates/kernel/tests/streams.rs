@@ -11,8 +11,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dataplane::control::{Access, Command, Content, Delivery, Outcome, Report, Resource, Segment, Service};
+use dataplane::control::{Command, Content, Delivery, Outcome, Report, Resource, Segment, Service};
 use dataplane::gauges::Gauges;
+use dataplane::layout::{Access, ContentLayout};
 use dataplane::{Plane, PlaneConfig};
 use kernel::plane_channel::{PlaneHandle, ReportReceiver, connect};
 use kernel::thread::PlaneThread;
@@ -79,12 +80,9 @@ fn content(path: &Path, bytes: &[u8], version: u64) -> Arc<Content> {
     let watched = kernel::version_check::watch(file.as_fd()).expect("it can be looked at");
     Arc::new(Content {
         version: ContentVersion(version),
-        disk: DiskId(0),
-        file: OwnedFd::from(file),
         size,
-        access,
-        extents: Box::default(),
-        watched,
+        layout: ContentLayout::of_file(DiskId(0), OwnedFd::from(file), access, size, Box::default()),
+        watched: Some(watched),
     })
 }
 

@@ -29,6 +29,7 @@ fn requests() -> impl Strategy<Value = Request> {
             disk: DiskId(disk),
             link: LinkId(0),
             rate: BitRate(rate),
+            disk_share: 1.0,
             zone_bytes_per_second: zone,
             fragments_per_byte,
             length,

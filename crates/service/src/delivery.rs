@@ -239,7 +239,7 @@ impl Paced {
             events::stream_ended(stream, path, client, (&outcome, &end), SystemTime::now())
         });
         let body_bytes = end.sent_bytes.saturating_sub(self.prefix_bytes);
-        let disk = self.request.content.disk;
+        let disk = self.request.content.disk();
         let short = match end.outcome {
             Outcome::DiskError => Some(Resource::DiskFailing(disk)),
             Outcome::DiskOverloaded => Some(Resource::Disk(disk)),
@@ -279,7 +279,7 @@ async fn enter(
     no_room: bool,
 ) -> (Class, Option<Viewer>) {
     let Decision::Constant { rate, burst_bytes } = request.terms.decision else { return (Class::BestEffort, None) };
-    let terms = session::Terms { disk: request.content.disk, link, rate, burst_bytes };
+    let terms = session::Terms { disk: request.content.disk(), link, rate, burst_bytes };
     let (viewer, content) = (request.viewer.clone(), service.hash(&request.path));
     let entering = session::Request { viewer, stream, content, part: request.part, terms, no_room };
     let SessionSlot { held, in_session: hold } = service.sessions.enter(&entering).await;
@@ -291,7 +291,7 @@ fn list(service: &MediaService, request: &Request, stream: StreamId) {
         path: request.path.clone(),
         client: request.client.address,
         rate: request.terms.decision.rate(),
-        disk: request.content.disk,
+        disk: request.content.disk(),
         started: SystemTime::now(),
         received: None,
     };

@@ -3,7 +3,8 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use dataplane::control::{Access, Content, Extent, Segment};
+use dataplane::control::{Content, Segment};
+use dataplane::layout::{Access, ContentLayout, Extent};
 use dataplane::watched::{Facts, Watched};
 use units::{ContentVersion, DiskId, limits};
 
@@ -38,12 +39,13 @@ impl SimContent {
     /// Where `bytes` from `offset` lie on the device, in order.
     pub(crate) fn places(&self, offset: u64, bytes: u64) -> Vec<(u64, u64)> {
         let mut places = Vec::with_capacity(1);
-        let end = offset + bytes;
-        for extent in &self.shared.extents {
-            let (from, to) = (offset.max(extent.logical), end.min(extent.logical + extent.length));
+        let (mut logical, end) = (0, offset + bytes);
+        for (physical, length) in self.shared.layout.placed_on(self.disk) {
+            let (from, to) = (offset.max(logical), end.min(logical + length));
             if from < to {
-                places.push((extent.physical + (from - extent.logical), to - from));
+                places.push((physical + (from - logical), to - from));
             }
+            logical += length;
         }
         places
     }
@@ -74,7 +76,8 @@ pub(crate) fn new_content(
     let disk = DiskId(u16::try_from(disk).expect("few disks"));
     let file = null.try_clone().expect("a descriptor is free");
     let watched = Watched::new(Facts::new(0, size), 0);
-    let shared = Arc::new(Content { version, disk, file, size, access, extents: extents.into(), watched });
+    let layout = ContentLayout::of_file(disk, file, access, size, extents.into());
+    let shared = Arc::new(Content { version, size, layout, watched: Some(watched) });
     SimContent { version, disk, access, size_now: size, rewritten: false, shared }
 }
 

@@ -5,7 +5,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use dataplane::control::{Access, Command, Content, Report};
+use dataplane::control::{Command, Content, Report};
+use dataplane::layout::Access;
 use dataplane::port::{Completion, FileSlot, Io, MemoryChange, ReadRequest, SendRequest, SocketSlot, Span, Token};
 use storage::grant::{Grant, StoreMessage};
 use units::Nanos;

@@ -1,6 +1,6 @@
 //! Reads and sends of the plane: through the drive or the page cache into the arena, from the arena into sockets.
 
-use dataplane::control::Access;
+use dataplane::layout::Access;
 use dataplane::port::{Completion, Fault, FileSlot, ReadRequest, SendRequest, SocketSlot, Span, Token};
 use units::{ContentVersion, Nanos, limits};
 

@@ -6,8 +6,9 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use dataplane::control::{Access, Command, Content, Outcome, Report};
+use dataplane::control::{Command, Content, Outcome, Report};
 use dataplane::gauges::Gauges;
+use dataplane::layout::Access;
 use dataplane::plane::{Plane, PlaneConfig};
 use dataplane::port::{Completion, FileSlot, Io, MemoryChange, ReadRequest, SendRequest, SocketSlot, Span, Token};
 use sim::drive::Profile;

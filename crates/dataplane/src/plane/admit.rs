@@ -4,11 +4,10 @@ use schedule::admission::disk_table::Moment;
 use schedule::admission::{QUARTER_BYTES, Refused, Request, Short};
 use units::{BitRate, DiskId, LinkId, Nanos, ReservationId};
 
-use super::Plane;
 use super::sharing::Group;
+use super::{Disk, Plane};
 use crate::cache::State;
 use crate::control::{Content, Delivery, RecordingRequest, Refusal, Report, Resource, Service};
-use crate::files::Opened;
 use crate::port::{Io, SocketSlot};
 use crate::stream::{Class, Life, payload_of};
 
@@ -18,7 +17,7 @@ const STARTS_WAITING_MAX: usize = 128;
 impl<I: Io> Plane<I> {
     /// Admits a delivery and lets it wait for its start, or refuses it.
     pub(super) fn start(&mut self, delivery: Box<Delivery>, now: Nanos) {
-        let Admitted { class, group } = match self.admit(&delivery) {
+        let Admitted { class, group, copy } = match self.admit(&delivery) {
             Ok(admitted) => admitted,
             Err(refusal) => {
                 self.gauges.plane.refused.add(1);
@@ -27,16 +26,11 @@ impl<I: Io> Plane<I> {
             }
         };
         let slot = self.free.pop().expect("admit checked that there is a slot");
-        let file = match self.files.open(&delivery.content) {
-            Opened::Shared(file) => file,
-            Opened::New(file) => {
-                self.io.open_file(file, &delivery.content.file, delivery.content.access);
-                file
-            }
-        };
+        self.open_files(&delivery.content);
         self.io.open_socket(SocketSlot(slot), &delivery.socket);
-        let (id, disk) = (delivery.stream, usize::from(delivery.content.disk.0));
-        self.streams[slot as usize].begin(delivery, class, file, now);
+        let id = delivery.stream;
+        self.streams[slot as usize].begin(delivery, class, copy, now);
+        let disk = usize::from(self.streams[slot as usize].disk.0);
         self.disks[disk].streams.push(slot);
         self.publish(slot, id.0, now);
         match class {
@@ -63,34 +57,59 @@ impl<I: Io> Plane<I> {
         if self.draining {
             return Err(none(Resource::Draining));
         }
-        let Some(disk) = self.disks.get(usize::from(content.disk.0)) else {
-            return Err(none(Resource::DiskFailing(content.disk)));
-        };
         // Who has a reservation on an erring disk goes on, and what can still be read is copied off in what is left over.
         let new = matches!(delivery.service, Service::Constant { held: None, .. });
-        if disk.health.is_hung() || (new && !disk.health.is_good()) {
-            return Err(none(Resource::DiskFailing(content.disk)));
+        let serves = |disk: &Disk| if new { disk.health.is_good() } else { !disk.health.is_hung() };
+        let Some(copy) = self.copy_on(content, serves) else {
+            return Err(none(Resource::DiskFailing(content.disk())));
+        };
+        let first = content.layout.first_disk(copy);
+        if new && self.disks[usize::from(first.0)].waiting.len() >= STARTS_WAITING_MAX {
+            return Err(none(Resource::Disk(first)));
         }
-        if new && disk.waiting.len() >= STARTS_WAITING_MAX {
-            return Err(none(Resource::Disk(content.disk)));
-        }
-        if self.free.is_empty() {
+        if self.free.is_empty() || !self.files.has_room(content.layout.files().len()) {
             return Err(none(Resource::Table));
         }
         match delivery.service {
-            Service::BestEffort => Ok(Admitted { class: Class::BestEffort, group: None }),
+            Service::BestEffort => Ok(Admitted { class: Class::BestEffort, group: None, copy }),
             Service::Constant { rate, burst_bytes, held, hold } => {
-                let request = self.request(delivery, rate, burst_bytes);
+                let request = self.request(delivery, first, rate, burst_bytes);
                 if let Some(id) = held {
                     self.take_over(id);
                 }
                 let group = self.group_for(delivery);
-                let reservation = self.held_or_new(held, request, group.is_some())?;
+                let reservation = self.held_or_new(held, request, delivery, group.is_some())?;
                 self.gauges.plane.admitted.add(1);
                 let period = self.admission.period(reservation).expect("just reserved");
-                Ok(Admitted { class: Class::constant(reservation, hold, period), group })
+                Ok(Admitted { class: Class::constant(reservation, hold, period), group, copy })
             }
         }
+    }
+
+    /// The first copy of a content of which every disk is as it should be.
+    pub(super) fn copy_on(&self, content: &Content, good: impl Fn(&Disk) -> bool) -> Option<usize> {
+        let is_good = |disk: DiskId| self.disks.get(usize::from(disk.0)).is_some_and(&good);
+        let layout = &content.layout;
+        (0..layout.copies())
+            .find(|&copy| layout.shares().iter().all(|&(disk, _)| !layout.uses(copy, disk) || is_good(disk)))
+    }
+
+    /// Reserves time on each further disk that a content lies on, by the share of it that may be read there; of a mirror
+    /// that is all of it, so that a disk that fails stalls nobody. On an error nothing of this is left.
+    pub(super) fn reserve_beside(
+        &mut self,
+        id: ReservationId,
+        request: &Request,
+        delivery: &Delivery,
+    ) -> Result<(), Short> {
+        for &(disk, _) in delivery.content.layout.shares().iter().filter(|(disk, _)| *disk != request.disk) {
+            let further = self.request(delivery, disk, request.rate, 0);
+            let beside = self.admission.reserve_beside(id, further)?;
+            let round = self.disks[usize::from(disk.0)].rounds.index_at(self.io.now());
+            // It has no start of its own to wait for.
+            self.admission.place(beside, &Moment::idle(round));
+        }
+        Ok(())
     }
 
     /// The session's reservation if it covers the request, else a new one; for a stream that shares another's reads, or not.
@@ -98,10 +117,12 @@ impl<I: Io> Plane<I> {
         &mut self,
         held: Option<ReservationId>,
         request: Request,
+        delivery: &Delivery,
         shares: bool,
     ) -> Result<ReservationId, Refusal> {
+        let on_one_disk = delivery.content.layout.shares().len() == 1;
         if let Some(id) = held {
-            if self.admission.covers(id, &request) {
+            if on_one_disk && !self.admission.has_beside(id) && self.admission.covers(id, &request) {
                 self.admission.unplace(id);
                 if shares {
                     self.admission.share(id);
@@ -115,7 +136,14 @@ impl<I: Io> Plane<I> {
             self.admission.release(id);
         }
         let reserved = if shares { self.admission.reserve_shared(request) } else { self.admission.reserve(request) };
-        reserved.map_err(|refused| refusal(&refused, &request))
+        let id = reserved.map_err(|refused| refusal(&refused, &request))?;
+        if !on_one_disk && !shares {
+            self.reserve_beside(id, &request, delivery).map_err(|short| {
+                self.admission.release(id);
+                refusal(&Refused { short, grantable: BitRate(0) }, &request)
+            })?;
+        }
+        Ok(id)
     }
 
     /// The stream that uses a reservation loses it to a newer read of its viewer and goes on in what is left over: a player
@@ -135,18 +163,20 @@ impl<I: Io> Plane<I> {
         self.demote(holder, now);
     }
 
-    pub(super) fn request(&self, delivery: &Delivery, rate: BitRate, burst_bytes: u64) -> Request {
+    pub(super) fn request(&self, delivery: &Delivery, disk: DiskId, rate: BitRate, burst_bytes: u64) -> Request {
         let content = &delivery.content;
-        let schedule = &self.disks[usize::from(content.disk.0)].schedule;
+        let schedule = &self.disks[usize::from(disk.0)].schedule;
         let payload = payload_of(delivery);
         let profile = schedule.cost().profile();
-        let slowest = content.extents.iter().map(|extent| profile.rate_at(extent.physical + extent.length / 2)).min();
+        let placed = || content.layout.placed_on(disk);
+        let slowest = placed().map(|(position, length)| profile.rate_at(position + length / 2)).min();
         #[allow(clippy::cast_precision_loss, reason = "a mean")]
-        let fragments = content.extents.len().saturating_sub(1) as f64 / content.size.max(1) as f64;
+        let fragments = placed().count().saturating_sub(1) as f64 / content.size.max(1) as f64;
         Request {
-            disk: content.disk,
+            disk,
             link: delivery.link,
             rate,
+            disk_share: content.layout.share_of(disk),
             zone_bytes_per_second: slowest.unwrap_or_else(|| profile.rate_at(u64::MAX)),
             fragments_per_byte: fragments,
             length: payload,
@@ -290,6 +320,7 @@ impl<I: Io> Plane<I> {
                     link,
                     rate,
                     zone_bytes_per_second: zone,
+                    disk_share: 1.0,
                     fragments_per_byte: 0.0,
                     length: 0,
                     burst_bytes: 0,
@@ -324,7 +355,7 @@ impl<I: Io> Plane<I> {
         gauges.jitter_sum_ppm.set(0);
         gauges.jitter_windows.set(0);
         gauges.blocked.set(0);
-        gauges.disk.set(u64::from(delivery.content.disk.0));
+        gauges.disk.set(u64::from(self.streams[slot as usize].disk.0));
         gauges.started_nanos.set(now.0);
         gauges.id.set(id);
     }
@@ -334,6 +365,7 @@ impl<I: Io> Plane<I> {
 struct Admitted {
     class: Class,
     group: Option<Group>,
+    copy: usize,
 }
 
 fn refusal(refused: &Refused, request: &Request) -> Refusal {
@@ -349,13 +381,6 @@ fn resource(short: Short, disk: units::DiskId, link: LinkId) -> Resource {
         Short::Processor => Resource::Processor,
         Short::Table => Resource::Table,
     }
-}
-
-/// Position on the device of a byte of the content; `None` where it is not known.
-pub(super) fn position_of(content: &Content, offset: u64) -> Option<u64> {
-    let at = content.extents.partition_point(|extent| extent.logical + extent.length <= offset);
-    let extent = content.extents.get(at)?;
-    offset.checked_sub(extent.logical).map(|within| extent.physical + within)
 }
 
 /// Quarters of a content.

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use schedule::admission::QUARTER_BYTES;
-use schedule::disk::best_effort::{BeWork, Owner};
+use schedule::disk::best_effort::BeWork;
 use schedule::pace::Pace;
 use units::{BitRate, LinkId, Nanos};
 
@@ -249,10 +249,15 @@ impl<I: Io> Plane<I> {
         self.take_buffered(slot);
         let stream = &self.streams[slot as usize];
         if stream.fetch.payload < stream.target {
-            let work =
-                BeWork::Read { slot, position: self.next_position(slot), bytes: stream.target - stream.fetch.payload };
-            self.disks[usize::from(stream.disk.0)].schedule.put_best_effort(work);
+            self.ask_best_effort(slot);
         }
+    }
+
+    /// Asks the disk on which a delivery's next byte lies for what it wants there.
+    pub(super) fn ask_best_effort(&mut self, slot: u32) {
+        let Some(next) = self.next_piece(slot) else { return };
+        let work = BeWork::Read { slot, position: next.position.unwrap_or(0), bytes: next.length };
+        self.disks[usize::from(next.disk.0)].schedule.put_best_effort(work);
     }
 
     /// A delivery finds no buffer: it asks again in its next step, and does not keep its disk from others meanwhile
@@ -260,8 +265,7 @@ impl<I: Io> Plane<I> {
     pub(super) fn postpone(&mut self, slot: u32) {
         let stream = &mut self.streams[slot as usize];
         stream.target = stream.fetch.payload;
-        let disk = usize::from(stream.disk.0);
-        self.disks[disk].schedule.remove(Owner::Stream(slot));
+        self.ask_nothing(slot);
     }
 
     /// What was read may be what its delivery waits for.
@@ -298,7 +302,7 @@ impl<I: Io> Plane<I> {
         (stream.target, stream.budget, stream.here) = (stream.send.payload, 0, None);
         stream.in_flight = Some(InFlight { what: Sent::Room, since });
         let token = Work::Send { slot, generation: stream.generation }.token();
-        self.disks[usize::from(stream.disk.0)].schedule.remove(Owner::Stream(slot));
+        self.ask_nothing(slot);
         self.io.await_room(token, SocketSlot(slot));
     }
 

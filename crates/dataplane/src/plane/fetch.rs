@@ -1,18 +1,22 @@
 //! Reading ahead: which blocks streams want, what of them is in the buffers, what the disks are asked for.
 
+use std::sync::Arc;
+
 use schedule::admission::disk_table::{LOOKAHEAD_ROUNDS, next_read};
 use schedule::admission::{QUARTER_BYTES, window_bytes};
+use schedule::disk::best_effort::Owner;
 use schedule::disk::health::{Condition, Place};
 use schedule::disk::real_time::{RtKey, RtRequest};
 use schedule::disk::{Issued, Step};
 use units::{DiskId, Nanos, limits};
 
-use super::admit::{position_of, quarters_of};
-use super::{Plane, ReadOp, Work};
+use super::admit::quarters_of;
+use super::{Disk, Plane, ReadOp, Work};
 use crate::cache::{Cache, FRAME_QUARTERS, Key, Quarter, State};
 use crate::control::{Event, Outcome, Service};
 use crate::gauges;
-use crate::port::{Completion, Io, ReadRequest, Span};
+use crate::layout::Piece;
+use crate::port::{Completion, Fault, Io, ReadRequest, Span};
 use crate::stream::{Class, Life};
 
 /// Decisions asked of a disk in one turn at most.
@@ -44,7 +48,6 @@ impl<I: Io> Plane<I> {
     /// the rest. On a spinning disk this is a regular (or start) read in `round`; on flash it happens at every tick.
     pub(super) fn read_ahead(&mut self, slot: u32, round: u64, now: Nanos) {
         let stream = &mut self.streams[slot as usize];
-        let starting = stream.life == Life::Starting;
         let Service::Constant { rate, burst_bytes, .. } = stream.delivery().service else { return };
         let disk = &self.disks[usize::from(stream.disk.0)];
         let Class::Constant { first_round, period, next_round, gap, .. } = &mut stream.class else { return };
@@ -61,27 +64,52 @@ impl<I: Io> Plane<I> {
                 None => rate.bytes_in(until.saturating_sub(now)) + burst_bytes,
             };
         }
-        let deadline = match pace {
-            Some(pace) => pace.promised_at(stream.fetch.payload + 1),
-            None => now,
-        };
+        // What the buffers have counts for nothing: the first byte that is to be read may be due earlier than the one behind it.
+        let due = pace.map(|pace| pace.promised_at(stream.fetch.payload + 1));
         stream.ahead = window;
         stream.target = wanted.min(stream.send.payload + window).min(stream.payload).max(stream.target);
         self.take_buffered(slot);
+        let found_bytes = if first { self.asked_alike(slot) } else { 0 };
+        self.ask_real_time(slot, due.unwrap_or(now), found_bytes);
+    }
+
+    /// Asks the disk on which a stream's next byte lies for what it wants there by `deadline`.
+    fn ask_real_time(&mut self, slot: u32, deadline: Nanos, found_bytes: u64) {
         let stream = &self.streams[slot as usize];
-        if stream.fetch.payload >= stream.target {
-            return;
-        }
-        let request = RtRequest {
+        let Service::Constant { rate, .. } = stream.delivery().service else { return };
+        let Some(next) = self.next_piece(slot) else { return };
+        self.disks[usize::from(next.disk.0)].schedule.put_real_time(RtRequest {
             key: RtKey::Stream(slot),
-            position: self.next_position(slot),
-            bytes: stream.target - stream.fetch.payload,
-            found_bytes: if first { self.asked_alike(slot) } else { 0 },
+            position: next.position.unwrap_or(0),
+            bytes: next.length,
+            found_bytes,
             deadline,
             rate,
-            starting,
-        };
-        self.disks[usize::from(stream.disk.0)].schedule.put_real_time(request);
+            starting: stream.life == Life::Starting,
+        });
+    }
+
+    /// A stream that got what one disk has of what it wants asks the next.
+    fn ask_next(&mut self, slot: u32, disk: usize, real_time: bool, now: Nanos) {
+        let stream = &self.streams[slot as usize];
+        let on_one_disk = stream.delivery().content.layout.shares().len() == 1;
+        if on_one_disk || !stream.reads() || self.disks[disk].schedule.wants(slot) {
+            return;
+        }
+        if real_time {
+            let due = stream.pace.map_or(now, |pace| pace.promised_at(stream.fetch.payload + 1));
+            self.ask_real_time(slot, due, 0);
+        } else {
+            self.ask_best_effort(slot);
+        }
+    }
+
+    /// Takes back what a stream has asked of disks.
+    pub(super) fn ask_nothing(&mut self, slot: u32) {
+        let content = &self.streams[slot as usize].delivery().content;
+        for (disk, _) in content.layout.shares() {
+            self.disks[usize::from(disk.0)].schedule.remove(Owner::Stream(slot));
+        }
     }
 
     /// Passes over what the buffers have (or another stream already reads), as far as it wants them.
@@ -110,10 +138,11 @@ impl<I: Io> Plane<I> {
             if self.disks[disk].health.is_hung() {
                 continue;
             }
+            self.retry_reads(disk, now);
             for _ in 0..STEPS_PER_TURN {
                 match self.disks[disk].schedule.next(now) {
                     Step::Read { slot, bytes_max, real_time } => {
-                        let Some(issued) = self.issue(slot, bytes_max, real_time, now) else {
+                        let Some(issued) = self.issue(disk, slot, bytes_max, real_time, now) else {
                             if real_time {
                                 break;
                             }
@@ -121,6 +150,7 @@ impl<I: Io> Plane<I> {
                             continue;
                         };
                         self.disks[disk].schedule.issued(slot, issued, now);
+                        self.ask_next(slot, disk, real_time, now);
                         if issued.bytes == 0 {
                             self.run_if_ready(slot, now);
                         }
@@ -133,7 +163,7 @@ impl<I: Io> Plane<I> {
     }
 
     /// Issues the next read of a stream, at most `bytes_max`; `None` if there is no buffer for it now.
-    fn issue(&mut self, slot: u32, bytes_max: u64, real_time: bool, now: Nanos) -> Option<Issued> {
+    fn issue(&mut self, disk: usize, slot: u32, bytes_max: u64, real_time: bool, now: Nanos) -> Option<Issued> {
         let taken = self.take_buffered(slot);
         let stream = &self.streams[slot as usize];
         let mut ahead = stream.fetch;
@@ -141,7 +171,9 @@ impl<I: Io> Plane<I> {
         let (Some((key, ..)), true) = (next, stream.fetch.payload < stream.target) else {
             return Some(self.nothing_to_read(real_time));
         };
-        let count = if real_time { self.run_length(slot, key, bytes_max) } else { 1 };
+        let next = self.next_piece(slot).filter(|next| usize::from(next.disk.0) == disk);
+        let Some(next) = next else { return Some(self.nothing_to_read(real_time)) };
+        let count = if real_time { self.run_length(slot, key, bytes_max.min(next.length)) } else { 1 };
         let (first, count) = self.allocate(key, count, real_time, slot)?;
         let mut advanced = taken;
         for _ in 0..count {
@@ -154,7 +186,7 @@ impl<I: Io> Plane<I> {
         }
         self.gauges.plane.cache_misses.add(u64::from(count));
         let (position, bytes, requests) = self.read_quarters(slot, key, first, count, real_time, now);
-        let next_position = self.next_position(slot);
+        let next_position = self.next_piece(slot).and_then(|next| next.position).unwrap_or(0);
         Some(Issued { real_time, position, bytes, requests, advanced_bytes: advanced, next_position })
     }
 
@@ -197,7 +229,8 @@ impl<I: Io> Plane<I> {
         }
     }
 
-    /// Reads `count` quarters: in one request for a guaranteed stream, in pieces for a best-effort one.
+    /// Reads `count` quarters, which lie in one piece: in one request for a guaranteed stream, in pieces for a best-effort
+    /// one. Their position, how many bytes, and in how many requests.
     fn read_quarters(
         &mut self,
         slot: u32,
@@ -208,59 +241,117 @@ impl<I: Io> Plane<I> {
         now: Nanos,
     ) -> (u64, u64, u32) {
         let stream = &self.streams[slot as usize];
-        let (file, disk) = (stream.file, stream.disk);
-        let content = &stream.delivery().content;
-        debug_assert!(key.index + u64::from(count) <= quarters_of(content), "within the content");
+        let (copy, generation) = (stream.copy, stream.generation);
+        let content = Arc::clone(&stream.delivery().content);
+        debug_assert!(key.index + u64::from(count) <= quarters_of(&content), "within the content");
         let offset = key.index * QUARTER_BYTES;
         let expected = (u64::from(count) * QUARTER_BYTES).min(content.size - offset);
-        let position = position_of(content, offset);
-        let at = position.unwrap_or(0);
         let unit = if real_time { limits::CHUNK_BYTES } else { limits::PIECE_BYTES_MAX };
-        let memory = Cache::span(first);
-        let (mut done, mut requests) = (0, 0);
+        let (mut done, mut requests, mut at) = (0, 0, None);
         while done < expected {
-            let bytes = unit.min(expected - done);
-            let schedule = &self.disks[usize::from(disk.0)].schedule;
-            let known = position.is_some() && self.disks[usize::from(disk.0)].spins && real_time;
-            let predicted = if known { schedule.predicted_read(at + done, bytes) } else { Nanos::ZERO };
+            let piece =
+                content.layout.piece(copy, offset + done, unit.min(expected - done)).expect("within the content");
+            at = at.or(Some(piece.position.unwrap_or(0)));
             let op = self.reads_free.pop().expect("allocate checked");
-            let read = ReadOp {
+            let file = self.files.find(content.version, piece.file).expect("a stream's files are open");
+            self.files.user(file);
+            self.reads[op as usize] = Some(ReadOp {
                 slot,
-                generation: stream.generation,
-                disk,
+                generation,
+                disk: piece.disk,
                 file,
                 first,
                 count,
-                place: position.map_or(Place::Content(key.version.0), |start| Place::at(start + done)),
+                place: Place::Content(content.version.0),
+                copy,
+                tried: 0,
                 offset: offset + done,
-                expected: bytes,
+                expected: piece.length,
                 got: 0,
                 real_time,
                 issued: now,
-                predicted,
-            };
-            self.reads[op as usize] = Some(read);
-            self.files.user(file);
-            let span = Span { offset: memory.offset + done, length: direct_length(bytes) };
-            let token = Work::Read { op }.token();
-            self.io.read(ReadRequest { token, disk, file, offset: offset + done, memory: span });
-            done += bytes;
+                predicted: Nanos::ZERO,
+            });
+            self.read_piece(op, piece, now);
+            done += piece.length;
             requests += 1;
         }
-        (at, expected, requests)
+        (at.unwrap_or(0), expected, requests)
     }
 
-    /// A read ended. What it brought counts once its file was looked at: others may have written to it meanwhile.
+    /// Hands a read to the world: of what is missing of it, in this piece.
+    fn read_piece(&mut self, op: u32, piece: Piece, now: Nanos) {
+        let read = self.reads[op as usize].as_mut().expect("a read is out");
+        let disk = &self.disks[usize::from(piece.disk.0)];
+        if let Some(position) = piece.position {
+            read.place = Place::at(position);
+            if disk.spins && read.real_time && read.got == 0 {
+                read.predicted = disk.schedule.predicted_read(position, piece.length);
+            }
+        }
+        read.issued = now;
+        // A part of a quarter lies at its place in it.
+        let within = if read.count == 1 { read.offset % QUARTER_BYTES } else { 0 };
+        let memory = Cache::span(read.first).offset + within + read.got;
+        let span = Span { offset: memory, length: direct_length(piece.length) };
+        let (token, disk, file) = (Work::Read { op }.token(), piece.disk, read.file);
+        self.io.read(ReadRequest { token, disk, file, offset: piece.offset, memory: span });
+    }
+
+    /// A read ended. What it brought counts once its file was looked at: others may have written to it meanwhile. What one
+    /// copy did not bring is read from the next.
     pub(super) fn read_done(&mut self, op: u32, completion: Completion) {
         if self.reads_on(op, completion) {
             return;
         }
         let read = self.reads[op as usize].expect("a read was out");
         self.settle(&read, completion);
-        if completion.result.is_ok() && read.got > 0 {
-            self.io.verify_version(Work::Look { op }.token(), self.files.content(read.file));
+        if completion.result.is_err() && self.read_from_next_copy(op, completion.at) {
+            return;
+        }
+        let looks = completion.result.is_ok() && read.got > 0;
+        let content = self.files.content(read.file);
+        if looks && content.watched.is_some() {
+            self.io.verify_version(Work::Look { op }.token(), content);
         } else {
             self.looked(op, completion);
+        }
+    }
+
+    /// Lets a read wait for its turn on the disk of another copy, if there is one that was not tried and answers.
+    fn read_from_next_copy(&mut self, op: u32, now: Nanos) -> bool {
+        let read = self.reads[op as usize].expect("a read was out");
+        let content = Arc::clone(self.files.content(read.file));
+        let copies = content.layout.copies();
+        for tried in read.tried + 1..copies {
+            let copy = (read.copy + tried - read.tried) % copies;
+            let Some(piece) = content.layout.piece(copy, read.offset + read.got, read.expected - read.got) else {
+                continue;
+            };
+            let Some(file) = self.files.find(content.version, piece.file) else { continue };
+            if piece.length < read.expected - read.got || self.disks[usize::from(piece.disk.0)].health.is_hung() {
+                continue;
+            }
+            self.files.user(file);
+            self.release_file(read.file);
+            self.reads[op as usize] = Some(ReadOp { copy, tried, file, disk: piece.disk, issued: now, ..read });
+            self.disks[usize::from(piece.disk.0)].retries.push(op);
+            return true;
+        }
+        false
+    }
+
+    /// Makes reads that wait for a disk because another one failed.
+    fn retry_reads(&mut self, disk: usize, now: Nanos) {
+        while self.disks[disk].schedule.has_room()
+            && let Some(op) = self.disks[disk].retries.pop()
+        {
+            let read = self.reads[op as usize].expect("a read waits");
+            let content = self.files.content(read.file);
+            let piece = content.layout.piece(read.copy, read.offset + read.got, read.expected - read.got);
+            let piece = piece.expect("looked at before");
+            self.disks[disk].schedule.begin_reads(piece.position.unwrap_or(0), piece.length, 1, now);
+            self.read_piece(op, piece, now);
         }
     }
 
@@ -283,8 +374,12 @@ impl<I: Io> Plane<I> {
             let state = if there >= expected { State::Ready(valid) } else { bad };
             self.cache.read_done(Cache::neighbour(read.first, nth), state);
         }
+        // Who starts is listed where its copy begins.
+        for copy in 0..self.files.content(read.file).layout.copies() {
+            let disk = self.files.content(read.file).layout.first_disk(copy);
+            self.run_those_ready(usize::from(disk.0), completion.at);
+        }
         self.release_file(read.file);
-        self.run_those_ready(usize::from(read.disk.0), completion.at);
         self.wake_reader(&read, completion.at);
     }
 
@@ -298,11 +393,10 @@ impl<I: Io> Plane<I> {
         if left == 0 || more == 0 || !more.is_multiple_of(limits::DIRECT_ALIGN) {
             return false;
         }
-        let (disk, file, offset) = (read.disk, read.file, read.offset + read.got);
-        let within = if read.count == 1 { read.offset % QUARTER_BYTES } else { 0 };
-        let memory = Cache::span(read.first).offset + within + read.got;
-        let span = Span { offset: memory, length: direct_length(left) };
-        self.io.read(ReadRequest { token: Work::Read { op }.token(), disk, file, offset, memory: span });
+        let (copy, offset, issued) = (read.copy, read.offset + read.got, read.issued);
+        let content = self.files.content(read.file);
+        let Some(piece) = content.layout.piece(copy, offset, left) else { return false };
+        self.read_piece(op, piece, issued);
         true
     }
 
@@ -356,19 +450,80 @@ impl<I: Io> Plane<I> {
         }
         self.disks[index].health.silent();
         self.tell_condition(id);
-        for nth in (0..self.disks[index].streams.len()).rev() {
-            if let Some(&slot) = self.disks[index].streams.get(nth) {
-                self.finish(slot, Outcome::DiskError, now);
+        self.read_elsewhere(id, now);
+        for slot in 0..self.streams.len() {
+            let stream = &self.streams[slot];
+            let runs = !matches!(stream.life, Life::Free | Life::Ending(_));
+            if runs && stream.delivery().content.layout.uses(stream.copy, id) {
+                self.leave_disk(u32::try_from(slot).expect("within limits"), now);
             }
         }
     }
 
-    /// Where the stream's next unread byte lies on its device; 0 where that is not known.
-    pub(super) fn next_position(&self, slot: u32) -> u64 {
+    /// What a disk that does not answer was asked for and somebody waits for is read from another copy, if there is one.
+    fn read_elsewhere(&mut self, disk: DiskId, now: Nanos) {
+        while let Some(op) = self.disks[usize::from(disk.0)].retries.pop() {
+            self.looked(op, Completion { token: Work::Read { op }.token(), result: Err(Fault::Cancelled), at: now });
+        }
+        for op in 0..self.reads.len() {
+            let Some(read) = self.reads[op].filter(|read| read.disk == disk) else { continue };
+            let content = Arc::clone(self.files.content(read.file));
+            for nth in (0..read.count).take_while(|_| content.layout.copies() > 1) {
+                let Some(&free) = self.reads_free.last() else { return };
+                let Some(first) = self.cache.supersede(Cache::neighbour(read.first, nth)) else { continue };
+                self.reads_free.pop();
+                let offset = (read.offset / QUARTER_BYTES + u64::from(nth)) * QUARTER_BYTES;
+                let expected = QUARTER_BYTES.min(content.size - offset);
+                self.files.user(read.file);
+                self.reads[free as usize] = Some(ReadOp { first, count: 1, offset, expected, got: 0, ..read });
+                if !self.read_from_next_copy(free, now) {
+                    self.looked(
+                        free,
+                        Completion { token: Work::Read { op: free }.token(), result: Err(Fault::Cancelled), at: now },
+                    );
+                }
+            }
+        }
+    }
+
+    /// A stream whose disk does not answer goes on with another copy of its content, or ends.
+    fn leave_disk(&mut self, slot: u32, now: Nanos) {
+        let content = Arc::clone(&self.streams[slot as usize].delivery().content);
+        let Some(copy) = self.copy_on(&content, |disk| !disk.health.is_hung()) else {
+            return self.finish(slot, Outcome::DiskError, now);
+        };
+        self.ask_nothing(slot);
+        let (from, to) = (self.streams[slot as usize].disk, content.layout.first_disk(copy));
+        (self.streams[slot as usize].copy, self.streams[slot as usize].disk) = (copy, to);
+        let [from, to] = [from, to].map(|disk| usize::from(disk.0));
+        type List = fn(&mut Disk) -> &mut Vec<u32>;
+        let lists: [List; 3] = [|disk| &mut disk.streams, |disk| &mut disk.waiting, |disk| &mut disk.starting];
+        for list in lists {
+            if let Some(at) = list(&mut self.disks[from]).iter().position(|&other| other == slot) {
+                list(&mut self.disks[from]).remove(at);
+                list(&mut self.disks[to]).push(slot);
+            }
+        }
         let stream = &self.streams[slot as usize];
+        if stream.reads() && stream.class == Class::BestEffort {
+            self.ask_best_effort(slot);
+        } else if stream.reads() {
+            let due = stream.pace.map_or(now, |pace| pace.promised_at(stream.fetch.payload + 1));
+            self.ask_real_time(slot, due, 0);
+        }
+    }
+
+    /// What a stream reads next, and where: as much as it wants and lies there.
+    pub(super) fn next_piece(&self, slot: u32) -> Option<Piece> {
+        let stream = &self.streams[slot as usize];
+        let wanted = stream.target.saturating_sub(stream.fetch.payload);
         let mut cursor = stream.fetch;
-        let next = cursor.next_content(stream.delivery());
-        next.and_then(|(key, ..)| position_of(&stream.delivery().content, key.index * QUARTER_BYTES)).unwrap_or(0)
+        let (key, ..) = cursor.next_content(stream.delivery()).filter(|_| wanted > 0)?;
+        let layout = &stream.delivery().content.layout;
+        let piece = layout.piece(stream.copy, key.index * QUARTER_BYTES, wanted)?;
+        // All that it wants lies on one disk, be it in several ranges.
+        let length = if layout.shares().len() == 1 { wanted } else { piece.length };
+        Some(Piece { length, ..piece })
     }
 
     /// Gives back one reference to a quarter the stream has passed.

@@ -43,7 +43,7 @@ impl<I: Io> Plane<I> {
         }
         let taken = self.take_buffered(slot);
         if taken > 0 {
-            let position = self.next_position(slot);
+            let position = self.next_piece(slot).and_then(|next| next.position).unwrap_or(0);
             self.disks[disk].schedule.found(slot, taken, position);
         }
     }

@@ -26,8 +26,8 @@ use schedule::profile::DiskProfile;
 use units::{BitRate, DiskId, LinkId, Nanos, StreamId, limits};
 
 use crate::cache::{Cache, FRAME_QUARTERS, Quarter};
-use crate::control::{Command, Ending, Event, Outcome, Report};
-use crate::files::Files;
+use crate::control::{Command, Content, Ending, Event, Outcome, Report};
+use crate::files::{Files, Opened};
 use crate::gauges::Gauges;
 use crate::memory::Memory;
 use crate::port::{COMPLETIONS_MAX, Completion, FileSlot, Io, SocketSlot, Token};
@@ -107,6 +107,8 @@ struct Disk {
     waiting: Vec<u32>,
     /// Slots whose first bytes are being read.
     starting: Vec<u32>,
+    /// Reads that failed on another disk and are to be made from this one's copy.
+    retries: Vec<u32>,
     last_completion: Nanos,
     health: Health,
     /// How slow it was said to be.
@@ -124,7 +126,10 @@ struct ReadOp {
     first: Quarter,
     count: u32,
     place: Place,
-    /// Offset in the file, and bytes of the content expected there.
+    /// The copy of the content it reads, and how many were tried before.
+    copy: usize,
+    tried: usize,
+    /// Offset in the content, and bytes expected there.
     offset: u64,
     expected: u64,
     /// Bytes that earlier, short answers to it brought.
@@ -435,7 +440,7 @@ impl<I: Io> Plane<I> {
         self.leave_schedule(slot);
         self.disks[usize::from(self.streams[at].disk.0)].streams.retain(|&other| other != slot);
         self.io.close_socket(SocketSlot(slot));
-        self.release_file(self.streams[at].file);
+        self.close_files(slot);
         self.gauges.streams[at].id.set(0);
         match self.streams[at].class {
             Class::BestEffort => {
@@ -462,9 +467,27 @@ impl<I: Io> Plane<I> {
             self.wheel.leave(slot, seat);
         }
         let disk = &mut self.disks[usize::from(stream.disk.0)];
-        disk.schedule.remove(schedule::disk::best_effort::Owner::Stream(slot));
         disk.waiting.retain(|&other| other != slot);
         disk.starting.retain(|&other| other != slot);
+        self.ask_nothing(slot);
+    }
+
+    /// Makes the files of a content usable.
+    fn open_files(&mut self, content: &Arc<Content>) {
+        for (nth, file) in (0u16..).zip(content.layout.files()) {
+            if let Opened::New(slot) = self.files.open(content, nth) {
+                self.io.open_file(slot, &file.file, file.access);
+            }
+        }
+    }
+
+    fn close_files(&mut self, slot: u32) {
+        let content = &self.streams[slot as usize].delivery().content;
+        let (version, files) = (content.version, content.layout.files().len());
+        for nth in (0u16..).take(files) {
+            let file = self.files.find(version, nth).expect("a stream's files are open");
+            self.release_file(file);
+        }
     }
 
     fn release_file(&mut self, file: FileSlot) {
@@ -574,6 +597,7 @@ impl Disk {
             streams: Vec::with_capacity(config.streams_max),
             waiting: Vec::with_capacity(config.streams_max),
             starting: Vec::with_capacity(config.streams_max),
+            retries: Vec::with_capacity(READS_MAX),
             last_completion: now,
             health: Health::default(),
             speed: Speed::default(),

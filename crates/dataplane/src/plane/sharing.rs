@@ -8,7 +8,6 @@
 
 use schedule::admission::QUARTER_BYTES;
 use schedule::admission::disk_table::Moment;
-use schedule::disk::best_effort::Owner;
 use units::Nanos;
 
 use super::Plane;
@@ -35,7 +34,7 @@ impl<I: Io> Plane<I> {
         self.config.sharing?;
         let Service::Constant { rate, burst_bytes, .. } = delivery.service else { return None };
         let range = range_of(delivery)?;
-        let streams = &self.disks[usize::from(delivery.content.disk.0)].streams;
+        let streams = &self.disks[usize::from(delivery.content.disk().0)].streams;
         let ahead = streams.iter().filter_map(|&slot| {
             let stream = &self.streams[slot as usize];
             let leads = stream.leader.is_none() && matches!(stream.life, Life::Starting | Life::Running);
@@ -159,7 +158,7 @@ impl<I: Io> Plane<I> {
         let (Some(giver), Some(taker)) = (self.reservation_of(from), self.reservation_of(to)) else { return };
         self.admission.hand_over(giver, taker);
         let disk = usize::from(self.streams[from as usize].disk.0);
-        self.disks[disk].schedule.remove(Owner::Stream(from));
+        self.ask_nothing(from);
         let given = self.streams[from as usize].class;
         let ahead = self.streams[from as usize].ahead;
         // What one had asked its disk for and not got, the other asks for, and for more if its range goes further.
@@ -202,7 +201,7 @@ impl<I: Io> Plane<I> {
         else {
             return;
         };
-        let request = self.request(stream.delivery(), rate, burst_bytes);
+        let request = self.request(stream.delivery(), stream.disk, rate, burst_bytes);
         let round = self.disks[disk].rounds.index_at(now);
         let queued_seconds = self.disks[disk].schedule.queued_seconds(now);
         let moment = Moment { queued_seconds, payload_bytes: stream.payload, ..Moment::idle(round) };

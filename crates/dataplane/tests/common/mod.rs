@@ -2,14 +2,15 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use dataplane::control::{Access, Command, Content, Delivery, Extent, Report, Segment, Service};
+use dataplane::control::{Command, Content, Delivery, Report, Segment, Service};
 use dataplane::gauges::Gauges;
+use dataplane::layout::{Access, ContentFile, ContentLayout, Extent, Positions};
 use dataplane::plane::{Plane, PlaneConfig};
 use dataplane::port::{
     Completion, Fault, FileSlot, Io, MemoryChange, ReadRequest, SendRequest, SocketSlot, Span, Token,
@@ -29,8 +30,14 @@ struct Queues {
     answers: bool,
     commands: VecDeque<Command>,
     reports: Vec<Report>,
-    /// What disks were asked, and what they will answer.
-    asked: Vec<(Token, u32)>,
+    /// What disks were asked, and what they will answer; everything else that was asked for is on none.
+    asked: Vec<(Token, u32, Option<DiskId>)>,
+    /// Disks that answer with errors.
+    erring: Vec<DiskId>,
+    /// Disks that do not answer.
+    silent: Vec<DiskId>,
+    /// Bytes read from each disk.
+    read: BTreeMap<DiskId, u64>,
     /// Sends that are out.
     sends: Vec<SendRequest>,
     /// Sockets whose room is waited for.
@@ -53,7 +60,7 @@ impl Io for Still {
         4096
     }
     fn change_memory(&mut self, token: Token, _: MemoryChange) {
-        self.0.borrow_mut().asked.push((token, 1));
+        self.0.borrow_mut().asked.push((token, 1, None));
     }
     fn open_file(&mut self, _: FileSlot, _: &OwnedFd, _: Access) {}
     fn close_file(&mut self, _: FileSlot) {}
@@ -61,10 +68,10 @@ impl Io for Still {
     fn close_socket(&mut self, _: SocketSlot) {}
     fn fill(&mut self, _: Span, _: &[u8]) {}
     fn read(&mut self, read: ReadRequest) {
-        self.0.borrow_mut().asked.push((read.token, read.memory.length));
+        self.0.borrow_mut().asked.push((read.token, read.memory.length, Some(read.disk)));
     }
     fn verify_version(&mut self, token: Token, _: &Arc<Content>) {
-        self.0.borrow_mut().asked.push((token, 1));
+        self.0.borrow_mut().asked.push((token, 1, None));
     }
     fn send(&mut self, send: SendRequest) {
         self.0.borrow_mut().sends.push(send);
@@ -94,10 +101,14 @@ impl Io for Still {
         let at = queues.now;
         completions.extend(queues.done.drain(..).map(|(token, result)| Completion { token, result, at }));
         if queues.answers {
-            completions.extend(queues.asked.drain(..).map(|(token, result)| Completion {
-                token,
-                result: Ok(result),
-                at,
+            let Queues { asked, silent, erring, read, .. } = &mut *queues;
+            let answered = asked.extract_if(.., |(.., disk)| disk.is_none_or(|disk| !silent.contains(&disk)));
+            completions.extend(answered.map(|(token, bytes, disk)| {
+                let fails = disk.is_some_and(|disk| erring.contains(&disk));
+                if let (Some(disk), false) = (disk, fails) {
+                    *read.entry(disk).or_default() += u64::from(bytes);
+                }
+                Completion { token, result: if fails { Err(Fault::Device(5)) } else { Ok(bytes) }, at }
             }));
         }
     }
@@ -112,11 +123,17 @@ pub(crate) struct Machine {
 impl Machine {
     /// One whose disk does not answer, with one link.
     pub(crate) fn new(link: BitRate) -> Self {
+        Self::with_disks(1, link)
+    }
+
+    /// The same with several disks.
+    pub(crate) fn with_disks(count: usize, link: BitRate) -> Self {
         let queues = Rc::new(RefCell::new(Queues { now: Nanos::from_secs(1), ..Queues::default() }));
         let hour = Nanos::from_secs(3600);
-        let config = PlaneConfig { streams_max: 1000, io_deadline: hour, stall_max: hour, ..PlaneConfig::default() };
-        let gauges = Arc::new(Gauges::new(config.streams_max, 1));
-        let disks = vec![DiskProfile::spindle_default()];
+        let config = PlaneConfig { streams_max: 1000, stall_max: hour, ..PlaneConfig::default() };
+        let config = if count == 1 { PlaneConfig { io_deadline: hour, ..config } } else { config };
+        let gauges = Arc::new(Gauges::new(config.streams_max, count));
+        let disks = vec![DiskProfile::spindle_default(); count];
         Self { plane: Plane::new(config, disks, &[link], gauges, Still(Rc::clone(&queues))), queues }
     }
 
@@ -142,6 +159,23 @@ impl Machine {
     /// From now on the disk answers at once.
     pub(crate) fn disk_answers(&mut self) {
         self.queues.borrow_mut().answers = true;
+    }
+
+    /// From now on these disks answer with errors, and those not at all.
+    pub(crate) fn break_disks(&mut self, erring: &[u16], silent: &[u16]) {
+        let ids = |disks: &[u16]| disks.iter().map(|&disk| DiskId(disk)).collect();
+        let mut queues = self.queues.borrow_mut();
+        (queues.erring, queues.silent) = (ids(erring), ids(silent));
+    }
+
+    /// Bytes that were read from a disk.
+    pub(crate) fn read_from(&self, disk: u16) -> u64 {
+        self.queues.borrow().read.get(&DiskId(disk)).copied().unwrap_or(0)
+    }
+
+    /// The share of a disk's time that is promised.
+    pub(crate) fn promised_on(&self, disk: u16) -> f64 {
+        self.plane.admission().promised_share(DiskId(disk))
     }
 
     /// The sends that are out.
@@ -195,21 +229,27 @@ pub(crate) fn viewer(number: u64) -> Command {
 
 /// Somebody who asks for all of a content.
 pub(crate) fn delivery(number: u64, version: u64, size: u64, service: Service) -> Command {
-    let content = Content {
-        version: ContentVersion(version),
-        disk: DiskId(0),
-        file: null(),
-        size,
-        access: Access::Direct,
-        extents: Box::new([Extent { logical: 0, physical: version * 256 * MIB, length: size }]),
-        watched: Watched::new(Facts::new(0, size), 0),
-    };
+    let extents = Box::new([Extent { logical: 0, physical: version * 256 * MIB, length: size }]);
+    let layout = ContentLayout::of_file(DiskId(0), null(), Access::Direct, size, extents);
+    delivery_of(number, version, size, layout, service)
+}
+
+/// Somebody who asks for all of a content that lies so.
+pub(crate) fn delivery_of(number: u64, version: u64, size: u64, layout: ContentLayout, service: Service) -> Command {
+    let watched = Some(Watched::new(Facts::new(0, size), 0));
     Command::Start(Box::new(Delivery {
         stream: StreamId(number),
         socket: null(),
         link: LinkId(0),
         segments: Box::new([Segment::Range { offset: 0, length: size }]),
-        content: Arc::new(content),
+        content: Arc::new(Content { version: ContentVersion(version), size, layout, watched }),
         service,
     }))
+}
+
+/// Whole disks as the files of a content.
+pub(crate) fn disks(count: u16) -> Box<[ContentFile]> {
+    let file =
+        |disk| ContentFile { disk: DiskId(disk), file: null(), access: Access::Direct, positions: Positions::Device };
+    (0..count).map(file).collect()
 }

@@ -8,7 +8,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use dataplane::control::{Access, Content, Extent};
+use dataplane::control::Content;
+use dataplane::layout::{Access, ContentLayout, Extent};
 use kernel::fiemap;
 use kernel::version_check::watch;
 use rustix::fs::{OFlags, Stat, fstat, fstatfs};
@@ -94,7 +95,8 @@ impl Contents {
             Some(known) if known.stamp == stamp => known.version,
             _ => ContentVersion(self.next_version.fetch_add(1, Ordering::Relaxed)),
         };
-        let content = Arc::new(Content { version, disk, file, size: stamp.size, access, extents, watched });
+        let layout = ContentLayout::of_file(disk, file, access, stamp.size, extents);
+        let content = Arc::new(Content { version, size: stamp.size, layout, watched: Some(watched) });
         self.remember(stamp, version, &content);
         Ok(content)
     }

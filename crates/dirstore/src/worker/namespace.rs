@@ -60,7 +60,7 @@ impl Worker {
         }
         let content = self.content_of(root, &found)?;
         // What was opened may be newer than what was looked up; the answer is about what was opened.
-        let stat = fstat(&content.file)?;
+        let stat = fstat(&content.file().file)?;
         let media = match want {
             Want::File => self.index.rate(&Stamp::of(&stat)).flatten(),
             Want::FileAndRate => self.rate_of(&content),

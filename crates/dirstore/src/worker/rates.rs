@@ -30,7 +30,7 @@ impl<'a> Reader<'a> {
         let align = usize::try_from(limits::DIRECT_ALIGN).expect("a small constant");
         let memory = vec![0; WINDOW_BYTES + 2 * align];
         let start = memory.as_ptr().align_offset(align);
-        Self { file: &content.file, size: content.size, memory, start }
+        Self { file: &content.file().file, size: content.size, memory, start }
     }
 }
 
@@ -66,14 +66,14 @@ impl Worker {
 
     /// The rate of an open content: remembered, or looked for now and remembered. Nothing if it has none.
     pub(super) fn rate_of(&mut self, content: &Content) -> Option<MediaRate> {
-        let before = Stamp::of(&fstat(&content.file).ok()?);
+        let before = Stamp::of(&fstat(&content.file().file).ok()?);
         if let Some(known) = self.index.rate(&before) {
             return known;
         }
         self.shared.stats.probes.add(1);
         let result = probe(&mut Reader::new(content), Budget::default());
         // A file that changes while it is looked into, or cannot be read just now, is looked into again.
-        let unchanged = fstat(&content.file).is_ok_and(|stat| Stamp::of(&stat) == before);
+        let unchanged = fstat(&content.file().file).is_ok_and(|stat| Stamp::of(&stat) == before);
         match result {
             Err(ProbeError::Io(_)) => None,
             result => {

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use dataplane::control::Extent;
+use dataplane::layout::Extent;
 use kernel::clock::monotonic;
 use kernel::pool::Lease;
 use rustix::fs::{FallocateFlags, OFlags, fallocate, fstat};

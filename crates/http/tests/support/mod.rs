@@ -16,9 +16,10 @@ use std::time::{Duration, SystemTime};
 #[allow(unused_imports, reason = "each test file uses its part")]
 pub use client::{Answer, Client, PATIENCE, pattern};
 use dataplane::control::{
-    Access, Command, Content, Delivery, Ending, Outcome, Refusal, Report, Resource, Segment, Service as Class,
+    Command, Content, Delivery, Ending, Outcome, Refusal, Report, Resource, Segment, Service as Class,
 };
 use dataplane::gauges::Gauges;
+use dataplane::layout::{Access, ContentLayout};
 use dataplane::watched::{Facts, Watched};
 use http::config::Config;
 use http::{Parts, Server, listen};
@@ -121,12 +122,9 @@ impl Contents for FakeStore {
             file.write_all(&stored.bytes).expect("room for it");
             let content = Arc::new(Content {
                 version: ContentVersion(stored.version),
-                disk: DiskId(0),
-                file: file.into(),
                 size: entry.size,
-                access: Access::Buffered,
-                extents: Box::default(),
-                watched: Watched::new(Facts::new(0, entry.size), 0),
+                layout: ContentLayout::of_file(DiskId(0), file.into(), Access::Buffered, entry.size, Box::default()),
+                watched: Some(Watched::new(Facts::new(0, entry.size), 0)),
             });
             let media = if want == Want::FileAndRate { *self.media.lock().expect("lock") } else { None };
             Ok(Opened { entry, content, media })
@@ -414,7 +412,7 @@ impl FakePlane {
                 }
                 Segment::Range { offset, length } => {
                     assert!(*length > 0 && offset + length <= delivery.content.size);
-                    let file = std::fs::File::from(delivery.content.file.try_clone().expect("a descriptor"));
+                    let file = std::fs::File::from(delivery.content.file().file.try_clone().expect("a descriptor"));
                     let mut bytes = vec![0; usize::try_from(*length).expect("small")];
                     file.read_exact_at(&mut bytes, *offset).expect("inside the file");
                     bytes

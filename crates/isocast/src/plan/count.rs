@@ -141,6 +141,7 @@ impl Rig {
             link: LinkId(0),
             rate,
             zone_bytes_per_second: profile.rate_at(position),
+            disk_share: 1.0,
             fragments_per_byte: 0.0,
             length: u64::MAX,
             burst_bytes: 0,

@@ -13,7 +13,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 
-use dataplane::control::{Access, Content, Delivery, Segment, Service};
+use dataplane::control::{Content, Delivery, Segment, Service};
+use dataplane::layout::{Access, ContentLayout};
 use dataplane::port::{COMPLETIONS_MAX, Completion, Io, SendRequest, Sharing, SocketSlot, Span, Token};
 use kernel::permissions::Permissions;
 use kernel::plane_channel::{PlaneHandle, ReportReceiver, StorePort, connect};
@@ -194,7 +195,8 @@ pub(crate) fn delivery(
 ) -> Box<Delivery> {
     let watched = kernel::version_check::watch(file.as_fd()).unwrap();
     let version = ContentVersion(stream);
-    let content = Content { version, disk: DiskId(0), file, size, access, extents: Box::new([]), watched };
+    let layout = ContentLayout::of_file(DiskId(0), file, access, size, Box::default());
+    let content = Content { version, size, layout, watched: Some(watched) };
     Box::new(Delivery {
         stream: StreamId(stream),
         socket,

@@ -73,6 +73,7 @@ proptest! {
             link: LinkId(0),
             rate: BitRate(rate),
             zone_bytes_per_second: zone,
+            disk_share: 1.0,
             fragments_per_byte: 0.0,
             length: u64::MAX,
             burst_bytes,

@@ -36,6 +36,8 @@ pub struct Request {
     pub link: LinkId,
     /// Its rate.
     pub rate: BitRate,
+    /// Share of its bytes that it reads from this disk, 0.0 … 1.0.
+    pub disk_share: f64,
     /// Slowest sustained rate of the disk where the content lies, bytes per second.
     pub zone_bytes_per_second: u64,
     /// Fragments per byte of the content beyond the first.
@@ -120,6 +122,8 @@ struct Reservation {
     first: Option<u64>,
     /// Reservations made before it.
     before: u64,
+    /// What it holds on a further disk, which goes with it.
+    beside: Option<ReservationId>,
 }
 
 /// The table of reservations and what they hold.
@@ -206,11 +210,37 @@ impl Admission {
         Ok(id)
     }
 
+    /// Promises disk time on a further disk to what holds `id`: its content lies on several. `request` says what it reads
+    /// from that one; it is to be placed by itself, and released with `id`.
+    ///
+    /// # Errors
+    /// What is short.
+    pub fn reserve_beside(&mut self, id: ReservationId, request: Request) -> Result<ReservationId, Short> {
+        if self.free.is_empty() {
+            return Err(Short::Table);
+        }
+        self.check_reading(&request, self.sharing_reserve)?;
+        let demand = self.demand(&request);
+        let beside = self.enter(Request { rate: BitRate(0), ..request }, demand, 0);
+        self.disk_mut(request.disk).table.promise(&demand);
+        let first = self.find_mut(id).expect("it is held");
+        let others = first.beside.replace(beside);
+        self.find_mut(beside).expect("just entered").beside = others;
+        Ok(beside)
+    }
+
+    /// True if it holds time on several disks.
+    #[must_use]
+    pub fn has_beside(&self, id: ReservationId) -> bool {
+        self.find(id).is_some_and(|reservation| reservation.beside.is_some())
+    }
+
     fn enter(&mut self, request: Request, demand: Demand, quarters: u64) -> ReservationId {
         let slot = self.free.pop().expect("checked: the table has room");
         let entry = &mut self.entries[slot as usize];
         let before = self.made;
-        entry.1 = Some(Reservation { request, demand, quarters, held_pages: 0, shares: false, first: None, before });
+        let (held_pages, shares, first, beside) = (0, false, None, None);
+        entry.1 = Some(Reservation { request, demand, quarters, held_pages, shares, first, before, beside });
         self.made += 1;
         self.links[usize::from(request.link.0)].reserved += request.rate.0;
         self.quarters_promised += quarters;
@@ -224,7 +254,8 @@ impl Admission {
         let Some(reservation) = self.find_mut(id).filter(|reservation| !reservation.shares) else { return };
         let freed = std::mem::take(&mut reservation.quarters) + std::mem::take(&mut reservation.held_pages);
         reservation.shares = true;
-        let (demand, disk) = (reservation.demand, reservation.request.disk);
+        let (demand, disk, beside) = (reservation.demand, reservation.request.disk, reservation.beside.take());
+        beside.into_iter().for_each(|beside| self.release(beside));
         self.quarters_promised -= freed;
         let disk = self.disk_mut(disk);
         disk.table.withdraw(&demand);
@@ -263,7 +294,7 @@ impl Admission {
         let request = Request { rate: taker.request.rate, link: taker.request.link, ..giver.request };
         *self.find_mut(to).expect("found above") = Reservation { request, before: taker.before, ..giver };
         *self.find_mut(from).expect("found above") =
-            Reservation { quarters: 0, held_pages: 0, shares: true, first: None, ..giver };
+            Reservation { quarters: 0, held_pages: 0, shares: true, first: None, beside: None, ..giver };
     }
 
     /// Charges a reservation with pages that it holds, beyond its own window, for those that share its reads; false if
@@ -299,6 +330,7 @@ impl Admission {
         self.links[usize::from(reservation.request.link.0)].reserved -= reservation.request.rate.0;
         self.quarters_promised -= reservation.quarters + reservation.held_pages;
         self.promised -= reservation.request.rate.0;
+        reservation.beside.into_iter().for_each(|beside| self.release(beside));
     }
 
     /// Whether a held reservation serves this request as well: same disk and link, no higher rate, no larger burst
@@ -573,8 +605,8 @@ pub fn window_bytes(rate: BitRate, round: Nanos, period: u32) -> u64 {
 fn demand_at(request: &Request, disk: &Disk, period: u32) -> Demand {
     let block = request.rate.bytes_in(disk.round.saturating_mul(u64::from(period)));
     let zone = f64_of(request.zone_bytes_per_second.max(1));
-    let mut transfer = f64_of(block) / zone;
-    let seeks = 1.0 + request.fragments_per_byte * f64_of(block);
+    let mut transfer = request.disk_share * f64_of(block) / zone;
+    let seeks = request.disk_share * (1.0 + request.fragments_per_byte * f64_of(block));
     if request.writes {
         // Written blocks are flushed: the drive's cache must not drain into somebody's deadline.
         transfer = transfer / disk.profile.write_ratio.max(0.05) + disk.profile.flush.as_secs_f64();

@@ -21,6 +21,7 @@ fn request(rate: u64) -> Request {
         link: LinkId(0),
         rate: BitRate(rate),
         zone_bytes_per_second: 100_000_000,
+        disk_share: 1.0,
         fragments_per_byte: 0.0,
         length: u64::MAX,
         burst_bytes: 0,

@@ -249,12 +249,29 @@ impl DiskSchedule {
             self.stats.be_bytes += issued.bytes;
         }
         if issued.bytes > 0 {
-            self.reads_in_flight += issued.requests;
-            let takes = self.cost.read(self.head, issued.position, issued.bytes);
-            self.busy_until = self.busy_until.max(now).saturating_add(takes);
-            self.head = issued.position.saturating_add(issued.bytes);
+            self.begin_reads(issued.position, issued.bytes, issued.requests, now);
         }
         self.forget_arrival_if_served(owner);
+    }
+
+    /// True if a read may be issued now that this schedule did not ask for: one that failed on another disk.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.grant.is_none() && self.reads_in_flight < self.cost.profile().queue_depth
+    }
+
+    /// `requests` for so many bytes from `position` on went to the disk.
+    pub fn begin_reads(&mut self, position: u64, bytes: u64, requests: u32, now: Nanos) {
+        self.reads_in_flight += requests;
+        let takes = self.cost.read(self.head, position, bytes);
+        self.busy_until = self.busy_until.max(now).saturating_add(takes);
+        self.head = position.saturating_add(bytes);
+    }
+
+    /// True if this stream wants something of the disk.
+    #[must_use]
+    pub fn wants(&self, slot: u32) -> bool {
+        self.rt.find(slot).is_some() || self.be.wants(Owner::Stream(slot))
     }
 
     /// The next `bytes` that a stream wants were in the buffers: what is left of its request lies at `next_position`.

@@ -196,7 +196,7 @@ impl World {
     /// Puts the first actions on the heap.
     pub(crate) fn control_begins(&mut self) {
         for (index, content) in (0u32..).zip(&self.control.contents) {
-            self.content_of_fd.insert(content.shared.file.as_raw_fd(), index);
+            self.content_of_fd.insert(content.shared.file().file.as_raw_fd(), index);
         }
         let phases = self.control.phases;
         self.act_in(Nanos::ZERO, Action::Arrive);
@@ -279,7 +279,7 @@ impl World {
         self.log.event(self.now, Kind::Command, 1, 0, || match &command {
             Command::Start(d) => {
                 let ranges: Vec<_> = d.segments.iter().filter(|s| matches!(s, Segment::Range { .. })).collect();
-                format!("start {} on {:?}: {:?} {ranges:?}", d.stream.0, d.content.disk, d.service)
+                format!("start {} on {:?}: {:?} {ranges:?}", d.stream.0, d.content.disk(), d.service)
             }
             other => format!("{other:?}"),
         });

@@ -1,0 +1,264 @@
+//! Where the bytes of a content lie: in which files, on which disks, at which place of each device; in one copy or in several.
+//!
+//! A *copy* is all of the content as a list of *units*, one behind the other. A file in a folder has one copy of one unit,
+//! and the file system's extents say where that lies on its disk. A store over whole disks names each disk once as a file
+//! and lists the units; a mirror has a second copy, whose units lie on other disks.
+//!
+//! Promise: pure look-ups, no allocation after the making. Not here: reading (`plane::fetch`), what it costs (`schedule`).
+
+use std::os::fd::OwnedFd;
+
+use schedule::admission::QUARTER_BYTES;
+use units::DiskId;
+
+/// How a file can be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Direct I/O by the data plane's ring.
+    Direct,
+    /// Through the page cache by a helper thread (tmpfs, network mounts, file systems without direct I/O).
+    Buffered,
+}
+
+/// A contiguous run of a file on its device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// Offset in the file.
+    pub logical: u64,
+    /// Position on the whole block device, in bytes.
+    pub physical: u64,
+    /// Length in bytes.
+    pub length: u64,
+}
+
+/// Where a file lies on its device.
+#[derive(Debug)]
+pub enum Positions {
+    /// In these extents, ascending by `logical`; what none of them covers is not known.
+    Extents(Box<[Extent]>),
+    /// It is the whole device: an offset is a position.
+    Device,
+}
+
+/// A file that bytes of a content are read from.
+#[derive(Debug)]
+pub struct ContentFile {
+    /// The disk it lies on, or is.
+    pub disk: DiskId,
+    /// Open for reading; with `O_DIRECT` where `access` is [`Access::Direct`].
+    pub file: OwnedFd,
+    /// How it can be read.
+    pub access: Access,
+    /// Where it lies on the disk.
+    pub positions: Positions,
+}
+
+impl ContentFile {
+    fn position_of(&self, offset: u64) -> Option<u64> {
+        let Positions::Extents(extents) = &self.positions else { return Some(offset) };
+        let at = extents.partition_point(|extent| extent.logical + extent.length <= offset);
+        let extent = extents.get(at)?;
+        offset.checked_sub(extent.logical).map(|within| extent.physical + within)
+    }
+}
+
+/// Bytes of a content that follow each other in one of its files. All but the last of a copy end at a multiple of `QUARTER_BYTES`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unit {
+    /// Offset in the content.
+    pub logical: u64,
+    /// Length in bytes.
+    pub length: u64,
+    /// Which of the content's files.
+    pub file: u16,
+    /// Offset in that file, a multiple of `limits::DIRECT_ALIGN`.
+    pub offset: u64,
+}
+
+/// Bytes of a content that one request can read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// The disk.
+    pub disk: DiskId,
+    /// Which of the content's files.
+    pub file: u16,
+    /// Offset in that file.
+    pub offset: u64,
+    /// Position of the first byte on the device; `None` where it is not known.
+    pub position: Option<u64>,
+    /// How many bytes.
+    pub length: u64,
+}
+
+/// Where a content lies.
+#[derive(Debug)]
+pub struct ContentLayout {
+    files: Box<[ContentFile]>,
+    copies: Box<[Box<[Unit]>]>,
+    /// For each disk, the first copy's first: the share of the content's bytes that may be read from it.
+    shares: Box<[(DiskId, f64)]>,
+}
+
+impl ContentLayout {
+    /// A file of `size` bytes in a folder on `disk`; `extents` are empty where they are not known.
+    #[must_use]
+    pub fn of_file(disk: DiskId, file: OwnedFd, access: Access, size: u64, extents: Box<[Extent]>) -> Self {
+        let file = ContentFile { disk, file, access, positions: Positions::Extents(extents) };
+        Self::new(Box::new([file]), Box::new([Box::new([Unit { logical: 0, length: size, file: 0, offset: 0 }])]))
+    }
+
+    /// A content in these files, in one copy or more.
+    ///
+    /// # Panics
+    /// If there is no copy, or the units of one do not follow each other from zero on in whole pages, or name files that are
+    /// not there.
+    #[must_use]
+    pub fn new(files: Box<[ContentFile]>, copies: Box<[Box<[Unit]>]>) -> Self {
+        assert!(!copies.is_empty(), "a content lies somewhere");
+        let mut shares: Vec<(DiskId, u64)> = Vec::new();
+        for copy in &copies {
+            let mut end = 0;
+            for unit in copy {
+                assert!(
+                    unit.logical == end && end.is_multiple_of(QUARTER_BYTES),
+                    "units follow each other in whole pages"
+                );
+                end += unit.length;
+                let disk = files[usize::from(unit.file)].disk;
+                match shares.iter_mut().find(|(other, _)| *other == disk) {
+                    Some((_, bytes)) => *bytes += unit.length,
+                    None => shares.push((disk, unit.length)),
+                }
+            }
+        }
+        let size: u64 = copies[0].iter().map(|unit| unit.length).sum();
+        #[allow(clippy::cast_precision_loss, reason = "a share")]
+        let share = |bytes: u64| bytes as f64 / size.max(1) as f64;
+        let shares = shares.into_iter().map(|(disk, bytes)| (disk, share(bytes).min(1.0))).collect();
+        Self { files, copies, shares }
+    }
+
+    /// Its files.
+    #[must_use]
+    pub fn files(&self) -> &[ContentFile] {
+        &self.files
+    }
+
+    /// How many copies there are; at least one.
+    #[must_use]
+    pub fn copies(&self) -> usize {
+        self.copies.len()
+    }
+
+    /// For each disk the share of the content's bytes that may be read from it, in all copies, 0.0 … 1.0.
+    #[must_use]
+    pub fn shares(&self) -> &[(DiskId, f64)] {
+        &self.shares
+    }
+
+    /// The share of the content's bytes that may be read from this disk, 0.0 … 1.0.
+    #[must_use]
+    pub fn share_of(&self, disk: DiskId) -> f64 {
+        self.shares.iter().find(|(other, _)| *other == disk).map_or(0.0, |&(_, share)| share)
+    }
+
+    /// The disk on which a copy begins.
+    #[must_use]
+    pub fn first_disk(&self, copy: usize) -> DiskId {
+        let first = self.copies[copy].first().map_or(0, |unit| unit.file);
+        self.files[usize::from(first)].disk
+    }
+
+    /// Whether bytes of a copy lie on this disk.
+    #[must_use]
+    pub fn uses(&self, copy: usize, disk: DiskId) -> bool {
+        self.copies[copy].iter().any(|unit| self.files[usize::from(unit.file)].disk == disk)
+    }
+
+    /// The bytes of a copy from `offset` on that one request can read, at most `length`; `None` behind its end.
+    #[must_use]
+    pub fn piece(&self, copy: usize, offset: u64, length: u64) -> Option<Piece> {
+        let units = &self.copies[copy];
+        let at = units.partition_point(|unit| unit.logical + unit.length <= offset);
+        let unit = units.get(at)?;
+        let (mut end, within) = (unit.logical + unit.length, offset - unit.logical);
+        for next in &units[at + 1..] {
+            let goes_on = next.file == unit.file && next.offset == unit.offset + (next.logical - unit.logical);
+            if !goes_on || end >= offset.saturating_add(length) {
+                break;
+            }
+            end += next.length;
+        }
+        let file = &self.files[usize::from(unit.file)];
+        let from = unit.offset + within;
+        let (position, length) = (file.position_of(from), (end - offset).min(length));
+        Some(Piece { disk: file.disk, file: unit.file, offset: from, position, length })
+    }
+
+    /// The pieces of a range of a copy, in order.
+    pub fn pieces(&self, copy: usize, range: std::ops::Range<u64>) -> impl Iterator<Item = Piece> + '_ {
+        let mut at = range.start;
+        std::iter::from_fn(move || {
+            let piece = self.piece(copy, at, range.end.saturating_sub(at)).filter(|piece| piece.length > 0)?;
+            at += piece.length;
+            Some(piece)
+        })
+    }
+
+    /// Where what lies on a disk is on its device: positions and lengths.
+    pub fn placed_on(&self, disk: DiskId) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let extents = self.files.iter().filter(move |file| file.disk == disk).flat_map(|file| match &file.positions {
+            Positions::Extents(extents) => &extents[..],
+            Positions::Device => &[],
+        });
+        let units = self.copies.iter().flatten().filter(move |unit| {
+            let file = &self.files[usize::from(unit.file)];
+            file.disk == disk && matches!(file.positions, Positions::Device)
+        });
+        extents.map(|extent| (extent.physical, extent.length)).chain(units.map(|unit| (unit.offset, unit.length)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UNIT: u64 = 4 * QUARTER_BYTES;
+
+    fn null() -> OwnedFd {
+        std::fs::File::open("/dev/null").expect("/dev/null opens").into()
+    }
+
+    fn file(disk: u16, positions: Positions) -> ContentFile {
+        ContentFile { disk: DiskId(disk), file: null(), access: Access::Direct, positions }
+    }
+
+    #[test]
+    fn a_file_is_one_piece_wherever_its_extents_lie() {
+        let extents = [(0, 8 * UNIT, UNIT), (UNIT, UNIT, 10)];
+        let extents = extents.map(|(logical, physical, length)| Extent { logical, physical, length });
+        let layout = ContentLayout::of_file(DiskId(3), null(), Access::Direct, UNIT + 10, Box::new(extents));
+        let piece = layout.piece(0, 100, u64::MAX).expect("within");
+        let all = Piece { disk: DiskId(3), file: 0, offset: 100, position: Some(8 * UNIT + 100), length: UNIT - 90 };
+        assert_eq!(piece, all);
+        assert_eq!(layout.piece(0, UNIT + 4, 2).and_then(|piece| piece.position), Some(UNIT + 4));
+        assert_eq!((layout.piece(0, UNIT + 10, 1), layout.shares()), (None, &[(DiskId(3), 1.0)][..]));
+        assert_eq!(layout.placed_on(DiskId(3)).map(|(_, length)| length).sum::<u64>(), UNIT + 10);
+    }
+
+    #[test]
+    fn a_striped_content_has_a_piece_for_each_unit_and_a_share_of_each_disk() {
+        let unit = |nth: u64, file, offset| Unit { logical: nth * UNIT, length: UNIT, file, offset };
+        let units = [unit(0, 0, 10 * UNIT), unit(1, 0, 11 * UNIT), unit(2, 1, 0), unit(3, 0, 20 * UNIT)];
+        let mirror = [Unit { logical: 0, length: 4 * UNIT, file: 2, offset: 5 * UNIT }];
+        let files = [file(0, Positions::Device), file(1, Positions::Device), file(2, Positions::Device)];
+        let layout = ContentLayout::new(Box::new(files), Box::new([Box::new(units), Box::new(mirror)]));
+        let pieces: Vec<_> = layout.pieces(0, UNIT / 2..4 * UNIT).map(|p| (p.disk.0, p.offset, p.length)).collect();
+        let expected = [(0, 10 * UNIT + UNIT / 2, UNIT * 3 / 2), (1, 0, UNIT), (0, 20 * UNIT, UNIT)];
+        assert_eq!(pieces, expected);
+        let shares = [(DiskId(0), 0.75), (DiskId(1), 0.25), (DiskId(2), 1.0)];
+        assert_eq!((layout.shares(), layout.first_disk(1)), (&shares[..], DiskId(2)));
+        assert!(layout.uses(0, DiskId(1)) && !layout.uses(1, DiskId(1)));
+        assert_eq!(layout.piece(1, 3 * UNIT, UNIT).map(|p| p.position), Some(Some(8 * UNIT)));
+    }
+}

@@ -1,0 +1,106 @@
+//! Contents on several disks: read from all of them, promised on all of them, and from another copy when a disk fails.
+
+mod common;
+
+use common::{MIB, Machine, RATE, delivery_of, disks};
+use dataplane::control::{Report, Service};
+use dataplane::layout::{ContentLayout, Unit};
+use units::{BitRate, Nanos};
+
+const LINK: BitRate = BitRate(1_000_000_000);
+/// More than a stream reads ahead.
+const SIZE: u64 = 32 * MIB;
+/// Much for one stream: all is sent within [`LONG`].
+const FAST: Service = Service::Constant { rate: BitRate(RATE.0 * 8), burst_bytes: 0, held: None, hold: false };
+const LONG: Nanos = Nanos::from_secs(100);
+
+fn unit(logical: u64, length: u64, file: u16) -> Unit {
+    Unit { logical, length, file, offset: 1024 * MIB + logical }
+}
+
+/// Units of 1 MiB on two disks in turn.
+fn striped() -> ContentLayout {
+    let units = (0u16..32).map(|nth| unit(u64::from(nth) * MIB, MIB, nth % 2)).collect();
+    ContentLayout::new(disks(2), Box::new([units]))
+}
+
+/// All on each of two disks.
+fn mirrored() -> ContentLayout {
+    ContentLayout::new(disks(2), Box::new([Box::new([unit(0, SIZE, 0)]), Box::new([unit(0, SIZE, 1)])]))
+}
+
+/// Plays for so long: who ended, and whether all of it was sent.
+fn play(machine: &mut Machine, span: Nanos) -> Vec<(u64, bool)> {
+    let mut reports = Vec::new();
+    for _ in 0..span.0 / Nanos::from_millis(50).0 {
+        reports.append(&mut machine.later(Nanos::from_millis(50)));
+        reports.append(&mut machine.clients_read());
+    }
+    let mut ended: Vec<_> = reports
+        .iter()
+        .filter_map(|report| match report {
+            Report::Finished { delivery, end } => Some((delivery.stream.0, end.sent_bytes == SIZE)),
+            _ => None,
+        })
+        .collect();
+    ended.sort_unstable();
+    ended
+}
+
+#[test]
+fn a_striped_content_is_read_from_and_promised_on_each_of_its_disks() {
+    for service in [FAST, Service::BestEffort] {
+        let mut machine = Machine::with_disks(2, LINK);
+        machine.disk_answers();
+        machine.told(delivery_of(1, 1, SIZE, striped(), service));
+        if service != Service::BestEffort {
+            let (one, two) = (machine.promised_on(0), machine.promised_on(1));
+            assert!(one > 0.0 && (0.9..1.1).contains(&(one / two)), "{one} {two}");
+        }
+        assert_eq!(play(&mut machine, LONG), [(1, true)], "{service:?}");
+        assert_eq!((machine.read_from(0), machine.read_from(1)), (SIZE / 2, SIZE / 2));
+        assert!(machine.promised_on(0) + machine.promised_on(1) < 1e-9, "all is given back");
+    }
+}
+
+#[test]
+fn what_a_disk_reads_wrong_is_read_from_the_other_copy() {
+    for service in [FAST, Service::BestEffort] {
+        let mut machine = Machine::with_disks(2, LINK);
+        machine.disk_answers();
+        machine.break_disks(&[0], &[]);
+        machine.told(delivery_of(1, 1, SIZE, mirrored(), service));
+        assert_eq!(play(&mut machine, LONG), [(1, true)], "{service:?}");
+        assert_eq!(machine.read_from(1), SIZE);
+    }
+}
+
+#[test]
+fn a_disk_that_falls_silent_costs_a_mirrored_stream_nothing_but_the_wait() {
+    for service in [FAST, Service::BestEffort] {
+        let mut machine = Machine::with_disks(2, BitRate(RATE.0 * 64));
+        machine.disk_answers();
+        machine.told(delivery_of(1, 1, SIZE, mirrored(), service));
+        assert_eq!(play(&mut machine, Nanos::from_secs(2)), []);
+        let before = machine.read_from(0);
+        assert!(before > 0 && before < SIZE && machine.read_from(1) == 0, "{service:?}: {before}");
+        machine.break_disks(&[], &[0]);
+        assert_eq!(play(&mut machine, LONG), [(1, true)], "{service:?}");
+        assert!(machine.read_from(1) > 0);
+        // A new one begins on the copy that answers.
+        machine.told(delivery_of(2, 2, SIZE, mirrored(), service));
+        assert_eq!(play(&mut machine, LONG), [(2, true)], "{service:?}");
+    }
+}
+
+#[test]
+fn without_another_copy_a_silent_disk_ends_who_needs_it_and_nobody_else() {
+    let mut machine = Machine::with_disks(2, LINK);
+    machine.disk_answers();
+    machine.told(delivery_of(1, 1, SIZE, striped(), FAST));
+    let alone = ContentLayout::new(disks(2), Box::new([Box::new([unit(0, SIZE, 0)])]));
+    machine.told(delivery_of(2, 2, SIZE, alone, FAST));
+    play(&mut machine, Nanos::from_secs(2));
+    machine.break_disks(&[], &[1]);
+    assert_eq!(play(&mut machine, LONG), [(1, false), (2, true)]);
+}
