@@ -59,10 +59,23 @@ pub struct Stream {
     pub buffered_bytes: u64,
     /// True while the client takes nothing.
     pub blocked: bool,
+    /// Who holds it up now; none while its bytes leave as they are due.
+    #[serde(default)]
+    pub held_up_by: Option<HeldUpBy>,
     /// The disk it reads from or is written to.
     pub disk: u16,
     /// When it started, seconds since 1970.
     pub started: f64,
+}
+
+/// Who holds a stream up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HeldUpBy {
+    /// Its client takes nothing.
+    Client,
+    /// What is due has not been read.
+    Disk,
 }
 
 /// Which way a stream goes.

@@ -76,6 +76,8 @@ pub struct StreamGauges {
     pub started_nanos: Gauge,
     /// 1 while the client does not take bytes.
     pub blocked: Gauge,
+    /// 1 while bytes that are due are not there.
+    pub late: Gauge,
 }
 
 /// One disk.

@@ -21,7 +21,7 @@ use crate::message::head::{BodyFraming, HEAD_BYTES_MAX, HeadError, RequestHead, 
 use crate::message::reply::{After, Reply, render};
 use crate::router;
 use crate::shared::Shared;
-use crate::{management, problem};
+use crate::{follow, management, problem};
 
 /// A connection of the reserve says what it wants within so long.
 const RESERVE_TIME_MAX: Duration = Duration::from_secs(1);
@@ -156,6 +156,10 @@ async fn answer(mut exchange: Exchange, buffer: &mut BytesMut, mut stream: TcpSt
             *buffer = BytesMut::new();
         }
         return content::serve(&exchange, stream).await;
+    }
+    if follow::is_asked_for(&exchange.head) {
+        follow::serve(&exchange, stream).await;
+        return None;
     }
     let (reply, user) = Box::pin(router::respond(&exchange, &mut body)).await;
     // Where more of a body may come than was needed, the answer says that the connection is closed, and the client is

@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use api::{Buffers, Class, Direction, Disk, DiskFailure, Phases, Stream, System};
+use api::{Buffers, Class, Direction, Disk, DiskFailure, HeldUpBy, Phases, Stream, System};
 use dataplane::gauges::{DISK_GOOD, DISK_HUNG, DiskGauges, Gauges, StreamGauges};
 use std::collections::HashMap;
 use units::DiskId;
@@ -74,6 +74,7 @@ pub(crate) fn streams(shared: &Shared) -> Vec<Stream> {
                 misses: read(|g| g.misses.get()),
                 buffered_bytes: read(|g| g.buffered_bytes.get()),
                 blocked: read(|g| g.blocked.get()) != 0,
+                held_up_by: gauges.and_then(held_up_by),
                 disk: known.disk.0,
                 started: unix_seconds(known.started),
             }
@@ -81,6 +82,15 @@ pub(crate) fn streams(shared: &Shared) -> Vec<Stream> {
         .collect();
     list.sort_by_key(|stream| stream.id);
     list
+}
+
+/// Who holds a stream up: a client that takes nothing lets nothing become due.
+fn held_up_by(gauges: &StreamGauges) -> Option<HeldUpBy> {
+    match (gauges.blocked.get(), gauges.late.get()) {
+        (0, 0) => None,
+        (0, _) => Some(HeldUpBy::Disk),
+        _ => Some(HeldUpBy::Client),
+    }
 }
 
 /// Slots in use, by their streams' numbers.

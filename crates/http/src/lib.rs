@@ -13,6 +13,7 @@ mod content;
 mod cors;
 mod exchange;
 mod figures;
+mod follow;
 mod listing;
 mod login;
 mod management;
@@ -25,6 +26,7 @@ mod router;
 mod server;
 mod shared;
 mod starting;
+mod stop;
 mod streamed;
 mod upload;
 

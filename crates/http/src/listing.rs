@@ -163,7 +163,7 @@ fn prefers_json(exchange: &Exchange) -> bool {
 
 /// How much a media type is wanted, in thousandths: by the most specific range of `accept` that it is in (RFC 9110
 /// §12.5.1). A weight that cannot be read counts as one.
-fn quality(accept: &str, media_type: &str) -> u32 {
+pub(crate) fn quality(accept: &str, media_type: &str) -> u32 {
     let (group, _) = media_type.split_once('/').unwrap_or_default();
     let mut best = (0, 0);
     for item in accept.split(',') {

@@ -6,10 +6,13 @@ use http_types::StatusCode;
 use http_types::header::CACHE_CONTROL;
 use serde::Serialize;
 
-use crate::figures;
 use crate::message::reply::Reply;
 use crate::metrics::metrics;
 use crate::shared::Shared;
+use crate::{figures, follow};
+
+/// What programs may ask below `/api/v1` (OpenAPI 3.1). A test holds it to what is answered.
+const OPENAPI: &str = include_str!("openapi.json");
 
 /// Answers a GET of a management path, if it is one.
 pub(crate) fn answer(shared: &Shared, path: &str) -> Option<Reply> {
@@ -20,6 +23,8 @@ pub(crate) fn answer(shared: &Shared, path: &str) -> Option<Reply> {
         "/api/v1/streams" => json(&figures::streams(shared)),
         "/api/v1/disks" => json(&figures::disks(shared)),
         "/api/v1/system" => json(&figures::system(shared)),
+        "/api/v1/openapi.json" => Reply::with_body(StatusCode::OK, "application/json", OPENAPI),
+        "/api/v1/events" => follow::latest(shared),
         _ => return None,
     };
     Some(reply.field(CACHE_CONTROL, "no-store"))

@@ -7,7 +7,7 @@ use crate::body::RequestBody;
 use crate::content::PREFIX;
 use crate::exchange::Exchange;
 use crate::message::reply::Reply;
-use crate::{cors, listing, management, page, problem, upload};
+use crate::{cors, listing, management, page, problem, stop, upload};
 
 /// What is answered to a request, and who asked, if that was proved.
 pub(crate) async fn respond(exchange: &Exchange, body: &mut RequestBody<'_>) -> (Reply, Option<String>) {
@@ -23,6 +23,9 @@ async fn route(exchange: &Exchange, body: &mut RequestBody<'_>, user: &mut Optio
     let path = exchange.head.path.as_str();
     if path.starts_with(PREFIX) {
         return media(exchange, body, user).await;
+    }
+    if let Some(number) = path.strip_prefix("/api/v1/streams/").and_then(|rest| rest.strip_suffix("/stop")) {
+        return stop::answer(exchange, number, user).await;
     }
     let read = exchange.head.method == Method::GET || exchange.head.method == Method::HEAD;
     let found = match path {

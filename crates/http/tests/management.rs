@@ -174,3 +174,117 @@ async fn figures_show_a_running_stream() {
         assert!(metrics.contains(name), "{name} in\n{metrics}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_is_stopped_by_who_may_write() {
+    let harness = Harness::start(Config::default());
+    harness.store.put("film.mp4", &pattern(1000));
+    harness.plane.close_gate();
+    let mut viewer = harness.connect();
+    viewer.get("/media/film.mp4?rate=8.8M");
+    viewer.head();
+    let id = harness.one(&get("/api/v1/streams")).json()[0]["id"].as_u64().expect("a number");
+    let ask = |method: &str, id: &str, fields: &str| {
+        harness.one(&format!("{method} /api/v1/streams/{id}/stop HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"))
+    };
+    let proxied = ask("POST", &id.to_string(), "Via: 1.1 proxy\r\n");
+    assert_eq!(proxied.status, 403, "{}", proxied.text());
+    for unknown in [(id + 1).to_string(), "x".to_owned(), String::new()] {
+        let answer = ask("POST", &unknown, "");
+        assert!(answer.status == 404 && answer.text().contains("/api/v1/streams"), "{}", answer.text());
+    }
+    let wrong = ask("GET", &id.to_string(), "");
+    assert_eq!((wrong.status, wrong.field("allow")), (405, Some("POST")));
+    assert_eq!(ask("POST", &id.to_string(), "Content-Length: 0\r\n").status, 202);
+    harness.plane.wait_until(|told| told.contains(&support::Told::Stop));
+    let events = harness.one(&get("/api/v1/events")).json();
+    let stopped = events.as_array().expect("a list").iter().find(|event| event["event"] == "stream_stopped");
+    let stopped = stopped.unwrap_or_else(|| panic!("no event in {events}"));
+    assert_eq!((&stopped["stream"], &stopped["path"]), (&id.into(), &"film.mp4".into()));
+    harness.plane.open_gate();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_recording_is_ended_by_who_sends_it() {
+    let harness = Harness::start(Config::default());
+    let mut recorder = harness.connect();
+    recorder.send("PUT /media/new.ts?rate=8.8M HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n12345");
+    let streams = loop {
+        let streams = harness.one(&get("/api/v1/streams")).json();
+        if streams[0]["received_bytes"] == 5 {
+            break streams;
+        }
+        tokio::task::yield_now().await;
+    };
+    let stop = format!("POST /api/v1/streams/{}/stop HTTP/1.1\r\nHost: localhost\r\n\r\n", streams[0]["id"]);
+    let answer = harness.one(&stop);
+    assert!(answer.status == 409 && answer.text().contains("recording"), "{}", answer.text());
+    recorder.send("67890");
+    assert_eq!(recorder.answer(false).status, 201);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_are_followed_as_they_happen() {
+    let harness = Harness::start(Config::default());
+    harness.store.put("film.mp4", b"12345");
+    let follow = |fields: &str| {
+        let mut client = harness.connect();
+        let head = "GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n";
+        client.send(format!("{head}{fields}\r\n"));
+        let head = client.head();
+        assert_eq!((head.status, head.field("content-type")), (200, Some("text/event-stream")));
+        client
+    };
+    let next = |client: &mut support::Client, what: &str| loop {
+        let text = String::from_utf8_lossy(&client.buffer).into_owned();
+        if text.contains(what) {
+            return text;
+        }
+        assert!(client.more(), "it ended without {what}: {text}");
+    };
+    let mut newcomer = follow("");
+    next(&mut newcomer, ": events");
+    assert_eq!(harness.one(&get("/media/film.mp4?rate=max")).status, 200);
+    let told = next(&mut newcomer, "stream_ended");
+    assert!(!told.contains("server_started"), "what happened before is not news: {told}");
+    let mut returned = follow("Last-Event-ID: 0\r\n");
+    let told = next(&mut returned, "stream_ended");
+    assert!(told.contains("id: 1\ndata: {") && told.contains("server_started"), "{told}");
+    // Nobody who follows holds up the end of the server.
+    harness.server.drain().await;
+    next(&mut returned, "server_stopping");
+    assert!(next(&mut newcomer, "\r\n0\r\n\r\n").ends_with("\r\n0\r\n\r\n"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_answered_is_what_the_openapi_document_says() {
+    let harness = Harness::start(Config::default());
+    harness.store.put("film.mp4", &pattern(1000));
+    harness.plane.close_gate();
+    let mut viewer = harness.connect();
+    viewer.get("/media/film.mp4?rate=8.8M");
+    viewer.head();
+    let document = harness.one(&get("/api/v1/openapi.json")).json();
+    let members = |value: &serde_json::Value| value.as_object().expect("an object").keys().cloned().collect::<Vec<_>>();
+    for path in members(&document["paths"]) {
+        let Some(schema) =
+            document["paths"][&path]["get"]["responses"]["200"]["content"]["application/json"].get("schema")
+        else {
+            continue;
+        };
+        let answer = harness.one(&get(&path)).json();
+        let (schema, one) = match schema.get("items") {
+            Some(items) => (items, &answer[0]),
+            None => (schema, &answer),
+        };
+        let name = schema["$ref"].as_str().expect("a reference").rsplit('/').next().expect("a name");
+        let described = &document["components"]["schemas"][name];
+        if described.get("additionalProperties").is_none() {
+            assert_eq!(members(one), members(&described["properties"]), "{path}");
+        }
+        for required in described["required"].as_array().expect("a list") {
+            assert!(one.get(required.as_str().expect("a name")).is_some(), "{path}: {required}");
+        }
+    }
+    harness.plane.open_gate();
+}

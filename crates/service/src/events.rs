@@ -8,6 +8,7 @@ use serde_json::json;
 use units::{BitRate, StreamId};
 
 use crate::contents::StoreEvent;
+use crate::latest::Latest;
 use crate::log::{KindLimit, Log, Writer};
 
 /// An event as it is written.
@@ -21,33 +22,40 @@ pub struct Line {
 pub struct Events {
     log: Log,
     limit: KindLimit,
+    /// The latest ones, for whoever follows them.
+    pub latest: Latest,
 }
 
 impl Events {
     /// Writes to `log`.
     #[must_use]
     pub fn new(log: Log) -> Self {
-        Self { log, limit: KindLimit::default() }
+        Self { log, limit: KindLimit::default(), latest: Latest::default() }
     }
 
     /// Writes an event, unless too many of its kind came within this second.
     pub fn tell(&self, event: Line) {
         if self.limit.admits(&event.kind, Instant::now()) {
-            self.log.line(event.text);
+            self.write(event);
         }
+    }
+
+    fn write(&self, event: Line) {
+        self.latest.add(event.text.as_str().into());
+        self.log.line(event.text);
     }
 
     /// Writes how many events of which kind were left out.
     pub fn tell_left_out(&self, now: SystemTime) {
         for (kind, count) in self.limit.left_out() {
-            self.log.line(stamped(json!({ "event": "left_out", "of": kind, "count": count }), now).text);
+            self.write(stamped(json!({ "event": "left_out", "of": kind, "count": count }), now));
         }
     }
 
     /// As [`Events::tell`], for what happens often: the event is made only if it is written.
     pub(crate) fn tell_often(&self, kind: &str, event: impl FnOnce() -> Line) {
         if self.limit.admits(kind, Instant::now()) {
-            self.log.line(event().text);
+            self.write(event());
         }
     }
 
@@ -136,6 +144,19 @@ pub fn of_store(event: &StoreEvent, now: SystemTime) -> Line {
 /// A content was removed.
 pub fn content_deleted(path: &str, client: IpAddr, now: SystemTime) -> Line {
     stamped(json!({ "event": "content_deleted", "path": path, "client": client.to_string() }), now)
+}
+
+/// A stream is to end because somebody asked for that; `stream_ended` follows.
+pub(crate) fn stream_stopped(
+    stream: StreamId,
+    path: &str,
+    (by, user): (IpAddr, Option<&str>),
+    now: SystemTime,
+) -> Line {
+    let object = json!({
+        "event": "stream_stopped", "stream": stream.0, "path": path, "by": by.to_string(), "user": user,
+    });
+    stamped(object, now)
 }
 
 /// The server listens.

@@ -14,6 +14,7 @@ pub mod contents;
 pub mod delivery;
 pub mod events;
 pub mod ingest;
+pub mod latest;
 pub mod listing;
 pub mod log;
 pub mod logins;
@@ -27,5 +28,5 @@ mod media_service;
 mod recording;
 mod session_table;
 
-pub use media_service::{MediaService, Parts, RunningStream, Stats};
+pub use media_service::{MediaService, Parts, RunningStream, Stats, StopError};
 pub use plane_client::Plane;

@@ -102,6 +102,20 @@ pub struct Stats {
     pub misses: AtomicU64,
 }
 
+/// Why a stream is not stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum StopError {
+    /// No stream of this number runs.
+    #[error("no stream of this number runs; /api/v1/streams lists those that do")]
+    Unknown,
+    /// What a client sends is the client's to end: what came of it is kept or dropped as it asked for.
+    #[error("this is a recording: whoever sends it ends it")]
+    Recording,
+    /// The data plane's queue is full.
+    #[error("too many requests are under way; try again later")]
+    Busy,
+}
+
 impl MediaService {
     /// Starts on the current tokio runtime.
     #[must_use]
@@ -238,6 +252,23 @@ impl MediaService {
         self.draining.send_replace(true);
         self.ready.store(false, Ordering::Release);
         self.events.tell(events::server_stopping(SystemTime::now()));
+    }
+
+    /// Asks for the end of one stream to a client; its `stream_ended` follows. `by` and `user` are told in the event log.
+    ///
+    /// # Errors
+    /// There is none of this number, it is a recording, or too much is under way.
+    pub fn stop_stream(&self, stream: StreamId, by: IpAddr, user: Option<&str>) -> Result<(), StopError> {
+        let path = match self.running().get(&stream) {
+            None => return Err(StopError::Unknown),
+            Some(known) if known.received.is_some() => return Err(StopError::Recording),
+            Some(known) => known.path.clone(),
+        };
+        if !self.plane.stop(stream) {
+            return Err(StopError::Busy);
+        }
+        self.events.tell(events::stream_stopped(stream, &path, (by, user), SystemTime::now()));
+        Ok(())
     }
 
     /// Asks for the end of all streams under way.

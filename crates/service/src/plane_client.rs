@@ -92,6 +92,11 @@ impl PlaneClient {
         }
     }
 
+    /// Asks for the end of one stream; false if the plane's queue is full.
+    pub(crate) fn stop(&self, stream: StreamId) -> bool {
+        self.plane.send(Command::Stop(stream)).is_ok()
+    }
+
     /// Asks for the end of all streams under way.
     pub(crate) fn stop_all(&self) {
         let streams: Vec<StreamId> = lock(&self.waiting).keys().copied().collect();

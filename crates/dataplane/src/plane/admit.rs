@@ -355,6 +355,7 @@ impl<I: Io> Plane<I> {
         gauges.jitter_sum_ppm.set(0);
         gauges.jitter_windows.set(0);
         gauges.blocked.set(0);
+        gauges.late.set(0);
         gauges.disk.set(u64::from(self.streams[slot as usize].disk.0));
         gauges.started_nanos.set(now.0);
         gauges.id.set(id);

@@ -226,12 +226,15 @@ impl<I: Io> Plane<I> {
         stream.misses += 1;
         stream.late_since.get_or_insert(now);
         self.gauges.plane.misses.add(1);
-        self.gauges.streams[slot as usize].misses.set(stream.misses);
+        let gauges = &self.gauges.streams[slot as usize];
+        gauges.misses.set(stream.misses);
+        gauges.late.set(1);
     }
 
     fn on_time(&mut self, slot: u32, now: Nanos) {
         let stream = &mut self.streams[slot as usize];
         let Some(since) = stream.late_since.take() else { return };
+        self.gauges.streams[slot as usize].late.set(0);
         let late = now.saturating_sub(since);
         let (id, disk) = (stream.delivery().stream, stream.disk);
         self.gauges.disks[usize::from(disk.0)].late(late);

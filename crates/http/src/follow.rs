@@ -1,0 +1,88 @@
+//! `GET /api/v1/events`: the latest events, or all that happen from now on as server-sent events (HTML Living Standard,
+//! 9.2) where `Accept` wants those.
+//!
+//! Promise: a client that takes nothing is given up, one that reads slowly misses events and sees by their `id`; with
+//! `Last-Event-ID` it gets what is kept since. Not here: what the events are (`service::events`).
+
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use http_types::header::{ACCEPT, CACHE_CONTROL, TRANSFER_ENCODING};
+use http_types::{HeaderName, Method, StatusCode};
+use tokio::net::TcpStream;
+use tokio::time::sleep;
+
+use crate::cors;
+use crate::exchange::Exchange;
+use crate::listing::quality;
+use crate::message::conditional::joined;
+use crate::message::head::{RequestHead, Version};
+use crate::message::reply::{After, Reply, render_head};
+use crate::shared::Shared;
+use crate::streamed::{Framing, Streamed};
+
+const PATH: &str = "/api/v1/events";
+const MEDIA_TYPE: &str = "text/event-stream";
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+/// When nothing happens, a comment shows after so long whether the client is there (the standard suggests 15 s).
+const COMMENT_PERIOD: Duration = Duration::from_secs(15);
+
+/// The latest events as a JSON array, the oldest first.
+pub(crate) fn latest(shared: &Shared) -> Reply {
+    let events = shared.service.events.latest.after(0);
+    let lines: Vec<&str> = events.iter().map(|(_, line)| line.as_ref()).collect();
+    Reply::with_body(StatusCode::OK, "application/json", format!("[{}]", lines.join(",")))
+}
+
+/// True for a request of the events that wants them as they happen.
+pub(crate) fn is_asked_for(head: &RequestHead) -> bool {
+    head.method == Method::GET
+        && head.path == PATH
+        && joined(&head.headers, &ACCEPT)
+            .is_some_and(|accept| quality(&accept, MEDIA_TYPE) > quality(&accept, "application/json"))
+}
+
+/// Sends events until the client is gone or the server drains.
+pub(crate) async fn serve(exchange: &Exchange, stream: TcpStream) {
+    let chunked = exchange.head.version == Version::Http11;
+    let mut reply = Reply::with_body(StatusCode::OK, MEDIA_TYPE, Bytes::new()).field(CACHE_CONTROL, "no-store");
+    if chunked {
+        reply = reply.field(TRANSFER_ENCODING, "chunked");
+    }
+    cors::add(exchange, &mut reply);
+    let head = render_head(reply.status, &reply.fields, None, After::Close, SystemTime::now());
+    let framing = if chunked { Framing::Chunked } else { Framing::UntilClose };
+    let mut response = Streamed::new(stream, head, framing, exchange.shared.config().stall_max);
+    if follow(exchange, &mut response).await.is_some() {
+        response.finish().await;
+    }
+    exchange.log(reply.status, response.body_bytes());
+}
+
+/// Sends events as they come; none if the client is gone, else the server drains.
+async fn follow(exchange: &Exchange, response: &mut Streamed) -> Option<()> {
+    let latest = &exchange.shared.service.events.latest;
+    let mut last = latest.last();
+    let mut draining = exchange.shared.draining.clone();
+    let seen = exchange.head.headers.get(LAST_EVENT_ID).and_then(|id| id.to_str().ok()?.trim().parse().ok());
+    let mut seen = seen.unwrap_or(*last.borrow_and_update());
+    // The head goes out with the first bytes, also when nothing happens.
+    response.write(Bytes::from_static(b": events\n\n")).await?;
+    loop {
+        for (number, line) in latest.after(seen) {
+            response.write(format!("id: {number}\ndata: {line}\n\n").into()).await?;
+            seen = number;
+        }
+        if *draining.borrow_and_update() {
+            return Some(());
+        }
+        let silent = tokio::select! {
+            _ = last.changed() => false,
+            _ = draining.changed() => false,
+            () = sleep(COMMENT_PERIOD) => true,
+        };
+        if silent {
+            response.write(Bytes::from_static(b":\n\n")).await?;
+        }
+    }
+}

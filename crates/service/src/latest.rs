@@ -1,0 +1,71 @@
+//! The latest events, kept in memory for whoever follows them.
+//!
+//! Promise: an event is added without waiting for anybody; who follows too slowly misses the oldest, and sees by the numbers
+//! that it did. Not here: who may follow them, and how (`http`).
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::watch;
+
+use crate::media_service::lock;
+
+/// Events kept.
+const KEPT: usize = 256;
+
+/// The latest events, numbered from 1.
+#[derive(Debug, Default)]
+pub struct Latest {
+    kept: Mutex<VecDeque<Arc<str>>>,
+    /// The number of the last one.
+    last: watch::Sender<u64>,
+}
+
+impl Latest {
+    /// Adds one, a JSON object in one line.
+    pub(crate) fn add(&self, line: Arc<str>) {
+        let mut kept = lock(&self.kept);
+        if kept.len() == KEPT {
+            kept.pop_front();
+        }
+        kept.push_back(line);
+        // Under the lock, so that numbers and events belong together.
+        self.last.send_modify(|last| *last += 1);
+    }
+
+    /// Those kept that came after this number, with their numbers, the oldest first. A number that was never given is one of
+    /// an earlier start of the server: all kept ones come after it.
+    #[must_use]
+    pub fn after(&self, number: u64) -> Vec<(u64, Arc<str>)> {
+        let kept = lock(&self.kept);
+        let last = *self.last.borrow();
+        let number = if number > last { 0 } else { number };
+        let first = last + 1 - kept.len() as u64;
+        (first..).zip(kept.iter().cloned()).filter(|(at, _)| *at > number).collect()
+    }
+
+    /// The number of the last one, which changes with every further one.
+    #[must_use]
+    pub fn last(&self) -> watch::Receiver<u64> {
+        self.last.subscribe()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_make_room_and_numbers_go_on() {
+        let latest = Latest::default();
+        assert!(latest.after(0).is_empty());
+        let added = KEPT as u64 + 10;
+        (1..=added).for_each(|number| latest.add(format!("{number}").into()));
+        let all = latest.after(0);
+        assert_eq!((all.len(), all[0].0, &*all[0].1), (KEPT, 11, "11"));
+        assert_eq!(latest.after(added - 1), [(added, format!("{added}").into())]);
+        assert!(latest.after(added).is_empty());
+        assert_eq!(latest.after(added + 1).len(), KEPT, "a number of an earlier start");
+        assert_eq!(*latest.last().borrow(), added);
+    }
+}
