@@ -3,13 +3,17 @@
 // They panic where nobody reads any more.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod client;
 mod config;
+mod copy;
 mod disk;
+mod doctor;
 mod lab;
 mod net;
 mod output;
 mod plan;
 mod serve;
+mod top;
 mod user;
 mod volume;
 
@@ -40,6 +44,10 @@ enum Command {
     Volume(volume::VolumeCommand),
     Plan(plan::PlanCommand),
     Net(net::NetCommand),
+    #[command(name = "cp")]
+    Copy(copy::CopyArgs),
+    Top(top::TopArgs),
+    Doctor(doctor::DoctorArgs),
     /// Measure servers of paced streams: rate, jitter, stalls, cost (a program of its own, `isocast-lab`).
     Bench(lab::LabArgs),
     /// Make emulated disks, and reports of measurements (a program of its own, `isocast-lab`).
@@ -83,6 +91,9 @@ fn run(command: Command, out: &mut Output) -> anyhow::Result<()> {
         Command::Volume(command) => command.run(out),
         Command::Plan(command) => command.run(out),
         Command::Net(command) => command.run(out),
+        Command::Copy(args) => args.run(out),
+        Command::Top(args) => args.run(out),
+        Command::Doctor(args) => args.run(out),
         Command::Bench(arguments) => arguments.become_lab(&["bench"]),
         Command::Lab(arguments) => arguments.become_lab(&[]),
         Command::Completions { shell } => {

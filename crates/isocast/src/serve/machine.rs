@@ -8,7 +8,7 @@ use http::machine::{Machine, MachineSample};
 
 /// `/proc`, read anew at each look.
 #[derive(Debug, Default)]
-pub(super) struct Proc;
+pub(crate) struct Proc;
 
 impl Machine for Proc {
     fn sample(&self) -> Option<MachineSample> {

@@ -10,7 +10,7 @@ mod again;
 mod disks;
 mod greeting;
 mod links;
-mod machine;
+pub(crate) mod machine;
 mod resources;
 mod state;
 mod wiring;

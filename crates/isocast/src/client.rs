@@ -1,0 +1,112 @@
+//! What the commands ask an Isocast server for, over HTTP.
+//!
+//! Promise: an answer that is an error is told in the server's own words; a server that neither takes nor sends for a minute
+//! is given up. Not here: what is asked for.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+use units::BitRate;
+use ureq::http::header::AUTHORIZATION;
+use ureq::http::{HeaderName, Response};
+use ureq::{Agent, Body, SendBody};
+
+/// Largest answer that is read: all streams that a server can carry, twenty times over.
+const ANSWER_BYTES_MAX: u64 = 64 << 20;
+/// Largest body of an error that is looked at.
+const PROBLEM_BYTES_MAX: u64 = 64 * 1024;
+/// Longest wait for a server that neither takes nor sends anything: a start may wait 15 s for its turn.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+
+/// Who asks.
+#[derive(Debug, Clone)]
+pub(crate) struct Login(String);
+
+impl Login {
+    /// Reads `name:password` from a file.
+    pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
+        let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        let text = text.trim_end_matches(['\r', '\n']);
+        anyhow::ensure!(text.contains(':'), "{}: write name:password into it", path.display());
+        Ok(Self(format!("Basic {}", STANDARD.encode(text))))
+    }
+}
+
+/// A client of Isocast servers.
+#[derive(Debug, Clone)]
+pub(crate) struct HttpClient {
+    agent: Agent,
+    login: Option<Login>,
+}
+
+impl HttpClient {
+    pub(crate) fn new(login: Option<Login>) -> Self {
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .proxy(None)
+            .timeout_connect(Some(SILENCE_MAX / 6))
+            .timeout_recv_response(Some(SILENCE_MAX))
+            .timeout_per_read(Some(SILENCE_MAX))
+            .timeout_per_write(Some(SILENCE_MAX));
+        Self { agent: config.build().new_agent(), login }
+    }
+
+    /// A request without a body.
+    pub(crate) fn ask(
+        &self,
+        method: &str,
+        url: &str,
+        fields: &[(HeaderName, String)],
+    ) -> anyhow::Result<Response<Body>> {
+        self.send(method, url, fields, SendBody::none())
+    }
+
+    /// A request with a body.
+    pub(crate) fn send(
+        &self,
+        method: &str,
+        url: &str,
+        fields: &[(HeaderName, String)],
+        body: SendBody<'_>,
+    ) -> anyhow::Result<Response<Body>> {
+        let mut request = ureq::http::Request::builder().method(method).uri(url);
+        for (name, value) in fields {
+            request = request.header(name, value);
+        }
+        if let Some(Login(login)) = &self.login {
+            request = request.header(AUTHORIZATION, login);
+        }
+        let request = request.body(body).with_context(|| format!("{url} is no address"))?;
+        self.agent.run(request).with_context(|| url.to_owned())
+    }
+
+    /// Reads a JSON document.
+    pub(crate) fn json<T: serde::de::DeserializeOwned>(&self, url: &str) -> anyhow::Result<T> {
+        let answer = self.ask("GET", url, &[])?;
+        let mut answer = expect(answer, &[200])?;
+        // Read whole first: parsing it byte by byte took most of what `top` takes.
+        let body = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
+        let body = body.with_context(|| url.to_owned())?;
+        serde_json::from_slice(&body).with_context(|| format!("{url}: not what Isocast answers"))
+    }
+}
+
+/// The answer if it has one of these statuses, else what its problem says.
+pub(crate) fn expect(mut answer: Response<Body>, statuses: &[u16]) -> anyhow::Result<Response<Body>> {
+    let status = answer.status().as_u16();
+    if statuses.contains(&status) {
+        return Ok(answer);
+    }
+    let text = answer.body_mut().with_config().limit(PROBLEM_BYTES_MAX).read_to_string().unwrap_or_default();
+    let problem: Value = serde_json::from_str(&text).unwrap_or_default();
+    let detail = problem["detail"].as_str().map_or_else(|| "the server does not say why".to_owned(), str::to_owned);
+    match problem["grantable_bps"].as_u64() {
+        Some(granted @ 1..) => bail!("{status}: {detail}; {} would be granted now", BitRate(granted)),
+        _ => bail!("{status}: {detail}"),
+    }
+}

@@ -1,0 +1,311 @@
+//! `isocast cp`: copies or reads files at a given rate, between folders and Isocast servers.
+//!
+//! Promise: the rate is kept as the server keeps it (`schedule::pace`); local files are read and written past the page
+//! cache where their file system can do that; a copy gets its name when it is whole and durable. What is read from a
+//! server or sent to one goes through that server's schedule, at a rate that it has admitted. Not here: how either end is
+//! read and written (`local`, `remote`).
+
+mod local;
+mod pacing;
+mod remote;
+mod report;
+
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use units::BitRate;
+
+use crate::client::Login;
+use local::Folder;
+use pacing::{Moved, PacedReader, Pacing};
+use remote::Remote;
+use report::Summary;
+
+/// Read at once from either end.
+const READ_BYTES: usize = 1 << 20;
+
+/// Copy or read files at a given rate, locally, from an Isocast server, or to one.
+///
+/// SRC and DST are paths or addresses (`http://HOST:PORT/media/…`). A folder is copied with all that is below it, and DST is
+/// what it becomes. DST `/dev/null` only reads. What a server has in its folders is copied by its address: then its streams are
+/// not disturbed.
+#[derive(Debug, Args)]
+pub(crate) struct CopyArgs {
+    /// The rate, for example 15Mbit/s; `max` takes what is left.
+    #[arg(long, value_name = "RATE", default_value = "max", value_parser = parse_rate)]
+    rate: Rate,
+    /// Go on where an earlier copy was broken off: files that are there with all their bytes are left as they are.
+    #[arg(long)]
+    resume: bool,
+    /// Read both sides again afterwards, and compare them.
+    #[arg(long)]
+    verify: bool,
+    /// A file that holds `name:password` for the server.
+    #[arg(long, value_name = "FILE")]
+    login: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// What is copied.
+    #[arg(value_name = "SRC")]
+    source: String,
+    /// Where to.
+    #[arg(value_name = "DST")]
+    destination: String,
+}
+
+/// The rate asked for; none: as fast as may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Rate(Option<BitRate>);
+
+fn parse_rate(text: &str) -> Result<Rate, String> {
+    match text {
+        "max" => Ok(Rate(None)),
+        text => units::parse_rate(text)
+            .map(|rate| Rate(Some(rate)))
+            .map_err(|error| format!("{error}; `max` takes what is left")),
+    }
+}
+
+/// One end of a copy.
+enum Endpoint {
+    Here(Folder),
+    There(Remote),
+}
+
+/// A file to be copied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct SourceFile {
+    /// Below the end it was found at; empty for the end itself.
+    name: String,
+    bytes: u64,
+}
+
+/// A file opened at its source.
+struct SourceReader {
+    reader: Box<dyn Read>,
+    bytes: u64,
+}
+
+impl Endpoint {
+    fn new(text: &str, login: Option<&Login>) -> anyhow::Result<Self> {
+        if let Some((scheme, _)) = text.split_once("://") {
+            anyhow::ensure!(scheme == "http", "{text}: only http:// addresses are understood");
+            return Ok(Self::There(Remote::new(text, login)?));
+        }
+        Ok(Self::Here(Folder::new(text)))
+    }
+
+    /// The files at this end, or the one file that it is.
+    fn files(&self) -> anyhow::Result<Tree> {
+        match self {
+            Self::Here(folder) => folder.files(),
+            Self::There(remote) => remote.files(),
+        }
+    }
+
+    /// What tells this version of a file from others.
+    fn version(&self, name: &str) -> anyhow::Result<String> {
+        match self {
+            Self::Here(folder) => folder.version(name),
+            Self::There(remote) => remote.version(name),
+        }
+    }
+
+    /// Opens a file to be read from `from` on. A server sends it at `rate`.
+    fn open(&self, name: &str, from: u64, rate: Option<BitRate>) -> anyhow::Result<SourceReader> {
+        match self {
+            Self::Here(folder) => folder.open(name, from),
+            Self::There(remote) => remote.open(name, from, rate),
+        }
+    }
+
+    /// The bytes of a file that is there already.
+    fn length(&self, name: &str) -> anyhow::Result<Option<u64>> {
+        match self {
+            Self::Here(folder) => folder.length(name),
+            Self::There(remote) => remote.length(name),
+        }
+    }
+
+    /// The end as one file of this name in it.
+    fn below(&self, name: &str) -> Self {
+        match self {
+            Self::Here(folder) => Self::Here(folder.below(name)),
+            Self::There(remote) => Self::There(remote.below(name)),
+        }
+    }
+
+    fn is_folder(&self) -> anyhow::Result<bool> {
+        match self {
+            Self::Here(folder) => Ok(folder.is_folder()),
+            Self::There(remote) => remote.is_folder(),
+        }
+    }
+}
+
+/// What a source holds.
+#[derive(Debug, Default)]
+struct Tree {
+    /// False: it is one file.
+    is_folder: bool,
+    /// In the order in which they are copied.
+    files: Vec<SourceFile>,
+    /// What is neither file nor folder, or a link to a folder.
+    passed_over: u64,
+}
+
+/// What stays the same from file to file.
+struct Copying<'a> {
+    args: &'a CopyArgs,
+    source: Endpoint,
+    destination: Endpoint,
+    moved: Arc<Moved>,
+    pacing: Option<Pacing>,
+    summary: Summary,
+}
+
+impl CopyArgs {
+    /// Copies, and prints what that took to `out`.
+    ///
+    /// # Errors
+    /// What cannot be read, written, admitted or compared.
+    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let login = self.login.as_deref().map(Login::read).transpose()?;
+        let source = Endpoint::new(&self.source, login.as_ref())?;
+        let mut destination = Endpoint::new(&self.destination, login.as_ref())?;
+        let tree = source.files()?;
+        if !tree.is_folder && (self.destination.ends_with('/') || destination.is_folder()?) {
+            let name = self.source.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+            anyhow::ensure!(!name.is_empty(), "{}: name the file that is to be copied", self.source);
+            destination = destination.below(&remote::decoded(name, &source));
+        }
+        if let (Endpoint::Here(from), Endpoint::Here(to)) = (&source, &destination) {
+            anyhow::ensure!(!to.is_within(from), "{} lies in what is copied", self.destination);
+        }
+        let is_sink = matches!(&destination, Endpoint::Here(folder) if folder.is_sink());
+        anyhow::ensure!(!(is_sink && self.verify), "--verify: {} keeps nothing to compare with", self.destination);
+        // A server sends at the rate that it was asked for; what leaves this machine is paced here.
+        let paced_here = self.rate.0.filter(|_| matches!(source, Endpoint::Here(_)));
+        let bytes: u64 = tree.files.iter().map(|file| file.bytes).sum();
+        let moved = Arc::new(Moved::new(bytes.saturating_mul(if self.verify { 2 } else { 1 })));
+        let shown = pacing::show_progress(&moved);
+        let mut copying = Copying {
+            source,
+            destination,
+            pacing: paced_here.map(Pacing::new),
+            summary: Summary::begin(self.rate.0, tree.passed_over),
+            moved,
+            args: &self,
+        };
+        let outcome = tree.files.iter().try_for_each(|file| copying.file(file));
+        shown.end();
+        let summary = copying.summary;
+        outcome?;
+        write!(out, "{}", if self.json { summary.json()? } else { summary.table() })?;
+        Ok(())
+    }
+}
+
+impl Copying<'_> {
+    /// Copies one file, unless it is there already.
+    fn file(&mut self, file: &SourceFile) -> anyhow::Result<()> {
+        let slash = if file.name.is_empty() { "" } else { "/" };
+        let shown = format!("{}{slash}{}", self.args.source, file.name);
+        if self.args.resume && self.destination.length(&file.name)? == Some(file.bytes) {
+            self.moved.pass_over(file.bytes);
+            self.summary.left_as_they_are += 1;
+        } else {
+            let version = self.source.version(&file.name).context(shown.clone())?;
+            let began = Instant::now();
+            let copied = match &self.destination {
+                Endpoint::Here(folder) => self.copy_to_folder(folder.clone(), file, &version),
+                Endpoint::There(remote) => self.copy_to_server(remote.clone(), file),
+            };
+            copied.with_context(|| format!("{shown}: not copied"))?;
+            self.summary.copying += began.elapsed();
+            self.summary.files += 1;
+        }
+        if self.args.verify {
+            self.compare(file).context(shown.clone())?;
+            self.summary.compared += 1;
+        }
+        Ok(())
+    }
+
+    fn copy_to_folder(&mut self, folder: Folder, file: &SourceFile, version: &str) -> anyhow::Result<()> {
+        let mut part = folder.begin(&file.name, version, self.args.resume)?;
+        let opened = self.source.open(&file.name, part.written(), self.args.rate.0)?;
+        part.reserve(opened.bytes)?;
+        self.moved.pass_over(part.written());
+        self.summary.resumed_bytes += part.written();
+        let whole = opened.bytes;
+        let mut reader = self.paced(opened.reader);
+        let mut buffer = local::AlignedBuffer::new(READ_BYTES);
+        loop {
+            let count = fill(&mut reader, buffer.as_mut())?;
+            part.write(&mut buffer, count)?;
+            if count < READ_BYTES {
+                break;
+            }
+        }
+        drop(reader);
+        if part.written() != whole {
+            bail!("{} bytes came, {whole} were announced: it was changed meanwhile; copy it again", part.written());
+        }
+        self.summary.bytes += whole - part.begun_with();
+        part.publish()
+    }
+
+    fn copy_to_server(&mut self, remote: Remote, file: &SourceFile) -> anyhow::Result<()> {
+        let opened = self.source.open(&file.name, 0, self.args.rate.0)?;
+        let bytes = opened.bytes;
+        let rate = self.args.rate.0;
+        let mut reader = self.paced(opened.reader);
+        remote.put(&file.name, bytes, rate, &mut reader)?;
+        drop(reader);
+        self.summary.bytes += bytes;
+        Ok(())
+    }
+
+    /// Reads both sides, at the same rate.
+    fn compare(&mut self, file: &SourceFile) -> anyhow::Result<()> {
+        let rate = self.args.rate.0;
+        let (source, copy) = (self.source.open(&file.name, 0, rate)?, self.destination.open(&file.name, 0, rate)?);
+        let mut copy = copy.reader;
+        let mut source = self.paced(source.reader);
+        let (mut ours, mut theirs) = (vec![0; READ_BYTES], vec![0; READ_BYTES]);
+        let mut at = 0u64;
+        loop {
+            let (count, other) = (fill(&mut source, &mut ours)?, fill(&mut *copy, &mut theirs)?);
+            if ours[..count] != theirs[..other] {
+                let same = ours[..count].iter().zip(&theirs[..other]).take_while(|(a, b)| a == b).count();
+                bail!("the copy differs from byte {} on; copy it again without --resume", at + same as u64);
+            }
+            at += count as u64;
+            if count < READ_BYTES {
+                return Ok(());
+            }
+        }
+    }
+
+    fn paced<'a>(&'a mut self, reader: Box<dyn Read + 'a>) -> PacedReader<'a> {
+        PacedReader::new(reader, self.pacing.as_mut(), &self.moved)
+    }
+}
+
+/// Reads until the buffer is full or there is no more.
+fn fill(reader: &mut (impl Read + ?Sized), buffer: &mut [u8]) -> std::io::Result<usize> {
+    let mut count = 0;
+    while count < buffer.len() {
+        match reader.read(&mut buffer[count..])? {
+            0 => break,
+            more => count += more,
+        }
+    }
+    Ok(count)
+}

@@ -1,0 +1,174 @@
+//! Contents of an Isocast server, over HTTP.
+//!
+//! Promise: what is read or sent at a rate was admitted by the server at that rate; a refusal is told with what would be
+//! granted. A server that neither takes nor sends for a minute is given up.
+
+use std::io::Read;
+
+use anyhow::{Context as _, bail};
+use api::{EntryKind, ListingEntry};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use units::BitRate;
+use ureq::http::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, EXPECT, IF_MATCH, LOCATION, RANGE};
+use ureq::http::{HeaderName, Response};
+use ureq::{Body, SendBody};
+
+use super::{Endpoint, SourceFile, SourceReader, Tree};
+use crate::client::{HttpClient, Login, expect};
+
+/// What may stand in a path as it is (RFC 3986, unreserved).
+const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
+/// Entries asked for at once.
+const PAGE: usize = 1000;
+
+/// A content or folder of a server.
+#[derive(Debug, Clone)]
+pub(super) struct Remote {
+    client: HttpClient,
+    /// Without a slash at the end.
+    url: String,
+}
+
+impl Remote {
+    pub(super) fn new(url: &str, login: Option<&Login>) -> anyhow::Result<Self> {
+        let path = url.splitn(4, '/').nth(3).unwrap_or_default();
+        anyhow::ensure!(
+            path == "media" || path.starts_with("media/"),
+            "{url}: contents have addresses as http://HOST:PORT/media/FILE"
+        );
+        anyhow::ensure!(!path.contains(['?', '#']), "{url}: give the rate by --rate, and encode `?` and `#` in names");
+        Ok(Self { client: HttpClient::new(login.cloned()), url: url.trim_end_matches('/').to_owned() })
+    }
+
+    pub(super) fn below(&self, name: &str) -> Self {
+        Self { url: self.at(name), ..self.clone() }
+    }
+
+    fn at(&self, name: &str) -> String {
+        if name.is_empty() { self.url.clone() } else { format!("{}/{}", self.url, utf8_percent_encode(name, IN_PATH)) }
+    }
+
+    fn head(&self, name: &str) -> anyhow::Result<Response<Body>> {
+        self.client.ask("HEAD", &self.at(name), &[])
+    }
+
+    pub(super) fn is_folder(&self) -> anyhow::Result<bool> {
+        let answer = self.head("")?;
+        let goes_on = answer.headers().get(LOCATION).and_then(|to| to.to_str().ok());
+        Ok(answer.status() == 301 && goes_on.is_some_and(|to| to.split('?').next().unwrap_or_default().ends_with('/')))
+    }
+
+    pub(super) fn files(&self) -> anyhow::Result<Tree> {
+        if !self.is_folder()? {
+            let bytes = self.length("")?.with_context(|| format!("{}: there is nothing of this name", self.url))?;
+            return Ok(Tree { files: vec![SourceFile { name: String::new(), bytes }], ..Tree::default() });
+        }
+        let mut tree = Tree { is_folder: true, ..Tree::default() };
+        let mut waiting = vec![String::new()];
+        while let Some(folder) = waiting.pop() {
+            for entry in self.entries(&folder)? {
+                let name = if folder.is_empty() { entry.name } else { format!("{folder}/{}", entry.name) };
+                match entry.kind {
+                    EntryKind::File => tree.files.push(SourceFile { name, bytes: entry.size }),
+                    EntryKind::Directory => waiting.push(name),
+                }
+            }
+        }
+        tree.files.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(tree)
+    }
+
+    fn entries(&self, folder: &str) -> anyhow::Result<Vec<ListingEntry>> {
+        let mut all: Vec<ListingEntry> = Vec::new();
+        loop {
+            let after = all.last().map_or_else(String::new, |last| {
+                format!("&after={}", utf8_percent_encode(&last.name, NON_ALPHANUMERIC))
+            });
+            let page: Vec<ListingEntry> =
+                self.client.json(&format!("{}/?format=json&limit={PAGE}{after}", self.at(folder)))?;
+            let is_last = page.len() < PAGE;
+            for entry in &page {
+                // A name is one part of a path; anything else would be written somewhere else.
+                anyhow::ensure!(
+                    !entry.name.contains(['/', '\0']) && !["", ".", ".."].contains(&entry.name.as_str()),
+                    "{}: the server lists `{}`, which is no name",
+                    self.url,
+                    entry.name
+                );
+            }
+            all.extend(page);
+            if is_last {
+                return Ok(all);
+            }
+        }
+    }
+
+    pub(super) fn version(&self, name: &str) -> anyhow::Result<String> {
+        let answer = expect(self.head(name)?, &[200])?;
+        Ok(format!("{} {}", self.at(name), etag(&answer).unwrap_or_default()))
+    }
+
+    pub(super) fn length(&self, name: &str) -> anyhow::Result<Option<u64>> {
+        let answer = self.head(name)?;
+        if answer.status() == 404 {
+            return Ok(None);
+        }
+        let answer = expect(answer, &[200])?;
+        let length = answer.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        Ok(Some(length.with_context(|| format!("{}: the server does not say how long it is", self.at(name)))?))
+    }
+
+    pub(super) fn open(&self, name: &str, from: u64, rate: Option<BitRate>) -> anyhow::Result<SourceReader> {
+        let mut fields = Vec::new();
+        if from > 0 {
+            let answer = expect(self.head(name)?, &[200])?;
+            fields.push((RANGE, format!("bytes={from}-")));
+            fields.extend(etag(&answer).map(|etag| (IF_MATCH, etag)));
+        }
+        let query = rate.map_or_else(|| "rate=max".to_owned(), |rate| format!("rate={}bit/s&burst=0", rate.0));
+        let answer = expect(self.client.ask("GET", &format!("{}?{query}", self.at(name)), &fields)?, &[200, 206])?;
+        let number =
+            |name: &HeaderName| answer.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let bytes = match number(&CONTENT_RANGE) {
+            Some(range) => range.rsplit('/').next().and_then(|whole| whole.parse().ok()),
+            None if from > 0 => None,
+            None => number(&CONTENT_LENGTH).and_then(|length| length.parse().ok()),
+        };
+        let bytes = bytes.with_context(|| format!("{}: the server does not say how long it is", self.at(name)))?;
+        let granted = answer.headers().get("x-isocast-rate").and_then(|value| value.to_str().ok()?.parse().ok());
+        if let Some(rate) = rate
+            && granted != Some(rate.0)
+        {
+            bail!("{}: the server does not guarantee {rate}: is it an Isocast?", self.at(name));
+        }
+        Ok(SourceReader { reader: Box::new(answer.into_body().into_reader()), bytes })
+    }
+
+    pub(super) fn put(
+        &self,
+        name: &str,
+        bytes: u64,
+        rate: Option<BitRate>,
+        reader: &mut dyn Read,
+    ) -> anyhow::Result<()> {
+        // Nothing of a copy that broke off is kept: it is sent again from its beginning.
+        let query = rate.map_or_else(String::new, |rate| format!("?rate={}bit/s&on_break=discard", rate.0));
+        let url = format!("{}{query}", self.at(name));
+        // What is refused is refused before it is sent.
+        let fields = [(CONTENT_LENGTH, bytes.to_string()), (EXPECT, "100-continue".to_owned())];
+        let answer = self.client.send("PUT", &url, &fields, SendBody::from_reader(reader))?;
+        expect(answer, &[200, 201, 204]).map(drop)
+    }
+}
+
+fn etag(answer: &Response<Body>) -> Option<String> {
+    answer.headers().get(ETAG).and_then(|tag| tag.to_str().ok()).map(str::to_owned)
+}
+
+/// The last part of a source's name, as a name: an address is encoded.
+pub(super) fn decoded(name: &str, source: &Endpoint) -> String {
+    match source {
+        Endpoint::Here(_) => name.to_owned(),
+        Endpoint::There(_) => percent_decode_str(name).decode_utf8_lossy().replace('/', "_"),
+    }
+}

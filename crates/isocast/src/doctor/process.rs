@@ -1,0 +1,176 @@
+//! What the kernel permits the server and keeps from it: the running one, else this program.
+
+use super::host::Examined;
+use super::{Finding, advice, serious};
+
+/// Bits of `CapEff` (capabilities(7)).
+const CAP_IPC_LOCK: u32 = 14;
+const CAP_SYS_NICE: u32 = 23;
+/// Memory that is to be lockable: buffers for some hundred streams.
+const LOCKED_WANTED: u64 = 1 << 30;
+
+pub(super) fn examine(host: &Examined) -> Vec<Finding> {
+    let server = host.names("/proc").into_iter().filter(|name| name.bytes().all(|b| b.is_ascii_digit())).find(|pid| {
+        host.read(&format!("/proc/{pid}/comm")).as_deref() == Some("isocast")
+            && host.read(&format!("/proc/{pid}/cmdline")).is_some_and(|line| line.split('\0').nth(1) == Some("serve"))
+    });
+    let (process, about) = match &server {
+        Some(pid) => (format!("/proc/{pid}"), format!("server {pid}")),
+        None => ("/proc/self".to_owned(), "this user".to_owned()),
+    };
+    let mut found = permissions(host, &process, &about);
+    found.extend(group_limits(host, &process, &about));
+    found.extend(timers(host, &process, &about));
+    found.extend(machine(host));
+    found
+}
+
+fn permissions(host: &Examined, process: &str, about: &str) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let limits = host.read(&format!("{process}/limits")).unwrap_or_default();
+    let soft = |name: &str| {
+        let line = limits.lines().find_map(|line| line.strip_prefix(name))?;
+        let text = line.split_whitespace().next()?;
+        Some(if text == "unlimited" { u64::MAX } else { text.parse().ok()? })
+    };
+    let status = host.read(&format!("{process}/status")).unwrap_or_default();
+    let capabilities = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let capabilities = capabilities.and_then(|text| u64::from_str_radix(text.trim(), 16).ok()).unwrap_or(0);
+    let may = |bit: u32| capabilities >> bit & 1 == 1;
+    if soft("Max realtime priority") == Some(0) && !may(CAP_SYS_NICE) {
+        found.push(serious(("real-time", about), [
+            "no thread may have real-time priority".to_owned(),
+            "the data plane waits behind every busy program for up to a scheduling period: some ms each time, and a tick is 50 ms".to_owned(),
+            "systemd: LimitRTPRIO=20 or AmbientCapabilities=CAP_SYS_NICE; else `setcap cap_sys_nice+ep` on the program".to_owned(),
+        ]));
+    }
+    if let Some(bytes) = soft("Max locked memory").filter(|bytes| *bytes < LOCKED_WANTED && !may(CAP_IPC_LOCK)) {
+        found.push(advice(
+            ("locked-memory", about),
+            [
+                format!("{} may be locked", units::ByteCount(bytes)),
+                "buffers that are not locked can be swapped out: bringing a page back takes a seek of 12 ms".to_owned(),
+                "systemd: LimitMEMLOCK=infinity; else `ulimit -l unlimited` as root, or /etc/security/limits.d"
+                    .to_owned(),
+            ],
+        ));
+    }
+    if let Some(mode) = host.number("/proc/sys/kernel/io_uring_disabled").filter(|mode| *mode > 0) {
+        found.push(advice(("io-uring", "kernel.io_uring_disabled"), [
+            format!("it is {mode}: {}", if mode == 1 { "only privileged programs may use io_uring" } else { "nobody may use io_uring" }),
+            "each send and read is then a system call of its own, and an upload has one write under way instead of two".to_owned(),
+            "sysctl -w kernel.io_uring_disabled=0".to_owned(),
+        ]));
+    }
+    found
+}
+
+/// Limits of the control group and of all above it.
+fn group_limits(host: &Examined, process: &str, about: &str) -> Vec<Finding> {
+    let groups = host.read(&format!("{process}/cgroup")).unwrap_or_default();
+    let Some(group) = groups.lines().find_map(|line| line.strip_prefix("0::")) else { return Vec::new() };
+    let mut found = Vec::new();
+    let mut path = group.trim_end_matches('/');
+    loop {
+        let at = |file: &str| host.read(&format!("/sys/fs/cgroup{path}/{file}"));
+        let quota = at("cpu.max").and_then(|text| {
+            let (quota, period) = text.split_once(' ')?;
+            Some((quota.parse::<u64>().ok()?, period.parse::<u64>().ok()?))
+        });
+        if let Some((quota, period)) = quota.filter(|(quota, period)| quota < &(2 * period)) {
+            found.push(serious(("cgroup", about), [
+                format!("its control group {path} may use {quota} µs of processors in {period} µs"),
+                format!("what is used up early is waited for, {} ms at most; a tick is 50 ms", period.saturating_sub(quota / 2) / 1000),
+                "systemd: CPUQuota= (none); docker: without --cpus; kubernetes: no cpu limit, whole processors requested".to_owned(),
+            ]));
+        }
+        if let Some(bytes) = at("memory.high").and_then(|text| text.parse::<u64>().ok()) {
+            found.push(advice(
+                ("cgroup", about),
+                [
+                    format!("its control group {path} is slowed down beyond {} of memory", units::ByteCount(bytes)),
+                    "every allocation then waits for memory to be given back, up to 2 s".to_owned(),
+                    "systemd: MemoryHigh=infinity, and MemoryMax= for a limit".to_owned(),
+                ],
+            ));
+        }
+        if at("io.max").is_some_and(|text| !text.is_empty()) {
+            found.push(serious(("cgroup", about), [
+                format!("its control group {path} limits I/O"),
+                "the limit holds reads back that the schedule has counted as begun: streams are late though the disk is idle".to_owned(),
+                "systemd: no IOReadBandwidthMax= and the like; use --set plane and schedule settings instead".to_owned(),
+            ]));
+        }
+        match path.rsplit_once('/') {
+            Some((above, _)) => path = above,
+            None => return found,
+        }
+    }
+}
+
+fn timers(host: &Examined, process: &str, about: &str) -> Option<Finding> {
+    let nanos = host.number(&format!("{process}/timerslack_ns")).filter(|nanos| *nanos > 1_000_000)?;
+    Some(advice(
+        ("timer-slack", about),
+        [
+            format!("timers may be {} ms late", nanos / 1_000_000),
+            "each tick of 50 ms begins so much later, unless the data plane has real-time priority".to_owned(),
+            "systemd: TimerSlackNSec=50us".to_owned(),
+        ],
+    ))
+}
+
+fn machine(host: &Examined) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let cpu = |file: &str| host.read(&format!("/sys/devices/system/cpu/cpu0/cpufreq/{file}")).unwrap_or_default();
+    let (governor, driver) = (cpu("scaling_governor"), cpu("scaling_driver"));
+    // The governor `powersave` of drivers that choose by themselves is no lowest frequency.
+    if governor == "powersave" && !driver.contains("pstate") {
+        found.push(advice(
+            ("cpu-frequency", "cpu0"),
+            [
+                "the processors stay at their lowest frequency (`powersave`)".to_owned(),
+                format!(
+                    "{} MHz of {} MHz: so much fewer streams before the processor is short",
+                    host.number("/sys/devices/system/cpu/cpu0/cpufreq/scaling_min_freq").unwrap_or(0) / 1000,
+                    host.number("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq").unwrap_or(0) / 1000
+                ),
+                "cpupower frequency-set -g schedutil   (or performance)".to_owned(),
+            ],
+        ));
+    }
+    let memory = host.read("/proc/meminfo").unwrap_or_default();
+    let kib = |name: &str| {
+        memory.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse::<u64>().ok())
+    };
+    if let (Some(total), Some(free)) = (kib("SwapTotal:"), kib("SwapFree:")) {
+        let used = total.saturating_sub(free);
+        if used > total / 10 && used > 64 * 1024 {
+            found.push(advice(("swap", "memory"), [
+                format!("{} are swapped out", units::ByteCount(used * 1024)),
+                "what is needed of it is read back from a disk, 12 ms for a page, on the disk of the streams perhaps".to_owned(),
+                "sysctl -w vm.swappiness=1; less memory for others, or plane.memory smaller".to_owned(),
+            ]));
+        }
+    }
+    let clock = host.read("/sys/devices/system/clocksource/clocksource0/current_clocksource").unwrap_or_default();
+    if ["acpi_pm", "hpet", "jiffies", "refined-jiffies"].contains(&clock.as_str()) {
+        found.push(advice(("clock", "clocksource"), [
+            format!("time is read from `{clock}`"),
+            "each look at the clock is a system call of about 1 µs instead of 25 ns, some thousand times a second".to_owned(),
+            "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource   (if the kernel allows it)".to_owned(),
+        ]));
+    }
+    if host.prints("timedatectl", &["show", "-p", "NTPSynchronized", "--value"]).as_deref().map(str::trim) == Some("no")
+    {
+        found.push(advice(
+            ("clock", "time of day"),
+            [
+                "the clock is not set by the network".to_owned(),
+                "conditions by date (If-Modified-Since) and logs of several machines do not fit together".to_owned(),
+                "timedatectl set-ntp true   (or chrony)".to_owned(),
+            ],
+        ));
+    }
+    found
+}

@@ -1,0 +1,160 @@
+//! `isocast cp` with the real program: local files and a server's, at a rate and without, whole folders, broken off and gone on.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use common::client::pattern;
+use common::program;
+use common::server::Server;
+
+fn cp(arguments: &[&str]) -> Output {
+    Command::new(program()).arg("cp").args(arguments).output().expect("the program runs")
+}
+
+fn figures(arguments: &[&str]) -> Value {
+    let output = cp(&[&["--json"][..], arguments].concat());
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+fn refused(arguments: &[&str]) -> String {
+    let output = cp(arguments);
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {}", String::from_utf8_lossy(&output.stdout));
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a plain path")
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).expect("listed").map(|entry| entry.expect("an entry").file_name());
+    let mut names: Vec<String> = entries.map(|name| name.into_string().expect("plain")).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn local_files_and_folders_are_copied_whole() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let (from, to) = (scratch.path().join("from"), scratch.path().join("to"));
+    fs::create_dir_all(from.join("series/one")).expect("made");
+    for (name, length) in [("empty.ts", 0), ("small.ts", 5), ("series/one/long.ts", 3_000_001)] {
+        fs::write(from.join(name), pattern(length)).expect("written");
+    }
+    let done = figures(&["--verify", text(&from), text(&to)]);
+    assert_eq!(
+        (&done["files"], &done["bytes"], &done["compared"]),
+        (&3.into(), &3_000_006.into(), &3.into()),
+        "{done}"
+    );
+    assert!(fs::read(to.join("series/one/long.ts")).expect("there") == pattern(3_000_001));
+    assert_eq!((names(&to), fs::read(to.join("empty.ts")).expect("there").len()), (names(&from), 0));
+    let again = figures(&["--resume", text(&from), text(&to)]);
+    assert_eq!((&again["files"], &again["left_as_they_are"]), (&0.into(), &3.into()));
+    // A file keeps its name in a folder that is there; a device keeps nothing.
+    assert_eq!(figures(&[text(&from.join("small.ts")), text(scratch.path())])["bytes"], 5);
+    assert!(scratch.path().join("small.ts").is_file());
+    assert_eq!(figures(&[text(&from), "/dev/null"])["bytes"], 3_000_006);
+    assert!(refused(&[text(&from), text(&from.join("series/copy"))]).contains("lies in what is copied"));
+    assert!(refused(&["/nowhere/at/all", text(&to)]).contains("/nowhere/at/all"));
+    assert!(refused(&["--verify", text(&from), "/dev/null"]).contains("keeps nothing"));
+    let usage = cp(&["--rate", "15", text(&from), text(&to)]);
+    assert_eq!(usage.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&usage.stderr).contains("15"), "{usage:?}");
+}
+
+#[test]
+fn the_rate_is_kept() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let (from, to) = (scratch.path().join("from.ts"), scratch.path().join("to.ts"));
+    fs::write(&from, pattern(1_500_000)).expect("written");
+    let done = figures(&["--rate", "8Mbit/s", text(&from), text(&to)]);
+    // Never faster, on any machine.
+    let bps = done["throughput_bps"].as_f64().expect("a number");
+    assert!(bps <= 8_080_000.0 && done["rate_bps"] == 8_000_000, "{done}");
+    assert!(fs::read(&to).expect("there") == pattern(1_500_000));
+}
+
+#[test]
+fn a_server_is_read_and_written_at_a_rate_it_admits() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let (root, state, here) = (scratch.path().join("root"), scratch.path().join("state"), scratch.path().join("here"));
+    fs::create_dir_all(root.join("series")).expect("made");
+    fs::write(root.join("series/a b?.ts"), pattern(2_000_000)).expect("written");
+    fs::write(root.join("film.ts"), pattern(1_000_000)).expect("written");
+    let server = Server::start(&[&root], &state, &[]);
+    let url = |name: &str| format!("http://{}/media/{name}", server.address);
+
+    let done = figures(&["--verify", &url(""), text(&here)]);
+    assert_eq!((&done["files"], &done["compared"]), (&2.into(), &2.into()), "{done}");
+    assert!(fs::read(here.join("series/a b?.ts")).expect("there") == pattern(2_000_000));
+
+    let film = here.join("paced.ts");
+    let done = figures(&["--rate", "4M", &url("film.ts"), text(&film)]);
+    // A server sends the first tick at once.
+    assert!(done["throughput_bps"].as_f64().expect("a number") <= 4_200_000.0, "{done}");
+    assert!(fs::read(&film).expect("there") == pattern(1_000_000));
+
+    // A copy that was broken off is gone on with, as long as its source is the same.
+    let before = names(&here);
+    let part = here.join("resumed.ts");
+    fs::write(root.join("resumed.ts"), pattern(30_000_000)).expect("written");
+    let mut child = Command::new(program())
+        .args(["cp", "--rate", "40M", &url("resumed.ts"), text(&part)])
+        .spawn()
+        .expect("the program runs");
+    let hidden = common::until("a part of the copy", || {
+        let part = names(&here).into_iter().find(|name| name.contains(".isocast-cp-")).ok_or("none yet")?;
+        let length = fs::metadata(here.join(&part)).map_err(|error| error.to_string())?.len();
+        if length > 2_000_000 { Ok(part) } else { Err(format!("{length} bytes")) }
+    });
+    child.kill().expect("it is ours");
+    child.wait().expect("it is ours");
+    let there = fs::metadata(here.join(&hidden)).expect("it stays").len();
+    let done = figures(&["--resume", "--verify", &url("resumed.ts"), text(&part)]);
+    assert!(done["resumed_bytes"].as_u64().expect("a number") + 4096 >= there, "{there}: {done}");
+    assert!(fs::read(&part).expect("there") == pattern(30_000_000));
+    assert_eq!(names(&here).len(), before.len() + 1, "nothing is left behind: {:?}", names(&here));
+
+    // Up again, into a folder that is there, at a rate and without.
+    let done = figures(&["--verify", "--rate", "20M", text(&film), &url("series")]);
+    assert_eq!((&done["files"], &done["compared"]), (&1.into(), &1.into()), "{done}");
+    assert!(fs::read(root.join("series/paced.ts")).expect("there") == pattern(1_000_000));
+    figures(&[text(&film), &url("up.ts")]);
+    assert!(fs::read(root.join("up.ts")).expect("there") == pattern(1_000_000));
+    let again = figures(&["--resume", text(&film), &url("up.ts")]);
+    assert_eq!(again["left_as_they_are"], 1);
+
+    let there = format!("http://{}/film.ts", server.address);
+    for (source, rate, words) in [
+        (url("none.ts"), "max", "there is nothing of this name"),
+        (url("film.ts"), "900G", "503"),
+        (there, "max", "/media/"),
+        ("https://localhost/media/film.ts".to_owned(), "max", "http://"),
+    ] {
+        let said = refused(&["--rate", rate, &source, text(&scratch.path().join("none"))]);
+        assert!(said.contains(words), "{source}: {said}");
+    }
+    assert!(refused(&[text(&film), &url("no/such/folder/x.ts")]).contains("409"));
+    assert!(!scratch.path().join("none").exists());
+}
+
+#[test]
+fn what_differs_is_found() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let (from, to) = (scratch.path().join("from.ts"), scratch.path().join("to.ts"));
+    fs::write(&from, pattern(2_000_000)).expect("written");
+    figures(&[text(&from), text(&to)]);
+    let copy = fs::File::options().write(true).open(&to).expect("there");
+    copy.write_all_at(b"x", 1_234_567).expect("written");
+    drop(copy);
+    let said = refused(&["--resume", "--verify", text(&from), text(&to)]);
+    assert!(said.contains("differs from byte 1234567"), "{said}");
+}

@@ -1,0 +1,64 @@
+//! `isocast top` and `isocast doctor` with the real program and a running server.
+
+mod common;
+
+use std::fs;
+use std::process::Command;
+
+use serde_json::Value;
+
+use common::client::Client;
+use common::program;
+use common::server::Server;
+
+#[test]
+fn what_a_server_does_is_shown_and_looked_at() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let (root, state) = (scratch.path().join("root"), scratch.path().join("state"));
+    fs::create_dir_all(&root).expect("made");
+    fs::write(root.join("film.ts"), vec![7; 40_000_000]).expect("written");
+    let server = Server::start(&[&root], &state, &[]);
+    let mut viewer = Client::to(server.address);
+    viewer.get("/media/film.ts?rate=2M&burst=0");
+    assert_eq!(viewer.head().status, 200);
+    let url = format!("http://{}", server.address);
+    let run = |arguments: &[&str]| Command::new(program()).args(arguments).output().expect("the program runs");
+
+    let once = run(&["top", "--once", "--json", "--url", &url]);
+    assert!(once.status.success(), "{}", String::from_utf8_lossy(&once.stderr));
+    let figures: Value = serde_json::from_slice(&once.stdout).expect("JSON");
+    let stream = &figures["streams"][0];
+    assert_eq!((&stream["path"], &stream["rate_bps"]), (&"film.ts".into(), &2_000_000.into()), "{figures}");
+    assert!(figures["disks"][0]["more_streams"].is_u64() && figures["system"]["streams"] == 1, "{figures}");
+
+    let page = String::from_utf8(run(&["top", "--once", "--url", &url]).stdout).expect("text");
+    for words in ["HELD UP BY", "film.ts", "2.0", " more at ", "processors"] {
+        assert!(page.contains(words), "`{words}` is not in\n{page}");
+    }
+    // The tests' output is a pipe.
+    let screen = run(&["top", "--url", &url]);
+    assert!(String::from_utf8_lossy(&screen.stderr).contains("--once"), "{screen:?}");
+
+    let looked = run(&["doctor", "--json", "--url", &url, root.to_str().expect("plain")]);
+    let findings: Value = serde_json::from_slice(&looked.stdout).expect("JSON");
+    let serious = findings.as_array().expect("a list").iter().filter(|one| one["severity"] == "serious").count();
+    assert_eq!(looked.status.code(), Some(i32::from(serious > 0)), "{findings}");
+    for one in findings.as_array().expect("a list") {
+        for member in ["check", "about", "seen", "why", "mend"] {
+            assert!(one[member].as_str().is_some_and(|text| !text.is_empty()), "{one}");
+        }
+    }
+
+    let id = stream["id"].as_u64().expect("a number");
+    let mut operator = Client::to(server.address);
+    operator.send(format!("POST /api/v1/streams/{id}/stop HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+    assert_eq!(operator.answer(false).status, 202);
+    let rest = viewer.take(40_000_000).len();
+    assert!(rest < 40_000_000, "it ended before its length");
+
+    let nobody = run(&["top", "--once", "--url", "http://127.0.0.1:1"]);
+    assert_eq!(nobody.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&nobody.stderr).contains("no server answers"), "{nobody:?}");
+    let missing = run(&["doctor", "/nowhere/at/all"]);
+    assert!(missing.status.code() == Some(1) && String::from_utf8_lossy(&missing.stderr).contains("/nowhere/at/all"));
+}
