@@ -45,7 +45,7 @@ struct Found {
 
 impl Check {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let (mut disks, volume) = VolumeDisks::open(&self.names.disks, Purpose::Read)?;
+        let (mut disks, volume) = VolumeDisks::open(&self.names.disks.0, Purpose::Read)?;
         let found = examine(&volume, &mut disks, Depth::Headers, OnDamage::Tell)?;
         report(out, self.json, &volume, &found)
     }
@@ -55,7 +55,7 @@ impl Scrub {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         let (purpose, on_damage) =
             if self.no_repair { (Purpose::Read, OnDamage::Tell) } else { (Purpose::Write, OnDamage::Repair) };
-        let (mut disks, mut volume) = VolumeDisks::open(&self.names.disks, purpose)?;
+        let (mut disks, mut volume) = VolumeDisks::open(&self.names.disks.0, purpose)?;
         if !self.no_repair {
             refuse_missing(&volume)?;
             disks.commit(&mut volume)?;

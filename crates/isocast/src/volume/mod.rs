@@ -41,8 +41,18 @@ enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct DiskNames {
     /// The disks of the volume, in any order: devices, partitions or files.
-    #[arg(value_name = "DEV[,DEV…]", value_delimiter = ',', num_args = 1, required = true)]
-    disks: Vec<PathBuf>,
+    #[arg(value_name = "DEV[,DEV…]", value_parser = parse_disks)]
+    disks: DiskList,
+}
+
+/// Disks with commas between them: one word, so that other words can follow.
+#[derive(Debug, Clone)]
+struct DiskList(Vec<PathBuf>);
+
+fn parse_disks(text: &str) -> Result<DiskList, String> {
+    let disks: Vec<PathBuf> =
+        text.split(',').map(str::trim).filter(|disk| !disk.is_empty()).map(PathBuf::from).collect();
+    if disks.is_empty() { Err("name the disks of the volume".to_owned()) } else { Ok(DiskList(disks)) }
 }
 
 impl VolumeCommand {

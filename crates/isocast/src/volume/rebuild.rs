@@ -28,7 +28,7 @@ pub(crate) struct RebuildCatalogue {
 impl RebuildCatalogue {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         let purpose = if self.yes { Purpose::Write } else { Purpose::Read };
-        let (mut given, identified) = VolumeDisks::identify(&self.names.disks, purpose)?;
+        let (mut given, identified) = VolumeDisks::identify(&self.names.disks.0, purpose)?;
         let missing = identified.missing();
         if self.yes && !missing.is_empty() {
             let numbers: Vec<u8> = missing.iter().map(|member| member.0).collect();

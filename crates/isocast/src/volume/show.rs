@@ -53,7 +53,7 @@ fn state_name(volume: &Volume, member: MemberId) -> &'static str {
 
 impl Status {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let (disks, volume) = VolumeDisks::open(&self.names.disks, Purpose::Read)?;
+        let (disks, volume) = VolumeDisks::open(&self.names.disks.0, Purpose::Read)?;
         let superblock = volume.superblock();
         let free = volume.free_counts();
         let rows: Vec<serde_json::Value> = (0u8..)
@@ -111,7 +111,7 @@ impl Status {
 
 impl Ls {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let (_, volume) = VolumeDisks::open(&self.names.disks, Purpose::Read)?;
+        let (_, volume) = VolumeDisks::open(&self.names.disks.0, Purpose::Read)?;
         let folder = self.folder.trim_matches('/');
         if !volume.is_folder(folder) {
             anyhow::bail!("the volume has no folder `{folder}`");

@@ -60,7 +60,7 @@ impl Import {
             collect(path, &if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }, &mut files)?;
         }
         let total: u64 = files.iter().map(|(_, _, length)| length).sum();
-        let (mut disks, mut volume) = VolumeDisks::open(&self.names.disks, Purpose::Write)?;
+        let (mut disks, mut volume) = VolumeDisks::open(&self.names.disks.0, Purpose::Write)?;
         refuse_missing(&volume)?;
         disks.commit(&mut volume)?;
         let mut progress = ProgressLine::new("import");
@@ -168,7 +168,7 @@ impl Export {
         if !self.to.is_dir() {
             bail!("{} is no folder: make it first", self.to.display());
         }
-        let (mut disks, volume) = VolumeDisks::open(&self.names.disks, Purpose::Read)?;
+        let (mut disks, volume) = VolumeDisks::open(&self.names.disks.0, Purpose::Read)?;
         let wanted = |name: &str| {
             let below = |folder: &String| {
                 let folder = folder.trim_matches('/');
