@@ -98,8 +98,8 @@ fn a_server_is_read_and_written_at_a_rate_it_admits() {
 
     let film = here.join("paced.ts");
     let done = figures(&["--rate", "4M", &url("film.ts"), text(&film)]);
-    // A server sends the first tick at once.
-    assert!(done["throughput_bps"].as_f64().expect("a number") <= 4_200_000.0, "{done}");
+    // Two seconds, of which a server may be a cycle (250 ms) ahead.
+    assert!(done["throughput_bps"].as_f64().expect("a number") <= 4_000_000.0 * 2.0 / 1.75, "{done}");
     assert!(fs::read(&film).expect("there") == pattern(1_000_000));
 
     // A copy that was broken off is gone on with, as long as its source is the same.
