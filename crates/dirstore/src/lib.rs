@@ -18,6 +18,7 @@ mod root;
 mod stats;
 mod store;
 mod upload;
+mod volume;
 mod worker;
 
 pub use entry::{Entry, Existing, Kind, Precondition};
@@ -29,3 +30,4 @@ pub use root::{RootAway, RootSetting};
 pub use stats::{Counter, DiskStats};
 pub use store::{DiskInfo, Layout, LayoutError, Opened, Reliance, Served, Store, StoreSettings, Want};
 pub use upload::{OnBreak, Published, Upload, UploadClass, UploadRequest};
+pub use volume::VolumeDiskError;

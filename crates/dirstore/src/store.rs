@@ -29,6 +29,7 @@ use crate::path::is_hidden;
 use crate::root::{Root, RootSetting};
 use crate::stats::DiskStats;
 use crate::upload::Buffers;
+use crate::volume::{self, Common, OpenVolume, VolumeDiskError};
 use crate::worker::content::Contents;
 use crate::worker::{NAMES_MAX, Parts, Worker};
 use crate::{ContentPath, Entry, Kind, Precondition, StoreError, Upload, UploadClass, UploadRequest};
@@ -74,6 +75,8 @@ pub struct Layout {
     disks: Vec<LaidOutDisk>,
     /// For each root, in the order given: its disk, and its number on that disk.
     roots: Vec<(usize, usize)>,
+    /// Their disks are behind `disks`.
+    volumes: Vec<OpenVolume>,
 }
 
 #[derive(Debug)]
@@ -85,9 +88,17 @@ struct LaidOutDisk {
 /// Why the folders cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum LayoutError {
-    /// No folder was given.
-    #[error("no root was given; name at least one folder to serve")]
+    /// Neither a folder nor a volume was given.
+    #[error("nothing to serve was given; name a folder or a volume")]
     NoRoot,
+    /// A volume cannot be opened.
+    #[error(transparent)]
+    Volume(#[from] VolumeDiskError),
+    /// Two of what is served would schedule the same disk.
+    #[error(
+        "the disk {0} is used by a volume and something else that is served; give the volume whole disks of its own"
+    )]
+    DiskShared(String),
     /// More disks than can be scheduled.
     #[error("the roots are on more than {} disks", limits::DISKS_MAX)]
     TooManyDisks,
@@ -103,15 +114,15 @@ pub enum LayoutError {
 }
 
 impl Layout {
-    /// Opens the folders and finds their disks.
+    /// Opens the folders and finds their disks; opens the volumes, each given as its disks in any order.
     ///
     /// # Errors
-    /// A folder that is none or cannot be opened; no folders; too many disks.
-    pub fn discover(roots: &[RootSetting]) -> Result<Self, LayoutError> {
-        if roots.is_empty() {
+    /// A folder that is none or cannot be opened; disks that are no volume; nothing to serve; too many disks.
+    pub fn discover(roots: &[RootSetting], volumes: &[Vec<PathBuf>]) -> Result<Self, LayoutError> {
+        if roots.is_empty() && volumes.is_empty() {
             return Err(LayoutError::NoRoot);
         }
-        let mut layout = Self { disks: Vec::new(), roots: Vec::new() };
+        let mut layout = Self { disks: Vec::new(), roots: Vec::new(), volumes: Vec::new() };
         for setting in roots {
             let failed =
                 |source: rustix::io::Errno| LayoutError::Root { path: setting.path.clone(), source: source.into() };
@@ -126,7 +137,14 @@ impl Layout {
             layout.roots.push((disk, layout.disks[disk].roots.len()));
             layout.disks[disk].roots.push(root);
         }
-        if layout.disks.len() > limits::DISKS_MAX {
+        for paths in volumes {
+            layout.volumes.push(OpenVolume::open(paths)?);
+        }
+        let mut names: HashSet<&str> = HashSet::new();
+        if let Some((_, device, _)) = layout.described().find(|(_, device, _)| !names.insert(device.name.as_str())) {
+            return Err(LayoutError::DiskShared(device.name.clone()));
+        }
+        if layout.described().count() > limits::DISKS_MAX {
             return Err(LayoutError::TooManyDisks);
         }
         Ok(layout)
@@ -134,13 +152,20 @@ impl Layout {
 
     /// The disks, each with its identifier.
     pub fn disks(&self) -> impl Iterator<Item = (DiskId, &Device)> {
-        self.disks.iter().enumerate().map(|(number, disk)| (disk_id(number), &disk.device))
+        self.described().map(|(id, device, _)| (id, device))
     }
 
-    /// A folder on that disk: something to measure the disk by.
+    /// A folder on that disk, or the disk itself: something to measure it by.
     #[must_use]
-    pub fn root_on(&self, disk: DiskId) -> Option<&Path> {
-        self.disks.get(usize::from(disk.0))?.roots.first().map(|root| root.path.as_path())
+    pub fn path_on(&self, disk: DiskId) -> Option<&Path> {
+        self.described().find(|(id, _, _)| *id == disk).map(|(_, _, path)| path)
+    }
+
+    fn described(&self) -> impl Iterator<Item = (DiskId, &Device, &Path)> {
+        let folders = self.disks.iter().map(|disk| (&disk.device, disk.roots[0].path.as_path()));
+        let volumes = self.volumes.iter().flat_map(OpenVolume::disks);
+        let all = folders.chain(volumes.map(|disk| (&disk.device, disk.path.as_path())));
+        all.enumerate().map(|(number, (device, path))| (disk_id(number), device, path))
     }
 }
 
@@ -267,9 +292,22 @@ impl Store {
             })?;
             disks.push(ServedDisk { handle, device, roots, profile: served.profile });
         }
+        let mut roots = layout.roots;
+        for open in layout.volumes {
+            let common = Common { settings, events: &events, reliance: &reliance, versions: &versions, index: &index };
+            let first = disks.len();
+            roots.push((first, 0));
+            let started = volume::start(open, disk_id(first), &common, &mut serve)?;
+            disks.extend(started.into_iter().map(|disk| ServedDisk {
+                handle: disk.handle,
+                device: disk.device,
+                roots: vec![disk.path],
+                profile: disk.profile,
+            }));
+        }
         Ok(Self(Arc::new(Inner {
             disks,
-            roots: layout.roots,
+            roots,
             reliance,
             events,
             hidden_files: settings.hidden_files,
@@ -576,7 +614,7 @@ fn worse(so_far: StoreError, error: StoreError) -> Result<StoreError, StoreError
     }
 }
 
-fn restrict_to(cpus: &[usize]) {
+pub(crate) fn restrict_to(cpus: &[usize]) {
     if cpus.is_empty() {
         return;
     }

@@ -145,7 +145,7 @@ async fn a_disk_that_hangs_holds_up_nobody_else() {
         fs::write(root.path().join(name), "both have it").unwrap();
     }
     let hangs = Arc::new((Mutex::new(false), Condvar::new()));
-    let layout = Layout::discover(&[one.path().to_path_buf().into(), two.path().to_path_buf().into()]).unwrap();
+    let layout = Layout::discover(&[one.path().to_path_buf().into(), two.path().to_path_buf().into()], &[]).unwrap();
     assert_eq!(layout.disks().count(), 2);
     let settings = StoreSettings { patience: Duration::from_secs(5), ..StoreSettings::default() };
     let store = Store::start(layout, &settings, |disk, _| {

@@ -120,8 +120,8 @@ async fn roots_are_one_namespace_and_the_first_wins() {
     assert_eq!(store.disks().len(), 1, "both folders are on one disk");
     assert_eq!(store.disks()[0].roots, [one.path(), two.path()]);
     let layout =
-        dirstore::Layout::discover(&[one.path().to_path_buf().into(), two.path().to_path_buf().into()]).unwrap();
-    assert_eq!(layout.root_on(store.disks()[0].id), Some(one.path()));
+        dirstore::Layout::discover(&[one.path().to_path_buf().into(), two.path().to_path_buf().into()], &[]).unwrap();
+    assert_eq!(layout.path_on(store.disks()[0].id), Some(one.path()));
     let names: Vec<_> = store.list(&path("/")).await.unwrap().into_iter().map(|entry| entry.name).collect();
     assert_eq!(names, ["both", "only-1", "sub"]);
     assert_eq!(store.lookup(&path("/both")).await.unwrap().size, 5);
@@ -236,7 +236,7 @@ async fn hidden_names_are_neither_listed_nor_served_unless_they_are_to_be() {
     }
     assert!(matches!(store.list(&path("/.git")).await, Err(StoreError::NotFound)));
     drop(store);
-    let layout = dirstore::Layout::discover(&[root.path().to_path_buf().into()]).unwrap();
+    let layout = dirstore::Layout::discover(&[root.path().to_path_buf().into()], &[]).unwrap();
     let shown = dirstore::StoreSettings { hidden_files: true, ..common::settings() };
     let serve = |_, _: &_| dirstore::Served { port: Box::new(dirstore::Ungoverned::default()), profile: None };
     let store = dirstore::Store::start(layout, &shown, serve).unwrap();

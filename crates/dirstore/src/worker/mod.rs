@@ -262,7 +262,7 @@ impl Worker {
 }
 
 /// Answers with what `work` gives, which is not begun if nobody waits for it any more.
-fn answer<T>(reply: Reply<T>, work: impl FnOnce() -> Result<T, StoreError>) {
+pub(crate) fn answer<T>(reply: Reply<T>, work: impl FnOnce() -> Result<T, StoreError>) {
     if !reply.is_closed() {
         drop(reply.send(work()));
     }

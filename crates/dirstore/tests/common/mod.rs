@@ -32,14 +32,14 @@ pub fn settings() -> StoreSettings {
 /// A store that is granted everything.
 pub fn ungoverned(roots: &[&Path]) -> Store {
     let roots: Vec<RootSetting> = roots.iter().map(|root| root.to_path_buf().into()).collect();
-    let layout = Layout::discover(&roots).unwrap();
+    let layout = Layout::discover(&roots, &[]).unwrap();
     Store::start(layout, &settings(), |_, _| Served { port: Box::new(Ungoverned::default()), profile: None }).unwrap()
 }
 
 /// A store whose one disk is granted what the test says.
 pub fn governed(root: &Path, settings: &StoreSettings) -> (Store, Giver) {
     let giver = Giver::default();
-    let layout = Layout::discover(&[root.to_path_buf().into()]).unwrap();
+    let layout = Layout::discover(&[root.to_path_buf().into()], &[]).unwrap();
     let serve = |_, _: &_| Served { port: Box::new(giver.clone()), profile: None };
     (Store::start(layout, settings, serve).unwrap(), giver)
 }

@@ -10,7 +10,8 @@ use toml::{Table, Value};
 use super::Config;
 
 /// Settings that need a restart: these, or all below them.
-const RESTART: [&str; 7] = ["listen", "roots", "require_mount", "hidden_files", "state", "schedule", "plane"];
+const RESTART: [&str; 8] =
+    ["listen", "roots", "volumes", "require_mount", "hidden_files", "state", "schedule", "plane"];
 
 /// A configuration read anew, set against the one in force.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +32,7 @@ impl Change {
         let config = Config {
             listen: running.listen,
             roots: running.roots.clone(),
+            volumes: running.volumes.clone(),
             require_mount: running.require_mount.clone(),
             hidden_files: running.hidden_files,
             state: running.state.clone(),

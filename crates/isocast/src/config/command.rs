@@ -26,6 +26,9 @@ pub(crate) struct ServeArgs {
     /// A folder to serve, as a flag (repeatable).
     #[arg(long = "root", value_name = "DIR")]
     roots: Vec<PathBuf>,
+    /// The disks of a volume to serve, beside folders or instead (repeatable).
+    #[arg(long = "volume", value_name = "DEV[,DEV…]")]
+    volumes: Vec<String>,
     /// Folder for disk profiles and the index.
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
@@ -60,6 +63,9 @@ impl ServeArgs {
             self.roots.iter().chain(&self.folders).map(|root| root.to_string_lossy().into_owned()).collect();
         if !roots.is_empty() {
             settings.add_flag_list("--root", "roots", roots);
+        }
+        if !self.volumes.is_empty() {
+            settings.add_flag_list("--volume", "volumes", self.volumes.clone());
         }
         if let Some(state) = &self.state {
             settings.add_flag("--state", "state", state.to_string_lossy().into_owned());

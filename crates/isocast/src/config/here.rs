@@ -22,8 +22,13 @@ impl Config {
         let mut add = |key: &str, message: String| {
             problems.push(Problem { origin: None, key: Some(key.to_owned()), message });
         };
-        if self.roots.is_empty() {
+        if self.roots.is_empty() && self.volumes.is_empty() {
             add("roots", "no folder is named: write for example `roots = [\"/srv/video\"]`".to_owned());
+        }
+        for disk in self.volumes.iter().flatten() {
+            if let Err(error) = std::fs::File::open(disk) {
+                add("volumes", format!("{} cannot be opened: {error}", disk.display()));
+            }
         }
         for root in &self.roots {
             if let Some(message) = folder_problem(root) {

@@ -37,9 +37,11 @@ const SECOND: Nanos = Nanos::from_secs(1);
 pub(crate) struct Config {
     /// Where HTTP is served.
     pub(crate) listen: SocketAddr,
-    /// Folders whose files are served, merged into one namespace. May be empty here; `serve` needs one.
+    /// Folders whose files are served, merged into one namespace. May be empty here; `serve` needs one, or a volume.
     pub(crate) roots: Vec<PathBuf>,
-    /// Those of them that are served only while a file system is mounted there.
+    /// Volumes that are served beside them, each as its disks.
+    pub(crate) volumes: Vec<Vec<PathBuf>>,
+    /// Those of the folders that are served only while a file system is mounted there.
     pub(crate) require_mount: Vec<PathBuf>,
     /// Whether names that begin with a dot, and `lost+found`, are served.
     pub(crate) hidden_files: bool,
@@ -232,6 +234,7 @@ impl Config {
         let config = Self {
             listen: settings_ref.take("listen", SocketAddr::from(([127, 0, 0, 1], 8080)), parse_address),
             roots: settings_ref.take_list("roots").into_iter().map(PathBuf::from).collect(),
+            volumes: settings_ref.take_list("volumes").iter().map(|disks| volume_disks(disks)).collect(),
             require_mount: settings_ref.take_list("require_mount").into_iter().map(PathBuf::from).collect(),
             hidden_files: settings_ref.take("hidden_files", false, |text| {
                 text.parse().map_err(|_| format!("`{text}` is neither `true` nor `false`"))
@@ -362,6 +365,11 @@ fn parse_address(text: &str) -> Result<SocketAddr, String> {
             named.map_or_else(String::new, |(_, port)| format!(" (`{port}` is no port: a number up to 65535 is)"));
         format!("`{text}` is not an address with a port{why}; write for example `127.0.0.1:8080` or `[::]:80`")
     })
+}
+
+/// The disks of one volume, as a list with commas.
+fn volume_disks(text: &str) -> Vec<PathBuf> {
+    text.split(',').map(str::trim).filter(|disk| !disk.is_empty()).map(PathBuf::from).collect()
 }
 
 fn parse_path(text: &str) -> Result<PathBuf, String> {

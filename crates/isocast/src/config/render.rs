@@ -9,11 +9,18 @@ use units::Nanos;
 
 use super::{Config, DiskScheduler, Memory, WhenFull};
 
+/// The disks of a volume, as they are written.
+fn joined(disks: &[PathBuf]) -> String {
+    disks.iter().map(|disk| disk.display().to_string()).collect::<Vec<_>>().join(",")
+}
+
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |paths: &[PathBuf]| paths.iter().map(|path| quoted(&path.display())).collect::<Vec<_>>().join(", ");
         writeln!(f, "listen = {}", quoted(&self.listen))?;
         writeln!(f, "roots = [{}]", list(&self.roots))?;
+        let volumes: Vec<String> = self.volumes.iter().map(|disks| quoted(&joined(disks))).collect();
+        writeln!(f, "volumes = [{}]", volumes.join(", "))?;
         writeln!(f, "require_mount = [{}]\nhidden_files = {}", list(&self.require_mount), self.hidden_files)?;
         writeln!(f, "state = {}", quoted(&self.state.display()))?;
         let order = match self.schedule.disk_scheduler {

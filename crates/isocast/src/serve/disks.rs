@@ -51,10 +51,10 @@ pub(super) fn known(
         let measured: Vec<_> = layout
             .disks()
             .map(|(id, device)| {
-                let (root, name) = (layout.root_on(id), &device.name);
+                let (root, name) = (layout.path_on(id), &device.name);
                 let steps = &steps;
                 scope.spawn(move || {
-                    let disk = known_disk(name, root.context("a disk without a folder")?, state, console, steps);
+                    let disk = known_disk(name, root.context("a disk without a path")?, state, console, steps);
                     steps.done(name);
                     disk
                 })

@@ -38,8 +38,10 @@ impl Greeting<'_> {
     }
 
     fn served(&self) -> String {
-        let roots: Vec<_> = self.config.roots.iter().map(|root| root.display().to_string()).collect();
-        let roots = if roots.len() > DISKS_NAMED { format!("{} folders", roots.len()) } else { roots.join(", ") };
+        let served = self.config.roots.iter().chain(self.config.volumes.iter().flatten());
+        let roots: Vec<_> = served.map(|path| path.display().to_string()).collect();
+        let roots =
+            if roots.len() > DISKS_NAMED { format!("{} folders and disks", roots.len()) } else { roots.join(", ") };
         let addresses = self.addresses.iter().flat_map(|address| usable(*address, self.links));
         let urls: Vec<_> = addresses.take(ADDRESSES_MAX).map(|address| format!("http://{address}/")).collect();
         format!("serving {roots} on {}", urls.join(" and "))

@@ -92,7 +92,7 @@ fn measure(args: &ServeArgs) -> anyhow::Result<()> {
 /// The disks under the folders to be served.
 fn discover(config: &Config) -> Result<Layout, LayoutError> {
     let root = |path: &PathBuf| RootSetting { path: path.clone(), require_mount: config.require_mount.contains(path) };
-    Layout::discover(&config.roots.iter().map(root).collect::<Vec<_>>())
+    Layout::discover(&config.roots.iter().map(root).collect::<Vec<_>>(), &config.volumes)
 }
 
 /// The signals that are not left to their default action, from before the port is taken.
@@ -124,7 +124,11 @@ async fn start_and_serve(args: &ServeArgs) -> anyhow::Result<Ended> {
     let mut signals = Signals::catch()?;
     let console = Console { verbose: args.verbose };
     let config = Config::load(args)?;
-    anyhow::ensure!(!config.roots.is_empty(), "nothing to serve: name a folder with `--root DIR`");
+    let something = !config.roots.is_empty() || !config.volumes.is_empty();
+    anyhow::ensure!(
+        something,
+        "nothing to serve: name a folder with `--root DIR` or a volume with `--volume DEV[,DEV…]`"
+    );
     let listener = http::listen(config.listen).map_err(|error| {
         let advice = advice::on_listening(config.listen, &error);
         anyhow::Error::from(error).context(format!("cannot listen on {}: {advice}", config.listen))

@@ -1,0 +1,157 @@
+//! Contents of a volume as the data plane reads them, and as listings show them.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime};
+
+use dataplane::control::Content;
+use dataplane::layout::{ContentFile, ContentLayout, Extent, Positions, Unit};
+use media::MediaRate;
+use units::{ContentVersion, DiskId};
+use volume::{StoredContent, UnitPlace, Volume};
+
+use super::core::Core;
+use crate::entry::Stamp;
+use crate::{Entry, Kind, StoreError};
+
+/// The contents somebody reads: their units are not used for anything else meanwhile.
+pub(super) struct OpenContents {
+    /// By their generations.
+    open: HashMap<u64, (Weak<Content>, Arc<StoredContent>)>,
+    /// Shared by all disks, for versions are unique in the process.
+    next_version: Arc<AtomicU64>,
+}
+
+impl OpenContents {
+    pub(super) fn new(next_version: Arc<AtomicU64>) -> Self {
+        Self { open: HashMap::new(), next_version }
+    }
+
+    /// Lets go of what nobody reads any more.
+    pub(super) fn let_go(&mut self) {
+        self.open.retain(|_, (content, _)| content.strong_count() > 0);
+    }
+}
+
+/// A content as it is listed.
+pub(super) fn entry_of(name: &str, content: &StoredContent, disk: DiskId, rate: Option<MediaRate>) -> Entry {
+    Entry {
+        name: last_of(name),
+        kind: Kind::File,
+        size: content.length,
+        modified: SystemTime::UNIX_EPOCH + Duration::from_nanos(content.modified),
+        etag: format!("\"{:x}-{:x}\"", content.content, content.generation),
+        disk,
+        rate,
+    }
+}
+
+/// A folder as it is listed: it is nothing but what names have in common, and has no time of its own.
+pub(super) fn folder_of(name: &str, disk: DiskId) -> Entry {
+    Entry {
+        name: last_of(name),
+        kind: Kind::Directory,
+        size: 0,
+        modified: SystemTime::UNIX_EPOCH,
+        etag: "\"folder\"".to_owned(),
+        disk,
+        rate: None,
+    }
+}
+
+fn last_of(name: &str) -> String {
+    name.rsplit('/').next().unwrap_or(name).to_owned()
+}
+
+/// Names a version of a content in the index of rates, as inode and times do for a file.
+pub(super) fn stamp_of(volume: &Volume, content: &StoredContent) -> Stamp {
+    let identity = volume.superblock().volume;
+    let (first, _) = identity.split_first_chunk().expect("an identity has 16 bytes");
+    Stamp {
+        device: u64::from_le_bytes(*first),
+        inode: content.content,
+        size: content.length,
+        modified_ns: i128::from(content.modified),
+        changed_ns: i128::from(content.generation),
+    }
+}
+
+impl Core {
+    /// The content as the data plane reads it: the same one while somebody holds it.
+    pub(super) fn content(&mut self, stored: &Arc<StoredContent>) -> Result<Arc<Content>, StoreError> {
+        if let Some(content) = self.open.open.get(&stored.generation).and_then(|(content, _)| content.upgrade()) {
+            return Ok(content);
+        }
+        let version = ContentVersion(self.open.next_version.fetch_add(1, Ordering::Relaxed));
+        let layout = self.layout(stored)?;
+        let content = Arc::new(Content { version, size: stored.length, layout, watched: None });
+        self.open.let_go();
+        self.open.open.insert(stored.generation, (Arc::downgrade(&content), Arc::clone(stored)));
+        Ok(content)
+    }
+
+    /// A run for each unit: the copy to be read in normal times, and the others where every part has one.
+    fn layout(&self, content: &StoredContent) -> Result<ContentLayout, StoreError> {
+        let mut places: Vec<Vec<UnitPlace>> = Vec::with_capacity(content.parts.len());
+        for part in &content.parts {
+            let there = part.places().filter(|place| self.volume.is_readable(place.member)).collect::<Vec<_>>();
+            if there.is_empty() {
+                return Err(StoreError::DiskFailing(self.front.id));
+            }
+            places.push(there);
+        }
+        let copies = places.iter().map(Vec::len).min().unwrap_or(1);
+        let mut numbers: HashMap<usize, u16> = HashMap::new();
+        let mut files = Vec::new();
+        let mut runs = vec![Vec::with_capacity(places.len()); copies];
+        for (copy, runs) in runs.iter_mut().enumerate() {
+            let mut logical = 0;
+            for there in &places {
+                let place = there[copy];
+                let file = match numbers.get(&place.member.index()) {
+                    Some(file) => *file,
+                    None => {
+                        let file = u16::try_from(files.len()).expect("at most 32 disks");
+                        files.push(self.file_of(place)?);
+                        numbers.insert(place.member.index(), file);
+                        file
+                    }
+                };
+                let offset = self.volume.areas(place.member).payload(place.unit);
+                let length = self.volume.unit_bytes().min(content.length - logical);
+                runs.push(Unit { logical, length, file, offset });
+                logical += length;
+            }
+        }
+        if files.is_empty() {
+            // A content without bytes lies nowhere; it is on some disk all the same.
+            files.push(self.file_of(self.anywhere()?)?);
+            runs = vec![vec![Unit { logical: 0, length: 0, file: 0, offset: 0 }]];
+        }
+        let runs = runs.into_iter().map(Vec::into_boxed_slice).collect();
+        Ok(ContentLayout::new(files.into_boxed_slice(), runs))
+    }
+
+    fn anywhere(&self) -> Result<UnitPlace, StoreError> {
+        let member = self.volume.superblock().members.len();
+        let mut members = (0..member).filter_map(|number| u8::try_from(number).ok()).map(volume::MemberId);
+        let member = members.find(|member| self.volume.is_readable(*member));
+        member.map(|member| UnitPlace { member, unit: 0 }).ok_or(StoreError::DiskFailing(self.front.id))
+    }
+
+    fn file_of(&self, place: UnitPlace) -> Result<ContentFile, StoreError> {
+        let member = self.members.get(place.member.index()).and_then(Option::as_ref);
+        let member = member.ok_or(StoreError::DiskFailing(self.front.id))?;
+        let file: OwnedFd = member.file.try_clone()?;
+        let positions = match member.start_bytes {
+            0 => Positions::Device,
+            start => {
+                let length = self.volume.areas(place.member).size;
+                Positions::Extents(Box::new([Extent { logical: 0, physical: start, length }]))
+            }
+        };
+        Ok(ContentFile { disk: member.disk, file, access: member.access, positions })
+    }
+}

@@ -1,0 +1,485 @@
+//! What the threads of a volume decide together: the volume itself, its uploads, and the commit of its journal.
+//!
+//! Promise: no disk is touched here. What a disk is to do is put into its inbox, and its thread is woken.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use dataplane::layout::Access;
+use storage::uploads::Recording;
+use tokio::sync::oneshot;
+use units::{DiskId, UploadId};
+use volume::{Checksums, Draft, GroupCommit, MemberId, UnitWrite, Volume, VolumeError};
+
+use super::content::{OpenContents, entry_of};
+use super::part::{AlignedBlock, Block, BlockBytes};
+use super::take_out::TakingOut;
+use super::{count, index};
+use crate::disk::Shared;
+use crate::event::StoreEvent;
+use crate::upload::{Progress, Terms};
+use crate::worker::Chunk;
+use crate::{ContentPath, OnBreak, Precondition, Published, StoreError};
+
+/// What a disk's thread is to do.
+#[derive(Debug)]
+pub(super) enum Task {
+    /// An upload has its first block for this disk.
+    Begin(UploadId, Option<Recording>),
+    Write(UploadId, Block),
+    /// No more of it comes: make it durable.
+    Finish(UploadId),
+    /// Forget it.
+    Forget(UploadId),
+    /// Write this disk's share of the journal's commit under way.
+    Journal,
+}
+
+/// A disk of the volume that is there.
+pub(super) struct Member {
+    pub(super) member: MemberId,
+    pub(super) disk: DiskId,
+    pub(super) file: OwnedFd,
+    pub(super) access: Access,
+    /// Where the file begins on the disk, for a partition.
+    pub(super) start_bytes: u64,
+    pub(super) shared: Arc<Shared>,
+    pub(super) inbox: VecDeque<Task>,
+}
+
+/// An upload.
+struct VolumeUpload {
+    path: ContentPath,
+    draft: Draft,
+    precondition: Precondition,
+    on_break: OnBreak,
+    recording: Option<Recording>,
+    progress: Arc<Progress>,
+    reply: Option<oneshot::Sender<Result<Published, StoreError>>>,
+    unit: Option<UnitWrite>,
+    checksums: Checksums,
+    /// Payload bytes in the unit.
+    in_unit: u64,
+    /// Disks that have something of it and are not through with it.
+    members: Vec<MemberId>,
+    /// When all had come, in nanoseconds since 1970.
+    modified: u64,
+    life: Life,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Life {
+    Receiving,
+    /// All has come; published when no disk is left in `members`.
+    Finishing,
+    /// Its units are free when no disk is left in `members`.
+    Ending,
+}
+
+/// Somebody who waits for the journal.
+enum Waiter {
+    Upload { path: ContentPath, published: Published, reply: Option<oneshot::Sender<Result<Published, StoreError>>> },
+    Removal(oneshot::Sender<Result<(), StoreError>>),
+}
+
+/// A commit of the journal under way.
+struct JournalCommit {
+    commit: GroupCommit,
+    waiters: Vec<Waiter>,
+    /// Disks that are done with it.
+    done: usize,
+}
+
+/// See the module.
+pub(crate) struct Core {
+    pub(super) volume: Volume,
+    /// By their numbers in the volume.
+    pub(super) members: Vec<Option<Member>>,
+    pub(super) open: OpenContents,
+    /// The front's: its disk is where a recording's rate is reserved.
+    pub(super) front: Arc<Shared>,
+    uploads: BTreeMap<UploadId, VolumeUpload>,
+    next_upload: u64,
+    waiters: Vec<Waiter>,
+    journal: Option<JournalCommit>,
+    /// A disk is being taken out: nothing is acknowledged before that is durable.
+    is_taking_out: bool,
+    closed: bool,
+}
+
+impl Core {
+    pub(super) fn new(volume: Volume, members: Vec<Option<Member>>, open: OpenContents, front: Arc<Shared>) -> Self {
+        Self {
+            volume,
+            members,
+            open,
+            front,
+            uploads: BTreeMap::new(),
+            next_upload: 0,
+            waiters: Vec::new(),
+            journal: None,
+            is_taking_out: false,
+            closed: false,
+        }
+    }
+
+    pub(super) fn tell(&mut self, member: MemberId, task: Task) {
+        if let Some(member) = self.members.get_mut(member.index()).and_then(Option::as_mut) {
+            member.inbox.push_back(task);
+            member.shared.wake();
+        }
+    }
+
+    pub(super) fn upload_count(&self) -> usize {
+        self.uploads.len()
+    }
+
+    pub(super) fn begin(&mut self, path: &ContentPath, terms: Terms) -> Result<UploadId, StoreError> {
+        self.open.let_go();
+        let name = path.joined();
+        self.check_precondition(&name, &terms.precondition)?;
+        let draft = self.volume.begin(&name, terms.length).map_err(|error| self.error(error))?;
+        let id = UploadId(self.next_upload);
+        self.next_upload += 1;
+        let upload = VolumeUpload {
+            path: path.clone(),
+            draft,
+            precondition: terms.precondition,
+            on_break: terms.on_break,
+            recording: terms.recording,
+            progress: terms.progress,
+            reply: None,
+            unit: None,
+            checksums: Checksums::default(),
+            in_unit: 0,
+            members: Vec::new(),
+            modified: 0,
+            life: Life::Receiving,
+        };
+        self.uploads.insert(id, upload);
+        Ok(id)
+    }
+
+    fn check_precondition(&self, name: &str, precondition: &Precondition) -> Result<(), StoreError> {
+        let existing = self.volume.find(name).map(|content| entry_of(name, content, self.front.id, None));
+        let holds = precondition.holds(existing.as_ref().map(crate::Entry::existing));
+        if holds { Ok(()) } else { Err(StoreError::PreconditionFailed) }
+    }
+
+    /// A chunk has come, full unless it is the last.
+    pub(super) fn take_chunk(&mut self, id: UploadId, mut chunk: Chunk) {
+        let Some(upload) = self.uploads.get(&id).filter(|upload| upload.life == Life::Receiving) else { return };
+        if upload.unit.is_some() && upload.in_unit == self.volume.unit_bytes() {
+            self.seal(id, None);
+        }
+        if let Err(error) = self.take_unit(id) {
+            let error = self.error(error);
+            return self.fail(id, &error);
+        }
+        let Some(upload) = self.uploads.get_mut(&id) else { return };
+        let padded = chunk.filled.next_multiple_of(index(volume::BLOCK_BYTES));
+        chunk.lease[chunk.filled..padded].fill(0);
+        upload.checksums.add(&chunk.lease[..chunk.filled]);
+        let within = upload.in_unit;
+        upload.in_unit += count(chunk.filled);
+        let copies = upload.unit.as_ref().map(|unit| unit.copies.clone()).unwrap_or_default();
+        let chunk = Arc::new(chunk);
+        for (member, payload) in copies {
+            let bytes = BlockBytes::Payload(Arc::clone(&chunk));
+            self.write(id, member, Block { position: payload + within, bytes });
+        }
+    }
+
+    /// Takes the unit for the next bytes, if there is none with room.
+    fn take_unit(&mut self, id: UploadId) -> Result<(), VolumeError> {
+        let Some(upload) = self.uploads.get_mut(&id).filter(|upload| upload.unit.is_none()) else { return Ok(()) };
+        upload.unit = Some(self.volume.next_unit(&mut upload.draft)?);
+        upload.in_unit = 0;
+        upload.checksums = Checksums::default();
+        Ok(())
+    }
+
+    /// Ends the unit: its headers go behind its payload.
+    fn seal(&mut self, id: UploadId, last: Option<u64>) {
+        let Some(upload) = self.uploads.get_mut(&id) else { return };
+        if upload.unit.take().is_none() {
+            return;
+        }
+        let payload = u32::try_from(upload.in_unit).expect("a unit has at most 32 MiB");
+        let table = std::mem::take(&mut upload.checksums).finish();
+        let headers = self.volume.seal(&mut upload.draft, payload, table, last);
+        for header in headers {
+            let bytes = BlockBytes::Header(Arc::new(AlignedBlock::new(&header.bytes)));
+            self.write(id, header.member, Block { position: header.position, bytes });
+        }
+    }
+
+    fn write(&mut self, id: UploadId, member: MemberId, block: Block) {
+        let Some(upload) = self.uploads.get_mut(&id).filter(|_| self.members[member.index()].is_some()) else { return };
+        if !upload.members.contains(&member) {
+            upload.members.push(member);
+            // The rate of a recording is reserved on one disk; on the others its bytes are written in what streams leave.
+            let here = self.members[member.index()].as_ref().is_some_and(|member| member.disk == self.front.id);
+            let recording = upload.recording.filter(|_| here);
+            self.tell(member, Task::Begin(id, recording));
+        }
+        self.tell(member, Task::Write(id, block));
+    }
+
+    pub(super) fn finish(
+        &mut self,
+        id: UploadId,
+        last: Option<Chunk>,
+        reply: Option<oneshot::Sender<Result<Published, StoreError>>>,
+    ) {
+        if let Some(chunk) = last {
+            self.take_chunk(id, chunk);
+        }
+        let Some(upload) = self.uploads.get_mut(&id).filter(|upload| upload.life == Life::Receiving) else { return };
+        upload.reply = reply;
+        upload.life = Life::Finishing;
+        upload.modified = now_nanos();
+        let modified = upload.modified;
+        self.seal(id, Some(modified));
+        let members = self.uploads.get(&id).map(|upload| upload.members.clone()).unwrap_or_default();
+        members.iter().for_each(|member| self.tell(*member, Task::Finish(id)));
+        if members.is_empty() {
+            self.publish(id);
+        }
+    }
+
+    /// The client is gone; `rest` had come last.
+    pub(super) fn break_off(&mut self, id: UploadId, rest: Option<Chunk>) {
+        let Some(upload) = self.uploads.get(&id).filter(|upload| upload.life == Life::Receiving) else { return };
+        let came = upload.draft.length() + upload.in_unit > 0 || rest.is_some();
+        if upload.on_break == OnBreak::Keep && came {
+            self.finish(id, rest, None);
+        } else {
+            self.end(id);
+        }
+    }
+
+    /// It cannot go on: its client is told, and its units are free when no disk writes to them any more.
+    pub(super) fn fail(&mut self, id: UploadId, error: &StoreError) {
+        let Some(upload) = self.uploads.get_mut(&id) else { return };
+        upload.progress.fail(error.clone());
+        if let Some(reply) = upload.reply.take() {
+            drop(reply.send(Err(error.clone())));
+        }
+        self.front.stats.uploads_failed.add(1);
+        self.end(id);
+    }
+
+    fn end(&mut self, id: UploadId) {
+        let Some(upload) = self.uploads.get_mut(&id).filter(|upload| upload.life != Life::Ending) else { return };
+        upload.life = Life::Ending;
+        let members = upload.members.clone();
+        members.iter().for_each(|member| self.tell(*member, Task::Forget(id)));
+        if members.is_empty() {
+            self.free(id);
+        }
+    }
+
+    fn free(&mut self, id: UploadId) {
+        if let Some(upload) = self.uploads.remove(&id) {
+            self.volume.abandon(upload.draft);
+        }
+    }
+
+    /// A disk is through with an upload: it made all of it durable, or forgot it.
+    pub(super) fn member_done(&mut self, id: UploadId, member: MemberId) {
+        let Some(upload) = self.uploads.get_mut(&id) else { return };
+        upload.members.retain(|other| *other != member);
+        match upload.life {
+            Life::Receiving => {}
+            Life::Finishing if upload.members.is_empty() => self.publish(id),
+            Life::Ending if upload.members.is_empty() => self.free(id),
+            Life::Finishing | Life::Ending => {}
+        }
+    }
+
+    /// Gives an upload its name; it is answered when the journal has that.
+    fn publish(&mut self, id: UploadId) {
+        let Some(mut upload) = self.uploads.remove(&id) else { return };
+        let name = upload.path.joined();
+        let checked = self.check_precondition(&name, &upload.precondition);
+        let created = self.volume.find(&name).is_none();
+        let published = match checked {
+            Err(error) => {
+                self.volume.abandon(upload.draft);
+                Err(error)
+            }
+            Ok(()) => self.volume.publish(upload.draft, upload.modified).map_err(|error| self.error(error)),
+        };
+        match published {
+            Ok(content) => {
+                let etag = entry_of(&name, &content, self.front.id, None).etag;
+                let published = Published { created, etag, size: content.length };
+                let reply = upload.reply.take();
+                self.waiters.push(Waiter::Upload { path: upload.path, published, reply });
+                self.start_journal();
+            }
+            Err(error) => {
+                self.front.stats.uploads_failed.add(1);
+                upload.progress.fail(error.clone());
+                if let Some(reply) = upload.reply.take() {
+                    drop(reply.send(Err(error)));
+                }
+            }
+        }
+    }
+
+    pub(super) fn remove(
+        &mut self,
+        path: &ContentPath,
+        precondition: &Precondition,
+        reply: oneshot::Sender<Result<(), StoreError>>,
+    ) {
+        let name = path.joined();
+        let removed = self.check_precondition(&name, precondition).and_then(|()| {
+            if self.volume.find(&name).is_none() && self.volume.is_folder(&name) {
+                return Err(StoreError::IsDirectory);
+            }
+            self.volume.remove(&name).map_err(|error| self.error(error))
+        });
+        match removed {
+            Ok(()) => {
+                self.front.stats.deletes.add(1);
+                self.waiters.push(Waiter::Removal(reply));
+                self.start_journal();
+            }
+            Err(error) => drop(reply.send(Err(error))),
+        }
+    }
+
+    /// Begins a commit of what is staged, unless one is under way.
+    pub(super) fn start_journal(&mut self) {
+        if self.journal.is_some() || self.is_taking_out {
+            return;
+        }
+        let Some(commit) = self.volume.commit() else { return };
+        let first = commit.flush_then.first().copied();
+        self.journal = Some(JournalCommit { commit, waiters: std::mem::take(&mut self.waiters), done: 0 });
+        if let Some(first) = first {
+            self.tell(first, Task::Journal);
+        }
+    }
+
+    /// Whether it is the turn of `member` to write its share of the commit under way.
+    pub(super) fn is_journal_turn(&self, member: MemberId) -> bool {
+        self.journal.as_ref().is_some_and(|journal| journal.commit.flush_then.get(journal.done) == Some(&member))
+    }
+
+    /// What `member` is to write of the commit under way, if it is its turn.
+    pub(super) fn journal_share(&self, member: MemberId) -> Option<Vec<(u64, AlignedBlock)>> {
+        let journal = self.journal.as_ref().filter(|_| self.is_journal_turn(member))?;
+        let writes = journal.commit.writes.iter().filter(|write| write.member == member);
+        Some(writes.map(|write| (write.position, AlignedBlock::new(&write.bytes))).collect())
+    }
+
+    /// A disk wrote and flushed its share of the commit.
+    pub(super) fn journal_done(&mut self) {
+        let Some(journal) = &mut self.journal else { return };
+        journal.done += 1;
+        if let Some(next) = journal.commit.flush_then.get(journal.done).copied() {
+            return self.tell(next, Task::Journal);
+        }
+        let Some(journal) = self.journal.take() else { return };
+        self.volume.committed(Ok(()));
+        journal.waiters.into_iter().for_each(|waiter| waiter.answer(Ok(()), &self.front));
+        self.start_journal();
+    }
+
+    /// Plans what makes it durable that `member` is out. Uploads go on with their other copies; where there are none, they
+    /// fail with `error`, and so does everything that waits for the journal.
+    pub(super) fn begin_take_out(&mut self, member: MemberId, error: &StoreError) -> Option<TakingOut> {
+        self.members[member.index()].as_ref()?;
+        let journal = self.journal.take().map(|journal| journal.waiters).unwrap_or_default();
+        self.waiters.splice(0..0, journal);
+        let Ok(steps) = self.volume.take_out(member) else {
+            let touched = self.uploads.iter().filter(|(_, upload)| upload.members.contains(&member));
+            let touched: Vec<UploadId> = touched.map(|(id, _)| *id).collect();
+            touched.into_iter().for_each(|id| self.fail(id, error));
+            for waiter in std::mem::take(&mut self.waiters) {
+                waiter.answer(Err(error.clone()), &self.front);
+            }
+            return None;
+        };
+        self.is_taking_out = true;
+        self.members[member.index()] = None;
+        let ids: Vec<UploadId> = self.uploads.keys().copied().collect();
+        ids.into_iter().for_each(|id| self.member_done(id, member));
+        let files = self.members.iter().flatten().map(|other| Some((other.member, other.file.try_clone().ok()?)));
+        Some(TakingOut { steps, files: files.flatten().collect() })
+    }
+
+    /// It is durable that the disk is out.
+    pub(super) fn end_take_out(&mut self) {
+        self.is_taking_out = false;
+        self.start_journal();
+    }
+
+    /// The disks whose threads have been at one thing for longer than anybody should wait.
+    pub(super) fn stuck(&self) -> Vec<MemberId> {
+        self.members.iter().flatten().filter(|member| member.shared.is_stuck()).map(|member| member.member).collect()
+    }
+
+    /// Whether nothing more will happen to a disk.
+    pub(super) fn is_out(&self, member: MemberId) -> bool {
+        self.closed || self.members[member.index()].is_none()
+    }
+
+    /// No caller is left, or no grant will come any more.
+    pub(super) fn give_up(&mut self) {
+        self.closed = true;
+        self.members.iter().flatten().for_each(|member| member.shared.wake());
+        let ids: Vec<UploadId> = self.uploads.keys().copied().collect();
+        ids.into_iter().for_each(|id| self.fail(id, &StoreError::Closed));
+        let journal = self.journal.take().map(|journal| journal.waiters).unwrap_or_default();
+        for waiter in journal.into_iter().chain(std::mem::take(&mut self.waiters)) {
+            waiter.answer(Err(StoreError::Closed), &self.front);
+        }
+    }
+
+    pub(super) fn error(&self, error: VolumeError) -> StoreError {
+        match error {
+            VolumeError::NotFound => StoreError::NotFound,
+            VolumeError::IsFolder => StoreError::IsDirectory,
+            VolumeError::Name(_) => StoreError::NameTooLong,
+            VolumeError::NotAFolder => StoreError::NotADirectory,
+            VolumeError::Full | VolumeError::CatalogueFull | VolumeError::TooLong => StoreError::NoSpace,
+            VolumeError::ReadOnly => StoreError::ReadOnly,
+            VolumeError::PartLost => StoreError::DiskFailing(self.front.id),
+        }
+    }
+}
+
+impl Waiter {
+    fn answer(self, durable: Result<(), StoreError>, front: &Shared) {
+        match self {
+            Self::Removal(reply) => drop(reply.send(durable)),
+            Self::Upload { path, published, reply } => {
+                let stats = &front.stats;
+                if durable.is_ok() { &stats.uploads_published } else { &stats.uploads_failed }.add(1);
+                let outcome = durable.map(|()| published);
+                match reply.filter(|reply| !reply.is_closed()) {
+                    Some(reply) => drop(reply.send(outcome)),
+                    // Its client is gone, and it is kept.
+                    None => front.events.tell(match outcome {
+                        Ok(published) => {
+                            StoreEvent::RecordingKept { path, bytes: published.size, after_restart: false }
+                        }
+                        Err(why) => StoreEvent::RecordingLost { path, why },
+                    }),
+                }
+            }
+        }
+    }
+}
+
+fn now_nanos() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,208 @@
+//! The thread of a volume that knows the names.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use dataplane::control::Content;
+use media::{Budget, MediaRate, ProbeError, ReadAt, probe};
+use tokio::sync::mpsc;
+use units::limits;
+use volume::{Listed, StoredContent};
+
+use super::content::{entry_of, folder_of, stamp_of};
+use super::take_out::take_out;
+use super::{SharedCore, count, index, lock};
+use crate::disk::Shared;
+use crate::index::Index;
+use crate::operation::Operation;
+use crate::upload::Begun;
+use crate::worker::{NAMES_MAX, answer};
+use crate::{ContentPath, Entry, Opened, StoreError, Want};
+
+/// How long the thread sleeps at most: it is woken for operations; this is for units that nobody reads any more.
+const NAP: Duration = Duration::from_secs(1);
+
+/// Read at once at most while a content's rate is looked for.
+const WINDOW_BYTES: usize = 256 * 1024;
+
+/// See the module.
+pub(crate) struct Front {
+    core: SharedCore,
+    shared: Arc<Shared>,
+    operations: mpsc::Receiver<Operation>,
+    index: Arc<Index>,
+}
+
+impl Front {
+    pub(crate) fn new(
+        core: SharedCore,
+        shared: Arc<Shared>,
+        operations: mpsc::Receiver<Operation>,
+        index: Arc<Index>,
+    ) -> Self {
+        Self { core, shared, operations, index }
+    }
+
+    /// The thread's life: ends when no caller is left. Who posts an operation unparks it.
+    pub(crate) fn run(mut self) {
+        loop {
+            match self.operations.try_recv() {
+                Ok(operation) => self.perform(operation),
+                Err(mpsc::error::TryRecvError::Disconnected) => return lock(&self.core).give_up(),
+                Err(mpsc::error::TryRecvError::Empty) => {
+                    for (upload, rest) in self.shared.take_aborted() {
+                        lock(&self.core).break_off(upload, rest);
+                    }
+                    let stuck = lock(&self.core).stuck();
+                    for member in stuck {
+                        take_out(&self.core, member, &StoreError::DiskFailing(self.shared.id));
+                    }
+                    let mut core = lock(&self.core);
+                    core.open.let_go();
+                    self.shared.stats.free_bytes.set(core.volume.free_bytes());
+                    self.shared.stats.uploads_open.set(count(core.upload_count()));
+                    drop(core);
+                    thread::park_timeout(NAP);
+                }
+            }
+        }
+    }
+
+    fn perform(&mut self, operation: Operation) {
+        match operation {
+            Operation::LookUp { path, reply, .. } => answer(reply, || self.look_up(&path)),
+            Operation::Open { path, want, reply, .. } => answer(reply, || self.open(&path, want)),
+            Operation::Names { path, reply, .. } => answer(reply, || self.names(&path)),
+            Operation::Entries { path, names, reply, .. } => answer(reply, || Ok(self.entries(&path, &names))),
+            // Folders need not be there before what is put into them.
+            Operation::Space { reply, .. } => answer(reply, || Ok(lock(&self.core).volume.free_bytes())),
+            Operation::Delete { path, precondition, reply, .. } => {
+                if !reply.is_closed() {
+                    lock(&self.core).remove(&path, &precondition, reply);
+                }
+            }
+            Operation::Begin { path, terms, reply, .. } => answer(reply, || {
+                let mut core = lock(&self.core);
+                if core.upload_count() >= limits::UPLOADS_MAX {
+                    return Err(StoreError::Busy);
+                }
+                let id = core.begin(&path, terms)?;
+                self.shared.stats.uploads_begun.add(1);
+                Ok(Begun::new(Arc::clone(&self.shared), id))
+            }),
+            Operation::Append { upload, chunk } => lock(&self.core).take_chunk(upload, chunk),
+            Operation::Finish { upload, last, reply } => lock(&self.core).finish(upload, last, Some(reply)),
+        }
+    }
+
+    fn look_up(&self, path: &ContentPath) -> Result<Entry, StoreError> {
+        self.shared.stats.lookups.add(1);
+        let core = lock(&self.core);
+        let name = path.joined();
+        if let Some(content) = core.volume.find(&name) {
+            let rate = self.index.rate(&stamp_of(&core.volume, content)).flatten();
+            return Ok(entry_of(&name, content, self.shared.id, rate));
+        }
+        if core.volume.is_folder(&name) {
+            return Ok(folder_of(&name, self.shared.id));
+        }
+        let above = path.split().is_some_and(|(parent, _)| core.volume.find(&parent.joined()).is_some());
+        Err(if above { StoreError::NotADirectory } else { StoreError::NotFound })
+    }
+
+    fn open(&self, path: &ContentPath, want: Want) -> Result<Opened, StoreError> {
+        let name = path.joined();
+        let mut core = lock(&self.core);
+        let Some(stored) = core.volume.find(&name).cloned() else {
+            let is_folder = core.volume.is_folder(&name);
+            return Err(if is_folder { StoreError::IsDirectory } else { StoreError::NotFound });
+        };
+        let content = core.content(&stored)?;
+        let stamp = stamp_of(&core.volume, &stored);
+        drop(core);
+        self.shared.stats.opens.add(1);
+        let media = match (self.index.rate(&stamp), want) {
+            (Some(known), _) => known,
+            (None, Want::File) => None,
+            (None, Want::FileAndRate) => {
+                self.shared.stats.probes.add(1);
+                let found = probe(&mut ContentReader::new(&content), Budget::default());
+                if !matches!(found, Err(ProbeError::Io(_))) {
+                    self.index.insert(&stamp, found.as_ref().ok().cloned());
+                }
+                found.ok()
+            }
+        };
+        Ok(self.opened(&name, &stored, content, media))
+    }
+
+    fn opened(&self, name: &str, stored: &StoredContent, content: Arc<Content>, media: Option<MediaRate>) -> Opened {
+        Opened { entry: entry_of(name, stored, self.shared.id, media), content, media }
+    }
+
+    fn names(&self, path: &ContentPath) -> Result<Vec<String>, StoreError> {
+        self.shared.stats.listings.add(1);
+        let core = lock(&self.core);
+        let folder = path.joined();
+        if core.volume.find(&folder).is_some() {
+            return Err(StoreError::NotADirectory);
+        }
+        if !core.volume.is_folder(&folder) {
+            return Err(StoreError::NotFound);
+        }
+        let listed = core.volume.list(&folder).into_iter().take(NAMES_MAX);
+        Ok(listed.map(|(Listed::Folder(name) | Listed::Content(name, _))| name.to_owned()).collect())
+    }
+
+    /// What `names` in a folder are; those that are gone are left out.
+    fn entries(&self, path: &ContentPath, names: &[String]) -> Vec<Entry> {
+        let children = names.iter().filter_map(|name| path.child(name).ok());
+        children.filter_map(|child| self.look_up(&child).ok()).collect()
+    }
+}
+
+/// A content, read at any offset: what one disk does not give is read from the next copy.
+struct ContentReader<'a> {
+    content: &'a Content,
+    memory: Vec<u8>,
+    /// Where in `memory` the aligned part begins.
+    start: usize,
+}
+
+impl<'a> ContentReader<'a> {
+    fn new(content: &'a Content) -> Self {
+        let align = index(limits::DIRECT_ALIGN);
+        let memory = vec![0; WINDOW_BYTES + 2 * align];
+        let start = memory.as_ptr().align_offset(align);
+        Self { content, memory, start }
+    }
+}
+
+impl ReadAt for ContentReader<'_> {
+    fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        let skip = offset % limits::DIRECT_ALIGN;
+        let layout = &self.content.layout;
+        let mut failure = io::Error::from(io::ErrorKind::UnexpectedEof);
+        for copy in 0..layout.copies() {
+            let Some(piece) = layout.piece(copy, offset - skip, count(WINDOW_BYTES)) else { return Ok(0) };
+            let given = index(piece.length.saturating_sub(skip)).min(buf.len());
+            let length = (index(skip) + given).next_multiple_of(index(limits::DIRECT_ALIGN));
+            let window = &mut self.memory[self.start..self.start + length];
+            match rustix::io::pread(layout.files()[usize::from(piece.file)].file.as_fd(), &mut *window, piece.offset) {
+                Ok(_) => {
+                    buf[..given].copy_from_slice(&window[index(skip)..index(skip) + given]);
+                    return Ok(given);
+                }
+                Err(error) => failure = error.into(),
+            }
+        }
+        Err(failure)
+    }
+
+    fn size(&self) -> u64 {
+        self.content.size
+    }
+}

@@ -1,0 +1,217 @@
+//! The thread of one disk of a volume: writes and flushes on grants.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kernel::clock::monotonic;
+use kernel::direct::DirectWriter;
+use rustix::fs::fdatasync;
+use storage::grant::Grant;
+use storage::uploads::{CommitPart, Granted, Uploads};
+use units::{DiskId, Nanos, UploadId};
+use volume::MemberId;
+
+use super::core::Task;
+use super::part::UploadPart;
+use super::take_out::take_out;
+use super::{SharedCore, lock};
+use crate::StoreError;
+use crate::disk::Shared;
+use crate::grants::GrantPort;
+
+/// How long the thread sleeps at most; it is woken for tasks and grants.
+const NAP: Duration = Duration::from_secs(1);
+
+/// How long until a message is tried again for which the schedule had no room.
+const RETRY: Duration = Duration::from_millis(5);
+
+/// The journal waits for this disk: a commit of its schedule like a removed name.
+#[derive(Debug)]
+struct JournalTurn;
+
+/// See the module.
+pub(crate) struct MemberWorker {
+    member: MemberId,
+    core: SharedCore,
+    shared: Arc<Shared>,
+    port: Box<dyn GrantPort>,
+    file: OwnedFd,
+    uploads: Uploads<UploadPart, JournalTurn>,
+    /// The volume's number of an upload to this disk's.
+    numbers: HashMap<UploadId, UploadId>,
+    writer: DirectWriter,
+}
+
+impl MemberWorker {
+    pub(crate) fn new(
+        member: MemberId,
+        disk: DiskId,
+        core: SharedCore,
+        shared: Arc<Shared>,
+        port: Box<dyn GrantPort>,
+        file: OwnedFd,
+    ) -> Self {
+        let uploads = Uploads::new(disk);
+        Self { member, core, shared, port, file, uploads, numbers: HashMap::new(), writer: DirectWriter::new() }
+    }
+
+    /// The thread's life: ends when the front's does, when the disk is taken out, or no grant will come any more.
+    pub(crate) fn run(mut self) {
+        while !lock(&self.core).is_out(self.member) {
+            self.shared.set_busy(true);
+            let more = self.turn();
+            self.shared.set_busy(false);
+            if self.port.is_closed() {
+                return lock(&self.core).give_up();
+            }
+            if !more {
+                self.port.wait(if self.uploads.message().is_none() { NAP } else { RETRY });
+            }
+        }
+    }
+
+    /// One round of what there is to do. True if there may be more at once.
+    fn turn(&mut self) -> bool {
+        self.take_tasks();
+        self.post();
+        let granted = self.port.grant();
+        if let Some(grant) = granted {
+            self.shared.set_busy(true); // a new thing begins: patience is counted from here
+            self.use_grant(grant);
+            self.take_tasks();
+            self.post();
+        }
+        self.shared.stats.dirty_bytes.set(self.uploads.dirty_bytes());
+        granted.is_some()
+    }
+
+    fn take_tasks(&mut self) {
+        loop {
+            let task = lock(&self.core).members[self.member.index()].as_mut().and_then(|own| own.inbox.pop_front());
+            let Some(task) = task else { return };
+            match task {
+                Task::Begin(upload, recording) => {
+                    let number = self.uploads.begin(UploadPart::new(upload), recording, false);
+                    self.numbers.insert(upload, number);
+                }
+                Task::Write(upload, block) => {
+                    let Some(number) = self.numbers.get(&upload).copied() else { continue };
+                    let Some(part) = self.uploads.receiving(number) else { continue };
+                    let bytes = block.len();
+                    part.push(block);
+                    self.uploads.received(number, bytes, monotonic());
+                }
+                Task::Finish(upload) => {
+                    if let Some(number) = self.numbers.get(&upload) {
+                        self.uploads.finish(*number);
+                    }
+                }
+                Task::Forget(upload) => {
+                    if let Some(number) = self.numbers.remove(&upload) {
+                        drop(self.uploads.break_off(number));
+                    }
+                    lock(&self.core).member_done(upload, self.member);
+                }
+                Task::Journal if lock(&self.core).is_journal_turn(self.member) => self.uploads.removed(JournalTurn),
+                // It was written in the grant that published.
+                Task::Journal => {}
+            }
+        }
+    }
+
+    fn post(&mut self) {
+        while let Some(message) = self.uploads.message() {
+            if !self.port.send(message) {
+                return;
+            }
+            self.uploads.sent();
+        }
+    }
+
+    fn use_grant(&mut self, grant: Grant) {
+        match self.uploads.granted(grant, monotonic()) {
+            Granted::Late => self.shared.stats.grants_late.add(1),
+            Granted::Unused => self.shared.stats.grants_unused.add(1),
+            Granted::Write { upload, bytes, .. } => self.write(upload, bytes, grant.until),
+            Granted::Commit => self.commit(),
+            Granted::Chore => self.uploads.chore_done(monotonic()),
+        }
+    }
+
+    fn write(&mut self, number: UploadId, bytes: u64, until: Nanos) {
+        let Some(part) = self.uploads.file_mut(number) else { return };
+        let upload = part.upload;
+        let (written, error) = part.write(bytes, self.file.as_fd(), &mut self.writer, || monotonic() < until);
+        self.shared.stats.written_bytes.add(written);
+        let over = self.uploads.wrote(number, written, error.as_ref().map(StoreError::trouble), monotonic());
+        if let Some(error) = error.filter(|_| over.is_some()) {
+            self.numbers.remove(&upload);
+            self.failed(&error);
+        }
+    }
+
+    /// The disk erred: what it was told before its last flush may be lost, so that nothing on it counts any more.
+    fn failed(&self, error: &StoreError) {
+        take_out(&self.core, self.member, &error.clone().of_disk(self.shared.id));
+    }
+
+    /// Uses a grant for a commit: one flush for all units that are waited for, then this disk's share of the journal.
+    fn commit(&mut self) {
+        self.shared.stats.commits.add(1);
+        let mut flushed: Option<Result<(), StoreError>> = None;
+        let mut done = Vec::new();
+        while let Some(part) = self.uploads.next_part() {
+            let (upload, is_flush) = match &part {
+                CommitPart::SyncName(number) => (Some(*number), true),
+                CommitPart::Flush { .. } => (None, true),
+                CommitPart::Secure { .. } | CommitPart::Publish(_) => (None, false),
+                CommitPart::Withhold(number) => (Some(*number), false),
+                CommitPart::SyncRemoval(_) | CommitPart::CheckRemoval(_) => (None, false),
+            };
+            let outcome = match part {
+                CommitPart::SyncRemoval(_) => self.write_journal(),
+                CommitPart::Withhold(_) => flushed.clone().unwrap_or(Err(StoreError::DiskFailing(self.shared.id))),
+                _ if is_flush => flushed.get_or_insert_with(|| flush(&self.file)).clone(),
+                _ => Ok(()),
+            };
+            if let Some(number) = upload
+                && let Some(part) = self.uploads.file_mut(number)
+            {
+                done.push((part.upload, outcome.clone()));
+            }
+            self.uploads.part_done(outcome.map_err(|error| error.trouble()), monotonic());
+        }
+        for (upload, outcome) in done {
+            self.numbers.remove(&upload);
+            match outcome {
+                Ok(()) => lock(&self.core).member_done(upload, self.member),
+                Err(error) => self.failed(&error),
+            }
+        }
+        // What was just published may go on in this grant: on a volume of one disk it is answered a turn earlier.
+        if flushed.is_some() {
+            let _ = self.write_journal();
+        }
+    }
+
+    /// Writes and flushes this disk's share of the journal's commit, if it is its turn.
+    fn write_journal(&mut self) -> Result<(), StoreError> {
+        let Some(writes) = lock(&self.core).journal_share(self.member) else { return Ok(()) };
+        let written = writes.iter().try_for_each(|(position, block)| {
+            let run = self.writer.write_run(self.file.as_fd(), *position, &[block.bytes()], || true);
+            run.error.map_or(Ok(()), |error| Err(StoreError::from(error)))
+        });
+        let outcome = written.and_then(|()| flush(&self.file));
+        match &outcome {
+            Ok(()) => lock(&self.core).journal_done(),
+            Err(error) => self.failed(error),
+        }
+        outcome
+    }
+}
+
+fn flush(file: &OwnedFd) -> Result<(), StoreError> {
+    fdatasync(file).map_err(StoreError::from)
+}

@@ -1,0 +1,39 @@
+//! A volume as a place for contents beside folders: units on whole disks instead of files in a file system.
+//!
+//! Promise: the *front* thread knows the names and decides where bytes go, and touches no disk but to look for a content's
+//! rate; each disk has a thread of its own that writes and flushes on grants of the disk's schedule, so that a disk that
+//! hangs holds up no other. An upload is answered when its units and its record are durable.
+//! Not here: what lies where (crate `volume`), when a disk is used (`schedule`).
+
+mod content;
+mod core;
+mod front;
+mod member;
+mod open;
+mod part;
+mod start;
+mod take_out;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+pub(crate) use self::core::Core;
+pub(crate) use self::front::Front;
+pub(crate) use self::member::MemberWorker;
+pub(crate) use self::open::OpenVolume;
+pub use self::open::VolumeDiskError;
+pub(crate) use self::start::{Common, start};
+
+/// What all threads of a volume share. It is held for look-ups and decisions, never while a disk works.
+pub(crate) type SharedCore = Arc<Mutex<Core>>;
+
+fn lock(core: &SharedCore) -> MutexGuard<'_, Core> {
+    core.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn index(bytes: u64) -> usize {
+    usize::try_from(bytes).expect("within a few chunks")
+}
+
+fn count(bytes: usize) -> u64 {
+    u64::try_from(bytes).expect("usize is at most 64 bits")
+}

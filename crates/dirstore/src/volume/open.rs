@@ -1,0 +1,197 @@
+//! Opening a volume to serve it: its disks are held for this process alone.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use dataplane::layout::Access;
+use device::{Device, location_of};
+use rustix::fs::{FlockOperation, OFlags, SeekFrom, flock, seek};
+use units::limits;
+use volume::{MemberId, OpenError, ReadDisk, ReadError, Volume};
+
+use super::part::AlignedBlock;
+use super::take_out::write_whole;
+use super::{count, index};
+
+/// The chunks of uploads are not cut: a unit holds whole ones.
+const UNIT_BYTES_MIN: u64 = limits::CHUNK_BYTES;
+
+/// Why a volume cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum VolumeDiskError {
+    /// A disk cannot be opened.
+    #[error("cannot open the volume's disk {}", path.display())]
+    Open {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// It is neither a device nor a file.
+    #[error("{} is neither a block device nor a file: name the disks of a volume", .0.display())]
+    Kind(PathBuf),
+    /// Another program has it.
+    #[error("{} is in use: unmount it, or stop the program that uses it", .0.display())]
+    InUse(PathBuf),
+    /// The disks are no volume, or not all of one.
+    #[error("cannot open the volume ({disks})")]
+    Volume {
+        /// The disks as they are counted in the reason.
+        disks: String,
+        /// Why.
+        #[source]
+        source: OpenError,
+    },
+    /// A disk that was not taken out is not there.
+    #[error("the disks {0:?} of the volume are missing: name all of them")]
+    Missing(Vec<u8>),
+    /// Its units are too small.
+    #[error("the volume's units have {0} bytes; a server needs at least 1 MiB")]
+    UnitSize(u64),
+    /// The state that is there could not be made the volume's own.
+    #[error("cannot write to the volume's journal on {}", path.display())]
+    Journal {
+        /// The disk.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// A disk of the volume.
+#[derive(Debug)]
+pub(crate) struct OpenDisk {
+    pub(crate) path: PathBuf,
+    pub(crate) file: OwnedFd,
+    pub(crate) access: Access,
+    pub(crate) device: Device,
+    /// Where it begins on the device.
+    pub(crate) start_bytes: u64,
+    size: u64,
+}
+
+/// A volume that is ready to be served.
+#[derive(Debug)]
+pub(crate) struct OpenVolume {
+    pub(crate) volume: Volume,
+    /// By their numbers in the volume; none where a disk was taken out.
+    pub(crate) disks: Vec<Option<OpenDisk>>,
+}
+
+struct Given(Vec<OpenDisk>);
+
+impl ReadDisk for Given {
+    fn read(&mut self, disk: usize, position: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        let file = &self.0.get(disk).ok_or(ReadError)?.file;
+        // Direct reads need aligned memory.
+        let align = index(limits::DIRECT_ALIGN);
+        let mut memory = vec![0; buffer.len() + align];
+        let start = memory.as_ptr().align_offset(align);
+        let aligned = &mut memory[start..start + buffer.len()];
+        let mut done = 0;
+        while done < aligned.len() {
+            match rustix::io::pread(file, &mut aligned[done..], position + count(done)) {
+                Ok(0) | Err(_) => return Err(ReadError),
+                Ok(read) => done += read,
+            }
+        }
+        buffer.copy_from_slice(aligned);
+        Ok(())
+    }
+}
+
+impl OpenVolume {
+    /// Opens the volume on these disks, in any order, and writes the first commit of this use.
+    ///
+    /// # Errors
+    /// A disk cannot be opened or is in use, belongs to another volume, is missing, or the catalogue is damaged.
+    pub(crate) fn open(paths: &[PathBuf]) -> Result<Self, VolumeDiskError> {
+        let disks = paths.iter().map(|path| open_disk(path)).collect::<Result<Vec<_>, _>>()?;
+        let sizes: Vec<u64> = disks.iter().map(|disk| disk.size).collect();
+        let mut given = Given(disks);
+        let failed = |source| {
+            let name = |(number, path): (usize, &PathBuf)| format!("disk {number}: {}", path.display());
+            let disks: Vec<String> = paths.iter().enumerate().map(name).collect();
+            VolumeDiskError::Volume { disks: disks.join(", "), source }
+        };
+        let identified = volume::identify(&sizes, &mut given).map_err(failed)?;
+        let missing = identified.missing();
+        if !missing.is_empty() {
+            return Err(VolumeDiskError::Missing(missing.into_iter().map(|member| member.0).collect()));
+        }
+        let mut volume = volume::open(&identified, &mut given).map_err(failed)?;
+        if volume.unit_bytes() < UNIT_BYTES_MIN {
+            return Err(VolumeDiskError::UnitSize(volume.unit_bytes()));
+        }
+        let mut disks: Vec<Option<OpenDisk>> = given.0.into_iter().map(Some).collect();
+        let disks: Vec<_> = identified.disks.iter().map(|disk| disk.and_then(|disk| disks[disk].take())).collect();
+        commit(&mut volume, &disks)?;
+        Ok(Self { volume, disks })
+    }
+
+    /// The disks that are there, in the order of their numbers.
+    pub(crate) fn disks(&self) -> impl Iterator<Item = &OpenDisk> {
+        self.disks.iter().flatten()
+    }
+}
+
+/// Before anything else runs: nobody waits for a grant yet.
+fn commit(volume: &mut Volume, disks: &[Option<OpenDisk>]) -> Result<(), VolumeDiskError> {
+    while let Some(commit) = volume.commit() {
+        let disk = |member: MemberId| disks[member.index()].as_ref().expect("the journal is on disks that are there");
+        for write in &commit.writes {
+            let disk = disk(write.member);
+            write_whole(&disk.file, write.position, AlignedBlock::new(&write.bytes).bytes())
+                .map_err(|error| VolumeDiskError::Journal { path: disk.path.clone(), source: error.into() })?;
+        }
+        for member in &commit.flush_then {
+            let disk = disk(*member);
+            rustix::fs::fdatasync(&disk.file)
+                .map_err(|error| VolumeDiskError::Journal { path: disk.path.clone(), source: error.into() })?;
+        }
+        volume.committed(Ok(()));
+    }
+    Ok(())
+}
+
+fn open_disk(path: &Path) -> Result<OpenDisk, VolumeDiskError> {
+    let failed = |source: io::Error| VolumeDiskError::Open { path: path.to_owned(), source };
+    let metadata = std::fs::metadata(path).map_err(failed)?;
+    let is_device = metadata.file_type().is_block_device();
+    if !is_device && !metadata.is_file() {
+        return Err(VolumeDiskError::Kind(path.to_owned()));
+    }
+    let exclusive = if is_device { OFlags::EXCL } else { OFlags::empty() };
+    let open = |flags: OFlags| {
+        let flags = (flags | exclusive).bits().cast_signed();
+        OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)
+    };
+    let (opened, access) = match open(OFlags::DIRECT) {
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error()) => {
+            (open(OFlags::empty()), Access::Buffered)
+        }
+        opened => (opened, Access::Direct),
+    };
+    let file = OwnedFd::from(opened.map_err(|error| match error.kind() {
+        io::ErrorKind::ResourceBusy => VolumeDiskError::InUse(path.to_owned()),
+        _ => failed(error),
+    })?);
+    flock(file.as_fd(), FlockOperation::NonBlockingLockExclusive)
+        .map_err(|_| VolumeDiskError::InUse(path.to_owned()))?;
+    let size = seek(&file, SeekFrom::End(0)).map_err(|error| failed(error.into()))?;
+    let location = location_of(if is_device { metadata.rdev() } else { metadata.dev() });
+    let start_bytes = if is_device { location.start_bytes.unwrap_or(0) } else { 0 };
+    let device = if is_device { location.device } else { device_of_file(path, size, &location.device) };
+    Ok(OpenDisk { path: path.to_owned(), file, access, device, start_bytes, size })
+}
+
+/// A file counts as a disk of its own, as fast as the one it lies on: what else uses that one is not seen.
+fn device_of_file(path: &Path, size: u64, under: &Device) -> Device {
+    let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    Device { name, model: "file".to_owned(), rotational: under.rotational, capacity_bytes: size, node: None }
+}

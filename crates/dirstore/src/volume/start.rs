@@ -1,0 +1,100 @@
+//! Starting the threads of a volume.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread;
+
+use device::Device;
+use schedule::profile::DiskProfile;
+use units::DiskId;
+
+use super::content::OpenContents;
+use super::core::{Core, Member};
+use super::open::OpenVolume;
+use super::{Front, MemberWorker};
+use crate::disk::{Disk, Shared};
+use crate::event::Events;
+use crate::index::Index;
+use crate::store::{Reliance, Served, StoreSettings, restrict_to};
+
+/// What the volume has in common with the folders of the store.
+pub(crate) struct Common<'a> {
+    pub(crate) settings: &'a StoreSettings,
+    pub(crate) events: &'a Arc<Events>,
+    pub(crate) reliance: &'a Arc<OnceLock<Reliance>>,
+    pub(crate) versions: &'a Arc<AtomicU64>,
+    pub(crate) index: &'a Arc<Index>,
+}
+
+/// A disk of the volume that is served.
+pub(crate) struct VolumeDisk {
+    /// Of the first disk: the way to the volume's front.
+    pub(crate) handle: Disk,
+    pub(crate) device: Device,
+    pub(crate) path: PathBuf,
+    pub(crate) profile: Option<DiskProfile>,
+}
+
+/// Starts a thread for the names and one for each disk; `first` is the identifier of the volume's first disk.
+pub(crate) fn start(
+    open: OpenVolume,
+    first: DiskId,
+    common: &Common,
+    serve: &mut impl FnMut(DiskId, &Device) -> Served,
+) -> io::Result<Vec<VolumeDisk>> {
+    let front_thread: Arc<OnceLock<thread::Thread>> = Arc::default();
+    let woken = Arc::clone(&front_thread);
+    let wake = Arc::new(move || {
+        if let Some(thread) = woken.get() {
+            thread.unpark();
+        }
+    });
+    let shared = |id, waker| {
+        let (events, reliance) = (Arc::clone(common.events), Arc::clone(common.reliance));
+        Arc::new(Shared::new(id, common.settings.patience, waker, events, reliance))
+    };
+    let front = shared(first, wake);
+    let (front_handle, operations) = Disk::new(Arc::clone(&front));
+    let (mut disks, mut members, mut workers) = (Vec::new(), Vec::new(), Vec::new());
+    let mut front_handle = Some(front_handle);
+    for (number, disk) in (0u8..).zip(open.disks) {
+        let Some(disk) = disk else {
+            members.push(None);
+            continue;
+        };
+        let id = DiskId(first.0 + u16::try_from(disks.len()).expect("at most 32 disks"));
+        let served = serve(id, &disk.device);
+        let own = shared(id, served.port.waker());
+        workers.push((volume::MemberId(number), id, Arc::clone(&own), served.port, disk.file.try_clone()?));
+        members.push(Some(Member {
+            member: volume::MemberId(number),
+            disk: id,
+            file: disk.file,
+            access: disk.access,
+            start_bytes: disk.start_bytes,
+            shared: Arc::clone(&own),
+            inbox: std::collections::VecDeque::new(),
+        }));
+        let handle = front_handle.take().unwrap_or_else(|| Disk::new(own).0);
+        disks.push(VolumeDisk { handle, device: disk.device, path: disk.path, profile: served.profile });
+    }
+    let contents = OpenContents::new(Arc::clone(common.versions));
+    let core = Arc::new(Mutex::new(Core::new(open.volume, members, contents, Arc::clone(&front))));
+    for (member, id, own, port, file) in workers {
+        let core = Arc::clone(&core);
+        let cpus = common.settings.cpus.clone();
+        thread::Builder::new().name(format!("volume-{}", id.0)).spawn(move || {
+            restrict_to(&cpus);
+            MemberWorker::new(member, id, core, own, port, file).run();
+        })?;
+    }
+    let (cpus, index) = (common.settings.cpus.clone(), Arc::clone(common.index));
+    let spawned = thread::Builder::new().name("volume".to_owned()).spawn(move || {
+        restrict_to(&cpus);
+        Front::new(core, front, operations, index).run();
+    })?;
+    let _ = front_thread.set(spawned.thread().clone());
+    Ok(disks)
+}
