@@ -135,7 +135,8 @@ fn after_a_break_the_receiver_knows_what_is_missing_and_nothing_comes_twice() {
         let mut n = 1_u64;
         while !node.is_finished() {
             // The kernel may take one or two before it knows; those are lost, and counted.
-            to_node.send(&n.to_le_bytes(), Urgency::Now).expect("the node is back at once");
+            let sent = to_node.send(&n.to_le_bytes(), Urgency::Now);
+            assert!(sent.is_ok() || node.is_finished(), "the node is back at once: {sent:?}");
             n += 1;
         }
         assert!((1..n).contains(&node.join().expect("no panic")));

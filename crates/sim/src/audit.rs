@@ -8,8 +8,9 @@ use crate::world::World;
 
 /// How long a told end may take to come.
 const END_MAX: Nanos = Nanos::from_secs(5);
-/// How long best-effort work may wait for a grant while its share is not zero.
-const BEST_EFFORT_WAIT_MAX: Nanos = Nanos::from_secs(10);
+/// Best-effort work may wait for a grant until its share of the time comes to this much: the longest job, and what one before
+/// it took too long, each half a second. At least for [`END_MAX`].
+const BEST_EFFORT_EARNED_MAX: Nanos = Nanos::from_secs(1);
 /// A disk may be idle beside waiting work for this share of the time between two audits, or as long as the longest
 /// operation that may wait is expected to take: what does not fit before the round's end waits for the next. A share
 /// alone was not the law as meant: settling 8 MiB on the inner tracks of the 2005 drive takes 0.27 s. In 500 seeds no disk
@@ -143,7 +144,8 @@ impl World {
         tally.idle_beside_work_max = tally.idle_beside_work_max.max(idle);
         if self.control.be_share > 0.0 {
             tally.best_effort_wait_max = tally.best_effort_wait_max.max(waited);
-            if waited > BEST_EFFORT_WAIT_MAX {
+            let wait_max = Nanos::from_secs_f64(BEST_EFFORT_EARNED_MAX.as_secs_f64() / self.control.be_share);
+            if waited > wait_max.max(END_MAX) {
                 self.laws.broke(Law::BestEffortLives, self.now, format!("disk {disk}: no grant since {since:?}"));
             }
         }

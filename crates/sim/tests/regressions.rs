@@ -33,10 +33,11 @@ fn lawful(scenario: &Scenario) -> Report {
 
 #[test]
 fn short_reads_are_not_taken_for_a_cut_content() {
-    let mut scenario = small(Profile::Desktop, 20);
+    // Few: each read that is short costs the disk a turn more, and one that is too slow for its streams ends some.
+    let mut scenario = small(Profile::Desktop, 8);
     scenario.short_read = 0.3;
     scenario.load.fragments_max = 20;
-    assert!(lawful(&scenario).tally.completed > 20);
+    assert!(lawful(&scenario).tally.completed > 8);
 }
 
 #[test]
