@@ -47,7 +47,7 @@ impl<I: Io> Plane<I> {
         let left = 1.0 - self.admission.promised_share(disk);
         self.disks[index].schedule.set_be_share(self.config.be_share.min(left));
         // A disk as fast as its profile catches up with what waits, however many start at once.
-        if factor > 1.0 && self.disks[index].spins && !self.disks[index].health.is_hung() {
+        if factor >= LEVELS[0] * HYSTERESIS && self.disks[index].spins && !self.disks[index].health.is_hung() {
             self.shed(index, disk, now);
         }
     }

@@ -489,6 +489,8 @@ mod tests {
         assert_eq!(config.require_mount, config.roots);
         config.roots.clear();
         config.require_mount.clear();
+        assert_eq!(config.volumes, [[PathBuf::from("/dev/sdb"), PathBuf::from("/dev/sdc")]]);
+        config.volumes.clear();
         assert_eq!(config.path_rates, [("lectures/".to_owned(), BitRate(8_000_000))]);
         assert_eq!(config.path_when_full, [("previews/".to_owned(), WhenFull::BestEffort)]);
         assert_eq!(config.users.len(), 1);
