@@ -14,6 +14,8 @@ SYSUSERS = $(DESTDIR)$(PREFIX)/lib/sysusers.d
 MANUAL = $(DESTDIR)$(PREFIX)/share/man/man1
 COMPLETIONS = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 SETTINGS = $(DESTDIR)/etc/isocast
+# Where systemd runs and is installed to.
+RELOAD_UNITS = test -n "$(DESTDIR)" || test ! -d /run/systemd/system || systemctl daemon-reload
 BINARY := $(or $(CARGO_TARGET_DIR),target)/release/isocast
 # Expanded only in recipes, after setup has made sure that there is a toolchain.
 CARGO = RUSTUP_TOOLCHAIN=$$(scripts/toolchain) cargo
@@ -45,6 +47,7 @@ install: ## put the built program, its service, manual pages and completions bel
 	@$(BINARY) man $(MANUAL)
 	@$(BINARY) completions bash >$(COMPLETIONS)/isocast
 	@test -n "$(DESTDIR)" || systemd-sysusers $(SYSUSERS)/isocast.conf
+	@$(RELOAD_UNITS)
 	@mkdir -p $(SETTINGS)/conf.d
 	@test -e $(SETTINGS)/isocast.toml || install -m 644 packaging/isocast.toml $(SETTINGS)/isocast.toml
 	@test -n "$(DESTDIR)" || chgrp -R isocast $(SETTINGS)
@@ -52,6 +55,7 @@ install: ## put the built program, its service, manual pages and completions bel
 uninstall: ## remove what `make install` put there; settings, state and the user stay
 	@rm -f $(DESTDIR)$(PREFIX)/bin/isocast $(UNITS)/isocast.service $(UNITS)/isocast-measure.service \
 		$(SYSUSERS)/isocast.conf $(MANUAL)/isocast.1 $(MANUAL)/isocast-*.1 $(COMPLETIONS)/isocast
+	@$(RELOAD_UNITS)
 
 test: page ## run every test; what this machine or user cannot run is named as skipped
 	@cd web && ../scripts/npm run --silent test

@@ -224,3 +224,90 @@ pub struct Buffers {
     /// In all.
     pub total_bytes: u64,
 }
+
+/// A job of the configuration (`GET /api/v1/jobs`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct JobStatus {
+    /// Its name.
+    pub name: String,
+    /// `keep`, `copy`, `measure` or `command`.
+    pub kind: String,
+    /// When it is due, as the configuration says it.
+    pub schedule: String,
+    /// The time zone of that; none: the machine's.
+    pub time_zone: Option<String>,
+    /// When it runs next, seconds since 1970; none: never.
+    pub next: Option<f64>,
+    /// The run under way.
+    pub running: Option<JobProgress>,
+    /// The last run that ended.
+    pub last: Option<JobRun>,
+    /// Runs that succeeded since the start of the server.
+    pub succeeded: u64,
+    /// Runs that failed.
+    pub failed: u64,
+    /// Runs that were stopped.
+    pub stopped: u64,
+    /// Runs that did not begin at their time and were not made up for.
+    pub missed: u64,
+}
+
+/// A job's run under way.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct JobProgress {
+    /// When it began, seconds since 1970.
+    pub started: f64,
+    /// Bytes copied, or removed, so far.
+    pub bytes: u64,
+    /// Bytes that it will have copied; zero where that is not known.
+    pub bytes_total: u64,
+    /// True once it was told to stop.
+    pub stopping: bool,
+}
+
+/// A run of a job that ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct JobRun {
+    /// When it began, seconds since 1970.
+    pub started: f64,
+    /// How long it took.
+    pub seconds: f64,
+    /// How it came out.
+    pub outcome: JobOutcome,
+    /// Why it failed, in words.
+    pub reason: Option<String>,
+    /// Files copied, or contents removed.
+    pub files: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+}
+
+/// How a run of a job came out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum JobOutcome {
+    /// All was done.
+    Succeeded,
+    /// Not all was done.
+    Failed,
+    /// Somebody stopped it, or the server ended.
+    Stopped,
+}
+
+/// A webhook of the configuration (`GET /api/v1/webhooks`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WebhookStatus {
+    /// Its name.
+    pub name: String,
+    /// Events that wait to be told.
+    pub waiting: u64,
+    /// Events that it was told of.
+    pub delivered: u64,
+    /// Tries that failed.
+    pub retried: u64,
+    /// Events that it could not be told of, however often that was tried.
+    pub failed: u64,
+    /// Events left out because too many waited.
+    pub dropped: u64,
+    /// Why the last try failed; none: it did not.
+    pub error: Option<String>,
+}

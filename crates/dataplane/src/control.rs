@@ -78,7 +78,7 @@ pub enum Report {
         /// Why, and what would be granted.
         refusal: Refusal,
     },
-    /// Nobody reads this content any more: the last reference, to be dropped where closing a file may take its time.
+    /// The data plane reads this content no more: to be dropped where closing a file may take its time.
     Unused(Arc<Content>),
     /// Something happened that an operator should know (rate-limited by the data plane).
     Event(Event),
@@ -151,7 +151,7 @@ impl Content {
     /// The disk on which its first copy begins.
     #[must_use]
     pub fn disk(&self) -> DiskId {
-        self.layout.first_disk(0)
+        self.layout.first_disk()
     }
 
     /// Its first file: the only one of a file in a folder.

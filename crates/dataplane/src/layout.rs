@@ -97,6 +97,8 @@ pub struct ContentLayout {
     copies: Box<[Box<[Unit]>]>,
     /// For each disk, the first copy's first: the share of the content's bytes that may be read from it.
     shares: Box<[(DiskId, f64)]>,
+    /// Which disks have the copies of a byte: each combination once.
+    combinations: Box<[Box<[DiskId]>]>,
 }
 
 impl ContentLayout {
@@ -135,7 +137,8 @@ impl ContentLayout {
         #[allow(clippy::cast_precision_loss, reason = "a share")]
         let share = |bytes: u64| bytes as f64 / size.max(1) as f64;
         let shares = shares.into_iter().map(|(disk, bytes)| (disk, share(bytes).min(1.0))).collect();
-        Self { files, copies, shares }
+        let combinations = combinations(&files, &copies);
+        Self { files, copies, shares, combinations }
     }
 
     /// Its files.
@@ -162,17 +165,24 @@ impl ContentLayout {
         self.shares.iter().find(|(other, _)| *other == disk).map_or(0.0, |&(_, share)| share)
     }
 
-    /// The disk on which a copy begins.
+    /// The disk on which the first copy begins.
     #[must_use]
-    pub fn first_disk(&self, copy: usize) -> DiskId {
-        let first = self.copies[copy].first().map_or(0, |unit| unit.file);
+    pub fn first_disk(&self) -> DiskId {
+        let first = self.copies[0].first().map_or(0, |unit| unit.file);
         self.files[usize::from(first)].disk
     }
 
-    /// Whether bytes of a copy lie on this disk.
+    /// Whether every byte has a copy on a disk that serves.
     #[must_use]
-    pub fn uses(&self, copy: usize, disk: DiskId) -> bool {
-        self.copies[copy].iter().any(|unit| self.files[usize::from(unit.file)].disk == disk)
+    pub fn is_readable(&self, serves: impl Fn(DiskId) -> bool) -> bool {
+        self.combinations.iter().all(|disks| disks.iter().any(|disk| serves(*disk)))
+    }
+
+    /// The copy of the byte at `offset` on the disk with the least reluctance; of equal ones the first.
+    #[must_use]
+    pub fn copy_at(&self, offset: u64, reluctance: impl Fn(DiskId) -> u8) -> usize {
+        let disk_of = |copy: usize| self.piece(copy, offset, 1).map_or(u8::MAX, |piece| reluctance(piece.disk));
+        if self.copies.len() == 1 { 0 } else { (0..self.copies.len()).min_by_key(|copy| disk_of(*copy)).unwrap_or(0) }
     }
 
     /// The bytes of a copy from `offset` on that one request can read, at most `length`; `None` behind its end.
@@ -219,6 +229,27 @@ impl ContentLayout {
     }
 }
 
+/// Which disks have the copies of a byte: each combination once.
+fn combinations(files: &[ContentFile], copies: &[Box<[Unit]>]) -> Box<[Box<[DiskId]>]> {
+    let mut found: Vec<Box<[DiskId]>> = Vec::new();
+    let (mut at, end) = (0, copies[0].last().map_or(0, |unit| unit.logical + unit.length));
+    while at < end {
+        let units = copies.iter().filter_map(|units| {
+            let next = units.partition_point(|unit| unit.logical + unit.length <= at);
+            units.get(next)
+        });
+        let disks: Box<[DiskId]> = units.clone().map(|unit| files[usize::from(unit.file)].disk).collect();
+        at = units.map(|unit| unit.logical + unit.length).min().unwrap_or(end);
+        if !found.contains(&disks) {
+            found.push(disks);
+        }
+    }
+    if found.is_empty() {
+        found.push(files.iter().map(|file| file.disk).collect());
+    }
+    found.into_boxed_slice()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -257,8 +288,22 @@ mod tests {
         let expected = [(0, 10 * UNIT + UNIT / 2, UNIT * 3 / 2), (1, 0, UNIT), (0, 20 * UNIT, UNIT)];
         assert_eq!(pieces, expected);
         let shares = [(DiskId(0), 0.75), (DiskId(1), 0.25), (DiskId(2), 1.0)];
-        assert_eq!((layout.shares(), layout.first_disk(1)), (&shares[..], DiskId(2)));
-        assert!(layout.uses(0, DiskId(1)) && !layout.uses(1, DiskId(1)));
+        assert_eq!((layout.shares(), layout.first_disk()), (&shares[..], DiskId(0)));
         assert_eq!(layout.piece(1, 3 * UNIT, UNIT).map(|p| p.position), Some(Some(8 * UNIT)));
+    }
+    #[test]
+    fn each_unit_is_read_from_the_copy_on_the_better_disk() {
+        // Chained: the second copy of each unit is on the next disk.
+        let unit = |nth: u64, file: u16| Unit { logical: nth * UNIT, length: UNIT, file: file % 3, offset: nth * UNIT };
+        let copy = |shift: u16| (0u16..3).map(|nth| unit(u64::from(nth), nth + shift)).collect::<Box<[Unit]>>();
+        let files = [0, 1, 2].map(|disk| file(disk, Positions::Device));
+        let layout = ContentLayout::new(Box::new(files), Box::new([copy(0), copy(1)]));
+        let read = |bad: u16| {
+            let copies = (0..3).map(|nth| layout.copy_at(nth * UNIT, |disk| u8::from(disk.0 == bad)));
+            copies.collect::<Vec<_>>()
+        };
+        assert_eq!([read(9), read(0), read(1), read(2)], [[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]]);
+        assert!((0..3).all(|dead| layout.is_readable(|disk| disk.0 != dead)), "any one disk may die");
+        assert!(!layout.is_readable(|disk| disk.0 == 0), "of two, neighbours hold both copies of a unit");
     }
 }

@@ -196,10 +196,8 @@ pub(crate) struct Stream {
     pub(crate) generation: u32,
     pub(crate) delivery: Option<Box<Delivery>>,
     pub(crate) class: Class,
-    /// The disk in whose rounds it reads: where its copy begins.
+    /// The disk at which it is listed, and in whose rounds it reads: one of its content's.
     pub(crate) disk: DiskId,
-    /// The copy of its content that it reads.
-    pub(crate) copy: usize,
     pub(crate) send: Cursor,
     pub(crate) fetch: Cursor,
     /// Read ahead up to this much payload.
@@ -249,7 +247,6 @@ impl Stream {
             delivery: None,
             class: Class::BestEffort,
             disk: DiskId(0),
-            copy: 0,
             send: Cursor { segment: 0, passed: 0, payload: 0 },
             fetch: Cursor { segment: 0, passed: 0, payload: 0 },
             target: 0,
@@ -309,16 +306,15 @@ impl Stream {
     }
 
     /// Takes `delivery` in.
-    pub(crate) fn begin(&mut self, delivery: Box<Delivery>, class: Class, copy: usize, now: Nanos) {
+    pub(crate) fn begin(&mut self, delivery: Box<Delivery>, class: Class, disk: DiskId, now: Nanos) {
         assert_eq!(self.life, Life::Free, "a slot is used by one stream at a time");
         let payload = payload_of(&delivery);
         *self = Self {
             life: Life::Waiting,
             generation: self.generation,
-            disk: delivery.content.layout.first_disk(copy),
+            disk,
             delivery: Some(delivery),
             class,
-            copy,
             payload,
             started: now,
             ..Self::free()

@@ -1,10 +1,12 @@
 //! Whether a file is still the version that was opened.
 //!
-//! Promise: a file at rest counts as changed as soon as its time of modification or its size is another; a file that was
-//! being written when it was opened may grow, and nothing else. Once changed is changed for good.
+//! Promise: a file at rest counts as changed as soon as its time of modification or its size is another, unless it is known
+//! that the time was set and nothing written; a file that was being written when it was opened may grow, and nothing else.
+//! Once changed is changed for good.
 //! Not here: looking at files (`kernel::version_check`), and when that is done (`plane::fetch`): decision 0012.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{fmt, mem};
 
 /// A file that was written within this time before it was looked at counts as one that somebody is writing.
 const AT_REST_NANOS: u128 = 2_000_000_000;
@@ -29,19 +31,40 @@ impl Facts {
 pub enum Verdict {
     /// The bytes that were there at the opening are still there.
     Same,
-    /// Written, and not longer yet: look again in a moment. A writer's time is set before its bytes are counted.
+    /// Its time is another and the reason not told yet: look again in a moment. A writer's time is set before its bytes are
+    /// counted and before the write is told.
     Unsure,
     /// Another version.
     Changed,
 }
 
+/// What was done to a file since it is watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Changes {
+    /// Writes to its bytes.
+    pub writes: u64,
+    /// Settings of its times, permissions, owner or links (`touch`, `chmod`, a backup).
+    pub settings: u64,
+}
+
+/// Counts what is done to a file.
+pub trait ChangeCounter: fmt::Debug + Send + Sync {
+    /// All that was done up to now. None if something may have been missed.
+    fn changes(&self) -> Option<Changes>;
+}
+
 /// What is known of an open file. The plane's thread never asks: there is a lock inside.
 #[derive(Debug)]
-pub struct Watched(Mutex<Seen>);
+pub struct Watched {
+    seen: Mutex<Seen>,
+    counter: Option<Box<dyn ChangeCounter>>,
+}
 
 #[derive(Debug)]
 struct Seen {
     facts: Facts,
+    /// None if nobody counts, or not reliably.
+    changes: Option<Changes>,
     growing: bool,
     changed: bool,
 }
@@ -50,13 +73,36 @@ impl Watched {
     /// A file as it was opened at `now_nanos` (since 1970).
     #[must_use]
     pub fn new(opened: Facts, now_nanos: i128) -> Self {
-        Self(Mutex::new(Seen { facts: opened, growing: is_being_written(opened, now_nanos), changed: false }))
+        let growing = is_being_written(opened, now_nanos);
+        Self { seen: Mutex::new(Seen { facts: opened, changes: None, growing, changed: false }), counter: None }
     }
 
-    /// What `facts`, seen at `now_nanos`, say of the version that was opened.
-    pub fn judge(&self, facts: Facts, now_nanos: i128) -> Verdict {
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    /// The same, with somebody who tells settings from writes and had counted `begun` before the file was looked at.
+    #[must_use]
+    pub fn counted_by(mut self, counter: Box<dyn ChangeCounter>, begun: Changes) -> Self {
+        self.seen.get_mut().unwrap_or_else(PoisonError::into_inner).changes = Some(begun);
+        self.counter = Some(counter);
+        self
+    }
+
+    /// What was done to it up to now: to be asked for before the facts, so that no setting is counted whose time they lack.
+    pub fn changes(&self) -> Option<Changes> {
+        self.counter.as_ref()?.changes()
+    }
+
+    /// What `changes` and then `facts`, seen at `now_nanos`, say of the version that was opened.
+    pub fn judge(&self, changes: Option<Changes>, facts: Facts, now_nanos: i128) -> Verdict {
+        let mut seen = self.lock();
         if seen.changed {
+            return Verdict::Changed;
+        }
+        let before = mem::replace(&mut seen.changes, changes);
+        let (was_written, was_set) = match before.zip(changes) {
+            Some((before, now)) => (now.writes > before.writes, now.settings > before.settings),
+            None => (false, false),
+        };
+        if was_written && !seen.growing {
+            seen.changed = true;
             return Verdict::Changed;
         }
         if facts == seen.facts {
@@ -67,8 +113,14 @@ impl Watched {
             seen.facts = facts;
             return Verdict::Same;
         }
-        if seen.growing && facts.size == seen.facts.size {
-            return Verdict::Unsure;
+        if facts.size == seen.facts.size {
+            if was_set && !was_written {
+                seen.facts = facts;
+                return Verdict::Same;
+            }
+            if seen.growing || changes.is_some() {
+                return Verdict::Unsure;
+            }
         }
         seen.changed = true;
         Verdict::Changed
@@ -76,14 +128,18 @@ impl Watched {
 
     /// It stayed [`Verdict::Unsure`] for too long.
     pub fn give_up(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).changed = true;
+        self.lock().changed = true;
     }
 
     /// True while somebody may be adding to it: then it wants to be looked at now and then, whoever reads it.
     #[must_use]
     pub fn is_growing(&self) -> bool {
-        let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = self.lock();
         seen.growing && !seen.changed
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -102,11 +158,11 @@ mod tests {
     fn a_file_at_rest_may_not_change_at_all() {
         let rest = || Watched::new(Facts::new(100 * S, 5000), 200 * S);
         let (same, later) = (Facts::new(100 * S, 5000), 201 * S);
-        assert_eq!(rest().judge(same, later), Verdict::Same);
+        assert_eq!(rest().judge(None, same, later), Verdict::Same);
         for facts in [Facts::new(201 * S, 5000), Facts::new(201 * S, 6000), Facts::new(100 * S, 4999)] {
             let watched = rest();
-            assert_eq!(watched.judge(facts, later), Verdict::Changed, "{facts:?}");
-            assert_eq!(watched.judge(same, later), Verdict::Changed, "for good, whatever its times are set to");
+            assert_eq!(watched.judge(None, facts, later), Verdict::Changed, "{facts:?}");
+            assert_eq!(watched.judge(None, same, later), Verdict::Changed, "for good, whatever its times are set to");
         }
     }
 
@@ -114,22 +170,49 @@ mod tests {
     fn a_file_that_is_being_written_may_grow_and_only_that() {
         let watched = Watched::new(Facts::new(100 * S, 5000), 101 * S);
         assert!(watched.is_growing());
-        assert_eq!(watched.judge(Facts::new(102 * S, 6000), 102 * S), Verdict::Same);
-        assert_eq!(watched.judge(Facts::new(103 * S, 6000), 103 * S), Verdict::Unsure);
-        assert_eq!(watched.judge(Facts::new(103 * S, 6001), 103 * S), Verdict::Same);
-        assert_eq!(watched.judge(Facts::new(104 * S, 6000), 104 * S), Verdict::Changed, "shorter");
+        assert_eq!(watched.judge(None, Facts::new(102 * S, 6000), 102 * S), Verdict::Same);
+        assert_eq!(watched.judge(None, Facts::new(103 * S, 6000), 103 * S), Verdict::Unsure);
+        assert_eq!(watched.judge(None, Facts::new(103 * S, 6001), 103 * S), Verdict::Same);
+        assert_eq!(watched.judge(None, Facts::new(104 * S, 6000), 104 * S), Verdict::Changed, "shorter");
         assert!(!watched.is_growing());
         let watched = Watched::new(Facts::new(100 * S, 5000), 101 * S);
         watched.give_up();
-        assert_eq!(watched.judge(Facts::new(100 * S, 5000), 101 * S), Verdict::Changed);
+        assert_eq!(watched.judge(None, Facts::new(100 * S, 5000), 101 * S), Verdict::Changed);
+    }
+
+    #[test]
+    fn a_time_that_was_set_is_no_change_and_one_that_nobody_set_is_looked_at_again() {
+        #[derive(Debug)]
+        struct Nobody;
+        impl ChangeCounter for Nobody {
+            fn changes(&self) -> Option<Changes> {
+                None
+            }
+        }
+        let rest = || Watched::new(Facts::new(100 * S, 5000), 200 * S).counted_by(Box::new(Nobody), Changes::default());
+        let done = |writes, settings| Some(Changes { writes, settings });
+        let (old, new) = (Facts::new(100 * S, 5000), Facts::new(201 * S, 5000));
+        let watched = rest();
+        assert_eq!(watched.judge(done(0, 1), new, 201 * S), Verdict::Same, "touched");
+        assert_eq!(watched.judge(done(0, 1), new, 202 * S), Verdict::Same);
+        assert_eq!(watched.judge(done(0, 1), Facts::new(203 * S, 5000), 203 * S), Verdict::Unsure, "nobody is known");
+        assert_eq!(watched.judge(done(0, 2), Facts::new(203 * S, 5000), 203 * S), Verdict::Same, "told later");
+        assert_eq!(watched.judge(done(1, 3), Facts::new(204 * S, 5000), 204 * S), Verdict::Changed, "written as well");
+        assert_eq!(watched.judge(done(1, 3), old, 205 * S), Verdict::Changed, "for good");
+        assert_eq!(rest().judge(done(1, 0), old, 201 * S), Verdict::Changed, "written, and its time set back");
+        assert_eq!(rest().judge(done(0, 1), Facts::new(201 * S, 5001), 201 * S), Verdict::Changed, "another size");
+        assert_eq!(rest().judge(None, new, 201 * S), Verdict::Changed, "events were lost");
+        let watched = rest();
+        assert_eq!(watched.judge(done(0, 1), old, 201 * S), Verdict::Same, "its permissions were set");
+        assert_eq!(watched.judge(done(0, 1), new, 202 * S), Verdict::Unsure, "which explains no later time");
     }
 
     #[test]
     fn growing_ends_with_a_rest() {
         let watched = Watched::new(Facts::new(100 * S, 5000), 101 * S);
-        assert_eq!(watched.judge(Facts::new(100 * S, 5000), 110 * S), Verdict::Same);
+        assert_eq!(watched.judge(None, Facts::new(100 * S, 5000), 110 * S), Verdict::Same);
         assert!(!watched.is_growing());
-        assert_eq!(watched.judge(Facts::new(111 * S, 9000), 111 * S), Verdict::Changed);
+        assert_eq!(watched.judge(None, Facts::new(111 * S, 9000), 111 * S), Verdict::Changed);
         assert!(!Watched::new(Facts::new(900 * S, 1), 100 * S).is_growing(), "a time in the future says nothing");
     }
 }

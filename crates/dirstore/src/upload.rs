@@ -312,3 +312,13 @@ impl Upload {
         Ok(())
     }
 }
+
+/// So many bytes of chunks in memory.
+pub(crate) fn index(bytes: u64) -> usize {
+    usize::try_from(bytes).expect("within a few chunks")
+}
+
+/// A length in memory, in bytes.
+pub(crate) fn count(bytes: usize) -> u64 {
+    u64::try_from(bytes).expect("usize is at most 64 bits")
+}

@@ -69,11 +69,13 @@ async fn follow(exchange: &Exchange, response: &mut Streamed) -> Option<()> {
     // The head goes out with the first bytes, also when nothing happens.
     response.write(Bytes::from_static(b": events\n\n")).await?;
     loop {
+        // Asked for before the events are: the last of them, that the server drains, is told before it does.
+        let ends = *draining.borrow_and_update();
         for (number, line) in latest.after(seen) {
             response.write(format!("id: {number}\ndata: {line}\n\n").into()).await?;
             seen = number;
         }
-        if *draining.borrow_and_update() {
+        if ends {
             return Some(());
         }
         let silent = tokio::select! {

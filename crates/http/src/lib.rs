@@ -14,6 +14,7 @@ mod cors;
 mod exchange;
 mod figures;
 mod follow;
+mod jobs;
 mod listing;
 mod login;
 mod management;
@@ -33,6 +34,7 @@ mod upload;
 pub mod config;
 pub mod machine;
 pub mod message;
+pub mod operations;
 
 pub use server::{Parts, Reload, Server, listen};
 pub use starting::Starting;

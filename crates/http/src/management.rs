@@ -23,6 +23,8 @@ pub(crate) fn answer(shared: &Shared, path: &str) -> Option<Reply> {
         "/api/v1/streams" => json(&figures::streams(shared)),
         "/api/v1/disks" => json(&figures::disks(shared)),
         "/api/v1/system" => json(&figures::system(shared)),
+        "/api/v1/jobs" => json(&shared.operations.jobs()),
+        "/api/v1/webhooks" => json(&shared.operations.webhooks()),
         "/api/v1/openapi.json" => Reply::with_body(StatusCode::OK, "application/json", OPENAPI),
         "/api/v1/events" => follow::latest(shared),
         _ => return None,

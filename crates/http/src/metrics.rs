@@ -36,6 +36,7 @@ pub(crate) fn metrics(shared: &Shared) -> String {
     server_metrics(&mut page, shared);
     plane_metrics(&mut page, shared);
     disk_metrics(&mut page, shared);
+    operation_metrics(&mut page, shared);
     page.0
 }
 
@@ -164,6 +165,41 @@ fn disk_metrics(page: &mut Exposition, shared: &Shared) {
     family("block_lateness_seconds", "histogram", "Blocks read after their deadline.", &|page| {
         disks.iter().for_each(|(label, gauges, _)| histogram(page, "block_lateness_seconds", label, &gauges.lateness));
     });
+}
+
+/// Jobs and webhooks have names that the configuration checks: they can be labels as they are.
+fn operation_metrics(page: &mut Exposition, shared: &Shared) {
+    let (jobs, webhooks) = (shared.operations.jobs(), shared.operations.webhooks());
+    page.family("job_running", "gauge", "1 while the job runs.");
+    for job in &jobs {
+        page.sample("job_running", &format!("job=\"{}\"", job.name), u8::from(job.running.is_some()));
+    }
+    page.family("job_runs_total", "counter", "Runs that ended, by outcome.");
+    for job in &jobs {
+        for (outcome, count) in [("succeeded", job.succeeded), ("failed", job.failed), ("stopped", job.stopped)] {
+            page.sample("job_runs_total", &format!("job=\"{}\",outcome=\"{outcome}\"", job.name), count);
+        }
+    }
+    page.family("job_missed_total", "counter", "Runs that did not begin at their time.");
+    for job in &jobs {
+        page.sample("job_missed_total", &format!("job=\"{}\"", job.name), job.missed);
+    }
+    page.family("webhook_waiting", "gauge", "Events that wait to be told.");
+    for webhook in &webhooks {
+        page.sample("webhook_waiting", &format!("webhook=\"{}\"", webhook.name), webhook.waiting);
+    }
+    page.family("webhook_events_total", "counter", "Events by what became of them.");
+    for webhook in &webhooks {
+        let outcomes = [("delivered", webhook.delivered), ("failed", webhook.failed), ("dropped", webhook.dropped)];
+        for (outcome, count) in outcomes {
+            let labels = format!("webhook=\"{}\",outcome=\"{outcome}\"", webhook.name);
+            page.sample("webhook_events_total", &labels, count);
+        }
+    }
+    page.family("webhook_retries_total", "counter", "Tries to tell an event that failed.");
+    for webhook in &webhooks {
+        page.sample("webhook_retries_total", &format!("webhook=\"{}\"", webhook.name), webhook.retried);
+    }
 }
 
 /// The plane's buckets (less than 2^n milliseconds late) as cumulative ones. The sum is not kept by the plane.

@@ -7,7 +7,7 @@ use crate::body::RequestBody;
 use crate::content::PREFIX;
 use crate::exchange::Exchange;
 use crate::message::reply::Reply;
-use crate::{cors, listing, management, page, problem, stop, upload};
+use crate::{cors, jobs, listing, management, page, problem, stop, upload};
 
 /// What is answered to a request, and who asked, if that was proved.
 pub(crate) async fn respond(exchange: &Exchange, body: &mut RequestBody<'_>) -> (Reply, Option<String>) {
@@ -26,6 +26,11 @@ async fn route(exchange: &Exchange, body: &mut RequestBody<'_>, user: &mut Optio
     }
     if let Some(number) = path.strip_prefix("/api/v1/streams/").and_then(|rest| rest.strip_suffix("/stop")) {
         return stop::answer(exchange, number, user).await;
+    }
+    if let Some(rest) = path.strip_prefix("/api/v1/jobs/")
+        && let Some(reply) = jobs::answer(exchange, rest, user).await
+    {
+        return reply;
     }
     let read = exchange.head.method == Method::GET || exchange.head.method == Method::HEAD;
     let found = match path {

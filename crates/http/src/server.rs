@@ -18,6 +18,7 @@ use crate::connection::{self, Arrival};
 use crate::figures;
 use crate::machine::Machine;
 use crate::message::reply::{After, render};
+use crate::operations::Operations;
 use crate::problem;
 use crate::shared::{Shared, lock};
 
@@ -38,6 +39,8 @@ pub struct Parts {
     pub listeners: Vec<StdListener>,
     /// What is served.
     pub service: Arc<MediaService>,
+    /// What the server does by itself.
+    pub operations: Arc<dyn Operations>,
     /// What the machine says of itself.
     pub machine: Arc<dyn Machine>,
     /// Access log, combined format.
@@ -83,7 +86,7 @@ impl Server {
     /// # Errors
     /// A listener cannot be used.
     pub fn start(parts: Parts) -> io::Result<Arc<Self>> {
-        let shared = Arc::new(Shared::new(parts.config, parts.service, parts.access));
+        let shared = Arc::new(Shared::new(parts.config, parts.service, parts.operations, parts.access));
         let mut addresses = Vec::with_capacity(parts.listeners.len());
         for listener in parts.listeners {
             listener.set_nonblocking(true)?;

@@ -14,10 +14,12 @@ use crate::access_log::Access;
 use crate::config::Config;
 use crate::connection_limit::Connections;
 use crate::figures::Looks;
+use crate::operations::Operations;
 
 /// What all connections share.
 pub(crate) struct Shared {
     pub(crate) service: Arc<MediaService>,
+    pub(crate) operations: Arc<dyn Operations>,
     pub(crate) access: Log,
     pub(crate) draining: watch::Receiver<bool>,
     pub(crate) stats: Stats,
@@ -38,10 +40,16 @@ pub(crate) struct Stats {
 }
 
 impl Shared {
-    pub(crate) fn new(config: Config, service: Arc<MediaService>, access: Log) -> Self {
+    pub(crate) fn new(
+        config: Config,
+        service: Arc<MediaService>,
+        operations: Arc<dyn Operations>,
+        access: Log,
+    ) -> Self {
         Self {
             draining: service.draining(),
             service,
+            operations,
             access,
             stats: Stats::default(),
             connections: Arc::default(),

@@ -11,6 +11,17 @@ fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")
 }
 
+/// A server, and a viewer of a film of which nothing comes.
+fn watched() -> (Harness, support::Client) {
+    let harness = Harness::start(Config::default());
+    harness.store.put("film.mp4", &pattern(1000));
+    harness.plane.close_gate();
+    let mut viewer = harness.connect();
+    viewer.get("/media/film.mp4?rate=8.8M");
+    viewer.head();
+    (harness, viewer)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn listings_as_page_and_as_json() {
     let harness = Harness::start(Config::default());
@@ -177,12 +188,7 @@ async fn figures_show_a_running_stream() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_is_stopped_by_who_may_write() {
-    let harness = Harness::start(Config::default());
-    harness.store.put("film.mp4", &pattern(1000));
-    harness.plane.close_gate();
-    let mut viewer = harness.connect();
-    viewer.get("/media/film.mp4?rate=8.8M");
-    viewer.head();
+    let (harness, _viewer) = watched();
     let id = harness.one(&get("/api/v1/streams")).json()[0]["id"].as_u64().expect("a number");
     let ask = |method: &str, id: &str, fields: &str| {
         harness.one(&format!("{method} /api/v1/streams/{id}/stop HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"))
@@ -258,12 +264,7 @@ async fn events_are_followed_as_they_happen() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_answered_is_what_the_openapi_document_says() {
-    let harness = Harness::start(Config::default());
-    harness.store.put("film.mp4", &pattern(1000));
-    harness.plane.close_gate();
-    let mut viewer = harness.connect();
-    viewer.get("/media/film.mp4?rate=8.8M");
-    viewer.head();
+    let (harness, _viewer) = watched();
     let document = harness.one(&get("/api/v1/openapi.json")).json();
     let members = |value: &serde_json::Value| value.as_object().expect("an object").keys().cloned().collect::<Vec<_>>();
     for path in members(&document["paths"]) {
@@ -287,4 +288,31 @@ async fn what_is_answered_is_what_the_openapi_document_says() {
         }
     }
     harness.plane.open_gate();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jobs_are_shown_begun_and_stopped() {
+    let harness = Harness::start(Config::default());
+    let jobs = harness.one(&get("/api/v1/jobs")).json();
+    assert_eq!((&jobs[0]["name"], &jobs[0]["last"]["outcome"]), (&"copy".into(), &"Failed".into()));
+    let post = |path: &str| harness.one(&format!("POST /api/v1/jobs/{path} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+    for (path, status) in
+        [("copy/stop", 202), ("copy/run", 409), ("other/run", 404), ("other/stop", 404), ("copy/x", 404)]
+    {
+        assert_eq!(post(path).status, status, "{path}");
+    }
+    assert_eq!(harness.one(&get("/api/v1/jobs/copy/run")).status, 405);
+    let page = "POST /api/v1/jobs/copy/stop HTTP/1.1\r\nHost: localhost\r\nOrigin: http://evil.example\r\n\r\n";
+    assert_eq!(harness.one(page).status, 403);
+    let metrics = harness.one(&get("/metrics")).text();
+    for line in [
+        "isocast_job_running{job=\"copy\"} 1",
+        "isocast_job_runs_total{job=\"copy\",outcome=\"succeeded\"} 6",
+        "isocast_job_missed_total{job=\"copy\"} 7",
+        "isocast_webhook_waiting{webhook=\"chat\"} 1",
+        "isocast_webhook_events_total{webhook=\"chat\",outcome=\"dropped\"} 5",
+        "isocast_webhook_retries_total{webhook=\"chat\"} 3",
+    ] {
+        assert!(metrics.contains(line), "{line}: {metrics}");
+    }
 }

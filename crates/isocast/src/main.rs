@@ -8,14 +8,17 @@ mod config;
 mod copy;
 mod disk;
 mod doctor;
+mod jobs;
 mod lab;
 mod net;
 mod output;
 mod plan;
+mod process;
 mod serve;
 mod top;
 mod user;
 mod volume;
+mod webhooks;
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -39,6 +39,12 @@ impl Write for Output {
     }
 }
 
+/// A number for figures that people read.
+#[allow(clippy::cast_precision_loss, reason = "for display")]
+pub(crate) fn real(value: u64) -> f64 {
+    value as f64
+}
+
 /// A line on standard error, whether anybody reads it or not.
 pub(crate) fn say(line: Arguments<'_>) {
     let _ = writeln!(io::stderr(), "isocast: {line}");

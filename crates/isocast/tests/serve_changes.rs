@@ -2,9 +2,9 @@
 
 mod fixtures;
 
-use std::fs::{self, File};
+use std::fs::{self, File, FileTimes};
 use std::io::Write;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -84,6 +84,39 @@ fn a_file_that_is_written_to_while_it_streams_ends_the_stream() {
     let end = u64::try_from(film.len()).expect("small") - 1;
     let touch = || File::options().write(true).open(&path).expect("the film").write_all_at(b"z", end).expect("room");
     ends_with_its_own_bytes(&server, "touched", &film, touch);
+}
+
+/// `touch`, `chmod`, a backup that sets times back: nothing was written, so its viewers go on; who writes as well ends them.
+#[test]
+fn a_file_whose_times_are_set_while_it_streams_is_streamed_to_its_end() {
+    let server = Server::start();
+    let film = pattern(8_000_000);
+    let path = server.file("film", &film);
+    age(&path);
+    let mut viewer = server.connect();
+    viewer.get("/media/film?rate=16M");
+    assert_eq!(viewer.head().status, 200);
+    let mut got = viewer.take(1_000_000);
+    while got.len() < film.len() {
+        let now = SystemTime::now();
+        let times = FileTimes::new().set_accessed(now).set_modified(now);
+        File::options().write(true).open(&path).and_then(|file| file.set_times(times)).expect("a time");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("permissions");
+        let part = viewer.take(1_000_000.min(film.len() - got.len()));
+        assert!(!part.is_empty(), "it ended after {}", got.len());
+        got.extend(part);
+    }
+    assert!(got == film);
+    // Written to, and its time set back to another: that is no touch.
+    let other = vec![b'x'; film.len()];
+    let path = server.file("restored", &film);
+    age(&path);
+    let rewrite = || {
+        File::options().write(true).open(&path).expect("the film").write_all(&other).expect("room");
+        let earlier = SystemTime::now() - Duration::from_secs(7200);
+        File::options().write(true).open(&path).and_then(|file| file.set_modified(earlier)).expect("a time");
+    };
+    ends_with_its_own_bytes(&server, "restored", &film, rewrite);
 }
 
 #[test]

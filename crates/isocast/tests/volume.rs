@@ -157,3 +157,57 @@ fn a_full_volume_says_so_before_anything_is_written() {
     let (status, _) = json(&["status", "--json", &disk]);
     assert_eq!(status["contents"], 0);
 }
+
+#[test]
+fn a_disk_of_a_mirror_is_replaced_and_what_had_one_copy_gets_its_second() {
+    let bench = Bench::new();
+    let (one, two, new, source) = (bench.disk("one"), bench.disk("two"), bench.disk("new"), bench.files());
+    let both = format!("{one},{two}");
+    done(&["create", "--name", "films", "--layout", "mirror", "--unit", "1MiB", "--yes", &one, &two]);
+    done(&["import", &both, source.to_str().expect("UTF-8")]);
+    let replace = |more: &[&str], stays: &str| {
+        let arguments = [&["replace", "--old", &one, "--new", &new][..], more, &[stays]].concat();
+        arguments.into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let words = |arguments: &[String]| refused(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    // Nothing is done unasked, nor to a disk that holds something, is too small, or is all there is.
+    assert!(words(&replace(&[], &both)).contains("say --yes"));
+    assert!(words(&replace(&["--yes"], &one)).contains("name the disks of the volume that stay"));
+    let small = bench.path("small");
+    File::create(&small).and_then(|file| file.set_len(DISK_BYTES / 2)).expect("there is room");
+    let small = small.to_str().expect("UTF-8");
+    assert!(refused(&["replace", "--old", &one, "--new", small, "--yes", &both]).contains("choose a larger one"));
+    assert!(refused(&["replace", "--old", &one, "--new", &two, "--yes", &one]).contains("name the disks"));
+    // The old one is gone altogether.
+    fs::remove_file(&one).expect("it is there");
+    let (filled, sound) = {
+        let arguments = replace(&["--yes", "--json"], &both);
+        json(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    assert!(sound && filled["written_parts"] == 5 && filled["found_parts"] == 0, "{filled:#}");
+    let both = format!("{two},{new}");
+    let (status, sound) = json(&["status", "--json", &both]);
+    assert!(sound && status["contents"] == 3, "{status:#}");
+    let (scrubbed, sound) = json(&["scrub", "--json", &both]);
+    assert!(sound, "{scrubbed:#}");
+    // Its other disk may fail now.
+    let back = bench.path("back");
+    fs::create_dir(&back).expect("there is room");
+    fs::remove_file(&two).expect("it is there");
+    done(&["export", "--to", back.to_str().expect("UTF-8"), &new]);
+    assert!(same(&source.join("a.mp4"), &back.join("films/a.mp4")));
+    let third = bench.disk("third");
+    done(&["replace", "--old", &two, "--new", &third, "--yes", &new]);
+    assert!(json(&["scrub", "--json", &format!("{new},{third}")]).1);
+    // An interrupted one finds what is there: broken off is a disk that was put in and not filled.
+    assert!(refused(&["replace", "--old", &two, "--new", &third, "--yes", &new]).contains("an Isocast volume"));
+}
+
+#[test]
+fn a_disk_of_a_stripe_has_no_copies_to_be_replaced_from() {
+    let bench = Bench::new();
+    let (one, two, new) = (bench.disk("one"), bench.disk("two"), bench.disk("new"));
+    done(&["create", "--name", "films", "--layout", "stripe", "--unit", "1MiB", "--yes", &one, &two]);
+    let said = refused(&["replace", "--old", &one, "--new", &new, "--yes", &two]);
+    assert!(said.contains("one copy") || said.contains("catalogue"), "{said}");
+}

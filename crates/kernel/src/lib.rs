@@ -17,6 +17,7 @@ pub mod scheduling;
 pub mod thread;
 pub mod tipc;
 pub mod version_check;
+pub mod write_watch;
 
 mod arena;
 mod available;

@@ -182,11 +182,12 @@ fn is_growing(content: &Content) -> bool {
 fn check(content: &Content) -> i32 {
     let Some(watched) = &content.watched else { return 1 };
     for _ in 0..AGAIN_MAX {
+        let changes = watched.changes();
         let facts = match facts(content.file().file.as_fd()) {
             Ok(facts) => facts,
             Err(error) => return -error.raw_os_error().unwrap_or(libc::EIO),
         };
-        match watched.judge(facts, now_nanos()) {
+        match watched.judge(changes, facts, now_nanos()) {
             Verdict::Same => return 1,
             Verdict::Changed => return 0,
             Verdict::Unsure => thread::sleep(AGAIN_AFTER),

@@ -141,6 +141,8 @@ fn the_plane_delivers_and_ends_without_allocating_or_freeing() {
             assert_eq!(ended, StreamId(stream));
         }
         handle.send(Command::Shutdown).unwrap();
+        // Kept until the plane has ended: a report that nobody is there to take is freed by who sends it.
+        reports
     });
     let before = COUNT.get();
     plane.run();

@@ -90,7 +90,7 @@ impl Disk {
     fn slack(&self) -> f64 {
         let mut buckets = Buckets::new(Grid::new(Nanos::ZERO, ROUND), self.now);
         self.queue.fill(&mut buckets, None, &self.cost);
-        buckets.slack(self.now, &self.cost).least()
+        buckets.slack(self.now, self.cost.profile(), self.cost.slowdown()).least()
     }
 
     /// Serves until `until`, or until nothing is left to do before.

@@ -11,6 +11,34 @@ use crate::contents::StoreEvent;
 use crate::latest::Latest;
 use crate::log::{KindLimit, Log, Writer};
 
+/// The kinds of events there are, but for those about the logs and the webhooks themselves.
+pub const KINDS: [&str; 24] = [
+    "server_started",
+    "server_stopping",
+    "configuration_reloaded",
+    "configuration_refused",
+    "stream_refused",
+    "stream_ended",
+    "stream_stopped",
+    "upload_ended",
+    "recording_kept",
+    "recording_lost",
+    "root_away",
+    "root_back",
+    "content_deleted",
+    "miss",
+    "disk_slower",
+    "disk_faster",
+    "disk_overloaded",
+    "disk_failing",
+    "disk_recovered",
+    "job_started",
+    "job_ended",
+    "job_failed",
+    "job_stop_asked",
+    "job_missed",
+];
+
 /// An event as it is written.
 #[derive(Debug, Clone)]
 pub struct Line {
@@ -157,6 +185,42 @@ pub(crate) fn stream_stopped(
         "event": "stream_stopped", "stream": stream.0, "path": path, "by": by.to_string(), "user": user,
     });
     stamped(object, now)
+}
+
+/// A job began, because it was due or because somebody asked for it (`by`).
+#[must_use]
+pub fn job_started(job: &str, kind: &str, by: Option<(IpAddr, Option<&str>)>, now: SystemTime) -> Line {
+    let (by, user) = by.map_or((None, None), |(by, user)| (Some(by.to_string()), user));
+    stamped(json!({ "event": "job_started", "job": job, "kind": kind, "by": by, "user": user }), now)
+}
+
+/// Somebody asked for the end of a job's run; `job_ended` follows.
+#[must_use]
+pub fn job_stop_asked(job: &str, (by, user): (IpAddr, Option<&str>), now: SystemTime) -> Line {
+    stamped(json!({ "event": "job_stop_asked", "job": job, "by": by.to_string(), "user": user }), now)
+}
+
+/// A job's run came to its end, as `run` says; one that failed is an event of its own.
+#[must_use]
+pub fn job_ended(job: &str, kind: &str, run: &api::JobRun, now: SystemTime) -> Line {
+    let event = if run.outcome == api::JobOutcome::Failed { "job_failed" } else { "job_ended" };
+    let object = json!({
+        "event": event, "job": job, "kind": kind, "outcome": run.outcome, "reason": run.reason, "files": run.files,
+        "bytes": run.bytes, "seconds": run.seconds,
+    });
+    stamped(object, now)
+}
+
+/// Runs of a job did not begin at their time: `count` since the start of the server.
+#[must_use]
+pub fn job_missed(job: &str, count: u64, now: SystemTime) -> Line {
+    stamped(json!({ "event": "job_missed", "job": job, "count": count }), now)
+}
+
+/// A webhook could not be told of an event, and that was given up.
+#[must_use]
+pub fn webhook_failed(webhook: &str, of: &str, reason: &str, now: SystemTime) -> Line {
+    stamped(json!({ "event": "webhook_failed", "webhook": webhook, "of": of, "reason": reason }), now)
 }
 
 /// The server listens.

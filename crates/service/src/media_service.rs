@@ -145,8 +145,12 @@ impl MediaService {
     pub fn on_report(&self, report: Report) {
         match report {
             Report::Event(event) => self.events.tell(events::line(&event, SystemTime::now())),
-            // Closing the last reference to a deleted content frees its blocks, which can take long.
-            Report::Unused(content) => drop(self.runtime.spawn_blocking(move || drop(content))),
+            // Closing the last reference to a deleted content frees its blocks, which can take long. Most are not the last.
+            Report::Unused(content) => {
+                if let Some(content) = Arc::into_inner(content) {
+                    self.runtime.spawn_blocking(move || drop(content));
+                }
+            }
             report => self.plane.on_report(report),
         }
     }
@@ -247,11 +251,12 @@ impl MediaService {
 
     /// Begins to drain: nothing new is admitted, what runs goes on.
     pub fn drain(&self) {
+        // Told first: who follows the events hears why their answer ends.
+        self.events.tell(events::server_stopping(SystemTime::now()));
         // In this order, whoever has heard that it is not ready any more is refused on the next connection, not cut off.
         let _ = self.plane.send(Command::Drain);
         self.draining.send_replace(true);
         self.ready.store(false, Ordering::Release);
-        self.events.tell(events::server_stopping(SystemTime::now()));
     }
 
     /// Asks for the end of one stream to a client; its `stream_ended` follows. `by` and `user` are told in the event log.

@@ -4,17 +4,28 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use dataplane::control::{Content, Segment};
-use dataplane::layout::{Access, ContentLayout, Extent};
+use dataplane::layout::{Access, ContentFile, ContentLayout, Extent, Positions, Unit};
 use dataplane::watched::{Facts, Watched};
 use units::{ContentVersion, DiskId, limits};
 
 use crate::load::Load;
 use crate::random::Random;
 
+/// The unit of a mirrored content.
+const UNIT_BYTES: u64 = 8 << 20;
+
+/// A file the plane may open: of a content, on a disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SimFile {
+    pub(crate) content: u32,
+    pub(crate) disk: DiskId,
+}
+
 /// A content as the world knows it.
 #[derive(Debug)]
 pub(crate) struct SimContent {
     pub(crate) version: ContentVersion,
+    /// The disk on which its first copy begins.
     pub(crate) disk: DiskId,
     pub(crate) access: Access,
     /// Its size now; the content the plane was given says what it was.
@@ -36,11 +47,16 @@ impl SimContent {
         if self.rewritten { ContentVersion(self.version.0 | OTHER) } else { self.version }
     }
 
-    /// Where `bytes` from `offset` lie on the device, in order.
-    pub(crate) fn places(&self, offset: u64, bytes: u64) -> Vec<(u64, u64)> {
+    /// True if each of its bytes lies on two disks.
+    pub(crate) fn is_mirrored(&self) -> bool {
+        self.shared.layout.copies() > 1
+    }
+
+    /// Where `bytes` from `offset` of its file on `disk` lie on the device, in order.
+    pub(crate) fn places(&self, disk: DiskId, offset: u64, bytes: u64) -> Vec<(u64, u64)> {
         let mut places = Vec::with_capacity(1);
         let (mut logical, end) = (0, offset + bytes);
-        for (physical, length) in self.shared.layout.placed_on(self.disk) {
+        for (physical, length) in self.shared.layout.placed_on(disk) {
             let (from, to) = (offset.max(logical), end.min(logical + length));
             if from < to {
                 places.push((physical + (from - logical), to - from));
@@ -51,16 +67,46 @@ impl SimContent {
     }
 }
 
-/// A content of random size in random places of its disk; fragments may overlap others', which nobody notices.
+/// A content of random size in random places of its disk; fragments may overlap others', which nobody notices. A mirrored one
+/// has on each disk a file as long as itself, of which every unit is used on two disks, chained.
 pub(crate) fn new_content(
     version: ContentVersion,
     disk: usize,
-    capacity: u64,
+    capacities: &[u64],
     load: &Load,
     null: &OwnedFd,
     random: &mut Random,
 ) -> SimContent {
-    let size = random.between(load.content_bytes.0, load.content_bytes.1).min(capacity / 2);
+    let least = if load.mirrored { capacities.iter().copied().min().unwrap_or(0) } else { capacities[disk] };
+    let size = random.between(load.content_bytes.0, load.content_bytes.1).min(least / 2);
+    let extents = extents(size, capacities[disk], load, random);
+    let access = if random.chance(load.buffered_share) { Access::Buffered } else { Access::Direct };
+    let number = |disk| DiskId(u16::try_from(disk).expect("few disks"));
+    let file = || null.try_clone().expect("a descriptor is free");
+    let layout = if load.mirrored {
+        let disks = (0..capacities.len()).map(|nth| (disk + nth) % capacities.len());
+        let files = disks.map(|disk| {
+            let positions = Positions::Extents(self::extents(size, capacities[disk], load, random).into());
+            ContentFile { disk: number(disk), file: file(), access, positions }
+        });
+        let copy = |copy: u64| {
+            let units = (0..size.div_ceil(UNIT_BYTES)).map(|nth| {
+                let file = u16::try_from((nth + copy) % capacities.len() as u64).expect("few disks");
+                let logical = nth * UNIT_BYTES;
+                Unit { logical, length: UNIT_BYTES.min(size - logical), file, offset: logical }
+            });
+            units.collect()
+        };
+        ContentLayout::new(files.collect(), Box::new([copy(0), copy(1)]))
+    } else {
+        ContentLayout::of_file(number(disk), file(), access, size, extents.into())
+    };
+    let watched = (!load.mirrored).then(|| Watched::new(Facts::new(0, size), 0));
+    let shared = Arc::new(Content { version, size, layout, watched });
+    SimContent { version, disk: number(disk), access, size_now: size, rewritten: false, shared }
+}
+
+fn extents(size: u64, capacity: u64, load: &Load, random: &mut Random) -> Vec<Extent> {
     let aligned = size.next_multiple_of(limits::DIRECT_ALIGN);
     let fragments = random.between(1, load.fragments_max.max(1));
     let part = (aligned / fragments).next_multiple_of(limits::DIRECT_ALIGN).max(limits::DIRECT_ALIGN);
@@ -72,13 +118,7 @@ pub(crate) fn new_content(
         extents.push(Extent { logical, physical, length });
         logical += length;
     }
-    let access = if random.chance(load.buffered_share) { Access::Buffered } else { Access::Direct };
-    let disk = DiskId(u16::try_from(disk).expect("few disks"));
-    let file = null.try_clone().expect("a descriptor is free");
-    let watched = Watched::new(Facts::new(0, size), 0);
-    let layout = ContentLayout::of_file(disk, file, access, size, extents.into());
-    let shared = Arc::new(Content { version, size, layout, watched: Some(watched) });
-    SimContent { version, disk, access, size_now: size, rewritten: false, shared }
+    extents
 }
 
 /// A response: a head, then one range, or several with heads between them.

@@ -147,9 +147,9 @@ impl Disk {
         self.drive.set_spike(extra, period, now);
     }
 
-    /// Reads and writes of these bytes fail.
-    pub(crate) fn spoil(&mut self, start: u64, bytes: u64) {
-        self.drive.add_fault(FaultRange { start, bytes, kind: FaultKind::Both, delay: Nanos::from_millis(50) });
+    /// Reads and writes of these bytes fail, each after `delay`.
+    pub(crate) fn spoil(&mut self, start: u64, bytes: u64, delay: Nanos) {
+        self.drive.add_fault(FaultRange { start, bytes, kind: FaultKind::Both, delay });
     }
 
     /// Everything is as it should be again.
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(run(&mut disk, MS(10_000)), []);
         disk.heal(MS(10_000));
         assert_eq!(run(&mut disk, MS(10_100)), [(1, true)]);
-        disk.spoil(5 << 30, 4096);
+        disk.spoil(5 << 30, 4096, MS(50));
         disk.submit(read(2, 5 << 30), MS(11_000));
         assert_eq!(run(&mut disk, MS(12_000)), [(2, false)]);
         disk.heal(MS(12_000));

@@ -17,7 +17,11 @@ impl World {
             Fault::BadSectors { disk } => {
                 let tenth = self.stores[disk].capacity() / 10;
                 let from = self.control.random.below(9) * tenth;
-                self.disks[disk].spoil(from, tenth);
+                self.disks[disk].spoil(from, tenth, Nanos::from_millis(50));
+            }
+            Fault::Dead { disk } => {
+                let all = self.stores[disk].capacity();
+                self.disks[disk].spoil(0, all, Nanos::from_micros(100));
             }
             Fault::Hang { disk } => self.disks[disk].hang(now),
             Fault::Slow { disk, factor } => self.disks[disk].slow(factor, now),
@@ -27,19 +31,34 @@ impl World {
             Fault::Truncate { disk } => self.spoil_content(disk, |content| content.size_now /= 2),
             Fault::Rewrite { disk } => self.spoil_content(disk, |content| content.rewritten = true),
         }
-        if let Fault::BadSectors { disk } | Fault::Hang { disk } | Fault::Slow { disk, .. } | Fault::Spikes { disk, .. } =
-            fault
+        if let Fault::BadSectors { disk }
+        | Fault::Hang { disk }
+        | Fault::Dead { disk }
+        | Fault::Slow { disk, .. }
+        | Fault::Spikes { disk, .. } = fault
             && !self.is_within_margin(fault)
         {
-            self.excuse_disk(disk, now.saturating_add(lasts).saturating_add(DISK_RECOVERY));
+            let until = now.saturating_add(lasts).saturating_add(DISK_RECOVERY);
+            let slow = matches!(fault, Fault::Slow { .. } | Fault::Spikes { .. });
+            self.excuse_disk(disk, slow, until);
         }
         self.act_in(lasts, Action::FaultEnds(index));
     }
 
-    fn excuse_disk(&mut self, disk: usize, until: Nanos) {
+    /// One disk that errs or is silent excuses nobody who has another copy.
+    fn excuse_disk(&mut self, disk: usize, slow: bool, until: Nanos) {
+        let others = self.control.disk_excused.iter().enumerate().filter(|(other, _)| *other != disk);
+        let only_one = others.filter(|(_, excused)| **excused > self.now).count() == 0;
         let excused = &mut self.control.disk_excused[disk];
         *excused = (*excused).max(until);
-        for stream in self.streams.values_mut().filter(|s| usize::from(s.asked.disk.0) == disk) {
+        if self.control.load.mirrored {
+            if only_one && !slow {
+                return;
+            }
+            self.control.mirror_excused = self.control.mirror_excused.max(until);
+        }
+        let mirrored = self.control.load.mirrored;
+        for stream in self.streams.values_mut().filter(|s| mirrored || usize::from(s.asked.disk.0) == disk) {
             stream.excuse_disk(until);
         }
     }
@@ -66,6 +85,7 @@ impl World {
         match fault {
             Fault::BadSectors { disk }
             | Fault::Hang { disk }
+            | Fault::Dead { disk }
             | Fault::Slow { disk, .. }
             | Fault::Spikes { disk, .. } => self.disks[disk].heal(self.now),
             Fault::ReportsFull => {

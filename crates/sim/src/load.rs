@@ -17,6 +17,8 @@ pub struct Load {
     pub content_bytes: (u64, u64),
     /// Most pieces a content lies in on its disk.
     pub fragments_max: u64,
+    /// Every content lies on all disks, in two copies.
+    pub mirrored: bool,
     /// Share of contents that can only be read through the page cache.
     pub buffered_share: f64,
     /// Rates streams ask for.
@@ -93,6 +95,11 @@ pub enum Fault {
     },
     /// A disk does not answer.
     Hang {
+        /// Which disk.
+        disk: usize,
+    },
+    /// A disk answers everything with an error, at once.
+    Dead {
         /// Which disk.
         disk: usize,
     },

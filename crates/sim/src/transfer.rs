@@ -4,6 +4,7 @@ use dataplane::layout::Access;
 use dataplane::port::{Completion, Fault, FileSlot, ReadRequest, SendRequest, SocketSlot, Span, Token};
 use units::{ContentVersion, Nanos, limits};
 
+use crate::contents::SimFile;
 use crate::drive::Op;
 use crate::laws::Law;
 use crate::log::Kind;
@@ -14,7 +15,7 @@ use crate::world::{Event, Owner, World};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PendingRead {
     request: ReadRequest,
-    content: u32,
+    file: SimFile,
     disk: Option<usize>,
     parts: u32,
     ok: bool,
@@ -39,7 +40,7 @@ impl World {
         self.log.event(self.now, Kind::Read, request.token.0, request.offset, || format!("{request:?}"));
         let found = self.arena.begin_read(request.memory);
         self.laws.check(Law::OneOwner, self.now, found.map_err(|e| e.0));
-        let Some(index) = self.file_at(request.file) else {
+        let Some(file) = self.file_at(request.file) else {
             self.laws.broke(Law::OncePerRequest, self.now, format!("a read of a file that is not open: {request:?}"));
             return;
         };
@@ -47,14 +48,14 @@ impl World {
         if !request.offset.is_multiple_of(limits::DIRECT_ALIGN) {
             self.laws.broke(Law::QueueBounds, self.now, format!("a read that is not aligned: {request:?}"));
         }
-        let content = &self.control.contents[usize::try_from(index).expect("few contents")];
+        let content = &self.control.contents[usize::try_from(file.content).expect("few contents")];
         let direct = content.access == Access::Direct;
-        let disk = usize::from(content.disk.0);
+        let disk = usize::from(file.disk.0);
         let bytes = length.min(content.size_now.next_multiple_of(limits::DIRECT_ALIGN).saturating_sub(request.offset));
-        let parts = if direct { content.places(request.offset, bytes) } else { Vec::new() };
+        let parts = if direct { content.places(file.disk, request.offset, bytes) } else { Vec::new() };
         let pending = PendingRead {
             request,
-            content: index,
+            file,
             disk: (!parts.is_empty()).then_some(disk),
             parts: u32::try_from(parts.len()).expect("few parts").max(1),
             ok: true,
@@ -80,8 +81,7 @@ impl World {
 
     /// Whether a read of a content of this disk is out, from the disk or through the page cache.
     pub(crate) fn is_read_out(&self, disk: usize) -> bool {
-        let content = |read: &PendingRead| usize::try_from(read.content).expect("few contents");
-        self.reads.iter().flatten().any(|read| usize::from(self.control.contents[content(read)].disk.0) == disk)
+        self.reads.iter().flatten().any(|read| usize::from(read.file.disk.0) == disk)
     }
 
     fn judge_reads(&mut self, disk: usize, request: &ReadRequest) {
@@ -107,11 +107,11 @@ impl World {
         if pending.parts > 0 {
             return;
         }
-        let PendingRead { request, content, disk, ok, .. } = slot.take().expect("seen above");
+        let PendingRead { request, file, disk, ok, .. } = slot.take().expect("seen above");
         if let Some(disk) = disk {
             self.plane_reads[disk] -= 1;
         }
-        let content = &self.control.contents[usize::try_from(content).expect("few contents")];
+        let content = &self.control.contents[usize::try_from(file.content).expect("few contents")];
         let there = content.size_now.saturating_sub(request.offset).min(u64::from(request.memory.length));
         let mut bytes = if ok { there } else { 0 };
         if bytes > limits::DIRECT_ALIGN && self.random.chance(self.settings.short_read) {
@@ -254,10 +254,10 @@ impl World {
     }
 
     pub(crate) fn open_file(&mut self, slot: FileSlot, fd: i32) {
-        let content = self.content_of_fd.get(&fd).copied();
-        self.log.event(self.now, Kind::File, u64::from(slot.0), 1, || format!("{slot:?} is content {content:?}"));
+        let file = self.file_of_fd.get(&fd).copied();
+        self.log.event(self.now, Kind::File, u64::from(slot.0), 1, || format!("{slot:?} is {file:?}"));
         let place = usize::try_from(slot.0).expect("32 bits");
-        if content.is_none() || place >= limits::FILES_MAX {
+        if file.is_none() || place >= limits::FILES_MAX {
             self.laws.broke(Law::QueueBounds, self.now, format!("not a content, or not a place: {slot:?}"));
             return;
         }
@@ -267,7 +267,7 @@ impl World {
         if self.files[place].is_some() {
             self.laws.broke(Law::OncePerRequest, self.now, format!("{slot:?} is in use"));
         }
-        self.files[place] = content;
+        self.files[place] = file;
     }
 
     pub(crate) fn close_file(&mut self, slot: FileSlot) {

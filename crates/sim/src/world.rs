@@ -16,6 +16,7 @@ use storage::grant::{Grant, StoreMessage};
 use units::{BitRate, ContentVersion, DiskId, Nanos};
 
 use crate::arena::Arena;
+use crate::contents::SimFile;
 use crate::control_side::ControlSide;
 use crate::disk::{Disk, Served};
 use crate::drive::{Drive, Op, Parameters, Request};
@@ -121,11 +122,11 @@ pub(crate) struct World {
     pub(crate) plane_delay: Nanos,
     /// All delays of the plane's thread so far.
     pub(crate) plane_delays: Nanos,
-    pub(crate) files: Vec<Option<u32>>,
+    pub(crate) files: Vec<Option<SimFile>>,
     pub(crate) sockets: Vec<Option<u64>>,
     pub(crate) streams: BTreeMap<u64, Stream>,
     pub(crate) stream_of_fd: BTreeMap<RawFd, u64>,
-    pub(crate) content_of_fd: BTreeMap<RawFd, u32>,
+    pub(crate) file_of_fd: BTreeMap<RawFd, SimFile>,
     pub(crate) pending_sends: BTreeMap<u64, SocketSlot>,
     pub(crate) control: ControlSide,
     pub(crate) laws: Laws,
@@ -187,7 +188,7 @@ impl World {
             sockets: Vec::new(),
             streams: BTreeMap::new(),
             stream_of_fd: BTreeMap::new(),
-            content_of_fd: BTreeMap::new(),
+            file_of_fd: BTreeMap::new(),
             pending_sends: BTreeMap::new(),
             control,
             laws: Laws::default(),
@@ -470,7 +471,7 @@ impl World {
     }
 
     /// The slot's file, if the plane opened it.
-    pub(crate) fn file_at(&self, slot: FileSlot) -> Option<u32> {
+    pub(crate) fn file_at(&self, slot: FileSlot) -> Option<SimFile> {
         self.files.get(usize::try_from(slot.0).ok()?).copied().flatten()
     }
 }

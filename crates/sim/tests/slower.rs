@@ -55,8 +55,8 @@ fn a_full_disk_that_becomes_too_slow_ends_its_youngest_streams_and_keeps_the_oth
             let tally = too_slow(seed, f64::from(percent) / 100.0);
             let lost = tally.running_max * u64::from(percent - 100) / u64::from(percent);
             assert!((1..=lost).contains(&tally.shed), "seed {seed}, {percent} %: {tally:?}");
-            // Of 40,000: the disk is slow before anybody can know it.
-            assert!(tally.excused_misses <= 6, "seed {seed}, {percent} %: {tally:?}");
+            // Of 40,000: nobody ends before the disk has lost so much time that some of it may already be missing.
+            assert!(tally.excused_misses <= 10, "seed {seed}, {percent} %: {tally:?}");
         }
     }
 }

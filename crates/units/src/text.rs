@@ -72,7 +72,7 @@ pub fn parse_size(text: &str) -> Result<ByteCount, ParseError> {
     }
 }
 
-/// Parses a span of time: `us`, `ms`, `s`, `min` or `h`.
+/// Parses a span of time: `us`, `ms`, `s`, `min`, `h` or `d`.
 ///
 /// # Errors
 /// Anything else, with the reason.
@@ -84,6 +84,7 @@ pub fn parse_duration(text: &str) -> Result<Nanos, ParseError> {
         "s" => 1_000_000_000,
         "min" | "m" => 60_000_000_000,
         "h" => 3_600_000_000_000,
+        "d" => 86_400_000_000_000,
         "" => return Err(ParseError::NoUnit(shown(text), SPAN_EXAMPLE)),
         _ => return Err(ParseError::UnknownUnit(shown(text), SPAN_EXAMPLE)),
     };

@@ -8,6 +8,7 @@ use super::sharing::Group;
 use super::{Disk, Plane};
 use crate::cache::State;
 use crate::control::{Content, Delivery, RecordingRequest, Refusal, Report, Resource, Service};
+use crate::layout::ContentLayout;
 use crate::port::{Io, SocketSlot};
 use crate::stream::{Class, Life, payload_of};
 
@@ -17,7 +18,7 @@ const STARTS_WAITING_MAX: usize = 128;
 impl<I: Io> Plane<I> {
     /// Admits a delivery and lets it wait for its start, or refuses it.
     pub(super) fn start(&mut self, delivery: Box<Delivery>, now: Nanos) {
-        let Admitted { class, group, copy } = match self.admit(&delivery) {
+        let Admitted { class, group, disk } = match self.admit(&delivery) {
             Ok(admitted) => admitted,
             Err(refusal) => {
                 self.gauges.plane.refused.add(1);
@@ -29,9 +30,8 @@ impl<I: Io> Plane<I> {
         self.open_files(&delivery.content);
         self.io.open_socket(SocketSlot(slot), &delivery.socket);
         let id = delivery.stream;
-        self.streams[slot as usize].begin(delivery, class, copy, now);
-        let disk = usize::from(self.streams[slot as usize].disk.0);
-        self.disks[disk].streams.push(slot);
+        self.streams[slot as usize].begin(delivery, class, disk, now);
+        self.disks[usize::from(disk.0)].streams.push(slot);
         self.publish(slot, id.0, now);
         match class {
             Class::Constant { reservation, .. } => {
@@ -60,10 +60,10 @@ impl<I: Io> Plane<I> {
         // Who has a reservation on an erring disk goes on, and what can still be read is copied off in what is left over.
         let new = matches!(delivery.service, Service::Constant { held: None, .. });
         let serves = |disk: &Disk| if new { disk.health.is_good() } else { !disk.health.is_hung() };
-        let Some(copy) = self.copy_on(content, serves) else {
+        let is_readable = content.layout.is_readable(|disk| self.disks.get(usize::from(disk.0)).is_some_and(serves));
+        let Some(first) = self.home(&content.layout, serves).filter(|_| is_readable) else {
             return Err(none(Resource::DiskFailing(content.disk())));
         };
-        let first = content.layout.first_disk(copy);
         if new && self.disks[usize::from(first.0)].waiting.len() >= STARTS_WAITING_MAX {
             return Err(none(Resource::Disk(first)));
         }
@@ -71,7 +71,7 @@ impl<I: Io> Plane<I> {
             return Err(none(Resource::Table));
         }
         match delivery.service {
-            Service::BestEffort => Ok(Admitted { class: Class::BestEffort, group: None, copy }),
+            Service::BestEffort => Ok(Admitted { class: Class::BestEffort, group: None, disk: first }),
             Service::Constant { rate, burst_bytes, held, hold } => {
                 let request = self.request(delivery, first, rate, burst_bytes);
                 if let Some(id) = held {
@@ -81,17 +81,16 @@ impl<I: Io> Plane<I> {
                 let reservation = self.held_or_new(held, request, delivery, group.is_some())?;
                 self.gauges.plane.admitted.add(1);
                 let period = self.admission.period(reservation).expect("just reserved");
-                Ok(Admitted { class: Class::constant(reservation, hold, period), group, copy })
+                Ok(Admitted { class: Class::constant(reservation, hold, period), group, disk: first })
             }
         }
     }
 
-    /// The first copy of a content of which every disk is as it should be.
-    pub(super) fn copy_on(&self, content: &Content, good: impl Fn(&Disk) -> bool) -> Option<usize> {
-        let is_good = |disk: DiskId| self.disks.get(usize::from(disk.0)).is_some_and(&good);
-        let layout = &content.layout;
-        (0..layout.copies())
-            .find(|&copy| layout.shares().iter().all(|&(disk, _)| !layout.uses(copy, disk) || is_good(disk)))
+    /// The best disk of those that serve a content, at which its streams are listed.
+    pub(super) fn home(&self, layout: &ContentLayout, serves: impl Fn(&Disk) -> bool) -> Option<DiskId> {
+        let disks = layout.shares().iter().map(|&(disk, _)| disk).chain([layout.first_disk()]);
+        let serve = disks.filter(|disk| self.disks.get(usize::from(disk.0)).is_some_and(&serves));
+        serve.min_by_key(|disk| self.reluctance(*disk))
     }
 
     /// Reserves time on each further disk that a content lies on, by the share of it that may be read there; of a mirror
@@ -154,12 +153,7 @@ impl<I: Io> Plane<I> {
             return;
         }
         let now = self.io.now();
-        // While it has something to hand over: who shares its reads takes its disk time.
-        self.leave_group(holder, now);
-        if let Class::Constant { reservation, .. } = &mut self.streams[holder as usize].class {
-            *reservation = None;
-        }
-        self.holders[id.slot as usize] = None;
+        self.take_reservation(holder, now);
         self.demote(holder, now);
     }
 
@@ -304,6 +298,16 @@ impl<I: Io> Plane<I> {
         }
     }
 
+    /// Takes a stream's reservation from it, for whoever asked to use or to release.
+    pub(super) fn take_reservation(&mut self, slot: u32, now: Nanos) -> Option<ReservationId> {
+        // While it has something to hand over: who shares its reads takes its disk time.
+        self.leave_group(slot, now);
+        let Class::Constant { reservation, .. } = &mut self.streams[slot as usize].class else { return None };
+        let id = reservation.take()?;
+        self.holders[id.slot as usize] = None;
+        Some(id)
+    }
+
     /// Reserves for a recording: the store thread will offer its blocks with this reservation.
     pub(super) fn reserve_recording(&mut self, request: RecordingRequest, now: Nanos) {
         let RecordingRequest { stream, disk, link, rate } = request;
@@ -366,7 +370,8 @@ impl<I: Io> Plane<I> {
 struct Admitted {
     class: Class,
     group: Option<Group>,
-    copy: usize,
+    /// At which disk it is listed.
+    disk: DiskId,
 }
 
 fn refusal(refused: &Refused, request: &Request) -> Refusal {

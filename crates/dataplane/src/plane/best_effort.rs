@@ -111,11 +111,8 @@ impl<I: Io> Plane<I> {
 
     /// A stream gives its reservation back and goes on in what is left over.
     pub(super) fn give_up_reservation(&mut self, slot: u32, now: Nanos) {
-        // First, so that whoever shares its reads has its disk time from now on.
-        self.leave_group(slot, now);
-        if let Some(id) = self.reservation_of(slot) {
+        if let Some(id) = self.take_reservation(slot, now) {
             self.admission.release(id);
-            self.holders[id.slot as usize] = None;
         }
         self.demote(slot, now);
     }
@@ -123,7 +120,6 @@ impl<I: Io> Plane<I> {
     /// A constant-rate stream has lost its reservation and goes on in what is left over, no faster than its rate, with as
     /// much in the buffers as others of its kind.
     pub(super) fn demote(&mut self, slot: u32, now: Nanos) {
-        self.leave_group(slot, now);
         self.leave_schedule(slot);
         let stream = &mut self.streams[slot as usize];
         if stream.life == Life::Waiting {

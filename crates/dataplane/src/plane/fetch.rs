@@ -5,18 +5,17 @@ use std::sync::Arc;
 use schedule::admission::disk_table::{LOOKAHEAD_ROUNDS, next_read};
 use schedule::admission::{QUARTER_BYTES, window_bytes};
 use schedule::disk::best_effort::Owner;
-use schedule::disk::health::{Condition, Place};
+use schedule::disk::health::Place;
 use schedule::disk::real_time::{RtKey, RtRequest};
 use schedule::disk::{Issued, Step};
-use units::{DiskId, Nanos, limits};
+use units::{Nanos, limits};
 
 use super::admit::quarters_of;
-use super::{Disk, Plane, ReadOp, Work};
+use super::{Plane, ReadOp, Work};
 use crate::cache::{Cache, FRAME_QUARTERS, Key, Quarter, State};
-use crate::control::{Event, Outcome, Service};
-use crate::gauges;
+use crate::control::Service;
 use crate::layout::Piece;
-use crate::port::{Completion, Fault, Io, ReadRequest, Span};
+use crate::port::{Completion, Io, ReadRequest, Span};
 use crate::stream::{Class, Life};
 
 /// Decisions asked of a disk in one turn at most.
@@ -74,7 +73,7 @@ impl<I: Io> Plane<I> {
     }
 
     /// Asks the disk on which a stream's next byte lies for what it wants there by `deadline`.
-    fn ask_real_time(&mut self, slot: u32, deadline: Nanos, found_bytes: u64) {
+    pub(super) fn ask_real_time(&mut self, slot: u32, deadline: Nanos, found_bytes: u64) {
         let stream = &self.streams[slot as usize];
         let Service::Constant { rate, .. } = stream.delivery().service else { return };
         let Some(next) = self.next_piece(slot) else { return };
@@ -241,10 +240,11 @@ impl<I: Io> Plane<I> {
         now: Nanos,
     ) -> (u64, u64, u32) {
         let stream = &self.streams[slot as usize];
-        let (copy, generation) = (stream.copy, stream.generation);
+        let generation = stream.generation;
         let content = Arc::clone(&stream.delivery().content);
         debug_assert!(key.index + u64::from(count) <= quarters_of(&content), "within the content");
         let offset = key.index * QUARTER_BYTES;
+        let copy = content.layout.copy_at(offset, |disk| self.reluctance(disk));
         let expected = (u64::from(count) * QUARTER_BYTES).min(content.size - offset);
         let unit = if real_time { limits::CHUNK_BYTES } else { limits::PIECE_BYTES_MAX };
         let (mut done, mut requests, mut at) = (0, 0, None);
@@ -319,7 +319,7 @@ impl<I: Io> Plane<I> {
     }
 
     /// Lets a read wait for its turn on the disk of another copy, if there is one that was not tried and answers.
-    fn read_from_next_copy(&mut self, op: u32, now: Nanos) -> bool {
+    pub(super) fn read_from_next_copy(&mut self, op: u32, now: Nanos) -> bool {
         let read = self.reads[op as usize].expect("a read was out");
         let content = Arc::clone(self.files.content(read.file));
         let copies = content.layout.copies();
@@ -374,9 +374,9 @@ impl<I: Io> Plane<I> {
             let state = if there >= expected { State::Ready(valid) } else { bad };
             self.cache.read_done(Cache::neighbour(read.first, nth), state);
         }
-        // Who starts is listed where its copy begins.
-        for copy in 0..self.files.content(read.file).layout.copies() {
-            let disk = self.files.content(read.file).layout.first_disk(copy);
+        // Who starts is listed at one of the content's disks.
+        let content = Arc::clone(self.files.content(read.file));
+        for (disk, _) in content.layout.shares() {
             self.run_those_ready(usize::from(disk.0), completion.at);
         }
         self.release_file(read.file);
@@ -389,6 +389,9 @@ impl<I: Io> Plane<I> {
         let read = self.reads[op as usize].as_mut().expect("a read was out");
         let Ok(more) = completion.result.map(u64::from) else { return false };
         read.got += more;
+        if read.got < read.expected {
+            read.predicted = Nanos::ZERO; // what two requests took says nothing about one
+        }
         let left = read.expected.saturating_sub(read.got);
         if left == 0 || more == 0 || !more.is_multiple_of(limits::DIRECT_ALIGN) {
             return false;
@@ -416,100 +419,7 @@ impl<I: Io> Plane<I> {
         }
         if changed {
             self.tell_condition(read.disk);
-        }
-    }
-
-    /// Tells what a disk is good for from now on.
-    pub(super) fn tell_condition(&mut self, disk: DiskId) {
-        let (condition, event) = match self.disks[usize::from(disk.0)].health.condition() {
-            Condition::Good => (gauges::DISK_GOOD, Event::DiskRecovered { disk }),
-            Condition::Erring { .. } => (gauges::DISK_ERRING, Event::DiskFailing { disk, hung: false }),
-            Condition::Hung => (gauges::DISK_HUNG, Event::DiskFailing { disk, hung: true }),
-        };
-        self.gauges.disks[usize::from(disk.0)].failing.set(condition);
-        self.tell(event);
-    }
-
-    /// Looks whether an erring disk has earned another chance; marks a disk as hung when a request is out for too long:
-    /// its streams end, nobody else's.
-    pub(super) fn watch(&mut self, index: usize, now: Nanos) {
-        let id = DiskId(u16::try_from(index).expect("within limits"));
-        if self.disks[index].health.is_hung() {
-            return;
-        }
-        if self.disks[index].health.look(now) {
-            self.tell_condition(id);
-        }
-        let limit = self.config.io_deadline;
-        let overdue = |since: Nanos| now.saturating_sub(since) > limit;
-        let reads = self.reads.iter().flatten().any(|read| read.disk == id && overdue(read.issued));
-        let grant =
-            self.disks[index].schedule.granted_since().is_some_and(|since| overdue(since.saturating_add(limit)));
-        if !reads && !grant {
-            return;
-        }
-        self.disks[index].health.silent();
-        self.tell_condition(id);
-        self.read_elsewhere(id, now);
-        for slot in 0..self.streams.len() {
-            let stream = &self.streams[slot];
-            let runs = !matches!(stream.life, Life::Free | Life::Ending(_));
-            if runs && stream.delivery().content.layout.uses(stream.copy, id) {
-                self.leave_disk(u32::try_from(slot).expect("within limits"), now);
-            }
-        }
-    }
-
-    /// What a disk that does not answer was asked for and somebody waits for is read from another copy, if there is one.
-    fn read_elsewhere(&mut self, disk: DiskId, now: Nanos) {
-        while let Some(op) = self.disks[usize::from(disk.0)].retries.pop() {
-            self.looked(op, Completion { token: Work::Read { op }.token(), result: Err(Fault::Cancelled), at: now });
-        }
-        for op in 0..self.reads.len() {
-            let Some(read) = self.reads[op].filter(|read| read.disk == disk) else { continue };
-            let content = Arc::clone(self.files.content(read.file));
-            for nth in (0..read.count).take_while(|_| content.layout.copies() > 1) {
-                let Some(&free) = self.reads_free.last() else { return };
-                let Some(first) = self.cache.supersede(Cache::neighbour(read.first, nth)) else { continue };
-                self.reads_free.pop();
-                let offset = (read.offset / QUARTER_BYTES + u64::from(nth)) * QUARTER_BYTES;
-                let expected = QUARTER_BYTES.min(content.size - offset);
-                self.files.user(read.file);
-                self.reads[free as usize] = Some(ReadOp { first, count: 1, offset, expected, got: 0, ..read });
-                if !self.read_from_next_copy(free, now) {
-                    self.looked(
-                        free,
-                        Completion { token: Work::Read { op: free }.token(), result: Err(Fault::Cancelled), at: now },
-                    );
-                }
-            }
-        }
-    }
-
-    /// A stream whose disk does not answer goes on with another copy of its content, or ends.
-    fn leave_disk(&mut self, slot: u32, now: Nanos) {
-        let content = Arc::clone(&self.streams[slot as usize].delivery().content);
-        let Some(copy) = self.copy_on(&content, |disk| !disk.health.is_hung()) else {
-            return self.finish(slot, Outcome::DiskError, now);
-        };
-        self.ask_nothing(slot);
-        let (from, to) = (self.streams[slot as usize].disk, content.layout.first_disk(copy));
-        (self.streams[slot as usize].copy, self.streams[slot as usize].disk) = (copy, to);
-        let [from, to] = [from, to].map(|disk| usize::from(disk.0));
-        type List = fn(&mut Disk) -> &mut Vec<u32>;
-        let lists: [List; 3] = [|disk| &mut disk.streams, |disk| &mut disk.waiting, |disk| &mut disk.starting];
-        for list in lists {
-            if let Some(at) = list(&mut self.disks[from]).iter().position(|&other| other == slot) {
-                list(&mut self.disks[from]).remove(at);
-                list(&mut self.disks[to]).push(slot);
-            }
-        }
-        let stream = &self.streams[slot as usize];
-        if stream.reads() && stream.class == Class::BestEffort {
-            self.ask_best_effort(slot);
-        } else if stream.reads() {
-            let due = stream.pace.map_or(now, |pace| pace.promised_at(stream.fetch.payload + 1));
-            self.ask_real_time(slot, due, 0);
+            self.leave_disk(read.disk, completion.at);
         }
     }
 
@@ -520,7 +430,8 @@ impl<I: Io> Plane<I> {
         let mut cursor = stream.fetch;
         let (key, ..) = cursor.next_content(stream.delivery()).filter(|_| wanted > 0)?;
         let layout = &stream.delivery().content.layout;
-        let piece = layout.piece(stream.copy, key.index * QUARTER_BYTES, wanted)?;
+        let offset = key.index * QUARTER_BYTES;
+        let piece = layout.piece(layout.copy_at(offset, |disk| self.reluctance(disk)), offset, wanted)?;
         // All that it wants lies on one disk, be it in several ranges.
         let length = if layout.shares().len() == 1 { wanted } else { piece.length };
         Some(Piece { length, ..piece })

@@ -9,6 +9,7 @@
 
 mod admit;
 mod best_effort;
+mod failing;
 mod feed;
 mod fetch;
 mod found;
@@ -217,13 +218,17 @@ pub struct Plane<I> {
     meter: Meter,
 }
 
-/// What the once-a-second look at the core needs.
+/// What the regular looks at the core and the disks need.
 #[derive(Debug, Clone, Copy, Default)]
 struct Meter {
     next: Nanos,
+    /// When the disks' speed is looked at again.
+    speeds: Nanos,
     processor: Nanos,
     at: Nanos,
     misses_reported: Nanos,
+    /// When the disks' silence is looked at next.
+    silence: Nanos,
 }
 
 impl<I: Io> Plane<I> {
@@ -273,7 +278,14 @@ impl<I: Io> Plane<I> {
             completions: Vec::with_capacity(COMPLETIONS_MAX),
             draining: false,
             running: true,
-            meter: Meter { next: now, processor: io.processor_time(), at: now, misses_reported: Nanos::ZERO },
+            meter: Meter {
+                next: now,
+                speeds: now,
+                processor: io.processor_time(),
+                at: now,
+                misses_reported: Nanos::ZERO,
+                silence: now,
+            },
             cache,
             memory,
             config,
@@ -297,6 +309,7 @@ impl<I: Io> Plane<I> {
         self.take_commands(now);
         self.take_store_messages(now);
         self.feed_due_steps(now);
+        self.watch_silence(now);
         self.begin_rounds(now);
         self.change_memory(now);
         self.ask_disks(now);
@@ -493,10 +506,9 @@ impl<I: Io> Plane<I> {
     fn release_file(&mut self, file: FileSlot) {
         if let Some(content) = self.files.release(file) {
             self.io.close_file(file);
-            // Dropping the last reference closes the file, which may take its time: not here.
-            if Arc::strong_count(&content) == 1 {
-                self.outbox.push(Report::Unused(content));
-            }
+            // Whoever drops the last reference closes the file, which may take its time. That others hold one now says
+            // nothing: they may drop theirs before this one is.
+            self.outbox.push(Report::Unused(content));
         }
     }
 
@@ -538,6 +550,7 @@ impl<I: Io> Plane<I> {
 
     /// Once a second: the core's load for admission, figures for everybody.
     fn measure(&mut self, now: Nanos) {
+        self.follow_speeds(now);
         if now < self.meter.next {
             return;
         }
@@ -578,7 +591,6 @@ impl<I: Io> Plane<I> {
         gauges.promised_ppm.set(ppm(self.admission.promised_share(id)));
         gauges.free_ppm.set(ppm(self.admission.free_share(id)));
         self.watch(index, now);
-        self.follow_speed(index, now);
     }
 }
 

@@ -1,21 +1,24 @@
 //! A disk that has become slower than its profile: who notices it, in which order.
 //!
-//! Promise: admission stops first, then best effort rests, and streams end only when what is due cannot be there in time and
-//! the time table says that it never will again: as few as that takes, the youngest first. Not here: how slow a disk is
+//! Promise: admission stops first, then best effort rests, and streams end only when the disk has lost so much time that what is
+//! due would be late even if it were as fast as its profile from now on, and the time table says that it never catches up: as
+//! few as that takes, the youngest first. Not here: how slow a disk is
 //! (`schedule::disk::cost`), what it has promised (`schedule::admission`). See docs/decisions/0025.
 
-use units::{DiskId, Nanos, ReservationId};
+use units::{DiskId, Nanos};
 
 use super::Plane;
 use crate::control::{Event, Outcome};
 use crate::port::Io;
-use crate::stream::{Class, Life};
+use crate::stream::Life;
 
 /// How many times slower than its profile a disk is, in levels that are told. A doubling is worth a word or two; the first
 /// is beyond what the access times of a sound disk scatter by.
 const LEVELS: [f64; 4] = [1.2, 1.5, 2.0, 3.0];
 /// A level is left only when the disk is so much better than it: one that lies at a level is told once.
 const HYSTERESIS: f64 = 0.9;
+/// How often the speed of the disks is looked at: a part of the half round that is in hand when streams have to end.
+const LOOK: Nanos = Nanos::from_millis(250);
 
 /// How many of the [`LEVELS`] a disk has reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -30,8 +33,18 @@ impl Speed {
 }
 
 impl<I: Io> Plane<I> {
-    /// Once a second: what a disk's speed means for those who use it.
-    pub(super) fn follow_speed(&mut self, index: usize, now: Nanos) {
+    /// What the speed of the disks means for those who use them.
+    pub(super) fn follow_speeds(&mut self, now: Nanos) {
+        if now < self.meter.speeds {
+            return;
+        }
+        self.meter.speeds = now.saturating_add(LOOK);
+        for index in 0..self.disks.len() {
+            self.follow_speed(index, now);
+        }
+    }
+
+    fn follow_speed(&mut self, index: usize, now: Nanos) {
         let disk = DiskId(u16::try_from(index).expect("within limits"));
         let factor = self.disks[index].schedule.cost().slowdown();
         self.admission.set_slowdown(disk, factor);
@@ -99,19 +112,11 @@ impl<I: Io> Plane<I> {
 
     /// Ends a stream and gives its disk time back at once, whatever its socket still sends.
     fn end_overloaded(&mut self, slot: u32, now: Nanos) {
-        self.leave_group(slot, now);
-        self.leave_schedule(slot);
-        if let Some(id) = self.take_reservation(slot) {
+        if let Some(id) = self.take_reservation(slot, now) {
             self.admission.release(id);
         }
+        self.leave_schedule(slot);
         self.finish(slot, Outcome::DiskOverloaded, now);
-    }
-
-    fn take_reservation(&mut self, slot: u32) -> Option<ReservationId> {
-        let Class::Constant { reservation, .. } = &mut self.streams[slot as usize].class else { return None };
-        let id = reservation.take()?;
-        self.holders[id.slot as usize] = None;
-        Some(id)
     }
 }
 

@@ -16,10 +16,9 @@ use volume::{Checksums, Draft, GroupCommit, MemberId, UnitWrite, Volume, VolumeE
 use super::content::{OpenContents, entry_of};
 use super::part::{AlignedBlock, Block, BlockBytes};
 use super::take_out::TakingOut;
-use super::{count, index};
 use crate::disk::Shared;
 use crate::event::StoreEvent;
-use crate::upload::{Progress, Terms};
+use crate::upload::{Progress, Terms, count, index};
 use crate::worker::Chunk;
 use crate::{ContentPath, OnBreak, Precondition, Published, StoreError};
 

@@ -14,11 +14,11 @@ use volume::{Listed, StoredContent};
 
 use super::content::{entry_of, folder_of, stamp_of};
 use super::take_out::take_out;
-use super::{SharedCore, count, index, lock};
+use super::{SharedCore, lock};
 use crate::disk::Shared;
 use crate::index::Index;
 use crate::operation::Operation;
-use crate::upload::Begun;
+use crate::upload::{Begun, count, index};
 use crate::worker::{NAMES_MAX, answer};
 use crate::{ContentPath, Entry, Opened, StoreError, Want};
 

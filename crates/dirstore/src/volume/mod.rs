@@ -29,11 +29,3 @@ pub(crate) type SharedCore = Arc<Mutex<Core>>;
 fn lock(core: &SharedCore) -> MutexGuard<'_, Core> {
     core.lock().unwrap_or_else(PoisonError::into_inner)
 }
-
-fn index(bytes: u64) -> usize {
-    usize::try_from(bytes).expect("within a few chunks")
-}
-
-fn count(bytes: usize) -> u64 {
-    u64::try_from(bytes).expect("usize is at most 64 bits")
-}

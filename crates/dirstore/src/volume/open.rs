@@ -14,7 +14,7 @@ use volume::{MemberId, OpenError, ReadDisk, ReadError, Volume};
 
 use super::part::AlignedBlock;
 use super::take_out::write_whole;
-use super::{count, index};
+use crate::upload::{count, index};
 
 /// The chunks of uploads are not cut: a unit holds whole ones.
 const UNIT_BYTES_MIN: u64 = limits::CHUNK_BYTES;

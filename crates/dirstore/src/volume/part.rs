@@ -8,8 +8,8 @@ use kernel::direct::DirectWriter;
 use storage::uploads::UploadFile;
 use units::{UploadId, limits};
 
-use super::{count, index};
 use crate::StoreError;
+use crate::upload::{count, index};
 use crate::worker::Chunk;
 
 /// Bytes to be written at a position of the disk.

@@ -9,8 +9,9 @@ use std::os::fd::OwnedFd;
 use volume::{DiskWrite, MemberId};
 
 use super::part::AlignedBlock;
-use super::{SharedCore, count, lock};
+use super::{SharedCore, lock};
 use crate::StoreError;
+use crate::upload::count;
 
 /// What is to be written so that a disk is out: two steps, each flushed, to these files.
 pub(super) struct TakingOut {

@@ -11,7 +11,8 @@ use std::sync::{Arc, Weak};
 use dataplane::control::Content;
 use dataplane::layout::{Access, ContentLayout, Extent};
 use kernel::fiemap;
-use kernel::version_check::watch;
+use kernel::version_check;
+use kernel::write_watch::WriteWatcher;
 use rustix::fs::{OFlags, Stat, fstat, fstatfs};
 use rustix::io::Errno;
 use units::{ContentVersion, DiskId, limits};
@@ -26,22 +27,13 @@ const VERSIONS_MAX: usize = 2 * limits::FILES_MAX;
 /// A file in more pieces than this is read in file order: its list of places would cost more than it brings.
 const EXTENTS_MAX: usize = 65_536;
 
-/// File systems that take O_DIRECT without doing it, or whose O_DIRECT is somebody else's page cache or network:
-/// tmpfs, ramfs, overlay, NFS, SMB (three magics), FUSE, 9p, Ceph, ZFS, AFS.
-const BUFFERED_FILE_SYSTEMS: [u64; 12] = [
-    0x0102_1994,
-    0x8584_58f6,
-    0x794c_7630,
-    0x6969,
-    0x517b,
-    0xff53_4d42,
-    0xfe53_4d42,
-    0x6573_5546,
-    0x0102_1997,
-    0x00c3_6400,
-    0x2fc1_2fc1,
-    0x5346_414f,
-];
+/// File systems of this machine that take O_DIRECT without doing it: tmpfs, ramfs, overlay, ZFS.
+const LOCAL_BUFFERED: [u64; 4] = [0x0102_1994, 0x8584_58f6, 0x794c_7630, 0x2fc1_2fc1];
+
+/// File systems whose O_DIRECT is somebody else's page cache or network, and to which others may write unseen: NFS, SMB
+/// (three magics), FUSE, 9p, Ceph, AFS.
+const ELSEWHERE: [u64; 8] =
+    [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x6573_5546, 0x0102_1997, 0x00c3_6400, 0x5346_414f];
 
 /// File systems on which fsync(file) also makes its name durable (their journal orders both).
 const NAME_WITH_FILE: [u64; 2] = [0xef53, 0x5846_5342];
@@ -53,6 +45,8 @@ pub(crate) struct Contents {
     access: HashMap<u64, Access>,
     /// Shared by all disks, for versions are unique in the process.
     next_version: Arc<AtomicU64>,
+    /// None where the system has none to give.
+    writes: Option<Arc<WriteWatcher>>,
 }
 
 #[derive(Debug)]
@@ -64,7 +58,7 @@ struct Known {
 
 impl Contents {
     pub(crate) fn new(next_version: Arc<AtomicU64>) -> Self {
-        Self { known: HashMap::new(), access: HashMap::new(), next_version }
+        Self { known: HashMap::new(), access: HashMap::new(), next_version, writes: WriteWatcher::new().ok() }
     }
 
     /// The content that is open as `stamp`, if one is.
@@ -89,7 +83,10 @@ impl Contents {
         // Of the opened file, not of the handle before: this is what will be read.
         let stat = fstat(&file)?;
         let stamp = Stamp::of(&stat);
-        let watched = watch(file.as_fd())?;
+        let watched = match &self.writes {
+            Some(writes) if !ELSEWHERE.contains(&magic(file.as_fd())?) => writes.watch(file.as_fd())?,
+            _ => version_check::watch(file.as_fd())?,
+        };
         let extents = if access == Access::Direct { extents_of(file.as_fd(), &stat, root) } else { Box::default() };
         let version = match self.known.get(&(stamp.device, stamp.inode)) {
             Some(known) if known.stamp == stamp => known.version,
@@ -135,7 +132,8 @@ pub(crate) fn syncs_names_with_files(file: BorrowedFd<'_>) -> Result<bool, Errno
 
 /// Whether files of this file system are only to be used through the page cache.
 pub(crate) fn is_buffered(file: BorrowedFd<'_>) -> Result<bool, Errno> {
-    Ok(BUFFERED_FILE_SYSTEMS.contains(&magic(file)?))
+    let magic = magic(file)?;
+    Ok(LOCAL_BUFFERED.contains(&magic) || ELSEWHERE.contains(&magic))
 }
 
 fn magic(file: BorrowedFd<'_>) -> Result<u64, Errno> {

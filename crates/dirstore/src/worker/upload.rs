@@ -20,7 +20,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use units::{Nanos, UploadId, limits};
 
 use crate::root::{Identity, Root};
-use crate::upload::{BufferRight, Progress, Terms};
+use crate::upload::{BufferRight, Progress, Terms, count, index};
 use crate::{ContentPath, Entry, Kind, OnBreak, Precondition, Published, StoreError, beneath};
 
 use super::content::{extents_of, is_buffered};
@@ -268,12 +268,4 @@ fn preallocate(file: BorrowedFd<'_>, start: u64, length: u64) -> Result<(), Errn
         Err(Errno::INTR) => preallocate(file, start, length),
         other => other,
     }
-}
-
-fn index(bytes: u64) -> usize {
-    usize::try_from(bytes).expect("within a few chunks")
-}
-
-fn count(bytes: usize) -> u64 {
-    u64::try_from(bytes).expect("usize is at most 64 bits")
 }

@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
 mod client;
+mod operations;
 
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
@@ -577,6 +578,7 @@ impl Harness {
             config,
             listeners: vec![listener],
             service,
+            operations: Arc::new(operations::FakeOperations),
             machine: Arc::new(()),
             access: Log::start("access", Some(Box::new(access.clone()))).expect("a thread"),
         })

@@ -177,9 +177,10 @@ mod tests {
     fn what_the_emulator_prints_is_understood_and_its_errors_are_passed_on() {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("isocast-lab");
-        std::fs::write(&program, "#!/bin/sh\necho \"isocast-lab: needs root ($2)\" >&2\nexit 1\n").unwrap();
-        let set = std::process::Command::new("chmod").arg("755").arg(&program).status().unwrap();
-        assert!(set.success());
+        // Written by another process: while this one has it open to write, and forks in another test, none may run it.
+        let text = "#!/bin/sh\necho \"isocast-lab: needs root ($2)\" >&2\nexit 1\n";
+        let write = ["-c", "printf %s \"$1\" >\"$2\" && chmod 755 \"$2\"", "sh", text];
+        assert!(Command::new("sh").args(write).arg(&program).status().unwrap().success());
         let error = run(&program, &["up", "x"]).unwrap_err().to_string();
         assert_eq!(error, "`isocast lab disk up x`: needs root (up)");
         let text = r#"{"seconds":10.0,"busy_percent":50.0,"write_percent":10.0,"written_bytes":5000000,"seeks":3,"flushes":1,"lateness_us":{"over_1ms":2,"over_10ms":1}}"#;

@@ -227,11 +227,11 @@ impl Rig {
     }
 }
 
-/// The server's program, where guests see it too: their `/tmp`, `/run` and `/dev` are their own.
+/// The server's program, where guests see it too: their `/run` and `/dev` are their own.
 fn program_for_guests() -> anyhow::Result<String> {
     let program = crate::isocast()?.canonicalize()?;
-    if ["/tmp", "/run", "/dev", "/proc", "/sys"].iter().any(|hidden| program.starts_with(hidden)) {
-        bail!("guests do not see {}: put the programs elsewhere than in /tmp or /run", program.display());
+    if ["/run", "/dev", "/proc", "/sys"].iter().any(|hidden| program.starts_with(hidden)) {
+        bail!("guests do not see {}: put the programs elsewhere than in /run", program.display());
     }
     Ok(program.display().to_string())
 }

@@ -3,7 +3,9 @@
 # From the kernel's command line: LAB (the network's folder), N (this node), NODES, RATE (bit/s, or nothing).
 # Talks to the host over its second console: says `ready` or `failed WHY`, obeys `run ID` and `end ID`, says `done ID STATUS`.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
-mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t tmpfs tmpfs /run; mount -t tmpfs tmpfs /tmp
+mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t tmpfs tmpfs /run
+# /tmp is the host's, which cannot be written to here: a program may lie below it.
+export TMPDIR=/run
 mkdir -p /run/lab; mount -t hostfs -o "$LAB" none /run/lab
 exec 3<>/dev/tty1
 busybox stty raw -echo <&3

@@ -44,6 +44,16 @@ impl Config {
                 add(key, message);
             }
         }
+        for job in &self.jobs {
+            if let Some(message) = job.problem() {
+                add("job", format!("{}: {message}", job.name));
+            }
+        }
+        for webhook in &self.webhooks {
+            if let Some(message) = webhook.problem() {
+                add("webhook", message);
+            }
+        }
         let cpus = kernel::thread::cpus().unwrap_or_default();
         if let Some(cpu) = self.plane.cpu.filter(|cpu| !cpus.iter().any(|known| u32::try_from(*known) == Ok(*cpu))) {
             let known = cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");

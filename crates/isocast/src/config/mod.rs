@@ -7,9 +7,12 @@
 mod change;
 mod command;
 mod here;
+mod jobs;
 mod render;
 mod settings;
+mod webhooks;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -19,7 +22,9 @@ use units::{BitRate, ByteCount, Nanos};
 
 pub(crate) use change::Change;
 pub(crate) use command::{ConfigArgs, ServeArgs};
+pub(crate) use jobs::{CopyEnd, JobConfig, JobWork, program_problem};
 use settings::{Problem, Settings};
+pub(crate) use webhooks::{WebhookConfig, WebhookTarget};
 
 const MIB: u64 = 1024 * 1024;
 /// Buffers by default: this share of the machine's memory …
@@ -31,6 +36,8 @@ const MEMORY_MIN: ByteCount = ByteCount(16 * MIB);
 /// The cycle of HiTactix (§4.1), the only one that is not a whole number to the second.
 const SEED_CYCLE: Nanos = Nanos::from_millis(256);
 const SECOND: Nanos = Nanos::from_secs(1);
+/// Jobs, and webhooks, at most.
+const JOBS_MAX: usize = 64;
 
 /// What `serve` runs with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,6 +78,10 @@ pub(crate) struct Config {
     pub(crate) cors_origins: Vec<String>,
     /// Files to write logs to.
     pub(crate) log: LogConfig,
+    /// What is done at set times.
+    pub(crate) jobs: Vec<JobConfig>,
+    /// Who is told of events.
+    pub(crate) webhooks: Vec<WebhookConfig>,
 }
 
 /// What becomes of a stream for which there is no room.
@@ -267,13 +278,25 @@ impl Config {
                 access: settings_ref.take_optional("log.access", parse_path),
                 events: settings_ref.take_optional("log.events", parse_path),
             },
+            jobs: settings_ref.take_each("job", JOBS_MAX, JobConfig::take),
+            webhooks: settings_ref.take_each("webhook", JOBS_MAX, WebhookConfig::take),
         };
+        twice(&mut settings, "job", config.jobs.iter().map(|job| job.name.as_str()));
+        twice(&mut settings, "webhook", config.webhooks.iter().map(|webhook| webhook.name.as_str()));
         if let Some(other) = config.require_mount.iter().find(|path| !config.roots.contains(path)) {
             let message = format!("{} is none of `roots`", other.display());
             settings.contradiction("require_mount", message);
         }
         let problems = settings.finish();
         if problems.is_empty() { Ok(config) } else { Err(ConfigError(problems)) }
+    }
+}
+
+/// Blames a name that two have.
+fn twice<'a>(settings: &mut Settings, key: &str, names: impl Iterator<Item = &'a str>) {
+    let mut seen = BTreeSet::new();
+    for name in names.filter(|name| !seen.insert(*name)) {
+        settings.contradiction(key, format!("`{name}` is the name of two"));
     }
 }
 
@@ -494,6 +517,10 @@ mod tests {
         assert_eq!(config.path_rates, [("lectures/".to_owned(), BitRate(8_000_000))]);
         assert_eq!(config.path_when_full, [("previews/".to_owned(), WhenFull::BestEffort)]);
         assert_eq!(config.users.len(), 1);
+        let kinds: Vec<&str> = config.jobs.iter().map(|job| job.work.kind()).collect();
+        assert_eq!((kinds, config.webhooks.len()), (vec!["keep", "copy", "measure", "command"], 2));
+        config.jobs.clear();
+        config.webhooks.clear();
         config.links.clear();
         config.path_rates.clear();
         config.path_when_full.clear();
@@ -502,8 +529,9 @@ mod tests {
         config.state.clone_from(&defaults.state);
         assert_eq!(config, defaults);
         for key in keys() {
-            let name = key.rsplit('.').next().unwrap_or(key);
-            let named = text.lines().any(|line| line.starts_with(&format!("{name} = ")) || line == format!("[{name}]"));
+            let name = key.rsplit('.').next().unwrap_or(&key);
+            let begins = [format!("{name} = "), format!("[{name}]"), format!("[[{name}]]")];
+            let named = text.lines().any(|line| begins.iter().any(|begin| line.starts_with(begin)));
             assert!(named, "packaging/isocast.toml lacks {key}");
         }
     }
@@ -515,14 +543,20 @@ mod tests {
         }
     }
 
-    /// Every key there is: those that `check` asks for.
-    fn keys() -> Vec<&'static str> {
-        let mut keys: Vec<&str> = include_str!("mod.rs")
-            .lines()
-            .take_while(|line| !line.starts_with("mod tests"))
-            .filter_map(|line| line.split(".take").nth(1)?.split('"').nth(1))
-            .collect();
-        assert!(keys.len() > 15, "the keys are found in this file's text: {keys:?}");
+    /// Every key there is: those that are asked for.
+    fn keys() -> Vec<String> {
+        let sources = [
+            ("", include_str!("mod.rs")),
+            ("job.", include_str!("jobs.rs")),
+            ("webhook.", include_str!("webhooks.rs")),
+        ];
+        let mut keys = Vec::new();
+        for (prefix, source) in sources {
+            let lines = source.lines().take_while(|line| !line.starts_with("mod tests"));
+            let asked = lines.filter_map(|line| line.split(".take").nth(1).or(line.split("needed(entry").nth(1)));
+            keys.extend(asked.filter_map(|rest| rest.split('"').nth(1)).map(|key| format!("{prefix}{key}")));
+        }
+        assert!(keys.len() > 35, "the keys are found in the text of these files: {keys:?}");
         keys.sort_unstable();
         keys
     }

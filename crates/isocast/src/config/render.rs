@@ -82,17 +82,18 @@ impl fmt::Display for Config {
                 writeln!(f, "{name} = {}", quoted(&file.display()))?;
             }
         }
-        Ok(())
+        self.jobs.iter().try_for_each(|job| job.render(f))?;
+        self.webhooks.iter().try_for_each(|webhook| webhook.render(f))
     }
 }
 
 /// A TOML text, escaped as needed.
-fn quoted(text: &dyn fmt::Display) -> String {
+pub(super) fn quoted(text: &dyn fmt::Display) -> String {
     Value::String(text.to_string()).to_string()
 }
 
 /// A span in the largest unit that leaves no rest.
-fn span(span: Nanos) -> String {
+pub(super) fn span(span: Nanos) -> String {
     let units = [("s", 1_000_000_000), ("ms", 1_000_000)];
     let fits = units.iter().find(|(_, nanos)| span.0.is_multiple_of(*nanos));
     fits.map_or_else(|| format!("\"{}us\"", span.0 / 1000), |(unit, nanos)| format!("\"{}{unit}\"", span.0 / nanos))

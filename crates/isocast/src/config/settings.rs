@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeArray, DeTable, DeValue};
 
 /// The prefix of environment variables: `ISOCAST_SCHEDULE__CYCLE` is the key `schedule.cycle`.
 const ENVIRONMENT_PREFIX: &str = "ISOCAST_";
@@ -75,6 +75,8 @@ struct Setting {
 #[derive(Debug, Default)]
 pub(crate) struct Settings {
     settings: BTreeMap<String, Setting>,
+    /// Where each table of an array of tables (`[[job]]`) was written; what it says has the key `job.0.name`.
+    arrays: BTreeMap<String, Vec<Origin>>,
     known: Vec<&'static str>,
     problems: Vec<Problem>,
 }
@@ -131,11 +133,32 @@ impl Settings {
                 self.add_table(path, text, &key, inner);
                 continue;
             }
+            if let DeValue::Array(items) = value.get_ref()
+                && items.iter().any(|item| item.get_ref().is_table())
+            {
+                self.add_array(path, text, &key, items);
+                continue;
+            }
             match plain(value.get_ref()) {
                 Ok(value) => {
                     self.settings.insert(key, Setting { value, origin });
                 }
                 Err(message) => self.problems.push(Problem { origin: Some(origin), key: Some(key), message }),
+            }
+        }
+    }
+
+    /// Adds the tables of an array behind those that an earlier file has.
+    fn add_array(&mut self, path: &Path, text: &str, key: &str, items: &DeArray<'_>) {
+        for item in items {
+            let origin = Origin::File(path.to_owned(), line_of(text, item.span().start));
+            if let DeValue::Table(inner) = item.get_ref() {
+                let origins = self.arrays.entry(key.to_owned()).or_default();
+                origins.push(origin);
+                let prefix = format!("{key}.{}", origins.len() - 1);
+                self.add_table(path, text, &prefix, inner);
+            } else {
+                self.blame(origin, key, format!("write each as `[[{key}]]`"));
             }
         }
     }
@@ -219,6 +242,43 @@ impl Settings {
             }
         }
         entries
+    }
+
+    /// The tables of an array, `[[job]]` for example, each read by `read` as settings by themselves; at most `count_max`.
+    pub(crate) fn take_each<T>(
+        &mut self,
+        array: &'static str,
+        count_max: usize,
+        read: impl Fn(&mut Self) -> Option<T>,
+    ) -> Vec<T> {
+        let mut items = Vec::new();
+        let origins = self.arrays.remove(array).unwrap_or_default();
+        if origins.len() > count_max {
+            self.contradiction(array, format!("there are {}; {count_max} at most", origins.len()));
+        }
+        for (at, origin) in origins.into_iter().enumerate() {
+            let mut inner = Self { settings: self.take_below(&format!("{array}.{at}.")), ..Self::default() };
+            items.extend(read(&mut inner));
+            for problem in inner.finish() {
+                let key = problem.key.map_or_else(|| array.to_owned(), |key| format!("{array}.{key}"));
+                let origin = problem.origin.or_else(|| Some(origin.clone()));
+                self.problems.push(Problem { origin, key: Some(key), message: problem.message });
+            }
+        }
+        if let Some(setting) = self.take_below(&format!("{array}.")).into_values().next() {
+            self.blame(
+                setting.origin,
+                array,
+                format!("there may be several: write `[[{array}]]` in a file, with two brackets"),
+            );
+        }
+        items
+    }
+
+    /// Takes out all settings whose keys begin with `prefix`; their keys are without it then.
+    fn take_below(&mut self, prefix: &str) -> BTreeMap<String, Setting> {
+        let below = self.settings.extract_if(.., |key, _| key.starts_with(prefix));
+        below.map(|(key, setting)| (key[prefix.len()..].to_owned(), setting)).collect()
     }
 
     /// Keeps a problem that concerns several settings at once.
@@ -352,6 +412,35 @@ mod tests {
             problems[1]
         );
         assert_eq!(problems.len(), 2, "an unrelated variable is left alone");
+    }
+
+    #[test]
+    fn the_tables_of_an_array_are_read_one_by_one() {
+        let mut settings = Settings::default();
+        settings.add_file(Path::new("a.toml"), "[[t]]\nn = 1\n[[t]]\n\n[[t]]\nn = \"x\"\nm = 2\n");
+        settings.add_file(Path::new("b.toml"), "[[t]]\nn = 4\n[u]\nn = 1\n");
+        let needed = |entry: &mut Settings| {
+            let taken = entry.take_optional("n", number);
+            if taken.is_none() {
+                entry.contradiction("n", "it is needed".to_owned());
+            }
+            taken
+        };
+        assert_eq!(settings.take_each("t", 3, needed), [1, 4]);
+        assert!(settings.take_each("u", 3, needed).is_empty());
+        let mut problems: Vec<String> = settings.finish().iter().map(ToString::to_string).collect();
+        problems.sort();
+        assert_eq!(problems.len(), 6, "{problems:?}");
+        assert!(problems[0].starts_with("a.toml:3: t.n: it is needed"), "{problems:?}");
+        assert!(problems.iter().any(|said| said == "a.toml:6: t.n: `x` is not a number"), "{problems:?}");
+        assert!(problems.iter().any(|said| said.starts_with("a.toml:7: t.m: there is no such key")), "{problems:?}");
+        assert!(
+            problems
+                .iter()
+                .any(|said| said == "b.toml:4: u: there may be several: write `[[u]]` in a file, with two brackets"),
+            "{problems:?}"
+        );
+        assert!(problems.iter().any(|said| said == "t: there are 4; 3 at most"), "{problems:?}");
     }
 
     #[test]

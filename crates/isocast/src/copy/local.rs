@@ -26,7 +26,7 @@ const PART: &str = ".isocast-cp-";
 
 /// A file or folder of this machine.
 #[derive(Debug, Clone)]
-pub(super) struct Folder {
+pub(crate) struct Folder {
     path: PathBuf,
 }
 
@@ -46,6 +46,11 @@ impl Folder {
 
     pub(super) fn below(&self, name: &str) -> Self {
         Self { path: self.path.join(name) }
+    }
+
+    pub(super) fn shown(&self, name: &str) -> String {
+        let slash = if name.is_empty() { "" } else { "/" };
+        format!("{}{slash}{name}", self.path.display())
     }
 
     fn at(&self, name: &str) -> PathBuf {

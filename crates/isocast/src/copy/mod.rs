@@ -7,8 +7,10 @@
 
 mod local;
 mod pacing;
+mod rclone;
 mod remote;
 mod report;
+mod served;
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -21,9 +23,12 @@ use units::BitRate;
 
 use crate::client::Login;
 use local::Folder;
-use pacing::{Moved, PacedReader, Pacing};
-use remote::Remote;
-use report::Summary;
+pub(crate) use pacing::Moved;
+use pacing::{PacedReader, Pacing};
+pub(crate) use rclone::Rclone;
+pub(crate) use remote::{Remote, check_address};
+pub(crate) use report::Summary;
+pub(crate) use served::OwnFolder;
 
 /// Read at once from either end.
 const READ_BYTES: usize = 1 << 20;
@@ -72,9 +77,15 @@ fn parse_rate(text: &str) -> Result<Rate, String> {
 }
 
 /// One end of a copy.
-enum Endpoint {
+pub(crate) enum Endpoint {
+    /// Of this machine.
     Here(Folder),
+    /// An Isocast.
     There(Remote),
+    /// The folders of the server that this is; what is read goes through its schedule, too.
+    Served(OwnFolder),
+    /// What `rclone` knows; only written.
+    Rclone(Rclone),
 }
 
 /// A file to be copied.
@@ -104,7 +115,18 @@ impl Endpoint {
     fn files(&self) -> anyhow::Result<Tree> {
         match self {
             Self::Here(folder) => folder.files(),
-            Self::There(remote) => remote.files(),
+            Self::There(remote) | Self::Served(OwnFolder { remote, .. }) => remote.files(),
+            Self::Rclone(rclone) => bail!("{rclone} is only written to"),
+        }
+    }
+
+    /// A file at this end, as it is named to people.
+    fn shown(&self, name: &str) -> String {
+        match self {
+            Self::Here(folder) => folder.shown(name),
+            Self::There(remote) => remote.at(name),
+            Self::Served(served) => served.shown(name),
+            Self::Rclone(rclone) => format!("{rclone}/{name}"),
         }
     }
 
@@ -112,7 +134,8 @@ impl Endpoint {
     fn version(&self, name: &str) -> anyhow::Result<String> {
         match self {
             Self::Here(folder) => folder.version(name),
-            Self::There(remote) => remote.version(name),
+            Self::There(remote) | Self::Served(OwnFolder { remote, .. }) => remote.version(name),
+            Self::Rclone(rclone) => bail!("{rclone} is only written to"),
         }
     }
 
@@ -120,7 +143,8 @@ impl Endpoint {
     fn open(&self, name: &str, from: u64, rate: Option<BitRate>) -> anyhow::Result<SourceReader> {
         match self {
             Self::Here(folder) => folder.open(name, from),
-            Self::There(remote) => remote.open(name, from, rate),
+            Self::There(remote) | Self::Served(OwnFolder { remote, .. }) => remote.open(name, from, rate),
+            Self::Rclone(rclone) => bail!("{rclone} is only written to"),
         }
     }
 
@@ -128,22 +152,26 @@ impl Endpoint {
     fn length(&self, name: &str) -> anyhow::Result<Option<u64>> {
         match self {
             Self::Here(folder) => folder.length(name),
-            Self::There(remote) => remote.length(name),
-        }
-    }
-
-    /// The end as one file of this name in it.
-    fn below(&self, name: &str) -> Self {
-        match self {
-            Self::Here(folder) => Self::Here(folder.below(name)),
-            Self::There(remote) => Self::There(remote.below(name)),
+            Self::There(remote) | Self::Served(OwnFolder { remote, .. }) => remote.length(name),
+            Self::Rclone(rclone) => rclone.length(name),
         }
     }
 
     fn is_folder(&self) -> anyhow::Result<bool> {
         match self {
             Self::Here(folder) => Ok(folder.is_folder()),
-            Self::There(remote) => remote.is_folder(),
+            Self::There(remote) | Self::Served(OwnFolder { remote, .. }) => remote.is_folder(),
+            Self::Rclone(_) => Ok(true),
+        }
+    }
+
+    /// Writes a file anew; it has its name once it is whole.
+    fn put(&self, name: &str, bytes: u64, rate: Option<BitRate>, reader: &mut PacedReader<'_>) -> anyhow::Result<()> {
+        match self {
+            Self::Here(_) => unreachable!("a folder of this machine is written part by part"),
+            Self::There(remote) => remote.put(name, bytes, rate, reader),
+            Self::Served(served) => served.put(name, bytes, rate, reader),
+            Self::Rclone(rclone) => rclone.put(name, bytes, reader),
         }
     }
 }
@@ -159,11 +187,59 @@ struct Tree {
     passed_over: u64,
 }
 
-/// What stays the same from file to file.
-struct Copying<'a> {
-    args: &'a CopyArgs,
+/// How a copy is made.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CopyTerms {
+    /// The rate; none: as fast as may be.
+    pub(crate) rate: Option<BitRate>,
+    /// Files that are there with all their bytes are left as they are.
+    pub(crate) resume: bool,
+    /// Both sides are read again afterwards, and compared.
+    pub(crate) verify: bool,
+}
+
+/// Copies the file or folder that `source` is. `moved` tells how far it is, and may stop it.
+///
+/// # Errors
+/// What cannot be read, written, admitted or compared; what was copied before is still there.
+pub(crate) fn copy(
     source: Endpoint,
     destination: Endpoint,
+    terms: CopyTerms,
+    moved: &Arc<Moved>,
+) -> anyhow::Result<Summary> {
+    let tree = source.files()?;
+    copy_tree(&tree, source, destination, terms, moved)
+}
+
+fn copy_tree(
+    tree: &Tree,
+    source: Endpoint,
+    destination: Endpoint,
+    terms: CopyTerms,
+    moved: &Arc<Moved>,
+) -> anyhow::Result<Summary> {
+    // A server sends at the rate that it was asked for; what leaves this machine is paced here.
+    let paced_here = terms.rate.filter(|_| matches!(source, Endpoint::Here(_)));
+    let bytes: u64 = tree.files.iter().map(|file| file.bytes).sum();
+    moved.expect(bytes.saturating_mul(if terms.verify { 2 } else { 1 }));
+    let mut copying = Copying {
+        source,
+        destination,
+        terms,
+        pacing: paced_here.map(Pacing::new),
+        summary: Summary::begin(terms.rate, tree.passed_over),
+        moved: Arc::clone(moved),
+    };
+    tree.files.iter().try_for_each(|file| copying.file(file))?;
+    Ok(copying.summary)
+}
+
+/// What stays the same from file to file.
+struct Copying {
+    source: Endpoint,
+    destination: Endpoint,
+    terms: CopyTerms,
     moved: Arc<Moved>,
     pacing: Option<Pacing>,
     summary: Summary,
@@ -177,46 +253,45 @@ impl CopyArgs {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         let login = self.login.as_deref().map(Login::read).transpose()?;
         let source = Endpoint::new(&self.source, login.as_ref())?;
-        let mut destination = Endpoint::new(&self.destination, login.as_ref())?;
         let tree = source.files()?;
-        if !tree.is_folder && (self.destination.ends_with('/') || destination.is_folder()?) {
-            let name = self.source.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-            anyhow::ensure!(!name.is_empty(), "{}: name the file that is to be copied", self.source);
-            destination = destination.below(&remote::decoded(name, &source));
-        }
+        let destination = self.named(Endpoint::new(&self.destination, login.as_ref())?, &source, &tree)?;
         if let (Endpoint::Here(from), Endpoint::Here(to)) = (&source, &destination) {
             anyhow::ensure!(!to.is_within(from), "{} lies in what is copied", self.destination);
         }
         let is_sink = matches!(&destination, Endpoint::Here(folder) if folder.is_sink());
         anyhow::ensure!(!(is_sink && self.verify), "--verify: {} keeps nothing to compare with", self.destination);
-        // A server sends at the rate that it was asked for; what leaves this machine is paced here.
-        let paced_here = self.rate.0.filter(|_| matches!(source, Endpoint::Here(_)));
-        let bytes: u64 = tree.files.iter().map(|file| file.bytes).sum();
-        let moved = Arc::new(Moved::new(bytes.saturating_mul(if self.verify { 2 } else { 1 })));
+        let moved = Arc::default();
         let shown = pacing::show_progress(&moved);
-        let mut copying = Copying {
-            source,
-            destination,
-            pacing: paced_here.map(Pacing::new),
-            summary: Summary::begin(self.rate.0, tree.passed_over),
-            moved,
-            args: &self,
-        };
-        let outcome = tree.files.iter().try_for_each(|file| copying.file(file));
+        let terms = CopyTerms { rate: self.rate.0, resume: self.resume, verify: self.verify };
+        let outcome = copy_tree(&tree, source, destination, terms, &moved);
         shown.end();
-        let summary = copying.summary;
-        outcome?;
+        let summary = outcome?;
         write!(out, "{}", if self.json { summary.json()? } else { summary.table() })?;
         Ok(())
     }
+
+    /// Where one file goes that is copied into a folder: it keeps its name.
+    fn named(&self, destination: Endpoint, source: &Endpoint, tree: &Tree) -> anyhow::Result<Endpoint> {
+        if tree.is_folder || !(self.destination.ends_with('/') || destination.is_folder()?) {
+            return Ok(destination);
+        }
+        let name = self.source.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+        anyhow::ensure!(!name.is_empty(), "{}: name the file that is to be copied", self.source);
+        let name = remote::decoded(name, source);
+        Ok(match destination {
+            Endpoint::Here(folder) => Endpoint::Here(folder.below(&name)),
+            Endpoint::There(remote) => Endpoint::There(remote.below(&name)),
+            other => other,
+        })
+    }
 }
 
-impl Copying<'_> {
+impl Copying {
     /// Copies one file, unless it is there already.
     fn file(&mut self, file: &SourceFile) -> anyhow::Result<()> {
-        let slash = if file.name.is_empty() { "" } else { "/" };
-        let shown = format!("{}{slash}{}", self.args.source, file.name);
-        if self.args.resume && self.destination.length(&file.name)? == Some(file.bytes) {
+        self.moved.check()?;
+        let shown = self.source.shown(&file.name);
+        if self.terms.resume && self.destination.length(&file.name)? == Some(file.bytes) {
             self.moved.pass_over(file.bytes);
             self.summary.left_as_they_are += 1;
         } else {
@@ -224,13 +299,13 @@ impl Copying<'_> {
             let began = Instant::now();
             let copied = match &self.destination {
                 Endpoint::Here(folder) => self.copy_to_folder(folder.clone(), file, &version),
-                Endpoint::There(remote) => self.copy_to_server(remote.clone(), file),
+                _ => self.copy_whole(file),
             };
             copied.with_context(|| format!("{shown}: not copied"))?;
             self.summary.copying += began.elapsed();
             self.summary.files += 1;
         }
-        if self.args.verify {
+        if self.terms.verify {
             self.compare(file).context(shown.clone())?;
             self.summary.compared += 1;
         }
@@ -238,8 +313,8 @@ impl Copying<'_> {
     }
 
     fn copy_to_folder(&mut self, folder: Folder, file: &SourceFile, version: &str) -> anyhow::Result<()> {
-        let mut part = folder.begin(&file.name, version, self.args.resume)?;
-        let opened = self.source.open(&file.name, part.written(), self.args.rate.0)?;
+        let mut part = folder.begin(&file.name, version, self.terms.resume)?;
+        let opened = self.source.open(&file.name, part.written(), self.terms.rate)?;
         part.reserve(opened.bytes)?;
         self.moved.pass_over(part.written());
         self.summary.resumed_bytes += part.written();
@@ -261,20 +336,18 @@ impl Copying<'_> {
         part.publish()
     }
 
-    fn copy_to_server(&mut self, remote: Remote, file: &SourceFile) -> anyhow::Result<()> {
-        let opened = self.source.open(&file.name, 0, self.args.rate.0)?;
-        let bytes = opened.bytes;
-        let rate = self.args.rate.0;
-        let mut reader = self.paced(opened.reader);
-        remote.put(&file.name, bytes, rate, &mut reader)?;
-        drop(reader);
-        self.summary.bytes += bytes;
+    fn copy_whole(&mut self, file: &SourceFile) -> anyhow::Result<()> {
+        let rate = self.terms.rate;
+        let opened = self.source.open(&file.name, 0, rate)?;
+        let mut reader = PacedReader::new(opened.reader, self.pacing.as_mut(), &self.moved);
+        self.destination.put(&file.name, opened.bytes, rate, &mut reader)?;
+        self.summary.bytes += opened.bytes;
         Ok(())
     }
 
     /// Reads both sides, at the same rate.
     fn compare(&mut self, file: &SourceFile) -> anyhow::Result<()> {
-        let rate = self.args.rate.0;
+        let rate = self.terms.rate;
         let (source, copy) = (self.source.open(&file.name, 0, rate)?, self.destination.open(&file.name, 0, rate)?);
         let mut copy = copy.reader;
         let mut source = self.paced(source.reader);

@@ -5,13 +5,15 @@
 
 use std::io::{self, IsTerminal, Read, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use schedule::pace::Pace;
 use units::{BitRate, Nanos};
+
+use crate::output::real;
 
 /// As the server feeds its sockets.
 const TICK: Nanos = Nanos::from_millis(50);
@@ -57,29 +59,63 @@ impl Pacing {
     }
 }
 
-/// How much was moved, for who looks on.
-pub(super) struct Moved {
-    all: u64,
+/// How much was moved, for who looks on and may stop it.
+pub(crate) struct Moved {
+    /// Zero until it is known.
+    all: AtomicU64,
     bytes: AtomicU64,
+    stopped: AtomicBool,
     began: Instant,
 }
 
+impl Default for Moved {
+    fn default() -> Self {
+        Self {
+            all: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            stopped: AtomicBool::new(false),
+            began: Instant::now(),
+        }
+    }
+}
+
 impl Moved {
-    pub(super) fn new(all: u64) -> Self {
-        Self { all, bytes: AtomicU64::new(0), began: Instant::now() }
+    /// Says how much there is to move.
+    pub(super) fn expect(&self, all: u64) {
+        self.all.store(all, Ordering::Relaxed);
+    }
+
+    /// Bytes that are to be moved; zero until that is known.
+    pub(crate) fn all(&self) -> u64 {
+        self.all.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that were moved, or need not be.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Ends it before its next bytes.
+    pub(crate) fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// An error once it was stopped.
+    pub(super) fn check(&self) -> io::Result<()> {
+        if self.stopped.load(Ordering::Relaxed) { Err(io::Error::other("stopped")) } else { Ok(()) }
     }
 
     /// Counts what need not be moved.
-    pub(super) fn pass_over(&self, bytes: u64) {
+    pub(crate) fn pass_over(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     fn line(&self) -> String {
-        let bytes = self.bytes.load(Ordering::Relaxed);
+        let (bytes, all) = (self.bytes(), self.all());
         let seconds = self.began.elapsed().as_secs_f64().max(1e-3);
-        let percent = bytes.saturating_mul(100).checked_div(self.all).unwrap_or(100).min(100);
-        let rate = super::report::real(bytes) * 8.0 / seconds / 1e6;
-        format!("{percent:3} %  {} of {}  {rate:.1} Mbit/s", units::ByteCount(bytes), units::ByteCount(self.all))
+        let percent = bytes.saturating_mul(100).checked_div(all).unwrap_or(100).min(100);
+        let rate = real(bytes) * 8.0 / seconds / 1e6;
+        format!("{percent:3} %  {} of {}  {rate:.1} Mbit/s", units::ByteCount(bytes), units::ByteCount(all))
     }
 }
 
@@ -98,7 +134,8 @@ impl<'a> PacedReader<'a> {
 
 impl Read for PacedReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let left = self.moved.all.saturating_sub(self.moved.bytes.load(Ordering::Relaxed));
+        self.moved.check()?;
+        let left = self.moved.all().saturating_sub(self.moved.bytes());
         let mut most = buffer.len();
         // Behind the last byte nothing is waited for: the file's end is read.
         if let Some(pacing) = self.pacing.as_mut().filter(|_| left > 0) {
@@ -151,13 +188,18 @@ mod tests {
     #[test]
     fn what_passes_takes_the_time_of_its_rate() {
         // 80 kbyte at 8 Mbit/s: 80 ms. Faster would be wrong on any machine; slower is the machine's.
-        let (moved, mut pacing) = (Moved::new(80_000), Pacing::new(BitRate(8_000_000)));
+        let (moved, mut pacing) = (Moved::default(), Pacing::new(BitRate(8_000_000)));
+        moved.expect(80_000);
         let began = Instant::now();
         let mut reader = PacedReader::new(Box::new(io::repeat(1).take(80_000)), Some(&mut pacing), &moved);
         let mut bytes = Vec::new();
         reader.read_to_end(&mut bytes).expect("memory");
+        drop(reader);
         assert_eq!(bytes.len(), 80_000);
         assert!(began.elapsed() >= Duration::from_millis(80), "{:?}", began.elapsed());
         assert!(moved.line().starts_with("100 %"), "{}", moved.line());
+        moved.stop();
+        let stopped = PacedReader::new(Box::new(io::empty()), Some(&mut pacing), &moved).read(&mut [0]);
+        assert!(stopped.is_err_and(|error| error.to_string() == "stopped"));
     }
 }

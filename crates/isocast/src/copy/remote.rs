@@ -4,9 +4,11 @@
 //! granted. A server that neither takes nor sends for a minute is given up.
 
 use std::io::Read;
+use std::net::SocketAddr;
 
 use anyhow::{Context as _, bail};
 use api::{EntryKind, ListingEntry};
+use dirstore::ContentPath;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use units::BitRate;
 use ureq::http::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, EXPECT, IF_MATCH, LOCATION, RANGE};
@@ -23,28 +25,45 @@ const PAGE: usize = 1000;
 
 /// A content or folder of a server.
 #[derive(Debug, Clone)]
-pub(super) struct Remote {
+pub(crate) struct Remote {
     client: HttpClient,
     /// Without a slash at the end.
     url: String,
 }
 
+/// Whether this can be the address of a content or folder.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn check_address(url: &str) -> Result<(), String> {
+    let path = url.splitn(4, '/').nth(3).unwrap_or_default();
+    if path != "media" && !path.starts_with("media/") {
+        return Err(format!("{url}: contents have addresses as http://HOST:PORT/media/FILE"));
+    }
+    if path.contains(['?', '#']) {
+        return Err(format!("{url}: give the rate by itself, and encode `?` and `#` in names"));
+    }
+    Ok(())
+}
+
 impl Remote {
-    pub(super) fn new(url: &str, login: Option<&Login>) -> anyhow::Result<Self> {
-        let path = url.splitn(4, '/').nth(3).unwrap_or_default();
-        anyhow::ensure!(
-            path == "media" || path.starts_with("media/"),
-            "{url}: contents have addresses as http://HOST:PORT/media/FILE"
-        );
-        anyhow::ensure!(!path.contains(['?', '#']), "{url}: give the rate by --rate, and encode `?` and `#` in names");
+    pub(crate) fn new(url: &str, login: Option<&Login>) -> anyhow::Result<Self> {
+        check_address(url).map_err(anyhow::Error::msg)?;
         Ok(Self { client: HttpClient::new(login.cloned()), url: url.trim_end_matches('/').to_owned() })
+    }
+
+    /// What this server itself serves below `path`, as anybody reads it.
+    pub(super) fn of_own(address: SocketAddr, path: &ContentPath) -> Self {
+        let url = format!("http://{address}/media");
+        let root = Self { client: HttpClient::new(None), url };
+        root.below(&path.joined())
     }
 
     pub(super) fn below(&self, name: &str) -> Self {
         Self { url: self.at(name), ..self.clone() }
     }
 
-    fn at(&self, name: &str) -> String {
+    pub(super) fn at(&self, name: &str) -> String {
         if name.is_empty() { self.url.clone() } else { format!("{}/{}", self.url, utf8_percent_encode(name, IN_PATH)) }
     }
 
@@ -169,6 +188,6 @@ fn etag(answer: &Response<Body>) -> Option<String> {
 pub(super) fn decoded(name: &str, source: &Endpoint) -> String {
     match source {
         Endpoint::Here(_) => name.to_owned(),
-        Endpoint::There(_) => percent_decode_str(name).decode_utf8_lossy().replace('/', "_"),
+        _ => percent_decode_str(name).decode_utf8_lossy().replace('/', "_"),
     }
 }

@@ -5,17 +5,18 @@ use std::time::Duration;
 use serde_json::json;
 use units::{BitRate, ByteCount};
 
+use crate::output::real;
 use crate::serve::machine::Proc;
 use http::machine::{Machine as _, MachineSample};
 
 /// What a copy took.
-pub(super) struct Summary {
+pub(crate) struct Summary {
     rate: Option<BitRate>,
     begun: Option<MachineSample>,
     /// Files copied.
-    pub(super) files: u64,
+    pub(crate) files: u64,
     /// Bytes copied now.
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
     /// Time of copying, without comparing.
     pub(super) copying: Duration,
     /// Bytes that an earlier copy had left.
@@ -102,10 +103,4 @@ impl Summary {
         });
         Ok(serde_json::to_string_pretty(&object)? + "\n")
     }
-}
-
-/// For figures that people read.
-#[allow(clippy::cast_precision_loss, reason = "for display")]
-pub(super) fn real(value: u64) -> f64 {
-    value as f64
 }

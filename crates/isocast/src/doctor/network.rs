@@ -2,6 +2,7 @@
 
 use super::host::Examined;
 use super::{Finding, advice, serious};
+use crate::output::real;
 
 /// A send buffer for 25 Mbit/s, the highest rate of the papers: 0.3 s of it.
 const SEND_BUFFER_WANTED: u64 = 937_500;
@@ -173,9 +174,4 @@ fn offloads(host: &Examined, name: &str) -> Vec<Finding> {
             format!("ethtool -K {name} sg on tso on gso on"),
         ],
     )]
-}
-
-#[allow(clippy::cast_precision_loss, reason = "for display")]
-fn real(value: u64) -> f64 {
-    value as f64
 }

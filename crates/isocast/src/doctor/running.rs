@@ -8,6 +8,7 @@ use api::{Disk, DiskFailure, System};
 use super::host::Examined;
 use super::{Finding, advice, serious};
 use crate::client::HttpClient;
+use crate::output::real;
 
 /// Bytes that `/sys/block/*/stat` counts in (Documentation/block/stat.rst).
 const SECTOR_BYTES: u64 = 512;
@@ -137,9 +138,4 @@ fn disk_findings(disk: &Disk, look: &ServerLook) -> Vec<Finding> {
         ));
     }
     found
-}
-
-#[allow(clippy::cast_precision_loss, reason = "for display")]
-fn real(value: u64) -> f64 {
-    value as f64
 }

@@ -1,5 +1,5 @@
 //! Starting again in place, where a start would find more than this one did: a disk that could not be measured then and can
-//! now, or one that was mounted at a served folder since.
+//! now, one that was measured anew, or one that was mounted at a served folder since.
 //!
 //! Promise: nothing that runs is ended by it: it waits until nothing is streamed or uploaded; the process stays the same for
 //! whoever supervises it. Not here: noticing mounts (`dirstore`), measuring (`device::calibrate`).
@@ -8,15 +8,14 @@ use std::convert::Infallible;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use dirstore::{RootAway, StoreEvent};
-use service::MediaService;
 
 use super::disks::{self, KnownDisk};
+use crate::jobs::Measured;
 
 /// How often it is looked whether anything runs, and whether there is a reason.
 const PERIOD: Duration = Duration::from_secs(5);
@@ -30,13 +29,15 @@ pub(super) struct Unknown {
     assumed: Vec<PathBuf>,
     /// With another disk than at the start.
     mounted_over: Mutex<Vec<PathBuf>>,
+    /// Told by the job that measures.
+    pub(super) measured: Arc<Measured>,
 }
 
 impl Unknown {
     /// After the start.
     pub(super) fn of(disks: &[KnownDisk]) -> Self {
         let assumed = disks.iter().filter_map(|disk| disk.assumed_at.clone()).collect();
-        Self { assumed, mounted_over: Mutex::default() }
+        Self { assumed, ..Self::default() }
     }
 
     /// Something happened to a folder.
@@ -56,18 +57,21 @@ impl Unknown {
 
     /// Ends when there is a reason to start again and nothing runs. What was measured for it is kept in `state`, if nobody
     /// else used the disk meanwhile; else the start measures again.
-    pub(super) async fn known_better(self: Arc<Self>, state: PathBuf, service: Arc<MediaService>) {
+    pub(super) async fn known_better(self: Arc<Self>, state: PathBuf, is_busy: impl Fn() -> bool) {
         let (mut pause, mut next) = (PERIOD, Instant::now());
         loop {
             tokio::time::sleep(PERIOD).await;
             // Measuring takes the disk for itself, so that waits for a lull, too.
-            let is_due = !self.mounted_over().is_empty() || Instant::now() >= next;
-            if !is_due || runs(&service) {
+            let is_due = self.measured.is_newer() || !self.mounted_over().is_empty() || Instant::now() >= next;
+            if !is_due || is_busy() {
                 continue;
+            }
+            if self.measured.is_newer() {
+                return;
             }
             let (unknown, state) = (Arc::clone(&self), state.clone());
             let better = tokio::task::spawn_blocking(move || unknown.look(&state)).await;
-            if better.unwrap_or(false) && !runs(&service) {
+            if better.unwrap_or(false) && !is_busy() {
                 return;
             }
             pause = (2 * pause).min(PAUSE_MAX);
@@ -89,10 +93,6 @@ impl Unknown {
         }
         assumed_no_more || !mounted_over.is_empty()
     }
-}
-
-fn runs(service: &MediaService) -> bool {
-    !service.running().is_empty() || service.stats.uploads_open.load(Ordering::Relaxed) > 0
 }
 
 /// Becomes the same program with the same arguments.

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
@@ -34,6 +35,8 @@ pub(super) struct KnownDisk {
     pub(super) doubt: Option<String>,
     /// A folder on it, if nothing was measured at all.
     pub(super) assumed_at: Option<PathBuf>,
+    /// A folder on it, if it has a device that can be measured.
+    pub(super) measurable_at: Option<PathBuf>,
 }
 
 /// The profiles of all disks of `layout`, in its order. What is measured is told to `step`.
@@ -98,14 +101,22 @@ fn known_disk(name: &str, root: &Path, state: &Path, console: Console, steps: &S
     let name_owned = name.to_owned();
     if in_memory(root) {
         console.detail(format_args!("{name}: a file system in memory, no disk time is counted"));
-        return Ok(KnownDisk { name: name_owned, profile: memory_profile(), doubt: None, assumed_at: None });
+        let profile = memory_profile();
+        return Ok(KnownDisk { name: name_owned, profile, doubt: None, assumed_at: None, measurable_at: None });
     }
     let mut tell = |progress| steps.tell(name, progress, console);
     let Some(calibration) = measured(root, state, &mut tell)? else {
         let disk = identify(root).with_context(|| format!("cannot examine {}", root.display()))?;
         let profile = DiskProfile::spindle_default().scaled_to(ByteCount(disk.capacity.0.max(1)));
         let doubt = format!("assumed: no answer for {} s; measured when it answers", SILENCE_MAX.as_secs());
-        return Ok(KnownDisk { name: name_owned, profile, doubt: Some(doubt), assumed_at: Some(root.to_owned()) });
+        let at = Some(root.to_owned());
+        return Ok(KnownDisk {
+            name: name_owned,
+            profile,
+            doubt: Some(doubt),
+            assumed_at: at.clone(),
+            measurable_at: at,
+        });
     };
     console.detail(format_args!("{name}: {}", describe(&calibration.profile)));
     console.detail(format_args!("{name}: {}", calibration.source));
@@ -119,7 +130,8 @@ fn known_disk(name: &str, root: &Path, state: &Path, console: Console, steps: &S
         calibration.disturbed.then(|| "others used it while it was measured".to_owned())
     };
     let assumed_at = is_assumed.then(|| root.to_owned());
-    Ok(KnownDisk { name: name_owned, profile: calibration.profile, doubt, assumed_at })
+    let measurable_at = calibration.disk.device.is_some().then(|| root.to_owned());
+    Ok(KnownDisk { name: name_owned, profile: calibration.profile, doubt, assumed_at, measurable_at })
 }
 
 /// Whether the disk under `root` can be measured by now: what is found is kept in `state` as at the start.
@@ -168,13 +180,16 @@ fn describe(profile: &DiskProfile) -> String {
     format!("{kind}, {} to {} MB/s, {access} to a random place", mega(first), mega(last))
 }
 
-fn in_memory(root: &Path) -> bool {
+/// Whether what lies at this path is in memory. The disk of a volume has its name in memory, and is not.
+fn in_memory(path: &Path) -> bool {
     const TMPFS: u64 = 0x0102_1994;
     const RAMFS: u64 = 0x8584_58F6;
-    rustix::fs::statfs(root).is_ok_and(|facts| {
-        let kind = u64::try_from(facts.f_type).unwrap_or(0);
-        kind == TMPFS || kind == RAMFS
-    })
+    let is_device = std::fs::metadata(path).is_ok_and(|facts| facts.file_type().is_block_device());
+    !is_device
+        && rustix::fs::statfs(path).is_ok_and(|facts| {
+            let kind = u64::try_from(facts.f_type).unwrap_or(0);
+            kind == TMPFS || kind == RAMFS
+        })
 }
 
 fn memory_profile() -> DiskProfile {

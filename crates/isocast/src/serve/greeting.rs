@@ -162,6 +162,7 @@ mod tests {
                 profile: profile.clone(),
                 doubt: None,
                 assumed_at: None,
+                measurable_at: None,
             })
             .collect();
         let greeting = Greeting {

@@ -6,20 +6,22 @@ use std::fs;
 
 use http::machine::{Machine, MachineSample};
 
+use crate::output::real;
+
 /// `/proc`, read anew at each look.
 #[derive(Debug, Default)]
 pub(crate) struct Proc;
 
 impl Machine for Proc {
     fn sample(&self) -> Option<MachineSample> {
-        let tick = f64_of(rustix::param::clock_ticks_per_second());
+        let tick = real(rustix::param::clock_ticks_per_second());
         let (busy, total) = processors(&fs::read_to_string("/proc/stat").ok()?)?;
         let (own, resident_pages) = process(&fs::read_to_string("/proc/self/stat").ok()?)?;
         let page = u64::try_from(rustix::param::page_size()).ok()?;
         Some(MachineSample {
-            cpu_busy_seconds: f64_of(busy) / tick,
-            cpu_total_seconds: f64_of(total) / tick,
-            process_seconds: f64_of(own) / tick,
+            cpu_busy_seconds: real(busy) / tick,
+            cpu_total_seconds: real(total) / tick,
+            process_seconds: real(own) / tick,
             memory_bytes: resident_pages.saturating_mul(page),
             memory_total_bytes: memory_total(&fs::read_to_string("/proc/meminfo").ok()?)?,
             interface_bytes: interfaces(&fs::read_to_string("/proc/net/dev").ok()?),
@@ -56,11 +58,6 @@ fn interfaces(text: &str) -> u64 {
         counts.first().unwrap_or(&0) + counts.get(8).unwrap_or(&0)
     });
     bytes.sum()
-}
-
-#[allow(clippy::cast_precision_loss, reason = "for display")]
-fn f64_of(count: u64) -> f64 {
-    count as f64
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod disks;
 mod greeting;
 mod links;
 pub(crate) mod machine;
+mod operations;
 mod resources;
 mod state;
 mod wiring;
@@ -38,11 +39,14 @@ use tokio::sync::watch;
 use units::{ByteCount, limits};
 
 use crate::config::{Change, Config, ServeArgs};
+use crate::jobs::{self, Jobs};
 use crate::output::{Console, say};
+use crate::webhooks::Webhooks;
 use again::Unknown;
 use disks::KnownDisk;
 use greeting::Greeting;
 use links::Links;
+use operations::Operations;
 use state::State;
 use wiring::{http_config, plane_config};
 
@@ -254,10 +258,24 @@ async fn serve(
     }));
     drop(store);
     pump_reports(reports, Arc::clone(&service))?;
-    let mut known_better = Box::pin(unknown.known_better(config.state.clone(), Arc::clone(&service)));
+    let around = jobs::Surroundings {
+        address: operations::own_address(listener.local_addr()?),
+        disks: disks.iter().filter_map(|disk| disk.measurable_at.clone()).collect(),
+        state: config.state.clone(),
+        measured: Arc::clone(&unknown.measured),
+        service: Arc::clone(&service),
+    };
+    let operations = Arc::new(Operations {
+        webhooks: Webhooks::start(&config.webhooks, &service)?,
+        jobs: Jobs::start(&config.jobs, around),
+    });
+    let (at_work, streaming) = (Arc::clone(&operations), Arc::clone(&service));
+    let is_busy = move || jobs::is_busy(&streaming) || at_work.jobs.is_running();
+    let mut known_better = Box::pin(unknown.known_better(config.state.clone(), is_busy));
     let server = Server::start(http::Parts {
         config: settings,
         listeners: vec![listener],
+        operations: Arc::clone(&operations) as Arc<dyn http::operations::Operations>,
         service,
         machine: Arc::new(machine::Proc),
         access: Log::start("access-log", access)?,
@@ -277,7 +295,7 @@ async fn serve(
             () = &mut known_better, if config.listen.port() != 0 => break Ended::ToStartAgain,
             _ = signals.hang_up.recv() => {
                 tell_reloading();
-                match reload(args, &config, &links, &server, &plane) {
+                match reload(args, &config, &links, &server, &plane, &operations) {
                     Ok(in_force) => config = in_force,
                     Err(error) => {
                         let reason = format!("{error:#}");
@@ -300,8 +318,9 @@ async fn serve(
             say(format_args!("starting again: a disk is known better by now"));
         }
     }
+    let draining = async { tokio::join!(server.drain(), operations.jobs.end()) };
     tokio::select! {
-        () = server.drain() => {}
+        _ = draining => {}
         () = signals.end() => {}
     }
     let _ = plane.send(Command::Shutdown);
@@ -361,9 +380,11 @@ fn reload(
     links: &Links,
     server: &Server,
     plane: &PlaneHandle,
+    operations: &Operations,
 ) -> anyhow::Result<Config> {
     let Change { config, changed, restart } = Change::between(running, Config::load(args)?);
     let (access, events) = log_writers(&config)?;
+    operations.webhooks.configure(&config.webhooks)?;
     let tell = |command| {
         let sent = plane.send(command);
         sent.map_err(|_| anyhow::anyhow!("the data plane takes no more commands now; reload once more"))
@@ -377,6 +398,7 @@ fn reload(
     } else {
         say(format_args!("configuration read again; these changes need a restart: {}", restart.join(", ")));
     }
+    operations.jobs.configure(&config.jobs);
     server.reload(Reload { config: http_config(&config, links), access, events, changed, restart });
     Ok(config)
 }

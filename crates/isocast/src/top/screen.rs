@@ -14,6 +14,7 @@ use ratatui::widgets::{Block, Paragraph, Row, Sparkline, Table, TableState};
 
 use super::figures::Figures;
 use super::table::{DISK_COLUMNS, STREAM_COLUMNS, disk_row, stream_row, system_lines};
+use crate::output::real;
 
 /// Seconds that the graphs show at most.
 const HISTORY: usize = 600;
@@ -318,11 +319,6 @@ fn head<const N: usize>(columns: [&'static str; N]) -> Row<'static> {
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share, and float casts saturate")]
 fn per_mille(share: f64) -> u64 {
     (share * 1_000.0) as u64
-}
-
-#[allow(clippy::cast_precision_loss, reason = "for display")]
-fn real(value: u64) -> f64 {
-    value as f64
 }
 
 #[cfg(test)]

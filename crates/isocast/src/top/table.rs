@@ -4,6 +4,7 @@ use api::{Class, Direction, Disk, DiskFailure, HeldUpBy, Stream, System};
 use units::ByteCount;
 
 use super::figures::Figures;
+use crate::output::real;
 
 /// The columns of streams.
 pub(super) const STREAM_COLUMNS: [&str; 8] = ["ID", "CLIENT", "RATE", "NOW", "J %", "MISSES", "HELD UP BY", "PATH"];
@@ -132,11 +133,6 @@ fn printable(name: &str) -> String {
 
 fn megabits(bps: f64) -> String {
     format!("{:.1}", bps / 1e6)
-}
-
-#[allow(clippy::cast_precision_loss, reason = "for display")]
-fn real(value: u64) -> f64 {
-    value as f64
 }
 
 #[cfg(test)]

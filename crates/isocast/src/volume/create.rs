@@ -8,8 +8,8 @@ use clap::{Args, ValueEnum};
 use units::ByteCount;
 use volume::{NewVolume, Placement, Volume};
 
-use super::disks::{DiskFile, Purpose, VolumeDisks};
-use super::occupied::occupant;
+use super::disks::VolumeDisks;
+use super::occupied::open_to_overwrite;
 
 /// Make a volume of disks, partitions or preallocated files. What is on them is lost.
 #[derive(Debug, Args)]
@@ -65,12 +65,7 @@ impl Create {
             if self.disks[..number].iter().any(|other| other.canonicalize().is_ok_and(|other| other == whole)) {
                 bail!("{} is named twice: a volume needs each disk once", path.display());
             }
-            let mut disk = DiskFile::open(path, Purpose::Write)?;
-            let occupant = occupant(&mut disk).with_context(|| format!("cannot read {}", path.display()))?;
-            if let Some(occupant) = occupant.filter(|_| !self.force) {
-                bail!("{} holds {occupant}: choose another disk, or say --force to lose it", path.display());
-            }
-            opened.push(disk);
+            opened.push(open_to_overwrite(path, self.force)?);
         }
         let mut identity = [0; 16];
         std::fs::File::open("/dev/urandom").and_then(|mut random| random.read_exact(&mut identity))?;

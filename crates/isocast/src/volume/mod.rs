@@ -10,6 +10,7 @@ mod disks;
 mod occupied;
 mod progress;
 mod rebuild;
+mod replace;
 mod show;
 mod transfer;
 
@@ -35,6 +36,7 @@ enum Command {
     Check(check::Check),
     Scrub(check::Scrub),
     RebuildCatalogue(rebuild::RebuildCatalogue),
+    Replace(replace::Replace),
 }
 
 /// The disks of a volume, as every command but `create` names them.
@@ -70,6 +72,7 @@ impl VolumeCommand {
             Command::Check(check) => check.run(out),
             Command::Scrub(scrub) => scrub.run(out),
             Command::RebuildCatalogue(rebuild) => rebuild.run(out),
+            Command::Replace(replace) => replace.run(out),
         }
     }
 }

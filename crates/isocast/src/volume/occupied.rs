@@ -2,9 +2,12 @@
 //!
 //! Promise: asks `blkid -p` where it is installed, which knows hundreds of formats, and looks for the most common marks itself.
 
+use std::path::Path;
 use std::process::Command;
 
-use super::disks::DiskFile;
+use anyhow::{Context as _, bail};
+
+use super::disks::{DiskFile, Purpose};
 
 /// Name, position and bytes of a mark.
 const MARKS: [(&str, u64, &[u8]); 17] = [
@@ -27,8 +30,21 @@ const MARKS: [(&str, u64, &[u8]); 17] = [
     ("an Isocast volume", 0, b"ISOCAVOL"),
 ];
 
+/// Opens a disk to be overwritten.
+///
+/// # Errors
+/// It cannot be opened or read; it holds something and `force` does not say that this may be lost.
+pub(super) fn open_to_overwrite(path: &Path, force: bool) -> anyhow::Result<DiskFile> {
+    let mut disk = DiskFile::open(path, Purpose::Write)?;
+    let held = occupant(&mut disk).with_context(|| format!("cannot read {}", path.display()))?;
+    if let Some(held) = held.filter(|_| !force) {
+        bail!("{} holds {held}: choose another disk, or say --force to lose it", path.display());
+    }
+    Ok(disk)
+}
+
 /// What `disk` holds, in words; nothing if it holds nothing that is known.
-pub(crate) fn occupant(disk: &mut DiskFile) -> std::io::Result<Option<String>> {
+fn occupant(disk: &mut DiskFile) -> std::io::Result<Option<String>> {
     let mut start = vec![0; 128 << 10];
     let there = usize::try_from(disk.size).unwrap_or(usize::MAX).min(start.len()) / 4096 * 4096;
     disk.read_at(0, &mut start[..there])?;

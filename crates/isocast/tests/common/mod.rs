@@ -31,7 +31,8 @@ pub fn program_with_lab() -> PathBuf {
         BUILT.call_once(|| {
             let release = (!cfg!(debug_assertions)).then_some("--release");
             let mut cargo = Command::new(env!("CARGO"));
-            cargo.args(["build", "--quiet", "--locked", "-p", "isocast-lab"]).args(release);
+            // With the same selection as `make test`: another one would build what both use once more.
+            cargo.args(["test", "--quiet", "--locked", "--workspace", "--no-run"]).args(release);
             assert!(cargo.status().expect("cargo runs these tests").success(), "isocast-lab is built");
         });
     }

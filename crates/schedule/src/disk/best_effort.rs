@@ -414,7 +414,7 @@ mod tests {
         assert_eq!(queue.first_deadline(), Some(Nanos::from_secs(5)));
         let mut buckets = Buckets::new(crate::cycle::Grid::new(Nanos::ZERO, Nanos::from_secs(1)), Nanos::ZERO);
         queue.fill(&mut buckets, 0, &cost);
-        let work = buckets.slack(Nanos::ZERO, &cost).work();
+        let work = buckets.slack(Nanos::ZERO, cost.profile(), 1.0).work();
         assert!(work > 2.0 * cost.commit().as_secs_f64(), "{work}");
     }
 }

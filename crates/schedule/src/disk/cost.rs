@@ -9,19 +9,16 @@ use crate::profile::DiskProfile;
 
 /// Disk time over which observations are averaged (exponentially).
 const MEMORY_SECONDS: f64 = 5.0;
-/// Disk time's worth of belief in the profile before anything was observed.
-const PRIOR_SECONDS: f64 = 0.5;
+/// What so many spells of disk time in a row agree on is believed at once: a disk that becomes slow is known after a
+/// second, and no few reads, however long, are taken for that. In a spell are a dozen reads or more.
+const SPELL_SECONDS: f64 = 0.3;
+const SPELLS: usize = 3;
 /// An observation counts as at most this many times its prediction: a retry of the drive or a stall of the machine is
 /// not a slow disk. What is beyond counts where it comes again while the first is remembered: a drive that cleans up
 /// behind itself every few seconds has that much less time.
 const OUTLIER: f64 = 4.0;
 /// A longer stall counts as one of this: then the disk is hung, which is more than slow.
 const STALL_MAX_SECONDS: f64 = 5.0;
-/// So many reads in a row are judged by themselves, and if they took `NEWS` times what was believed, only they are believed:
-/// a disk that becomes slow is known after a second, not after five. Random access times of 32 reads scatter by a twentieth
-/// (emulated 7200 rpm disk, half of a turn's 8.3 ms among 10 ms of transfer and seek), so `NEWS` is four times that.
-const NEWS_READS: u32 = 32;
-const NEWS: f64 = 1.2;
 /// Below this the disk counts as keeping its profile: random access times scatter by that much.
 const TOLERANCE: f64 = 1.04;
 /// No drive's cache holds more dirty bytes than this; what was written beyond is on the platters already.
@@ -48,8 +45,9 @@ pub struct CostModel {
     /// Sums of what reads took and were predicted to take, in seconds, fading.
     took_seconds: f64,
     predicted_seconds: f64,
-    /// The same of the last reads alone, and how many they are.
-    recent: (f64, f64, u32),
+    /// The same of the spell that goes on, and how many times slower than predicted the last ones were.
+    spell: (f64, f64),
+    spells: [f64; SPELLS],
     /// What reads took beyond [`OUTLIER`], in seconds: its sum and the most of one, both fading.
     stalled_seconds: f64,
     longest_stall_seconds: f64,
@@ -66,15 +64,16 @@ pub struct CostModel {
 }
 
 impl CostModel {
-    /// Nothing observed yet.
+    /// Nothing observed yet: as if the disk had always obeyed its profile.
     #[must_use]
     pub fn new(profile: DiskProfile) -> Self {
         let commit = profile.flush;
         Self {
             profile,
-            took_seconds: PRIOR_SECONDS,
-            predicted_seconds: PRIOR_SECONDS,
-            recent: (0.0, 0.0, 0),
+            took_seconds: MEMORY_SECONDS,
+            predicted_seconds: MEMORY_SECONDS,
+            spell: (0.0, 0.0),
+            spells: [1.0; SPELLS],
             stalled_seconds: 0.0,
             longest_stall_seconds: 0.0,
             commit,
@@ -121,18 +120,6 @@ impl CostModel {
         own.min(self.commit_max).saturating_add(self.unsettled)
     }
 
-    /// Seconds that so many reads with so many seconds of transfer in all take at most in one sweep.
-    #[must_use]
-    pub fn sweep(&self, seeks: f64, transfer: f64) -> f64 {
-        self.profile.sweep_seconds(seeks, transfer) * self.slowdown()
-    }
-
-    /// The longest seek.
-    #[must_use]
-    pub fn stroke(&self) -> Nanos {
-        self.corrected(self.profile.access_time(self.profile.capacity.0))
-    }
-
     /// `reads` small random reads.
     #[must_use]
     pub fn probe(&self, reads: u32) -> Nanos {
@@ -153,12 +140,11 @@ impl CostModel {
         self.predicted_seconds = self.predicted_seconds * keep + predicted;
         self.stalled_seconds = self.stalled_seconds * keep + stalled;
         self.longest_stall_seconds = (self.longest_stall_seconds * keep).max(stalled);
-        self.recent = (self.recent.0 + counted, self.recent.1 + predicted, self.recent.2 + 1);
-        if self.recent.2 == NEWS_READS {
-            let (took, predicted, _) = std::mem::take(&mut self.recent);
-            if took * self.predicted_seconds > NEWS * self.took_seconds * predicted {
-                (self.took_seconds, self.predicted_seconds) = (took, predicted);
-            }
+        self.spell = (self.spell.0 + counted, self.spell.1 + predicted);
+        if self.spell.0 >= SPELL_SECONDS {
+            let (took, predicted) = std::mem::take(&mut self.spell);
+            self.spells.rotate_left(1);
+            self.spells[SPELLS - 1] = took / predicted;
         }
     }
 
@@ -194,7 +180,8 @@ impl CostModel {
     #[must_use]
     pub fn slowdown(&self) -> f64 {
         let recurring = (self.stalled_seconds - self.longest_stall_seconds).max(0.0);
-        let ratio = (self.took_seconds + recurring) / self.predicted_seconds;
+        let lately = self.spells.iter().copied().fold(f64::INFINITY, f64::min);
+        let ratio = ((self.took_seconds + recurring) / self.predicted_seconds).max(lately);
         if ratio <= TOLERANCE { 1.0 } else { ratio }
     }
 
@@ -230,18 +217,32 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_becomes_slow_is_known_after_a_second_and_one_that_recovers_is_trusted_later() {
+    fn a_disk_that_becomes_slow_is_known_after_seconds_and_trusted_again_as_soon() {
         let mut cost = CostModel::new(DiskProfile::spindle_default());
         let chunk = Nanos::from_millis(10);
-        let mut after = |reads: u32, factor: u64| {
-            (0..reads).for_each(|_| cost.observe_read(chunk, chunk.saturating_mul(factor)));
+        let mut after = |seconds: u64, factor: u64| {
+            (0..100 * seconds / factor).for_each(|_| cost.observe_read(chunk, chunk.saturating_mul(factor)));
             cost.slowdown()
         };
-        assert!(after(1000, 1) <= 1.0);
-        let slow = after(2 * NEWS_READS, 2);
-        assert!((1.8..=2.0).contains(&slow), "{slow}");
-        assert!(after(2 * NEWS_READS, 1) > 1.1, "half a second is not enough");
-        assert!(after(1500, 1) <= 1.1);
+        assert!(after(10, 1) <= 1.0);
+        let soon = after(1, 2);
+        assert!((1.1..1.7).contains(&soon), "a second proves little: {soon}");
+        assert!((1.9..2.01).contains(&after(1, 2)));
+        let recovers = after(1, 1);
+        assert!((1.1..1.5).contains(&recovers), "{recovers}");
+        assert!(after(15, 1) <= 1.1);
+    }
+
+    #[test]
+    fn no_few_reads_prove_that_a_disk_is_slow() {
+        let mut cost = CostModel::new(DiskProfile::spindle_default());
+        let chunk = Nanos::from_millis(10);
+        for reads in [0, 1000] {
+            (0..reads).for_each(|_| cost.observe_read(chunk, chunk));
+            // Each needed a turn and a seek more than it should have.
+            (0..8).for_each(|_| cost.observe_read(chunk, chunk.saturating_mul(4)));
+            assert!(cost.slowdown() < 1.2, "after {reads} reads: {}", cost.slowdown());
+        }
     }
 
     #[test]

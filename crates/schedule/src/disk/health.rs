@@ -108,6 +108,11 @@ impl Health {
         self.err(now)
     }
 
+    /// It has not answered for longer than they can wait who may read elsewhere.
+    pub fn unanswered(&mut self, now: Nanos) -> bool {
+        self.err(now)
+    }
+
     /// It has not answered for too long.
     pub fn silent(&mut self) -> bool {
         let changed = !self.is_hung();

@@ -373,11 +373,14 @@ impl DiskSchedule {
         self.budget.set_share(share);
     }
 
-    /// True if, by the costs learned, not all that is due can be there half a round before its time: so much is for what no
-    /// model foresees, and for what comes until this is asked again.
+    /// True if the disk has lost so much time that what streams wait for could not all be there half a round before its time,
+    /// if it were as fast as its profile from now on: so much is kept for what no model foresees. No belief in a slower disk
+    /// makes this true, only reads that waited.
     #[must_use]
     pub fn is_behind(&self, now: Nanos) -> bool {
-        self.slack(None, now).least() < self.settings.rounds.period().as_secs_f64() / 2.0
+        let mut buckets = Buckets::new(self.settings.rounds, now);
+        self.rt.fill(&mut buckets, None, &self.cost);
+        buckets.slack(now, self.cost.profile(), 1.0).least() < self.settings.rounds.period().as_secs_f64() / 2.0
     }
 
     /// Whether a stream whose clock began to run now would have its next byte by `deadline`. Not while a store thread
@@ -404,7 +407,7 @@ impl DiskSchedule {
         // A drive with a dirty cache empties it among the reads: a read may wait for all of it.
         let dirty = if self.cost.profile().rotational { self.be.settling(&self.cost) } else { Nanos::ZERO };
         let free = if self.reads_in_flight > 0 { self.busy_until.max(now) } else { now };
-        buckets.slack(free.saturating_add(dirty), &self.cost)
+        buckets.slack(free.saturating_add(dirty), self.cost.profile(), self.cost.slowdown())
     }
 
     /// The same for reads, which leave the job that the budget covers its time.

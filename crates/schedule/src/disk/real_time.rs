@@ -279,7 +279,7 @@ mod tests {
         let cost = CostModel::new(DiskProfile::spindle_default());
         let mut buckets = Buckets::new(Grid::new(Nanos::ZERO, Nanos::from_secs(1)), NOW);
         queue.fill(&mut buckets, None, &cost);
-        queue.pick(&buckets.slack(NOW, &cost), head, &cost).map(|request| request.key)
+        queue.pick(&buckets.slack(NOW, cost.profile(), 1.0), head, &cost).map(|request| request.key)
     }
 
     #[test]
@@ -319,7 +319,7 @@ mod tests {
         let seconds = |queue: &RtQueue| {
             let mut buckets = Buckets::new(Grid::new(Nanos::ZERO, Nanos::from_secs(1)), NOW);
             queue.fill(&mut buckets, None, &cost);
-            buckets.slack(NOW, &cost).work()
+            buckets.slack(NOW, cost.profile(), 1.0).work()
         };
         let alone = seconds(&queue(&[request(0, 1 << 30, 900)]));
         let mut both =

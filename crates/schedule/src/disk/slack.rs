@@ -15,8 +15,8 @@
 
 use units::Nanos;
 
-use super::cost::CostModel;
 use crate::cycle::Grid;
+use crate::profile::DiskProfile;
 
 /// Buckets in a round.
 const PER_ROUND: u64 = 4;
@@ -80,19 +80,20 @@ impl Buckets {
         usize::try_from(ahead).map_or(BUCKETS - 1, |ahead| ahead.min(BUCKETS - 1))
     }
 
-    /// The slack that is left, when the disk is free for what is due from `free` on.
+    /// The slack that is left, when the disk is free for what is due from `free` on and so many times slower than its profile.
     #[must_use]
-    pub fn slack(self, free: Nanos, cost: &CostModel) -> Slack {
+    pub fn slack(self, free: Nanos, profile: &DiskProfile, slowdown: f64) -> Slack {
+        let sweep = |seeks, transfer| profile.sweep_seconds(seeks, transfer) * slowdown;
         // The bound speaks of whole sweeps: half-way, the head may have been to the far end and have to come back.
-        let epsilon = 2.0 * cost.stroke().as_secs_f64();
+        let epsilon = 2.0 * profile.access_time(profile.capacity.0).as_secs_f64() * slowdown;
         let (mut work, mut left) = (0.0, [f64::INFINITY; BUCKETS]);
         let sum = |of: fn(&Bucket) -> f64| self.buckets.iter().map(of).sum::<f64>();
-        let at_once = cost.sweep(sum(|b| b.seeks), sum(|b| b.transfer)) + sum(|b| b.jobs);
+        let at_once = sweep(sum(|b| b.seeks), sum(|b| b.transfer)) + sum(|b| b.jobs);
         for (left, bucket) in left.iter_mut().zip(&self.buckets) {
             if bucket.deadline == Nanos::MAX {
                 continue;
             }
-            work += cost.sweep(bucket.seeks, bucket.transfer) + bucket.jobs;
+            work += sweep(bucket.seeks, bucket.transfer) + bucket.jobs;
             *left = seconds_until(bucket.deadline, free) - epsilon - work;
         }
         Slack { buckets: self, left, work: at_once }
@@ -155,7 +156,6 @@ pub(super) fn seconds_until(to: Nanos, from: Nanos) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::DiskProfile;
 
     const NOW: Nanos = Nanos::from_secs(10);
 
@@ -165,14 +165,14 @@ mod tests {
 
     #[test]
     fn each_bucket_can_wait_for_what_it_and_all_before_it_leave() {
-        let cost = CostModel::new(DiskProfile::spindle_default());
-        let held_back = 2.0 * cost.stroke().as_secs_f64();
+        let profile = DiskProfile::spindle_default();
+        let held_back = 2.0 * profile.access_time(profile.capacity.0).as_secs_f64();
         let mut buckets = Buckets::new(Grid::new(Nanos::ZERO, Nanos::from_secs(1)), NOW);
-        assert!(buckets.clone().slack(NOW, &cost).least().is_infinite(), "nothing is due");
+        assert!(buckets.clone().slack(NOW, &profile, 1.0).least().is_infinite(), "nothing is due");
         buckets.add_read(at(900), Nanos::from_millis(100));
         buckets.add_job(at(1400), Nanos::from_millis(200));
-        let one = cost.sweep(1.0, 0.1);
-        let slack = buckets.slack(NOW, &cost);
+        let one = profile.sweep_seconds(1.0, 0.1);
+        let slack = buckets.slack(NOW, &profile, 1.0);
         assert!(slack.before(at(900)).is_infinite() && slack.before(at(990)).is_infinite());
         assert!((slack.before(at(1100)) - (0.9 - one - held_back)).abs() < 1e-9);
         assert!((slack.from(at(1400)) - (1.4 - one - 0.2 - held_back)).abs() < 1e-9);
@@ -185,13 +185,13 @@ mod tests {
 
     #[test]
     fn what_is_late_is_in_the_first_bucket_and_what_is_far_in_the_last() {
-        let cost = CostModel::new(DiskProfile::spindle_default());
+        let profile = DiskProfile::spindle_default();
         let mut buckets = Buckets::new(Grid::new(Nanos::ZERO, Nanos::from_secs(1)), at(100));
         buckets.add_job(Nanos::from_secs(3), Nanos::from_millis(10));
-        let slack = buckets.clone().slack(at(100), &cost);
+        let slack = buckets.clone().slack(at(100), &profile, 1.0);
         assert!(slack.is_due(Nanos::from_secs(3)) && slack.is_due(at(200)) && !slack.is_due(at(300)));
         assert!(slack.least() < -7.0);
         buckets.add_job(Nanos::from_secs(100), Nanos::from_secs(1));
-        assert!(buckets.slack(at(100), &cost).from(Nanos::from_secs(50)) > 80.0);
+        assert!(buckets.slack(at(100), &profile, 1.0).from(Nanos::from_secs(50)) > 80.0);
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use dataplane::control::{Command, Delivery, Ending, Event as News, Outcome, Report, Segment, Service};
 use units::{BitRate, ContentVersion, DiskId, LinkId, Nanos, ReservationId, StreamId, UploadId};
 
-use crate::contents::{SimContent, new_content, segments};
+use crate::contents::{SimContent, SimFile, new_content, segments};
 use crate::disk::Spent;
 use crate::laws::Law;
 use crate::ledger::{Asked, Life, Stream};
@@ -91,6 +91,8 @@ pub(crate) struct ControlSide {
     reserving: BTreeMap<u64, usize>,
     /// Until when a disk's faults excuse its streams.
     pub(crate) disk_excused: Vec<Nanos>,
+    /// Until when more than one copy of what is mirrored may be missing, or a disk is slow.
+    pub(crate) mirror_excused: Nanos,
     /// Since when best-effort work of a disk has waited without a grant.
     be_waits: Vec<Option<(Nanos, u64)>>,
     calm: bool,
@@ -122,10 +124,10 @@ impl ControlSide {
     pub(crate) fn new(settings: ControlSettings, null: OwnedFd, mut random: Random) -> Self {
         let ControlSettings { load, faults, phases, tick, be_share, starts, capacities, liars } = settings;
         let mut contents = Vec::new();
-        for (disk, capacity) in capacities.iter().enumerate() {
+        for disk in 0..capacities.len() {
             for _ in 0..load.contents_per_disk {
                 let version = ContentVersion(contents.len() as u64 + 1);
-                contents.push(new_content(version, disk, *capacity, &load, &null, &mut random));
+                contents.push(new_content(version, disk, &capacities, &load, &null, &mut random));
             }
         }
         let excused = |liar: &bool| if *liar { Nanos::MAX } else { Nanos::ZERO };
@@ -147,6 +149,7 @@ impl ControlSide {
             recordings: BTreeMap::new(),
             reserving: BTreeMap::new(),
             disk_excused: liars.iter().map(excused).collect(),
+            mirror_excused: Nanos::ZERO,
             be_waits: vec![None; capacities.len()],
             calm: false,
             draining: false,
@@ -196,7 +199,9 @@ impl World {
     /// Puts the first actions on the heap.
     pub(crate) fn control_begins(&mut self) {
         for (index, content) in (0u32..).zip(&self.control.contents) {
-            self.content_of_fd.insert(content.shared.file().file.as_raw_fd(), index);
+            for file in content.shared.layout.files() {
+                self.file_of_fd.insert(file.file.as_raw_fd(), SimFile { content: index, disk: file.disk });
+            }
         }
         let phases = self.control.phases;
         self.act_in(Nanos::ZERO, Action::Arrive);
@@ -343,7 +348,11 @@ impl World {
         };
         let receiver = Socket::new(socket_bytes.max(16 << 10), Reading::AtRate(line), self.now);
         let mut stream = Stream::new(asked, receiver);
-        let excused = control.disk_excused[usize::from(content.disk.0)];
+        let excused = if content.is_mirrored() {
+            control.mirror_excused
+        } else {
+            control.disk_excused[usize::from(content.disk.0)]
+        };
         if excused > self.now {
             stream.excuse_disk(excused);
         }

@@ -1,0 +1,53 @@
+//! One job that runs and one webhook.
+
+use api::{JobOutcome, JobProgress, JobRun, JobStatus, WebhookStatus};
+use http::operations::{AskedBy, JobError, Operations};
+
+/// `copy` runs, nothing else is there.
+pub struct FakeOperations;
+
+impl Operations for FakeOperations {
+    fn jobs(&self) -> Vec<JobStatus> {
+        let last = JobRun {
+            started: 1.0,
+            seconds: 2.0,
+            outcome: JobOutcome::Failed,
+            reason: Some("full".to_owned()),
+            files: 3,
+            bytes: 4,
+        };
+        vec![JobStatus {
+            name: "copy".to_owned(),
+            kind: "copy".to_owned(),
+            schedule: "@daily".to_owned(),
+            time_zone: None,
+            next: Some(5.0),
+            running: Some(JobProgress { started: 3.0, bytes: 1, bytes_total: 2, stopping: false }),
+            last: Some(last),
+            succeeded: 6,
+            failed: 1,
+            stopped: 0,
+            missed: 7,
+        }]
+    }
+
+    fn run_job(&self, name: &str, _by: AskedBy<'_>) -> Result<(), JobError> {
+        if name == "copy" { Err(JobError::Runs) } else { Err(JobError::Unknown) }
+    }
+
+    fn stop_job(&self, name: &str, _by: AskedBy<'_>) -> Result<(), JobError> {
+        if name == "copy" { Ok(()) } else { Err(JobError::Unknown) }
+    }
+
+    fn webhooks(&self) -> Vec<WebhookStatus> {
+        vec![WebhookStatus {
+            name: "chat".to_owned(),
+            waiting: 1,
+            delivered: 2,
+            retried: 3,
+            failed: 4,
+            dropped: 5,
+            error: None,
+        }]
+    }
+}

@@ -1,0 +1,377 @@
+//! `[[job]]`: what is done at set times.
+//!
+//! Promise: a job that is read can be begun: its expression comes true, its kind has what it needs and nothing that it does not
+//! know. Not here: doing it (`crate::jobs`).
+
+use std::fmt::{self, Write as _};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use dirstore::ContentPath;
+use jiff::tz::TimeZone;
+use jobs::{CronSchedule, Missed};
+use units::{BitRate, ByteCount, Nanos};
+
+use super::render::{quoted, span};
+use super::settings::Settings;
+use super::{parse_path, parse_rate, parse_size, parse_span, span_up_to};
+
+/// What a name is made of: it stands in addresses and labels.
+const NAME_BYTES_MAX: usize = 64;
+const DAY: Nanos = Nanos::from_secs(86_400);
+
+/// A job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct JobConfig {
+    /// Its name, once among all jobs.
+    pub(crate) name: String,
+    /// When it is due, as it was written.
+    pub(crate) cron: String,
+    /// The time zone, if one was written; else the machine's.
+    pub(crate) time_zone: Option<String>,
+    /// Each run is put off by up to this.
+    pub(crate) jitter: Nanos,
+    /// What becomes of runs whose time passed.
+    pub(crate) missed: Missed,
+    /// A run that takes longer is stopped.
+    pub(crate) time_limit: Nanos,
+    /// All of these, as they decide.
+    pub(crate) schedule: CronSchedule,
+    /// What is done.
+    pub(crate) work: JobWork,
+}
+
+/// What a job does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum JobWork {
+    /// Removes the oldest contents of a folder.
+    Keep {
+        /// Below `/media/`.
+        folder: ContentPath,
+        /// Contents that are older go.
+        max_age: Option<Nanos>,
+        /// The oldest go until no more than this is left.
+        max_size: Option<ByteCount>,
+        /// Contents that are younger stay, whatever else.
+        min_age: Nanos,
+    },
+    /// Copies a folder.
+    Copy {
+        /// From where.
+        from: CopyEnd,
+        /// To where.
+        to: CopyEnd,
+        /// A file with `name:password` for the other server.
+        login: Option<PathBuf>,
+        /// The rate to reserve; none: best effort.
+        rate: Option<BitRate>,
+    },
+    /// Measures all disks anew.
+    Measure,
+    /// Runs a program, with its arguments.
+    Command(Vec<String>),
+}
+
+/// An end of a copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum CopyEnd {
+    /// What this server serves, below `/media/`.
+    Served(ContentPath),
+    /// An address of another Isocast.
+    Isocast(String),
+    /// What the program `rclone` calls `REMOTE:PATH`.
+    Rclone(String),
+}
+
+impl fmt::Display for CopyEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Served(path) => f.write_str(&path.joined()),
+            Self::Isocast(url) => f.write_str(url),
+            Self::Rclone(remote) => write!(f, "rclone:{remote}"),
+        }
+    }
+}
+
+impl JobWork {
+    /// As `kind` names it.
+    pub(crate) const fn kind(&self) -> &'static str {
+        match self {
+            Self::Keep { .. } => "keep",
+            Self::Copy { .. } => "copy",
+            Self::Measure => "measure",
+            Self::Command(_) => "command",
+        }
+    }
+}
+
+impl JobConfig {
+    /// Reads one `[[job]]`.
+    pub(super) fn take(entry: &mut Settings) -> Option<Self> {
+        let name = needed(entry, "name", "tells it from others: `nightly-copy`", parse_name);
+        let cron = needed(entry, "schedule", "says when: `30 3 * * *` is half past three each night", |text| {
+            Ok(text.to_owned())
+        });
+        let time_zone = entry.take_optional("time_zone", |text| zone(Some(text)).map(|_| text.to_owned()));
+        let jitter = entry.take("jitter", Nanos::ZERO, span_up_to(DAY));
+        let missed = entry.take("missed", Missed::Skip, |text| match text {
+            "skip" => Ok(Missed::Skip),
+            "once" => Ok(Missed::Once),
+            _ => Err(format!("`{text}` is neither `skip` nor `once`")),
+        });
+        let time_limit = entry.take("time_limit", DAY, span_up_to(Nanos::from_secs(30 * 86_400)));
+        let kind = needed(entry, "kind", "is `keep`, `copy`, `measure` or `command`", |text| Ok(text.to_owned()));
+        let work = match kind.as_deref()? {
+            "keep" => take_keep(entry),
+            "copy" => take_copy(entry),
+            "measure" => Some(JobWork::Measure),
+            "command" => take_command(entry).map(JobWork::Command),
+            other => {
+                let message = format!("`{other}` is none of `keep`, `copy`, `measure`, `command`");
+                entry.contradiction("kind", message);
+                None
+            }
+        };
+        let (name, cron) = (name?, cron?);
+        let zone = zone(time_zone.as_deref()).ok()?;
+        let schedule = match CronSchedule::parse(&cron, zone, Duration::from_nanos(jitter.0), &name) {
+            Ok(schedule) => schedule,
+            Err(error) => {
+                entry.contradiction("schedule", error.to_string());
+                return None;
+            }
+        };
+        Some(Self { name, cron, time_zone, jitter, missed, time_limit, schedule, work: work? })
+    }
+
+    /// What keeps it from being done on this machine.
+    pub(super) fn problem(&self) -> Option<String> {
+        match &self.work {
+            JobWork::Command(command) => program_problem(command),
+            JobWork::Copy { login, .. } => {
+                let read = login.as_deref().map(crate::client::Login::read);
+                read.and_then(Result::err).map(|error| format!("{error:#}"))
+            }
+            JobWork::Keep { .. } | JobWork::Measure => None,
+        }
+    }
+
+    /// As TOML that means the same.
+    pub(super) fn render(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "\n[[job]]\nname = {}\nkind = \"{}\"", quoted(&self.name), self.work.kind())?;
+        writeln!(f, "schedule = {}", quoted(&self.cron))?;
+        if let Some(zone) = &self.time_zone {
+            writeln!(f, "time_zone = {}", quoted(zone))?;
+        }
+        let missed = if self.missed == Missed::Skip { "skip" } else { "once" };
+        writeln!(f, "jitter = {}\nmissed = \"{missed}\"\ntime_limit = {}", span(self.jitter), span(self.time_limit))?;
+        match &self.work {
+            JobWork::Keep { folder, max_age, max_size, min_age } => {
+                writeln!(f, "folder = {}\nmin_age = {}", quoted(&folder.joined()), span(*min_age))?;
+                max_age.map_or(Ok(()), |age| writeln!(f, "max_age = {}", span(age)))?;
+                max_size.map_or(Ok(()), |size| writeln!(f, "max_size = \"{}B\"", size.0))
+            }
+            JobWork::Copy { from, to, login, rate } => {
+                writeln!(f, "from = {}\nto = {}", quoted(from), quoted(to))?;
+                login.as_ref().map_or(Ok(()), |file| writeln!(f, "login = {}", quoted(&file.display())))?;
+                rate.map_or(Ok(()), |rate| writeln!(f, "rate = \"{}bit/s\"", rate.0))
+            }
+            JobWork::Measure => Ok(()),
+            JobWork::Command(command) => writeln!(f, "command = [{}]", list(command)),
+        }
+    }
+}
+
+/// Texts of a list, as TOML.
+pub(super) fn list(texts: &[String]) -> String {
+    texts.iter().enumerate().fold(String::new(), |mut all, (at, text)| {
+        let _ = write!(all, "{}{}", if at == 0 { "" } else { ", " }, quoted(text));
+        all
+    })
+}
+
+/// A setting without which the rest means nothing.
+pub(super) fn needed<T>(
+    entry: &mut Settings,
+    key: &'static str,
+    what: &str,
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Option<T> {
+    let problem = std::cell::Cell::new(false);
+    let taken = entry.take_optional(key, |text| parse(text).inspect_err(|_| problem.set(true)));
+    if taken.is_none() && !problem.get() {
+        entry.contradiction(key, format!("it is needed: `{key}` {what}"));
+    }
+    taken
+}
+
+pub(super) fn parse_name(text: &str) -> Result<String, String> {
+    let fits = !text.is_empty()
+        && text.len() <= NAME_BYTES_MAX
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+    if fits {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("`{text}` is no name: letters, digits, `-` and `_`, {NAME_BYTES_MAX} at most"))
+    }
+}
+
+/// The program and its arguments.
+pub(super) fn take_command(entry: &mut Settings) -> Option<Vec<String>> {
+    let command = entry.take_list("command");
+    if command.first().is_some_and(|program| program.starts_with('/')) {
+        return Some(command);
+    }
+    let message = "a list is needed: the program with its whole path, then its arguments, as no shell is asked: \
+                   `[\"/usr/bin/touch\", \"/run/done\"]`";
+    entry.contradiction("command", message.to_owned());
+    None
+}
+
+/// Why a program cannot be run.
+pub(crate) fn program_problem(command: &[String]) -> Option<String> {
+    let program = command.first()?;
+    let is_there = rustix::fs::access(program.as_str(), rustix::fs::Access::EXEC_OK);
+    is_there.err().map(|error| format!("{program} cannot be run: {error}"))
+}
+
+fn zone(name: Option<&str>) -> Result<TimeZone, String> {
+    let Some(name) = name else { return Ok(TimeZone::system()) };
+    TimeZone::get(name).map_err(|_| {
+        format!("`{name}` is no time zone that this machine knows (package tzdata); write for example `Europe/Berlin`, or `UTC`")
+    })
+}
+
+/// A folder that is served, as it is below `/media/`.
+fn parse_served(text: &str) -> Result<ContentPath, String> {
+    if text.starts_with('/') {
+        return Err(format!(
+            "`{text}` is a folder of the machine; write what is served as it is below /media/: `recordings`"
+        ));
+    }
+    let mut names = text.trim_end_matches('/').split('/').filter(|_| !text.trim_end_matches('/').is_empty());
+    names.try_fold(ContentPath::root(), |path, name| path.child(name).map_err(|error| format!("`{text}`: {error}")))
+}
+
+fn parse_end(text: &str) -> Result<CopyEnd, String> {
+    if let Some(remote) = text.strip_prefix("rclone:") {
+        let is_remote = remote.split_once(':').is_some_and(|(name, _)| !name.is_empty() && !name.starts_with('-'));
+        return if is_remote {
+            Ok(CopyEnd::Rclone(remote.trim_end_matches('/').to_owned()))
+        } else {
+            Err(format!(
+                "`{text}` names no remote; write `rclone:REMOTE:PATH` with a remote of rclone's own configuration"
+            ))
+        };
+    }
+    match text.split_once("://") {
+        None => parse_served(text).map(CopyEnd::Served),
+        Some(("http", _)) => crate::copy::check_address(text).map(|()| CopyEnd::Isocast(text.to_owned())),
+        Some(_) => Err(format!("`{text}`: only http:// addresses are understood, and `rclone:REMOTE:PATH`")),
+    }
+}
+
+fn take_keep(entry: &mut Settings) -> Option<JobWork> {
+    let folder = needed(entry, "folder", "is what is kept small, as it is below /media/", parse_served);
+    let max_age = entry.take_optional("max_age", parse_span);
+    let max_size = entry.take_optional("max_size", parse_size);
+    let min_age = entry.take("min_age", Nanos::from_secs(3600), parse_span);
+    if max_age.is_none() && max_size.is_none() {
+        entry.contradiction(
+            "max_age",
+            "one of `max_age` and `max_size` is needed, else nothing would ever go".to_owned(),
+        );
+    }
+    Some(JobWork::Keep { folder: folder?, max_age, max_size, min_age })
+}
+
+fn take_copy(entry: &mut Settings) -> Option<JobWork> {
+    let what = "is a folder below /media/, or `http://HOST:PORT/media/FOLDER` of another Isocast";
+    let from = needed(entry, "from", what, parse_end);
+    let to = needed(entry, "to", &format!("{what}, or `rclone:REMOTE:PATH`"), parse_end);
+    let login = entry.take_optional("login", parse_path);
+    let rate = entry.take_optional("rate", parse_rate);
+    let (from, to) = (from?, to?);
+    match (&from, &to) {
+        (CopyEnd::Rclone(_), _) => entry.contradiction("from", "what rclone knows can only be copied to".to_owned()),
+        (CopyEnd::Served(_), CopyEnd::Served(_)) => {
+            entry.contradiction("to", "both ends are this server; one has to be another".to_owned());
+        }
+        _ => {}
+    }
+    Some(JobWork::Copy { from, to, login, rate })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Config;
+
+    fn load(text: &str) -> Result<Config, String> {
+        Config::load_file("f.toml".as_ref(), text).map_err(|error| error.to_string())
+    }
+
+    fn job(text: &str) -> String {
+        let text = format!("[[job]]\nname = \"a\"\n{text}\n");
+        load(&text).map_or_else(|error| error, |config| config.to_string())
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_job_is_said_with_its_line() {
+        let keep = "kind = \"keep\"\nfolder = \"a/b\"\nmax_age = \"30d\"\n";
+        for (text, part) in [
+            (format!("{keep}schedule = \"61 * * * *\""), "f.toml:1: job.schedule: `61` is no minute (0-59"),
+            (format!("{keep}schedule = \"every night\""), "has 2 fields; write five"),
+            (keep.to_owned(), "f.toml:1: job.schedule: it is needed"),
+            (
+                format!("{keep}schedule = \"@daily\"\ntime_zone = \"Mars/Base\""),
+                "f.toml:7: job.time_zone: `Mars/Base` is no time zone",
+            ),
+            (format!("{keep}schedule = \"@daily\"\nmissed = \"twice\""), "neither `skip` nor `once`"),
+            (format!("{keep}schedule = \"@daily\"\nmax_sise = \"1G\""), "did you mean `max_size`"),
+            ("schedule = \"@daily\"".to_owned(), "job.kind: it is needed"),
+            ("schedule = \"@daily\"\nkind = \"sweep\"".to_owned(), "`sweep` is none of"),
+            (
+                "schedule = \"@daily\"\nkind = \"keep\"\nfolder = \"/srv/x\"\nmax_age = \"1d\"".to_owned(),
+                "as it is below /media/",
+            ),
+            ("schedule = \"@daily\"\nkind = \"keep\"\nfolder = \"../x\"\nmax_age = \"1d\"".to_owned(), "not allowed"),
+            ("schedule = \"@daily\"\nkind = \"keep\"\nfolder = \"x\"".to_owned(), "one of `max_age` and `max_size`"),
+            (
+                "schedule = \"@daily\"\nkind = \"copy\"\nfrom = \"x\"\nto = \"y\"".to_owned(),
+                "both ends are this server",
+            ),
+            (
+                "schedule = \"@daily\"\nkind = \"copy\"\nfrom = \"x\"\nto = \"https://y/media/\"".to_owned(),
+                "only http://",
+            ),
+            (
+                "schedule = \"@daily\"\nkind = \"copy\"\nfrom = \"x\"\nto = \"http://y/\"".to_owned(),
+                "http://HOST:PORT/media/FILE",
+            ),
+            ("schedule = \"@daily\"\nkind = \"copy\"\nfrom = \"x\"\nto = \"rclone:y\"".to_owned(), "names no remote"),
+            (
+                "schedule = \"@daily\"\nkind = \"copy\"\nfrom = \"rclone:y:\"\nto = \"x\"".to_owned(),
+                "only be copied to",
+            ),
+            ("schedule = \"@daily\"\nkind = \"command\"\ncommand = [\"rm\"]".to_owned(), "with its whole path"),
+            ("schedule = \"@daily\"\nkind = \"measure\"\nrate = \"1M\"".to_owned(), "job.rate: there is no such key"),
+        ] {
+            assert!(job(&text).contains(part), "{part}: {}", job(&text));
+        }
+        let twice = "[[job]]\nname = \"a\"\nschedule = \"@daily\"\nkind = \"measure\"\n".repeat(2);
+        assert!(load(&twice).unwrap_err().contains("job: `a` is the name of two"));
+        assert!(load("[job]\nname = \"a\"\n").unwrap_err().contains("write `[[job]]`"));
+    }
+
+    #[test]
+    fn what_is_shown_of_a_job_means_the_same() {
+        let text = "[[job]]\nname = \"a\"\nkind = \"keep\"\nschedule = \"30 3 * * 1-5\"\ntime_zone = \"UTC\"\njitter = \"5min\"\n\
+                    missed = \"once\"\nfolder = \"re cordings/\"\nmax_age = \"30d\"\nmax_size = \"500GB\"\n[[job]]\nname = \"b\"\n\
+                    kind = \"copy\"\nschedule = \"@hourly\"\nfrom = \"\"\nto = \"http://h:1/media/x\"\nlogin = \"/l\"\nrate = \"8M\"\n\
+                    [[job]]\nname = \"c\"\nkind = \"command\"\nschedule = \"*/10 * * * * *\"\ncommand = [\"/bin/a b\", \"\\\"\"]\n\
+                    [[job]]\nname = \"d\"\nkind = \"copy\"\nschedule = \"@daily\"\nfrom = \"x\"\nto = \"rclone:s3:bucket/x\"\n";
+        let config = load(text).expect("good");
+        assert_eq!(config.jobs.len(), 4);
+        assert_eq!(load(&config.to_string()).expect("shown"), config, "{config}");
+    }
+}

@@ -1,0 +1,111 @@
+//! `[[webhook]]`: who is told of which events.
+//!
+//! Not here: telling them (`crate::webhooks`).
+
+use std::fmt;
+use std::path::PathBuf;
+
+use service::events::KINDS;
+use units::Nanos;
+
+use super::jobs::{list, needed, parse_name, take_command};
+use super::parse_path;
+use super::render::{quoted, span};
+use super::settings::Settings;
+use super::span_up_to;
+
+/// A webhook.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct WebhookConfig {
+    /// Its name, once among all webhooks.
+    pub(crate) name: String,
+    /// Kinds of events that it is told of.
+    pub(crate) events: Vec<String>,
+    /// A target that takes longer has failed.
+    pub(crate) timeout: Nanos,
+    /// Who is told.
+    pub(crate) target: WebhookTarget,
+}
+
+/// Who is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum WebhookTarget {
+    /// An address that the event is posted to.
+    Url {
+        /// The address.
+        url: String,
+        /// A file with the secret that signs.
+        secret: PathBuf,
+    },
+    /// A program that reads the event from its standard input.
+    Command(Vec<String>),
+}
+
+impl WebhookConfig {
+    /// Reads one `[[webhook]]`.
+    pub(super) fn take(entry: &mut Settings) -> Option<Self> {
+        let name = needed(entry, "name", "tells it from others: `chat`", parse_name);
+        let events = entry.take_list("events");
+        if events.is_empty() {
+            entry.contradiction("events", format!("it is needed: a list of some of {}", KINDS.join(", ")));
+        }
+        if let Some(unknown) = events.iter().find(|event| !KINDS.contains(&event.as_str())) {
+            entry.contradiction("events", format!("there is no event `{unknown}`; there are {}", KINDS.join(", ")));
+        }
+        let timeout = entry.take("timeout", Nanos::from_secs(10), span_up_to(Nanos::from_secs(600)));
+        let url = entry.take_optional("url", |text| match text.strip_prefix("http://") {
+            Some(rest) if !rest.is_empty() => Ok(text.to_owned()),
+            _ => Err(format!(
+                "`{text}`: only http:// addresses are understood; for others name a `command`, such as curl"
+            )),
+        });
+        let target = if let Some(url) = url {
+            let what = "is a file with what signs: `openssl rand -base64 32` makes it";
+            let secret = needed(entry, "secret", what, parse_path)?;
+            WebhookTarget::Url { url, secret }
+        } else {
+            WebhookTarget::Command(take_command(entry)?)
+        };
+        Some(Self { name: name?, events, timeout, target })
+    }
+
+    /// As TOML that means the same.
+    pub(super) fn render(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, events) = (quoted(&self.name), list(&self.events));
+        writeln!(f, "\n[[webhook]]\nname = {name}\nevents = [{events}]\ntimeout = {}", span(self.timeout))?;
+        match &self.target {
+            WebhookTarget::Url { url, secret } => {
+                writeln!(f, "url = {}\nsecret = {}", quoted(url), quoted(&secret.display()))
+            }
+            WebhookTarget::Command(command) => writeln!(f, "command = [{}]", list(command)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Config;
+
+    fn load(text: &str) -> Result<Config, String> {
+        Config::load_file("f.toml".as_ref(), text).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_webhook_is_read_and_shown_or_blamed() {
+        let good = "[[webhook]]\nname = \"a\"\nevents = [\"job_failed\"]\nurl = \"http://h:1/x\"\nsecret = \"/s\"\n\
+                    [[webhook]]\nname = \"b\"\nevents = [\"disk_failing\", \"miss\"]\ncommand = [\"/bin/true\"]\ntimeout = \"2s\"\n";
+        let config = load(good).expect("good");
+        assert_eq!(load(&config.to_string()).expect("shown"), config, "{config}");
+        for (text, part) in [
+            ("name = \"a\"\nurl = \"http://h\"\nsecret = \"/s\"", "f.toml:1: webhook.events: it is needed"),
+            ("name = \"a\"\nevents = [\"jobs\"]\nurl = \"http://h\"\nsecret = \"/s\"", "there is no event `jobs`"),
+            ("name = \"a\"\nevents = [\"miss\"]\nurl = \"https://h\"", "only http://"),
+            ("name = \"a\"\nevents = [\"miss\"]\nurl = \"http://h\"", "webhook.secret: it is needed"),
+            ("name = \"a/b\"\nevents = [\"miss\"]\ncommand = [\"/bin/true\"]", "`a/b` is no name"),
+            ("name = \"a\"\nevents = [\"miss\"]\ncommand = [\"true\"]", "with its whole path"),
+        ] {
+            let said = load(&format!("[[webhook]]\n{text}\n")).expect_err(text);
+            assert!(said.contains(part), "{said}");
+        }
+    }
+}

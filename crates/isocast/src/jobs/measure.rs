@@ -1,0 +1,59 @@
+//! `measure`: measures all disks anew.
+//!
+//! Promise: only while nothing is streamed or uploaded, for measuring wants a disk for itself: what begins meanwhile ends it, and the profile
+//! that was there stays. What was found is in force after the server has started again in place, which it does in the next lull. Not here:
+//! measuring (`device::calibrate`).
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context as _, ensure};
+use device::calibrate::{self, Options, Progress};
+use service::MediaService;
+use tokio::sync::watch;
+
+use super::{Done, Surroundings};
+
+/// Whether disks were measured anew, and the profiles in force are older.
+#[derive(Debug, Default)]
+pub(crate) struct Measured(AtomicBool);
+
+impl Measured {
+    /// True once a start would find other profiles.
+    pub(crate) fn is_newer(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// True while a disk cannot be had for itself.
+pub(crate) fn is_busy(service: &MediaService) -> bool {
+    !service.running().is_empty() || service.stats.uploads_open.load(Ordering::Relaxed) > 0
+}
+
+/// Measures one disk after the other.
+///
+/// # Errors
+/// Something is streamed or uploaded, or a disk cannot be measured.
+pub(super) async fn measure(around: &Surroundings, stop: watch::Receiver<bool>) -> anyhow::Result<Done> {
+    ensure!(!around.disks.is_empty(), "no folder is served whose disk could be measured");
+    let (service, state) = (Arc::clone(&around.service), around.state.clone());
+    let (disks, measured) = (around.disks.clone(), Arc::clone(&around.measured));
+    let measuring = tokio::task::spawn_blocking(move || {
+        for root in &disks {
+            let mut watch = |_: Progress| match is_busy(&service) || *stop.borrow() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            };
+            let name = root.display();
+            ensure!(!is_busy(&service), "streams or uploads are under way: disks are measured while nothing runs");
+            let calibration = calibrate::calibrate(root, Options::default(), &mut watch)
+                .with_context(|| format!("the disk under {name} was not measured"))?;
+            ensure!(!calibration.disturbed, "others used the disk under {name} while it was measured");
+            calibrate::save(&state, &calibration).with_context(|| format!("keeping the profile of {name}"))?;
+            measured.0.store(true, Ordering::Release);
+        }
+        Ok(Done::default())
+    });
+    measuring.await.context("measuring")?
+}

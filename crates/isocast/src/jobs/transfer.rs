@@ -1,0 +1,53 @@
+//! `copy`: a folder to another Isocast, from one, or to what rclone knows.
+//!
+//! Promise: as `isocast cp --resume` copies; what this server serves is read through its own schedule, at the rate that was reserved or
+//! with what is left over. A target that is full, gone or silent for a minute fails the run; the next one goes on with the files that are
+//! missing.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use service::MediaService;
+use tokio::runtime::Handle;
+use units::BitRate;
+
+use super::Done;
+use crate::client::Login;
+use crate::config::CopyEnd;
+use crate::copy::{self, CopyTerms, Endpoint, Moved, OwnFolder, Rclone, Remote};
+
+/// One run of a copy.
+pub(super) struct Transfer {
+    /// From where to where.
+    pub(super) ends: (CopyEnd, CopyEnd),
+    pub(super) login: Option<PathBuf>,
+    pub(super) rate: Option<BitRate>,
+    pub(super) moved: Arc<Moved>,
+}
+
+impl Transfer {
+    /// Copies, on a thread that may wait.
+    ///
+    /// # Errors
+    /// What was not copied, and why.
+    pub(super) async fn run(self, service: &Arc<MediaService>, address: SocketAddr) -> anyhow::Result<Done> {
+        let (service, runtime) = (Arc::clone(service), Handle::current());
+        let copying = tokio::task::spawn_blocking(move || {
+            let login = self.login.as_deref().map(Login::read).transpose()?;
+            let end = |end: &CopyEnd| -> anyhow::Result<Endpoint> {
+                Ok(match end {
+                    CopyEnd::Served(path) => Endpoint::Served(OwnFolder::new(&service, address, path, runtime.clone())),
+                    CopyEnd::Isocast(url) => Endpoint::There(Remote::new(url, login.as_ref())?),
+                    CopyEnd::Rclone(remote) => Endpoint::Rclone(Rclone::new(remote)?),
+                })
+            };
+            let terms = CopyTerms { rate: self.rate, resume: true, verify: false };
+            let summary = copy::copy(end(&self.ends.0)?, end(&self.ends.1)?, terms, &self.moved)
+                .with_context(|| format!("{} to {}", self.ends.0, self.ends.1))?;
+            Ok(Done { files: summary.files, bytes: summary.bytes })
+        });
+        copying.await.context("copying")?
+    }
+}

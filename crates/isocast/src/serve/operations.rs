@@ -1,0 +1,44 @@
+//! Jobs and webhooks, as the HTTP front end shows and steers them.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use api::{JobStatus, WebhookStatus};
+use http::operations::{AskedBy, JobError};
+
+use crate::jobs::Jobs;
+use crate::webhooks::Webhooks;
+
+/// What the server does by itself.
+pub(super) struct Operations {
+    pub(super) jobs: Arc<Jobs>,
+    pub(super) webhooks: Arc<Webhooks>,
+}
+
+impl http::operations::Operations for Operations {
+    fn jobs(&self) -> Vec<JobStatus> {
+        self.jobs.statuses()
+    }
+
+    fn run_job(&self, name: &str, by: AskedBy<'_>) -> Result<(), JobError> {
+        self.jobs.run_now(name, by)
+    }
+
+    fn stop_job(&self, name: &str, by: AskedBy<'_>) -> Result<(), JobError> {
+        self.jobs.stop(name, by)
+    }
+
+    fn webhooks(&self) -> Vec<WebhookStatus> {
+        self.webhooks.statuses()
+    }
+}
+
+/// Where this program reaches its own server that listens on `address`.
+pub(super) fn own_address(address: SocketAddr) -> SocketAddr {
+    let loopback = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        own => own,
+    };
+    SocketAddr::new(loopback, address.port())
+}

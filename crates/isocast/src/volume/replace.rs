@@ -1,0 +1,227 @@
+//! `isocast volume replace`: a new disk in the place of one that failed, filled from the other copies.
+//!
+//! Promise: broken off at any moment, the same command goes on; what is there already and right is not written again; a
+//! copy is made only of bytes that were just verified. Not here: doing so beside streams; the server must be stopped.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use serde_json::json;
+use volume::{BLOCK_BYTES, Checksums, MemberId, MemberState, Placement, StoredContent, UnitPlace, Volume};
+
+use super::disks::{Purpose, VolumeDisks};
+use super::occupied::open_to_overwrite;
+use super::progress::ProgressLine;
+use super::transfer::read_unit;
+use super::{DiskList, DiskNames};
+
+/// Put a new disk into a mirror in the place of one that failed, and fill it from the other copies.
+///
+/// The server of the volume must be stopped. Broken off, the same command goes on where it was.
+#[derive(Debug, Args)]
+pub(crate) struct Replace {
+    /// The disk that goes: it is taken out of the volume; it may be broken or missing.
+    #[arg(long, value_name = "DEV")]
+    old: PathBuf,
+    /// The disk that comes: what is on it is lost.
+    #[arg(long, value_name = "DEV")]
+    new: PathBuf,
+    /// Do it: without this nothing is written.
+    #[arg(long)]
+    yes: bool,
+    /// Overwrite a file system, partition table or another volume on the new disk.
+    #[arg(long)]
+    force: bool,
+    /// Print what was done as JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    names: DiskNames,
+}
+
+/// What filling did.
+#[derive(Debug, Default)]
+struct Filled {
+    bytes: u64,
+    /// Parts that were there already.
+    found: u64,
+    /// Parts that were written.
+    written: u64,
+    /// Of these, parts that had no second copy before.
+    doubled: u64,
+    /// Contents of which a part has no right copy left.
+    lost: Vec<String>,
+}
+
+impl Replace {
+    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let DiskList(named) = &self.names.disks;
+        let others: Vec<PathBuf> =
+            named.iter().filter(|disk| !is_same(disk, &self.old) && !is_same(disk, &self.new)).cloned().collect();
+        if is_same(&self.old, &self.new) {
+            bail!("{} is named as the old disk and as the new one", self.new.display());
+        }
+        if others.is_empty() {
+            bail!("name the disks of the volume that stay behind the options: they hold the copies");
+        }
+        let (mut disks, mut volume, member) = match self.going_on(&others) {
+            Some(resumed) => resumed,
+            None => self.put_in(&others)?,
+        };
+        let filled = fill(&mut volume, &mut disks, member)?;
+        disks.flush(member)?;
+        disks.commit(&mut volume)?;
+        let steps = volume.filled(member);
+        disks.write_steps(&steps)?;
+        disks.commit(&mut volume)?;
+        self.report(out, member, &filled)
+    }
+
+    /// The volume whose new disk is being filled already.
+    fn going_on(&self, others: &[PathBuf]) -> Option<(VolumeDisks, Volume, MemberId)> {
+        let all: Vec<PathBuf> = others.iter().chain([&self.new]).cloned().collect();
+        if !self.yes {
+            return None;
+        }
+        let (given, identified) = VolumeDisks::identify(&all, Purpose::Write).ok()?;
+        let member = identified.disks.iter().position(|disk| *disk == Some(others.len()))?;
+        let filling = identified.superblock.members[member].state == MemberState::Filling;
+        drop(given);
+        let (disks, volume) = VolumeDisks::open(&all, Purpose::Write).ok().filter(|_| filling)?;
+        Some((disks, volume, MemberId(u8::try_from(member).ok()?)))
+    }
+
+    /// Takes the old disk out, if it is not, and puts the new one in.
+    fn put_in(&self, others: &[PathBuf]) -> anyhow::Result<(VolumeDisks, Volume, MemberId)> {
+        let new = open_to_overwrite(&self.new, self.force)?;
+        let (mut disks, mut volume) = VolumeDisks::open(others, Purpose::Write)?;
+        if volume.placement() != Placement::Mirror {
+            bail!(
+                "the volume has one copy of each content, so that a disk cannot be filled from the others: while the old disk \
+                 can be read, copy it to the new one as a whole (`dd`), or export the contents"
+            );
+        }
+        let count = u8::try_from(volume.superblock().members.len())?;
+        let gone: Vec<MemberId> = (0..count).map(MemberId).filter(|member| !volume.is_readable(*member)).collect();
+        let [member] = gone[..] else {
+            let gone: Vec<u8> = gone.iter().map(|member| member.0).collect();
+            bail!(
+                "without {} the disks {gone:?} of the volume are missing: exactly one is replaced at a time; name all that stay",
+                self.old.display()
+            );
+        };
+        let (size, needed) = (new.size, volume.areas(member).size);
+        if size < needed {
+            bail!(
+                "{} has {size} bytes, and the disk it stands in for has {needed}: choose a larger one",
+                self.new.display()
+            );
+        }
+        if !self.yes {
+            bail!(
+                "this takes {} out of the volume and loses what is on {}: say --yes to do it",
+                self.old.display(),
+                self.new.display()
+            );
+        }
+        new.preallocate().with_context(|| format!("cannot take the room of {}", self.new.display()))?;
+        if volume.superblock().members[member.index()].state != MemberState::Out {
+            let steps = volume.take_out(member)?;
+            disks.write_steps(&steps)?;
+            disks.commit(&mut volume)?;
+        }
+        let steps = volume.put_in(member, size)?;
+        disks.0[member.index()] = Some(new);
+        disks.write_steps(&steps)?;
+        disks.commit(&mut volume)?;
+        Ok((disks, volume, member))
+    }
+
+    fn report(&self, out: &mut dyn Write, member: MemberId, filled: &Filled) -> anyhow::Result<()> {
+        let Filled { bytes, found, written, doubled, lost } = filled;
+        if self.json {
+            let done = json!({
+                "disk": member.0, "device": self.new, "written_bytes": bytes, "written_parts": written,
+                "found_parts": found, "doubled_parts": doubled, "lost": lost,
+            });
+            writeln!(out, "{done:#}")?;
+        } else {
+            let (device, number) = (self.new.display(), member.0);
+            writeln!(out, "{device} is disk {number} of the volume: {written} parts written, {found} were there")?;
+            lost.iter().try_for_each(|name| writeln!(out, "`{name}` has a part without a right copy: LOST"))?;
+        }
+        out.flush()?;
+        match lost.len() {
+            0 => Ok(()),
+            lost => bail!("{lost} contents have lost parts: put them in anew, or remove them"),
+        }
+    }
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    one == other || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
+}
+
+/// Writes every copy that the disk should have, and a second one of what was written while there was no disk for it.
+fn fill(volume: &mut Volume, disks: &mut VolumeDisks, member: MemberId) -> anyhow::Result<Filled> {
+    let contents: Vec<(String, Arc<StoredContent>)> =
+        volume.contents().map(|(name, content)| (name.to_owned(), Arc::clone(content))).collect();
+    let (total, mut done) = (contents.iter().map(|(_, content)| content.length).sum(), 0);
+    let (mut progress, mut filled) = (ProgressLine::new("replace"), Filled::default());
+    for (name, content) in contents {
+        let mut second = Vec::new();
+        for (number, part) in (0u32..).zip(&content.parts) {
+            progress.show(done, total);
+            done += volume.part_bytes(&content, number);
+            let mut copies = part.places().filter(|place| place.member != member);
+            let own = part.places().find(|place| place.member == member);
+            let alone = own.is_none() && part.second.is_none();
+            if own.is_none() && !alone {
+                continue;
+            }
+            if own.is_some_and(|place| volume.holds(&content, number, place, disks)) {
+                filled.found += 1;
+                continue;
+            }
+            let good = copies.find_map(|place| read_unit(volume, &content, number, place, disks));
+            let Some(bytes) = good else {
+                filled.lost.push(name.clone());
+                break;
+            };
+            let Some(place) = own.or_else(|| volume.take_unit_on(member)) else {
+                bail!(
+                    "{} has no room for a second copy of `{name}`",
+                    disks.0[member.index()].as_ref().map_or_else(String::new, |disk| disk.path.display().to_string())
+                );
+            };
+            write_copy(volume, disks, (&name, &content, number), place, bytes)?;
+            filled.bytes += volume.part_bytes(&content, number);
+            filled.written += 1;
+            if alone {
+                second.push((number, place));
+            }
+        }
+        filled.doubled += u64::try_from(second.len())?;
+        drop(content);
+        volume.add_copies(&name, &second)?;
+    }
+    Ok(filled)
+}
+
+fn write_copy(
+    volume: &Volume,
+    disks: &mut VolumeDisks,
+    (name, content, part): (&str, &StoredContent, u32),
+    place: UnitPlace,
+    mut bytes: Vec<u8>,
+) -> anyhow::Result<()> {
+    let mut checksums = Checksums::default();
+    checksums.add(&bytes);
+    let mend = volume.mend(name, content, part, place, checksums.finish());
+    bytes.resize(bytes.len().next_multiple_of(usize::try_from(BLOCK_BYTES)?), 0);
+    disks.write_payload(mend.payload.0, mend.payload.1, &bytes)?;
+    disks.write(&mend.header)
+}

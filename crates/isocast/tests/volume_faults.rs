@@ -1,0 +1,181 @@
+//! A mirror of which a disk errs, hangs and dies under streams: nobody who watches notices.
+//!
+//! Promise: no stream ends, none gets a wrong byte, and none waits for as long as it takes to see that a disk hangs; the
+//! event log names the disk; what is uploaded meanwhile is kept.
+
+mod common;
+
+use std::net::SocketAddr;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread;
+
+use common::content::Content;
+use common::disk::{Disk, FileSystem, possible};
+use common::http::{Client, Framing, Upload, fetch};
+use common::server::Server;
+use common::until;
+
+const FILMS: u64 = 16;
+const FILM_BYTES: u64 = 24 << 20;
+/// 32 ticks of a film's bytes are a megabyte and more.
+const RATE: &str = "6M";
+/// What every stream must get while a disk is faulty: more than it has read ahead, and for longer than a hung disk is waited for.
+const MEANWHILE_BYTES: u64 = 5 << 20;
+
+fn film(number: u64) -> (String, Content) {
+    (format!("/media/{number}.bin"), Content { seed: number, bytes: FILM_BYTES })
+}
+
+fn put(address: SocketAddr, target: &str, content: Content) -> u16 {
+    let upload = Upload { target, fields: "", content, framing: Framing::Length, send_bytes: content.bytes };
+    let answer = upload.run(&mut Client::to(address), &mut |_| ()).expect("an answer");
+    answer.expect("all was sent").status
+}
+
+fn misses(server: &Server) -> u64 {
+    let (_, metrics) = fetch(server.address, "GET", "/metrics").expect("metrics");
+    let metrics = String::from_utf8(metrics).expect("text");
+    let line = metrics.lines().find_map(|line| line.strip_prefix("isocast_misses_total "));
+    line.expect("the count of misses").parse().expect("a number")
+}
+
+fn until_said(server: &Server, words: &[&str], times: usize) {
+    until("an event", || {
+        let said = server.said();
+        let found = said.lines().filter(|line| words.iter().all(|word| line.contains(word))).count();
+        if found >= times { Ok(()) } else { Err(format!("{words:?} in {said}")) }
+    });
+}
+
+/// What an `isocast volume` command says as JSON.
+fn volume(arguments: &[&str]) -> serde_json::Value {
+    let output = Command::new(common::program()).arg("volume").args(arguments).output().expect("the program runs");
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+/// Parts of a content, in units of 8 MiB.
+fn late_parts(bytes: u64) -> u64 {
+    bytes.div_ceil(8 << 20)
+}
+
+#[derive(Default)]
+struct Viewers {
+    over: AtomicBool,
+    got: Vec<AtomicU64>,
+}
+
+impl Viewers {
+    /// Watches a film until told to stop, again and again.
+    fn watch(&self, address: SocketAddr, number: u64) {
+        let (target, content) = film(number);
+        let mut buffer = vec![0; 1 << 16];
+        while !self.over.load(Relaxed) {
+            let mut connection = Client::to(address);
+            let answer = connection.try_ask("GET", &format!("{target}?rate={RATE}")).expect("an answer");
+            assert_eq!((answer.status, answer.length() as u64), (200, content.bytes), "{target}");
+            let mut at = 0;
+            while at < content.bytes && !self.over.load(Relaxed) {
+                let count = connection.try_some(&mut buffer).expect("a stream goes on");
+                assert!(count > 0, "{target} ended at {at}");
+                assert_eq!(content.difference(at, &buffer[..count]), None, "{target}");
+                at += count as u64;
+                self.got[usize::try_from(number).expect("few")].fetch_add(count as u64, Relaxed);
+            }
+        }
+    }
+
+    fn wait_for_more(&self, bytes: u64) {
+        let before: Vec<u64> = self.got.iter().map(|got| got.load(Relaxed)).collect();
+        until("every stream's bytes", || {
+            let more = self.got.iter().zip(&before).map(|(got, before)| got.load(Relaxed) - before).min();
+            if more >= Some(bytes) { Ok(()) } else { Err(format!("{more:?} of {bytes}")) }
+        });
+    }
+}
+
+/// Ends what is done to the disks, also when the test fails meanwhile.
+struct AtEnd<'a>(&'a Viewers, &'a [Disk]);
+
+impl Drop for AtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.over.store(true, Relaxed);
+        for disk in self.1 {
+            disk.ctl("fault clear; revive");
+        }
+    }
+}
+
+#[test]
+fn a_disk_of_a_mirror_that_errs_hangs_or_dies_stalls_no_stream() {
+    if !possible(4 * FILMS * FILM_BYTES) {
+        return;
+    }
+    let state = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let disks = ["mirror-a", "mirror-b"].map(|name| Disk::up(name, "8G", FileSystem::None));
+    let devices = disks.each_ref().map(|disk| disk.device().to_str().expect("UTF-8").to_owned());
+    let mut create = Command::new(common::program());
+    create.args(["volume", "create", "--name", "films", "--layout", "mirror", "--yes"]).args(&devices);
+    let created = create.output().expect("the program runs");
+    assert!(created.status.success(), "{}", String::from_utf8_lossy(&created.stderr));
+    let server = Server::start(&[], state.path(), &["--volume", &devices.join(",")]);
+    // What the disks carry is said after the address.
+    common::until("each disk measured as what it is", || {
+        let said = server.said();
+        if said.matches("(spinning").count() == 2 { Ok(()) } else { Err(said) }
+    });
+    disks.iter().for_each(|disk| drop(disk.ctl("timing off")));
+    for number in 0..FILMS {
+        let (target, content) = film(number);
+        assert_eq!(put(server.address, &target, content), 201, "{target}");
+    }
+    disks.iter().for_each(|disk| drop(disk.ctl("timing on")));
+    let viewers = Viewers { over: AtomicBool::new(false), got: (0..FILMS).map(|_| AtomicU64::new(0)).collect() };
+    thread::scope(|scope| {
+        let _end = AtEnd(&viewers, &disks);
+        for number in 0..FILMS {
+            let (viewers, address) = (&viewers, server.address);
+            scope.spawn(move || viewers.watch(address, number));
+        }
+        viewers.wait_for_more(1 << 20);
+        let before = misses(&server);
+        for (nth, (harm, end)) in
+            [("fault 0 8G r", "fault clear"), ("hang", "revive"), ("die", "revive")].iter().enumerate()
+        {
+            let bad = &disks[nth % 2];
+            bad.ctl(harm);
+            viewers.wait_for_more(MEANWHILE_BYTES);
+            until_said(&server, &["disk_failing", &format!("\"disk\":{}", nth % 2)], 1);
+            bad.ctl(end);
+            until_said(&server, &["disk_recovered"], nth + 1);
+            viewers.wait_for_more(1 << 20);
+        }
+        // A disk that is only waited for until it counts as hung would cost each stream a hundred ticks and more.
+        let missed = misses(&server) - before;
+        assert!(missed < FILMS * 20, "{missed} ticks were missed: {}", server.said());
+        // With a disk dead for good, what is uploaded is kept on the other.
+        disks[0].ctl("die");
+        let late = Content { seed: 77, bytes: 9_000_001 };
+        until("an upload on one disk", || match put(server.address, "/media/late.bin", late) {
+            201 | 204 => Ok(()),
+            status => Err(format!("{status}")),
+        });
+        let (status, body) = fetch(server.address, "GET", "/media/late.bin?rate=max").expect("an answer");
+        assert_eq!((status, late.difference(0, &body), body.len() as u64), (200, None, late.bytes));
+        viewers.wait_for_more(1 << 20);
+    });
+    let (status, said) = server.stop();
+    assert!(status.success() && !said.contains("panicked"), "{said}");
+    // A new disk in the place of the dead one; what was uploaded meanwhile gets its second copy.
+    let new = Disk::up("mirror-c", "8G", FileSystem::None);
+    new.ctl("timing off");
+    disks[1].ctl("timing off");
+    let device = new.device().to_str().expect("UTF-8").to_owned();
+    let replaced = volume(&["replace", "--old", &devices[0], "--new", &device, "--yes", "--json", &devices[1]]);
+    assert_eq!(replaced["doubled_parts"], late_parts(9_000_001), "{replaced:#}");
+    let sound = volume(&["scrub", "--json", &format!("{},{device}", devices[1])]);
+    assert!(sound["sound"] == true && sound["contents"] == FILMS + 1, "{sound:#}");
+    new.end();
+    disks.into_iter().for_each(Disk::end);
+}

@@ -1,0 +1,74 @@
+//! A mirror of which one disk fails: every content has its other copies on other disks, so that nobody misses a tick.
+
+use sim::drive::Profile;
+use sim::{Fault, FaultAt, Report, Scenario, Trace};
+use units::{BitRate, Nanos};
+
+const SECS: fn(u64) -> Nanos = Nanos::from_secs;
+
+/// So many disks, with streams up to what admission grants; for 25 s one of them has `fault`.
+fn mirror(seed: u64, disks: usize, fault: Option<Fault>, uploaders: u32) -> Report {
+    let mut scenario = Scenario::steady(seed, Profile::Desktop, 3 << 30, BitRate(8_800_000), 400);
+    scenario.disks = vec![scenario.disks[0].clone(); disks];
+    scenario.load.mirrored = true;
+    scenario.load.contents_per_disk = 100;
+    scenario.load.content_bytes = (500 << 20, 600 << 20);
+    scenario.load.arrivals = Nanos::from_millis(150);
+    scenario.load.viewing = (SECS(100), SECS(110));
+    scenario.load.uploaders = uploaders;
+    scenario.load.upload_rate = BitRate(8_000_000_000);
+    scenario.be_share = if uploaders > 0 { 0.1 } else { 0.0 };
+    (scenario.safety, scenario.liveness) = (SECS(75), SECS(15));
+    scenario.faults.extend(fault.map(|fault| FaultAt { at: SECS(40), lasts: SECS(25), fault }));
+    sim::run(&scenario, Trace::Off)
+}
+
+fn lawful(report: &Report, what: &str) {
+    assert_eq!(report.broken, None, "{what}: {:?}", report.tally);
+    let tally = &report.tally;
+    assert!(tally.refused > 0 && tally.running_max > 40, "{what}: it was full: {tally:?}");
+    assert_eq!((tally.excused_misses, tally.completed), (0, tally.started), "{what}: nobody noticed: {tally:?}");
+}
+
+#[test]
+fn a_disk_of_a_full_mirror_that_fails_costs_no_stream_a_tick() {
+    for disks in [2, 3] {
+        for seed in 1..=2 {
+            for disk in [0, disks - 1] {
+                for fault in [Fault::Hang { disk }, Fault::Dead { disk }, Fault::BadSectors { disk }] {
+                    lawful(&mirror(seed, disks, Some(fault), 0), &format!("seed {seed}, {disks} disks, {fault:?}"));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn nor_does_it_beside_writers_who_have_the_rest_of_the_disks() {
+    for fault in [Fault::Hang { disk: 0 }, Fault::Dead { disk: 1 }] {
+        let report = mirror(5, 2, Some(fault), 2);
+        assert!(report.tally.uploads > 20, "{:?}", report.tally);
+        lawful(&report, &format!("{fault:?} beside writers"));
+    }
+}
+
+/// Worlds as seeds draw them, on two or three disks of one kind, with every content mirrored and one disk that fails once.
+#[test]
+fn no_drawn_world_of_mirrors_breaks_a_law_when_a_disk_fails() {
+    for seed in 0..16 {
+        let mut scenario = Scenario::draw(seed);
+        let disks = 2 + usize::from(seed.is_multiple_of(3));
+        scenario.disks = vec![scenario.disks[0].clone(); disks];
+        scenario.load.mirrored = true;
+        let disk = usize::from(seed.is_multiple_of(2));
+        let fault = match seed % 3 {
+            0 => Fault::Hang { disk },
+            1 => Fault::Dead { disk },
+            _ => Fault::BadSectors { disk },
+        };
+        scenario.faults =
+            vec![FaultAt { at: Nanos(scenario.safety.0 / 3), lasts: Nanos(scenario.safety.0 / 3), fault }];
+        let report = sim::run(&scenario, Trace::Off);
+        assert_eq!(report.broken, None, "seed {seed}, {fault:?}");
+    }
+}
