@@ -25,7 +25,7 @@ pub struct Quarter(u32);
 
 /// What a quarter holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Key {
+pub struct QuarterKey {
     /// Which content.
     pub version: ContentVersion,
     /// Which of its quarters: offset / `QUARTER_BYTES`.
@@ -34,7 +34,7 @@ pub struct Key {
 
 /// How far a quarter is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum QuarterState {
     /// Nothing in it.
     Empty,
     /// Being read.
@@ -48,9 +48,9 @@ pub enum State {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Entry {
-    key: Option<Key>,
-    state: State,
+struct QuarterEntry {
+    key: Option<QuarterKey>,
+    state: QuarterState,
     refs: u32,
     /// Streams that found it here instead of reading it.
     hits: u32,
@@ -59,10 +59,10 @@ struct Entry {
     /// Valid bytes that its reads have brought so far, counted from its start: they may be answered in any order.
     valid: u32,
     chain: u32,
-    list: Link,
+    list: ListLink,
 }
 
-impl Entry {
+impl QuarterEntry {
     /// Nobody holds it, and no read may write into it.
     const fn is_unused(&self) -> bool {
         self.refs == 0 && self.reads == 0
@@ -70,12 +70,12 @@ impl Entry {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Link {
+struct ListLink {
     previous: u32,
     next: u32,
 }
 
-const UNLINKED: Link = Link { previous: NONE, next: NONE };
+const UNLINKED: ListLink = ListLink { previous: NONE, next: NONE };
 
 /// Ends of an intrusive list.
 #[derive(Debug, Clone, Copy)]
@@ -87,7 +87,7 @@ struct Ends {
 /// The table of all quarters.
 #[derive(Debug)]
 pub struct Cache {
-    entries: Vec<Entry>,
+    entries: Vec<QuarterEntry>,
     buckets: Vec<u32>,
     /// Unused quarters in frames of which another quarter is used.
     partial: Ends,
@@ -107,7 +107,7 @@ struct Frame {
     /// How many of its quarters are used.
     busy: u32,
     /// Its neighbours among the idle frames.
-    list: Link,
+    list: ListLink,
     /// Since when it is idle; zero if it was never used.
     idle_since: Nanos,
     present: bool,
@@ -122,8 +122,16 @@ impl Cache {
     pub fn new(frames: u32) -> Self {
         assert!(frames > 0, "an arena has at least one frame");
         let quarters = frames as usize * FRAME_QUARTERS as usize;
-        let entry =
-            Entry { key: None, state: State::Empty, refs: 0, hits: 0, reads: 0, valid: 0, chain: NONE, list: UNLINKED };
+        let entry = QuarterEntry {
+            key: None,
+            state: QuarterState::Empty,
+            refs: 0,
+            hits: 0,
+            reads: 0,
+            valid: 0,
+            chain: NONE,
+            list: UNLINKED,
+        };
         let ends = Ends { first: NONE, last: NONE };
         let frame = Frame { busy: 0, list: UNLINKED, idle_since: Nanos::ZERO, present: false };
         Self {
@@ -166,7 +174,7 @@ impl Cache {
         for frame in range {
             for at in frame * FRAME_QUARTERS..(frame + 1) * FRAME_QUARTERS {
                 self.forget_key(at);
-                self.entries[at as usize].state = State::Empty;
+                self.entries[at as usize].state = QuarterState::Empty;
             }
             self.unlink_idle(frame);
             self.frames[frame as usize].present = false;
@@ -195,7 +203,7 @@ impl Cache {
     }
 
     /// The quarter that holds (or will hold) `key`, with one more reference to it.
-    pub fn take(&mut self, key: Key) -> Option<Quarter> {
+    pub fn take(&mut self, key: QuarterKey) -> Option<Quarter> {
         let quarter = self.find(key)?;
         let entry = &mut self.entries[quarter.0 as usize];
         entry.refs += 1;
@@ -208,7 +216,7 @@ impl Cache {
 
     /// The quarter that holds (or will hold) `key`.
     #[must_use]
-    pub fn find(&self, key: Key) -> Option<Quarter> {
+    pub fn find(&self, key: QuarterKey) -> Option<Quarter> {
         let mut at = self.buckets[self.bucket(key)];
         while at != NONE {
             let entry = &self.entries[at as usize];
@@ -223,15 +231,15 @@ impl Cache {
     /// A place for `count` quarters from `key` on, neighbours in memory, each referenced once and in state
     /// `Reading`, with `reads` answers to come. More than one lie in one frame at their place in their chunk of the content; one
     /// lies behind the quarter before it if it can. None of the keys may be present. `None` if there is no such place.
-    pub fn allocate(&mut self, key: Key, count: u32, reads: u8) -> Option<Quarter> {
+    pub fn allocate(&mut self, key: QuarterKey, count: u32, reads: u8) -> Option<Quarter> {
         let first = if count == 1 { self.place_for_one(key)? } else { self.place_in_idle(key)? };
         debug_assert!(first % FRAME_QUARTERS + count <= FRAME_QUARTERS, "a run stays in its frame");
         for (at, index) in (first..first + count).zip(key.index..) {
             self.leave_unused(at);
             self.forget_key(at);
-            self.entries[at as usize] = Entry {
+            self.entries[at as usize] = QuarterEntry {
                 key: None,
-                state: State::Reading,
+                state: QuarterState::Reading,
                 refs: 1,
                 hits: 0,
                 reads,
@@ -239,7 +247,7 @@ impl Cache {
                 chain: NONE,
                 list: UNLINKED,
             };
-            self.put_key(at, Key { index, ..key });
+            self.put_key(at, QuarterKey { index, ..key });
         }
         Some(Quarter(first))
     }
@@ -247,7 +255,7 @@ impl Cache {
     /// Where one quarter may lie. Behind the one before it: a frame that has one content is passed on whole, in large pages
     /// and in one send. Else, while most frames are idle, in the one that was idle for longest: what was sent last rests longest,
     /// lent memory with it. Else in a leftover, so that idle frames stay for runs.
-    fn place_for_one(&self, key: Key) -> Option<u32> {
+    fn place_for_one(&self, key: QuarterKey) -> Option<u32> {
         let leftover = Some(self.partial.first).filter(|&at| at != NONE);
         let most_are_idle = self.idle_count > self.present / 2;
         let idle = || self.place_in_idle(key);
@@ -255,15 +263,15 @@ impl Cache {
     }
 
     /// The unused place in memory behind the quarter before `key`, in the same frame.
-    fn place_behind(&self, key: Key) -> Option<u32> {
-        let before = self.find(Key { index: key.index.checked_sub(1)?, ..key })?;
+    fn place_behind(&self, key: QuarterKey) -> Option<u32> {
+        let before = self.find(QuarterKey { index: key.index.checked_sub(1)?, ..key })?;
         let at = before.0 + 1;
         let free = !at.is_multiple_of(FRAME_QUARTERS) && self.entries[at as usize].is_unused();
         free.then_some(at)
     }
 
     /// The place of `key` in the frame that was idle for longest.
-    fn place_in_idle(&self, key: Key) -> Option<u32> {
+    fn place_in_idle(&self, key: QuarterKey) -> Option<u32> {
         let within = u32::try_from(key.index % u64::from(FRAME_QUARTERS)).expect("below four");
         Some(self.idle.first).filter(|&frame| frame != NONE).map(|frame| frame * FRAME_QUARTERS + within)
     }
@@ -280,7 +288,8 @@ impl Cache {
     /// A quarter whose read will not be answered in time gives who waits for it to another one, which is to be read by one
     /// request: `None` if nobody waits, or there is no place. The old one is used again when its read is answered.
     pub fn supersede(&mut self, quarter: Quarter) -> Option<Quarter> {
-        let Entry { key: Some(key), state: State::Reading, refs: refs @ 1.., .. } = self.entries[quarter.0 as usize]
+        let QuarterEntry { key: Some(key), state: QuarterState::Reading, refs: refs @ 1.., .. } =
+            self.entries[quarter.0 as usize]
         else {
             return None;
         };
@@ -295,17 +304,19 @@ impl Cache {
     }
 
     /// One read for this quarter ended; `state` is what it leaves if it was the last and none went wrong before.
-    pub fn read_done(&mut self, quarter: Quarter, state: State) {
+    pub fn read_done(&mut self, quarter: Quarter, state: QuarterState) {
         let entry = &mut self.entries[quarter.0 as usize];
         entry.reads = entry.reads.checked_sub(1).expect("a read was out");
         match state {
-            State::Ready(valid) => {
+            QuarterState::Ready(valid) => {
                 entry.valid = entry.valid.max(valid);
-                if entry.reads == 0 && entry.state == State::Reading {
-                    entry.state = State::Ready(entry.valid);
+                if entry.reads == 0 && entry.state == QuarterState::Reading {
+                    entry.state = QuarterState::Ready(entry.valid);
                 }
             }
-            State::Failed | State::Gone | State::Empty | State::Reading => entry.state = state,
+            QuarterState::Failed | QuarterState::Gone | QuarterState::Empty | QuarterState::Reading => {
+                entry.state = state
+            }
         }
         if entry.is_unused() {
             self.become_unused(quarter.0);
@@ -314,7 +325,7 @@ impl Cache {
 
     /// How far a quarter is.
     #[must_use]
-    pub fn state(&self, quarter: Quarter) -> State {
+    pub fn state(&self, quarter: Quarter) -> QuarterState {
         self.entries[quarter.0 as usize].state
     }
 
@@ -340,15 +351,19 @@ impl Cache {
 
     /// The next quarter in memory if it is in the same frame, holds `key` and is ready.
     #[must_use]
-    pub fn ready_neighbour(&self, quarter: Quarter, key: Key) -> Option<(Quarter, u32)> {
+    pub fn ready_neighbour(&self, quarter: Quarter, key: QuarterKey) -> Option<(Quarter, u32)> {
         let next = quarter.0 + 1;
         if next.is_multiple_of(FRAME_QUARTERS) {
             return None;
         }
         let entry = &self.entries[next as usize];
         match entry.state {
-            State::Ready(valid) if entry.key == Some(key) => Some((Quarter(next), valid)),
-            State::Ready(_) | State::Empty | State::Reading | State::Failed | State::Gone => None,
+            QuarterState::Ready(valid) if entry.key == Some(key) => Some((Quarter(next), valid)),
+            QuarterState::Ready(_)
+            | QuarterState::Empty
+            | QuarterState::Reading
+            | QuarterState::Failed
+            | QuarterState::Gone => None,
         }
     }
 
@@ -364,13 +379,13 @@ impl Cache {
         u32::try_from(self.entries.len()).expect("built from a u32")
     }
 
-    fn bucket(&self, key: Key) -> usize {
+    fn bucket(&self, key: QuarterKey) -> usize {
         // Fibonacci hashing (Knuth, TAOCP 3, §6.4): neighbours spread over the table.
         let mixed = (key.version.0.rotate_left(32) ^ key.index).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         usize::try_from(mixed >> 32).expect("32 bits") & (self.buckets.len() - 1)
     }
 
-    fn put_key(&mut self, at: u32, key: Key) {
+    fn put_key(&mut self, at: u32, key: QuarterKey) {
         let bucket = self.bucket(key);
         let entry = &mut self.entries[at as usize];
         (entry.key, entry.chain) = (Some(key), self.buckets[bucket]);
@@ -415,9 +430,9 @@ impl Cache {
     /// A used quarter becomes unused; what it holds can still be found, unless it is bad.
     fn become_unused(&mut self, at: u32) {
         self.used -= 1;
-        if !matches!(self.entries[at as usize].state, State::Ready(_)) {
+        if !matches!(self.entries[at as usize].state, QuarterState::Ready(_)) {
             self.forget_key(at);
-            self.entries[at as usize].state = State::Empty;
+            self.entries[at as usize].state = QuarterState::Empty;
         }
         let frame = at / FRAME_QUARTERS;
         self.frames[frame as usize].busy -= 1;
@@ -433,7 +448,7 @@ impl Cache {
 
     fn push_partial(&mut self, at: u32) {
         let last = self.partial.last;
-        self.entries[at as usize].list = Link { previous: last, next: NONE };
+        self.entries[at as usize].list = ListLink { previous: last, next: NONE };
         match last {
             NONE => self.partial.first = at,
             last => self.entries[last as usize].list.next = at,
@@ -442,7 +457,7 @@ impl Cache {
     }
 
     fn unlink_partial(&mut self, at: u32) {
-        let Link { previous, next } = self.entries[at as usize].list;
+        let ListLink { previous, next } = self.entries[at as usize].list;
         match previous {
             NONE => self.partial.first = next,
             previous => self.entries[previous as usize].list.next = next,
@@ -462,7 +477,7 @@ impl Cache {
     /// Puts a frame between two neighbours of the idle frames, `NONE` for an end.
     fn link_idle(&mut self, frame: u32, previous: u32, next: u32) {
         self.idle_count += 1;
-        self.frames[frame as usize].list = Link { previous, next };
+        self.frames[frame as usize].list = ListLink { previous, next };
         match previous {
             NONE => self.idle.first = frame,
             previous => self.frames[previous as usize].list.next = frame,
@@ -475,7 +490,7 @@ impl Cache {
 
     fn unlink_idle(&mut self, frame: u32) {
         self.idle_count -= 1;
-        let Link { previous, next } = self.frames[frame as usize].list;
+        let ListLink { previous, next } = self.frames[frame as usize].list;
         match previous {
             NONE => self.idle.first = next,
             previous => self.frames[previous as usize].list.next = next,
@@ -499,8 +514,8 @@ mod tests {
         cache
     }
 
-    fn key(index: u64) -> Key {
-        Key { version: ContentVersion(7), index }
+    fn key(index: u64) -> QuarterKey {
+        QuarterKey { version: ContentVersion(7), index }
     }
 
     #[test]
@@ -508,7 +523,7 @@ mod tests {
         let mut cache = full(2);
         let first = cache.allocate(key(4), 4, 1).expect("an idle frame");
         for nth in 0..4 {
-            cache.read_done(Cache::neighbour(first, nth), State::Ready(262_144));
+            cache.read_done(Cache::neighbour(first, nth), QuarterState::Ready(262_144));
         }
         let again = cache.take(key(5)).expect("it is there");
         assert_eq!(again, Cache::neighbour(first, 1));
@@ -521,7 +536,7 @@ mod tests {
     fn bytes_are_shared_from_the_third_stream_on_until_they_are_replaced() {
         let mut cache = full(1);
         let quarter = cache.allocate(key(0), 1, 1).expect("room");
-        cache.read_done(quarter, State::Ready(262_144));
+        cache.read_done(quarter, QuarterState::Ready(262_144));
         for (found, sharing) in [(0, Sharing::Single), (1, Sharing::Single), (2, Sharing::Shared)] {
             assert_eq!(cache.sharing(quarter), sharing, "found {found} times");
             cache.release(quarter);
@@ -534,7 +549,7 @@ mod tests {
 
     #[test]
     fn contents_read_by_the_quarter_fill_frames_of_their_own_while_there_are_idle_ones() {
-        let other = |index| Key { version: ContentVersion(8), index };
+        let other = |index| QuarterKey { version: ContentVersion(8), index };
         let mut cache = full(6);
         let mut last = [None; 2];
         for index in 4..8 {
@@ -560,10 +575,10 @@ mod tests {
     fn the_pieces_of_a_quarter_may_come_in_any_order() {
         let mut cache = full(2);
         let quarter = cache.allocate(key(0), 1, 2).expect("room");
-        cache.read_done(quarter, State::Ready(262_144));
-        assert_eq!(cache.state(quarter), State::Reading, "the first piece is still out");
-        cache.read_done(quarter, State::Ready(131_072));
-        assert_eq!(cache.state(quarter), State::Ready(262_144));
+        cache.read_done(quarter, QuarterState::Ready(262_144));
+        assert_eq!(cache.state(quarter), QuarterState::Reading, "the first piece is still out");
+        cache.read_done(quarter, QuarterState::Ready(131_072));
+        assert_eq!(cache.state(quarter), QuarterState::Ready(262_144));
     }
 
     #[test]
@@ -572,7 +587,7 @@ mod tests {
         for chunk in 0..2 {
             let first = cache.allocate(key(chunk * 4), 4, 1).expect("room");
             for nth in 0..4 {
-                cache.read_done(Cache::neighbour(first, nth), State::Ready(1));
+                cache.read_done(Cache::neighbour(first, nth), QuarterState::Ready(1));
                 cache.release(Cache::neighbour(first, nth));
             }
         }
@@ -598,7 +613,7 @@ mod tests {
                 for nth in 0..count {
                     let quarter = Cache::neighbour(first, nth);
                     assert!(!held.contains(&quarter), "in use twice");
-                    cache.read_done(quarter, State::Ready(1));
+                    cache.read_done(quarter, QuarterState::Ready(1));
                     held.push(quarter);
                 }
             } else if !held.is_empty() {
@@ -613,10 +628,10 @@ mod tests {
     fn a_failed_quarter_is_forgotten_when_released() {
         let mut cache = full(1);
         let quarter = cache.allocate(key(0), 1, 2).expect("room");
-        cache.read_done(quarter, State::Failed);
-        assert_eq!(cache.state(quarter), State::Failed);
-        cache.read_done(quarter, State::Ready(5));
-        assert_eq!(cache.state(quarter), State::Failed, "the other half does not heal it");
+        cache.read_done(quarter, QuarterState::Failed);
+        assert_eq!(cache.state(quarter), QuarterState::Failed);
+        cache.read_done(quarter, QuarterState::Ready(5));
+        assert_eq!(cache.state(quarter), QuarterState::Failed, "the other half does not heal it");
         cache.release(quarter);
         assert!(cache.find(key(0)).is_none());
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use units::{BitRate, ContentVersion, DiskId, LinkId, Nanos, ReservationId, StreamId};
 
 use crate::layout::{ContentFile, ContentLayout};
-use crate::watched::Watched;
+use crate::watched::WatchedContent;
 
 /// From the control plane to the data plane.
 #[derive(Debug)]
@@ -144,7 +144,7 @@ pub struct Content {
     /// Where they lie.
     pub layout: ContentLayout,
     /// What its first file looked like when it was opened, where others may write to it: it is looked at after each read.
-    pub watched: Option<Watched>,
+    pub watched: Option<WatchedContent>,
 }
 
 impl Content {

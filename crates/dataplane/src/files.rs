@@ -10,7 +10,7 @@ use crate::control::Content;
 use crate::port::FileSlot;
 
 #[derive(Debug)]
-struct Entry {
+struct FileEntry {
     content: Arc<Content>,
     /// Which of its files.
     file: u16,
@@ -20,8 +20,8 @@ struct Entry {
 
 /// The table.
 #[derive(Debug)]
-pub(crate) struct Files {
-    entries: Vec<Option<Entry>>,
+pub(crate) struct FileTable {
+    entries: Vec<Option<FileEntry>>,
     free: Vec<u32>,
     /// Slots by version and file, sorted, for finding.
     sorted: Vec<((ContentVersion, u16), u32)>,
@@ -29,14 +29,14 @@ pub(crate) struct Files {
 
 /// A file's slot, and whether it must be registered first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Opened {
+pub(crate) enum OpenedSlot {
     /// It was open already.
     Shared(FileSlot),
     /// It is new.
     New(FileSlot),
 }
 
-impl Files {
+impl FileTable {
     pub(crate) fn new(capacity: usize) -> Self {
         let count = u32::try_from(capacity).expect("a table of at most 2^32 files");
         Self {
@@ -58,19 +58,19 @@ impl Files {
     }
 
     /// One more user of a file of `content`.
-    pub(crate) fn open(&mut self, content: &Arc<Content>, file: u16) -> Opened {
+    pub(crate) fn open(&mut self, content: &Arc<Content>, file: u16) -> OpenedSlot {
         let key = (content.version, file);
         match self.sorted.binary_search_by_key(&key, |&(key, _)| key) {
             Ok(at) => {
                 let slot = self.sorted[at].1;
                 self.user(FileSlot(slot));
-                Opened::Shared(FileSlot(slot))
+                OpenedSlot::Shared(FileSlot(slot))
             }
             Err(at) => {
                 let slot = self.free.pop().expect("as many files as streams and reads");
                 self.sorted.insert(at, (key, slot));
-                self.entries[slot as usize] = Some(Entry { content: Arc::clone(content), file, users: 1 });
-                Opened::New(FileSlot(slot))
+                self.entries[slot as usize] = Some(FileEntry { content: Arc::clone(content), file, users: 1 });
+                OpenedSlot::New(FileSlot(slot))
             }
         }
     }
@@ -100,7 +100,7 @@ impl Files {
         &self.entries[slot.0 as usize].as_ref().expect("the slot is in use").content
     }
 
-    fn entry(&mut self, slot: FileSlot) -> &mut Entry {
+    fn entry(&mut self, slot: FileSlot) -> &mut FileEntry {
         self.entries[slot.0 as usize].as_mut().expect("the slot is in use")
     }
 }

@@ -13,7 +13,7 @@ use units::DiskId;
 
 /// How a file can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
+pub enum FileAccess {
     /// Direct I/O by the data plane's ring.
     Direct,
     /// Through the page cache by a helper thread (tmpfs, network mounts, file systems without direct I/O).
@@ -48,7 +48,7 @@ pub struct ContentFile {
     /// Open for reading; with `O_DIRECT` where `access` is [`Access::Direct`].
     pub file: OwnedFd,
     /// How it can be read.
-    pub access: Access,
+    pub access: FileAccess,
     /// Where it lies on the disk.
     pub positions: Positions,
 }
@@ -104,7 +104,7 @@ pub struct ContentLayout {
 impl ContentLayout {
     /// A file of `size` bytes in a folder on `disk`; `extents` are empty where they are not known.
     #[must_use]
-    pub fn of_file(disk: DiskId, file: OwnedFd, access: Access, size: u64, extents: Box<[Extent]>) -> Self {
+    pub fn of_file(disk: DiskId, file: OwnedFd, access: FileAccess, size: u64, extents: Box<[Extent]>) -> Self {
         let file = ContentFile { disk, file, access, positions: Positions::Extents(extents) };
         Self::new(Box::new([file]), Box::new([Box::new([Unit { logical: 0, length: size, file: 0, offset: 0 }])]))
     }
@@ -261,14 +261,14 @@ mod tests {
     }
 
     fn file(disk: u16, positions: Positions) -> ContentFile {
-        ContentFile { disk: DiskId(disk), file: null(), access: Access::Direct, positions }
+        ContentFile { disk: DiskId(disk), file: null(), access: FileAccess::Direct, positions }
     }
 
     #[test]
     fn a_file_is_one_piece_wherever_its_extents_lie() {
         let extents = [(0, 8 * UNIT, UNIT), (UNIT, UNIT, 10)];
         let extents = extents.map(|(logical, physical, length)| Extent { logical, physical, length });
-        let layout = ContentLayout::of_file(DiskId(3), null(), Access::Direct, UNIT + 10, Box::new(extents));
+        let layout = ContentLayout::of_file(DiskId(3), null(), FileAccess::Direct, UNIT + 10, Box::new(extents));
         let piece = layout.piece(0, 100, u64::MAX).expect("within");
         let all = Piece { disk: DiskId(3), file: 0, offset: 100, position: Some(8 * UNIT + 100), length: UNIT - 90 };
         assert_eq!(piece, all);

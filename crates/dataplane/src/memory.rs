@@ -22,7 +22,7 @@ const LOOK_EVERY: Nanos = Nanos::from_secs(1);
 
 /// Which steps of the arena have memory.
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub(crate) struct ArenaMemory {
     chunk_count: u32,
     lull: Nanos,
     /// Per step of the arena: its memory is there (and in the cache).
@@ -37,7 +37,7 @@ pub(crate) struct Memory {
     obtainable: u32,
 }
 
-impl Memory {
+impl ArenaMemory {
     /// An arena of `chunk_count` chunks, the first step of which is there: it is given to `cache`.
     pub(crate) fn new(chunk_count: u32, lull: Nanos, cache: &mut Cache) -> Self {
         let mut present = vec![false; chunk_count.div_ceil(STEP_CHUNKS) as usize];
@@ -122,7 +122,7 @@ mod tests {
     use units::ContentVersion;
 
     use super::*;
-    use crate::cache::{Key, State};
+    use crate::cache::{QuarterKey, QuarterState};
 
     const LULL: Nanos = Nanos::from_secs(60);
 
@@ -130,14 +130,14 @@ mod tests {
         Nanos::from_secs(seconds)
     }
 
-    fn arena(steps: u32) -> (Memory, Cache) {
+    fn arena(steps: u32) -> (ArenaMemory, Cache) {
         let chunks = steps * STEP_CHUNKS;
         let mut cache = Cache::new(chunks);
-        (Memory::new(chunks, LULL, &mut cache), cache)
+        (ArenaMemory::new(chunks, LULL, &mut cache), cache)
     }
 
     /// Makes changes until none is wanted; how many frames have memory then.
-    fn settle(memory: &mut Memory, cache: &mut Cache, quarters: u64, now: Nanos) -> u32 {
+    fn settle(memory: &mut ArenaMemory, cache: &mut Cache, quarters: u64, now: Nanos) -> u32 {
         cache.set_clock(now);
         while memory.next_change(cache, quarters, now).is_some() {
             memory.changed(cache, true, now);
@@ -148,10 +148,10 @@ mod tests {
     /// Reads so many frames of a content, each given back at once.
     fn read(cache: &mut Cache, version: u64, frames: u64) {
         for frame in 0..frames {
-            let key = Key { version: ContentVersion(version), index: frame * u64::from(FRAME_QUARTERS) };
+            let key = QuarterKey { version: ContentVersion(version), index: frame * u64::from(FRAME_QUARTERS) };
             let first = cache.allocate(key, FRAME_QUARTERS, 1).expect("a frame is idle");
             for nth in 0..FRAME_QUARTERS {
-                cache.read_done(Cache::neighbour(first, nth), State::Ready(1));
+                cache.read_done(Cache::neighbour(first, nth), QuarterState::Ready(1));
                 cache.release(Cache::neighbour(first, nth));
             }
         }
@@ -177,12 +177,12 @@ mod tests {
             read(&mut cache, round, u64::from(SPARE_FRAMES));
         }
         assert_eq!(settle(&mut memory, &mut cache, 0, at(101)), 7 * STEP_CHUNKS);
-        let first = Key { version: ContentVersion(0), index: 0 };
+        let first = QuarterKey { version: ContentVersion(0), index: 0 };
         assert!(cache.find(first).is_some(), "nothing had to go");
         assert_eq!(settle(&mut memory, &mut cache, 0, at(159)), 7 * STEP_CHUNKS);
         assert!(memory.next_wakeup().is_some_and(|wakeup| wakeup > at(159)), "it looks again by itself");
         assert_eq!(settle(&mut memory, &mut cache, 0, at(161)), STEP_CHUNKS);
-        assert!(cache.find(Key { version: ContentVersion(11), index: 0 }).is_none());
+        assert!(cache.find(QuarterKey { version: ContentVersion(11), index: 0 }).is_none());
     }
 
     #[test]
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn what_cannot_be_had_is_tried_again_later_and_frames_in_use_stay() {
         let (mut memory, mut cache) = arena(2);
-        let key = Key { version: ContentVersion(1), index: 0 };
+        let key = QuarterKey { version: ContentVersion(1), index: 0 };
         let quarters = u64::from(2 * STEP_CHUNKS * FRAME_QUARTERS);
         assert!(memory.next_change(&mut cache, quarters, at(1)).is_some());
         assert!(memory.next_change(&mut cache, quarters, at(1)).is_none(), "one at a time");
@@ -208,7 +208,7 @@ mod tests {
         // The frame in use lies in the step that was brought in last, which is used first.
         let used = cache.allocate(key, 1, 1).expect("there is room");
         assert_eq!(settle(&mut memory, &mut cache, 0, at(1000)), 2 * STEP_CHUNKS);
-        cache.read_done(used, State::Failed);
+        cache.read_done(used, QuarterState::Failed);
         cache.release(used);
         assert_eq!(settle(&mut memory, &mut cache, 0, at(1002)), 2 * STEP_CHUNKS);
         assert_eq!(settle(&mut memory, &mut cache, 0, at(1100)), STEP_CHUNKS);

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use units::{DiskId, Nanos, limits};
 
 use crate::control::{Command, Content, Report};
-use crate::layout::Access;
+use crate::layout::FileAccess;
 use storage::grant::{Grant, StoreMessage};
 
 /// Bytes of literal text (a response head, a multipart boundary) a stream can have in flight. The control plane keeps
@@ -120,14 +120,14 @@ pub struct Completion {
     /// As in the request.
     pub token: Token,
     /// Bytes read or sent (fewer than asked are possible; a read of 0 is the end of the file), or why not.
-    pub result: Result<u32, Fault>,
+    pub result: Result<u32, IoFault>,
     /// When it was noticed.
     pub at: Nanos,
 }
 
 /// Why a request failed: what the plane has to tell apart, mapped once from errno in `kernel`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
+pub enum IoFault {
     /// The peer closed or reset the connection (EPIPE, ECONNRESET, ETIMEDOUT …).
     Gone,
     /// The request was cancelled before it took effect.
@@ -163,7 +163,7 @@ pub trait Io {
     fn change_memory(&mut self, token: Token, change: MemoryChange);
 
     /// Makes `file` usable as `slot` until [`Io::close_file`]. The plane keeps `file` open meanwhile.
-    fn open_file(&mut self, slot: FileSlot, file: &OwnedFd, access: Access);
+    fn open_file(&mut self, slot: FileSlot, file: &OwnedFd, access: FileAccess);
 
     /// Forgets `slot`. No request on it is in flight.
     fn close_file(&mut self, slot: FileSlot);
@@ -235,7 +235,7 @@ impl<I: Io + ?Sized> Io for &mut I {
     fn change_memory(&mut self, token: Token, change: MemoryChange) {
         (**self).change_memory(token, change);
     }
-    fn open_file(&mut self, slot: FileSlot, file: &OwnedFd, access: Access) {
+    fn open_file(&mut self, slot: FileSlot, file: &OwnedFd, access: FileAccess) {
         (**self).open_file(slot, file, access);
     }
     fn close_file(&mut self, slot: FileSlot) {

@@ -9,7 +9,7 @@ use schedule::admission::QUARTER_BYTES;
 use schedule::pace::Pace;
 use units::{DiskId, Nanos, ReservationId};
 
-use crate::cache::Key;
+use crate::cache::QuarterKey;
 use crate::control::{Delivery, Outcome, Segment, Service};
 use crate::port::Sharing;
 use crate::wheel::Seat;
@@ -27,44 +27,44 @@ pub(crate) struct Cursor {
 
 /// What lies at a cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum AtCursor {
     /// Literal bytes, so many left in the segment.
     Literal { left: u64 },
     /// Content: the quarter, the offset in it, and how many bytes of it belong to this segment from here.
-    Content { key: Key, within: u64, left: u64 },
+    Content { key: QuarterKey, within: u64, left: u64 },
     /// Behind the last segment.
     End,
 }
 
 impl Cursor {
     /// What lies here; finished segments are stepped over.
-    pub(crate) fn place(&mut self, delivery: &Delivery) -> Place {
+    pub(crate) fn place(&mut self, delivery: &Delivery) -> AtCursor {
         while let Some(segment) = delivery.segments.get(self.segment) {
             let length = length_of(segment);
             if self.passed < length {
                 return match *segment {
-                    Segment::Bytes(_) => Place::Literal { left: length - self.passed },
+                    Segment::Bytes(_) => AtCursor::Literal { left: length - self.passed },
                     Segment::Range { offset, .. } => {
                         let at = offset + self.passed;
                         let within = at % QUARTER_BYTES;
-                        let key = Key { version: delivery.content.version, index: at / QUARTER_BYTES };
-                        Place::Content { key, within, left: (QUARTER_BYTES - within).min(length - self.passed) }
+                        let key = QuarterKey { version: delivery.content.version, index: at / QUARTER_BYTES };
+                        AtCursor::Content { key, within, left: (QUARTER_BYTES - within).min(length - self.passed) }
                     }
                 };
             }
             self.segment += 1;
             self.passed = 0;
         }
-        Place::End
+        AtCursor::End
     }
 
     /// What content lies at or behind this cursor: literal segments are stepped over as well.
-    pub(crate) fn next_content(&mut self, delivery: &Delivery) -> Option<(Key, u64, u64)> {
+    pub(crate) fn next_content(&mut self, delivery: &Delivery) -> Option<(QuarterKey, u64, u64)> {
         loop {
             match self.place(delivery) {
-                Place::Literal { left } => self.passed += left,
-                Place::Content { key, within, left } => return Some((key, within, left)),
-                Place::End => return None,
+                AtCursor::Literal { left } => self.passed += left,
+                AtCursor::Content { key, within, left } => return Some((key, within, left)),
+                AtCursor::End => return None,
             }
         }
     }
@@ -103,7 +103,7 @@ pub(crate) fn length_of(segment: &Segment) -> u64 {
 
 /// The life of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Life {
+pub(crate) enum StreamLife {
     /// The slot is free.
     Free,
     /// Admitted, and waits for a round in which its start fits.
@@ -118,7 +118,7 @@ pub(crate) enum Life {
 
 /// Guaranteed, with what that takes, or not.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Class {
+pub(crate) enum StreamClass {
     /// A constant rate.
     Constant {
         /// What admission granted; `None` once another request of the session took it over.
@@ -142,7 +142,7 @@ pub(crate) enum Class {
     BestEffort,
 }
 
-impl Class {
+impl StreamClass {
     /// Guaranteed, before its start.
     pub(crate) const fn constant(reservation: ReservationId, hold: bool, period: u32) -> Self {
         Self::Constant {
@@ -190,12 +190,12 @@ pub(crate) struct Here {
 
 /// One entry of the delivery table.
 #[derive(Debug)]
-pub(crate) struct Stream {
-    pub(crate) life: Life,
+pub(crate) struct StreamEntry {
+    pub(crate) life: StreamLife,
     /// How often this slot was used; tokens carry it.
     pub(crate) generation: u32,
     pub(crate) delivery: Option<Box<Delivery>>,
-    pub(crate) class: Class,
+    pub(crate) class: StreamClass,
     /// The disk at which it is listed, and in whose rounds it reads: one of its content's.
     pub(crate) disk: DiskId,
     pub(crate) send: Cursor,
@@ -228,24 +228,24 @@ pub(crate) struct Stream {
     /// Since when bytes that are due are not there.
     pub(crate) late_since: Option<Nanos>,
     pub(crate) started: Nanos,
-    pub(crate) window: Window,
+    pub(crate) window: JitterWindow,
 }
 
 /// The 1 s window in which J is measured (HiTactix §5.2.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Window {
+pub(crate) struct JitterWindow {
     pub(crate) from: Nanos,
     pub(crate) payload: u64,
 }
 
-impl Stream {
+impl StreamEntry {
     /// A free slot.
     pub(crate) const fn free() -> Self {
         Self {
-            life: Life::Free,
+            life: StreamLife::Free,
             generation: 0,
             delivery: None,
-            class: Class::BestEffort,
+            class: StreamClass::BestEffort,
             disk: DiskId(0),
             send: Cursor { segment: 0, passed: 0, payload: 0 },
             fetch: Cursor { segment: 0, passed: 0, payload: 0 },
@@ -265,13 +265,13 @@ impl Stream {
             misses: 0,
             late_since: None,
             started: Nanos::ZERO,
-            window: Window { from: Nanos::ZERO, payload: 0 },
+            window: JitterWindow { from: Nanos::ZERO, payload: 0 },
         }
     }
 
     /// True while its disk is asked for what it shall have read ahead.
     pub(crate) const fn reads(&self) -> bool {
-        matches!(self.life, Life::Starting | Life::Running) && self.fetch.payload < self.target
+        matches!(self.life, StreamLife::Starting | StreamLife::Running) && self.fetch.payload < self.target
     }
 
     /// The quarters it has asked for in its present segment, from the next one on.
@@ -306,11 +306,11 @@ impl Stream {
     }
 
     /// Takes `delivery` in.
-    pub(crate) fn begin(&mut self, delivery: Box<Delivery>, class: Class, disk: DiskId, now: Nanos) {
-        assert_eq!(self.life, Life::Free, "a slot is used by one stream at a time");
+    pub(crate) fn begin(&mut self, delivery: Box<Delivery>, class: StreamClass, disk: DiskId, now: Nanos) {
+        assert_eq!(self.life, StreamLife::Free, "a slot is used by one stream at a time");
         let payload = payload_of(&delivery);
         *self = Self {
-            life: Life::Waiting,
+            life: StreamLife::Waiting,
             generation: self.generation,
             disk,
             delivery: Some(delivery),
@@ -323,7 +323,7 @@ impl Stream {
 
     /// Lets the delivery go; the slot is free again.
     pub(crate) fn end(&mut self) -> Box<Delivery> {
-        self.life = Life::Free;
+        self.life = StreamLife::Free;
         self.generation = self.generation.wrapping_add(1) & 0x00FF_FFFF;
         self.delivery.take().expect("a slot in use has its delivery")
     }
@@ -331,8 +331,8 @@ impl Stream {
     /// The seat on the wheel, if it has one.
     pub(crate) fn seat(&self) -> Option<Seat> {
         match self.class {
-            Class::Constant { seat, .. } => seat,
-            Class::BestEffort => None,
+            StreamClass::Constant { seat, .. } => seat,
+            StreamClass::BestEffort => None,
         }
     }
 }

@@ -28,7 +28,7 @@ impl Facts {
 
 /// What a look says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ChangeVerdict {
     /// The bytes that were there at the opening are still there.
     Same,
     /// Its time is another and the reason not told yet: look again in a moment. A writer's time is set before its bytes are
@@ -55,7 +55,7 @@ pub trait ChangeCounter: fmt::Debug + Send + Sync {
 
 /// What is known of an open file. The plane's thread never asks: there is a lock inside.
 #[derive(Debug)]
-pub struct Watched {
+pub struct WatchedContent {
     seen: Mutex<Seen>,
     counter: Option<Box<dyn ChangeCounter>>,
 }
@@ -69,7 +69,7 @@ struct Seen {
     changed: bool,
 }
 
-impl Watched {
+impl WatchedContent {
     /// A file as it was opened at `now_nanos` (since 1970).
     #[must_use]
     pub fn new(opened: Facts, now_nanos: i128) -> Self {
@@ -91,10 +91,10 @@ impl Watched {
     }
 
     /// What `changes` and then `facts`, seen at `now_nanos`, say of the version that was opened.
-    pub fn judge(&self, changes: Option<Changes>, facts: Facts, now_nanos: i128) -> Verdict {
+    pub fn judge(&self, changes: Option<Changes>, facts: Facts, now_nanos: i128) -> ChangeVerdict {
         let mut seen = self.lock();
         if seen.changed {
-            return Verdict::Changed;
+            return ChangeVerdict::Changed;
         }
         let before = mem::replace(&mut seen.changes, changes);
         let (was_written, was_set) = match before.zip(changes) {
@@ -103,27 +103,27 @@ impl Watched {
         };
         if was_written && !seen.growing {
             seen.changed = true;
-            return Verdict::Changed;
+            return ChangeVerdict::Changed;
         }
         if facts == seen.facts {
             seen.growing &= is_being_written(facts, now_nanos);
-            return Verdict::Same;
+            return ChangeVerdict::Same;
         }
         if seen.growing && facts.size > seen.facts.size {
             seen.facts = facts;
-            return Verdict::Same;
+            return ChangeVerdict::Same;
         }
         if facts.size == seen.facts.size {
             if was_set && !was_written {
                 seen.facts = facts;
-                return Verdict::Same;
+                return ChangeVerdict::Same;
             }
             if seen.growing || changes.is_some() {
-                return Verdict::Unsure;
+                return ChangeVerdict::Unsure;
             }
         }
         seen.changed = true;
-        Verdict::Changed
+        ChangeVerdict::Changed
     }
 
     /// It stayed [`Verdict::Unsure`] for too long.
@@ -156,28 +156,32 @@ mod tests {
 
     #[test]
     fn a_file_at_rest_may_not_change_at_all() {
-        let rest = || Watched::new(Facts::new(100 * S, 5000), 200 * S);
+        let rest = || WatchedContent::new(Facts::new(100 * S, 5000), 200 * S);
         let (same, later) = (Facts::new(100 * S, 5000), 201 * S);
-        assert_eq!(rest().judge(None, same, later), Verdict::Same);
+        assert_eq!(rest().judge(None, same, later), ChangeVerdict::Same);
         for facts in [Facts::new(201 * S, 5000), Facts::new(201 * S, 6000), Facts::new(100 * S, 4999)] {
             let watched = rest();
-            assert_eq!(watched.judge(None, facts, later), Verdict::Changed, "{facts:?}");
-            assert_eq!(watched.judge(None, same, later), Verdict::Changed, "for good, whatever its times are set to");
+            assert_eq!(watched.judge(None, facts, later), ChangeVerdict::Changed, "{facts:?}");
+            assert_eq!(
+                watched.judge(None, same, later),
+                ChangeVerdict::Changed,
+                "for good, whatever its times are set to"
+            );
         }
     }
 
     #[test]
     fn a_file_that_is_being_written_may_grow_and_only_that() {
-        let watched = Watched::new(Facts::new(100 * S, 5000), 101 * S);
+        let watched = WatchedContent::new(Facts::new(100 * S, 5000), 101 * S);
         assert!(watched.is_growing());
-        assert_eq!(watched.judge(None, Facts::new(102 * S, 6000), 102 * S), Verdict::Same);
-        assert_eq!(watched.judge(None, Facts::new(103 * S, 6000), 103 * S), Verdict::Unsure);
-        assert_eq!(watched.judge(None, Facts::new(103 * S, 6001), 103 * S), Verdict::Same);
-        assert_eq!(watched.judge(None, Facts::new(104 * S, 6000), 104 * S), Verdict::Changed, "shorter");
+        assert_eq!(watched.judge(None, Facts::new(102 * S, 6000), 102 * S), ChangeVerdict::Same);
+        assert_eq!(watched.judge(None, Facts::new(103 * S, 6000), 103 * S), ChangeVerdict::Unsure);
+        assert_eq!(watched.judge(None, Facts::new(103 * S, 6001), 103 * S), ChangeVerdict::Same);
+        assert_eq!(watched.judge(None, Facts::new(104 * S, 6000), 104 * S), ChangeVerdict::Changed, "shorter");
         assert!(!watched.is_growing());
-        let watched = Watched::new(Facts::new(100 * S, 5000), 101 * S);
+        let watched = WatchedContent::new(Facts::new(100 * S, 5000), 101 * S);
         watched.give_up();
-        assert_eq!(watched.judge(None, Facts::new(100 * S, 5000), 101 * S), Verdict::Changed);
+        assert_eq!(watched.judge(None, Facts::new(100 * S, 5000), 101 * S), ChangeVerdict::Changed);
     }
 
     #[test]
@@ -189,30 +193,46 @@ mod tests {
                 None
             }
         }
-        let rest = || Watched::new(Facts::new(100 * S, 5000), 200 * S).counted_by(Box::new(Nobody), Changes::default());
+        let rest =
+            || WatchedContent::new(Facts::new(100 * S, 5000), 200 * S).counted_by(Box::new(Nobody), Changes::default());
         let done = |writes, settings| Some(Changes { writes, settings });
         let (old, new) = (Facts::new(100 * S, 5000), Facts::new(201 * S, 5000));
         let watched = rest();
-        assert_eq!(watched.judge(done(0, 1), new, 201 * S), Verdict::Same, "touched");
-        assert_eq!(watched.judge(done(0, 1), new, 202 * S), Verdict::Same);
-        assert_eq!(watched.judge(done(0, 1), Facts::new(203 * S, 5000), 203 * S), Verdict::Unsure, "nobody is known");
-        assert_eq!(watched.judge(done(0, 2), Facts::new(203 * S, 5000), 203 * S), Verdict::Same, "told later");
-        assert_eq!(watched.judge(done(1, 3), Facts::new(204 * S, 5000), 204 * S), Verdict::Changed, "written as well");
-        assert_eq!(watched.judge(done(1, 3), old, 205 * S), Verdict::Changed, "for good");
-        assert_eq!(rest().judge(done(1, 0), old, 201 * S), Verdict::Changed, "written, and its time set back");
-        assert_eq!(rest().judge(done(0, 1), Facts::new(201 * S, 5001), 201 * S), Verdict::Changed, "another size");
-        assert_eq!(rest().judge(None, new, 201 * S), Verdict::Changed, "events were lost");
+        assert_eq!(watched.judge(done(0, 1), new, 201 * S), ChangeVerdict::Same, "touched");
+        assert_eq!(watched.judge(done(0, 1), new, 202 * S), ChangeVerdict::Same);
+        assert_eq!(
+            watched.judge(done(0, 1), Facts::new(203 * S, 5000), 203 * S),
+            ChangeVerdict::Unsure,
+            "nobody is known"
+        );
+        assert_eq!(watched.judge(done(0, 2), Facts::new(203 * S, 5000), 203 * S), ChangeVerdict::Same, "told later");
+        assert_eq!(
+            watched.judge(done(1, 3), Facts::new(204 * S, 5000), 204 * S),
+            ChangeVerdict::Changed,
+            "written as well"
+        );
+        assert_eq!(watched.judge(done(1, 3), old, 205 * S), ChangeVerdict::Changed, "for good");
+        assert_eq!(rest().judge(done(1, 0), old, 201 * S), ChangeVerdict::Changed, "written, and its time set back");
+        assert_eq!(
+            rest().judge(done(0, 1), Facts::new(201 * S, 5001), 201 * S),
+            ChangeVerdict::Changed,
+            "another size"
+        );
+        assert_eq!(rest().judge(None, new, 201 * S), ChangeVerdict::Changed, "events were lost");
         let watched = rest();
-        assert_eq!(watched.judge(done(0, 1), old, 201 * S), Verdict::Same, "its permissions were set");
-        assert_eq!(watched.judge(done(0, 1), new, 202 * S), Verdict::Unsure, "which explains no later time");
+        assert_eq!(watched.judge(done(0, 1), old, 201 * S), ChangeVerdict::Same, "its permissions were set");
+        assert_eq!(watched.judge(done(0, 1), new, 202 * S), ChangeVerdict::Unsure, "which explains no later time");
     }
 
     #[test]
     fn growing_ends_with_a_rest() {
-        let watched = Watched::new(Facts::new(100 * S, 5000), 101 * S);
-        assert_eq!(watched.judge(None, Facts::new(100 * S, 5000), 110 * S), Verdict::Same);
+        let watched = WatchedContent::new(Facts::new(100 * S, 5000), 101 * S);
+        assert_eq!(watched.judge(None, Facts::new(100 * S, 5000), 110 * S), ChangeVerdict::Same);
         assert!(!watched.is_growing());
-        assert_eq!(watched.judge(None, Facts::new(111 * S, 9000), 111 * S), Verdict::Changed);
-        assert!(!Watched::new(Facts::new(900 * S, 1), 100 * S).is_growing(), "a time in the future says nothing");
+        assert_eq!(watched.judge(None, Facts::new(111 * S, 9000), 111 * S), ChangeVerdict::Changed);
+        assert!(
+            !WatchedContent::new(Facts::new(900 * S, 1), 100 * S).is_growing(),
+            "a time in the future says nothing"
+        );
     }
 }

@@ -13,9 +13,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use units::{DiskId, Nanos, UploadId};
 
-use crate::event::Events;
-use crate::grants::Waker;
-use crate::operation::{Operation, Reply};
+use crate::event::EventSender;
+use crate::grants::WakeFn;
+use crate::operation::{Operation, ReplyTo};
 use crate::stats::DiskStats;
 use crate::worker::Chunk;
 use crate::{Reliance, StoreError};
@@ -24,38 +24,38 @@ use crate::{Reliance, StoreError};
 pub(crate) const OPERATIONS_MAX: usize = 1024;
 
 /// What the thread and its callers both see.
-pub(crate) struct Shared {
+pub(crate) struct DiskShared {
     pub(crate) id: DiskId,
     pub(crate) stats: DiskStats,
     /// When the thread began what it is doing; zero while it waits.
     busy_since: AtomicU64,
     /// Uploads whose handle was dropped, each with what had not been handed over of it. At most `UPLOADS_MAX` exist.
     aborted: Mutex<Vec<(UploadId, Option<Chunk>)>>,
-    pub(crate) events: Arc<Events>,
+    pub(crate) events: Arc<EventSender>,
     reliance: Arc<OnceLock<Reliance>>,
-    waker: Waker,
+    waker: WakeFn,
     patience: Duration,
 }
 
 /// A caller's handle. The thread ends when the last one is gone.
 #[derive(Debug, Clone)]
-pub(crate) struct Disk {
-    pub(crate) shared: Arc<Shared>,
+pub(crate) struct DiskHandle {
+    pub(crate) shared: Arc<DiskShared>,
     operations: Option<mpsc::Sender<Operation>>,
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for DiskShared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared").field("id", &self.id).finish_non_exhaustive()
     }
 }
 
-impl Shared {
+impl DiskShared {
     pub(crate) fn new(
         id: DiskId,
         patience: Duration,
-        waker: Waker,
-        events: Arc<Events>,
+        waker: WakeFn,
+        events: Arc<EventSender>,
         reliance: Arc<OnceLock<Reliance>>,
     ) -> Self {
         Self {
@@ -102,8 +102,8 @@ impl Shared {
     }
 }
 
-impl Disk {
-    pub(crate) fn new(shared: Arc<Shared>) -> (Self, mpsc::Receiver<Operation>) {
+impl DiskHandle {
+    pub(crate) fn new(shared: Arc<DiskShared>) -> (Self, mpsc::Receiver<Operation>) {
         let (sender, receiver) = mpsc::channel(OPERATIONS_MAX);
         (Self { shared, operations: Some(sender) }, receiver)
     }
@@ -114,7 +114,7 @@ impl Disk {
 
     /// Has the thread do an operation, and waits for its answer, but no longer than twice the disk's patience. One whose
     /// caller has given up is not begun.
-    pub(crate) async fn call<R>(&self, operation: impl FnOnce(Reply<R>) -> Operation) -> Result<R, StoreError> {
+    pub(crate) async fn call<R>(&self, operation: impl FnOnce(ReplyTo<R>) -> Operation) -> Result<R, StoreError> {
         let (reply, mut answer) = oneshot::channel();
         self.post(operation(reply))?;
         // Twice: a thread that got stuck just before or after the call is known to be by then.
@@ -173,7 +173,7 @@ impl Disk {
     }
 }
 
-impl Drop for Disk {
+impl Drop for DiskHandle {
     fn drop(&mut self) {
         // The thread sees that the queue has no senders left only if it looks: drop the sender first, then wake it.
         self.operations = None;

@@ -13,7 +13,7 @@ pub struct Entry {
     /// The last component of its path; empty for the root.
     pub name: String,
     /// Which of the two.
-    pub kind: Kind,
+    pub kind: NameKind,
     /// Bytes; zero for a directory.
     pub size: u64,
     /// Last modification.
@@ -28,7 +28,7 @@ pub struct Entry {
 
 /// What a path names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum NameKind {
     /// A content.
     File,
     /// A directory.
@@ -145,11 +145,11 @@ impl Entry {
     pub(crate) fn of(name: &str, stat: &Stat, disk: DiskId, rate: Option<MediaRate>) -> Option<Self> {
         let stamp = Stamp::of(stat);
         let kind = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => Kind::File,
-            FileType::Directory => Kind::Directory,
+            FileType::RegularFile => NameKind::File,
+            FileType::Directory => NameKind::Directory,
             _ => return None,
         };
-        let size = if kind == Kind::File { stamp.size } else { 0 };
+        let size = if kind == NameKind::File { stamp.size } else { 0 };
         Some(Self { name: name.to_owned(), kind, size, modified: stamp.modified(), etag: stamp.etag(), disk, rate })
     }
 }

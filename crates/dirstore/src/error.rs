@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use storage::uploads::Trouble;
+use storage::uploads::UploadTrouble;
 use units::DiskId;
 
 use crate::RootAway;
@@ -108,11 +108,11 @@ impl StoreError {
     }
 
     /// What it is to the life of an upload and to the disk's schedule: a full or read-only file system is no disk that errs.
-    pub(crate) fn trouble(&self) -> Trouble {
+    pub(crate) fn trouble(&self) -> UploadTrouble {
         match self {
-            Self::NoSpace => Trouble::Full,
-            Self::Io(_) => Trouble::Disk,
-            _ => Trouble::Other,
+            Self::NoSpace => UploadTrouble::Full,
+            Self::Io(_) => UploadTrouble::Disk,
+            _ => UploadTrouble::Other,
         }
     }
 

@@ -46,20 +46,20 @@ pub enum StoreEvent {
 }
 
 /// Takes events, on the threads of the disks: it must not block.
-pub type Listener = Box<dyn Fn(StoreEvent) + Send + Sync>;
+pub type EventListener = Box<dyn Fn(StoreEvent) + Send + Sync>;
 
 /// The way from the disks' threads to who listens.
 #[derive(Default)]
-pub(crate) struct Events(Mutex<State>);
+pub(crate) struct EventSender(Mutex<EventQueue>);
 
 #[derive(Default)]
-struct State {
-    listener: Option<Listener>,
+struct EventQueue {
+    listener: Option<EventListener>,
     waiting: VecDeque<StoreEvent>,
 }
 
-impl Events {
-    pub(crate) fn listen(&self, listener: Listener) {
+impl EventSender {
+    pub(crate) fn listen(&self, listener: EventListener) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.waiting.drain(..).for_each(&listener);
         state.listener = Some(listener);
@@ -79,7 +79,7 @@ impl Events {
     }
 }
 
-impl fmt::Debug for Events {
+impl fmt::Debug for EventSender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Events").finish_non_exhaustive()
     }

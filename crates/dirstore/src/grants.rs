@@ -9,12 +9,12 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use kernel::plane_channel::{StorePort, Wake};
-use storage::grant::{Grant, Offer, StoreMessage, Work};
+use storage::grant::{Grant, Offer, StoreMessage, StoreWork};
 use units::{Nanos, limits};
 
 /// Wakes a disk's thread out of [`GrantPort::wait`], from any thread, without blocking. A wake while it does not wait
 /// is kept for its next wait.
-pub type Waker = Arc<dyn Fn() + Send + Sync>;
+pub type WakeFn = Arc<dyn Fn() + Send + Sync>;
 
 /// A disk thread's side of the conversation with its disk's schedule. Used by that thread alone, but for its waker.
 pub trait GrantPort: Send {
@@ -28,7 +28,7 @@ pub trait GrantPort: Send {
     fn wait(&mut self, timeout: Duration);
 
     /// What ends a wait.
-    fn waker(&self) -> Waker;
+    fn waker(&self) -> WakeFn;
 
     /// True once no grant will come any more.
     fn is_closed(&self) -> bool;
@@ -67,7 +67,7 @@ impl GrantPort for Governed {
         }
     }
 
-    fn waker(&self) -> Waker {
+    fn waker(&self) -> WakeFn {
         let waker = self.port.waker();
         Arc::new(move || waker.wake())
     }
@@ -108,7 +108,7 @@ impl GrantPort for Ungoverned {
                     && done.ready_bytes > 0
                     && !self.offers.iter().any(|other| other.job == offer.job)
                 {
-                    offer.work = Work::Write { bytes: done.ready_bytes, position: done.position };
+                    offer.work = StoreWork::Write { bytes: done.ready_bytes, position: done.position };
                     self.offers.push_back(offer);
                 }
             }
@@ -126,8 +126,8 @@ impl GrantPort for Ungoverned {
             disk: offer.disk,
             job: offer.job,
             bytes_max: match offer.work {
-                Work::Write { bytes, .. } => bytes.min(limits::RUN_BYTES_MAX),
-                Work::Commit { .. } | Work::Probe { .. } => 0,
+                StoreWork::Write { bytes, .. } => bytes.min(limits::RUN_BYTES_MAX),
+                StoreWork::Commit { .. } | StoreWork::Probe { .. } => 0,
             },
             until: kernel::clock::monotonic().saturating_add(GRANT_SPAN),
         })
@@ -141,7 +141,7 @@ impl GrantPort for Ungoverned {
         }
     }
 
-    fn waker(&self) -> Waker {
+    fn waker(&self) -> WakeFn {
         let nap = Arc::clone(&self.nap);
         Arc::new(move || {
             *nap.woken.lock().unwrap_or_else(PoisonError::into_inner) = true;

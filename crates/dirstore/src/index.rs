@@ -36,14 +36,14 @@ const LAST_SAVE_MAX: Duration = Duration::from_secs(2);
 
 /// The key of an entry: the file and its version, as a restart finds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Key {
+struct IndexKey {
     device: u64,
     inode: u64,
     modified_ns: i128,
     size: u64,
 }
 
-impl Key {
+impl IndexKey {
     fn of(stamp: &Stamp) -> Self {
         Self { device: stamp.device, inode: stamp.inode, modified_ns: stamp.modified_ns, size: stamp.size }
     }
@@ -52,15 +52,15 @@ impl Key {
 /// Rates by version. Shared by all disks' threads.
 #[derive(Debug)]
 pub(crate) struct Index {
-    state: Mutex<State>,
+    state: Mutex<IndexState>,
     changed: Condvar,
     entries_max: usize,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct IndexState {
     /// The rate (none: it was looked for and there is none), and when it was added.
-    known: HashMap<Key, (Option<MediaRate>, u64)>,
+    known: HashMap<IndexKey, (Option<MediaRate>, u64)>,
     next: u64,
     unsaved: bool,
     saving: bool,
@@ -82,7 +82,7 @@ impl Index {
 
     /// What is known of this version: nothing, that it has no rate of its own, or its rate.
     pub(crate) fn rate(&self, stamp: &Stamp) -> Option<Option<MediaRate>> {
-        self.lock().known.get(&Key::of(stamp)).map(|(rate, _)| *rate)
+        self.lock().known.get(&IndexKey::of(stamp)).map(|(rate, _)| *rate)
     }
 
     /// Remembers what was found.
@@ -97,7 +97,7 @@ impl Index {
         }
         let age = state.next;
         state.next += 1;
-        state.known.insert(Key::of(stamp), (rate, age));
+        state.known.insert(IndexKey::of(stamp), (rate, age));
         state.unsaved = true;
         self.changed.notify_all();
     }
@@ -146,7 +146,7 @@ impl Index {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, IndexState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -156,7 +156,7 @@ impl Drop for Saver {
         let mut state = self.0.lock();
         state.closed = true;
         self.0.changed.notify_all();
-        let saved = |state: &mut State| state.unsaved || state.saving;
+        let saved = |state: &mut IndexState| state.unsaved || state.saving;
         let _ = self.0.changed.wait_timeout_while(state, LAST_SAVE_MAX, saved);
     }
 }
@@ -164,7 +164,7 @@ impl Drop for Saver {
 /// The file: one object.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Kept {
+struct IndexFile {
     format: u32,
     contents: Vec<KeptEntry>,
 }
@@ -197,8 +197,8 @@ enum KeptContainer {
 }
 
 impl KeptEntry {
-    fn key(&self) -> Key {
-        Key { device: self.device, inode: self.inode, modified_ns: self.modified_ns, size: self.size }
+    fn key(&self) -> IndexKey {
+        IndexKey { device: self.device, inode: self.inode, modified_ns: self.modified_ns, size: self.size }
     }
 
     fn rate(&self) -> Option<MediaRate> {
@@ -216,10 +216,10 @@ impl KeptEntry {
 }
 
 /// All entries, the oldest first.
-fn entries_of(state: &State) -> Vec<KeptEntry> {
+fn entries_of(state: &IndexState) -> Vec<KeptEntry> {
     let mut entries: Vec<_> = state.known.iter().collect();
     entries.sort_unstable_by_key(|(_, (_, age))| *age);
-    let kept = |(key, (rate, _)): (&Key, &(Option<MediaRate>, u64))| KeptEntry {
+    let kept = |(key, (rate, _)): (&IndexKey, &(Option<MediaRate>, u64))| KeptEntry {
         device: key.device,
         inode: key.inode,
         modified_ns: key.modified_ns,
@@ -243,12 +243,14 @@ fn load(file: &Path) -> Option<Vec<KeptEntry>> {
     if fs::metadata(file).ok()?.len() > FILE_BYTES_MAX {
         return None;
     }
-    let kept: Kept = serde_json::from_slice(&fs::read(file).ok()?).ok()?;
+    let kept: IndexFile = serde_json::from_slice(&fs::read(file).ok()?).ok()?;
     (kept.format == FORMAT).then_some(kept.contents)
 }
 
 fn save(file: &Path, contents: Vec<KeptEntry>) -> io::Result<()> {
-    device::state_file::replace(file, |writer| Ok(serde_json::to_writer(writer, &Kept { format: FORMAT, contents })?))
+    device::state_file::replace(file, |writer| {
+        Ok(serde_json::to_writer(writer, &IndexFile { format: FORMAT, contents })?)
+    })
 }
 
 #[cfg(test)]

@@ -21,13 +21,13 @@ mod upload;
 mod volume;
 mod worker;
 
-pub use entry::{Entry, Existing, Kind, Precondition};
+pub use entry::{Entry, Existing, NameKind, Precondition};
 pub use error::StoreError;
-pub use event::{Listener, StoreEvent};
-pub use grants::{Governed, GrantPort, Ungoverned, Waker};
+pub use event::{EventListener, StoreEvent};
+pub use grants::{Governed, GrantPort, Ungoverned, WakeFn};
 pub use path::{COMPONENT_BYTES_MAX, COMPONENTS_MAX, ContentPath, PathError};
 pub use root::{RootAway, RootSetting};
 pub use stats::{Counter, DiskStats};
-pub use store::{DiskInfo, Layout, LayoutError, Opened, Reliance, Served, Store, StoreSettings, Want};
+pub use store::{DiskInfo, DiskPort, LayoutError, Opened, Reliance, Store, StoreLayout, StoreSettings, Want};
 pub use upload::{OnBreak, Published, Upload, UploadClass, UploadRequest};
 pub use volume::VolumeDiskError;

@@ -19,8 +19,8 @@ use schedule::profile::DiskProfile;
 use tokio::sync::oneshot;
 use units::{DiskId, limits};
 
-use crate::disk::{Disk, Shared};
-use crate::event::{Events, Listener};
+use crate::disk::{DiskHandle, DiskShared};
+use crate::event::{EventListener, EventSender};
 use crate::grants::GrantPort;
 use crate::home::Homes;
 use crate::index::{Index, Saver};
@@ -28,11 +28,11 @@ use crate::operation::Operation;
 use crate::path::is_hidden;
 use crate::root::{Root, RootSetting};
 use crate::stats::DiskStats;
-use crate::upload::Buffers;
-use crate::volume::{self, Common, OpenVolume, VolumeDiskError};
-use crate::worker::content::Contents;
-use crate::worker::{NAMES_MAX, Parts, Worker};
-use crate::{ContentPath, Entry, Kind, Precondition, StoreError, Upload, UploadClass, UploadRequest};
+use crate::upload::UploadBuffers;
+use crate::volume::{self, OpenVolume, VolumeCommon, VolumeDiskError};
+use crate::worker::content::KnownVersions;
+use crate::worker::{NAMES_MAX, Worker, WorkerParts};
+use crate::{ContentPath, Entry, NameKind, Precondition, StoreError, Upload, UploadClass, UploadRequest};
 use device::Device;
 use media::MediaRate;
 
@@ -71,7 +71,7 @@ impl Default for StoreSettings {
 
 /// The folders, and the disks they are on.
 #[derive(Debug)]
-pub struct Layout {
+pub struct StoreLayout {
     disks: Vec<LaidOutDisk>,
     /// For each root, in the order given: its disk, and its number on that disk.
     roots: Vec<(usize, usize)>,
@@ -113,7 +113,7 @@ pub enum LayoutError {
     },
 }
 
-impl Layout {
+impl StoreLayout {
     /// Opens the folders and finds their disks; opens the volumes, each given as its disks in any order.
     ///
     /// # Errors
@@ -214,19 +214,19 @@ pub enum Want {
 
 /// All folders as one namespace. A cheap handle: clone it.
 #[derive(Debug, Clone)]
-pub struct Store(Arc<Inner>);
+pub struct Store(Arc<StoreInner>);
 
 /// Says of a disk whether it may be given uploads.
 pub type Reliance = Box<dyn Fn(DiskId) -> bool + Send + Sync>;
 
-struct Inner {
+struct StoreInner {
     disks: Vec<ServedDisk>,
     roots: Vec<(usize, usize)>,
     reliance: Arc<OnceLock<Reliance>>,
-    events: Arc<Events>,
+    events: Arc<EventSender>,
     hidden_files: bool,
-    uploads: Buffers,
-    recordings: Buffers,
+    uploads: UploadBuffers,
+    recordings: UploadBuffers,
     homes: Homes,
     /// Saves the index once more when it is dropped.
     _saver: Option<Saver>,
@@ -234,14 +234,14 @@ struct Inner {
 
 #[derive(Debug)]
 struct ServedDisk {
-    handle: Disk,
+    handle: DiskHandle,
     device: Device,
     roots: Vec<PathBuf>,
     profile: Option<DiskProfile>,
 }
 
 /// What a disk needs to be served: the way to its schedule, and its profile if it was measured.
-pub struct Served {
+pub struct DiskPort {
     /// Where its thread gets grants.
     pub port: Box<dyn GrantPort>,
     /// For [`DiskInfo::profile`].
@@ -254,34 +254,34 @@ impl Store {
     /// # Errors
     /// Memory for the buffers or a thread cannot be had: as the system says it.
     pub fn start(
-        layout: Layout,
+        layout: StoreLayout,
         settings: &StoreSettings,
-        mut serve: impl FnMut(DiskId, &Device) -> Served,
+        mut serve: impl FnMut(DiskId, &Device) -> DiskPort,
     ) -> io::Result<Self> {
         let versions = Arc::new(AtomicU64::new(1));
         let index = Arc::new(Index::new());
         let saver = settings.state.as_deref().map(|state| index.keep_in(state)).transpose()?;
         let reliance: Arc<OnceLock<Reliance>> = Arc::default();
-        let events: Arc<Events> = Arc::default();
-        let uploads = Buffers::new(settings.upload_chunks)?;
-        let recordings = Buffers::new(settings.recording_chunks)?;
+        let events: Arc<EventSender> = Arc::default();
+        let uploads = UploadBuffers::new(settings.upload_chunks)?;
+        let recordings = UploadBuffers::new(settings.recording_chunks)?;
         let mut disks = Vec::new();
         for (number, laid_out) in layout.disks.into_iter().enumerate() {
             let id = disk_id(number);
             let served = serve(id, &laid_out.device);
             let waker = served.port.waker();
-            let shared = Shared::new(id, settings.patience, waker, Arc::clone(&events), Arc::clone(&reliance));
+            let shared = DiskShared::new(id, settings.patience, waker, Arc::clone(&events), Arc::clone(&reliance));
             let shared = Arc::new(shared);
-            let (handle, operations) = Disk::new(Arc::clone(&shared));
+            let (handle, operations) = DiskHandle::new(Arc::clone(&shared));
             let device = laid_out.device;
             let roots = laid_out.roots.iter().map(|root| root.path.clone()).collect();
-            let parts = Parts {
+            let parts = WorkerParts {
                 shared,
                 device: device.clone(),
                 roots: laid_out.roots,
                 port: served.port,
                 operations,
-                contents: Contents::new(Arc::clone(&versions)),
+                contents: KnownVersions::new(Arc::clone(&versions)),
                 index: Arc::clone(&index),
                 buffers: [uploads.clone(), recordings.clone()],
             };
@@ -294,7 +294,8 @@ impl Store {
         }
         let mut roots = layout.roots;
         for open in layout.volumes {
-            let common = Common { settings, events: &events, reliance: &reliance, versions: &versions, index: &index };
+            let common =
+                VolumeCommon { settings, events: &events, reliance: &reliance, versions: &versions, index: &index };
             let first = disks.len();
             roots.push((first, 0));
             let started = volume::start(open, disk_id(first), &common, &mut serve)?;
@@ -305,7 +306,7 @@ impl Store {
                 profile: disk.profile,
             }));
         }
-        Ok(Self(Arc::new(Inner {
+        Ok(Self(Arc::new(StoreInner {
             disks,
             roots,
             reliance,
@@ -325,7 +326,7 @@ impl Store {
     }
 
     /// Tells `listener` what happens from now on, and what has happened since the start. One listens at a time.
-    pub fn listen(&self, listener: Listener) {
+    pub fn listen(&self, listener: EventListener) {
         self.0.events.listen(listener);
     }
 
@@ -445,7 +446,7 @@ impl Store {
             }
             other => other?,
         };
-        if found.kind == Kind::Directory {
+        if found.kind == NameKind::Directory {
             return Err(StoreError::IsDirectory);
         }
         if !precondition.holds(Some(found.existing())) {
@@ -547,7 +548,7 @@ impl Store {
         let mut failure = StoreError::ParentMissing;
         for (disk, root) in self.roots() {
             match look_up(disk, root, path).await {
-                Ok(entry) if entry.kind == Kind::Directory => return Err(StoreError::IsDirectory),
+                Ok(entry) if entry.kind == NameKind::Directory => return Err(StoreError::IsDirectory),
                 Ok(_) if disk.handle.shared.is_relied_on() => return Ok(vec![(disk, root)]),
                 Ok(_) => return Err(failing(disk)),
                 // A link out of the root is replaced where it is; `begin_upload` looks closer.
@@ -576,7 +577,7 @@ impl Store {
     }
 }
 
-impl std::fmt::Debug for Inner {
+impl std::fmt::Debug for StoreInner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Inner").field("disks", &self.disks).field("roots", &self.roots).finish_non_exhaustive()
     }

@@ -9,12 +9,12 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 
 use kernel::pool::{LEASE_BYTES, LeasePool};
-use storage::uploads::Recording;
+use storage::uploads::RecordingTerms;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use units::{BitRate, DiskId, Nanos, ReservationId, UploadId};
 
-use crate::disk::{Disk, Shared};
-use crate::home::Home;
+use crate::disk::{DiskHandle, DiskShared};
+use crate::home::NameHome;
 use crate::operation::Operation;
 use crate::worker::Chunk;
 use crate::{ContentPath, Precondition, StoreError};
@@ -79,12 +79,12 @@ pub struct Published {
 
 /// Upload buffers: the memory, and who is next.
 #[derive(Debug, Clone)]
-pub(crate) struct Buffers {
+pub(crate) struct UploadBuffers {
     pool: LeasePool,
     permits: Arc<Semaphore>,
 }
 
-impl Buffers {
+impl UploadBuffers {
     pub(crate) fn new(count: usize) -> io::Result<Self> {
         Ok(Self { pool: LeasePool::new(count)?, permits: Arc::new(Semaphore::new(count)) })
     }
@@ -104,12 +104,12 @@ pub(crate) enum BufferRight {
 
 /// What the disk's thread tells an upload's handle.
 #[derive(Debug, Default)]
-pub(crate) struct Progress {
+pub(crate) struct UploadProgress {
     failure: OnceLock<StoreError>,
     failed: Notify,
 }
 
-impl Progress {
+impl UploadProgress {
     pub(crate) fn fail(&self, error: StoreError) {
         let _ = self.failure.set(error);
         self.failed.notify_one();
@@ -118,25 +118,25 @@ impl Progress {
 
 /// What the disk's thread must know to begin.
 #[derive(Debug)]
-pub(crate) struct Terms {
+pub(crate) struct UploadTerms {
     pub(crate) length: Option<u64>,
     pub(crate) precondition: Precondition,
-    pub(crate) recording: Option<Recording>,
+    pub(crate) recording: Option<RecordingTerms>,
     pub(crate) on_break: OnBreak,
-    pub(crate) progress: Arc<Progress>,
+    pub(crate) progress: Arc<UploadProgress>,
 }
 
 /// An upload that the disk's thread knows. Dropping it tells the thread that no more will come.
 #[derive(Debug)]
 pub(crate) struct Begun {
-    shared: Arc<Shared>,
+    shared: Arc<DiskShared>,
     id: UploadId,
     /// The chunk that is being filled.
     filling: Option<Chunk>,
 }
 
 impl Begun {
-    pub(crate) const fn new(shared: Arc<Shared>, id: UploadId) -> Self {
+    pub(crate) const fn new(shared: Arc<DiskShared>, id: UploadId) -> Self {
         Self { shared, id, filling: None }
     }
 }
@@ -151,33 +151,33 @@ impl Drop for Begun {
 /// An upload in progress. Dropping it breaks it off ([`OnBreak`]).
 #[derive(Debug)]
 pub struct Upload {
-    disk: Disk,
+    disk: DiskHandle,
     begun: Begun,
-    buffers: Buffers,
+    buffers: UploadBuffers,
     /// This upload's share of them.
     share: Arc<Semaphore>,
     /// A recording's buffers are its own from the start.
     reserved: Option<Arc<OwnedSemaphorePermit>>,
-    progress: Arc<Progress>,
+    progress: Arc<UploadProgress>,
     length: Option<u64>,
     received_bytes: u64,
     /// Kept for who uploads the same name meanwhile.
-    _home: Arc<Home>,
+    _home: Arc<NameHome>,
 }
 
 impl Upload {
     /// Begins an upload on `disk`, below its root number `root`.
     pub(crate) async fn begin(
-        disk: &Disk,
+        disk: &DiskHandle,
         root: usize,
         request: UploadRequest,
-        buffers: Buffers,
-        home: Arc<Home>,
+        buffers: UploadBuffers,
+        home: Arc<NameHome>,
     ) -> Result<Self, StoreError> {
         let (chunks, recording) = match request.class {
             UploadClass::BestEffort => (CHUNKS_PER_UPLOAD, None),
             UploadClass::Recording { rate, reservation, .. } => {
-                let recording = Recording { rate, reservation };
+                let recording = RecordingTerms { rate, reservation };
                 (usize::try_from(recording.chunks()).expect("a few"), Some(recording))
             }
         };
@@ -189,8 +189,8 @@ impl Upload {
                 Some(Arc::new(permits.map_err(|_| StoreError::Busy)?))
             }
         };
-        let progress = Arc::new(Progress::default());
-        let terms = Terms {
+        let progress = Arc::new(UploadProgress::default());
+        let terms = UploadTerms {
             length: request.length,
             precondition: request.precondition,
             recording,

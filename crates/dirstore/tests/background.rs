@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use common::{everything_below, finishing, folder, governed, path, pattern, put, request, settings, ungoverned, until};
 use dirstore::{
-    GrantPort, Layout, OnBreak, Precondition, Served, Store, StoreError, StoreEvent, StoreSettings, Ungoverned,
-    UploadRequest, Waker, Want,
+    DiskPort, GrantPort, OnBreak, Precondition, Store, StoreError, StoreEvent, StoreLayout, StoreSettings, Ungoverned,
+    UploadRequest, WakeFn, Want,
 };
 use storage::grant::{Grant, StoreMessage};
 use units::DiskId;
@@ -125,7 +125,7 @@ impl GrantPort for Hanging {
         self.inner.wait(timeout);
     }
 
-    fn waker(&self) -> Waker {
+    fn waker(&self) -> WakeFn {
         self.inner.waker()
     }
 
@@ -145,7 +145,8 @@ async fn a_disk_that_hangs_holds_up_nobody_else() {
         fs::write(root.path().join(name), "both have it").unwrap();
     }
     let hangs = Arc::new((Mutex::new(false), Condvar::new()));
-    let layout = Layout::discover(&[one.path().to_path_buf().into(), two.path().to_path_buf().into()], &[]).unwrap();
+    let layout =
+        StoreLayout::discover(&[one.path().to_path_buf().into(), two.path().to_path_buf().into()], &[]).unwrap();
     assert_eq!(layout.disks().count(), 2);
     let settings = StoreSettings { patience: Duration::from_secs(5), ..StoreSettings::default() };
     let store = Store::start(layout, &settings, |disk, _| {
@@ -153,7 +154,7 @@ async fn a_disk_that_hangs_holds_up_nobody_else() {
             0 => Box::new(Hanging { inner: Ungoverned::default(), hangs: Arc::clone(&hangs) }),
             _ => Box::new(Ungoverned::default()),
         };
-        Served { port, profile: None }
+        DiskPort { port, profile: None }
     })
     .unwrap();
     put(&store, "/on-one", b"before").await.unwrap();
@@ -292,7 +293,7 @@ async fn extents_are_positions_on_the_disk() {
     let bytes = pattern(3 << 20, 9);
     put(&store, "/film", &bytes).await.unwrap();
     let content = store.open(&path("/film"), Want::File).await.unwrap().content;
-    assert_eq!(content.file().access, dataplane::layout::Access::Direct);
+    assert_eq!(content.file().access, dataplane::layout::FileAccess::Direct);
     let extents: Vec<(u64, u64)> = content.layout.placed_on(content.disk()).collect();
     assert_eq!(extents.iter().map(|(_, length)| length).sum::<u64>(), 3 << 20);
     let disk = fs::read(mounted.image.as_ref().unwrap().path().join("image")).unwrap();

@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use common::{folder, path, pattern, put, request, ungoverned};
-use dataplane::layout::Access;
-use dirstore::{ContentPath, Kind, Precondition, StoreError, Want};
+use dataplane::layout::FileAccess;
+use dirstore::{ContentPath, NameKind, Precondition, StoreError, Want};
 use rustix::fs::IFlags;
 
 #[tokio::test]
@@ -24,19 +24,19 @@ async fn what_is_there_is_found_opened_and_listed() {
     let film = ContentPath::root().child("映画").unwrap().child("ночь 🌙.mp4").unwrap();
 
     let entry = store.lookup(&film).await.unwrap();
-    assert_eq!((entry.name.as_str(), entry.kind, entry.size), ("ночь 🌙.mp4", Kind::File, 300_001));
+    assert_eq!((entry.name.as_str(), entry.kind, entry.size), ("ночь 🌙.mp4", NameKind::File, 300_001));
     let opened = store.open(&film, Want::File).await.unwrap();
     assert_eq!(opened.entry, entry);
     assert_eq!(opened.content.size, 300_001);
     let content = &opened.content;
-    if content.file().access == Access::Direct {
+    if content.file().access == FileAccess::Direct {
         let placed: Vec<(u64, u64)> = content.layout.placed_on(content.disk()).collect();
         let mapped: u64 = placed.iter().map(|(_, length)| length).sum();
         assert!(placed.is_empty() || mapped >= 300_001, "{placed:?}");
     }
     let listed = store.list(&path("/")).await.unwrap();
     assert_eq!(listed.iter().map(|entry| entry.name.as_str()).collect::<Vec<_>>(), ["映画"]);
-    assert_eq!(listed[0].kind, Kind::Directory);
+    assert_eq!(listed[0].kind, NameKind::Directory);
     assert_eq!(store.list(&ContentPath::root().child("映画").unwrap()).await.unwrap(), [entry]);
 
     assert!(matches!(store.lookup(&path("/none")).await, Err(StoreError::NotFound)));
@@ -120,7 +120,8 @@ async fn roots_are_one_namespace_and_the_first_wins() {
     assert_eq!(store.disks().len(), 1, "both folders are on one disk");
     assert_eq!(store.disks()[0].roots, [one.path(), two.path()]);
     let layout =
-        dirstore::Layout::discover(&[one.path().to_path_buf().into(), two.path().to_path_buf().into()], &[]).unwrap();
+        dirstore::StoreLayout::discover(&[one.path().to_path_buf().into(), two.path().to_path_buf().into()], &[])
+            .unwrap();
     assert_eq!(layout.path_on(store.disks()[0].id), Some(one.path()));
     let names: Vec<_> = store.list(&path("/")).await.unwrap().into_iter().map(|entry| entry.name).collect();
     assert_eq!(names, ["both", "only-1", "sub"]);
@@ -171,7 +172,7 @@ async fn a_deletion_that_a_later_root_forbids_changes_nothing() {
 
     // A folder of that name in a later root is no content: it does not forbid the deletion, and stays.
     store.delete(&path("/name"), Precondition::None).await.unwrap();
-    assert_eq!(store.lookup(&path("/name")).await.unwrap().kind, Kind::Directory);
+    assert_eq!(store.lookup(&path("/name")).await.unwrap().kind, NameKind::Directory);
 }
 
 #[tokio::test]
@@ -196,7 +197,7 @@ async fn memory_file_systems_are_read_through_the_cache() {
     fs::write(root.path().join("a"), pattern(5_000, 3)).unwrap();
     let store = ungoverned(&[root.path()]);
     let opened = store.open(&path("/a"), Want::File).await.unwrap();
-    assert_eq!(opened.content.file().access, Access::Buffered);
+    assert_eq!(opened.content.file().access, FileAccess::Buffered);
     assert_eq!(opened.content.layout.placed_on(opened.content.disk()).count(), 0);
     put(&store, "/b", &pattern(1_500_000, 4)).await.unwrap();
     assert_eq!(fs::read(root.path().join("b")).unwrap(), pattern(1_500_000, 4));
@@ -236,9 +237,9 @@ async fn hidden_names_are_neither_listed_nor_served_unless_they_are_to_be() {
     }
     assert!(matches!(store.list(&path("/.git")).await, Err(StoreError::NotFound)));
     drop(store);
-    let layout = dirstore::Layout::discover(&[root.path().to_path_buf().into()], &[]).unwrap();
+    let layout = dirstore::StoreLayout::discover(&[root.path().to_path_buf().into()], &[]).unwrap();
     let shown = dirstore::StoreSettings { hidden_files: true, ..common::settings() };
-    let serve = |_, _: &_| dirstore::Served { port: Box::new(dirstore::Ungoverned::default()), profile: None };
+    let serve = |_, _: &_| dirstore::DiskPort { port: Box::new(dirstore::Ungoverned::default()), profile: None };
     let store = dirstore::Store::start(layout, &shown, serve).unwrap();
     assert_eq!(names(store.list(&path("/")).await.unwrap()), [".env", ".git", "film", "lost+found"]);
     assert_eq!(store.lookup(&path("/.git/config")).await.unwrap().size, 6);

@@ -9,7 +9,7 @@ use common::{everything_below, folder, path, pattern, put, request, settings};
 use dataplane::control::{Command, RecordingRequest, Report};
 use dataplane::gauges::Gauges;
 use dataplane::{Plane, PlaneConfig};
-use dirstore::{Governed, Layout, Precondition, Served, Store, StoreError, UploadClass, UploadRequest};
+use dirstore::{DiskPort, Governed, Precondition, Store, StoreError, StoreLayout, UploadClass, UploadRequest};
 use kernel::plane_channel::{PlaneHandle, ReportReceiver, connect};
 use kernel::thread::PlaneThread;
 use schedule::profile::{DiskProfile, SeekPoint, Zone};
@@ -39,11 +39,11 @@ fn profile(rotational: bool) -> DiskProfile {
 }
 
 fn govern(root: &std::path::Path, rotational: bool) -> Governing {
-    let layout = Layout::discover(&[root.to_path_buf().into()], &[]).unwrap();
+    let layout = StoreLayout::discover(&[root.to_path_buf().into()], &[]).unwrap();
     let mut links = connect(1).unwrap();
     let config = PlaneConfig { round: Nanos::from_millis(250), ..PlaneConfig::default() };
     let gauges = Arc::new(Gauges::new(config.streams_max, 1));
-    let thread_config = kernel::thread::PlaneConfig {
+    let thread_config = kernel::thread::ThreadConfig {
         chunk_count: 16,
         engine: kernel::EngineChoice::Auto,
         cpu: None,
@@ -56,7 +56,7 @@ fn govern(root: &std::path::Path, rotational: bool) -> Governing {
     .expect("io_uring is needed for these tests");
     let port = Governed::new(links.stores.pop().unwrap());
     let mut port = Some(port);
-    let serve = |_, _: &_| Served { port: Box::new(port.take().unwrap()), profile: None };
+    let serve = |_, _: &_| DiskPort { port: Box::new(port.take().unwrap()), profile: None };
     let store = Store::start(layout, &settings(), serve).unwrap();
     Governing { handle: links.handle, reports: links.reports, thread, store }
 }

@@ -9,7 +9,7 @@ use common::{
     everything_below, fence, finishing, folder, governed, path, pattern, put, request, settings, ungoverned, until,
 };
 use dirstore::{OnBreak, Precondition, StoreError, StoreEvent, UploadClass, UploadRequest};
-use storage::grant::{Offer, Work, WorkClass};
+use storage::grant::{Offer, StoreWork, WorkClass};
 use units::{BitRate, DiskId, Nanos, ReservationId, limits};
 
 const MIB: usize = 1 << 20;
@@ -39,7 +39,7 @@ async fn not_a_byte_is_written_and_nothing_published_without_a_grant() {
     let done = giver.grant(&offer, limits::PIECE_BYTES_MAX, Nanos::MAX);
     assert_eq!(done.bytes, limits::PIECE_BYTES_MAX);
     assert_eq!(done.ready_bytes, whole - limits::PIECE_BYTES_MAX);
-    let Work::Write { position, .. } = offer.work else { unreachable!() };
+    let StoreWork::Write { position, .. } = offer.work else { unreachable!() };
     assert!(position == u64::MAX || done.position == position + limits::PIECE_BYTES_MAX, "preallocated in one piece");
     let (offer, _) = giver.write_offer();
     let done = giver.grant(&offer, done.ready_bytes, Nanos::MAX);
@@ -51,7 +51,7 @@ async fn not_a_byte_is_written_and_nothing_published_without_a_grant() {
 
     // All is written, nothing is visible, nobody is told.
     let commit = giver.commit_offer(true);
-    assert!(matches!(commit.work, Work::Commit { dirty_bytes, .. } if dirty_bytes == whole));
+    assert!(matches!(commit.work, StoreWork::Commit { dirty_bytes, .. } if dirty_bytes == whole));
     assert_eq!(store.list(&path("/")).await.unwrap(), []);
     assert!(giver.grant_all(&commit).ok);
     let published = finished.await.unwrap();
@@ -91,11 +91,11 @@ async fn a_flush_is_offered_when_something_is_dirty() {
     let (store, giver) = governed(root.path(), &settings());
     let mut upload = store.begin_upload(request("/film", None)).await.unwrap();
     upload.append(&pattern(5 * MIB, 1)).await.unwrap();
-    assert!(!giver.offers().iter().any(|offer| matches!(offer.work, Work::Commit { .. })));
+    assert!(!giver.offers().iter().any(|offer| matches!(offer.work, StoreWork::Commit { .. })));
     let (offer, bytes) = giver.write_offer();
     let written = giver.grant(&offer, bytes.min(limits::RUN_BYTES_MAX), Nanos::MAX).bytes;
     let commit = giver.commit_offer(false);
-    assert!(matches!(commit.work, Work::Commit { dirty_bytes, .. } if dirty_bytes == written));
+    assert!(matches!(commit.work, StoreWork::Commit { dirty_bytes, .. } if dirty_bytes == written));
     assert!(giver.grant_all(&commit).ok);
     let done = giver.grant_all(&commit);
     assert_eq!(done.bytes, 0, "nothing is dirty after a flush");
@@ -124,7 +124,7 @@ async fn a_recording_is_offered_with_its_deadline() {
     loop {
         let offer = giver.offer(|_| true);
         giver.grant_all(&offer);
-        if matches!(offer.work, Work::Commit { awaited: true, .. }) {
+        if matches!(offer.work, StoreWork::Commit { awaited: true, .. }) {
             break;
         }
     }
@@ -234,7 +234,7 @@ async fn a_dropped_upload_leaves_nothing() {
     }
     fence(&store).await; // the turn that gave it up has posted its withdrawal
     assert_eq!(everything_below(root.path()), Vec::<String>::new());
-    let flush = |offer: &Offer| matches!(offer.work, Work::Commit { awaited: false, .. });
+    let flush = |offer: &Offer| matches!(offer.work, StoreWork::Commit { awaited: false, .. });
     assert!(giver.offers().iter().all(flush), "what it wrote is in the drive's cache, and that is all");
     // A grant that was on its way is answered.
     let unused = giver.grant(&offer, 1 << 20, Nanos::MAX);

@@ -11,7 +11,7 @@ use http_types::{HeaderMap, HeaderName, StatusCode};
 
 /// What the access log says of a finished request.
 #[derive(Debug, Clone)]
-pub(crate) struct Access {
+pub(crate) struct AccessRecord {
     /// The client.
     pub(crate) peer: IpAddr,
     /// Who it logged in as.
@@ -24,7 +24,7 @@ pub(crate) struct Access {
     pub(crate) agent: String,
 }
 
-impl Access {
+impl AccessRecord {
     /// The combined-format line: `client - user [date] "request" status bytes "referer" "agent"`.
     #[must_use]
     pub(crate) fn line(&self, status: StatusCode, bytes: u64, now: SystemTime) -> String {
@@ -52,7 +52,7 @@ impl Access {
     /// Of a request head.
     #[must_use]
     pub(crate) fn of(peer: IpAddr, head: &crate::message::head::RequestHead) -> Self {
-        let version = if head.version == crate::message::head::Version::Http10 { "1.0" } else { "1.1" };
+        let version = if head.version == crate::message::head::HttpVersion::Http10 { "1.0" } else { "1.1" };
         let query = head.query.as_deref().map_or_else(String::new, |query| format!("?{query}"));
         let mut target: String = format!("{}{query}", head.path);
         if target.len() > 1024 {
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_line_in_the_combined_format() {
-        let access = Access {
+        let access = AccessRecord {
             peer: Ipv4Addr::LOCALHOST.into(),
             user: None,
             request: "GET /media/a\"b HTTP/1.1".to_owned(),

@@ -3,7 +3,7 @@
 //! Promise: what cannot be understood is refused with what to write instead. Not here: what is made of it
 //! (`service::rate`).
 
-use service::rate::{Asked, AskedRate};
+use service::rate::{AskedRate, RateAsked};
 use units::{BitRate, Nanos, ParseError};
 
 use crate::message::cmcd::Cmcd;
@@ -30,7 +30,7 @@ pub(crate) enum AskError {
 ///
 /// # Errors
 /// `rate=` or `burst=` is not understood.
-pub(crate) fn asked(query: &Query, cmcd: &Cmcd) -> Result<Asked, AskError> {
+pub(crate) fn asked(query: &Query, cmcd: &Cmcd) -> Result<RateAsked, AskError> {
     let rate = match query.rate.as_deref() {
         Some("max") => AskedRate::Bulk,
         Some(text) => AskedRate::Rate(units::parse_rate(text).map_err(AskError::Rate)?),
@@ -47,7 +47,7 @@ pub(crate) fn asked(query: &Query, cmcd: &Cmcd) -> Result<Asked, AskError> {
     if burst.is_some_and(|burst| burst > BURST_MAX) {
         return Err(AskError::BurstTooLong);
     }
-    Ok(Asked { rate, burst, ceiling })
+    Ok(RateAsked { rate, burst, ceiling })
 }
 
 #[cfg(test)]
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
     use http_types::HeaderMap;
 
-    fn read(query: &str) -> Result<Asked, AskError> {
+    fn read(query: &str) -> Result<RateAsked, AskError> {
         let query = Query::parse(Some(query)).expect("no key twice");
         let cmcd = Cmcd::read(query.cmcd.as_deref(), &HeaderMap::new());
         asked(&query, &cmcd)

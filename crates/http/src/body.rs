@@ -43,7 +43,7 @@ impl BodyError {
 
 /// What is left of a body.
 #[derive(Debug)]
-enum Left {
+enum BodyLeft {
     Length(u64),
     Chunked(ChunkedDecoder),
 }
@@ -52,7 +52,7 @@ enum Left {
 pub(crate) struct RequestBody<'a> {
     stream: &'a mut TcpStream,
     buffer: &'a mut BytesMut,
-    left: Left,
+    left: BodyLeft,
     /// The client waits to be told to continue.
     expects: bool,
     idle_max: Duration,
@@ -67,8 +67,8 @@ impl<'a> RequestBody<'a> {
         idle_max: Duration,
     ) -> Self {
         let left = match head.body {
-            BodyFraming::Length(length) => Left::Length(length),
-            BodyFraming::Chunked => Left::Chunked(ChunkedDecoder::default()),
+            BodyFraming::Length(length) => BodyLeft::Length(length),
+            BodyFraming::Chunked => BodyLeft::Chunked(ChunkedDecoder::default()),
         };
         // Who sent some of it already does not wait.
         let expects = head.expects_continue && buffer.is_empty();
@@ -79,14 +79,14 @@ impl<'a> RequestBody<'a> {
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
         loop {
             match &mut self.left {
-                Left::Length(0) => return Ok(None),
-                Left::Length(left) if !self.buffer.is_empty() => {
+                BodyLeft::Length(0) => return Ok(None),
+                BodyLeft::Length(left) if !self.buffer.is_empty() => {
                     let here = usize::try_from(*left).unwrap_or(usize::MAX).min(self.buffer.len());
                     *left -= u64::try_from(here).expect("a part of the body");
                     return Ok(Some(self.buffer.split_to(here).freeze()));
                 }
-                Left::Length(_) => {}
-                Left::Chunked(decoder) => match decoder.decode(self.buffer)? {
+                BodyLeft::Length(_) => {}
+                BodyLeft::Chunked(decoder) => match decoder.decode(self.buffer)? {
                     Decoded::Data(bytes) => return Ok(Some(bytes)),
                     Decoded::End => return Ok(None),
                     Decoded::More => {}
@@ -108,7 +108,7 @@ impl<'a> RequestBody<'a> {
     /// Skips what is left of the body, if all of it is here already. False if more of it may come.
     pub(crate) fn skip_rest(&mut self) -> bool {
         match &mut self.left {
-            Left::Length(left) => match usize::try_from(*left) {
+            BodyLeft::Length(left) => match usize::try_from(*left) {
                 Ok(here) if here <= self.buffer.len() => {
                     self.buffer.advance(here);
                     *left = 0;
@@ -116,7 +116,7 @@ impl<'a> RequestBody<'a> {
                 }
                 _ => false,
             },
-            Left::Chunked(decoder) => loop {
+            BodyLeft::Chunked(decoder) => loop {
                 match decoder.decode(self.buffer) {
                     Ok(Decoded::Data(_)) => {}
                     Ok(Decoded::End) => return true,
@@ -128,7 +128,7 @@ impl<'a> RequestBody<'a> {
 
     /// Reads on to the end of a body nobody needs, which must not have more than `bytes_max`.
     pub(crate) async fn discard(&mut self, bytes_max: u64) -> Result<(), BodyError> {
-        if matches!(self.left, Left::Length(left) if left > bytes_max) {
+        if matches!(self.left, BodyLeft::Length(left) if left > bytes_max) {
             return Err(BodyError::Unwanted);
         }
         let mut discarded = 0;

@@ -6,7 +6,7 @@ use units::limits::STREAMS_MAX;
 
 /// Settings of the HTTP front end.
 #[derive(Debug, Clone)]
-pub struct Config {
+pub struct HttpConfig {
     /// Connections at once; one more is answered with 503 and closed.
     pub connections_max: usize,
     /// From the first byte of a request head (or the start of the connection) to its last.
@@ -24,10 +24,10 @@ pub struct Config {
     /// Origins (`https://player.example`) whose pages may read what is answered; `*` is every one.
     pub cors_origins: Vec<String>,
     /// Settings of the service behind it.
-    pub service: service::config::Config,
+    pub service: service::config::ServiceConfig,
 }
 
-impl Default for Config {
+impl Default for HttpConfig {
     fn default() -> Self {
         Self {
             connections_max: STREAMS_MAX + 1024,
@@ -38,7 +38,7 @@ impl Default for Config {
             stall_max: Duration::from_secs(30),
             retry_after_seconds: 10,
             cors_origins: Vec::new(),
-            service: service::config::Config::default(),
+            service: service::config::ServiceConfig::default(),
         }
     }
 }

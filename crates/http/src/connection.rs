@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::access_log::Access;
+use crate::access_log::AccessRecord;
 use crate::body::RequestBody;
 use crate::content;
 use crate::exchange::{Exchange, write_all};
@@ -48,7 +48,7 @@ pub(crate) enum Arrival {
 }
 
 /// What came of waiting for a request head.
-enum Next {
+enum NextHead {
     Head(Box<RequestHead>),
     Refused(HeadError),
     TimedOut,
@@ -67,13 +67,13 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: SocketAd
     let mut stream = stream;
     loop {
         let head = match next_head(&shared, &mut stream, &mut buffer, wait_max, arrival).await {
-            Next::Head(head) => *head,
-            Next::Closed => return,
-            Next::Refused(error) => {
+            NextHead::Head(head) => *head,
+            NextHead::Closed => return,
+            NextHead::Refused(error) => {
                 let reply = Reply::problem(error.status(), &error.to_string());
                 return refuse(&shared, stream, peer, &reply).await;
             }
-            Next::TimedOut => {
+            NextHead::TimedOut => {
                 let reply = Reply::problem(StatusCode::REQUEST_TIMEOUT, "the request head did not come in time");
                 return refuse(&shared, stream, peer, &reply).await;
             }
@@ -104,7 +104,7 @@ async fn next_head(
     buffer: &mut BytesMut,
     wait_max: Duration,
     arrival: Arrival,
-) -> Next {
+) -> NextHead {
     let mut draining = shared.draining.clone();
     let mut deadline = Instant::now() + wait_max;
     let mut begun = false;
@@ -117,9 +117,9 @@ async fn next_head(
         // A head ends with a line; a parser that ran for each byte would let slow clients cost much.
         if buffer[looked_at..].contains(&b'\n') || buffer.len() >= HEAD_BYTES_MAX {
             match parse_head(buffer) {
-                Ok(Some(head)) => return Next::Head(Box::new(head)),
+                Ok(Some(head)) => return NextHead::Head(Box::new(head)),
                 Ok(None) => {}
-                Err(error) => return Next::Refused(error),
+                Err(error) => return NextHead::Refused(error),
             }
         }
         looked_at = buffer.len();
@@ -127,13 +127,13 @@ async fn next_head(
         let read = tokio::select! {
             biased; // what has arrived already is answered, drain or not
             read = timeout_at(deadline, stream.read_buf(buffer)) => read,
-            _ = draining.wait_for(|draining| *draining), if arrival == Arrival::Serving => return Next::Closed,
+            _ = draining.wait_for(|draining| *draining), if arrival == Arrival::Serving => return NextHead::Closed,
         };
         match read {
-            Ok(Ok(0) | Err(_)) => return Next::Closed,
+            Ok(Ok(0) | Err(_)) => return NextHead::Closed,
             Ok(Ok(_)) => {}
-            Err(_) if begun => return Next::TimedOut,
-            Err(_) => return Next::Closed,
+            Err(_) if begun => return NextHead::TimedOut,
+            Err(_) => return NextHead::Closed,
         }
     }
 }
@@ -180,7 +180,7 @@ async fn refuse(shared: &Shared, mut stream: TcpStream, peer: SocketAddr, reply:
     let written = write_all(shared, &mut stream, bytes.as_slice()).await;
     shared.note_request(reply.status, reply.body.len() as u64, || {
         let none = || "-".to_owned();
-        Access { peer: peer.ip(), user: None, request: none(), referer: none(), agent: none() }
+        AccessRecord { peer: peer.ip(), user: None, request: none(), referer: none(), agent: none() }
     });
     if written.is_ok() {
         linger(shared, stream).await;

@@ -11,10 +11,10 @@ use dataplane::control::{Outcome, Segment};
 use http_types::header::{self, HeaderName, USER_AGENT};
 use http_types::{Method, StatusCode};
 use service::contents::{ContentPath, Opened, PathError, StoreError, Want};
-use service::delivery::{self, Finished, Request, Terms};
+use service::delivery::{self, DeliveryRequest, DeliveryTerms, Finished};
 use service::pipeline::{self, PipeError, Stages};
 use service::rate::AskedRate;
-use service::session::{Part, Viewer};
+use service::session::{ContentPart, Viewer};
 use tokio::net::TcpStream;
 use units::BitRate;
 
@@ -22,11 +22,11 @@ use crate::asked::asked;
 use crate::cors;
 use crate::exchange::{Exchange, write_all};
 use crate::message::cmcd::{Cmcd, ObjectType};
-use crate::message::head::{RequestHead, Version};
+use crate::message::head::{HttpVersion, RequestHead};
 use crate::message::media_type::{PLAYLIST, media_type};
 use crate::message::query::Query;
 use crate::message::reply::{After, Reply, location, render_head};
-use crate::plan::{Plan, StreamPlan, plan};
+use crate::plan::{AnswerPlan, StreamPlan, plan};
 use crate::playlist;
 use crate::problem;
 use crate::streamed::{Framing, Streamed};
@@ -56,7 +56,7 @@ pub(crate) async fn serve(exchange: &Exchange, stream: TcpStream) -> Option<TcpS
             let head = response_head(exchange, &prepared.plan, rate);
             exchange.send_head(stream, head, prepared.plan.status, keeps_alive(&exchange.head, &prepared.plan)).await
         }
-        Ok(Prepared { plan, kept: Some(bytes), .. }) => send_kept(exchange, stream, &plan, bytes).await,
+        Ok(PreparedRead { plan, kept: Some(bytes), .. }) => send_kept(exchange, stream, &plan, bytes).await,
         Ok(prepared) if prepared.stages.0.is_empty() => deliver(exchange, stream, prepared).await,
         // In a box, so that those who pass no stage carry none of it for hours.
         Ok(prepared) => Box::pin(deliver_through_stages(exchange, stream, prepared)).await,
@@ -65,18 +65,18 @@ pub(crate) async fn serve(exchange: &Exchange, stream: TcpStream) -> Option<TcpS
 }
 
 /// A request that is understood and whose content is open.
-struct Prepared {
+struct PreparedRead {
     plan: StreamPlan,
-    terms: Terms,
+    terms: DeliveryTerms,
     stages: Stages,
     /// None: nothing but the head is sent.
-    request: Option<Request>,
+    request: Option<DeliveryRequest>,
     /// All that the body is, where it is in memory.
     kept: Option<Bytes>,
 }
 
 /// Understands the request and opens the content, or says what is answered instead.
-async fn prepare(exchange: &Exchange) -> Result<Prepared, Reply> {
+async fn prepare(exchange: &Exchange) -> Result<PreparedRead, Reply> {
     let (service, head) = (&exchange.shared.service, &exchange.head);
     let query = Query::parse(head.query.as_deref()).map_err(problem::bad_request)?;
     let cmcd = Cmcd::read(query.cmcd.as_deref(), &head.headers);
@@ -92,8 +92,8 @@ async fn prepare(exchange: &Exchange) -> Result<Prepared, Reply> {
     let now = SystemTime::now();
     let boundary = || format!("{:016x}{:016x}", service.hash((&name, now)), service.hash((now, &name, 1)));
     let plan = match plan(head, &entry, stages.alteration().as_deref(), &boundary, now) {
-        Plan::Reply(reply) => return Err(reply),
-        Plan::Stream(plan) => plan,
+        AnswerPlan::Reply(reply) => return Err(reply),
+        AnswerPlan::Stream(plan) => plan,
     };
     let part = plan.ranged && plan.status == StatusCode::PARTIAL_CONTENT;
     let accompanies = cmcd.object == ObjectType::Accompanying;
@@ -108,9 +108,9 @@ async fn prepare(exchange: &Exchange) -> Result<Prepared, Reply> {
             asked.rate = AskedRate::Bulk;
         }
     }
-    let terms = Terms::decide(&config, &name, asked, media, plan.content_bytes);
+    let terms = DeliveryTerms::decide(&config, &name, asked, media, plan.content_bytes);
     let sends = delivers && (plan.content_bytes > 0 || !stages.0.is_empty());
-    let request = sends.then(|| Request {
+    let request = sends.then(|| DeliveryRequest {
         viewer,
         path: name,
         content,
@@ -123,7 +123,7 @@ async fn prepare(exchange: &Exchange) -> Result<Prepared, Reply> {
         Some(request) if stages.0.is_empty() => service.small_read(request, &mut stages),
         _ => None,
     };
-    Ok(Prepared { plan, terms, stages, request, kept })
+    Ok(PreparedRead { plan, terms, stages, request, kept })
 }
 
 /// A directory named without its slash is a redirect; everything else is in the one table.
@@ -138,16 +138,16 @@ fn refusal(head: &RequestHead, error: &StoreError) -> Reply {
 }
 
 /// Which part of a content is sent.
-fn part_of(plan: &StreamPlan, query: &Query) -> Part {
+fn part_of(plan: &StreamPlan, query: &Query) -> ContentPart {
     let ranges = plan.body.iter().filter_map(|segment| match segment {
         Segment::Range { offset, .. } => Some(*offset),
         Segment::Bytes(_) => None,
     });
     match ranges.min() {
-        _ if !plan.ranged && query.rate.is_some() => Part::Download,
-        _ if !plan.ranged => Part::Whole,
-        Some(1..) => Part::Elsewhere,
-        _ => Part::FromStart,
+        _ if !plan.ranged && query.rate.is_some() => ContentPart::Download,
+        _ if !plan.ranged => ContentPart::Whole,
+        Some(1..) => ContentPart::Elsewhere,
+        _ => ContentPart::FromStart,
     }
 }
 
@@ -177,8 +177,8 @@ async fn send_kept(exchange: &Exchange, mut stream: TcpStream, plan: &StreamPlan
 }
 
 /// Head and content leave through the data plane.
-async fn deliver(exchange: &Exchange, stream: TcpStream, prepared: Prepared) -> Option<TcpStream> {
-    let Prepared { plan, request, .. } = prepared;
+async fn deliver(exchange: &Exchange, stream: TcpStream, prepared: PreparedRead) -> Option<TcpStream> {
+    let PreparedRead { plan, request, .. } = prepared;
     let socket = detach(stream)?;
     let prefix = |rate| response_head(exchange, &plan, rate);
     let request = request.expect("there is something to send");
@@ -201,13 +201,13 @@ async fn deliver(exchange: &Exchange, stream: TcpStream, prepared: Prepared) -> 
 
 /// What the data plane delivers passes stages here, and is written by us. What fails before the first byte is out is answered
 /// with a problem; later the response breaks off.
-async fn deliver_through_stages(exchange: &Exchange, stream: TcpStream, prepared: Prepared) -> Option<TcpStream> {
-    let Prepared { plan, request, stages, .. } = prepared;
+async fn deliver_through_stages(exchange: &Exchange, stream: TcpStream, prepared: PreparedRead) -> Option<TcpStream> {
+    let PreparedRead { plan, request, stages, .. } = prepared;
     let request = request.expect("there is something to send");
     let framing = match (plan.length, exchange.head.version) {
         (Some(length), _) => Framing::Length(length),
-        (None, Version::Http11) => Framing::Chunked,
-        (None, Version::Http10) => Framing::UntilClose,
+        (None, HttpVersion::Http11) => Framing::Chunked,
+        (None, HttpVersion::Http10) => Framing::UntilClose,
     };
     let rate = request.terms.decision.rate();
     let mut pipe = match pipeline::open(&exchange.shared.service, request, stages).await {
@@ -250,7 +250,7 @@ fn of_pipe(error: &PipeError) -> Reply {
 /// True if the connection goes on after the planned response. HTTP/1.0 tells the end of a body without a length by
 /// closing it.
 fn keeps_alive(head: &RequestHead, plan: &StreamPlan) -> bool {
-    head.keep_alive && (plan.length.is_some() || head.version == Version::Http11)
+    head.keep_alive && (plan.length.is_some() || head.version == HttpVersion::Http11)
 }
 
 fn response_head(exchange: &Exchange, plan: &StreamPlan, rate: Option<BitRate>) -> Vec<u8> {
@@ -260,7 +260,7 @@ fn response_head(exchange: &Exchange, plan: &StreamPlan, rate: Option<BitRate>) 
     if let Some(rate) = rate {
         fields.push((RATE_FIELD, rate.0.to_string()));
     }
-    if plan.length.is_none() && head.version == Version::Http11 {
+    if plan.length.is_none() && head.version == HttpVersion::Http11 {
         fields.push((header::TRANSFER_ENCODING, "chunked".to_owned()));
     }
     let after = if keeps_alive(head, plan) { After::of(head) } else { After::Close };

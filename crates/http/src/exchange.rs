@@ -12,8 +12,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::access_log::Access;
-use crate::message::head::{RequestHead, Version};
+use crate::access_log::AccessRecord;
+use crate::message::head::{HttpVersion, RequestHead};
 use crate::message::reply::{After, Reply, render_head, render_reply_head};
 use crate::shared::Shared;
 use crate::streamed::{Framing, Streamed};
@@ -61,13 +61,14 @@ impl Exchange {
             let written = write_all(&self.shared, &mut stream, Bytes::from(head).chain(body)).await;
             written.is_ok().then_some(stream)
         };
-        self.shared.note_request(status, sent, || Access { user, ..Access::of(self.peer.ip(), &self.head) });
+        self.shared
+            .note_request(status, sent, || AccessRecord { user, ..AccessRecord::of(self.peer.ip(), &self.head) });
         back
     }
 
     /// Writes a reply whose body is made as the client takes it; and how many bytes of the body it took.
     async fn answer_in_pieces(&self, mut stream: TcpStream, mut reply: Reply) -> (Option<TcpStream>, u64) {
-        let chunked = self.head.version == Version::Http11;
+        let chunked = self.head.version == HttpVersion::Http11;
         let after = if chunked { After::of(&self.head) } else { After::Close };
         if chunked {
             reply = reply.field(TRANSFER_ENCODING, "chunked");
@@ -106,7 +107,7 @@ impl Exchange {
 
     /// Counts the request and logs it; `bytes` are those of the body.
     pub(crate) fn log(&self, status: StatusCode, bytes: u64) {
-        self.shared.note_request(status, bytes, || Access::of(self.peer.ip(), &self.head));
+        self.shared.note_request(status, bytes, || AccessRecord::of(self.peer.ip(), &self.head));
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) const QUARTER_BYTES: u64 = schedule::admission::QUARTER_BYTES;
 
 /// All counts at one time.
 #[derive(Debug, Clone)]
-pub(crate) struct Look {
+pub(crate) struct AllCounts {
     at: Instant,
     machine: Option<MachineSample>,
     sent_bytes: u64,
@@ -33,12 +33,12 @@ pub(crate) struct Look {
 }
 
 /// The last two looks, the older first.
-pub(crate) type Looks = Option<(Look, Look)>;
+pub(crate) type Looks = Option<(AllCounts, AllCounts)>;
 
 /// Looks at all counts. The machine is read by the caller, where reading may take its time.
-pub(crate) fn look(shared: &Shared, machine: Option<MachineSample>) -> Look {
+pub(crate) fn look(shared: &Shared, machine: Option<MachineSample>) -> AllCounts {
     let gauges = &shared.service.gauges;
-    Look {
+    AllCounts {
         at: Instant::now(),
         machine,
         sent_bytes: gauges.plane.sent_bytes.get(),
@@ -164,7 +164,7 @@ fn described_disk(disk: DiskDescription, gauges: &DiskGauges, phases: Option<Pha
     }
 }
 
-fn phases(older: &Look, newer: &Look, disk: usize) -> Option<Phases> {
+fn phases(older: &AllCounts, newer: &AllCounts, disk: usize) -> Option<Phases> {
     let (before, after) = (older.phases.get(disk)?, newer.phases.get(disk)?);
     let spent: [f64; 3] = std::array::from_fn(|phase| real(after[phase].saturating_sub(before[phase])));
     let total: f64 = spent.iter().sum();
@@ -175,7 +175,7 @@ fn phases(older: &Look, newer: &Look, disk: usize) -> Option<Phases> {
 /// The machine and the server.
 pub(crate) fn system(shared: &Shared) -> System {
     let looks = lock(&shared.looks).clone();
-    let per_second = |field: fn(&Look) -> u64| {
+    let per_second = |field: fn(&AllCounts) -> u64| {
         looks.as_ref().map_or(0.0, |(older, newer)| {
             let seconds = newer.at.duration_since(older.at).as_secs_f64().max(1e-3);
             real(field(newer).saturating_sub(field(older))) / seconds

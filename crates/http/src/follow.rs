@@ -16,7 +16,7 @@ use crate::cors;
 use crate::exchange::Exchange;
 use crate::listing::quality;
 use crate::message::conditional::joined;
-use crate::message::head::{RequestHead, Version};
+use crate::message::head::{HttpVersion, RequestHead};
 use crate::message::reply::{After, Reply, render_head};
 use crate::shared::Shared;
 use crate::streamed::{Framing, Streamed};
@@ -44,7 +44,7 @@ pub(crate) fn is_asked_for(head: &RequestHead) -> bool {
 
 /// Sends events until the client is gone or the server drains.
 pub(crate) async fn serve(exchange: &Exchange, stream: TcpStream) {
-    let chunked = exchange.head.version == Version::Http11;
+    let chunked = exchange.head.version == HttpVersion::Http11;
     let mut reply = Reply::with_body(StatusCode::OK, MEDIA_TYPE, Bytes::new()).field(CACHE_CONTROL, "no-store");
     if chunked {
         reply = reply.field(TRANSFER_ENCODING, "chunked");

@@ -36,5 +36,5 @@ pub mod machine;
 pub mod message;
 pub mod operations;
 
-pub use server::{Parts, Reload, Server, listen};
+pub use server::{Reload, Server, ServerParts, listen};
 pub use starting::Starting;

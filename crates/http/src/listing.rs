@@ -20,7 +20,7 @@ use crate::message::conditional::joined;
 use crate::message::query::Query;
 use crate::message::reply::{Pieces, Reply, location};
 use crate::problem;
-use service::contents::{ContentPath, Entry, Kind, StoreError};
+use service::contents::{ContentPath, Entry, NameKind, StoreError};
 
 /// What a path component keeps as it is.
 const COMPONENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -37,13 +37,13 @@ pub(crate) async fn answer(exchange: &Exchange) -> Reply {
 }
 
 /// Which part of a listing is asked for.
-struct Page {
+struct ListingPage {
     first: usize,
     end: usize,
     limit: Option<usize>,
 }
 
-async fn listing(exchange: &Exchange) -> Result<(Format, Arc<Listing>, Page), Reply> {
+async fn listing(exchange: &Exchange) -> Result<(Format, Arc<Listing>, ListingPage), Reply> {
     let query = Query::parse(exchange.head.query.as_deref()).map_err(problem::bad_request)?;
     let path = content_path(&exchange.head).map_err(problem::bad_request)?;
     let json = match query.format.as_deref() {
@@ -65,7 +65,7 @@ async fn listing(exchange: &Exchange) -> Result<(Format, Arc<Listing>, Page), Re
     let first = listing.position_after(query.after.as_deref());
     let end = limit.map_or(listing.entries.len(), |limit| first.saturating_add(limit).min(listing.entries.len()));
     let format = if json { Format::Json } else { Format::Html(path) };
-    Ok((format, listing, Page { first, end, limit }))
+    Ok((format, listing, ListingPage { first, end, limit }))
 }
 
 /// What a listing is written as.
@@ -76,7 +76,7 @@ enum Format {
 
 impl Format {
     /// The text of the entries `first..end` of a page that ends at `last`, with what stands before and after all of them.
-    fn part(&self, page: &Page, entries: &[Entry], first: usize, end: usize) -> String {
+    fn part(&self, page: &ListingPage, entries: &[Entry], first: usize, end: usize) -> String {
         let mut text = String::with_capacity(PIECE_BYTES + 1024);
         if first == page.first {
             text.push_str(&self.beginning());
@@ -108,14 +108,14 @@ impl Format {
 }
 
 /// The listing in parts, each made when the one before it is gone. What a client that does not read holds of it is one part.
-struct Parts {
+struct ListingParts {
     format: Format,
     listing: Arc<Listing>,
-    page: Page,
+    page: ListingPage,
     next: Option<usize>,
 }
 
-impl Iterator for Parts {
+impl Iterator for ListingParts {
     type Item = Bytes;
 
     fn next(&mut self) -> Option<Bytes> {
@@ -132,7 +132,7 @@ impl Iterator for Parts {
     }
 }
 
-fn reply(target: &str, format: Format, listing: Arc<Listing>, page: &Page) -> Reply {
+fn reply(target: &str, format: Format, listing: Arc<Listing>, page: &ListingPage) -> Reply {
     let media_type = if matches!(format, Format::Json) { "application/json" } else { "text/html; charset=utf-8" };
     let is_page = matches!(format, Format::Html(_));
     let link = page.limit.filter(|_| page.end < listing.entries.len() && page.end > page.first).map(|limit| {
@@ -140,8 +140,8 @@ fn reply(target: &str, format: Format, listing: Arc<Listing>, page: &Page) -> Re
         let format = if is_page { "html" } else { "json" };
         format!("<{}?format={format}&limit={limit}&after={after}>; rel=\"next\"", location(target))
     });
-    let page = Page { ..*page };
-    let mut parts = Parts { next: Some(page.first), format, listing, page };
+    let page = ListingPage { ..*page };
+    let mut parts = ListingParts { next: Some(page.first), format, listing, page };
     let first = parts.next().expect("there is at least one part");
     let mut reply =
         Reply::with_body(StatusCode::OK, media_type, first).field(CACHE_CONTROL, "no-cache").field(VARY, "Accept");
@@ -195,7 +195,7 @@ fn thousandths(weight: &str) -> u32 {
 fn listed(entry: &Entry) -> ListingEntry {
     ListingEntry {
         name: entry.name.clone(),
-        kind: if entry.kind == Kind::Directory { EntryKind::Directory } else { EntryKind::File },
+        kind: if entry.kind == NameKind::Directory { EntryKind::Directory } else { EntryKind::File },
         size: entry.size,
         modified: rfc3339(entry.modified),
         rate_bps: entry.rate.map(|media| media.rate.0),
@@ -204,10 +204,10 @@ fn listed(entry: &Entry) -> ListingEntry {
 
 /// One line of the page.
 fn row(page: &mut String, entry: &Entry) {
-    let slash = if entry.kind == Kind::Directory { "/" } else { "" };
+    let slash = if entry.kind == NameKind::Directory { "/" } else { "" };
     let link = utf8_percent_encode(&entry.name, COMPONENT);
     let name = escaped(&entry.name);
-    let size = if entry.kind == Kind::Directory { String::new() } else { ByteCount(entry.size).to_string() };
+    let size = if entry.kind == NameKind::Directory { String::new() } else { ByteCount(entry.size).to_string() };
     let rate = entry.rate.map_or_else(String::new, |media| media.rate.to_string());
     // Relative with a dot before: a name with a colon is not taken for a scheme.
     let _ = writeln!(page, "<tr><td><a href=\"./{link}{slash}\">{name}{slash}</a><td>{size}<td>{rate}");
@@ -259,14 +259,14 @@ mod tests {
     fn names_are_text_and_links_are_encoded() {
         let entry = Entry {
             name: "a<b>&\"ü:?#.mp4".to_owned(),
-            kind: Kind::File,
+            kind: NameKind::File,
             size: 2048,
             modified: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000),
             etag: "\"x\"".to_owned(),
             disk: DiskId(0),
             rate: None,
         };
-        let all = Page { first: 0, end: 1, limit: None };
+        let all = ListingPage { first: 0, end: 1, limit: None };
         let page = Format::Html(ContentPath::root()).part(&all, std::slice::from_ref(&entry), 0, 1);
         assert!(
             page.contains("href=\"./a%3Cb%3E%26%22%C3%BC%3A%3F%23.mp4\">a&lt;b&gt;&amp;&quot;ü:?#.mp4</a>"),

@@ -13,7 +13,7 @@ use service::contents::Entry;
 use service::pipeline::segment_bytes;
 use units::limits::{RANGES_MAX, SEGMENTS_MAX};
 
-use crate::message::conditional::{self, Condition, Validators};
+use crate::message::conditional::{self, ConditionResult, Validators};
 use crate::message::head::RequestHead;
 use crate::message::media_type::{is_active, media_type};
 use crate::message::range::{ByteRange, Ranges, parse_ranges};
@@ -23,7 +23,7 @@ const _: () = assert!(SEGMENTS_MAX >= 2 + 2 * RANGES_MAX);
 
 /// What is answered.
 #[derive(Debug)]
-pub(crate) enum Plan {
+pub(crate) enum AnswerPlan {
     /// This, and nothing of the content.
     Reply(Reply),
     /// A head with these fields, then the body.
@@ -56,7 +56,7 @@ pub(crate) fn plan(
     alteration: Option<&str>,
     boundary: &dyn Fn() -> String,
     now: SystemTime,
-) -> Plan {
+) -> AnswerPlan {
     if let Some(alteration) = alteration {
         return altered(request, entry, alteration);
     }
@@ -67,7 +67,7 @@ pub(crate) fn plan(
         (header::ACCEPT_RANGES, "bytes".to_owned()),
     ];
     if let Some(reply) = answer_by_conditions(request, current, &validators) {
-        return Plan::Reply(reply);
+        return AnswerPlan::Reply(reply);
     }
     let asked = match conditional::joined(&request.headers, &header::RANGE) {
         // Range is defined for GET only (RFC 9110 §14.2).
@@ -78,10 +78,10 @@ pub(crate) fn plan(
     };
     let ranged = !matches!(asked, Ranges::Whole) || request.headers.contains_key(header::RANGE);
     match asked {
-        Ranges::Unsatisfiable => Plan::Reply(unsatisfiable(entry)),
-        Ranges::Whole => Plan::Stream(whole(entry, validators, ranged)),
-        Ranges::Some(ranges) if ranges.len() == 1 => Plan::Stream(single(entry, validators, ranges[0])),
-        Ranges::Some(ranges) => Plan::Stream(multiple(entry, validators, &ranges, &boundary())),
+        Ranges::Unsatisfiable => AnswerPlan::Reply(unsatisfiable(entry)),
+        Ranges::Whole => AnswerPlan::Stream(whole(entry, validators, ranged)),
+        Ranges::Some(ranges) if ranges.len() == 1 => AnswerPlan::Stream(single(entry, validators, ranges[0])),
+        Ranges::Some(ranges) => AnswerPlan::Stream(multiple(entry, validators, &ranges, &boundary())),
     }
 }
 
@@ -92,23 +92,25 @@ fn answer_by_conditions(
     validators: &[(HeaderName, String)],
 ) -> Option<Reply> {
     match conditional::evaluate_read(&request.headers, current) {
-        Condition::NotModified => Some(Reply { fields: validators.to_vec(), ..Reply::empty(StatusCode::NOT_MODIFIED) }),
-        Condition::Failed => {
+        ConditionResult::NotModified => {
+            Some(Reply { fields: validators.to_vec(), ..Reply::empty(StatusCode::NOT_MODIFIED) })
+        }
+        ConditionResult::Failed => {
             let detail = "the content is not the version that If-Match or If-Unmodified-Since asks for";
             Some(Reply::problem(StatusCode::PRECONDITION_FAILED, detail))
         }
-        Condition::Proceed => None,
+        ConditionResult::Proceed => None,
     }
 }
 
 /// What stages make of a content is another representation of it: with a tag of its own, weak because the stages may
 /// change as well, without a date, and whole or not at all, for its length is not known.
-fn altered(request: &RequestHead, entry: &Entry, alteration: &str) -> Plan {
+fn altered(request: &RequestHead, entry: &Entry, alteration: &str) -> AnswerPlan {
     let etag = format!("W/\"{}-{alteration}\"", entry.etag.trim_matches('"'));
     let validators = vec![(header::ETAG, etag.clone()), (header::ACCEPT_RANGES, "none".to_owned())];
     match answer_by_conditions(request, Validators { etag: &etag, modified: None }, &validators) {
-        Some(reply) => Plan::Reply(reply),
-        None => Plan::Stream(StreamPlan { length: None, ..whole(entry, validators, false) }),
+        Some(reply) => AnswerPlan::Reply(reply),
+        None => AnswerPlan::Stream(StreamPlan { length: None, ..whole(entry, validators, false) }),
     }
 }
 
@@ -193,12 +195,12 @@ mod tests {
 
     use super::*;
     use crate::message::head::parse_head;
-    use service::contents::Kind;
+    use service::contents::NameKind;
 
     fn entry(size: u64) -> Entry {
         Entry {
             name: "film.mp4".to_owned(),
-            kind: Kind::File,
+            kind: NameKind::File,
             size,
             modified: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000),
             etag: "\"v1\"".to_owned(),
@@ -207,7 +209,7 @@ mod tests {
         }
     }
 
-    fn planned(method: &str, fields: &str, size: u64) -> Plan {
+    fn planned(method: &str, fields: &str, size: u64) -> AnswerPlan {
         let text = format!("{method} /media/film.mp4 HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
         let head = parse_head(text.as_bytes()).expect("understood").expect("complete");
         plan(
@@ -219,17 +221,17 @@ mod tests {
         )
     }
 
-    fn stream(plan: Plan) -> StreamPlan {
+    fn stream(plan: AnswerPlan) -> StreamPlan {
         match plan {
-            Plan::Stream(stream) => stream,
-            Plan::Reply(reply) => panic!("a reply: {reply:?}"),
+            AnswerPlan::Stream(stream) => stream,
+            AnswerPlan::Reply(reply) => panic!("a reply: {reply:?}"),
         }
     }
 
-    fn reply(plan: Plan) -> Reply {
+    fn reply(plan: AnswerPlan) -> Reply {
         match plan {
-            Plan::Reply(reply) => reply,
-            Plan::Stream(stream) => panic!("a stream: {stream:?}"),
+            AnswerPlan::Reply(reply) => reply,
+            AnswerPlan::Stream(stream) => panic!("a stream: {stream:?}"),
         }
     }
 
@@ -316,7 +318,7 @@ mod tests {
         /// Whatever ranges are asked for: Content-Length is the sum of the segments, and these fit the data plane.
         #[test]
         fn lengths_add_up(spec in "bytes=([0-9]{0,3}-[0-9]{0,3},){0,18}[0-9]{1,3}-", size in 1u64..2000) {
-            if let Plan::Stream(plan) = planned("GET", &format!("Range: {spec}\r\n"), size) {
+            if let AnswerPlan::Stream(plan) = planned("GET", &format!("Range: {spec}\r\n"), size) {
                 prop_assert_eq!(plan.length, Some(plan.body.iter().map(segment_bytes).sum::<u64>()));
                 prop_assert!(plan.body.len() < SEGMENTS_MAX);
                 for segment in &plan.body {

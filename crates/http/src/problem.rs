@@ -5,7 +5,7 @@ use http_types::StatusCode;
 use http_types::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
 use service::access::Denied;
 use service::contents::StoreError;
-use service::delivery::{OpenError, resource_name};
+use service::delivery::{DeliveryError, resource_name};
 use service::ingest::IngestError;
 use service::logins::LoginError;
 
@@ -50,10 +50,10 @@ pub(crate) fn stopping(shared: &Shared) -> Reply {
 }
 
 /// What is answered where a delivery was not started.
-pub(crate) fn of_open(shared: &Shared, error: &OpenError) -> Reply {
+pub(crate) fn of_open(shared: &Shared, error: &DeliveryError) -> Reply {
     match error {
-        OpenError::NoRoom(refusal) => of_refusal(shared, *refusal),
-        OpenError::Busy | OpenError::Lost => busy(shared),
+        DeliveryError::NoRoom(refusal) => of_refusal(shared, *refusal),
+        DeliveryError::Busy | DeliveryError::Lost => busy(shared),
     }
 }
 

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
-use service::log::{Log, Writer};
+use service::log::{Log, LogWriter};
 use service::{MediaService, events};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::config::Config;
+use crate::config::HttpConfig;
 use crate::connection::{self, Arrival};
 use crate::figures;
 use crate::machine::Machine;
@@ -32,9 +32,9 @@ const RESERVE: usize = 64;
 const STOP_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// What the wiring gives the front end.
-pub struct Parts {
+pub struct ServerParts {
     /// Settings.
-    pub config: Config,
+    pub config: HttpConfig,
     /// Bound and listening (see [`listen`]).
     pub listeners: Vec<StdListener>,
     /// What is served.
@@ -56,11 +56,11 @@ pub struct Server {
 /// Other settings, as they were read anew.
 pub struct Reload {
     /// The settings, as they are to be in force.
-    pub config: Config,
+    pub config: HttpConfig,
     /// The access log, opened anew; none: it is not written.
-    pub access: Option<Writer>,
+    pub access: Option<LogWriter>,
     /// The event log, opened anew.
-    pub events: Writer,
+    pub events: LogWriter,
     /// Names of the settings that changed and are in force now.
     pub changed: Vec<String>,
     /// Names of those that changed but need a restart.
@@ -85,7 +85,7 @@ impl Server {
     ///
     /// # Errors
     /// A listener cannot be used.
-    pub fn start(parts: Parts) -> io::Result<Arc<Self>> {
+    pub fn start(parts: ServerParts) -> io::Result<Arc<Self>> {
         let shared = Arc::new(Shared::new(parts.config, parts.service, parts.operations, parts.access));
         let mut addresses = Vec::with_capacity(parts.listeners.len());
         for listener in parts.listeners {

@@ -10,8 +10,8 @@ use service::events;
 use service::log::{KindLimit, Log};
 use tokio::sync::watch;
 
-use crate::access_log::Access;
-use crate::config::Config;
+use crate::access_log::AccessRecord;
+use crate::config::HttpConfig;
 use crate::connection_limit::Connections;
 use crate::figures::Looks;
 use crate::operations::Operations;
@@ -22,17 +22,17 @@ pub(crate) struct Shared {
     pub(crate) operations: Arc<dyn Operations>,
     pub(crate) access: Log,
     pub(crate) draining: watch::Receiver<bool>,
-    pub(crate) stats: Stats,
+    pub(crate) stats: ConnectionStats,
     pub(crate) connections: Arc<Connections>,
     pub(crate) looks: Mutex<Looks>,
     pub(crate) replies: ReplyMemory,
     errors_logged: KindLimit,
-    config: RwLock<Arc<Config>>,
+    config: RwLock<Arc<HttpConfig>>,
 }
 
 /// What is counted of connections and requests.
 #[derive(Debug, Default)]
-pub(crate) struct Stats {
+pub(crate) struct ConnectionStats {
     pub(crate) connections: AtomicU64,
     pub(crate) connections_refused: AtomicU64,
     /// By the class of their status.
@@ -41,7 +41,7 @@ pub(crate) struct Stats {
 
 impl Shared {
     pub(crate) fn new(
-        config: Config,
+        config: HttpConfig,
         service: Arc<MediaService>,
         operations: Arc<dyn Operations>,
         access: Log,
@@ -51,7 +51,7 @@ impl Shared {
             service,
             operations,
             access,
-            stats: Stats::default(),
+            stats: ConnectionStats::default(),
             connections: Arc::default(),
             looks: Mutex::new(None),
             replies: ReplyMemory::default(),
@@ -61,18 +61,18 @@ impl Shared {
     }
 
     /// The settings in force. A request that was begun under older ones may go on with them.
-    pub(crate) fn config(&self) -> Arc<Config> {
+    pub(crate) fn config(&self) -> Arc<HttpConfig> {
         Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Puts other settings in force, for what begins from now on.
-    pub(crate) fn configure(&self, config: Config) {
+    pub(crate) fn configure(&self, config: HttpConfig) {
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
     }
 
     /// Counts a finished request and writes its line of the access log. Of requests that were refused only so many are
     /// written in a second, by their status; the event log tells how many were left out.
-    pub(crate) fn note_request(&self, status: StatusCode, body_bytes: u64, access: impl FnOnce() -> Access) {
+    pub(crate) fn note_request(&self, status: StatusCode, body_bytes: u64, access: impl FnOnce() -> AccessRecord) {
         let class = usize::from(status.as_u16() / 100).clamp(1, 5) - 1;
         self.stats.requests[class].fetch_add(1, Ordering::Relaxed);
         let is_written = || status.as_u16() < 400 || self.errors_logged.admits(status.as_str(), Instant::now());

@@ -10,7 +10,7 @@ use http_types::header::{
 };
 use service::access::Verb;
 use service::contents::{ContentPath, OnBreak, Precondition, Published, StoreError};
-use service::ingest::{self, Request, Writer};
+use service::ingest::{self, IngestRequest, Writer};
 use service::pipeline::Stages;
 use units::BitRate;
 
@@ -67,7 +67,7 @@ async fn put_checked(
         BodyFraming::Chunked => None,
     };
     let precondition = precondition(exchange);
-    let request = Request { path, length, precondition, rate, on_break, client: exchange.client() };
+    let request = IngestRequest { path, length, precondition, rate, on_break, client: exchange.client() };
     let writer = ingest::begin(&shared.service, request, Stages::default()).await;
     let mut writer = writer.map_err(|error| problem::of_ingest(shared, &error))?;
     take_body(exchange, body, &mut writer).await?;

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use http::Reload;
-use http::config::Config;
+use http::config::HttpConfig;
 use support::{Harness, Told, pattern, with_service};
 use units::{BitRate, ReservationId};
 
@@ -18,14 +18,14 @@ const fn start(rate: u64, held: Option<ReservationId>) -> Told {
     Told::Start { rate: Some(BitRate(rate)), burst_bytes: 0, held, hold: true }
 }
 
-fn reconfigure(harness: &Harness, config: Config) {
+fn reconfigure(harness: &Harness, config: HttpConfig) {
     let (access, events) = (Some(Box::new(harness.access.clone()) as _), Box::new(harness.events.clone()));
     harness.server.reload(Reload { config, access, events, changed: Vec::new(), restart: Vec::new() });
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_content_goes_through_the_data_plane_and_the_connection_goes_on() {
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     let film = pattern(300_000);
     harness.store.put("film.mp4", &film);
     let mut client = harness.connect();
@@ -61,7 +61,7 @@ async fn a_content_goes_through_the_data_plane_and_the_connection_goes_on() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ranges_and_conditions_over_the_wire() {
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     let film = pattern(5000);
     harness.store.put("film.mp4", &film);
     let ask = |fields: &str| format!("GET /media/film.mp4?rate=max HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
@@ -84,7 +84,7 @@ async fn ranges_and_conditions_over_the_wire() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_head_is_answered_as_a_get() {
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     harness.store.put("film.mp4", &pattern(5000));
     harness.store.put("list.m3u8", b"#EXTM3U\n");
     let answers = |target: &str, field: &str| {
@@ -112,7 +112,7 @@ async fn a_head_is_answered_as_a_get() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pipelined_requests_of_both_kinds_are_answered_in_order() {
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     harness.store.put("a.ts", b"first");
     let mut client = harness.connect();
     client.send(
@@ -136,7 +136,7 @@ async fn pipelined_requests_of_both_kinds_are_answered_in_order() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_too_many_is_refused_with_what_could_be_granted() {
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     harness.store.put("film.mp4", &pattern(1000));
     harness.plane.close_gate();
     let mut first = harness.connect();
@@ -162,7 +162,7 @@ async fn one_too_many_is_refused_with_what_could_be_granted() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_finds_no_room_beside_its_older_read_takes_that_ones() {
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     let film = pattern(1000);
     harness.store.put("film.mp4", &film);
     harness.plane.close_gate();
@@ -185,7 +185,7 @@ async fn who_finds_no_room_beside_its_older_read_takes_that_ones() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_queue_is_an_answer() {
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     harness.store.put("film.mp4", &pattern(1000));
     let mut client = harness.connect();
     harness.plane.fill_queue(true);
@@ -198,7 +198,7 @@ async fn a_full_queue_is_an_answer() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_vanishes_keeps_nothing_from_others() {
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     harness.store.put("film.mp4", &pattern(8 << 20));
     harness.plane.close_gate();
     let mut client = harness.connect();
@@ -218,12 +218,12 @@ async fn a_client_that_vanishes_keeps_nothing_from_others() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_heads_are_cut_off() {
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     let mut client = harness.connect();
     client.send("GET /media/none HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!(client.answer(true).status, 404);
     // Between requests it is idle; its clock starts with the first byte, however late that is sent.
-    reconfigure(&harness, Config { head_time_max: Duration::from_millis(50), ..Config::default() });
+    reconfigure(&harness, HttpConfig { head_time_max: Duration::from_millis(50), ..HttpConfig::default() });
     client.send("GET /media/film.mp4 HTTP/1.1\r\nHost: lo");
     assert_eq!(client.answer(true).status, 408);
     assert!(client.is_closed());
@@ -233,7 +233,7 @@ async fn slow_heads_are_cut_off() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn idle_connections_are_closed_quietly() {
-    let config = Config { idle_time_max: Duration::from_millis(50), ..Config::default() };
+    let config = HttpConfig { idle_time_max: Duration::from_millis(50), ..HttpConfig::default() };
     let harness = Harness::start(config);
     let mut client = harness.connect();
     client.send("GET /media/x HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -243,7 +243,7 @@ async fn idle_connections_are_closed_quietly() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_connection_too_many_is_told_so() {
-    let harness = Harness::start(Config { connections_max: 1, ..Config::default() });
+    let harness = Harness::start(HttpConfig { connections_max: 1, ..HttpConfig::default() });
     let mut first = harness.connect();
     first.send("GET /media/x HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!(first.answer(true).status, 404);
@@ -258,7 +258,7 @@ async fn one_connection_too_many_is_told_so() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bad_heads_are_answered_precisely_and_closed() {
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     for (request, status) in [
         ("GARBAGE\r\n\r\n", 400),
         ("GET /media/x HTTP/1.1\r\n\r\n", 400),
@@ -286,7 +286,7 @@ async fn bad_heads_are_answered_precisely_and_closed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_head_in_single_bytes_is_still_a_head() {
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     harness.store.put("a.ts", b"bytes");
     let mut client = harness.connect();
     for byte in b"GET /media/a.ts?rate=1M HTTP/1.1\r\nHost: localhost\r\n\r\n" {
@@ -297,7 +297,7 @@ async fn a_head_in_single_bytes_is_still_a_head() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn http_1_0_clients() {
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     harness.store.put("a.ts", b"bytes");
     let mut client = harness.connect();
     client.send("GET /media/a.ts?rate=1M HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
@@ -310,7 +310,7 @@ async fn http_1_0_clients() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_drain_lets_streams_finish_and_refuses_new_ones() {
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     harness.store.put("film.mp4", &pattern(100_000));
     let mut idle = harness.connect();
     idle.send("GET /media/none HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -333,7 +333,7 @@ async fn a_drain_lets_streams_finish_and_refuses_new_ones() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_drain_stops_what_does_not_end() {
-    let harness = Harness::start(with_service(service::config::Config {
+    let harness = Harness::start(with_service(service::config::ServiceConfig {
         drain_time_max: Duration::from_millis(50),
         ..Default::default()
     }));
@@ -349,7 +349,7 @@ async fn a_drain_stops_what_does_not_end() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_spoilt_heads_and_the_server_still_serves() {
-    let harness = Harness::start(Config { head_time_max: Duration::from_millis(20), ..Config::default() });
+    let harness = Harness::start(HttpConfig { head_time_max: Duration::from_millis(20), ..HttpConfig::default() });
     harness.store.put("a.ts", b"bytes");
     let good = b"PUT /media/b.ts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok";
     for round in 0..1000usize {
@@ -370,7 +370,7 @@ async fn a_thousand_spoilt_heads_and_the_server_still_serves() {
         assert!(!answer.starts_with(b"HTTP/1.1 500"), "{}", String::from_utf8_lossy(&answer));
     }
     harness.store.wait_no_uploads().await;
-    reconfigure(&harness, Config::default());
+    reconfigure(&harness, HttpConfig::default());
     let read = harness.one("GET /media/a.ts?rate=1M HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!(read.text(), "bytes");
 }

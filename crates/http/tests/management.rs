@@ -4,7 +4,7 @@ mod support;
 
 use std::sync::atomic::Ordering;
 
-use http::config::Config;
+use http::config::HttpConfig;
 use support::{Harness, pattern};
 
 fn get(path: &str) -> String {
@@ -13,7 +13,7 @@ fn get(path: &str) -> String {
 
 /// A server, and a viewer of a film of which nothing comes.
 fn watched() -> (Harness, support::Client) {
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     harness.store.put("film.mp4", &pattern(1000));
     harness.plane.close_gate();
     let mut viewer = harness.connect();
@@ -24,7 +24,7 @@ fn watched() -> (Harness, support::Client) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn listings_as_page_and_as_json() {
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     harness.store.put("film.mp4", b"12345");
     harness.store.put("sub/über.ts", b"1");
     let json = harness.one(&get("/media/?format=json"));
@@ -47,7 +47,7 @@ async fn listings_as_page_and_as_json() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_listing_comes_in_pages_and_in_parts() {
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     for number in 0..2000 {
         harness.store.put(&format!("film-{number:04}.mp4"), b"x");
     }
@@ -87,7 +87,7 @@ async fn a_long_listing_comes_in_pages_and_in_parts() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_that_do_not_read_share_one_listing() {
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     let long = "x".repeat(200);
     for number in 0..4000 {
         harness.store.put(&format!("{number:05}-{long}"), b"");
@@ -113,7 +113,7 @@ async fn clients_that_do_not_read_share_one_listing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pages_of_named_origins_may_read() {
-    let config = Config { cors_origins: vec!["https://player.example".to_owned()], ..Config::default() };
+    let config = HttpConfig { cors_origins: vec!["https://player.example".to_owned()], ..HttpConfig::default() };
     let harness = Harness::start(config);
     harness.store.put("film.mp4", b"12345");
     let ask = |request: &str, origin: &str| {
@@ -131,13 +131,13 @@ async fn pages_of_named_origins_may_read() {
     let answer = harness.one(preflight);
     assert_eq!((answer.status, answer.field("access-control-allow-methods")), (204, Some("GET, HEAD")));
     assert!(answer.field("access-control-allow-headers").is_some_and(|names| names.contains("CMCD-Session")));
-    let closed = Harness::start(Config::default());
+    let closed = Harness::start(HttpConfig::default());
     assert_eq!(closed.one(preflight).field("access-control-allow-origin"), None, "none unless it is asked for");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn health_readiness_and_the_page() {
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     assert_eq!(harness.one(&get("/health")).status, 200);
     assert_eq!(harness.one(&get("/ready")).status, 200);
     harness.store.failing.store(true, Ordering::SeqCst);
@@ -157,7 +157,7 @@ async fn health_readiness_and_the_page() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn figures_show_a_running_stream() {
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     harness.store.put("film.mp4", &pattern(1000));
     harness.plane.close_gate();
     let mut viewer = harness.connect();
@@ -212,7 +212,7 @@ async fn a_stream_is_stopped_by_who_may_write() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_recording_is_ended_by_who_sends_it() {
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     let mut recorder = harness.connect();
     recorder.send("PUT /media/new.ts?rate=8.8M HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n12345");
     let streams = loop {
@@ -231,7 +231,7 @@ async fn a_recording_is_ended_by_who_sends_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn events_are_followed_as_they_happen() {
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     harness.store.put("film.mp4", b"12345");
     let follow = |fields: &str| {
         let mut client = harness.connect();
@@ -292,7 +292,7 @@ async fn what_is_answered_is_what_the_openapi_document_says() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn jobs_are_shown_begun_and_stopped() {
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     let jobs = harness.one(&get("/api/v1/jobs")).json();
     assert_eq!((&jobs[0]["name"], &jobs[0]["last"]["outcome"]), (&"copy".into(), &"Failed".into()));
     let post = |path: &str| harness.one(&format!("POST /api/v1/jobs/{path} HTTP/1.1\r\nHost: localhost\r\n\r\n"));

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use argon2::password_hash::{PasswordHasher, SaltString};
 use http::Reload;
-use http::config::Config;
+use http::config::HttpConfig;
 use service::config::{PathPolicy, User, WhenFull};
 use support::{Harness, Lines, Told, pattern, with_service};
 use units::BitRate;
 
-fn reload(harness: &Harness, config: Config) -> (Lines, Lines) {
+fn reload(harness: &Harness, config: HttpConfig) -> (Lines, Lines) {
     let (access, events) = (Lines::default(), Lines::default());
     harness.server.reload(Reload {
         config,
@@ -30,7 +30,7 @@ fn get(name: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_begins_later_is_served_by_the_new_settings() {
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     harness.store.put("film.ts", &pattern(1000));
     let put = "PUT /media/a.ts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx";
     assert_eq!(harness.one(put).status, 201);
@@ -42,7 +42,7 @@ async fn what_begins_later_is_served_by_the_new_settings() {
     let users = vec![User { name: "ada".to_owned(), password_hash: hash }];
     reload(
         &harness,
-        with_service(service::config::Config {
+        with_service(service::config::ServiceConfig {
             users,
             policies: vec![policy],
             upload_bytes_max: 0,
@@ -57,15 +57,15 @@ async fn what_begins_later_is_served_by_the_new_settings() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_running_stream_does_not_notice() {
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     harness.store.put("film.mp4", &pattern(100_000));
     harness.plane.close_gate();
     let mut viewer = harness.connect();
     viewer.send("GET /media/film.mp4?rate=10M HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!(viewer.head().status, 200);
-    reload(&harness, Config { connections_max: 1, ..Config::default() });
+    reload(&harness, HttpConfig { connections_max: 1, ..HttpConfig::default() });
     assert_eq!(harness.one(&get("none")).status, 503, "one connection is the limit now");
-    reload(&harness, Config { connections_max: 2, ..Config::default() });
+    reload(&harness, HttpConfig { connections_max: 2, ..HttpConfig::default() });
     assert_eq!(harness.one(&get("none")).status, 404);
     harness.plane.open_gate();
     assert!(viewer.take(100_000) == pattern(100_000), "all of it");
@@ -73,10 +73,10 @@ async fn a_running_stream_does_not_notice() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn logs_are_written_to_the_new_files() {
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     harness.one(&get("before"));
     harness.access.wait_until(|text| text.contains("/media/before"));
-    let (access, events) = reload(&harness, Config::default());
+    let (access, events) = reload(&harness, HttpConfig::default());
     events.wait_until(|text| text.contains("\"event\":\"configuration_reloaded\"") && text.ends_with('\n'));
     events.wait_until(|text| text.contains("[\"limits.connections\"]") && text.contains("[\"listen\"]"));
     harness.one(&get("after"));
@@ -88,7 +88,7 @@ async fn logs_are_written_to_the_new_files() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn while_it_drains_it_says_so() {
-    let harness = Harness::start(with_service(service::config::Config {
+    let harness = Harness::start(with_service(service::config::ServiceConfig {
         drain_time_max: Duration::from_secs(600),
         ..Default::default()
     }));
@@ -121,7 +121,7 @@ async fn while_it_drains_it_says_so() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_drain_does_not_wait_for_who_asks_for_nothing() {
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     let mut half = harness.connect();
     half.send("GET /media/fi");
     let mut refused = harness.connect();

@@ -2,7 +2,7 @@
 
 mod support;
 
-use http::config::Config;
+use http::config::HttpConfig;
 use media::Container;
 use service::config::{PathPolicy, SessionConfig, WhenFull};
 use service::contents::MediaRate;
@@ -25,7 +25,7 @@ const fn start(rate: u64, burst_bytes: u64, held: Option<ReservationId>, hold: b
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_ranges_of_a_player_hold_one_stream() {
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     harness.store.put("film.mp4", &pattern(3 << 20));
     // Most of the capacity: a second reservation would be refused.
     for (ended, first) in (1..).zip([0, 1000, 5000]) {
@@ -42,7 +42,7 @@ async fn the_ranges_of_a_player_hold_one_stream() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_held_is_released_after_a_while() {
     let sessions = SessionConfig { hold: Nanos::ZERO, ..SessionConfig::default() };
-    let harness = Harness::start(with_service(service::config::Config { sessions, ..Default::default() }));
+    let harness = Harness::start(with_service(service::config::ServiceConfig { sessions, ..Default::default() }));
     harness.store.put("film.mp4", &pattern(3 << 20));
     assert_eq!(harness.one(&get("film.mp4?rate=60M", "Range: bytes=0-\r\n")).status, 206);
     harness.plane.wait_until(|told| told.contains(&Told::Release(FIRST)));
@@ -51,7 +51,7 @@ async fn what_is_held_is_released_after_a_while() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn probes_ride_best_effort() {
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     harness.store.put("film.mp4", &pattern(3 << 20));
     let answer = harness.one(&get("film.mp4?rate=60M", "Range: bytes=0-1023\r\n"));
     assert_eq!((answer.status, answer.field("x-isocast-rate")), (206, None));
@@ -60,7 +60,7 @@ async fn probes_ride_best_effort() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_seek_of_a_named_session_takes_over_from_its_older_read() {
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     let film = pattern(3 << 20);
     harness.store.put("film.mp4", &film);
     harness.plane.close_gate();
@@ -87,7 +87,7 @@ async fn a_seek_of_a_named_session_takes_over_from_its_older_read() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_contents_own_rate_with_its_preroll() {
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     harness.store.put("film.mp4", &pattern(1000));
     *harness.store.media.lock().expect("lock") = Some(MediaRate {
         rate: BitRate(8_801_308),
@@ -110,7 +110,7 @@ async fn a_path_may_be_served_best_effort_when_it_is_full() {
         PathPolicy { prefix: "news/".to_owned(), rate: Some(BitRate(200_000_000)), when_full: WhenFull::BestEffort },
         PathPolicy { prefix: String::new(), rate: Some(BitRate(200_000_000)), when_full: WhenFull::Refuse },
     ];
-    let harness = Harness::start(with_service(service::config::Config { policies, ..Default::default() }));
+    let harness = Harness::start(with_service(service::config::ServiceConfig { policies, ..Default::default() }));
     harness.store.put("news/a.ts", b"now");
     harness.store.put("a.ts", b"now");
     let served = harness.one(&get("news/a.ts", ""));

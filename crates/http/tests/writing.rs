@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use argon2::password_hash::{PasswordHasher, SaltString};
-use http::config::Config;
+use http::config::HttpConfig;
 use service::config::User;
 use service::contents::UploadClass;
 use support::{Harness, PATIENCE, Told, with_service};
@@ -18,7 +18,7 @@ fn put(name: &str, fields: &str, body: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn created_then_replaced_then_deleted() {
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     let created = harness.one(&put("a.ts", "", "one"));
     assert_eq!((created.status, created.field("location")), (201, Some("/media/a.ts")));
     let etag = created.field("etag").expect("an entity tag").to_owned();
@@ -57,7 +57,7 @@ async fn created_then_replaced_then_deleted() {
 /// RFC 9110 §13.2.2: If-None-Match is looked at where If-Match or If-Unmodified-Since holds, not instead of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn several_conditions_hold_together() {
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     let etag = harness.one(&put("a.ts", "", "one")).field("etag").expect("an entity tag").to_owned();
     let later = "If-Unmodified-Since: Sat, 01 Jan 2050 00:00:00 GMT\r\n";
     let delete = |fields: &str| format!("DELETE /media/a.ts HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
@@ -80,7 +80,7 @@ async fn several_conditions_hold_together() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_would_destroy_a_content_by_mistake_is_refused() {
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     assert_eq!(harness.one(&put("a.ts", "", "one")).status, 201);
     let unannounced = harness.one("PUT /media/a.ts HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!(unannounced.status, 411, "{}", unannounced.text());
@@ -103,7 +103,8 @@ async fn what_would_destroy_a_content_by_mistake_is_refused() {
 /// A client that keeps its connection for more is told when it cannot (RFC 9112 §9.6).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_that_is_not_read_closes_the_connection_and_says_so() {
-    let harness = Harness::start(with_service(service::config::Config { upload_bytes_max: 10, ..Default::default() }));
+    let harness =
+        Harness::start(with_service(service::config::ServiceConfig { upload_bytes_max: 10, ..Default::default() }));
     for (fields, status) in [("Content-Length: 1000\r\n", 413), ("If-Match: *\r\nContent-Length: 5\r\n", 412)] {
         let mut client = harness.connect();
         client.send(format!("PUT /media/a.ts HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"));
@@ -121,7 +122,7 @@ async fn a_body_that_is_not_read_closes_the_connection_and_says_so() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn chunked_uploads_and_empty_ones() {
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     let mut client = harness.connect();
     client.send("PUT /media/a.ts HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
     client.send("4\r\ndefg\r\n0\r\n\r\n");
@@ -139,7 +140,8 @@ async fn chunked_uploads_and_empty_ones() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_expects_is_told_to_continue_or_why_not() {
-    let harness = Harness::start(with_service(service::config::Config { upload_bytes_max: 10, ..Default::default() }));
+    let harness =
+        Harness::start(with_service(service::config::ServiceConfig { upload_bytes_max: 10, ..Default::default() }));
     let mut client = harness.connect();
     client.send("PUT /media/a.ts HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
     assert_eq!(client.head().status, 100);
@@ -154,7 +156,7 @@ async fn a_client_that_expects_is_told_to_continue_or_why_not() {
 /// As encoders do that end a live transfer: the body is whole, though nobody waits for the answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_whole_body_is_stored_though_its_client_is_gone() {
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     let mut client = harness.connect();
     client.send("PUT /media/live.ts HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
     client.send("3\r\nabc\r\n0\r\n\r\n");
@@ -166,7 +168,7 @@ async fn a_whole_body_is_stored_though_its_client_is_gone() {
 /// Some clients send one, and proxies pass it on: it means nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_read_with_a_body_is_a_read() {
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     harness.store.put("a.ts", b"whole");
     let mut client = harness.connect();
     for body in ["Content-Length: 4\r\n\r\nGET ", "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"] {
@@ -182,7 +184,7 @@ async fn a_read_with_a_body_is_a_read() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_breaks_off_leaves_nothing() {
-    let harness = Harness::start(Config { upload_idle_max: Duration::from_millis(50), ..Config::default() });
+    let harness = Harness::start(HttpConfig { upload_idle_max: Duration::from_millis(50), ..HttpConfig::default() });
     let mut client = harness.connect();
     client.send("PUT /media/a.ts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nsome");
     let answer = client.answer(true);
@@ -198,7 +200,7 @@ async fn what_breaks_off_leaves_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_and_a_refused_body_on_one_connection() {
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     harness.store.capacity.store(4, Ordering::SeqCst);
     let full = harness.one(&put("a.ts", "", "too much for it"));
     assert_eq!((full.status, full.field("content-type")), (507, Some("application/problem+json")));
@@ -207,7 +209,7 @@ async fn a_full_disk_and_a_refused_body_on_one_connection() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disk_that_fills_up_while_the_client_says_nothing_is_said_at_once() {
-    let harness = Harness::start(Config { upload_idle_max: Duration::from_secs(3600), ..Config::default() });
+    let harness = Harness::start(HttpConfig { upload_idle_max: Duration::from_secs(3600), ..HttpConfig::default() });
     let mut client = harness.connect();
     client.send("PUT /media/a.ts HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
     while harness.store.open_uploads.load(Ordering::SeqCst) == 0 {
@@ -221,7 +223,7 @@ async fn a_disk_that_fills_up_while_the_client_says_nothing_is_said_at_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_recording_reserves_its_rate_and_gives_it_back() {
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     assert_eq!(harness.one(&put("rec.ts?rate=25M", "", "frames")).status, 201);
     assert!(matches!(
         *harness.store.last_class.lock().expect("lock"),
@@ -243,7 +245,7 @@ async fn a_recording_reserves_its_rate_and_gives_it_back() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_recording_goes_to_a_disk_that_has_room_and_takes_it() {
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     harness.store.spare_disks.store(2, Ordering::SeqCst);
     harness.plane.fill_disk(DiskId(0), BitRate(1_000_000));
     harness.store.read_only.lock().expect("lock").push(DiskId(1));
@@ -259,7 +261,7 @@ async fn a_recording_goes_to_a_disk_that_has_room_and_takes_it() {
     assert_eq!(refused.status, 503);
     assert_eq!((body["resource"].as_str(), body["grantable_bps"].as_u64()), (Some("disk 2"), Some(9_000_000)));
     // Where none takes it, no room is not what is short.
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     harness.store.read_only.lock().expect("lock").push(DiskId(0));
     assert_eq!(harness.one(&put("rec.ts?rate=25M", "", "frames")).status, 507);
     harness.plane.wait_unreserved();
@@ -267,7 +269,7 @@ async fn a_recording_goes_to_a_disk_that_has_room_and_takes_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_recording_is_listed_while_it_runs() {
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     let figures = |name: &str| harness.one(&format!("GET /api/v1/{name} HTTP/1.1\r\nHost: h\r\n\r\n")).json();
     let mut plain = harness.connect();
     plain.send("PUT /media/plain.ts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nabc");
@@ -301,7 +303,7 @@ async fn a_recording_is_listed_while_it_runs() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_users_foreign_names_origins_and_proxies_do_not_write() {
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     for (request, why) in [
         ("PUT /media/a HTTP/1.1\r\nHost: media.example\r\nContent-Length: 0\r\n\r\n".to_owned(), "loopback name"),
         (
@@ -326,7 +328,7 @@ async fn with_users_writes_need_a_login_and_reads_do_not() {
     let hasher = argon2::Argon2::new(argon2::Algorithm::Argon2id, argon2::Version::V0x13, params);
     let hash = hasher.hash_password(b"p:q", &salt).expect("a hash").to_string();
     let users = vec![User { name: "ada".to_owned(), password_hash: hash }];
-    let harness = Harness::start(with_service(service::config::Config { users, ..Default::default() }));
+    let harness = Harness::start(with_service(service::config::ServiceConfig { users, ..Default::default() }));
     let anonymous = harness.one(&put("a", "", "x"));
     assert_eq!(anonymous.status, 401);
     assert!(anonymous.field("www-authenticate").is_some_and(|value| value.starts_with("Basic")));
@@ -342,7 +344,7 @@ async fn with_users_writes_need_a_login_and_reads_do_not() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_event_log_tells_what_became_of_writes_and_refusals() {
-    let harness = Harness::start(Config::default());
+    let harness = Harness::start(HttpConfig::default());
     assert_eq!(harness.one(&put("a.ts", "", "one")).status, 201);
     assert_eq!(harness.one(&put("a.ts?rate=101M", "", "two")).status, 503);
     harness.store.capacity.store(2, Ordering::SeqCst);

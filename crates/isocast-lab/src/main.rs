@@ -26,28 +26,28 @@ const READER_GONE: u8 = 128 + 13;
 /// Measuring tools for Isocast: benchmarks beside other servers, emulated disks and networks.
 #[derive(Debug, Parser)]
 #[command(name = "isocast-lab", version, about, propagate_version = true)]
-struct CommandLine {
+struct LabCommandLine {
     #[command(subcommand)]
-    command: Command,
+    command: LabSubcommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum LabSubcommand {
     Bench(Box<bench::BenchCommand>),
-    Disk(disk::DiskCommand),
-    Net(net::NetCommand),
+    Disk(disk::EmulatedDiskCommand),
+    Net(net::EmulatedNetCommand),
     Report(bench::ReportCommand),
 }
 
 /// Exit codes: 0 done, 1 failed, 2 wrong usage (clap's own), 141 whoever read the output has gone.
 fn main() -> ExitCode {
-    let line = CommandLine::parse();
+    let line = LabCommandLine::parse();
     let mut out = io::stdout();
     let done = match line.command {
-        Command::Bench(command) => command.run(&mut out),
-        Command::Disk(command) => command.run(&mut out),
-        Command::Net(command) => command.run(&mut out),
-        Command::Report(command) => command.run(),
+        LabSubcommand::Bench(command) => command.run(&mut out),
+        LabSubcommand::Disk(command) => command.run(&mut out),
+        LabSubcommand::Net(command) => command.run(&mut out),
+        LabSubcommand::Report(command) => command.run(),
     };
     match done.and_then(|()| Ok(out.flush()?)) {
         Ok(()) => ExitCode::SUCCESS,
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn the_help_texts_speak_one_grammar() {
-        CommandLine::command().debug_assert();
-        check_help(&CommandLine::command());
+        LabCommandLine::command().debug_assert();
+        check_help(&LabCommandLine::command());
     }
 }

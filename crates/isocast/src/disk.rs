@@ -10,20 +10,20 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use device::calibrate::{self, Calibration, Options, Progress};
+use device::calibrate::{self, Calibration, CalibrationProgress, Options};
 use units::Nanos;
 
 /// Measure disks and show what they can do.
 #[derive(Debug, Args)]
 pub(crate) struct DiskCommand {
     #[command(subcommand)]
-    command: Command,
+    command: DiskSubcommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
-    List(list::List),
-    Profile(list::Profile),
+enum DiskSubcommand {
+    List(list::ListDisks),
+    Profile(list::ShowProfile),
     Calibrate(Calibrate),
 }
 
@@ -55,9 +55,9 @@ impl DiskCommand {
     /// The target cannot be examined, the profile not kept, or the output not written.
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         match self.command {
-            Command::List(list) => list.run(out),
-            Command::Profile(profile) => profile.run(out),
-            Command::Calibrate(calibrate) => calibrate.run(out),
+            DiskSubcommand::List(list) => list.run(out),
+            DiskSubcommand::Profile(profile) => profile.run(out),
+            DiskSubcommand::Calibrate(calibrate) => calibrate.run(out),
         }
     }
 }
@@ -65,7 +65,7 @@ impl DiskCommand {
 impl Calibrate {
     fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         let mut terminal = Some(std::io::stderr()).filter(IsTerminal::is_terminal);
-        let mut watch = |progress: Progress| {
+        let mut watch = |progress: CalibrationProgress| {
             if let Some(terminal) = &mut terminal {
                 let _ = write!(terminal, "\r{:14} {:3} %", progress.step, progress.permille / 10);
             }

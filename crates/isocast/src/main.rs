@@ -3,6 +3,7 @@
 // They panic where nobody reads any more.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod aligned;
 mod client;
 mod config;
 mod copy;
@@ -34,12 +35,12 @@ use output::{Output, say};
 #[command(name = "isocast", version, about, propagate_version = true)]
 struct CommandLine {
     #[command(subcommand)]
-    command: Command,
+    command: IsocastSubcommand,
 }
 
 /// Each subcommand is `Args` and a `run` in its module; one line here registers it.
 #[derive(Debug, Subcommand)]
-enum Command {
+enum IsocastSubcommand {
     Serve(config::ServeArgs),
     Config(config::ConfigArgs),
     User(user::UserCommand),
@@ -85,27 +86,27 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command, out: &mut Output) -> anyhow::Result<()> {
+fn run(command: IsocastSubcommand, out: &mut Output) -> anyhow::Result<()> {
     match command {
-        Command::Serve(args) => serve::run(&args),
-        Command::Config(args) => args.run(out),
-        Command::User(command) => command.run(out),
-        Command::Disk(command) => command.run(out),
-        Command::Volume(command) => command.run(out),
-        Command::Plan(command) => command.run(out),
-        Command::Net(command) => command.run(out),
-        Command::Copy(args) => args.run(out),
-        Command::Top(args) => args.run(out),
-        Command::Doctor(args) => args.run(out),
-        Command::Bench(arguments) => arguments.become_lab(&["bench"]),
-        Command::Lab(arguments) => arguments.become_lab(&[]),
-        Command::Completions { shell } => {
+        IsocastSubcommand::Serve(args) => serve::run(&args),
+        IsocastSubcommand::Config(args) => args.run(out),
+        IsocastSubcommand::User(command) => command.run(out),
+        IsocastSubcommand::Disk(command) => command.run(out),
+        IsocastSubcommand::Volume(command) => command.run(out),
+        IsocastSubcommand::Plan(command) => command.run(out),
+        IsocastSubcommand::Net(command) => command.run(out),
+        IsocastSubcommand::Copy(args) => args.run(out),
+        IsocastSubcommand::Top(args) => args.run(out),
+        IsocastSubcommand::Doctor(args) => args.run(out),
+        IsocastSubcommand::Bench(arguments) => arguments.become_lab(&["bench"]),
+        IsocastSubcommand::Lab(arguments) => arguments.become_lab(&[]),
+        IsocastSubcommand::Completions { shell } => {
             // Made in memory: the generator would panic where nobody reads any more.
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut CommandLine::command(), "isocast", &mut text);
             Ok(out.write_all(&text)?)
         }
-        Command::Man { folder } => Ok(clap_mangen::generate_to(CommandLine::command(), folder)?),
+        IsocastSubcommand::Man { folder } => Ok(clap_mangen::generate_to(CommandLine::command(), folder)?),
     }
 }
 

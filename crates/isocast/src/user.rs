@@ -24,30 +24,30 @@ const PASSWORD_BYTES_MAX: u64 = 1024;
 #[derive(Debug, Args)]
 pub(crate) struct UserCommand {
     #[command(subcommand)]
-    command: Command,
+    command: UserSubcommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum UserSubcommand {
     /// Add a user, or change a password, which is asked for (or read from standard input).
     Add {
         /// The user's name.
         #[arg(value_parser = user_name)]
         name: String,
         #[command(flatten)]
-        place: Place,
+        place: UsersFile,
     },
     /// Remove a user that was added.
     Remove {
         /// The user's name.
         name: String,
         #[command(flatten)]
-        place: Place,
+        place: UsersFile,
     },
     /// List the users that were added.
     List {
         #[command(flatten)]
-        place: Place,
+        place: UsersFile,
         /// Print JSON.
         #[arg(long)]
         json: bool,
@@ -55,7 +55,7 @@ enum Command {
 }
 
 #[derive(Debug, Args)]
-struct Place {
+struct UsersFile {
     /// Configuration file of the server; users are kept in `conf.d/users.toml` beside it.
     #[arg(long, value_name = "FILE", default_value = "/etc/isocast/isocast.toml")]
     config: PathBuf,
@@ -68,14 +68,14 @@ impl UserCommand {
     /// The file cannot be read or written, or there is no password.
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         match &self.command {
-            Command::Add { name, place } => {
+            UserSubcommand::Add { name, place } => {
                 let mut users = place.read()?;
                 let hash = hashed(&password(name)?)?;
                 users.insert(name.clone(), Value::String(hash));
                 place.write(users)?;
                 writeln!(out, "{name} may write once the server has read it (`systemctl reload isocast`, or SIGHUP)")?;
             }
-            Command::Remove { name, place } => {
+            UserSubcommand::Remove { name, place } => {
                 let mut users = place.read()?;
                 ensure!(users.remove(name).is_some(), "{} has no user {name}", place.part().display());
                 place.write(users)?;
@@ -84,7 +84,7 @@ impl UserCommand {
                     "{name} may not write once the server has read it (`systemctl reload isocast`, or SIGHUP)"
                 )?;
             }
-            Command::List { place, json } => {
+            UserSubcommand::List { place, json } => {
                 let users = place.read()?;
                 let names: Vec<&String> = users.keys().collect();
                 if *json {
@@ -98,7 +98,7 @@ impl UserCommand {
     }
 }
 
-impl Place {
+impl UsersFile {
     fn part(&self) -> PathBuf {
         self.config.parent().unwrap_or(Path::new("")).join(PART)
     }
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn users_are_kept_and_others_files_are_left_alone() {
         let folder = tempfile::tempdir().expect("a folder");
-        let place = Place { config: folder.path().join("isocast.toml") };
+        let place = UsersFile { config: folder.path().join("isocast.toml") };
         let mut users = place.read().expect("none yet");
         users.insert("a \"b\"".to_owned(), Value::String("$argon2id$x".to_owned()));
         place.write(users.clone()).expect("written");

@@ -89,6 +89,39 @@ fn unsafe_stands_only_where_it_may() {
     report(&problems);
 }
 
+/// What an associated type is called is not ours to choose; those are indented and `type`s.
+#[test]
+fn one_type_name_has_one_meaning() {
+    let mut defined: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (path, text) in sources("rs") {
+        if path.components().nth(2).is_none_or(|part| part.as_os_str() != "src") {
+            continue;
+        }
+        for (number, line) in code_lines(&text) {
+            let line = line.trim_end();
+            let bare = line.trim_start();
+            let declared = bare.strip_prefix("pub").map_or(bare, |rest| {
+                rest.strip_prefix('(').and_then(|rest| rest.split_once(')')).map_or(rest, |(_, rest)| rest).trim_start()
+            });
+            let Some((keyword @ ("struct" | "enum" | "trait" | "type"), rest)) = declared.split_once(' ') else {
+                continue;
+            };
+            if keyword == "type" && bare != line {
+                continue;
+            }
+            let name: String = rest.chars().take_while(|c| c.is_alphanumeric()).collect();
+            defined.entry(name).or_default().push(format!("{}:{number}", path.display()));
+        }
+    }
+    assert!(defined.len() > 500, "{} types are not all", defined.len());
+    let problems: Vec<String> = defined
+        .into_iter()
+        .filter(|(_, places)| places.len() > 1)
+        .map(|(name, places)| format!("`{name}` is defined at {}; give each a name of its own", places.join(", ")))
+        .collect();
+    report(&problems);
+}
+
 #[test]
 fn nothing_is_left_unfinished() {
     // Spelled in two parts, so that this file does not find itself.

@@ -14,7 +14,7 @@ use std::thread;
 
 use dataplane::port::{COMPLETIONS_MAX, Io, SendRequest, Sharing, SocketSlot, Span, Token};
 use kernel::plane_channel::connect;
-use kernel::thread::{PlaneConfig, start};
+use kernel::thread::{ThreadConfig, start};
 use kernel::{EngineChoice, KernelIo};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
@@ -57,7 +57,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (sender, outcome) = mpsc::channel();
     let cpu = thread::available_parallelism()?.get() - 1;
     let engine = if std::env::args().nth(6).is_some() { EngineChoice::Threads } else { EngineChoice::Auto };
-    let config = PlaneConfig { chunk_count: 4, engine, cpu: Some(cpu), priority: Some(10), readers: 1 };
+    let config = ThreadConfig { chunk_count: 4, engine, cpu: Some(cpu), priority: Some(10), readers: 1 };
     let plane = start(config, connect(0)?.plane, move |mut io| {
         let _ = sender.send(run(&mut io, &plan, &servers)); // main waits for it
     })?;

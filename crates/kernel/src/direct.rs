@@ -32,7 +32,7 @@ pub struct Written {
 }
 
 /// A piece of the run: what of it is still to be written.
-struct Piece<'a> {
+struct WritePiece<'a> {
     rest: &'a [u8],
     length: usize,
     /// Where in the file `rest` goes.
@@ -84,7 +84,7 @@ impl Default for DirectWriter {
 }
 
 /// Cuts the buffers into pieces, after checking that direct I/O can take them.
-fn cut<'a>(mut offset: u64, buffers: &[&'a [u8]]) -> io::Result<Vec<Piece<'a>>> {
+fn cut<'a>(mut offset: u64, buffers: &[&'a [u8]]) -> io::Result<Vec<WritePiece<'a>>> {
     let aligned = |value: u64| value.is_multiple_of(limits::DIRECT_ALIGN);
     let length = |bytes: &[u8]| u64::try_from(bytes.len()).expect("usize is at most 64 bits");
     let address = |bytes: &[u8]| u64::try_from(bytes.as_ptr().addr()).expect("usize is at most 64 bits");
@@ -97,14 +97,14 @@ fn cut<'a>(mut offset: u64, buffers: &[&'a [u8]]) -> io::Result<Vec<Piece<'a>>> 
     let piece_bytes = usize::try_from(limits::PIECE_BYTES_MAX).expect("a small constant");
     let mut pieces = Vec::new();
     for rest in buffers.iter().flat_map(|bytes| bytes.chunks(piece_bytes)) {
-        pieces.push(Piece { rest, length: rest.len(), offset });
+        pieces.push(WritePiece { rest, length: rest.len(), offset });
         offset += length(rest);
     }
     Ok(pieces)
 }
 
 /// Bytes written from the start without a gap.
-fn contiguous(pieces: &[Piece<'_>]) -> u64 {
+fn contiguous(pieces: &[WritePiece<'_>]) -> u64 {
     let whole = pieces.iter().take_while(|piece| piece.rest.is_empty()).count();
     let broken = pieces.get(whole).map_or(0, |piece| piece.length - piece.rest.len());
     let bytes = pieces[..whole].iter().map(|piece| piece.length).sum::<usize>() + broken;
@@ -115,7 +115,7 @@ fn contiguous(pieces: &[Piece<'_>]) -> u64 {
 struct Flight<'a, 'b> {
     ring: &'a mut IoUring,
     file: BorrowedFd<'a>,
-    pieces: &'a mut [Piece<'b>],
+    pieces: &'a mut [WritePiece<'b>],
     /// Requests whose completion has not been seen.
     queued: usize,
     error: Option<io::Error>,
@@ -195,7 +195,7 @@ impl Drop for Flight<'_, '_> {
     }
 }
 
-fn advance(piece: &mut Piece<'_>, bytes: u32) {
+fn advance(piece: &mut WritePiece<'_>, bytes: u32) {
     let taken = usize::try_from(bytes).expect("usize holds a u32");
     piece.rest = &piece.rest[taken..];
     piece.offset += u64::from(bytes);
@@ -203,7 +203,7 @@ fn advance(piece: &mut Piece<'_>, bytes: u32) {
 
 fn write_plainly(
     file: BorrowedFd<'_>,
-    pieces: &mut [Piece<'_>],
+    pieces: &mut [WritePiece<'_>],
     mut may_begin: impl FnMut() -> bool,
 ) -> Option<io::Error> {
     for piece in pieces {

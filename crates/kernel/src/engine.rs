@@ -12,7 +12,7 @@ use rustix::thread::CpuSet;
 use units::Nanos;
 
 use crate::epoll::EpollEngine;
-use crate::permissions::{Permissions, StartError, Subject};
+use crate::permissions::{PermissionSubject, Permissions, StartError};
 use crate::plane_channel::PlaneLink;
 use crate::ring::RingEngine;
 
@@ -41,7 +41,7 @@ pub(crate) struct DirectRead {
 
 /// Bytes for a socket. They stay in place until the send has completed.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Outgoing {
+pub(crate) struct OutgoingBytes {
     pub(crate) token: Token,
     pub(crate) slot: SocketSlot,
     pub(crate) socket: RawFd,
@@ -51,7 +51,7 @@ pub(crate) struct Outgoing {
 
 /// What an engine has to tell. Results are counts of bytes, or `-errno`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Done {
+pub(crate) enum EngineReport {
     /// Somebody woke the plane.
     Woken,
     /// A direct read is over: its place in the table.
@@ -69,7 +69,7 @@ pub(crate) trait Engine {
     fn read(&mut self, read: DirectRead) -> bool;
 
     /// Sends; pending until the socket took at least one byte.
-    fn send(&mut self, outgoing: Outgoing);
+    fn send(&mut self, outgoing: OutgoingBytes);
 
     /// Completes like a send, with any number, once the socket has room or an error to tell.
     fn await_room(&mut self, token: Token, slot: SocketSlot, socket: RawFd);
@@ -93,7 +93,7 @@ pub(crate) trait Engine {
     fn enter(&mut self, until: Option<Nanos>) -> io::Result<()>;
 
     /// The next thing that happened.
-    fn next_done(&mut self) -> Option<Done>;
+    fn next_done(&mut self) -> Option<EngineReport>;
 
     /// Sends that are pending.
     fn sends(&self) -> usize;
@@ -119,7 +119,7 @@ pub(crate) fn start(
         EngineChoice::Threads => None,
         EngineChoice::Auto | EngineChoice::IoUring => match RingEngine::new(link.own_waker(), helper_cpus) {
             Ok(engine) => {
-                permissions.say(Subject::Engine, true, "the data plane runs on io_uring".to_owned());
+                permissions.say(PermissionSubject::Engine, true, "the data plane runs on io_uring".to_owned());
                 return Ok(Box::new(engine));
             }
             Err(error) if choice == EngineChoice::IoUring => return Err(error),
@@ -134,6 +134,6 @@ pub(crate) fn start(
              read: it {why}"
         ),
     };
-    permissions.say(Subject::Engine, why.is_none(), sentence);
+    permissions.say(PermissionSubject::Engine, why.is_none(), sentence);
     Ok(Box::new(engine))
 }

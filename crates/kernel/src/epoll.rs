@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use units::{Nanos, limits};
 
 use crate::clock;
-use crate::engine::{DirectRead, Done, Engine, Outgoing};
+use crate::engine::{DirectRead, Engine, EngineReport, OutgoingBytes};
 use crate::eventfd_waker::EventFdWaker;
 
 /// Events taken at once; those beyond come with the next call.
@@ -27,18 +27,18 @@ const WAKER: u64 = u64::MAX;
 /// The plane's sockets, and an epoll that knows those that were full at some time.
 pub(crate) struct EpollEngine {
     epoll: OwnedFd,
-    sockets: Box<[Socket]>,
+    sockets: Box<[SocketState]>,
     /// Sockets with a pending send.
     full: usize,
-    done: VecDeque<Done>,
+    done: VecDeque<EngineReport>,
     events: Vec<Event>,
 }
 
 /// What is known of a socket.
 #[derive(Debug, Clone, Copy, Default)]
-struct Socket {
+struct SocketState {
     /// What it has no room for yet; no bytes if it is only waited for.
-    pending: Option<Outgoing>,
+    pending: Option<OutgoingBytes>,
     /// Known to the epoll, by edges: from then on it tells whenever there is room again.
     watched: bool,
 }
@@ -54,7 +54,7 @@ impl EpollEngine {
         epoll::add(&epoll, waker, EventData::new_u64(WAKER), EventFlags::IN | EventFlags::ET)?;
         Ok(Self {
             epoll,
-            sockets: vec![Socket::default(); limits::STREAMS_MAX].into_boxed_slice(),
+            sockets: vec![SocketState::default(); limits::STREAMS_MAX].into_boxed_slice(),
             full: 0,
             // A send of each socket, and a wake.
             done: VecDeque::with_capacity(limits::STREAMS_MAX + 1),
@@ -64,17 +64,17 @@ impl EpollEngine {
 
     fn happened(&mut self, event: Event) {
         let Ok(slot) = usize::try_from(event.data.u64()) else { return };
-        let Some(socket) = self.sockets.get_mut(slot) else { return self.done.push_back(Done::Woken) };
+        let Some(socket) = self.sockets.get_mut(slot) else { return self.done.push_back(EngineReport::Woken) };
         let Some(outgoing) = socket.pending else { return };
         if let Some(result) = send_now(outgoing) {
             socket.pending = None;
             self.full -= 1;
-            self.done.push_back(Done::Sent(outgoing.token, result));
+            self.done.push_back(EngineReport::Sent(outgoing.token, result));
         }
     }
 
     /// Has the epoll tell when a socket that is full now has room.
-    fn watch(&mut self, outgoing: Outgoing) -> io::Result<()> {
+    fn watch(&mut self, outgoing: OutgoingBytes) -> io::Result<()> {
         let socket = &mut self.sockets[index_of(outgoing.slot)];
         let (data, edges) = (EventData::new_u64(outgoing.slot.0.into()), EventFlags::OUT | EventFlags::ET);
         if !socket.watched {
@@ -89,10 +89,10 @@ impl EpollEngine {
         Ok(())
     }
 
-    fn watch_or_fail(&mut self, outgoing: Outgoing) {
+    fn watch_or_fail(&mut self, outgoing: OutgoingBytes) {
         if let Err(error) = self.watch(outgoing) {
             let result = -error.raw_os_error().unwrap_or(libc::EIO);
-            self.done.push_back(Done::Sent(outgoing.token, result));
+            self.done.push_back(EngineReport::Sent(outgoing.token, result));
         }
     }
 }
@@ -106,24 +106,24 @@ impl Engine for EpollEngine {
         false
     }
 
-    fn send(&mut self, outgoing: Outgoing) {
+    fn send(&mut self, outgoing: OutgoingBytes) {
         match send_now(outgoing) {
-            Some(result) => self.done.push_back(Done::Sent(outgoing.token, result)),
+            Some(result) => self.done.push_back(EngineReport::Sent(outgoing.token, result)),
             None => self.watch_or_fail(outgoing),
         }
     }
 
     fn await_room(&mut self, token: Token, slot: SocketSlot, socket: RawFd) {
         // Nothing is sent when it has room: zero bytes are always taken.
-        self.watch_or_fail(Outgoing { token, slot, socket, memory: std::ptr::null(), length: 0 });
+        self.watch_or_fail(OutgoingBytes { token, slot, socket, memory: std::ptr::null(), length: 0 });
     }
 
     fn cancel_send(&mut self, token: Token) {
-        let pending = |socket: &&mut Socket| socket.pending.is_some_and(|outgoing| outgoing.token == token);
+        let pending = |socket: &&mut SocketState| socket.pending.is_some_and(|outgoing| outgoing.token == token);
         if let Some(socket) = self.sockets.iter_mut().find(pending) {
             socket.pending = None;
             self.full -= 1;
-            self.done.push_back(Done::Sent(token, -libc::ECANCELED));
+            self.done.push_back(EngineReport::Sent(token, -libc::ECANCELED));
         }
     }
 
@@ -156,7 +156,7 @@ impl Engine for EpollEngine {
         Ok(taken.map(drop)?)
     }
 
-    fn next_done(&mut self) -> Option<Done> {
+    fn next_done(&mut self) -> Option<EngineReport> {
         self.done.pop_front()
     }
 
@@ -176,7 +176,7 @@ impl Engine for EpollEngine {
 }
 
 /// Writes what a socket has room for; none if that is nothing and something was to be written.
-fn send_now(outgoing: Outgoing) -> Option<i32> {
+fn send_now(outgoing: OutgoingBytes) -> Option<i32> {
     if outgoing.length == 0 {
         return Some(0);
     }

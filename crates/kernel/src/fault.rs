@@ -1,11 +1,11 @@
 //! From errno to what the data plane has to tell apart. The one place where that is decided.
 
-use dataplane::port::Fault;
+use dataplane::port::IoFault;
 
 /// The fault behind a request's negative result (`-errno`).
-pub(crate) fn fault(result: i32) -> Fault {
+pub(crate) fn fault(result: i32) -> IoFault {
     match result.saturating_neg() {
-        libc::ECANCELED => Fault::Cancelled,
+        libc::ECANCELED => IoFault::Cancelled,
         // All ways in which TCP says that nobody is there: reset, closed by either side, timed out, unreachable.
         libc::EPIPE
         | libc::ECONNRESET
@@ -18,13 +18,13 @@ pub(crate) fn fault(result: i32) -> Fault {
         | libc::EHOSTDOWN
         | libc::ENETUNREACH
         | libc::ENETDOWN
-        | libc::ENETRESET => Fault::Gone,
-        errno => Fault::Device(errno),
+        | libc::ENETRESET => IoFault::Gone,
+        errno => IoFault::Device(errno),
     }
 }
 
 /// A request's result in the plane's terms.
-pub(crate) fn result(result: i32) -> Result<u32, Fault> {
+pub(crate) fn result(result: i32) -> Result<u32, IoFault> {
     u32::try_from(result).map_err(|_| fault(result))
 }
 
@@ -36,9 +36,9 @@ mod tests {
     fn results_are_counts_or_faults() {
         assert_eq!(result(0), Ok(0));
         assert_eq!(result(i32::MAX), Ok(0x7fff_ffff));
-        assert_eq!(result(-libc::EPIPE), Err(Fault::Gone));
-        assert_eq!(result(-libc::ETIMEDOUT), Err(Fault::Gone));
-        assert_eq!(result(-libc::ECANCELED), Err(Fault::Cancelled));
-        assert_eq!(result(-libc::EIO), Err(Fault::Device(libc::EIO)));
+        assert_eq!(result(-libc::EPIPE), Err(IoFault::Gone));
+        assert_eq!(result(-libc::ETIMEDOUT), Err(IoFault::Gone));
+        assert_eq!(result(-libc::ECANCELED), Err(IoFault::Cancelled));
+        assert_eq!(result(-libc::EIO), Err(IoFault::Device(libc::EIO)));
     }
 }

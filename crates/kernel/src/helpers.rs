@@ -18,10 +18,10 @@ use crate::scheduling::start_ordinary;
 
 /// Threads, the queue of jobs they share, and what they have done.
 #[derive(Debug)]
-pub(crate) struct Helpers<J, D>(Arc<Shared<J, D>>);
+pub(crate) struct Helpers<J, D>(Arc<HelperQueue<J, D>>);
 
 #[derive(Debug)]
-struct Shared<J, D> {
+struct HelperQueue<J, D> {
     jobs: ArrayQueue<J>,
     done: ArrayQueue<D>,
     /// Counts the jobs in the queue (an eventfd as semaphore: taking one blocks only the taker, a mutex would let an
@@ -54,7 +54,7 @@ impl<J: Send + 'static, D: Send + 'static> Helpers<J, D> {
         waker: PlaneWaker,
         work: impl Fn(J) -> D + Clone + Send + 'static,
     ) -> io::Result<Self> {
-        let helpers = Self(Arc::new(Shared {
+        let helpers = Self(Arc::new(HelperQueue {
             jobs: ArrayQueue::new(crew.jobs_max),
             done: ArrayQueue::new(crew.jobs_max),
             waiting: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE)?,
@@ -98,7 +98,7 @@ pub(crate) fn post(semaphore: &OwnedFd) {
     let _ = rustix::io::write(semaphore, &1_u64.to_ne_bytes());
 }
 
-fn serve<J, D>(shared: &Shared<J, D>, work: &impl Fn(J) -> D) {
+fn serve<J, D>(shared: &HelperQueue<J, D>, work: &impl Fn(J) -> D) {
     loop {
         let taken = rustix::io::read(&shared.waiting, &mut [0; 8]);
         if shared.ended.load(Ordering::SeqCst) {

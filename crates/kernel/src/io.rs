@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dataplane::control::{Command, Content, Report};
-use dataplane::layout::Access;
+use dataplane::layout::FileAccess;
 use dataplane::port::{
-    COMPLETIONS_MAX, Completion, Fault, FileSlot, Io, LITERAL_BYTES, MemoryChange, ReadRequest, SendRequest, Sharing,
+    COMPLETIONS_MAX, Completion, FileSlot, Io, IoFault, LITERAL_BYTES, MemoryChange, ReadRequest, SendRequest, Sharing,
     SocketSlot, Span, Token,
 };
 use rustix::thread::CpuSet;
@@ -23,13 +23,13 @@ use units::{Nanos, limits};
 
 use crate::arena::Arena;
 use crate::clock;
-use crate::engine::{self, DirectRead, Done, Engine, EngineChoice, Outgoing};
+use crate::engine::{self, DirectRead, Engine, EngineChoice, EngineReport, OutgoingBytes};
 use crate::fault;
 use crate::helpers::Crew;
 use crate::lend::Lender;
 use crate::permissions::{Permissions, StartError};
 use crate::plane_channel::PlaneLink;
-use crate::readers::{self, Job, Readers};
+use crate::readers::{self, ReadJob, Readers};
 use crate::reads::ReadTable;
 use crate::supply::Supply;
 use crate::version_check::VersionCheckers;
@@ -65,7 +65,7 @@ pub struct IoConfig {
 
 /// What was counted since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Stats {
+pub struct IoStats {
     /// System calls that handed over or waited.
     pub enters: u64,
     /// Reads of files without direct I/O, made by helper threads.
@@ -86,7 +86,7 @@ pub struct Stats {
 
 /// A descriptor in use.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct OpenDescriptor {
     raw: RawFd,
     direct: bool,
     /// A socket that memory can be lent to.
@@ -102,15 +102,15 @@ pub struct KernelIo {
     readers: Box<[Readers]>,
     checkers: VersionCheckers,
     supply: Supply,
-    files: Box<[Option<Place>]>,
-    sockets: Box<[Option<Place>]>,
+    files: Box<[Option<OpenDescriptor>]>,
+    sockets: Box<[Option<OpenDescriptor>]>,
     reads: ReadTable,
     /// Requests that ended before they reached the kernel.
     failed: Vec<Completion>,
     lender: Option<Lender>,
     /// Lent sends that completed and were not told yet: one per socket at most.
     lent: VecDeque<Completion>,
-    stats: Stats,
+    stats: IoStats,
     _thread_bound: PhantomData<*const ()>,
 }
 
@@ -148,14 +148,14 @@ impl KernelIo {
             failed: Vec::with_capacity(READS_MAX),
             lender,
             lent: VecDeque::with_capacity(limits::STREAMS_MAX),
-            stats: Stats::default(),
+            stats: IoStats::default(),
             _thread_bound: PhantomData,
         };
         Ok((this, permissions))
     }
 
     /// What was counted since the start.
-    pub fn stats(&mut self) -> Stats {
+    pub fn stats(&mut self) -> IoStats {
         self.stats.lost_completions = self.engine.lost_completions();
         self.stats
     }
@@ -193,9 +193,9 @@ impl KernelIo {
         while completions.len() < full {
             match self.engine.next_done() {
                 None => break,
-                Some(Done::Woken) => woken = true,
-                Some(Done::Read(index, result)) => self.read_done(index, result, at, completions),
-                Some(Done::Sent(token, result)) => {
+                Some(EngineReport::Woken) => woken = true,
+                Some(EngineReport::Read(index, result)) => self.read_done(index, result, at, completions),
+                Some(EngineReport::Sent(token, result)) => {
                     completions.push(Completion { token, result: fault::result(result), at });
                 }
             }
@@ -238,7 +238,7 @@ impl KernelIo {
     }
 
     /// Sends by reference, if that can be done now.
-    fn lend(&mut self, request: SendRequest, place: Place) -> bool {
+    fn lend(&mut self, request: SendRequest, place: OpenDescriptor) -> bool {
         let Some(lender) = self.lender.as_mut().filter(|_| place.lends && request.sharing == Sharing::Shared) else {
             return false;
         };
@@ -275,7 +275,7 @@ impl KernelIo {
     fn divert(&mut self, index: u32) {
         let request = self.reads.request(index);
         let place = self.files[index_of(request.file.0)].expect("files stay open while they are read");
-        let job = Job { read: index, file: place.raw, offset: request.offset, memory: request.memory };
+        let job = ReadJob { read: index, file: place.raw, offset: request.offset, memory: request.memory };
         // A disk beyond those that were connected has none of its own; tests have such.
         let crew = usize::from(request.disk.0).min(self.readers.len() - 1);
         self.readers[crew].begin(job);
@@ -320,9 +320,10 @@ impl Io for KernelIo {
         self.supply.change(token, change);
     }
 
-    fn open_file(&mut self, slot: FileSlot, file: &OwnedFd, access: Access) {
-        let direct = access == Access::Direct;
-        let opened = self.files[index_of(slot.0)].replace(Place { raw: file.as_raw_fd(), direct, lends: false });
+    fn open_file(&mut self, slot: FileSlot, file: &OwnedFd, access: FileAccess) {
+        let direct = access == FileAccess::Direct;
+        let opened =
+            self.files[index_of(slot.0)].replace(OpenDescriptor { raw: file.as_raw_fd(), direct, lends: false });
         assert!(opened.is_none(), "{slot:?} is in use");
     }
 
@@ -332,7 +333,8 @@ impl Io for KernelIo {
 
     fn open_socket(&mut self, slot: SocketSlot, socket: &OwnedFd) {
         let lends = self.lender.is_some() && Lender::can_lend_to(socket);
-        let opened = self.sockets[index_of(slot.0)].replace(Place { raw: socket.as_raw_fd(), direct: false, lends });
+        let opened =
+            self.sockets[index_of(slot.0)].replace(OpenDescriptor { raw: socket.as_raw_fd(), direct: false, lends });
         assert!(opened.is_none(), "{slot:?} is in use");
     }
 
@@ -350,11 +352,11 @@ impl Io for KernelIo {
         assert!(request.token.0 < OURS, "tokens with a top byte of 0xFF are reserved");
         let place = self.files[index_of(request.file.0)].expect("files are opened before they are read");
         if let Err(error) = self.reclaim(request.memory) {
-            let result = Err(Fault::Device(error.raw_os_error().unwrap_or(libc::EIO)));
+            let result = Err(IoFault::Device(error.raw_os_error().unwrap_or(libc::EIO)));
             return self.failed.push(Completion { token: request.token, result, at: Nanos::ZERO });
         }
         let Some(index) = self.reads.insert(request) else {
-            let result = Err(Fault::Device(libc::EBUSY));
+            let result = Err(IoFault::Device(libc::EBUSY));
             return self.failed.push(Completion { token: request.token, result, at: Nanos::ZERO });
         };
         if !place.direct {
@@ -380,7 +382,7 @@ impl Io for KernelIo {
         }
         let (token, slot) = (request.token, request.socket);
         let (memory, length) = (self.arena.at(request.memory).cast_const(), request.memory.length);
-        self.engine.send(Outgoing { token, slot, socket: place.raw, memory, length });
+        self.engine.send(OutgoingBytes { token, slot, socket: place.raw, memory, length });
     }
 
     fn await_room(&mut self, token: Token, socket: SocketSlot) {

@@ -76,7 +76,7 @@ fn ring_advice(errno: Option<i32>, disabled: &str) -> String {
 
 /// What a permission is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Subject {
+pub enum PermissionSubject {
     /// io_uring rather than ordinary system calls.
     Engine,
     /// Descriptors at once.
@@ -97,7 +97,7 @@ pub enum Subject {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Permission {
     /// What.
-    pub subject: Subject,
+    pub subject: PermissionSubject,
     /// Whether it was had. The server runs without.
     pub granted: bool,
     /// What was had, or what its lack costs and what to do.
@@ -111,7 +111,7 @@ pub struct Permissions(pub Vec<Permission>);
 impl Permissions {
     /// What is said of a subject.
     #[must_use]
-    pub fn of(&self, subject: Subject) -> Option<&Permission> {
+    pub fn of(&self, subject: PermissionSubject) -> Option<&Permission> {
         self.0.iter().find(|permission| permission.subject == subject)
     }
 
@@ -125,7 +125,7 @@ impl Permissions {
         self.0.iter().filter(|permission| !permission.granted)
     }
 
-    pub(crate) fn say(&mut self, subject: Subject, granted: bool, sentence: String) {
+    pub(crate) fn say(&mut self, subject: PermissionSubject, granted: bool, sentence: String) {
         self.0.push(Permission { subject, granted, sentence });
     }
 
@@ -134,14 +134,14 @@ impl Permissions {
         let limit = raise(Resource::Nofile, OPEN_FILES);
         let has = limit.map_or("no limit".to_owned(), |limit| limit.to_string());
         if limit.is_none_or(|limit| limit >= OPEN_FILES) {
-            self.say(Subject::OpenFiles, true, format!("open files: {has}"));
+            self.say(PermissionSubject::OpenFiles, true, format!("open files: {has}"));
         } else {
             let streams = limits::STREAMS_MAX;
             let sentence = format!(
                 "open files: {has}, which is less than {streams} streams may need ({OPEN_FILES}): raise the hard limit \
                  (`ulimit -Hn {OPEN_FILES}`, systemd: `LimitNOFILE={OPEN_FILES}`)"
             );
-            self.say(Subject::OpenFiles, false, sentence);
+            self.say(PermissionSubject::OpenFiles, false, sentence);
         }
     }
 
@@ -157,9 +157,9 @@ impl Permissions {
                  /sys/kernel/mm/transparent_hugepage/enabled"
             )
         };
-        self.say(Subject::HugePages, granted, sentence);
+        self.say(PermissionSubject::HugePages, granted, sentence);
         match not_locked {
-            None => self.say(Subject::LockedMemory, true, "buffers locked in memory".to_owned()),
+            None => self.say(PermissionSubject::LockedMemory, true, "buffers locked in memory".to_owned()),
             Some(error) => {
                 let limit = getrlimit(Resource::Memlock).current.unwrap_or(u64::MAX);
                 let sentence = format!(
@@ -168,7 +168,7 @@ impl Permissions {
                      `LimitMEMLOCK=infinity`) or grant CAP_IPC_LOCK",
                     ByteCount(limit)
                 );
-                self.say(Subject::LockedMemory, false, sentence);
+                self.say(PermissionSubject::LockedMemory, false, sentence);
             }
         }
     }
@@ -180,7 +180,7 @@ impl Permissions {
             "bytes that several streams share are copied to their sockets, which costs processor time: lending them takes \
              Linux 5.18, pages of 4 KiB, /dev/null, and `vmsplice` and `splice` permitted by the container's seccomp profile"
         };
-        self.say(Subject::Lending, possible, sentence.to_owned());
+        self.say(PermissionSubject::Lending, possible, sentence.to_owned());
     }
 }
 
@@ -241,10 +241,10 @@ mod tests {
     #[test]
     fn refusals_are_marked_and_found() {
         let mut permissions = Permissions::default();
-        permissions.say(Subject::RealTime, false, "no real-time priority".to_owned());
-        permissions.say(Subject::Processor, true, "the data plane has CPU 1".to_owned());
+        permissions.say(PermissionSubject::RealTime, false, "no real-time priority".to_owned());
+        permissions.say(PermissionSubject::Processor, true, "the data plane has CPU 1".to_owned());
         assert_eq!(permissions.refused().count(), 1);
-        assert!(permissions.of(Subject::Processor).unwrap().granted);
+        assert!(permissions.of(PermissionSubject::Processor).unwrap().granted);
         assert!(permissions.to_string().starts_with("[--] no real-time"));
     }
 }

@@ -28,7 +28,7 @@ pub const STORE_MESSAGES_MAX: usize = 4 * limits::UPLOADS_MAX;
 const GRANTS_MAX: usize = 4;
 
 /// Both ends of everything.
-pub struct Links {
+pub struct ChannelEnds {
     /// For [`crate::KernelIo`].
     pub plane: PlaneLink,
     /// For whoever starts streams.
@@ -43,12 +43,12 @@ pub struct Links {
 ///
 /// # Errors
 /// The kernel's, if no more descriptors can be had; invalid input beyond [`limits::DISKS_MAX`].
-pub fn connect(disks: u16) -> io::Result<Links> {
+pub fn connect(disks: u16) -> io::Result<ChannelEnds> {
     if usize::from(disks) > limits::DISKS_MAX {
         let what = format!("{disks} disks are more than the {} that one plane can schedule", limits::DISKS_MAX);
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     }
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(ChannelShared {
         commands: ArrayQueue::new(COMMANDS_MAX),
         messages: ArrayQueue::new(STORE_MESSAGES_MAX),
         reports: ArrayQueue::new(REPORTS_MAX),
@@ -63,7 +63,7 @@ pub fn connect(disks: u16) -> io::Result<Links> {
         })
         .collect::<io::Result<_>>()?;
     let channels = stores.iter().map(|store| Arc::clone(&store.channel)).collect();
-    Ok(Links {
+    Ok(ChannelEnds {
         plane: PlaneLink { shared: Arc::clone(&shared), channels },
         handle: PlaneHandle { shared: Arc::clone(&shared) },
         reports: ReportReceiver { shared },
@@ -72,7 +72,7 @@ pub fn connect(disks: u16) -> io::Result<Links> {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ChannelShared {
     commands: ArrayQueue<Command>,
     messages: ArrayQueue<StoreMessage>,
     reports: ArrayQueue<Report>,
@@ -91,7 +91,7 @@ struct GrantChannel {
 /// The plane's end. Dropped when the plane ends: then every other end is woken and finds it closed.
 #[derive(Debug)]
 pub struct PlaneLink {
-    shared: Arc<Shared>,
+    shared: Arc<ChannelShared>,
     channels: Box<[Arc<GrantChannel>]>,
 }
 
@@ -147,7 +147,7 @@ impl Drop for PlaneLink {
 
 /// Wakes the plane.
 #[derive(Debug, Clone)]
-pub(crate) struct PlaneWaker(Arc<Shared>);
+pub(crate) struct PlaneWaker(Arc<ChannelShared>);
 
 impl PlaneWaker {
     pub(crate) fn wake(&self) {
@@ -158,7 +158,7 @@ impl PlaneWaker {
 /// Gives commands to the plane. Clones are the same plane.
 #[derive(Debug, Clone)]
 pub struct PlaneHandle {
-    shared: Arc<Shared>,
+    shared: Arc<ChannelShared>,
 }
 
 impl PlaneHandle {
@@ -195,7 +195,7 @@ impl PlaneHandle {
 /// ```
 #[derive(Debug)]
 pub struct ReportReceiver {
-    shared: Arc<Shared>,
+    shared: Arc<ChannelShared>,
 }
 
 impl ReportReceiver {
@@ -242,7 +242,7 @@ impl AsRawFd for ReportReceiver {
 pub struct StorePort {
     disk: DiskId,
     channel: Arc<GrantChannel>,
-    shared: Arc<Shared>,
+    shared: Arc<ChannelShared>,
 }
 
 /// Why [`StorePort::next_grant_or_wake`] returned.
@@ -366,7 +366,7 @@ mod tests {
 
     #[test]
     fn reports_wake_a_blocked_receiver_and_the_end_does_too() {
-        let Links { plane, reports, .. } = connect(0).unwrap();
+        let ChannelEnds { plane, reports, .. } = connect(0).unwrap();
         let receiver = thread::spawn(move || (reports.recv_timeout(LONG), reports.recv_timeout(LONG), reports));
         plane.report(Report::Event(Event::DiskRecovered { disk: DiskId(3) })).unwrap();
         drop(plane);
@@ -377,7 +377,7 @@ mod tests {
 
     #[test]
     fn a_drained_receiver_is_not_readable_and_misses_nothing() {
-        let Links { plane, reports, .. } = connect(0).unwrap();
+        let ChannelEnds { plane, reports, .. } = connect(0).unwrap();
         for round in 0..3 {
             assert!(!plane.shared.report_waker.wait(Some(Duration::ZERO)), "round {round}");
             plane.report(Report::Event(Event::DiskRecovered { disk: DiskId(1) })).unwrap();
@@ -389,7 +389,7 @@ mod tests {
 
     #[test]
     fn grants_reach_their_own_disk_and_wakes_are_kept() {
-        let Links { plane, stores, .. } = connect(2).unwrap();
+        let ChannelEnds { plane, stores, .. } = connect(2).unwrap();
         plane.grant(grant(1));
         assert_eq!(stores[0].try_grant(), None);
         assert_eq!(stores[1].next_grant_or_wake(None), Wake::Grant(grant(1)));
@@ -402,7 +402,7 @@ mod tests {
 
     #[test]
     fn a_store_thread_that_waits_is_woken_by_a_grant_and_by_the_end() {
-        let Links { plane, mut stores, .. } = connect(1).unwrap();
+        let ChannelEnds { plane, mut stores, .. } = connect(1).unwrap();
         let port = stores.pop().unwrap();
         let store = thread::spawn(move || {
             let first = loop {
@@ -422,7 +422,7 @@ mod tests {
 
     #[test]
     fn after_the_end_nothing_is_taken() {
-        let Links { plane, handle, stores, .. } = connect(1).unwrap();
+        let ChannelEnds { plane, handle, stores, .. } = connect(1).unwrap();
         drop(plane);
         assert!(handle.is_closed() && handle.send(Command::Drain).is_err());
         assert!(stores[0].message(StoreMessage::Withdraw { disk: DiskId(0), job: JobId(0) }).is_err());

@@ -20,9 +20,9 @@ pub const LEASE_BYTES: usize = limits::CHUNK_BYTES as usize;
 
 /// A bounded set of buffers. Clones share it.
 #[derive(Clone)]
-pub struct LeasePool(Arc<Shared>);
+pub struct LeasePool(Arc<PoolShared>);
 
-struct Shared {
+struct PoolShared {
     memory: Mapping,
     count: usize,
     /// The one that was used last is taken first.
@@ -37,7 +37,7 @@ struct Free {
     since: Option<Nanos>,
 }
 
-impl Shared {
+impl PoolShared {
     fn free(&self) -> MutexGuard<'_, Vec<Free>> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -45,7 +45,7 @@ impl Shared {
 
 /// One buffer, the holder's alone until dropped. Its contents at first are whatever the last holder left.
 pub struct Lease {
-    pool: Arc<Shared>,
+    pool: Arc<PoolShared>,
     index: usize,
 }
 
@@ -62,7 +62,7 @@ impl LeasePool {
         let bytes = count.checked_mul(LEASE_BYTES).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
         let memory = Mapping::new(bytes)?;
         let free = (0..count).rev().map(|index| Free { index, since: None }).collect();
-        Ok(Self(Arc::new(Shared { memory, count, free: Mutex::new(free) })))
+        Ok(Self(Arc::new(PoolShared { memory, count, free: Mutex::new(free) })))
     }
 
     /// A buffer, if one is free.

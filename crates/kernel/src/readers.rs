@@ -17,11 +17,11 @@ use crate::helpers::{Crew, Helpers};
 use crate::plane_channel::PlaneWaker;
 
 /// The threads. Each holds a share of the arena: the memory stays while a read is under way, whatever becomes of the plane.
-pub(crate) type Readers = Helpers<Job, JobDone>;
+pub(crate) type Readers = Helpers<ReadJob, JobDone>;
 
 /// A read to make.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Job {
+pub(crate) struct ReadJob {
     /// Place in the plane's table of reads.
     pub(crate) read: u32,
     /// Open until the job is done: the plane closes no file with a read in flight.
@@ -44,10 +44,10 @@ pub(crate) struct JobDone {
 /// The kernel's, if threads or descriptors cannot be had.
 pub(crate) fn start(crew: &Crew, arena: &Arc<Arena>, waker: PlaneWaker) -> io::Result<Readers> {
     let arena = Arc::clone(arena);
-    Readers::start(crew, waker, move |job: Job| JobDone { read: job.read, result: read(&arena, job) })
+    Readers::start(crew, waker, move |job: ReadJob| JobDone { read: job.read, result: read(&arena, job) })
 }
 
-fn read(arena: &Arena, job: Job) -> i32 {
+fn read(arena: &Arena, job: ReadJob) -> i32 {
     // SAFETY: the plane keeps the file open while a read of it is in flight.
     let file = unsafe { BorrowedFd::borrow_raw(job.file) };
     let (Ok(length), Ok(offset)) = (usize::try_from(job.memory.length), i64::try_from(job.offset)) else {

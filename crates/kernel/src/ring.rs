@@ -14,7 +14,7 @@ use rustix::thread::CpuSet;
 use units::Nanos;
 
 use crate::clock;
-use crate::engine::{DirectRead, Done, Engine, Outgoing};
+use crate::engine::{DirectRead, Engine, EngineReport, OutgoingBytes};
 use crate::eventfd_waker::EventFdWaker;
 use crate::permissions::StartError;
 
@@ -216,8 +216,8 @@ impl Engine for RingEngine {
         true
     }
 
-    fn send(&mut self, outgoing: Outgoing) {
-        let Outgoing { token, socket, memory, length, .. } = outgoing;
+    fn send(&mut self, outgoing: OutgoingBytes) {
+        let OutgoingBytes { token, socket, memory, length, .. } = outgoing;
         // No MSG_WAITALL: done as soon as the socket took some. A full socket is polled by the kernel until it has room.
         let entry = opcode::Send::new(types::Fd(socket), memory, length).flags(libc::MSG_NOSIGNAL).build();
         self.sends += 1;
@@ -249,7 +249,7 @@ impl Engine for RingEngine {
         self.ring.enter(until)
     }
 
-    fn next_done(&mut self) -> Option<Done> {
+    fn next_done(&mut self) -> Option<EngineReport> {
         loop {
             let cqe = self.ring.next_completion()?;
             match cqe.user_data {
@@ -257,16 +257,16 @@ impl Engine for RingEngine {
                     if !cqueue::more(cqe.flags) {
                         self.watch_waker();
                     }
-                    return Some(Done::Woken);
+                    return Some(EngineReport::Woken);
                 }
                 CANCEL => {} // only failures are told: the send had completed already
                 READ.. => {
                     let index = u32::try_from(cqe.user_data & u64::from(u32::MAX)).expect("masked");
-                    return Some(Done::Read(index, cqe.result));
+                    return Some(EngineReport::Read(index, cqe.result));
                 }
                 token => {
                     self.sends -= 1;
-                    return Some(Done::Sent(Token(token), cqe.result));
+                    return Some(EngineReport::Sent(Token(token), cqe.result));
                 }
             }
         }

@@ -20,7 +20,7 @@ use crate::plane_channel::PlaneWaker;
 /// The thread, and what it knows.
 #[derive(Debug)]
 pub(crate) struct Supply {
-    helpers: Helpers<Job, SupplyDone>,
+    helpers: Helpers<SupplyJob, SupplyDone>,
     obtainable: Arc<AtomicU32>,
     /// Chunks that have memory.
     present: u32,
@@ -29,7 +29,7 @@ pub(crate) struct Supply {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Job {
+enum SupplyJob {
     Change(Token, MemoryChange),
     /// To look how many chunks there can be, of which so many are there.
     Look(u32),
@@ -56,8 +56,8 @@ impl Supply {
         // A change and a look can be out.
         let crew = Crew { name: "memory", threads: 1, jobs_max: 4, cpus };
         let helpers = Helpers::start(&crew, waker, move |job| match job {
-            Job::Change(token, change) => SupplyDone::Changed(token, change, make(&memory, change)),
-            Job::Look(present) => {
+            SupplyJob::Change(token, change) => SupplyDone::Changed(token, change, make(&memory, change)),
+            SupplyJob::Look(present) => {
                 known.store(self::obtainable(&memory, present), Ordering::Relaxed);
                 SupplyDone::Looked
             }
@@ -67,13 +67,13 @@ impl Supply {
 
     /// Asks for a change.
     pub(crate) fn change(&self, token: Token, change: MemoryChange) {
-        self.helpers.begin(Job::Change(token, change));
+        self.helpers.begin(SupplyJob::Change(token, change));
     }
 
     /// Chunks that there could be, as it was when this was asked last; asked about once a second.
     pub(crate) fn obtainable(&mut self) -> u32 {
         if !std::mem::replace(&mut self.looking, true) {
-            self.helpers.begin(Job::Look(self.present));
+            self.helpers.begin(SupplyJob::Look(self.present));
         }
         self.obtainable.load(Ordering::Relaxed)
     }

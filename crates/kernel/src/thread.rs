@@ -12,13 +12,13 @@ use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity, 
 
 use crate::engine::EngineChoice;
 use crate::io::{IoConfig, KernelIo};
-use crate::permissions::{Permissions, StartError, Subject};
+use crate::permissions::{PermissionSubject, Permissions, StartError};
 use crate::plane_channel::{PlaneLink, connect};
 use crate::scheduling::{Heirs, first_in_first_out};
 
 /// What the plane's thread is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PlaneConfig {
+pub struct ThreadConfig {
     /// Chunks of the arena (1 MiB each).
     pub chunk_count: u32,
     /// The CPU it is pinned to; none: the scheduler chooses.
@@ -69,7 +69,7 @@ impl PlaneThread {
 /// # Errors
 /// What is missing, with what to do about it. Nothing runs then.
 pub fn start(
-    config: PlaneConfig,
+    config: ThreadConfig,
     link: PlaneLink,
     body: impl FnOnce(KernelIo) + Send + 'static,
 ) -> Result<PlaneThread, StartError> {
@@ -113,7 +113,7 @@ pub fn start(
 ///
 /// # Errors
 /// What is missing, with what to do about it.
-pub fn check(config: PlaneConfig) -> Result<Permissions, StartError> {
+pub fn check(config: ThreadConfig) -> Result<Permissions, StartError> {
     let links = connect(0).map_err(StartError::Helpers)?;
     let plane = start(config, links.plane, drop)?;
     let permissions = plane.permissions.clone();
@@ -141,7 +141,11 @@ fn other_cpus(cpu: usize) -> io::Result<Option<CpuSet>> {
 
 fn take_processor(cpu: Option<usize>, permissions: &mut Permissions) {
     let Some(cpu) = cpu else {
-        return permissions.say(Subject::Processor, true, "the data plane runs on any CPU, as configured".to_owned());
+        return permissions.say(
+            PermissionSubject::Processor,
+            true,
+            "the data plane runs on any CPU, as configured".to_owned(),
+        );
     };
     let taken = if cpu < CpuSet::MAX_CPU {
         let mut only = CpuSet::new();
@@ -151,24 +155,28 @@ fn take_processor(cpu: Option<usize>, permissions: &mut Permissions) {
         Err(io::Error::from(io::ErrorKind::InvalidInput))
     };
     match taken {
-        Ok(()) => permissions.say(Subject::Processor, true, format!("the data plane has CPU {cpu}")),
+        Ok(()) => permissions.say(PermissionSubject::Processor, true, format!("the data plane has CPU {cpu}")),
         Err(error) => {
             let sentence = format!(
                 "the data plane could not take CPU {cpu} ({error}): choose one that exists and that the process may use \
                  (`taskset -p 1`, systemd: `AllowedCPUs=`)"
             );
-            permissions.say(Subject::Processor, false, sentence);
+            permissions.say(PermissionSubject::Processor, false, sentence);
         }
     }
 }
 
 fn take_priority(priority: Option<u8>, permissions: &mut Permissions) {
     let Some(priority) = priority else {
-        return permissions.say(Subject::RealTime, true, "ordinary priority, as configured".to_owned());
+        return permissions.say(PermissionSubject::RealTime, true, "ordinary priority, as configured".to_owned());
     };
     // Whatever this thread may start (io-wq's workers among it) starts as ordinary.
     let Err(error) = first_in_first_out(priority, Heirs::Ordinary) else {
-        return permissions.say(Subject::RealTime, true, format!("real-time priority (SCHED_FIFO {priority})"));
+        return permissions.say(
+            PermissionSubject::RealTime,
+            true,
+            format!("real-time priority (SCHED_FIFO {priority})"),
+        );
     };
     let sentence = if (1..=99).contains(&priority) {
         format!(
@@ -179,7 +187,7 @@ fn take_priority(priority: Option<u8>, permissions: &mut Permissions) {
     } else {
         format!("no real-time priority: {priority} is not between 1 and 99")
     };
-    permissions.say(Subject::RealTime, false, sentence);
+    permissions.say(PermissionSubject::RealTime, false, sentence);
 }
 
 /// Workers that io-wq made for requests of thread `thread` of this process. For the plane's there must be none: they

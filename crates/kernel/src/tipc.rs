@@ -23,7 +23,7 @@ const NO_DELAY_OPTION: libc::c_int = 138;
 
 /// Who may be connected to: nodes find each other by what they offer, not by where they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Service {
+pub struct TipcService {
     /// The type of service, [`SERVICE_MIN`] or more.
     pub kind: u32,
     /// Which one of that type.
@@ -55,7 +55,7 @@ impl SocketAddress {
 ///
 /// # Errors
 /// The kernel's: `EAFNOSUPPORT` without TIPC, `EHOSTUNREACH` if nobody offers it, `ETIMEDOUT` if nobody accepted `within`.
-pub fn connect(to: Service, within: Duration) -> io::Result<OwnedFd> {
+pub fn connect(to: TipcService, within: Duration) -> io::Result<OwnedFd> {
     let socket = stream()?;
     let millis = u32::try_from(within.as_millis()).unwrap_or(u32::MAX);
     set(&socket, CONNECT_TIMEOUT_OPTION, millis)?;
@@ -69,7 +69,7 @@ pub fn connect(to: Service, within: Duration) -> io::Result<OwnedFd> {
 ///
 /// # Errors
 /// The kernel's: `EAFNOSUPPORT` without TIPC, `EACCES` for a reserved type.
-pub fn listen(at: Service, backlog: i32) -> io::Result<OwnedFd> {
+pub fn listen(at: TipcService, backlog: i32) -> io::Result<OwnedFd> {
     let socket = stream()?;
     let address = SocketAddress::new(SERVICE_RANGE, CLUSTER_SCOPE, [at.kind, at.instance, at.instance]);
     // SAFETY: as in `connect`.
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn without_tipc_or_without_the_service_the_kernel_says_so() {
-        let nobody = Service { kind: 18_999, instance: 4_294_967_295 };
+        let nobody = TipcService { kind: 18_999, instance: 4_294_967_295 };
         let error = connect(nobody, Duration::from_millis(100)).expect_err("nobody offers it");
         let expected = if is_available() { libc::EHOSTUNREACH } else { libc::EAFNOSUPPORT };
         assert_eq!(error.raw_os_error(), Some(expected), "{error}");

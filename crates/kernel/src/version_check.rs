@@ -15,9 +15,9 @@ use std::time::{Duration, SystemTime};
 
 use crossbeam_queue::ArrayQueue;
 use dataplane::control::Content;
-use dataplane::layout::Access;
+use dataplane::layout::FileAccess;
 use dataplane::port::Token;
-use dataplane::watched::{Facts, Verdict, Watched};
+use dataplane::watched::{ChangeVerdict, Facts, WatchedContent};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::fstat;
 use rustix::thread::CpuSet;
@@ -36,8 +36,8 @@ const AGAIN_AFTER: Duration = Duration::from_millis(2);
 ///
 /// # Errors
 /// The kernel's.
-pub fn watch(file: BorrowedFd<'_>) -> io::Result<Watched> {
-    Ok(Watched::new(facts(file)?, now_nanos()))
+pub fn watch(file: BorrowedFd<'_>) -> io::Result<WatchedContent> {
+    Ok(WatchedContent::new(facts(file)?, now_nanos()))
 }
 
 fn facts(file: BorrowedFd<'_>) -> io::Result<Facts> {
@@ -73,10 +73,10 @@ impl VersionCheckers {
     /// Asks for a check. There is room for as many as were promised to [`VersionCheckers::start`].
     pub(crate) fn begin(&self, token: Token, content: &Arc<Content>) {
         let checker = match content.file().access {
-            Access::Direct => &self.direct,
-            Access::Buffered => &self.buffered,
+            FileAccess::Direct => &self.direct,
+            FileAccess::Buffered => &self.buffered,
         };
-        let job = Job { token, content: Arc::clone(content) };
+        let job = CheckJob { token, content: Arc::clone(content) };
         assert!(checker.0.jobs.push(job).is_ok(), "a check belongs to a read, of which there are no more");
         post(&checker.0.waiting);
     }
@@ -94,12 +94,12 @@ impl VersionCheckers {
 }
 
 #[derive(Debug)]
-struct VersionChecker(Arc<Shared>);
+struct VersionChecker(Arc<CheckQueue>);
 
 #[derive(Debug)]
-struct Shared {
-    jobs: ArrayQueue<Job>,
-    done: ArrayQueue<Done>,
+struct CheckQueue {
+    jobs: ArrayQueue<CheckJob>,
+    done: ArrayQueue<CheckDone>,
     /// An eventfd that counts jobs; the thread takes all of them at once.
     waiting: OwnedFd,
     ended: AtomicBool,
@@ -107,20 +107,20 @@ struct Shared {
 }
 
 #[derive(Debug)]
-struct Job {
+struct CheckJob {
     token: Token,
     content: Arc<Content>,
 }
 
 #[derive(Debug)]
-struct Done {
-    job: Job,
+struct CheckDone {
+    job: CheckJob,
     result: i32,
 }
 
 impl VersionChecker {
     fn start(name: &str, checks_max: usize, cpus: Option<CpuSet>, waker: PlaneWaker) -> io::Result<Self> {
-        let checker = Self(Arc::new(Shared {
+        let checker = Self(Arc::new(CheckQueue {
             jobs: ArrayQueue::new(checks_max),
             done: ArrayQueue::new(checks_max),
             waiting: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
@@ -141,7 +141,7 @@ impl Drop for VersionChecker {
     }
 }
 
-fn serve(shared: &Shared) {
+fn serve(shared: &CheckQueue) {
     let mut growing: Vec<Weak<Content>> = Vec::new();
     loop {
         wait(&shared.waiting, if growing.is_empty() { None } else { Some(GROWING_EVERY) });
@@ -154,7 +154,7 @@ fn serve(shared: &Shared) {
             if is_growing(&job.content) && !known() {
                 growing.push(Arc::downgrade(&job.content));
             }
-            let pushed = shared.done.push(Done { job, result });
+            let pushed = shared.done.push(CheckDone { job, result });
             assert!(pushed.is_ok(), "as long as the queue of jobs, and the plane takes one before it asks for more");
             shared.waker.wake();
         }
@@ -175,7 +175,7 @@ fn wait(waiting: &OwnedFd, timeout: Option<Duration>) {
 }
 
 fn is_growing(content: &Content) -> bool {
-    content.watched.as_ref().is_some_and(Watched::is_growing)
+    content.watched.as_ref().is_some_and(WatchedContent::is_growing)
 }
 
 /// 1 if it is what was opened, 0 if not, or `-errno`.
@@ -188,9 +188,9 @@ fn check(content: &Content) -> i32 {
             Err(error) => return -error.raw_os_error().unwrap_or(libc::EIO),
         };
         match watched.judge(changes, facts, now_nanos()) {
-            Verdict::Same => return 1,
-            Verdict::Changed => return 0,
-            Verdict::Unsure => thread::sleep(AGAIN_AFTER),
+            ChangeVerdict::Same => return 1,
+            ChangeVerdict::Changed => return 0,
+            ChangeVerdict::Unsure => thread::sleep(AGAIN_AFTER),
         }
     }
     watched.give_up();

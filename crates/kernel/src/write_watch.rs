@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use dataplane::watched::{ChangeCounter, Changes, Watched};
+use dataplane::watched::{ChangeCounter, Changes, WatchedContent};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 
 use crate::version_check;
@@ -52,7 +52,7 @@ impl WriteWatcher {
     ///
     /// # Errors
     /// The kernel's.
-    pub fn watch(self: &Arc<Self>, file: BorrowedFd<'_>) -> io::Result<Watched> {
+    pub fn watch(self: &Arc<Self>, file: BorrowedFd<'_>) -> io::Result<WatchedContent> {
         // Before the first look at the file: what comes between the two is seen by both.
         let counter = self.count(file);
         let watched = version_check::watch(file)?;

@@ -13,11 +13,11 @@ use std::time::Duration;
 use common::{Bench, CHUNK};
 use dataplane::control::{Command, Event, Report};
 use dataplane::gauges::Gauges;
-use dataplane::layout::Access;
+use dataplane::layout::FileAccess;
 use dataplane::port::{COMPLETIONS_MAX, FileSlot, Io, ReadRequest, SendRequest, Sharing, SocketSlot, Span, Token};
 use dataplane::{Plane, PlaneConfig};
-use kernel::permissions::Subject;
-use kernel::plane_channel::{Links, connect};
+use kernel::permissions::PermissionSubject;
+use kernel::plane_channel::{ChannelEnds, connect};
 use kernel::{IoConfig, KernelIo};
 use schedule::profile::DiskProfile;
 use units::{BitRate, DiskId, Nanos, StreamId};
@@ -65,8 +65,8 @@ fn a_working_plane_neither_allocates_nor_frees() {
     let before = COUNT.get();
     let mut completed = 0;
     for round in 0..50_u64 {
-        bench.io.open_file(FileSlot(0), &direct, Access::Direct);
-        bench.io.open_file(FileSlot(1), &buffered, Access::Buffered);
+        bench.io.open_file(FileSlot(0), &direct, FileAccess::Direct);
+        bench.io.open_file(FileSlot(1), &buffered, FileAccess::Buffered);
         bench.io.open_socket(SocketSlot(0), &socket);
         for chunk in 0..4 {
             let memory = Span { offset: chunk * CHUNK, length: 1 << 20 };
@@ -106,12 +106,12 @@ fn a_working_plane_neither_allocates_nor_frees() {
     assert_eq!(COUNT.get() - before, 0, "allocations and frees on the plane's thread");
     assert_eq!(completed, 300);
     let stats = bench.io.stats();
-    let lends = bench.permissions.of(Subject::Lending).is_some_and(|lending| lending.granted);
+    let lends = bench.permissions.of(PermissionSubject::Lending).is_some_and(|lending| lending.granted);
     assert!(!lends || (stats.lent_sends > 0 && stats.reclaims > 0), "lending was part of it: {stats:?}");
 }
 
 fn the_plane_delivers_and_ends_without_allocating_or_freeing() {
-    let Links { plane: link, handle, reports, .. } = connect(1).unwrap();
+    let ChannelEnds { plane: link, handle, reports, .. } = connect(1).unwrap();
     let io_config = IoConfig { chunk_count: 64, engine: common::engine(), readers: 2, helper_cpus: None };
     let (io, _) = KernelIo::new(&io_config, link).unwrap();
     let config = PlaneConfig::default();
@@ -123,7 +123,7 @@ fn the_plane_delivers_and_ends_without_allocating_or_freeing() {
     let control = thread::spawn(move || {
         for stream in 1..=6 {
             let (file, direct) = common::direct_file(size);
-            let access = if direct { Access::Direct } else { Access::Buffered };
+            let access = if direct { FileAccess::Direct } else { FileAccess::Buffered };
             let (server, mut client) = common::connection();
             handle.send(Command::Start(common::delivery(stream, server, file, access, size, (0, size)))).unwrap();
             if stream == 4 {

@@ -11,9 +11,9 @@ use std::time::Duration;
 use common::{CHUNK, HEAD, connection, delivery, pattern};
 use dataplane::control::{Command, Delivery, Outcome, Report};
 use dataplane::gauges::Gauges;
-use dataplane::layout::Access;
+use dataplane::layout::FileAccess;
 use dataplane::{Plane, PlaneConfig};
-use kernel::plane_channel::{Links, ReportReceiver, connect};
+use kernel::plane_channel::{ChannelEnds, ReportReceiver, connect};
 use kernel::thread::{PlaneThread, start};
 use schedule::profile::DiskProfile;
 use units::{BitRate, StreamId};
@@ -22,7 +22,7 @@ const LONG: Duration = Duration::from_secs(60);
 
 /// A plane over one flash disk and one fast link, on a thread of its own.
 fn plane(link: kernel::plane_channel::PlaneLink) -> PlaneThread {
-    let config = kernel::thread::PlaneConfig {
+    let config = kernel::thread::ThreadConfig {
         chunk_count: 64,
         engine: common::engine(),
         cpu: None,
@@ -50,13 +50,13 @@ fn finished(reports: &ReportReceiver) -> (Box<Delivery>, dataplane::control::End
 }
 
 fn a_range_of_a_file_reaches_the_socket_byte_for_byte_and_the_socket_comes_back() {
-    let Links { plane: link, handle, reports, .. } = connect(1).unwrap();
+    let ChannelEnds { plane: link, handle, reports, .. } = connect(1).unwrap();
     let running = plane(link);
     let size = 5 * CHUNK + 777;
     for (stream, buffered) in [(1, false), (2, true)] {
         let (file, direct) =
             if buffered { (OwnedFd::from(common::buffered_file(size)), false) } else { common::direct_file(size) };
-        let access = if direct { Access::Direct } else { Access::Buffered };
+        let access = if direct { FileAccess::Direct } else { FileAccess::Buffered };
         let (server, mut client) = connection();
         let (offset, length) = (12_345, size - 12_345);
         handle.send(Command::Start(delivery(stream, server, file, access, size, (offset, length)))).unwrap();
@@ -81,11 +81,11 @@ fn a_range_of_a_file_reaches_the_socket_byte_for_byte_and_the_socket_comes_back(
 }
 
 fn a_client_that_leaves_ends_its_delivery() {
-    let Links { plane: link, handle, reports, .. } = connect(1).unwrap();
+    let ChannelEnds { plane: link, handle, reports, .. } = connect(1).unwrap();
     let running = plane(link);
     let size = 4 * CHUNK;
     let (file, direct) = common::direct_file(size);
-    let access = if direct { Access::Direct } else { Access::Buffered };
+    let access = if direct { FileAccess::Direct } else { FileAccess::Buffered };
     let (server, client) = connection();
     handle.send(Command::Start(delivery(7, server, file, access, size, (0, size)))).unwrap();
     assert!(matches!(reports.recv_timeout(LONG), Some(Report::Started { .. })));

@@ -11,15 +11,15 @@ use std::time::Duration;
 
 use common::{Bench, CHUNK, pattern};
 use dataplane::control::Command;
-use dataplane::layout::Access;
-use dataplane::port::{Completion, Fault, FileSlot, Io, ReadRequest, SendRequest, Sharing, SocketSlot, Span, Token};
+use dataplane::layout::FileAccess;
+use dataplane::port::{Completion, FileSlot, Io, IoFault, ReadRequest, SendRequest, Sharing, SocketSlot, Span, Token};
 use storage::grant::{JobId, StoreMessage};
 use units::{DiskId, Nanos, StreamId, limits};
 
 fn a_direct_file_is_read() {
     let mut bench = Bench::new(8);
     let Some(file) = common::only_direct_file(3 * CHUNK + 4096) else { return };
-    bench.io.open_file(FileSlot(7), &file, Access::Direct);
+    bench.io.open_file(FileSlot(7), &file, FileAccess::Direct);
     for n in 0..4_u64 {
         bench.io.read(ReadRequest {
             token: Token(100 + n),
@@ -52,7 +52,7 @@ fn a_file_without_direct_io_is_read_by_the_helpers() {
     let mut bench = Bench::new(4);
     // Ordinary page cache, as on tmpfs and network mounts.
     let file = OwnedFd::from(common::buffered_file(2 * CHUNK));
-    bench.io.open_file(FileSlot(0), &file, Access::Buffered);
+    bench.io.open_file(FileSlot(0), &file, FileAccess::Buffered);
     for n in 0..4_u64 {
         let memory = Span { offset: n * CHUNK, length: 1 << 20 };
         bench.io.read(ReadRequest {
@@ -79,7 +79,7 @@ fn a_direct_read_that_the_kernel_refuses_to_start_is_made_by_the_helpers() {
     // tmpfs and pipes know no RWF_NOWAIT reads; a pipe would block, which is what the plane must not do.
     let (reader, writer) = std::io::pipe().unwrap();
     let reader = OwnedFd::from(reader);
-    bench.io.open_file(FileSlot(1), &reader, Access::Direct);
+    bench.io.open_file(FileSlot(1), &reader, FileAccess::Direct);
     let memory = Span { offset: 0, length: 4096 };
     bench.io.read(ReadRequest { token: Token(5), disk: DiskId(0), file: FileSlot(1), offset: 0, memory });
     let mut none = Vec::with_capacity(1024);
@@ -92,18 +92,18 @@ fn a_direct_read_that_the_kernel_refuses_to_start_is_made_by_the_helpers() {
     // A pipe cannot be read at an offset: what matters is that a helper said so, and the plane did not wait.
     assert_eq!(none[0].token, Token(5));
     assert_eq!(bench.io.stats().diverted_reads, 1);
-    assert_eq!(none[0].result, Err(Fault::Device(libc::ESPIPE)));
+    assert_eq!(none[0].result, Err(IoFault::Device(libc::ESPIPE)));
 }
 
 fn a_read_error_is_told_with_its_number() {
     let mut bench = Bench::new(1);
     let directory = OwnedFd::from(File::open(env!("CARGO_MANIFEST_DIR")).unwrap());
-    for (slot, access) in [(FileSlot(0), Access::Direct), (FileSlot(1), Access::Buffered)] {
+    for (slot, access) in [(FileSlot(0), FileAccess::Direct), (FileSlot(1), FileAccess::Buffered)] {
         bench.io.open_file(slot, &directory, access);
         let memory = Span { offset: 0, length: 4096 };
         bench.io.read(ReadRequest { token: Token(1), disk: DiskId(0), file: slot, offset: 0, memory });
         let result = bench.completions(1)[0].result;
-        assert!(matches!(result, Err(Fault::Device(libc::EISDIR | libc::EINVAL))), "{result:?}");
+        assert!(matches!(result, Err(IoFault::Device(libc::EISDIR | libc::EINVAL))), "{result:?}");
     }
 }
 
@@ -142,7 +142,7 @@ fn a_pending_send_can_be_cancelled_and_completes_once() {
             break done;
         }
     };
-    assert_eq!((ended.token, ended.result), (Token(77), Err(Fault::Cancelled)));
+    assert_eq!((ended.token, ended.result), (Token(77), Err(IoFault::Cancelled)));
     // Cancelling what is over is ignored, and leaves no trace.
     bench.io.cancel_send(Token(77));
     bench.assert_quiet();
@@ -187,9 +187,9 @@ fn a_peer_that_resets_is_gone_also_while_a_send_is_pending() {
         bench.send(SocketSlot(0), Token(77), 4096);
         bench.completions(1)[0].result
     });
-    assert_eq!(gone, Err(Fault::Gone));
+    assert_eq!(gone, Err(IoFault::Gone));
     bench.send(SocketSlot(0), Token(78), 4096);
-    assert_eq!(bench.completions(1)[0].result, Err(Fault::Gone), "and stays gone, without a SIGPIPE");
+    assert_eq!(bench.completions(1)[0].result, Err(IoFault::Gone), "and stays gone, without a SIGPIPE");
 }
 
 fn a_socket_that_was_shut_down_is_gone() {
@@ -198,7 +198,7 @@ fn a_socket_that_was_shut_down_is_gone() {
     socket2::SockRef::from(&socket).shutdown(Shutdown::Write).unwrap();
     bench.io.open_socket(SocketSlot(9), &socket);
     bench.send(SocketSlot(9), Token(1), 100);
-    assert_eq!(bench.completions(1)[0].result, Err(Fault::Gone));
+    assert_eq!(bench.completions(1)[0].result, Err(IoFault::Gone));
 }
 
 fn a_wait_without_events_ends_at_its_deadline_and_not_before() {

@@ -8,9 +8,9 @@ use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 
 use common::{Bench, CHUNK, pattern};
-use dataplane::layout::Access;
-use dataplane::port::{Fault, FileSlot, Io, ReadRequest, SendRequest, Sharing, SocketSlot, Span, Token};
-use kernel::permissions::Subject;
+use dataplane::layout::FileAccess;
+use dataplane::port::{FileSlot, Io, IoFault, ReadRequest, SendRequest, Sharing, SocketSlot, Span, Token};
+use kernel::permissions::PermissionSubject;
 use units::DiskId;
 
 const QUARTER: u64 = CHUNK / 4;
@@ -19,7 +19,7 @@ const FILE: FileSlot = FileSlot(0);
 /// None where the kernel lends nothing, as it says itself.
 fn lending_bench(chunks: u32) -> Option<Bench> {
     let bench = Bench::new(chunks);
-    let lending = bench.permissions.of(Subject::Lending).expect("it is always said");
+    let lending = bench.permissions.of(PermissionSubject::Lending).expect("it is always said");
     if !lending.granted {
         common::skip::skipped(&lending.sentence);
     }
@@ -29,7 +29,7 @@ fn lending_bench(chunks: u32) -> Option<Bench> {
 fn bench_with_file(chunks: u32) -> Option<(Bench, OwnedFd)> {
     let mut bench = lending_bench(chunks)?;
     let file = common::only_direct_file(16 * CHUNK)?;
-    bench.io.open_file(FILE, &file, Access::Direct);
+    bench.io.open_file(FILE, &file, FileAccess::Direct);
     Some((bench, file))
 }
 
@@ -174,7 +174,7 @@ fn a_vanished_peer_is_told_and_a_blocking_socket_is_never_lent_to() {
     socket2::SockRef::from(&socket).shutdown(std::net::Shutdown::Write).unwrap();
     bench.io.open_socket(SocketSlot(0), &socket);
     bench.io.send(SendRequest { token: Token(2), socket: SocketSlot(0), memory, then: None, sharing: Sharing::Shared });
-    assert_eq!(bench.completions(1)[0].result, Err(Fault::Gone));
+    assert_eq!(bench.completions(1)[0].result, Err(IoFault::Gone));
     let before = bench.io.stats().lent_sends;
     let (blocking, mut peer) = common::connection();
     socket2::SockRef::from(&blocking).set_nonblocking(false).unwrap();
@@ -188,7 +188,7 @@ fn a_vanished_peer_is_told_and_a_blocking_socket_is_never_lent_to() {
 fn buffered_reads_replace_too() {
     let Some(mut bench) = lending_bench(2) else { return };
     let file = OwnedFd::from(common::buffered_file(4 * CHUNK));
-    bench.io.open_file(FILE, &file, Access::Buffered);
+    bench.io.open_file(FILE, &file, FileAccess::Buffered);
     let (socket, mut peer) = common::connection();
     bench.io.open_socket(SocketSlot(0), &socket);
     for round in 0..64_u64 {

@@ -7,10 +7,10 @@ use std::os::fd::AsFd;
 use std::thread;
 
 use common::{Bench, CHUNK, pattern};
-use dataplane::layout::Access;
+use dataplane::layout::FileAccess;
 use dataplane::port::{FileSlot, Io, ReadRequest, SocketSlot, Span, Token};
 use kernel::direct::DirectWriter;
-use kernel::permissions::{OPEN_FILES, StartError, Subject};
+use kernel::permissions::{OPEN_FILES, PermissionSubject, StartError};
 use kernel::plane_channel::connect;
 use kernel::pool::{LEASE_BYTES, LeasePool};
 use kernel::{EngineChoice, IoConfig, KernelIo};
@@ -23,7 +23,7 @@ fn few_descriptors_are_raised_as_far_as_permitted_and_it_is_said() {
     let mut bench = Bench::new(2);
     let limit = getrlimit(Resource::Nofile).current.unwrap();
     assert!(limit >= 400, "the soft limit was raised to what is permitted at least");
-    let said = bench.permissions.of(Subject::OpenFiles).unwrap();
+    let said = bench.permissions.of(PermissionSubject::OpenFiles).unwrap();
     // Whoever may raise the hard limit (CAP_SYS_RESOURCE) has as many as are wanted all the same.
     assert_eq!(said.granted, limit >= OPEN_FILES, "{}", said.sentence);
     assert!(said.granted || said.sentence.contains(&format!("LimitNOFILE={OPEN_FILES}")), "{}", said.sentence);
@@ -34,7 +34,7 @@ fn few_descriptors_are_raised_as_far_as_permitted_and_it_is_said() {
 fn read_and_send(bench: &mut Bench) {
     let (file, direct) = common::direct_file(CHUNK);
     let (socket, _peer) = common::connection();
-    bench.io.open_file(FileSlot(3), &file, if direct { Access::Direct } else { Access::Buffered });
+    bench.io.open_file(FileSlot(3), &file, if direct { FileAccess::Direct } else { FileAccess::Buffered });
     bench.io.open_socket(SocketSlot(4), &socket);
     let memory = Span { offset: CHUNK, length: 1 << 20 };
     bench.io.read(ReadRequest { token: Token(1), disk: DiskId(0), file: FileSlot(3), offset: 0, memory });
@@ -59,7 +59,7 @@ fn without_io_uring_the_plane_says_what_to_do_and_stores_write_all_the_same() {
 
         // Unless told otherwise it runs all the same.
         let mut bench = common::with_engine(EngineChoice::Auto, || Bench::new(2));
-        let engine = bench.permissions.of(Subject::Engine).unwrap();
+        let engine = bench.permissions.of(PermissionSubject::Engine).unwrap();
         assert!(!engine.granted && engine.sentence.contains("seccomp"), "{}", engine.sentence);
         read_and_send(&mut bench);
 

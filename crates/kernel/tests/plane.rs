@@ -9,30 +9,30 @@ use std::time::{Duration, Instant};
 
 use common::{CHUNK, connection, only_direct_file};
 use dataplane::control::{Command, Event, Report};
-use dataplane::layout::Access;
+use dataplane::layout::FileAccess;
 use dataplane::port::{COMPLETIONS_MAX, FileSlot, Io, ReadRequest, SendRequest, Sharing, SocketSlot, Span, Token};
 use kernel::EngineChoice;
-use kernel::permissions::Subject;
-use kernel::plane_channel::{Links, connect};
-use kernel::thread::{PlaneConfig, check, cpus, punted_workers, start};
+use kernel::permissions::PermissionSubject;
+use kernel::plane_channel::{ChannelEnds, connect};
+use kernel::thread::{ThreadConfig, check, cpus, punted_workers, start};
 use units::{DiskId, Nanos};
 
 const LONG: Duration = Duration::from_secs(60);
 
-fn config() -> PlaneConfig {
+fn config() -> ThreadConfig {
     let (engine, cpu) = (EngineChoice::Auto, cpus().unwrap().pop());
-    PlaneConfig { chunk_count: 64, engine, cpu, priority: Some(10), readers: 2 }
+    ThreadConfig { chunk_count: 64, engine, cpu, priority: Some(10), readers: 2 }
 }
 
 #[test]
 fn reads_and_sends_in_earnest_wake_no_worker_of_io_wq() {
-    let Links { plane, handle, reports, .. } = connect(1).unwrap();
+    let ChannelEnds { plane, handle, reports, .. } = connect(1).unwrap();
     let Some(file) = only_direct_file(64 * CHUNK) else { return };
     let sockets: Vec<_> = (0..64).map(|_| connection()).collect();
     let (servers, peers): (Vec<_>, Vec<_>) = sockets.into_iter().unzip();
     let (worked, seen) = mpsc::channel();
-    let running = start(PlaneConfig { engine: EngineChoice::IoUring, ..config() }, plane, move |mut io| {
-        io.open_file(FileSlot(0), &file, Access::Direct);
+    let running = start(ThreadConfig { engine: EngineChoice::IoUring, ..config() }, plane, move |mut io| {
+        io.open_file(FileSlot(0), &file, FileAccess::Direct);
         let mut completions = Vec::with_capacity(COMPLETIONS_MAX);
         for (socket, server) in (0..).zip(&servers) {
             io.open_socket(SocketSlot(socket), server);
@@ -107,33 +107,33 @@ fn reads_and_sends_in_earnest_wake_no_worker_of_io_wq() {
 fn everything_asked_for_is_answered_in_a_sentence() {
     let permissions = check(config()).unwrap();
     for subject in [
-        Subject::Engine,
-        Subject::OpenFiles,
-        Subject::LockedMemory,
-        Subject::HugePages,
-        Subject::Lending,
-        Subject::RealTime,
-        Subject::Processor,
+        PermissionSubject::Engine,
+        PermissionSubject::OpenFiles,
+        PermissionSubject::LockedMemory,
+        PermissionSubject::HugePages,
+        PermissionSubject::Lending,
+        PermissionSubject::RealTime,
+        PermissionSubject::Processor,
     ] {
         let said = permissions.of(subject).unwrap_or_else(|| panic!("nothing was said of {subject:?}"));
         assert!(!said.sentence.is_empty());
     }
-    assert!(permissions.of(Subject::Processor).unwrap().granted, "{permissions}");
+    assert!(permissions.of(PermissionSubject::Processor).unwrap().granted, "{permissions}");
 }
 
 #[test]
 fn what_cannot_be_had_is_said_and_the_plane_runs_without() {
-    let impossible = PlaneConfig { cpu: Some(100_000), priority: Some(100), ..config() };
+    let impossible = ThreadConfig { cpu: Some(100_000), priority: Some(100), ..config() };
     let permissions = check(impossible).unwrap();
-    let cpu = permissions.of(Subject::Processor).unwrap();
+    let cpu = permissions.of(PermissionSubject::Processor).unwrap();
     assert!(!cpu.granted && cpu.sentence.contains("100000"), "{}", cpu.sentence);
-    let priority = permissions.of(Subject::RealTime).unwrap();
+    let priority = permissions.of(PermissionSubject::RealTime).unwrap();
     assert!(!priority.granted && priority.sentence.contains("1 and 99"), "{}", priority.sentence);
 }
 
 #[test]
 fn too_much_memory_is_refused_with_advice() {
-    let error = check(PlaneConfig { chunk_count: u32::MAX, ..config() }).unwrap_err();
+    let error = check(ThreadConfig { chunk_count: u32::MAX, ..config() }).unwrap_err();
     assert!(error.to_string().contains("less memory"), "{error}");
 }
 

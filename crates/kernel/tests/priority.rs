@@ -3,16 +3,16 @@
 
 use std::sync::mpsc;
 
-use kernel::permissions::Subject;
+use kernel::permissions::PermissionSubject;
 use kernel::plane_channel::connect;
-use kernel::thread::{PlaneConfig, cpus, start};
+use kernel::thread::{ThreadConfig, cpus, start};
 use rustix::thread::{Pid, sched_getaffinity};
 
 #[test]
 fn the_plane_has_its_cpu_and_priority_and_its_helpers_have_neither() {
     let usable = cpus().unwrap();
     let cpu = *usable.last().unwrap();
-    let config = PlaneConfig {
+    let config = ThreadConfig {
         chunk_count: 2,
         engine: kernel::EngineChoice::Auto,
         cpu: Some(cpu),
@@ -24,8 +24,8 @@ fn the_plane_has_its_cpu_and_priority_and_its_helpers_have_neither() {
         let _ = released.recv(); // ends when the test lets go
     })
     .unwrap();
-    assert!(plane.permissions.of(Subject::Processor).unwrap().granted, "{}", plane.permissions);
-    let real_time = plane.permissions.of(Subject::RealTime).unwrap().granted;
+    assert!(plane.permissions.of(PermissionSubject::Processor).unwrap().granted, "{}", plane.permissions);
+    let real_time = plane.permissions.of(PermissionSubject::RealTime).unwrap().granted;
 
     let planes = threads("plane");
     assert_eq!(planes.len(), 1);

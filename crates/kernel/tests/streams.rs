@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use dataplane::control::{Command, Content, Delivery, Outcome, Report, Resource, Segment, Service};
 use dataplane::gauges::Gauges;
-use dataplane::layout::{Access, ContentLayout};
+use dataplane::layout::{ContentLayout, FileAccess};
 use dataplane::{Plane, PlaneConfig};
 use kernel::plane_channel::{PlaneHandle, ReportReceiver, connect};
 use kernel::thread::PlaneThread;
@@ -32,7 +32,7 @@ impl Server {
         let links = connect(1).expect("queues");
         let gauges = Arc::new(Gauges::new(config.streams_max, 1));
         let shared = Arc::clone(&gauges);
-        let plane = kernel::thread::PlaneConfig {
+        let plane = kernel::thread::ThreadConfig {
             chunk_count,
             engine: common::engine(),
             cpu: None,
@@ -73,8 +73,8 @@ fn content(path: &Path, bytes: &[u8], version: u64) -> Arc<Content> {
     File::create(path).and_then(|mut file| file.write_all(bytes)).expect("a file");
     let direct = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path);
     let (file, access) = match direct {
-        Ok(file) => (file, Access::Direct),
-        Err(_) => (File::open(path).expect("a file"), Access::Buffered),
+        Ok(file) => (file, FileAccess::Direct),
+        Err(_) => (File::open(path).expect("a file"), FileAccess::Buffered),
     };
     let size = bytes.len() as u64;
     let watched = kernel::version_check::watch(file.as_fd()).expect("it can be looked at");

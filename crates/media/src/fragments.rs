@@ -4,9 +4,11 @@
 use units::Nanos;
 
 use super::curve::Marks;
-use super::input::{Source, VIEW_MAX};
-use super::mp4::{Children, TopBox, find, leading_track, movie_duration, top_box};
-use super::{Found, HEADROOM_AVERAGE_PERCENT, HEADROOM_MARKS_PERCENT, ProbeError, be_u16, be_u32, be_u64, ticks};
+use super::input::{BudgetedFile, VIEW_MAX};
+use super::mp4::{Boxes, TopBox, find, leading_track, movie_duration, top_box};
+use super::{
+    ContainerFacts, HEADROOM_AVERAGE_PERCENT, HEADROOM_MARKS_PERCENT, ProbeError, be_u16, be_u32, be_u64, ticks,
+};
 
 /// Longer indexes are not read.
 const INDEX_BYTES_MAX: u64 = 4 << 20;
@@ -14,11 +16,11 @@ const INDEX_BYTES_MAX: u64 = 4 << 20;
 const READS_KEPT: u32 = 6;
 
 pub(super) fn probe(
-    source: &mut Source<'_>,
+    source: &mut BudgetedFile<'_>,
     moov: &[u8],
     index: Option<TopBox>,
     first: TopBox,
-) -> Result<Found, ProbeError> {
+) -> Result<ContainerFacts, ProbeError> {
     let told = movie_duration(moov);
     let track = leading_track(moov).ok_or(ProbeError::Broken("it has no track with a clock"))?;
     let size = source.size();
@@ -40,15 +42,15 @@ pub(super) fn probe(
     Ok(found)
 }
 
-fn indexed(marks: Marks, told: Option<Nanos>, end: u64) -> Found {
+fn indexed(marks: Marks, told: Option<Nanos>, end: u64) -> ContainerFacts {
     match marks.fit(told, end) {
-        Some((fit, duration)) => Found { duration, fit: Some(fit), headroom_percent: HEADROOM_MARKS_PERCENT },
-        None => Found::average(told.unwrap_or(Nanos::ZERO)),
+        Some((fit, duration)) => ContainerFacts { duration, fit: Some(fit), headroom_percent: HEADROOM_MARKS_PERCENT },
+        None => ContainerFacts::average(told.unwrap_or(Nanos::ZERO)),
     }
 }
 
 /// The marks of a `sidx`, how long they last and where what they tell of ends.
-fn segment_index(source: &mut Source<'_>, index: TopBox) -> Result<Option<(Marks, Nanos, u64)>, ProbeError> {
+fn segment_index(source: &mut BudgetedFile<'_>, index: TopBox) -> Result<Option<(Marks, Nanos, u64)>, ProbeError> {
     if index.end - index.body > INDEX_BYTES_MAX {
         return Ok(None);
     }
@@ -74,7 +76,7 @@ fn parse_segment_index(body: &[u8], anchor: u64) -> Option<(Marks, Nanos, u64)> 
 }
 
 /// The marks of the `mfra` at the end of the file, if there is one.
-fn random_access(source: &mut Source<'_>, track: (u32, u64)) -> Result<Option<Marks>, ProbeError> {
+fn random_access(source: &mut BudgetedFile<'_>, track: (u32, u64)) -> Result<Option<Marks>, ProbeError> {
     let size = source.size();
     let Some(tail) = size.checked_sub(16) else { return Ok(None) };
     let end = source.exact::<16>(tail)?;
@@ -83,7 +85,7 @@ fn random_access(source: &mut Source<'_>, track: (u32, u64)) -> Result<Option<Ma
         return Ok(None);
     }
     let body = source.whole(size - length, length)?;
-    let tables = || Children(find(&body, &[b"mfra"]).unwrap_or_default()).filter(|(kind, _)| kind == b"tfra");
+    let tables = || Boxes(find(&body, &[b"mfra"]).unwrap_or_default()).filter(|(kind, _)| kind == b"tfra");
     let own = tables().find(|(_, table)| be_u32(table, 4) == Some(track.0));
     Ok(own.and_then(|(_, table)| parse_random_access(table, track.1)).filter(|marks| marks.len() > 1))
 }
@@ -107,7 +109,7 @@ fn parse_random_access(table: &[u8], per_second: u64) -> Option<Marks> {
 }
 
 /// Marks of the first fragments, as far as the budget goes, and of the last; true if none was left out.
-fn walk(source: &mut Source<'_>, first: TopBox, track: (u32, u64)) -> Result<(Marks, bool), ProbeError> {
+fn walk(source: &mut BudgetedFile<'_>, first: TopBox, track: (u32, u64)) -> Result<(Marks, bool), ProbeError> {
     let mut marks = Marks::default();
     let mut next = Some(first);
     while let Some(fragment) = next {
@@ -133,11 +135,15 @@ fn walk(source: &mut Source<'_>, first: TopBox, track: (u32, u64)) -> Result<(Ma
 }
 
 /// When the leading track's samples in a fragment begin.
-fn fragment_time(source: &mut Source<'_>, fragment: TopBox, track: (u32, u64)) -> Result<Option<Nanos>, ProbeError> {
+fn fragment_time(
+    source: &mut BudgetedFile<'_>,
+    fragment: TopBox,
+    track: (u32, u64),
+) -> Result<Option<Nanos>, ProbeError> {
     let length = usize::try_from(fragment.end - fragment.body).unwrap_or(VIEW_MAX);
     let body = source.view(fragment.body, length)?;
     let of_track = |part: &[u8]| find(part, &[b"tfhd"]).and_then(|head| be_u32(head, 4)) == Some(track.0);
-    let part = Children(body).filter(|(kind, _)| kind == b"traf").map(|(_, part)| part).find(|part| of_track(part));
+    let part = Boxes(body).filter(|(kind, _)| kind == b"traf").map(|(_, part)| part).find(|part| of_track(part));
     let time = part.and_then(|part| find(part, &[b"tfdt"])).and_then(|base| match base.first()? {
         1 => be_u64(base, 4),
         _ => be_u32(base, 4).map(u64::from),
@@ -146,7 +152,7 @@ fn fragment_time(source: &mut Source<'_>, fragment: TopBox, track: (u32, u64)) -
 }
 
 /// Time and offset of the last fragment that begins within the last [`VIEW_MAX`] bytes.
-fn last_fragment(source: &mut Source<'_>, track: (u32, u64)) -> Result<Option<(Nanos, u64)>, ProbeError> {
+fn last_fragment(source: &mut BudgetedFile<'_>, track: (u32, u64)) -> Result<Option<(Nanos, u64)>, ProbeError> {
     let start = source.size().saturating_sub(u64::try_from(VIEW_MAX).unwrap_or(0));
     let tail = source.view(start, VIEW_MAX)?;
     // The kind is followed by the size and kind of `mfhd`, always 16 bytes long.

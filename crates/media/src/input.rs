@@ -37,31 +37,31 @@ impl ReadAt for &[u8] {
 
 /// What a probe may cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Budget {
+pub struct ProbeBudget {
     /// Bytes read in all.
     pub bytes: u64,
     /// Calls of [`ReadAt::read_at`].
     pub reads: u32,
 }
 
-impl Default for Budget {
+impl Default for ProbeBudget {
     fn default() -> Self {
         Self { bytes: 16 << 20, reads: 64 }
     }
 }
 
 /// A file with what is left of its budget and the part of it that was read last.
-pub(crate) struct Source<'a> {
+pub(crate) struct BudgetedFile<'a> {
     input: &'a mut dyn ReadAt,
     size: u64,
-    budget: Budget,
-    left: Budget,
+    budget: ProbeBudget,
+    left: ProbeBudget,
     window: Vec<u8>,
     start: u64,
 }
 
-impl<'a> Source<'a> {
-    pub(crate) fn new(input: &'a mut dyn ReadAt, budget: Budget) -> Self {
+impl<'a> BudgetedFile<'a> {
+    pub(crate) fn new(input: &'a mut dyn ReadAt, budget: ProbeBudget) -> Self {
         let size = input.size();
         Self { input, size, budget, left: budget, window: Vec::new(), start: 0 }
     }
@@ -70,7 +70,7 @@ impl<'a> Source<'a> {
         self.size
     }
 
-    pub(crate) fn left(&self) -> Budget {
+    pub(crate) fn left(&self) -> ProbeBudget {
         self.left
     }
 

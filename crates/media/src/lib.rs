@@ -17,12 +17,12 @@ mod rate;
 
 use std::io;
 
-pub use input::{Budget, ReadAt};
+pub use input::{ProbeBudget, ReadAt};
 pub use mpegts::PACKET_SIZES;
 pub use rate::{Container, MediaRate};
 
 use curve::Fit;
-use input::Source;
+use input::BudgetedFile;
 use units::{BitRate, Nanos};
 
 /// The longest preroll, as a span of the rate found.
@@ -59,8 +59,8 @@ pub enum ProbeError {
 ///
 /// # Errors
 /// It is no container that is known, or not a whole one, or reading failed.
-pub fn probe(input: &mut dyn ReadAt, budget: Budget) -> Result<MediaRate, ProbeError> {
-    let mut source = Source::new(input, budget);
+pub fn probe(input: &mut dyn ReadAt, budget: ProbeBudget) -> Result<MediaRate, ProbeError> {
+    let mut source = BudgetedFile::new(input, budget);
     let start = source.view(0, mpegts::DETECT_BYTES)?;
     let container = detect(start).ok_or(ProbeError::Unknown)?;
     let found = match container {
@@ -73,14 +73,14 @@ pub fn probe(input: &mut dyn ReadAt, budget: Budget) -> Result<MediaRate, ProbeE
 
 /// What a container's reader found.
 #[derive(Debug)]
-struct Found {
+struct ContainerFacts {
     duration: Nanos,
     /// `None` where only the duration is known.
     fit: Option<Fit>,
     headroom_percent: u64,
 }
 
-impl Found {
+impl ContainerFacts {
     /// Only the duration is known.
     fn average(duration: Nanos) -> Self {
         Self { duration, fit: None, headroom_percent: HEADROOM_AVERAGE_PERCENT }
@@ -97,7 +97,7 @@ fn detect(start: &[u8]) -> Option<Container> {
     }
 }
 
-fn finish(container: Container, found: &Found, size: u64) -> Result<MediaRate, ProbeError> {
+fn finish(container: Container, found: &ContainerFacts, size: u64) -> Result<MediaRate, ProbeError> {
     let duration = found.duration;
     if duration < Nanos::from_millis(1) || duration > Nanos::from_secs(1_000_000_000) {
         return Err(ProbeError::NoDuration);

@@ -3,8 +3,8 @@
 use units::Nanos;
 
 use super::curve::Marks;
-use super::input::{Source, VIEW_MAX};
-use super::{Found, HEADROOM_AVERAGE_PERCENT, HEADROOM_MARKS_PERCENT, ProbeError};
+use super::input::{BudgetedFile, VIEW_MAX};
+use super::{ContainerFacts, HEADROOM_AVERAGE_PERCENT, HEADROOM_MARKS_PERCENT, ProbeError};
 
 /// The identifier that every EBML document begins with.
 pub(super) const MAGIC: [u8; 4] = [0x1a, 0x45, 0xdf, 0xa3];
@@ -44,7 +44,7 @@ struct Element {
 
 /// What the segment's head tells.
 #[derive(Debug, Default)]
-struct Head {
+struct SegmentHead {
     /// Nanoseconds of one tick; 0 if Info was not found.
     scale: u64,
     duration: Option<Nanos>,
@@ -53,7 +53,7 @@ struct Head {
     first_cluster: Option<u64>,
 }
 
-pub(super) fn probe(source: &mut Source<'_>) -> Result<Found, ProbeError> {
+pub(super) fn probe(source: &mut BudgetedFile<'_>) -> Result<ContainerFacts, ProbeError> {
     let header = element(source, 0)?.ok_or(ProbeError::Broken("its first element"))?;
     let after = header.end.ok_or(ProbeError::Broken("its header has no size"))?;
     let segment = element(source, after)?.filter(|e| e.id == SEGMENT);
@@ -65,18 +65,20 @@ pub(super) fn probe(source: &mut Source<'_>) -> Result<Found, ProbeError> {
     if let Some(marks) = cues(source, &head, segment.body)?
         && let Some((fit, duration)) = marks.fit(head.duration, end)
     {
-        return Ok(Found { duration, fit: Some(fit), headroom_percent: HEADROOM_MARKS_PERCENT });
+        return Ok(ContainerFacts { duration, fit: Some(fit), headroom_percent: HEADROOM_MARKS_PERCENT });
     }
     let marks = clusters(source, &head)?;
     match marks.fit(head.duration, end) {
-        Some((fit, duration)) => Ok(Found { duration, fit: Some(fit), headroom_percent: HEADROOM_AVERAGE_PERCENT }),
-        None => head.duration.map(Found::average).ok_or(ProbeError::NoDuration),
+        Some((fit, duration)) => {
+            Ok(ContainerFacts { duration, fit: Some(fit), headroom_percent: HEADROOM_AVERAGE_PERCENT })
+        }
+        None => head.duration.map(ContainerFacts::average).ok_or(ProbeError::NoDuration),
     }
 }
 
 /// Reads what comes before the clusters, and what the seek head points at.
-fn head(source: &mut Source<'_>, segment: Element) -> Result<Head, ProbeError> {
-    let mut head = Head::default();
+fn head(source: &mut BudgetedFile<'_>, segment: Element) -> Result<SegmentHead, ProbeError> {
+    let mut head = SegmentHead::default();
     let mut at = segment.body;
     for _ in 0..ELEMENTS_MAX {
         let Some(found) = element(source, at)? else { break };
@@ -102,9 +104,9 @@ fn head(source: &mut Source<'_>, segment: Element) -> Result<Head, ProbeError> {
     if head.scale == 0 { Err(ProbeError::Broken("it has no segment information")) } else { Ok(head) }
 }
 
-fn seek_head(body: &[u8], base: u64, head: &mut Head) {
-    for (_, seek) in Children(body).filter(|(id, _)| *id == SEEK) {
-        let field = |wanted| Children(seek).find(|(id, _)| *id == wanted).and_then(|(_, value)| number(value));
+fn seek_head(body: &[u8], base: u64, head: &mut SegmentHead) {
+    for (_, seek) in Elements(body).filter(|(id, _)| *id == SEEK) {
+        let field = |wanted| Elements(seek).find(|(id, _)| *id == wanted).and_then(|(_, value)| number(value));
         let (Some(id), Some(position)) = (field(SEEK_ID), field(SEEK_POSITION)) else { continue };
         let at = base.checked_add(position);
         if id == u64::from(CUES) {
@@ -115,8 +117,8 @@ fn seek_head(body: &[u8], base: u64, head: &mut Head) {
     }
 }
 
-fn info(body: &[u8], head: &mut Head) {
-    let field = |wanted| Children(body).find(|(id, _)| *id == wanted).map(|(_, value)| value);
+fn info(body: &[u8], head: &mut SegmentHead) {
+    let field = |wanted| Elements(body).find(|(id, _)| *id == wanted).map(|(_, value)| value);
     head.scale = field(TIMESTAMP_SCALE).and_then(number).filter(|scale| *scale > 0).unwrap_or(1_000_000);
     let ticks = field(DURATION).and_then(|value| match value.len() {
         4 => Some(f64::from(f32::from_be_bytes(value.try_into().ok()?))),
@@ -128,13 +130,13 @@ fn info(body: &[u8], head: &mut Head) {
 }
 
 /// The marks of the cues, if there are any.
-fn cues(source: &mut Source<'_>, head: &Head, base: u64) -> Result<Option<Marks>, ProbeError> {
+fn cues(source: &mut BudgetedFile<'_>, head: &SegmentHead, base: u64) -> Result<Option<Marks>, ProbeError> {
     let Some(at) = head.cues else { return Ok(None) };
     let Some(found) = element(source, at)?.filter(|e| e.id == CUES) else { return Ok(None) };
     let body = contents(source, found, CUES_BYTES_MAX)?;
     let mut marks = Marks::default();
-    for (_, point) in Children(&body).filter(|(id, _)| *id == CUE_POINT) {
-        let find = |body, wanted| Children(body).find(|(id, _)| *id == wanted).map(|(_, value)| value);
+    for (_, point) in Elements(&body).filter(|(id, _)| *id == CUE_POINT) {
+        let find = |body, wanted| Elements(body).find(|(id, _)| *id == wanted).map(|(_, value)| value);
         let time = find(point, CUE_TIME).and_then(number);
         let place = find(point, CUE_POSITIONS).and_then(|p| find(p, CUE_CLUSTER)).and_then(number);
         if let (Some(time), Some(offset)) = (time, place.and_then(|p| base.checked_add(p))) {
@@ -145,7 +147,7 @@ fn cues(source: &mut Source<'_>, head: &Head, base: u64) -> Result<Option<Marks>
 }
 
 /// Marks of clusters found by their identifier and timestamp at places spread over the file.
-fn clusters(source: &mut Source<'_>, head: &Head) -> Result<Marks, ProbeError> {
+fn clusters(source: &mut BudgetedFile<'_>, head: &SegmentHead) -> Result<Marks, ProbeError> {
     let mut marks = Marks::default();
     let Some(first) = head.first_cluster else { return Ok(marks) };
     let length = u64::try_from(PLACE_BYTES).unwrap_or(0);
@@ -179,14 +181,14 @@ fn timestamps(bytes: &[u8]) -> Vec<(usize, u64)> {
     let stamp = |(at, _): (usize, &[u8])| {
         let (_, used) = size(bytes.get(at + 4..)?)?;
         let body = bytes.get(at + 4 + used..)?;
-        let (_, value) = Children(body).take(2).find(|(id, _)| *id == TIMESTAMP)?;
+        let (_, value) = Elements(body).take(2).find(|(id, _)| *id == TIMESTAMP)?;
         Some((at, number(value)?))
     };
     starts.filter_map(stamp).collect()
 }
 
 /// The element at `at`; `None` at the end of the file or where there is none.
-fn element(source: &mut Source<'_>, at: u64) -> Result<Option<Element>, ProbeError> {
+fn element(source: &mut BudgetedFile<'_>, at: u64) -> Result<Option<Element>, ProbeError> {
     let head = source.view(at, 12)?;
     let Some((id, id_bytes)) = identifier(head) else { return Ok(None) };
     let Some((length, size_bytes)) = size(&head[id_bytes..]) else { return Ok(None) };
@@ -199,7 +201,7 @@ fn element(source: &mut Source<'_>, at: u64) -> Result<Option<Element>, ProbeErr
 }
 
 /// The contents of an element that is at most `limit` long.
-fn contents(source: &mut Source<'_>, element: Element, limit: u64) -> Result<Vec<u8>, ProbeError> {
+fn contents(source: &mut BudgetedFile<'_>, element: Element, limit: u64) -> Result<Vec<u8>, ProbeError> {
     match element.end {
         Some(end) if end - element.body <= limit => source.whole(element.body, end - element.body),
         _ => Err(ProbeError::Broken("its head is too long")),
@@ -207,9 +209,9 @@ fn contents(source: &mut Source<'_>, element: Element, limit: u64) -> Result<Vec
 }
 
 /// The children of an element in memory: identifier and contents. Ends at the first that makes no sense or is cut off.
-struct Children<'a>(&'a [u8]);
+struct Elements<'a>(&'a [u8]);
 
-impl<'a> Iterator for Children<'a> {
+impl<'a> Iterator for Elements<'a> {
     type Item = (u32, &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {

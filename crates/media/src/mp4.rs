@@ -6,8 +6,8 @@
 use units::Nanos;
 
 use super::curve::Samples;
-use super::input::Source;
-use super::{Found, ProbeError, be_u32, be_u64, fragments, ticks};
+use super::input::BudgetedFile;
+use super::{ContainerFacts, ProbeError, be_u32, be_u64, fragments, ticks};
 
 /// Three hours at 60 frames a second, with sound, need about 8 MiB.
 const MOOV_BYTES_MAX: u64 = 12 << 20;
@@ -35,7 +35,7 @@ pub(super) fn begins(start: &[u8]) -> bool {
     start.get(4..8).is_some_and(|kind| FIRST.iter().any(|known| known.as_slice() == kind))
 }
 
-pub(super) fn probe(source: &mut Source<'_>) -> Result<Found, ProbeError> {
+pub(super) fn probe(source: &mut BudgetedFile<'_>) -> Result<ContainerFacts, ProbeError> {
     let (mut at, mut movie, mut index, mut media) = (0, None, None, None);
     for _ in 0..TOP_BOXES_MAX {
         let found = match top_box(source, at) {
@@ -72,7 +72,7 @@ struct Movie {
 }
 
 impl Movie {
-    fn read(source: &mut Source<'_>, moov: TopBox) -> Result<Self, ProbeError> {
+    fn read(source: &mut BudgetedFile<'_>, moov: TopBox) -> Result<Self, ProbeError> {
         let length = moov.end - moov.body;
         let whole = length <= MOOV_BYTES_MAX;
         let body = source.whole(moov.body, if whole { length } else { 4096 })?;
@@ -85,7 +85,7 @@ impl Movie {
 }
 
 /// The box at `at`; `None` where its head makes no sense.
-pub(super) fn top_box(source: &mut Source<'_>, at: u64) -> Result<Option<TopBox>, ProbeError> {
+pub(super) fn top_box(source: &mut BudgetedFile<'_>, at: u64) -> Result<Option<TopBox>, ProbeError> {
     let size = source.size();
     let head = source.view(at, 16)?;
     let kind: [u8; 4] = match head.get(4..8).and_then(|k| k.try_into().ok()) {
@@ -105,9 +105,9 @@ pub(super) fn top_box(source: &mut Source<'_>, at: u64) -> Result<Option<TopBox>
 }
 
 /// The children of a box in memory: kind and body.
-pub(super) struct Children<'a>(pub(super) &'a [u8]);
+pub(super) struct Boxes<'a>(pub(super) &'a [u8]);
 
-impl<'a> Iterator for Children<'a> {
+impl<'a> Iterator for Boxes<'a> {
     type Item = ([u8; 4], &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -125,7 +125,7 @@ impl<'a> Iterator for Children<'a> {
 
 /// The first box down the path `kinds`.
 pub(super) fn find<'a>(body: &'a [u8], kinds: &[&[u8; 4]]) -> Option<&'a [u8]> {
-    kinds.iter().try_fold(body, |body, kind| Children(body).find(|(k, _)| k == *kind).map(|(_, body)| body))
+    kinds.iter().try_fold(body, |body, kind| Boxes(body).find(|(k, _)| k == *kind).map(|(_, body)| body))
 }
 
 /// What `mvhd` and `mdhd` begin with: ticks per second, and the duration in them (`None` if not known yet).
@@ -151,7 +151,7 @@ pub(super) fn movie_duration(moov: &[u8]) -> Option<Nanos> {
 
 /// Ticks per second of the track that leads (the first video track, else the first), and its number.
 pub(super) fn leading_track(moov: &[u8]) -> Option<(u32, u64)> {
-    let tracks = || Children(moov).filter(|(kind, _)| kind == b"trak").map(|(_, body)| body).take(TRACKS_MAX);
+    let tracks = || Boxes(moov).filter(|(kind, _)| kind == b"trak").map(|(_, body)| body).take(TRACKS_MAX);
     let track = tracks().find(|t| handler(t) == Some(*b"vide")).or_else(|| tracks().next())?;
     let header = find(track, &[b"tkhd"])?;
     let number = be_u32(header, if header.first() == Some(&1) { 20 } else { 12 })?;
@@ -164,14 +164,14 @@ fn handler(track: &[u8]) -> Option<[u8; 4]> {
 }
 
 /// The rate from the sample tables of a movie that is not fragmented.
-fn tables(movie: &Movie) -> Result<Found, ProbeError> {
+fn tables(movie: &Movie) -> Result<ContainerFacts, ProbeError> {
     let moov = movie.body.as_slice();
     if !movie.whole {
-        return movie_duration(moov).map(Found::average).ok_or(ProbeError::NoDuration);
+        return movie_duration(moov).map(ContainerFacts::average).ok_or(ProbeError::NoDuration);
     }
     let mut samples = Samples::new();
     let mut longest = Nanos::ZERO;
-    for (_, track) in Children(moov).filter(|(kind, _)| kind == b"trak").take(TRACKS_MAX) {
+    for (_, track) in Boxes(moov).filter(|(kind, _)| kind == b"trak").take(TRACKS_MAX) {
         // Chapters and other texts lie anywhere; sound and picture are what a player waits for.
         if matches!(handler(track), Some(kind) if &kind == b"vide" || &kind == b"soun") {
             longest = longest.max(track_samples(track, &mut samples).unwrap_or(Nanos::ZERO));
@@ -179,8 +179,8 @@ fn tables(movie: &Movie) -> Result<Found, ProbeError> {
     }
     let duration = movie_duration(moov).unwrap_or(longest);
     match samples.fit() {
-        Some(fit) => Ok(Found { duration: duration.max(longest), fit: Some(fit), headroom_percent: 0 }),
-        None => Ok(Found::average(duration)),
+        Some(fit) => Ok(ContainerFacts { duration: duration.max(longest), fit: Some(fit), headroom_percent: 0 }),
+        None => Ok(ContainerFacts::average(duration)),
     }
 }
 
@@ -191,7 +191,7 @@ fn track_samples(track: &[u8], samples: &mut Samples) -> Option<Nanos> {
     (per_second > 0).then_some(())?;
     let mut sizes = Sizes::new(table)?;
     let mut times = Times::new(find(table, &[b"stts"])?);
-    let mut chunks = Chunks::new(table)?;
+    let mut chunks = ChunkTable::new(table)?;
     while let Some((mut offset, count)) = chunks.next() {
         let mut left = count.min(sizes.left);
         if left == 0 {
@@ -282,14 +282,14 @@ impl<'a> Times<'a> {
 }
 
 /// `stco` or `co64` with `stsc`: where chunks lie and how many samples each holds.
-struct Chunks<'a> {
+struct ChunkTable<'a> {
     offsets: std::slice::Chunks<'a, u8>,
     runs: std::iter::Peekable<std::slice::Chunks<'a, u8>>,
     each: u64,
     number: u32,
 }
 
-impl<'a> Chunks<'a> {
+impl<'a> ChunkTable<'a> {
     fn new(table: &'a [u8]) -> Option<Self> {
         let (body, width) = match (find(table, &[b"stco"]), find(table, &[b"co64"])) {
             (Some(body), _) => (body, 4),

@@ -7,8 +7,8 @@
 use units::Nanos;
 
 use super::curve::Marks;
-use super::input::Source;
-use super::{Found, HEADROOM_MARKS_PERCENT, HEADROOM_SAMPLED_PERCENT, ProbeError, be_u32};
+use super::input::BudgetedFile;
+use super::{ContainerFacts, HEADROOM_MARKS_PERCENT, HEADROOM_SAMPLED_PERCENT, ProbeError, be_u32};
 
 /// Sizes of packets that are known.
 pub const PACKET_SIZES: [usize; 3] = [188, 192, 204];
@@ -27,30 +27,30 @@ const JUMP_FACTOR: u64 = 4;
 
 /// How packets lie in a file: the first sync byte of a row, and the distance to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Grid {
+struct PacketGrid {
     first: usize,
     size: usize,
 }
 
 /// A clock reading: where, and when.
 #[derive(Debug, Clone, Copy)]
-struct Reading {
+struct ClockReading {
     offset: u64,
     ticks: u64,
 }
 
 /// The readings of one place that follow each other without a jump: the first and the last.
 #[derive(Debug, Clone, Copy)]
-struct Place {
-    first: Reading,
-    last: Reading,
+struct ClockRun {
+    first: ClockReading,
+    last: ClockReading,
 }
 
 pub(super) fn begins(start: &[u8]) -> bool {
     grid(start).is_some_and(|grid| grid.first < 204)
 }
 
-pub(super) fn probe(source: &mut Source<'_>) -> Result<Found, ProbeError> {
+pub(super) fn probe(source: &mut BudgetedFile<'_>) -> Result<ContainerFacts, ProbeError> {
     let size = source.size();
     let places = places(source)?;
     let (Some(first), Some(last)) = (places.first(), places.last()) else {
@@ -72,14 +72,14 @@ pub(super) fn probe(source: &mut Source<'_>) -> Result<Found, ProbeError> {
     let duration = super::ticks(u64::try_from(whole).unwrap_or(u64::MAX), CLOCK);
     let end = last.last.offset;
     let Some((fit, _)) = marks.fit(Some(super::ticks(time, CLOCK)), end) else {
-        return Ok(Found::average(duration));
+        return Ok(ContainerFacts::average(duration));
     };
     let headroom = if varies(&places, pace) { HEADROOM_SAMPLED_PERCENT } else { HEADROOM_MARKS_PERCENT };
-    Ok(Found { duration, fit: Some(fit), headroom_percent: headroom })
+    Ok(ContainerFacts { duration, fit: Some(fit), headroom_percent: headroom })
 }
 
 /// Clock readings at places spread evenly over the file.
-fn places(source: &mut Source<'_>) -> Result<Vec<Place>, ProbeError> {
+fn places(source: &mut BudgetedFile<'_>) -> Result<Vec<ClockRun>, ProbeError> {
     let size = source.size();
     let length = u64::try_from(PLACE_BYTES).unwrap_or(0);
     let count = PLACES.min(size.div_ceil(length)).max(1);
@@ -99,9 +99,9 @@ fn places(source: &mut Source<'_>) -> Result<Vec<Place>, ProbeError> {
 
 /// The longest run of readings without a jump in `bytes`. `program` is the packet identifier of the clock that counts:
 /// the first found.
-fn place(bytes: &[u8], at: u64, program: &mut Option<u16>) -> Option<Place> {
-    let mut best: Option<Place> = None;
-    let mut run: Option<Place> = None;
+fn place(bytes: &[u8], at: u64, program: &mut Option<u16>) -> Option<ClockRun> {
+    let mut best: Option<ClockRun> = None;
+    let mut run: Option<ClockRun> = None;
     let mut rest = 0;
     while let Some(grid) = grid(bytes.get(rest..).unwrap_or_default()) {
         let mut next = rest + grid.first;
@@ -110,11 +110,11 @@ fn place(bytes: &[u8], at: u64, program: &mut Option<u16>) -> Option<Place> {
             if let Some((pid, ticks, jump)) = clock(packet)
                 && *program.get_or_insert(pid) == pid
             {
-                let reading = Reading { offset: at + u64::try_from(next).unwrap_or(0), ticks };
-                let goes_on = |run: &Place| !jump && since(run.last.ticks, ticks) < 2 * CLOCK;
+                let reading = ClockReading { offset: at + u64::try_from(next).unwrap_or(0), ticks };
+                let goes_on = |run: &ClockRun| !jump && since(run.last.ticks, ticks) < 2 * CLOCK;
                 run = Some(
                     run.filter(goes_on)
-                        .map_or(Place { first: reading, last: reading }, |r| Place { last: reading, ..r }),
+                        .map_or(ClockRun { first: reading, last: reading }, |r| ClockRun { last: reading, ..r }),
                 );
                 best = best.filter(|b| run.is_some_and(|r| length(b) > length(&r))).or(run);
             }
@@ -126,15 +126,15 @@ fn place(bytes: &[u8], at: u64, program: &mut Option<u16>) -> Option<Place> {
     best
 }
 
-fn length(place: &Place) -> u64 {
+fn length(place: &ClockRun) -> u64 {
     place.last.offset - place.first.offset
 }
 
 /// Where the next row of packets begins.
-fn grid(bytes: &[u8]) -> Option<Grid> {
+fn grid(bytes: &[u8]) -> Option<PacketGrid> {
     let sync = |at: usize| bytes.get(at) == Some(&0x47);
     let row = |first: usize| PACKET_SIZES.into_iter().find(|size| (0..ROW).all(|i| sync(first + i * size)));
-    (0..bytes.len()).filter(|at| sync(*at)).find_map(|first| row(first).map(|size| Grid { first, size }))
+    (0..bytes.len()).filter(|at| sync(*at)).find_map(|first| row(first).map(|size| PacketGrid { first, size }))
 }
 
 /// Identifier, clock in 27 MHz ticks, and whether it jumps here, if the packet carries a clock.
@@ -159,8 +159,8 @@ fn since(from: u64, to: u64) -> u64 {
 }
 
 /// Bytes per second inside the places: their median. If no place holds two readings, all of them together.
-fn pace(places: &[Place]) -> Option<u64> {
-    let rate = |a: Reading, b: Reading| {
+fn pace(places: &[ClockRun]) -> Option<u64> {
+    let rate = |a: ClockReading, b: ClockReading| {
         let ticks = since(a.ticks, b.ticks);
         let bytes = b.offset.checked_sub(a.offset).filter(|bytes| *bytes > 0)?;
         let rate = u128::from(bytes) * u128::from(CLOCK) / u128::from(ticks.max(1));
@@ -175,7 +175,7 @@ fn pace(places: &[Place]) -> Option<u64> {
 }
 
 /// Ticks between two readings, or what `pace` makes of their distance if the clock jumped between them.
-fn passed(from: Reading, to: Reading, pace: u64) -> u64 {
+fn passed(from: ClockReading, to: ClockReading, pace: u64) -> u64 {
     let bytes = to.offset.saturating_sub(from.offset);
     let expected = u64::try_from(u128::from(bytes) * u128::from(CLOCK) / u128::from(pace.max(1))).unwrap_or(u64::MAX);
     let told = since(from.ticks, to.ticks);
@@ -187,8 +187,8 @@ fn passed(from: Reading, to: Reading, pace: u64) -> u64 {
 }
 
 /// Whether the rate inside the places differs by more than a twentieth from the median in a tenth of them.
-fn varies(places: &[Place], pace: u64) -> bool {
-    let off = |place: &&Place| {
+fn varies(places: &[ClockRun], pace: u64) -> bool {
+    let off = |place: &&ClockRun| {
         let ticks = since(place.first.ticks, place.last.ticks);
         let expected = u128::from(length(place)) * u128::from(CLOCK) / u128::from(pace.max(1));
         u128::from(ticks).abs_diff(expected) * 20 > expected

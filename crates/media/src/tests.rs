@@ -62,7 +62,7 @@ impl<R: ReadAt> ReadAt for Counted<R> {
 /// Probes and checks that the budget was kept.
 fn found(input: impl ReadAt) -> Result<MediaRate, ProbeError> {
     let mut counted = Counted { input, bytes: 0, reads: 0 };
-    let budget = Budget::default();
+    let budget = ProbeBudget::default();
     let result = probe(&mut counted, budget);
     assert!(counted.bytes <= budget.bytes && counted.reads <= budget.reads, "{} {}", counted.bytes, counted.reads);
     result
@@ -255,8 +255,8 @@ fn clocks_that_wrap_or_jump_are_bridged() {
 
 #[test]
 fn reading_errors_are_passed_on_and_small_budgets_kept() {
-    struct Broken;
-    impl ReadAt for Broken {
+    struct BrokenFile;
+    impl ReadAt for BrokenFile {
         fn read_at(&mut self, _: u64, _: &mut [u8]) -> io::Result<usize> {
             Err(io::ErrorKind::Other.into())
         }
@@ -264,10 +264,10 @@ fn reading_errors_are_passed_on_and_small_budgets_kept() {
             1 << 40
         }
     }
-    assert!(matches!(found(Broken), Err(ProbeError::Io(_))));
+    assert!(matches!(found(BrokenFile), Err(ProbeError::Io(_))));
     for Golden { name, bytes, .. } in GOLDEN {
         let mut input = bytes;
-        let tight = Budget { bytes: 4096, reads: 1 };
+        let tight = ProbeBudget { bytes: 4096, reads: 1 };
         assert!(matches!(probe(&mut input, tight), Err(ProbeError::OverBudget(4096, 1))), "{name}");
     }
 }

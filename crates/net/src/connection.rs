@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::Socket;
 
-use crate::greeting::{self, GreetingError, Numbered, Token};
+use crate::greeting::{self, GreetingError, Numbered, SharedSecret};
 use crate::receiver::Receiver;
 use crate::sender::{Coalescing, Sender};
 use crate::transport::{self, Transport};
@@ -41,7 +41,7 @@ impl Connection {
     /// Nobody is there, or they do not talk to us.
     pub fn open(
         place: &dyn Transport,
-        token: Option<&Token>,
+        token: Option<&SharedSecret>,
         coalescing: Coalescing,
         within: Duration,
         numbered: Numbered,

@@ -35,9 +35,9 @@ const HELLO_BYTES: usize = 8 + 2 + 1 + RANDOM_BYTES;
 
 /// What both sides know and nobody else. Only its hash is kept.
 #[derive(Clone)]
-pub struct Token([u8; 64]);
+pub struct SharedSecret([u8; 64]);
 
-impl std::fmt::Debug for Token {
+impl std::fmt::Debug for SharedSecret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Token(..)")
     }
@@ -48,7 +48,7 @@ impl std::fmt::Debug for Token {
 #[error("a token has {TOKEN_BYTES_MIN} bytes or more, this one {0}; make one: head -c 24 /dev/urandom | base64")]
 pub struct TokenError(usize);
 
-impl Token {
+impl SharedSecret {
     /// The token that `text` is, white space at its ends left out.
     ///
     /// # Errors
@@ -127,7 +127,7 @@ pub enum GreetingError {
 
 /// What the listener says last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum ListenerVerdict {
     Welcome = 0,
     TokenWrong = 1,
 }
@@ -136,7 +136,7 @@ enum Verdict {
 ///
 /// # Errors
 /// The other side is none of ours, of another version, or does not know the token.
-pub fn call(socket: &Socket, token: Option<&Token>, numbered: Numbered) -> Result<(), GreetingError> {
+pub fn call(socket: &Socket, token: Option<&SharedSecret>, numbered: Numbered) -> Result<(), GreetingError> {
     let deadline = Instant::now() + PATIENCE;
     socket.set_write_timeout(Some(PATIENCE))?;
     let ours: [u8; RANDOM_BYTES] = random()?;
@@ -156,7 +156,7 @@ pub fn call(socket: &Socket, token: Option<&Token>, numbered: Numbered) -> Resul
     let mut answer = [0; 1 + PROOF_BYTES];
     read_by(socket, &mut answer, deadline)?;
     let proven = token.is_none_or(|token| token.is_proven(LISTENER, &ours, &heard.random, &answer[1..]));
-    if answer[0] != Verdict::Welcome as u8 || !proven {
+    if answer[0] != ListenerVerdict::Welcome as u8 || !proven {
         return Err(GreetingError::TokenWrong);
     }
     settle(socket)
@@ -166,7 +166,7 @@ pub fn call(socket: &Socket, token: Option<&Token>, numbered: Numbered) -> Resul
 ///
 /// # Errors
 /// As [`call`]; the other side was told.
-pub fn answer(socket: &Socket, token: Option<&Token>) -> Result<Numbered, GreetingError> {
+pub fn answer(socket: &Socket, token: Option<&SharedSecret>) -> Result<Numbered, GreetingError> {
     let deadline = Instant::now() + PATIENCE;
     socket.set_write_timeout(Some(PATIENCE))?;
     let heard = hear(socket, CALLER, deadline);
@@ -185,7 +185,7 @@ pub fn answer(socket: &Socket, token: Option<&Token>) -> Result<Numbered, Greeti
     let mut text = [0; 1 + PROOF_BYTES];
     if let Some(token) = token {
         if !token.is_proven(CALLER, &heard.random, &ours, &proof) {
-            text[0] = Verdict::TokenWrong as u8;
+            text[0] = ListenerVerdict::TokenWrong as u8;
             stream.write_all(&text)?;
             return Err(GreetingError::TokenWrong);
         }
@@ -270,7 +270,7 @@ mod tests {
         listener: Option<&str>,
     ) -> (Result<(), GreetingError>, Result<Numbered, GreetingError>) {
         let (ours, theirs) = Socket::pair(Domain::UNIX, Type::STREAM, None).expect("a pair");
-        let token = |text: Option<&str>| text.map(|text| Token::new(text).expect("long enough"));
+        let token = |text: Option<&str>| text.map(|text| SharedSecret::new(text).expect("long enough"));
         let (caller, listener) = (token(caller), token(listener));
         std::thread::scope(|scope| {
             let answered = scope.spawn(move || answer(&theirs, listener.as_ref()));
@@ -297,7 +297,7 @@ mod tests {
         assert!(matches!(answered, Err(GreetingError::TokenWrong)), "{answered:?}");
         assert!(matches!(greet(None, Some(TOKEN)).0, Err(GreetingError::TokenWanted)));
         assert!(matches!(greet(Some(TOKEN), None).0, Err(GreetingError::TokenUnknown)));
-        assert_eq!(Token::new(" short ").err(), Some(TokenError(5)));
+        assert_eq!(SharedSecret::new(" short ").err(), Some(TokenError(5)));
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub mod sender;
 pub mod transport;
 
 pub use connection::{ConnectError, Connection, Listener};
-pub use greeting::{Numbered, Token, TokenError};
+pub use greeting::{Numbered, SharedSecret, TokenError};
 pub use receiver::{ReceiveError, Receiver};
 pub use reconnect::Reconnecting;
 pub use sender::{Coalescing, SendError, Sender, SenderStats, Urgency};

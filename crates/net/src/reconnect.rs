@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::connection::{ConnectError, Connection};
 use crate::frame;
-use crate::greeting::{Numbered, Token};
+use crate::greeting::{Numbered, SharedSecret};
 use crate::receiver::Receiver;
 use crate::sender::{Coalescing, SendError, Sender, Urgency};
 use crate::transport::Transport;
@@ -36,7 +36,7 @@ pub enum ReconnectError {
 #[derive(Debug)]
 pub struct Reconnecting {
     place: Box<dyn Transport>,
-    token: Option<Token>,
+    token: Option<SharedSecret>,
     coalescing: Coalescing,
     numbered: Numbered,
     connected: Option<(Sender, Receiver)>,
@@ -49,7 +49,11 @@ impl Reconnecting {
     ///
     /// # Errors
     /// The kernel has no random bytes.
-    pub fn new(place: Box<dyn Transport>, token: Option<Token>, coalescing: Coalescing) -> std::io::Result<Self> {
+    pub fn new(
+        place: Box<dyn Transport>,
+        token: Option<SharedSecret>,
+        coalescing: Coalescing,
+    ) -> std::io::Result<Self> {
         let numbered = Numbered::new()?;
         Ok(Self { place, token, coalescing, numbered, connected: None, pause: PAUSE_MIN, not_before: None })
     }

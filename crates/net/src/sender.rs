@@ -80,21 +80,21 @@ pub struct SenderStats {
 /// Sends messages over one connection. May be shared by threads.
 #[derive(Debug)]
 pub struct Sender {
-    shared: Arc<Outgoing>,
+    shared: Arc<OutgoingMessage>,
     flusher: Option<JoinHandle<Duration>>,
 }
 
 #[derive(Debug)]
-struct Outgoing {
+struct OutgoingMessage {
     socket: Arc<Socket>,
     coalescing: Coalescing,
-    batch: Mutex<Batch>,
+    batch: Mutex<MessageBatch>,
     /// The flusher sleeps without an end in sight and something waits now, or all is over.
     roused: Condvar,
 }
 
 #[derive(Debug)]
-struct Batch {
+struct MessageBatch {
     bytes: Vec<u8>,
     /// When the first message of it came.
     since: Option<Instant>,
@@ -109,7 +109,7 @@ struct Batch {
 impl Sender {
     pub(crate) fn new(socket: Arc<Socket>, coalescing: Coalescing) -> io::Result<Self> {
         let waited_us = Histogram::new_with_bounds(1, WAIT_US_MAX, 3).expect("bounds that are in order");
-        let batch = Batch {
+        let batch = MessageBatch {
             bytes: Vec::with_capacity(coalescing.bytes),
             since: None,
             failed: None,
@@ -119,7 +119,7 @@ impl Sender {
             sends: 0,
             waited_us,
         };
-        let shared = Arc::new(Outgoing { socket, coalescing, batch: Mutex::new(batch), roused: Condvar::new() });
+        let shared = Arc::new(OutgoingMessage { socket, coalescing, batch: Mutex::new(batch), roused: Condvar::new() });
         let flushed = Arc::clone(&shared);
         let flusher = std::thread::Builder::new().name("net-send".to_owned()).spawn(move || flushed.run())?;
         Ok(Self { shared, flusher: Some(flusher) })
@@ -199,18 +199,18 @@ impl Drop for Sender {
     }
 }
 
-impl Outgoing {
-    fn lock(&self) -> MutexGuard<'_, Batch> {
+impl OutgoingMessage {
+    fn lock(&self) -> MutexGuard<'_, MessageBatch> {
         // A panic of another caller leaves a batch that is whole up to its last message.
         self.batch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn flush(&self, batch: &mut Batch) -> io::Result<()> {
+    fn flush(&self, batch: &mut MessageBatch) -> io::Result<()> {
         if batch.bytes.is_empty() { Ok(()) } else { self.write(batch, &[], &[]) }
     }
 
     /// Sends what waits and then this, in one send where the kernel takes it.
-    fn write(&self, batch: &mut Batch, length: &[u8], message: &[u8]) -> io::Result<()> {
+    fn write(&self, batch: &mut MessageBatch, length: &[u8], message: &[u8]) -> io::Result<()> {
         let waited = batch.since.take().map_or(Duration::ZERO, |since| since.elapsed());
         let waited_us = u64::try_from(waited.as_micros()).unwrap_or(WAIT_US_MAX);
         batch.waited_us.saturating_record(waited_us);

@@ -9,7 +9,7 @@ use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use kernel::tipc::{self, Service};
+use kernel::tipc::{self, TipcService};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 /// Connections that may wait to be accepted.
@@ -88,7 +88,7 @@ pub fn parse_address(text: &str) -> Result<Box<dyn Transport>, AddressError> {
     if let Some(service) = text.strip_prefix("tipc:") {
         let (kind, instance) = service.split_once(':').ok_or_else(|| AddressError::Service(shown()))?;
         let number = |text: &str| text.parse::<u32>().map_err(|_| AddressError::Service(shown()));
-        let service = Service { kind: number(kind)?, instance: number(instance)? };
+        let service = TipcService { kind: number(kind)?, instance: number(instance)? };
         if service.kind < tipc::SERVICE_MIN {
             return Err(AddressError::Service(shown()));
         }
@@ -119,7 +119,7 @@ pub struct Unix {
 /// A TIPC service: whoever offers it, on whichever node.
 #[derive(Debug, Clone, Copy)]
 pub struct Tipc {
-    service: Service,
+    service: TipcService,
 }
 
 impl Display for Tcp {

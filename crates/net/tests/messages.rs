@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use net::{
-    Coalescing, Connection, Listener, Numbered, Receiver, Reconnecting, Token, Transport, Urgency, parse_address,
+    Coalescing, Connection, Listener, Numbered, Receiver, Reconnecting, SharedSecret, Transport, Urgency, parse_address,
 };
 use tempfile::TempDir;
 
@@ -16,7 +16,7 @@ fn place(folder: &TempDir) -> Box<dyn Transport> {
     parse_address(&format!("unix:{}/s", folder.path().display())).expect("an address")
 }
 
-fn accepted(listener: &Listener, token: Option<&Token>) -> Connection {
+fn accepted(listener: &Listener, token: Option<&SharedSecret>) -> Connection {
     let socket = listener.accept().expect("somebody calls");
     let numbered = net::greeting::answer(&socket, token).expect("one of ours");
     Connection::over(socket, Coalescing::NONE, numbered).expect("a thread")
@@ -113,7 +113,7 @@ fn who_does_not_read_makes_the_sender_wait_and_loses_nothing() {
 fn after_a_break_the_receiver_knows_what_is_missing_and_nothing_comes_twice() {
     let folder = tempfile::tempdir().expect("a folder");
     let listener = Listener::bind(place(&folder).into(), None).expect("listens");
-    let token = Token::new("a token of some length").expect("long enough");
+    let token = SharedSecret::new("a token of some length").expect("long enough");
     let mut to_node = Reconnecting::new(place(&folder), Some(token.clone()), Coalescing::NONE).expect("random bytes");
     std::thread::scope(|scope| {
         let (go_on, until) = std::sync::mpsc::channel();

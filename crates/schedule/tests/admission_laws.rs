@@ -5,7 +5,7 @@
 
 use proptest::prelude::*;
 use schedule::admission::disk_table::Moment;
-use schedule::admission::{Admission, Request, Settings};
+use schedule::admission::{Admission, AdmissionRequest, AdmissionSettings};
 use schedule::profile::DiskProfile;
 use units::{BitRate, DiskId, LinkId, Nanos, ReservationId};
 
@@ -13,19 +13,19 @@ use units::{BitRate, DiskId, LinkId, Nanos, ReservationId};
 #[derive(Debug, Clone)]
 enum Happening {
     /// Somebody asks; who is admitted starts so many tenths of a round later, if there is room, with this for it.
-    Ask(Request, u64, Moment),
+    Ask(AdmissionRequest, u64, Moment),
     /// The n-th of those that hold something leaves.
     Leave(usize),
     /// The core was looked at.
     Busy(f64),
 }
 
-fn requests() -> impl Strategy<Value = Request> {
+fn requests() -> impl Strategy<Value = AdmissionRequest> {
     let rates = prop_oneof![400_000u64..60_000_000, Just(8_800_000), Just(25_000_000), 60_000_000u64..400_000_000];
     let bursts = prop_oneof![Just(0u64), 0u64..20_000_000];
     let lengths = prop_oneof![Just(u64::MAX), 1u64..2_000_000_000];
     (0u16..2, rates, 40_000_000u64..200_000_000, 0.0..1e-6, lengths, bursts, prop::bool::weighted(0.15)).prop_map(
-        |(disk, rate, zone, fragments_per_byte, length, burst_bytes, writes)| Request {
+        |(disk, rate, zone, fragments_per_byte, length, burst_bytes, writes)| AdmissionRequest {
             disk: DiskId(disk),
             link: LinkId(0),
             rate: BitRate(rate),
@@ -57,7 +57,7 @@ fn happenings() -> impl Strategy<Value = Vec<Happening>> {
 
 /// Admission after this history, and who holds what.
 fn after(history: &[Happening], quarters: u64, be_share: f64) -> (Admission, Vec<ReservationId>) {
-    let settings = Settings { reservations_max: 200, quarters, be_share, sharing_reserve: 0.1 };
+    let settings = AdmissionSettings { reservations_max: 200, quarters, be_share, sharing_reserve: 0.1 };
     let disks = vec![
         (DiskProfile::spindle_default(), Nanos::from_secs(1)),
         (DiskProfile::flash_default(), Nanos::from_millis(250)),

@@ -6,7 +6,7 @@
 
 use units::BitRate;
 
-use crate::config::Config;
+use crate::config::ServiceConfig;
 use crate::contents::ContentPath;
 
 /// Who asks.
@@ -51,7 +51,7 @@ pub enum Denied {
 /// # Errors
 /// Why not.
 pub fn authorize(
-    config: &Config,
+    config: &ServiceConfig,
     principal: &Principal,
     verb: Verb,
     _path: &ContentPath,
@@ -74,16 +74,17 @@ mod tests {
     #[test]
     fn who_may_write() {
         let path = ContentPath::root();
-        let ask = |config: &Config, principal: &Principal| authorize(config, principal, Verb::Write, &path, None);
+        let ask =
+            |config: &ServiceConfig, principal: &Principal| authorize(config, principal, Verb::Write, &path, None);
         let user = Principal::User("ada".to_owned());
-        let closed = Config::default();
+        let closed = ServiceConfig::default();
         assert_eq!(ask(&closed, &Principal::Local), Err(Denied::NobodyMay));
         assert_eq!(authorize(&closed, &Principal::Anonymous, Verb::Read, &path, None), Ok(()));
-        let local = Config { local_writes: true, ..Config::default() };
+        let local = ServiceConfig { local_writes: true, ..ServiceConfig::default() };
         assert_eq!(ask(&local, &Principal::Local), Ok(()));
         assert_eq!(ask(&local, &Principal::Anonymous), Err(Denied::LocalOnly));
         let users = vec![User { name: "ada".to_owned(), password_hash: String::new() }];
-        let closed = Config { users, local_writes: true, ..Config::default() };
+        let closed = ServiceConfig { users, local_writes: true, ..ServiceConfig::default() };
         assert_eq!(ask(&closed, &Principal::Local), Err(Denied::UserNeeded));
         assert_eq!(ask(&closed, &user), Ok(()));
     }

@@ -7,7 +7,7 @@ use units::{BitRate, LinkId, Nanos};
 
 /// Settings of the service.
 #[derive(Debug, Clone)]
-pub struct Config {
+pub struct ServiceConfig {
     /// From the start of a drain until running streams are stopped.
     pub drain_time_max: Duration,
     /// Largest upload in bytes.
@@ -69,7 +69,7 @@ pub struct User {
     pub password_hash: String,
 }
 
-impl Default for Config {
+impl Default for ServiceConfig {
     fn default() -> Self {
         Self {
             drain_time_max: Duration::from_secs(30),
@@ -92,7 +92,7 @@ impl Default for SessionConfig {
     }
 }
 
-impl Config {
+impl ServiceConfig {
     /// The policy for a path: of the longest prefix that matches, else to refuse and without a rate.
     #[must_use]
     pub fn policy(&self, path: &str) -> PathPolicy {

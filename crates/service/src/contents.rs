@@ -7,8 +7,8 @@ use std::future::Future;
 use std::pin::Pin;
 
 pub use dirstore::{
-    ContentPath, Entry, Kind, OnBreak, Opened, PathError, Precondition, Published, RootAway, StoreError, StoreEvent,
-    UploadClass, UploadRequest, Want,
+    ContentPath, Entry, NameKind, OnBreak, Opened, PathError, Precondition, Published, RootAway, StoreError,
+    StoreEvent, UploadClass, UploadRequest, Want,
 };
 use dirstore::{Store, Upload};
 pub use media::MediaRate;

@@ -16,14 +16,14 @@ use dataplane::control::{
 use socket2::SockRef;
 use units::{BitRate, LinkId, Nanos, StreamId};
 
-use crate::config::{Config, WhenFull};
+use crate::config::{ServiceConfig, WhenFull};
 use crate::contents::MediaRate;
 use crate::events;
 use crate::media_service::{MediaService, RunningStream};
 use crate::plane_client::PendingStream;
-use crate::rate::{Asked, Decision};
-use crate::session::{self, Left, LeftOff, Part, Viewer};
-use crate::session_table::{SessionSlot, Tried};
+use crate::rate::{Decision, RateAsked};
+use crate::session::{self, ContentPart, LeftOff, StreamLeft, Viewer};
+use crate::session_table::{RefusedTry, SessionSlot};
 
 /// Smallest send buffer asked for.
 const BUFFER_BYTES_MIN: usize = 16 * 1024;
@@ -41,7 +41,7 @@ pub struct Client {
 
 /// How a read is to be served, and what becomes of it when there is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Terms {
+pub struct DeliveryTerms {
     /// At which rate.
     pub decision: Decision,
     /// What becomes of it when there is no room.
@@ -49,7 +49,7 @@ pub struct Terms {
 }
 
 /// A read of an open content.
-pub struct Request {
+pub struct DeliveryRequest {
     /// The content's path below the root.
     pub path: String,
     /// The content.
@@ -57,18 +57,18 @@ pub struct Request {
     /// What is sent of it: ranges, and literal bytes between them.
     pub body: Vec<Segment>,
     /// How it is served.
-    pub terms: Terms,
+    pub terms: DeliveryTerms,
     /// Who watches.
     pub viewer: Viewer,
     /// Which part of the content that is.
-    pub part: Part,
+    pub part: ContentPart,
     /// The connection.
     pub client: Client,
 }
 
 /// Why a delivery was not started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum OpenError {
+pub enum DeliveryError {
     /// Not admitted; with what is short and what would be granted.
     #[error("there is no room for the stream")]
     NoRoom(Refusal),
@@ -86,7 +86,7 @@ pub type Prefix<'a> = &'a (dyn Fn(Option<BitRate>) -> Vec<u8> + Send + Sync);
 /// A delivery under way.
 pub struct Paced {
     service: Arc<MediaService>,
-    request: Request,
+    request: DeliveryRequest,
     pending: PendingStream,
     session: SessionGuard,
     prefix_bytes: u64,
@@ -99,15 +99,15 @@ pub struct Finished {
     /// The socket; none if the plane is gone.
     pub socket: Option<OwnedFd>,
     /// How it ended, or why nothing at all was sent.
-    pub end: Result<Ending, OpenError>,
+    pub end: Result<Ending, DeliveryError>,
     /// Bytes sent after the prefix.
     pub body_bytes: u64,
 }
 
-impl Terms {
+impl DeliveryTerms {
     /// What was asked, what the content needs and what the path is set to, put together, for so many bytes of the content.
     #[must_use]
-    pub fn decide(config: &Config, path: &str, asked: Asked, media: Option<MediaRate>, bytes: u64) -> Self {
+    pub fn decide(config: &ServiceConfig, path: &str, asked: RateAsked, media: Option<MediaRate>, bytes: u64) -> Self {
         let policy = config.policy(path);
         let decision = asked.decide(media, &policy, config.burst, bytes);
         Self { decision, when_full: policy.when_full }
@@ -121,20 +121,20 @@ impl Terms {
 /// Why it was not started, with the socket as it was.
 pub async fn open(
     service: &Arc<MediaService>,
-    mut request: Request,
+    mut request: DeliveryRequest,
     mut socket: OwnedFd,
     prefix: Prefix<'_>,
-) -> Result<Paced, (Option<OwnedFd>, OpenError)> {
+) -> Result<Paced, (Option<OwnedFd>, DeliveryError)> {
     let asked_rate = request.terms.decision.rate();
     let content = service.hash(&request.path);
-    let mut tried = Tried::default();
+    let mut tried = RefusedTry::default();
     loop {
         let (back, unused, error) = match start(service, request, socket, prefix, tried.no_room).await {
             Ok(paced) => return Ok(paced),
             Err(refused) => *refused,
         };
         request = unused;
-        let OpenError::NoRoom(refusal) = error else { return Err((back, error)) };
+        let DeliveryError::NoRoom(refusal) = error else { return Err((back, error)) };
         let Some(back) = back else { return Err((None, error)) };
         socket = back;
         let draining = refusal.resource == Resource::Draining;
@@ -156,13 +156,13 @@ pub async fn open(
 /// One attempt.
 async fn start(
     service: &Arc<MediaService>,
-    request: Request,
+    request: DeliveryRequest,
     socket: OwnedFd,
     prefix: Prefix<'_>,
     no_room: bool,
-) -> Result<Paced, Box<(Option<OwnedFd>, Request, OpenError)>> {
+) -> Result<Paced, Box<(Option<OwnedFd>, DeliveryRequest, DeliveryError)>> {
     let Some(mut pending) = service.plane.number() else {
-        return Err(Box::new((Some(socket), request, OpenError::Busy)));
+        return Err(Box::new((Some(socket), request, DeliveryError::Busy)));
     };
     let rate = request.terms.decision.rate();
     // A socket that refuses this is about to fail anyway.
@@ -177,7 +177,7 @@ async fn start(
     let link = service.link(request.client.local);
     let (class, viewer) = enter(service, &request, pending.stream, link, no_room).await;
     let mut session =
-        SessionGuard { service: Arc::clone(service), stream: pending.stream, viewer, left: Left::Refused };
+        SessionGuard { service: Arc::clone(service), stream: pending.stream, viewer, left: StreamLeft::Refused };
     // Listed from here on, not when the plane's report arrives: a client that reads its head finds its stream.
     list(service, &request, pending.stream);
     let content = Arc::clone(&request.content);
@@ -185,11 +185,11 @@ async fn start(
     let delivery = Box::new(Delivery { stream: pending.stream, socket, link, segments, content, service: class });
     if let Err(command) = service.plane.send(Command::Start(delivery)) {
         let Command::Start(delivery) = command else { unreachable!("the command that was sent") };
-        return Err(Box::new((Some(delivery.socket), request, OpenError::Busy)));
+        return Err(Box::new((Some(delivery.socket), request, DeliveryError::Busy)));
     }
     let ended = match pending.report().await {
         Some(Report::Started { reservation, .. }) => {
-            session.left = Left::Nothing;
+            session.left = StreamLeft::Nothing;
             if let (Some(viewer), Some(reservation)) = (&session.viewer, reservation) {
                 service.sessions.started(viewer, pending.stream, reservation);
             }
@@ -197,10 +197,10 @@ async fn start(
             None
         }
         Some(Report::Refused { delivery, refusal }) => {
-            return Err(Box::new((Some(delivery.socket), request, OpenError::NoRoom(refusal))));
+            return Err(Box::new((Some(delivery.socket), request, DeliveryError::NoRoom(refusal))));
         }
         Some(Report::Finished { delivery, end }) => Some((delivery, end)),
-        _ => return Err(Box::new((None, request, OpenError::Lost))),
+        _ => return Err(Box::new((None, request, DeliveryError::Lost))),
     };
     Ok(Paced { service: Arc::clone(service), request, pending, session, prefix_bytes, ended })
 }
@@ -219,13 +219,13 @@ impl Paced {
                 None => match self.pending.report().await {
                     Some(Report::Finished { delivery, end }) => self.ended = Some((delivery, end)),
                     Some(_) => {}
-                    None => return Finished { socket: None, end: Err(OpenError::Lost), body_bytes: 0 },
+                    None => return Finished { socket: None, end: Err(DeliveryError::Lost), body_bytes: 0 },
                 },
             }
         };
         self.session.left = match end.held {
-            Some(held) => Left::Held(held, left_off(&self.request, end.outcome)),
-            None => Left::Nothing,
+            Some(held) => StreamLeft::Held(held, left_off(&self.request, end.outcome)),
+            None => StreamLeft::Nothing,
         };
         let stream = self.pending.stream;
         // Whoever reads in the log that it ended does not find it listed.
@@ -249,7 +249,7 @@ impl Paced {
         let end = if let Some(resource) = short.filter(|_| end.sent_bytes == 0) {
             let refusal = Refusal { resource, grantable: BitRate(0) };
             note_refusal(&self.service, &refusal, path, client, self.request.terms.decision.rate());
-            Err(OpenError::NoRoom(refusal))
+            Err(DeliveryError::NoRoom(refusal))
         } else {
             Ok(end)
         };
@@ -264,7 +264,7 @@ impl Paced {
 }
 
 /// Two ticks and 200 ms of the rate: enough for a stream, and counted by admission.
-fn send_buffer_bytes(config: &Config, rate: Option<BitRate>) -> usize {
+fn send_buffer_bytes(config: &ServiceConfig, rate: Option<BitRate>) -> usize {
     let Some(rate) = rate else { return config.best_effort_buffer_bytes };
     let span = config.tick.saturating_mul(2).saturating_add(Nanos::from_millis(200));
     usize::try_from(rate.bytes_in(span)).unwrap_or(usize::MAX).clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX)
@@ -273,20 +273,20 @@ fn send_buffer_bytes(config: &Config, rate: Option<BitRate>) -> usize {
 /// How a stream is served, and the viewer in whose session it is entered, if it is.
 async fn enter(
     service: &MediaService,
-    request: &Request,
+    request: &DeliveryRequest,
     stream: StreamId,
     link: LinkId,
     no_room: bool,
 ) -> (Class, Option<Viewer>) {
     let Decision::Constant { rate, burst_bytes } = request.terms.decision else { return (Class::BestEffort, None) };
-    let terms = session::Terms { disk: request.content.disk(), link, rate, burst_bytes };
+    let terms = session::ReservationTerms { disk: request.content.disk(), link, rate, burst_bytes };
     let (viewer, content) = (request.viewer.clone(), service.hash(&request.path));
-    let entering = session::Request { viewer, stream, content, part: request.part, terms, no_room };
+    let entering = session::SessionRequest { viewer, stream, content, part: request.part, terms, no_room };
     let SessionSlot { held, in_session: hold } = service.sessions.enter(&entering).await;
     (Class::Constant { rate, burst_bytes, held, hold }, hold.then(|| request.viewer.clone()))
 }
 
-fn list(service: &MediaService, request: &Request, stream: StreamId) {
+fn list(service: &MediaService, request: &DeliveryRequest, stream: StreamId) {
     let running = RunningStream {
         path: request.path.clone(),
         client: request.client.address,
@@ -328,7 +328,7 @@ pub fn resource_name(resource: Resource) -> String {
 }
 
 /// Where a delivery that ended so left off in its content.
-fn left_off(request: &Request, outcome: Outcome) -> LeftOff {
+fn left_off(request: &DeliveryRequest, outcome: Outcome) -> LeftOff {
     let size = request.content.size;
     let at_end = |segment: &Segment| matches!(segment, Segment::Range { offset, length } if offset + length >= size);
     if outcome == Outcome::Complete && request.body.iter().any(at_end) { LeftOff::AtEnd } else { LeftOff::Midway }
@@ -340,14 +340,14 @@ struct SessionGuard {
     stream: StreamId,
     /// None: in no session.
     viewer: Option<Viewer>,
-    left: Left,
+    left: StreamLeft,
 }
 
 impl Drop for SessionGuard {
     fn drop(&mut self) {
         match (&self.viewer, self.left) {
             (Some(viewer), left) => self.service.sessions.leave(viewer, self.stream, left),
-            (None, Left::Held(held, _)) => self.service.plane.release(held),
+            (None, StreamLeft::Held(held, _)) => self.service.plane.release(held),
             (None, _) => {}
         }
         self.service.running().remove(&self.stream);

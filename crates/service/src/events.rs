@@ -9,7 +9,7 @@ use units::{BitRate, StreamId};
 
 use crate::contents::StoreEvent;
 use crate::latest::Latest;
-use crate::log::{KindLimit, Log, Writer};
+use crate::log::{KindLimit, Log, LogWriter};
 
 /// The kinds of events there are, but for those about the logs and the webhooks themselves.
 pub const KINDS: [&str; 24] = [
@@ -41,7 +41,7 @@ pub const KINDS: [&str; 24] = [
 
 /// An event as it is written.
 #[derive(Debug, Clone)]
-pub struct Line {
+pub struct EventLine {
     kind: String,
     text: String,
 }
@@ -62,13 +62,13 @@ impl Events {
     }
 
     /// Writes an event, unless too many of its kind came within this second.
-    pub fn tell(&self, event: Line) {
+    pub fn tell(&self, event: EventLine) {
         if self.limit.admits(&event.kind, Instant::now()) {
             self.write(event);
         }
     }
 
-    fn write(&self, event: Line) {
+    fn write(&self, event: EventLine) {
         self.latest.add(event.text.as_str().into());
         self.log.line(event.text);
     }
@@ -81,14 +81,14 @@ impl Events {
     }
 
     /// As [`Events::tell`], for what happens often: the event is made only if it is written.
-    pub(crate) fn tell_often(&self, kind: &str, event: impl FnOnce() -> Line) {
+    pub(crate) fn tell_often(&self, kind: &str, event: impl FnOnce() -> EventLine) {
         if self.limit.admits(kind, Instant::now()) {
             self.write(event());
         }
     }
 
     /// Writes to `writer` from now on.
-    pub fn reopen(&self, writer: Writer) {
+    pub fn reopen(&self, writer: LogWriter) {
         self.log.reopen(Some(writer));
     }
 
@@ -100,7 +100,7 @@ impl Events {
 }
 
 /// One event as a line of the event log.
-pub fn line(event: &Event, now: SystemTime) -> Line {
+pub fn line(event: &Event, now: SystemTime) -> EventLine {
     let object = match event {
         Event::DiskFailing { disk, hung } => json!({ "event": "disk_failing", "disk": disk.0, "hung": hung }),
         Event::DiskRecovered { disk } => json!({ "event": "disk_recovered", "disk": disk.0 }),
@@ -123,7 +123,7 @@ pub fn stream_refused(
     rate: Option<BitRate>,
     (resource, grantable): (&str, BitRate),
     now: SystemTime,
-) -> Line {
+) -> EventLine {
     let object = json!({
         "event": "stream_refused", "path": path, "client": client.to_string(), "rate_bps": rate.map(|rate| rate.0),
         "resource": resource, "grantable_bps": grantable.0,
@@ -132,7 +132,7 @@ pub fn stream_refused(
 }
 
 /// How an upload that began came out.
-pub(crate) struct UploadEnd {
+pub(crate) struct UploadOutcome {
     /// Bytes of the content, or why nothing was kept.
     pub(crate) stored_bytes: Result<u64, String>,
     /// From its beginning.
@@ -140,7 +140,7 @@ pub(crate) struct UploadEnd {
 }
 
 /// An upload that had begun came to its end.
-pub(crate) fn upload_ended(path: &str, client: IpAddr, end: &UploadEnd, now: SystemTime) -> Line {
+pub(crate) fn upload_ended(path: &str, client: IpAddr, end: &UploadOutcome, now: SystemTime) -> EventLine {
     let (outcome, stored_bytes, reason) = match &end.stored_bytes {
         Ok(bytes) => ("Stored", *bytes, None),
         Err(reason) => ("Failed", 0, Some(reason)),
@@ -153,7 +153,7 @@ pub(crate) fn upload_ended(path: &str, client: IpAddr, end: &UploadEnd, now: Sys
 }
 
 /// What happened in the store.
-pub fn of_store(event: &StoreEvent, now: SystemTime) -> Line {
+pub fn of_store(event: &StoreEvent, now: SystemTime) -> EventLine {
     let object = match event {
         StoreEvent::RootAway { root, why } => {
             json!({ "event": "root_away", "root": root.display().to_string(), "reason": why.to_string() })
@@ -170,7 +170,7 @@ pub fn of_store(event: &StoreEvent, now: SystemTime) -> Line {
 }
 
 /// A content was removed.
-pub fn content_deleted(path: &str, client: IpAddr, now: SystemTime) -> Line {
+pub fn content_deleted(path: &str, client: IpAddr, now: SystemTime) -> EventLine {
     stamped(json!({ "event": "content_deleted", "path": path, "client": client.to_string() }), now)
 }
 
@@ -180,7 +180,7 @@ pub(crate) fn stream_stopped(
     path: &str,
     (by, user): (IpAddr, Option<&str>),
     now: SystemTime,
-) -> Line {
+) -> EventLine {
     let object = json!({
         "event": "stream_stopped", "stream": stream.0, "path": path, "by": by.to_string(), "user": user,
     });
@@ -189,20 +189,20 @@ pub(crate) fn stream_stopped(
 
 /// A job began, because it was due or because somebody asked for it (`by`).
 #[must_use]
-pub fn job_started(job: &str, kind: &str, by: Option<(IpAddr, Option<&str>)>, now: SystemTime) -> Line {
+pub fn job_started(job: &str, kind: &str, by: Option<(IpAddr, Option<&str>)>, now: SystemTime) -> EventLine {
     let (by, user) = by.map_or((None, None), |(by, user)| (Some(by.to_string()), user));
     stamped(json!({ "event": "job_started", "job": job, "kind": kind, "by": by, "user": user }), now)
 }
 
 /// Somebody asked for the end of a job's run; `job_ended` follows.
 #[must_use]
-pub fn job_stop_asked(job: &str, (by, user): (IpAddr, Option<&str>), now: SystemTime) -> Line {
+pub fn job_stop_asked(job: &str, (by, user): (IpAddr, Option<&str>), now: SystemTime) -> EventLine {
     stamped(json!({ "event": "job_stop_asked", "job": job, "by": by.to_string(), "user": user }), now)
 }
 
 /// A job's run came to its end, as `run` says; one that failed is an event of its own.
 #[must_use]
-pub fn job_ended(job: &str, kind: &str, run: &api::JobRun, now: SystemTime) -> Line {
+pub fn job_ended(job: &str, kind: &str, run: &api::JobRun, now: SystemTime) -> EventLine {
     let event = if run.outcome == api::JobOutcome::Failed { "job_failed" } else { "job_ended" };
     let object = json!({
         "event": event, "job": job, "kind": kind, "outcome": run.outcome, "reason": run.reason, "files": run.files,
@@ -213,35 +213,35 @@ pub fn job_ended(job: &str, kind: &str, run: &api::JobRun, now: SystemTime) -> L
 
 /// Runs of a job did not begin at their time: `count` since the start of the server.
 #[must_use]
-pub fn job_missed(job: &str, count: u64, now: SystemTime) -> Line {
+pub fn job_missed(job: &str, count: u64, now: SystemTime) -> EventLine {
     stamped(json!({ "event": "job_missed", "job": job, "count": count }), now)
 }
 
 /// A webhook could not be told of an event, and that was given up.
 #[must_use]
-pub fn webhook_failed(webhook: &str, of: &str, reason: &str, now: SystemTime) -> Line {
+pub fn webhook_failed(webhook: &str, of: &str, reason: &str, now: SystemTime) -> EventLine {
     stamped(json!({ "event": "webhook_failed", "webhook": webhook, "of": of, "reason": reason }), now)
 }
 
 /// The server listens.
-pub fn server_started(addresses: &[SocketAddr], now: SystemTime) -> Line {
+pub fn server_started(addresses: &[SocketAddr], now: SystemTime) -> EventLine {
     let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
     let version = env!("CARGO_PKG_VERSION");
     stamped(json!({ "event": "server_started", "version": version, "addresses": addresses }), now)
 }
 
 /// The server drains.
-pub fn server_stopping(now: SystemTime) -> Line {
+pub fn server_stopping(now: SystemTime) -> EventLine {
     stamped(json!({ "event": "server_stopping" }), now)
 }
 
 /// Settings were read anew: which are in force now, which need a restart.
-pub fn reloaded(changed: &[String], restart: &[String], now: SystemTime) -> Line {
+pub fn reloaded(changed: &[String], restart: &[String], now: SystemTime) -> EventLine {
     stamped(json!({ "event": "configuration_reloaded", "changed": changed, "restart_needed": restart }), now)
 }
 
 /// Settings were read anew and are wrong; those in force stay.
-pub fn reload_refused(reason: &str, now: SystemTime) -> Line {
+pub fn reload_refused(reason: &str, now: SystemTime) -> EventLine {
     stamped(json!({ "event": "configuration_refused", "reason": reason }), now)
 }
 
@@ -252,7 +252,7 @@ pub(crate) fn stream_ended(
     client: IpAddr,
     (outcome, end): (&str, &Ending),
     now: SystemTime,
-) -> Line {
+) -> EventLine {
     let object = json!({
         "event": "stream_ended", "stream": stream.0, "path": path, "client": client.to_string(),
         "outcome": outcome, "sent_bytes": end.sent_bytes, "misses": end.misses,
@@ -263,15 +263,15 @@ pub(crate) fn stream_ended(
 
 /// Lines of the access log were left out because too many requests ended with this status.
 #[must_use]
-pub fn access_lines_left_out(status: &str, count: u64, now: SystemTime) -> Line {
+pub fn access_lines_left_out(status: &str, count: u64, now: SystemTime) -> EventLine {
     stamped(json!({ "event": "left_out", "of": format!("access log: {status}"), "count": count }), now)
 }
 
 /// Any event with its time.
-fn stamped(mut object: serde_json::Value, now: SystemTime) -> Line {
+fn stamped(mut object: serde_json::Value, now: SystemTime) -> EventLine {
     object["time"] = json!(unix_seconds(now));
     let kind = object["event"].as_str().unwrap_or_default().to_owned();
-    Line { kind, text: object.to_string() }
+    EventLine { kind, text: object.to_string() }
 }
 
 /// Seconds since 1970, to the millisecond.

@@ -18,14 +18,14 @@ use crate::contents::{
     ContentPath, OnBreak, Precondition, Published, StoreError, UploadClass, UploadRequest, UploadSink,
 };
 use crate::delivery::Client;
-use crate::events::{self, UploadEnd};
+use crate::events::{self, UploadOutcome};
 use crate::media_service::MediaService;
 use crate::pipeline::{StageError, Stages};
-use crate::recording::{self, Recording};
+use crate::recording::{self, RunningRecording};
 
 /// What is to be stored.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct IngestRequest {
     /// Under which name.
     pub path: ContentPath,
     /// Its length, if that was announced.
@@ -65,7 +65,7 @@ pub struct Writer {
     service: Arc<MediaService>,
     upload: Option<Box<dyn UploadSink>>,
     stages: Stages,
-    recording: Option<Recording>,
+    recording: Option<RunningRecording>,
     received: Arc<AtomicU64>,
     bytes_max: u64,
     name: String,
@@ -79,7 +79,7 @@ pub struct Writer {
 ///
 /// # Errors
 /// Why it cannot be stored.
-pub async fn begin(service: &Arc<MediaService>, request: Request, stages: Stages) -> Result<Writer, IngestError> {
+pub async fn begin(service: &Arc<MediaService>, request: IngestRequest, stages: Stages) -> Result<Writer, IngestError> {
     let bytes_max = service.config().upload_bytes_max;
     if request.length.is_some_and(|length| length > bytes_max) {
         return Err(IngestError::TooLarge(bytes_max));
@@ -87,7 +87,7 @@ pub async fn begin(service: &Arc<MediaService>, request: Request, stages: Stages
     let received: Arc<AtomicU64> = Arc::default();
     // What stages alter may become longer or shorter than what was announced.
     let length = request.length.filter(|_| stages.alteration().is_none());
-    let Request { path, precondition, rate, on_break, client, .. } = request;
+    let IngestRequest { path, precondition, rate, on_break, client, .. } = request;
     let name = path.joined();
     let upload = UploadRequest { path, length, precondition, class: UploadClass::BestEffort, on_break };
     let (recording, upload) = match rate {
@@ -184,7 +184,7 @@ impl Drop for Writer {
         // Whoever reads in the log that it ended does not find it listed.
         drop((self.upload.take(), self.recording.take()));
         let stored_bytes = std::mem::replace(&mut self.end, Ok(0));
-        let end = UploadEnd { stored_bytes, duration: self.begun.elapsed() };
+        let end = UploadOutcome { stored_bytes, duration: self.begun.elapsed() };
         self.service.events.tell(events::upload_ended(&self.name, self.client, &end, SystemTime::now()));
     }
 }

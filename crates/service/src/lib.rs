@@ -28,5 +28,5 @@ mod media_service;
 mod recording;
 mod session_table;
 
-pub use media_service::{MediaService, Parts, RunningStream, Stats, StopError};
-pub use plane_client::Plane;
+pub use media_service::{MediaService, RunningStream, ServiceParts, ServiceStats, StopError};
+pub use plane_client::PlaneQueue;

@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 const LINES_MAX: usize = 4096;
 
 /// Where lines go.
-pub type Writer = Box<dyn Write + Send>;
+pub type LogWriter = Box<dyn Write + Send>;
 
 /// One log; clones write to the same.
 #[derive(Clone)]
 pub struct Log {
     waiting: SyncSender<Message>,
     /// The writer that the thread changes to before its next line.
-    next: Arc<Mutex<Option<Writer>>>,
+    next: Arc<Mutex<Option<LogWriter>>>,
     /// False: there is no writer, and nobody need make lines.
     is_on: Arc<AtomicBool>,
     dropped: Arc<AtomicU64>,
@@ -39,7 +39,7 @@ impl Log {
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub fn start(name: &str, writer: Option<Writer>) -> std::io::Result<Self> {
+    pub fn start(name: &str, writer: Option<LogWriter>) -> std::io::Result<Self> {
         let (sender, waiting) = sync_channel(LINES_MAX);
         let next = Arc::new(Mutex::new(None));
         let source = Arc::clone(&next);
@@ -64,7 +64,7 @@ impl Log {
 
     /// Writes to `writer` from now on: the file was renamed by who rotates logs, or another one was configured. Lines that
     /// wait already may go to either.
-    pub fn reopen(&self, writer: Option<Writer>) {
+    pub fn reopen(&self, writer: Option<LogWriter>) {
         self.is_on.store(writer.is_some(), Ordering::Relaxed);
         let writer = writer.unwrap_or_else(|| Box::new(std::io::sink()));
         *self.next.lock().unwrap_or_else(PoisonError::into_inner) = Some(writer);
@@ -86,10 +86,10 @@ const KINDS_MAX: usize = 64;
 
 /// Bounds how many lines of a kind are written, so that one client that is refused again and again does not fill a disk.
 #[derive(Default)]
-pub struct KindLimit(Mutex<BTreeMap<String, Window>>);
+pub struct KindLimit(Mutex<BTreeMap<String, LimitWindow>>);
 
 #[derive(Clone, Copy)]
-struct Window {
+struct LimitWindow {
     begun: Instant,
     lines: u32,
     left_out: u64,
@@ -100,7 +100,7 @@ impl KindLimit {
     pub fn admits(&self, kind: &str, now: Instant) -> bool {
         let mut kinds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let kind = if kinds.len() >= KINDS_MAX && !kinds.contains_key(kind) { "other" } else { kind };
-        let window = kinds.entry(kind.to_owned()).or_insert(Window { begun: now, lines: 0, left_out: 0 });
+        let window = kinds.entry(kind.to_owned()).or_insert(LimitWindow { begun: now, lines: 0, left_out: 0 });
         if now.saturating_duration_since(window.begun) >= Duration::from_secs(1) {
             (window.begun, window.lines) = (now, 0);
         }
@@ -119,7 +119,7 @@ impl KindLimit {
 }
 
 /// Writes lines as they come, flushing when none waits. A writer that fails loses its line: there is nowhere to say so.
-fn write_lines(waiting: &Receiver<Message>, next: &Mutex<Option<Writer>>, writer: Writer) {
+fn write_lines(waiting: &Receiver<Message>, next: &Mutex<Option<LogWriter>>, writer: LogWriter) {
     let mut writer = std::io::BufWriter::new(writer);
     while let Ok(first) = waiting.recv() {
         if let Some(other) = next.lock().unwrap_or_else(PoisonError::into_inner).take() {

@@ -14,7 +14,7 @@ use argon2::{Argon2, PasswordHash, PasswordVerifier};
 use tokio::sync::Semaphore;
 
 use crate::access::Principal;
-use crate::config::Config;
+use crate::config::ServiceConfig;
 use crate::media_service::lock;
 
 /// What was right is not verified again for so long after its last use.
@@ -67,7 +67,7 @@ impl Logins {
     /// They are not, or that cannot be found out now.
     pub async fn login(
         &self,
-        config: &Config,
+        config: &ServiceConfig,
         name: &str,
         password: &str,
         from: IpAddr,
@@ -153,10 +153,10 @@ mod tests {
         IpAddr::from([192, 0, 2, last])
     }
 
-    fn config() -> Config {
+    fn config() -> ServiceConfig {
         let salt = SaltString::encode_b64(b"0123456789abcdef").expect("a salt");
         let password_hash = Argon2::default().hash_password(b"secret", &salt).expect("a hash").to_string();
-        Config { users: vec![User { name: "ada".to_owned(), password_hash }], ..Config::default() }
+        ServiceConfig { users: vec![User { name: "ada".to_owned(), password_hash }], ..ServiceConfig::default() }
     }
 
     #[tokio::test]

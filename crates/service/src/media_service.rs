@@ -13,25 +13,25 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use units::{BitRate, DiskId, LinkId, Nanos, StreamId};
 
-use crate::config::Config;
+use crate::config::ServiceConfig;
 use crate::contents::{ContentPath, Contents, StoreError, StoreEvent};
 use crate::events::{self, Events};
 use crate::listing::{Listing, Listings};
-use crate::log::{Log, Writer};
+use crate::log::{Log, LogWriter};
 use crate::logins::Logins;
-use crate::plane_client::{Plane, PlaneClient};
+use crate::plane_client::{PlaneClient, PlaneQueue};
 use crate::session::Viewer;
 use crate::session_table::SessionTable;
 use crate::small_reads::SmallReads;
 
 /// What the wiring gives the service.
-pub struct Parts {
+pub struct ServiceParts {
     /// Settings.
-    pub config: Config,
+    pub config: ServiceConfig,
     /// The store.
     pub contents: Arc<dyn Contents>,
     /// The data plane's command queue. Its reports go to [`MediaService::on_report`].
-    pub plane: Arc<dyn Plane>,
+    pub plane: Arc<dyn PlaneQueue>,
     /// True while streams are admitted.
     pub ready: Arc<AtomicBool>,
     /// What the data plane publishes.
@@ -49,7 +49,7 @@ pub struct MediaService {
     /// Event log.
     pub events: Events,
     /// What is counted here.
-    pub stats: Stats,
+    pub stats: ServiceStats,
     /// Whose names and passwords are right.
     pub logins: Logins,
     pub(crate) listings: Listings,
@@ -60,7 +60,7 @@ pub struct MediaService {
     running: Mutex<HashMap<StreamId, RunningStream>>,
     ready: Arc<AtomicBool>,
     draining: watch::Sender<bool>,
-    config: RwLock<Arc<Config>>,
+    config: RwLock<Arc<ServiceConfig>>,
     started: Instant,
     hasher: RandomState,
 }
@@ -85,7 +85,7 @@ pub struct RunningStream {
 
 /// What the service counts.
 #[derive(Debug, Default)]
-pub struct Stats {
+pub struct ServiceStats {
     /// Uploads under way.
     pub uploads_open: AtomicU64,
     /// Bytes sent by deliveries that ended, and of small reads.
@@ -119,7 +119,7 @@ pub enum StopError {
 impl MediaService {
     /// Starts on the current tokio runtime.
     #[must_use]
-    pub fn start(parts: Parts) -> Arc<Self> {
+    pub fn start(parts: ServiceParts) -> Arc<Self> {
         let plane = Arc::new(PlaneClient::new(parts.plane));
         Arc::new(Self {
             sessions: SessionTable::new(parts.config.sessions, Arc::clone(&plane)),
@@ -128,7 +128,7 @@ impl MediaService {
             small_reads: Arc::new(SmallReads::new(Arc::clone(&parts.gauges))),
             gauges: parts.gauges,
             events: Events::new(parts.events),
-            stats: Stats::default(),
+            stats: ServiceStats::default(),
             logins: Logins::default(),
             listings: Listings::default(),
             plane,
@@ -162,13 +162,13 @@ impl MediaService {
 
     /// The settings in force. A request that was begun under older ones may go on with them.
     #[must_use]
-    pub fn config(&self) -> Arc<Config> {
+    pub fn config(&self) -> Arc<ServiceConfig> {
         Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Puts other settings in force for what begins from now on, and changes to another event log. Running streams and
     /// uploads go on as they began.
-    pub fn reload(&self, config: Config, events: Writer) {
+    pub fn reload(&self, config: ServiceConfig, events: LogWriter) {
         self.events.reopen(events);
         self.sessions.configure(config.sessions);
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);

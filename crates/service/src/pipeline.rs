@@ -15,7 +15,7 @@ use dataplane::control::{Outcome, Segment};
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 
-use crate::delivery::{self, OpenError, Paced, Request};
+use crate::delivery::{self, DeliveryError, DeliveryRequest, Paced};
 use crate::media_service::MediaService;
 
 /// Largest piece.
@@ -123,10 +123,14 @@ pub struct Pipe {
 ///
 /// # Errors
 /// Why it was not started.
-pub async fn open(service: &Arc<MediaService>, request: Request, stages: Stages) -> Result<Pipe, OpenError> {
-    let (theirs, ours) = StdUnixStream::pair().map_err(|_| OpenError::Busy)?;
-    ours.set_nonblocking(true).map_err(|_| OpenError::Busy)?;
-    let socket = UnixStream::from_std(ours).map_err(|_| OpenError::Busy)?;
+pub async fn open(
+    service: &Arc<MediaService>,
+    request: DeliveryRequest,
+    stages: Stages,
+) -> Result<Pipe, DeliveryError> {
+    let (theirs, ours) = StdUnixStream::pair().map_err(|_| DeliveryError::Busy)?;
+    ours.set_nonblocking(true).map_err(|_| DeliveryError::Busy)?;
+    let socket = UnixStream::from_std(ours).map_err(|_| DeliveryError::Busy)?;
     // The plane's end stays in blocking mode, for then no memory is lent to it (`kernel::lend`): before Linux 6.5, splicing to
     // such a socket waits for its reader, which is no thread of real-time priority. The plane's sends never wait.
     let left = request.body.iter().map(segment_bytes).sum();

@@ -15,7 +15,7 @@ use units::{ReservationId, StreamId};
 use crate::media_service::lock;
 
 /// The data plane's command queue.
-pub trait Plane: Send + Sync + 'static {
+pub trait PlaneQueue: Send + Sync + 'static {
     /// Hands over a command without waiting.
     ///
     /// # Errors
@@ -30,7 +30,7 @@ const RELEASES_MAX: usize = 2 * STREAMS_MAX;
 
 /// This side of the command and report queues.
 pub(crate) struct PlaneClient {
-    plane: Arc<dyn Plane>,
+    plane: Arc<dyn PlaneQueue>,
     next: AtomicU64,
     waiting: Mutex<HashMap<StreamId, mpsc::Sender<Report>>>,
     /// Reservations to release that the plane's queue had no room for.
@@ -48,7 +48,7 @@ pub(crate) struct PendingStream {
 impl PlaneClient {
     /// A client of `plane`.
     #[must_use]
-    pub(crate) fn new(plane: Arc<dyn Plane>) -> Self {
+    pub(crate) fn new(plane: Arc<dyn PlaneQueue>) -> Self {
         Self { plane, next: AtomicU64::new(1), waiting: Mutex::default(), unsent_releases: Mutex::default() }
     }
 

@@ -10,7 +10,7 @@ use crate::contents::MediaRate;
 
 /// What a request says of its rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Asked {
+pub struct RateAsked {
     /// The rate, or bulk.
     pub rate: AskedRate,
     /// The start burst.
@@ -71,7 +71,7 @@ impl Decision {
     }
 }
 
-impl Asked {
+impl RateAsked {
     /// Puts together what was asked, what the content needs and what the path is set to, for so many bytes of it.
     #[must_use]
     pub fn decide(self, media: Option<MediaRate>, policy: &PathPolicy, burst_default: Nanos, payload: u64) -> Decision {
@@ -101,11 +101,11 @@ impl Asked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
+    use crate::config::ServiceConfig;
     use media::Container;
 
-    const fn asking(rate: AskedRate, burst: Option<Nanos>, ceiling: Option<BitRate>) -> Asked {
-        Asked { rate, burst, ceiling }
+    const fn asking(rate: AskedRate, burst: Option<Nanos>, ceiling: Option<BitRate>) -> RateAsked {
+        RateAsked { rate, burst, ceiling }
     }
 
     const MEDIA: MediaRate = MediaRate {
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn the_order_of_sources() {
-        let policy = PathPolicy { rate: Some(BitRate(1_000_000)), ..Config::default().policy("") };
+        let policy = PathPolicy { rate: Some(BitRate(1_000_000)), ..ServiceConfig::default().policy("") };
         let decide = |rate, burst, media| asking(rate, burst, None).decide(media, &policy, Nanos::ZERO, 0);
         let constant = |rate, burst_bytes| Decision::Constant { rate: BitRate(rate), burst_bytes };
         let asked = |rate| AskedRate::Rate(BitRate(rate));
@@ -127,14 +127,14 @@ mod tests {
         assert_eq!(decide(AskedRate::Unsaid, Some(Nanos::ZERO), Some(MEDIA)), constant(5_000_000, 0));
         assert_eq!(decide(AskedRate::Unsaid, None, None), constant(1_000_000, 0));
         assert_eq!(decide(AskedRate::Bulk, None, Some(MEDIA)), Decision::BestEffort);
-        let free = Config::default().policy("");
+        let free = ServiceConfig::default().policy("");
         let unsaid = asking(AskedRate::Unsaid, None, None);
         assert_eq!(unsaid.decide(None, &free, Nanos::ZERO, 0), Decision::BestEffort);
     }
 
     #[test]
     fn a_segment_is_sent_ahead_up_to_what_the_player_takes() {
-        let free = Config::default().policy("");
+        let free = ServiceConfig::default().policy("");
         let segment = 2_000_000; // 4 s at 4 Mbit/s
         let burst = |ceiling, payload| {
             let asked = asking(AskedRate::Rate(BitRate(4_000_000)), None, Some(BitRate(ceiling)));
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(burst(8_000_000, segment), 1_000_000, "in half the time");
         assert_eq!(burst(u64::MAX, segment), 1_500_000, "in a quarter: the pace allows no more");
         assert_eq!(burst(u64::MAX, 20_000_000), 0, "no segment");
-        let said = Asked { burst: Some(Nanos::ZERO), ..asking(AskedRate::Unsaid, None, Some(BitRate(u64::MAX))) };
+        let said = RateAsked { burst: Some(Nanos::ZERO), ..asking(AskedRate::Unsaid, None, Some(BitRate(u64::MAX))) };
         let decision = said.decide(Some(MEDIA), &free, Nanos::ZERO, segment);
         assert_eq!(decision, Decision::Constant { rate: MEDIA.rate, burst_bytes: 0 }, "what was asked for stands");
     }

@@ -17,16 +17,16 @@ use crate::ingest::IngestError;
 use crate::media_service::{MediaService, RunningStream};
 
 /// A recording's reservation and its entry in the listing of streams, given back when it is dropped.
-pub(crate) struct Recording {
+pub(crate) struct RunningRecording {
     service: Arc<MediaService>,
     stream: StreamId,
-    demand: Demand,
+    demand: RecordingDemand,
     reservation: ReservationId,
 }
 
 /// What is to be reserved.
 #[derive(Debug, Clone, Copy)]
-struct Demand {
+struct RecordingDemand {
     rate: BitRate,
     disk: DiskId,
     link: LinkId,
@@ -43,11 +43,11 @@ pub(crate) async fn begin(
     rate: BitRate,
     client: Client,
     received: &Arc<AtomicU64>,
-) -> Result<(Recording, Box<dyn UploadSink>), IngestError> {
+) -> Result<(RunningRecording, Box<dyn UploadSink>), IngestError> {
     let link = service.link(client.local);
     let mut refused: Option<Refusal> = None;
     for disk in service.contents.placements(&request.path).await? {
-        let recording = match Recording::reserve(service, Demand { rate, disk, link }).await? {
+        let recording = match RunningRecording::reserve(service, RecordingDemand { rate, disk, link }).await? {
             Ok(recording) => recording,
             Err(refusal) => {
                 refused = refused.filter(|before| before.grantable >= refusal.grantable).or(Some(refusal));
@@ -69,10 +69,13 @@ pub(crate) async fn begin(
     Err(IngestError::NoRoom(refusal))
 }
 
-impl Recording {
-    async fn reserve(service: &Arc<MediaService>, demand: Demand) -> Result<Result<Self, Refusal>, IngestError> {
+impl RunningRecording {
+    async fn reserve(
+        service: &Arc<MediaService>,
+        demand: RecordingDemand,
+    ) -> Result<Result<Self, Refusal>, IngestError> {
         let mut pending = service.plane.number().ok_or(IngestError::Busy)?;
-        let Demand { rate, disk, link } = demand;
+        let RecordingDemand { rate, disk, link } = demand;
         let request = RecordingRequest { stream: pending.stream, disk, link, rate };
         service.plane.send(Command::Reserve(request)).map_err(|_| IngestError::Busy)?;
         match pending.report().await {
@@ -97,7 +100,7 @@ impl Recording {
     }
 }
 
-impl Drop for Recording {
+impl Drop for RunningRecording {
     fn drop(&mut self) {
         self.service.running().remove(&self.stream);
         self.service.plane.release(self.reservation);

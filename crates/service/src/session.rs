@@ -48,7 +48,7 @@ pub enum Viewer {
 
 /// A request for a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request {
+pub struct SessionRequest {
     /// By whom.
     pub viewer: Viewer,
     /// Its number.
@@ -56,16 +56,16 @@ pub struct Request {
     /// Hash of the content's path.
     pub content: u64,
     /// Which part it reads.
-    pub part: Part,
+    pub part: ContentPart,
     /// What it asks for.
-    pub terms: Terms,
+    pub terms: ReservationTerms,
     /// It was refused: it takes whatever its viewer has.
     pub no_room: bool,
 }
 
 /// Which part of a content is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum ContentPart {
     /// All of it, without a range, at a rate that the request names: nothing that a player does by itself.
     Download,
     /// All of it, without a range: a player that opens it, or a download.
@@ -76,9 +76,9 @@ pub enum Part {
     Elsewhere,
 }
 
-impl Part {
+impl ContentPart {
     /// True if a read of it may take a reservation from an older read of its viewer that goes on.
-    fn takes_over(self, viewer: &Viewer, older: &Share, now: Nanos) -> bool {
+    fn takes_over(self, viewer: &Viewer, older: &ViewerShare, now: Nanos) -> bool {
         matches!(viewer, Viewer::Named(_))
             || match self {
                 Self::Download => false,
@@ -90,7 +90,7 @@ impl Part {
 
 /// What a reservation was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Terms {
+pub struct ReservationTerms {
     /// The disk.
     pub disk: DiskId,
     /// The link.
@@ -101,7 +101,7 @@ pub struct Terms {
     pub burst_bytes: u64,
 }
 
-impl Terms {
+impl ReservationTerms {
     /// True if a read may go on with what was reserved for the other; the data plane looks at the bursts.
     fn fit(&self, other: &Self) -> bool {
         (self.disk, self.link, self.rate) == (other.disk, other.link, other.rate)
@@ -143,7 +143,7 @@ pub enum LeftOff {
 
 /// What is left of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Left {
+pub enum StreamLeft {
     /// It was not admitted.
     Refused,
     /// Its reservation.
@@ -154,20 +154,20 @@ pub enum Left {
 
 /// A reservation of a viewer, or one that it asks for.
 #[derive(Debug, Clone, Copy)]
-struct Share {
-    terms: Terms,
+struct ViewerShare {
+    terms: ReservationTerms,
     content: u64,
-    part: Part,
+    part: ContentPart,
     /// For how long reads had it, and since when one has it now.
     used: Nanos,
     since: Nanos,
     /// It served several contents, as segments are: the end of one is not the end of what is played.
     goes_on: bool,
-    state: State,
+    state: ReservationState,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum State {
+enum ReservationState {
     /// A read has it (`None` until the data plane has told which), or will have it in place of the `older` one.
     Running { stream: StreamId, reservation: Option<ReservationId>, older: Option<Older> },
     /// It waits for the viewer's next read; from `firm_until` on others may have it.
@@ -179,14 +179,14 @@ enum State {
 struct Older {
     stream: StreamId,
     content: u64,
-    part: Part,
+    part: ContentPart,
 }
 
 /// All viewers that read or hold something.
 #[derive(Debug)]
 pub struct Sessions {
     config: SessionConfig,
-    table: HashMap<Viewer, Vec<Share>>,
+    table: HashMap<Viewer, Vec<ViewerShare>>,
 }
 
 impl Sessions {
@@ -220,33 +220,35 @@ impl Sessions {
     }
 
     /// A request comes. After [`Begin::New`] and [`Begin::Take`] its stream runs in the session until [`Sessions::end`].
-    pub fn begin(&mut self, request: &Request, now: Nanos) -> Begin {
+    pub fn begin(&mut self, request: &SessionRequest, now: Nanos) -> Begin {
         let shares = self.table.entry(request.viewer.clone()).or_default();
         let named = matches!(request.viewer, Viewer::Named(_));
         let takes_any = named || request.no_room;
-        let moves_on = takes_any || request.part == Part::Elsewhere;
-        let is_older =
-            |share: &Share| share.content == request.content && request.part.takes_over(&request.viewer, share, now);
+        let moves_on = takes_any || request.part == ContentPart::Elsewhere;
+        let is_older = |share: &ViewerShare| {
+            share.content == request.content && request.part.takes_over(&request.viewer, share, now)
+        };
         let held = newest(shares, |share| share.is_held() && share.terms.fit(&request.terms))
             .or_else(|| newest(shares, |share| share.is_held() && takes_any));
         let older = || newest(shares, |share| moves_on && is_older(share));
         match held.or_else(older) {
             Some(nth) => shares[nth].take(request, now),
             None => {
-                shares.push(Share::new(request, now));
+                shares.push(ViewerShare::new(request, now));
                 Begin::New
             }
         }
     }
 
     /// A request was refused for want of room, and [`Sessions::end`] was told.
-    pub fn refused(&mut self, viewer: &Viewer, content: u64, part: Part, now: Nanos) -> Retry {
-        let loose = self.take_out(|share| matches!(share.state, State::Held { firm_until, .. } if firm_until <= now));
+    pub fn refused(&mut self, viewer: &Viewer, content: u64, part: ContentPart, now: Nanos) -> Retry {
+        let loose = self
+            .take_out(|share| matches!(share.state, ReservationState::Held { firm_until, .. } if firm_until <= now));
         if !loose.is_empty() {
             return Retry::Release(loose);
         }
         let has_own =
-            |share: &Share| share.is_held() || (share.content == content && part.takes_over(viewer, share, now));
+            |share: &ViewerShare| share.is_held() || (share.content == content && part.takes_over(viewer, share, now));
         match self.table.get(viewer) {
             None => Retry::GiveUp,
             Some(shares) if shares.iter().any(has_own) => Retry::TakeOwn,
@@ -258,13 +260,13 @@ impl Sessions {
     pub fn started(&mut self, viewer: &Viewer, stream: StreamId, granted: ReservationId) {
         let Some(shares) = self.table.get_mut(viewer) else { return };
         if let Some(nth) = newest(shares, |share| share.stream() == Some(stream)) {
-            shares[nth].state = State::Running { stream, reservation: Some(granted), older: None };
+            shares[nth].state = ReservationState::Running { stream, reservation: Some(granted), older: None };
         }
     }
 
     /// A stream that began in the session ended, or was refused. Returns what is to be released.
-    pub fn end(&mut self, viewer: &Viewer, stream: StreamId, left: Left, now: Nanos) -> Option<ReservationId> {
-        let given_back = if let Left::Held(reservation, _) = left { Some(reservation) } else { None };
+    pub fn end(&mut self, viewer: &Viewer, stream: StreamId, left: StreamLeft, now: Nanos) -> Option<ReservationId> {
+        let given_back = if let StreamLeft::Held(reservation, _) = left { Some(reservation) } else { None };
         let Some(shares) = self.table.get_mut(viewer) else { return given_back };
         let Some(nth) = newest(shares, |share| share.stream() == Some(stream)) else {
             shares.iter_mut().for_each(|share| share.forget(stream));
@@ -273,11 +275,11 @@ impl Sessions {
         };
         let named = matches!(viewer, Viewer::Named(_));
         let release = match (left, shares[nth].state) {
-            (Left::Held(reservation, left_off), _) => {
+            (StreamLeft::Held(reservation, left_off), _) => {
                 shares[nth].hold(reservation, left_off, named, self.config.hold, now);
                 None
             }
-            (Left::Refused, State::Running { reservation, older: Some(older), .. }) => {
+            (StreamLeft::Refused, ReservationState::Running { reservation, older: Some(older), .. }) => {
                 shares[nth].give_back(reservation, older);
                 None
             }
@@ -291,13 +293,13 @@ impl Sessions {
 
     /// Takes out what was held long enough.
     pub fn expire(&mut self, now: Nanos) -> Vec<ReservationId> {
-        self.take_out(|share| matches!(share.state, State::Held { until, .. } if until <= now))
+        self.take_out(|share| matches!(share.state, ReservationState::Held { until, .. } if until <= now))
     }
 
-    fn take_out(&mut self, goes: impl Fn(&Share) -> bool) -> Vec<ReservationId> {
+    fn take_out(&mut self, goes: impl Fn(&ViewerShare) -> bool) -> Vec<ReservationId> {
         let mut released = Vec::new();
         self.table.retain(|_, shares| {
-            released.extend(shares.iter().filter(|share| goes(share)).filter_map(Share::reservation));
+            released.extend(shares.iter().filter(|share| goes(share)).filter_map(ViewerShare::reservation));
             shares.retain(|share| !goes(share));
             !shares.is_empty()
         });
@@ -306,71 +308,71 @@ impl Sessions {
 }
 
 /// The newest share that is so.
-fn newest(shares: &[Share], so: impl Fn(&Share) -> bool) -> Option<usize> {
+fn newest(shares: &[ViewerShare], so: impl Fn(&ViewerShare) -> bool) -> Option<usize> {
     shares.iter().rposition(so)
 }
 
-impl Share {
+impl ViewerShare {
     /// What a request asks for.
-    const fn new(request: &Request, now: Nanos) -> Self {
-        let Request { stream, content, part, terms, .. } = *request;
-        let state = State::Running { stream, reservation: None, older: None };
+    const fn new(request: &SessionRequest, now: Nanos) -> Self {
+        let SessionRequest { stream, content, part, terms, .. } = *request;
+        let state = ReservationState::Running { stream, reservation: None, older: None };
         Self { terms, content, part, used: Nanos::ZERO, since: now, goes_on: false, state }
     }
 
     const fn is_held(&self) -> bool {
-        matches!(self.state, State::Held { .. })
+        matches!(self.state, ReservationState::Held { .. })
     }
 
     const fn stream(&self) -> Option<StreamId> {
         match self.state {
-            State::Running { stream, .. } => Some(stream),
-            State::Held { .. } => None,
+            ReservationState::Running { stream, .. } => Some(stream),
+            ReservationState::Held { .. } => None,
         }
     }
 
     const fn reservation(&self) -> Option<ReservationId> {
         match self.state {
-            State::Running { reservation, .. } => reservation,
-            State::Held { reservation, .. } => Some(reservation),
+            ReservationState::Running { reservation, .. } => reservation,
+            ReservationState::Held { reservation, .. } => Some(reservation),
         }
     }
 
     /// For how long reads had it until now.
     const fn used_at(&self, now: Nanos) -> Nanos {
         match self.state {
-            State::Running { .. } => self.used.saturating_add(now.saturating_sub(self.since)),
-            State::Held { .. } => self.used,
+            ReservationState::Running { .. } => self.used.saturating_add(now.saturating_sub(self.since)),
+            ReservationState::Held { .. } => self.used,
         }
     }
 
     /// Gives it to a newer read.
-    fn take(&mut self, request: &Request, now: Nanos) -> Begin {
+    fn take(&mut self, request: &SessionRequest, now: Nanos) -> Begin {
         let (reservation, older) = match self.state {
-            State::Held { reservation, .. } => {
+            ReservationState::Held { reservation, .. } => {
                 self.since = now;
                 (reservation, None)
             }
-            State::Running { stream, reservation: None, .. } => return Begin::After(stream),
-            State::Running { stream, reservation: Some(reservation), .. } => {
+            ReservationState::Running { stream, reservation: None, .. } => return Begin::After(stream),
+            ReservationState::Running { stream, reservation: Some(reservation), .. } => {
                 (reservation, Some(Older { stream, content: self.content, part: self.part }))
             }
         };
         self.goes_on |= self.content != request.content;
         (self.content, self.part, self.terms) = (request.content, request.part, request.terms);
-        self.state = State::Running { stream: request.stream, reservation: Some(reservation), older };
+        self.state = ReservationState::Running { stream: request.stream, reservation: Some(reservation), older };
         Begin::Take(reservation)
     }
 
     /// The newer read was refused: the older one has kept it.
     const fn give_back(&mut self, reservation: Option<ReservationId>, older: Older) {
         (self.content, self.part) = (older.content, older.part);
-        self.state = State::Running { stream: older.stream, reservation, older: None };
+        self.state = ReservationState::Running { stream: older.stream, reservation, older: None };
     }
 
     /// The read it was taken from has ended.
     fn forget(&mut self, ended: StreamId) {
-        if let State::Running { older, .. } = &mut self.state {
+        if let ReservationState::Running { older, .. } = &mut self.state {
             *older = older.filter(|older| older.stream != ended);
         }
     }
@@ -378,14 +380,18 @@ impl Share {
     /// Its read ended: it is held for the viewer's next one.
     fn hold(&mut self, reservation: ReservationId, left_off: LeftOff, named: bool, hold: Nanos, now: Nanos) {
         self.used = self.used_at(now);
-        let in_parts = self.goes_on || matches!(self.part, Part::FromStart | Part::Elsewhere);
+        let in_parts = self.goes_on || matches!(self.part, ContentPart::FromStart | ContentPart::Elsewhere);
         let plays = self.used >= PLAYS_AFTER && in_parts;
         let firm = match () {
             () if !named && !plays => Nanos::ZERO,
             () if left_off == LeftOff::AtEnd && !self.goes_on => hold.min(AFTER_END),
             () => hold,
         };
-        self.state = State::Held { reservation, firm_until: now.saturating_add(firm), until: now.saturating_add(hold) };
+        self.state = ReservationState::Held {
+            reservation,
+            firm_until: now.saturating_add(firm),
+            until: now.saturating_add(hold),
+        };
     }
 }
 

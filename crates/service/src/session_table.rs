@@ -13,7 +13,7 @@ use units::{Nanos, ReservationId, StreamId};
 use crate::config::SessionConfig;
 use crate::media_service::lock;
 use crate::plane_client::PlaneClient;
-use crate::session::{Begin, Left, Part, Request, Retry, Sessions, Viewer};
+use crate::session::{Begin, ContentPart, Retry, SessionRequest, Sessions, StreamLeft, Viewer};
 
 /// A player closes the connection it leaves while it opens the next, which the data plane notices two sends later.
 const GONE_TIME_MAX: Duration = Duration::from_secs(1);
@@ -39,7 +39,7 @@ pub(crate) struct SessionSlot {
 
 /// What a request that is refused for want of room has tried.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Tried {
+pub(crate) struct RefusedTry {
     released: bool,
     /// It uses whatever its viewer has.
     pub(crate) no_room: bool,
@@ -71,7 +71,7 @@ impl SessionTable {
 
     /// Enters a stream into its viewer's session. Where that would take over from a read that waits for its start, that is
     /// waited for, and stopped if it takes long.
-    pub(crate) async fn enter(&self, request: &Request) -> SessionSlot {
+    pub(crate) async fn enter(&self, request: &SessionRequest) -> SessionSlot {
         let mut deadline = tokio::time::Instant::now() + GONE_TIME_MAX;
         let mut stopped = false;
         loop {
@@ -102,7 +102,13 @@ impl SessionTable {
 
     /// True if a request that was refused may have room now: others gave up what they do not need, or the viewer has
     /// something of its own.
-    pub(crate) async fn makes_room(&self, viewer: &Viewer, content: u64, part: Part, tried: &mut Tried) -> bool {
+    pub(crate) async fn makes_room(
+        &self,
+        viewer: &Viewer,
+        content: u64,
+        part: ContentPart,
+        tried: &mut RefusedTry,
+    ) -> bool {
         let deadline = tokio::time::Instant::now() + GONE_TIME_MAX;
         loop {
             let changed = self.changed.notified();
@@ -128,7 +134,7 @@ impl SessionTable {
     }
 
     /// Ends a stream's part in its session; what the session does not keep is released.
-    pub(crate) fn leave(&self, viewer: &Viewer, stream: StreamId, left: Left) {
+    pub(crate) fn leave(&self, viewer: &Viewer, stream: StreamId, left: StreamLeft) {
         let release = lock(&self.sessions).end(viewer, stream, left, self.now());
         self.changed.notify_waiters();
         if let Some(reservation) = release {

@@ -7,8 +7,9 @@ use proptest::prelude::*;
 
 use super::*;
 
-const TERMS: Terms = Terms { disk: DiskId(0), link: LinkId(0), rate: BitRate(8_800_000), burst_bytes: 0 };
-const OTHER: Terms = Terms { rate: BitRate(25_000_000), ..TERMS };
+const TERMS: ReservationTerms =
+    ReservationTerms { disk: DiskId(0), link: LinkId(0), rate: BitRate(8_800_000), burst_bytes: 0 };
+const OTHER: ReservationTerms = ReservationTerms { rate: BitRate(25_000_000), ..TERMS };
 const HOLD: Nanos = Nanos::from_secs(60);
 
 fn sessions() -> Sessions {
@@ -23,20 +24,20 @@ fn unnamed() -> Viewer {
     Viewer::Unnamed { address: Ipv4Addr::LOCALHOST.into(), agent: 7 }
 }
 
-fn read(viewer: Viewer, stream: u64, content: u64, part: Part) -> Request {
-    Request { viewer, stream: StreamId(stream), content, part, terms: TERMS, no_room: false }
+fn read(viewer: Viewer, stream: u64, content: u64, part: ContentPart) -> SessionRequest {
+    SessionRequest { viewer, stream: StreamId(stream), content, part, terms: TERMS, no_room: false }
 }
 
 fn id(slot: u32) -> ReservationId {
     ReservationId { slot, generation: 1 }
 }
 
-const fn midway(slot: u32) -> Left {
-    Left::Held(ReservationId { slot, generation: 1 }, LeftOff::Midway)
+const fn midway(slot: u32) -> StreamLeft {
+    StreamLeft::Held(ReservationId { slot, generation: 1 }, LeftOff::Midway)
 }
 
 /// A read that was admitted with a new reservation.
-fn admitted(sessions: &mut Sessions, request: &Request, slot: u32, now: Nanos) {
+fn admitted(sessions: &mut Sessions, request: &SessionRequest, slot: u32, now: Nanos) {
     assert_eq!(sessions.begin(request, now), Begin::New);
     sessions.started(&request.viewer, request.stream, id(slot));
 }
@@ -45,11 +46,11 @@ fn admitted(sessions: &mut Sessions, request: &Request, slot: u32, now: Nanos) {
 fn the_next_read_uses_the_reservation_of_the_last_whatever_it_reads() {
     for viewer in [named("a"), unnamed()] {
         let mut sessions = sessions();
-        admitted(&mut sessions, &read(viewer.clone(), 1, 1, Part::Whole), 5, Nanos::ZERO);
+        admitted(&mut sessions, &read(viewer.clone(), 1, 1, ContentPart::Whole), 5, Nanos::ZERO);
         for (stream, content) in [(2, 1), (3, 2), (4, 3)] {
             let now = Nanos::from_secs(4 * stream);
             assert_eq!(sessions.end(&viewer, StreamId(stream - 1), midway(5), now), None);
-            let next = read(viewer.clone(), stream, content, Part::Whole);
+            let next = read(viewer.clone(), stream, content, ContentPart::Whole);
             assert_eq!(sessions.begin(&next, now), Begin::Take(id(5)));
             sessions.started(&viewer, StreamId(stream), id(5));
         }
@@ -63,12 +64,14 @@ fn the_next_read_uses_the_reservation_of_the_last_whatever_it_reads() {
 
 #[test]
 fn a_seek_takes_over_from_the_older_read_at_once() {
-    for (viewer, part) in [(named("a"), Part::Whole), (named("a"), Part::Elsewhere), (unnamed(), Part::Elsewhere)] {
+    for (viewer, part) in
+        [(named("a"), ContentPart::Whole), (named("a"), ContentPart::Elsewhere), (unnamed(), ContentPart::Elsewhere)]
+    {
         let mut sessions = sessions();
-        admitted(&mut sessions, &read(viewer.clone(), 1, 1, Part::Whole), 5, Nanos::ZERO);
+        admitted(&mut sessions, &read(viewer.clone(), 1, 1, ContentPart::Whole), 5, Nanos::ZERO);
         assert_eq!(sessions.begin(&read(viewer.clone(), 2, 1, part), Nanos::ZERO), Begin::Take(id(5)));
         sessions.started(&viewer, StreamId(2), id(5));
-        assert_eq!(sessions.end(&viewer, StreamId(1), Left::Nothing, Nanos::ZERO), None);
+        assert_eq!(sessions.end(&viewer, StreamId(1), StreamLeft::Nothing, Nanos::ZERO), None);
         assert_eq!(sessions.end(&viewer, StreamId(2), midway(5), Nanos::ZERO), None, "it holds what it took over");
         assert_eq!(sessions.expire(HOLD), [id(5)]);
     }
@@ -77,9 +80,9 @@ fn a_seek_takes_over_from_the_older_read_at_once() {
 #[test]
 fn many_ranges_of_one_viewer_hold_one_reservation() {
     let mut sessions = sessions();
-    admitted(&mut sessions, &read(unnamed(), 1, 1, Part::Whole), 5, Nanos::ZERO);
+    admitted(&mut sessions, &read(unnamed(), 1, 1, ContentPart::Whole), 5, Nanos::ZERO);
     for stream in 2..=16 {
-        let range = read(unnamed(), stream, 1, Part::Elsewhere);
+        let range = read(unnamed(), stream, 1, ContentPart::Elsewhere);
         assert_eq!(sessions.begin(&range, Nanos::ZERO), Begin::Take(id(5)));
         sessions.started(&unnamed(), StreamId(stream), id(5));
     }
@@ -88,8 +91,8 @@ fn many_ranges_of_one_viewer_hold_one_reservation() {
 #[test]
 fn the_end_may_be_told_after_its_reservation_passed_on() {
     let mut sessions = sessions();
-    admitted(&mut sessions, &read(unnamed(), 1, 1, Part::FromStart), 5, Nanos::ZERO);
-    assert_eq!(sessions.begin(&read(unnamed(), 2, 1, Part::Elsewhere), Nanos::ZERO), Begin::Take(id(5)));
+    admitted(&mut sessions, &read(unnamed(), 1, 1, ContentPart::FromStart), 5, Nanos::ZERO);
+    assert_eq!(sessions.begin(&read(unnamed(), 2, 1, ContentPart::Elsewhere), Nanos::ZERO), Begin::Take(id(5)));
     assert_eq!(sessions.end(&unnamed(), StreamId(1), midway(5), Nanos::ZERO), None, "the newer read has it");
     sessions.started(&unnamed(), StreamId(2), id(5));
     assert_eq!(sessions.end(&unnamed(), StreamId(2), midway(5), Nanos::ZERO), None);
@@ -99,20 +102,20 @@ fn the_end_may_be_told_after_its_reservation_passed_on() {
 #[test]
 fn a_newer_read_that_is_refused_leaves_the_older_one_its_own() {
     let mut sessions = sessions();
-    admitted(&mut sessions, &read(unnamed(), 1, 1, Part::FromStart), 5, Nanos::ZERO);
-    assert_eq!(sessions.begin(&read(unnamed(), 2, 1, Part::Elsewhere), Nanos::ZERO), Begin::Take(id(5)));
-    assert_eq!(sessions.end(&unnamed(), StreamId(2), Left::Refused, Nanos::ZERO), None);
-    assert_eq!(sessions.begin(&read(unnamed(), 3, 1, Part::Elsewhere), Nanos::ZERO), Begin::Take(id(5)));
+    admitted(&mut sessions, &read(unnamed(), 1, 1, ContentPart::FromStart), 5, Nanos::ZERO);
+    assert_eq!(sessions.begin(&read(unnamed(), 2, 1, ContentPart::Elsewhere), Nanos::ZERO), Begin::Take(id(5)));
+    assert_eq!(sessions.end(&unnamed(), StreamId(2), StreamLeft::Refused, Nanos::ZERO), None);
+    assert_eq!(sessions.begin(&read(unnamed(), 3, 1, ContentPart::Elsewhere), Nanos::ZERO), Begin::Take(id(5)));
     assert_eq!(sessions.end(&unnamed(), StreamId(1), midway(5), Nanos::ZERO), None, "and it may end meanwhile");
-    assert_eq!(sessions.end(&unnamed(), StreamId(3), Left::Refused, Nanos::ZERO), Some(id(5)));
+    assert_eq!(sessions.end(&unnamed(), StreamId(3), StreamLeft::Refused, Nanos::ZERO), Some(id(5)));
     assert!(sessions.is_empty());
 }
 
 #[test]
 fn a_read_that_waits_for_its_start_is_waited_for() {
     let mut sessions = sessions();
-    assert_eq!(sessions.begin(&read(unnamed(), 1, 1, Part::FromStart), Nanos::ZERO), Begin::New);
-    let seek = read(unnamed(), 2, 1, Part::Elsewhere);
+    assert_eq!(sessions.begin(&read(unnamed(), 1, 1, ContentPart::FromStart), Nanos::ZERO), Begin::New);
+    let seek = read(unnamed(), 2, 1, ContentPart::Elsewhere);
     assert_eq!(sessions.begin(&seek, Nanos::ZERO), Begin::After(StreamId(1)));
     sessions.started(&unnamed(), StreamId(1), id(5));
     assert_eq!(sessions.begin(&seek, Nanos::ZERO), Begin::Take(id(5)));
@@ -121,23 +124,25 @@ fn a_read_that_waits_for_its_start_is_waited_for() {
 #[test]
 fn without_a_name_a_read_from_the_start_takes_over_only_where_there_is_no_room() {
     let mut sessions = sessions();
-    admitted(&mut sessions, &read(unnamed(), 1, 1, Part::FromStart), 5, Nanos::ZERO);
-    admitted(&mut sessions, &read(unnamed(), 2, 1, Part::FromStart), 6, Nanos::ZERO);
-    let third = read(unnamed(), 3, 1, Part::FromStart);
+    admitted(&mut sessions, &read(unnamed(), 1, 1, ContentPart::FromStart), 5, Nanos::ZERO);
+    admitted(&mut sessions, &read(unnamed(), 2, 1, ContentPart::FromStart), 6, Nanos::ZERO);
+    let third = read(unnamed(), 3, 1, ContentPart::FromStart);
     assert_eq!(sessions.begin(&third, Nanos::ZERO), Begin::New);
-    assert_eq!(sessions.end(&unnamed(), StreamId(3), Left::Refused, Nanos::ZERO), None);
-    assert_eq!(sessions.refused(&unnamed(), 1, Part::FromStart, Nanos::ZERO), Retry::TakeOwn);
-    assert_eq!(sessions.begin(&Request { no_room: true, ..third }, Nanos::ZERO), Begin::Take(id(6)));
+    assert_eq!(sessions.end(&unnamed(), StreamId(3), StreamLeft::Refused, Nanos::ZERO), None);
+    assert_eq!(sessions.refused(&unnamed(), 1, ContentPart::FromStart, Nanos::ZERO), Retry::TakeOwn);
+    assert_eq!(sessions.begin(&SessionRequest { no_room: true, ..third }, Nanos::ZERO), Begin::Take(id(6)));
 }
 
 #[test]
 fn a_whole_read_without_a_name_takes_over_from_nobody_who_plays() {
-    for (part, playing) in [(Part::Whole, PLAYS_AFTER), (Part::Download, PLAYS_AFTER), (Part::Download, Nanos::ZERO)] {
+    for (part, playing) in
+        [(ContentPart::Whole, PLAYS_AFTER), (ContentPart::Download, PLAYS_AFTER), (ContentPart::Download, Nanos::ZERO)]
+    {
         let mut sessions = sessions();
-        admitted(&mut sessions, &read(unnamed(), 1, 1, Part::FromStart), 5, Nanos::ZERO);
+        admitted(&mut sessions, &read(unnamed(), 1, 1, ContentPart::FromStart), 5, Nanos::ZERO);
         let second = read(unnamed(), 2, 1, part);
         assert_eq!(sessions.begin(&second, playing), Begin::New);
-        assert_eq!(sessions.end(&unnamed(), StreamId(2), Left::Refused, playing), None);
+        assert_eq!(sessions.end(&unnamed(), StreamId(2), StreamLeft::Refused, playing), None);
         assert_eq!(
             sessions.refused(&unnamed(), 1, part, playing),
             Retry::Wait,
@@ -151,35 +156,35 @@ fn a_whole_read_without_a_name_takes_over_from_nobody_who_plays() {
 #[test]
 fn a_player_that_opens_its_content_again_takes_over_from_its_look() {
     let mut sessions = sessions();
-    admitted(&mut sessions, &read(unnamed(), 1, 1, Part::Whole), 5, Nanos::ZERO);
+    admitted(&mut sessions, &read(unnamed(), 1, 1, ContentPart::Whole), 5, Nanos::ZERO);
     let now = Nanos::from_secs(5);
-    let again = read(unnamed(), 2, 1, Part::Whole);
+    let again = read(unnamed(), 2, 1, ContentPart::Whole);
     assert_eq!(sessions.begin(&again, now), Begin::New, "there may be room for both");
-    assert_eq!(sessions.end(&unnamed(), StreamId(2), Left::Refused, now), None);
-    assert_eq!(sessions.refused(&unnamed(), 1, Part::Whole, now), Retry::TakeOwn);
-    assert_eq!(sessions.begin(&Request { no_room: true, ..again }, now), Begin::Take(id(5)));
+    assert_eq!(sessions.end(&unnamed(), StreamId(2), StreamLeft::Refused, now), None);
+    assert_eq!(sessions.refused(&unnamed(), 1, ContentPart::Whole, now), Retry::TakeOwn);
+    assert_eq!(sessions.begin(&SessionRequest { no_room: true, ..again }, now), Begin::Take(id(5)));
 }
 
 #[test]
 fn what_the_viewer_reads_beside_is_waited_for_and_then_used() {
     let mut sessions = sessions();
-    admitted(&mut sessions, &read(named("a"), 1, 1, Part::Whole), 5, Nanos::ZERO);
-    let next = read(named("a"), 2, 2, Part::Whole);
+    admitted(&mut sessions, &read(named("a"), 1, 1, ContentPart::Whole), 5, Nanos::ZERO);
+    let next = read(named("a"), 2, 2, ContentPart::Whole);
     assert_eq!(sessions.begin(&next, Nanos::ZERO), Begin::New);
-    assert_eq!(sessions.end(&named("a"), StreamId(2), Left::Refused, Nanos::ZERO), None);
-    assert_eq!(sessions.refused(&named("a"), 2, Part::Whole, Nanos::ZERO), Retry::Wait);
+    assert_eq!(sessions.end(&named("a"), StreamId(2), StreamLeft::Refused, Nanos::ZERO), None);
+    assert_eq!(sessions.refused(&named("a"), 2, ContentPart::Whole, Nanos::ZERO), Retry::Wait);
     assert_eq!(sessions.end(&named("a"), StreamId(1), midway(5), Nanos::ZERO), None);
     assert_eq!(sessions.begin(&next, Nanos::ZERO), Begin::Take(id(5)));
-    assert_eq!(sessions.end(&named("a"), StreamId(2), Left::Nothing, Nanos::ZERO), Some(id(5)));
-    assert_eq!(sessions.refused(&named("a"), 2, Part::Whole, Nanos::ZERO), Retry::GiveUp);
+    assert_eq!(sessions.end(&named("a"), StreamId(2), StreamLeft::Nothing, Nanos::ZERO), Some(id(5)));
+    assert_eq!(sessions.refused(&named("a"), 2, ContentPart::Whole, Nanos::ZERO), Retry::GiveUp);
 }
 
 #[test]
 fn another_rate_takes_the_place_of_what_is_held() {
     let mut sessions = sessions();
-    admitted(&mut sessions, &read(named("a"), 1, 1, Part::Whole), 5, Nanos::ZERO);
+    admitted(&mut sessions, &read(named("a"), 1, 1, ContentPart::Whole), 5, Nanos::ZERO);
     assert_eq!(sessions.end(&named("a"), StreamId(1), midway(5), Nanos::from_secs(20)), None);
-    let dearer = Request { terms: OTHER, ..read(named("a"), 2, 2, Part::Whole) };
+    let dearer = SessionRequest { terms: OTHER, ..read(named("a"), 2, 2, ContentPart::Whole) };
     assert_eq!(sessions.begin(&dearer, Nanos::from_secs(20)), Begin::Take(id(5)), "the data plane replaces it");
     sessions.started(&named("a"), StreamId(2), id(6));
     assert_eq!(sessions.end(&named("a"), StreamId(2), midway(6), Nanos::from_secs(20)), None);
@@ -187,41 +192,42 @@ fn another_rate_takes_the_place_of_what_is_held() {
 }
 
 /// How long others are refused what a viewer held that read `part` of a content for `seconds`.
-fn firm_for(viewer: &Viewer, part: Part, seconds: u64, left_off: LeftOff) -> u64 {
+fn firm_for(viewer: &Viewer, part: ContentPart, seconds: u64, left_off: LeftOff) -> u64 {
     let mut sessions = sessions();
     admitted(&mut sessions, &read(viewer.clone(), 1, 1, part), 5, Nanos::ZERO);
     let end = Nanos::from_secs(seconds);
-    assert_eq!(sessions.end(viewer, StreamId(1), Left::Held(id(5), left_off), end), None);
+    assert_eq!(sessions.end(viewer, StreamId(1), StreamLeft::Held(id(5), left_off), end), None);
     let other = named("other");
-    let gives = |&after: &u64| sessions.refused(&other, 9, Part::Whole, end + Nanos::from_secs(after)) != Retry::GiveUp;
+    let gives =
+        |&after: &u64| sessions.refused(&other, 9, ContentPart::Whole, end + Nanos::from_secs(after)) != Retry::GiveUp;
     (0..=60).find(gives).expect("it is given up at last")
 }
 
 #[test]
 fn who_only_looked_holds_nothing_that_others_need() {
-    for part in [Part::FromStart, Part::Elsewhere] {
+    for part in [ContentPart::FromStart, ContentPart::Elsewhere] {
         assert_eq!(firm_for(&unnamed(), part, 9, LeftOff::Midway), 0, "a head, or an index");
         assert_eq!(firm_for(&unnamed(), part, 10, LeftOff::Midway), 60, "a pause");
         assert_eq!(firm_for(&unnamed(), part, 10, LeftOff::AtEnd), 10, "the next title comes, or nothing");
     }
-    assert_eq!(firm_for(&unnamed(), Part::Whole, 100, LeftOff::Midway), 0, "a download");
-    assert_eq!(firm_for(&named("a"), Part::Whole, 1, LeftOff::Midway), 60, "who has a name is a player");
-    assert_eq!(firm_for(&named("a"), Part::Whole, 1, LeftOff::AtEnd), 10);
+    assert_eq!(firm_for(&unnamed(), ContentPart::Whole, 100, LeftOff::Midway), 0, "a download");
+    assert_eq!(firm_for(&named("a"), ContentPart::Whole, 1, LeftOff::Midway), 60, "who has a name is a player");
+    assert_eq!(firm_for(&named("a"), ContentPart::Whole, 1, LeftOff::AtEnd), 10);
 }
 
 #[test]
 fn a_viewer_that_goes_from_segment_to_segment_is_waited_for_at_the_end_of_each() {
     let mut sessions = sessions();
-    let at_end = Left::Held(id(5), LeftOff::AtEnd);
-    admitted(&mut sessions, &read(unnamed(), 1, 1, Part::Whole), 5, Nanos::ZERO);
+    let at_end = StreamLeft::Held(id(5), LeftOff::AtEnd);
+    admitted(&mut sessions, &read(unnamed(), 1, 1, ContentPart::Whole), 5, Nanos::ZERO);
     let mut now = Nanos::ZERO;
     for stream in 2..=6 {
         now += Nanos::from_secs(3);
         assert_eq!(sessions.end(&unnamed(), StreamId(stream - 1), at_end, now), None);
-        assert_eq!(sessions.begin(&read(unnamed(), stream, stream, Part::Whole), now), Begin::Take(id(5)));
+        assert_eq!(sessions.begin(&read(unnamed(), stream, stream, ContentPart::Whole), now), Begin::Take(id(5)));
     }
     assert_eq!(sessions.end(&unnamed(), StreamId(6), at_end, now), None);
-    assert_eq!(sessions.refused(&named("other"), 9, Part::Whole, now + Nanos::from_secs(59)), Retry::GiveUp);
+    assert_eq!(sessions.refused(&named("other"), 9, ContentPart::Whole, now + Nanos::from_secs(59)), Retry::GiveUp);
     assert_eq!(sessions.expire(now + HOLD), [id(5)]);
 }
 
@@ -237,11 +243,11 @@ struct ModelPlane {
     running: BTreeSet<StreamId>,
     room: usize,
     next: u32,
-    reports: HashMap<StreamId, VecDeque<Report>>,
+    reports: HashMap<StreamId, VecDeque<ModelReport>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Report {
+enum ModelReport {
     Started(ReservationId),
     Refused,
     Finished(Option<ReservationId>),
@@ -252,15 +258,15 @@ impl ModelPlane {
         let own = held.and_then(|held| self.table.remove_entry(&held)).filter(|(_, (_, before))| *before >= rate);
         let report = if let Some((own, (_, before))) = own {
             self.table.insert(own, (Some(stream), before));
-            Report::Started(own)
+            ModelReport::Started(own)
         } else if self.table.len() < self.room {
             self.next += 1;
             self.table.insert(id(self.next), (Some(stream), rate));
-            Report::Started(id(self.next))
+            ModelReport::Started(id(self.next))
         } else {
-            Report::Refused
+            ModelReport::Refused
         };
-        if report != Report::Refused {
+        if report != ModelReport::Refused {
             self.running.insert(stream);
         }
         self.reports.entry(stream).or_default().push_back(report);
@@ -273,38 +279,38 @@ impl ModelPlane {
             *user = None;
             *id
         });
-        self.reports.entry(stream).or_default().push_back(Report::Finished(held));
+        self.reports.entry(stream).or_default().push_back(ModelReport::Finished(held));
     }
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+enum ModelStep {
     Ask { viewer: u8, content: u8, part: u8, dear: bool },
     Close { pick: usize },
     Hear { pick: usize },
     Wait { seconds: u64 },
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<ModelStep>> {
     let step = prop_oneof![
         3 => (0u8..4, 0u8..3, 0u8..4, any::<bool>())
-            .prop_map(|(viewer, content, part, dear)| Step::Ask { viewer, content, part, dear }),
-        3 => any::<usize>().prop_map(|pick| Step::Close { pick }),
-        4 => any::<usize>().prop_map(|pick| Step::Hear { pick }),
-        1 => (0u64..90).prop_map(|seconds| Step::Wait { seconds }),
+            .prop_map(|(viewer, content, part, dear)| ModelStep::Ask { viewer, content, part, dear }),
+        3 => any::<usize>().prop_map(|pick| ModelStep::Close { pick }),
+        4 => any::<usize>().prop_map(|pick| ModelStep::Hear { pick }),
+        1 => (0u64..90).prop_map(|seconds| ModelStep::Wait { seconds }),
     ];
     proptest::collection::vec(step, 0..120)
 }
 
 /// Sessions before a model of the data plane, as `session_table` and `delivery` bring them together.
-struct World {
+struct ModelWorld {
     sessions: Sessions,
     plane: ModelPlane,
-    asked: HashMap<StreamId, Request>,
+    asked: HashMap<StreamId, SessionRequest>,
     now: Nanos,
 }
 
-impl World {
+impl ModelWorld {
     fn new() -> Self {
         let plane = ModelPlane { room: 3, ..ModelPlane::default() };
         Self { sessions: sessions(), plane, asked: HashMap::new(), now: Nanos::ZERO }
@@ -315,7 +321,7 @@ impl World {
         assert!(!matches!(user, Some((Some(_), _))), "a stream that runs loses its reservation only to a newer one");
     }
 
-    fn ask(&mut self, request: Request) {
+    fn ask(&mut self, request: SessionRequest) {
         let begin = self.sessions.begin(&request, self.now);
         let held = match begin {
             Begin::New => None,
@@ -325,7 +331,7 @@ impl World {
         self.send(request, held);
     }
 
-    fn send(&mut self, request: Request, held: Option<ReservationId>) {
+    fn send(&mut self, request: SessionRequest, held: Option<ReservationId>) {
         self.plane.start(request.stream, held, request.terms.rate);
         self.asked.insert(request.stream, request);
     }
@@ -337,18 +343,18 @@ impl World {
         let request = self.asked[&stream].clone();
         let viewer = request.viewer.clone();
         match report {
-            Report::Started(reservation) => self.sessions.started(&viewer, stream, reservation),
-            Report::Finished(held) => {
-                let left = held.map_or(Left::Nothing, |held| Left::Held(held, LeftOff::Midway));
+            ModelReport::Started(reservation) => self.sessions.started(&viewer, stream, reservation),
+            ModelReport::Finished(held) => {
+                let left = held.map_or(StreamLeft::Nothing, |held| StreamLeft::Held(held, LeftOff::Midway));
                 self.leave(&viewer, stream, left);
             }
-            Report::Refused => {
-                self.leave(&viewer, stream, Left::Refused);
+            ModelReport::Refused => {
+                self.leave(&viewer, stream, StreamLeft::Refused);
                 match self.sessions.refused(&viewer, request.content, request.part, self.now) {
                     Retry::Release(loose) => loose.into_iter().for_each(|reservation| self.release(reservation)),
                     Retry::TakeOwn if !request.no_room => {
                         let stream = StreamId(stream.0 + AGAIN);
-                        self.ask(Request { stream, no_room: true, ..request });
+                        self.ask(SessionRequest { stream, no_room: true, ..request });
                     }
                     Retry::TakeOwn | Retry::Wait | Retry::GiveUp => {}
                 }
@@ -356,7 +362,7 @@ impl World {
         }
     }
 
-    fn leave(&mut self, viewer: &Viewer, stream: StreamId, left: Left) {
+    fn leave(&mut self, viewer: &Viewer, stream: StreamId, left: StreamLeft) {
         if let Some(reservation) = self.sessions.end(viewer, stream, left, self.now) {
             self.release(reservation);
         }
@@ -375,28 +381,28 @@ proptest! {
     /// newer read, and in the end all are given back.
     #[test]
     fn reservations_are_neither_doubled_nor_lost(steps in steps()) {
-        let mut world = World::new();
+        let mut world = ModelWorld::new();
         for (stream, step) in (1..).zip(steps) {
             match step {
-                Step::Ask { viewer, content, part, dear } => {
+                ModelStep::Ask { viewer, content, part, dear } => {
                     let viewer = if viewer < 2 { named(&viewer.to_string()) } else { unnamed() };
-                    let part = [Part::Whole, Part::FromStart, Part::Elsewhere, Part::Download][usize::from(part)];
+                    let part = [ContentPart::Whole, ContentPart::FromStart, ContentPart::Elsewhere, ContentPart::Download][usize::from(part)];
                     let terms = if dear { OTHER } else { TERMS };
-                    world.ask(Request { terms, ..read(viewer, stream, u64::from(content), part) });
+                    world.ask(SessionRequest { terms, ..read(viewer, stream, u64::from(content), part) });
                 }
-                Step::Close { pick } => {
+                ModelStep::Close { pick } => {
                     let running = &world.plane.running;
                     if let Some(&stream) = running.iter().nth(pick % running.len().max(1)) {
                         world.plane.close(stream);
                     }
                 }
-                Step::Hear { pick } => {
+                ModelStep::Hear { pick } => {
                     let unheard = world.unheard();
                     if let Some(&stream) = unheard.get(pick % unheard.len().max(1)) {
                         world.hear(stream);
                     }
                 }
-                Step::Wait { seconds } => {
+                ModelStep::Wait { seconds } => {
                     world.now += Nanos::from_secs(seconds);
                     for reservation in world.sessions.expire(world.now) {
                         world.release(reservation);
@@ -424,15 +430,15 @@ proptest! {
     /// whatever order ends and starts are heard.
     #[test]
     fn a_viewer_never_blocks_itself(late in proptest::collection::vec(any::<bool>(), 1..40), name in any::<bool>()) {
-        let mut world = World::new();
+        let mut world = ModelWorld::new();
         world.plane.room = 1;
         let viewer = if name { named("a") } else { unnamed() };
-        world.ask(read(viewer.clone(), 1, 1, Part::FromStart));
+        world.ask(read(viewer.clone(), 1, 1, ContentPart::FromStart));
         world.hear(StreamId(1));
         for (stream, late) in (2..).zip(late) {
             // The player closes the old range and opens the new one; which is heard of first is anybody's guess.
             world.now += Nanos::from_secs(1);
-            let seek = read(viewer.clone(), stream, 1, Part::Elsewhere);
+            let seek = read(viewer.clone(), stream, 1, ContentPart::Elsewhere);
             let old = StreamId(stream - 1);
             if late {
                 world.ask(seek);
@@ -444,9 +450,9 @@ proptest! {
             prop_assert!(world.asked.contains_key(&StreamId(stream)), "it was asked for at once");
             world.hear(old);
             let reports = &world.plane.reports[&StreamId(stream)];
-            prop_assert!(matches!(reports.front(), Some(Report::Started(_))), "{reports:?}");
+            prop_assert!(matches!(reports.front(), Some(ModelReport::Started(_))), "{reports:?}");
             world.hear(StreamId(stream));
-            world.ask(read(named("other"), 1000 + stream, 2, Part::Whole));
+            world.ask(read(named("other"), 1000 + stream, 2, ContentPart::Whole));
             world.hear(StreamId(1000 + stream));
         }
     }

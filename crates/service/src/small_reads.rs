@@ -16,7 +16,7 @@ use dataplane::gauges::Gauges;
 use units::limits::LINKS_MAX;
 use units::{BitRate, ContentVersion, LinkId, Nanos};
 
-use crate::delivery::Request;
+use crate::delivery::DeliveryRequest;
 use crate::media_service::{MediaService, lock};
 use crate::pipeline::{Stage, StageError, Stages};
 use crate::rate::Decision;
@@ -34,7 +34,7 @@ const SAVED: Nanos = Nanos::from_millis(50);
 
 /// A part of one version of a content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Piece {
+struct SmallPiece {
     version: ContentVersion,
     offset: u64,
     length: u64,
@@ -42,7 +42,7 @@ struct Piece {
 
 /// What is known of a piece.
 #[derive(Debug)]
-enum Look {
+enum PieceState {
     /// Its bytes, which may be sent now.
     Kept(Bytes),
     /// It was asked for lately: it is worth keeping.
@@ -54,23 +54,23 @@ enum Look {
 /// The pieces kept, and what may be sent of them.
 pub(crate) struct SmallReads {
     gauges: Arc<Gauges>,
-    kept: Mutex<Kept>,
-    allowances: Mutex<[Option<Allowance>; LINKS_MAX]>,
+    kept: Mutex<PieceCache>,
+    allowances: Mutex<[Option<LinkAllowance>; LINKS_MAX]>,
     /// Contents that were read from here in this second: kept open, they are found open by the next request.
     held: Mutex<HashMap<ContentVersion, Arc<Content>>>,
 }
 
 /// Pieces in two generations: what is asked for goes to the young one, and when that is full the old one is forgotten.
 #[derive(Debug, Default)]
-struct Kept {
-    young: HashMap<Piece, Bytes>,
-    old: HashMap<Piece, Bytes>,
+struct PieceCache {
+    young: HashMap<SmallPiece, Bytes>,
+    old: HashMap<SmallPiece, Bytes>,
     young_bytes: usize,
 }
 
 /// What may be sent on a link.
 #[derive(Debug, Clone, Copy)]
-struct Allowance {
+struct LinkAllowance {
     bytes: u64,
     at: Instant,
 }
@@ -78,29 +78,29 @@ struct Allowance {
 impl MediaService {
     /// The bytes of a small read that is served with what is left over, if they are kept and may be sent now. Otherwise, if
     /// it was asked for before, `stages` gets one that keeps what passes.
-    pub fn small_read(&self, request: &Request, stages: &mut Stages) -> Option<Bytes> {
+    pub fn small_read(&self, request: &DeliveryRequest, stages: &mut Stages) -> Option<Bytes> {
         let (Decision::BestEffort, [Segment::Range { offset, length: length @ ..=SMALL_BYTES_MAX }]) =
             (request.terms.decision, request.body.as_slice())
         else {
             return None;
         };
-        let piece = Piece { version: request.content.version, offset: *offset, length: *length };
+        let piece = SmallPiece { version: request.content.version, offset: *offset, length: *length };
         if self.is_draining() {
             return None;
         }
         match self.small_reads.look(piece, self.link(request.client.local), Instant::now()) {
-            Look::Kept(bytes) => {
+            PieceState::Kept(bytes) => {
                 self.stats.small_reads.fetch_add(1, Ordering::Relaxed);
                 self.stats.bytes_sent.fetch_add(*length, Ordering::Relaxed);
                 self.small_reads.hold(&request.content);
                 Some(bytes)
             }
-            Look::Again => {
+            PieceState::Again => {
                 let small_reads = Arc::clone(&self.small_reads);
                 stages.0.push(Box::new(Keep { small_reads, piece, passed: BytesMut::new() }));
                 None
             }
-            Look::Unknown => None,
+            PieceState::Unknown => None,
         }
     }
 }
@@ -111,17 +111,17 @@ impl SmallReads {
     }
 
     /// Looks for a piece that would leave by `link` now, and remembers that it was asked for.
-    fn look(&self, piece: Piece, link: LinkId, now: Instant) -> Look {
+    fn look(&self, piece: SmallPiece, link: LinkId, now: Instant) -> PieceState {
         let mut kept = lock(&self.kept);
         match kept.find(&piece) {
             None => {
                 kept.put(piece, Bytes::new());
-                Look::Unknown
+                PieceState::Unknown
             }
-            Some(bytes) if bytes.is_empty() => Look::Again,
+            Some(bytes) if bytes.is_empty() => PieceState::Again,
             Some(bytes) => {
                 drop(kept);
-                if self.may_send(link, piece.length, now) { Look::Kept(bytes) } else { Look::Unknown }
+                if self.may_send(link, piece.length, now) { PieceState::Kept(bytes) } else { PieceState::Unknown }
             }
         }
     }
@@ -144,7 +144,7 @@ impl SmallReads {
         let Some(gauges) = self.gauges.links.get(index) else { return false };
         let share = BitRate(gauges.left_bps.get() / 2);
         let mut allowances = lock(&self.allowances);
-        let allowance = allowances[index].get_or_insert(Allowance { bytes: 0, at: now });
+        let allowance = allowances[index].get_or_insert(LinkAllowance { bytes: 0, at: now });
         allowance.refill(share, now);
         let granted = allowance.bytes >= bytes;
         if granted {
@@ -155,7 +155,7 @@ impl SmallReads {
     }
 }
 
-impl Allowance {
+impl LinkAllowance {
     fn refill(&mut self, share: BitRate, now: Instant) {
         let most = share.bytes_in(SAVED).max(SMALL_BYTES_MAX);
         let since = Nanos(u64::try_from((now - self.at).as_nanos()).unwrap_or(u64::MAX)).min(Nanos::from_secs(1));
@@ -166,8 +166,8 @@ impl Allowance {
     }
 }
 
-impl Kept {
-    fn find(&mut self, piece: &Piece) -> Option<Bytes> {
+impl PieceCache {
+    fn find(&mut self, piece: &SmallPiece) -> Option<Bytes> {
         if let Some(bytes) = self.young.get(piece) {
             return Some(bytes.clone());
         }
@@ -176,7 +176,7 @@ impl Kept {
         Some(bytes)
     }
 
-    fn put(&mut self, piece: Piece, bytes: Bytes) {
+    fn put(&mut self, piece: SmallPiece, bytes: Bytes) {
         self.young_bytes += bytes.len() + ENTRY_BYTES;
         if let Some(before) = self.young.insert(piece, bytes) {
             self.young_bytes -= before.len() + ENTRY_BYTES;
@@ -191,7 +191,7 @@ impl Kept {
 /// Keeps a piece that passes, if all of it does.
 struct Keep {
     small_reads: Arc<SmallReads>,
-    piece: Piece,
+    piece: SmallPiece,
     passed: BytesMut,
 }
 
@@ -224,11 +224,11 @@ mod tests {
         Arc::new(SmallReads::new(gauges))
     }
 
-    fn piece(offset: u64, length: u64) -> Piece {
-        Piece { version: ContentVersion(1), offset, length }
+    fn piece(offset: u64, length: u64) -> SmallPiece {
+        SmallPiece { version: ContentVersion(1), offset, length }
     }
 
-    fn keep(small_reads: &Arc<SmallReads>, piece: Piece, bytes: &[u8]) {
+    fn keep(small_reads: &Arc<SmallReads>, piece: SmallPiece, bytes: &[u8]) {
         let mut stage = Keep { small_reads: Arc::clone(small_reads), piece, passed: BytesMut::new() };
         for part in bytes.chunks(3) {
             assert_eq!(stage.pass(Bytes::copy_from_slice(part)).as_deref(), Ok(part));
@@ -241,21 +241,24 @@ mod tests {
         let (reads, start) = (small_reads(BitRate(1_000_000_000)), Instant::now());
         let look = |piece, millis| reads.look(piece, LINK, start + Duration::from_millis(millis));
         let asked = piece(4096, 8);
-        assert!(matches!(look(asked, 0), Look::Unknown));
-        assert!(matches!(look(asked, 1), Look::Again));
+        assert!(matches!(look(asked, 0), PieceState::Unknown));
+        assert!(matches!(look(asked, 1), PieceState::Again));
         keep(&reads, asked, b"broken");
-        assert!(matches!(look(asked, 2), Look::Again), "two bytes are missing");
+        assert!(matches!(look(asked, 2), PieceState::Again), "two bytes are missing");
         keep(&reads, asked, b"it is all");
         keep(&reads, asked, b"it is it");
-        assert!(matches!(look(asked, 3), Look::Unknown), "the link's share begins now");
-        assert!(matches!(look(asked, 4), Look::Kept(bytes) if bytes == "it is it"));
-        assert!(matches!(look(Piece { version: ContentVersion(2), ..asked }, 5), Look::Unknown), "another version");
+        assert!(matches!(look(asked, 3), PieceState::Unknown), "the link's share begins now");
+        assert!(matches!(look(asked, 4), PieceState::Kept(bytes) if bytes == "it is it"));
+        assert!(
+            matches!(look(SmallPiece { version: ContentVersion(2), ..asked }, 5), PieceState::Unknown),
+            "another version"
+        );
     }
 
     #[test]
     fn no_more_is_sent_than_half_of_what_the_link_has_left() {
         let share = BitRate(8_000_000);
-        let mut allowance = Allowance { bytes: 0, at: Instant::now() };
+        let mut allowance = LinkAllowance { bytes: 0, at: Instant::now() };
         let start = allowance.at;
         let mut sent = 0;
         for millis in 1..=1000 {
@@ -276,14 +279,14 @@ mod tests {
         for link in [LINK, LinkId(9), LinkId(u16::MAX)] {
             for millis in [0, 1000] {
                 let look = reads.look(asked, link, start + Duration::from_millis(millis));
-                assert!(matches!(look, Look::Unknown), "{link:?}");
+                assert!(matches!(look, PieceState::Unknown), "{link:?}");
             }
         }
     }
 
     #[test]
     fn what_is_kept_is_bounded_and_what_is_asked_for_stays() {
-        let (mut kept, bytes) = (Kept::default(), Bytes::from(vec![0; 16 * 1024]));
+        let (mut kept, bytes) = (PieceCache::default(), Bytes::from(vec![0; 16 * 1024]));
         kept.put(piece(0, 1), bytes.clone());
         for offset in 1..10_000 {
             kept.put(piece(offset, 1), bytes.clone());

@@ -5,14 +5,14 @@
 
 use std::thread;
 
-use sim::drive::Profile;
-use sim::{Fault, FaultAt, Report, Scenario, Trace};
+use sim::drive::DriveProfile;
+use sim::{Fault, FaultAt, RunReport, Scenario, Trace};
 use units::{BitRate, Nanos};
 
 const SECS: fn(u64) -> Nanos = Nanos::from_secs;
 const MS: fn(u64) -> Nanos = Nanos::from_millis;
-const DRIVES: [(&str, Profile); 3] =
-    [("7200 rpm", Profile::Desktop), ("2005", Profile::T7k250), ("surveillance", Profile::Surveillance)];
+const DRIVES: [(&str, DriveProfile); 3] =
+    [("7200 rpm", DriveProfile::Desktop), ("2005", DriveProfile::T7k250), ("surveillance", DriveProfile::Surveillance)];
 
 fn main() {
     let part = std::env::args().nth(1);
@@ -48,7 +48,7 @@ struct Case {
 
 impl Case {
     fn run(&self) -> String {
-        let reports: Vec<Report> = thread::scope(|scope| {
+        let reports: Vec<RunReport> = thread::scope(|scope| {
             let runs: Vec<_> =
                 (0..self.seeds).map(|seed| scope.spawn(move || sim::run(&(self.make)(seed), Trace::Off))).collect();
             runs.into_iter().map(|run| run.join().expect("a run ends")).collect()
@@ -60,7 +60,7 @@ impl Case {
         let mut first: Vec<Nanos> = reports.iter().flat_map(|report| report.first_bytes.iter().copied()).collect();
         first.sort_unstable();
         let at = |percent: usize| first.get(first.len().saturating_sub(1) * percent / 100).copied().unwrap_or_default();
-        let mean = |of: &dyn Fn(&Report) -> f64| reports.iter().map(of).sum::<f64>() / reports.len() as f64;
+        let mean = |of: &dyn Fn(&RunReport) -> f64| reports.iter().map(of).sum::<f64>() / reports.len() as f64;
         let calm = |of: &dyn Fn(&sim::Calm) -> f64| {
             mean(&|report| of(&report.tally.calm) / report.tally.calm.spent.total().as_secs_f64().max(1e-9))
         };
@@ -90,7 +90,7 @@ fn starts(cases: &mut Vec<Case>) {
         [(25, MS(5)), (50, MS(5)), (75, MS(5)), (25, MS(100)), (50, MS(100)), (75, MS(100)), (76, MS(66))]
     {
         push(cases, format!("{streams} starts, {gap} apart"), 4, move |seed| {
-            let mut scenario = Scenario::steady(seed, Profile::Desktop, 3 << 30, BitRate(8_800_000), streams);
+            let mut scenario = Scenario::steady(seed, DriveProfile::Desktop, 3 << 30, BitRate(8_800_000), streams);
             scenario.load.arrivals = gap;
             scenario
         });
@@ -119,7 +119,7 @@ fn full(cases: &mut Vec<Case>) {
         }
     }
     push(cases, "7200 rpm, 400 of 2 Mbit/s".to_owned(), 4, |seed| {
-        let mut scenario = Scenario::steady(seed, Profile::Desktop, 3 << 30, BitRate(2_000_000), 400);
+        let mut scenario = Scenario::steady(seed, DriveProfile::Desktop, 3 << 30, BitRate(2_000_000), 400);
         scenario.load.arrivals = MS(100);
         scenario.safety = SECS(90);
         scenario.load.viewing = (SECS(90), SECS(120));
@@ -132,12 +132,12 @@ fn uploads(cases: &mut Vec<Case>) {
     let one = SECS(1);
     let quarter = MS(250);
     for (drive, memory, round, streams, writers) in [
-        (Profile::Desktop, 3 << 30, one, 91, 1),
-        (Profile::Desktop, 3 << 30, one, 91, 16),
-        (Profile::Desktop, 3 << 30, one, 84, 1),
-        (Profile::T7k250, 256 << 20, quarter, 28, 1),
-        (Profile::T7k250, 256 << 20, quarter, 28, 16),
-        (Profile::T7k250, 3 << 30, one, 36, 1),
+        (DriveProfile::Desktop, 3 << 30, one, 91, 1),
+        (DriveProfile::Desktop, 3 << 30, one, 91, 16),
+        (DriveProfile::Desktop, 3 << 30, one, 84, 1),
+        (DriveProfile::T7k250, 256 << 20, quarter, 28, 1),
+        (DriveProfile::T7k250, 256 << 20, quarter, 28, 16),
+        (DriveProfile::T7k250, 3 << 30, one, 36, 1),
     ] {
         for (streams, writers) in [(0, 1), (streams, 0), (streams, writers)] {
             push(cases, format!("{drive:?} {round}, {streams} streams, {writers} writers"), 3, move |seed| {
@@ -159,7 +159,7 @@ fn slower(cases: &mut Vec<Case>) {
     for (streams, writers) in [(70, 0), (70, 2)] {
         for factor in [1.1, 1.2, 1.3] {
             push(cases, format!("{streams} streams, {writers} writers, {factor} times slower"), 4, move |seed| {
-                let mut scenario = Scenario::steady(seed, Profile::Desktop, 3 << 30, BitRate(8_800_000), streams);
+                let mut scenario = Scenario::steady(seed, DriveProfile::Desktop, 3 << 30, BitRate(8_800_000), streams);
                 scenario.be_share = 0.1;
                 scenario.load.arrivals = MS(200);
                 scenario.load.uploaders = writers;

@@ -11,7 +11,7 @@ pub(crate) const PAGE_BYTES: u64 = limits::DIRECT_ALIGN;
 
 /// What a page holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Page {
+enum PageContent {
     /// No memory is there.
     Absent,
     /// Nothing that anybody may send.
@@ -24,9 +24,9 @@ enum Page {
 
 /// The provenance of every page, and the literal areas' bytes.
 #[derive(Debug)]
-pub(crate) struct Arena {
+pub(crate) struct SimArena {
     chunk_bytes: u64,
-    pages: Vec<Page>,
+    pages: Vec<PageContent>,
     /// Sends in flight that name the page.
     senders: Vec<u16>,
     literals: Vec<Literal>,
@@ -44,14 +44,16 @@ struct Literal {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ArenaError(pub(crate) String);
 
-impl Arena {
+impl SimArena {
     pub(crate) fn new(chunk_count: u32) -> Self {
         let chunk_bytes = u64::from(chunk_count) * limits::CHUNK_BYTES;
         let pages = usize::try_from(chunk_bytes / PAGE_BYTES).expect("an arena fits the address space");
         let step = u64::from(STEP_CHUNKS) * limits::CHUNK_BYTES / PAGE_BYTES;
         Self {
             chunk_bytes,
-            pages: (0..pages as u64).map(|page| if page < step { Page::Unknown } else { Page::Absent }).collect(),
+            pages: (0..pages as u64)
+                .map(|page| if page < step { PageContent::Unknown } else { PageContent::Absent })
+                .collect(),
             senders: vec![0; pages],
             literals: vec![Literal::default(); limits::STREAMS_MAX],
         }
@@ -60,21 +62,21 @@ impl Arena {
     /// These chunks have memory from now on.
     pub(crate) fn bring_in(&mut self, chunks: Chunks) -> Result<(), ArenaError> {
         let pages = self.chunk_pages(chunks)?;
-        if self.pages[pages.clone()].iter().any(|page| *page != Page::Absent) {
+        if self.pages[pages.clone()].iter().any(|page| *page != PageContent::Absent) {
             return Err(ArenaError(format!("memory brought in that is there: {chunks:?}")));
         }
-        self.pages[pages].fill(Page::Unknown);
+        self.pages[pages].fill(PageContent::Unknown);
         Ok(())
     }
 
     /// These chunks have no memory any more.
     pub(crate) fn give_back(&mut self, chunks: Chunks) -> Result<(), ArenaError> {
         let pages = self.chunk_pages(chunks)?;
-        let in_use = pages.clone().any(|page| self.senders[page] > 0 || self.pages[page] == Page::Reading);
-        if in_use || self.pages[pages.clone()].contains(&Page::Absent) {
+        let in_use = pages.clone().any(|page| self.senders[page] > 0 || self.pages[page] == PageContent::Reading);
+        if in_use || self.pages[pages.clone()].contains(&PageContent::Absent) {
             return Err(ArenaError(format!("memory given back that is in use, or not there: {chunks:?}")));
         }
-        self.pages[pages].fill(Page::Absent);
+        self.pages[pages].fill(PageContent::Absent);
         Ok(())
     }
 
@@ -100,10 +102,10 @@ impl Arena {
             return Err(ArenaError(format!("a read into memory that is not aligned: {span:?}")));
         }
         for page in pages {
-            if matches!(self.pages[page], Page::Reading | Page::Absent) || self.senders[page] > 0 {
+            if matches!(self.pages[page], PageContent::Reading | PageContent::Absent) || self.senders[page] > 0 {
                 return Err(ArenaError(format!("a read into memory in use: {span:?}, page {page}")));
             }
-            self.pages[page] = Page::Reading;
+            self.pages[page] = PageContent::Reading;
         }
         Ok(())
     }
@@ -117,8 +119,8 @@ impl Arena {
         for (step, index) in (0u32..).zip(first..first + pages) {
             let valid = bytes.saturating_sub(u64::from(step) * PAGE_BYTES).min(PAGE_BYTES);
             self.pages[index] = match u16::try_from(valid) {
-                Ok(0) | Err(_) => Page::Unknown,
-                Ok(valid) => Page::Holds { version, number: number + step, valid },
+                Ok(0) | Err(_) => PageContent::Unknown,
+                Ok(valid) => PageContent::Holds { version, number: number + step, valid },
             };
         }
     }
@@ -161,7 +163,7 @@ impl Arena {
             let within = place % PAGE_BYTES;
             let part = (PAGE_BYTES - within).min(bytes - done);
             let page = usize::try_from(place / PAGE_BYTES).ok().and_then(|p| self.pages.get(p));
-            let right = matches!(page, Some(Page::Holds { version: v, number, valid })
+            let right = matches!(page, Some(PageContent::Holds { version: v, number, valid })
                 if u64::from(*v) == version.0
                     && u64::from(*number) * PAGE_BYTES + within == wanted
                     && within + part <= u64::from(*valid));
@@ -231,7 +233,7 @@ mod tests {
 
     #[test]
     fn only_the_right_bytes_pass() {
-        let mut arena = Arena::new(2);
+        let mut arena = SimArena::new(2);
         arena.begin_read(span(8192, 8192)).expect("free");
         assert!(arena.check_range(8192, 1, V, 4096).is_err(), "not there yet");
         arena.end_read(span(8192, 8192), V, 4096, 5000);
@@ -245,7 +247,7 @@ mod tests {
 
     #[test]
     fn memory_in_use_is_not_read_into() {
-        let mut arena = Arena::new(1);
+        let mut arena = SimArena::new(1);
         arena.begin_read(span(0, 4096)).expect("free");
         assert!(arena.begin_read(span(0, 8192)).is_err(), "a read is under way");
         arena.end_read(span(0, 4096), V, 0, 4096);
@@ -262,7 +264,7 @@ mod tests {
     #[test]
     fn memory_that_is_not_there_is_not_read_into_and_memory_in_use_stays() {
         let step = u64::from(STEP_CHUNKS) * limits::CHUNK_BYTES;
-        let mut arena = Arena::new(2 * STEP_CHUNKS);
+        let mut arena = SimArena::new(2 * STEP_CHUNKS);
         let second = Chunks { first: STEP_CHUNKS, count: STEP_CHUNKS };
         assert!(arena.begin_read(span(step, 4096)).is_err());
         arena.bring_in(second).expect("absent");
@@ -276,7 +278,7 @@ mod tests {
 
     #[test]
     fn literals_are_kept_byte_for_byte() {
-        let mut arena = Arena::new(1);
+        let mut arena = SimArena::new(1);
         let area = limits::CHUNK_BYTES + LITERAL_BYTES;
         assert!(arena.begin_send(span(area, 3)).is_err(), "nothing filled in");
         arena.fill(span(area, 5), b"hello").expect("inside");

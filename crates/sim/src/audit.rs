@@ -3,7 +3,7 @@
 use units::Nanos;
 
 use crate::laws::Law;
-use crate::ledger::Stream;
+use crate::ledger::LedgerEntry;
 use crate::world::World;
 
 /// How long a told end may take to come.
@@ -72,7 +72,8 @@ impl World {
     /// content, who end together.
     fn judge_shed(&mut self, period: Nanos) {
         let (now, streams) = (self.now, &self.streams);
-        let viewers = |stream: &Stream| streams.values().filter(|s| s.asked.version == stream.asked.version).count();
+        let viewers =
+            |stream: &LedgerEntry| streams.values().filter(|s| s.asked.version == stream.asked.version).count();
         let mut found = None;
         self.control.shed.retain(|shed| {
             if now.saturating_sub(shed.at) < period {
@@ -86,7 +87,7 @@ impl World {
                     && !stream.excuses.client
                     && viewers(stream) == 1
             });
-            let what = |stream: &Stream| format!("{:?} ended and {:?} goes on", shed.stream, stream.asked.id);
+            let what = |stream: &LedgerEntry| format!("{:?} ended and {:?} goes on", shed.stream, stream.asked.id);
             found = found.take().or_else(|| younger.map(what));
             false
         });
@@ -97,7 +98,7 @@ impl World {
 
     /// Yes or no, and after a yes the first byte, in time? At the end of a delivery, and while it waits. Who asked before
     /// the control side last read its reports has an excuse: the answer may wait there.
-    pub(crate) fn judge_start(&mut self, record: &Stream) {
+    pub(crate) fn judge_start(&mut self, record: &LedgerEntry) {
         let excused = record.may_be_late() || record.excuses.stopped;
         if excused || self.reports_closed || record.asked.at < self.control.reports_read {
             return;

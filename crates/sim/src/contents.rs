@@ -4,8 +4,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use dataplane::control::{Content, Segment};
-use dataplane::layout::{Access, ContentFile, ContentLayout, Extent, Positions, Unit};
-use dataplane::watched::{Facts, Watched};
+use dataplane::layout::{ContentFile, ContentLayout, Extent, FileAccess, Positions, Unit};
+use dataplane::watched::{Facts, WatchedContent};
 use units::{ContentVersion, DiskId, limits};
 
 use crate::load::Load;
@@ -27,7 +27,7 @@ pub(crate) struct SimContent {
     pub(crate) version: ContentVersion,
     /// The disk on which its first copy begins.
     pub(crate) disk: DiskId,
-    pub(crate) access: Access,
+    pub(crate) access: FileAccess,
     /// Its size now; the content the plane was given says what it was.
     pub(crate) size_now: u64,
     /// Somebody wrote into it.
@@ -80,7 +80,7 @@ pub(crate) fn new_content(
     let least = if load.mirrored { capacities.iter().copied().min().unwrap_or(0) } else { capacities[disk] };
     let size = random.between(load.content_bytes.0, load.content_bytes.1).min(least / 2);
     let extents = extents(size, capacities[disk], load, random);
-    let access = if random.chance(load.buffered_share) { Access::Buffered } else { Access::Direct };
+    let access = if random.chance(load.buffered_share) { FileAccess::Buffered } else { FileAccess::Direct };
     let number = |disk| DiskId(u16::try_from(disk).expect("few disks"));
     let file = || null.try_clone().expect("a descriptor is free");
     let layout = if load.mirrored {
@@ -101,7 +101,7 @@ pub(crate) fn new_content(
     } else {
         ContentLayout::of_file(number(disk), file(), access, size, extents.into())
     };
-    let watched = (!load.mirrored).then(|| Watched::new(Facts::new(0, size), 0));
+    let watched = (!load.mirrored).then(|| WatchedContent::new(Facts::new(0, size), 0));
     let shared = Arc::new(Content { version, size, layout, watched });
     SimContent { version, disk: number(disk), access, size_now: size, rewritten: false, shared }
 }

@@ -4,14 +4,14 @@
 
 use units::Nanos;
 
-use crate::drive::{Completion, Drive, FaultKind, FaultRange, Op, Outcome, Request};
+use crate::drive::{CommandEnd, CommandOutcome, Drive, DriveRequest, FaultKind, FaultRange, Op};
 
 /// A drive and the requests it has.
 #[derive(Debug)]
-pub(crate) struct Disk {
+pub(crate) struct SimDisk {
     drive: Drive,
-    in_flight: Vec<Request>,
-    completions: Vec<Completion>,
+    in_flight: Vec<DriveRequest>,
+    completions: Vec<CommandEnd>,
     /// When the drive wants to be asked again: it is told once, and asked often.
     due: Option<Nanos>,
     spent: Spent,
@@ -32,7 +32,7 @@ pub struct Spent {
 }
 
 impl Spent {
-    fn place(&mut self, in_flight: &[Request]) -> &mut Nanos {
+    fn place(&mut self, in_flight: &[DriveRequest]) -> &mut Nanos {
         let any = |of: fn(Op) -> bool| in_flight.iter().any(|request| of(request.op));
         match () {
             () if any(|op| op == Op::Read) => &mut self.reading,
@@ -73,12 +73,12 @@ impl Spent {
 
 /// A request that is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Served {
-    pub(crate) request: Request,
+pub(crate) struct ServedRequest {
+    pub(crate) request: DriveRequest,
     pub(crate) ok: bool,
 }
 
-impl Disk {
+impl SimDisk {
     pub(crate) fn new(drive: Drive) -> Self {
         Self {
             drive,
@@ -90,7 +90,7 @@ impl Disk {
         }
     }
 
-    pub(crate) fn submit(&mut self, request: Request, now: Nanos) {
+    pub(crate) fn submit(&mut self, request: DriveRequest, now: Nanos) {
         self.spend(now);
         self.in_flight.push(request);
         self.drive.submit(request, now);
@@ -108,13 +108,13 @@ impl Disk {
     }
 
     /// Appends what is over by `now`.
-    pub(crate) fn advance(&mut self, now: Nanos, served: &mut Vec<Served>) {
+    pub(crate) fn advance(&mut self, now: Nanos, served: &mut Vec<ServedRequest>) {
         self.spend(now);
         self.drive.complete(now, &mut self.completions);
         for completion in self.completions.drain(..) {
             let place = self.in_flight.iter().position(|r| r.tag == completion.tag);
             let request = self.in_flight.swap_remove(place.expect("a drive ends only what it was given"));
-            served.push(Served { request, ok: completion.outcome == Outcome::Ok });
+            served.push(ServedRequest { request, ok: completion.outcome == CommandOutcome::Ok });
         }
         self.due = self.drive.next_wakeup();
     }
@@ -167,19 +167,19 @@ impl Disk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::{Op, Parameters, Profile};
+    use crate::drive::{DriveProfile, Op, Parameters};
 
     const MS: fn(u64) -> Nanos = Nanos::from_millis;
 
-    fn disk() -> Disk {
-        Disk::new(Drive::new(Parameters::of(Profile::Desktop), 1).expect("a profile is consistent"))
+    fn disk() -> SimDisk {
+        SimDisk::new(Drive::new(Parameters::of(DriveProfile::Desktop), 1).expect("a profile is consistent"))
     }
 
-    fn read(tag: u64, offset: u64) -> Request {
-        Request { tag, op: Op::Read, offset, bytes: 1 << 20 }
+    fn read(tag: u64, offset: u64) -> DriveRequest {
+        DriveRequest { tag, op: Op::Read, offset, bytes: 1 << 20 }
     }
 
-    fn run(disk: &mut Disk, until: Nanos) -> Vec<(u64, bool)> {
+    fn run(disk: &mut SimDisk, until: Nanos) -> Vec<(u64, bool)> {
         let mut served = Vec::new();
         while let Some(at) = disk.next_event().filter(|at| *at <= until) {
             disk.advance(at, &mut served);

@@ -3,15 +3,15 @@
 use units::Nanos;
 
 use crate::contents::SimContent;
-use crate::control_side::Action;
+use crate::control_side::ControlAction;
 use crate::load::{DISK_RECOVERY, Fault, FaultAt, MARGIN_SHARE};
-use crate::log::Kind;
+use crate::log::LogKind;
 use crate::world::World;
 
 impl World {
     pub(crate) fn fault_begins(&mut self, index: usize) {
         let FaultAt { lasts, fault, .. } = self.control.faults[index];
-        self.log.event(self.now, Kind::Fault, index as u64, 1, || format!("{fault:?} for {lasts}"));
+        self.log.event(self.now, LogKind::Fault, index as u64, 1, || format!("{fault:?} for {lasts}"));
         let now = self.now;
         match fault {
             Fault::BadSectors { disk } => {
@@ -42,7 +42,7 @@ impl World {
             let slow = matches!(fault, Fault::Slow { .. } | Fault::Spikes { .. });
             self.excuse_disk(disk, slow, until);
         }
-        self.act_in(lasts, Action::FaultEnds(index));
+        self.act_in(lasts, ControlAction::FaultEnds(index));
     }
 
     /// One disk that errs or is silent excuses nobody who has another copy.
@@ -81,7 +81,7 @@ impl World {
 
     pub(crate) fn fault_ends(&mut self, index: usize) {
         let fault = self.control.faults[index].fault;
-        self.log.event(self.now, Kind::Fault, index as u64, 0, || format!("{fault:?} is over"));
+        self.log.event(self.now, LogKind::Fault, index as u64, 0, || format!("{fault:?} is over"));
         match fault {
             Fault::BadSectors { disk }
             | Fault::Hang { disk }

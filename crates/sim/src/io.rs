@@ -6,13 +6,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use dataplane::control::{Command, Content, Report};
-use dataplane::layout::Access;
+use dataplane::layout::FileAccess;
 use dataplane::port::{Completion, FileSlot, Io, MemoryChange, ReadRequest, SendRequest, SocketSlot, Span, Token};
 use storage::grant::{Grant, StoreMessage};
 use units::Nanos;
 
 use crate::laws::Law;
-use crate::log::Kind;
+use crate::log::LogKind;
 use crate::world::World;
 
 /// The plane's end of a simulated world. The runner keeps the other.
@@ -36,7 +36,7 @@ impl Io for SimIo {
         self.0.borrow_mut().begin_memory_change(token, change);
     }
 
-    fn open_file(&mut self, slot: FileSlot, file: &OwnedFd, _access: Access) {
+    fn open_file(&mut self, slot: FileSlot, file: &OwnedFd, _access: FileAccess) {
         self.0.borrow_mut().open_file(slot, file.as_raw_fd());
     }
 
@@ -89,7 +89,7 @@ impl Io for SimIo {
     fn command(&mut self) -> Option<Command> {
         let world = &mut *self.0.borrow_mut();
         let command = world.commands.pop_front()?;
-        world.log.event(world.now, Kind::Command, 0, 0, || "taken".to_owned());
+        world.log.event(world.now, LogKind::Command, 0, 0, || "taken".to_owned());
         Some(command)
     }
 

@@ -66,7 +66,7 @@ impl fmt::Display for Law {
 
 /// A law that was broken.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Broken {
+pub struct BrokenLaw {
     /// Which.
     pub law: Law,
     /// When, in virtual time.
@@ -75,7 +75,7 @@ pub struct Broken {
     pub what: String,
 }
 
-impl fmt::Display for Broken {
+impl fmt::Display for BrokenLaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ms: {}: {}", self.at.as_millis_f64(), self.law, self.what)
     }
@@ -84,7 +84,7 @@ impl fmt::Display for Broken {
 /// The judge of one run.
 #[derive(Debug, Default)]
 pub(crate) struct Laws {
-    broken: Option<Broken>,
+    broken: Option<BrokenLaw>,
     /// Waits in a row that were asked for in the past and brought nothing.
     fruitless: u32,
 }
@@ -96,7 +96,7 @@ impl Laws {
     /// Notes that `law` is broken, if no law was before.
     pub(crate) fn broke(&mut self, law: Law, at: Nanos, what: impl Into<String>) {
         if self.broken.is_none() {
-            self.broken = Some(Broken { law, at, what: what.into() });
+            self.broken = Some(BrokenLaw { law, at, what: what.into() });
         }
     }
 
@@ -119,7 +119,7 @@ impl Laws {
         }
     }
 
-    pub(crate) fn broken(&self) -> Option<&Broken> {
+    pub(crate) fn broken(&self) -> Option<&BrokenLaw> {
         self.broken.as_ref()
     }
 }

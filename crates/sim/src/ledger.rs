@@ -9,15 +9,15 @@ use dataplane::control::{Ending, Outcome, Segment};
 use dataplane::port::Span;
 use units::{BitRate, ContentVersion, DiskId, Nanos, ReservationId, StreamId};
 
-use crate::arena::Arena;
-use crate::socket::Socket;
+use crate::arena::SimArena;
+use crate::socket::SimSocket;
 
 /// No stream has read ahead further than its longest period and the look-ahead, in the longest rounds that are drawn.
 const READ_AHEAD_MAX: Nanos = Nanos::from_secs(40);
 
 /// Where a delivery is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Life {
+pub(crate) enum DeliveryLife {
     /// The command is on its way.
     Asked,
     /// The plane said it began.
@@ -43,7 +43,7 @@ pub(crate) struct Excuses {
 
 /// What a delivery was asked for as.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct DeliveryAsked {
     pub(crate) id: StreamId,
     pub(crate) fd: RawFd,
     pub(crate) version: ContentVersion,
@@ -62,10 +62,10 @@ pub(crate) struct Asked {
 
 /// One delivery.
 #[derive(Debug)]
-pub(crate) struct Stream {
-    pub(crate) asked: Asked,
-    pub(crate) life: Life,
-    pub(crate) socket: Socket,
+pub(crate) struct LedgerEntry {
+    pub(crate) asked: DeliveryAsked,
+    pub(crate) life: DeliveryLife,
+    pub(crate) socket: SimSocket,
     pub(crate) excuses: Excuses,
     /// Until when its disk's faults excuse that it is late.
     disk_excused_until: Nanos,
@@ -88,11 +88,11 @@ pub(crate) struct Stream {
     second: (u64, u64),
 }
 
-impl Stream {
-    pub(crate) fn new(asked: Asked, socket: Socket) -> Self {
+impl LedgerEntry {
+    pub(crate) fn new(asked: DeliveryAsked, socket: SimSocket) -> Self {
         let payload_of = |segment: &Segment| if let Segment::Range { length, .. } = segment { *length } else { 0 };
         Self {
-            life: Life::Asked,
+            life: DeliveryLife::Asked,
             socket,
             excuses: Excuses::default(),
             disk_excused_until: Nanos::ZERO,
@@ -115,13 +115,13 @@ impl Stream {
     /// The socket takes `bytes` of `span`: are they the next ones?
     pub(crate) fn take(
         &mut self,
-        arena: &Arena,
+        arena: &SimArena,
         span: Span,
         bytes: u32,
         now: Nanos,
         delays: Nanos,
     ) -> Result<(), String> {
-        if self.life == Life::Over {
+        if self.life == DeliveryLife::Over {
             return Err(format!("stream {} is served after its end", self.asked.id.0));
         }
         let count = u64::from(bytes);
@@ -271,10 +271,10 @@ mod tests {
     use units::limits;
 
     use super::*;
-    use crate::socket::Reading;
+    use crate::socket::ClientReading;
 
-    fn stream() -> Stream {
-        let asked = Asked {
+    fn stream() -> LedgerEntry {
+        let asked = DeliveryAsked {
             id: StreamId(7),
             fd: 0,
             version: ContentVersion(1),
@@ -287,11 +287,11 @@ mod tests {
             at: Nanos::ZERO,
             delays: Nanos::ZERO,
         };
-        Stream::new(asked, Socket::new(1 << 20, Reading::Stopped, Nanos::ZERO))
+        LedgerEntry::new(asked, SimSocket::new(1 << 20, ClientReading::Stopped, Nanos::ZERO))
     }
 
-    fn arena() -> (Arena, Span, Span) {
-        let mut arena = Arena::new(1);
+    fn arena() -> (SimArena, Span, Span) {
+        let mut arena = SimArena::new(1);
         let literal = Span { offset: limits::CHUNK_BYTES, length: 4 };
         arena.fill(literal, b"head").expect("inside");
         let chunk = Span { offset: 0, length: 4096 };

@@ -28,11 +28,11 @@ mod world;
 
 pub use disk::Spent;
 pub use io::SimIo;
-pub use laws::{Broken, Law};
+pub use laws::{BrokenLaw, Law};
 pub use load::{Calm, Fault, FaultAt, Load, Popularity, Tally};
 pub use log::Trace;
 pub use measure::{VirtualDisk, measure};
 pub use random::Random;
-pub use run::{Machine, Report, run, run_with};
+pub use run::{RunReport, SimMachine, run, run_with};
 pub use scenario::{DiskSetup, Scenario};
-pub use socket::Reading;
+pub use socket::ClientReading;

@@ -24,20 +24,20 @@ pub enum Trace {
 
 /// The log of one run.
 #[derive(Debug)]
-pub(crate) struct Log {
+pub(crate) struct RunLog {
     trace: Trace,
     hash: u64,
     events: u64,
     tail: VecDeque<String>,
 }
 
-impl Log {
+impl RunLog {
     pub(crate) fn new(trace: Trace) -> Self {
         Self { trace, hash: 0xcbf2_9ce4_8422_2325, events: 0, tail: VecDeque::new() }
     }
 
     /// Mixes an event into the hash; `text` is only made when somebody will see it.
-    pub(crate) fn event(&mut self, at: Nanos, kind: Kind, a: u64, b: u64, text: impl FnOnce() -> String) {
+    pub(crate) fn event(&mut self, at: Nanos, kind: LogKind, a: u64, b: u64, text: impl FnOnce() -> String) {
         self.events += 1;
         for word in [at.0, kind as u64, a, b] {
             self.hash = (self.hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
@@ -77,7 +77,7 @@ impl Log {
 
 /// What kind of thing happened. The numbers are part of the hash only, so they may change with the code.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Kind {
+pub(crate) enum LogKind {
     Wait,
     Read,
     ReadDone,
@@ -95,7 +95,7 @@ pub(crate) enum Kind {
     Memory,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for LogKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Wait => "wait",
@@ -123,8 +123,8 @@ mod tests {
 
     #[test]
     fn the_hash_tells_order_time_and_content_apart() {
-        let hash = |events: &[(u64, Kind, u64)]| {
-            let mut log = Log::new(Trace::Tail);
+        let hash = |events: &[(u64, LogKind, u64)]| {
+            let mut log = RunLog::new(Trace::Tail);
             for (at, kind, a) in events {
                 log.event(Nanos(*at), *kind, *a, 0, || a.to_string());
             }
@@ -132,10 +132,10 @@ mod tests {
             assert_eq!(log.tail().len(), events.len());
             log.hash()
         };
-        let one = hash(&[(1, Kind::Read, 1), (2, Kind::Send, 1)]);
-        assert_eq!(one, hash(&[(1, Kind::Read, 1), (2, Kind::Send, 1)]));
-        assert_ne!(one, hash(&[(1, Kind::Send, 1), (2, Kind::Read, 1)]));
-        assert_ne!(one, hash(&[(1, Kind::Read, 1), (3, Kind::Send, 1)]));
-        assert_ne!(one, hash(&[(1, Kind::Read, 2), (2, Kind::Send, 1)]));
+        let one = hash(&[(1, LogKind::Read, 1), (2, LogKind::Send, 1)]);
+        assert_eq!(one, hash(&[(1, LogKind::Read, 1), (2, LogKind::Send, 1)]));
+        assert_ne!(one, hash(&[(1, LogKind::Send, 1), (2, LogKind::Read, 1)]));
+        assert_ne!(one, hash(&[(1, LogKind::Read, 1), (3, LogKind::Send, 1)]));
+        assert_ne!(one, hash(&[(1, LogKind::Read, 2), (2, LogKind::Send, 1)]));
     }
 }

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use clap::Parser;
-use sim::drive::Profile;
-use sim::{Law, Report, Scenario, Trace};
+use sim::drive::DriveProfile;
+use sim::{Law, RunReport, Scenario, Trace};
 use units::{BitRate, Nanos};
 
 /// Simulate the data plane: disks, clients, uploads and faults in virtual time, all drawn from a seed, with the laws of
@@ -50,10 +50,10 @@ fn parse_seeds(text: &str) -> Result<(u64, u64), String> {
 
 /// What all threads share.
 #[derive(Debug, Default)]
-struct Progress {
+struct SeedProgress {
     next: AtomicU64,
     done: AtomicU64,
-    broken: Mutex<Vec<Report>>,
+    broken: Mutex<Vec<RunReport>>,
 }
 
 fn main() -> ExitCode {
@@ -76,7 +76,7 @@ fn main() -> ExitCode {
     if !single && !canary_fails() {
         return ExitCode::FAILURE;
     }
-    let progress = Progress { next: AtomicU64::new(from), ..Progress::default() };
+    let progress = SeedProgress { next: AtomicU64::new(from), ..SeedProgress::default() };
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = if single {
         1
@@ -127,7 +127,7 @@ fn canary(trace: Trace) -> ExitCode {
 
 /// A virtual hour of steady load: how fast the simulator is.
 fn hour(streams: u32) -> ExitCode {
-    let mut scenario = Scenario::steady(1, Profile::SsdSata, 4 << 30, BitRate(8_800_000), streams);
+    let mut scenario = Scenario::steady(1, DriveProfile::SsdSata, 4 << 30, BitRate(8_800_000), streams);
     scenario.disks.push(scenario.disks[0].clone());
     scenario.safety = Nanos::from_secs(3600);
     let begun = std::time::Instant::now();
@@ -151,7 +151,7 @@ fn tell(line: Words<'_>) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
-fn work(arguments: &Arguments, progress: &Progress) {
+fn work(arguments: &Arguments, progress: &SeedProgress) {
     let trace = if arguments.trace { Trace::Print } else { Trace::Off };
     loop {
         let failures = progress.broken.lock().unwrap_or_else(PoisonError::into_inner).len() as u64;
@@ -174,7 +174,7 @@ fn work(arguments: &Arguments, progress: &Progress) {
     }
 }
 
-fn tell_broken(report: &Report) {
+fn tell_broken(report: &RunReport) {
     let Some(broken) = &report.broken else { return };
     let seed = report.seed;
     tell(format_args!("seed {seed} broke a law at {broken}"));

@@ -7,7 +7,7 @@
 use schedule::profile::{DiskProfile, SeekPoint, Zone};
 use units::{ByteCount, Nanos};
 
-use crate::drive::{Completion, Drive, Op, Request};
+use crate::drive::{CommandEnd, Drive, DriveRequest, Op};
 use crate::random::Random;
 
 const MIB: u64 = 1 << 20;
@@ -22,7 +22,7 @@ pub struct VirtualDisk {
     drive: Drive,
     now: Nanos,
     tag: u64,
-    over: Vec<Completion>,
+    over: Vec<CommandEnd>,
 }
 
 impl VirtualDisk {
@@ -70,7 +70,7 @@ impl VirtualDisk {
             while asked - there.len() < depth.max(1) && goes_on(asked, self.now) {
                 let Some(&offset) = positions.get(asked) else { break };
                 self.tag += 1;
-                self.drive.submit(Request { tag: self.tag, op: Op::Read, offset, bytes }, self.now);
+                self.drive.submit(DriveRequest { tag: self.tag, op: Op::Read, offset, bytes }, self.now);
                 asked += 1;
             }
             if asked == there.len() {
@@ -154,16 +154,16 @@ fn per_second(bytes: u64, time: Nanos) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::{Parameters, Profile};
+    use crate::drive::{DriveProfile, Parameters};
 
-    fn measured(profile: Profile) -> (DiskProfile, Parameters) {
+    fn measured(profile: DriveProfile) -> (DiskProfile, Parameters) {
         let parameters = Parameters::of(profile);
         (measure(Drive::new(parameters.clone(), 3).expect("consistent")), parameters)
     }
 
     #[test]
     fn a_spindle_is_measured_within_a_few_per_cent() {
-        for profile in [Profile::Desktop, Profile::T7k250, Profile::Surveillance] {
+        for profile in [DriveProfile::Desktop, DriveProfile::T7k250, DriveProfile::Surveillance] {
             let (measured, parameters) = measured(profile);
             measured.check().expect("a whole profile");
             assert!(measured.rotational);
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_flash_drive_is_told_from_a_spindle() {
-        let (measured, parameters) = measured(Profile::SsdSata);
+        let (measured, parameters) = measured(DriveProfile::SsdSata);
         assert!(!measured.rotational);
         let rate = measured.rate_at(0);
         assert!(rate.abs_diff(parameters.rate_read) * 10 < parameters.rate_read, "{rate}");

@@ -16,10 +16,10 @@ use schedule::admission::disk_table::{CARRY_MAX, LOOKAHEAD_ROUNDS};
 use schedule::profile::DiskProfile;
 use units::{Nanos, limits};
 
-use crate::control_side::{ControlSettings, ControlSide, Phases, Starts};
+use crate::control_side::{ControlSettings, ControlSide, RunPhases, Starts};
 use crate::drive::Drive;
 use crate::io::SimIo;
-use crate::laws::{Broken, Law};
+use crate::laws::{BrokenLaw, Law};
 use crate::load::Tally;
 use crate::log::Trace;
 use crate::measure::measure;
@@ -36,7 +36,7 @@ const STEPS_AT_ONE_TIME_MAX: u32 = 100_000;
 
 /// What the plane is told of its machine.
 #[derive(Debug)]
-pub struct Machine<'a> {
+pub struct SimMachine<'a> {
     /// The scenario.
     pub scenario: &'a Scenario,
     /// Each disk's profile, as measured.
@@ -45,7 +45,7 @@ pub struct Machine<'a> {
 
 /// What a run did.
 #[derive(Debug, Clone)]
-pub struct Report {
+pub struct RunReport {
     /// The seed.
     pub seed: u64,
     /// Hash of all events: equal for equal runs.
@@ -59,7 +59,7 @@ pub struct Report {
     /// Times from a command to the first payload byte, of guaranteed deliveries without an excuse, ascending.
     pub first_bytes: Vec<Nanos>,
     /// The law that was broken, if one was.
-    pub broken: Option<Broken>,
+    pub broken: Option<BrokenLaw>,
     /// The last events before, if they were kept.
     pub tail: Vec<String>,
 }
@@ -69,7 +69,7 @@ pub struct Report {
 /// # Panics
 /// As [`run_with`].
 #[must_use]
-pub fn run(scenario: &Scenario, trace: Trace) -> Report {
+pub fn run(scenario: &Scenario, trace: Trace) -> RunReport {
     run_with(scenario, trace, |io, machine| {
         let config = PlaneConfig {
             tick: scenario.tick,
@@ -89,11 +89,15 @@ pub fn run(scenario: &Scenario, trace: Trace) -> Report {
 ///
 /// # Panics
 /// If `/dev/null` cannot be opened or descriptors run out: the types of the port hold real ones.
-pub fn run_with<Step>(scenario: &Scenario, trace: Trace, start: impl FnOnce(SimIo, &Machine<'_>) -> Step) -> Report
+pub fn run_with<Step>(
+    scenario: &Scenario,
+    trace: Trace,
+    start: impl FnOnce(SimIo, &SimMachine<'_>) -> Step,
+) -> RunReport
 where
     Step: FnMut() -> bool,
 {
-    let machine = Machine { scenario, profiles: profiles(scenario) };
+    let machine = SimMachine { scenario, profiles: profiles(scenario) };
     let world = Rc::new(RefCell::new(world(scenario, &machine.profiles, trace)));
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let mut step = start(SimIo(Rc::clone(&world)), &machine);
@@ -107,7 +111,7 @@ where
     finish(&mut world);
     let mut first_bytes = std::mem::take(&mut world.control.first_bytes);
     first_bytes.sort_unstable();
-    Report {
+    RunReport {
         seed: scenario.seed,
         hash: world.log.hash(),
         events: world.log.events(),
@@ -188,7 +192,7 @@ fn world(scenario: &Scenario, profiles: &[DiskProfile], trace: Trace) -> World {
     let control = ControlSettings {
         load: scenario.load.clone(),
         faults: scenario.faults.clone(),
-        phases: Phases { safety: scenario.safety, liveness: scenario.liveness },
+        phases: RunPhases { safety: scenario.safety, liveness: scenario.liveness },
         tick: scenario.tick,
         be_share: scenario.be_share,
         starts: starts(scenario),
@@ -273,7 +277,7 @@ mod tests {
         }
     }
 
-    fn run(wrong: Wrong, uploaders: u32) -> Report {
+    fn run(wrong: Wrong, uploaders: u32) -> RunReport {
         let mut scenario = Scenario::draw(3);
         scenario.faults.clear();
         scenario.be_share = 0.1;

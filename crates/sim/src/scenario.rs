@@ -7,7 +7,7 @@
 use schedule::profile::DiskProfile;
 use units::{BitRate, Nanos};
 
-use crate::drive::{Parameters, Profile};
+use crate::drive::{DriveProfile, Parameters};
 use crate::load::{Fault, FaultAt, Load, Popularity};
 use crate::random::Random;
 
@@ -71,7 +71,7 @@ impl Scenario {
     /// plane notices that and ends streams before one is late (docs/decisions/0025).
     #[must_use]
     pub fn canary() -> Self {
-        let mut scenario = Self::steady(1, Profile::SsdSata, GIB, BitRate(25_000_000), 100);
+        let mut scenario = Self::steady(1, DriveProfile::SsdSata, GIB, BitRate(25_000_000), 100);
         scenario.disks[0].slower = 4.0;
         scenario.load.arrivals = MS(5);
         scenario
@@ -79,7 +79,7 @@ impl Scenario {
 
     /// A machine with one disk, streams that all read different contents from all over it, and nothing else.
     #[must_use]
-    pub fn steady(seed: u64, profile: Profile, memory_bytes: u64, rate: BitRate, streams: u32) -> Self {
+    pub fn steady(seed: u64, profile: DriveProfile, memory_bytes: u64, rate: BitRate, streams: u32) -> Self {
         let load = Load {
             contents_per_disk: streams.max(1) * 2,
             popularity: Popularity::Even,
@@ -132,7 +132,7 @@ impl Scenario {
     pub fn draw(seed: u64) -> Self {
         let mut random = Random::new(seed);
         let disks = random.between(1, 3);
-        let profiles = [Profile::Desktop, Profile::T7k250, Profile::Surveillance, Profile::SsdSata];
+        let profiles = [DriveProfile::Desktop, DriveProfile::T7k250, DriveProfile::Surveillance, DriveProfile::SsdSata];
         let disks: Vec<DiskSetup> = (0..disks)
             .map(|_| DiskSetup {
                 parameters: Parameters::of(*random.pick(&profiles)),

@@ -11,7 +11,7 @@ const SCRAPS: u64 = 4096;
 
 /// How a client reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reading {
+pub enum ClientReading {
     /// At this rate, or as fast as the data comes.
     AtRate(BitRate),
     /// Not at all, for now or for ever (a vanished client is one that never reads again).
@@ -33,25 +33,25 @@ pub(crate) enum Taken {
 
 /// The server's end of one connection.
 #[derive(Debug)]
-pub(crate) struct Socket {
+pub(crate) struct SimSocket {
     capacity: u64,
     queued: u64,
     since: Nanos,
-    reading: Reading,
+    reading: ClientReading,
     /// The send that waits for room.
     pub(crate) pending: Option<(Token, Span)>,
 }
 
-impl Socket {
-    pub(crate) fn new(capacity: u64, reading: Reading, now: Nanos) -> Self {
+impl SimSocket {
+    pub(crate) fn new(capacity: u64, reading: ClientReading, now: Nanos) -> Self {
         Self { capacity, queued: 0, since: now, reading, pending: None }
     }
 
     /// The client reads differently from now on.
-    pub(crate) fn set_reading(&mut self, reading: Reading, now: Nanos) {
+    pub(crate) fn set_reading(&mut self, reading: ClientReading, now: Nanos) {
         self.settle(now);
         // A reset is for ever.
-        if self.reading != Reading::Reset {
+        if self.reading != ClientReading::Reset {
             self.reading = reading;
         }
     }
@@ -60,7 +60,7 @@ impl Socket {
     pub(crate) fn take(&mut self, bytes: u32, now: Nanos) -> Taken {
         self.settle(now);
         let room = self.capacity - self.queued;
-        if self.reading == Reading::Reset {
+        if self.reading == ClientReading::Reset {
             return Taken::Gone;
         }
         let taken = u64::from(bytes).min(room);
@@ -77,15 +77,15 @@ impl Socket {
     /// True if the kernel would call it writable: a third is free, or its next send fails.
     pub(crate) fn has_room(&mut self, now: Nanos) -> bool {
         self.settle(now);
-        self.reading == Reading::Reset || self.queued <= self.writable_level()
+        self.reading == ClientReading::Reset || self.queued <= self.writable_level()
     }
 
     /// When a waiting send can go on, if the client goes on reading as it does.
     pub(crate) fn writable_at(&self) -> Option<Nanos> {
         match self.reading {
-            Reading::Stopped => None,
-            Reading::Reset => Some(self.since),
-            Reading::AtRate(rate) => {
+            ClientReading::Stopped => None,
+            ClientReading::Reset => Some(self.since),
+            ClientReading::AtRate(rate) => {
                 let wait = rate.time_for(self.queued.saturating_sub(self.writable_level()));
                 (wait != Nanos::MAX).then(|| self.since.saturating_add(wait))
             }
@@ -97,7 +97,7 @@ impl Socket {
     }
 
     fn settle(&mut self, now: Nanos) {
-        if let Reading::AtRate(rate) = self.reading {
+        if let ClientReading::AtRate(rate) = self.reading {
             let read = rate.bytes_in(now.saturating_sub(self.since));
             self.queued = self.queued.saturating_sub(read);
         }
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_buffer_drains_at_the_clients_rate() {
-        let mut socket = Socket::new(30_000, Reading::AtRate(BitRate(80_000)), Nanos::ZERO);
+        let mut socket = SimSocket::new(30_000, ClientReading::AtRate(BitRate(80_000)), Nanos::ZERO);
         assert_eq!(socket.take(50_000, Nanos::ZERO), Taken::Bytes(30_000));
         assert_eq!(socket.take(1, Nanos::ZERO), Taken::Full);
         socket.pending = Some((NEVER, SPAN));
@@ -128,22 +128,22 @@ mod tests {
 
     #[test]
     fn a_stopped_client_takes_one_buffer_and_no_more() {
-        let mut socket = Socket::new(3000, Reading::Stopped, Nanos::ZERO);
+        let mut socket = SimSocket::new(3000, ClientReading::Stopped, Nanos::ZERO);
         assert_eq!(socket.take(2000, Nanos::ZERO), Taken::Bytes(2000));
         assert_eq!(socket.take(1000, Nanos::from_secs(1)), Taken::Bytes(1000));
         socket.pending = Some((NEVER, SPAN));
         assert_eq!(socket.writable_at(), None);
         assert_eq!(socket.take(1, Nanos::from_secs(1000)), Taken::Full);
-        socket.set_reading(Reading::AtRate(BitRate(8_000_000)), Nanos::from_secs(1000));
+        socket.set_reading(ClientReading::AtRate(BitRate(8_000_000)), Nanos::from_secs(1000));
         assert_eq!(socket.writable_at(), Some(Nanos(1_000_001_000_000)));
     }
 
     #[test]
     fn a_reset_is_told_at_once_and_for_ever() {
-        let mut socket = Socket::new(3000, Reading::Stopped, Nanos::ZERO);
-        socket.set_reading(Reading::Reset, Nanos::from_secs(1));
+        let mut socket = SimSocket::new(3000, ClientReading::Stopped, Nanos::ZERO);
+        socket.set_reading(ClientReading::Reset, Nanos::from_secs(1));
         assert_eq!(socket.writable_at(), Some(Nanos::from_secs(1)));
-        socket.set_reading(Reading::Stopped, Nanos::from_secs(2));
+        socket.set_reading(ClientReading::Stopped, Nanos::from_secs(2));
         assert_eq!(socket.take(1, Nanos::from_secs(2)), Taken::Gone);
     }
 }

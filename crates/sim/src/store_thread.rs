@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use storage::grant::{Grant, JobId, Offer, StoreMessage, Work, WorkClass};
-use storage::uploads::{CommitPart, Granted, Recording, Trouble, UploadFile, Uploads};
+use storage::grant::{Grant, JobId, Offer, StoreMessage, StoreWork, WorkClass};
+use storage::uploads::{CommitPart, Granted, RecordingTerms, UploadFile, UploadTrouble, Uploads};
 use units::{BitRate, DiskId, Nanos, UploadId, limits};
 
 use crate::drive::Op;
@@ -27,7 +27,7 @@ const DIRTY_WORTH_BYTES: u64 = 4 << 20;
 
 /// What a client sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Source {
+pub(crate) struct UploadSource {
     /// Where on the device.
     pub(crate) position: u64,
     /// How much in all.
@@ -35,7 +35,7 @@ pub(crate) struct Source {
     /// How fast it comes.
     pub(crate) rate: BitRate,
     /// A recording's terms; `None` for an upload, which waits when it must.
-    pub(crate) recording: Option<Recording>,
+    pub(crate) recording: Option<RecordingTerms>,
 }
 
 /// What the thread wants done.
@@ -65,7 +65,7 @@ pub(crate) enum UploadEnd {
 /// A file, and the client that sends it.
 #[derive(Debug)]
 struct File {
-    source: Source,
+    source: UploadSource,
     /// Bytes that have left the client.
     sent: u64,
     settled: Nanos,
@@ -119,12 +119,12 @@ impl File {
 enum Busy {
     Writing { upload: UploadId, next: u64, left: u64, until: Nanos, in_flight: u32, written: u64, ok: bool },
     Probing { left: u32 },
-    Committing { dirty_bytes: u64, journal: Journal },
+    Committing { dirty_bytes: u64, journal: JournalProgress },
 }
 
 /// How far the file system's journal is with a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Journal {
+enum JournalProgress {
     Changed,
     Clean,
 }
@@ -140,7 +140,7 @@ pub(crate) struct StoreThread {
     /// Commits made.
     commits: u64,
     /// Best-effort work that was offered and not granted.
-    waiting: BTreeMap<JobId, Work>,
+    waiting: BTreeMap<JobId, StoreWork>,
     /// Largest excess of a recording's buffer over its bound, in bytes.
     overflow_max: u64,
 }
@@ -165,7 +165,7 @@ impl StoreThread {
     }
 
     /// An upload or recording begins.
-    pub(crate) fn begin(&mut self, source: Source, now: Nanos, out: &mut Actions) -> UploadId {
+    pub(crate) fn begin(&mut self, source: UploadSource, now: Nanos, out: &mut Actions) -> UploadId {
         let file = File { source, sent: 0, settled: now, handed: 0, written: 0 };
         let upload = self.uploads.begin(file, source.recording, false);
         self.running.push(upload);
@@ -216,7 +216,7 @@ impl StoreThread {
                 let until = grant.until;
                 Some(Busy::Writing { upload, next: offset, left: bytes, until, in_flight: 0, written: 0, ok: true })
             }
-            Granted::Commit => Some(Busy::Committing { dirty_bytes, journal: Journal::Changed }),
+            Granted::Commit => Some(Busy::Committing { dirty_bytes, journal: JournalProgress::Changed }),
             Granted::Chore => self.probes.pop_front().map(|left| Busy::Probing { left }),
         };
         self.go_on(now, out);
@@ -254,11 +254,11 @@ impl StoreThread {
     fn part_done(&mut self, ok: bool, now: Nanos, out: &mut Actions) {
         if let Some(CommitPart::SyncName(upload)) = self.uploads.next_part() {
             if let Some(Busy::Committing { journal, .. }) = &mut self.busy {
-                *journal = Journal::Clean;
+                *journal = JournalProgress::Clean;
             }
             self.end(upload, if ok { UploadEnd::Acknowledged } else { UploadEnd::Failed }, out);
         }
-        self.uploads.part_done(if ok { Ok(()) } else { Err(Trouble::Disk) }, now);
+        self.uploads.part_done(if ok { Ok(()) } else { Err(UploadTrouble::Disk) }, now);
     }
 
     fn end(&mut self, upload: UploadId, how: UploadEnd, out: &mut Actions) {
@@ -323,7 +323,7 @@ impl StoreThread {
             self.overflow_max = self.overflow_max.max(file.settle(now));
             file.written += bytes;
         }
-        let over = self.uploads.wrote(upload, bytes, (!ok).then_some(Trouble::Disk), now);
+        let over = self.uploads.wrote(upload, bytes, (!ok).then_some(UploadTrouble::Disk), now);
         if over.is_some() {
             self.end(upload, UploadEnd::Failed, out);
         }
@@ -331,11 +331,11 @@ impl StoreThread {
 
     /// The parts of a commit up to the next that takes the disk's time. False once there is none: of the names of one
     /// commit, the first sync finds all there is to do.
-    fn commit_goes_on(&mut self, journal: Journal, now: Nanos, out: &mut Actions) -> bool {
+    fn commit_goes_on(&mut self, journal: JournalProgress, now: Nanos, out: &mut Actions) -> bool {
         let place = self.journal();
         while let Some(part) = self.uploads.next_part() {
             match part {
-                CommitPart::SyncName(_) if journal == Journal::Changed => {
+                CommitPart::SyncName(_) if journal == JournalProgress::Changed => {
                     out.requests.push((Op::Write, place, JOURNAL_BYTES));
                     return true;
                 }
@@ -347,7 +347,7 @@ impl StoreThread {
                 CommitPart::SyncName(_) => self.part_done(true, now, out),
                 CommitPart::Withhold(upload) => {
                     self.end(upload, UploadEnd::Failed, out);
-                    self.uploads.part_done(Err(Trouble::Disk), now);
+                    self.uploads.part_done(Err(UploadTrouble::Disk), now);
                 }
                 CommitPart::Secure { .. }
                 | CommitPart::Publish(_)
@@ -368,7 +368,7 @@ impl StoreThread {
                 StoreMessage::Offer(_) => {}
                 StoreMessage::Withdraw { job, .. } => drop(self.waiting.remove(&job)),
                 StoreMessage::Done(done) if done.ready_bytes > 0 => {
-                    let work = Work::Write { bytes: done.ready_bytes, position: done.position };
+                    let work = StoreWork::Write { bytes: done.ready_bytes, position: done.position };
                     self.waiting.insert(done.job, work);
                 }
                 StoreMessage::Done(_) => {}
@@ -390,9 +390,9 @@ impl StoreThread {
 
     /// True if best-effort work waits for a grant.
     pub(crate) fn has_work(&self) -> bool {
-        let is_worth = |work: &Work| match work {
-            Work::Commit { dirty_bytes, awaited } => *awaited || *dirty_bytes >= DIRTY_WORTH_BYTES,
-            Work::Write { .. } | Work::Probe { .. } => true,
+        let is_worth = |work: &StoreWork| match work {
+            StoreWork::Commit { dirty_bytes, awaited } => *awaited || *dirty_bytes >= DIRTY_WORTH_BYTES,
+            StoreWork::Write { .. } | StoreWork::Probe { .. } => true,
         };
         self.busy.is_none() && self.waiting.values().any(is_worth)
     }
@@ -411,8 +411,8 @@ mod tests {
         (StoreThread::new(DiskId(0), 1 << 30), Actions::default())
     }
 
-    fn upload(bytes: u64) -> Source {
-        Source { position: 1 << 20, bytes, rate: BitRate(8_000_000_000), recording: None }
+    fn upload(bytes: u64) -> UploadSource {
+        UploadSource { position: 1 << 20, bytes, rate: BitRate(8_000_000_000), recording: None }
     }
 
     fn grant(job: JobId, bytes_max: u64, until: Nanos) -> Grant {
@@ -433,7 +433,7 @@ mod tests {
         let wake = out.wake.expect("bytes are coming");
         thread.poke(wake, &mut out);
         let write = offer(&out);
-        assert_eq!(write.work, Work::Write { bytes: 400 << 10, position: 1 << 20 });
+        assert_eq!(write.work, StoreWork::Write { bytes: 400 << 10, position: 1 << 20 });
         assert!(thread.has_work());
 
         let mut out = Actions::default();
@@ -447,7 +447,7 @@ mod tests {
         let done = out.messages.iter().find_map(|m| if let StoreMessage::Done(d) = m { Some(*d) } else { None });
         assert_eq!(done.map(|done| (done.bytes, done.ok, done.ready_bytes)), Some((400 << 10, true, 0)));
         let commit = offer(&out);
-        assert_eq!(commit.work, Work::Commit { dirty_bytes: 400 << 10, awaited: true });
+        assert_eq!(commit.work, StoreWork::Commit { dirty_bytes: 400 << 10, awaited: true });
 
         let mut out = Actions::default();
         thread.grant(grant(commit.job, 0, MS(20)), MS(20), &mut out);
@@ -502,8 +502,9 @@ mod tests {
     #[test]
     fn a_recording_has_a_deadline_and_its_overflow_is_seen() {
         let (mut thread, mut out) = thread();
-        let recording = Recording { rate: BitRate(8 << 20), reservation: ReservationId { slot: 1, generation: 1 } };
-        let source = Source { position: 0, bytes: 1 << 30, rate: recording.rate, recording: Some(recording) };
+        let recording =
+            RecordingTerms { rate: BitRate(8 << 20), reservation: ReservationId { slot: 1, generation: 1 } };
+        let source = UploadSource { position: 0, bytes: 1 << 30, rate: recording.rate, recording: Some(recording) };
         thread.begin(source, MS(0), &mut out);
         thread.poke(MS(2000), &mut out);
         let reservation = recording.reservation;

@@ -1,15 +1,15 @@
 //! Reads and sends of the plane: through the drive or the page cache into the arena, from the arena into sockets.
 
-use dataplane::layout::Access;
-use dataplane::port::{Completion, Fault, FileSlot, ReadRequest, SendRequest, SocketSlot, Span, Token};
+use dataplane::layout::FileAccess;
+use dataplane::port::{Completion, FileSlot, IoFault, ReadRequest, SendRequest, SocketSlot, Span, Token};
 use units::{ContentVersion, Nanos, limits};
 
 use crate::contents::SimFile;
 use crate::drive::Op;
 use crate::laws::Law;
-use crate::log::Kind;
+use crate::log::LogKind;
 use crate::socket::Taken;
-use crate::world::{Event, Owner, World};
+use crate::world::{RequestOwner, World, WorldEvent};
 
 /// A read under way.
 #[derive(Debug, Clone, Copy)]
@@ -37,7 +37,7 @@ impl World {
     }
 
     fn begin_read(&mut self, request: ReadRequest) {
-        self.log.event(self.now, Kind::Read, request.token.0, request.offset, || format!("{request:?}"));
+        self.log.event(self.now, LogKind::Read, request.token.0, request.offset, || format!("{request:?}"));
         let found = self.arena.begin_read(request.memory);
         self.laws.check(Law::OneOwner, self.now, found.map_err(|e| e.0));
         let Some(file) = self.file_at(request.file) else {
@@ -49,7 +49,7 @@ impl World {
             self.laws.broke(Law::QueueBounds, self.now, format!("a read that is not aligned: {request:?}"));
         }
         let content = &self.control.contents[usize::try_from(file.content).expect("few contents")];
-        let direct = content.access == Access::Direct;
+        let direct = content.access == FileAccess::Direct;
         let disk = usize::from(file.disk.0);
         let bytes = length.min(content.size_now.next_multiple_of(limits::DIRECT_ALIGN).saturating_sub(request.offset));
         let parts = if direct { content.places(file.disk, request.offset, bytes) } else { Vec::new() };
@@ -69,13 +69,13 @@ impl World {
         if parts.is_empty() {
             // The page cache, or the end of the file: no disk of ours is asked.
             let latency = Nanos::from_micros(if direct { 5 } else { 50 + self.random.below(5000) });
-            self.schedule(self.now.saturating_add(latency), Event::BufferedRead(place));
+            self.schedule(self.now.saturating_add(latency), WorldEvent::BufferedRead(place));
             return;
         }
         self.plane_reads[disk] += 1;
         self.judge_reads(disk, &request);
         for (position, bytes) in parts {
-            self.submit_to_disk(disk, Owner::Read(place), Op::Read, position, bytes);
+            self.submit_to_disk(disk, RequestOwner::Read(place), Op::Read, position, bytes);
         }
     }
 
@@ -120,8 +120,9 @@ impl World {
             bytes = bytes.min(there);
         }
         self.arena.end_read(request.memory, content.version_now(), request.offset, bytes);
-        let result = if ok { Ok(u32::try_from(bytes).expect("a chunk at most")) } else { Err(Fault::Device(5)) };
-        self.log.event(self.now, Kind::ReadDone, request.token.0, bytes, || format!("{:?}: {result:?}", request.token));
+        let result = if ok { Ok(u32::try_from(bytes).expect("a chunk at most")) } else { Err(IoFault::Device(5)) };
+        self.log
+            .event(self.now, LogKind::ReadDone, request.token.0, bytes, || format!("{:?}: {result:?}", request.token));
         self.ready.push_back(Completion { token: request.token, result, at: self.now });
     }
 
@@ -129,22 +130,23 @@ impl World {
     pub(crate) fn begin_look(&mut self, token: Token, content: ContentVersion) {
         let late = if token.0.is_multiple_of(97) { 5000 } else { 0 };
         let latency = Nanos::from_micros(20 + token.0 % 16 * 10 + late);
-        self.schedule(self.now.saturating_add(latency), Event::Looked(token, content));
+        self.schedule(self.now.saturating_add(latency), WorldEvent::Looked(token, content));
     }
 
     /// It was looked at.
     pub(crate) fn looked(&mut self, token: Token, version: ContentVersion) {
         let found = self.control.contents.iter().find(|content| content.version == version);
         let whole = found.expect("an open content").is_whole();
-        self.log
-            .event(self.now, Kind::ReadDone, token.0, u64::from(whole), || format!("looked at {version:?}: {whole}"));
+        self.log.event(self.now, LogKind::ReadDone, token.0, u64::from(whole), || {
+            format!("looked at {version:?}: {whole}")
+        });
         self.ready.push_back(Completion { token, result: Ok(u32::from(whole)), at: self.now });
     }
 
     fn begin_send(&mut self, request: SendRequest) {
         // One piece at a time: a short send, of which there are others.
         let SendRequest { token, socket, memory, then: _, sharing: _ } = request;
-        self.log.event(self.now, Kind::Send, token.0, u64::from(memory.length), || format!("{request:?}"));
+        self.log.event(self.now, LogKind::Send, token.0, u64::from(memory.length), || format!("{request:?}"));
         let found = self.arena.begin_send(memory);
         self.laws.check(Law::OneOwner, self.now, found.map_err(|e| e.0));
         let Some(stream) = self.stream_at(socket) else {
@@ -171,13 +173,13 @@ impl World {
     /// Asks to be woken when the stream's socket has room, if its client goes on reading.
     fn await_room(&mut self, socket: SocketSlot, stream: u64) {
         if let Some(at) = self.streams[&stream].socket.writable_at() {
-            self.schedule(at.max(self.now), Event::Writable(socket));
+            self.schedule(at.max(self.now), WorldEvent::Writable(socket));
         }
     }
 
     /// The plane waits for room in a socket, holding no memory meanwhile.
     pub(crate) fn begin_waiting(&mut self, token: Token, socket: SocketSlot) {
-        self.log.event(self.now, Kind::Send, token.0, 0, || format!("{token:?} waits for room in {socket:?}"));
+        self.log.event(self.now, LogKind::Send, token.0, 0, || format!("{token:?} waits for room in {socket:?}"));
         let Some(stream) = self.stream_at(socket) else {
             self.laws.broke(Law::OncePerRequest, self.now, format!("waits for a socket that is not open: {socket:?}"));
             return;
@@ -188,7 +190,7 @@ impl World {
         }
         self.pending_sends.insert(token.0, socket);
         // What room there is already is found in its next event, never within the plane's call.
-        self.schedule(self.now, Event::Writable(socket));
+        self.schedule(self.now, WorldEvent::Writable(socket));
     }
 
     /// A waiting send is tried again.
@@ -202,7 +204,7 @@ impl World {
             }
             record.socket.pending = None;
             self.pending_sends.remove(&token.0);
-            self.log.event(self.now, Kind::SendDone, token.0, 0, || format!("{token:?} stream {stream}: room"));
+            self.log.event(self.now, LogKind::SendDone, token.0, 0, || format!("{token:?} stream {stream}: room"));
             return self.ready.push_back(Completion { token, result: Ok(1), at: self.now });
         }
         let taken = record.socket.take(memory.length, self.now);
@@ -217,7 +219,7 @@ impl World {
 
     /// The plane takes a waiting send back.
     pub(crate) fn cancel(&mut self, token: Token) {
-        self.log.event(self.now, Kind::Cancel, token.0, 0, || format!("{token:?}"));
+        self.log.event(self.now, LogKind::Cancel, token.0, 0, || format!("{token:?}"));
         // Too late, its completion is on the way: then there is nothing to cancel.
         let Some(socket) = self.pending_sends.remove(&token.0) else { return };
         let Some(stream) = self.stream_at(socket) else { return };
@@ -226,7 +228,7 @@ impl World {
             if memory.length > 0 {
                 self.arena.end_send(memory);
             }
-            self.ready.push_back(Completion { token, result: Err(Fault::Cancelled), at: self.now });
+            self.ready.push_back(Completion { token, result: Err(IoFault::Cancelled), at: self.now });
         }
     }
 
@@ -239,11 +241,12 @@ impl World {
                 self.laws.check(Law::NeverWrongBytes, self.now, found);
                 Ok(bytes)
             }
-            Taken::Full | Taken::Gone => Err(Fault::Gone),
+            Taken::Full | Taken::Gone => Err(IoFault::Gone),
         };
         self.arena.end_send(memory);
         let bytes = u64::from(result.unwrap_or(0));
-        self.log.event(self.now, Kind::SendDone, token.0, bytes, || format!("{token:?} stream {stream}: {result:?}"));
+        self.log
+            .event(self.now, LogKind::SendDone, token.0, bytes, || format!("{token:?} stream {stream}: {result:?}"));
         self.ready.push_back(Completion { token, result, at: self.now });
         self.judge_ahead(stream);
     }
@@ -255,7 +258,7 @@ impl World {
 
     pub(crate) fn open_file(&mut self, slot: FileSlot, fd: i32) {
         let file = self.file_of_fd.get(&fd).copied();
-        self.log.event(self.now, Kind::File, u64::from(slot.0), 1, || format!("{slot:?} is {file:?}"));
+        self.log.event(self.now, LogKind::File, u64::from(slot.0), 1, || format!("{slot:?} is {file:?}"));
         let place = usize::try_from(slot.0).expect("32 bits");
         if file.is_none() || place >= limits::FILES_MAX {
             self.laws.broke(Law::QueueBounds, self.now, format!("not a content, or not a place: {slot:?}"));
@@ -271,7 +274,7 @@ impl World {
     }
 
     pub(crate) fn close_file(&mut self, slot: FileSlot) {
-        self.log.event(self.now, Kind::File, u64::from(slot.0), 0, || format!("{slot:?} closed"));
+        self.log.event(self.now, LogKind::File, u64::from(slot.0), 0, || format!("{slot:?} closed"));
         let busy = self.reads.iter().flatten().any(|r| r.request.file == slot);
         if busy || self.queued_reads.iter().any(|r| r.file == slot) {
             self.laws.broke(Law::OncePerRequest, self.now, format!("{slot:?} closed while it is read"));
@@ -284,7 +287,7 @@ impl World {
 
     pub(crate) fn open_socket(&mut self, slot: SocketSlot, fd: i32) {
         let stream = self.stream_of_fd.get(&fd).copied();
-        self.log.event(self.now, Kind::File, u64::from(slot.0), 3, || format!("{slot:?} is stream {stream:?}"));
+        self.log.event(self.now, LogKind::File, u64::from(slot.0), 3, || format!("{slot:?} is stream {stream:?}"));
         let place = usize::try_from(slot.0).expect("32 bits");
         if stream.is_none() || place >= limits::STREAMS_MAX {
             self.laws.broke(Law::QueueBounds, self.now, format!("no stream's socket, or not a place: {slot:?}"));
@@ -300,7 +303,7 @@ impl World {
     }
 
     pub(crate) fn close_socket(&mut self, slot: SocketSlot) {
-        self.log.event(self.now, Kind::File, u64::from(slot.0), 2, || format!("{slot:?} closed"));
+        self.log.event(self.now, LogKind::File, u64::from(slot.0), 2, || format!("{slot:?} closed"));
         let pending = self.stream_at(slot).is_some_and(|s| self.streams[&s].socket.pending.is_some());
         if pending || self.queued_sends.iter().any(|s| s.socket == slot) {
             self.laws.broke(Law::OncePerRequest, self.now, format!("{slot:?} closed while it is sent to"));

@@ -15,16 +15,16 @@ use schedule::profile::DiskProfile;
 use storage::grant::{Grant, StoreMessage};
 use units::{BitRate, ContentVersion, DiskId, Nanos};
 
-use crate::arena::Arena;
+use crate::arena::SimArena;
 use crate::contents::SimFile;
 use crate::control_side::ControlSide;
-use crate::disk::{Disk, Served};
-use crate::drive::{Drive, Op, Parameters, Request};
+use crate::disk::{ServedRequest, SimDisk};
+use crate::drive::{Drive, DriveRequest, Op, Parameters};
 use crate::laws::{Law, Laws};
-use crate::ledger::Stream;
-use crate::log::{Kind, Log, Trace};
+use crate::ledger::LedgerEntry;
+use crate::log::{LogKind, RunLog, Trace};
 use crate::random::Random;
-use crate::socket::Reading;
+use crate::socket::ClientReading;
 use crate::store_thread::{Actions, StoreThread};
 use crate::transfer::PendingRead;
 
@@ -57,7 +57,7 @@ pub(crate) struct WorldDisk {
 
 /// Something that will happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Event {
+pub(crate) enum WorldEvent {
     /// A waiting send may have room.
     Writable(SocketSlot),
     /// A client reads differently.
@@ -91,15 +91,15 @@ pub(crate) enum ClientTurn {
 pub(crate) struct World {
     pub(crate) now: Nanos,
     pub(crate) processor: Nanos,
-    heap: BinaryHeap<Reverse<(Nanos, u64, Event)>>,
+    heap: BinaryHeap<Reverse<(Nanos, u64, WorldEvent)>>,
     next_event: u64,
     next_request: u64,
     pub(crate) settings: WorldSettings,
     pub(crate) random: Random,
-    pub(crate) arena: Arena,
+    pub(crate) arena: SimArena,
     /// What memory is being brought in.
     memory_change: Option<MemoryChange>,
-    pub(crate) disks: Vec<Disk>,
+    pub(crate) disks: Vec<SimDisk>,
     /// Reads of the plane in flight per disk, and how many may be.
     pub(crate) plane_reads: Vec<usize>,
     pub(crate) depths: Vec<usize>,
@@ -124,13 +124,13 @@ pub(crate) struct World {
     pub(crate) plane_delays: Nanos,
     pub(crate) files: Vec<Option<SimFile>>,
     pub(crate) sockets: Vec<Option<u64>>,
-    pub(crate) streams: BTreeMap<u64, Stream>,
+    pub(crate) streams: BTreeMap<u64, LedgerEntry>,
     pub(crate) stream_of_fd: BTreeMap<RawFd, u64>,
     pub(crate) file_of_fd: BTreeMap<RawFd, SimFile>,
     pub(crate) pending_sends: BTreeMap<u64, SocketSlot>,
     pub(crate) control: ControlSide,
     pub(crate) laws: Laws,
-    pub(crate) log: Log,
+    pub(crate) log: RunLog,
     /// When each store thread looks at its writers next.
     pokes: Vec<Option<Nanos>>,
     /// Grants per disk so far.
@@ -143,7 +143,7 @@ pub(crate) struct World {
     asked: bool,
     /// Waits since time last went on by more than the plane's own work.
     steps_without_time: u32,
-    served: Vec<Served>,
+    served: Vec<ServedRequest>,
 }
 
 impl World {
@@ -160,7 +160,7 @@ impl World {
             next_event: 0,
             next_request: 0,
             random,
-            arena: Arena::new(settings.chunks),
+            arena: SimArena::new(settings.chunks),
             memory_change: None,
             plane_reads: vec![0; disks.len()],
             depths,
@@ -172,7 +172,7 @@ impl World {
             reading_share: vec![(0.0, Nanos::ZERO); disks.len()],
             idle_beside_work: vec![Nanos::ZERO; disks.len()],
             stores,
-            disks: disks.into_iter().map(|d| Disk::new(d.drive)).collect(),
+            disks: disks.into_iter().map(|d| SimDisk::new(d.drive)).collect(),
             reads: Vec::new(),
             queued_reads: Vec::new(),
             queued_sends: Vec::new(),
@@ -192,7 +192,7 @@ impl World {
             pending_sends: BTreeMap::new(),
             control,
             laws: Laws::default(),
-            log: Log::new(settings.trace),
+            log: RunLog::new(settings.trace),
             settings,
             brought: false,
             asked: false,
@@ -204,7 +204,7 @@ impl World {
     }
 
     /// Puts an event on the heap.
-    pub(crate) fn schedule(&mut self, at: Nanos, event: Event) {
+    pub(crate) fn schedule(&mut self, at: Nanos, event: WorldEvent) {
         self.next_event += 1;
         self.heap.push(Reverse((at, self.next_event, event)));
     }
@@ -238,7 +238,7 @@ impl World {
         }
         self.wake();
         self.hand_over(completions);
-        self.log.event(self.now, Kind::Wait, until.0, completions.len() as u64, || {
+        self.log.event(self.now, LogKind::Wait, until.0, completions.len() as u64, || {
             format!("until {:.6} ms: {} completions", until.as_millis_f64(), completions.len())
         });
     }
@@ -289,7 +289,7 @@ impl World {
     /// When something happens next.
     fn next_at(&self) -> Option<Nanos> {
         let event = self.heap.peek().map(|Reverse((at, ..))| *at);
-        let disk = self.disks.iter().filter_map(Disk::next_event).min();
+        let disk = self.disks.iter().filter_map(SimDisk::next_event).min();
         event.into_iter().chain(disk).min()
     }
 
@@ -308,43 +308,43 @@ impl World {
         self.now = target;
     }
 
-    fn happen(&mut self, event: Event) {
+    fn happen(&mut self, event: WorldEvent) {
         match event {
-            Event::Writable(slot) => self.retry_send(slot),
-            Event::Client(stream, turn) => self.client_turns(stream, turn),
-            Event::StorePoke(disk) => {
+            WorldEvent::Writable(slot) => self.retry_send(slot),
+            WorldEvent::Client(stream, turn) => self.client_turns(stream, turn),
+            WorldEvent::StorePoke(disk) => {
                 let disk = usize::from(disk);
                 self.pokes[disk] = self.pokes[disk].filter(|at| *at > self.now);
                 self.with_store(disk, |store, now, out| store.poke(now, out));
             }
-            Event::StoreBegin(disk) => {
+            WorldEvent::StoreBegin(disk) => {
                 let disk = usize::from(disk);
                 let grant = self.grants[disk].expect("begun on a grant");
                 self.with_store(disk, |store, now, out| store.grant(grant, now, out));
             }
-            Event::BufferedRead(index) => self.read_part_done(index, true),
-            Event::Looked(token, version) => self.looked(token, version),
-            Event::MemoryChanged(token) => self.memory_changed(token),
-            Event::Reports => {
+            WorldEvent::BufferedRead(index) => self.read_part_done(index, true),
+            WorldEvent::Looked(token, version) => self.looked(token, version),
+            WorldEvent::MemoryChanged(token) => self.memory_changed(token),
+            WorldEvent::Reports => {
                 self.reports_scheduled = false;
                 self.control_reads_reports();
             }
-            Event::Control(index) => self.control_event(index),
+            WorldEvent::Control(index) => self.control_event(index),
         }
     }
 
     fn client_turns(&mut self, stream: u64, turn: ClientTurn) {
         let Some(record) = self.streams.get_mut(&stream) else { return };
         let reading = match turn {
-            ClientTurn::Reads(rate) => Reading::AtRate(rate),
-            ClientTurn::Stops => Reading::Stopped,
+            ClientTurn::Reads(rate) => ClientReading::AtRate(rate),
+            ClientTurn::Stops => ClientReading::Stopped,
             ClientTurn::Resets => {
                 record.excuses.reset = true;
-                Reading::Reset
+                ClientReading::Reset
             }
         };
         record.socket.set_reading(reading, self.now);
-        self.log.event(self.now, Kind::Client, stream, 0, || format!("stream {stream} {turn:?}"));
+        self.log.event(self.now, LogKind::Client, stream, 0, || format!("stream {stream} {turn:?}"));
         if let Some(slot) = self.sockets.iter().position(|s| *s == Some(stream)) {
             self.retry_send(SocketSlot(u32::try_from(slot).expect("few sockets")));
         }
@@ -365,13 +365,13 @@ impl World {
         }
     }
 
-    fn request_over(&mut self, disk: usize, end: Served) {
-        match Owner::of(end.request.tag) {
-            Owner::Read(index) => {
+    fn request_over(&mut self, disk: usize, end: ServedRequest) {
+        match RequestOwner::of(end.request.tag) {
+            RequestOwner::Read(index) => {
                 self.read_part_done(index, end.ok);
             }
-            Owner::Store => {
-                let Request { op, bytes, .. } = end.request;
+            RequestOwner::Store => {
+                let DriveRequest { op, bytes, .. } = end.request;
                 self.with_store(disk, |store, now, out| store.served(op, bytes, end.ok, now, out));
             }
         }
@@ -383,14 +383,14 @@ impl World {
         act(&mut self.stores[disk], self.now, &mut out);
         let number = u16::try_from(disk).expect("few disks");
         for (op, offset, bytes) in out.requests.drain(..) {
-            self.submit_to_disk(disk, Owner::Store, op, offset, bytes);
+            self.submit_to_disk(disk, RequestOwner::Store, op, offset, bytes);
         }
         for message in &out.messages {
             if let StoreMessage::Done(done) = message {
                 self.grants[disk] = None;
-                self.log.event(self.now, Kind::Done, done.job.0, done.bytes, || format!("{done:?}"));
+                self.log.event(self.now, LogKind::Done, done.job.0, done.bytes, || format!("{done:?}"));
             } else {
-                self.log.event(self.now, Kind::Offer, u64::from(number), 0, || format!("{message:?}"));
+                self.log.event(self.now, LogKind::Offer, u64::from(number), 0, || format!("{message:?}"));
             }
         }
         self.store_messages.extend(out.messages.drain(..));
@@ -398,16 +398,16 @@ impl World {
             let at = at.max(self.now);
             if self.pokes[disk].is_none_or(|known| at < known) {
                 self.pokes[disk] = Some(at);
-                self.schedule(at, Event::StorePoke(number));
+                self.schedule(at, WorldEvent::StorePoke(number));
             }
         }
         self.control_hears_store(disk, &out);
     }
 
     /// Gives a disk a request.
-    pub(crate) fn submit_to_disk(&mut self, disk: usize, owner: Owner, op: Op, offset: u64, bytes: u64) {
+    pub(crate) fn submit_to_disk(&mut self, disk: usize, owner: RequestOwner, op: Op, offset: u64, bytes: u64) {
         self.next_request += 1;
-        let request = Request { tag: owner.tag(self.next_request), op, offset, bytes };
+        let request = DriveRequest { tag: owner.tag(self.next_request), op, offset, bytes };
         self.disks[disk].submit(request, self.now);
     }
 
@@ -415,7 +415,7 @@ impl World {
     pub(crate) fn granted(&mut self, grant: Grant) {
         self.asked = true;
         let disk = usize::from(grant.disk.0);
-        self.log.event(self.now, Kind::Grant, grant.job.0, grant.bytes_max, || format!("{grant:?}"));
+        self.log.event(self.now, LogKind::Grant, grant.job.0, grant.bytes_max, || format!("{grant:?}"));
         if disk >= self.disks.len() {
             self.laws.broke(Law::QueueBounds, self.now, format!("a grant for no disk: {grant:?}"));
             return;
@@ -431,20 +431,20 @@ impl World {
         self.grants[disk] = Some(grant);
         self.grants_made[disk] += 1;
         let latency = Nanos::from_micros(20 + self.random.below(100));
-        self.schedule(self.now.saturating_add(latency), Event::StoreBegin(grant.disk.0));
+        self.schedule(self.now.saturating_add(latency), WorldEvent::StoreBegin(grant.disk.0));
     }
 
     /// The plane wants more memory, or less.
     pub(crate) fn begin_memory_change(&mut self, token: Token, change: MemoryChange) {
         self.asked = true;
-        self.log.event(self.now, Kind::Memory, 0, 0, || format!("{change:?}"));
+        self.log.event(self.now, LogKind::Memory, 0, 0, || format!("{change:?}"));
         let mut found = if self.memory_change.is_some() { Err("two changes of memory".to_owned()) } else { Ok(()) };
         if let MemoryChange::GiveBack(chunks) = change {
             found = found.and(self.arena.give_back(chunks).map_err(|e| e.0));
         }
         self.laws.check(Law::OneOwner, self.now, found);
         self.memory_change = Some(change);
-        self.schedule(self.now.saturating_add(MEMORY_CHANGE), Event::MemoryChanged(token));
+        self.schedule(self.now.saturating_add(MEMORY_CHANGE), WorldEvent::MemoryChanged(token));
     }
 
     fn memory_changed(&mut self, token: Token) {
@@ -465,7 +465,7 @@ impl World {
         if !self.reports_scheduled {
             self.reports_scheduled = true;
             let latency = Nanos::from_micros(20 + self.random.below(400));
-            self.schedule(self.now.saturating_add(latency), Event::Reports);
+            self.schedule(self.now.saturating_add(latency), WorldEvent::Reports);
         }
         Ok(())
     }
@@ -491,7 +491,7 @@ fn commit_usual(parameters: &Parameters) -> Nanos {
 
 /// Whose request it is, folded into its identifier beside a number that makes it unique.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Owner {
+pub(crate) enum RequestOwner {
     /// A part of the plane's read in this place.
     Read(u32),
     /// The store thread's.
@@ -501,7 +501,7 @@ pub(crate) enum Owner {
 /// Bits of an identifier that tell the owner.
 const OWNER_BITS: u32 = 24;
 
-impl Owner {
+impl RequestOwner {
     fn tag(self, number: u64) -> u64 {
         let owner = match self {
             Self::Store => 0,

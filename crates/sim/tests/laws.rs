@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use dataplane::control::{Command, Content, Outcome, Report};
 use dataplane::gauges::Gauges;
-use dataplane::layout::Access;
+use dataplane::layout::FileAccess;
 use dataplane::plane::{Plane, PlaneConfig};
 use dataplane::port::{Completion, FileSlot, Io, MemoryChange, ReadRequest, SendRequest, SocketSlot, Span, Token};
-use sim::drive::Profile;
+use sim::drive::DriveProfile;
 use sim::{Law, Scenario, SimIo, Trace};
-use storage::grant::{Done, Grant, Offer, StoreMessage, WorkClass};
+use storage::grant::{Grant, GrantDone, Offer, StoreMessage, WorkClass};
 use units::{BitRate, Nanos};
 
 const SECS: fn(u64) -> Nanos = Nanos::from_secs;
@@ -83,7 +83,7 @@ impl Io for Spoilt {
     fn change_memory(&mut self, token: Token, change: MemoryChange) {
         self.io.change_memory(token, change);
     }
-    fn open_file(&mut self, slot: FileSlot, file: &OwnedFd, access: Access) {
+    fn open_file(&mut self, slot: FileSlot, file: &OwnedFd, access: FileAccess) {
         self.io.open_file(slot, file, access);
     }
     fn close_file(&mut self, slot: FileSlot) {
@@ -133,7 +133,7 @@ impl Io for Spoilt {
             Wrong::ForgetsGrants if late => {
                 let (disk, job, started) = (grant.disk, grant.job, self.io.now());
                 let (bytes, ready_bytes, position) = (0, 0, u64::MAX);
-                let done = Done { disk, job, bytes, started, ended: started, ok: true, ready_bytes, position };
+                let done = GrantDone { disk, job, bytes, started, ended: started, ok: true, ready_bytes, position };
                 self.done.push_back(StoreMessage::Done(done));
             }
             _ => {}
@@ -202,7 +202,7 @@ fn broken(scenario: &Scenario, wrong: Wrong) -> Option<Law> {
 }
 
 /// Streams, uploads and a recording on one disk.
-fn lively(profile: Profile, streams: u32) -> Scenario {
+fn lively(profile: DriveProfile, streams: u32) -> Scenario {
     let mut scenario = Scenario::steady(1, profile, 1 << 30, BitRate(8_800_000), streams);
     scenario.be_share = 0.1;
     scenario.load.arrivals = Nanos::from_millis(100);
@@ -213,7 +213,7 @@ fn lively(profile: Profile, streams: u32) -> Scenario {
 }
 
 /// The same without uploads and recordings.
-fn quiet(profile: Profile, streams: u32) -> Scenario {
+fn quiet(profile: DriveProfile, streams: u32) -> Scenario {
     let mut scenario = lively(profile, streams);
     scenario.load.uploaders = 0;
     scenario.load.recordings = Nanos::ZERO;
@@ -222,7 +222,9 @@ fn quiet(profile: Profile, streams: u32) -> Scenario {
 
 #[test]
 fn the_plane_as_it_is_breaks_no_law_in_these_worlds() {
-    for scenario in [lively(Profile::Desktop, 30), lively(Profile::SsdSata, 30), lively(Profile::Desktop, 150)] {
+    for scenario in
+        [lively(DriveProfile::Desktop, 30), lively(DriveProfile::SsdSata, 30), lively(DriveProfile::Desktop, 150)]
+    {
         assert_eq!(broken(&scenario, Wrong::Nothing), None);
     }
 }
@@ -230,23 +232,23 @@ fn the_plane_as_it_is_breaks_no_law_in_these_worlds() {
 #[test]
 fn each_law_has_a_plane_that_breaks_it() {
     // Bulk reads without end leave the disk no idle time.
-    let mut full = lively(Profile::Desktop, 60);
+    let mut full = lively(DriveProfile::Desktop, 60);
     full.load.best_effort_share = 0.4;
     full.load.viewing = (SECS(100), SECS(120));
     let cases = [
-        (Law::NeverWrongBytes, Wrong::SendsOtherBytes, quiet(Profile::Desktop, 5)),
-        (Law::OneOwner, Wrong::ReadsIntoOnePlace, quiet(Profile::SsdSata, 50)),
-        (Law::BoundedCatchUp, Wrong::ClockRunsFast, quiet(Profile::SsdSata, 5)),
-        (Law::OncePerRequest, Wrong::ReadsClosedFiles, quiet(Profile::Desktop, 5)),
-        (Law::EveryEndHasAReason, Wrong::GivesWrongReasons, quiet(Profile::Desktop, 5)),
+        (Law::NeverWrongBytes, Wrong::SendsOtherBytes, quiet(DriveProfile::Desktop, 5)),
+        (Law::OneOwner, Wrong::ReadsIntoOnePlace, quiet(DriveProfile::SsdSata, 50)),
+        (Law::BoundedCatchUp, Wrong::ClockRunsFast, quiet(DriveProfile::SsdSata, 5)),
+        (Law::OncePerRequest, Wrong::ReadsClosedFiles, quiet(DriveProfile::Desktop, 5)),
+        (Law::EveryEndHasAReason, Wrong::GivesWrongReasons, quiet(DriveProfile::Desktop, 5)),
         (Law::BestEffortLives, Wrong::HearsNoBestEffort, full.clone()),
-        (Law::NeverIdle, Wrong::HearsNoBestEffort, lively(Profile::Desktop, 5)),
-        (Law::QueueBounds, Wrong::GrantsTwice, lively(Profile::Desktop, 5)),
+        (Law::NeverIdle, Wrong::HearsNoBestEffort, lively(DriveProfile::Desktop, 5)),
+        (Law::QueueBounds, Wrong::GrantsTwice, lively(DriveProfile::Desktop, 5)),
         (Law::GrantsExclude, Wrong::ForgetsGrants, full),
-        (Law::NoSpinning, Wrong::NeverWaits, quiet(Profile::Desktop, 5)),
-        (Law::StartsInTime, Wrong::LooksAtStartsLate, quiet(Profile::Desktop, 5)),
-        (Law::RecordingInTime, Wrong::HearsNoRecordings, lively(Profile::Desktop, 5)),
-        (Law::NoPanic, Wrong::Panics, quiet(Profile::Desktop, 5)),
+        (Law::NoSpinning, Wrong::NeverWaits, quiet(DriveProfile::Desktop, 5)),
+        (Law::StartsInTime, Wrong::LooksAtStartsLate, quiet(DriveProfile::Desktop, 5)),
+        (Law::RecordingInTime, Wrong::HearsNoRecordings, lively(DriveProfile::Desktop, 5)),
+        (Law::NoPanic, Wrong::Panics, quiet(DriveProfile::Desktop, 5)),
     ];
     for (law, wrong, scenario) in cases {
         assert_eq!(broken(&scenario, wrong), Some(law), "{wrong:?}");

@@ -1,14 +1,14 @@
 //! A mirror of which one disk fails: every content has its other copies on other disks, so that nobody misses a tick.
 
-use sim::drive::Profile;
-use sim::{Fault, FaultAt, Report, Scenario, Trace};
+use sim::drive::DriveProfile;
+use sim::{Fault, FaultAt, RunReport, Scenario, Trace};
 use units::{BitRate, Nanos};
 
 const SECS: fn(u64) -> Nanos = Nanos::from_secs;
 
 /// So many disks, with streams up to what admission grants; for 25 s one of them has `fault`.
-fn mirror(seed: u64, disks: usize, fault: Option<Fault>, uploaders: u32) -> Report {
-    let mut scenario = Scenario::steady(seed, Profile::Desktop, 3 << 30, BitRate(8_800_000), 400);
+fn mirror(seed: u64, disks: usize, fault: Option<Fault>, uploaders: u32) -> RunReport {
+    let mut scenario = Scenario::steady(seed, DriveProfile::Desktop, 3 << 30, BitRate(8_800_000), 400);
     scenario.disks = vec![scenario.disks[0].clone(); disks];
     scenario.load.mirrored = true;
     scenario.load.contents_per_disk = 100;
@@ -23,7 +23,7 @@ fn mirror(seed: u64, disks: usize, fault: Option<Fault>, uploaders: u32) -> Repo
     sim::run(&scenario, Trace::Off)
 }
 
-fn lawful(report: &Report, what: &str) {
+fn lawful(report: &RunReport, what: &str) {
     assert_eq!(report.broken, None, "{what}: {:?}", report.tally);
     let tally = &report.tally;
     assert!(tally.refused > 0 && tally.running_max > 40, "{what}: it was full: {tally:?}");

@@ -1,8 +1,8 @@
 //! Worlds in which something once went wrong, as small as they still hold what it was about. Each says what happens in it, so that
 //! a world in which nothing of the kind happens any more does not pass unseen.
 
-use sim::drive::Profile;
-use sim::{Fault, FaultAt, Popularity, Report, Scenario, Trace};
+use sim::drive::DriveProfile;
+use sim::{Fault, FaultAt, Popularity, RunReport, Scenario, Trace};
 use units::{BitRate, Nanos};
 
 const MS: fn(u64) -> Nanos = Nanos::from_millis;
@@ -10,7 +10,7 @@ const SECS: fn(u64) -> Nanos = Nanos::from_secs;
 const MIB: u64 = 1 << 20;
 
 /// One disk, half a minute, streams that come and go.
-fn small(profile: Profile, streams: u32) -> Scenario {
+fn small(profile: DriveProfile, streams: u32) -> Scenario {
     let mut scenario = Scenario::steady(7, profile, 256 << 20, BitRate(8_800_000), streams);
     scenario.be_share = 0.1;
     scenario.load.arrivals = MS(200);
@@ -25,7 +25,7 @@ fn with_uploads(mut scenario: Scenario, uploaders: u32) -> Scenario {
     scenario
 }
 
-fn lawful(scenario: &Scenario) -> Report {
+fn lawful(scenario: &Scenario) -> RunReport {
     let report = sim::run(scenario, Trace::Off);
     assert_eq!(report.broken, None);
     report
@@ -34,7 +34,7 @@ fn lawful(scenario: &Scenario) -> Report {
 #[test]
 fn short_reads_are_not_taken_for_a_cut_content() {
     // Few: each read that is short costs the disk a turn more, and one that is too slow for its streams ends some.
-    let mut scenario = small(Profile::Desktop, 8);
+    let mut scenario = small(DriveProfile::Desktop, 8);
     scenario.short_read = 0.3;
     scenario.load.fragments_max = 20;
     assert!(lawful(&scenario).tally.completed > 8);
@@ -42,7 +42,7 @@ fn short_reads_are_not_taken_for_a_cut_content() {
 
 #[test]
 fn streams_slower_than_a_page_a_tick_start_and_end() {
-    let mut scenario = small(Profile::Desktop, 40);
+    let mut scenario = small(DriveProfile::Desktop, 40);
     scenario.load.rates = vec![BitRate(400_000)];
     scenario.load.content_bytes = (1, 200_000);
     scenario.tick = scenario.cycle;
@@ -52,7 +52,7 @@ fn streams_slower_than_a_page_a_tick_start_and_end() {
 
 #[test]
 fn a_disk_whose_grant_hung_is_asked_again() {
-    let mut scenario = with_uploads(small(Profile::Desktop, 5), 3);
+    let mut scenario = with_uploads(small(DriveProfile::Desktop, 5), 3);
     scenario.liveness = SECS(30);
     scenario.faults = vec![FaultAt { at: SECS(10), lasts: SECS(8), fault: Fault::Hang { disk: 0 } }];
     let tally = lawful(&scenario).tally;
@@ -61,7 +61,7 @@ fn a_disk_whose_grant_hung_is_asked_again() {
 
 #[test]
 fn bulk_reads_without_end_leave_uploads_their_share() {
-    for profile in [Profile::Desktop, Profile::Surveillance, Profile::SsdSata] {
+    for profile in [DriveProfile::Desktop, DriveProfile::Surveillance, DriveProfile::SsdSata] {
         let mut scenario = with_uploads(small(profile, 10), 2);
         scenario.load.best_effort_share = 0.7;
         scenario.load.viewing = (SECS(60), SECS(120));
@@ -72,7 +72,7 @@ fn bulk_reads_without_end_leave_uploads_their_share() {
 
 #[test]
 fn bulk_reads_without_a_buffer_keep_nobody_from_the_disk() {
-    let mut scenario = with_uploads(small(Profile::Desktop, 60), 1);
+    let mut scenario = with_uploads(small(DriveProfile::Desktop, 60), 1);
     scenario.chunks = 64;
     scenario.load.best_effort_share = 0.5;
     let tally = lawful(&scenario).tally;
@@ -81,7 +81,7 @@ fn bulk_reads_without_a_buffer_keep_nobody_from_the_disk() {
 
 #[test]
 fn a_late_loop_gives_no_viewer_the_delay_at_twice_its_rate() {
-    let mut scenario = small(Profile::Desktop, 40);
+    let mut scenario = small(DriveProfile::Desktop, 40);
     scenario.load.burst_max = SECS(3);
     scenario.faults = (2..14).map(|n| FaultAt { at: SECS(2 * n), lasts: MS(150), fault: Fault::PlaneLate }).collect();
     assert!(lawful(&scenario).tally.completed > 20);
@@ -89,7 +89,7 @@ fn a_late_loop_gives_no_viewer_the_delay_at_twice_its_rate() {
 
 #[test]
 fn a_session_that_goes_on_has_buffers_for_its_burst() {
-    let mut scenario = small(Profile::Desktop, 30);
+    let mut scenario = small(DriveProfile::Desktop, 30);
     scenario.chunks = 128;
     scenario.load.hold_share = 1.0;
     scenario.load.burst_max = SECS(4);
@@ -101,7 +101,7 @@ fn a_session_that_goes_on_has_buffers_for_its_burst() {
 
 #[test]
 fn what_recordings_wrote_does_not_stay_dirty() {
-    let mut scenario = small(Profile::Desktop, 60);
+    let mut scenario = small(DriveProfile::Desktop, 60);
     scenario.load.recordings = SECS(2);
     scenario.load.recording_rate = BitRate(25_000_000);
     let tally = lawful(&scenario).tally;
@@ -110,7 +110,7 @@ fn what_recordings_wrote_does_not_stay_dirty() {
 
 #[test]
 fn contents_in_the_page_cache_start_beside_commits_and_reads() {
-    let mut scenario = with_uploads(small(Profile::Desktop, 60), 3);
+    let mut scenario = with_uploads(small(DriveProfile::Desktop, 60), 3);
     scenario.load.buffered_share = 0.4;
     scenario.load.contents_per_disk = 20;
     scenario.load.popularity = Popularity::Favourites;
@@ -120,7 +120,7 @@ fn contents_in_the_page_cache_start_beside_commits_and_reads() {
 
 #[test]
 fn uploads_live_beside_a_full_disk_that_becomes_slow() {
-    let mut scenario = with_uploads(small(Profile::Surveillance, 80), 2);
+    let mut scenario = with_uploads(small(DriveProfile::Surveillance, 80), 2);
     scenario.load.best_effort_share = 0.2;
     scenario.faults = vec![FaultAt { at: SECS(10), lasts: SECS(5), fault: Fault::Slow { disk: 0, factor: 2.5 } }];
     let tally = lawful(&scenario).tally;

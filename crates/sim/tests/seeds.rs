@@ -1,10 +1,10 @@
 //! The whole data plane under the laws, seed by seed; `make sim` runs many more.
 
-use sim::drive::Profile;
-use sim::{Law, Report, Scenario, Trace};
+use sim::drive::DriveProfile;
+use sim::{Law, RunReport, Scenario, Trace};
 use units::{BitRate, Nanos};
 
-fn assert_lawful(report: &Report) {
+fn assert_lawful(report: &RunReport) {
     if let Some(broken) = &report.broken {
         panic!(
             "seed {} at {broken}\nreplay: cargo run -p sim --release -- --seeds {} --trace",
@@ -32,7 +32,7 @@ fn no_seed_breaks_a_law() {
 
 #[test]
 fn a_disk_filled_to_its_last_stream_keeps_every_deadline() {
-    let scenario = Scenario::steady(1, Profile::Desktop, 1 << 30, BitRate(8_800_000), 200);
+    let scenario = Scenario::steady(1, DriveProfile::Desktop, 1 << 30, BitRate(8_800_000), 200);
     let report = sim::run(&scenario, Trace::Tail);
     assert_lawful(&report);
     assert!(report.tally.running_max > 40 && report.tally.refused > 0, "{:?}", report.tally);
@@ -48,7 +48,7 @@ fn a_disk_four_times_slower_than_admission_was_told_must_fail() {
 #[test]
 fn many_starts_at_once_wait_for_seconds_at_most_and_cost_nobody_a_deadline() {
     for seed in 0..3 {
-        let mut scenario = Scenario::steady(seed, Profile::Desktop, 3 << 30, BitRate(8_800_000), 25);
+        let mut scenario = Scenario::steady(seed, DriveProfile::Desktop, 3 << 30, BitRate(8_800_000), 25);
         scenario.load.arrivals = Nanos::from_millis(5);
         let report = sim::run(&scenario, Trace::Tail);
         assert_lawful(&report);

@@ -1,7 +1,7 @@
 //! Sharing is admitted: viewers of one content that memory can keep together cost its disk the reads of one.
 
-use sim::drive::Profile;
-use sim::{Popularity, Report, Scenario, Trace};
+use sim::drive::DriveProfile;
+use sim::{Popularity, RunReport, Scenario, Trace};
 use units::{BitRate, Nanos};
 
 const RATE: BitRate = BitRate(8_800_000);
@@ -9,7 +9,7 @@ const MIB: u64 = 1 << 20;
 
 /// 200 viewers, 0.3 s apart, of 40 contents of 256 MiB by Zipf's law, 4 GiB of buffers, a 7200 rpm disk.
 fn evening(seed: u64) -> Scenario {
-    let mut scenario = Scenario::steady(seed, Profile::Desktop, 4 << 30, RATE, 200);
+    let mut scenario = Scenario::steady(seed, DriveProfile::Desktop, 4 << 30, RATE, 200);
     scenario.load.contents_per_disk = 40;
     scenario.load.content_bytes = (256 * MIB, 256 * MIB);
     scenario.load.popularity = Popularity::Zipf;
@@ -18,7 +18,7 @@ fn evening(seed: u64) -> Scenario {
     scenario
 }
 
-fn run(scenario: &Scenario) -> Report {
+fn run(scenario: &Scenario) -> RunReport {
     let report = sim::run(scenario, Trace::Tail);
     println!("{:?} {:?}", report.broken, report.tally);
     report

@@ -2,16 +2,16 @@
 //!
 //! And one that becomes slower than what was promised of it allows: the youngest of its streams end, and nobody else notices.
 
-use sim::drive::Profile;
-use sim::{Fault, FaultAt, Report, Scenario, Tally, Trace};
+use sim::drive::DriveProfile;
+use sim::{Fault, FaultAt, RunReport, Scenario, Tally, Trace};
 use units::{BitRate, Nanos};
 
 const SECS: fn(u64) -> Nanos = Nanos::from_secs;
 
 /// Seventy streams on a disk for a hundred and two writers that want the rest of it; for 25 s everything takes `factor` times
 /// as long.
-fn slower(factor: f64) -> Report {
-    let mut scenario = Scenario::steady(1, Profile::Desktop, 3 << 30, BitRate(8_800_000), 70);
+fn slower(factor: f64) -> RunReport {
+    let mut scenario = Scenario::steady(1, DriveProfile::Desktop, 3 << 30, BitRate(8_800_000), 70);
     scenario.be_share = 0.1;
     scenario.load.arrivals = Nanos::from_millis(200);
     scenario.load.viewing = (SECS(100), SECS(110));
@@ -34,7 +34,7 @@ fn a_disk_that_is_slower_within_its_margin_costs_no_stream_a_tick() {
 
 /// A disk filled to its last stream, and then `factor` times slower for a minute; a writer has what is left.
 fn too_slow(seed: u64, factor: f64) -> Tally {
-    let mut scenario = Scenario::steady(seed, Profile::Desktop, 3 << 30, BitRate(8_800_000), 120);
+    let mut scenario = Scenario::steady(seed, DriveProfile::Desktop, 3 << 30, BitRate(8_800_000), 120);
     scenario.be_share = 0.05;
     scenario.load.arrivals = Nanos::from_millis(250);
     scenario.load.viewing = (SECS(200), SECS(220));

@@ -1,16 +1,16 @@
 //! Starts that come at once: who shares what others read does not wait for disk time that nobody uses.
 
 use schedule::profile::DiskProfile;
-use sim::drive::Profile;
-use sim::{Report, Scenario, Trace};
+use sim::drive::DriveProfile;
+use sim::{RunReport, Scenario, Trace};
 use units::{BitRate, ByteCount, Nanos};
 
 const RATE: BitRate = BitRate(8_800_000);
 const CYCLE: Nanos = Nanos::from_millis(250);
 
 /// So many viewers within a millisecond, spread over so many contents, on a disk that nobody could measure.
-fn at_once(seed: u64, contents: u32, streams: u32) -> Report {
-    let mut scenario = Scenario::steady(seed, Profile::Desktop, 3 << 30, RATE, streams);
+fn at_once(seed: u64, contents: u32, streams: u32) -> RunReport {
+    let mut scenario = Scenario::steady(seed, DriveProfile::Desktop, 3 << 30, RATE, streams);
     let size = RATE.bytes_in(Nanos::from_secs(60));
     scenario.load.contents_per_disk = contents;
     scenario.load.content_bytes = (size, size);
@@ -38,7 +38,7 @@ fn forty_viewers_of_one_content_have_their_first_bytes_within_a_cycle() {
 fn viewers_of_a_few_contents_wait_for_the_starts_of_those_only() {
     let round = Nanos::from_secs(1);
     let (few, shared, many) = (at_once(1, 10, 10), at_once(1, 10, 40), at_once(1, 40, 40));
-    let longest = |report: &Report| report.tally.first_byte_max;
+    let longest = |report: &RunReport| report.tally.first_byte_max;
     assert!(longest(&shared) < longest(&few).saturating_add(round), "{:?}", shared.tally);
     assert!(longest(&many) > longest(&shared).saturating_mul(2), "{:?}", many.tally);
 }
@@ -47,7 +47,7 @@ fn viewers_of_a_few_contents_wait_for_the_starts_of_those_only() {
 /// hear no in time. One was told in each round, and the last of them long after the law says.
 #[test]
 fn all_who_cannot_start_are_refused_in_time() {
-    let mut scenario = Scenario::steady(1, Profile::Desktop, 3 << 30, BitRate(2_000_000), 390);
+    let mut scenario = Scenario::steady(1, DriveProfile::Desktop, 3 << 30, BitRate(2_000_000), 390);
     scenario.load.arrivals = Nanos::from_millis(2);
     scenario.safety = Nanos::from_secs(20);
     scenario.load.viewing = (Nanos::from_secs(30), Nanos::from_secs(40));
@@ -61,7 +61,7 @@ fn all_who_cannot_start_are_refused_in_time() {
 #[test]
 fn a_full_disk_of_slow_streams_is_served_in_sweeps_while_it_catches_up() {
     for seed in [142, 160] {
-        let mut scenario = Scenario::steady(seed, Profile::Desktop, 3 << 30, BitRate(2_000_000), 400);
+        let mut scenario = Scenario::steady(seed, DriveProfile::Desktop, 3 << 30, BitRate(2_000_000), 400);
         scenario.load.arrivals = Nanos::from_millis(100);
         scenario.safety = Nanos::from_secs(90);
         scenario.load.viewing = (Nanos::from_secs(90), Nanos::from_secs(120));

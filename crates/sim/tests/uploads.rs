@@ -1,7 +1,7 @@
 //! What uploads get of the time that streams leave: compared with a lone writer, whose every upload is durable when the
 //! next one begins.
 
-use sim::drive::Profile;
+use sim::drive::DriveProfile;
 use sim::{Calm, Scenario, Trace};
 use units::{BitRate, Nanos};
 
@@ -10,7 +10,7 @@ const SECS: fn(u64) -> Nanos = Nanos::from_secs;
 /// A drive, the plane's settings, and who uses it.
 #[derive(Clone, Copy)]
 struct Case {
-    drive: Profile,
+    drive: DriveProfile,
     memory_bytes: u64,
     round: Nanos,
     streams: u32,
@@ -57,7 +57,7 @@ impl Case {
 
 #[test]
 fn one_writer_beside_a_full_disk_gets_three_quarters_of_what_is_left() {
-    let (drive, memory_bytes, round) = (Profile::Desktop, 3 << 30, SECS(1));
+    let (drive, memory_bytes, round) = (DriveProfile::Desktop, 3 << 30, SECS(1));
     let full = Case { drive, memory_bytes, round, streams: 91, writers: 1 };
     let share = full.share_of_possible(1);
     assert!(share >= 0.75, "{share:.2} of what a lone writer would get");
@@ -65,7 +65,7 @@ fn one_writer_beside_a_full_disk_gets_three_quarters_of_what_is_left() {
 
 #[test]
 fn many_writers_in_short_rounds_with_little_memory_get_three_quarters_of_what_is_left() {
-    let (drive, memory_bytes, round) = (Profile::T7k250, 256 << 20, Nanos::from_millis(250));
+    let (drive, memory_bytes, round) = (DriveProfile::T7k250, 256 << 20, Nanos::from_millis(250));
     let short = Case { drive, memory_bytes, round, streams: 28, writers: 16 };
     for seed in [1, 2] {
         let share = short.share_of_possible(seed);

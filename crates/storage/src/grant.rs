@@ -24,7 +24,7 @@ pub enum StoreMessage {
         job: JobId,
     },
     /// A grant was used up, or could not be used.
-    Done(Done),
+    Done(GrantDone),
 }
 
 /// Work a store thread would do.
@@ -35,14 +35,14 @@ pub struct Offer {
     /// Which job.
     pub job: JobId,
     /// What.
-    pub work: Work,
+    pub work: StoreWork,
     /// With or without a deadline.
     pub class: WorkClass,
 }
 
 /// What a store thread would do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Work {
+pub enum StoreWork {
     /// Write `bytes` (all that is ready now) contiguously at `position` of the device.
     Write {
         /// Ready bytes; not zero.
@@ -94,7 +94,7 @@ pub struct Grant {
 
 /// What became of a grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Done {
+pub struct GrantDone {
     /// Whose disk.
     pub disk: DiskId,
     /// Which job.

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use units::{BitRate, DiskId, Nanos, ReservationId, UploadId, limits};
 
-use crate::grant::{Done, Grant, JobId, Offer, StoreMessage, Work, WorkClass};
+use crate::grant::{Grant, GrantDone, JobId, Offer, StoreMessage, StoreWork, WorkClass};
 
 mod commit;
 
@@ -40,14 +40,14 @@ pub trait UploadFile {
 
 /// A recording's terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Recording {
+pub struct RecordingTerms {
     /// Payload bits per second.
     pub rate: BitRate,
     /// What admission gave.
     pub reservation: ReservationId,
 }
 
-impl Recording {
+impl RecordingTerms {
     /// Chunks of memory that hold what comes until it is written.
     #[must_use]
     pub fn chunks(&self) -> u64 {
@@ -73,7 +73,7 @@ impl Recording {
 
 /// Why something could not be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trouble {
+pub enum UploadTrouble {
     /// The file system has no more room: no fault of the disk.
     Full,
     /// The disk erred.
@@ -105,7 +105,7 @@ pub enum Granted {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Life {
+enum UploadLife {
     /// More may come.
     Receiving,
     /// All of so many bytes has come.
@@ -115,12 +115,12 @@ enum Life {
 }
 
 #[derive(Debug)]
-struct Upload<F> {
+struct UploadState<F> {
     file: F,
     /// What has come is published if the rest does not.
     keep: bool,
-    recording: Option<Recording>,
-    life: Life,
+    recording: Option<RecordingTerms>,
+    life: UploadLife,
     received_bytes: u64,
     /// Bytes that have come and are not written, each part rounded up to whole direct writes.
     ready_bytes: u64,
@@ -132,7 +132,7 @@ struct Upload<F> {
     offered_bytes: u64,
 }
 
-impl<F: UploadFile> Upload<F> {
+impl<F: UploadFile> UploadState<F> {
     /// The next bytes' place on the device, and how many of them lie there in one piece.
     fn next_run(&self) -> (u64, u64) {
         let (position, run) = self.file.run_at(self.written_bytes);
@@ -153,7 +153,7 @@ impl<F: UploadFile> Upload<F> {
 
     fn is_worth_an_offer(&self) -> bool {
         let least = match &self.recording {
-            Some(recording) if self.life == Life::Receiving => recording.offer_bytes_min(),
+            Some(recording) if self.life == UploadLife::Receiving => recording.offer_bytes_min(),
             _ => 1,
         };
         self.ready_bytes >= least
@@ -171,7 +171,7 @@ struct InUse {
 #[derive(Debug)]
 pub struct Uploads<F, R> {
     disk: DiskId,
-    uploads: BTreeMap<UploadId, Upload<F>>,
+    uploads: BTreeMap<UploadId, UploadState<F>>,
     next_upload: u64,
     commits: Commits<R>,
     chore_offered: bool,
@@ -221,7 +221,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
     /// The file of an upload, if more may come of it.
     pub fn receiving(&mut self, upload: UploadId) -> Option<&mut F> {
         let upload = self.uploads.get_mut(&upload)?;
-        (upload.life == Life::Receiving).then_some(&mut upload.file)
+        (upload.life == UploadLife::Receiving).then_some(&mut upload.file)
     }
 
     /// All of them.
@@ -241,14 +241,14 @@ impl<F: UploadFile, R> Uploads<F, R> {
     }
 
     /// An upload begins: `file` is there and empty. If it breaks off, what has come is published if `keep`.
-    pub fn begin(&mut self, file: F, recording: Option<Recording>, keep: bool) -> UploadId {
+    pub fn begin(&mut self, file: F, recording: Option<RecordingTerms>, keep: bool) -> UploadId {
         let id = UploadId(self.next_upload);
         self.next_upload += 1;
-        let upload = Upload {
+        let upload = UploadState {
             file,
             keep,
             recording,
-            life: Life::Receiving,
+            life: UploadLife::Receiving,
             received_bytes: 0,
             ready_bytes: 0,
             ready_since: Nanos::ZERO,
@@ -261,7 +261,9 @@ impl<F: UploadFile, R> Uploads<F, R> {
 
     /// So many bytes more have come. All but the last part are a multiple of `DIRECT_ALIGN`.
     pub fn received(&mut self, id: UploadId, bytes: u64, now: Nanos) {
-        let Some(upload) = self.uploads.get_mut(&id).filter(|upload| upload.life == Life::Receiving) else { return };
+        let Some(upload) = self.uploads.get_mut(&id).filter(|upload| upload.life == UploadLife::Receiving) else {
+            return;
+        };
         if upload.ready_bytes == 0 {
             upload.ready_since = now;
         }
@@ -272,8 +274,10 @@ impl<F: UploadFile, R> Uploads<F, R> {
 
     /// All has come.
     pub fn finish(&mut self, id: UploadId) {
-        let Some(upload) = self.uploads.get_mut(&id).filter(|upload| upload.life == Life::Receiving) else { return };
-        upload.life = Life::Whole(upload.received_bytes);
+        let Some(upload) = self.uploads.get_mut(&id).filter(|upload| upload.life == UploadLife::Receiving) else {
+            return;
+        };
+        upload.life = UploadLife::Whole(upload.received_bytes);
         self.offer_write(id);
         self.conclude_if_written(id);
     }
@@ -281,7 +285,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
     /// No more will come of it, and nobody waits for it. Its file, if it is over: it is to leave nothing.
     pub fn break_off(&mut self, id: UploadId) -> Option<F> {
         let upload = self.uploads.get(&id)?;
-        let receiving = upload.life == Life::Receiving;
+        let receiving = upload.life == UploadLife::Receiving;
         if !upload.keep || (receiving && upload.received_bytes == 0) {
             return self.abandon(id);
         }
@@ -293,13 +297,13 @@ impl<F: UploadFile, R> Uploads<F, R> {
     }
 
     /// It cannot go on. Its file, if it is over; else what is written of it will be published, and the rest is to be dropped.
-    pub fn failed(&mut self, id: UploadId, why: Trouble) -> Option<F> {
+    pub fn failed(&mut self, id: UploadId, why: UploadTrouble) -> Option<F> {
         let upload = self.uploads.get_mut(&id)?;
-        if !upload.keep || upload.written_bytes == 0 || why != Trouble::Full {
+        if !upload.keep || upload.written_bytes == 0 || why != UploadTrouble::Full {
             return self.abandon(id);
         }
         upload.ready_bytes = 0;
-        upload.life = Life::Whole(upload.written_bytes.min(upload.received_bytes));
+        upload.life = UploadLife::Whole(upload.written_bytes.min(upload.received_bytes));
         self.lose_reservation(id);
         self.conclude_if_written(id);
         None
@@ -314,7 +318,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
     /// There is work nobody waits for, of about so many small reads at a time.
     pub fn offer_chore(&mut self, reads: u32) {
         if !std::mem::replace(&mut self.chore_offered, true) {
-            self.offer(CHORE_JOB, Work::Probe { reads }, WorkClass::BestEffort);
+            self.offer(CHORE_JOB, StoreWork::Probe { reads }, WorkClass::BestEffort);
         }
     }
 
@@ -374,8 +378,8 @@ impl<F: UploadFile, R> Uploads<F, R> {
 
     /// So many bytes of an upload were written on the grant, a multiple of `DIRECT_ALIGN`, and why no more, if something was
     /// the matter. Its file, if it is over.
-    pub fn wrote(&mut self, id: UploadId, bytes: u64, trouble: Option<Trouble>, now: Nanos) -> Option<F> {
-        let mut used = Used { bytes, ok: trouble != Some(Trouble::Disk), ..Used::default() };
+    pub fn wrote(&mut self, id: UploadId, bytes: u64, trouble: Option<UploadTrouble>, now: Nanos) -> Option<F> {
+        let mut used = Used { bytes, ok: trouble != Some(UploadTrouble::Disk), ..Used::default() };
         self.commits.wrote(id, bytes);
         let mut renewed = None;
         let mut over = None;
@@ -391,7 +395,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
                 upload.offered_bytes = ready_bytes;
                 (used.ready_bytes, used.position) = (ready_bytes, position);
                 // A recording's next bytes have a deadline of their own, which a `Done` cannot say.
-                renewed = upload.recording.map(|_| (Work::Write { bytes: ready_bytes, position }, upload.class()));
+                renewed = upload.recording.map(|_| (StoreWork::Write { bytes: ready_bytes, position }, upload.class()));
             }
             match trouble {
                 Some(trouble) => over = self.failed(id, trouble),
@@ -424,7 +428,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
         }
         upload.offered_bytes = bytes;
         let class = upload.class();
-        self.offer(job_of(id), Work::Write { bytes, position }, class);
+        self.offer(job_of(id), StoreWork::Write { bytes, position }, class);
     }
 
     /// The time that was reserved for a recording goes with its client: the rest is written in what streams leave.
@@ -445,15 +449,15 @@ impl<F: UploadFile, R> Uploads<F, R> {
     /// Hands an upload whose bytes are all written to the next commit.
     fn conclude_if_written(&mut self, id: UploadId) {
         let Some(upload) = self.uploads.get_mut(&id) else { return };
-        if let (Life::Whole(bytes), 0) = (upload.life, upload.ready_bytes) {
-            upload.life = Life::Written(bytes);
+        if let (UploadLife::Whole(bytes), 0) = (upload.life, upload.ready_bytes) {
+            upload.life = UploadLife::Written(bytes);
             self.withdraw(job_of(id));
             self.commits.wait_for_upload(id);
             self.offer_commit();
         }
     }
 
-    fn offer(&mut self, job: JobId, work: Work, class: WorkClass) {
+    fn offer(&mut self, job: JobId, work: StoreWork, class: WorkClass) {
         self.forget_unsent(job);
         self.messages.push_back(StoreMessage::Offer(Offer { disk: self.disk, job, work, class }));
     }
@@ -471,7 +475,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
     /// The grant in use is over.
     fn done(&mut self, used: Used, now: Nanos) {
         let Some(InUse { job, started }) = self.in_use.take() else { return };
-        self.messages.push_back(StoreMessage::Done(Done {
+        self.messages.push_back(StoreMessage::Done(GrantDone {
             disk: self.disk,
             job,
             bytes: used.bytes,

@@ -9,9 +9,9 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::{Chance, FileSystem, SECTOR, Sector};
-use storage::grant::{Grant, JobId, StoreMessage, Work};
+use storage::grant::{Grant, JobId, StoreMessage, StoreWork};
 use storage::leftover::{Leftover, PREFIX, hidden_name, leftover, recovered_names};
-use storage::uploads::{CommitPart, Granted, Recording, Trouble, UploadFile, Uploads};
+use storage::uploads::{CommitPart, Granted, RecordingTerms, UploadFile, UploadTrouble, Uploads};
 use units::{BitRate, DiskId, Nanos, ReservationId, UploadId};
 
 const OPERATIONS: u32 = 1000;
@@ -96,7 +96,7 @@ struct Server {
     files: FileSystem,
     chance: Chance,
     uploads: Uploads<File, Removal>,
-    offers: BTreeMap<JobId, Work>,
+    offers: BTreeMap<JobId, StoreWork>,
     running: Vec<UploadId>,
     map: Map,
     now: Nanos,
@@ -158,7 +158,7 @@ impl Server {
         }
         let file = File { file, hidden, name, content: self.contents, sent: 0, keep, effect: 0 };
         let reservation = ReservationId { slot: 1, generation: 1 };
-        let recording = keep.then_some(Recording { rate: BitRate(8_000_000), reservation });
+        let recording = keep.then_some(RecordingTerms { rate: BitRate(8_000_000), reservation });
         self.running.push(self.uploads.begin(file, recording, keep));
     }
 
@@ -230,7 +230,7 @@ impl Server {
                 StoreMessage::Offer(offer) => drop(self.offers.insert(offer.job, offer.work)),
                 StoreMessage::Withdraw { job, .. } => drop(self.offers.remove(&job)),
                 StoreMessage::Done(done) if done.ready_bytes > 0 => {
-                    self.offers.insert(done.job, Work::Write { bytes: done.ready_bytes, position: done.position });
+                    self.offers.insert(done.job, StoreWork::Write { bytes: done.ready_bytes, position: done.position });
                 }
                 StoreMessage::Done(_) => {}
             }
@@ -267,7 +267,7 @@ impl Server {
             file.sent = file.sent.min(offset + written);
             self.running.retain(|running| *running != upload);
         }
-        if let Some(file) = self.uploads.wrote(upload, written, full.then_some(Trouble::Full), self.now) {
+        if let Some(file) = self.uploads.wrote(upload, written, full.then_some(UploadTrouble::Full), self.now) {
             self.forget(file);
         }
     }

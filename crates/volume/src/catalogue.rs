@@ -53,7 +53,7 @@ pub struct StoredContent {
 
 /// A name in a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Listed<'a> {
+pub enum ListedName<'a> {
     /// A folder of this name.
     Folder(&'a str),
     /// A content of this name (the last component).
@@ -129,18 +129,18 @@ impl Catalogue {
     }
 
     /// What the folder holds, in order of names: the empty name is the volume itself. Each folder in it costs one search.
-    pub(crate) fn list(&self, folder: &str) -> Vec<Listed<'_>> {
+    pub(crate) fn list(&self, folder: &str) -> Vec<ListedName<'_>> {
         let prefix = if folder.is_empty() { String::new() } else { format!("{folder}/") };
         let mut listed = Vec::new();
         let mut next = self.after(&prefix);
         while let Some((name, content)) = next {
             let rest = &name[prefix.len()..];
             if let Some((below, _)) = rest.split_once('/') {
-                listed.push(Listed::Folder(below));
+                listed.push(ListedName::Folder(below));
                 // `0` follows `/`: the first name behind everything in that folder.
                 next = self.from(&format!("{prefix}{below}0"), &prefix);
             } else {
-                listed.push(Listed::Content(rest, content));
+                listed.push(ListedName::Content(rest, content));
                 next = self.beyond(name, &prefix);
             }
         }
@@ -181,9 +181,9 @@ mod tests {
         }
         let names = |folder: &str| -> Vec<String> {
             let listed = catalogue.list(folder);
-            let name = |one: &Listed| match one {
-                Listed::Folder(name) => format!("{name}/"),
-                Listed::Content(name, _) => (*name).to_owned(),
+            let name = |one: &ListedName| match one {
+                ListedName::Folder(name) => format!("{name}/"),
+                ListedName::Content(name, _) => (*name).to_owned(),
             };
             listed.iter().map(name).collect()
         };

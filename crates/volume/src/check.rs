@@ -28,7 +28,7 @@ pub enum Damage {
 
 /// A copy of a part that is not what it should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub struct DamagedCopy {
     /// The content's name.
     pub name: String,
     /// Which part of it.
@@ -96,7 +96,7 @@ impl Volume {
         part: u32,
         depth: Depth,
         disks: &mut impl ReadDisk,
-    ) -> Vec<Finding> {
+    ) -> Vec<DamagedCopy> {
         let stored = usize::try_from(part).ok().and_then(|part| content.parts.get(part));
         let places = stored.into_iter().flat_map(crate::StoredPart::places);
         let findings = places.filter_map(|place| {
@@ -105,7 +105,7 @@ impl Volume {
                 Depth::Headers => Ok(()),
                 Depth::Payload => self.read_whole(place, self.part_bytes(content, part), &table, disks, |_| {}),
             });
-            outcome.err().map(|damage| Finding { name: name.to_owned(), part, place, damage })
+            outcome.err().map(|damage| DamagedCopy { name: name.to_owned(), part, place, damage })
         });
         findings.collect()
     }

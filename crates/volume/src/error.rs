@@ -26,7 +26,7 @@ pub enum CreateError {
 
 /// Why disks cannot be opened as a volume.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum OpenError {
+pub enum VolumeOpenError {
     /// A disk's superblock does not count.
     #[error("disk {disk}: {source}")]
     Superblock {

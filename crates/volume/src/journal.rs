@@ -5,7 +5,7 @@
 //! damaged is read from the other.
 //! Not here: what the records mean (`open`).
 
-use crate::error::OpenError;
+use crate::error::VolumeOpenError;
 use crate::frame::{self, FoundHead, FrameHead, decode_head};
 use crate::open::ReadDisk;
 use crate::{BLOCK_BYTES, BLOCK_LEN, VolumeId};
@@ -93,7 +93,7 @@ fn len(bytes: &[u8]) -> u64 {
 
 /// What was found in the journal areas of the disks.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct JournalContents {
     /// To go on with.
     pub(crate) journal: Journal,
     /// Payloads of the checkpoint's frames, then of the changes.
@@ -123,7 +123,7 @@ impl<'a, R: ReadDisk> Area<'a, R> {
     ///
     /// # Errors
     /// A frame that was acknowledged is whole in no copy.
-    pub(crate) fn scan(&mut self) -> Result<Found, OpenError> {
+    pub(crate) fn scan(&mut self) -> Result<JournalContents, VolumeOpenError> {
         let mut begins: Vec<(u64, u64)> = Vec::new();
         for position in [0, self.half] {
             for copy in 0..self.copies.len() {
@@ -138,7 +138,9 @@ impl<'a, R: ReadDisk> Area<'a, R> {
             match self.follow(epoch, position) {
                 Some(mut found) => {
                     if self.is_continued(&found.journal) {
-                        return Err(OpenError::CatalogueDamaged("a record in the middle of its journal is damaged"));
+                        return Err(VolumeOpenError::CatalogueDamaged(
+                            "a record in the middle of its journal is damaged",
+                        ));
                     }
                     found.uneven |= epoch != newest;
                     found.journal.epoch = newest;
@@ -150,12 +152,12 @@ impl<'a, R: ReadDisk> Area<'a, R> {
                 }
                 // A checkpoint that a crash left torn was followed by nothing; one that was damaged later was.
                 None if self.has_changes(epoch, position) => {
-                    return Err(OpenError::CatalogueDamaged("its last checkpoint is damaged"));
+                    return Err(VolumeOpenError::CatalogueDamaged("its last checkpoint is damaged"));
                 }
                 None => {}
             }
         }
-        Err(OpenError::CatalogueDamaged("it has no whole checkpoint"))
+        Err(VolumeOpenError::CatalogueDamaged("it has no whole checkpoint"))
     }
 
     /// The highest epoch of any frame: what a new catalogue must be above.
@@ -170,7 +172,7 @@ impl<'a, R: ReadDisk> Area<'a, R> {
     }
 
     /// The frames of an epoch from its first one on, each from any copy that has it; `None` if the checkpoint is not whole.
-    fn follow(&mut self, epoch: u64, start: u64) -> Option<Found> {
+    fn follow(&mut self, epoch: u64, start: u64) -> Option<JournalContents> {
         let mut journal = Journal::new(self.volume, self.half, epoch, start);
         let (mut frames, mut uneven) = (Vec::new(), false);
         let end = journal.half_end();
@@ -187,7 +189,7 @@ impl<'a, R: ReadDisk> Area<'a, R> {
         // A frame that only some copies have ends here for the others: what follows must go to all.
         uneven |= self.is_partly_there(&journal);
         let changes = frames.split_off(checkpoint);
-        Some(Found { journal, checkpoint: frames, changes, uneven })
+        Some(JournalContents { journal, checkpoint: frames, changes, uneven })
     }
 
     /// The frame that continues `journal`, and whether all copies have it.

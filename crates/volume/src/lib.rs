@@ -26,11 +26,11 @@ mod unit;
 mod volume;
 
 pub use areas::Areas;
-pub use catalogue::{Listed, StoredContent, StoredPart, UnitPlace, name_problem};
-pub use check::{Damage, Depth, Finding};
+pub use catalogue::{ListedName, StoredContent, StoredPart, UnitPlace, name_problem};
+pub use check::{Damage, DamagedCopy, Depth};
 pub use commit::{DiskWrite, GroupCommit};
 pub use draft::{Draft, UnitWrite};
-pub use error::{CreateError, OpenError, VolumeError};
+pub use error::{CreateError, VolumeError, VolumeOpenError};
 pub use layout::{PieceCopy, UnitPiece};
 pub use mend::Mend;
 pub use open::{Identified, ReadDisk, ReadError, identify, open};

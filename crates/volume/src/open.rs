@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use crate::bytes::Decoder;
 use crate::catalogue::{Catalogue, StoredContent, UnitPlace};
-use crate::error::OpenError;
-use crate::journal::{Area, Found};
+use crate::error::VolumeOpenError;
+use crate::journal::{Area, JournalContents};
 use crate::record::Record;
 use crate::superblock::MemberState;
 use crate::{BLOCK_LEN, MemberId, Superblock, SuperblockError, Volume};
@@ -53,29 +53,29 @@ impl Identified {
 ///
 /// # Errors
 /// One of them is none, is damaged or truncated, or belongs to another volume; two are the same one; one is out of date.
-pub fn identify(sizes: &[u64], disks: &mut impl ReadDisk) -> Result<Identified, OpenError> {
+pub fn identify(sizes: &[u64], disks: &mut impl ReadDisk) -> Result<Identified, VolumeOpenError> {
     let mut found: Vec<Superblock> = Vec::new();
     for (disk, size) in sizes.iter().enumerate() {
         let superblock = superblock_of(disk, *size, disks)?;
         if found.first().is_some_and(|first| first.volume != superblock.volume) {
-            return Err(OpenError::OtherVolume { disk, name: superblock.name });
+            return Err(VolumeOpenError::OtherVolume { disk, name: superblock.name });
         }
         if let Some(first) = found.iter().position(|other| other.member == superblock.member) {
-            return Err(OpenError::Doubled { first, second: disk, member: superblock.member.0 });
+            return Err(VolumeOpenError::Doubled { first, second: disk, member: superblock.member.0 });
         }
         let needed = superblock.areas(superblock.member).size;
         if *size < needed {
-            return Err(OpenError::Truncated { disk, size: *size, needed });
+            return Err(VolumeOpenError::Truncated { disk, size: *size, needed });
         }
         found.push(superblock);
     }
-    let newest = found.iter().max_by_key(|superblock| superblock.generation).ok_or(OpenError::NoDisk)?.clone();
+    let newest = found.iter().max_by_key(|superblock| superblock.generation).ok_or(VolumeOpenError::NoDisk)?.clone();
     let mut places = vec![None; newest.members.len()];
     for (disk, superblock) in found.iter().enumerate() {
         let member = superblock.member;
         let stale = newest.members.get(member.index()).is_none_or(|record| record.state == MemberState::Out);
         if stale {
-            return Err(OpenError::Stale { disk, member: member.0 });
+            return Err(VolumeOpenError::Stale { disk, member: member.0 });
         }
         places[member.index()] = Some(disk);
     }
@@ -83,7 +83,7 @@ pub fn identify(sizes: &[u64], disks: &mut impl ReadDisk) -> Result<Identified, 
 }
 
 /// A disk whose first copies are gone is looked at from its end, and the other way round.
-fn superblock_of(disk: usize, size: u64, disks: &mut impl ReadDisk) -> Result<Superblock, OpenError> {
+fn superblock_of(disk: usize, size: u64, disks: &mut impl ReadDisk) -> Result<Superblock, VolumeOpenError> {
     let mut at = |positions: [u64; 4]| {
         positions.map(|position| {
             let mut block = vec![0; BLOCK_LEN];
@@ -95,9 +95,9 @@ fn superblock_of(disk: usize, size: u64, disks: &mut impl ReadDisk) -> Result<Su
         Ok(superblock) => Ok(superblock),
         // On a disk that was cut its two first copies still agree, unless one of them is damaged.
         Err(SuperblockError::NotAVolume) if copies.iter().all(Option::is_none) => {
-            Err(OpenError::Superblock { disk, source: SuperblockError::Damaged })
+            Err(VolumeOpenError::Superblock { disk, source: SuperblockError::Damaged })
         }
-        Err(source) => Err(OpenError::Superblock { disk, source }),
+        Err(source) => Err(VolumeOpenError::Superblock { disk, source }),
     }
 }
 
@@ -105,14 +105,14 @@ fn superblock_of(disk: usize, size: u64, disks: &mut impl ReadDisk) -> Result<Su
 ///
 /// # Errors
 /// No disk with the catalogue is there, or it is damaged in every copy.
-pub fn open(identified: &Identified, disks: &mut impl ReadDisk) -> Result<Volume, OpenError> {
+pub fn open(identified: &Identified, disks: &mut impl ReadDisk) -> Result<Volume, VolumeOpenError> {
     let superblock = &identified.superblock;
     let active = |number: &usize| superblock.members[*number].state == MemberState::Active;
     let holders: Vec<usize> = (0..superblock.members.len()).filter(active).take(2).collect();
     let copies: Vec<usize> = holders.iter().filter_map(|number| identified.disks[*number]).collect();
     if copies.is_empty() {
         let holders = holders.into_iter().filter_map(|number| u8::try_from(number).ok()).collect();
-        return Err(OpenError::CatalogueMissing(holders));
+        return Err(VolumeOpenError::CatalogueMissing(holders));
     }
     let areas = superblock.areas(MemberId(0));
     let found = Area::new(disks, &copies, superblock.volume, areas.journal_start(), areas.journal_half).scan()?;
@@ -120,14 +120,14 @@ pub fn open(identified: &Identified, disks: &mut impl ReadDisk) -> Result<Volume
     let (catalogue, numbers) = replay(found)?;
     let present = identified.disks.iter().map(Option::is_some).collect();
     let mut volume = Volume::assemble(superblock.clone(), present, catalogue, journal, numbers);
-    volume.claim_all().map_err(OpenError::CatalogueDamaged)?;
+    volume.claim_all().map_err(VolumeOpenError::CatalogueDamaged)?;
     volume.must_checkpoint = uneven;
     Ok(volume)
 }
 
 /// The catalogue that checkpoint and changes give, and the first number that was never used.
-fn replay(found: Found) -> Result<(Catalogue, u64), OpenError> {
-    let damaged = || OpenError::CatalogueDamaged("a record in it makes no sense");
+fn replay(found: JournalContents) -> Result<(Catalogue, u64), VolumeOpenError> {
+    let damaged = || VolumeOpenError::CatalogueDamaged("a record in it makes no sense");
     let (mut contents, mut numbers) = (Vec::new(), 1);
     for payload in found.checkpoint {
         let mut payload = Decoder::new(&payload);

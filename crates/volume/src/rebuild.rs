@@ -25,14 +25,14 @@ pub struct Rebuilt {
 
 /// One version of one content as its headers tell it.
 #[derive(Debug, Default)]
-struct Version {
+struct RebuiltVersion {
     name: Option<String>,
     parts: BTreeMap<u32, StoredPart>,
     payload: u64,
     last: Option<(u32, u64)>,
 }
 
-impl Version {
+impl RebuiltVersion {
     fn add(&mut self, header: &UnitHeader) {
         let place = UnitPlace { member: header.member, unit: header.unit };
         let digest = header.table.digest();
@@ -75,7 +75,7 @@ pub fn rebuild(identified: &Identified, disks: &mut impl ReadDisk, mut progress:
         (0u8..).zip(&identified.disks).filter_map(|(number, disk)| disk.map(|disk| (MemberId(number), disk))).collect();
     let total: u64 = present.iter().map(|(member, _)| u64::from(superblock.areas(*member).units())).sum();
     let (mut done, mut unreadable) = (0, 0);
-    let mut versions: HashMap<(u64, u64), Version> = HashMap::new();
+    let mut versions: HashMap<(u64, u64), RebuiltVersion> = HashMap::new();
     let mut block = vec![0; BLOCK_LEN];
     for (member, disk) in &present {
         let areas = superblock.areas(*member);
@@ -113,8 +113,8 @@ fn journal_epoch(identified: &Identified, disks: &mut impl ReadDisk) -> u64 {
 }
 
 /// Of each content and of each name the newest version that is whole, and what is not whole in any.
-fn newest(versions: HashMap<(u64, u64), Version>, unit_bytes: u64) -> (Catalogue, Vec<(String, usize)>) {
-    let mut ordered: Vec<((u64, u64), Version)> = versions.into_iter().collect();
+fn newest(versions: HashMap<(u64, u64), RebuiltVersion>, unit_bytes: u64) -> (Catalogue, Vec<(String, usize)>) {
+    let mut ordered: Vec<((u64, u64), RebuiltVersion)> = versions.into_iter().collect();
     // Newest last: it replaces the others.
     ordered.sort_by_key(|((content, generation), _)| (*generation, *content));
     let mut names: HashMap<u64, Box<str>> = HashMap::new();

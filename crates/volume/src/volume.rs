@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::allocator::FreeUnits;
 use crate::areas::Areas;
-use crate::catalogue::{Catalogue, Listed, StoredContent, StoredPart};
+use crate::catalogue::{Catalogue, ListedName, StoredContent, StoredPart};
 use crate::commit::Retired;
 use crate::error::{CreateError, VolumeError};
 use crate::journal::Journal;
@@ -210,7 +210,7 @@ impl Volume {
 
     /// What the folder holds, in order of names.
     #[must_use]
-    pub fn list(&self, folder: &str) -> Vec<Listed<'_>> {
+    pub fn list(&self, folder: &str) -> Vec<ListedName<'_>> {
         self.catalogue.list(folder)
     }
 

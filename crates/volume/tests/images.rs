@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use common::{MemoryDisk, MemoryDisks, UNIT, new_volume, padded, payload, read_part};
 use proptest::prelude::*;
-use volume::{Checksums, DiskWrite, MemberId, OpenError, Placement, Volume};
+use volume::{Checksums, DiskWrite, MemberId, Placement, Volume, VolumeOpenError};
 
 const DISK: u64 = 6 << 20;
 
@@ -151,7 +151,7 @@ fn a_damaged_record_in_the_middle_is_told_and_the_catalogue_is_made_anew() {
     let mut block = disk.blocks[&258].to_vec();
     block[90] ^= 1;
     disk.blocks.insert(258, block.into());
-    assert!(matches!(disks.open(), Err(OpenError::CatalogueDamaged(_))));
+    assert!(matches!(disks.open(), Err(VolumeOpenError::CatalogueDamaged(_))));
     let identified = volume::identify(&[DISK], &mut disks).expect("the superblock is whole");
     let rebuilt = volume::rebuild(&identified, &mut disks, |_, _| {});
     let mut volume = rebuilt.volume;
@@ -181,12 +181,12 @@ fn each_wrong_set_of_disks_is_told_apart() {
     };
     assert_eq!(open(vec![two.clone(), one.clone()], &[DISK; 2]), Ok(vec![]), "the order does not matter");
     assert_eq!(open(vec![two.clone()], &[DISK]), Ok(vec![MemberId(0)]));
-    assert!(matches!(open(vec![one.clone(), one.clone()], &[DISK; 2]), Err(OpenError::Doubled { .. })));
-    assert!(matches!(open(vec![], &[]), Err(OpenError::NoDisk)));
+    assert!(matches!(open(vec![one.clone(), one.clone()], &[DISK; 2]), Err(VolumeOpenError::Doubled { .. })));
+    assert!(matches!(open(vec![], &[]), Err(VolumeOpenError::NoDisk)));
     let empty = Some(MemoryDisk::new(DISK));
-    assert!(matches!(open(vec![one.clone(), empty], &[DISK; 2]), Err(OpenError::Superblock { disk: 1, .. })));
+    assert!(matches!(open(vec![one.clone(), empty], &[DISK; 2]), Err(VolumeOpenError::Superblock { disk: 1, .. })));
     let short = DISK - (2 << 20);
-    assert!(matches!(open(vec![one], &[short]), Err(OpenError::Truncated { needed: DISK, .. })));
+    assert!(matches!(open(vec![one], &[short]), Err(VolumeOpenError::Truncated { needed: DISK, .. })));
 }
 
 #[test]

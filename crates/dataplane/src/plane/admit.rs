@@ -1,16 +1,16 @@
 //! Starting: from a command to the first bytes asked for.
 
 use schedule::admission::disk_table::Moment;
-use schedule::admission::{QUARTER_BYTES, Refused, Request, Short};
+use schedule::admission::{AdmissionRequest, QUARTER_BYTES, Refused, Short};
 use units::{BitRate, DiskId, LinkId, Nanos, ReservationId};
 
-use super::sharing::Group;
-use super::{Disk, Plane};
-use crate::cache::State;
+use super::sharing::SharingGroup;
+use super::{Plane, PlaneDisk};
+use crate::cache::QuarterState;
 use crate::control::{Content, Delivery, RecordingRequest, Refusal, Report, Resource, Service};
 use crate::layout::ContentLayout;
 use crate::port::{Io, SocketSlot};
-use crate::stream::{Class, Life, payload_of};
+use crate::stream::{StreamClass, StreamLife, payload_of};
 
 /// Starts that wait for a disk at most: about what a spinning one can begin in the time they may wait.
 const STARTS_WAITING_MAX: usize = 128;
@@ -34,7 +34,7 @@ impl<I: Io> Plane<I> {
         self.disks[usize::from(disk.0)].streams.push(slot);
         self.publish(slot, id.0, now);
         match class {
-            Class::Constant { reservation, .. } => {
+            StreamClass::Constant { reservation, .. } => {
                 if let Some(id) = reservation {
                     self.holders[id.slot as usize] = Some(slot);
                 }
@@ -43,7 +43,7 @@ impl<I: Io> Plane<I> {
                     None => self.wait_for_start(slot, now),
                 }
             }
-            Class::BestEffort => {
+            StreamClass::BestEffort => {
                 self.outbox.push(Report::Started { stream: id, reservation: None });
                 self.begin_best_effort(slot, now);
             }
@@ -59,7 +59,7 @@ impl<I: Io> Plane<I> {
         }
         // Who has a reservation on an erring disk goes on, and what can still be read is copied off in what is left over.
         let new = matches!(delivery.service, Service::Constant { held: None, .. });
-        let serves = |disk: &Disk| if new { disk.health.is_good() } else { !disk.health.is_hung() };
+        let serves = |disk: &PlaneDisk| if new { disk.health.is_good() } else { !disk.health.is_hung() };
         let is_readable = content.layout.is_readable(|disk| self.disks.get(usize::from(disk.0)).is_some_and(serves));
         let Some(first) = self.home(&content.layout, serves).filter(|_| is_readable) else {
             return Err(none(Resource::DiskFailing(content.disk())));
@@ -71,7 +71,7 @@ impl<I: Io> Plane<I> {
             return Err(none(Resource::Table));
         }
         match delivery.service {
-            Service::BestEffort => Ok(Admitted { class: Class::BestEffort, group: None, disk: first }),
+            Service::BestEffort => Ok(Admitted { class: StreamClass::BestEffort, group: None, disk: first }),
             Service::Constant { rate, burst_bytes, held, hold } => {
                 let request = self.request(delivery, first, rate, burst_bytes);
                 if let Some(id) = held {
@@ -81,13 +81,13 @@ impl<I: Io> Plane<I> {
                 let reservation = self.held_or_new(held, request, delivery, group.is_some())?;
                 self.gauges.plane.admitted.add(1);
                 let period = self.admission.period(reservation).expect("just reserved");
-                Ok(Admitted { class: Class::constant(reservation, hold, period), group, disk: first })
+                Ok(Admitted { class: StreamClass::constant(reservation, hold, period), group, disk: first })
             }
         }
     }
 
     /// The best disk of those that serve a content, at which its streams are listed.
-    pub(super) fn home(&self, layout: &ContentLayout, serves: impl Fn(&Disk) -> bool) -> Option<DiskId> {
+    pub(super) fn home(&self, layout: &ContentLayout, serves: impl Fn(&PlaneDisk) -> bool) -> Option<DiskId> {
         let disks = layout.shares().iter().map(|&(disk, _)| disk).chain([layout.first_disk()]);
         let serve = disks.filter(|disk| self.disks.get(usize::from(disk.0)).is_some_and(&serves));
         serve.min_by_key(|disk| self.reluctance(*disk))
@@ -98,7 +98,7 @@ impl<I: Io> Plane<I> {
     pub(super) fn reserve_beside(
         &mut self,
         id: ReservationId,
-        request: &Request,
+        request: &AdmissionRequest,
         delivery: &Delivery,
     ) -> Result<(), Short> {
         for &(disk, _) in delivery.content.layout.shares().iter().filter(|(disk, _)| *disk != request.disk) {
@@ -115,7 +115,7 @@ impl<I: Io> Plane<I> {
     fn held_or_new(
         &mut self,
         held: Option<ReservationId>,
-        request: Request,
+        request: AdmissionRequest,
         delivery: &Delivery,
         shares: bool,
     ) -> Result<ReservationId, Refusal> {
@@ -157,7 +157,13 @@ impl<I: Io> Plane<I> {
         self.demote(holder, now);
     }
 
-    pub(super) fn request(&self, delivery: &Delivery, disk: DiskId, rate: BitRate, burst_bytes: u64) -> Request {
+    pub(super) fn request(
+        &self,
+        delivery: &Delivery,
+        disk: DiskId,
+        rate: BitRate,
+        burst_bytes: u64,
+    ) -> AdmissionRequest {
         let content = &delivery.content;
         let schedule = &self.disks[usize::from(disk.0)].schedule;
         let payload = payload_of(delivery);
@@ -166,7 +172,7 @@ impl<I: Io> Plane<I> {
         let slowest = placed().map(|(position, length)| profile.rate_at(position + length / 2)).min();
         #[allow(clippy::cast_precision_loss, reason = "a mean")]
         let fragments = placed().count().saturating_sub(1) as f64 / content.size.max(1) as f64;
-        Request {
+        AdmissionRequest {
             disk,
             link: delivery.link,
             rate,
@@ -196,21 +202,22 @@ impl<I: Io> Plane<I> {
         let mut cursor = stream.fetch;
         while let Some((key, _, left)) = cursor.next_content(stream.delivery()) {
             cursor.pass(left);
-            let ready = self.cache.find(key).is_some_and(|page| matches!(self.cache.state(page), State::Ready(_)));
+            let ready =
+                self.cache.find(key).is_some_and(|page| matches!(self.cache.state(page), QuarterState::Ready(_)));
             if !ready || cursor.payload > window {
                 return false;
             }
         }
         let stream = &mut self.streams[slot as usize];
-        (stream.target, stream.ahead, stream.life) = (stream.payload, window, Life::Starting);
-        if let Class::Constant { next_round, .. } = &mut stream.class {
+        (stream.target, stream.ahead, stream.life) = (stream.payload, window, StreamLife::Starting);
+        if let StreamClass::Constant { next_round, .. } = &mut stream.class {
             *next_round = u64::MAX;
         }
         let id = stream.delivery().stream;
         self.outbox.push(Report::Started { stream: id, reservation: self.reservation_of(slot) });
         self.take_buffered(slot);
         self.run_if_ready(slot, now);
-        assert!(self.streams[slot as usize].life != Life::Starting, "all it needs is there");
+        assert!(self.streams[slot as usize].life != StreamLife::Starting, "all it needs is there");
         true
     }
 
@@ -231,7 +238,7 @@ impl<I: Io> Plane<I> {
 
     fn launch_waiting(&mut self, disk: usize, now: Nanos) {
         while let Some(&slot) = self.disks[disk].waiting.first() {
-            let Class::Constant { reservation: Some(id), .. } = self.streams[slot as usize].class else {
+            let StreamClass::Constant { reservation: Some(id), .. } = self.streams[slot as usize].class else {
                 self.disks[disk].waiting.remove(0);
                 continue;
             };
@@ -243,8 +250,8 @@ impl<I: Io> Plane<I> {
             self.disks[disk].waiting.remove(0);
             self.disks[disk].starting.push(slot);
             let stream = &mut self.streams[slot as usize];
-            stream.life = Life::Starting;
-            if let Class::Constant { began_round, first_round, next_round, gap, .. } = &mut stream.class {
+            stream.life = StreamLife::Starting;
+            if let StreamClass::Constant { began_round, first_round, next_round, gap, .. } = &mut stream.class {
                 (*began_round, *first_round, *next_round, *gap) = (moment.round, first, moment.round, 0);
             }
             let id = stream.delivery().stream;
@@ -293,8 +300,8 @@ impl<I: Io> Plane<I> {
 
     pub(super) fn reservation_of(&self, slot: u32) -> Option<ReservationId> {
         match self.streams[slot as usize].class {
-            Class::Constant { reservation, .. } => reservation,
-            Class::BestEffort => None,
+            StreamClass::Constant { reservation, .. } => reservation,
+            StreamClass::BestEffort => None,
         }
     }
 
@@ -302,7 +309,7 @@ impl<I: Io> Plane<I> {
     pub(super) fn take_reservation(&mut self, slot: u32, now: Nanos) -> Option<ReservationId> {
         // While it has something to hand over: who shares its reads takes its disk time.
         self.leave_group(slot, now);
-        let Class::Constant { reservation, .. } = &mut self.streams[slot as usize].class else { return None };
+        let StreamClass::Constant { reservation, .. } = &mut self.streams[slot as usize].class else { return None };
         let id = reservation.take()?;
         self.holders[id.slot as usize] = None;
         Some(id)
@@ -319,7 +326,7 @@ impl<I: Io> Plane<I> {
             Some(entry) => {
                 // Where it will lie is not known yet: the slowest zone is assumed.
                 let zone = entry.schedule.cost().profile().rate_at(u64::MAX);
-                let request = Request {
+                let request = AdmissionRequest {
                     disk,
                     link,
                     rate,
@@ -368,13 +375,13 @@ impl<I: Io> Plane<I> {
 
 /// A delivery that is served: in which class, and whose reads it shares.
 struct Admitted {
-    class: Class,
-    group: Option<Group>,
+    class: StreamClass,
+    group: Option<SharingGroup>,
     /// At which disk it is listed.
     disk: DiskId,
 }
 
-fn refusal(refused: &Refused, request: &Request) -> Refusal {
+fn refusal(refused: &Refused, request: &AdmissionRequest) -> Refusal {
     let resource = resource(refused.short, request.disk, request.link);
     Refusal { resource, grantable: refused.grantable }
 }

@@ -10,10 +10,10 @@ use schedule::disk::best_effort::BeWork;
 use schedule::pace::Pace;
 use units::{BitRate, LinkId, Nanos};
 
-use super::{Plane, ReadOp, Work};
+use super::{Plane, ReadOp, TokenWork};
 use crate::control::{Outcome, Report, Service};
 use crate::port::{Io, SocketSlot};
-use crate::stream::{Class, InFlight, Life, Sent};
+use crate::stream::{InFlight, Sent, StreamClass, StreamLife};
 
 /// Share of the buffers that best-effort deliveries may use: one in so many.
 pub(super) const PAGES_SHARE: u32 = 8;
@@ -39,12 +39,12 @@ pub(super) struct BestEffort {
     /// Pages they hold.
     pub(super) pages: u32,
     /// What they may send, for each link.
-    allowances: Vec<Allowance>,
+    allowances: Vec<BestEffortAllowance>,
 }
 
 /// What best-effort deliveries may send on one link now.
 #[derive(Debug, Clone, Copy)]
-struct Allowance {
+struct BestEffortAllowance {
     bytes: u64,
     at: Nanos,
     /// Bytes of small reads that had left by the link beside the plane.
@@ -53,7 +53,7 @@ struct Allowance {
     is_short: bool,
 }
 
-impl Allowance {
+impl BestEffortAllowance {
     /// Adds what the link has left since the last time, without the small reads that took some of it, and keeps two steps'
     /// worth at most.
     fn refill(&mut self, left: BitRate, small_bytes: u64, step: Nanos, now: Nanos) {
@@ -76,7 +76,7 @@ impl BestEffort {
             all: Vec::with_capacity(streams_max),
             waiting: VecDeque::with_capacity(streams_max),
             pages: 0,
-            allowances: vec![Allowance { bytes: 0, at: now, small_bytes: 0, is_short: false }; links],
+            allowances: vec![BestEffortAllowance { bytes: 0, at: now, small_bytes: 0, is_short: false }; links],
         }
     }
 
@@ -104,7 +104,7 @@ impl BestEffort {
 impl<I: Io> Plane<I> {
     /// A delivery begins: with the first bytes at once if they are in the buffers.
     pub(super) fn begin_best_effort(&mut self, slot: u32, now: Nanos) {
-        self.streams[slot as usize].life = Life::Running;
+        self.streams[slot as usize].life = StreamLife::Running;
         self.best_effort.all.push(slot);
         self.best_effort_goes_on(slot, now);
     }
@@ -122,21 +122,21 @@ impl<I: Io> Plane<I> {
     pub(super) fn demote(&mut self, slot: u32, now: Nanos) {
         self.leave_schedule(slot);
         let stream = &mut self.streams[slot as usize];
-        if stream.life == Life::Waiting {
+        if stream.life == StreamLife::Waiting {
             self.outbox.push(Report::Started { stream: stream.delivery().stream, reservation: None });
         }
-        if matches!(stream.life, Life::Free | Life::Ending(_)) {
+        if matches!(stream.life, StreamLife::Free | StreamLife::Ending(_)) {
             return;
         }
         if let (None, Service::Constant { rate, burst_bytes, .. }) = (stream.pace, stream.delivery().service) {
             stream.pace = Some(Pace::new(rate, self.config.tick, now, burst_bytes));
         }
-        stream.class = Class::BestEffort;
+        stream.class = StreamClass::BestEffort;
         stream.late_since = None;
         stream.budget = 0;
         self.gauges.streams[slot as usize].rate_bps.set(0);
         self.keep_ahead(slot, WINDOW_BYTES + QUARTER_BYTES);
-        self.streams[slot as usize].life = Life::Running;
+        self.streams[slot as usize].life = StreamLife::Running;
         self.best_effort.all.push(slot);
         self.enqueue(slot);
         self.best_effort_goes_on(slot, now);
@@ -180,7 +180,7 @@ impl<I: Io> Plane<I> {
 
     /// A delivery whose client took bytes, or whose bytes came, sends what it may.
     pub(super) fn best_effort_goes_on(&mut self, slot: u32, now: Nanos) {
-        if self.streams[slot as usize].life != Life::Running || self.streams[slot as usize].in_flight.is_some() {
+        if self.streams[slot as usize].life != StreamLife::Running || self.streams[slot as usize].in_flight.is_some() {
             return;
         }
         self.want_best_effort(slot);
@@ -195,7 +195,7 @@ impl<I: Io> Plane<I> {
     /// Puts a delivery that has no send out into the queue, and asks for what it will send next.
     fn wait_for_turn(&mut self, slot: u32) {
         let stream = &self.streams[slot as usize];
-        if stream.life != Life::Running || stream.class != Class::BestEffort {
+        if stream.life != StreamLife::Running || stream.class != StreamClass::BestEffort {
             return;
         }
         if stream.in_flight.is_none() {
@@ -267,7 +267,7 @@ impl<I: Io> Plane<I> {
     /// What was read may be what its delivery waits for.
     pub(super) fn wake_reader(&mut self, read: &ReadOp, now: Nanos) {
         let stream = &self.streams[read.slot as usize];
-        if !read.real_time && stream.generation == read.generation && stream.class == Class::BestEffort {
+        if !read.real_time && stream.generation == read.generation && stream.class == StreamClass::BestEffort {
             self.best_effort_goes_on(read.slot, now);
         }
     }
@@ -284,9 +284,9 @@ impl<I: Io> Plane<I> {
             }
             let stream = &mut self.streams[slot as usize];
             let Some(InFlight { what: Sent::Content | Sent::Literal, since }) = stream.in_flight else { continue };
-            if now.saturating_sub(since) >= BLOCKED_MAX && !stream.gives_way && stream.life == Life::Running {
+            if now.saturating_sub(since) >= BLOCKED_MAX && !stream.gives_way && stream.life == StreamLife::Running {
                 stream.gives_way = true;
-                self.io.cancel_send(Work::Send { slot, generation: stream.generation }.token());
+                self.io.cancel_send(TokenWork::Send { slot, generation: stream.generation }.token());
             }
         }
     }
@@ -297,7 +297,7 @@ impl<I: Io> Plane<I> {
         let stream = &mut self.streams[slot as usize];
         (stream.target, stream.budget, stream.here) = (stream.send.payload, 0, None);
         stream.in_flight = Some(InFlight { what: Sent::Room, since });
-        let token = Work::Send { slot, generation: stream.generation }.token();
+        let token = TokenWork::Send { slot, generation: stream.generation }.token();
         self.ask_nothing(slot);
         self.io.await_room(token, SocketSlot(slot));
     }
@@ -308,7 +308,7 @@ impl<I: Io> Plane<I> {
     }
 
     pub(super) fn count_best_effort(&mut self, slot: u32, change: i32) {
-        if self.streams[slot as usize].class == Class::BestEffort {
+        if self.streams[slot as usize].class == StreamClass::BestEffort {
             self.best_effort.pages =
                 self.best_effort.pages.checked_add_signed(change).expect("as many as were counted");
         }

@@ -10,15 +10,15 @@ use std::sync::Arc;
 
 use schedule::admission::QUARTER_BYTES;
 use schedule::admission::disk_table::LOOKAHEAD_ROUNDS;
-use schedule::disk::health::Condition;
+use schedule::disk::health::DiskCondition;
 use units::{DiskId, Nanos};
 
-use super::{Disk, Plane, Work};
+use super::{Plane, PlaneDisk, TokenWork};
 use crate::cache::Cache;
 use crate::control::{Event, Outcome};
 use crate::gauges;
-use crate::port::{Completion, Fault, Io};
-use crate::stream::{Class, Life};
+use crate::port::{Completion, Io, IoFault};
+use crate::stream::{StreamClass, StreamLife};
 
 /// Rounds without an answer after which what has another copy is read from that.
 const SILENT_ROUNDS: u64 = 1;
@@ -30,9 +30,9 @@ impl<I: Io> Plane<I> {
     /// Tells what a disk is good for from now on.
     pub(super) fn tell_condition(&mut self, disk: DiskId) {
         let (condition, event) = match self.disks[usize::from(disk.0)].health.condition() {
-            Condition::Good => (gauges::DISK_GOOD, Event::DiskRecovered { disk }),
-            Condition::Erring { .. } => (gauges::DISK_ERRING, Event::DiskFailing { disk, hung: false }),
-            Condition::Hung => (gauges::DISK_HUNG, Event::DiskFailing { disk, hung: true }),
+            DiskCondition::Good => (gauges::DISK_GOOD, Event::DiskRecovered { disk }),
+            DiskCondition::Erring { .. } => (gauges::DISK_ERRING, Event::DiskFailing { disk, hung: false }),
+            DiskCondition::Hung => (gauges::DISK_HUNG, Event::DiskFailing { disk, hung: true }),
         };
         self.gauges.disks[usize::from(disk.0)].failing.set(condition);
         self.tell(event);
@@ -41,9 +41,9 @@ impl<I: Io> Plane<I> {
     /// How little a disk is to be read from where another has the same.
     pub(super) fn reluctance(&self, disk: DiskId) -> u8 {
         match self.disks[usize::from(disk.0)].health.condition() {
-            Condition::Good => 0,
-            Condition::Erring { .. } => 1,
-            Condition::Hung => 2,
+            DiskCondition::Good => 0,
+            DiskCondition::Erring { .. } => 1,
+            DiskCondition::Hung => 2,
         }
     }
 
@@ -107,7 +107,8 @@ impl<I: Io> Plane<I> {
 
     /// What a disk that does not answer was asked for and somebody waits for is read from another copy, if there is one.
     fn read_elsewhere(&mut self, disk: DiskId, now: Nanos) {
-        let given_up = |op| Completion { token: Work::Read { op }.token(), result: Err(Fault::Cancelled), at: now };
+        let given_up =
+            |op| Completion { token: TokenWork::Read { op }.token(), result: Err(IoFault::Cancelled), at: now };
         for nth in (0..self.disks[usize::from(disk.0)].retries.len()).rev() {
             let op = self.disks[usize::from(disk.0)].retries[nth];
             let only_one = self.files.content(self.reads[op as usize].expect("a read waits").file).layout.copies() == 1;
@@ -140,7 +141,7 @@ impl<I: Io> Plane<I> {
         let is_hung = self.disks[usize::from(disk.0)].health.is_hung();
         for slot in 0..self.streams.len() {
             let stream = &self.streams[slot];
-            if matches!(stream.life, Life::Free | Life::Ending(_)) {
+            if matches!(stream.life, StreamLife::Free | StreamLife::Ending(_)) {
                 continue;
             }
             let layout = &stream.delivery().content.layout;
@@ -164,7 +165,7 @@ impl<I: Io> Plane<I> {
         let to = self.home(&content.layout, |_| true).unwrap_or(from);
         self.streams[slot as usize].disk = to;
         let [from, to] = [from, to].map(|disk| usize::from(disk.0));
-        type List = fn(&mut Disk) -> &mut Vec<u32>;
+        type List = fn(&mut PlaneDisk) -> &mut Vec<u32>;
         let lists: [List; 3] = [|disk| &mut disk.streams, |disk| &mut disk.waiting, |disk| &mut disk.starting];
         for list in lists {
             if let Some(at) = list(&mut self.disks[from]).iter().position(|&other| other == slot) {
@@ -173,7 +174,7 @@ impl<I: Io> Plane<I> {
             }
         }
         let stream = &self.streams[slot as usize];
-        if stream.reads() && stream.class == Class::BestEffort {
+        if stream.reads() && stream.class == StreamClass::BestEffort {
             self.ask_best_effort(slot);
         } else if stream.reads() {
             let due = stream.pace.map_or(now, |pace| pace.promised_at(stream.fetch.payload + 1));

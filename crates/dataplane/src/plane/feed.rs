@@ -4,11 +4,11 @@ use schedule::admission::QUARTER_BYTES;
 use schedule::pace::Pace;
 use units::{Nanos, limits};
 
-use super::{Plane, Work};
-use crate::cache::{Cache, Key, State};
+use super::{Plane, TokenWork};
+use crate::cache::{Cache, QuarterKey, QuarterState};
 use crate::control::{Event, Outcome, Segment};
-use crate::port::{Completion, Fault, Io, LITERAL_BYTES, SendRequest, Sharing, SocketSlot, Span};
-use crate::stream::{Class, Here, InFlight, Life, Place, Sent, Window};
+use crate::port::{Completion, Io, IoFault, LITERAL_BYTES, SendRequest, Sharing, SocketSlot, Span};
+use crate::stream::{AtCursor, Here, InFlight, JitterWindow, Sent, StreamClass, StreamLife};
 use crate::wheel::{PLACES, Stride, Wheel};
 
 /// A tick's send smaller than this is not worth its system call: such streams are fed every second tick, which at the
@@ -62,7 +62,7 @@ impl<I: Io> Plane<I> {
     /// One tick of one stream.
     fn feed(&mut self, slot: u32, at: Nanos) {
         let stream = &mut self.streams[slot as usize];
-        if stream.life != Life::Running {
+        if stream.life != StreamLife::Running {
             return;
         }
         self.measure_jitter(slot, at);
@@ -95,7 +95,7 @@ impl<I: Io> Plane<I> {
     /// Sends the next contiguous bytes the stream may send and has, if no send is out.
     pub(super) fn push(&mut self, slot: u32, now: Nanos) {
         let stream = &mut self.streams[slot as usize];
-        if stream.in_flight.is_some() || stream.life != Life::Running {
+        if stream.in_flight.is_some() || stream.life != StreamLife::Running {
             return;
         }
         if let Some(here) = stream.here
@@ -103,18 +103,22 @@ impl<I: Io> Plane<I> {
         {
             if let Ok(length @ 1..) = u32::try_from(stream.budget) {
                 let memory = Span { offset: here.offset, length };
-                self.hand_over(slot, Piece { memory, then: None, sharing: here.sharing, sent: Sent::Content }, now);
+                self.hand_over(slot, SendPiece { memory, then: None, sharing: here.sharing, sent: Sent::Content }, now);
             }
             return;
         }
         let delivery = stream.delivery.as_deref().expect("a running slot has its delivery");
         match stream.send.place(delivery) {
-            Place::End => self.finish(slot, Outcome::Complete, now),
-            Place::Literal { left } => {
+            AtCursor::End => self.finish(slot, Outcome::Complete, now),
+            AtCursor::Literal { left } => {
                 let memory = self.literal(slot, left);
-                self.hand_over(slot, Piece { memory, then: None, sharing: Sharing::Single, sent: Sent::Literal }, now);
+                self.hand_over(
+                    slot,
+                    SendPiece { memory, then: None, sharing: Sharing::Single, sent: Sent::Literal },
+                    now,
+                );
             }
-            Place::Content { key, within, left } => match self.ready_bytes(slot, key, within, left) {
+            AtCursor::Content { key, within, left } => match self.ready_bytes(slot, key, within, left) {
                 Ready::Bytes(piece) => self.hand_over(slot, piece, now),
                 Ready::NothingDue => {}
                 Ready::Late => self.late(slot, now),
@@ -123,14 +127,14 @@ impl<I: Io> Plane<I> {
         }
     }
 
-    fn hand_over(&mut self, slot: u32, piece: Piece, now: Nanos) {
-        let Piece { memory, then, sharing, sent } = piece;
+    fn hand_over(&mut self, slot: u32, piece: SendPiece, now: Nanos) {
+        let SendPiece { memory, then, sharing, sent } = piece;
         // Lending a few pages costs more than copying them.
         let sharing = if u64::from(memory.length) < SEND_BYTES_MIN { Sharing::Single } else { sharing };
         self.on_time(slot, now);
         let stream = &mut self.streams[slot as usize];
         stream.in_flight = Some(InFlight { what: sent, since: now });
-        let token = Work::Send { slot, generation: stream.generation }.token();
+        let token = TokenWork::Send { slot, generation: stream.generation }.token();
         self.gauges.plane.sends.add(1);
         self.io.send(SendRequest { token, socket: SocketSlot(slot), memory, then, sharing });
     }
@@ -155,7 +159,7 @@ impl<I: Io> Plane<I> {
 
     /// The bytes from a place in the content that are in memory and may be sent now: in one piece, or in two where they
     /// are lent.
-    fn ready_bytes(&mut self, slot: u32, key: Key, within: u64, left: u64) -> Ready {
+    fn ready_bytes(&mut self, slot: u32, key: QuarterKey, within: u64, left: u64) -> Ready {
         let stream = &self.streams[slot as usize];
         if stream.budget == 0 {
             return Ready::NothingDue;
@@ -164,10 +168,10 @@ impl<I: Io> Plane<I> {
         let quarter = if stream.send.payload < stream.fetch.payload { self.cache.find(key) } else { None };
         let Some(quarter) = quarter else { return Ready::Late };
         let valid = match self.cache.state(quarter) {
-            State::Ready(valid) => u64::from(valid),
-            State::Reading | State::Empty => return Ready::Late,
-            State::Failed => return Ready::Bad(Outcome::DiskError),
-            State::Gone => return Ready::Bad(Outcome::ContentChanged),
+            QuarterState::Ready(valid) => u64::from(valid),
+            QuarterState::Reading | QuarterState::Empty => return Ready::Late,
+            QuarterState::Failed => return Ready::Bad(Outcome::DiskError),
+            QuarterState::Gone => return Ready::Bad(Outcome::ContentChanged),
         };
         if valid < within + left {
             return Ready::Bad(Outcome::ContentChanged);
@@ -186,25 +190,25 @@ impl<I: Io> Plane<I> {
         let budget = self.streams[slot as usize].budget.min(limits::CHUNK_BYTES);
         let then = next.filter(|_| sharing == Sharing::Shared).and_then(|(key, wanted)| {
             let quarter = self.cache.find(key)?;
-            let ready = matches!(self.cache.state(quarter), State::Ready(valid) if u64::from(valid) >= wanted);
+            let ready = matches!(self.cache.state(quarter), QuarterState::Ready(valid) if u64::from(valid) >= wanted);
             let length = u32::try_from(wanted.min(budget.checked_sub(length)?)).expect("at most a quarter");
             let both = ready && length > 0 && self.cache.sharing(quarter) == Sharing::Shared;
             both.then(|| Span { length, ..Cache::span(quarter) })
         });
         self.streams[slot as usize].here = Some(Here { offset, left, sharing });
         let length = u32::try_from(length.min(budget)).expect("at most a chunk");
-        Ready::Bytes(Piece { memory: Span { offset, length }, then, sharing, sent: Sent::Content })
+        Ready::Bytes(SendPiece { memory: Span { offset, length }, then, sharing, sent: Sent::Content })
     }
 
     /// The quarter after the one of `key`, and how many bytes of it belong to the segment, if a send of `length` bytes
     /// that ends at `end` in that of `key` may and can go on.
-    fn after(&self, slot: u32, key: Key, end: u64, length: u64) -> Option<(Key, u64)> {
+    fn after(&self, slot: u32, key: QuarterKey, end: u64, length: u64) -> Option<(QuarterKey, u64)> {
         let stream = &self.streams[slot as usize];
         let goes_on = length < stream.budget
             && end.is_multiple_of(QUARTER_BYTES)
             && stream.send.payload + length < stream.fetch.payload;
         let more = if goes_on { self.in_segment_after(slot, length) } else { 0 };
-        (more > 0).then_some((Key { index: key.index + 1, ..key }, more))
+        (more > 0).then_some((QuarterKey { index: key.index + 1, ..key }, more))
     }
 
     /// Bytes of the send cursor's segment that follow the next `length`, at most a quarter.
@@ -217,7 +221,7 @@ impl<I: Io> Plane<I> {
 
     fn late(&mut self, slot: u32, now: Nanos) {
         let stream = &mut self.streams[slot as usize];
-        if stream.class == Class::BestEffort {
+        if stream.class == StreamClass::BestEffort {
             return;
         }
         if stream.pace.is_some_and(|pace| stream.send.payload >= pace.promised_bytes(now)) {
@@ -254,14 +258,14 @@ impl<I: Io> Plane<I> {
             self.account(slot, u64::from(bytes), send.what);
         }
         let stream = &mut self.streams[slot as usize];
-        if matches!(stream.life, Life::Ending(_)) {
+        if matches!(stream.life, StreamLife::Ending(_)) {
             return self.end(slot, completion.at);
         }
         match completion.result {
-            Err(Fault::Cancelled) if gives_way => self.park(slot, send.since),
+            Err(IoFault::Cancelled) if gives_way => self.park(slot, send.since),
             Ok(0) if send.what != Sent::Room => self.finish(slot, Outcome::ClientGone, completion.at),
-            Err(Fault::Gone | Fault::Device(_)) => self.finish(slot, Outcome::ClientGone, completion.at),
-            Err(Fault::Cancelled) => self.finish(slot, Outcome::Stopped, completion.at),
+            Err(IoFault::Gone | IoFault::Device(_)) => self.finish(slot, Outcome::ClientGone, completion.at),
+            Err(IoFault::Cancelled) => self.finish(slot, Outcome::Stopped, completion.at),
             Ok(_) => self.go_on(slot, completion.at),
         }
     }
@@ -269,8 +273,8 @@ impl<I: Io> Plane<I> {
     /// A stream whose client took bytes sends what it may send besides.
     fn go_on(&mut self, slot: u32, now: Nanos) {
         match self.streams[slot as usize].class {
-            Class::Constant { .. } => self.push(slot, now),
-            Class::BestEffort => self.best_effort_goes_on(slot, now),
+            StreamClass::Constant { .. } => self.push(slot, now),
+            StreamClass::BestEffort => self.best_effort_goes_on(slot, now),
         }
     }
 
@@ -279,7 +283,7 @@ impl<I: Io> Plane<I> {
         let stream = &mut self.streams[slot as usize];
         stream.sent_bytes += bytes;
         self.gauges.plane.sent_bytes.add(bytes);
-        if stream.class == Class::BestEffort {
+        if stream.class == StreamClass::BestEffort {
             self.gauges.streams[slot as usize].sent_bytes.set(stream.sent_bytes);
         }
         if sent == Sent::Literal {
@@ -311,11 +315,11 @@ impl<I: Io> Plane<I> {
     /// A starting stream begins to run once its first bytes are there.
     pub(super) fn run_if_ready(&mut self, slot: u32, now: Nanos) {
         let stream = &self.streams[slot as usize];
-        let leads = |leader: u32| self.streams[leader as usize].life == Life::Running;
-        if stream.life != Life::Starting || !stream.leader.is_none_or(leads) || !self.start_is_there(slot) {
+        let leads = |leader: u32| self.streams[leader as usize].life == StreamLife::Running;
+        if stream.life != StreamLife::Starting || !stream.leader.is_none_or(leads) || !self.start_is_there(slot) {
             return;
         }
-        let Class::Constant { .. } = stream.class else { return };
+        let StreamClass::Constant { .. } = stream.class else { return };
         let crate::control::Service::Constant { rate, burst_bytes, .. } = stream.delivery().service else { return };
         let per_tick = rate.bytes_in(self.config.tick);
         let stride = if per_tick < SEND_BYTES_MIN { Stride::TwoTicks } else { Stride::Tick };
@@ -342,12 +346,12 @@ impl<I: Io> Plane<I> {
         let disk = usize::from(stream.disk.0);
         self.disks[disk].starting.retain(|&other| other != slot);
         let stream = &mut self.streams[slot as usize];
-        stream.life = Life::Running;
-        stream.window = Window { from: Nanos::ZERO, payload: 0 };
+        stream.life = StreamLife::Running;
+        stream.window = JitterWindow { from: Nanos::ZERO, payload: 0 };
         let clock = Pace::new(rate, tick, first_tick, burst_bytes);
         let deadline = clock.promised_at(stream.fetch.payload + 1);
         stream.pace = Some(clock);
-        if let Class::Constant { seat, .. } = &mut stream.class {
+        if let StreamClass::Constant { seat, .. } = &mut stream.class {
             *seat = Some(chosen);
         }
         self.disks[disk].schedule.promise(slot, deadline);
@@ -385,9 +389,9 @@ impl<I: Io> Plane<I> {
                 return stream.fetch.payload >= stream.target && stream.target > 0;
             }
             match self.cache.find(key).map(|quarter| self.cache.state(quarter)) {
-                Some(State::Ready(_)) => cursor.pass(left),
-                Some(State::Failed | State::Gone) => return true, // to be told so
-                Some(State::Reading | State::Empty) | None => return false,
+                Some(QuarterState::Ready(_)) => cursor.pass(left),
+                Some(QuarterState::Failed | QuarterState::Gone) => return true, // to be told so
+                Some(QuarterState::Reading | QuarterState::Empty) | None => return false,
             }
         }
         true
@@ -399,7 +403,7 @@ impl<I: Io> Plane<I> {
         if stream.window.from == Nanos::ZERO {
             // The first window begins behind the start burst: that one is no unevenness of the rate.
             if pace.is_steady(at, stream.send.payload) {
-                stream.window = Window { from: at, payload: stream.send.payload };
+                stream.window = JitterWindow { from: at, payload: stream.send.payload };
             }
             return self.publish_progress(slot);
         }
@@ -412,7 +416,7 @@ impl<I: Io> Plane<I> {
         let gauges = &self.gauges.streams[slot as usize];
         gauges.jitter_sum_ppm.add(real.abs_diff(expected).saturating_mul(1_000_000) / expected.max(1));
         gauges.jitter_windows.add(1);
-        stream.window = Window { from: at, payload: stream.send.payload };
+        stream.window = JitterWindow { from: at, payload: stream.send.payload };
         self.publish_progress(slot);
     }
 
@@ -426,7 +430,7 @@ impl<I: Io> Plane<I> {
 }
 
 /// What one send carries.
-struct Piece {
+struct SendPiece {
     memory: Span,
     then: Option<Span>,
     sharing: Sharing,
@@ -435,7 +439,7 @@ struct Piece {
 
 /// What can be sent of the content now.
 enum Ready {
-    Bytes(Piece),
+    Bytes(SendPiece),
     NothingDue,
     Late,
     Bad(Outcome),

@@ -4,19 +4,19 @@ use std::sync::Arc;
 
 use schedule::admission::disk_table::{LOOKAHEAD_ROUNDS, next_read};
 use schedule::admission::{QUARTER_BYTES, window_bytes};
-use schedule::disk::best_effort::Owner;
-use schedule::disk::health::Place;
+use schedule::disk::best_effort::WorkOwner;
+use schedule::disk::health::ErrorLocation;
 use schedule::disk::real_time::{RtKey, RtRequest};
 use schedule::disk::{Issued, Step};
 use units::{Nanos, limits};
 
 use super::admit::quarters_of;
-use super::{Plane, ReadOp, Work};
-use crate::cache::{Cache, FRAME_QUARTERS, Key, Quarter, State};
+use super::{Plane, ReadOp, TokenWork};
+use crate::cache::{Cache, FRAME_QUARTERS, Quarter, QuarterKey, QuarterState};
 use crate::control::Service;
 use crate::layout::Piece;
 use crate::port::{Completion, Io, ReadRequest, Span};
-use crate::stream::{Class, Life};
+use crate::stream::{StreamClass, StreamLife};
 
 /// Decisions asked of a disk in one turn at most.
 const STEPS_PER_TURN: usize = 256;
@@ -33,8 +33,8 @@ impl<I: Io> Plane<I> {
             for nth in 0..self.disks[disk].streams.len() {
                 let slot = self.disks[disk].streams[nth];
                 let stream = &self.streams[slot as usize];
-                let Class::Constant { next_round, .. } = stream.class else { continue };
-                let reads = matches!(stream.life, Life::Running | Life::Starting) && self.disks[disk].spins;
+                let StreamClass::Constant { next_round, .. } = stream.class else { continue };
+                let reads = matches!(stream.life, StreamLife::Running | StreamLife::Starting) && self.disks[disk].spins;
                 if reads && next_round <= round {
                     self.read_ahead(slot, round, now);
                 }
@@ -49,7 +49,7 @@ impl<I: Io> Plane<I> {
         let stream = &mut self.streams[slot as usize];
         let Service::Constant { rate, burst_bytes, .. } = stream.delivery().service else { return };
         let disk = &self.disks[usize::from(stream.disk.0)];
-        let Class::Constant { first_round, period, next_round, gap, .. } = &mut stream.class else { return };
+        let StreamClass::Constant { first_round, period, next_round, gap, .. } = &mut stream.class else { return };
         let pace = &stream.pace;
         let window = window_bytes(rate, disk.rounds.period(), *period) + burst_bytes;
         let (mut wanted, mut first) = (u64::MAX, false);
@@ -84,7 +84,7 @@ impl<I: Io> Plane<I> {
             found_bytes,
             deadline,
             rate,
-            starting: stream.life == Life::Starting,
+            starting: stream.life == StreamLife::Starting,
         });
     }
 
@@ -107,7 +107,7 @@ impl<I: Io> Plane<I> {
     pub(super) fn ask_nothing(&mut self, slot: u32) {
         let content = &self.streams[slot as usize].delivery().content;
         for (disk, _) in content.layout.shares() {
-            self.disks[usize::from(disk.0)].schedule.remove(Owner::Stream(slot));
+            self.disks[usize::from(disk.0)].schedule.remove(WorkOwner::Stream(slot));
         }
     }
 
@@ -194,7 +194,7 @@ impl<I: Io> Plane<I> {
     }
 
     /// How many quarters from `key` on can be read in one go: in one frame, absent, wanted, and next in the stream.
-    fn run_length(&self, slot: u32, key: Key, bytes_max: u64) -> u32 {
+    fn run_length(&self, slot: u32, key: QuarterKey, bytes_max: u64) -> u32 {
         let stream = &self.streams[slot as usize];
         let in_frame = u64::from(FRAME_QUARTERS) - key.index % u64::from(FRAME_QUARTERS);
         let most = in_frame.min((bytes_max / QUARTER_BYTES).max(1));
@@ -212,7 +212,7 @@ impl<I: Io> Plane<I> {
         count.max(1)
     }
 
-    fn allocate(&mut self, key: Key, count: u32, real_time: bool, slot: u32) -> Option<(Quarter, u32)> {
+    fn allocate(&mut self, key: QuarterKey, count: u32, real_time: bool, slot: u32) -> Option<(Quarter, u32)> {
         // The share of best effort is looked at again: many may have asked before the first of them held anything.
         let share_used = !real_time && self.best_effort.pages >= self.best_effort_pages_max();
         if self.reads_free.len() < 2 || share_used {
@@ -233,7 +233,7 @@ impl<I: Io> Plane<I> {
     fn read_quarters(
         &mut self,
         slot: u32,
-        key: Key,
+        key: QuarterKey,
         first: Quarter,
         count: u32,
         real_time: bool,
@@ -262,7 +262,7 @@ impl<I: Io> Plane<I> {
                 file,
                 first,
                 count,
-                place: Place::Content(content.version.0),
+                place: ErrorLocation::Content(content.version.0),
                 copy,
                 tried: 0,
                 offset: offset + done,
@@ -284,7 +284,7 @@ impl<I: Io> Plane<I> {
         let read = self.reads[op as usize].as_mut().expect("a read is out");
         let disk = &self.disks[usize::from(piece.disk.0)];
         if let Some(position) = piece.position {
-            read.place = Place::at(position);
+            read.place = ErrorLocation::at(position);
             if disk.spins && read.real_time && read.got == 0 {
                 read.predicted = disk.schedule.predicted_read(position, piece.length);
             }
@@ -294,7 +294,7 @@ impl<I: Io> Plane<I> {
         let within = if read.count == 1 { read.offset % QUARTER_BYTES } else { 0 };
         let memory = Cache::span(read.first).offset + within + read.got;
         let span = Span { offset: memory, length: direct_length(piece.length) };
-        let (token, disk, file) = (Work::Read { op }.token(), piece.disk, read.file);
+        let (token, disk, file) = (TokenWork::Read { op }.token(), piece.disk, read.file);
         self.io.read(ReadRequest { token, disk, file, offset: piece.offset, memory: span });
     }
 
@@ -312,7 +312,7 @@ impl<I: Io> Plane<I> {
         let looks = completion.result.is_ok() && read.got > 0;
         let content = self.files.content(read.file);
         if looks && content.watched.is_some() {
-            self.io.verify_version(Work::Look { op }.token(), content);
+            self.io.verify_version(TokenWork::Look { op }.token(), content);
         } else {
             self.looked(op, completion);
         }
@@ -360,9 +360,9 @@ impl<I: Io> Plane<I> {
         let read = self.reads[op as usize].take().expect("a read was out");
         self.reads_free.push(op);
         let (got, bad) = match completion.result {
-            Ok(0) => (0, State::Gone),
-            Ok(_) => (read.got, State::Gone),
-            Err(_) => (0, State::Failed),
+            Ok(0) => (0, QuarterState::Gone),
+            Ok(_) => (read.got, QuarterState::Gone),
+            Err(_) => (0, QuarterState::Failed),
         };
         for nth in 0..read.count {
             let from = u64::from(nth) * QUARTER_BYTES;
@@ -371,7 +371,7 @@ impl<I: Io> Plane<I> {
             // A piece's valid bytes count from the quarter's start.
             let before = if read.count == 1 { read.offset % QUARTER_BYTES } else { 0 };
             let valid = u32::try_from(before + expected).expect("a quarter is small");
-            let state = if there >= expected { State::Ready(valid) } else { bad };
+            let state = if there >= expected { QuarterState::Ready(valid) } else { bad };
             self.cache.read_done(Cache::neighbour(read.first, nth), state);
         }
         // Who starts is listed at one of the content's disks.
@@ -438,7 +438,7 @@ impl<I: Io> Plane<I> {
     }
 
     /// Gives back one reference to a quarter the stream has passed.
-    pub(super) fn give_back(&mut self, slot: u32, key: Key) {
+    pub(super) fn give_back(&mut self, slot: u32, key: QuarterKey) {
         let quarter = self.cache.find(key).expect("a referenced quarter stays");
         self.cache.release(quarter);
         self.count_best_effort(slot, -1);

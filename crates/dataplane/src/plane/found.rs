@@ -8,10 +8,10 @@ use std::ops::Range;
 use schedule::admission::{QUARTER_BYTES, window_bytes};
 
 use super::Plane;
-use crate::cache::Key;
+use crate::cache::QuarterKey;
 use crate::control::Service;
 use crate::port::Io;
-use crate::stream::{Class, Life, Stream};
+use crate::stream::{StreamClass, StreamEntry, StreamLife};
 
 impl<I: Io> Plane<I> {
     /// Bytes from a starting stream's next one on that it need not read: they are in the buffers, or others on its disk have
@@ -57,7 +57,7 @@ impl<I: Io> Plane<I> {
         let others = self.disks[usize::from(stream.disk.0)].streams.iter().filter(|&&other| other != slot);
         let alike =
             others.map(|&other| &self.streams[other as usize]).filter(|other| other.reads() && other.is_like(stream));
-        let asked = alike.map(Stream::asked).filter(|asked| asked.contains(&key.index)).map(|asked| asked.end);
+        let asked = alike.map(StreamEntry::asked).filter(|asked| asked.contains(&key.index)).map(|asked| asked.end);
         asked.max().map_or(0, |end| (end - key.index) * QUARTER_BYTES - within)
     }
 
@@ -67,12 +67,12 @@ impl<I: Io> Plane<I> {
         let stream = &self.streams[slot as usize];
         let streams = &self.disks[usize::from(stream.disk.0)].streams;
         let first = streams.iter().map(|&other| &self.streams[other as usize]).filter_map(|other| match other.class {
-            Class::Constant { began_round, first_round, .. }
-                if began_round == round && matches!(other.life, Life::Starting | Life::Running) =>
+            StreamClass::Constant { began_round, first_round, .. }
+                if began_round == round && matches!(other.life, StreamLife::Starting | StreamLife::Running) =>
             {
                 other.is_like(stream).then_some(first_round)
             }
-            Class::Constant { .. } | Class::BestEffort => None,
+            StreamClass::Constant { .. } | StreamClass::BestEffort => None,
         });
         first.max().unwrap_or(0)
     }
@@ -81,20 +81,20 @@ impl<I: Io> Plane<I> {
     pub(super) fn window(&self, slot: u32) -> u64 {
         let stream = &self.streams[slot as usize];
         match (stream.delivery().service, stream.class) {
-            (Service::Constant { rate, burst_bytes, .. }, Class::Constant { period, .. }) => {
+            (Service::Constant { rate, burst_bytes, .. }, StreamClass::Constant { period, .. }) => {
                 let round = self.disks[usize::from(stream.disk.0)].rounds.period();
                 window_bytes(rate, round, period) + burst_bytes
             }
-            (Service::BestEffort, _) | (_, Class::BestEffort) => 0,
+            (Service::BestEffort, _) | (_, StreamClass::BestEffort) => 0,
         }
     }
 
     /// The quarters from `key` on that another stream has asked its disk for and that are not read yet.
-    fn asked_by_others(&self, slot: u32, key: Key) -> Range<u64> {
+    fn asked_by_others(&self, slot: u32, key: QuarterKey) -> Range<u64> {
         let disk = &self.disks[usize::from(self.streams[slot as usize].disk.0)];
         let others = disk.streams.iter().filter(|&&other| other != slot).map(|&other| &self.streams[other as usize]);
         let until = others.filter_map(|other| {
-            let guaranteed = matches!(other.class, Class::Constant { .. });
+            let guaranteed = matches!(other.class, StreamClass::Constant { .. });
             if !guaranteed || !other.reads() || other.delivery().content.version != key.version {
                 return None;
             }

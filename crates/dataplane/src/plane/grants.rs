@@ -1,13 +1,13 @@
 //! Store threads: what they offer goes to their disk's schedule, what it grants goes to them.
 
 use schedule::disk::JobKey;
-use schedule::disk::best_effort::{BeWork, Commit, Owner};
+use schedule::disk::best_effort::{BeWork, Commit, WorkOwner};
 use schedule::disk::real_time::{RtKey, RtRequest};
 use units::{BitRate, DiskId, Nanos};
 
 use super::Plane;
 use crate::port::Io;
-use storage::grant::{Done, Grant, JobId, Offer, StoreMessage, Work, WorkClass};
+use storage::grant::{Grant, GrantDone, JobId, Offer, StoreMessage, StoreWork, WorkClass};
 
 /// Messages taken in between two looks at the clock.
 const MESSAGES_PER_TURN: usize = 64;
@@ -21,7 +21,7 @@ impl<I: Io> Plane<I> {
                 Some(StoreMessage::Offer(offer)) => self.offered(offer),
                 Some(StoreMessage::Withdraw { disk, job }) => {
                     if let Some(disk) = self.disks.get_mut(usize::from(disk.0)) {
-                        disk.schedule.remove(Owner::Job(JobKey(job.0)));
+                        disk.schedule.remove(WorkOwner::Job(JobKey(job.0)));
                     }
                 }
                 Some(StoreMessage::Done(done)) => self.grant_done(done, now),
@@ -34,24 +34,24 @@ impl<I: Io> Plane<I> {
         let Some(disk) = self.disks.get_mut(usize::from(offer.disk.0)) else { return };
         let job = JobKey(offer.job.0);
         match (offer.work, offer.class) {
-            (Work::Write { bytes: 0, .. }, _) => {}
-            (Work::Write { bytes, position }, WorkClass::RealTime { deadline, .. }) => {
+            (StoreWork::Write { bytes: 0, .. }, _) => {}
+            (StoreWork::Write { bytes, position }, WorkClass::RealTime { deadline, .. }) => {
                 let key = RtKey::Job(job);
                 let request =
                     RtRequest { key, position, bytes, found_bytes: 0, deadline, rate: WHOLE, starting: false };
                 disk.schedule.put_real_time(request);
             }
-            (Work::Write { bytes, position }, WorkClass::BestEffort) => {
+            (StoreWork::Write { bytes, position }, WorkClass::BestEffort) => {
                 disk.schedule.put_best_effort(BeWork::Write { job, position, bytes });
             }
-            (Work::Probe { reads }, _) => disk.schedule.put_best_effort(BeWork::Probe { job, reads }),
-            (Work::Commit { dirty_bytes, awaited }, _) => {
+            (StoreWork::Probe { reads }, _) => disk.schedule.put_best_effort(BeWork::Probe { job, reads }),
+            (StoreWork::Commit { dirty_bytes, awaited }, _) => {
                 disk.schedule.put_commit(Commit { job, dirty_bytes, awaited });
             }
         }
     }
 
-    fn grant_done(&mut self, done: Done, now: Nanos) {
+    fn grant_done(&mut self, done: GrantDone, now: Nanos) {
         let Some(disk) = self.disks.get_mut(usize::from(done.disk.0)) else { return };
         let job = JobKey(done.job.0);
         let real_time = disk.schedule.grant_done(done.bytes, done.started, done.ended);

@@ -21,18 +21,18 @@ use std::sync::Arc;
 
 use schedule::admission::{self, Admission};
 use schedule::cycle::Grid;
-use schedule::disk::health::{Health, Place};
+use schedule::disk::health::{ErrorLocation, Health};
 use schedule::disk::{Discipline, DiskSchedule, DiskSettings};
 use schedule::profile::DiskProfile;
 use units::{BitRate, DiskId, LinkId, Nanos, StreamId, limits};
 
 use crate::cache::{Cache, FRAME_QUARTERS, Quarter};
 use crate::control::{Command, Content, Ending, Event, Outcome, Report};
-use crate::files::{Files, Opened};
+use crate::files::{FileTable, OpenedSlot};
 use crate::gauges::Gauges;
-use crate::memory::Memory;
+use crate::memory::ArenaMemory;
 use crate::port::{COMPLETIONS_MAX, Completion, FileSlot, Io, SocketSlot, Token};
-use crate::stream::{Class, Life, Stream};
+use crate::stream::{StreamClass, StreamEntry, StreamLife};
 use crate::wheel::{STEPS, Wheel};
 use best_effort::BestEffort;
 use slower::Speed;
@@ -96,7 +96,7 @@ impl PlaneConfig {
 
 /// A disk's part of the plane.
 #[derive(Debug)]
-struct Disk {
+struct PlaneDisk {
     schedule: DiskSchedule,
     rounds: Grid,
     /// The round whose blocks were asked for last.
@@ -126,7 +126,7 @@ struct ReadOp {
     file: FileSlot,
     first: Quarter,
     count: u32,
-    place: Place,
+    place: ErrorLocation,
     /// The copy of the content it reads, and how many were tried before.
     copy: usize,
     tried: usize,
@@ -142,7 +142,7 @@ struct ReadOp {
 
 /// What a token stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Work {
+enum TokenWork {
     Send {
         slot: u32,
         generation: u32,
@@ -163,7 +163,7 @@ const READ_TAG: u64 = 2 << 56;
 const LOOK_TAG: u64 = 4 << 56;
 const MEMORY_TAG: u64 = 8 << 56;
 
-impl Work {
+impl TokenWork {
     fn token(self) -> Token {
         match self {
             Self::Send { slot, generation } => Token(SEND_TAG | u64::from(generation) << 32 | u64::from(slot)),
@@ -197,11 +197,11 @@ pub struct Plane<I> {
     gauges: Arc<Gauges>,
     admission: Admission,
     cache: Cache,
-    memory: Memory,
-    files: Files,
-    streams: Vec<Stream>,
+    memory: ArenaMemory,
+    files: FileTable,
+    streams: Vec<StreamEntry>,
     free: Vec<u32>,
-    disks: Vec<Disk>,
+    disks: Vec<PlaneDisk>,
     wheel: Wheel,
     steps: Grid,
     /// The next step of the wheel to be fed.
@@ -249,9 +249,9 @@ impl<I: Io> Plane<I> {
         assert!(gauges.streams.len() >= config.streams_max && gauges.disks.len() >= disks.len(), "gauges fit");
         let now = io.now();
         let mut cache = Cache::new(io.chunk_count());
-        let memory = Memory::new(io.chunk_count(), config.memory_lull, &mut cache);
+        let memory = ArenaMemory::new(io.chunk_count(), config.memory_lull, &mut cache);
         let quarters = cache.quarters() - cache.quarters() / best_effort::PAGES_SHARE;
-        let settings = admission::Settings {
+        let settings = admission::AdmissionSettings {
             reservations_max: config.streams_max,
             quarters: u64::from(quarters),
             be_share: config.be_share,
@@ -263,10 +263,10 @@ impl<I: Io> Plane<I> {
         gauges.plane.quarters.set(u64::from(cache.quarters()));
         Self {
             admission: Admission::new(&settings, rounds, links),
-            files: Files::new(config.streams_max + READS_MAX),
-            streams: (0..config.streams_max).map(|_| Stream::free()).collect(),
+            files: FileTable::new(config.streams_max + READS_MAX),
+            streams: (0..config.streams_max).map(|_| StreamEntry::free()).collect(),
             free: (0..count).rev().collect(),
-            disks: disks.into_iter().map(|profile| Disk::new(&config, profile, now)).collect(),
+            disks: disks.into_iter().map(|profile| PlaneDisk::new(&config, profile, now)).collect(),
             wheel: Wheel::new(),
             steps,
             step: 1,
@@ -362,7 +362,7 @@ impl<I: Io> Plane<I> {
             u64::from(self.best_effort_pages_max()).min(self.best_effort.count() as u64 * u64::from(FRAME_QUARTERS));
         let wanted = self.admission.memory().0 + best_effort;
         if let Some(change) = self.memory.next_change(&mut self.cache, wanted, now) {
-            self.io.change_memory(Work::Memory.token(), change);
+            self.io.change_memory(TokenWork::Memory.token(), change);
         }
     }
 
@@ -387,18 +387,18 @@ impl<I: Io> Plane<I> {
     }
 
     fn stop(&mut self, stream: StreamId, now: Nanos) {
-        let running = |entry: &Stream| entry.life != Life::Free && entry.delivery().stream == stream;
+        let running = |entry: &StreamEntry| entry.life != StreamLife::Free && entry.delivery().stream == stream;
         if let Some(slot) = self.streams.iter().position(running) {
             self.finish(u32::try_from(slot).expect("within limits"), Outcome::Stopped, now);
         }
     }
 
     fn complete(&mut self, completion: Completion) {
-        match Work::of(completion.token) {
-            Work::Send { slot, generation } => self.send_done(slot, generation, completion),
-            Work::Read { op } => self.read_done(op, completion),
-            Work::Look { op } => self.looked(op, completion),
-            Work::Memory => self.memory.changed(&mut self.cache, completion.result.is_ok(), completion.at),
+        match TokenWork::of(completion.token) {
+            TokenWork::Send { slot, generation } => self.send_done(slot, generation, completion),
+            TokenWork::Read { op } => self.read_done(op, completion),
+            TokenWork::Look { op } => self.looked(op, completion),
+            TokenWork::Memory => self.memory.changed(&mut self.cache, completion.result.is_ok(), completion.at),
         }
     }
 
@@ -406,20 +406,20 @@ impl<I: Io> Plane<I> {
     fn finish(&mut self, slot: u32, outcome: Outcome, now: Nanos) {
         let stream = &mut self.streams[slot as usize];
         match stream.life {
-            Life::Free | Life::Ending(_) => return,
+            StreamLife::Free | StreamLife::Ending(_) => return,
             // Whoever ends before its start was told is told both: an end without a start is not in the contract.
-            Life::Waiting => {
+            StreamLife::Waiting => {
                 let started =
                     Report::Started { stream: stream.delivery().stream, reservation: self.reservation_of(slot) };
                 self.outbox.push(started);
             }
-            Life::Starting | Life::Running => {}
+            StreamLife::Starting | StreamLife::Running => {}
         }
         self.leave_group(slot, now);
         let stream = &mut self.streams[slot as usize];
-        stream.life = Life::Ending(outcome);
+        stream.life = StreamLife::Ending(outcome);
         if stream.in_flight.is_some() {
-            let token = Work::Send { slot, generation: stream.generation }.token();
+            let token = TokenWork::Send { slot, generation: stream.generation }.token();
             self.io.cancel_send(token);
         } else {
             self.end(slot, now);
@@ -428,7 +428,7 @@ impl<I: Io> Plane<I> {
 
     /// Takes an ended stream out of everything and gives its socket back.
     fn end(&mut self, slot: u32, now: Nanos) {
-        let Life::Ending(outcome) = self.streams[slot as usize].life else { return };
+        let StreamLife::Ending(outcome) = self.streams[slot as usize].life else { return };
         // A player closes its connection to seek or to pause. Who took nothing for too long gives up what it had, and what
         // the disk did not bring is not waited for.
         let may_hold = matches!(outcome, Outcome::Complete | Outcome::ClientGone | Outcome::Stopped);
@@ -456,11 +456,11 @@ impl<I: Io> Plane<I> {
         self.close_files(slot);
         self.gauges.streams[at].id.set(0);
         match self.streams[at].class {
-            Class::BestEffort => {
+            StreamClass::BestEffort => {
                 self.best_effort.remove(slot);
                 None
             }
-            Class::Constant { reservation: Some(id), hold, .. } => {
+            StreamClass::Constant { reservation: Some(id), hold, .. } => {
                 self.holders[id.slot as usize] = None;
                 if hold && may_hold {
                     self.admission.unplace(id);
@@ -469,7 +469,7 @@ impl<I: Io> Plane<I> {
                 self.admission.release(id);
                 None
             }
-            Class::Constant { reservation: None, .. } => None,
+            StreamClass::Constant { reservation: None, .. } => None,
         }
     }
 
@@ -488,7 +488,7 @@ impl<I: Io> Plane<I> {
     /// Makes the files of a content usable.
     fn open_files(&mut self, content: &Arc<Content>) {
         for (nth, file) in (0u16..).zip(content.layout.files()) {
-            if let Opened::New(slot) = self.files.open(content, nth) {
+            if let OpenedSlot::New(slot) = self.files.open(content, nth) {
                 self.io.open_file(slot, &file.file, file.access);
             }
         }
@@ -596,7 +596,7 @@ impl<I: Io> Plane<I> {
 
 const NO_EVENT: Event = Event::DiskRecovered { disk: DiskId(u16::MAX) };
 
-impl Disk {
+impl PlaneDisk {
     fn new(config: &PlaneConfig, profile: DiskProfile, now: Nanos) -> Self {
         let spins = profile.rotational;
         let rounds = Grid::new(now, config.round_of(&profile));

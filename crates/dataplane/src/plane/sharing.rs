@@ -11,17 +11,17 @@ use schedule::admission::disk_table::Moment;
 use units::Nanos;
 
 use super::Plane;
-use crate::cache::{Key, State};
+use crate::cache::{QuarterKey, QuarterState};
 use crate::control::{Delivery, Report, Service};
 use crate::port::Io;
-use crate::stream::{Class, Life, range_of};
+use crate::stream::{StreamClass, StreamLife, range_of};
 
 /// A stream may fall so much further behind its leader before it has to read for itself.
 const SLACK_BYTES: u64 = 4 * QUARTER_BYTES;
 
 /// Whose reads a stream is to share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Group {
+pub(super) struct SharingGroup {
     leader: u32,
     /// Bytes from the new stream's first byte to the leader's next one to send.
     behind_bytes: u64,
@@ -30,15 +30,15 @@ pub(super) struct Group {
 impl<I: Io> Plane<I> {
     /// The group that a delivery can join: everything from its first byte to what the leader reads next is in the buffers or
     /// being read, and there is memory to keep it there. Its leader is charged for it.
-    pub(super) fn group_for(&mut self, delivery: &Delivery) -> Option<Group> {
+    pub(super) fn group_for(&mut self, delivery: &Delivery) -> Option<SharingGroup> {
         self.config.sharing?;
         let Service::Constant { rate, burst_bytes, .. } = delivery.service else { return None };
         let range = range_of(delivery)?;
         let streams = &self.disks[usize::from(delivery.content.disk().0)].streams;
         let ahead = streams.iter().filter_map(|&slot| {
             let stream = &self.streams[slot as usize];
-            let leads = stream.leader.is_none() && matches!(stream.life, Life::Starting | Life::Running);
-            let Class::Constant { reservation: Some(_), .. } = stream.class else { return None };
+            let leads = stream.leader.is_none() && matches!(stream.life, StreamLife::Starting | StreamLife::Running);
+            let StreamClass::Constant { reservation: Some(_), .. } = stream.class else { return None };
             let Service::Constant { rate: other, burst_bytes: others, .. } = stream.delivery().service else {
                 return None;
             };
@@ -56,11 +56,11 @@ impl<I: Io> Plane<I> {
         let version = delivery.content.version;
         let pages = range.start / QUARTER_BYTES..next.div_ceil(QUARTER_BYTES);
         let is_there = |index| {
-            let page = self.cache.find(Key { version, index });
-            page.is_some_and(|page| matches!(self.cache.state(page), State::Ready(_) | State::Reading))
+            let page = self.cache.find(QuarterKey { version, index });
+            page.is_some_and(|page| matches!(self.cache.state(page), QuarterState::Ready(_) | QuarterState::Reading))
         };
         let there = pages.into_iter().all(is_there);
-        let group = Group { leader, behind_bytes };
+        let group = SharingGroup { leader, behind_bytes };
         (there && self.charge(leader, Some(behind_bytes))).then_some(group)
     }
 
@@ -75,11 +75,11 @@ impl<I: Io> Plane<I> {
     }
 
     /// A stream joins a group, and starts as soon as its first bytes are there and the leader runs.
-    pub(super) fn begin_following(&mut self, slot: u32, group: Group, now: Nanos) {
+    pub(super) fn begin_following(&mut self, slot: u32, group: SharingGroup, now: Nanos) {
         let stream = &mut self.streams[slot as usize];
         (stream.leader, stream.behind_bytes) = (Some(group.leader), group.behind_bytes);
-        stream.life = Life::Starting;
-        if let Class::Constant { next_round, .. } = &mut stream.class {
+        stream.life = StreamLife::Starting;
+        if let StreamClass::Constant { next_round, .. } = &mut stream.class {
             *next_round = u64::MAX;
         }
         let (id, disk) = (stream.delivery().stream, usize::from(stream.disk.0));
@@ -165,13 +165,13 @@ impl<I: Io> Plane<I> {
         let end =
             self.streams[from as usize].range().map_or(0, |range| range.start) + self.streams[from as usize].target;
         if let (
-            Class::Constant { began_round: a, first_round: b, period: c, next_round: d, gap: e, .. },
-            Class::Constant { began_round, first_round, period, next_round, gap, .. },
+            StreamClass::Constant { began_round: a, first_round: b, period: c, next_round: d, gap: e, .. },
+            StreamClass::Constant { began_round, first_round, period, next_round, gap, .. },
         ) = (given, &mut self.streams[to as usize].class)
         {
             (*began_round, *first_round, *period, *next_round, *gap) = (a, b, c, d, e);
         }
-        if let Class::Constant { next_round, .. } = &mut self.streams[from as usize].class {
+        if let StreamClass::Constant { next_round, .. } = &mut self.streams[from as usize].class {
             *next_round = u64::MAX;
         }
         for nth in 0..self.disks[disk].streams.len() {
@@ -216,7 +216,7 @@ impl<I: Io> Plane<I> {
         let granted = self.admission.period(id).expect("it is held");
         let stream = &mut self.streams[slot as usize];
         stream.behind_bytes = 0;
-        if let Class::Constant { began_round, first_round, period, next_round, gap, .. } = &mut stream.class {
+        if let StreamClass::Constant { began_round, first_round, period, next_round, gap, .. } = &mut stream.class {
             (*began_round, *first_round, *period, *next_round, *gap) = (round, first, granted, round, 0);
         }
         let window = self.window(slot);

@@ -10,7 +10,7 @@ use units::{DiskId, Nanos};
 use super::Plane;
 use crate::control::{Event, Outcome};
 use crate::port::Io;
-use crate::stream::Life;
+use crate::stream::StreamLife;
 
 /// How many times slower than its profile a disk is, in levels that are told. A doubling is worth a word or two; the first
 /// is beyond what the access times of a sound disk scatter by.
@@ -85,7 +85,7 @@ impl<I: Io> Plane<I> {
     fn youngest_reader(&self, index: usize) -> Option<u32> {
         let readers = self.disks[index].streams.iter().filter_map(|&slot| {
             let stream = &self.streams[slot as usize];
-            let reads = matches!(stream.life, Life::Starting | Life::Running)
+            let reads = matches!(stream.life, StreamLife::Starting | StreamLife::Running)
                 && stream.leader.is_none()
                 && stream.fetch.payload < stream.payload;
             let id = self.reservation_of(slot).filter(|_| reads)?;

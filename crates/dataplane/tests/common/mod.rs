@@ -10,12 +10,12 @@ use std::sync::Arc;
 
 use dataplane::control::{Command, Content, Delivery, Report, Segment, Service};
 use dataplane::gauges::Gauges;
-use dataplane::layout::{Access, ContentFile, ContentLayout, Extent, Positions};
+use dataplane::layout::{ContentFile, ContentLayout, Extent, FileAccess, Positions};
 use dataplane::plane::{Plane, PlaneConfig};
 use dataplane::port::{
-    Completion, Fault, FileSlot, Io, MemoryChange, ReadRequest, SendRequest, SocketSlot, Span, Token,
+    Completion, FileSlot, Io, IoFault, MemoryChange, ReadRequest, SendRequest, SocketSlot, Span, Token,
 };
-use dataplane::watched::{Facts, Watched};
+use dataplane::watched::{Facts, WatchedContent};
 use schedule::profile::DiskProfile;
 use storage::grant::{Grant, StoreMessage};
 use units::{BitRate, ContentVersion, DiskId, LinkId, Nanos, StreamId};
@@ -43,7 +43,7 @@ struct Queues {
     /// Sockets whose room is waited for.
     awaited: Vec<(Token, SocketSlot)>,
     /// What the next wait brings besides.
-    done: Vec<(Token, Result<u32, Fault>)>,
+    done: Vec<(Token, Result<u32, IoFault>)>,
 }
 
 /// The world.
@@ -62,7 +62,7 @@ impl Io for Still {
     fn change_memory(&mut self, token: Token, _: MemoryChange) {
         self.0.borrow_mut().asked.push((token, 1, None));
     }
-    fn open_file(&mut self, _: FileSlot, _: &OwnedFd, _: Access) {}
+    fn open_file(&mut self, _: FileSlot, _: &OwnedFd, _: FileAccess) {}
     fn close_file(&mut self, _: FileSlot) {}
     fn open_socket(&mut self, _: SocketSlot, _: &OwnedFd) {}
     fn close_socket(&mut self, _: SocketSlot) {}
@@ -83,7 +83,7 @@ impl Io for Still {
         let mut queues = self.0.borrow_mut();
         queues.sends.retain(|send| send.token != token);
         queues.awaited.retain(|(other, _)| *other != token);
-        queues.done.push((token, Err(Fault::Cancelled)));
+        queues.done.push((token, Err(IoFault::Cancelled)));
     }
     fn grant(&mut self, _: Grant) {}
     fn store_message(&mut self) -> Option<StoreMessage> {
@@ -108,7 +108,7 @@ impl Io for Still {
                 if let (Some(disk), false) = (disk, fails) {
                     *read.entry(disk).or_default() += u64::from(bytes);
                 }
-                Completion { token, result: if fails { Err(Fault::Device(5)) } else { Ok(bytes) }, at }
+                Completion { token, result: if fails { Err(IoFault::Device(5)) } else { Ok(bytes) }, at }
             }));
         }
     }
@@ -230,13 +230,13 @@ pub(crate) fn viewer(number: u64) -> Command {
 /// Somebody who asks for all of a content.
 pub(crate) fn delivery(number: u64, version: u64, size: u64, service: Service) -> Command {
     let extents = Box::new([Extent { logical: 0, physical: version * 256 * MIB, length: size }]);
-    let layout = ContentLayout::of_file(DiskId(0), null(), Access::Direct, size, extents);
+    let layout = ContentLayout::of_file(DiskId(0), null(), FileAccess::Direct, size, extents);
     delivery_of(number, version, size, layout, service)
 }
 
 /// Somebody who asks for all of a content that lies so.
 pub(crate) fn delivery_of(number: u64, version: u64, size: u64, layout: ContentLayout, service: Service) -> Command {
-    let watched = Some(Watched::new(Facts::new(0, size), 0));
+    let watched = Some(WatchedContent::new(Facts::new(0, size), 0));
     Command::Start(Box::new(Delivery {
         stream: StreamId(number),
         socket: null(),
@@ -249,7 +249,11 @@ pub(crate) fn delivery_of(number: u64, version: u64, size: u64, layout: ContentL
 
 /// Whole disks as the files of a content.
 pub(crate) fn disks(count: u16) -> Box<[ContentFile]> {
-    let file =
-        |disk| ContentFile { disk: DiskId(disk), file: null(), access: Access::Direct, positions: Positions::Device };
+    let file = |disk| ContentFile {
+        disk: DiskId(disk),
+        file: null(),
+        access: FileAccess::Direct,
+        positions: Positions::Device,
+    };
     (0..count).map(file).collect()
 }

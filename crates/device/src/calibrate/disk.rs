@@ -69,7 +69,7 @@ pub struct InTurn {
 
 /// The whole of a block device.
 #[derive(Debug)]
-pub(crate) struct Device {
+pub(crate) struct WholeDevice {
     file: OwnedFd,
     capacity: u64,
     buffer: Buffer,
@@ -80,7 +80,7 @@ pub(crate) struct Device {
     own: Count,
 }
 
-impl Device {
+impl WholeDevice {
     pub(crate) fn open(path: &Path, capacity: u64) -> io::Result<Self> {
         let (file, buffer) = (open_direct(path)?, Buffer::new(BUFFER_BYTES)?);
         let counted = Count::of(&file);
@@ -122,7 +122,7 @@ fn others_between(before: Count, after: Count, own: Count) -> u64 {
     after.writes - before.writes + reads.max(read_bytes / OTHERS_RUN_BYTES)
 }
 
-impl Readable for Device {
+impl Readable for WholeDevice {
     fn capacity(&self) -> u64 {
         self.capacity
     }
@@ -157,7 +157,7 @@ impl Readable for Device {
 
 /// The largest files of a folder, one after the other as if they were one disk.
 #[derive(Debug)]
-pub(crate) struct Files {
+pub(crate) struct LargestFiles {
     /// Each with the position of its first byte.
     files: Vec<(u64, OwnedFd)>,
     capacity: u64,
@@ -165,7 +165,7 @@ pub(crate) struct Files {
     opened: Instant,
 }
 
-impl Files {
+impl LargestFiles {
     /// Opens the largest files in `target` (or `target` itself, if it is a file).
     ///
     /// # Errors
@@ -205,7 +205,7 @@ fn locate(files: &[(u64, OwnedFd)], capacity: u64, position: u64, bytes: u64) ->
     (file, position.min(end.saturating_sub(bytes)).saturating_sub(*start))
 }
 
-impl Readable for Files {
+impl Readable for LargestFiles {
     fn capacity(&self) -> u64 {
         self.capacity
     }

@@ -10,7 +10,7 @@ use schedule::profile::{DiskProfile, SeekPoint, Zone};
 use serde::{Deserialize, Serialize};
 use units::{ByteCount, Nanos};
 
-use super::{Calibration, DiskIdentity, Source};
+use super::{Calibration, DiskIdentity, ProfileSource};
 use crate::state_file;
 
 /// Of the document's form and of the way of measuring: a profile of another version is measured again.
@@ -70,7 +70,8 @@ pub fn load(state: &Path, disk: &DiskIdentity) -> Result<Calibration, KeepError>
         return Err(KeepError::OtherDisk(document.disk.unwrap_or_default()));
     }
     let profile = document.profile()?;
-    let source = document.source.unwrap_or_else(|| Source::Assumed { reason: "the file does not say".to_owned() });
+    let source =
+        document.source.unwrap_or_else(|| ProfileSource::Assumed { reason: "the file does not say".to_owned() });
     Ok(Calibration { disk: disk.clone(), source, profile, notes: document.notes, disturbed: false })
 }
 
@@ -132,7 +133,7 @@ struct Document {
     #[serde(default)]
     model: Option<String>,
     #[serde(default)]
-    source: Option<Source>,
+    source: Option<ProfileSource>,
     #[serde(default)]
     notes: Vec<String>,
     rotational: bool,

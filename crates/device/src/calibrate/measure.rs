@@ -12,7 +12,7 @@ use schedule::profile::{DiskProfile, SeekPoint, Zone};
 use units::{ByteCount, Nanos};
 
 use super::disk::{InTurn, Readable};
-use super::{Options, Progress, Watcher};
+use super::{CalibrationProgress, Options, Watcher};
 
 const MIB: u64 = 1 << 20;
 const SECTOR: u64 = 4096;
@@ -55,7 +55,7 @@ const FLASH_TIME: Nanos = Nanos::from_millis(700);
 
 /// A profile, and what to say with it.
 #[derive(Debug)]
-pub(crate) struct Measured {
+pub(crate) struct MeasuredProfile {
     pub(crate) profile: DiskProfile,
     pub(crate) notes: Vec<String>,
     /// Something else used the disk so much that it can do more than this.
@@ -64,14 +64,14 @@ pub(crate) struct Measured {
 
 /// Why there is no profile.
 #[derive(Debug)]
-pub(crate) enum Stop {
+pub(crate) enum NoProfile {
     Cancelled,
     /// The reason in words.
     Unusable(String),
 }
 
 /// A sequential run.
-struct Run {
+struct SequentialRun {
     /// Bytes per second.
     rate: f64,
     /// Whether something else used the disk, or the machine slept, meanwhile.
@@ -83,7 +83,7 @@ pub(crate) struct Measurement<'a, R: Readable> {
     disk: &'a mut R,
     options: Options,
     watch: Watcher<'a>,
-    random: Random,
+    random: SplitMix64,
     started: Nanos,
     failures: u32,
     notes: Vec<String>,
@@ -95,19 +95,23 @@ pub(crate) struct Measurement<'a, R: Readable> {
 impl<'a, R: Readable> Measurement<'a, R> {
     pub(crate) fn new(disk: &'a mut R, options: Options, watch: Watcher<'a>) -> Self {
         let started = disk.now();
-        let random = Random(options.seed);
+        let random = SplitMix64(options.seed);
         Self { disk, options, watch, random, started, failures: 0, notes: Vec::new(), asked: 0, others: 0 }
     }
 
     /// The profile of a whole device.
-    pub(crate) fn device(mut self, kernel_rotational: Option<bool>) -> Result<Measured, Stop> {
+    pub(crate) fn device(mut self, kernel_rotational: Option<bool>) -> Result<MeasuredProfile, NoProfile> {
         let latency = self.first_look()?;
         let profile = if self.is_spindle(latency, kernel_rotational) { self.spindle()? } else { self.flash()? };
         Ok(self.measured(profile))
     }
 
     /// The profile of a disk of `capacity` from files somewhere on it.
-    pub(crate) fn files(mut self, kernel_rotational: Option<bool>, capacity: ByteCount) -> Result<Measured, Stop> {
+    pub(crate) fn files(
+        mut self,
+        kernel_rotational: Option<bool>,
+        capacity: ByteCount,
+    ) -> Result<MeasuredProfile, NoProfile> {
         let latency = self.first_look()?;
         let mut profile =
             if self.is_spindle(latency, kernel_rotational) { self.spindle_by_files(latency)? } else { self.flash()? };
@@ -115,7 +119,7 @@ impl<'a, R: Readable> Measurement<'a, R> {
         Ok(self.measured(profile))
     }
 
-    fn measured(mut self, profile: DiskProfile) -> Measured {
+    fn measured(mut self, profile: DiskProfile) -> MeasuredProfile {
         self.others += self.disk.others();
         let disturbed = self.others * OTHERS_SHARE > self.asked;
         if disturbed {
@@ -124,14 +128,14 @@ impl<'a, R: Readable> Measurement<'a, R> {
                 "something else used the disk while it was measured ({others} requests beside {asked}): it can do more than these figures say"
             ));
         }
-        Measured { profile, notes: self.notes, disturbed }
+        MeasuredProfile { profile, notes: self.notes, disturbed }
     }
 
     /// Median time of a random small read.
-    fn first_look(&mut self) -> Result<Nanos, Stop> {
+    fn first_look(&mut self) -> Result<Nanos, NoProfile> {
         let capacity = self.disk.capacity();
         if capacity < CAPACITY_MIN {
-            return Err(Stop::Unusable("less than 64 MiB is too little to measure".to_owned()));
+            return Err(NoProfile::Unusable("less than 64 MiB is too little to measure".to_owned()));
         }
         let mut times = Vec::new();
         for _ in 0..24 {
@@ -142,7 +146,7 @@ impl<'a, R: Readable> Measurement<'a, R> {
         times.sort_unstable();
         let median = times[times.len() / 2];
         if median < LATENCY_MIN {
-            return Err(Stop::Unusable("its reads are answered from memory".to_owned()));
+            return Err(NoProfile::Unusable("its reads are answered from memory".to_owned()));
         }
         Ok(median)
     }
@@ -157,7 +161,7 @@ impl<'a, R: Readable> Measurement<'a, R> {
         spindle
     }
 
-    fn spindle(&mut self) -> Result<DiskProfile, Stop> {
+    fn spindle(&mut self) -> Result<DiskProfile, NoProfile> {
         let capacity = self.disk.capacity();
         let zones = self.zones()?;
         let turn = self.turn(zones[0].bytes_per_second)?;
@@ -169,7 +173,7 @@ impl<'a, R: Readable> Measurement<'a, R> {
 
     /// Sequential rates over the disk. They only fall from the outer edge inwards, so what rises is noise and is evened
     /// out; a place slower than one further inside is read again, elsewhere in its zone: something else used the disk.
-    fn zones(&mut self) -> Result<Vec<Zone>, Stop> {
+    fn zones(&mut self) -> Result<Vec<Zone>, NoProfile> {
         let capacity = self.disk.capacity();
         let zones = ZONES.min(capacity / CAPACITY_MIN).max(1);
         let starts: Vec<u64> = (0..zones).map(|i| zone_start(i, zones, capacity)).collect();
@@ -195,7 +199,7 @@ impl<'a, R: Readable> Measurement<'a, R> {
     }
 
     /// Bytes per second in the middle of zone `i` of `zones`: of the first run that nothing held up, or the best of a few.
-    fn zone_rate(&mut self, i: u64, zones: u64) -> Result<f64, Stop> {
+    fn zone_rate(&mut self, i: u64, zones: u64) -> Result<f64, NoProfile> {
         let capacity = self.disk.capacity();
         let (start, end) = (zone_start(i, zones, capacity), zone_start(i + 1, zones, capacity));
         let mut best: Option<f64> = None;
@@ -208,12 +212,12 @@ impl<'a, R: Readable> Measurement<'a, R> {
                 break;
             }
         }
-        best.ok_or_else(|| Stop::Unusable(format!("it cannot be read around byte {start}")))
+        best.ok_or_else(|| NoProfile::Unusable(format!("it cannot be read around byte {start}")))
     }
 
     /// A sequential run; `None` if a part of it cannot be read. With as many reads asked for at a time as streams' blocks
     /// are read with: a drive that does not read ahead loses a turn between two reads that come one by one.
-    fn run(&mut self, first: u64) -> Result<Option<Run>, Stop> {
+    fn run(&mut self, first: u64) -> Result<Option<SequentialRun>, NoProfile> {
         let first = first / MIB * MIB;
         let positions: Vec<u64> = (0..RUN_LEAD + RUN_READS).map(|read| first + read * MIB).collect();
         let count = |reads: u64| usize::try_from(reads).unwrap_or(usize::MAX);
@@ -235,13 +239,13 @@ impl<'a, R: Readable> Measurement<'a, R> {
         times.sort_unstable();
         let (median, slowest) = (times[times.len() / 2], times[times.len() - 1]);
         let rate = bytes / time.as_secs_f64().max(1e-9);
-        Ok(Some(Run { rate, held_up: slowest > median.saturating_mul(HELD_UP) }))
+        Ok(Some(SequentialRun { rate, held_up: slowest > median.saturating_mul(HELD_UP) }))
     }
 
     /// The rotation period. Reading backwards in small steps `s`, each sector has just passed when it is asked for, so
     /// it comes a turn later less the time that `s` takes: turn = time + s / rate. A drive that keeps what lay before
     /// answers at once; then longer steps are tried.
-    fn turn(&mut self, outer_rate: u64) -> Result<Nanos, Stop> {
+    fn turn(&mut self, outer_rate: u64) -> Result<Nanos, NoProfile> {
         let capacity = self.disk.capacity();
         for step in [4 * SECTOR, 16 * SECTOR, 64 * SECTOR] {
             self.tell("rotation", 350)?;
@@ -264,7 +268,7 @@ impl<'a, R: Readable> Measurement<'a, R> {
     }
 
     /// The seek curve, in rounds over all distances, so that a disturbance spreads and time can run out anywhere.
-    fn seeks(&mut self) -> Result<Vec<SeekPoint>, Stop> {
+    fn seeks(&mut self) -> Result<Vec<SeekPoint>, NoProfile> {
         let distances = distances(self.disk.capacity());
         let mut samples = vec![Vec::new(); distances.len()];
         let begun = self.elapsed();
@@ -291,7 +295,7 @@ impl<'a, R: Readable> Measurement<'a, R> {
 
     /// One round of one distance: a walk of small reads that far apart. It goes down the disk and starts again at a new
     /// place where it cannot; distances too long for that go up and down.
-    fn walk(&mut self, distance: u64, times: &mut Vec<Nanos>) -> Result<(), Stop> {
+    fn walk(&mut self, distance: u64, times: &mut Vec<Nanos>) -> Result<(), NoProfile> {
         let end = self.disk.capacity() - SECTOR;
         let mut at = None;
         let mut taken = 0;
@@ -324,7 +328,7 @@ impl<'a, R: Readable> Measurement<'a, R> {
 
     /// Positions of files are not known here: one rate (a low one of those found), and the usual shape of a seek curve,
     /// stretched to the average that was found.
-    fn spindle_by_files(&mut self, latency: Nanos) -> Result<DiskProfile, Stop> {
+    fn spindle_by_files(&mut self, latency: Nanos) -> Result<DiskProfile, NoProfile> {
         let capacity = self.disk.capacity();
         let mut rates = Vec::new();
         for i in 0..16 {
@@ -334,7 +338,7 @@ impl<'a, R: Readable> Measurement<'a, R> {
         }
         rates.sort_unstable();
         let Some(low) = rates.get(rates.len() / 8) else {
-            return Err(Stop::Unusable("its files cannot be read".to_owned()));
+            return Err(NoProfile::Unusable("its files cannot be read".to_owned()));
         };
         let mut assumed = DiskProfile::spindle_default();
         let third = assumed.access_time(assumed.capacity.0 / 3).as_secs_f64();
@@ -347,7 +351,7 @@ impl<'a, R: Readable> Measurement<'a, R> {
     }
 
     /// Latency one at a time, bandwidth with several in flight, both at random places as streams read.
-    fn flash(&mut self) -> Result<DiskProfile, Stop> {
+    fn flash(&mut self) -> Result<DiskProfile, NoProfile> {
         let capacity = self.disk.capacity();
         let mut times = Vec::new();
         for i in 0..128 {
@@ -356,7 +360,7 @@ impl<'a, R: Readable> Measurement<'a, R> {
             times.extend(self.read(position, SECTOR)?);
         }
         if times.is_empty() {
-            return Err(Stop::Unusable("it cannot be read".to_owned()));
+            return Err(NoProfile::Unusable("it cannot be read".to_owned()));
         }
         let latency = Nanos::from_secs_f64(trimmed_mean(&mut times));
         let (mut bytes, mut time) = (0, Nanos::ZERO);
@@ -391,7 +395,7 @@ impl<'a, R: Readable> Measurement<'a, R> {
     }
 
     /// One read at an aligned position; `None` if it failed and may.
-    fn read(&mut self, position: u64, bytes: u64) -> Result<Option<Nanos>, Stop> {
+    fn read(&mut self, position: u64, bytes: u64) -> Result<Option<Nanos>, NoProfile> {
         self.asked += 1;
         match self.disk.read(position / SECTOR * SECTOR, bytes) {
             Ok(time) => Ok(Some(time)),
@@ -399,12 +403,12 @@ impl<'a, R: Readable> Measurement<'a, R> {
         }
     }
 
-    fn failed(&mut self, error: &std::io::Error) -> Result<(), Stop> {
+    fn failed(&mut self, error: &std::io::Error) -> Result<(), NoProfile> {
         self.failures += 1;
         if self.failures == 1 {
             self.notes.push(format!("at least one place could not be read: {error}; look at the drive's health"));
         }
-        if self.failures > FAILURES_MAX { Err(Stop::Unusable(format!("reading failed: {error}"))) } else { Ok(()) }
+        if self.failures > FAILURES_MAX { Err(NoProfile::Unusable(format!("reading failed: {error}"))) } else { Ok(()) }
     }
 
     fn elapsed(&self) -> Nanos {
@@ -412,19 +416,19 @@ impl<'a, R: Readable> Measurement<'a, R> {
     }
 
     /// Between any two kinds of reads, so that others' requests can be told from them.
-    fn tell(&mut self, step: &'static str, permille: u32) -> Result<(), Stop> {
+    fn tell(&mut self, step: &'static str, permille: u32) -> Result<(), NoProfile> {
         self.others += self.disk.others();
-        match (self.watch)(Progress { step, permille }) {
+        match (self.watch)(CalibrationProgress { step, permille }) {
             ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(()) => Err(Stop::Cancelled),
+            ControlFlow::Break(()) => Err(NoProfile::Cancelled),
         }
     }
 }
 
 /// SplitMix64 (Steele, Lea, Flood 2014): enough chance for choosing places, the same on every machine.
-struct Random(u64);
+struct SplitMix64(u64);
 
-impl Random {
+impl SplitMix64 {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -24,9 +24,9 @@ use units::{ByteCount, Nanos};
 pub use identity::{DiskIdentity, identify};
 pub use kept::{KeepError, load, profile_from_json, profile_path, save};
 
-use disk::Device;
+use disk::WholeDevice;
 pub use disk::{InTurn, Readable};
-use measure::{Measured, Measurement};
+use measure::{MeasuredProfile, Measurement};
 
 /// How to measure.
 #[derive(Debug, Clone, Copy)]
@@ -45,7 +45,7 @@ impl Default for Options {
 
 /// How far the measuring is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
+pub struct CalibrationProgress {
     /// What is being measured, in words for a user.
     pub step: &'static str,
     /// Parts of a thousand of the whole, never falling.
@@ -53,7 +53,7 @@ pub struct Progress {
 }
 
 /// Told how far the measuring is; `Break` ends it with [`CalibrateError::Cancelled`].
-pub type Watcher<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
+pub type Watcher<'a> = &'a mut dyn FnMut(CalibrationProgress) -> ControlFlow<()>;
 
 /// A disk and what is known of it.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,7 +61,7 @@ pub struct Calibration {
     /// Which disk.
     pub disk: DiskIdentity,
     /// Where the profile comes from.
-    pub source: Source,
+    pub source: ProfileSource,
     /// What it can do.
     pub profile: DiskProfile,
     /// What a user should know about these figures, one sentence each.
@@ -73,7 +73,7 @@ pub struct Calibration {
 /// Where a profile comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "from")]
-pub enum Source {
+pub enum ProfileSource {
     /// Measured through the block device.
     BlockDevice {
         /// The device.
@@ -94,7 +94,7 @@ pub enum Source {
     },
 }
 
-impl std::fmt::Display for Source {
+impl std::fmt::Display for ProfileSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::BlockDevice { device } => write!(f, "measured through {}", device.display()),
@@ -131,7 +131,7 @@ pub fn calibrate(target: &Path, options: Options, watch: Watcher<'_>) -> Result<
         Ok(path) => match whole_device(path, &disk, options, watch)? {
             Ok(measured) => {
                 let notes = all_notes(&measured, &disk);
-                let source = Source::BlockDevice { device: path.into() };
+                let source = ProfileSource::BlockDevice { device: path.into() };
                 return Ok(Calibration {
                     disk,
                     source,
@@ -154,8 +154,8 @@ pub fn calibrate(target: &Path, options: Options, watch: Watcher<'_>) -> Result<
 pub fn profile_of<R: Readable>(disk: &mut R, options: Options) -> Result<DiskProfile, String> {
     match Measurement::new(disk, options, &mut |_| ControlFlow::Continue(())).device(None) {
         Ok(measured) => Ok(measured.profile),
-        Err(measure::Stop::Cancelled) => unreachable!("the watcher never breaks"),
-        Err(measure::Stop::Unusable(reason)) => Err(reason),
+        Err(measure::NoProfile::Cancelled) => unreachable!("the watcher never breaks"),
+        Err(measure::NoProfile::Unusable(reason)) => Err(reason),
     }
 }
 
@@ -173,7 +173,7 @@ pub fn load_or_calibrate(
     let disk = identity::identify(target).map_err(|source| CalibrateError::Path { path: target.into(), source })?;
     let unusable = match load(state, &disk) {
         // What was found through files is rough: a server that may read the device by now looks again.
-        Ok(kept) if matches!(kept.source, Source::Files { .. }) && is_readable(&disk) => None,
+        Ok(kept) if matches!(kept.source, ProfileSource::Files { .. }) && is_readable(&disk) => None,
         Ok(kept) => return Ok(kept),
         Err(KeepError::Absent) => None,
         Err(error) => Some(format!("the kept profile was not used: {}", told(&error))),
@@ -185,7 +185,7 @@ pub fn load_or_calibrate(
         fresh.notes.push(format!(
             "it is measured again at the next start; if the disk is never quiet then, measure it when it is, and what is found is kept: `isocast disk calibrate --state {state} {target}`"
         ));
-    } else if !matches!(fresh.source, Source::Assumed { .. })
+    } else if !matches!(fresh.source, ProfileSource::Assumed { .. })
         && let Err(error) = save(state, &fresh)
     {
         fresh.notes.push(format!("the profile could not be kept and will be measured again: {}", told(&error)));
@@ -194,7 +194,7 @@ pub fn load_or_calibrate(
 }
 
 fn is_readable(disk: &DiskIdentity) -> bool {
-    disk.device.as_deref().is_some_and(|path| Device::open(path, disk.capacity.0).is_ok())
+    disk.device.as_deref().is_some_and(|path| WholeDevice::open(path, disk.capacity.0).is_ok())
 }
 
 /// The profile, or the reason why the device could not be measured.
@@ -203,8 +203,8 @@ fn whole_device(
     disk: &DiskIdentity,
     options: Options,
     watch: Watcher<'_>,
-) -> Result<Result<Measured, String>, CalibrateError> {
-    let mut device = match Device::open(path, disk.capacity.0) {
+) -> Result<Result<MeasuredProfile, String>, CalibrateError> {
+    let mut device = match WholeDevice::open(path, disk.capacity.0) {
         Ok(device) => device,
         Err(error) => {
             return Ok(Err(format!(
@@ -215,8 +215,8 @@ fn whole_device(
     };
     match Measurement::new(&mut device, options, watch).device(disk.kernel_rotational) {
         Ok(measured) => Ok(Ok(measured)),
-        Err(measure::Stop::Cancelled) => Err(CalibrateError::Cancelled),
-        Err(measure::Stop::Unusable(reason)) => Ok(Err(format!("{}: {reason}", path.display()))),
+        Err(measure::NoProfile::Cancelled) => Err(CalibrateError::Cancelled),
+        Err(measure::NoProfile::Unusable(reason)) => Ok(Err(format!("{}: {reason}", path.display()))),
     }
 }
 
@@ -228,26 +228,26 @@ fn from_files(
     options: Options,
     watch: Watcher<'_>,
 ) -> Result<Calibration, CalibrateError> {
-    let outcome = match disk::Files::open(target) {
+    let outcome = match disk::LargestFiles::open(target) {
         Ok(mut files) => {
             let count = files.count();
             let measured = Measurement::new(&mut files, options, watch).files(disk.kernel_rotational, disk.capacity);
             measured.map(|m| (m, count))
         }
-        Err(reason) => Err(measure::Stop::Unusable(reason)),
+        Err(reason) => Err(measure::NoProfile::Unusable(reason)),
     };
     match outcome {
         Ok((measured, files)) => {
             let notes = all_notes(&measured, &disk);
-            let source = Source::Files { files, reason: refused.to_owned() };
+            let source = ProfileSource::Files { files, reason: refused.to_owned() };
             Ok(Calibration { disk, source, profile: measured.profile, notes, disturbed: measured.disturbed })
         }
-        Err(measure::Stop::Cancelled) => Err(CalibrateError::Cancelled),
-        Err(measure::Stop::Unusable(reason)) => {
+        Err(measure::NoProfile::Cancelled) => Err(CalibrateError::Cancelled),
+        Err(measure::NoProfile::Unusable(reason)) => {
             let spindle = disk.kernel_rotational.unwrap_or(!disk.in_memory);
             let profile = if spindle { DiskProfile::spindle_default() } else { DiskProfile::flash_default() };
             let capacity = ByteCount(disk.capacity.0.max(1));
-            let source = Source::Assumed { reason: format!("{refused}; and {reason}") };
+            let source = ProfileSource::Assumed { reason: format!("{refused}; and {reason}") };
             Ok(Calibration { disk, source, profile: profile.scaled_to(capacity), notes: Vec::new(), disturbed: false })
         }
     }
@@ -259,7 +259,7 @@ fn told(error: &KeepError) -> String {
     format!("{error}{cause}")
 }
 
-fn all_notes(measured: &Measured, disk: &DiskIdentity) -> Vec<String> {
+fn all_notes(measured: &MeasuredProfile, disk: &DiskIdentity) -> Vec<String> {
     let mut notes = measured.notes.clone();
     notes.extend(disk.caution.clone());
     notes

@@ -9,7 +9,7 @@ use schedule::profile::DiskProfile;
 use units::{ByteCount, Nanos};
 
 use super::disk::{InTurn, Readable};
-use super::measure::{Measured, Measurement, Stop};
+use super::measure::{MeasuredProfile, Measurement, NoProfile};
 use super::*;
 
 const GB: u64 = 1_000_000_000;
@@ -17,7 +17,7 @@ const MIB: u64 = 1 << 20;
 
 /// A drive with one head: seek by the root of the distance up to a third of the disk and then straight, rotation by
 /// the clock, a rate that falls in a line, reading ahead of the last request.
-struct Drive {
+struct TestDrive {
     capacity: u64,
     turn: f64,
     rates: (f64, f64),
@@ -37,7 +37,7 @@ struct Drive {
     others: u64,
 }
 
-impl Drive {
+impl TestDrive {
     fn desktop() -> Self {
         Self {
             capacity: 1000 * GB,
@@ -82,7 +82,7 @@ impl Drive {
     }
 
     /// Serves a read that was asked for while the last one was served, or behind it.
-    fn serve(&mut self, position: u64, bytes: u64, asked: Asked) {
+    fn serve(&mut self, position: u64, bytes: u64, asked: ReadAsked) {
         self.reads += 1;
         if self.held_up_each > 0 && self.reads.is_multiple_of(self.held_up_each) {
             self.now += 0.15;
@@ -92,7 +92,7 @@ impl Drive {
         let ahead = position >= self.head && position - self.head <= MIB;
         if self.looks_behind && position.abs_diff(self.head) <= MIB {
             self.now += overhead;
-        } else if ahead && !(self.looks_nowhere && asked == Asked::Behind) {
+        } else if ahead && !(self.looks_nowhere && asked == ReadAsked::Behind) {
             self.now += (self.along(position + bytes) - self.along(self.head)).max(overhead);
         } else {
             let arrived = self.now + overhead + self.seek(position);
@@ -104,12 +104,12 @@ impl Drive {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Asked {
+enum ReadAsked {
     Meanwhile,
     Behind,
 }
 
-impl Readable for Drive {
+impl Readable for TestDrive {
     fn capacity(&self) -> u64 {
         self.capacity
     }
@@ -117,7 +117,7 @@ impl Readable for Drive {
     fn read(&mut self, position: u64, bytes: u64) -> io::Result<Nanos> {
         assert!(position.is_multiple_of(4096) && bytes.is_multiple_of(4096) && position + bytes <= self.capacity);
         let before = self.now;
-        self.serve(position, bytes, Asked::Behind);
+        self.serve(position, bytes, ReadAsked::Behind);
         if self.broken { Err(io::ErrorKind::Other.into()) } else { Ok(Nanos::from_secs_f64(self.now - before)) }
     }
 
@@ -131,7 +131,7 @@ impl Readable for Drive {
             if there.len() >= run.least && self.now() >= run.until {
                 break;
             }
-            let asked = if there.is_empty() || run.depth < 2 { Asked::Behind } else { Asked::Meanwhile };
+            let asked = if there.is_empty() || run.depth < 2 { ReadAsked::Behind } else { ReadAsked::Meanwhile };
             self.serve(*position, run.bytes, asked);
             there.push(self.now());
         }
@@ -148,11 +148,11 @@ impl Readable for Drive {
 }
 
 /// Flash: a latency, and a bandwidth that several requests share.
-struct Flash {
+struct TestFlash {
     now: Nanos,
 }
 
-impl Readable for Flash {
+impl Readable for TestFlash {
     fn capacity(&self) -> u64 {
         500 * GB
     }
@@ -178,17 +178,17 @@ impl Readable for Flash {
     }
 }
 
-fn go_on(_: Progress) -> ControlFlow<()> {
+fn go_on(_: CalibrationProgress) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
-fn measure<R: Readable>(disk: &mut R, kernel: Option<bool>) -> Result<Measured, Stop> {
+fn measure<R: Readable>(disk: &mut R, kernel: Option<bool>) -> Result<MeasuredProfile, NoProfile> {
     let mut watch = go_on;
     Measurement::new(disk, Options::default(), &mut watch).device(kernel)
 }
 
 /// Predicted over modelled total time of random reads of `bytes`.
-fn prediction(drive: &mut Drive, profile: &DiskProfile, bytes: u64) -> f64 {
+fn prediction(drive: &mut TestDrive, profile: &DiskProfile, bytes: u64) -> f64 {
     let mut place = 12345_u64;
     let (mut predicted, mut real) = (0.0, 0.0);
     for _ in 0..2000 {
@@ -196,7 +196,7 @@ fn prediction(drive: &mut Drive, profile: &DiskProfile, bytes: u64) -> f64 {
         let position = (place >> 16) % (drive.capacity - bytes) / 4096 * 4096;
         predicted += profile.service_time(position.abs_diff(drive.head), position, bytes).as_secs_f64();
         let before = drive.now;
-        drive.serve(position, bytes, Asked::Behind);
+        drive.serve(position, bytes, ReadAsked::Behind);
         real += drive.now - before;
     }
     predicted / real
@@ -205,7 +205,7 @@ fn prediction(drive: &mut Drive, profile: &DiskProfile, bytes: u64) -> f64 {
 #[test]
 fn profiles_predict_random_block_reads_within_five_percent() {
     for (make, turn_us) in
-        [(Drive::desktop as fn() -> Drive, 8333), (Drive::of_2005, 8333), (Drive::surveillance, 11_111)]
+        [(TestDrive::desktop as fn() -> TestDrive, 8333), (TestDrive::of_2005, 8333), (TestDrive::surveillance, 11_111)]
     {
         let mut drive = make();
         let measured = measure(&mut drive, Some(true)).expect("a healthy drive");
@@ -223,23 +223,23 @@ fn profiles_predict_random_block_reads_within_five_percent() {
 
 #[test]
 fn zones_fall_inwards_and_meet_the_rates() {
-    assert_zones_of(Drive::desktop());
+    assert_zones_of(TestDrive::desktop());
 }
 
 #[test]
 fn what_holds_some_runs_up_does_not_count_as_the_drives_rate() {
     for held_up_each in 30..50 {
-        assert_zones_of(Drive { held_up_each, ..Drive::desktop() });
+        assert_zones_of(TestDrive { held_up_each, ..TestDrive::desktop() });
     }
 }
 
 #[test]
 fn a_drive_that_reads_nothing_ahead_has_the_rate_at_which_it_is_read() {
-    assert_zones_of(Drive { looks_nowhere: true, ..Drive::desktop() });
+    assert_zones_of(TestDrive { looks_nowhere: true, ..TestDrive::desktop() });
 }
 
 /// Measures the drive of [`Drive::desktop`].
-fn assert_zones_of(mut drive: Drive) {
+fn assert_zones_of(mut drive: TestDrive) {
     let profile = measure(&mut drive, None).expect("a healthy drive").profile;
     assert!(profile.zones.windows(2).all(|w| w[0].bytes_per_second >= w[1].bytes_per_second));
     for share in 0..=20 {
@@ -253,7 +253,7 @@ fn assert_zones_of(mut drive: Drive) {
 #[test]
 fn who_used_the_disk_meanwhile_is_told_of() {
     for (others, disturbed) in [(0, false), (3, true)] {
-        let measured = measure(&mut Drive { others, ..Drive::desktop() }, None).expect("a healthy drive");
+        let measured = measure(&mut TestDrive { others, ..TestDrive::desktop() }, None).expect("a healthy drive");
         let told = measured.notes.iter().any(|note| note.contains("something else used the disk"));
         assert_eq!((measured.disturbed, told), (disturbed, disturbed), "{:?}", measured.notes);
     }
@@ -261,13 +261,13 @@ fn who_used_the_disk_meanwhile_is_told_of() {
 
 #[test]
 fn the_same_seed_reads_the_same_places() {
-    let profile = |_| measure(&mut Drive::desktop(), None).expect("a healthy drive").profile;
+    let profile = |_| measure(&mut TestDrive::desktop(), None).expect("a healthy drive").profile;
     assert_eq!(profile(1), profile(2));
 }
 
 #[test]
 fn a_small_drive_is_measured_too() {
-    let mut drive = Drive { capacity: 2 * GB, ..Drive::desktop() };
+    let mut drive = TestDrive { capacity: 2 * GB, ..TestDrive::desktop() };
     let profile = measure(&mut drive, None).expect("a healthy drive").profile;
     assert_eq!(profile.check(), Ok(()));
     let ratio = prediction(&mut drive, &profile, MIB);
@@ -276,7 +276,7 @@ fn a_small_drive_is_measured_too() {
 
 #[test]
 fn a_drive_that_buffers_what_lies_behind_gets_an_assumed_turn() {
-    let mut drive = Drive { looks_behind: true, ..Drive::desktop() };
+    let mut drive = TestDrive { looks_behind: true, ..TestDrive::desktop() };
     let measured = measure(&mut drive, None).expect("a healthy drive");
     assert_eq!(measured.profile.turn, Nanos(60_000_000_000 / 7200));
     assert!(measured.notes.iter().any(|n| n.contains("rotation")), "{:?}", measured.notes);
@@ -284,7 +284,7 @@ fn a_drive_that_buffers_what_lies_behind_gets_an_assumed_turn() {
 
 #[test]
 fn flash_is_told_from_a_spindle_whatever_the_kernel_says() {
-    let measured = measure(&mut Flash { now: Nanos::ZERO }, Some(true)).expect("a healthy drive");
+    let measured = measure(&mut TestFlash { now: Nanos::ZERO }, Some(true)).expect("a healthy drive");
     assert!(!measured.profile.rotational);
     assert_eq!(
         measured.profile.zones,
@@ -297,7 +297,7 @@ fn flash_is_told_from_a_spindle_whatever_the_kernel_says() {
 
 #[test]
 fn files_on_a_spindle_give_a_cautious_profile() {
-    let mut drive = Drive { capacity: 40 * GB, ..Drive::desktop() };
+    let mut drive = TestDrive { capacity: 40 * GB, ..TestDrive::desktop() };
     let mut watch = go_on;
     let measured = Measurement::new(&mut drive, Options::default(), &mut watch).files(Some(true), ByteCount(1000 * GB));
     let profile = measured.expect("a healthy drive").profile;
@@ -308,20 +308,20 @@ fn files_on_a_spindle_give_a_cautious_profile() {
 
 #[test]
 fn a_broken_disk_is_unusable_after_few_reads() {
-    let mut drive = Drive { broken: true, ..Drive::desktop() };
-    assert!(matches!(measure(&mut drive, None), Err(Stop::Unusable(reason)) if reason.contains("reading failed")));
+    let mut drive = TestDrive { broken: true, ..TestDrive::desktop() };
+    assert!(matches!(measure(&mut drive, None), Err(NoProfile::Unusable(reason)) if reason.contains("reading failed")));
     assert!(drive.reads < 20);
 }
 
 #[test]
 fn the_watcher_can_end_it_and_sees_progress_rise() {
     let mut seen = Vec::new();
-    let mut watch = |p: Progress| {
+    let mut watch = |p: CalibrationProgress| {
         seen.push(p.permille);
         if p.step == "seeks" { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    let ended = Measurement::new(&mut Drive::desktop(), Options::default(), &mut watch).device(None);
-    assert!(matches!(ended, Err(Stop::Cancelled)));
+    let ended = Measurement::new(&mut TestDrive::desktop(), Options::default(), &mut watch).device(None);
+    assert!(matches!(ended, Err(NoProfile::Cancelled)));
     assert!(seen.is_sorted() && seen.len() > 20 && seen.iter().all(|p| *p <= 1000));
 }
 
@@ -341,7 +341,7 @@ fn memory_folder() -> tempfile::TempDir {
 fn a_folder_without_a_disk_gets_a_default_and_says_so() {
     let folder = memory_folder();
     let calibration = example(folder.path());
-    assert!(matches!(&calibration.source, Source::Assumed { reason } if reason.contains("no block device")));
+    assert!(matches!(&calibration.source, ProfileSource::Assumed { reason } if reason.contains("no block device")));
     assert!(!calibration.profile.rotational);
     assert_eq!(calibration.profile.check(), Ok(()));
     assert!(matches!(

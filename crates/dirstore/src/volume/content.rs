@@ -14,7 +14,7 @@ use volume::{StoredContent, UnitPlace, Volume};
 
 use super::core::Core;
 use crate::entry::Stamp;
-use crate::{Entry, Kind, StoreError};
+use crate::{Entry, NameKind, StoreError};
 
 /// The contents somebody reads: their units are not used for anything else meanwhile.
 pub(super) struct OpenContents {
@@ -39,7 +39,7 @@ impl OpenContents {
 pub(super) fn entry_of(name: &str, content: &StoredContent, disk: DiskId, rate: Option<MediaRate>) -> Entry {
     Entry {
         name: last_of(name),
-        kind: Kind::File,
+        kind: NameKind::File,
         size: content.length,
         modified: SystemTime::UNIX_EPOCH + Duration::from_nanos(content.modified),
         etag: format!("\"{:x}-{:x}\"", content.content, content.generation),
@@ -52,7 +52,7 @@ pub(super) fn entry_of(name: &str, content: &StoredContent, disk: DiskId, rate: 
 pub(super) fn folder_of(name: &str, disk: DiskId) -> Entry {
     Entry {
         name: last_of(name),
-        kind: Kind::Directory,
+        kind: NameKind::Directory,
         size: 0,
         modified: SystemTime::UNIX_EPOCH,
         etag: "\"folder\"".to_owned(),

@@ -7,8 +7,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use dataplane::layout::Access;
-use storage::uploads::Recording;
+use dataplane::layout::FileAccess;
+use storage::uploads::RecordingTerms;
 use tokio::sync::oneshot;
 use units::{DiskId, UploadId};
 use volume::{Checksums, Draft, GroupCommit, MemberId, UnitWrite, Volume, VolumeError};
@@ -16,9 +16,9 @@ use volume::{Checksums, Draft, GroupCommit, MemberId, UnitWrite, Volume, VolumeE
 use super::content::{OpenContents, entry_of};
 use super::part::{AlignedBlock, Block, BlockBytes};
 use super::take_out::TakingOut;
-use crate::disk::Shared;
+use crate::disk::DiskShared;
 use crate::event::StoreEvent;
-use crate::upload::{Progress, Terms, count, index};
+use crate::upload::{UploadProgress, UploadTerms, count, index};
 use crate::worker::Chunk;
 use crate::{ContentPath, OnBreak, Precondition, Published, StoreError};
 
@@ -26,7 +26,7 @@ use crate::{ContentPath, OnBreak, Precondition, Published, StoreError};
 #[derive(Debug)]
 pub(super) enum Task {
     /// An upload has its first block for this disk.
-    Begin(UploadId, Option<Recording>),
+    Begin(UploadId, Option<RecordingTerms>),
     Write(UploadId, Block),
     /// No more of it comes: make it durable.
     Finish(UploadId),
@@ -41,10 +41,10 @@ pub(super) struct Member {
     pub(super) member: MemberId,
     pub(super) disk: DiskId,
     pub(super) file: OwnedFd,
-    pub(super) access: Access,
+    pub(super) access: FileAccess,
     /// Where the file begins on the disk, for a partition.
     pub(super) start_bytes: u64,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<DiskShared>,
     pub(super) inbox: VecDeque<Task>,
 }
 
@@ -54,8 +54,8 @@ struct VolumeUpload {
     draft: Draft,
     precondition: Precondition,
     on_break: OnBreak,
-    recording: Option<Recording>,
-    progress: Arc<Progress>,
+    recording: Option<RecordingTerms>,
+    progress: Arc<UploadProgress>,
     reply: Option<oneshot::Sender<Result<Published, StoreError>>>,
     unit: Option<UnitWrite>,
     checksums: Checksums,
@@ -65,11 +65,11 @@ struct VolumeUpload {
     members: Vec<MemberId>,
     /// When all had come, in nanoseconds since 1970.
     modified: u64,
-    life: Life,
+    life: VolumeUploadLife,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Life {
+enum VolumeUploadLife {
     Receiving,
     /// All has come; published when no disk is left in `members`.
     Finishing,
@@ -98,7 +98,7 @@ pub(crate) struct Core {
     pub(super) members: Vec<Option<Member>>,
     pub(super) open: OpenContents,
     /// The front's: its disk is where a recording's rate is reserved.
-    pub(super) front: Arc<Shared>,
+    pub(super) front: Arc<DiskShared>,
     uploads: BTreeMap<UploadId, VolumeUpload>,
     next_upload: u64,
     waiters: Vec<Waiter>,
@@ -109,7 +109,12 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(super) fn new(volume: Volume, members: Vec<Option<Member>>, open: OpenContents, front: Arc<Shared>) -> Self {
+    pub(super) fn new(
+        volume: Volume,
+        members: Vec<Option<Member>>,
+        open: OpenContents,
+        front: Arc<DiskShared>,
+    ) -> Self {
         Self {
             volume,
             members,
@@ -135,7 +140,7 @@ impl Core {
         self.uploads.len()
     }
 
-    pub(super) fn begin(&mut self, path: &ContentPath, terms: Terms) -> Result<UploadId, StoreError> {
+    pub(super) fn begin(&mut self, path: &ContentPath, terms: UploadTerms) -> Result<UploadId, StoreError> {
         self.open.let_go();
         let name = path.joined();
         self.check_precondition(&name, &terms.precondition)?;
@@ -155,7 +160,7 @@ impl Core {
             in_unit: 0,
             members: Vec::new(),
             modified: 0,
-            life: Life::Receiving,
+            life: VolumeUploadLife::Receiving,
         };
         self.uploads.insert(id, upload);
         Ok(id)
@@ -169,7 +174,9 @@ impl Core {
 
     /// A chunk has come, full unless it is the last.
     pub(super) fn take_chunk(&mut self, id: UploadId, mut chunk: Chunk) {
-        let Some(upload) = self.uploads.get(&id).filter(|upload| upload.life == Life::Receiving) else { return };
+        let Some(upload) = self.uploads.get(&id).filter(|upload| upload.life == VolumeUploadLife::Receiving) else {
+            return;
+        };
         if upload.unit.is_some() && upload.in_unit == self.volume.unit_bytes() {
             self.seal(id, None);
         }
@@ -236,9 +243,11 @@ impl Core {
         if let Some(chunk) = last {
             self.take_chunk(id, chunk);
         }
-        let Some(upload) = self.uploads.get_mut(&id).filter(|upload| upload.life == Life::Receiving) else { return };
+        let Some(upload) = self.uploads.get_mut(&id).filter(|upload| upload.life == VolumeUploadLife::Receiving) else {
+            return;
+        };
         upload.reply = reply;
-        upload.life = Life::Finishing;
+        upload.life = VolumeUploadLife::Finishing;
         upload.modified = now_nanos();
         let modified = upload.modified;
         self.seal(id, Some(modified));
@@ -251,7 +260,9 @@ impl Core {
 
     /// The client is gone; `rest` had come last.
     pub(super) fn break_off(&mut self, id: UploadId, rest: Option<Chunk>) {
-        let Some(upload) = self.uploads.get(&id).filter(|upload| upload.life == Life::Receiving) else { return };
+        let Some(upload) = self.uploads.get(&id).filter(|upload| upload.life == VolumeUploadLife::Receiving) else {
+            return;
+        };
         let came = upload.draft.length() + upload.in_unit > 0 || rest.is_some();
         if upload.on_break == OnBreak::Keep && came {
             self.finish(id, rest, None);
@@ -272,8 +283,10 @@ impl Core {
     }
 
     fn end(&mut self, id: UploadId) {
-        let Some(upload) = self.uploads.get_mut(&id).filter(|upload| upload.life != Life::Ending) else { return };
-        upload.life = Life::Ending;
+        let Some(upload) = self.uploads.get_mut(&id).filter(|upload| upload.life != VolumeUploadLife::Ending) else {
+            return;
+        };
+        upload.life = VolumeUploadLife::Ending;
         let members = upload.members.clone();
         members.iter().for_each(|member| self.tell(*member, Task::Forget(id)));
         if members.is_empty() {
@@ -292,10 +305,10 @@ impl Core {
         let Some(upload) = self.uploads.get_mut(&id) else { return };
         upload.members.retain(|other| *other != member);
         match upload.life {
-            Life::Receiving => {}
-            Life::Finishing if upload.members.is_empty() => self.publish(id),
-            Life::Ending if upload.members.is_empty() => self.free(id),
-            Life::Finishing | Life::Ending => {}
+            VolumeUploadLife::Receiving => {}
+            VolumeUploadLife::Finishing if upload.members.is_empty() => self.publish(id),
+            VolumeUploadLife::Ending if upload.members.is_empty() => self.free(id),
+            VolumeUploadLife::Finishing | VolumeUploadLife::Ending => {}
         }
     }
 
@@ -456,7 +469,7 @@ impl Core {
 }
 
 impl Waiter {
-    fn answer(self, durable: Result<(), StoreError>, front: &Shared) {
+    fn answer(self, durable: Result<(), StoreError>, front: &DiskShared) {
         match self {
             Self::Removal(reply) => drop(reply.send(durable)),
             Self::Upload { path, published, reply } => {

@@ -7,15 +7,15 @@ use std::thread;
 use std::time::Duration;
 
 use dataplane::control::Content;
-use media::{Budget, MediaRate, ProbeError, ReadAt, probe};
+use media::{MediaRate, ProbeBudget, ProbeError, ReadAt, probe};
 use tokio::sync::mpsc;
 use units::limits;
-use volume::{Listed, StoredContent};
+use volume::{ListedName, StoredContent};
 
 use super::content::{entry_of, folder_of, stamp_of};
 use super::take_out::take_out;
 use super::{SharedCore, lock};
-use crate::disk::Shared;
+use crate::disk::DiskShared;
 use crate::index::Index;
 use crate::operation::Operation;
 use crate::upload::{Begun, count, index};
@@ -31,7 +31,7 @@ const WINDOW_BYTES: usize = 256 * 1024;
 /// See the module.
 pub(crate) struct Front {
     core: SharedCore,
-    shared: Arc<Shared>,
+    shared: Arc<DiskShared>,
     operations: mpsc::Receiver<Operation>,
     index: Arc<Index>,
 }
@@ -39,7 +39,7 @@ pub(crate) struct Front {
 impl Front {
     pub(crate) fn new(
         core: SharedCore,
-        shared: Arc<Shared>,
+        shared: Arc<DiskShared>,
         operations: mpsc::Receiver<Operation>,
         index: Arc<Index>,
     ) -> Self {
@@ -129,7 +129,7 @@ impl Front {
             (None, Want::File) => None,
             (None, Want::FileAndRate) => {
                 self.shared.stats.probes.add(1);
-                let found = probe(&mut ContentReader::new(&content), Budget::default());
+                let found = probe(&mut ContentReader::new(&content), ProbeBudget::default());
                 if !matches!(found, Err(ProbeError::Io(_))) {
                     self.index.insert(&stamp, found.as_ref().ok().cloned());
                 }
@@ -154,7 +154,7 @@ impl Front {
             return Err(StoreError::NotFound);
         }
         let listed = core.volume.list(&folder).into_iter().take(NAMES_MAX);
-        Ok(listed.map(|(Listed::Folder(name) | Listed::Content(name, _))| name.to_owned()).collect())
+        Ok(listed.map(|(ListedName::Folder(name) | ListedName::Content(name, _))| name.to_owned()).collect())
     }
 
     /// What `names` in a folder are; those that are gone are left out.

@@ -18,7 +18,7 @@ use super::part::UploadPart;
 use super::take_out::take_out;
 use super::{SharedCore, lock};
 use crate::StoreError;
-use crate::disk::Shared;
+use crate::disk::DiskShared;
 use crate::grants::GrantPort;
 
 /// How long the thread sleeps at most; it is woken for tasks and grants.
@@ -35,7 +35,7 @@ struct JournalTurn;
 pub(crate) struct MemberWorker {
     member: MemberId,
     core: SharedCore,
-    shared: Arc<Shared>,
+    shared: Arc<DiskShared>,
     port: Box<dyn GrantPort>,
     file: OwnedFd,
     uploads: Uploads<UploadPart, JournalTurn>,
@@ -49,7 +49,7 @@ impl MemberWorker {
         member: MemberId,
         disk: DiskId,
         core: SharedCore,
-        shared: Arc<Shared>,
+        shared: Arc<DiskShared>,
         port: Box<dyn GrantPort>,
         file: OwnedFd,
     ) -> Self {

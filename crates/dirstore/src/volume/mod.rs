@@ -21,7 +21,7 @@ pub(crate) use self::front::Front;
 pub(crate) use self::member::MemberWorker;
 pub(crate) use self::open::OpenVolume;
 pub use self::open::VolumeDiskError;
-pub(crate) use self::start::{Common, start};
+pub(crate) use self::start::{VolumeCommon, start};
 
 /// What all threads of a volume share. It is held for look-ups and decisions, never while a disk works.
 pub(crate) type SharedCore = Arc<Mutex<Core>>;

@@ -6,11 +6,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use dataplane::layout::Access;
+use dataplane::layout::FileAccess;
 use device::{Device, location_of};
 use rustix::fs::{FlockOperation, OFlags, SeekFrom, flock, seek};
 use units::limits;
-use volume::{MemberId, OpenError, ReadDisk, ReadError, Volume};
+use volume::{MemberId, ReadDisk, ReadError, Volume, VolumeOpenError};
 
 use super::part::AlignedBlock;
 use super::take_out::write_whole;
@@ -44,7 +44,7 @@ pub enum VolumeDiskError {
         disks: String,
         /// Why.
         #[source]
-        source: OpenError,
+        source: VolumeOpenError,
     },
     /// A disk that was not taken out is not there.
     #[error("the disks {0:?} of the volume are missing: name all of them")]
@@ -68,7 +68,7 @@ pub enum VolumeDiskError {
 pub(crate) struct OpenDisk {
     pub(crate) path: PathBuf,
     pub(crate) file: OwnedFd,
-    pub(crate) access: Access,
+    pub(crate) access: FileAccess,
     pub(crate) device: Device,
     /// Where it begins on the device.
     pub(crate) start_bytes: u64,
@@ -173,9 +173,9 @@ fn open_disk(path: &Path) -> Result<OpenDisk, VolumeDiskError> {
     };
     let (opened, access) = match open(OFlags::DIRECT) {
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error()) => {
-            (open(OFlags::empty()), Access::Buffered)
+            (open(OFlags::empty()), FileAccess::Buffered)
         }
-        opened => (opened, Access::Direct),
+        opened => (opened, FileAccess::Direct),
     };
     let file = OwnedFd::from(opened.map_err(|error| match error.kind() {
         io::ErrorKind::ResourceBusy => VolumeDiskError::InUse(path.to_owned()),

@@ -14,15 +14,15 @@ use super::content::OpenContents;
 use super::core::{Core, Member};
 use super::open::OpenVolume;
 use super::{Front, MemberWorker};
-use crate::disk::{Disk, Shared};
-use crate::event::Events;
+use crate::disk::{DiskHandle, DiskShared};
+use crate::event::EventSender;
 use crate::index::Index;
-use crate::store::{Reliance, Served, StoreSettings, restrict_to};
+use crate::store::{DiskPort, Reliance, StoreSettings, restrict_to};
 
 /// What the volume has in common with the folders of the store.
-pub(crate) struct Common<'a> {
+pub(crate) struct VolumeCommon<'a> {
     pub(crate) settings: &'a StoreSettings,
-    pub(crate) events: &'a Arc<Events>,
+    pub(crate) events: &'a Arc<EventSender>,
     pub(crate) reliance: &'a Arc<OnceLock<Reliance>>,
     pub(crate) versions: &'a Arc<AtomicU64>,
     pub(crate) index: &'a Arc<Index>,
@@ -31,7 +31,7 @@ pub(crate) struct Common<'a> {
 /// A disk of the volume that is served.
 pub(crate) struct VolumeDisk {
     /// Of the first disk: the way to the volume's front.
-    pub(crate) handle: Disk,
+    pub(crate) handle: DiskHandle,
     pub(crate) device: Device,
     pub(crate) path: PathBuf,
     pub(crate) profile: Option<DiskProfile>,
@@ -41,8 +41,8 @@ pub(crate) struct VolumeDisk {
 pub(crate) fn start(
     open: OpenVolume,
     first: DiskId,
-    common: &Common,
-    serve: &mut impl FnMut(DiskId, &Device) -> Served,
+    common: &VolumeCommon,
+    serve: &mut impl FnMut(DiskId, &Device) -> DiskPort,
 ) -> io::Result<Vec<VolumeDisk>> {
     let front_thread: Arc<OnceLock<thread::Thread>> = Arc::default();
     let woken = Arc::clone(&front_thread);
@@ -53,10 +53,10 @@ pub(crate) fn start(
     });
     let shared = |id, waker| {
         let (events, reliance) = (Arc::clone(common.events), Arc::clone(common.reliance));
-        Arc::new(Shared::new(id, common.settings.patience, waker, events, reliance))
+        Arc::new(DiskShared::new(id, common.settings.patience, waker, events, reliance))
     };
     let front = shared(first, wake);
-    let (front_handle, operations) = Disk::new(Arc::clone(&front));
+    let (front_handle, operations) = DiskHandle::new(Arc::clone(&front));
     let (mut disks, mut members, mut workers) = (Vec::new(), Vec::new(), Vec::new());
     let mut front_handle = Some(front_handle);
     for (number, disk) in (0u8..).zip(open.disks) {
@@ -77,7 +77,7 @@ pub(crate) fn start(
             shared: Arc::clone(&own),
             inbox: std::collections::VecDeque::new(),
         }));
-        let handle = front_handle.take().unwrap_or_else(|| Disk::new(own).0);
+        let handle = front_handle.take().unwrap_or_else(|| DiskHandle::new(own).0);
         disks.push(VolumeDisk { handle, device: disk.device, path: disk.path, profile: served.profile });
     }
     let contents = OpenContents::new(Arc::clone(common.versions));

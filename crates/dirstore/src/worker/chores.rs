@@ -19,7 +19,7 @@ use crate::{ContentPath, beneath};
 
 use super::Worker;
 use super::commit::sync_name;
-use super::namespace::{Found, NAMES_MAX};
+use super::namespace::{FoundName, NAMES_MAX};
 use super::temporary::{TemporaryFile, our_run};
 
 /// A removed file of more than this is cut down by as much per step: freeing many extents at once would hold up the
@@ -52,14 +52,14 @@ const MEDIA_ENDINGS: [&str; 12] =
 /// What is to be done when time is granted.
 #[derive(Debug, Default)]
 pub(super) struct Chores {
-    steps: Vec<Step>,
+    steps: Vec<ChoreStep>,
     condemned: Vec<Condemned>,
     next_scan: Nanos,
     next_check: Nanos,
 }
 
 #[derive(Debug)]
-enum Step {
+enum ChoreStep {
     /// Read the names in a directory.
     Directory { root: usize, path: ContentPath },
     /// See what these names in it are.
@@ -82,7 +82,7 @@ impl Chores {
         *self = Self { next_scan: Nanos::MAX, ..Self::default() };
     }
 
-    fn add(&mut self, step: Step) {
+    fn add(&mut self, step: ChoreStep) {
         if self.steps.len() < STEPS_MAX {
             self.steps.push(step);
         }
@@ -96,7 +96,7 @@ impl Worker {
         if self.chores.steps.is_empty() && now >= self.chores.next_scan {
             self.chores.next_scan = now.saturating_add(RESCAN);
             for root in (0..self.roots.len()).rev() {
-                self.chores.add(Step::Directory { root, path: ContentPath::root() });
+                self.chores.add(ChoreStep::Directory { root, path: ContentPath::root() });
             }
         }
         let chores = &self.chores;
@@ -110,7 +110,7 @@ impl Worker {
     /// A new content is there: find its rate.
     pub(super) fn look_into(&mut self, root: usize, path: ContentPath) {
         if path.components().last().is_some_and(|name| is_media(name)) {
-            self.chores.add(Step::Content { root, path });
+            self.chores.add(ChoreStep::Content { root, path });
         }
     }
 
@@ -125,10 +125,10 @@ impl Worker {
     fn look_on(&mut self) {
         match self.chores.steps.pop() {
             None => {}
-            Some(Step::Directory { root, path }) => self.scan_directory(root, path),
-            Some(Step::Names { root, path, names }) => self.scan_names(root, path, names),
+            Some(ChoreStep::Directory { root, path }) => self.scan_directory(root, path),
+            Some(ChoreStep::Names { root, path, names }) => self.scan_names(root, path, names),
             // It may be gone or unreadable: the next look through finds what is there then.
-            Some(Step::Content { root, path }) => drop(self.find_rate(root, &path)),
+            Some(ChoreStep::Content { root, path }) => drop(self.find_rate(root, &path)),
         }
     }
 
@@ -151,7 +151,7 @@ impl Worker {
             }
         }
         if !names.is_empty() {
-            self.chores.add(Step::Names { root, path, names });
+            self.chores.add(ChoreStep::Names { root, path, names });
         }
     }
 
@@ -189,14 +189,14 @@ impl Worker {
         let Ok(directory) = beneath::open_beneath(root_directory, &path.relative(), flags) else { return };
         let some = names.split_off(names.len().saturating_sub(NAMES_PER_STEP));
         if !names.is_empty() {
-            self.chores.add(Step::Names { root, path: path.clone(), names });
+            self.chores.add(ChoreStep::Names { root, path: path.clone(), names });
         }
         for name in some {
             // Links are not followed: what they lead to is found under its own name, and rings have no end.
             let Ok(stat) = statat(&directory, name.as_str(), AtFlags::SYMLINK_NOFOLLOW) else { continue };
             let Ok(child) = path.child(&name) else { continue };
             match FileType::from_raw_mode(stat.st_mode) {
-                FileType::Directory => self.chores.add(Step::Directory { root, path: child }),
+                FileType::Directory => self.chores.add(ChoreStep::Directory { root, path: child }),
                 FileType::RegularFile if self.index.rate(&Stamp::of(&stat)).is_none() => self.look_into(root, child),
                 _ => {}
             }
@@ -204,7 +204,7 @@ impl Worker {
     }
 
     /// Called before a name goes away: keeps hold of a big file, if that was its last name.
-    pub(super) fn prepare_removal(&mut self, found: &Found) -> Option<Condemned> {
+    pub(super) fn prepare_removal(&mut self, found: &FoundName) -> Option<Condemned> {
         let stamp = Stamp::of(&found.stat);
         let big = stamp.size > TRUNCATE_STEP_BYTES && found.stat.st_nlink == 1;
         if !big || self.chores.condemned.len() >= CONDEMNED_MAX {

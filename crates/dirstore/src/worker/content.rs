@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use dataplane::control::Content;
-use dataplane::layout::{Access, ContentLayout, Extent};
+use dataplane::layout::{ContentLayout, Extent, FileAccess};
 use kernel::fiemap;
 use kernel::version_check;
 use kernel::write_watch::WriteWatcher;
@@ -40,9 +40,9 @@ const NAME_WITH_FILE: [u64; 2] = [0xef53, 0x5846_5342];
 
 /// The versions one disk's thread remembers.
 #[derive(Debug)]
-pub(crate) struct Contents {
+pub(crate) struct KnownVersions {
     known: HashMap<(u64, u64), Known>,
-    access: HashMap<u64, Access>,
+    access: HashMap<u64, FileAccess>,
     /// Shared by all disks, for versions are unique in the process.
     next_version: Arc<AtomicU64>,
     /// None where the system has none to give.
@@ -56,7 +56,7 @@ struct Known {
     content: Weak<Content>,
 }
 
-impl Contents {
+impl KnownVersions {
     pub(crate) fn new(next_version: Arc<AtomicU64>) -> Self {
         Self { known: HashMap::new(), access: HashMap::new(), next_version, writes: WriteWatcher::new().ok() }
     }
@@ -87,7 +87,7 @@ impl Contents {
             Some(writes) if !ELSEWHERE.contains(&magic(file.as_fd())?) => writes.watch(file.as_fd())?,
             _ => version_check::watch(file.as_fd())?,
         };
-        let extents = if access == Access::Direct { extents_of(file.as_fd(), &stat, root) } else { Box::default() };
+        let extents = if access == FileAccess::Direct { extents_of(file.as_fd(), &stat, root) } else { Box::default() };
         let version = match self.known.get(&(stamp.device, stamp.inode)) {
             Some(known) if known.stamp == stamp => known.version,
             _ => ContentVersion(self.next_version.fetch_add(1, Ordering::Relaxed)),
@@ -108,16 +108,16 @@ impl Contents {
         }
     }
 
-    fn open_for_reading(&mut self, handle: BorrowedFd<'_>) -> Result<(OwnedFd, Access), StoreError> {
+    fn open_for_reading(&mut self, handle: BorrowedFd<'_>) -> Result<(OwnedFd, FileAccess), StoreError> {
         let device = fstat(handle)?.st_dev;
         let access = match self.access.get(&device) {
             Some(access) => *access,
-            None if is_buffered(handle)? => Access::Buffered,
+            None if is_buffered(handle)? => FileAccess::Buffered,
             // An error (unreadable, broken this once) says nothing of the file system: nothing is remembered.
             None => reads_directly(handle)?,
         };
         self.access.insert(device, access);
-        let direct = if access == Access::Direct { OFlags::DIRECT } else { OFlags::empty() };
+        let direct = if access == FileAccess::Direct { OFlags::DIRECT } else { OFlags::empty() };
         let file = beneath::reopen(handle, OFlags::RDONLY | OFlags::NOATIME | OFlags::CLOEXEC | direct)
             // NOATIME is the owner's privilege.
             .or_else(|_| beneath::reopen(handle, OFlags::RDONLY | OFlags::CLOEXEC | direct))?;
@@ -142,17 +142,17 @@ fn magic(file: BorrowedFd<'_>) -> Result<u64, Errno> {
 }
 
 /// Tries one aligned direct read.
-fn reads_directly(handle: BorrowedFd<'_>) -> Result<Access, Errno> {
+fn reads_directly(handle: BorrowedFd<'_>) -> Result<FileAccess, Errno> {
     let file = match beneath::reopen(handle, OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC) {
-        Err(Errno::INVAL) => return Ok(Access::Buffered),
+        Err(Errno::INVAL) => return Ok(FileAccess::Buffered),
         other => other?,
     };
     let align = usize::try_from(limits::DIRECT_ALIGN).expect("a small constant");
     let mut memory = vec![0_u8; 2 * align];
     let start = memory.as_ptr().align_offset(align);
     match rustix::io::pread(&file, &mut memory[start..start + align], 0) {
-        Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(Access::Buffered),
-        other => other.map(|_| Access::Direct),
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(FileAccess::Buffered),
+        other => other.map(|_| FileAccess::Direct),
     }
 }
 

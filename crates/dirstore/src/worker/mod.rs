@@ -19,13 +19,13 @@ use tokio::sync::mpsc;
 use units::{DiskId, Nanos};
 
 use crate::StoreError;
-use crate::disk::Shared;
+use crate::disk::DiskShared;
 use crate::event::StoreEvent;
 use crate::grants::GrantPort;
 use crate::index::Index;
-use crate::operation::{Operation, Reply};
+use crate::operation::{Operation, ReplyTo};
 use crate::root::Root;
-use crate::upload::{Begun, Buffers};
+use crate::upload::{Begun, UploadBuffers};
 
 mod chores;
 mod commit;
@@ -38,10 +38,10 @@ mod upload;
 
 use chores::Chores;
 use commit::Removal;
-use content::Contents;
+use content::KnownVersions;
 pub(crate) use namespace::NAMES_MAX;
 pub(crate) use upload::Chunk;
-use upload::Target;
+use upload::UploadTarget;
 
 /// Operations done before grants are looked at again.
 const OPERATIONS_PER_TURN: usize = 16;
@@ -58,39 +58,39 @@ const RETRY: Duration = Duration::from_millis(5);
 
 /// The state of one disk's thread.
 pub(crate) struct Worker {
-    shared: Arc<Shared>,
+    shared: Arc<DiskShared>,
     device: Device,
     roots: Vec<Root>,
     port: Box<dyn GrantPort>,
     operations: mpsc::Receiver<Operation>,
-    contents: Contents,
+    contents: KnownVersions,
     index: Arc<Index>,
     /// The uploads, the commits, and what the port has not taken yet of what is said of them.
-    uploads: Uploads<Target, Removal>,
+    uploads: Uploads<UploadTarget, Removal>,
     /// A file of the first root that never changes, for its fsync alone.
     unchanged: Option<OwnedFd>,
     chores: Chores,
     writer: DirectWriter,
-    buffers: [Buffers; 2],
+    buffers: [UploadBuffers; 2],
     next_check: Nanos,
     closed: bool,
 }
 
 /// What a worker is made of.
-pub(crate) struct Parts {
-    pub(crate) shared: Arc<Shared>,
+pub(crate) struct WorkerParts {
+    pub(crate) shared: Arc<DiskShared>,
     pub(crate) device: Device,
     pub(crate) roots: Vec<Root>,
     pub(crate) port: Box<dyn GrantPort>,
     pub(crate) operations: mpsc::Receiver<Operation>,
-    pub(crate) contents: Contents,
+    pub(crate) contents: KnownVersions,
     pub(crate) index: Arc<Index>,
     /// Shared by all disks.
-    pub(crate) buffers: [Buffers; 2],
+    pub(crate) buffers: [UploadBuffers; 2],
 }
 
 impl Worker {
-    pub(crate) fn new(parts: Parts) -> Self {
+    pub(crate) fn new(parts: WorkerParts) -> Self {
         let disk = parts.shared.id;
         Self {
             shared: parts.shared,
@@ -245,7 +245,7 @@ impl Worker {
             return;
         }
         self.next_check = now.saturating_add(CHECK);
-        self.buffers.iter().for_each(Buffers::give_back);
+        self.buffers.iter().for_each(UploadBuffers::give_back);
         for number in 0..self.roots.len() {
             self.look_at_root(number);
         }
@@ -262,7 +262,7 @@ impl Worker {
 }
 
 /// Answers with what `work` gives, which is not begun if nobody waits for it any more.
-pub(crate) fn answer<T>(reply: Reply<T>, work: impl FnOnce() -> Result<T, StoreError>) {
+pub(crate) fn answer<T>(reply: ReplyTo<T>, work: impl FnOnce() -> Result<T, StoreError>) {
     if !reply.is_closed() {
         drop(reply.send(work()));
     }

@@ -12,7 +12,7 @@ use storage::leftover;
 use tokio::sync::oneshot;
 
 use crate::entry::Stamp;
-use crate::{ContentPath, Entry, Kind, Opened, Precondition, StoreError, Want, beneath};
+use crate::{ContentPath, Entry, NameKind, Opened, Precondition, StoreError, Want, beneath};
 
 use super::commit::Removal;
 use super::{Worker, free_bytes};
@@ -21,7 +21,7 @@ use super::{Worker, free_bytes};
 pub(crate) const NAMES_MAX: usize = 100_000;
 
 /// What a path names in one root.
-pub(super) struct Found {
+pub(super) struct FoundName {
     /// `O_PATH`.
     pub(super) handle: OwnedFd,
     pub(super) stat: Stat,
@@ -35,14 +35,14 @@ impl Worker {
         Ok(self.find(root, path)?.entry)
     }
 
-    pub(super) fn find(&mut self, root: usize, path: &ContentPath) -> Result<Found, StoreError> {
+    pub(super) fn find(&mut self, root: usize, path: &ContentPath) -> Result<FoundName, StoreError> {
         let root = self.root(root)?;
         let handle = beneath::open_beneath(root.directory.as_fd(), &path.relative(), OFlags::PATH)?;
         let stat = fstat(&handle)?;
         let name = path.components().last().map_or("", String::as_str);
         let rate = self.index.rate(&Stamp::of(&stat)).flatten();
         let entry = Entry::of(name, &stat, self.disk(), rate).ok_or(StoreError::Forbidden)?;
-        Ok(Found { handle, stat, entry })
+        Ok(FoundName { handle, stat, entry })
     }
 
     /// Bytes free in the file system of directory `path`.
@@ -55,7 +55,7 @@ impl Worker {
     /// Opens a content for reading.
     pub(super) fn open(&mut self, root: usize, path: &ContentPath, want: Want) -> Result<Opened, StoreError> {
         let found = self.find(root, path)?;
-        if found.entry.kind == Kind::Directory {
+        if found.entry.kind == NameKind::Directory {
             return Err(StoreError::IsDirectory);
         }
         let content = self.content_of(root, &found)?;
@@ -69,7 +69,7 @@ impl Worker {
         Ok(Opened { entry, content, media })
     }
 
-    pub(super) fn content_of(&mut self, root: usize, found: &Found) -> Result<Arc<Content>, StoreError> {
+    pub(super) fn content_of(&mut self, root: usize, found: &FoundName) -> Result<Arc<Content>, StoreError> {
         if let Some(content) = self.contents.open_already(&Stamp::of(&found.stat)) {
             self.shared.stats.opens_shared.add(1);
             return Ok(content);
@@ -146,7 +146,7 @@ impl Worker {
         let Some((parent, name)) = path.split() else { return Err(StoreError::IsDirectory) };
         let found = self.find(root, path);
         let existing = match &found {
-            Ok(found) if found.entry.kind == Kind::Directory => return Err(StoreError::IsDirectory),
+            Ok(found) if found.entry.kind == NameKind::Directory => return Err(StoreError::IsDirectory),
             Ok(found) => Some(found.entry.existing()),
             Err(error) if error.is_absence() => None,
             Err(error) => return Err(error.clone()),
@@ -159,7 +159,7 @@ impl Worker {
         let directory = beneath::open_beneath(self.roots[root].directory.as_fd(), &parent.relative(), flags)?;
         let doomed = self.prepare_removal(&found);
         match unlinkat(&directory, name, AtFlags::empty()) {
-            Err(Errno::ISDIR | Errno::PERM) if found.entry.kind == Kind::Directory => Err(StoreError::IsDirectory),
+            Err(Errno::ISDIR | Errno::PERM) if found.entry.kind == NameKind::Directory => Err(StoreError::IsDirectory),
             Err(error) => Err(error.into()),
             Ok(()) => {
                 self.shared.stats.deletes.add(1);

@@ -13,7 +13,7 @@ use units::UploadId;
 use crate::entry::Stamp;
 use crate::event::StoreEvent;
 use crate::root::Identity;
-use crate::{ContentPath, Kind, OnBreak, Precondition, Published, StoreError, beneath};
+use crate::{ContentPath, NameKind, OnBreak, Precondition, Published, StoreError, beneath};
 
 use super::Worker;
 
@@ -78,7 +78,7 @@ impl Worker {
         precondition: &Precondition,
     ) -> Result<Published, StoreError> {
         let existing = match self.find(root, path) {
-            Ok(found) if found.entry.kind == Kind::Directory => return Err(StoreError::IsDirectory),
+            Ok(found) if found.entry.kind == NameKind::Directory => return Err(StoreError::IsDirectory),
             Ok(found) => Some(found),
             Err(error) if error.is_absence() => None,
             Err(StoreError::Forbidden) => None, // a link out of the root: it is replaced, not followed

@@ -8,8 +8,8 @@ use rustix::fs::fstat;
 use units::limits;
 
 use crate::entry::Stamp;
-use crate::{ContentPath, Kind, StoreError};
-use media::{Budget, MediaRate, ProbeError, ReadAt, probe};
+use crate::{ContentPath, NameKind, StoreError};
+use media::{MediaRate, ProbeBudget, ProbeError, ReadAt, probe};
 
 use super::Worker;
 
@@ -57,7 +57,7 @@ impl Worker {
     /// Finds and remembers the rate of a content, if that was not done yet.
     pub(super) fn find_rate(&mut self, root: usize, path: &ContentPath) -> Result<(), StoreError> {
         let found = self.find(root, path)?;
-        if found.entry.kind == Kind::File && self.index.rate(&Stamp::of(&found.stat)).is_none() {
+        if found.entry.kind == NameKind::File && self.index.rate(&Stamp::of(&found.stat)).is_none() {
             let content = self.content_of(root, &found)?;
             self.rate_of(&content);
         }
@@ -71,7 +71,7 @@ impl Worker {
             return known;
         }
         self.shared.stats.probes.add(1);
-        let result = probe(&mut Reader::new(content), Budget::default());
+        let result = probe(&mut Reader::new(content), ProbeBudget::default());
         // A file that changes while it is looked into, or cannot be read just now, is looked into again.
         let unchanged = fstat(&content.file().file).is_ok_and(|stat| Stamp::of(&stat) == before);
         match result {

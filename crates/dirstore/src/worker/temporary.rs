@@ -21,11 +21,11 @@ use crate::path::COMPONENT_BYTES_MAX;
 pub(super) struct TemporaryFile {
     pub(super) file: OwnedFd,
     pub(super) directory: OwnedFd,
-    state: State,
+    state: TemporaryState,
 }
 
 #[derive(Debug)]
-enum State {
+enum TemporaryState {
     /// It has no name (`O_TMPFILE`).
     Nameless,
     /// It has a hidden one.
@@ -42,12 +42,12 @@ impl TemporaryFile {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | if direct { OFlags::DIRECT } else { OFlags::empty() };
         let mode = Mode::from_raw_mode(0o644);
         match openat(&directory, ".", flags | OFlags::TMPFILE, mode) {
-            Ok(file) => Ok(Self { file, directory, state: State::Nameless }),
+            Ok(file) => Ok(Self { file, directory, state: TemporaryState::Nameless }),
             // What file systems and old kernels without O_TMPFILE answer.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL) => {
                 let hidden = next_hidden_name(None);
                 let file = openat(&directory, hidden.as_str(), flags | OFlags::CREATE | OFlags::EXCL, mode)?;
-                Ok(Self { file, directory, state: State::Hidden(hidden) })
+                Ok(Self { file, directory, state: TemporaryState::Hidden(hidden) })
             }
             Err(error) => Err(error),
         }
@@ -66,7 +66,7 @@ impl TemporaryFile {
         // Held as long as the file is open: another server on the same folder leaves it alone. Some file systems have no
         // locks; there it is only this machine's.
         let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
-        Ok(Self { file, directory, state: State::Recoverable(hidden) })
+        Ok(Self { file, directory, state: TemporaryState::Recoverable(hidden) })
     }
 
     /// What an earlier run has left under a hidden name that tells its own; `WOULDBLOCK` if somebody still writes it.
@@ -75,22 +75,22 @@ impl TemporaryFile {
         let file = openat(&directory, hidden, flags, Mode::empty())?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) => Err(Errno::WOULDBLOCK),
-            _ => Ok(Self { file, directory, state: State::Recoverable(hidden.to_owned()) }),
+            _ => Ok(Self { file, directory, state: TemporaryState::Recoverable(hidden.to_owned()) }),
         }
     }
 
     /// It is not to be found again: dropped, it leaves nothing.
     pub(super) fn forget(&mut self) {
-        if let State::Recoverable(hidden) = &mut self.state {
-            self.state = State::Hidden(std::mem::take(hidden));
+        if let TemporaryState::Recoverable(hidden) = &mut self.state {
+            self.state = TemporaryState::Hidden(std::mem::take(hidden));
         }
     }
 
     /// Gives the file its name, if nothing has that name (else `EXIST`).
     pub(super) fn publish_new(&mut self, name: &str) -> Result<(), Errno> {
         match &self.state {
-            State::Nameless => self.link_as(name)?,
-            State::Hidden(hidden) | State::Recoverable(hidden) => {
+            TemporaryState::Nameless => self.link_as(name)?,
+            TemporaryState::Hidden(hidden) | TemporaryState::Recoverable(hidden) => {
                 let directory = &self.directory;
                 match renameat_with(directory, hidden.as_str(), directory, name, RenameFlags::NOREPLACE) {
                     // Not known to this file system: look first. Only somebody else could get in between.
@@ -102,25 +102,25 @@ impl TemporaryFile {
                     other => other?,
                 }
             }
-            State::Published => unreachable!("a file is published once"),
+            TemporaryState::Published => unreachable!("a file is published once"),
         }
-        self.state = State::Published;
+        self.state = TemporaryState::Published;
         Ok(())
     }
 
     /// Puts the file in the place of what has its name, in one step.
     pub(super) fn publish_over(&mut self, name: &str) -> Result<(), Errno> {
-        if matches!(self.state, State::Nameless) {
+        if matches!(self.state, TemporaryState::Nameless) {
             // A link cannot replace: first a hidden name.
             let hidden = next_hidden_name(None);
             self.link_as(&hidden)?;
-            self.state = State::Hidden(hidden);
+            self.state = TemporaryState::Hidden(hidden);
         }
-        let (State::Hidden(hidden) | State::Recoverable(hidden)) = &self.state else {
+        let (TemporaryState::Hidden(hidden) | TemporaryState::Recoverable(hidden)) = &self.state else {
             unreachable!("a file is published once")
         };
         renameat(&self.directory, hidden.as_str(), &self.directory, name)?;
-        self.state = State::Published;
+        self.state = TemporaryState::Published;
         Ok(())
     }
 
@@ -132,7 +132,7 @@ impl TemporaryFile {
 
 impl Drop for TemporaryFile {
     fn drop(&mut self) {
-        if let State::Hidden(hidden) = &self.state {
+        if let TemporaryState::Hidden(hidden) = &self.state {
             // Nothing can be done about a failure here: the next run cleans up.
             let _ = unlinkat(&self.directory, hidden.as_str(), AtFlags::empty());
         }
@@ -172,7 +172,7 @@ mod tests {
         let name = next_hidden_name(None);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
         let file = openat(&directory, name.as_str(), flags, Mode::from_raw_mode(0o644)).unwrap();
-        TemporaryFile { file, directory, state: State::Hidden(name) }
+        TemporaryFile { file, directory, state: TemporaryState::Hidden(name) }
     }
 
     fn names(path: &std::path::Path) -> Vec<String> {

@@ -20,8 +20,8 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use units::{Nanos, UploadId, limits};
 
 use crate::root::{Identity, Root};
-use crate::upload::{BufferRight, Progress, Terms, count, index};
-use crate::{ContentPath, Entry, Kind, OnBreak, Precondition, Published, StoreError, beneath};
+use crate::upload::{BufferRight, UploadProgress, UploadTerms, count, index};
+use crate::{ContentPath, Entry, NameKind, OnBreak, Precondition, Published, StoreError, beneath};
 
 use super::content::{extents_of, is_buffered};
 use super::temporary::TemporaryFile;
@@ -41,7 +41,7 @@ pub(crate) struct Chunk {
 }
 
 /// The file of an upload in progress, and what is to become of it.
-pub(super) struct Target {
+pub(super) struct UploadTarget {
     pub(super) root: usize,
     pub(super) path: ContentPath,
     pub(super) precondition: Precondition,
@@ -52,14 +52,14 @@ pub(super) struct Target {
     pub(super) reply: Option<oneshot::Sender<Result<Published, StoreError>>>,
     /// What publishing it gave.
     pub(super) published: Option<Published>,
-    progress: Arc<Progress>,
+    progress: Arc<UploadProgress>,
     /// What is not written; the first is the one the next byte is in.
     ready: VecDeque<Chunk>,
     allocated_bytes: u64,
     extents: Box<[Extent]>,
 }
 
-impl UploadFile for Target {
+impl UploadFile for UploadTarget {
     fn run_at(&self, offset: u64) -> (u64, u64) {
         let next = self.extents.partition_point(|extent| extent.logical + extent.length <= offset);
         match self.extents.get(next).filter(|extent| extent.logical <= offset) {
@@ -69,7 +69,7 @@ impl UploadFile for Target {
     }
 }
 
-impl Target {
+impl UploadTarget {
     pub(super) fn file(&self) -> BorrowedFd<'_> {
         self.temporary.file.as_fd()
     }
@@ -146,14 +146,14 @@ impl Worker {
         &mut self,
         root_index: usize,
         path: &ContentPath,
-        terms: Terms,
+        terms: UploadTerms,
     ) -> Result<UploadId, StoreError> {
         if self.uploads.count() >= limits::UPLOADS_MAX {
             return Err(StoreError::Busy);
         }
         let Some((parent, name)) = path.split() else { return Err(StoreError::IsDirectory) };
         let existing = match self.find(root_index, path) {
-            Ok(found) if found.entry.kind == Kind::Directory => return Err(StoreError::IsDirectory),
+            Ok(found) if found.entry.kind == NameKind::Directory => return Err(StoreError::IsDirectory),
             Ok(found) => Some(found.entry),
             Err(_) => None, // its own reason, if it matters, comes when the directory is opened
         };
@@ -178,7 +178,7 @@ impl Worker {
             }
             other => other?,
         };
-        let mut target = Target {
+        let mut target = UploadTarget {
             root: root_index,
             path: path.clone(),
             precondition: terms.precondition,

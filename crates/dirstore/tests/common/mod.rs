@@ -7,10 +7,10 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use dirstore::{
-    ContentPath, GrantPort, Layout, OnBreak, Precondition, RootSetting, Served, Store, StoreError, StoreSettings,
+    ContentPath, DiskPort, GrantPort, OnBreak, Precondition, RootSetting, Store, StoreError, StoreLayout, StoreSettings,
 };
 use dirstore::{Published, Ungoverned, Upload, UploadClass, UploadRequest};
-use storage::grant::{Done, Grant, JobId, Offer, StoreMessage, Work};
+use storage::grant::{Grant, GrantDone, JobId, Offer, StoreMessage, StoreWork};
 use units::Nanos;
 
 /// Longer than anything here takes; a test that waits this long has failed.
@@ -32,15 +32,15 @@ pub fn settings() -> StoreSettings {
 /// A store that is granted everything.
 pub fn ungoverned(roots: &[&Path]) -> Store {
     let roots: Vec<RootSetting> = roots.iter().map(|root| root.to_path_buf().into()).collect();
-    let layout = Layout::discover(&roots, &[]).unwrap();
-    Store::start(layout, &settings(), |_, _| Served { port: Box::new(Ungoverned::default()), profile: None }).unwrap()
+    let layout = StoreLayout::discover(&roots, &[]).unwrap();
+    Store::start(layout, &settings(), |_, _| DiskPort { port: Box::new(Ungoverned::default()), profile: None }).unwrap()
 }
 
 /// A store whose one disk is granted what the test says.
 pub fn governed(root: &Path, settings: &StoreSettings) -> (Store, Giver) {
     let giver = Giver::default();
-    let layout = Layout::discover(&[root.to_path_buf().into()], &[]).unwrap();
-    let serve = |_, _: &_| Served { port: Box::new(giver.clone()), profile: None };
+    let layout = StoreLayout::discover(&[root.to_path_buf().into()], &[]).unwrap();
+    let serve = |_, _: &_| DiskPort { port: Box::new(giver.clone()), profile: None };
     (Store::start(layout, settings, serve).unwrap(), giver)
 }
 
@@ -119,7 +119,7 @@ struct State {
     /// Work nobody waits for: kept apart, for most tests are not about it.
     chore: Option<Offer>,
     grants: VecDeque<(Grant, Offer)>,
-    dones: VecDeque<Done>,
+    dones: VecDeque<GrantDone>,
     out: Option<(Grant, Offer)>,
     woken: bool,
     closed: bool,
@@ -130,7 +130,7 @@ impl GrantPort for Giver {
         let (state, changed) = &*self.0;
         let mut state = state.lock().unwrap();
         match message {
-            StoreMessage::Offer(offer @ Offer { work: Work::Probe { .. }, .. }) => state.chore = Some(offer),
+            StoreMessage::Offer(offer @ Offer { work: StoreWork::Probe { .. }, .. }) => state.chore = Some(offer),
             StoreMessage::Offer(offer) => {
                 state.offers.retain(|old| old.job != offer.job);
                 state.offers.push(offer);
@@ -141,7 +141,7 @@ impl GrantPort for Giver {
                 assert_eq!(out.job, done.job);
                 assert!(done.bytes <= out.bytes_max || matches!(done.job, JobId(0)), "more was written than granted");
                 if done.ready_bytes > 0 && state.offers.iter().all(|other| other.job != done.job) {
-                    offer.work = Work::Write { bytes: done.ready_bytes, position: done.position };
+                    offer.work = StoreWork::Write { bytes: done.ready_bytes, position: done.position };
                     state.offers.push(offer);
                 }
                 state.dones.push_back(done);
@@ -166,7 +166,7 @@ impl GrantPort for Giver {
         state.woken = false;
     }
 
-    fn waker(&self) -> dirstore::Waker {
+    fn waker(&self) -> dirstore::WakeFn {
         let shared = Arc::clone(&self.0);
         Arc::new(move || {
             shared.0.lock().unwrap().woken = true;
@@ -199,13 +199,13 @@ impl Giver {
     }
 
     pub fn write_offer(&self) -> (Offer, u64) {
-        let offer = self.offer(|offer| matches!(offer.work, Work::Write { .. }));
-        let Work::Write { bytes, .. } = offer.work else { unreachable!() };
+        let offer = self.offer(|offer| matches!(offer.work, StoreWork::Write { .. }));
+        let StoreWork::Write { bytes, .. } = offer.work else { unreachable!() };
         (offer, bytes)
     }
 
     pub fn commit_offer(&self, awaits: bool) -> Offer {
-        self.offer(|offer| matches!(offer.work, Work::Commit { awaited, .. } if awaited == awaits))
+        self.offer(|offer| matches!(offer.work, StoreWork::Commit { awaited, .. } if awaited == awaits))
     }
 
     pub fn offers(&self) -> Vec<Offer> {
@@ -224,7 +224,7 @@ impl Giver {
     }
 
     /// Grants an offer and waits until it is done.
-    pub fn grant(&self, offer: &Offer, bytes_max: u64, until: Nanos) -> Done {
+    pub fn grant(&self, offer: &Offer, bytes_max: u64, until: Nanos) -> GrantDone {
         let (state, changed) = &*self.0;
         {
             let mut state = state.lock().unwrap();
@@ -245,11 +245,11 @@ impl Giver {
 
     /// How many bytes an offer is for.
     pub fn bytes(offer: &Offer) -> u64 {
-        if let Work::Write { bytes, .. } = offer.work { bytes } else { 0 }
+        if let StoreWork::Write { bytes, .. } = offer.work { bytes } else { 0 }
     }
 
     /// Grants an offer without end of time.
-    pub fn grant_all(&self, offer: &Offer) -> Done {
+    pub fn grant_all(&self, offer: &Offer) -> GrantDone {
         self.grant(offer, Self::bytes(offer), Nanos::MAX)
     }
 }

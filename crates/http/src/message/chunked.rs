@@ -15,12 +15,12 @@ const SIZE_DIGITS_MAX: usize = 15;
 /// Decodes one body.
 #[derive(Debug, Default)]
 pub struct ChunkedDecoder {
-    state: State,
+    state: ChunkedState,
     trailer_bytes: usize,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ChunkedState {
     /// A line with a size comes.
     #[default]
     Size,
@@ -58,37 +58,37 @@ impl ChunkedDecoder {
     pub fn decode(&mut self, buffer: &mut BytesMut) -> Result<Decoded, ChunkError> {
         loop {
             match self.state {
-                State::Size => {
+                ChunkedState::Size => {
                     let Some(line) = take_line(buffer, SIZE_LINE_BYTES_MAX)? else { return Ok(Decoded::More) };
                     self.state = match size(&line)? {
-                        0 => State::Trailer,
-                        size => State::Data(size),
+                        0 => ChunkedState::Trailer,
+                        size => ChunkedState::Data(size),
                     };
                 }
-                State::Data(_) if buffer.is_empty() => return Ok(Decoded::More),
-                State::Data(left) => {
+                ChunkedState::Data(_) if buffer.is_empty() => return Ok(Decoded::More),
+                ChunkedState::Data(left) => {
                     let here = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
                     let rest = left - u64::try_from(here).expect("a part of the chunk");
-                    self.state = if rest == 0 { State::DataEnd } else { State::Data(rest) };
+                    self.state = if rest == 0 { ChunkedState::DataEnd } else { ChunkedState::Data(rest) };
                     return Ok(Decoded::Data(buffer.split_to(here).freeze()));
                 }
-                State::DataEnd => match buffer.first_chunk() {
+                ChunkedState::DataEnd => match buffer.first_chunk() {
                     Some(b"\r\n") => {
                         buffer.advance(2);
-                        self.state = State::Size;
+                        self.state = ChunkedState::Size;
                     }
                     Some(_) => return Err(ChunkError("a chunk is longer than its size")),
                     None => return Ok(Decoded::More),
                 },
-                State::Trailer => {
+                ChunkedState::Trailer => {
                     let left = TRAILER_BYTES_MAX - self.trailer_bytes;
                     let Some(line) = take_line(buffer, left)? else { return Ok(Decoded::More) };
                     self.trailer_bytes += line.len();
                     if line.is_empty() {
-                        self.state = State::Over;
+                        self.state = ChunkedState::Over;
                     }
                 }
-                State::Over => return Ok(Decoded::End),
+                ChunkedState::Over => return Ok(Decoded::End),
             }
         }
     }
@@ -96,7 +96,7 @@ impl ChunkedDecoder {
     /// True if the body came to its end.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.state == State::Over
+        self.state == ChunkedState::Over
     }
 }
 

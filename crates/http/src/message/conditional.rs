@@ -19,7 +19,7 @@ pub struct Validators<'a> {
 
 /// What the conditions say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Condition {
+pub enum ConditionResult {
     /// Go on.
     Proceed,
     /// 304.
@@ -30,26 +30,26 @@ pub enum Condition {
 
 /// Evaluates the conditions of a GET or HEAD of an existing content.
 #[must_use]
-pub fn evaluate_read(headers: &HeaderMap, current: Validators<'_>) -> Condition {
+pub fn evaluate_read(headers: &HeaderMap, current: Validators<'_>) -> ConditionResult {
     if let Some(list) = joined(headers, &IF_MATCH) {
         if !matches_strongly(&list, current.etag) {
-            return Condition::Failed;
+            return ConditionResult::Failed;
         }
     } else if let (Some(limit), Some(modified)) = (date(headers, &IF_UNMODIFIED_SINCE), current.modified)
         && whole_seconds(modified) > whole_seconds(limit)
     {
-        return Condition::Failed;
+        return ConditionResult::Failed;
     }
     if let Some(list) = joined(headers, &IF_NONE_MATCH) {
         if matches_weakly(&list, current.etag) {
-            return Condition::NotModified;
+            return ConditionResult::NotModified;
         }
     } else if let (Some(limit), Some(modified)) = (date(headers, &IF_MODIFIED_SINCE), current.modified)
         && whole_seconds(modified) <= whole_seconds(limit)
     {
-        return Condition::NotModified;
+        return ConditionResult::NotModified;
     }
-    Condition::Proceed
+    ConditionResult::Proceed
 }
 
 /// True if a Range field may be honoured: there is no If-Range, or it names exactly this version. A date counts only
@@ -136,33 +136,33 @@ mod tests {
         fields.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value))).collect()
     }
 
-    fn read(fields: &[(HeaderName, &'static str)]) -> Condition {
+    fn read(fields: &[(HeaderName, &'static str)]) -> ConditionResult {
         evaluate_read(&headers(fields), current())
     }
 
     #[test]
     fn each_condition_alone() {
-        assert_eq!(read(&[]), Condition::Proceed);
-        assert_eq!(read(&[(IF_MATCH, "\"v0\", \"v1\"")]), Condition::Proceed);
-        assert_eq!(read(&[(IF_MATCH, "*")]), Condition::Proceed);
-        assert_eq!(read(&[(IF_MATCH, "W/\"v1\"")]), Condition::Failed, "strong comparison");
-        assert_eq!(read(&[(IF_MATCH, "\"v0\"")]), Condition::Failed);
-        assert_eq!(read(&[(IF_NONE_MATCH, "W/\"v1\"")]), Condition::NotModified, "weak comparison");
-        assert_eq!(read(&[(IF_NONE_MATCH, "*")]), Condition::NotModified);
-        assert_eq!(read(&[(IF_NONE_MATCH, "\"v0\"")]), Condition::Proceed);
-        assert_eq!(read(&[(IF_MODIFIED_SINCE, SAME)]), Condition::NotModified);
-        assert_eq!(read(&[(IF_MODIFIED_SINCE, EARLIER)]), Condition::Proceed);
-        assert_eq!(read(&[(IF_MODIFIED_SINCE, "yesterday")]), Condition::Proceed);
-        assert_eq!(read(&[(IF_UNMODIFIED_SINCE, SAME)]), Condition::Proceed);
-        assert_eq!(read(&[(IF_UNMODIFIED_SINCE, EARLIER)]), Condition::Failed);
+        assert_eq!(read(&[]), ConditionResult::Proceed);
+        assert_eq!(read(&[(IF_MATCH, "\"v0\", \"v1\"")]), ConditionResult::Proceed);
+        assert_eq!(read(&[(IF_MATCH, "*")]), ConditionResult::Proceed);
+        assert_eq!(read(&[(IF_MATCH, "W/\"v1\"")]), ConditionResult::Failed, "strong comparison");
+        assert_eq!(read(&[(IF_MATCH, "\"v0\"")]), ConditionResult::Failed);
+        assert_eq!(read(&[(IF_NONE_MATCH, "W/\"v1\"")]), ConditionResult::NotModified, "weak comparison");
+        assert_eq!(read(&[(IF_NONE_MATCH, "*")]), ConditionResult::NotModified);
+        assert_eq!(read(&[(IF_NONE_MATCH, "\"v0\"")]), ConditionResult::Proceed);
+        assert_eq!(read(&[(IF_MODIFIED_SINCE, SAME)]), ConditionResult::NotModified);
+        assert_eq!(read(&[(IF_MODIFIED_SINCE, EARLIER)]), ConditionResult::Proceed);
+        assert_eq!(read(&[(IF_MODIFIED_SINCE, "yesterday")]), ConditionResult::Proceed);
+        assert_eq!(read(&[(IF_UNMODIFIED_SINCE, SAME)]), ConditionResult::Proceed);
+        assert_eq!(read(&[(IF_UNMODIFIED_SINCE, EARLIER)]), ConditionResult::Failed);
     }
 
     #[test]
     fn precedence() {
-        assert_eq!(read(&[(IF_MATCH, ETAG), (IF_UNMODIFIED_SINCE, EARLIER)]), Condition::Proceed);
-        assert_eq!(read(&[(IF_NONE_MATCH, "\"v0\""), (IF_MODIFIED_SINCE, LATER)]), Condition::Proceed);
-        assert_eq!(read(&[(IF_MATCH, "\"v0\""), (IF_NONE_MATCH, ETAG)]), Condition::Failed);
-        assert_eq!(read(&[(IF_MATCH, ETAG), (IF_NONE_MATCH, ETAG)]), Condition::NotModified);
+        assert_eq!(read(&[(IF_MATCH, ETAG), (IF_UNMODIFIED_SINCE, EARLIER)]), ConditionResult::Proceed);
+        assert_eq!(read(&[(IF_NONE_MATCH, "\"v0\""), (IF_MODIFIED_SINCE, LATER)]), ConditionResult::Proceed);
+        assert_eq!(read(&[(IF_MATCH, "\"v0\""), (IF_NONE_MATCH, ETAG)]), ConditionResult::Failed);
+        assert_eq!(read(&[(IF_MATCH, ETAG), (IF_NONE_MATCH, ETAG)]), ConditionResult::NotModified);
     }
 
     #[test]
@@ -185,11 +185,11 @@ mod tests {
     fn a_weak_tag_without_a_date() {
         let current = Validators { etag: "W/\"v1-x\"", modified: None };
         let read = |fields: &[(HeaderName, &'static str)]| evaluate_read(&headers(fields), current);
-        assert_eq!(read(&[(IF_NONE_MATCH, "W/\"v1-x\"")]), Condition::NotModified);
-        assert_eq!(read(&[(IF_NONE_MATCH, "\"v1\"")]), Condition::Proceed);
-        assert_eq!(read(&[(IF_MATCH, "W/\"v1-x\"")]), Condition::Failed, "strong comparison");
-        assert_eq!(read(&[(IF_MODIFIED_SINCE, LATER)]), Condition::Proceed);
-        assert_eq!(read(&[(IF_UNMODIFIED_SINCE, EARLIER)]), Condition::Proceed);
+        assert_eq!(read(&[(IF_NONE_MATCH, "W/\"v1-x\"")]), ConditionResult::NotModified);
+        assert_eq!(read(&[(IF_NONE_MATCH, "\"v1\"")]), ConditionResult::Proceed);
+        assert_eq!(read(&[(IF_MATCH, "W/\"v1-x\"")]), ConditionResult::Failed, "strong comparison");
+        assert_eq!(read(&[(IF_MODIFIED_SINCE, LATER)]), ConditionResult::Proceed);
+        assert_eq!(read(&[(IF_UNMODIFIED_SINCE, EARLIER)]), ConditionResult::Proceed);
         let ranged = headers(&[(IF_RANGE, "W/\"v1-x\"")]);
         assert!(!range_applies(&ranged, current, SystemTime::UNIX_EPOCH));
     }

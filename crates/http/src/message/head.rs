@@ -26,7 +26,7 @@ pub struct RequestHead {
     /// What follows the `?`, if there is one.
     pub query: Option<String>,
     /// HTTP/1.0 or 1.1.
-    pub version: Version,
+    pub version: HttpVersion,
     /// All header fields.
     pub headers: HeaderMap,
     /// How the body is framed.
@@ -41,7 +41,7 @@ pub struct RequestHead {
 
 /// The two versions spoken here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Version {
+pub enum HttpVersion {
     /// HTTP/1.0.
     Http10,
     /// HTTP/1.1.
@@ -132,9 +132,9 @@ pub fn parse_head(bytes: &[u8]) -> Result<Option<RequestHead>, HeadError> {
     if target.len() > TARGET_BYTES_MAX {
         return Err(HeadError::TargetTooLong);
     }
-    let version = if request.version == Some(0) { Version::Http10 } else { Version::Http11 };
+    let version = if request.version == Some(0) { HttpVersion::Http10 } else { HttpVersion::Http11 };
     let mut headers = collect_fields(request.headers)?;
-    let Target { authority, path, query } = split_target(&method, target)?;
+    let RequestTarget { authority, path, query } = split_target(&method, target)?;
     check_host(&headers, version)?;
     if let Some(authority) = authority {
         headers.insert(HOST, authority);
@@ -142,7 +142,7 @@ pub fn parse_head(bytes: &[u8]) -> Result<Option<RequestHead>, HeadError> {
     let body = framing(&headers, version)?;
     check_expectation(&headers)?;
     // HTTP/1.0 knows no interim answers (RFC 9110 §10.1.1).
-    let expects_continue = headers.contains_key(EXPECT) && version == Version::Http11;
+    let expects_continue = headers.contains_key(EXPECT) && version == HttpVersion::Http11;
     let keep_alive = keep_alive(&headers, version);
     let bytes = length;
     Ok(Some(RequestHead { method, path, query, version, headers, body, expects_continue, keep_alive, bytes }))
@@ -192,7 +192,7 @@ fn collect_fields(fields: &[httparse::Header<'_>]) -> Result<HeaderMap, HeadErro
 }
 
 /// A request target, taken apart.
-struct Target {
+struct RequestTarget {
     /// Of an absolute target: whom the request is for, whatever its Host says (RFC 9112 §3.2.2).
     authority: Option<HeaderValue>,
     path: String,
@@ -200,9 +200,9 @@ struct Target {
 }
 
 /// Origin form, absolute form (a proxy's habit, RFC 9112 §3.2.2: must be accepted) or `*`.
-fn split_target(method: &Method, target: &str) -> Result<Target, HeadError> {
+fn split_target(method: &Method, target: &str) -> Result<RequestTarget, HeadError> {
     if target == "*" && *method == Method::OPTIONS {
-        return Ok(Target { authority: None, path: "*".to_owned(), query: None });
+        return Ok(RequestTarget { authority: None, path: "*".to_owned(), query: None });
     }
     let (authority, rest) = if target.starts_with('/') {
         (None, target)
@@ -220,18 +220,18 @@ fn split_target(method: &Method, target: &str) -> Result<Target, HeadError> {
     let rest = rest.split_once('#').map_or(rest, |(before, _)| before);
     let (path, query) = rest.split_once('?').map_or((rest, None), |(path, query)| (path, Some(query.to_owned())));
     let path = if path.is_empty() { "/" } else { path }.to_owned();
-    Ok(Target { authority, path, query })
+    Ok(RequestTarget { authority, path, query })
 }
 
-fn check_host(headers: &HeaderMap, version: Version) -> Result<(), HeadError> {
+fn check_host(headers: &HeaderMap, version: HttpVersion) -> Result<(), HeadError> {
     let mut hosts = headers.get_all(HOST).iter();
     let first = hosts.next();
     if hosts.next().is_some() {
         return Err(HeadError::Host);
     }
     match (first, version) {
-        (None, Version::Http10) => Ok(()),
-        (None, Version::Http11) => Err(HeadError::Host),
+        (None, HttpVersion::Http10) => Ok(()),
+        (None, HttpVersion::Http11) => Err(HeadError::Host),
         (Some(host), _) if host.as_bytes().iter().all(|b| is_host_byte(*b)) => Ok(()),
         (Some(_), _) => Err(HeadError::Host),
     }
@@ -262,7 +262,7 @@ const fn is_host_byte(byte: u8) -> bool {
         )
 }
 
-fn framing(headers: &HeaderMap, version: Version) -> Result<BodyFraming, HeadError> {
+fn framing(headers: &HeaderMap, version: HttpVersion) -> Result<BodyFraming, HeadError> {
     if headers.contains_key(TRANSFER_ENCODING) {
         if headers.contains_key(CONTENT_LENGTH) {
             return Err(HeadError::TwoLengths);
@@ -283,7 +283,7 @@ fn framing(headers: &HeaderMap, version: Version) -> Result<BodyFraming, HeadErr
 }
 
 /// Transfer codings end with `chunked`, which stands there once; without that, the end of the body is a guess (RFC 9112 §6.3).
-fn chunked(headers: &HeaderMap, version: Version) -> Result<(), HeadError> {
+fn chunked(headers: &HeaderMap, version: HttpVersion) -> Result<(), HeadError> {
     let lines = headers.get_all(TRANSFER_ENCODING).iter();
     let mut before_last = 0;
     let mut last = &b""[..];
@@ -294,7 +294,7 @@ fn chunked(headers: &HeaderMap, version: Version) -> Result<(), HeadError> {
         }
         last = coding.trim_ascii();
     }
-    if version == Version::Http10 || !last.eq_ignore_ascii_case(b"chunked") {
+    if version == HttpVersion::Http10 || !last.eq_ignore_ascii_case(b"chunked") {
         return Err(HeadError::TransferEncoding);
     }
     if before_last > 0 { Err(HeadError::UnknownCoding) } else { Ok(()) }
@@ -306,7 +306,7 @@ fn check_expectation(headers: &HeaderMap) -> Result<(), HeadError> {
 }
 
 /// RFC 9112 §9.3.
-fn keep_alive(headers: &HeaderMap, version: Version) -> bool {
+fn keep_alive(headers: &HeaderMap, version: HttpVersion) -> bool {
     let has = |wanted: &str| {
         headers
             .get_all(CONNECTION)
@@ -314,7 +314,7 @@ fn keep_alive(headers: &HeaderMap, version: Version) -> bool {
             .filter_map(|value| value.to_str().ok())
             .any(|list| list.split(',').any(|token| token.trim().eq_ignore_ascii_case(wanted)))
     };
-    !has("close") && (version == Version::Http11 || has("keep-alive"))
+    !has("close") && (version == HttpVersion::Http11 || has("keep-alive"))
 }
 
 #[cfg(test)]

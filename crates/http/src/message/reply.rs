@@ -11,7 +11,7 @@ use http_types::{Method, StatusCode};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::json;
 
-use super::head::{RequestHead, Version};
+use super::head::{HttpVersion, RequestHead};
 
 /// What the `Server` field says.
 pub const SERVER: &str = concat!("isocast/", env!("CARGO_PKG_VERSION"));
@@ -115,8 +115,8 @@ impl After {
     pub const fn of(head: &RequestHead) -> Self {
         match (head.keep_alive, head.version) {
             (false, _) => Self::Close,
-            (true, Version::Http11) => Self::KeepAlive,
-            (true, Version::Http10) => Self::KeepAlive10,
+            (true, HttpVersion::Http11) => Self::KeepAlive,
+            (true, HttpVersion::Http10) => Self::KeepAlive10,
         }
     }
 }

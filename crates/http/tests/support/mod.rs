@@ -20,16 +20,16 @@ use dataplane::control::{
     Command, Content, Delivery, Ending, Outcome, Refusal, Report, Resource, Segment, Service as Class,
 };
 use dataplane::gauges::Gauges;
-use dataplane::layout::{Access, ContentLayout};
-use dataplane::watched::{Facts, Watched};
-use http::config::Config;
-use http::{Parts, Server, listen};
+use dataplane::layout::{ContentLayout, FileAccess};
+use dataplane::watched::{Facts, WatchedContent};
+use http::config::HttpConfig;
+use http::{Server, ServerParts, listen};
 use service::contents::{
-    ContentPath, Contents, DiskDescription, Entry, Kind, Opened, Pending, Precondition, Published, StoreError,
+    ContentPath, Contents, DiskDescription, Entry, NameKind, Opened, Pending, Precondition, Published, StoreError,
     UploadClass, UploadRequest, UploadSink, Want,
 };
 use service::log::Log;
-use service::{MediaService, Plane};
+use service::{MediaService, PlaneQueue};
 use units::{BitRate, ContentVersion, DiskId, Nanos, ReservationId, StreamId};
 
 /// What one file of the store holds.
@@ -103,7 +103,7 @@ impl FakeStore {
 fn entry(name: &str, stored: &Stored) -> Entry {
     Entry {
         name: name.rsplit('/').next().unwrap_or_default().to_owned(),
-        kind: Kind::File,
+        kind: NameKind::File,
         size: stored.bytes.len() as u64,
         modified: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000 + stored.version),
         etag: format!("\"v{}\"", stored.version),
@@ -124,8 +124,14 @@ impl Contents for FakeStore {
             let content = Arc::new(Content {
                 version: ContentVersion(stored.version),
                 size: entry.size,
-                layout: ContentLayout::of_file(DiskId(0), file.into(), Access::Buffered, entry.size, Box::default()),
-                watched: Some(Watched::new(Facts::new(0, entry.size), 0)),
+                layout: ContentLayout::of_file(
+                    DiskId(0),
+                    file.into(),
+                    FileAccess::Buffered,
+                    entry.size,
+                    Box::default(),
+                ),
+                watched: Some(WatchedContent::new(Facts::new(0, entry.size), 0)),
             });
             let media = if want == Want::FileAndRate { *self.media.lock().expect("lock") } else { None };
             Ok(Opened { entry, content, media })
@@ -141,7 +147,7 @@ impl Contents for FakeStore {
                 let Some(rest) = name.strip_prefix(&prefix) else { continue };
                 let mut found = entry(rest, stored);
                 if let Some((directory, _)) = rest.split_once('/') {
-                    found = Entry { name: directory.to_owned(), kind: Kind::Directory, size: 0, ..found };
+                    found = Entry { name: directory.to_owned(), kind: NameKind::Directory, size: 0, ..found };
                 }
                 entries.insert(found.name.clone(), found);
             }
@@ -453,7 +459,7 @@ impl FakePlane {
     }
 }
 
-impl Plane for FakePlane {
+impl PlaneQueue for FakePlane {
     fn send(&self, command: Command) -> Result<(), Command> {
         let me = self.me.get().and_then(std::sync::Weak::upgrade).expect("the plane lives");
         {
@@ -538,8 +544,8 @@ impl Write for Lines {
 }
 
 /// Settings that are the default ones but for the service's.
-pub fn with_service(service: service::config::Config) -> Config {
-    Config { service, ..Config::default() }
+pub fn with_service(service: service::config::ServiceConfig) -> HttpConfig {
+    HttpConfig { service, ..HttpConfig::default() }
 }
 
 /// A server with its fakes.
@@ -558,23 +564,23 @@ pub const CAPACITY_BPS: u64 = 100_000_000;
 
 impl Harness {
     /// With these settings, but that programs on this machine may write.
-    pub fn start(mut config: Config) -> Self {
+    pub fn start(mut config: HttpConfig) -> Self {
         config.service.local_writes = true;
         let plane = FakePlane::new(CAPACITY_BPS);
         let store = FakeStore::default();
         let (access, events) = (Lines::default(), Lines::default());
         let ready = Arc::new(AtomicBool::new(true));
         let listener = listen("127.0.0.1:0".parse().expect("an address")).expect("a port");
-        let service = MediaService::start(service::Parts {
+        let service = MediaService::start(service::ServiceParts {
             config: config.service.clone(),
             contents: Arc::new(store.clone()),
-            plane: Arc::clone(&plane) as Arc<dyn Plane>,
+            plane: Arc::clone(&plane) as Arc<dyn PlaneQueue>,
             ready: Arc::clone(&ready),
             gauges: Arc::new(Gauges::new(16, 1)),
             events: Log::start("events", Some(Box::new(events.clone()))).expect("a thread"),
         });
         assert!(plane.service.set(Arc::clone(&service)).is_ok());
-        let server = Server::start(Parts {
+        let server = Server::start(ServerParts {
             config,
             listeners: vec![listener],
             service,

@@ -18,7 +18,7 @@ const PROCESSES_MAX: usize = 4096;
 
 /// Names what is counted in one run.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Watched {
+pub(crate) struct CountedNames {
     /// The server's first process; its descendants count too.
     pub server: Option<u32>,
     /// The block device that holds the contents, as `/proc/diskstats` names it.
@@ -29,7 +29,7 @@ pub(crate) struct Watched {
 
 /// All counters at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Counters {
+pub(crate) struct RunCounters {
     /// Processor time of the server's processes, nanoseconds.
     pub server_cpu_ns: Option<u64>,
     /// Memory resident in the server's processes, bytes.
@@ -50,11 +50,11 @@ pub(crate) struct Counters {
     pub interface_sent_bytes: Option<u64>,
 }
 
-impl Watched {
+impl CountedNames {
     /// Reads all counters.
-    pub(crate) fn read(&self) -> Counters {
+    pub(crate) fn read(&self) -> RunCounters {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        let mut counters = Counters::default();
+        let mut counters = RunCounters::default();
         if let Some(pid) = self.server {
             for pid in family(pid) {
                 let (cpu, rss) = process(pid);
@@ -132,17 +132,17 @@ fn tcp_pages(sockstat: &str) -> Option<u64> {
     line.split_ascii_whitespace().skip_while(|w| *w != "mem").nth(1)?.parse().ok()
 }
 
-struct Disk {
+struct DiskCounters {
     read_bytes: u64,
     written_bytes: u64,
     busy_ns: u64,
 }
 
-fn disk(diskstats: &str, name: &str) -> Option<Disk> {
+fn disk(diskstats: &str, name: &str) -> Option<DiskCounters> {
     let mut lines = diskstats.lines().map(|l| l.split_ascii_whitespace().collect::<Vec<_>>());
     let fields = lines.find(|f| f.get(2) == Some(&name))?;
     let field = |i: usize| fields.get(i).and_then(|f| f.parse::<u64>().ok());
-    Some(Disk {
+    Some(DiskCounters {
         read_bytes: field(5)? * SECTOR_BYTES,
         written_bytes: field(9)? * SECTOR_BYTES,
         busy_ns: field(12)? * 1_000_000,
@@ -221,7 +221,7 @@ mod tests {
     fn this_process_is_found_and_counted() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         assert_eq!(listener_of(listener.local_addr().unwrap().port()), Some(std::process::id()));
-        let watched = Watched { server: Some(std::process::id()), ..Watched::default() };
+        let watched = CountedNames { server: Some(std::process::id()), ..CountedNames::default() };
         let counters = watched.read();
         assert!(counters.server_rss_bytes.unwrap() > 100_000);
         assert!(counters.machine_cpu_ns > 0);

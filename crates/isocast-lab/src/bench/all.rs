@@ -10,9 +10,9 @@ use units::Nanos;
 
 use super::host::Host;
 use super::lab_disk::LabDisk;
-use super::parts::{self, Ground, Part};
+use super::parts::{self, BenchPart, PartGround};
 use super::progress::Show;
-use super::timetable::{Timetable, about};
+use super::timetable::{PartsTimetable, about};
 use super::{BenchCommand, Stop, child, clock, nginx, scratch};
 
 /// Contents in memory: so many files of so many bytes.
@@ -70,7 +70,7 @@ impl AllCommand {
         }
         let out = self.out.clone().unwrap_or_else(default_folder);
         let parts = self.chosen(&out)?;
-        if parts.iter().any(|part| part.ground != Ground::Memory) && !rustix::process::geteuid().is_root() {
+        if parts.iter().any(|part| part.ground != PartGround::Memory) && !rustix::process::geteuid().is_root() {
             bail!("emulated disks need root: run it with sudo, or give --without-lab for what needs none");
         }
         let mut table = self.timetable(&parts, &out)?;
@@ -84,7 +84,7 @@ impl AllCommand {
         let mut begun = 0;
         // Parts on the same ground follow one another: it is made once for all of them.
         for same in parts.chunk_by(|a, b| a.ground == b.ground) {
-            let ground = same.first().map_or(Ground::Memory, |p| p.ground);
+            let ground = same.first().map_or(PartGround::Memory, |p| p.ground);
             let site = self.prepare(ground, &show, stop)?;
             for part in same {
                 begun += 1;
@@ -117,15 +117,15 @@ impl AllCommand {
     }
 
     /// The parts to run.
-    fn chosen(&self, out: &Path) -> anyhow::Result<Vec<Part>> {
+    fn chosen(&self, out: &Path) -> anyhow::Result<Vec<BenchPart>> {
         let all = if self.full { parts::full() } else { parts::quick() };
         if let Some(unknown) = self.only.iter().find(|only| !all.iter().any(|p| p.is_named(only))) {
             let labels: Vec<&str> = all.iter().map(|p| p.label.as_str()).collect();
             bail!("--only {unknown}: there is no such part; there are {}", labels.join(", "));
         }
-        let wanted = |part: &Part| {
+        let wanted = |part: &BenchPart| {
             (self.only.is_empty() || self.only.iter().any(|only| part.is_named(only)))
-                && (part.ground == Ground::Memory || !self.without_lab)
+                && (part.ground == PartGround::Memory || !self.without_lab)
                 && !(self.resume && out.join(format!("{}.json", part.label)).exists())
         };
         Ok(all.into_iter().filter(wanted).collect())
@@ -137,36 +137,36 @@ impl AllCommand {
     }
 
     /// How long each part takes, its site's set-up with the first part there.
-    fn timetable(&self, parts: &[Part], out: &Path) -> anyhow::Result<Timetable> {
-        let somewhere = Place { root: PathBuf::from("."), disk: Some((LAB_NAME.to_owned(), PathBuf::from("."))) };
+    fn timetable(&self, parts: &[BenchPart], out: &Path) -> anyhow::Result<PartsTimetable> {
+        let somewhere = SiteArgs { root: PathBuf::from("."), disk: Some((LAB_NAME.to_owned(), PathBuf::from("."))) };
         let mut ground = None;
         let mut spans = Vec::new();
         for part in parts {
             let line = self.line(part, &somewhere, out);
-            let span = Line::try_parse_from(line)
+            let span = PartLine::try_parse_from(line)
                 .with_context(|| format!("the command line of {}", part.label))?
                 .bench
                 .estimate()?;
             let set_up = match part.ground {
                 _ if ground == Some(part.ground) => Nanos::ZERO,
-                Ground::Memory => MEMORY_SET_UP,
-                Ground::Disk(_) => DISK_SET_UP,
+                PartGround::Memory => MEMORY_SET_UP,
+                PartGround::Disk(_) => DISK_SET_UP,
             };
             ground = Some(part.ground);
             spans.push(set_up + span);
         }
-        Ok(Timetable::new(clock::now(), self.limit(), spans))
+        Ok(PartsTimetable::new(clock::now(), self.limit(), spans))
     }
 
-    fn prepare(&self, ground: Ground, show: &Show, stop: &Stop) -> anyhow::Result<Site> {
+    fn prepare(&self, ground: PartGround, show: &Show, stop: &Stop) -> anyhow::Result<ContentSite> {
         match ground {
-            Ground::Memory => self.in_memory(stop).map(Site::Memory),
-            Ground::Disk(profile) => {
+            PartGround::Memory => self.in_memory(stop).map(ContentSite::Memory),
+            PartGround::Disk(profile) => {
                 show.line(&format!("emulated disk `{profile}`: making and filling it"));
                 // A drive of 250 GB holds half as many.
                 let files = if profile == "t7k250" { COLD_FILES / 2 } else { COLD_FILES };
                 let disk = LabDisk::up(&format!("{LAB_NAME}-{profile}"), profile, files, COLD_SIZE)?;
-                Ok(Site::Disk { disk, state: scratch::folder()? })
+                Ok(ContentSite::Disk { disk, state: scratch::folder()? })
             }
         }
     }
@@ -186,7 +186,7 @@ impl AllCommand {
     }
 
     /// The command line of one part, as it could be typed.
-    fn line(&self, part: &Part, place: &Place, out: &Path) -> Vec<String> {
+    fn line(&self, part: &BenchPart, place: &SiteArgs, out: &Path) -> Vec<String> {
         let mut line: Vec<String> = ["bench", part.experiment, "--server", "isocast"].map(str::to_owned).to_vec();
         line.extend(["--label", &part.label, "--title", &part.title].map(str::to_owned));
         let root = place.root.display().to_string();
@@ -203,7 +203,7 @@ impl AllCommand {
 }
 
 /// Where contents are while parts run; gone when dropped.
-enum Site {
+enum ContentSite {
     Memory(TempDir),
     /// Our server measures the disk once for all parts, and keeps the profile in `state`.
     Disk {
@@ -212,12 +212,12 @@ enum Site {
     },
 }
 
-impl Site {
-    fn place(&self) -> Place {
+impl ContentSite {
+    fn place(&self) -> SiteArgs {
         match self {
-            Self::Memory(folder) => Place { root: folder.path().to_owned(), disk: None },
+            Self::Memory(folder) => SiteArgs { root: folder.path().to_owned(), disk: None },
             Self::Disk { disk, state } => {
-                Place { root: disk.contents(), disk: Some((disk.name.clone(), state.path().to_owned())) }
+                SiteArgs { root: disk.contents(), disk: Some((disk.name.clone(), state.path().to_owned())) }
             }
         }
     }
@@ -225,7 +225,7 @@ impl Site {
 
 /// What a command line names of a [`Site`].
 #[derive(Debug)]
-struct Place {
+struct SiteArgs {
     root: PathBuf,
     /// The emulated disk, and our server's folder for its profile.
     disk: Option<(String, PathBuf)>,
@@ -233,7 +233,7 @@ struct Place {
 
 /// A part's command line, read back as the program itself reads it.
 #[derive(Debug, Parser)]
-struct Line {
+struct PartLine {
     #[command(flatten)]
     bench: BenchCommand,
 }

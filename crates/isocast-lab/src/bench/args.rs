@@ -8,9 +8,9 @@ use clap::{Args, ValueEnum};
 use units::{BitRate, ByteCount, Nanos};
 
 use super::client::STREAMS_MAX;
-use super::experiment::{Job, Slower, Writers};
+use super::experiment::{RunRequest, Slower, Writers};
 use super::network;
-use super::server::{Choice, Ground, parts_of};
+use super::server::{Choice, ServerGround, parts_of};
 use super::session::YARDSTICK;
 use super::timetable::PER_RUN;
 use super::writer::UPLOAD_PREFIX;
@@ -28,7 +28,7 @@ const DURATION: Nanos = Nanos::from_secs(20);
 
 /// How contents are given to streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Spread {
+pub(crate) enum ContentSpread {
     /// Each its own while there are enough, in leaps over the list: few streams spread over a disk as well.
     Turn,
     /// At random, by the seed.
@@ -39,19 +39,21 @@ pub(crate) enum Spread {
     Zipf(usize),
 }
 
-fn spread(text: &str) -> Result<Spread, String> {
+fn spread(text: &str) -> Result<ContentSpread, String> {
     let zipf = |text: &str| text.strip_prefix("zipf:")?.parse().ok().filter(|&contents| contents > 0);
     match text {
-        "turn" => Ok(Spread::Turn),
-        "random" => Ok(Spread::Random),
-        "one" => Ok(Spread::One),
-        _ => zipf(text).map(Spread::Zipf).ok_or_else(|| format!("`{text}`: write turn, random, one, or zipf:40")),
+        "turn" => Ok(ContentSpread::Turn),
+        "random" => Ok(ContentSpread::Random),
+        "one" => Ok(ContentSpread::One),
+        _ => {
+            zipf(text).map(ContentSpread::Zipf).ok_or_else(|| format!("`{text}`: write turn, random, one, or zipf:40"))
+        }
     }
 }
 
 /// Which of our servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Own {
+pub(crate) enum OwnServer {
     /// This program's `serve`, started and stopped by the benchmark.
     Isocast,
 }
@@ -108,14 +110,14 @@ fn clients(text: &str) -> Result<usize, String> {
 
 /// What every experiment needs to know.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Common {
+pub(crate) struct ExperimentArgs {
     /// Measure a server that runs already. `{content}`, `{rate}` and `{number}` (of the stream) are filled in where they
     /// stand.
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
     /// Start this server, measure it, stop it.
     #[arg(long, value_enum)]
-    pub server: Option<Own>,
+    pub server: Option<OwnServer>,
     /// Measure this one beside, in turn, over the same files.
     #[arg(long, value_enum)]
     pub peer: Option<Peer>,
@@ -127,7 +129,7 @@ pub(crate) struct Common {
     pub content: Vec<String>,
     /// How contents are given to streams.
     #[arg(long, value_name = "turn|random|one|zipf:N", default_value = "turn", value_parser = spread)]
-    pub spread: Spread,
+    pub spread: ContentSpread,
     /// Rate of a stream [default: 8.8M; for jitter 9M].
     #[arg(long, value_parser = units::parse_rate)]
     pub rate: Option<BitRate>,
@@ -224,7 +226,7 @@ pub(crate) struct Common {
     pub json: bool,
 }
 
-impl Common {
+impl ExperimentArgs {
     /// The rate of a stream.
     pub(crate) fn rate(&self) -> BitRate {
         self.rate.unwrap_or(RATE)
@@ -245,7 +247,7 @@ impl Common {
             parts_of(url)?;
             choices.push(Choice::Url(url.clone()));
         }
-        if self.server == Some(Own::Isocast) {
+        if self.server == Some(OwnServer::Isocast) {
             choices.push(Choice::Isocast { scheduler: self.disk_scheduler.clone() });
         }
         if self.peer == Some(Peer::Nginx) {
@@ -269,14 +271,14 @@ impl Common {
     ///
     /// # Errors
     /// A folder is not there, or the process to account for.
-    pub(crate) fn ground(&self) -> anyhow::Result<Ground> {
+    pub(crate) fn ground(&self) -> anyhow::Result<ServerGround> {
         let absolute = |root: &PathBuf| {
             root.canonicalize().with_context(|| format!("the folder of contents `{}`", root.display()))
         };
         if let Some(pid) = self.pid.filter(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
             bail!("--pid {pid}: there is no such process");
         }
-        Ok(Ground {
+        Ok(ServerGround {
             roots: self.root.iter().map(absolute).collect::<anyhow::Result<_>>()?,
             serve_args: self.serve_args(),
             rates: vec![self.rate()],
@@ -292,7 +294,7 @@ impl Common {
     ///
     /// # Errors
     /// No contents, or a figure out of range.
-    pub(crate) fn job(&self, streams: usize) -> anyhow::Result<Job> {
+    pub(crate) fn job(&self, streams: usize) -> anyhow::Result<RunRequest> {
         if streams == 0 || streams > STREAMS_MAX {
             bail!("{streams} streams: this client carries 1 to {STREAMS_MAX}");
         }
@@ -300,7 +302,7 @@ impl Common {
         if seconds == 0 || seconds > SECONDS_MAX || self.duration() != Nanos::from_secs(seconds) {
             bail!("--duration must be whole seconds, from 1s to {SECONDS_MAX}s");
         }
-        Ok(Job {
+        Ok(RunRequest {
             streams,
             rate: self.rate(),
             contents: self.contents()?,

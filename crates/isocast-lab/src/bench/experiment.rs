@@ -8,14 +8,14 @@ use std::thread;
 
 use units::{BitRate, Nanos};
 
-use super::account::{self, Counters, Watched};
-use super::client::{self, Plan, Progress, Terms};
+use super::account::{self, CountedNames, RunCounters};
+use super::client::{self, ClientPlan, RunProgress, ViewerTerms};
 use super::own_words::{self, OwnWords};
 use super::progress::Show;
-use super::server::{Choice, Ground, Server};
-use super::summary::{Phase, Run, f};
+use super::server::{Choice, RunningServer, ServerGround};
+use super::summary::{Run, RunPhase, f};
 use super::timetable::{PER_RUN, Spare};
-use super::writer::{self, Site};
+use super::writer::{self, WriterSite};
 use super::{Stop, clock, idle, lab_disk};
 
 /// From the call to the first stream.
@@ -28,7 +28,7 @@ const REPEATED_SECONDS_MAX: u64 = 300;
 
 /// What to run.
 #[derive(Debug, Clone)]
-pub(crate) struct Job {
+pub(crate) struct RunRequest {
     /// Streams.
     pub streams: usize,
     /// Rate of each.
@@ -36,7 +36,7 @@ pub(crate) struct Job {
     /// Names of contents, given out in turn.
     pub contents: Vec<String>,
     /// How contents are given out.
-    pub spread: super::args::Spread,
+    pub spread: super::args::ContentSpread,
     /// Streams start over this.
     pub ramp: Nanos,
     /// Then this long nothing is measured.
@@ -83,7 +83,7 @@ pub(crate) struct Writers {
     pub after: Nanos,
 }
 
-impl Job {
+impl RunRequest {
     /// How long it takes, the server's start and end included.
     pub(crate) fn length(&self) -> Nanos {
         self.ramp + self.warm_up + Nanos::from_secs(self.seconds) + PER_RUN
@@ -93,13 +93,13 @@ impl Job {
     fn content(&self, n: usize) -> &str {
         let count = self.contents.len().max(1);
         let index = match self.spread {
-            super::args::Spread::Turn => nth_in_turn(n, count),
-            super::args::Spread::One => 0,
-            super::args::Spread::Random => {
+            super::args::ContentSpread::Turn => nth_in_turn(n, count),
+            super::args::ContentSpread::One => 0,
+            super::args::ContentSpread::Random => {
                 let mixed = mix(self.seed.wrapping_add(n as u64));
                 usize::try_from(mixed % count as u64).unwrap_or(0)
             }
-            super::args::Spread::Zipf(contents) => {
+            super::args::ContentSpread::Zipf(contents) => {
                 let chance =
                     super::summary::f(mix(self.seed.wrapping_add(n as u64)) >> 11) / super::summary::f(1 << 53);
                 nth_in_turn(zipf(chance, contents.min(count)), count)
@@ -108,12 +108,12 @@ impl Job {
         self.contents.get(index).map_or("", String::as_str)
     }
 
-    fn plan(&self, server: &Server) -> Plan {
+    fn plan(&self, server: &RunningServer) -> ClientPlan {
         let begin = clock::now() + LEAD;
         // Twice 1.5 s of media: nginx lets a second's worth go at once, and the kernel counts overhead as well.
         let buffer = self.rate.bytes_in(Nanos::from_secs(3)).clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX);
-        Plan {
-            terms: Terms {
+        ClientPlan {
+            terms: ViewerTerms {
                 address: server.address,
                 rate: self.rate,
                 start: self.start,
@@ -177,8 +177,8 @@ pub(crate) fn mix(n: u64) -> u64 {
 /// The server cannot be started, or the benchmark was interrupted.
 pub(crate) fn run(
     choice: &Choice,
-    ground: &Ground,
-    job: &Job,
+    ground: &ServerGround,
+    job: &RunRequest,
     show: &Show,
     stop: &Stop,
     spare: &mut Spare,
@@ -202,12 +202,18 @@ pub(crate) fn run(
     once(choice, ground, job, show, stop)
 }
 
-fn once(choice: &Choice, ground: &Ground, job: &Job, show: &Show, stop: &Stop) -> anyhow::Result<(Run, String)> {
+fn once(
+    choice: &Choice,
+    ground: &ServerGround,
+    job: &RunRequest,
+    show: &Show,
+    stop: &Stop,
+) -> anyhow::Result<(Run, String)> {
     stop.check()?;
     if job.cold {
         drop_caches(&ground.roots);
     }
-    let server = Server::start(choice, ground, stop)?;
+    let server = RunningServer::start(choice, ground, stop)?;
     if matches!(choice, Choice::Url(_)) {
         server.probe(&server.path_of(job.content(0), job.rate, 0), stop)?;
     }
@@ -218,15 +224,24 @@ fn once(choice: &Choice, ground: &Ground, job: &Job, show: &Show, stop: &Stop) -
 }
 
 /// Runs `job` against a server that answers.
-pub(crate) fn measure(server: &Server, ground: &Ground, job: &Job, show: &Show, stop: &Stop) -> anyhow::Result<Run> {
-    let watched =
-        Watched { server: server.pid, disk: ground.roots.first().and_then(|r| account::device_of(r)), interface: None };
+pub(crate) fn measure(
+    server: &RunningServer,
+    ground: &ServerGround,
+    job: &RunRequest,
+    show: &Show,
+    stop: &Stop,
+) -> anyhow::Result<Run> {
+    let watched = CountedNames {
+        server: server.pid,
+        disk: ground.roots.first().and_then(|r| account::device_of(r)),
+        interface: None,
+    };
     if let Some(name) = &job.lab_disk {
         lab_disk::reset(name)?;
     }
     let plan = job.plan(server);
-    let sites: Vec<Site> = (0..job.writers.count).map(|n| site(server, job, n)).collect();
-    let (progress, uploads, over) = (Progress::default(), Mutex::new(Vec::new()), AtomicBool::new(false));
+    let sites: Vec<WriterSite> = (0..job.writers.count).map(|n| site(server, job, n)).collect();
+    let (progress, uploads, over) = (RunProgress::default(), Mutex::new(Vec::new()), AtomicBool::new(false));
     let (report, (samples, own_words), held, lab) = thread::scope(|scope| {
         let sampler = scope.spawn(|| sample(&watched, server.address, &plan, stop, &progress));
         let idle = scope.spawn(|| idle::hold(job.stalled_clients, &plan, stop, &progress));
@@ -258,7 +273,7 @@ pub(crate) fn measure(server: &Server, ground: &Ground, job: &Job, show: &Show, 
     run.probe = job.give_up;
     run.given_up = run.seconds < job.seconds;
     run.own_words = own_words;
-    run.lab = lab.as_ref().map(lab_disk::Statistics::figures);
+    run.lab = lab.as_ref().map(lab_disk::KeptStatistics::figures);
     if job.stalled_clients > 0 {
         run.stalled_clients = Some(held);
     }
@@ -270,7 +285,7 @@ pub(crate) fn measure(server: &Server, ground: &Ground, job: &Job, show: &Show, 
         let Writers { count, upload_bytes, after } = job.writers;
         for second in &mut run.series {
             let from = plan.measure + Nanos::from_secs(second.at - 1);
-            let within = |u: &&writer::Upload| u.at > from && u.at <= from + Nanos::from_secs(1);
+            let within = |u: &&writer::UploadResult| u.at > from && u.at <= from + Nanos::from_secs(1);
             let done = uploads.iter().filter(within).filter(|u| u.failure.is_none()).count() as u64;
             second.uploaded_mbps = Some(f(done * upload_bytes) * 8.0 / 1e6);
         }
@@ -279,7 +294,7 @@ pub(crate) fn measure(server: &Server, ground: &Ground, job: &Job, show: &Show, 
         run.uploads = Some(writer::UploadFigures { disk, ..figures });
         if after > Nanos::ZERO {
             let (before, with) = run.series.split_at(whole_seconds(after).min(run.series.len()));
-            (run.before_writer, run.with_writer) = (Phase::of(before), Phase::of(with));
+            (run.before_writer, run.with_writer) = (RunPhase::of(before), RunPhase::of(with));
         }
     }
     Ok(run)
@@ -289,8 +304,8 @@ fn whole_seconds(span: Nanos) -> usize {
     usize::try_from(span.0.div_ceil(1_000_000_000)).unwrap_or(usize::MAX)
 }
 
-fn site(server: &Server, job: &Job, n: usize) -> Site {
-    Site {
+fn site(server: &RunningServer, job: &RunRequest, n: usize) -> WriterSite {
+    WriterSite {
         address: server.address,
         authority: server.authority.clone(),
         paths: writer::names(n).map(|name| server.upload_path(&name)).collect(),
@@ -299,7 +314,12 @@ fn site(server: &Server, job: &Job, n: usize) -> Site {
 }
 
 /// What the emulated disk, if there is one, has done when the writers, if there are some, begin.
-fn lab_when_writers_begin(job: &Job, plan: &Plan, stop: &Stop, progress: &Progress) -> Option<lab_disk::Statistics> {
+fn lab_when_writers_begin(
+    job: &RunRequest,
+    plan: &ClientPlan,
+    stop: &Stop,
+    progress: &RunProgress,
+) -> Option<lab_disk::KeptStatistics> {
     let name = job.lab_disk.as_deref().filter(|_| job.writers.count > 0)?;
     let begin = plan.measure + job.writers.after;
     while clock::now() < begin && !stop.is_set() && begin < progress.end(plan) {
@@ -309,7 +329,7 @@ fn lab_when_writers_begin(job: &Job, plan: &Plan, stop: &Stop, progress: &Progre
 }
 
 /// Makes the emulated disk slower when that is due, and as fast as before when the run is over.
-fn slow_down(name: &str, slower: Slower, plan: &Plan, stop: &Stop, over: &AtomicBool, show: &Show) {
+fn slow_down(name: &str, slower: Slower, plan: &ClientPlan, stop: &Stop, over: &AtomicBool, show: &Show) {
     let due = plan.begin + slower.after;
     let wait = |until: Nanos| {
         while clock::now() < until && !stop.is_set() && !over.load(Ordering::Relaxed) {
@@ -330,12 +350,12 @@ fn slow_down(name: &str, slower: Slower, plan: &Plan, stop: &Stop, over: &Atomic
 
 /// Counters at the start of measuring and after each second of it, and what the server says before the last one.
 fn sample(
-    watched: &Watched,
+    watched: &CountedNames,
     address: SocketAddr,
-    plan: &Plan,
+    plan: &ClientPlan,
     stop: &Stop,
-    progress: &Progress,
-) -> (Vec<Counters>, Option<OwnWords>) {
+    progress: &RunProgress,
+) -> (Vec<RunCounters>, Option<OwnWords>) {
     let (mut samples, mut words) = (Vec::new(), None);
     for second in 0..=plan.seconds {
         if second > progress.seconds(plan) {

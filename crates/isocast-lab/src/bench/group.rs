@@ -6,7 +6,7 @@ use super::summary::Run;
 
 /// Runs of the same server, number of streams and rate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Group {
+pub(crate) struct RunGroup {
     /// Which server.
     pub server: String,
     /// Streams asked for.
@@ -35,10 +35,10 @@ pub(crate) struct Figure {
     pub max: f64,
 }
 
-type Key = (&'static str, fn(&Run) -> Option<f64>);
+type GroupKey = (&'static str, fn(&Run) -> Option<f64>);
 
 /// The figures reports speak of, by name.
-pub(crate) const KEYS: [Key; 25] = [
+pub(crate) const KEYS: [GroupKey; 25] = [
     ("admitted", |r| Some(super::summary::f(r.admitted as u64))),
     ("before_refusal", |r| r.before_refusal.map(|n| super::summary::f(n as u64))),
     ("requested_mbps", |r| Some(r.requested_bps / 1e6)),
@@ -66,7 +66,7 @@ pub(crate) const KEYS: [Key; 25] = [
     ("j_1s_with_writer", |r| r.with_writer.map(|p| p.j_mean)),
 ];
 
-impl Group {
+impl RunGroup {
     /// A figure by name.
     pub(crate) fn figure(&self, name: &str) -> Option<&Figure> {
         self.figures.iter().find(|f| f.name == name)
@@ -79,7 +79,7 @@ impl Group {
 }
 
 /// Puts runs of the same kind together, in the order in which the kinds first occur.
-pub(crate) fn groups(runs: &[Run]) -> Vec<Group> {
+pub(crate) fn groups(runs: &[Run]) -> Vec<RunGroup> {
     let mut kinds: Vec<(&str, usize, u64, bool)> = Vec::new();
     for run in runs {
         let kind = kind_of(run);
@@ -96,8 +96,8 @@ pub(crate) fn groups(runs: &[Run]) -> Vec<Group> {
         .iter()
         .map(|kind| {
             let runs = of_kind(kind);
-            let figure = |(name, of): &Key| figure(name, runs.iter().filter_map(|r| of(r)).collect());
-            Group {
+            let figure = |(name, of): &GroupKey| figure(name, runs.iter().filter_map(|r| of(r)).collect());
+            RunGroup {
                 server: kind.0.to_owned(),
                 streams: kind.1,
                 rate_bps: kind.2,

@@ -30,12 +30,12 @@ pub(crate) struct Host {
     /// Commit of the source it was built from, where that can be told.
     pub commit: Option<String>,
     /// The disk of the contents.
-    pub disk: Option<Disk>,
+    pub disk: Option<HostDisk>,
 }
 
 /// The disk under the contents.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Disk {
+pub(crate) struct HostDisk {
     /// Its name.
     pub device: String,
     /// What is behind it, as far as it says.
@@ -99,7 +99,7 @@ fn commit() -> Option<String> {
     (output.status.success() && !text.trim().is_empty()).then(|| text.trim().to_owned())
 }
 
-fn disk(root: &Path) -> Option<Disk> {
+fn disk(root: &Path) -> Option<HostDisk> {
     let device = account::device_of(root)?;
     let block = Path::new("/sys/class/block").join(&device);
     // A partition has no queue of its own: its disk's is one step up.
@@ -108,7 +108,7 @@ fn disk(root: &Path) -> Option<Disk> {
     let scheduler = read(queue.join("scheduler"));
     let chosen = scheduler.split(['[', ']']).nth(1).unwrap_or(&scheduler).to_owned();
     let backing = read(block.join("loop/backing_file"));
-    Some(Disk {
+    Some(HostDisk {
         model: if backing.is_empty() { read(block.join("device/model")) } else { "loop device".to_owned() },
         rotational: read(queue.join("rotational")) == "1",
         bytes: read(block.join("size")).parse::<u64>().unwrap_or(0) * 512,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::net::{AddressFamily, RecvFlags, SocketType, sockopt};
 use units::Nanos;
 
-use super::client::{Plan, Progress, request_text};
+use super::client::{ClientPlan, RunProgress, request_text};
 use super::{Stop, clock};
 
 /// Receive buffer asked for; the kernel rounds it up to its least.
@@ -22,7 +22,7 @@ const FIRST_INDEX: usize = 1_000_000;
 const STATUS_BYTES: usize = 12;
 
 /// Opens `count` of them evenly over the ramp of `plan`, holds them to its end, and returns how many were answered 200.
-pub(super) fn hold(count: usize, plan: &Plan, stop: &Stop, progress: &Progress) -> usize {
+pub(super) fn hold(count: usize, plan: &ClientPlan, stop: &Stop, progress: &RunProgress) -> usize {
     if count == 0 {
         return 0;
     }

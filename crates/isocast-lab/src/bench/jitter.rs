@@ -7,9 +7,9 @@ use anyhow::bail;
 use clap::Args;
 use units::{BitRate, Nanos};
 
-use super::args::{Common, Own};
-use super::experiment::{Job, Writers};
-use super::report::{Kind, Results};
+use super::args::{ExperimentArgs, OwnServer};
+use super::experiment::{RunRequest, Writers};
+use super::report::{ExperimentKind, Results};
 use super::server::Choice;
 use super::session::Session;
 use super::summary::Run;
@@ -23,7 +23,7 @@ const DURATION: Nanos = Nanos::from_secs(90);
 #[derive(Debug, Clone, Args)]
 pub(crate) struct JitterCommand {
     #[command(flatten)]
-    common: Common,
+    common: ExperimentArgs,
     /// Streams; the paper's 18 MB/s are 16 of 9 Mbit/s.
     #[arg(long, default_value_t = 16)]
     streams: usize,
@@ -50,11 +50,12 @@ impl JitterCommand {
             bail!("--alone {} leaves no time for the writers: --duration is {}", self.alone, self.common.duration());
         }
         let base = self.common.job(self.streams)?;
-        let base = Job { writers: Writers { after: self.alone, ..base.writers }, ..base };
-        let mut session = Session::begin(&self.common, Kind::Jitter, "Streams, then uploads beside them", stop)?;
+        let base = RunRequest { writers: Writers { after: self.alone, ..base.writers }, ..base };
+        let mut session =
+            Session::begin(&self.common, ExperimentKind::Jitter, "Streams, then uploads beside them", stop)?;
         for repeat in 0..self.common.repeat {
             for choice in &choices {
-                session.one(choice, &Job { seed: base.seed + u64::from(repeat), ..base.clone() })?;
+                session.one(choice, &RunRequest { seed: base.seed + u64::from(repeat), ..base.clone() })?;
             }
         }
         let json = self.common.json;
@@ -88,7 +89,7 @@ impl JitterCommand {
     fn choices(&self) -> anyhow::Result<Vec<Choice>> {
         let mut choices = self.common.choices()?;
         if self.fifo {
-            if self.common.server != Some(Own::Isocast) {
+            if self.common.server != Some(OwnServer::Isocast) {
                 bail!("--fifo measures our server without its schedule: add --server isocast");
             }
             choices.insert(1, Choice::Isocast { scheduler: Some("fifo".to_owned()) });

@@ -31,7 +31,7 @@ pub(crate) struct LabFigures {
 
 /// What the head did from one moment to another.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Share {
+pub(crate) struct HeadShare {
     /// The share of the time in which it was not reading, 0 to 1.
     pub left_by_reads: f64,
     /// Bytes written to the disk per second of that time, 10^6.
@@ -40,23 +40,23 @@ pub(crate) struct Share {
 
 /// The part of `lab disk stat --json` that is kept.
 #[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Statistics {
+pub(crate) struct KeptStatistics {
     seconds: f64,
     busy_percent: f64,
     write_percent: f64,
     written_bytes: u64,
     seeks: u64,
     flushes: u64,
-    lateness_us: Lateness,
+    lateness_us: DiskLateness,
 }
 
-impl Statistics {
+impl KeptStatistics {
     /// What was done since `earlier`, with no [`reset`] between; `None` if no time has passed.
-    pub(crate) fn since(&self, earlier: &Self) -> Option<Share> {
+    pub(crate) fn since(&self, earlier: &Self) -> Option<HeadShare> {
         let seconds = self.seconds - earlier.seconds;
         let reading = |s: &Self| s.seconds * (s.busy_percent - s.write_percent) / 100.0;
         let written = self.written_bytes.checked_sub(earlier.written_bytes)?;
-        (seconds > 0.0).then(|| Share {
+        (seconds > 0.0).then(|| HeadShare {
             left_by_reads: (1.0 - (reading(self) - reading(earlier)) / seconds).clamp(0.0, 1.0),
             written_mb_per_s: f(written) / seconds / 1e6,
         })
@@ -65,19 +65,19 @@ impl Statistics {
     /// What is kept of it.
     pub(crate) fn figures(&self) -> LabFigures {
         let Self { busy_percent, write_percent, seeks, flushes, .. } = *self;
-        let Lateness { over_1ms, over_10ms } = self.lateness_us;
+        let DiskLateness { over_1ms, over_10ms } = self.lateness_us;
         LabFigures { busy_percent, write_percent, over_10ms, over_1ms, seeks, flushes }
     }
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
-struct Lateness {
+struct DiskLateness {
     over_1ms: u64,
     over_10ms: u64,
 }
 
 #[derive(Deserialize)]
-struct Listed {
+struct ListedDisk {
     mount: Option<PathBuf>,
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn slow(name: &str, factor: f64) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// There is no such disk.
-pub(crate) fn statistics(name: &str) -> anyhow::Result<Statistics> {
+pub(crate) fn statistics(name: &str) -> anyhow::Result<KeptStatistics> {
     let text = command(&["stat", name, "--json"])?;
     serde_json::from_str(&text).context("reading what `lab disk stat` printed")
 }
@@ -128,7 +128,7 @@ impl LabDisk {
         let text = command(&["up", name, "--profile", profile, "--owner", &owner, "--json"])?;
         // From here on it is taken down again.
         let mut disk = Self { name: name.to_owned(), mount: PathBuf::new() };
-        let state: Listed = serde_json::from_str(&text).context("reading what `lab disk up` printed")?;
+        let state: ListedDisk = serde_json::from_str(&text).context("reading what `lab disk up` printed")?;
         disk.mount = state.mount.context("the emulated disk is not mounted")?;
         command(&["fill", name, "--files", &files.to_string(), "--size", size, "--spread", "--directory", "films"])?;
         Ok(disk)
@@ -184,10 +184,10 @@ mod tests {
         let error = run(&program, &["up", "x"]).unwrap_err().to_string();
         assert_eq!(error, "`isocast lab disk up x`: needs root (up)");
         let text = r#"{"seconds":10.0,"busy_percent":50.0,"write_percent":10.0,"written_bytes":5000000,"seeks":3,"flushes":1,"lateness_us":{"over_1ms":2,"over_10ms":1}}"#;
-        let found: Statistics = serde_json::from_str(text).unwrap();
+        let found: KeptStatistics = serde_json::from_str(text).unwrap();
         assert_eq!((found.lateness_us.over_10ms, found.seeks), (1, 3));
         // Ten seconds with 4 s of reading; then ten with 8 s of it and 20 MB written.
-        let later = Statistics {
+        let later = KeptStatistics {
             seconds: 20.0,
             busy_percent: 70.0,
             write_percent: 10.0,

@@ -40,9 +40,9 @@ use std::io::Write;
 use clap::{Args, Subcommand};
 
 pub(crate) use crate::stop::Stop;
-pub(crate) use account::Watched;
+pub(crate) use account::CountedNames;
 pub(crate) use host::Host;
-pub(crate) use report::{Line, Plot, ReportCommand};
+pub(crate) use report::{Plot, PlotLine, ReportCommand};
 pub(crate) use table::align;
 use units::Nanos;
 

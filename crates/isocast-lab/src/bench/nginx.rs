@@ -16,7 +16,7 @@ use super::server::rate_text;
 const PLACES: [&str; 4] = ["/usr/sbin/nginx", "/usr/bin/nginx", "/usr/local/sbin/nginx", "/usr/local/nginx/sbin/nginx"];
 
 /// Where things are.
-pub(crate) struct Layout<'a> {
+pub(crate) struct NginxPaths<'a> {
     /// A temporary folder for its process id and unused temporary files.
     pub prefix: &'a Path,
     /// Where it listens.
@@ -39,7 +39,7 @@ pub(crate) fn find() -> Option<PathBuf> {
 }
 
 /// The whole configuration. A request's `rate=` is looked up among `rates`; others are not limited.
-pub(crate) fn configuration(layout: &Layout<'_>, rates: &[BitRate]) -> String {
+pub(crate) fn configuration(layout: &NginxPaths<'_>, rates: &[BitRate]) -> String {
     let prefix = layout.prefix.display();
     let map = rates.iter().fold(String::new(), |mut text, &rate| {
         let _ = writeln!(text, "    \"{}\" {};", rate_text(rate), rate.bytes_per_second());
@@ -110,7 +110,10 @@ mod tests {
         let address: SocketAddr = "127.0.0.1:4000".parse().unwrap();
         let (prefix, root, bodies) = (Path::new("/p"), Path::new("/r"), Path::new("/r/.b"));
         let of = |threads| {
-            configuration(&Layout { prefix, address, root, bodies, threads }, &[BitRate(8_800_000), BitRate(2_000_000)])
+            configuration(
+                &NginxPaths { prefix, address, root, bodies, threads },
+                &[BitRate(8_800_000), BitRate(2_000_000)],
+            )
         };
         assert!(of(true).contains("\"8800k\" 1100000;\n") && of(true).contains("\"2000k\" 250000;\n"));
         assert!(of(true).contains("aio threads;") && !of(false).contains("aio"));

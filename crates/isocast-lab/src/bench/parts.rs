@@ -4,7 +4,7 @@
 
 /// Where contents are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ground {
+pub(super) enum PartGround {
     /// In memory.
     Memory,
     /// On an emulated disk of this profile.
@@ -13,13 +13,13 @@ pub(super) enum Ground {
 
 /// One experiment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct BenchPart {
     /// Its name: of its results' files.
     pub label: String,
     /// Its headline.
     pub title: String,
     /// Where.
-    pub ground: Ground,
+    pub ground: PartGround,
     /// `streams` or `jitter`.
     pub experiment: &'static str,
     /// Whether nginx is measured beside.
@@ -28,7 +28,7 @@ pub(super) struct Part {
     pub arguments: String,
 }
 
-impl Part {
+impl BenchPart {
     /// Whether `name` is its label, with or without its number, or how that begins.
     pub(super) fn is_named(&self, name: &str) -> bool {
         let bare = self.label.split_once('-').map_or("", |(_, bare)| bare);
@@ -59,7 +59,7 @@ pub(super) const SHOWN: [&str; 8] = [
 ];
 
 /// The set of less than 15 minutes.
-pub(super) fn quick() -> Vec<Part> {
+pub(super) fn quick() -> Vec<BenchPart> {
     let mut parts = memory("--streams 100,400 --duration 15s", "--streams 2000 --duration 15s");
     parts.extend([
         system_calls("--streams 400 --duration 15s"),
@@ -74,7 +74,7 @@ pub(super) fn quick() -> Vec<Part> {
 }
 
 /// The set of about two hours.
-pub(super) fn full() -> Vec<Part> {
+pub(super) fn full() -> Vec<BenchPart> {
     let mut parts = memory("--streams 100,400,800 --duration 15s --repeat 2", "--streams 500,2000,4000 --duration 15s");
     parts.push(
         on_memory("03-memory-stalled", "400 streams of 8.8 Mbit/s beside 1,000 clients that take nothing")
@@ -147,13 +147,13 @@ pub(super) fn full() -> Vec<Part> {
     );
     parts.push(jitter("--alone 15s --duration 45s --repeat 2"));
     parts.extend(most("t7k250", "Drive of 2005", 40));
-    parts.extend(most("surveillance", "5400 rpm disk", 50).into_iter().map(Part::alone));
+    parts.extend(most("surveillance", "5400 rpm disk", 50).into_iter().map(BenchPart::alone));
     parts
 }
 
 /// The most streams of a drive: two rates, without and with uploads; labels are numbered from `number`. With uploads ours
 /// is alone: a peer that stalls at a handful of streams is shown beside it at one number (11 and 13), not searched for.
-fn most(profile: &'static str, drive: &str, number: u32) -> Vec<Part> {
+fn most(profile: &'static str, drive: &str, number: u32) -> Vec<BenchPart> {
     let of = |n, rate: &str, max: usize, uploads: bool| {
         let (name, words, arguments) =
             if uploads { ("-uploads", ", with uploads of 10 MB", "--writers 1") } else { ("", "", NO_UPLOADS) };
@@ -175,7 +175,7 @@ fn most(profile: &'static str, drive: &str, number: u32) -> Vec<Part> {
     ]
 }
 
-fn memory(fast: &str, many: &str) -> Vec<Part> {
+fn memory(fast: &str, many: &str) -> Vec<BenchPart> {
     vec![
         on_memory("01-memory-8.8M", "Contents in memory, 8.8 Mbit/s").with(fast),
         on_memory("02-memory-2M", "Contents in memory, 2 Mbit/s").with(&format!("--rate 2M --ramp 10s {many}")),
@@ -183,35 +183,35 @@ fn memory(fast: &str, many: &str) -> Vec<Part> {
 }
 
 /// What it costs to do without io_uring: beside the first part of all.
-fn system_calls(streams: &str) -> Part {
+fn system_calls(streams: &str) -> BenchPart {
     on_memory("07-memory-system-calls", "Contents in memory, 8.8 Mbit/s, on ordinary system calls instead of io_uring")
         .alone()
         .with(&format!("{streams} --serve-arg=--set --serve-arg=plane.engine=threads"))
 }
 
-fn on_memory(label: &str, title: &str) -> Part {
-    Part {
+fn on_memory(label: &str, title: &str) -> BenchPart {
+    BenchPart {
         label: label.to_owned(),
         title: title.to_owned(),
-        ground: Ground::Memory,
+        ground: PartGround::Memory,
         experiment: "streams",
         peer: true,
         arguments: String::new(),
     }
 }
 
-fn streams(label: &str, title: &str, profile: &'static str) -> Part {
-    Part { ground: Ground::Disk(profile), ..on_memory(label, title) }
+fn streams(label: &str, title: &str, profile: &'static str) -> BenchPart {
+    BenchPart { ground: PartGround::Disk(profile), ..on_memory(label, title) }
 }
 
 /// The second experiment of HiTactix (§5.2). Its disk (27 MB/s, 18 of them streams) spends 370 ms, more than one of its cycles of
 /// 256 ms, on one write of 10 MB, its buffers hold a cycle or two, and its writer does not wait for its writes. The
 /// drive of 2005 is the nearest to it (68…33 MB/s): two thirds of it are 28 streams of 8.8 Mbit/s; rounds of 250 ms and
 /// little memory keep blocks to a few rounds; 16 uploads at once keep writes waiting.
-fn jitter(times: &str) -> Part {
+fn jitter(times: &str) -> BenchPart {
     let title =
         "HiTactix's second experiment: 31 MB/s of streams, two thirds of a drive of 2005, then 16 uploads at once";
-    let part = Part { experiment: "jitter", ..streams("13-disk-jitter", title, "t7k250") };
+    let part = BenchPart { experiment: "jitter", ..streams("13-disk-jitter", title, "t7k250") };
     part.with(&format!(
         "--cold --fifo --peer-read-ahead 2048 --streams 28 --rate 8.8M --writers 16 --starts-per-second 2 --warm-up 10s \
          --serve-arg=--set --serve-arg=plane.memory=256MiB --serve-arg=--set --serve-arg=schedule.round=250ms {times}"
@@ -219,13 +219,13 @@ fn jitter(times: &str) -> Part {
 }
 
 /// The same where there is plenty of everything: a present disk, blocks of seconds and one writer at a time.
-fn jitter_ample(times: &str) -> Part {
+fn jitter_ample(times: &str) -> BenchPart {
     let title = "7200 rpm disk, 18 MB/s of streams, large blocks, then one upload of 10 MB at a time";
-    let part = Part { experiment: "jitter", ..streams("12-disk-jitter-ample", title, "desktop") };
+    let part = BenchPart { experiment: "jitter", ..streams("12-disk-jitter-ample", title, "desktop") };
     part.with(&format!("--cold --fifo --peer-read-ahead 2048 {times}"))
 }
 
-impl Part {
+impl BenchPart {
     fn with(self, arguments: &str) -> Self {
         Self { arguments: arguments.to_owned(), ..self }
     }

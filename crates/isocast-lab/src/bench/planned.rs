@@ -30,7 +30,7 @@ pub(crate) struct Planned {
 
 /// A line of `isocast plan --json`.
 #[derive(Debug, Deserialize)]
-struct Row {
+struct PlannedRow {
     streams: u32,
     limited_by: String,
     blocks_bytes: Vec<u64>,
@@ -58,7 +58,8 @@ pub(crate) fn of(
     if !output.status.success() {
         bail!("`isocast plan`: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
-    let rows: Vec<Row> = serde_json::from_slice(&output.stdout).context("reading what `isocast plan` printed")?;
+    let rows: Vec<PlannedRow> =
+        serde_json::from_slice(&output.stdout).context("reading what `isocast plan` printed")?;
     let row = rows.into_iter().next().context("`isocast plan` printed nothing")?;
     let planned = Planned {
         streams: row.streams,
@@ -91,7 +92,7 @@ mod tests {
     fn the_lines_of_a_plan_are_understood() {
         let line = r#"[{"rates_bps":[8800000],"streams":97,"limited_by":"disk time","blocks_bytes":[4194304],
             "disk_share":[0.9],"be_share":0.1,"upload_bytes_per_second_min":5e6,"simulated":null}]"#;
-        let rows: Vec<Row> = serde_json::from_str(line).unwrap();
+        let rows: Vec<PlannedRow> = serde_json::from_str(line).unwrap();
         assert_eq!((rows[0].streams, rows[0].limited_by.as_str()), (97, "disk time"));
     }
 }

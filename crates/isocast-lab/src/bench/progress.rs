@@ -1,6 +1,6 @@
 //! What a user sees while a run goes on: lines on standard error.
 
-use super::client::Plan;
+use super::client::ClientPlan;
 use crate::say;
 
 /// How progress is shown.
@@ -29,7 +29,7 @@ impl Show {
     }
 
     /// Says what begins.
-    pub(super) fn run(&self, server: &str, plan: &Plan) {
+    pub(super) fn run(&self, server: &str, plan: &ClientPlan) {
         let length = plan.end().saturating_sub(plan.begin);
         self.line(&format!(
             "{server}: {} streams × {}, {:.0} s",

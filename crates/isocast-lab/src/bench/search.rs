@@ -16,7 +16,7 @@ const TIMES: usize = 2;
 
 /// What came of a try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Tried {
+pub(super) struct SearchTry {
     /// Nobody who was admitted suffered, and the others were told no.
     pub unharmed: bool,
     /// So many were admitted before the first that was told no; `None` if none was.
@@ -81,7 +81,7 @@ impl Search {
     }
 
     /// Of `asked` streams this came.
-    pub(super) fn tell(&mut self, asked: usize, tried: Tried) {
+    pub(super) fn tell(&mut self, asked: usize, tried: SearchTry) {
         self.tries += 1;
         let admitted = tried.before_refusal.unwrap_or(asked);
         self.suspected = tried.before_refusal.filter(|&before| !tried.unharmed && before > 0);
@@ -133,7 +133,7 @@ mod tests {
         let mut search = Search::new(from, max);
         while let Some(asked) = search.next() {
             assert!((1..=max).contains(&asked), "{search:?}");
-            search.tell(asked, Tried { unharmed: asked <= limit, before_refusal: None });
+            search.tell(asked, SearchTry { unharmed: asked <= limit, before_refusal: None });
         }
         (search.found(), search.tries)
     }
@@ -168,9 +168,9 @@ mod tests {
     fn a_server_that_says_no_is_taken_at_its_first_no_and_asked_for_that_once_more() {
         let mut search = Search::new(128, 128);
         assert_eq!(search.next(), Some(128));
-        search.tell(128, Tried { unharmed: true, before_refusal: Some(90) });
+        search.tell(128, SearchTry { unharmed: true, before_refusal: Some(90) });
         assert_eq!(search.next(), Some(90));
-        search.tell(90, Tried { unharmed: true, before_refusal: None });
+        search.tell(90, SearchTry { unharmed: true, before_refusal: None });
         assert_eq!(search.next(), None);
         assert_eq!(search.found(), Most { streams: 90, too_many: Some(91), confirmed: true });
         assert!(search.found().resolution_percent().is_some_and(|percent| (1.0..1.2).contains(&percent)));
@@ -179,11 +179,11 @@ mod tests {
     #[test]
     fn a_server_that_admitted_too_many_is_asked_for_less() {
         let mut search = Search::new(128, 128);
-        search.tell(128, Tried { unharmed: false, before_refusal: Some(90) });
+        search.tell(128, SearchTry { unharmed: false, before_refusal: Some(90) });
         let mut asked = Vec::new();
         while let Some(n) = search.next() {
             asked.push(n);
-            search.tell(n, Tried { unharmed: n <= 80, before_refusal: None });
+            search.tell(n, SearchTry { unharmed: n <= 80, before_refusal: None });
         }
         assert_eq!(asked[0], 90, "perhaps only those after the first no were too many: {asked:?}");
         let most = search.found();
@@ -197,7 +197,7 @@ mod tests {
         while let Some(n) = search.next() {
             // Ten are carried once and never again.
             let unharmed = n < 10 || (n == 10 && std::mem::take(&mut first));
-            search.tell(n, Tried { unharmed, before_refusal: None });
+            search.tell(n, SearchTry { unharmed, before_refusal: None });
         }
         assert_eq!(search.found(), Most { streams: 9, too_many: Some(10), confirmed: true });
     }
@@ -205,8 +205,8 @@ mod tests {
     #[test]
     fn of_two_first_refusals_the_earlier_one_counts() {
         let mut search = Search::new(128, 128);
-        search.tell(128, Tried { unharmed: true, before_refusal: Some(103) });
-        search.tell(103, Tried { unharmed: true, before_refusal: Some(102) });
+        search.tell(128, SearchTry { unharmed: true, before_refusal: Some(103) });
+        search.tell(103, SearchTry { unharmed: true, before_refusal: Some(102) });
         assert_eq!(search.next(), None);
         assert_eq!(search.found(), Most { streams: 102, too_many: Some(103), confirmed: true });
     }
@@ -217,7 +217,7 @@ mod tests {
         let mut seen = Vec::new();
         while let Some(n) = search.next() {
             assert!(seen.len() < TRIES_MAX);
-            search.tell(n, Tried { unharmed: !seen.contains(&n), before_refusal: None });
+            search.tell(n, SearchTry { unharmed: !seen.contains(&n), before_refusal: None });
             seen.push(n);
         }
         assert!(!search.found().confirmed, "{search:?}");
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn a_server_that_refuses_everybody_carries_none() {
         let mut search = Search::new(128, 128);
-        search.tell(128, Tried { unharmed: true, before_refusal: Some(0) });
+        search.tell(128, SearchTry { unharmed: true, before_refusal: Some(0) });
         assert_eq!((search.next(), search.found().streams, search.found().confirmed), (None, 0, false));
     }
 }

@@ -19,7 +19,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use units::{BitRate, Nanos};
 
-use super::client::{Head, parse_head};
+use super::client::{AnswerHead, parse_head};
 use super::host::ReadAhead;
 use super::{Stop, account, child, clock, network, nginx, scratch};
 
@@ -72,7 +72,7 @@ impl Choice {
 
 /// What the servers started need to know.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Ground {
+pub(crate) struct ServerGround {
     /// The folders served.
     pub roots: Vec<PathBuf>,
     /// More arguments for `isocast serve`.
@@ -91,7 +91,7 @@ pub(crate) struct Ground {
     pub uploads: bool,
 }
 
-impl Ground {
+impl ServerGround {
     /// Where a server may listen: a free port on loopback, or the one port in its own namespace. Another program may
     /// take a free port before the server does; it then says so and fails.
     fn address(&self) -> anyhow::Result<SocketAddr> {
@@ -112,7 +112,7 @@ impl Ground {
 }
 
 /// A server that answers.
-pub(crate) struct Server {
+pub(crate) struct RunningServer {
     /// What it is called in results.
     pub name: String,
     /// Where it listens.
@@ -138,12 +138,12 @@ struct Started {
     _read_ahead: Option<ReadAhead>,
 }
 
-impl Server {
+impl RunningServer {
     /// Starts `choice`, or finds it, and waits until it answers.
     ///
     /// # Errors
     /// It is not installed, ended, or does not answer; the text says what to do.
-    pub(crate) fn start(choice: &Choice, ground: &Ground, stop: &Stop) -> anyhow::Result<Self> {
+    pub(crate) fn start(choice: &Choice, ground: &ServerGround, stop: &Stop) -> anyhow::Result<Self> {
         match choice {
             Choice::Url(url) => from_url(url, ground),
             Choice::Isocast { scheduler } => start_isocast(choice, scheduler.as_deref(), ground, stop),
@@ -171,8 +171,8 @@ impl Server {
             answer.map(|(head, _)| head.status).filter(|status| !matches!(status, 200..=299 | 503))
         };
         // A server may know no HEAD; and a GET takes room that a stream would get.
-        if status(Asked::Head).is_some()
-            && let Some(status) = status(Asked::Start)
+        if status(AnswerPart::Head).is_some()
+            && let Some(status) = status(AnswerPart::Start)
         {
             bail!("{}: `{path}` is answered {status}; is the URL right?", self.name);
         }
@@ -201,7 +201,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for RunningServer {
     fn drop(&mut self) {
         if let Some(mut started) = self.started.take()
             && let Err(e) = started.end()
@@ -294,7 +294,7 @@ pub(crate) fn parts_of(url: &str) -> anyhow::Result<(String, String)> {
     Ok((authority.to_owned(), template))
 }
 
-fn from_url(url: &str, ground: &Ground) -> anyhow::Result<Server> {
+fn from_url(url: &str, ground: &ServerGround) -> anyhow::Result<RunningServer> {
     let (authority, template) = parts_of(url)?;
     let with_port = if authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) {
         authority.clone()
@@ -308,10 +308,15 @@ fn from_url(url: &str, ground: &Ground) -> anyhow::Result<Server> {
     let local = address.ip().is_loopback();
     let pid = ground.pid.or_else(|| if local { account::listener_of(address.port()) } else { None });
     let configuration = format!("already running at {url}");
-    Ok(Server { name: url.to_owned(), address, authority, template, pid, configuration, started: None })
+    Ok(RunningServer { name: url.to_owned(), address, authority, template, pid, configuration, started: None })
 }
 
-fn start_isocast(choice: &Choice, scheduler: Option<&str>, ground: &Ground, stop: &Stop) -> anyhow::Result<Server> {
+fn start_isocast(
+    choice: &Choice,
+    scheduler: Option<&str>,
+    ground: &ServerGround,
+    stop: &Stop,
+) -> anyhow::Result<RunningServer> {
     let directory = scratch::folder()?;
     let address = ground.address()?;
     let program = crate::isocast()?;
@@ -331,7 +336,7 @@ fn start_isocast(choice: &Choice, scheduler: Option<&str>, ground: &Ground, stop
     finish_start(choice, address, "/ready", configuration, started, stop)
 }
 
-fn start_nginx(choice: &Choice, threads: bool, ground: &Ground, stop: &Stop) -> anyhow::Result<Server> {
+fn start_nginx(choice: &Choice, threads: bool, ground: &ServerGround, stop: &Stop) -> anyhow::Result<RunningServer> {
     let Some(program) = nginx::find() else {
         bail!("no nginx found; install it (Debian: `apt install nginx-light`) or leave out `--peer nginx`");
     };
@@ -351,7 +356,7 @@ fn start_nginx(choice: &Choice, threads: bool, ground: &Ground, stop: &Stop) -> 
         }
     };
     let bodies = beside.as_ref().map_or_else(|| directory.path().join("bodies"), |beside| beside.path().to_owned());
-    let layout = nginx::Layout { prefix: directory.path(), address, root, bodies: &bodies, threads };
+    let layout = nginx::NginxPaths { prefix: directory.path(), address, root, bodies: &bodies, threads };
     let configuration = nginx::configuration(&layout, &ground.rates);
     let file = directory.path().join("nginx.conf");
     fs::write(&file, &configuration)?;
@@ -372,7 +377,7 @@ fn free_address() -> anyhow::Result<SocketAddr> {
 }
 
 fn spawn(
-    ground: &Ground,
+    ground: &ServerGround,
     program: &Path,
     arguments: &[String],
     directory: TempDir,
@@ -393,7 +398,7 @@ fn finish_start(
     configuration: String,
     mut started: Started,
     stop: &Stop,
-) -> anyhow::Result<Server> {
+) -> anyhow::Result<RunningServer> {
     let deadline = clock::now() + START_MAX;
     loop {
         if stop.is_set() || clock::now() >= deadline {
@@ -407,13 +412,13 @@ fn finish_start(
             return Err(started.fault(&format!("{} ended at its start ({status})", choice.name()), status));
         }
         let until = clock::now() + ANSWER_MAX;
-        let answer = exchange(address, Asked::Start, &address.to_string(), path, until, stop);
+        let answer = exchange(address, AnswerPart::Start, &address.to_string(), path, until, stop);
         if answer.is_some_and(|(head, _)| head.status == 200) {
             break;
         }
         clock::sleep_until(clock::now() + PAUSE);
     }
-    Ok(Server {
+    Ok(RunningServer {
         name: choice.name(),
         address,
         authority: address.to_string(),
@@ -426,13 +431,13 @@ fn finish_start(
 
 /// The body a GET of `path` is answered with before `until`, if the status is 200; `None` when it is time to stop.
 pub(crate) fn get(address: SocketAddr, path: &str, until: Nanos, stop: &Stop) -> Option<String> {
-    let (head, body) = exchange(address, Asked::All, &address.to_string(), path, until, stop)?;
+    let (head, body) = exchange(address, AnswerPart::All, &address.to_string(), path, until, stop)?;
     (head.status == 200).then(|| String::from_utf8(body).ok())?
 }
 
 /// How much of an answer is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asked {
+enum AnswerPart {
     /// There is no body: HEAD.
     Head,
     /// Only how it begins is read.
@@ -445,13 +450,13 @@ enum Asked {
 /// trickles, or it is time to stop.
 fn exchange(
     address: SocketAddr,
-    asked: Asked,
+    asked: AnswerPart,
     authority: &str,
     path: &str,
     until: Nanos,
     stop: &Stop,
-) -> Option<(Head, Vec<u8>)> {
-    let method = if asked == Asked::Head { "HEAD" } else { "GET" };
+) -> Option<(AnswerHead, Vec<u8>)> {
+    let method = if asked == AnswerPart::Head { "HEAD" } else { "GET" };
     let mut socket = TcpStream::connect_timeout(&address, CONNECT_MAX).ok()?;
     socket.set_read_timeout(Some(LOOK)).ok()?;
     socket.set_write_timeout(Some(LOOK)).ok()?;
@@ -469,7 +474,7 @@ fn exchange(
         if let Some(head) = parse_head(&read).ok()? {
             let body = read.len() - head.head_bytes;
             let is_whole = ended || head.content_length.is_some_and(|length| body as u64 >= length);
-            if asked != Asked::All || is_whole {
+            if asked != AnswerPart::All || is_whole {
                 let body = read.split_off(head.head_bytes);
                 return Some((head, body));
             }
@@ -534,7 +539,7 @@ mod tests {
     fn a_url_that_is_no_contents_is_told_before_a_run() {
         let probe = |answer| {
             let choice = Choice::Url(format!("http://{}/", trickling(answer)));
-            let server = Server::start(&choice, &Ground::default(), &Stop::default()).unwrap();
+            let server = RunningServer::start(&choice, &ServerGround::default(), &Stop::default()).unwrap();
             server.probe("/film", &Stop::default()).map_err(|error| error.to_string())
         };
         assert_eq!(probe("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n"), Ok(()));
@@ -548,7 +553,9 @@ mod tests {
     fn nobody_at_the_address_is_said_so() {
         let address = free_address().unwrap();
         let choice = Choice::Url(format!("http://{address}/"));
-        let Err(error) = Server::start(&choice, &Ground::default(), &Stop::default()) else { panic!("started") };
+        let Err(error) = RunningServer::start(&choice, &ServerGround::default(), &Stop::default()) else {
+            panic!("started")
+        };
         assert!(format!("{error:#}").contains("is the server running?"), "{error:#}");
     }
 }

@@ -4,12 +4,12 @@ use std::io::Write;
 
 use anyhow::bail;
 
-use super::args::Common;
-use super::experiment::{self, Job};
+use super::args::ExperimentArgs;
+use super::experiment::{self, RunRequest};
 use super::progress::Show;
-use super::report::{self, Found, Kind, Results};
+use super::report::{self, ExperimentKind, MostStreams, Results};
 use super::search::Most;
-use super::server::{Choice, Ground};
+use super::server::{Choice, ServerGround};
 use super::summary::Run;
 use super::timetable::Spare;
 use super::{Stop, lab_disk, planned, scratch, table, yardstick};
@@ -22,8 +22,8 @@ const PROFILE: &str = "disk profile";
 
 /// One experiment while it goes on.
 pub(crate) struct Session<'a> {
-    common: &'a Common,
-    ground: Ground,
+    common: &'a ExperimentArgs,
+    ground: ServerGround,
     /// How progress is shown.
     pub show: Show,
     stop: &'a Stop,
@@ -38,7 +38,12 @@ impl<'a> Session<'a> {
     ///
     /// # Errors
     /// Wrong arguments, or a folder that cannot be read or written.
-    pub(crate) fn begin(common: &'a Common, kind: Kind, title: &str, stop: &'a Stop) -> anyhow::Result<Self> {
+    pub(crate) fn begin(
+        common: &'a ExperimentArgs,
+        kind: ExperimentKind,
+        title: &str,
+        stop: &'a Stop,
+    ) -> anyhow::Result<Self> {
         let mut ground = common.ground()?;
         // What would come to light only after the first run.
         common.lab_disk.as_deref().map(lab_disk::statistics).transpose()?;
@@ -73,7 +78,7 @@ impl<'a> Session<'a> {
     ///
     /// # Errors
     /// The server cannot be measured; no stream at all worked; interrupted.
-    pub(crate) fn one(&mut self, choice: &Choice, job: &Job) -> anyhow::Result<&Run> {
+    pub(crate) fn one(&mut self, choice: &Choice, job: &RunRequest) -> anyhow::Result<&Run> {
         let (run, configuration) = experiment::run(choice, &self.ground, job, &self.show, self.stop, &mut self.spare)?;
         if run.failed == run.admitted {
             bail!("{}: not one of {} streams worked: {}", run.server, run.streams, run.why_none());
@@ -103,7 +108,7 @@ impl<'a> Session<'a> {
             self.results.configurations.entry(PROFILE.to_owned()).or_insert(profile);
             planned
         });
-        let found = Found {
+        let found = MostStreams {
             server: run.server.clone(),
             rate_bps: run.rate_bps,
             streams: most.streams,

@@ -6,11 +6,11 @@ use anyhow::bail;
 use clap::Args;
 use units::Nanos;
 
-use super::args::{Common, SECONDS_MAX};
+use super::args::{ExperimentArgs, SECONDS_MAX};
 use super::client::STREAMS_MAX;
-use super::experiment::Job;
-use super::report::Kind;
-use super::search::{Search, Tried};
+use super::experiment::RunRequest;
+use super::report::ExperimentKind;
+use super::search::{Search, SearchTry};
 use super::server::Choice;
 use super::session::Session;
 use super::summary::Run;
@@ -25,7 +25,7 @@ const TRIES_EXPECTED: usize = 5;
 #[derive(Debug, Clone, Args)]
 pub(crate) struct StreamsCommand {
     #[command(flatten)]
-    common: Common,
+    common: ExperimentArgs,
     /// Numbers of streams to measure.
     #[arg(long, value_delimiter = ',', default_value = "100,200,400", conflicts_with_all = ["find_max", "load"])]
     streams: Vec<usize>,
@@ -76,7 +76,7 @@ impl StreamsCommand {
         // Every number is checked before the first run.
         let numbers = if searches { vec![self.max] } else { self.streams.clone() };
         numbers.iter().try_for_each(|&n| self.common.job(n).map(drop))?;
-        let mut session = Session::begin(&self.common, Kind::Streams, "Streams", stop)?;
+        let mut session = Session::begin(&self.common, ExperimentKind::Streams, "Streams", stop)?;
         for repeat in 0..self.common.repeat {
             if searches {
                 let mut ours = None;
@@ -101,9 +101,9 @@ impl StreamsCommand {
         session.finish(out).map(drop)
     }
 
-    fn job(&self, streams: usize, repeat: u32) -> anyhow::Result<Job> {
+    fn job(&self, streams: usize, repeat: u32) -> anyhow::Result<RunRequest> {
         let job = self.common.job(streams)?;
-        Ok(Job { seed: job.seed + u64::from(repeat), ..job })
+        Ok(RunRequest { seed: job.seed + u64::from(repeat), ..job })
     }
 
     /// Finds the most streams `choice` carries. Every run is kept.
@@ -117,10 +117,10 @@ impl StreamsCommand {
         let mut search = Search::new(self.begin_with(choice, ours), self.max);
         let mut unharmed = Vec::new();
         while let Some(streams) = search.next() {
-            let job = Job { seconds: self.probe.0 / 1_000_000_000, give_up: true, ..self.job(streams, repeat)? };
+            let job = RunRequest { seconds: self.probe.0 / 1_000_000_000, give_up: true, ..self.job(streams, repeat)? };
             let run = session.one(choice, &job)?.clone();
             let is_unharmed = run.carried().is_some();
-            search.tell(streams, Tried { unharmed: is_unharmed, before_refusal: run.before_first_no() });
+            search.tell(streams, SearchTry { unharmed: is_unharmed, before_refusal: run.before_first_no() });
             unharmed.extend(is_unharmed.then_some(run));
         }
         let most = search.found();

@@ -3,8 +3,10 @@
 use serde::{Deserialize, Serialize};
 use units::{BitRate, Nanos};
 
-use super::account::Counters;
-use super::client::{ClientReport, Fate, Jitter, LATE_BOUND, SHORT_IN_LONG, StreamResult, WINDOW, expected, jitter};
+use super::account::RunCounters;
+use super::client::{
+    ClientReport, Jitter, LATE_BOUND, SHORT_IN_LONG, StreamFate, StreamResult, WINDOW, expected, jitter,
+};
 
 /// More stolen processor time than this makes a run disturbed, percent of the machine.
 const STOLEN_PERCENT_MAX: f64 = 2.0;
@@ -61,9 +63,9 @@ pub(crate) struct Run {
     /// Delivered / requested, of the admitted streams.
     pub ratio: f64,
     /// J over 1 s windows.
-    pub j_1s: Spread,
+    pub j_1s: JitterSpread,
     /// J over 100 ms windows.
-    pub j_100ms: Spread,
+    pub j_100ms: JitterSpread,
     /// Streams whose player stalled.
     pub stalled_streams: usize,
     /// Stalls of all players.
@@ -85,9 +87,9 @@ pub(crate) struct Run {
     #[serde(default)]
     pub own_words: Option<super::own_words::OwnWords>,
     /// Before the writers began, where they began later than measuring.
-    pub before_writer: Option<Phase>,
+    pub before_writer: Option<RunPhase>,
     /// With the writers at work, where they began later than measuring.
-    pub with_writer: Option<Phase>,
+    pub with_writer: Option<RunPhase>,
     /// What made the run unfit to be counted; empty if nothing.
     pub disturbed: Vec<String>,
     /// Second by second.
@@ -96,7 +98,7 @@ pub(crate) struct Run {
 
 /// A part of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Phase {
+pub(crate) struct RunPhase {
     /// Mean over streams and seconds of J (1 s), percent.
     pub j_mean: f64,
     /// The worst stream's worst second, percent.
@@ -107,7 +109,7 @@ pub(crate) struct Phase {
     pub delivered_mbps: f64,
 }
 
-impl Phase {
+impl RunPhase {
     /// Of some seconds of a run; `None` if there are none.
     pub(crate) fn of(seconds: &[Second]) -> Option<Self> {
         let mean = |of: fn(&Second) -> f64| seconds.iter().map(of).sum::<f64>() / f(seconds.len() as u64);
@@ -122,7 +124,7 @@ impl Phase {
 
 /// J of several streams, percent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Spread {
+pub(crate) struct JitterSpread {
     /// Mean over the streams of each one's time average.
     pub mean: f64,
     /// The worst stream's time average.
@@ -202,7 +204,7 @@ pub(crate) struct Second {
 
 impl Run {
     /// The figures. `samples` are counters at the start of measuring and after each second.
-    pub(crate) fn of(server: &str, rate: BitRate, report: &ClientReport, samples: &[Counters]) -> Self {
+    pub(crate) fn of(server: &str, rate: BitRate, report: &ClientReport, samples: &[RunCounters]) -> Self {
         let seconds = report.seconds;
         let admitted: Vec<&StreamResult> = report.streams.iter().filter(|s| !s.fate.is_refusal()).collect();
         let length = Nanos::from_secs(seconds).as_secs_f64();
@@ -220,11 +222,11 @@ impl Run {
             before_refusal: Some(report.streams.iter().take_while(|s| !s.fate.is_refusal()).count()),
             refused: report.streams.len() - admitted.len(),
             grantable_bps: report.streams.iter().rev().find_map(|s| match s.fate {
-                Fate::Refused { grantable_bps, .. } => grantable_bps,
+                StreamFate::Refused { grantable_bps, .. } => grantable_bps,
                 _ => None,
             }),
             refused_unexplained: report.streams.iter().filter(|s| is_unexplained(&s.fate)).count(),
-            failed: admitted.iter().filter(|s| s.fate != Fate::Delivered).count(),
+            failed: admitted.iter().filter(|s| s.fate != StreamFate::Delivered).count(),
             reasons,
             restarts: admitted.iter().map(|s| u64::from(s.restarts)).sum(),
             requested_bps: f(rate.0) * f(report.streams.len() as u64),
@@ -310,8 +312,8 @@ pub(crate) fn f(n: u64) -> f64 {
     n as f64
 }
 
-fn spread(streams: impl Iterator<Item = Jitter>) -> Spread {
-    let (mut sum, mut count, mut spread) = (0.0, 0.0, Spread::default());
+fn spread(streams: impl Iterator<Item = Jitter>) -> JitterSpread {
+    let (mut sum, mut count, mut spread) = (0.0, 0.0, JitterSpread::default());
     for j in streams {
         sum += j.mean;
         count += 1.0;
@@ -323,19 +325,19 @@ fn spread(streams: impl Iterator<Item = Jitter>) -> Spread {
 }
 
 /// A refusal that does not say what it should.
-fn is_unexplained(fate: &Fate) -> bool {
-    matches!(fate, Fate::Refused { status, grantable_bps } if *status != 503 || grantable_bps.is_none())
+fn is_unexplained(fate: &StreamFate) -> bool {
+    matches!(fate, StreamFate::Refused { status, grantable_bps } if *status != 503 || grantable_bps.is_none())
 }
 
 fn reasons(streams: &[StreamResult]) -> Vec<String> {
     let mut reasons: Vec<String> = Vec::new();
     for stream in streams {
         let reason = match &stream.fate {
-            Fate::Delivered => continue,
-            Fate::Refused { status: 503, .. } => continue,
-            Fate::Refused { status, .. } => format!("answered {status}"),
-            Fate::Silent => "not one byte came".to_owned(),
-            Fate::Failed { reason } => reason.clone(),
+            StreamFate::Delivered => continue,
+            StreamFate::Refused { status: 503, .. } => continue,
+            StreamFate::Refused { status, .. } => format!("answered {status}"),
+            StreamFate::Silent => "not one byte came".to_owned(),
+            StreamFate::Failed { reason } => reason.clone(),
         };
         if reasons.len() < REASONS_MAX && !reasons.contains(&reason) {
             reasons.push(reason);
@@ -345,16 +347,16 @@ fn reasons(streams: &[StreamResult]) -> Vec<String> {
 }
 
 /// A counter's growth from the first to the last sample.
-fn growth(samples: &[Counters], of: impl Fn(&Counters) -> Option<u64>) -> Option<f64> {
+fn growth(samples: &[RunCounters], of: impl Fn(&RunCounters) -> Option<u64>) -> Option<f64> {
     let (first, last) = (of(samples.first()?)?, of(samples.last()?)?);
     Some(f(last.saturating_sub(first)))
 }
 
-fn cost(samples: &[Counters], client: Nanos, delivered_bps: f64, length: f64) -> Cost {
+fn cost(samples: &[RunCounters], client: Nanos, delivered_bps: f64, length: f64) -> Cost {
     let gbit = delivered_bps * length / 1e9;
     let per_gbit = |seconds: f64| (gbit > 0.0).then(|| seconds / gbit);
-    let seconds = |of: fn(&Counters) -> Option<u64>| growth(samples, of).map(|ns| ns / 1e9);
-    let mbps = |of: fn(&Counters) -> Option<u64>| growth(samples, of).map(|bytes| bytes * 8.0 / length / 1e6);
+    let seconds = |of: fn(&RunCounters) -> Option<u64>| growth(samples, of).map(|ns| ns / 1e9);
+    let mbps = |of: fn(&RunCounters) -> Option<u64>| growth(samples, of).map(|bytes| bytes * 8.0 / length / 1e6);
     let server = seconds(|c| c.server_cpu_ns);
     let machine = seconds(|c| Some(c.machine_cpu_ns)).unwrap_or(0.0);
     let cores = std::thread::available_parallelism().map_or(1, usize::from) as u64;
@@ -388,7 +390,7 @@ fn disturbed(report: &ClientReport, cost: &Cost) -> Vec<String> {
     reasons
 }
 
-fn series(streams: &[&StreamResult], rate: BitRate, samples: &[Counters], seconds: u64) -> Vec<Second> {
+fn series(streams: &[&StreamResult], rate: BitRate, samples: &[RunCounters], seconds: u64) -> Vec<Second> {
     let (long, short) = (expected(rate, Nanos::from_secs(1)), expected(rate, WINDOW));
     let grids: Vec<Vec<u64>> = streams.iter().map(|s| s.grid.long().collect()).collect();
     let mut series = Vec::new();
@@ -399,7 +401,7 @@ fn series(streams: &[&StreamResult], rate: BitRate, samples: &[Counters], second
         let j_short =
             jitter(streams.iter().filter_map(|s| s.grid.short().get(windows.clone())).flatten().copied(), short);
         let pair = samples.get(n..n + 2).unwrap_or_default();
-        let mbps = |of: fn(&Counters) -> Option<u64>| growth(pair, of).map(|bytes| bytes * 8.0 / 1e6);
+        let mbps = |of: fn(&RunCounters) -> Option<u64>| growth(pair, of).map(|bytes| bytes * 8.0 / 1e6);
         series.push(Second {
             at,
             delivered_mbps: f(got().sum::<u64>()) * 8.0 / 1e6,
@@ -444,11 +446,11 @@ mod tests {
 
     #[test]
     fn cost_is_differences_per_gbit() {
-        let at = |server, machine| Counters {
+        let at = |server, machine| RunCounters {
             server_cpu_ns: Some(server),
             machine_cpu_ns: machine,
             disk_read_bytes: Some(machine / 1000),
-            ..Counters::default()
+            ..RunCounters::default()
         };
         let samples = [at(1_000_000_000, 10_000_000_000), at(0, 0), at(2_000_000_000, 14_000_000_000)];
         let cost = cost(&samples, Nanos::from_millis(500), 1e9, 10.0);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::group::Group;
+use super::group::RunGroup;
 
 /// Columns of the table of groups: heading, figure, places.
 const COLUMNS: [(&str, &str, usize); 18] = [
@@ -27,7 +27,7 @@ const COLUMNS: [(&str, &str, usize); 18] = [
 ];
 
 /// Medians, with the spread where there were several runs; the first row is the heading.
-pub(crate) fn groups(groups: &[Group]) -> Vec<Vec<String>> {
+pub(crate) fn groups(groups: &[RunGroup]) -> Vec<Vec<String>> {
     let mut head = vec!["server".to_owned(), "streams".to_owned(), "runs".to_owned()];
     head.extend(COLUMNS.iter().map(|(heading, ..)| (*heading).to_owned()));
     let mut rows = vec![head];
@@ -44,7 +44,7 @@ pub(crate) fn groups(groups: &[Group]) -> Vec<Vec<String>> {
 }
 
 /// The table of groups as text.
-pub(crate) fn text(of: &[Group]) -> String {
+pub(crate) fn text(of: &[RunGroup]) -> String {
     align(&groups(of))
 }
 

@@ -10,11 +10,13 @@ use std::thread::{self, JoinHandle};
 
 use units::{BitRate, Nanos};
 
-use super::args::Spread;
-use super::client::{self, ClientReport, Fate, Lateness, Plan, Progress, StreamResult, Terms};
-use super::experiment::{self, Job, Writers};
+use super::args::ContentSpread;
+use super::client::{
+    self, ClientLateness, ClientPlan, ClientReport, RunProgress, StreamFate, StreamResult, ViewerTerms,
+};
+use super::experiment::{self, RunRequest, Writers};
 use super::progress::Show;
-use super::server::{Choice, Ground, Server};
+use super::server::{Choice, RunningServer, ServerGround};
 use super::summary::Run;
 use super::{Stop, clock};
 
@@ -141,8 +143,8 @@ fn run_client(
     stop: &Stop,
 ) -> anyhow::Result<Vec<StreamResult>> {
     let begin = clock::now();
-    let plan = Plan {
-        terms: Terms {
+    let plan = ClientPlan {
+        terms: ViewerTerms {
             address: server.address,
             rate: RATE,
             start: Nanos::from_millis(200),
@@ -158,7 +160,7 @@ fn run_client(
         seconds,
         give_up: false,
     };
-    Ok(client::run(&plan, stop, &Progress::default())?.streams)
+    Ok(client::run(&plan, stop, &RunProgress::default())?.streams)
 }
 
 #[test]
@@ -168,26 +170,26 @@ fn every_kind_of_answer_has_its_fate() {
     let streams = longer(
         |seconds| run_client(&server, &contents, seconds, &Stop::default()).unwrap(),
         |streams| {
-            let heard = |stream: &&StreamResult| stream.fate != Fate::Silent;
+            let heard = |stream: &&StreamResult| stream.fate != StreamFate::Silent;
             streams.iter().filter(heard).count() == contents.len() - 1
                 && streams[0].grid.total() > 0
                 && streams[5].restarts > 0
         },
     );
     assert_eq!(streams.len(), contents.len());
-    assert_eq!(streams[0].fate, Fate::Delivered);
+    assert_eq!(streams[0].fate, StreamFate::Delivered);
     assert!(streams[0].grid.total() > 0 && streams[0].first_byte.is_some());
-    assert_eq!(streams[1].fate, Fate::Refused { status: 503, grantable_bps: Some(1_500_000) });
+    assert_eq!(streams[1].fate, StreamFate::Refused { status: 503, grantable_bps: Some(1_500_000) });
     let reason = |n: usize| match &streams[n].fate {
-        Fate::Failed { reason } => reason.clone(),
+        StreamFate::Failed { reason } => reason.clone(),
         other => panic!("{other:?}"),
     };
     assert!(reason(2).contains("not an HTTP answer") && reason(2).contains("220 mail"), "{}", reason(2));
     assert!(reason(3).contains("closed the connection"), "{}", reason(3));
-    assert_eq!(streams[4].fate, Fate::Silent);
-    assert_eq!(streams[5].fate, Fate::Delivered);
+    assert_eq!(streams[4].fate, StreamFate::Silent);
+    assert_eq!(streams[5].fate, StreamFate::Delivered);
     assert!(streams[5].restarts > 0, "a content that is over is asked for again");
-    let report = ClientReport { streams, lateness: Lateness::default(), cpu: Nanos::ZERO, seconds: 1 };
+    let report = ClientReport { streams, lateness: ClientLateness::default(), cpu: Nanos::ZERO, seconds: 1 };
     let run = Run::of("any", RATE, &report, &[]);
     assert_eq!((run.admitted, run.refused, run.before_first_no()), (6, 1, Some(1)), "one came before the refusal");
 }
@@ -200,7 +202,7 @@ fn a_run_in_which_nobody_got_anything_says_why() {
         let refused = |streams: &Vec<StreamResult>| streams.iter().all(|stream| stream.fate.is_refusal());
         let report = ClientReport {
             streams: longer(streams, refused),
-            lateness: Lateness::default(),
+            lateness: ClientLateness::default(),
             cpu: Nanos::ZERO,
             seconds: 1,
         };
@@ -221,12 +223,12 @@ fn a_stopped_run_ends_with_an_error() {
     assert!(error.to_string().contains("interrupted"));
 }
 
-fn job(contents: &[&str], seconds: u64) -> Job {
-    Job {
+fn job(contents: &[&str], seconds: u64) -> RunRequest {
+    RunRequest {
         streams: 4,
         rate: RATE,
         contents: contents.iter().map(ToString::to_string).collect(),
-        spread: Spread::Turn,
+        spread: ContentSpread::Turn,
         ramp: Nanos::from_millis(100),
         warm_up: Nanos::from_millis(500).saturating_mul(seconds),
         seconds,
@@ -252,11 +254,11 @@ fn four_streams_and_a_writer_against_a_url() {
     let server = PacingServer::start();
     let choice = Choice::Url(format!("http://{}/media/", server.address));
     let (stop, show) = (Stop::default(), Show::nothing());
-    let started = Server::start(&choice, &Ground::default(), &stop).unwrap();
+    let started = RunningServer::start(&choice, &ServerGround::default(), &stop).unwrap();
     assert_eq!(started.pid, Some(std::process::id()));
     let measure = |seconds| {
         let job = job(&["a.ts", "b.ts"], seconds);
-        experiment::measure(&started, &Ground::default(), &job, &show, &stop).unwrap()
+        experiment::measure(&started, &ServerGround::default(), &job, &show, &stop).unwrap()
     };
     let run = longer(measure, is_whole);
     assert_eq!((run.admitted, run.refused, run.failed), (4, 0, 0), "{:?}", run.reasons);
@@ -273,10 +275,10 @@ fn four_streams_and_a_writer_against_a_url() {
 fn four_streams_from_nginx_and_nothing_left() {
     let root = tempfile::tempdir().unwrap();
     std::fs::write(root.path().join("a b.ts"), vec![0; 4_000_000]).unwrap();
-    let ground = Ground { roots: vec![root.path().to_owned()], rates: vec![RATE], ..Ground::default() };
+    let ground = ServerGround { roots: vec![root.path().to_owned()], rates: vec![RATE], ..ServerGround::default() };
     let (stop, show) = (Stop::default(), Show::nothing());
     let choice = Choice::Nginx { threads: true };
-    let server = match Server::start(&choice, &ground, &stop) {
+    let server = match RunningServer::start(&choice, &ground, &stop) {
         Ok(server) => server,
         Err(error) => {
             assert!(super::nginx::find().is_none() && format!("{error:#}").contains("install it"), "{error:#}");

@@ -10,7 +10,7 @@ pub(super) const PER_RUN: Nanos = Nanos::from_secs(1);
 
 /// The parts still to come.
 #[derive(Debug)]
-pub(super) struct Timetable {
+pub(super) struct PartsTimetable {
     began: Nanos,
     /// The whole set should be over after this, repeats included.
     limit: Nanos,
@@ -18,7 +18,7 @@ pub(super) struct Timetable {
     parts: Vec<Nanos>,
 }
 
-impl Timetable {
+impl PartsTimetable {
     /// Of parts that begin at `now`.
     pub(super) fn new(now: Nanos, limit: Nanos, parts: Vec<Nanos>) -> Self {
         Self { began: now, limit, parts }
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn repeats_get_what_the_parts_leave_of_the_limit() {
-        let mut table = Timetable::new(s(1_000), s(900), vec![s(100), s(600)]);
+        let mut table = PartsTimetable::new(s(1_000), s(900), vec![s(100), s(600)]);
         assert_eq!((table.left(), table.for_repeats(s(1_000))), (s(700), s(200)));
         // The first part took 250 s instead of 100.
         table.ended();

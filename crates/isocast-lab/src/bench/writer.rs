@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use units::Nanos;
 
-use super::client::{Plan, Progress};
+use super::client::{ClientPlan, RunProgress};
 use super::summary::Quantiles;
 use super::yardstick::Yardstick;
 use super::{Stop, clock, lab_disk};
@@ -51,7 +51,7 @@ pub(crate) struct UploadFigures {
     pub share_of_left: Option<f64>,
     /// What the emulated disk, if it is one, did while the writers were at work and measured.
     #[serde(default)]
-    pub disk: Option<lab_disk::Share>,
+    pub disk: Option<lab_disk::HeadShare>,
 }
 
 impl UploadFigures {
@@ -68,7 +68,7 @@ impl UploadFigures {
 
 /// One upload's outcome.
 #[derive(Debug, Clone)]
-pub(crate) struct Upload {
+pub(crate) struct UploadResult {
     /// When it was answered, or failed.
     pub at: Nanos,
     /// How long it took.
@@ -79,7 +79,7 @@ pub(crate) struct Upload {
 
 /// Where a writer writes.
 #[derive(Debug, Clone)]
-pub(crate) struct Site {
+pub(crate) struct WriterSite {
     /// The server.
     pub address: SocketAddr,
     /// Its Host header.
@@ -100,12 +100,12 @@ pub(crate) fn names(n: usize) -> impl Iterator<Item = String> {
 
 /// Uploads without pause from `begin` until measuring ends or `stop`.
 pub(crate) fn upload(
-    site: &Site,
+    site: &WriterSite,
     begin: Nanos,
-    plan: &Plan,
+    plan: &ClientPlan,
     stop: &Stop,
-    progress: &Progress,
-    done: &Mutex<Vec<Upload>>,
+    progress: &RunProgress,
+    done: &Mutex<Vec<UploadResult>>,
 ) {
     while clock::now() < begin && !stop.is_set() && begin < progress.end(plan) {
         clock::sleep_until(begin.min(clock::now() + PAUSE));
@@ -122,7 +122,7 @@ pub(crate) fn upload(
         let now = clock::now();
         let failed = failure.is_some();
         if let Ok(mut done) = done.lock() {
-            done.push(Upload { at: now, took: now.saturating_sub(start), failure });
+            done.push(UploadResult { at: now, took: now.saturating_sub(start), failure });
         }
         if failed {
             socket = None;
@@ -132,7 +132,7 @@ pub(crate) fn upload(
 }
 
 /// Removes what the writers uploaded.
-pub(crate) fn remove(site: &Site) {
+pub(crate) fn remove(site: &WriterSite) {
     for path in &site.paths {
         let (head, begin) = (format!("DELETE {path} HTTP/1.1\r\nHost: {}\r\n\r\n", site.authority), clock::now());
         // What was never uploaded is answered 404, which is as good; a server that does not answer will not do so for
@@ -144,7 +144,13 @@ pub(crate) fn remove(site: &Site) {
 }
 
 /// The figures of what was done from `from` to `end`.
-pub(crate) fn figures(from: Nanos, end: Nanos, writers: usize, upload_bytes: u64, uploads: &[Upload]) -> UploadFigures {
+pub(crate) fn figures(
+    from: Nanos,
+    end: Nanos,
+    writers: usize,
+    upload_bytes: u64,
+    uploads: &[UploadResult],
+) -> UploadFigures {
     let in_time = || uploads.iter().filter(|u| u.at > from && u.at <= end);
     let mut took: Vec<f64> = in_time().filter(|u| u.failure.is_none()).map(|u| u.took.as_millis_f64()).collect();
     let done = u64::try_from(took.len()).unwrap_or(0);
@@ -164,7 +170,7 @@ pub(crate) fn figures(from: Nanos, end: Nanos, writers: usize, upload_bytes: u64
 }
 
 fn put(
-    site: &Site,
+    site: &WriterSite,
     path: &str,
     body: &[u8],
     socket: &mut Option<TcpStream>,
@@ -183,7 +189,7 @@ fn put(
 /// Sends `head` and `length` bytes of `body` repeated, and returns the status, unless told to `give_up` before. Keeps the
 /// connection in `socket`.
 fn request(
-    site: &Site,
+    site: &WriterSite,
     socket: &mut Option<TcpStream>,
     head: &str,
     length: u64,
@@ -268,7 +274,7 @@ mod tests {
     fn a_server_that_never_answers_is_given_up() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let site = Site { address, authority: address.to_string(), paths: Vec::new(), upload_bytes: 100_000_000 };
+        let site = WriterSite { address, authority: address.to_string(), paths: Vec::new(), upload_bytes: 100_000_000 };
         let error = put(&site, "/media/x", &[0; 65_536], &mut None, &|| true).unwrap_err();
         assert!(error.to_string().contains("did not go on"), "{error}");
     }

@@ -31,7 +31,7 @@ pub(crate) struct Yardstick {
     pub latency_ms: Quantiles,
     /// What the emulated disk, if it is one, did meanwhile.
     #[serde(default)]
-    pub disk: Option<lab_disk::Share>,
+    pub disk: Option<lab_disk::HeadShare>,
 }
 
 /// Writes files of `file_bytes` into `root`, on the emulated disk `lab` if there is one, for `span`, and removes them.

@@ -13,21 +13,21 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args;
 use serde::Serialize;
-use sim::drive::{Op, Parameters, Pattern, Profile, Workload, predict, predict_list};
+use sim::drive::{DriveProfile, OffsetOrder, Op, Parameters, Workload, predict, predict_list};
 use units::Nanos;
 
 use super::state::Places;
 use super::stats::Statistics;
-use super::up::{self, Up};
+use super::up::{self, DiskUp};
 use super::{control, down, sys};
 use crate::stop::Stop;
 
 /// Measure an emulated disk with fio and compare with its model; fail beyond the tolerance.
 #[derive(Debug, Args)]
-pub(crate) struct Check {
+pub(crate) struct DiskCheck {
     /// Drive to emulate.
-    #[arg(long, default_value = "desktop", value_parser = |text: &str| text.parse::<Profile>())]
-    profile: Profile,
+    #[arg(long, default_value = "desktop", value_parser = |text: &str| text.parse::<DriveProfile>())]
+    profile: DriveProfile,
     /// A drive parameter (repeatable).
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
@@ -54,7 +54,7 @@ const PRIORITY: u8 = 20;
 const PRESSURE_MAX: f64 = 5.0;
 
 #[derive(Debug, Clone)]
-struct Case {
+struct FioCase {
     name: String,
     load: Workload,
 }
@@ -71,16 +71,16 @@ struct Result1 {
     ok: bool,
 }
 
-impl Check {
+impl DiskCheck {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         up::need_root()?;
         if !up::in_path("fio") {
             bail!("fio is missing: `apt-get install fio`");
         }
         let name = format!("check-{}", std::process::id());
-        let disk = Up::raw(&name, self.profile, &self.set);
+        let disk = DiskUp::raw(&name, self.profile, &self.set);
         let parameters = disk.parameters()?;
-        let cases: Vec<Case> = self.cases(&parameters).into_iter().filter(|c| c.name.contains(&self.only)).collect();
+        let cases: Vec<FioCase> = self.cases(&parameters).into_iter().filter(|c| c.name.contains(&self.only)).collect();
         if cases.is_empty() {
             bail!("no case is called `{}`", self.only.escape_debug());
         }
@@ -102,9 +102,9 @@ impl Check {
         Ok(())
     }
 
-    fn cases(&self, parameters: &Parameters) -> Vec<Case> {
+    fn cases(&self, parameters: &Parameters) -> Vec<FioCase> {
         let near_end = parameters.size / 100 * 98 / (1 << 20) * (1 << 20);
-        let case = |name: &str, op, pattern, block, depth, offset| Case {
+        let case = |name: &str, op, pattern, block, depth, offset| FioCase {
             name: name.to_owned(),
             load: Workload {
                 op,
@@ -116,7 +116,7 @@ impl Check {
                 duration: Nanos::from_secs(u64::from(self.seconds)),
             },
         };
-        use Pattern::{Random, Sequential};
+        use OffsetOrder::{Random, Sequential};
         let mut cases = vec![
             case("sequential read 1M QD1, outer", Op::Read, Sequential, 1 << 20, 1, 0),
             case("sequential read 1M QD1, inner", Op::Read, Sequential, 1 << 20, 1, near_end),
@@ -138,13 +138,13 @@ impl Check {
         &self,
         places: &Places,
         p: &Parameters,
-        cases: &[Case],
+        cases: &[FioCase],
         stop: &Stop,
         out: &mut dyn Write,
     ) -> anyhow::Result<Vec<Result1>> {
         let device = places.load().and_then(|s| s.device).context("the disk has no device")?;
         let subject =
-            Subject { places, parameters: p, device: &device, seconds: self.seconds, tolerance: self.tolerance };
+            CheckedDisk { places, parameters: p, device: &device, seconds: self.seconds, tolerance: self.tolerance };
         if !self.json {
             writeln!(out, "{:<34} {:>9} {:>9} {:>8}", "case", "model", "measured", "off")?;
         }
@@ -172,7 +172,7 @@ impl Check {
 }
 
 /// The disk that is held to its model, and how.
-struct Subject<'a> {
+struct CheckedDisk<'a> {
     places: &'a Places,
     parameters: &'a Parameters,
     device: &'a Path,
@@ -182,9 +182,9 @@ struct Subject<'a> {
     tolerance: f64,
 }
 
-impl Subject<'_> {
+impl CheckedDisk<'_> {
     /// Measures until a run is within the tolerance, or an undisturbed one is not.
-    fn settle(&self, case: &Case, stop: &Stop) -> anyhow::Result<Result1> {
+    fn settle(&self, case: &FioCase, stop: &Stop) -> anyhow::Result<Result1> {
         for attempt in 1.. {
             let mut result = self.measure(case, stop)?;
             result.attempts = attempt;
@@ -195,14 +195,14 @@ impl Subject<'_> {
         bail!("not reached: the loop ends with its last attempt")
     }
 
-    fn measure(&self, case: &Case, stop: &Stop) -> anyhow::Result<Result1> {
+    fn measure(&self, case: &FioCase, stop: &Stop) -> anyhow::Result<Result1> {
         const SEED: u64 = 1;
         const ANGLES: u64 = 16;
         let Self { places, parameters: p, device, .. } = *self;
         let load = &case.load;
         let plain = predict(p, load, SEED)?;
-        let random = load.pattern == Pattern::Random;
-        let mut job = Job { places, device, load, list: None };
+        let random = load.pattern == OffsetOrder::Random;
+        let mut job = FioRun { places, device, load, list: None };
         let model = if random {
             let count = sensible_count(plain.requests_per_second * f64::from(self.seconds));
             job.list = Some(job.write_list(p.size, count, SEED)?);
@@ -247,14 +247,14 @@ fn sensible_count(requests: f64) -> usize {
 }
 
 /// One run of fio.
-struct Job<'a> {
+struct FioRun<'a> {
     places: &'a Places,
     device: &'a Path,
     load: &'a Workload,
     list: Option<PathBuf>,
 }
 
-impl Job<'_> {
+impl FioRun<'_> {
     /// The offsets in fio's own form.
     fn write_list(&self, size: u64, count: usize, seed: u64) -> anyhow::Result<PathBuf> {
         let device = self.device.display();

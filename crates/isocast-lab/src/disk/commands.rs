@@ -7,25 +7,25 @@ use anyhow::anyhow;
 use clap::error::ErrorKind;
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use sim::drive::{Parameters, Profile};
+use sim::drive::{DriveProfile, Parameters};
 
-use super::check::Check;
+use super::check::DiskCheck;
 use super::fill::Fill;
-use super::state::{Places, State};
+use super::state::{EmulatorState, Places};
 use super::stats::Statistics;
-use super::up::{self, Up};
+use super::up::{self, DiskUp};
 use super::{control, daemon, down};
 
 /// Make emulated hard disks: real block devices with a drive's service times.
 #[derive(Debug, Args)]
-pub(crate) struct DiskCommand {
+pub(crate) struct EmulatedDiskCommand {
     #[command(subcommand)]
-    command: Command,
+    command: EmulatedDiskSubcommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
-    Up(Up),
+enum EmulatedDiskSubcommand {
+    Up(DiskUp),
     /// Take disks down; nothing of them remains.
     Down {
         /// Names of the disks.
@@ -60,12 +60,12 @@ enum Command {
         command: Vec<String>,
     },
     Fill(Fill),
-    Check(Check),
+    Check(DiskCheck),
     /// List all drive parameters of a profile.
     Params {
         /// Name of the drive.
-        #[arg(default_value = "desktop", value_parser = |text: &str| text.parse::<Profile>())]
-        profile: Profile,
+        #[arg(default_value = "desktop", value_parser = |text: &str| text.parse::<DriveProfile>())]
+        profile: DriveProfile,
         /// Print JSON.
         #[arg(long)]
         json: bool,
@@ -76,27 +76,27 @@ enum Command {
     },
 }
 
-impl DiskCommand {
+impl EmulatedDiskCommand {
     /// Does it, and prints to `out`.
     ///
     /// # Errors
     /// Whatever is missing or fails, with what to do about it; wrong usage is clap's error.
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         match self.command {
-            Command::Up(up) => up.run(out),
-            Command::Down { names, all } => take_down(&names, all, out),
-            Command::List { json } => list(json, out),
-            Command::Stat { name, json } => stat(&name, json, out),
-            Command::Ctl { name, command } => ctl(&name, &command.join(" "), out),
-            Command::Fill(fill) => fill.run(out),
-            Command::Check(check) => check.run(out),
-            Command::Params { profile, json } => params(profile, json, out),
-            Command::Daemon { name } => daemon::run(&name),
+            EmulatedDiskSubcommand::Up(up) => up.run(out),
+            EmulatedDiskSubcommand::Down { names, all } => take_down(&names, all, out),
+            EmulatedDiskSubcommand::List { json } => list(json, out),
+            EmulatedDiskSubcommand::Stat { name, json } => stat(&name, json, out),
+            EmulatedDiskSubcommand::Ctl { name, command } => ctl(&name, &command.join(" "), out),
+            EmulatedDiskSubcommand::Fill(fill) => fill.run(out),
+            EmulatedDiskSubcommand::Check(check) => check.run(out),
+            EmulatedDiskSubcommand::Params { profile, json } => params(profile, json, out),
+            EmulatedDiskSubcommand::Daemon { name } => daemon::run(&name),
         }
     }
 }
 
-fn params(profile: Profile, json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
+fn params(profile: DriveProfile, json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
     let listed = Parameters::of(profile).listed();
     if json {
         let listed: BTreeMap<_, _> = listed.into_iter().collect();
@@ -131,24 +131,24 @@ fn take_down(names: &[String], all: bool, out: &mut dyn Write) -> anyhow::Result
 }
 
 #[derive(Debug, Serialize)]
-struct Listed {
+struct DiskListing {
     #[serde(flatten)]
-    state: State,
+    state: EmulatorState,
     alive: bool,
 }
 
 fn list(json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
-    let disks: Vec<Listed> = Places::all()
+    let disks: Vec<DiskListing> = Places::all()
         .iter()
-        .map(|p| Listed {
-            state: p.load().unwrap_or_else(|| State { name: p.name.clone(), ..State::default() }),
+        .map(|p| DiskListing {
+            state: p.load().unwrap_or_else(|| EmulatorState { name: p.name.clone(), ..EmulatorState::default() }),
             alive: down::is_up(p),
         })
         .collect();
     if json {
         return Ok(writeln!(out, "{}", serde_json::to_string_pretty(&disks)?)?);
     }
-    for Listed { state, alive } in disks {
+    for DiskListing { state, alive } in disks {
         let shown = |path: &Option<std::path::PathBuf>| path.as_ref().map_or("-".into(), |p| p.display().to_string());
         writeln!(
             out,

@@ -8,7 +8,7 @@ use anyhow::{Context, anyhow, bail};
 use sim::drive::{FaultKind, FaultRange};
 use units::Nanos;
 
-use super::engine::{Compensation, Engine, Timing};
+use super::engine::{Compensation, DiskEngine, Timing};
 use super::state::Places;
 use crate::say;
 
@@ -25,7 +25,7 @@ pub(crate) fn listen(places: &Places) -> anyhow::Result<UnixListener> {
 }
 
 /// Answers connections, one after the other, for ever.
-pub(crate) fn serve(listener: &UnixListener, engine: &Engine) {
+pub(crate) fn serve(listener: &UnixListener, engine: &DiskEngine) {
     for stream in listener.incoming().flatten() {
         if let Err(error) = answer(&stream, engine) {
             say(format_args!("control: {error:#}"));
@@ -33,7 +33,7 @@ pub(crate) fn serve(listener: &UnixListener, engine: &Engine) {
     }
 }
 
-fn answer(mut stream: &UnixStream, engine: &Engine) -> anyhow::Result<()> {
+fn answer(mut stream: &UnixStream, engine: &DiskEngine) -> anyhow::Result<()> {
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     stream.set_write_timeout(Some(Duration::from_secs(5)))?;
     let mut line = String::new();
@@ -55,7 +55,7 @@ fn answer(mut stream: &UnixStream, engine: &Engine) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn obey(command: &str, engine: &Engine) -> anyhow::Result<String> {
+fn obey(command: &str, engine: &DiskEngine) -> anyhow::Result<String> {
     let words: Vec<&str> = command.split_whitespace().collect();
     let mut answer = "ok".to_owned();
     match words.as_slice() {
@@ -105,7 +105,7 @@ fn obey(command: &str, engine: &Engine) -> anyhow::Result<String> {
     Ok(answer)
 }
 
-fn cut(seed: u64, engine: &Engine) -> anyhow::Result<String> {
+fn cut(seed: u64, engine: &DiskEngine) -> anyhow::Result<String> {
     let report = engine.cut_power(seed).context("the backing file")?;
     Ok(format!(
         "power is off (seed {seed}): of the writes not flushed {} kept, {} torn, {} dropped; `revive` turns it on",

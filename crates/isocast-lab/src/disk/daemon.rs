@@ -7,11 +7,11 @@ use std::thread;
 
 use anyhow::{Context, bail};
 use fuser::{Config, MountOption, Session, SessionACL};
-use sim::drive::{Drive, Parameters, Profile};
+use sim::drive::{Drive, DriveProfile, Parameters};
 
 use super::control;
-use super::engine::Engine;
-use super::fuse::DiskFile;
+use super::engine::DiskEngine;
+use super::fuse::FuseFile;
 use super::image::Image;
 use super::state::Places;
 use super::sys;
@@ -27,7 +27,7 @@ pub(crate) fn run(name: &str) -> anyhow::Result<()> {
     let places = Places::of(name)?;
     let at = places.fuse();
     let state = places.load().context("no state.json: this is started by `isocast lab disk up`")?;
-    let profile: Profile = state.profile.parse()?;
+    let profile: DriveProfile = state.profile.parse()?;
     let mut parameters = Parameters::of(profile);
     for pair in &state.parameters {
         parameters.set(pair)?;
@@ -35,7 +35,7 @@ pub(crate) fn run(name: &str) -> anyhow::Result<()> {
     let size = parameters.size;
     let image = Image::open(&state.backing, size)
         .with_context(|| format!("cannot open the backing file {}", state.backing.display()))?;
-    let engine = Arc::new(Engine::new(Drive::new(parameters, state.seed)?, image));
+    let engine = Arc::new(DiskEngine::new(Drive::new(parameters, state.seed)?, image));
 
     let listener = control::listen(&places)?;
     let controlled = Arc::clone(&engine);
@@ -64,7 +64,7 @@ pub(crate) fn run(name: &str) -> anyhow::Result<()> {
     ];
     options.acl = SessionACL::All;
     options.n_threads = Some(1);
-    let file = DiskFile { engine: Arc::clone(&engine), size };
+    let file = FuseFile { engine: Arc::clone(&engine), size };
     let session = match Session::new(file, &at, &options) {
         Ok(session) => session,
         Err(error) => bail!("cannot mount the FUSE file on {}: {error}", at.display()),

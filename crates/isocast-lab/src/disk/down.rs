@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use rustix::process::Signal;
 
-use super::state::{Places, ProcessId, State, remove_shared};
+use super::state::{EmulatorState, Places, ProcessId, remove_shared};
 use super::sys;
 use super::{control, up};
 use crate::say;
@@ -78,7 +78,7 @@ pub(crate) fn take_down(places: &Places) -> anyhow::Result<bool> {
 /// Takes down the disks of processes that were killed, where the disk's daemon, which does so by itself, has gone as well.
 pub(crate) fn reap() {
     for places in Places::all() {
-        let Some(State { owner: Some(owner), daemon, .. }) = places.load() else { continue };
+        let Some(EmulatorState { owner: Some(owner), daemon, .. }) = places.load() else { continue };
         if !owner.is_running()
             && daemon.is_none_or(|id| !id.is_running())
             && let Err(error) = take_down(&places)

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
 use hdrhistogram::Histogram;
-use sim::drive::{Completion, CutReport, Drive, Op, Outcome, Request};
+use sim::drive::{CommandEnd, CommandOutcome, CutReport, Drive, DriveRequest, Op};
 use units::Nanos;
 
-use super::image::{Content, Flush, Image};
-use super::stats::{Lateness, Quantiles, Statistics};
+use super::image::{Flush, Image, ImageContent};
+use super::stats::{ModelLateness, Statistics, TimeQuantiles};
 
 static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
 
@@ -32,23 +32,23 @@ pub(crate) enum Timing {
 /// Where an answer goes.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    Read(ReplyData, Content),
+    Read(ReplyData, ImageContent),
     Write(ReplyWrite),
     Flush(ReplyEmpty, Flush),
 }
 
 #[derive(Debug)]
-struct Pending {
+struct PendingAnswer {
     answer: Answer,
     bytes: u64,
     came: Nanos,
 }
 
 /// An answer about to leave.
-struct Outgoing {
+struct OutgoingAnswer {
     tag: u64,
-    pending: Pending,
-    outcome: Outcome,
+    pending: PendingAnswer,
+    outcome: CommandOutcome,
     planned: Nanos,
 }
 
@@ -82,7 +82,7 @@ impl Compensation {
 }
 
 #[derive(Debug)]
-struct Counters {
+struct EngineCounters {
     since: Nanos,
     reads: u64,
     read_bytes: u64,
@@ -103,7 +103,7 @@ struct Counters {
     sizes: [u64; 12],
 }
 
-impl Counters {
+impl EngineCounters {
     fn new(now: Nanos) -> Self {
         let times = || Histogram::new_with_bounds(1, 3_600_000_000, 3).expect("constant bounds are valid");
         Self {
@@ -129,25 +129,25 @@ impl Counters {
     }
 }
 
-struct Inner {
+struct EngineInner {
     drive: Drive,
     timing: Timing,
     slow_factor: f64,
     compensation: Compensation,
-    slots: Vec<Option<Pending>>,
+    slots: Vec<Option<PendingAnswer>>,
     free: Vec<usize>,
     under_way: u32,
-    done: Vec<Completion>,
+    done: Vec<CommandEnd>,
     /// Answers whose time is known: (when they leave, tag, failed).
     outbox: BinaryHeap<Reverse<(Nanos, u64, bool)>>,
-    counters: Counters,
+    counters: EngineCounters,
     stopped: bool,
 }
 
 /// One emulated disk.
-pub(crate) struct Engine {
+pub(crate) struct DiskEngine {
     epoch: Instant,
-    inner: Mutex<Inner>,
+    inner: Mutex<EngineInner>,
     image: Mutex<Image>,
     changed: Condvar,
     durable_writes: bool,
@@ -158,10 +158,10 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Engine {
+impl DiskEngine {
     pub(crate) fn new(drive: Drive, image: Image) -> Self {
         let durable_writes = drive.parameters().wcache == 0;
-        let inner = Inner {
+        let inner = EngineInner {
             drive,
             timing: Timing::Off,
             slow_factor: 1.0,
@@ -171,7 +171,7 @@ impl Engine {
             under_way: 0,
             done: Vec::new(),
             outbox: BinaryHeap::new(),
-            counters: Counters::new(Nanos::ZERO),
+            counters: EngineCounters::new(Nanos::ZERO),
             stopped: false,
         };
         Self {
@@ -209,7 +209,7 @@ impl Engine {
         let (tag, refused) = {
             let mut inner = locked(&self.inner);
             let tag = inner.reserve();
-            let request = Request { tag, op: Op::Write, offset, bytes };
+            let request = DriveRequest { tag, op: Op::Write, offset, bytes };
             (tag, inner.drive.refuses(&request))
         };
         let stored = if refused { Ok(()) } else { locked(&self.image).write(tag, offset, data) };
@@ -242,8 +242,8 @@ impl Engine {
         {
             let mut inner = locked(&self.inner);
             let inner = &mut *inner;
-            inner.admit(tag, Pending { answer, bytes, came });
-            let request = Request { tag, op, offset, bytes };
+            inner.admit(tag, PendingAnswer { answer, bytes, came });
+            let request = DriveRequest { tag, op, offset, bytes };
             // Faults count even while time does not.
             let healthy = inner.drive.is_on() && !inner.drive.refuses(&request);
             match inner.timing {
@@ -295,9 +295,9 @@ impl Engine {
         self.changed.notify_all();
     }
 
-    fn send(&self, outgoing: Vec<Outgoing>) {
+    fn send(&self, outgoing: Vec<OutgoingAnswer>) {
         for out in outgoing {
-            let failed = out.outcome != Outcome::Ok;
+            let failed = out.outcome != CommandOutcome::Ok;
             let late = self.now().saturating_sub(out.planned);
             match out.pending.answer {
                 Answer::Read(reply, _) if failed => reply.error(Errno::EIO),
@@ -309,8 +309,8 @@ impl Engine {
                 Answer::Flush(reply, _) if failed => reply.error(Errno::EIO),
                 Answer::Read(reply, content) => {
                     match &content {
-                        Content::Zeros => reply.data(&ZEROS[..usize::try_from(out.pending.bytes).unwrap_or(0)]),
-                        Content::Bytes(bytes) => reply.data(bytes),
+                        ImageContent::Zeros => reply.data(&ZEROS[..usize::try_from(out.pending.bytes).unwrap_or(0)]),
+                        ImageContent::Bytes(bytes) => reply.data(bytes),
                     }
                     locked(&self.image).recycle(content);
                 }
@@ -335,7 +335,7 @@ impl Engine {
         }
     }
 
-    fn with<R>(&self, change: impl FnOnce(&mut Inner, Nanos) -> R) -> R {
+    fn with<R>(&self, change: impl FnOnce(&mut EngineInner, Nanos) -> R) -> R {
         let result = change(&mut locked(&self.inner), self.now());
         self.changed.notify_all();
         result
@@ -386,7 +386,7 @@ impl Engine {
 
     pub(crate) fn reset_stats(&self) {
         self.with(|inner, now| {
-            inner.counters = Counters::new(now);
+            inner.counters = EngineCounters::new(now);
             inner.drive.reset_stats();
         });
     }
@@ -431,11 +431,11 @@ impl Engine {
                 queue_now: inner.under_way,
                 queue_max: c.queue_max,
                 queue_mean: c.queue_area as f64 / 1e9 / seconds.max(1e-9),
-                read_latency_us: Quantiles::of(&c.read_latency),
-                write_latency_us: Quantiles::of(&c.write_latency),
-                flush_latency_us: Quantiles::of(&c.flush_latency),
-                lateness_us: Lateness {
-                    quantiles: Quantiles::of(&c.lateness),
+                read_latency_us: TimeQuantiles::of(&c.read_latency),
+                write_latency_us: TimeQuantiles::of(&c.write_latency),
+                flush_latency_us: TimeQuantiles::of(&c.flush_latency),
+                lateness_us: ModelLateness {
+                    quantiles: TimeQuantiles::of(&c.lateness),
                     over_1ms: c.over_1ms,
                     over_10ms: c.over_10ms,
                 },
@@ -446,7 +446,7 @@ impl Engine {
     }
 }
 
-impl Inner {
+impl EngineInner {
     fn reserve(&mut self) -> u64 {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
@@ -459,7 +459,7 @@ impl Inner {
         self.free.push(usize::try_from(tag).unwrap_or(usize::MAX));
     }
 
-    fn admit(&mut self, tag: u64, pending: Pending) {
+    fn admit(&mut self, tag: u64, pending: PendingAnswer) {
         self.count_queue(pending.came);
         self.under_way += 1;
         let c = &mut self.counters;
@@ -500,7 +500,7 @@ impl Inner {
     }
 
     /// Moves what the drive has finished to the outbox, and what is due from there to `outgoing`.
-    fn collect(&mut self, now: Nanos, outgoing: &mut Vec<Outgoing>) {
+    fn collect(&mut self, now: Nanos, outgoing: &mut Vec<OutgoingAnswer>) {
         let mut done = std::mem::take(&mut self.done);
         self.drive.complete_ahead(now, self.lead(), &mut done);
         for completion in done.drain(..) {
@@ -508,7 +508,7 @@ impl Inner {
             let (bytes, came) = self.slots[slot].as_ref().map_or((0, completion.at), |p| (p.bytes, p.came));
             let path = self.compensation.of(bytes, completion.at.saturating_sub(came));
             let leave = completion.at.saturating_sub(path);
-            self.outbox.push(Reverse((leave, completion.tag, completion.outcome != Outcome::Ok)));
+            self.outbox.push(Reverse((leave, completion.tag, completion.outcome != CommandOutcome::Ok)));
         }
         self.done = done;
         while let Some(Reverse((at, tag, failed))) = self.outbox.peek().copied().filter(|first| first.0.0 <= now) {
@@ -517,7 +517,7 @@ impl Inner {
         }
     }
 
-    fn leave(&mut self, tag: u64, failed: bool, planned: Nanos) -> Option<Outgoing> {
+    fn leave(&mut self, tag: u64, failed: bool, planned: Nanos) -> Option<OutgoingAnswer> {
         let pending = self.slots[usize::try_from(tag).unwrap_or(usize::MAX)].take()?;
         self.count_queue(planned);
         self.under_way -= 1;
@@ -529,12 +529,12 @@ impl Inner {
             Answer::Flush(..) => c.flush_latency.saturating_record(took),
         }
         c.errors += u64::from(failed);
-        let outcome = if failed { Outcome::MediumError } else { Outcome::Ok };
-        Some(Outgoing { tag, pending, outcome, planned })
+        let outcome = if failed { CommandOutcome::MediumError } else { CommandOutcome::Ok };
+        Some(OutgoingAnswer { tag, pending, outcome, planned })
     }
 }
 
-impl Counters {
+impl EngineCounters {
     fn count_lateness(&mut self, late: Nanos) {
         self.lateness.saturating_record(late.0 / 1000);
         self.over_1ms += u64::from(late > Nanos::from_millis(1));

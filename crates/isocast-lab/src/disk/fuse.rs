@@ -11,7 +11,7 @@ use fuser::{
     WriteFlags,
 };
 
-use super::engine::Engine;
+use super::engine::DiskEngine;
 
 const ROOT: INodeNo = INodeNo(1);
 const DISK: INodeNo = INodeNo(2);
@@ -19,12 +19,12 @@ const FOREVER: Duration = Duration::from_secs(1 << 30);
 /// Requests are at most this long: FUSE's 256 pages.
 const REQUEST_BYTES_MAX: u32 = 1 << 20;
 
-pub(crate) struct DiskFile {
-    pub(crate) engine: Arc<Engine>,
+pub(crate) struct FuseFile {
+    pub(crate) engine: Arc<DiskEngine>,
     pub(crate) size: u64,
 }
 
-impl DiskFile {
+impl FuseFile {
     fn attributes(&self, ino: INodeNo) -> FileAttr {
         let directory = ino == ROOT;
         let epoch = SystemTime::UNIX_EPOCH;
@@ -48,7 +48,7 @@ impl DiskFile {
     }
 }
 
-impl Filesystem for DiskFile {
+impl Filesystem for FuseFile {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
         // Without asynchronous direct I/O the loop device would wait for each request in turn: no queue depth.
         config

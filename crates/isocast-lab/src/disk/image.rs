@@ -19,7 +19,7 @@ const UNDO_BYTES_MAX: usize = 256 << 20;
 
 /// What a read yields.
 #[derive(Debug)]
-pub(crate) enum Content {
+pub(crate) enum ImageContent {
     /// All zeros.
     Zeros,
     /// These bytes.
@@ -104,20 +104,20 @@ impl Image {
     }
 
     /// Reads a range.
-    pub(crate) fn read(&mut self, offset: u64, bytes: usize) -> io::Result<Content> {
+    pub(crate) fn read(&mut self, offset: u64, bytes: usize) -> io::Result<ImageContent> {
         let end = offset + u64::try_from(bytes).unwrap_or(0);
         if !(offset / PAGE_U64..end.div_ceil(PAGE_U64)).any(|page| self.holds(page)) {
-            return Ok(Content::Zeros);
+            return Ok(ImageContent::Zeros);
         }
         let mut buffer = self.spare.pop().unwrap_or_default();
         buffer.resize(bytes, 0);
         self.file.read_exact_at(&mut buffer, offset)?;
-        Ok(Content::Bytes(buffer))
+        Ok(ImageContent::Bytes(buffer))
     }
 
     /// Gives a buffer back.
-    pub(crate) fn recycle(&mut self, content: Content) {
-        if let Content::Bytes(buffer) = content
+    pub(crate) fn recycle(&mut self, content: ImageContent) {
+        if let ImageContent::Bytes(buffer) = content
             && self.spare.len() < 64
         {
             self.spare.push(buffer);

@@ -19,4 +19,4 @@ mod stats;
 mod sys;
 mod up;
 
-pub(crate) use commands::DiskCommand;
+pub(crate) use commands::EmulatedDiskCommand;

@@ -63,11 +63,11 @@ impl Places {
         self.home.join("state.json")
     }
 
-    pub(crate) fn load(&self) -> Option<State> {
+    pub(crate) fn load(&self) -> Option<EmulatorState> {
         serde_json::from_slice(&fs::read(self.state()).ok()?).ok()
     }
 
-    pub(crate) fn save(&self, state: &State) -> anyhow::Result<()> {
+    pub(crate) fn save(&self, state: &EmulatorState) -> anyhow::Result<()> {
         let text = serde_json::to_vec_pretty(state).context("state.json")?;
         let draft = self.home.join("state.json.new");
         fs::write(&draft, text).and_then(|()| fs::rename(&draft, self.state())).context("cannot write state.json")
@@ -129,7 +129,7 @@ fn while_nobody_else(shared: &Path, work: impl FnOnce() -> io::Result<()>) -> io
 
 /// What `up` has made so far.
 #[derive(Debug, Clone, Serialize, Deserialize, Default)]
-pub(crate) struct State {
+pub(crate) struct EmulatorState {
     pub(crate) name: String,
     pub(crate) profile: String,
     /// `key=value` of every drive parameter.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// Quantiles of a time, in microseconds.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
-pub(crate) struct Quantiles {
+pub(crate) struct TimeQuantiles {
     pub(crate) count: u64,
     pub(crate) mean: f64,
     pub(crate) p50: u64,
@@ -15,7 +15,7 @@ pub(crate) struct Quantiles {
     pub(crate) max: u64,
 }
 
-impl Quantiles {
+impl TimeQuantiles {
     pub(crate) fn of(h: &Histogram<u64>) -> Self {
         Self {
             count: h.len(),
@@ -31,9 +31,9 @@ impl Quantiles {
 
 /// How late answers left against the model.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
-pub(crate) struct Lateness {
+pub(crate) struct ModelLateness {
     #[serde(flatten)]
-    pub(crate) quantiles: Quantiles,
+    pub(crate) quantiles: TimeQuantiles,
     /// Answers more than 1 ms late.
     pub(crate) over_1ms: u64,
     /// Answers more than 10 ms late: not zero means that the machine disturbed the run.
@@ -76,10 +76,10 @@ pub(crate) struct Statistics {
     pub(crate) queue_now: u32,
     pub(crate) queue_max: u32,
     pub(crate) queue_mean: f64,
-    pub(crate) read_latency_us: Quantiles,
-    pub(crate) write_latency_us: Quantiles,
-    pub(crate) flush_latency_us: Quantiles,
-    pub(crate) lateness_us: Lateness,
+    pub(crate) read_latency_us: TimeQuantiles,
+    pub(crate) write_latency_us: TimeQuantiles,
+    pub(crate) flush_latency_us: TimeQuantiles,
+    pub(crate) lateness_us: ModelLateness,
     /// Arriving sizes: (bytes, requests).
     pub(crate) sizes: Vec<(u64, u64)>,
     /// Path latency subtracted from each answer: microseconds, and microseconds per MiB.
@@ -90,7 +90,7 @@ impl Statistics {
     /// For people.
     pub(crate) fn table(&self, name: &str) -> String {
         let l = &self.lateness_us;
-        let line = |what: &str, q: &Quantiles| {
+        let line = |what: &str, q: &TimeQuantiles| {
             format!(
                 "{what:<10} p50 {:.2}  p90 {:.2}  p99 {:.2}  max {:.2} ms\n",
                 ms(q.p50),

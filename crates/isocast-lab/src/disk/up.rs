@@ -7,22 +7,22 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
-use sim::drive::{Parameters, Profile};
+use sim::drive::{DriveProfile, Parameters};
 use units::ByteCount;
 
-use super::state::{Places, ProcessId, State, make_shared_file};
+use super::state::{EmulatorState, Places, ProcessId, make_shared_file};
 use super::{calibrate, control, down, sys};
 use crate::say;
 
 /// Make an emulated disk: a drive's service times, a real block device, a file system on it.
 #[derive(Debug, Args)]
-pub(crate) struct Up {
+pub(crate) struct DiskUp {
     /// Name of the disk.
     #[arg(default_value = "disk0")]
     name: String,
     /// Drive to emulate: t7k250 (2005, 68…33 MB/s), desktop (7200 rpm, 180…85), surveillance (5400 rpm, 150…70), ssd-sata.
-    #[arg(long, default_value = "desktop", value_parser = |text: &str| text.parse::<Profile>())]
-    profile: Profile,
+    #[arg(long, default_value = "desktop", value_parser = |text: &str| text.parse::<DriveProfile>())]
+    profile: DriveProfile,
     /// A drive parameter, for example --set wcache=0 --set avg=9ms (repeatable; `isocast lab disk params` lists all).
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
@@ -87,9 +87,9 @@ impl FileSystem {
     }
 }
 
-impl Up {
+impl DiskUp {
     /// A raw device for `check`, which goes with this process.
-    pub(crate) fn raw(name: &str, profile: Profile, set: &[String]) -> Self {
+    pub(crate) fn raw(name: &str, profile: DriveProfile, set: &[String]) -> Self {
         Self {
             name: name.to_owned(),
             profile,
@@ -117,7 +117,7 @@ impl Up {
         self.make().map(|_| ())
     }
 
-    fn make(&self) -> anyhow::Result<(State, (f64, f64))> {
+    fn make(&self) -> anyhow::Result<(EmulatorState, (f64, f64))> {
         let places = Places::of(&self.name)?;
         let parameters = self.parameters()?;
         self.check_machine()?;
@@ -195,14 +195,14 @@ impl Up {
         places: &Places,
         parameters: &Parameters,
         owner: Option<ProcessId>,
-    ) -> anyhow::Result<(State, (f64, f64))> {
+    ) -> anyhow::Result<(EmulatorState, (f64, f64))> {
         places.make().with_context(|| format!("cannot make {}", places.fuse().display()))?;
         let backing = match &self.backing {
             Some(path) => std::path::absolute(path)?,
             None => memory_backing(&self.name),
         };
         let fresh = !fs::metadata(&backing).is_ok_and(|m| std::os::unix::fs::MetadataExt::blocks(&m) > 0);
-        let mut state = State {
+        let mut state = EmulatorState {
             name: self.name.clone(),
             profile: self.profile.to_string(),
             parameters: parameters.listed().iter().map(|(key, value)| format!("{key}={value}")).collect(),
@@ -211,7 +211,7 @@ impl Up {
             seed: self.seed,
             // If this is killed before the disk is whole, its daemon takes down what there is.
             owner: i32::try_from(std::process::id()).ok().and_then(ProcessId::of),
-            ..State::default()
+            ..EmulatorState::default()
         };
         if state.keep {
             let parent = state.backing.parent().context("the backing file has no directory")?;
@@ -326,7 +326,7 @@ impl Up {
         Ok(())
     }
 
-    fn report(&self, state: &State, compensation: (f64, f64), out: &mut dyn Write) -> anyhow::Result<()> {
+    fn report(&self, state: &EmulatorState, compensation: (f64, f64), out: &mut dyn Write) -> anyhow::Result<()> {
         if self.json {
             return Ok(writeln!(out, "{}", serde_json::to_string_pretty(state)?)?);
         }

@@ -11,7 +11,7 @@ use units::{BitRate, Nanos};
 use super::daemon::{self, COMMANDS};
 use super::figures::FiguresCommand;
 use super::guests;
-use super::home::Home;
+use super::home::NetworkFolder;
 use super::hub::Cables;
 use crate::say;
 
@@ -20,14 +20,14 @@ const END_MAX: Duration = Duration::from_secs(20);
 
 /// Make emulated networks: nodes with TIPC and TCP on an Ethernet that can be cut, lossy, long and slow.
 #[derive(Debug, Args)]
-pub(crate) struct NetCommand {
+pub(crate) struct EmulatedNetCommand {
     #[command(subcommand)]
-    action: Action,
+    action: NetAction,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
-    Up(Up),
+enum NetAction {
+    Up(NetUp),
     /// Take networks down; nothing of them remains.
     Down {
         /// Names of the networks.
@@ -61,12 +61,12 @@ enum Action {
     },
     Figures(FiguresCommand),
     #[command(hide = true)]
-    Daemon(Up),
+    Daemon(NetUp),
 }
 
 /// Make a network: guests (User-mode Linux) with TIPC and TCP on an Ethernet of this program, ready in some seconds.
 #[derive(Debug, Clone, Args)]
-pub(super) struct Up {
+pub(super) struct NetUp {
     /// Name of the network.
     #[arg(default_value = "net0")]
     pub(super) name: String,
@@ -84,37 +84,42 @@ pub(super) struct Up {
     pub(super) delay: Option<Nanos>,
 }
 
-impl NetCommand {
+impl EmulatedNetCommand {
     /// Does it, and prints to `out`.
     ///
     /// # Errors
     /// Whatever is missing or fails, with what to do about it; of `run`, that the command failed.
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         match self.action {
-            Action::Up(up) => {
+            NetAction::Up(up) => {
                 up.make()?;
                 writeln!(out, "{}: {} nodes, 10.9.0.1 and so on, TIPC 1.1.1 and so on", up.name, up.nodes)?;
                 Ok(writeln!(out, "run something there: isocast lab net run --name {} 1 -- tipc link list", up.name)?)
             }
-            Action::Down { names, all } => {
-                let homes =
-                    if all { Home::all() } else { names.iter().map(|n| Home::of(n)).collect::<Result<_, _>>()? };
+            NetAction::Down { names, all } => {
+                let homes = if all {
+                    NetworkFolder::all()
+                } else {
+                    names.iter().map(|n| NetworkFolder::of(n)).collect::<Result<_, _>>()?
+                };
                 for home in homes {
                     down(&home)?;
                     writeln!(out, "{}: down", home.name)?;
                 }
                 Ok(())
             }
-            Action::List => {
-                for home in Home::all() {
+            NetAction::List => {
+                for home in NetworkFolder::all() {
                     let state = if home.ask("stat").is_ok() { "up" } else { "dead: `isocast lab net down` cleans up" };
                     writeln!(out, "{:<12} {state}", home.name)?;
                 }
                 Ok(())
             }
-            Action::Ctl { name, command } => Ok(writeln!(out, "{}", Home::of(&name)?.ask(&command.join(" "))?)?),
-            Action::Run { name, node, command } => {
-                let ran = Home::of(&name)?.run(node, &command)?;
+            NetAction::Ctl { name, command } => {
+                Ok(writeln!(out, "{}", NetworkFolder::of(&name)?.ask(&command.join(" "))?)?)
+            }
+            NetAction::Run { name, node, command } => {
+                let ran = NetworkFolder::of(&name)?.run(node, &command)?;
                 out.write_all(&ran.out)?;
                 out.flush()?;
                 // Whether anybody reads it or not.
@@ -124,8 +129,8 @@ impl NetCommand {
                 }
                 Ok(())
             }
-            Action::Figures(figures) => figures.run(out),
-            Action::Daemon(up) => {
+            NetAction::Figures(figures) => figures.run(out),
+            NetAction::Daemon(up) => {
                 let cables = Cables {
                     loss: up.loss.unwrap_or(0.0),
                     delay_ns: up.delay.unwrap_or(Nanos::ZERO).0,
@@ -137,13 +142,13 @@ impl NetCommand {
     }
 }
 
-impl Up {
+impl NetUp {
     /// Starts the network's daemon and waits until it is ready.
     ///
     /// # Errors
     /// Something is not installed, the name is taken, or the guests do not start.
-    pub(super) fn make(&self) -> anyhow::Result<Home> {
-        let home = Home::of(&self.name)?;
+    pub(super) fn make(&self) -> anyhow::Result<NetworkFolder> {
+        let home = NetworkFolder::of(&self.name)?;
         if let Some(missing) = guests::missing() {
             bail!("{missing}");
         }
@@ -176,7 +181,7 @@ impl Up {
 }
 
 /// Takes a network down, whatever state it is in.
-pub(super) fn down(home: &Home) -> anyhow::Result<()> {
+pub(super) fn down(home: &NetworkFolder) -> anyhow::Result<()> {
     if !home.folder.exists() {
         bail!("network `{}` is not up; see `isocast lab net list`", home.name);
     }

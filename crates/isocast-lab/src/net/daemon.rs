@@ -10,7 +10,7 @@ use anyhow::{Context, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
 use super::guests::{Guests, INIT};
-use super::home::{self, Home};
+use super::home::{self, NetworkFolder};
 use super::hub::{Cables, Hub};
 use crate::say;
 use crate::stop::Stop;
@@ -34,14 +34,14 @@ pub(super) fn run(name: &str, nodes: usize, rate_bps: Option<u64>, cables: Cable
     // It outlives the terminal of who started it. Refused only to who leads a group already: started by hand.
     let _led = rustix::process::setsid();
     let stop = Stop::on_signals()?;
-    let home = Home::of(name)?;
+    let home = NetworkFolder::of(name)?;
     let served = serve(&home, nodes, rate_bps, cables, &stop);
     // The guests have ended by now.
     home.remove().with_context(|| format!("removing {}", home.folder.display()))?;
     served
 }
 
-fn serve(home: &Home, nodes: usize, rate_bps: Option<u64>, cables: Cables, stop: &Stop) -> anyhow::Result<()> {
+fn serve(home: &NetworkFolder, nodes: usize, rate_bps: Option<u64>, cables: Cables, stop: &Stop) -> anyhow::Result<()> {
     let init = home.folder.join(INIT);
     std::fs::write(&init, INIT_TEXT).context("writing the guests' first script")?;
     rustix::fs::chmod(&init, rustix::fs::Mode::RWXU).context("the guests' first script")?;

@@ -58,7 +58,7 @@ impl Way {
 
 /// A, B or C.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(super) enum Experiment {
+pub(super) enum NetExperiment {
     A,
     B,
     C,
@@ -68,13 +68,13 @@ pub(super) enum Experiment {
 
 /// One test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Case {
-    pub(super) experiment: Experiment,
+pub(super) struct NetCase {
+    pub(super) experiment: NetExperiment,
     pub(super) way: Way,
     pub(super) size: usize,
 }
 
-impl Case {
+impl NetCase {
     /// All of them, TCP and TIPC of one size after the other.
     pub(super) fn all(tipc: bool) -> Vec<Self> {
         let ways = || Way::ALL.into_iter().filter(move |way| tipc || !way.is_tipc());
@@ -83,14 +83,14 @@ impl Case {
         for size in SIZES {
             // What fills packets by itself gains nothing from others.
             let ways = ways().filter(|way| !way.is_coalesced() || size <= 1024);
-            cases.extend(ways.map(|way| of(Experiment::A, way, size)));
+            cases.extend(ways.map(|way| of(NetExperiment::A, way, size)));
         }
         let plain = || ways().filter(|way| matches!(way, Way::Tcp | Way::Tipc));
         for size in ROUND_TRIP_SIZES {
-            cases.extend(plain().map(|way| of(Experiment::B, way, size)));
+            cases.extend(plain().map(|way| of(NetExperiment::B, way, size)));
         }
-        cases.extend(plain().map(|way| of(Experiment::C, way, 256 << 10)));
-        cases.extend(ways().filter(|way| way.is_coalesced()).map(|way| of(Experiment::Bound, way, 16)));
+        cases.extend(plain().map(|way| of(NetExperiment::C, way, 256 << 10)));
+        cases.extend(ways().filter(|way| way.is_coalesced()).map(|way| of(NetExperiment::Bound, way, 16)));
         cases
     }
 
@@ -99,11 +99,11 @@ impl Case {
         let mut words = self.way.words();
         words.extend(["--size".to_owned(), self.size.to_string(), "--duration".to_owned(), format!("{seconds}s")]);
         match self.experiment {
-            Experiment::A => {}
+            NetExperiment::A => {}
             // TCP would wait for an acknowledgement of the message before.
-            Experiment::B => words.extend(["--round-trip", "--no-delay"].map(str::to_owned)),
-            Experiment::C => words.extend(["--every", "80ms"].map(str::to_owned)),
-            Experiment::Bound => words.extend(["--every", "200us"].map(str::to_owned)),
+            NetExperiment::B => words.extend(["--round-trip", "--no-delay"].map(str::to_owned)),
+            NetExperiment::C => words.extend(["--every", "80ms"].map(str::to_owned)),
+            NetExperiment::Bound => words.extend(["--every", "200us"].map(str::to_owned)),
         }
         words
     }

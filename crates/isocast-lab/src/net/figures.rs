@@ -18,12 +18,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use units::BitRate;
 
-use super::commands::{Up, down};
+use super::commands::{NetUp, down};
 use super::daemon::Stat;
-use super::experiments::{Case, Experiment, Way};
+use super::experiments::{NetCase, NetExperiment, Way};
 use super::guests;
-use super::home::Home;
-use crate::bench::{Host, Line, Plot, align};
+use super::home::NetworkFolder;
+use crate::bench::{Host, Plot, PlotLine, align};
 use crate::say;
 
 /// Marks the raw results, and their shape.
@@ -65,14 +65,14 @@ struct Measurements {
     network: String,
     /// Why there is no TIPC, if so.
     without_tipc: Option<String>,
-    tests: Vec<Measured>,
+    tests: Vec<MeasuredTest>,
 }
 
 /// One test.
 #[derive(Debug, Serialize, Deserialize)]
-struct Measured {
+struct MeasuredTest {
     #[serde(flatten)]
-    case: Case,
+    case: NetCase,
     /// What `isocast net test --json` said.
     report: Value,
     /// The host's processor time of the sender's and the receiver's guest, seconds, their kernels included.
@@ -80,8 +80,8 @@ struct Measured {
 }
 
 /// What the tests go over.
-enum Rig {
-    Guests(Home),
+enum TestRig {
+    Guests(NetworkFolder),
     Loopback,
     Other(String, Option<PathBuf>),
 }
@@ -116,29 +116,29 @@ impl FiguresCommand {
     fn measure(&self) -> anyhow::Result<Measurements> {
         let mut without_tipc = None;
         let rig = match (&self.to, guests::missing()) {
-            (Some(to), _) => Rig::Other(to.clone(), self.token_file.clone()),
+            (Some(to), _) => TestRig::Other(to.clone(), self.token_file.clone()),
             (None, Some(missing)) => {
                 say(format_args!("{missing}"));
                 without_tipc = Some(missing);
-                Rig::Loopback
+                TestRig::Loopback
             }
             (None, None) => {
                 let name = format!("figures-{}", std::process::id());
-                Rig::Guests(Up { name, nodes: 2, rate: Some(self.rate), loss: None, delay: None }.make()?)
+                TestRig::Guests(NetUp { name, nodes: 2, rate: Some(self.rate), loss: None, delay: None }.make()?)
             }
         };
         let tests = rig.begin().and_then(|()| self.tests(&rig));
         // Whatever became of the tests.
         let network = rig.describe(self.rate);
-        if let Rig::Guests(home) = &rig {
+        if let TestRig::Guests(home) = &rig {
             down(home)?;
         }
         Ok(Measurements { format: FORMAT.to_owned(), host: Host::here(None), network, without_tipc, tests: tests? })
     }
 
-    fn tests(&self, rig: &Rig) -> anyhow::Result<Vec<Measured>> {
+    fn tests(&self, rig: &TestRig) -> anyhow::Result<Vec<MeasuredTest>> {
         // Another machine may have TIPC: whether ours has, the first test says.
-        let cases = Case::all(!matches!(rig, Rig::Loopback));
+        let cases = NetCase::all(!matches!(rig, TestRig::Loopback));
         let mut tests = Vec::new();
         for (number, case) in cases.iter().enumerate() {
             say(format_args!(
@@ -155,13 +155,13 @@ impl FiguresCommand {
                 let used = |node: usize| units::Nanos(after[node].saturating_sub(before[node])).as_secs_f64();
                 [used(0), used(1)]
             });
-            tests.push(Measured { case: *case, report, guest_cpu_seconds });
+            tests.push(MeasuredTest { case: *case, report, guest_cpu_seconds });
         }
         Ok(tests)
     }
 }
 
-impl Rig {
+impl TestRig {
     /// Starts the receiver, where that is ours to do, and waits until it answers.
     fn begin(&self) -> anyhow::Result<()> {
         let Self::Guests(home) = self else { return Ok(()) };
@@ -175,7 +175,7 @@ impl Rig {
         let server = home.clone();
         // It ends with the network.
         std::thread::spawn(move || server.run(2, &words).map_err(|error| say(format_args!("the receiver: {error:#}"))));
-        let first = Case { experiment: Experiment::A, way: Way::Tipc, size: 1024 };
+        let first = NetCase { experiment: NetExperiment::A, way: Way::Tipc, size: 1024 };
         let mut last = anyhow!("no try");
         for _ in 0..TRIES {
             match self.test(&first, 1) {
@@ -187,7 +187,7 @@ impl Rig {
         Err(last.context("the receiver in the guest does not answer"))
     }
 
-    fn test(&self, case: &Case, seconds: u32) -> anyhow::Result<Value> {
+    fn test(&self, case: &NetCase, seconds: u32) -> anyhow::Result<Value> {
         let mut words = vec!["net".to_owned(), "test".to_owned(), "--json".to_owned()];
         match self {
             Self::Loopback => words.push("--self".to_owned()),
@@ -236,7 +236,7 @@ fn program_for_guests() -> anyhow::Result<String> {
     Ok(program.display().to_string())
 }
 
-impl Measured {
+impl MeasuredTest {
     fn figure(&self, pointer: &str) -> Option<f64> {
         self.report.pointer(pointer)?.as_f64()
     }
@@ -312,15 +312,15 @@ fn csv(all: &Measurements) -> String {
 /// The figures of the comparison, by the names of their files.
 fn plots(all: &Measurements) -> Vec<(&'static str, Plot<'static>)> {
     let x = "message size, 2^x bytes";
-    let a = |of: &dyn Fn(&Measured) -> Option<f64>| lines(all, Experiment::A, of);
-    let near = |lines: Vec<Line>| -> Vec<Line> {
-        let within = |line: Line| Line {
+    let a = |of: &dyn Fn(&MeasuredTest) -> Option<f64>| lines(all, NetExperiment::A, of);
+    let near = |lines: Vec<PlotLine>| -> Vec<PlotLine> {
+        let within = |line: PlotLine| PlotLine {
             points: line.points.into_iter().filter(|p| (10.0..=12.1).contains(&p.0)).collect(),
             ..line
         };
         lines.into_iter().map(within).filter(|line| line.points.len() > 2).collect()
     };
-    let rate = |test: &Measured| Some(test.figure("/receiver/bits_per_second")? / 1e6);
+    let rate = |test: &MeasuredTest| Some(test.figure("/receiver/bits_per_second")? / 1e6);
     vec![
         ("figure1", Plot { title: "A: throughput", x, y: "Mbit/s", lines: a(&rate) }),
         (
@@ -356,14 +356,14 @@ fn plots(all: &Measurements) -> Vec<(&'static str, Plot<'static>)> {
                 title: "B: there and back, median",
                 x,
                 y: "µs",
-                lines: lines(all, Experiment::B, &|t| t.figure("/round_trip/p50_us")),
+                lines: lines(all, NetExperiment::B, &|t| t.figure("/round_trip/p50_us")),
             },
         ),
     ]
 }
 
 /// A line for each transport, over the logarithm of the size.
-fn lines(all: &Measurements, experiment: Experiment, of: &dyn Fn(&Measured) -> Option<f64>) -> Vec<Line> {
+fn lines(all: &Measurements, experiment: NetExperiment, of: &dyn Fn(&MeasuredTest) -> Option<f64>) -> Vec<PlotLine> {
     let mut lines: BTreeMap<Way, Vec<(f64, f64)>> = BTreeMap::new();
     for test in all.tests.iter().filter(|test| test.case.experiment == experiment) {
         let size = f64::from(u32::try_from(test.case.size).unwrap_or(u32::MAX));
@@ -371,7 +371,7 @@ fn lines(all: &Measurements, experiment: Experiment, of: &dyn Fn(&Measured) -> O
             lines.entry(test.case.way).or_default().push((size.log2(), value));
         }
     }
-    lines.into_iter().map(|(way, points)| Line { name: way.name().to_owned(), points, marked: true }).collect()
+    lines.into_iter().map(|(way, points)| PlotLine { name: way.name().to_owned(), points, marked: true }).collect()
 }
 
 /// What a reader of the folder sees first.
@@ -410,9 +410,9 @@ mod tests {
 
     #[test]
     fn tables_csv_and_plots_come_from_the_raw_results() {
-        let tests = Case::all(true)
+        let tests = NetCase::all(true)
             .into_iter()
-            .map(|case| Measured {
+            .map(|case| MeasuredTest {
                 case,
                 report: serde_json::json!({
                     "sender": {"messages": 1000, "seconds": 2.0, "cpu_seconds": 1.0,
@@ -451,6 +451,6 @@ mod tests {
         for last in [1404, 2752] {
             assert!(SIZES.contains(&last) && SIZES.contains(&(last + 1)));
         }
-        assert!(Case::all(false).iter().all(|case| !case.way.is_tipc()));
+        assert!(NetCase::all(false).iter().all(|case| !case.way.is_tipc()));
     }
 }

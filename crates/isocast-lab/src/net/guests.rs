@@ -18,7 +18,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::bench::{Watched, child};
+use crate::bench::{CountedNames, child};
 
 const PROGRAM: &str = "linux.uml";
 const MODULES: &str = "/usr/lib/uml/modules";
@@ -51,12 +51,12 @@ pub(super) fn missing() -> Option<String> {
 }
 
 /// Who waits for which run, and on which node.
-type Waiting = Arc<Mutex<HashMap<String, (usize, Sender<i32>)>>>;
+type RunWaiters = Arc<Mutex<HashMap<String, (usize, Sender<i32>)>>>;
 
 /// All nodes of a network.
 pub(super) struct Guests {
     nodes: Vec<Guest>,
-    waiting: Waiting,
+    waiting: RunWaiters,
     /// Of each node that it is ready, or why it will never be.
     said: Mutex<Receiver<Result<(), String>>>,
 }
@@ -138,7 +138,8 @@ impl Guests {
     /// The host's processor time of each node, its kernel included.
     pub(super) fn processor_ns(&self) -> Vec<u64> {
         let child = |guest: &Guest| guest.child.lock().unwrap_or_else(PoisonError::into_inner).id();
-        let of = |guest: &Guest| Watched { server: Some(child(guest)), ..Watched::default() }.read().server_cpu_ns;
+        let of =
+            |guest: &Guest| CountedNames { server: Some(child(guest)), ..CountedNames::default() }.read().server_cpu_ns;
         self.nodes.iter().map(|guest| of(guest).unwrap_or(0)).collect()
     }
 
@@ -205,7 +206,7 @@ fn boot(home: &Path, node: usize, words: &[String], cable: &OwnedFd, console: &U
 }
 
 /// Hears what a node says, until it has ended.
-fn listen(node: usize, heard: BufReader<UnixStream>, say: &Sender<Result<(), String>>, waiting: &Waiting) {
+fn listen(node: usize, heard: BufReader<UnixStream>, say: &Sender<Result<(), String>>, waiting: &RunWaiters) {
     let waiting = || waiting.lock().unwrap_or_else(PoisonError::into_inner);
     for line in heard.lines().map_while(Result::ok) {
         let words: Vec<&str> = line.split_whitespace().collect();

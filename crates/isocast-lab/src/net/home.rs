@@ -13,7 +13,7 @@ const LINE_BYTES_MAX: u64 = 64 << 10;
 
 /// The folder of one network.
 #[derive(Debug, Clone)]
-pub(super) struct Home {
+pub(super) struct NetworkFolder {
     pub(super) name: String,
     pub(super) folder: PathBuf,
 }
@@ -26,7 +26,7 @@ pub(super) struct Ran {
     pub(super) err: Vec<u8>,
 }
 
-impl Home {
+impl NetworkFolder {
     pub(super) fn of(name: &str) -> anyhow::Result<Self> {
         let good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         if name.is_empty() || name.len() > 32 || !name.chars().all(good) {

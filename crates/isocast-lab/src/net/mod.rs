@@ -12,4 +12,4 @@ mod guests;
 mod home;
 mod hub;
 
-pub(crate) use commands::NetCommand;
+pub(crate) use commands::EmulatedNetCommand;

@@ -57,7 +57,7 @@ pub(crate) struct Config {
     /// The data plane's and the disks' clockwork.
     pub(crate) schedule: ScheduleConfig,
     /// The data plane's thread and memory.
-    pub(crate) plane: PlaneConfig,
+    pub(crate) plane: PlaneSettings,
     /// How streams start and end.
     pub(crate) streams: StreamsConfig,
     /// How long a paused viewer keeps its reservation.
@@ -69,7 +69,7 @@ pub(crate) struct Config {
     /// The rate of a stream where neither the request nor the content says one, by path prefix below `/media/`.
     pub(crate) path_rates: Vec<(String, BitRate)>,
     /// What becomes of a stream for which there is no room, by path prefix below `/media/`.
-    pub(crate) path_when_full: Vec<(String, WhenFull)>,
+    pub(crate) path_when_full: Vec<(String, WhenFullSetting)>,
     /// Who may write: name and argon2 hash (PHC string).
     pub(crate) users: Vec<(String, String)>,
     /// Without users, programs on this machine may write.
@@ -86,7 +86,7 @@ pub(crate) struct Config {
 
 /// What becomes of a stream for which there is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WhenFull {
+pub(crate) enum WhenFullSetting {
     /// 503 with the rate that could be granted.
     Refuse,
     /// Served with what is left over.
@@ -121,7 +121,7 @@ pub(crate) enum DiskScheduler {
 
 /// The data plane's thread and memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PlaneConfig {
+pub(crate) struct PlaneSettings {
     /// CPU the thread is pinned to; `None`: chosen at start.
     pub(crate) cpu: Option<u32>,
     /// `SCHED_FIFO` priority, `1..=99`; `None`: ordinary scheduling.
@@ -129,19 +129,19 @@ pub(crate) struct PlaneConfig {
     /// How requests reach the kernel.
     pub(crate) engine: EngineChoice,
     /// Buffers for blocks.
-    pub(crate) memory: Memory,
+    pub(crate) memory: MemorySetting,
 }
 
 /// How much memory the buffers take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Memory {
+pub(crate) enum MemorySetting {
     /// This many percent of the machine's memory, at most [`MEMORY_MAX`].
     Percent(u8),
     /// This many bytes.
     Size(ByteCount),
 }
 
-impl Memory {
+impl MemorySetting {
     /// Bytes to use on a machine with `total` bytes of memory.
     pub(crate) fn of(self, total: ByteCount) -> ByteCount {
         match self {
@@ -252,7 +252,7 @@ impl Config {
             }),
             state: settings_ref.take_optional("state", parse_path).unwrap_or_else(default_state),
             schedule: ScheduleConfig::take(settings_ref),
-            plane: PlaneConfig::take(settings_ref),
+            plane: PlaneSettings::take(settings_ref),
             streams: StreamsConfig {
                 start_burst: settings_ref.take("streams.start_burst", Nanos::ZERO, span_up_to(Nanos::from_secs(60))),
                 stall: settings_ref.take("streams.stall", Nanos::from_secs(30), span_up_to(Nanos::from_secs(3600))),
@@ -262,8 +262,8 @@ impl Config {
             links: settings_ref.take_table("links", parse_rate),
             path_rates: settings_ref.take_table("path_rates", parse_rate),
             path_when_full: settings_ref.take_table("path_when_full", |text| match text {
-                "refuse" => Ok(WhenFull::Refuse),
-                "best-effort" => Ok(WhenFull::BestEffort),
+                "refuse" => Ok(WhenFullSetting::Refuse),
+                "best-effort" => Ok(WhenFullSetting::BestEffort),
                 _ => Err(format!("`{text}` is neither `refuse` nor `best-effort`")),
             }),
             users: settings_ref.take_table("users", |text| match text.starts_with("$argon2") {
@@ -343,7 +343,7 @@ impl ScheduleConfig {
     }
 }
 
-impl PlaneConfig {
+impl PlaneSettings {
     fn take(settings: &mut Settings) -> Self {
         Self {
             cpu: settings.take("plane.cpu", None, |text| match text {
@@ -359,7 +359,7 @@ impl PlaneConfig {
                 "threads" => Ok(EngineChoice::Threads),
                 _ => Err("expected `auto`, `io_uring` or `threads`".to_owned()),
             }),
-            memory: settings.take("plane.memory", Memory::Percent(MEMORY_PERCENT), parse_memory),
+            memory: settings.take("plane.memory", MemorySetting::Percent(MEMORY_PERCENT), parse_memory),
         }
     }
 }
@@ -455,15 +455,15 @@ fn parse_percent(text: &str, min: u32, max: u32) -> Result<u8, String> {
     u8::try_from(number).map_err(|error| error.to_string())
 }
 
-fn parse_memory(text: &str) -> Result<Memory, String> {
+fn parse_memory(text: &str) -> Result<MemorySetting, String> {
     if text.trim().ends_with('%') {
-        return parse_percent(text, 1, 80).map(Memory::Percent);
+        return parse_percent(text, 1, 80).map(MemorySetting::Percent);
     }
     let size = units::parse_size(text).map_err(|error| format!("{error}, or a share of the memory such as `25%`"))?;
     if size < MEMORY_MIN {
         Err(format!("`{text}` is too little; {MEMORY_MIN} at least"))
     } else {
-        Ok(Memory::Size(size))
+        Ok(MemorySetting::Size(size))
     }
 }
 
@@ -515,7 +515,7 @@ mod tests {
         assert_eq!(config.volumes, [[PathBuf::from("/dev/sdb"), PathBuf::from("/dev/sdc")]]);
         config.volumes.clear();
         assert_eq!(config.path_rates, [("lectures/".to_owned(), BitRate(8_000_000))]);
-        assert_eq!(config.path_when_full, [("previews/".to_owned(), WhenFull::BestEffort)]);
+        assert_eq!(config.path_when_full, [("previews/".to_owned(), WhenFullSetting::BestEffort)]);
         assert_eq!(config.users.len(), 1);
         let kinds: Vec<&str> = config.jobs.iter().map(|job| job.work.kind()).collect();
         assert_eq!((kinds, config.webhooks.len()), (vec!["keep", "copy", "measure", "command"], 2));

@@ -7,7 +7,7 @@ use kernel::EngineChoice;
 use toml::Value;
 use units::Nanos;
 
-use super::{Config, DiskScheduler, Memory, WhenFull};
+use super::{Config, DiskScheduler, MemorySetting, WhenFullSetting};
 
 /// The disks of a volume, as they are written.
 fn joined(disks: &[PathBuf]) -> String {
@@ -35,8 +35,8 @@ impl fmt::Display for Config {
         writeln!(f, "sharing = \"{sharing}\"")?;
         let cpu = self.plane.cpu.map_or_else(|| "\"auto\"".to_owned(), |cpu| cpu.to_string());
         let memory = match self.plane.memory {
-            Memory::Percent(percent) => format!("{percent}%"),
-            Memory::Size(size) => format!("{}B", size.0),
+            MemorySetting::Percent(percent) => format!("{percent}%"),
+            MemorySetting::Size(size) => format!("{}B", size.0),
         };
         writeln!(f, "\n[plane]\ncpu = {cpu}\npriority = {}", self.plane.priority.unwrap_or(0))?;
         let engine = match self.plane.engine {
@@ -65,8 +65,8 @@ impl fmt::Display for Config {
         writeln!(f, "\n[path_when_full]")?;
         for (prefix, when_full) in &self.path_when_full {
             let word = match when_full {
-                WhenFull::Refuse => "refuse",
-                WhenFull::BestEffort => "best-effort",
+                WhenFullSetting::Refuse => "refuse",
+                WhenFullSetting::BestEffort => "best-effort",
             };
             writeln!(f, "{} = \"{word}\"", quoted(prefix))?;
         }

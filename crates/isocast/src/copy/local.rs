@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use units::limits::DIRECT_ALIGN;
 
 use super::{READ_BYTES, SourceFile, SourceReader, Tree};
+use crate::aligned::AlignedBuffer;
 
 /// Between two flushes of what is written through the page cache.
 const FLUSH_BYTES: u64 = 8 << 20;
@@ -181,30 +182,6 @@ fn open(path: &Path, flags: OFlags) -> io::Result<(File, bool)> {
         Ok(file) => Ok((file.into(), true)),
         Err(Errno::INVAL) => Ok((rustix::fs::open(path, flags | OFlags::CLOEXEC, mode)?.into(), false)),
         Err(error) => Err(error.into()),
-    }
-}
-
-/// Memory that direct I/O can take.
-pub(super) struct AlignedBuffer {
-    memory: Vec<u8>,
-    start: usize,
-    length: usize,
-}
-
-impl AlignedBuffer {
-    pub(super) fn new(length: usize) -> Self {
-        let align = usize::try_from(DIRECT_ALIGN).expect("a small constant");
-        let memory = vec![0; length + align];
-        let start = memory.as_ptr().align_offset(align);
-        Self { memory, start, length }
-    }
-
-    pub(super) fn as_mut(&mut self) -> &mut [u8] {
-        &mut self.memory[self.start..self.start + self.length]
-    }
-
-    fn as_slice(&self) -> &[u8] {
-        &self.memory[self.start..self.start + self.length]
     }
 }
 

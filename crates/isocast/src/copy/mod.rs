@@ -21,9 +21,10 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use units::BitRate;
 
+use crate::aligned::AlignedBuffer;
 use crate::client::Login;
 use local::Folder;
-pub(crate) use pacing::Moved;
+pub(crate) use pacing::MoveProgress;
 use pacing::{PacedReader, Pacing};
 pub(crate) use rclone::Rclone;
 pub(crate) use remote::{Remote, check_address};
@@ -206,7 +207,7 @@ pub(crate) fn copy(
     source: Endpoint,
     destination: Endpoint,
     terms: CopyTerms,
-    moved: &Arc<Moved>,
+    moved: &Arc<MoveProgress>,
 ) -> anyhow::Result<Summary> {
     let tree = source.files()?;
     copy_tree(&tree, source, destination, terms, moved)
@@ -217,7 +218,7 @@ fn copy_tree(
     source: Endpoint,
     destination: Endpoint,
     terms: CopyTerms,
-    moved: &Arc<Moved>,
+    moved: &Arc<MoveProgress>,
 ) -> anyhow::Result<Summary> {
     // A server sends at the rate that it was asked for; what leaves this machine is paced here.
     let paced_here = terms.rate.filter(|_| matches!(source, Endpoint::Here(_)));
@@ -240,7 +241,7 @@ struct Copying {
     source: Endpoint,
     destination: Endpoint,
     terms: CopyTerms,
-    moved: Arc<Moved>,
+    moved: Arc<MoveProgress>,
     pacing: Option<Pacing>,
     summary: Summary,
 }
@@ -320,7 +321,7 @@ impl Copying {
         self.summary.resumed_bytes += part.written();
         let whole = opened.bytes;
         let mut reader = self.paced(opened.reader);
-        let mut buffer = local::AlignedBuffer::new(READ_BYTES);
+        let mut buffer = AlignedBuffer::new(READ_BYTES);
         loop {
             let count = fill(&mut reader, buffer.as_mut())?;
             part.write(&mut buffer, count)?;

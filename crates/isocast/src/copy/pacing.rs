@@ -60,7 +60,7 @@ impl Pacing {
 }
 
 /// How much was moved, for who looks on and may stop it.
-pub(crate) struct Moved {
+pub(crate) struct MoveProgress {
     /// Zero until it is known.
     all: AtomicU64,
     bytes: AtomicU64,
@@ -68,7 +68,7 @@ pub(crate) struct Moved {
     began: Instant,
 }
 
-impl Default for Moved {
+impl Default for MoveProgress {
     fn default() -> Self {
         Self {
             all: AtomicU64::new(0),
@@ -79,7 +79,7 @@ impl Default for Moved {
     }
 }
 
-impl Moved {
+impl MoveProgress {
     /// Says how much there is to move.
     pub(super) fn expect(&self, all: u64) {
         self.all.store(all, Ordering::Relaxed);
@@ -123,11 +123,11 @@ impl Moved {
 pub(super) struct PacedReader<'a> {
     reader: Box<dyn Read + 'a>,
     pacing: Option<&'a mut Pacing>,
-    moved: &'a Moved,
+    moved: &'a MoveProgress,
 }
 
 impl<'a> PacedReader<'a> {
-    pub(super) fn new(reader: Box<dyn Read + 'a>, pacing: Option<&'a mut Pacing>, moved: &'a Moved) -> Self {
+    pub(super) fn new(reader: Box<dyn Read + 'a>, pacing: Option<&'a mut Pacing>, moved: &'a MoveProgress) -> Self {
         Self { reader, pacing, moved }
     }
 }
@@ -157,7 +157,7 @@ impl Read for PacedReader<'_> {
 pub(super) struct Shown(Option<(Sender<()>, JoinHandle<()>)>);
 
 /// Shows progress until it is ended, where standard error is a terminal.
-pub(super) fn show_progress(moved: &Arc<Moved>) -> Shown {
+pub(super) fn show_progress(moved: &Arc<MoveProgress>) -> Shown {
     if !io::stderr().is_terminal() {
         return Shown(None);
     }
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn what_passes_takes_the_time_of_its_rate() {
         // 80 kbyte at 8 Mbit/s: 80 ms. Faster would be wrong on any machine; slower is the machine's.
-        let (moved, mut pacing) = (Moved::default(), Pacing::new(BitRate(8_000_000)));
+        let (moved, mut pacing) = (MoveProgress::default(), Pacing::new(BitRate(8_000_000)));
         moved.expect(80_000);
         let began = Instant::now();
         let mut reader = PacedReader::new(Box::new(io::repeat(1).take(80_000)), Some(&mut pacing), &moved);

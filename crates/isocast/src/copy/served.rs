@@ -11,7 +11,7 @@ use bytes::Bytes;
 use dirstore::{ContentPath, OnBreak, Precondition};
 use service::MediaService;
 use service::delivery::Client;
-use service::ingest::{self, Request};
+use service::ingest::{self, IngestRequest};
 use service::pipeline::Stages;
 use tokio::runtime::Handle;
 use units::BitRate;
@@ -52,7 +52,7 @@ impl OwnFolder {
     ) -> anyhow::Result<()> {
         let mut names = name.split('/').filter(|name| !name.is_empty());
         let path = names.try_fold(self.path.clone(), |path, name| path.child(name));
-        let request = Request {
+        let request = IngestRequest {
             path: path.with_context(|| name.to_owned())?,
             length: Some(bytes),
             precondition: Precondition::None,

@@ -22,7 +22,7 @@ const BEST_EFFORT_SHARE: f64 = 0.1;
 
 /// List the disks of this machine: model, health, rate by zone, and how many streams each carries.
 #[derive(Debug, Args)]
-pub(super) struct List {
+pub(super) struct ListDisks {
     /// Print the list as JSON.
     #[arg(long)]
     json: bool,
@@ -33,7 +33,7 @@ pub(super) struct List {
 
 /// Show the profile that was measured of a disk and is kept.
 #[derive(Debug, Args)]
-pub(super) struct Profile {
+pub(super) struct ShowProfile {
     /// A block device, or a folder on the disk.
     target: PathBuf,
     /// Print the profile as JSON (the form that `isocast plan --disk FILE` reads).
@@ -45,7 +45,7 @@ pub(super) struct Profile {
 }
 
 /// A disk as it is listed.
-struct Row {
+struct DiskRow {
     node: PathBuf,
     model: String,
     size: u64,
@@ -55,7 +55,7 @@ struct Row {
     calibration: Option<Calibration>,
 }
 
-impl List {
+impl ListDisks {
     pub(super) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         let state = self.state.unwrap_or_else(crate::config::default_state);
         let mut names: Vec<String> = fs::read_dir("/sys/block")
@@ -63,9 +63,9 @@ impl List {
             .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
             .collect();
         names.sort();
-        let rows: Vec<Row> = names.iter().filter_map(|name| row(name, &state)).collect();
+        let rows: Vec<DiskRow> = names.iter().filter_map(|name| row(name, &state)).collect();
         if self.json {
-            let rows: Vec<Value> = rows.iter().map(Row::json).collect();
+            let rows: Vec<Value> = rows.iter().map(DiskRow::json).collect();
             writeln!(out, "{:#}", json!(rows))?;
             return Ok(());
         }
@@ -76,7 +76,7 @@ impl List {
     }
 }
 
-impl Profile {
+impl ShowProfile {
     pub(super) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         let state = self.state.unwrap_or_else(crate::config::default_state);
         let disk = identify(&self.target).with_context(|| format!("cannot examine {}", self.target.display()))?;
@@ -91,7 +91,7 @@ impl Profile {
 }
 
 /// What `/sys` and the tools say of a block device; nothing of what is no disk.
-fn row(name: &str, state: &Path) -> Option<Row> {
+fn row(name: &str, state: &Path) -> Option<DiskRow> {
     const NO_DISKS: [&str; 5] = ["ram", "zram", "sr", "fd", "nbd"];
     let folder = Path::new("/sys/block").join(name);
     let text =
@@ -116,7 +116,7 @@ fn row(name: &str, state: &Path) -> Option<Row> {
         _ => None,
     };
     let calibration = identify(&node).ok().and_then(|disk| load(state, &disk).ok());
-    Some(Row {
+    Some(DiskRow {
         model: text("device/model"),
         size,
         kind: if rotational { "spinning" } else { "flash" },
@@ -139,7 +139,7 @@ fn health(node: &Path) -> Option<Value> {
     }))
 }
 
-impl Row {
+impl DiskRow {
     fn streams(&self) -> Option<u32> {
         let profile = &self.calibration.as_ref()?.profile;
         Some(streams_carried(profile, MEMORY, BEST_EFFORT_SHARE, EXAMPLE_RATE))

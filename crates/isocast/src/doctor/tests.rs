@@ -94,9 +94,9 @@ fn nothing_is_found_where_all_is_well() {
 }
 
 /// One change of a machine that is well, and the one finding it makes: how much it matters, the check, and words of it.
-type Case = (&'static str, &'static str, Severity, &'static str, &'static str);
+type MachineCase = (&'static str, &'static str, Severity, &'static str, &'static str);
 
-const CASES: &[Case] = {
+const CASES: &[MachineCase] = {
     use Severity::{Advice, Serious};
     &[
         ("proc/sys/net/core/wmem_max", "212992", Advice, "send-window", "11.4 Mbit/s"),

@@ -7,13 +7,13 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, ensure};
-use dirstore::{ContentPath, Kind, Precondition, StoreError};
+use dirstore::{ContentPath, NameKind, Precondition, StoreError};
 use service::{MediaService, ingest};
 use tokio::sync::watch;
 use units::{ByteCount, Nanos};
 
-use super::Done;
-use crate::copy::Moved;
+use super::RunDone;
+use crate::copy::MoveProgress;
 
 /// Contents of one folder that are looked at: 300 bytes of memory each.
 const CONTENTS_MAX: usize = 1_000_000;
@@ -45,11 +45,11 @@ pub(super) async fn keep(
     service: &MediaService,
     folder: &ContentPath,
     limits: Limits,
-    moved: &Moved,
+    moved: &MoveProgress,
     stop: &watch::Receiver<bool>,
-) -> anyhow::Result<Done> {
+) -> anyhow::Result<RunDone> {
     let contents = contents(service, folder, stop).await?;
-    let mut done = Done::default();
+    let mut done = RunDone::default();
     for content in chosen(contents, limits) {
         if *stop.borrow() {
             break;
@@ -85,7 +85,7 @@ async fn contents(
         for entry in entries {
             // A name that cannot be asked for cannot be removed either.
             let Ok(path) = folder.child(&entry.name) else { continue };
-            if entry.kind == Kind::Directory {
+            if entry.kind == NameKind::Directory {
                 waiting.push(path);
                 continue;
             }

@@ -9,17 +9,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, ensure};
-use device::calibrate::{self, Options, Progress};
+use device::calibrate::{self, CalibrationProgress, Options};
 use service::MediaService;
 use tokio::sync::watch;
 
-use super::{Done, Surroundings};
+use super::{RunDone, Surroundings};
 
 /// Whether disks were measured anew, and the profiles in force are older.
 #[derive(Debug, Default)]
-pub(crate) struct Measured(AtomicBool);
+pub(crate) struct MeasureState(AtomicBool);
 
-impl Measured {
+impl MeasureState {
     /// True once a start would find other profiles.
     pub(crate) fn is_newer(&self) -> bool {
         self.0.load(Ordering::Acquire)
@@ -35,13 +35,13 @@ pub(crate) fn is_busy(service: &MediaService) -> bool {
 ///
 /// # Errors
 /// Something is streamed or uploaded, or a disk cannot be measured.
-pub(super) async fn measure(around: &Surroundings, stop: watch::Receiver<bool>) -> anyhow::Result<Done> {
+pub(super) async fn measure(around: &Surroundings, stop: watch::Receiver<bool>) -> anyhow::Result<RunDone> {
     ensure!(!around.disks.is_empty(), "no folder is served whose disk could be measured");
     let (service, state) = (Arc::clone(&around.service), around.state.clone());
     let (disks, measured) = (around.disks.clone(), Arc::clone(&around.measured));
     let measuring = tokio::task::spawn_blocking(move || {
         for root in &disks {
-            let mut watch = |_: Progress| match is_busy(&service) || *stop.borrow() {
+            let mut watch = |_: CalibrationProgress| match is_busy(&service) || *stop.borrow() {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             };
@@ -53,7 +53,7 @@ pub(super) async fn measure(around: &Surroundings, stop: watch::Receiver<bool>) 
             calibrate::save(&state, &calibration).with_context(|| format!("keeping the profile of {name}"))?;
             measured.0.store(true, Ordering::Release);
         }
-        Ok(Done::default())
+        Ok(RunDone::default())
     });
     measuring.await.context("measuring")?
 }

@@ -25,10 +25,10 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 
 use crate::config::{JobConfig, JobWork};
-use crate::copy::Moved;
+use crate::copy::MoveProgress;
 use crate::process::{self, Exit};
 use kept::KeptJob;
-pub(crate) use measure::{Measured, is_busy};
+pub(crate) use measure::{MeasureState, is_busy};
 
 /// The clock is looked at so often, whatever is due: it may be set.
 const LOOK_PERIOD: Duration = Duration::from_secs(30);
@@ -46,7 +46,7 @@ pub(crate) struct Surroundings {
     /// The state folder.
     pub(crate) state: PathBuf,
     /// Told when disks were measured.
-    pub(crate) measured: Arc<Measured>,
+    pub(crate) measured: Arc<MeasureState>,
 }
 
 /// All jobs.
@@ -84,12 +84,12 @@ struct Running {
     started: SystemTime,
     began: Instant,
     stop: Arc<watch::Sender<bool>>,
-    moved: Arc<Moved>,
+    moved: Arc<MoveProgress>,
 }
 
 /// What a run did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Done {
+pub(crate) struct RunDone {
     /// Files copied, or contents removed.
     pub(crate) files: u64,
     /// Bytes of these.
@@ -259,7 +259,7 @@ impl Jobs {
         config: &JobConfig,
         running: &Running,
         mut stopped: watch::Receiver<bool>,
-    ) -> anyhow::Result<Option<Done>> {
+    ) -> anyhow::Result<Option<RunDone>> {
         let (tell, mut end) = watch::channel(false);
         let over = Arc::new(tell);
         let (limit, ends, moved) = (config.time_limit, Arc::clone(&over), Arc::clone(&running.moved));
@@ -288,7 +288,7 @@ impl Jobs {
             JobWork::Command(command) => {
                 let exit = process::run(command, &[("ISOCAST_JOB", &config.name)], b"", &mut end).await;
                 exit.and_then(|exit| match exit {
-                    Exit::Good | Exit::Stopped => Ok(Done::default()),
+                    Exit::Good | Exit::Stopped => Ok(RunDone::default()),
                     Exit::Bad(reason) => Err(anyhow::anyhow!(reason)),
                 })
             }
@@ -303,12 +303,12 @@ impl Jobs {
         Ok(None)
     }
 
-    fn ended(&self, config: &JobConfig, running: &Running, outcome: anyhow::Result<Option<Done>>) {
+    fn ended(&self, config: &JobConfig, running: &Running, outcome: anyhow::Result<Option<RunDone>>) {
         let (outcome, reason, done) = match outcome {
             Ok(Some(done)) => (JobOutcome::Succeeded, None, done),
-            Ok(None) => (JobOutcome::Stopped, None, Done { files: 0, bytes: running.moved.bytes() }),
+            Ok(None) => (JobOutcome::Stopped, None, RunDone { files: 0, bytes: running.moved.bytes() }),
             Err(error) => {
-                (JobOutcome::Failed, Some(format!("{error:#}")), Done { files: 0, bytes: running.moved.bytes() })
+                (JobOutcome::Failed, Some(format!("{error:#}")), RunDone { files: 0, bytes: running.moved.bytes() })
             }
         };
         let run = JobRun {

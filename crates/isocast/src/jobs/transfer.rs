@@ -13,10 +13,10 @@ use service::MediaService;
 use tokio::runtime::Handle;
 use units::BitRate;
 
-use super::Done;
+use super::RunDone;
 use crate::client::Login;
 use crate::config::CopyEnd;
-use crate::copy::{self, CopyTerms, Endpoint, Moved, OwnFolder, Rclone, Remote};
+use crate::copy::{self, CopyTerms, Endpoint, MoveProgress, OwnFolder, Rclone, Remote};
 
 /// One run of a copy.
 pub(super) struct Transfer {
@@ -24,7 +24,7 @@ pub(super) struct Transfer {
     pub(super) ends: (CopyEnd, CopyEnd),
     pub(super) login: Option<PathBuf>,
     pub(super) rate: Option<BitRate>,
-    pub(super) moved: Arc<Moved>,
+    pub(super) moved: Arc<MoveProgress>,
 }
 
 impl Transfer {
@@ -32,7 +32,7 @@ impl Transfer {
     ///
     /// # Errors
     /// What was not copied, and why.
-    pub(super) async fn run(self, service: &Arc<MediaService>, address: SocketAddr) -> anyhow::Result<Done> {
+    pub(super) async fn run(self, service: &Arc<MediaService>, address: SocketAddr) -> anyhow::Result<RunDone> {
         let (service, runtime) = (Arc::clone(service), Handle::current());
         let copying = tokio::task::spawn_blocking(move || {
             let login = self.login.as_deref().map(Login::read).transpose()?;
@@ -46,7 +46,7 @@ impl Transfer {
             let terms = CopyTerms { rate: self.rate, resume: true, verify: false };
             let summary = copy::copy(end(&self.ends.0)?, end(&self.ends.1)?, terms, &self.moved)
                 .with_context(|| format!("{} to {}", self.ends.0, self.ends.1))?;
-            Ok(Done { files: summary.files, bytes: summary.bytes })
+            Ok(RunDone { files: summary.files, bytes: summary.bytes })
         });
         copying.await.context("copying")?
     }

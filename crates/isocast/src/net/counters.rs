@@ -77,7 +77,7 @@ pub(super) struct Interface {
 
 /// Something that went wrong during a test.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Trouble {
+pub(super) struct CounterTrouble {
     /// The interface or protocol, and the counter.
     pub(super) what: String,
     pub(super) count: u64,
@@ -86,13 +86,13 @@ pub(super) struct Trouble {
 
 /// All counters at one moment: by owner (`eth0`, `Tcp`) and name.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Counters {
+pub(super) struct NetCounters {
     interfaces: BTreeMap<String, BTreeMap<&'static str, u64>>,
     protocols: BTreeMap<String, u64>,
     machine_ticks: u64,
 }
 
-impl Counters {
+impl NetCounters {
     /// As they are now.
     pub(super) fn read() -> Self {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
@@ -127,12 +127,12 @@ impl Counters {
     }
 
     /// What went wrong since `before`.
-    pub(super) fn troubles(&self, before: &Self) -> Vec<Trouble> {
+    pub(super) fn troubles(&self, before: &Self) -> Vec<CounterTrouble> {
         let mut troubles = Vec::new();
         let mut add = |owner: Option<&str>, counter: &str, meaning: &str, count: u64| {
             if count > 0 {
                 let what = owner.map_or_else(|| counter.to_owned(), |owner| format!("{owner} {counter}"));
-                troubles.push(Trouble { what, count, meaning: meaning.to_owned() });
+                troubles.push(CounterTrouble { what, count, meaning: meaning.to_owned() });
             }
         };
         for (counter, meaning) in MEANINGS {
@@ -187,8 +187,8 @@ mod tests {
 
     const HEAD: &str = "Inter-|   Receive\n face |bytes\n";
 
-    fn counters(dev: &str, snmp: &str) -> Counters {
-        Counters { interfaces: interfaces(&format!("{HEAD}{dev}")), protocols: protocols(snmp), machine_ticks: 0 }
+    fn counters(dev: &str, snmp: &str) -> NetCounters {
+        NetCounters { interfaces: interfaces(&format!("{HEAD}{dev}")), protocols: protocols(snmp), machine_ticks: 0 }
     }
 
     #[test]
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn this_machine_counts() {
-        let now = Counters::read();
+        let now = NetCounters::read();
         assert!(now.interfaces.contains_key("lo"), "{:?}", now.interfaces.keys());
         assert!(now.protocols.contains_key("Tcp RetransSegs") && now.protocols.contains_key("TcpExt TCPTimeouts"));
         assert!(now.machine_ticks > 0);

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
-use net::{Token, Transport};
+use net::{SharedSecret, Transport};
 
 use crate::lab::LabArgs;
 
@@ -25,11 +25,11 @@ use crate::lab::LabArgs;
 #[derive(Debug, Args)]
 pub(crate) struct NetCommand {
     #[command(subcommand)]
-    command: Command,
+    command: NetSubcommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum NetSubcommand {
     Serve(serve::ServeCommand),
     Test(Box<test::TestCommand>),
     /// Make all figures and tables: TCP and TIPC by message size (a part of the program `isocast-lab`).
@@ -43,9 +43,9 @@ impl NetCommand {
     /// Wrong arguments, nobody who answers, a test broken off, or output that cannot be written.
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         match self.command {
-            Command::Serve(serve) => serve.run(out),
-            Command::Test(test) => test.run(out),
-            Command::Figures(arguments) => arguments.become_lab(&["net", "figures"]),
+            NetSubcommand::Serve(serve) => serve.run(out),
+            NetSubcommand::Test(test) => test.run(out),
+            NetSubcommand::Figures(arguments) => arguments.become_lab(&["net", "figures"]),
         }
     }
 }
@@ -59,16 +59,16 @@ struct TokenArgs {
 }
 
 impl TokenArgs {
-    fn read(&self) -> anyhow::Result<Option<Token>> {
+    fn read(&self) -> anyhow::Result<Option<SharedSecret>> {
         self.token_file.as_deref().map(token).transpose()
     }
 }
 
-fn token(path: &Path) -> anyhow::Result<Token> {
+fn token(path: &Path) -> anyhow::Result<SharedSecret> {
     let text = std::fs::read_to_string(path).with_context(|| {
         format!("reading the token: make {0} with `head -c 24 /dev/urandom | base64 >{0}`", path.display())
     })?;
-    Token::new(&text).with_context(|| path.display().to_string())
+    SharedSecret::new(&text).with_context(|| path.display().to_string())
 }
 
 fn place(text: &str) -> Result<std::sync::Arc<dyn Transport>, net::AddressError> {
@@ -95,7 +95,7 @@ fn span(text: &str) -> Result<std::time::Duration, String> {
 }
 
 /// Refuses to be reached by others without a token.
-fn check_reach(place: &dyn Transport, token: Option<&Token>) -> anyhow::Result<()> {
+fn check_reach(place: &dyn Transport, token: Option<&SharedSecret>) -> anyhow::Result<()> {
     if place.reach() == net::transport::Reach::Network && token.is_none() {
         bail!(
             "{place} can be reached from other machines: give --token-file FILE, the same file as `net test` there (make one: \

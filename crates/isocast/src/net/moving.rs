@@ -13,7 +13,7 @@ use kernel::clock::thread_processor_time;
 use net::{Coalescing, Connection, Numbered, SenderStats, Urgency};
 use socket2::Socket;
 
-use super::wire::{Carrier, Pattern, TestPlan};
+use super::wire::{Carrier, TestPlan, TrafficPattern};
 
 /// What is read at once into one buffer: as iperf3 does, so that the two compare.
 const READ_BYTES: usize = 128 << 10;
@@ -48,7 +48,7 @@ impl Watch {
 
 /// What one side did.
 #[derive(Debug)]
-pub(super) struct Moved {
+pub(super) struct SideMoved {
     pub(super) messages: u64,
     pub(super) bytes: u64,
     pub(super) seconds: f64,
@@ -60,7 +60,7 @@ pub(super) struct Moved {
 
 /// When a sender sends, and how much.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pace {
+pub(super) struct SenderPace {
     /// No more messages than this.
     pub(super) count: u64,
     /// One message each such span, however long the last one took.
@@ -71,7 +71,7 @@ pub(super) struct Pace {
 ///
 /// # Errors
 /// The other side has gone, or takes nothing any more.
-pub(super) fn send(socket: Socket, plan: &TestPlan, pace: Pace, watch: &Watch) -> anyhow::Result<Moved> {
+pub(super) fn send(socket: Socket, plan: &TestPlan, pace: SenderPace, watch: &Watch) -> anyhow::Result<SideMoved> {
     let buffer: Vec<u8> = (0..=u8::MAX).cycle().take(plan.size).collect();
     socket.set_write_timeout(Some(LOOK))?;
     let (began, cpu) = (Instant::now(), thread_processor_time());
@@ -84,7 +84,7 @@ pub(super) fn send(socket: Socket, plan: &TestPlan, pace: Pace, watch: &Watch) -
         sent
     } else if plan.carrier == Carrier::Udp {
         paced(plan, pace, watch, began, || send_datagram(&socket, &buffer))?
-    } else if plan.pattern == Pattern::RoundTrip {
+    } else if plan.pattern == TrafficPattern::RoundTrip {
         socket.set_read_timeout(Some(LOOK))?;
         let mut back = vec![0; plan.size];
         let mut times = Histogram::new_with_bounds(1, ROUND_TRIP_NS_MAX, 3).context("bounds that are in order")?;
@@ -106,7 +106,7 @@ pub(super) fn send(socket: Socket, plan: &TestPlan, pace: Pace, watch: &Watch) -
         sent
     };
     let background = coalesced.as_ref().map_or(Duration::ZERO, |stats| stats.background_cpu);
-    Ok(Moved {
+    Ok(SideMoved {
         messages,
         bytes: messages * plan.bytes(),
         seconds: began.elapsed().as_secs_f64(),
@@ -119,7 +119,7 @@ pub(super) fn send(socket: Socket, plan: &TestPlan, pace: Pace, watch: &Watch) -
 /// Calls `one` for each message at its time; returns how many.
 fn paced(
     plan: &TestPlan,
-    pace: Pace,
+    pace: SenderPace,
     watch: &Watch,
     began: Instant,
     mut one: impl FnMut() -> anyhow::Result<()>,
@@ -142,7 +142,7 @@ fn paced(
 ///
 /// # Errors
 /// The connection is broken.
-pub(super) fn receive(socket: Socket, plan: &TestPlan, watch: &Watch) -> anyhow::Result<Moved> {
+pub(super) fn receive(socket: Socket, plan: &TestPlan, watch: &Watch) -> anyhow::Result<SideMoved> {
     let mut buffer = vec![0; plan.size.max(READ_BYTES)];
     socket.set_read_timeout(Some(LOOK))?;
     let (mut began, mut ended) = (Instant::now(), None);
@@ -177,7 +177,7 @@ pub(super) fn receive(socket: Socket, plan: &TestPlan, watch: &Watch) -> anyhow:
                 break;
             }
         }
-    } else if plan.pattern == Pattern::RoundTrip {
+    } else if plan.pattern == TrafficPattern::RoundTrip {
         socket.set_write_timeout(Some(LOOK))?;
         while read_exact(&socket, &mut buffer[..plan.size], watch)? {
             take(&mut messages, plan.size);
@@ -192,7 +192,7 @@ pub(super) fn receive(socket: Socket, plan: &TestPlan, watch: &Watch) -> anyhow:
     }
     let cpu_seconds = thread_processor_time().saturating_sub(cpu).as_secs_f64();
     let seconds = ended.unwrap_or_else(Instant::now).duration_since(began).as_secs_f64();
-    Ok(Moved { messages, bytes, seconds, cpu_seconds, round_trips: None, coalesced: None })
+    Ok(SideMoved { messages, bytes, seconds, cpu_seconds, round_trips: None, coalesced: None })
 }
 
 /// Whether a call only ran out of time, or was interrupted.

@@ -8,21 +8,21 @@ use serde::Serialize;
 use socket2::Socket;
 use units::{BitRate, ByteCount, Nanos};
 
-use super::counters::Counters;
-use super::moving::Moved;
-use super::wire::{Carrier, Pattern, Side, TestPlan};
+use super::counters::NetCounters;
+use super::moving::SideMoved;
+use super::wire::{Carrier, Side, TestPlan, TrafficPattern};
 
 /// The shape of the JSON.
 const FORMAT: &str = "isocast-net-1";
 
 /// One test, as both sides saw it.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Report {
+pub(super) struct NetReport {
     format: &'static str,
     version: &'static str,
     pub(super) to: String,
     pub(super) transport: Carrier,
-    pub(super) pattern: Pattern,
+    pub(super) pattern: TrafficPattern,
     pub(super) size: u64,
     pub(super) every_seconds: Option<f64>,
     pub(super) coalesce_seconds: Option<f64>,
@@ -32,13 +32,13 @@ pub(super) struct Report {
     pub(super) receiver: Side,
     /// Datagrams that were sent and did not come.
     pub(super) lost: Option<u64>,
-    pub(super) round_trip: Option<Quantiles>,
+    pub(super) round_trip: Option<SpanQuantiles>,
     pub(super) coalesced: Option<Coalesced>,
 }
 
 /// Spans, microseconds.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Quantiles {
+pub(super) struct SpanQuantiles {
     mean_us: f64,
     p50_us: f64,
     p99_us: f64,
@@ -50,11 +50,17 @@ pub(super) struct Quantiles {
 pub(super) struct Coalesced {
     sends: u64,
     /// How long the first message of each send waited.
-    waited: Quantiles,
+    waited: SpanQuantiles,
 }
 
-impl Report {
-    pub(super) fn new(to: String, plan: &TestPlan, every: Option<Duration>, moved: &Moved, sides: [Side; 2]) -> Self {
+impl NetReport {
+    pub(super) fn new(
+        to: String,
+        plan: &TestPlan,
+        every: Option<Duration>,
+        moved: &SideMoved,
+        sides: [Side; 2],
+    ) -> Self {
         let [sender, receiver] = sides;
         let coalesced = moved.coalesced.as_ref();
         Self {
@@ -134,7 +140,7 @@ impl Report {
     }
 }
 
-impl Quantiles {
+impl SpanQuantiles {
     fn text(&self) -> String {
         let [mean, p50, p99, max] =
             [self.mean_us, self.p50_us, self.p99_us, self.max_us].map(|us| Nanos::from_secs_f64(us / 1e6).to_string());
@@ -144,16 +150,21 @@ impl Quantiles {
 
 /// `per_us`: what the histogram counts in, of a microsecond.
 #[allow(clippy::cast_precision_loss, reason = "for display")]
-fn quantiles(times: &Histogram<u64>, per_us: f64) -> Quantiles {
+fn quantiles(times: &Histogram<u64>, per_us: f64) -> SpanQuantiles {
     let at = |quantile| times.value_at_quantile(quantile) as f64 / per_us;
-    Quantiles { mean_us: times.mean() / per_us, p50_us: at(0.5), p99_us: at(0.99), max_us: times.max() as f64 / per_us }
+    SpanQuantiles {
+        mean_us: times.mean() / per_us,
+        p50_us: at(0.5),
+        p99_us: at(0.99),
+        max_us: times.max() as f64 / per_us,
+    }
 }
 
 fn rate(bits_per_second: f64) -> BitRate {
     BitRate(Nanos::from_secs_f64(bits_per_second / 1e9).0)
 }
 
-fn name(report: &Report) -> &'static str {
+fn name(report: &NetReport) -> &'static str {
     match (report.transport, report.no_delay) {
         (Carrier::Tcp, false) => "TCP",
         (Carrier::Tcp, true) => "TCP without Nagle",
@@ -166,7 +177,7 @@ fn name(report: &Report) -> &'static str {
 
 /// What one side did, and what the machine counted meanwhile.
 #[allow(clippy::cast_precision_loss, reason = "for display")]
-pub(super) fn side(moved: &Moved, buffer_bytes: [u64; 2], before: &Counters, after: &Counters) -> Side {
+pub(super) fn side(moved: &SideMoved, buffer_bytes: [u64; 2], before: &NetCounters, after: &NetCounters) -> Side {
     let bits_per_second = if moved.seconds > 0.0 { moved.bytes as f64 * 8.0 / moved.seconds } else { 0.0 };
     Side {
         bytes: moved.bytes,

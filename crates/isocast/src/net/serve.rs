@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
-use net::{Coalescing, Connection, Listener, Numbered, Token, Transport};
+use net::{Coalescing, Connection, Listener, Numbered, SharedSecret, Transport};
 use socket2::Socket;
 
-use super::counters::Counters;
+use super::counters::NetCounters;
 use super::moving::{self, Watch};
 use super::wire::{Carrier, FromReceiver, FromSender, Side, TestPlan, hear, tell};
 use super::{TokenArgs, advice, check_reach, place, report};
@@ -47,15 +47,15 @@ pub(super) struct ServeCommand {
 }
 
 /// How a test ended, for whoever waits for it.
-pub(super) type Ended = anyhow::Result<(TestPlan, Side)>;
+pub(super) type TestEnded = anyhow::Result<(TestPlan, Side)>;
 
 /// What the threads of a server share.
 pub(super) struct Receiving {
-    token: Option<Token>,
+    token: Option<SharedSecret>,
     /// Tests that wait for their bytes, by cookie.
     awaited: Mutex<HashMap<u64, SyncSender<Socket>>>,
     connections: AtomicUsize,
-    ended: SyncSender<Ended>,
+    ended: SyncSender<TestEnded>,
 }
 
 impl ServeCommand {
@@ -103,7 +103,7 @@ pub(super) fn bind(place: Arc<dyn Transport>, window: Option<usize>) -> anyhow::
 
 impl Receiving {
     /// Nobody is served yet. How each test ends is told to the other end of the channel.
-    pub(super) fn new(token: Option<Token>) -> (Arc<Self>, Receiver<Ended>) {
+    pub(super) fn new(token: Option<SharedSecret>) -> (Arc<Self>, Receiver<TestEnded>) {
         let (ended, endings) = sync_channel(CONNECTIONS_MAX);
         let receiving = Self { token, awaited: Mutex::default(), connections: AtomicUsize::new(0), ended };
         (Arc::new(receiving), endings)
@@ -176,7 +176,7 @@ impl Receiving {
         tell(&control, &FromReceiver::Ready { cookie: data.cookie, place: data.place.take() })?;
         let socket = data.arrive(&plan)?;
         let buffer_bytes = report::buffer_bytes(&socket);
-        let (before, watch) = (Counters::read(), Watch::default());
+        let (before, watch) = (NetCounters::read(), Watch::default());
         let closer = socket.try_clone().context("a second handle of the socket")?;
         let (moved, sent) = std::thread::scope(|scope| {
             let mover = scope.spawn(|| moving::receive(socket, &plan, &watch));
@@ -200,7 +200,7 @@ impl Receiving {
         if moved.bytes != bytes && plan.carrier != Carrier::Udp {
             bail!("{} of {bytes} bytes came", moved.bytes);
         }
-        let side = report::side(&moved, buffer_bytes, &before, &Counters::read());
+        let side = report::side(&moved, buffer_bytes, &before, &NetCounters::read());
         tell(&control, &FromReceiver::Received(side.clone()))?;
         Ok(Some((plan, side)))
     }
@@ -220,11 +220,11 @@ impl Receiving {
             // The same port where it is free: it is the one that firewalls were told of.
             let socket = UdpSocket::bind(local).or_else(|_| UdpSocket::bind((local.ip(), 0))).context("a UDP port")?;
             let place = socket.local_addr()?.to_string();
-            return Ok(awaited(Own::Datagrams(socket), Some(place)));
+            return Ok(awaited(AnnouncedBytes::Datagrams(socket), Some(place)));
         }
         if plan.carrier == announced {
             self.awaited.lock().unwrap_or_else(PoisonError::into_inner).insert(cookie, sockets);
-            return Ok(awaited(Own::Shared(arriving), None));
+            return Ok(awaited(AnnouncedBytes::Shared(arriving), None));
         }
         let place = match plan.carrier {
             Carrier::Unix => {
@@ -234,7 +234,7 @@ impl Receiving {
             Carrier::Tcp | Carrier::Udp => bail!("TCP is tested with --to HOST:PORT, which says where"),
         };
         let listener = bind(super::place(&place)?, plan.window)?;
-        Ok(awaited(Own::Listener(listener), Some(place)))
+        Ok(awaited(AnnouncedBytes::Listener(listener), Some(place)))
     }
 }
 
@@ -242,12 +242,12 @@ impl Receiving {
 struct Awaited<'a> {
     receiving: &'a Receiving,
     cookie: u64,
-    own: Own,
+    own: AnnouncedBytes,
     place: Option<String>,
 }
 
 /// Where announced bytes will come.
-enum Own {
+enum AnnouncedBytes {
     /// On a listener of the server, which sorts them out.
     Shared(Receiver<Socket>),
     Listener(Listener),
@@ -259,8 +259,8 @@ impl Awaited<'_> {
     fn arrive(&self, plan: &TestPlan) -> anyhow::Result<Socket> {
         let late = || anyhow!("the sender announced bytes and did not connect within {} s", DATA_WITHIN.as_secs());
         let socket = match &self.own {
-            Own::Shared(arriving) => arriving.recv_timeout(DATA_WITHIN).map_err(|_| late())?,
-            Own::Listener(listener) => {
+            AnnouncedBytes::Shared(arriving) => arriving.recv_timeout(DATA_WITHIN).map_err(|_| late())?,
+            AnnouncedBytes::Listener(listener) => {
                 let socket = listener.accept_within(DATA_WITHIN)?.ok_or_else(late)?;
                 let numbered = net::greeting::answer(&socket, self.receiving.token.as_ref())?;
                 if numbered.session != self.cookie {
@@ -268,7 +268,7 @@ impl Awaited<'_> {
                 }
                 socket
             }
-            Own::Datagrams(udp) => self.first_datagram(udp).map_err(|_| late())?,
+            AnnouncedBytes::Datagrams(udp) => self.first_datagram(udp).map_err(|_| late())?,
         };
         net::transport::set_window(&socket, plan.window)?;
         Ok(socket)

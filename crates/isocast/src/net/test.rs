@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
-use net::{Coalescing, ConnectError, Connection, Numbered, Token, Transport};
+use net::{Coalescing, ConnectError, Connection, Numbered, SharedSecret, Transport};
 use socket2::Socket;
 use units::ByteCount;
 
-use super::counters::Counters;
-use super::moving::{self, Moved, Pace, Watch};
-use super::report::{self, Report};
+use super::counters::NetCounters;
+use super::moving::{self, SenderPace, SideMoved, Watch};
+use super::report::{self, NetReport};
 use super::serve::{self, Receiving};
-use super::wire::{Carrier, FromReceiver, FromSender, Pattern, Side, TestPlan, hear, tell};
+use super::wire::{Carrier, FromReceiver, FromSender, Side, TestPlan, TrafficPattern, hear, tell};
 use super::{TokenArgs, advice, bytes, place, span};
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
@@ -98,7 +98,7 @@ impl TestCommand {
         });
         let plan = TestPlan {
             carrier,
-            pattern: if self.round_trip { Pattern::RoundTrip } else { Pattern::Stream },
+            pattern: if self.round_trip { TrafficPattern::RoundTrip } else { TrafficPattern::Stream },
             size: self.size.unwrap_or(if carrier == Carrier::Udp { DATAGRAM_BYTES } else { WRITE_BYTES }),
             coalesce: self.coalesce,
             window: self.window,
@@ -108,7 +108,12 @@ impl TestCommand {
         Ok(plan)
     }
 
-    fn measure(&self, to: &Arc<dyn Transport>, token: Option<&Token>, plan: &TestPlan) -> anyhow::Result<Report> {
+    fn measure(
+        &self,
+        to: &Arc<dyn Transport>,
+        token: Option<&SharedSecret>,
+        plan: &TestPlan,
+    ) -> anyhow::Result<NetReport> {
         let mut control = Connection::open(&**to, token, Coalescing::NONE, CONNECT_WITHIN, Numbered::new()?)
             .map_err(|error| advice::advised(to.name(), error))?;
         tell(&control, &FromSender::Begin(plan.clone()))?;
@@ -119,22 +124,22 @@ impl TestCommand {
         };
         let socket = connect(plan, &**to, place.as_deref(), token, cookie)?;
         let buffer_bytes = report::buffer_bytes(&socket);
-        let before = Counters::read();
+        let before = NetCounters::read();
         let moved = self.send(socket, plan)?;
         tell(&control, &FromSender::Sent { messages: moved.messages, bytes: moved.bytes })?;
         let Some(FromReceiver::Received(received)) = hear(&mut control)? else {
             bail!("the receiver ended before it said what it received: see what it says")
         };
-        let sent = report::side(&moved, buffer_bytes, &before, &Counters::read());
+        let sent = report::side(&moved, buffer_bytes, &before, &NetCounters::read());
         check_received(plan, &sent, &received)?;
-        Ok(Report::new(to.to_string(), plan, self.every, &moved, [sent, received]))
+        Ok(NetReport::new(to.to_string(), plan, self.every, &moved, [sent, received]))
     }
 
     /// Sends in a thread of its own, watched from here: duration, time limit, progress.
-    fn send(&self, socket: Socket, plan: &TestPlan) -> anyhow::Result<Moved> {
+    fn send(&self, socket: Socket, plan: &TestPlan) -> anyhow::Result<SideMoved> {
         let watch = Watch::default();
         let closer = socket.try_clone().context("a second handle of the socket")?;
-        let pace = Pace { count: self.count.unwrap_or(u64::MAX), every: self.every };
+        let pace = SenderPace { count: self.count.unwrap_or(u64::MAX), every: self.every };
         let duration = self.duration.or_else(|| self.count.is_none().then_some(DURATION));
         let mut terminal = Some(std::io::stderr()).filter(|e| e.is_terminal() && !self.json);
         let sent = || ByteCount(watch.bytes.load(Ordering::Relaxed));
@@ -196,7 +201,7 @@ fn connect(
     plan: &TestPlan,
     to: &dyn Transport,
     other: Option<&str>,
-    token: Option<&Token>,
+    token: Option<&SharedSecret>,
     cookie: u64,
 ) -> anyhow::Result<Socket> {
     if plan.carrier == Carrier::Udp {

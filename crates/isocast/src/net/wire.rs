@@ -8,7 +8,7 @@ use net::{Connection, Urgency};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::counters::{Interface, Trouble};
+use super::counters::{CounterTrouble, Interface};
 
 /// The largest datagram of UDP over IPv4, bytes.
 const DATAGRAM_BYTES_MAX: usize = 65_507;
@@ -26,7 +26,7 @@ pub(super) enum Carrier {
 /// Who sends what when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Pattern {
+pub(super) enum TrafficPattern {
     /// One way, one message after the other.
     Stream,
     /// Each message comes back before the next is sent.
@@ -38,7 +38,7 @@ pub(super) enum Pattern {
 #[serde(deny_unknown_fields)]
 pub(super) struct TestPlan {
     pub(super) carrier: Carrier,
-    pub(super) pattern: Pattern,
+    pub(super) pattern: TrafficPattern,
     /// Bytes of a message: of a buffer that is written at once.
     pub(super) size: usize,
     /// Messages are framed and may wait so long for others; without it each is written by itself, unframed.
@@ -62,10 +62,10 @@ impl TestPlan {
         if self.size == 0 || self.size > most {
             bail!("a message of {} bytes cannot be sent; over this transport it has 1 to {most} (--size)", self.size);
         }
-        if self.coalesce.is_some() && (self.carrier == Carrier::Udp || self.pattern == Pattern::RoundTrip) {
+        if self.coalesce.is_some() && (self.carrier == Carrier::Udp || self.pattern == TrafficPattern::RoundTrip) {
             bail!("--coalesce puts messages of one stream together: leave it out with UDP and --round-trip");
         }
-        if self.carrier == Carrier::Udp && self.pattern == Pattern::RoundTrip {
+        if self.carrier == Carrier::Udp && self.pattern == TrafficPattern::RoundTrip {
             bail!("a datagram that is lost never comes back: use --round-trip over tcp, unix or tipc");
         }
         Ok(())
@@ -108,7 +108,7 @@ pub(super) struct Side {
     /// The interface that carried most.
     pub(super) interface: Option<Interface>,
     /// What was lost, damaged or sent anew meanwhile, on the whole machine.
-    pub(super) troubles: Vec<Trouble>,
+    pub(super) troubles: Vec<CounterTrouble>,
 }
 
 /// Sends one of them at once.

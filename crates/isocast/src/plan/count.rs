@@ -1,6 +1,6 @@
 //! Counting: streams are admitted, by the code that admits them in `serve`, until one is refused.
 
-use schedule::admission::{Admission, QUARTER_BYTES, Request, Settings, Short};
+use schedule::admission::{Admission, AdmissionRequest, AdmissionSettings, QUARTER_BYTES, Short};
 use schedule::profile::DiskProfile;
 use units::{BitRate, ByteCount, DiskId, LinkId, Nanos, ReservationId, limits};
 
@@ -15,7 +15,7 @@ const RUN_BYTES: f64 = 2_097_152.0;
 
 /// A machine.
 #[derive(Debug, Clone)]
-pub(crate) struct Rig {
+pub(crate) struct PlannedMachine {
     pub(crate) disks: Vec<DiskProfile>,
     pub(crate) memory: ByteCount,
     pub(crate) net: BitRate,
@@ -37,7 +37,7 @@ pub(crate) struct Carried {
     pub(crate) memory_used: u64,
 }
 
-impl Rig {
+impl PlannedMachine {
     pub(crate) fn with_one_more_disk(&self) -> Self {
         let mut more = self.clone();
         more.disks.extend(self.disks.first().cloned());
@@ -116,7 +116,7 @@ impl Rig {
 
     fn admission(&self) -> Admission {
         let quarters = self.memory.0 / limits::CHUNK_BYTES * (limits::CHUNK_BYTES / QUARTER_BYTES);
-        let settings = Settings {
+        let settings = AdmissionSettings {
             reservations_max: limits::STREAMS_MAX,
             quarters: quarters - quarters / BEST_EFFORT_SHARE,
             be_share: self.be_share(),
@@ -128,15 +128,15 @@ impl Rig {
     }
 
     /// A stream of a long content at the `nth` place: multiples of the golden section fill the disk evenly.
-    fn request(&self, disk: usize, nth: u32, rate: BitRate) -> Request {
+    fn request(&self, disk: usize, nth: u32, rate: BitRate) -> AdmissionRequest {
         self.request_at(disk, (f64::from(nth) * 0.618_033_988_75).fract(), rate)
     }
 
     /// A stream of a long content that lies at this fraction of the disk.
-    fn request_at(&self, disk: usize, fraction: f64, rate: BitRate) -> Request {
+    fn request_at(&self, disk: usize, fraction: f64, rate: BitRate) -> AdmissionRequest {
         let profile = &self.disks[disk];
         let position = Nanos::from_secs_f64(fraction * float(profile.capacity.0) / 1e9).0;
-        Request {
+        AdmissionRequest {
             disk: DiskId(u16::try_from(disk).unwrap_or(0)),
             link: LinkId(0),
             rate,
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     /// Streams of a benchmark's files, in leaps of the golden section over them as it takes them: admitted before the first refusal, and of all.
-    fn files_in_turn(rig: &Rig, rate: BitRate, files: u32) -> (u32, u32) {
+    fn files_in_turn(rig: &PlannedMachine, rate: BitRate, files: u32) -> (u32, u32) {
         let leap = if files == 64 { 39 } else { 79 };
         let mut admission = rig.admission();
         let (mut before, mut all, mut refused) = (0, 0, false);
@@ -195,7 +195,7 @@ mod tests {
         for (name, files) in [("desktop", 128), ("t7k250", 64), ("surveillance", 128)] {
             let disk = PlannedDisk::named_or_file(name).expect("a name").profile;
             for share in [0.0, 0.1, 0.25] {
-                let rig = Rig {
+                let rig = PlannedMachine {
                     disks: vec![disk.clone()],
                     memory: ByteCount(3 << 30),
                     net: BitRate(100_000_000_000),

@@ -8,7 +8,7 @@ use anyhow::{Context, anyhow};
 use device::calibrate::{self, InTurn, Options, Readable};
 use schedule::profile::DiskProfile;
 use sim::VirtualDisk;
-use sim::drive::{Drive, Parameters, Profile};
+use sim::drive::{Drive, DriveProfile, Parameters};
 use units::Nanos;
 
 /// One disk.
@@ -23,16 +23,16 @@ pub(crate) struct PlannedDisk {
 impl PlannedDisk {
     /// A drive model by its name, or a profile from a file.
     pub(crate) fn named_or_file(text: &str) -> anyhow::Result<Self> {
-        if let Ok(named) = text.parse::<Profile>() {
+        if let Ok(named) = text.parse::<DriveProfile>() {
             let model = Parameters::of(named);
             let drive = Drive::new(model.clone(), 1).context("a named drive is consistent")?;
-            let mut disk = Measured(VirtualDisk::new(drive));
+            let mut disk = VirtualDrive(VirtualDisk::new(drive));
             let profile = calibrate::profile_of(&mut disk, Options::default())
                 .map_err(|reason| anyhow!("{text} cannot be measured: {reason}"))?;
             return Ok(Self { profile, model });
         }
         let path = Path::new(text);
-        let names = Profile::ALL.map(|p| p.name()).join(", ");
+        let names = DriveProfile::ALL.map(|p| p.name()).join(", ");
         let bytes = std::fs::read(path).with_context(|| {
             format!("`{text}` is no drive ({names}) and no file; `isocast disk calibrate DISK --json` writes one")
         })?;
@@ -47,10 +47,10 @@ fn fitting(profile: &DiskProfile) -> Parameters {
     let size = profile.capacity.0.max(1 << 30);
     if !profile.rotational {
         let rate = profile.rate_at(0);
-        let model = Parameters { size, rate_read: rate, rate_write: rate, ..Parameters::of(Profile::SsdSata) };
+        let model = Parameters { size, rate_read: rate, rate_write: rate, ..Parameters::of(DriveProfile::SsdSata) };
         return Parameters { latency_read: profile.access_time(0), ..model };
     }
-    let mut model = Parameters::of(Profile::Desktop);
+    let mut model = Parameters::of(DriveProfile::Desktop);
     let turn = if profile.turn == Nanos::ZERO { model.turn() } else { profile.turn };
     let half = Nanos(turn.0 / 2).saturating_add(model.ovh);
     let seek = |distance: u64| profile.access_time(distance).saturating_sub(half);
@@ -64,9 +64,9 @@ fn fitting(profile: &DiskProfile) -> Parameters {
 }
 
 /// A drive in virtual time, as the calibration reads it.
-struct Measured(VirtualDisk);
+struct VirtualDrive(VirtualDisk);
 
-impl Readable for Measured {
+impl Readable for VirtualDrive {
     fn capacity(&self) -> u64 {
         self.0.capacity()
     }

@@ -17,7 +17,7 @@ use serde::Serialize;
 use sim::{DiskSetup, Popularity, Scenario, Trace};
 use units::{BitRate, ByteCount, Nanos};
 
-use count::{Carried, Rig};
+use count::{Carried, PlannedMachine};
 use drive::PlannedDisk;
 
 /// How fast the simulated uploads come in, and their size.
@@ -68,12 +68,12 @@ pub(crate) fn streams_carried(disk: &DiskProfile, memory: ByteCount, be_share: f
     let disks = vec![disk.clone()];
     // No link is the limit here.
     let net = BitRate(u64::MAX / 16);
-    Rig { disks, memory, net, uploads: BitRate(0), be_share: Some(be_share) }.carries(&[rate]).streams
+    PlannedMachine { disks, memory, net, uploads: BitRate(0), be_share: Some(be_share) }.carries(&[rate]).streams
 }
 
 /// One line of the answer.
 #[derive(Debug, Serialize)]
-struct Row {
+struct PlanRow {
     rates_bps: Vec<u64>,
     streams: u32,
     limited_by: &'static str,
@@ -108,7 +108,7 @@ impl PlanCommand {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         let disks =
             self.disk.iter().map(|text| PlannedDisk::named_or_file(text)).collect::<anyhow::Result<Vec<_>>>()?;
-        let rig = Rig {
+        let rig = PlannedMachine {
             disks: disks.iter().map(|d| d.profile.clone()).collect(),
             memory: self.memory,
             net: self.net,
@@ -133,12 +133,12 @@ impl PlanCommand {
         Ok(())
     }
 
-    fn row(&self, rig: &Rig, disks: &[PlannedDisk], rates: &[BitRate]) -> anyhow::Result<Row> {
+    fn row(&self, rig: &PlannedMachine, disks: &[PlannedDisk], rates: &[BitRate]) -> anyhow::Result<PlanRow> {
         let carried = rig.carries(rates);
         let wanted = self.simulate > 0 && carried.streams > 0;
         let simulated = wanted.then(|| self.simulate(rig, disks, rates, &carried)).transpose()?;
         let Carried { streams, limited_by, blocks, disk_share, memory_used } = carried;
-        Ok(Row {
+        Ok(PlanRow {
             rates_bps: rates.iter().map(|r| r.0).collect(),
             streams,
             limited_by,
@@ -156,7 +156,7 @@ impl PlanCommand {
     /// Runs the plane with so many streams, each of another content, all over the disks.
     fn simulate(
         &self,
-        rig: &Rig,
+        rig: &PlannedMachine,
         disks: &[PlannedDisk],
         rates: &[BitRate],
         carried: &Carried,
@@ -168,7 +168,7 @@ impl PlanCommand {
         }
         let streams = carried.streams;
         let memory = rig.memory.0.min(simulated_memory(carried));
-        let mut scenario = Scenario::steady(1, sim::drive::Profile::Desktop, memory, rates[0], streams);
+        let mut scenario = Scenario::steady(1, sim::drive::DriveProfile::Desktop, memory, rates[0], streams);
         scenario.disks = disks
             .iter()
             .map(|disk| DiskSetup {
@@ -215,7 +215,7 @@ impl PlanCommand {
     }
 
     /// Most uploads that one simulated writer can make.
-    fn simulated_uploads(&self, rig: &Rig) -> u64 {
+    fn simulated_uploads(&self, rig: &PlannedMachine) -> u64 {
         if rig.uploads.0 == 0 { 0 } else { WRITER.bytes_in(Nanos::from_secs(self.simulate)) / UPLOAD_BYTES }
     }
 }
@@ -237,7 +237,7 @@ fn float(value: u64) -> f64 {
     value as f64
 }
 
-fn table(rows: &[Row], rig: &Rig) -> String {
+fn table(rows: &[PlanRow], rig: &PlannedMachine) -> String {
     use std::fmt::Write;
     let mut text = String::new();
     let _ = writeln!(text, "{} disk(s), {} for blocks, network {}", rig.disks.len(), rig.memory, rig.net);
@@ -271,7 +271,7 @@ fn table(rows: &[Row], rig: &Rig) -> String {
             row.streams, row.limited_by, row.with_one_more_disk, row.with_twice_the_memory
         );
     }
-    let differs = |row: &Row| {
+    let differs = |row: &PlanRow| {
         row.simulated.as_ref().is_some_and(|s| s.broken_law.is_none() && s.streams != u64::from(row.streams))
     };
     if rows.iter().any(differs) {
@@ -292,9 +292,9 @@ fn joined(rates_bps: &[u64]) -> String {
 mod tests {
     use super::*;
 
-    fn rig(disk: &str, memory: u64, uploads: u64) -> Rig {
+    fn rig(disk: &str, memory: u64, uploads: u64) -> PlannedMachine {
         let disk = PlannedDisk::named_or_file(disk).expect("a name");
-        Rig {
+        PlannedMachine {
             disks: vec![disk.profile],
             memory: ByteCount(memory),
             net: BitRate(100_000_000_000),
@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn the_network_is_a_limit_too_and_is_named() {
-        let narrow = Rig { net: BitRate(100_000_000), ..rig("ssd-sata", 1 << 30, 0) };
+        let narrow = PlannedMachine { net: BitRate(100_000_000), ..rig("ssd-sata", 1 << 30, 0) };
         let carried = narrow.carries(&[BitRate(8_800_000)]);
         assert_eq!((carried.streams, carried.limited_by), (10, "network"));
     }
@@ -331,12 +331,12 @@ mod tests {
     fn planned(arguments: &[&str]) -> anyhow::Result<String> {
         use clap::Parser;
         #[derive(Parser)]
-        struct Line {
+        struct PlanLine {
             #[command(flatten)]
             plan: PlanCommand,
         }
         let mut out = Vec::new();
-        Line::try_parse_from(["plan"].iter().chain(arguments))?.plan.run(&mut out)?;
+        PlanLine::try_parse_from(["plan"].iter().chain(arguments))?.plan.run(&mut out)?;
         Ok(String::from_utf8(out)?)
     }
 

@@ -15,7 +15,7 @@ use anyhow::Context as _;
 use dirstore::{RootAway, StoreEvent};
 
 use super::disks::{self, KnownDisk};
-use crate::jobs::Measured;
+use crate::jobs::MeasureState;
 
 /// How often it is looked whether anything runs, and whether there is a reason.
 const PERIOD: Duration = Duration::from_secs(5);
@@ -30,7 +30,7 @@ pub(super) struct Unknown {
     /// With another disk than at the start.
     mounted_over: Mutex<Vec<PathBuf>>,
     /// Told by the job that measures.
-    pub(super) measured: Arc<Measured>,
+    pub(super) measured: Arc<MeasureState>,
 }
 
 impl Unknown {

@@ -12,8 +12,10 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use device::calibrate::{CalibrateError, Calibration, Options, Progress, Source, identify, load_or_calibrate};
-use dirstore::Layout;
+use device::calibrate::{
+    CalibrateError, Calibration, CalibrationProgress, Options, ProfileSource, identify, load_or_calibrate,
+};
+use dirstore::StoreLayout;
 use schedule::profile::DiskProfile;
 use units::ByteCount;
 
@@ -44,7 +46,7 @@ pub(super) struct KnownDisk {
 /// # Errors
 /// A disk cannot be examined, or a thread not be started.
 pub(super) fn known(
-    layout: &Layout,
+    layout: &StoreLayout,
     state: &Path,
     console: Console,
     step: &(dyn Fn(String) + Sync),
@@ -74,7 +76,7 @@ struct Steps<'a> {
 }
 
 impl Steps<'_> {
-    fn tell(&self, disk: &str, progress: Progress, console: Console) {
+    fn tell(&self, disk: &str, progress: CalibrationProgress, console: Console) {
         let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
         if under_way.is_empty() {
             console.say(format_args!("measuring disks that are not known yet: about ten seconds"));
@@ -123,7 +125,7 @@ fn known_disk(name: &str, root: &Path, state: &Path, console: Console, steps: &S
     for note in &calibration.notes {
         console.detail(format_args!("{name}: {note}"));
     }
-    let is_assumed = matches!(calibration.source, Source::Assumed { .. });
+    let is_assumed = matches!(calibration.source, ProfileSource::Assumed { .. });
     let doubt = if is_assumed {
         Some("assumed, measured as soon as it can be".to_owned())
     } else {
@@ -136,28 +138,32 @@ fn known_disk(name: &str, root: &Path, state: &Path, console: Console, steps: &S
 
 /// Whether the disk under `root` can be measured by now: what is found is kept in `state` as at the start.
 pub(super) fn is_measured(root: &Path, state: &Path) -> bool {
-    let found = |calibration: Calibration| !matches!(calibration.source, Source::Assumed { .. });
+    let found = |calibration: Calibration| !matches!(calibration.source, ProfileSource::Assumed { .. });
     measured(root, state, &mut drop).is_ok_and(|calibration| calibration.is_some_and(found))
 }
 
 /// The disk's calibration; `None` if the disk answers nothing for [`SILENCE_MAX`]: then the thread that measures is
 /// abandoned, for nobody can call it back from the kernel.
-fn measured(root: &Path, state: &Path, tell: &mut dyn FnMut(Progress)) -> anyhow::Result<Option<Calibration>> {
+fn measured(
+    root: &Path,
+    state: &Path,
+    tell: &mut dyn FnMut(CalibrationProgress),
+) -> anyhow::Result<Option<Calibration>> {
     let (watcher, told) = mpsc::channel();
     let (folder, state) = (root.to_owned(), state.to_owned());
     let measure = move || {
-        let mut watch = |progress: Progress| match watcher.send(Step::Progress(progress)) {
+        let mut watch = |progress: CalibrationProgress| match watcher.send(MeasureStep::Progress(progress)) {
             Ok(()) => ControlFlow::Continue(()),
             Err(_) => ControlFlow::Break(()),
         };
         let calibration = load_or_calibrate(&state, &folder, Options::default(), &mut watch);
-        let _abandoned = watcher.send(Step::End(calibration.map(Box::new)));
+        let _abandoned = watcher.send(MeasureStep::End(calibration.map(Box::new)));
     };
     thread::Builder::new().name("calibrate".to_owned()).spawn(measure)?;
     while let Ok(step) = told.recv_timeout(SILENCE_MAX) {
         match step {
-            Step::Progress(progress) => tell(progress),
-            Step::End(calibration) => {
+            MeasureStep::Progress(progress) => tell(progress),
+            MeasureStep::End(calibration) => {
                 let calibration =
                     calibration.with_context(|| format!("cannot measure the disk under {}", root.display()))?;
                 return Ok(Some(*calibration));
@@ -167,8 +173,8 @@ fn measured(root: &Path, state: &Path, tell: &mut dyn FnMut(Progress)) -> anyhow
     Ok(None)
 }
 
-enum Step {
-    Progress(Progress),
+enum MeasureStep {
+    Progress(CalibrationProgress),
     End(Result<Box<Calibration>, CalibrateError>),
 }
 

@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 
-use kernel::permissions::{Permissions, Subject};
+use kernel::permissions::{PermissionSubject, Permissions};
 use units::ByteCount;
 
 use super::disks::KnownDisk;
@@ -123,13 +123,13 @@ fn usable(address: SocketAddr, links: &Links) -> Vec<SocketAddr> {
 
 /// What the promise of a rate, or of room for all streams, depends on, in two words; what only costs processor time is a
 /// detail.
-const fn name(subject: Subject) -> Option<&'static str> {
+const fn name(subject: PermissionSubject) -> Option<&'static str> {
     match subject {
-        Subject::RealTime => Some("real-time priority"),
-        Subject::LockedMemory => Some("locked memory"),
-        Subject::OpenFiles => Some("open files"),
-        Subject::Engine => Some("io_uring"),
-        Subject::Processor => Some("the configured CPU"),
+        PermissionSubject::RealTime => Some("real-time priority"),
+        PermissionSubject::LockedMemory => Some("locked memory"),
+        PermissionSubject::OpenFiles => Some("open files"),
+        PermissionSubject::Engine => Some("io_uring"),
+        PermissionSubject::Processor => Some("the configured CPU"),
         _ => None,
     }
 }
@@ -139,10 +139,10 @@ mod tests {
     use units::{BitRate, LinkId};
 
     use super::*;
-    use crate::serve::links::Link;
+    use crate::serve::links::NetworkLink;
 
     fn links() -> Links {
-        let link = |name: &str, addresses: &[&str]| Link {
+        let link = |name: &str, addresses: &[&str]| NetworkLink {
             name: name.to_owned(),
             capacity: BitRate(1_000_000_000),
             assumed: name != "lo",

@@ -14,7 +14,7 @@ const ASSUMED: BitRate = BitRate(1_000_000_000);
 
 /// One link.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Link {
+pub(super) struct NetworkLink {
     pub(super) name: String,
     pub(super) capacity: BitRate,
     pub(super) assumed: bool,
@@ -23,12 +23,13 @@ pub(super) struct Link {
 
 /// All links; the first is loopback.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Links(pub(super) Vec<Link>);
+pub(super) struct Links(pub(super) Vec<NetworkLink>);
 
 impl Links {
     /// The interfaces of this machine, with the configured rates over what they tell themselves.
     pub(super) fn discover(configured: &[(String, BitRate)]) -> Self {
-        let mut links = vec![Link { name: "lo".to_owned(), capacity: LOOPBACK, assumed: false, addresses: Vec::new() }];
+        let mut links =
+            vec![NetworkLink { name: "lo".to_owned(), capacity: LOOPBACK, assumed: false, addresses: Vec::new() }];
         for interface in if_addrs::get_if_addrs().unwrap_or_default() {
             let address = interface.ip();
             let name = if address.is_loopback() { "lo".to_owned() } else { interface.name.clone() };
@@ -37,7 +38,7 @@ impl Links {
             } else if links.len() < limits::LINKS_MAX {
                 let told = speed_of(&name);
                 let capacity = told.unwrap_or(ASSUMED);
-                links.push(Link { name, capacity, assumed: told.is_none(), addresses: vec![address] });
+                links.push(NetworkLink { name, capacity, assumed: told.is_none(), addresses: vec![address] });
             }
         }
         for (name, rate) in configured {
@@ -56,11 +57,12 @@ impl Links {
     /// The same links with what is configured now: no new ones, since those in use have their numbers.
     pub(super) fn reconfigured(&self, configured: &[(String, BitRate)]) -> Self {
         let now = Self::discover(configured);
-        let capacity = |link: &Link| now.0.iter().find(|other| other.name == link.name).map(|other| other.capacity);
+        let capacity =
+            |link: &NetworkLink| now.0.iter().find(|other| other.name == link.name).map(|other| other.capacity);
         Self(
             self.0
                 .iter()
-                .map(|link| Link { capacity: capacity(link).unwrap_or(link.capacity), ..link.clone() })
+                .map(|link| NetworkLink { capacity: capacity(link).unwrap_or(link.capacity), ..link.clone() })
                 .collect(),
         )
     }

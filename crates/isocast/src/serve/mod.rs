@@ -27,13 +27,13 @@ use anyhow::Context as _;
 use dataplane::Plane;
 use dataplane::control::Command;
 use dataplane::gauges::Gauges;
-use dirstore::{Governed, Layout, LayoutError, RootSetting, Served, Store, StoreSettings};
+use dirstore::{DiskPort, Governed, LayoutError, RootSetting, Store, StoreLayout, StoreSettings};
 use http::{Reload, Server, Starting};
 use kernel::plane_channel::{PlaneHandle, ReportReceiver};
 use kernel::thread::PlaneThread;
 use sd_notify::NotifyState;
 use service::MediaService;
-use service::log::{Log, Writer};
+use service::log::{Log, LogWriter};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use units::{ByteCount, limits};
@@ -46,8 +46,8 @@ use again::Unknown;
 use disks::KnownDisk;
 use greeting::Greeting;
 use links::Links;
-use operations::Operations;
-use state::State;
+use operations::ServerOperations;
+use state::StateFolder;
 use wiring::{http_config, plane_config};
 
 /// A data plane of its own CPU: with fewer CPUs than this it shares, but goes first.
@@ -71,13 +71,13 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
         outcome
     };
     match runtime.map_err(anyhow::Error::from).and_then(run).map_err(advice::with_advice)? {
-        Ended::Told => Ok(()),
-        Ended::ToStartAgain => match again::start_again()? {},
+        ServerEnded::Told => Ok(()),
+        ServerEnded::ToStartAgain => match again::start_again()? {},
     }
 }
 
 /// Why a server ended.
-enum Ended {
+enum ServerEnded {
     /// It was told to.
     Told,
     /// A start finds more than it did ([`again`]).
@@ -88,15 +88,15 @@ enum Ended {
 fn measure(args: &ServeArgs) -> anyhow::Result<()> {
     let config = Config::load(args)?;
     let layout = discover(&config)?;
-    let _state = State::take(&config.state)?;
+    let _state = StateFolder::take(&config.state)?;
     disks::known(&layout, &config.state, Console { verbose: true }, &drop)?;
     Ok(())
 }
 
 /// The disks under the folders to be served.
-fn discover(config: &Config) -> Result<Layout, LayoutError> {
+fn discover(config: &Config) -> Result<StoreLayout, LayoutError> {
     let root = |path: &PathBuf| RootSetting { path: path.clone(), require_mount: config.require_mount.contains(path) };
-    Layout::discover(&config.roots.iter().map(root).collect::<Vec<_>>(), &config.volumes)
+    StoreLayout::discover(&config.roots.iter().map(root).collect::<Vec<_>>(), &config.volumes)
 }
 
 /// The signals that are not left to their default action, from before the port is taken.
@@ -124,7 +124,7 @@ impl Signals {
     }
 }
 
-async fn start_and_serve(args: &ServeArgs) -> anyhow::Result<Ended> {
+async fn start_and_serve(args: &ServeArgs) -> anyhow::Result<ServerEnded> {
     let mut signals = Signals::catch()?;
     let console = Console { verbose: args.verbose };
     let config = Config::load(args)?;
@@ -146,14 +146,14 @@ async fn start_and_serve(args: &ServeArgs) -> anyhow::Result<Ended> {
     // A hang-up meanwhile waits: the configuration is read again as soon as there is somebody to give it to.
     let prepared = tokio::select! {
         prepared = preparing => prepared??,
-        () = signals.end() => return Ok(Ended::Told),
+        () = signals.end() => return Ok(ServerEnded::Told),
     };
     starting.end().await;
     serve(args, config, listener, signals, prepared, console).await
 }
 
 /// What is there before anything is served. Dropped, it frees the state folder.
-struct Prepared {
+struct PreparedServer {
     disks: Vec<KnownDisk>,
     links: Links,
     gauges: Arc<Gauges>,
@@ -162,15 +162,15 @@ struct Prepared {
     plane: PlaneHandle,
     reports: ReportReceiver,
     store: Store,
-    _state: State,
+    _state: StateFolder,
 }
 
 /// Opens the folders, measures the disks, starts the data plane and the store. Says to `step` what it is at.
-fn prepare(config: &Config, console: Console, step: &watch::Sender<String>) -> anyhow::Result<Prepared> {
+fn prepare(config: &Config, console: Console, step: &watch::Sender<String>) -> anyhow::Result<PreparedServer> {
     let layout = discover(config)?;
-    let state = State::take(&config.state)?;
+    let state = StateFolder::take(&config.state)?;
     // What keeps the data plane from starting at all is said now, not when disks were measured for seconds.
-    kernel::thread::check(kernel::thread::PlaneConfig {
+    kernel::thread::check(kernel::thread::ThreadConfig {
         chunk_count: 1,
         engine: config.plane.engine,
         cpu: None,
@@ -206,7 +206,7 @@ fn prepare(config: &Config, console: Console, step: &watch::Sender<String>) -> a
         cpus: other_cpus,
         ..wiring::upload_memory(allowed)
     };
-    let store = Store::start(layout, &settings, |id, _| Served {
+    let store = Store::start(layout, &settings, |id, _| DiskPort {
         port: Box::new(Governed::new(ports.next().expect("one port per disk"))),
         profile: profiles.get(usize::from(id.0)).cloned(),
     })?;
@@ -215,7 +215,7 @@ fn prepare(config: &Config, console: Console, step: &watch::Sender<String>) -> a
         known.disks.get(usize::from(id.0)).is_none_or(|disk| disk.failing.get() == dataplane::gauges::DISK_GOOD)
     };
     store.rely_on(Box::new(is_good));
-    Ok(Prepared {
+    Ok(PreparedServer {
         disks,
         links,
         gauges,
@@ -233,14 +233,14 @@ async fn serve(
     mut config: Config,
     listener: std::net::TcpListener,
     mut signals: Signals,
-    prepared: Prepared,
+    prepared: PreparedServer,
     console: Console,
-) -> anyhow::Result<Ended> {
-    let Prepared { disks, links, gauges, memory, thread, plane, reports, store, _state } = prepared;
+) -> anyhow::Result<ServerEnded> {
+    let PreparedServer { disks, links, gauges, memory, thread, plane, reports, store, _state } = prepared;
     let ready = Arc::new(AtomicBool::new(false));
     let (access, events) = log_writers(&config)?;
     let settings = http_config(&config, &links);
-    let service = MediaService::start(service::Parts {
+    let service = MediaService::start(service::ServiceParts {
         config: settings.service.clone(),
         contents: Arc::new(store.clone()),
         plane: Arc::new(PlaneCommands(plane.clone())),
@@ -265,14 +265,14 @@ async fn serve(
         measured: Arc::clone(&unknown.measured),
         service: Arc::clone(&service),
     };
-    let operations = Arc::new(Operations {
+    let operations = Arc::new(ServerOperations {
         webhooks: Webhooks::start(&config.webhooks, &service)?,
         jobs: Jobs::start(&config.jobs, around),
     });
     let (at_work, streaming) = (Arc::clone(&operations), Arc::clone(&service));
     let is_busy = move || jobs::is_busy(&streaming) || at_work.jobs.is_running();
     let mut known_better = Box::pin(unknown.known_better(config.state.clone(), is_busy));
-    let server = Server::start(http::Parts {
+    let server = Server::start(http::ServerParts {
         config: settings,
         listeners: vec![listener],
         operations: Arc::clone(&operations) as Arc<dyn http::operations::Operations>,
@@ -289,10 +289,10 @@ async fn serve(
     tell_supervisor(&[NotifyState::Ready]);
     let ended = loop {
         tokio::select! {
-            _ = signals.terminate.recv() => break Ended::Told,
-            _ = signals.interrupt.recv() => break Ended::Told,
+            _ = signals.terminate.recv() => break ServerEnded::Told,
+            _ = signals.interrupt.recv() => break ServerEnded::Told,
             // Who let the system choose the port would not find it again.
-            () = &mut known_better, if config.listen.port() != 0 => break Ended::ToStartAgain,
+            () = &mut known_better, if config.listen.port() != 0 => break ServerEnded::ToStartAgain,
             _ = signals.hang_up.recv() => {
                 tell_reloading();
                 match reload(args, &config, &links, &server, &plane, &operations) {
@@ -309,11 +309,11 @@ async fn serve(
     };
     drop(known_better);
     match ended {
-        Ended::Told => {
+        ServerEnded::Told => {
             tell_supervisor(&[NotifyState::Stopping]);
             say(format_args!("stopping: no new streams; what runs may finish (again: at once)"));
         }
-        Ended::ToStartAgain => {
+        ServerEnded::ToStartAgain => {
             tell_reloading();
             say(format_args!("starting again: a disk is known better by now"));
         }
@@ -339,7 +339,7 @@ fn start_plane(
     gauges: Arc<Gauges>,
 ) -> anyhow::Result<PlaneThread> {
     let chunks = u32::try_from(memory.0 / limits::CHUNK_BYTES).context("the memory for buffers is too large")?;
-    let thread_config = kernel::thread::PlaneConfig {
+    let thread_config = kernel::thread::ThreadConfig {
         chunk_count: chunks,
         engine: config.plane.engine,
         cpu,
@@ -380,7 +380,7 @@ fn reload(
     links: &Links,
     server: &Server,
     plane: &PlaneHandle,
-    operations: &Operations,
+    operations: &ServerOperations,
 ) -> anyhow::Result<Config> {
     let Change { config, changed, restart } = Change::between(running, Config::load(args)?);
     let (access, events) = log_writers(&config)?;
@@ -420,20 +420,20 @@ fn tell_supervisor(states: &[NotifyState<'_>]) {
 
 struct PlaneCommands(PlaneHandle);
 
-impl service::Plane for PlaneCommands {
+impl service::PlaneQueue for PlaneCommands {
     fn send(&self, command: Command) -> Result<(), Command> {
         self.0.send(command)
     }
 }
 
 /// The access log's, if there is to be one, and the event log's, opened anew.
-fn log_writers(config: &Config) -> anyhow::Result<(Option<Writer>, Writer)> {
+fn log_writers(config: &Config) -> anyhow::Result<(Option<LogWriter>, LogWriter)> {
     let access = config.log.access.as_deref().map(log_writer).transpose()?;
     let events = config.log.events.as_deref().map(log_writer).transpose()?;
     Ok((access, events.unwrap_or_else(|| Box::new(io::stderr()))))
 }
 
-fn log_writer(path: &Path) -> anyhow::Result<Writer> {
+fn log_writer(path: &Path) -> anyhow::Result<LogWriter> {
     let file = OpenOptions::new().create(true).append(true).open(path);
     Ok(Box::new(file.with_context(|| format!("cannot write the log {}", path.display()))?))
 }

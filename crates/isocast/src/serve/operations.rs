@@ -10,12 +10,12 @@ use crate::jobs::Jobs;
 use crate::webhooks::Webhooks;
 
 /// What the server does by itself.
-pub(super) struct Operations {
+pub(super) struct ServerOperations {
     pub(super) jobs: Arc<Jobs>,
     pub(super) webhooks: Arc<Webhooks>,
 }
 
-impl http::operations::Operations for Operations {
+impl http::operations::Operations for ServerOperations {
     fn jobs(&self) -> Vec<JobStatus> {
         self.jobs.statuses()
     }

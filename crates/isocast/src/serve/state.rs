@@ -22,11 +22,11 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A state folder that is this server's until this is dropped.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct StateFolder {
     _lock: File,
 }
 
-impl State {
+impl StateFolder {
     /// Takes `folder`, which is made if it is not there.
     ///
     /// # Errors

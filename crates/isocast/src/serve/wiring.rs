@@ -26,7 +26,7 @@ pub(super) fn plane_config(config: &Config) -> PlaneConfig {
     }
 }
 
-pub(super) fn http_config(config: &Config, links: &Links) -> http::config::Config {
+pub(super) fn http_config(config: &Config, links: &Links) -> http::config::HttpConfig {
     let limits = &config.limits;
     let mut policies: Vec<PathPolicy> = Vec::new();
     for (prefix, rate) in &config.path_rates {
@@ -34,15 +34,15 @@ pub(super) fn http_config(config: &Config, links: &Links) -> http::config::Confi
     }
     for (prefix, when_full) in &config.path_when_full {
         let when_full = match when_full {
-            config::WhenFull::Refuse => WhenFull::Refuse,
-            config::WhenFull::BestEffort => WhenFull::BestEffort,
+            config::WhenFullSetting::Refuse => WhenFull::Refuse,
+            config::WhenFullSetting::BestEffort => WhenFull::BestEffort,
         };
         match policies.iter_mut().find(|policy| policy.prefix == *prefix) {
             Some(policy) => policy.when_full = when_full,
             None => policies.push(PathPolicy { prefix: prefix.clone(), rate: None, when_full }),
         }
     }
-    let service = service::config::Config {
+    let service = service::config::ServiceConfig {
         drain_time_max: duration(limits.drain),
         upload_bytes_max: limits.upload_size.0,
         tick: config.schedule.tick,
@@ -56,9 +56,9 @@ pub(super) fn http_config(config: &Config, links: &Links) -> http::config::Confi
             .map(|(name, hash)| User { name: name.clone(), password_hash: hash.clone() })
             .collect(),
         local_writes: config.local_writes,
-        ..service::config::Config::default()
+        ..service::config::ServiceConfig::default()
     };
-    http::config::Config {
+    http::config::HttpConfig {
         connections_max: usize::try_from(limits.connections).unwrap_or(usize::MAX),
         head_time_max: duration(limits.head_timeout),
         idle_time_max: duration(limits.idle_timeout),
@@ -66,7 +66,7 @@ pub(super) fn http_config(config: &Config, links: &Links) -> http::config::Confi
         stall_max: duration(config.streams.stall),
         cors_origins: config.cors_origins.clone(),
         service,
-        ..http::config::Config::default()
+        ..http::config::HttpConfig::default()
     }
 }
 

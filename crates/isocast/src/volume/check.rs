@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use serde_json::json;
-use volume::{BLOCK_BYTES, Checksums, Damage, Depth, Finding, StoredContent, Volume};
+use volume::{BLOCK_BYTES, Checksums, Damage, DamagedCopy, Depth, StoredContent, Volume};
 
 use super::DiskNames;
 use super::disks::{Purpose, VolumeDisks};
@@ -14,7 +14,7 @@ use super::transfer::{read_unit, refuse_missing};
 
 /// Check the catalogue against the units' headers: finds lost, torn and misplaced writes. Exit code 1 if damage was found.
 #[derive(Debug, Args)]
-pub(crate) struct Check {
+pub(crate) struct VolumeCheck {
     /// Print what was found as JSON.
     #[arg(long)]
     json: bool,
@@ -36,14 +36,14 @@ pub(crate) struct Scrub {
 }
 
 /// A damaged copy of a part, and what became of it.
-struct Found {
-    finding: Finding,
+struct DamagedPart {
+    finding: DamagedCopy,
     /// Another copy of the part is right: nothing is lost.
     elsewhere: bool,
     repaired: bool,
 }
 
-impl Check {
+impl VolumeCheck {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         let (mut disks, volume) = VolumeDisks::open(&self.names.disks.0, Purpose::Read)?;
         let found = examine(&volume, &mut disks, Depth::Headers, OnDamage::Tell)?;
@@ -72,7 +72,12 @@ enum OnDamage {
     Repair,
 }
 
-fn examine(volume: &Volume, disks: &mut VolumeDisks, depth: Depth, on_damage: OnDamage) -> anyhow::Result<Vec<Found>> {
+fn examine(
+    volume: &Volume,
+    disks: &mut VolumeDisks,
+    depth: Depth,
+    on_damage: OnDamage,
+) -> anyhow::Result<Vec<DamagedPart>> {
     let what = if depth == Depth::Headers { "check" } else { "scrub" };
     let mut progress = ProgressLine::new(what);
     let total = volume.contents().map(|(_, content)| content.length).sum();
@@ -87,7 +92,7 @@ fn examine(volume: &Volume, disks: &mut VolumeDisks, depth: Depth, on_damage: On
                 let repaired = elsewhere
                     && on_damage == OnDamage::Repair
                     && repair(volume, disks, content, &finding).unwrap_or(false);
-                found.push(Found { finding, elsewhere, repaired });
+                found.push(DamagedPart { finding, elsewhere, repaired });
             }
         }
     }
@@ -99,7 +104,7 @@ fn repair(
     volume: &Volume,
     disks: &mut VolumeDisks,
     content: &Arc<StoredContent>,
-    finding: &Finding,
+    finding: &DamagedCopy,
 ) -> anyhow::Result<bool> {
     let part = &content.parts[usize::try_from(finding.part)?];
     let others: Vec<_> = part.places().filter(|place| *place != finding.place).collect();
@@ -125,12 +130,12 @@ fn words(damage: Damage) -> String {
     }
 }
 
-fn report(out: &mut dyn Write, json: bool, volume: &Volume, found: &[Found]) -> anyhow::Result<()> {
+fn report(out: &mut dyn Write, json: bool, volume: &Volume, found: &[DamagedPart]) -> anyhow::Result<()> {
     let unbalanced = volume.unbalanced();
     let lost: std::collections::BTreeSet<&str> =
         found.iter().filter(|one| !one.elsewhere).map(|one| one.finding.name.as_str()).collect();
     if json {
-        let row = |one: &Found| {
+        let row = |one: &DamagedPart| {
             json!({
                 "content": one.finding.name, "part": one.finding.part, "disk": one.finding.place.member.0,
                 "unit": one.finding.place.unit, "damage": words(one.finding.damage),
@@ -147,7 +152,7 @@ fn report(out: &mut dyn Write, json: bool, volume: &Volume, found: &[Found]) -> 
                 (false, true) => "nothing is lost: another copy is right",
                 (false, false) => "LOST: no copy is right",
             };
-            let Finding { name, part, place, damage } = &one.finding;
+            let DamagedCopy { name, part, place, damage } = &one.finding;
             let (disk, unit) = (place.member.0, place.unit);
             writeln!(out, "`{name}` part {part} (disk {disk}, unit {unit}): {}; {outcome}", words(*damage))?;
         }

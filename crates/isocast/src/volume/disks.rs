@@ -12,6 +12,8 @@ use anyhow::{Context as _, anyhow, bail};
 use rustix::fs::{FlockOperation, OFlags, SeekFrom};
 use volume::{BLOCK_BYTES, DiskWrite, GroupCommit, Identified, MemberId, ReadDisk, ReadError, Volume};
 
+use crate::aligned::AlignedBuffer;
+
 /// How much is read or written at once.
 const TRANSFER_BYTES: usize = 1 << 20;
 
@@ -30,21 +32,6 @@ pub(crate) struct DiskFile {
     pub(crate) is_device: bool,
     file: File,
     buffer: AlignedBuffer,
-}
-
-/// Memory whose address direct I/O can take.
-#[derive(Debug)]
-struct AlignedBuffer(Vec<u8>);
-
-impl AlignedBuffer {
-    fn new() -> Self {
-        Self(vec![0; TRANSFER_BYTES + block_len()])
-    }
-
-    fn bytes(&mut self) -> &mut [u8] {
-        let start = self.0.as_ptr().align_offset(block_len());
-        &mut self.0[start..start + TRANSFER_BYTES]
-    }
 }
 
 fn block_len() -> usize {
@@ -93,12 +80,18 @@ impl DiskFile {
         rustix::fs::flock(&file, lock)
             .map_err(|_| anyhow!("{} is in use by another isocast: stop it, or wait for it to end", path.display()))?;
         let size = rustix::fs::seek(&mut file, SeekFrom::End(0)).with_context(about)?;
-        Ok(Self { path: path.to_owned(), size, is_device: kind.is_block_device(), file, buffer: AlignedBuffer::new() })
+        Ok(Self {
+            path: path.to_owned(),
+            size,
+            is_device: kind.is_block_device(),
+            file,
+            buffer: AlignedBuffer::new(TRANSFER_BYTES),
+        })
     }
 
     pub(crate) fn read_at(&mut self, mut position: u64, buffer: &mut [u8]) -> io::Result<()> {
         for piece in buffer.chunks_mut(TRANSFER_BYTES) {
-            let aligned = &mut self.buffer.bytes()[..piece.len().next_multiple_of(block_len())];
+            let aligned = &mut self.buffer.as_mut()[..piece.len().next_multiple_of(block_len())];
             self.file.read_exact_at(aligned, position)?;
             piece.copy_from_slice(&aligned[..piece.len()]);
             position += offset(piece.len());
@@ -108,7 +101,7 @@ impl DiskFile {
 
     pub(crate) fn write_at(&mut self, mut position: u64, bytes: &[u8]) -> io::Result<()> {
         for piece in bytes.chunks(TRANSFER_BYTES) {
-            let aligned = &mut self.buffer.bytes()[..piece.len()];
+            let aligned = &mut self.buffer.as_mut()[..piece.len()];
             aligned.copy_from_slice(piece);
             self.file.write_all_at(aligned, position)?;
             position += offset(piece.len());
@@ -214,7 +207,7 @@ impl VolumeDisks {
 }
 
 /// The error with the disks that were given as a list, since it counts them.
-fn named(error: volume::OpenError, paths: &[PathBuf]) -> anyhow::Error {
+fn named(error: volume::VolumeOpenError, paths: &[PathBuf]) -> anyhow::Error {
     let list = |(number, path): (usize, &PathBuf)| format!("disk {number}: {}", path.display());
     let list: Vec<String> = paths.iter().enumerate().map(list).collect();
     anyhow::Error::new(error).context(format!("cannot open the volume ({})", list.join(", ")))

@@ -23,17 +23,17 @@ use clap::{Args, Subcommand};
 #[derive(Debug, Args)]
 pub(crate) struct VolumeCommand {
     #[command(subcommand)]
-    command: Command,
+    command: VolumeSubcommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum VolumeSubcommand {
     Create(create::Create),
     Status(show::Status),
     Ls(show::Ls),
     Import(transfer::Import),
     Export(transfer::Export),
-    Check(check::Check),
+    Check(check::VolumeCheck),
     Scrub(check::Scrub),
     RebuildCatalogue(rebuild::RebuildCatalogue),
     Replace(replace::Replace),
@@ -64,15 +64,15 @@ impl VolumeCommand {
     /// What is wrong with the disks or their contents, and what to do.
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         match self.command {
-            Command::Create(create) => create.run(out),
-            Command::Status(status) => status.run(out),
-            Command::Ls(ls) => ls.run(out),
-            Command::Import(import) => import.run(out),
-            Command::Export(export) => export.run(out),
-            Command::Check(check) => check.run(out),
-            Command::Scrub(scrub) => scrub.run(out),
-            Command::RebuildCatalogue(rebuild) => rebuild.run(out),
-            Command::Replace(replace) => replace.run(out),
+            VolumeSubcommand::Create(create) => create.run(out),
+            VolumeSubcommand::Status(status) => status.run(out),
+            VolumeSubcommand::Ls(ls) => ls.run(out),
+            VolumeSubcommand::Import(import) => import.run(out),
+            VolumeSubcommand::Export(export) => export.run(out),
+            VolumeSubcommand::Check(check) => check.run(out),
+            VolumeSubcommand::Scrub(scrub) => scrub.run(out),
+            VolumeSubcommand::RebuildCatalogue(rebuild) => rebuild.run(out),
+            VolumeSubcommand::Replace(replace) => replace.run(out),
         }
     }
 }

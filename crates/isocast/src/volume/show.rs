@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use clap::Args;
 use serde_json::json;
 use units::ByteCount;
-use volume::{Listed, MemberId, MemberState, Placement, Volume};
+use volume::{ListedName, MemberId, MemberState, Placement, Volume};
 
 use super::DiskNames;
 use super::disks::{Purpose, VolumeDisks};
@@ -118,9 +118,9 @@ impl Ls {
         }
         let listed = volume.list(folder);
         if self.json {
-            let row = |one: &Listed| match one {
-                Listed::Folder(name) => json!({ "name": name, "type": "folder" }),
-                Listed::Content(name, content) => json!({
+            let row = |one: &ListedName| match one {
+                ListedName::Folder(name) => json!({ "name": name, "type": "folder" }),
+                ListedName::Content(name, content) => json!({
                     "name": name, "type": "content", "bytes": content.length, "units": content.parts.len(),
                     "modified": modified(content.modified),
                 }),
@@ -131,8 +131,8 @@ impl Ls {
         }
         for one in listed {
             match one {
-                Listed::Folder(name) => writeln!(out, "{:>16}  {:29}  {name}/", "-", "-")?,
-                Listed::Content(name, content) => {
+                ListedName::Folder(name) => writeln!(out, "{:>16}  {:29}  {name}/", "-", "-")?,
+                ListedName::Content(name, content) => {
                     writeln!(out, "{:>16}  {:29}  {name}", content.length, modified(content.modified))?;
                 }
             }

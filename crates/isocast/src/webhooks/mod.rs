@@ -121,7 +121,7 @@ impl Webhooks {
     fn hook(&self, config: &WebhookConfig, secret: Option<Secret>) -> Webhook {
         let (queue, waiting) = mpsc::channel(WAITING_MAX);
         let counts = Arc::new(Counts::default());
-        let target = Arc::new(Target { config: config.clone(), secret });
+        let target = Arc::new(WebhookFollower { config: config.clone(), secret });
         let telling = tokio::spawn(tell_all(target, waiting, Arc::clone(&counts), Arc::clone(&self.service)));
         Webhook { config: config.clone(), queue, counts, telling }
     }
@@ -185,14 +185,14 @@ impl WebhookConfig {
 }
 
 /// Who is told.
-struct Target {
+struct WebhookFollower {
     config: WebhookConfig,
     secret: Option<Secret>,
 }
 
 /// Tells a target of one event after the other.
 async fn tell_all(
-    target: Arc<Target>,
+    target: Arc<WebhookFollower>,
     mut waiting: mpsc::Receiver<EventCopy>,
     counts: Arc<Counts>,
     service: Arc<MediaService>,
@@ -222,7 +222,7 @@ async fn tell_all(
     }
 }
 
-impl Target {
+impl WebhookFollower {
     /// One try.
     async fn tell(self: &Arc<Self>, event: &EventCopy) -> anyhow::Result<()> {
         let limit = Duration::from_nanos(self.config.timeout.0);

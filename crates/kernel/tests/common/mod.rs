@@ -14,7 +14,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 
 use dataplane::control::{Content, Delivery, Segment, Service};
-use dataplane::layout::{Access, ContentLayout};
+use dataplane::layout::{ContentLayout, FileAccess};
 use dataplane::port::{COMPLETIONS_MAX, Completion, Io, SendRequest, Sharing, SocketSlot, Span, Token};
 use kernel::permissions::Permissions;
 use kernel::plane_channel::{PlaneHandle, ReportReceiver, StorePort, connect};
@@ -189,7 +189,7 @@ pub(crate) fn delivery(
     stream: u64,
     socket: OwnedFd,
     file: OwnedFd,
-    access: Access,
+    access: FileAccess,
     size: u64,
     range: (u64, u64),
 ) -> Box<Delivery> {

@@ -34,7 +34,7 @@ const FOUND_TOLERANCE: f64 = 1e-6;
 
 /// What one stream's reading (or one recording's writing) costs.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Demand {
+pub struct DiskDemand {
     /// Rounds between blocks: a power of two, at most [`SLOTS`].
     pub period: u32,
     /// Seconds of transfer per block.
@@ -44,18 +44,18 @@ pub struct Demand {
 }
 
 /// Reads beside the periodic ones while a stream starts: `load[k]` in the k-th round from now.
-pub type Transient = [Load; SLOTS];
+pub type Transient = [RoundLoad; SLOTS];
 
 /// Disk time of a round, in the parts that add up.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Load {
+pub struct RoundLoad {
     /// Seconds of transfer.
     pub transfer: f64,
     /// Seeks.
     pub seeks: f64,
 }
 
-impl Load {
+impl RoundLoad {
     fn plus(self, other: Self) -> Self {
         Self { transfer: self.transfer + other.transfer, seeks: self.seeks + other.seeks }
     }
@@ -72,12 +72,12 @@ impl Load {
 /// The table.
 #[derive(Debug, Clone)]
 pub struct DiskTable {
-    periodic: [Load; SLOTS],
-    transient: [Load; SLOTS],
+    periodic: [RoundLoad; SLOTS],
+    transient: [RoundLoad; SLOTS],
     /// First round `transient` speaks of.
     transient_from: u64,
     /// Promised to streams that have not started yet: they will be placed when they do.
-    unplaced: Load,
+    unplaced: RoundLoad,
     round: Nanos,
     /// Share of a round that may be promised.
     budget: f64,
@@ -88,10 +88,10 @@ impl DiskTable {
     #[must_use]
     pub fn new(round: Nanos, budget: f64) -> Self {
         Self {
-            periodic: [Load::default(); SLOTS],
-            transient: [Load::default(); SLOTS],
+            periodic: [RoundLoad::default(); SLOTS],
+            transient: [RoundLoad::default(); SLOTS],
             transient_from: 0,
-            unplaced: Load::default(),
+            unplaced: RoundLoad::default(),
             round,
             budget,
         }
@@ -99,7 +99,7 @@ impl DiskTable {
 
     /// Seconds of disk time a round with this load needs.
     #[must_use]
-    pub fn seconds(&self, load: Load, profile: &DiskProfile, slowdown: f64) -> f64 {
+    pub fn seconds(&self, load: RoundLoad, profile: &DiskProfile, slowdown: f64) -> f64 {
         profile.sweep_seconds(load.seeks, load.transfer) * slowdown
     }
 
@@ -111,25 +111,25 @@ impl DiskTable {
 
     /// Whether `demand`, so many times, fits beside everything promised, in the long run.
     #[must_use]
-    pub fn fits(&self, demand: &Demand, times: f64, profile: &DiskProfile, slowdown: f64) -> bool {
+    pub fn fits(&self, demand: &DiskDemand, times: f64, profile: &DiskProfile, slowdown: f64) -> bool {
         let load = self.mean().plus(per_round(demand).scaled(times));
         self.seconds(load, profile, slowdown) <= self.budget * self.round.as_secs_f64()
     }
 
     /// Promises `demand`; it must have fitted.
-    pub fn promise(&mut self, demand: &Demand) {
+    pub fn promise(&mut self, demand: &DiskDemand) {
         self.unplaced = self.unplaced.plus(per_round(demand));
     }
 
     /// Takes a promise back that was not placed.
-    pub fn withdraw(&mut self, demand: &Demand) {
+    pub fn withdraw(&mut self, demand: &DiskDemand) {
         self.unplaced = self.unplaced.minus(per_round(demand));
     }
 
     /// Finds the round after `now_round` in which a promised demand should read first, and enters it and the reads of
     /// its start. `queued_seconds` is disk time already waiting; `remaining` is what is left of this round, 0.0 … 1.0.
     /// `None`: not now, ask again next round.
-    pub fn place(&mut self, demand: &Demand, start: &Start, profile: &DiskProfile, slowdown: f64) -> Option<u64> {
+    pub fn place(&mut self, demand: &DiskDemand, start: &Start, profile: &DiskProfile, slowdown: f64) -> Option<u64> {
         self.forget_before(start.round);
         let mut best: Option<(f64, u64, Transient)> = None;
         for ahead in 1..=u64::from(demand.period) {
@@ -156,7 +156,7 @@ impl DiskTable {
     /// reads of other starts are over; `start` says how large its own are. What is promised and not placed yet counts as
     /// evenly spread.
     #[must_use]
-    pub fn starts(&self, demand: &Demand, start: &Start, profile: &DiskProfile, slowdown: f64) -> bool {
+    pub fn starts(&self, demand: &DiskDemand, start: &Start, profile: &DiskProfile, slowdown: f64) -> bool {
         let mut settled = Self::new(self.round, self.budget);
         settled.periodic = self.periodic.map(|load| load.plus(self.unplaced));
         let work = settled.periodic.map(|load| self.seconds(load, profile, slowdown));
@@ -214,9 +214,9 @@ impl DiskTable {
     }
 
     /// What is placed in a round: regular reads and those of starts.
-    fn load_of(&self, round: u64) -> Load {
+    fn load_of(&self, round: u64) -> RoundLoad {
         let starts = (self.transient_from..self.transient_from + SLOTS as u64).contains(&round);
-        let starts = if starts { self.transient[slot_of(round)] } else { Load::default() };
+        let starts = if starts { self.transient[slot_of(round)] } else { RoundLoad::default() };
         self.periodic[slot_of(round)].plus(starts)
     }
 
@@ -232,17 +232,17 @@ impl DiskTable {
     }
 
     /// Takes a placed demand out; `first` is any round in which it reads.
-    pub fn remove(&mut self, demand: &Demand, first: u64) {
-        let load = Load { transfer: demand.transfer, seeks: demand.seeks };
+    pub fn remove(&mut self, demand: &DiskDemand, first: u64) {
+        let load = RoundLoad { transfer: demand.transfer, seeks: demand.seeks };
         self.each_slot(demand, first, |slot| *slot = slot.minus(load));
     }
 
-    fn enter(&mut self, demand: &Demand, first: u64) {
-        let load = Load { transfer: demand.transfer, seeks: demand.seeks };
+    fn enter(&mut self, demand: &DiskDemand, first: u64) {
+        let load = RoundLoad { transfer: demand.transfer, seeks: demand.seeks };
         self.each_slot(demand, first, |slot| *slot = slot.plus(load));
     }
 
-    fn each_slot(&mut self, demand: &Demand, first: u64, mut change: impl FnMut(&mut Load)) {
+    fn each_slot(&mut self, demand: &DiskDemand, first: u64, mut change: impl FnMut(&mut RoundLoad)) {
         let period = demand.period.max(1) as usize;
         let phase = slot_of(first) % period;
         self.periodic.iter_mut().skip(phase).step_by(period).for_each(&mut change);
@@ -251,7 +251,7 @@ impl DiskTable {
     /// The load of the fullest round the demand would read in, if all rounds from now on can be kept.
     fn peak_with(
         &self,
-        demand: &Demand,
+        demand: &DiskDemand,
         first: u64,
         transient: &Transient,
         start: &Start,
@@ -259,13 +259,13 @@ impl DiskTable {
         slowdown: f64,
     ) -> Option<f64> {
         let round = self.round.as_secs_f64();
-        let own = Load { transfer: demand.transfer, seeks: demand.seeks };
+        let own = RoundLoad { transfer: demand.transfer, seeks: demand.seeks };
         let reads = |at: u64| at >= first && (at - first).is_multiple_of(u64::from(demand.period.max(1)));
         let (mut backlog, mut peak) = (start.queued_seconds, 0.0f64);
         // Twice round the table: once with the start's reads, once more to see that the carry-over does not grow.
         for ahead in 0..2 * SLOTS as u64 {
             let at = start.round + ahead;
-            let mut load = if ahead == 0 { Load::default() } else { self.periodic[slot_of(at)] };
+            let mut load = if ahead == 0 { RoundLoad::default() } else { self.periodic[slot_of(at)] };
             if ahead < SLOTS as u64 {
                 load = load.plus(transient[slot_of(ahead)]);
                 if ahead > 0 {
@@ -285,15 +285,15 @@ impl DiskTable {
         Some(peak)
     }
 
-    fn mean(&self) -> Load {
-        let sum = self.periodic.iter().fold(Load::default(), |sum, load| sum.plus(*load));
+    fn mean(&self) -> RoundLoad {
+        let sum = self.periodic.iter().fold(RoundLoad::default(), |sum, load| sum.plus(*load));
         sum.scaled(1.0 / SLOTS as f64).plus(self.unplaced)
     }
 
     fn forget_before(&mut self, round: u64) {
         let passed = round.saturating_sub(self.transient_from).min(SLOTS as u64);
         for ahead in 0..passed {
-            self.transient[slot_of(self.transient_from + ahead)] = Load::default();
+            self.transient[slot_of(self.transient_from + ahead)] = RoundLoad::default();
         }
         self.transient_from = self.transient_from.max(round);
     }
@@ -350,8 +350,8 @@ pub struct Start {
 
 impl Start {
     /// The reads of a start whose first regular block is in round `first`.
-    fn reads(&self, first: u64, demand: &Demand) -> Transient {
-        let mut loads = [Load::default(); SLOTS];
+    fn reads(&self, first: u64, demand: &DiskDemand) -> Transient {
+        let mut loads = [RoundLoad::default(); SLOTS];
         let (mut round, mut gap, mut left) = (self.round, 0, self.payload_transfer);
         while round < first && left > 0.0 {
             let (next, length) = next_read(round, gap, first, demand.period);
@@ -365,29 +365,29 @@ impl Start {
 
     /// What the first read costs, which lasts for `length` rounds, and the seconds of transfer it reads at least. It also
     /// fills the look-ahead, which every later one only keeps up.
-    fn first_read(&self, length: u64) -> (Load, f64) {
+    fn first_read(&self, length: u64) -> (RoundLoad, f64) {
         let charged = (length + LOOKAHEAD_ROUNDS) as f64 + self.remaining;
         let transfer = charged * self.transfer_per_round + self.burst_transfer;
         // What has passed of the round it starts in is charged, though it is not read.
         let read = (transfer - self.transfer_per_round).min(self.payload_transfer);
         if self.found_transfer >= read - FOUND_TOLERANCE {
-            return (Load::default(), read);
+            return (RoundLoad::default(), read);
         }
         // It leaves the sweep, and somebody's block is gone back to behind it.
         let transfer = transfer.min(self.payload_transfer) - self.found_transfer;
-        (Load { transfer, seeks: 2.0 }, read)
+        (RoundLoad { transfer, seeks: 2.0 }, read)
     }
 
     /// What a later read of the start costs, in `round`, for `length` rounds, when seconds of transfer are `left` to
     /// read; and how many of them it reads.
-    fn later_read(&self, round: u64, length: u64, left: f64) -> (Load, f64) {
+    fn later_read(&self, round: u64, length: u64, left: f64) -> (RoundLoad, f64) {
         let read = length as f64 * self.transfer_per_round;
         let found = self.beside.saturating_sub(round);
         if found >= length {
-            return (Load::default(), read);
+            return (RoundLoad::default(), read);
         }
         let transfer = ((length - found) as f64 * self.transfer_per_round).min(left);
-        (Load { transfer, seeks: 1.0 }, read)
+        (RoundLoad { transfer, seeks: 1.0 }, read)
     }
 }
 
@@ -405,8 +405,8 @@ pub fn next_read(round: u64, gap: u64, first: u64, period: u32) -> (u64, u64) {
     (next, next - round)
 }
 
-fn per_round(demand: &Demand) -> Load {
-    Load { transfer: demand.transfer, seeks: demand.seeks }.scaled(1.0 / f64::from(demand.period.max(1)))
+fn per_round(demand: &DiskDemand) -> RoundLoad {
+    RoundLoad { transfer: demand.transfer, seeks: demand.seeks }.scaled(1.0 / f64::from(demand.period.max(1)))
 }
 
 fn slot_of(round: u64) -> usize {
@@ -445,7 +445,7 @@ mod tests {
     #[test]
     fn the_table_fills_evenly_and_then_refuses() {
         let profile = DiskProfile::spindle_default();
-        let demand = Demand { period: 16, transfer: 0.15, seeks: 1.0 };
+        let demand = DiskDemand { period: 16, transfer: 0.15, seeks: 1.0 };
         let mut table = DiskTable::new(ROUND, 0.95);
         let mut placed = vec![];
         let mut round = 1000;
@@ -470,7 +470,7 @@ mod tests {
     #[test]
     fn a_slower_disk_is_promised_less() {
         let profile = DiskProfile::spindle_default();
-        let demand = Demand { period: 16, transfer: 0.15, seeks: 1.0 };
+        let demand = DiskDemand { period: 16, transfer: 0.15, seeks: 1.0 };
         let count = |slowdown: f64| {
             let mut table = DiskTable::new(ROUND, 0.95);
             let mut count = 0;
@@ -487,7 +487,7 @@ mod tests {
     #[test]
     fn what_others_read_is_not_charged_to_a_start_and_its_regular_reads_are() {
         let profile = DiskProfile::spindle_default();
-        let demand = Demand { period: 16, transfer: 0.16, seeks: 1.0 };
+        let demand = DiskDemand { period: 16, transfer: 0.16, seeks: 1.0 };
         // A round of data is 0.01 s; the first read is seven of them and charged for eight, those after 4 and 12 rounds are
         // eight and four.
         let reads = |start: Start| {
@@ -501,7 +501,7 @@ mod tests {
         assert_eq!(reads(Start { beside: 1010, ..alone }), [80.0, 20.0, 40.0], "the other one reads for 6 rounds");
         assert_eq!(reads(Start { beside: 1016, ..alone }), [80.0, 0.0, 0.0]);
         let found = Start { found_transfer: f64::INFINITY, beside: 1016, ..alone };
-        assert!(found.reads(1016, &demand).iter().all(|load| *load == Load::default()), "and no seek");
+        assert!(found.reads(1016, &demand).iter().all(|load| *load == RoundLoad::default()), "and no seek");
 
         // Nor is what lies behind the end of what it reads.
         assert_eq!(reads(Start { payload_transfer: 0.02, ..alone }), [20.0, 0.0, 0.0]);
@@ -509,7 +509,7 @@ mod tests {
         assert_eq!(reads(Start { payload_transfer: 0.16, ..alone }), [80.0, 80.0, 10.0]);
         assert_eq!(reads(Start { payload_transfer: 0.02, found_transfer: 0.01, ..alone }), [10.0, 0.0, 0.0]);
         let short = Start { payload_transfer: 0.02, found_transfer: 0.02, ..alone };
-        assert!(short.reads(1016, &demand).iter().all(|load| *load == Load::default()), "all of it is there");
+        assert!(short.reads(1016, &demand).iter().all(|load| *load == RoundLoad::default()), "all of it is there");
 
         let mut table = DiskTable::new(ROUND, 0.95);
         let mut count = 0;
@@ -526,7 +526,7 @@ mod tests {
         let profile = DiskProfile::spindle_default();
         let mut table = DiskTable::new(ROUND, 0.9);
         assert_eq!(table.slack(1000, &profile, 1.0), Nanos::MAX, "nobody reads");
-        let demand = Demand { period: 32, transfer: 0.5, seeks: 1.0 };
+        let demand = DiskDemand { period: 32, transfer: 0.5, seeks: 1.0 };
         let alone = Start { transfer_per_round: 0.0, ..start(1000) };
         let first = (0..32).map(|_| table.place(&demand, &alone, &profile, 1.0).expect("a slot for each"));
         let first: Vec<u64> = first.collect();

@@ -7,14 +7,14 @@ use super::*;
 use crate::profile::SeekPoint;
 
 /// A disk that does what its profile says, and nothing else happens on it.
-struct Served {
+struct IdealDisk {
     admission: Admission,
     now: u64,
     /// Seconds of work left of the rounds before.
     behind: f64,
 }
 
-impl Served {
+impl IdealDisk {
     /// Runs until the promised stream starts; false if it does not within so many rounds.
     fn starts(&mut self, id: ReservationId, rounds: u64) -> bool {
         (0..rounds).any(|_| self.pass_round(Some(id)))
@@ -64,11 +64,11 @@ proptest! {
         be_share in 0.0..0.3,
     ) {
         let round = Nanos::from_millis(if profile.rotational { 1_000 } else { 250 });
-        let settings = Settings { reservations_max: 100, quarters, be_share, sharing_reserve: 0.1 };
+        let settings = AdmissionSettings { reservations_max: 100, quarters, be_share, sharing_reserve: 0.1 };
         let links = [BitRate(1_000_000_000_000_000)];
         let admission = Admission::new(&settings, vec![(profile, round)], &links);
-        let mut served = Served { admission, now: 0, behind: 0.0 };
-        let request = |rate, burst_bytes| Request {
+        let mut served = IdealDisk { admission, now: 0, behind: 0.0 };
+        let request = |rate, burst_bytes| AdmissionRequest {
             disk: DiskId(0),
             link: LinkId(0),
             rate: BitRate(rate),
@@ -96,7 +96,7 @@ proptest! {
             Err(Refused { grantable: BitRate(0), .. }) => return Ok(()),
             Err(Refused { grantable, .. }) => {
                 prop_assert!(grantable < asked.rate);
-                let granted = served.admission.reserve(Request { rate: grantable, ..asked });
+                let granted = served.admission.reserve(AdmissionRequest { rate: grantable, ..asked });
                 prop_assert!(granted.is_ok(), "{grantable} was said to be grantable: {granted:?}");
                 granted.expect("checked")
             }

@@ -12,7 +12,7 @@ pub mod disk_table;
 use units::{BitRate, DiskId, LinkId, Nanos, ReservationId, limits};
 
 use crate::profile::DiskProfile;
-use disk_table::{Demand, DiskTable, LOOKAHEAD_ROUNDS, Moment, SLOTS, Start};
+use disk_table::{DiskDemand, DiskTable, LOOKAHEAD_ROUNDS, Moment, SLOTS, Start};
 
 /// Unit of buffer memory: the largest read is four of them.
 pub const QUARTER_BYTES: u64 = limits::CHUNK_BYTES / 4;
@@ -29,7 +29,7 @@ const STARTS_WITH: f64 = 0.9;
 
 /// Everything admission has to know of a stream (or recording) that wants in.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Request {
+pub struct AdmissionRequest {
     /// The disk its content lies on.
     pub disk: DiskId,
     /// The link it leaves by.
@@ -76,7 +76,7 @@ pub struct Refused {
 
 /// Settings of admission.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct AdmissionSettings {
     /// Reservations at most.
     pub reservations_max: usize,
     /// Buffers, in quarters of a chunk.
@@ -90,7 +90,7 @@ pub struct Settings {
 
 /// One disk, as admission sees it.
 #[derive(Debug)]
-struct Disk {
+struct AdmissionDisk {
     profile: DiskProfile,
     table: DiskTable,
     round: Nanos,
@@ -103,7 +103,7 @@ struct Disk {
 
 /// One link.
 #[derive(Debug, Clone, Copy)]
-struct Link {
+struct AdmissionLink {
     capacity: BitRate,
     reserved: u64,
 }
@@ -111,8 +111,8 @@ struct Link {
 /// One reservation.
 #[derive(Debug, Clone, Copy)]
 struct Reservation {
-    request: Request,
-    demand: Demand,
+    request: AdmissionRequest,
+    demand: DiskDemand,
     quarters: u64,
     /// Pages beyond its own window, held for those that share its reads.
     held_pages: u64,
@@ -129,8 +129,8 @@ struct Reservation {
 /// The table of reservations and what they hold.
 #[derive(Debug)]
 pub struct Admission {
-    disks: Vec<Disk>,
-    links: Vec<Link>,
+    disks: Vec<AdmissionDisk>,
+    links: Vec<AdmissionLink>,
     quarters_promised: u64,
     quarters: u64,
     entries: Vec<(u32, Option<Reservation>)>,
@@ -148,11 +148,11 @@ pub struct Admission {
 impl Admission {
     /// Nothing reserved. Links have the given capacities, in payload bits per second on the wire.
     #[must_use]
-    pub fn new(settings: &Settings, disks: Vec<(DiskProfile, Nanos)>, links: &[BitRate]) -> Self {
+    pub fn new(settings: &AdmissionSettings, disks: Vec<(DiskProfile, Nanos)>, links: &[BitRate]) -> Self {
         let budget = (1.0 - settings.be_share - MARGIN).max(0.01);
         let disks = disks
             .into_iter()
-            .map(|(profile, round)| Disk {
+            .map(|(profile, round)| AdmissionDisk {
                 profile,
                 table: DiskTable::new(round, budget),
                 round,
@@ -164,7 +164,7 @@ impl Admission {
         let count = u32::try_from(settings.reservations_max).expect("a table of at most 2^32 entries");
         Self {
             disks,
-            links: links.iter().map(|&capacity| Link { capacity, reserved: 0 }).collect(),
+            links: links.iter().map(|&capacity| AdmissionLink { capacity, reserved: 0 }).collect(),
             quarters_promised: 0,
             quarters: settings.quarters,
             entries: vec![(0, None); settings.reservations_max],
@@ -181,7 +181,7 @@ impl Admission {
     ///
     /// # Errors
     /// What is short, and what would be granted.
-    pub fn reserve(&mut self, request: Request) -> Result<ReservationId, Refused> {
+    pub fn reserve(&mut self, request: AdmissionRequest) -> Result<ReservationId, Refused> {
         if let Err(short) = self.check(&request) {
             return Err(Refused { short, grantable: self.grantable(&request) });
         }
@@ -199,7 +199,7 @@ impl Admission {
     ///
     /// # Errors
     /// What is short, and what would be granted to a stream that reads for itself.
-    pub fn reserve_shared(&mut self, request: Request) -> Result<ReservationId, Refused> {
+    pub fn reserve_shared(&mut self, request: AdmissionRequest) -> Result<ReservationId, Refused> {
         if let Err(short) = self.check_sending(&request) {
             return Err(Refused { short, grantable: self.grantable(&request) });
         }
@@ -215,13 +215,13 @@ impl Admission {
     ///
     /// # Errors
     /// What is short.
-    pub fn reserve_beside(&mut self, id: ReservationId, request: Request) -> Result<ReservationId, Short> {
+    pub fn reserve_beside(&mut self, id: ReservationId, request: AdmissionRequest) -> Result<ReservationId, Short> {
         if self.free.is_empty() {
             return Err(Short::Table);
         }
         self.check_reading(&request, self.sharing_reserve)?;
         let demand = self.demand(&request);
-        let beside = self.enter(Request { rate: BitRate(0), ..request }, demand, 0);
+        let beside = self.enter(AdmissionRequest { rate: BitRate(0), ..request }, demand, 0);
         self.disk_mut(request.disk).table.promise(&demand);
         let first = self.find_mut(id).expect("it is held");
         let others = first.beside.replace(beside);
@@ -235,7 +235,7 @@ impl Admission {
         self.find(id).is_some_and(|reservation| reservation.beside.is_some())
     }
 
-    fn enter(&mut self, request: Request, demand: Demand, quarters: u64) -> ReservationId {
+    fn enter(&mut self, request: AdmissionRequest, demand: DiskDemand, quarters: u64) -> ReservationId {
         let slot = self.free.pop().expect("checked: the table has room");
         let entry = &mut self.entries[slot as usize];
         let before = self.made;
@@ -267,7 +267,7 @@ impl Admission {
     ///
     /// # Errors
     /// What is short. Then it stays as it was.
-    pub fn unshare(&mut self, id: ReservationId, request: &Request) -> Result<(), Short> {
+    pub fn unshare(&mut self, id: ReservationId, request: &AdmissionRequest) -> Result<(), Short> {
         if self.find(id).is_none_or(|reservation| !reservation.shares) {
             return Ok(());
         }
@@ -277,7 +277,7 @@ impl Admission {
         let reservation = self.find_mut(id).expect("found above");
         let rate = reservation.request.rate;
         (reservation.shares, reservation.demand, reservation.quarters) = (false, demand, quarters);
-        reservation.request = Request { rate, ..*request };
+        reservation.request = AdmissionRequest { rate, ..*request };
         self.quarters_promised += quarters;
         let disk = self.disk_mut(request.disk);
         disk.sharing -= 1;
@@ -291,7 +291,7 @@ impl Admission {
         let (Some(giver), Some(taker)) = (self.find(from).copied(), self.find(to).copied()) else { return };
         assert!(!giver.shares && taker.shares, "one reads and the other shares");
         assert!(giver.request.disk == taker.request.disk, "they read the same content");
-        let request = Request { rate: taker.request.rate, link: taker.request.link, ..giver.request };
+        let request = AdmissionRequest { rate: taker.request.rate, link: taker.request.link, ..giver.request };
         *self.find_mut(to).expect("found above") = Reservation { request, before: taker.before, ..giver };
         *self.find_mut(from).expect("found above") =
             Reservation { quarters: 0, held_pages: 0, shares: true, first: None, beside: None, ..giver };
@@ -336,7 +336,7 @@ impl Admission {
     /// Whether a held reservation serves this request as well: same disk and link, no higher rate, no larger burst
     /// (which is buffers: simulator, seed 1563, ran out of them).
     #[must_use]
-    pub fn covers(&self, id: ReservationId, request: &Request) -> bool {
+    pub fn covers(&self, id: ReservationId, request: &AdmissionRequest) -> bool {
         self.find(id).is_some_and(|held| {
             held.request.disk == request.disk
                 && held.request.link == request.link
@@ -345,7 +345,7 @@ impl Admission {
         })
     }
 
-    fn covers_reading(&self, held: &Reservation, request: &Request) -> bool {
+    fn covers_reading(&self, held: &Reservation, request: &AdmissionRequest) -> bool {
         held.request.burst_bytes >= request.burst_bytes
             && held.request.length >= request.length.min(self.window_bytes(&held.request, &held.demand))
             && held.demand.transfer >= self.demand(request).transfer * 0.95
@@ -357,7 +357,7 @@ impl Admission {
         assert!(first.is_none(), "a reservation is placed once");
         let start = self.start_of(&request, moment);
         let disk = self.disk_mut(request.disk);
-        let Disk { table, profile, slowdown, .. } = disk;
+        let AdmissionDisk { table, profile, slowdown, .. } = disk;
         let first = table.place(&demand, &start, profile, *slowdown)?;
         self.find_mut(id).expect("found above").first = Some(first);
         Some(first)
@@ -465,13 +465,13 @@ impl Admission {
     ///
     /// # Errors
     /// The resource.
-    pub fn check(&self, request: &Request) -> Result<(), Short> {
+    pub fn check(&self, request: &AdmissionRequest) -> Result<(), Short> {
         self.check_sending(request)?;
         self.check_reading(request, self.sharing_reserve)
     }
 
     /// What is short for reading, with this share of the disk time kept for those that share reads now.
-    fn check_reading(&self, request: &Request, reserve: f64) -> Result<(), Short> {
+    fn check_reading(&self, request: &AdmissionRequest, reserve: f64) -> Result<(), Short> {
         let demand = self.demand(request);
         let disk = &self.disks[usize::from(request.disk.0)];
         let kept = f64::from(disk.sharing) * reserve;
@@ -486,7 +486,7 @@ impl Admission {
     }
 
     /// What is short for sending.
-    fn check_sending(&self, request: &Request) -> Result<(), Short> {
+    fn check_sending(&self, request: &AdmissionRequest) -> Result<(), Short> {
         if self.free.is_empty() {
             return Err(Short::Table);
         }
@@ -508,14 +508,14 @@ impl Admission {
 
     /// Whether a stream of this demand, which fits in the long run, could also start: its first read fills the
     /// look-ahead, which no round may have room for.
-    fn starts(&self, request: &Request, demand: &Demand) -> bool {
+    fn starts(&self, request: &AdmissionRequest, demand: &DiskDemand) -> bool {
         let disk = &self.disks[usize::from(request.disk.0)];
         let moment = Moment { remaining: STARTS_WITH, payload_bytes: request.length, ..Moment::idle(0) };
         let start = self.start_of(request, &moment);
         disk.table.starts(demand, &start, &disk.profile, disk.slowdown)
     }
 
-    fn start_of(&self, request: &Request, moment: &Moment) -> Start {
+    fn start_of(&self, request: &AdmissionRequest, moment: &Moment) -> Start {
         let zone = f64_of(request.zone_bytes_per_second.max(1));
         let length = self.disks[usize::from(request.disk.0)].round;
         let Moment { round, remaining, queued_seconds, found_bytes, beside, payload_bytes } = *moment;
@@ -532,12 +532,12 @@ impl Admission {
     }
 
     /// The highest rate below the request's that would be admitted now, to three digits.
-    fn grantable(&self, request: &Request) -> BitRate {
+    fn grantable(&self, request: &AdmissionRequest) -> BitRate {
         let (mut yes, mut no) = (0, request.rate.0);
         while three_digits(yes + (no - yes) / 2) > yes {
             // The very rate that is told is asked for: a lower one may be read in blocks of another length, and be refused.
             let rate = three_digits(yes + (no - yes) / 2);
-            if self.check(&Request { rate: BitRate(rate), ..*request }).is_ok() {
+            if self.check(&AdmissionRequest { rate: BitRate(rate), ..*request }).is_ok() {
                 yes = rate;
             } else {
                 no = rate;
@@ -548,7 +548,7 @@ impl Admission {
 
     /// The block a stream of this rate reads on this disk: the longest period at which as many such streams as the disk
     /// can carry still find memory. A seek costs as much as 1–2 MiB of transfer, so longer is better while it fits.
-    fn demand(&self, request: &Request) -> Demand {
+    fn demand(&self, request: &AdmissionRequest) -> DiskDemand {
         let disk = &self.disks[usize::from(request.disk.0)];
         let memory = self.quarters / u64::try_from(self.disks.len().max(1)).unwrap_or(1);
         let mut best = demand_at(request, disk, 1);
@@ -568,7 +568,7 @@ impl Admission {
         best
     }
 
-    fn quarters_for(&self, request: &Request, demand: &Demand) -> u64 {
+    fn quarters_for(&self, request: &AdmissionRequest, demand: &DiskDemand) -> u64 {
         if request.writes {
             return 0; // a recording's buffers are the store's
         }
@@ -576,12 +576,12 @@ impl Admission {
         window.div_ceil(QUARTER_BYTES) + 1
     }
 
-    fn window_bytes(&self, request: &Request, demand: &Demand) -> u64 {
+    fn window_bytes(&self, request: &AdmissionRequest, demand: &DiskDemand) -> u64 {
         let round = self.disks[usize::from(request.disk.0)].round;
         window_bytes(request.rate, round, demand.period) + request.burst_bytes
     }
 
-    fn disk_mut(&mut self, disk: DiskId) -> &mut Disk {
+    fn disk_mut(&mut self, disk: DiskId) -> &mut AdmissionDisk {
         &mut self.disks[usize::from(disk.0)]
     }
 
@@ -602,7 +602,7 @@ pub fn window_bytes(rate: BitRate, round: Nanos, period: u32) -> u64 {
     rate.bytes_in(round.saturating_mul(u64::from(period) + LOOKAHEAD_ROUNDS))
 }
 
-fn demand_at(request: &Request, disk: &Disk, period: u32) -> Demand {
+fn demand_at(request: &AdmissionRequest, disk: &AdmissionDisk, period: u32) -> DiskDemand {
     let block = request.rate.bytes_in(disk.round.saturating_mul(u64::from(period)));
     let zone = f64_of(request.zone_bytes_per_second.max(1));
     let mut transfer = request.disk_share * f64_of(block) / zone;
@@ -611,11 +611,11 @@ fn demand_at(request: &Request, disk: &Disk, period: u32) -> Demand {
         // Written blocks are flushed: the drive's cache must not drain into somebody's deadline.
         transfer = transfer / disk.profile.write_ratio.max(0.05) + disk.profile.flush.as_secs_f64();
     }
-    Demand { period, transfer, seeks }
+    DiskDemand { period, transfer, seeks }
 }
 
 /// How many such streams a disk and this many quarters would carry.
-fn carried(request: &Request, disk: &Disk, demand: &Demand, memory: u64) -> f64 {
+fn carried(request: &AdmissionRequest, disk: &AdmissionDisk, demand: &DiskDemand, memory: u64) -> f64 {
     let hop = disk.profile.access_time(disk.profile.capacity.0 / 8).as_secs_f64();
     let parallel = if disk.profile.rotational { 1.0 } else { f64::from(disk.profile.queue_depth.max(1)) };
     let busy = (demand.transfer + demand.seeks * hop / parallel) / f64::from(demand.period);

@@ -5,7 +5,7 @@ use crate::profile::SeekPoint;
 use super::*;
 
 fn admission(memory_bytes: u64) -> Admission {
-    let settings = Settings {
+    let settings = AdmissionSettings {
         reservations_max: 1000,
         quarters: memory_bytes / QUARTER_BYTES,
         be_share: 0.0,
@@ -15,8 +15,8 @@ fn admission(memory_bytes: u64) -> Admission {
     Admission::new(&settings, disks, &[BitRate(10_000_000_000)])
 }
 
-fn request(rate: u64) -> Request {
-    Request {
+fn request(rate: u64) -> AdmissionRequest {
+    AdmissionRequest {
         disk: DiskId(0),
         link: LinkId(0),
         rate: BitRate(rate),
@@ -71,13 +71,14 @@ fn what_is_admitted_on_an_idle_disk_can_start_in_the_next_round() {
     for (profile, zone) in [(assumed, 58_000_000), (fast, 139_000_000), (DiskProfile::flash_default(), 300_000_000)] {
         for rate in rates {
             let round = Nanos::from_millis(if profile.rotational { 1_000 } else { 250 });
-            let settings = Settings { reservations_max: 10, quarters: 16_384, be_share: 0.1, sharing_reserve: 0.1 };
+            let settings =
+                AdmissionSettings { reservations_max: 10, quarters: 16_384, be_share: 0.1, sharing_reserve: 0.1 };
             let links = [BitRate(1_000_000_000_000_000)];
             let mut admission = Admission::new(&settings, vec![(profile.clone(), round)], &links);
-            let asked = Request { zone_bytes_per_second: zone, ..request(rate) };
+            let asked = AdmissionRequest { zone_bytes_per_second: zone, ..request(rate) };
             let id = admission.reserve(asked).or_else(|refused| {
                 assert!(refused.grantable.0 > 100_000_000, "{rate}: {}", refused.grantable);
-                admission.reserve(Request { rate: refused.grantable, ..asked })
+                admission.reserve(AdmissionRequest { rate: refused.grantable, ..asked })
             });
             let id = id.expect("granted as told");
             let moment = Moment { remaining: 0.95, ..Moment::idle(5) };
@@ -88,7 +89,7 @@ fn what_is_admitted_on_an_idle_disk_can_start_in_the_next_round() {
 
 #[test]
 fn a_link_is_not_oversold() {
-    let settings = Settings { reservations_max: 1000, quarters: 100_000, be_share: 0.0, sharing_reserve: 0.0 };
+    let settings = AdmissionSettings { reservations_max: 1000, quarters: 100_000, be_share: 0.0, sharing_reserve: 0.0 };
     let disks = vec![(DiskProfile::flash_default(), Nanos::from_millis(250))];
     let mut admission = Admission::new(&settings, disks, &[BitRate(100_000_000)]);
     let (held, refused) = fill(&mut admission, 8_800_000);

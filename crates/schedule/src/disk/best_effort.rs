@@ -13,7 +13,7 @@ use units::{Nanos, limits};
 use super::JobKey;
 use super::cost::CostModel;
 use super::slack::Buckets;
-pub use super::work::{BeChoice, BeWork, Commit, Owner};
+pub use super::work::{BeChoice, BeWork, Commit, WorkOwner};
 
 /// Bytes of one batch. A file system's commit costs 45 ms beside its bytes (ext4, emulated 7200 rpm disk), and an upload
 /// of 10 MB should need one.
@@ -46,7 +46,7 @@ pub enum Allowed {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Job {
+struct BestEffortJob {
     work: BeWork,
     /// When a recording's buffer is full.
     deadline: Option<Nanos>,
@@ -56,7 +56,7 @@ struct Job {
 #[derive(Debug)]
 pub struct BeQueue {
     /// In turn: the front is served, then goes to the back.
-    work: Vec<Job>,
+    work: Vec<BestEffortJob>,
     commit: Option<Commit>,
     /// Bytes the front has had in its turn.
     turn_bytes: u64,
@@ -73,7 +73,7 @@ impl BeQueue {
 
     /// Adds work, or replaces what its owner wanted before (keeping its turn). A recording's has a deadline.
     pub fn put(&mut self, work: BeWork, deadline: Option<Nanos>) {
-        let job = Job { work, deadline };
+        let job = BestEffortJob { work, deadline };
         match self.work.iter_mut().find(|other| other.work.owner() == work.owner()) {
             Some(place) => *place = job,
             None => {
@@ -89,8 +89,8 @@ impl BeQueue {
     }
 
     /// Forgets an owner's work; true if there was some.
-    pub fn remove(&mut self, owner: Owner) -> bool {
-        if let Owner::Job(job) = owner
+    pub fn remove(&mut self, owner: WorkOwner) -> bool {
+        if let WorkOwner::Job(job) = owner
             && self.commit.is_some_and(|commit| commit.job == job)
         {
             self.commit = None;
@@ -201,7 +201,7 @@ impl BeQueue {
     /// The deadline of this job, if it is a recording's.
     #[must_use]
     pub fn deadline_of(&self, job: JobKey) -> Option<Nanos> {
-        self.place_of(Owner::Job(job)).and_then(|at| self.work[at].deadline)
+        self.place_of(WorkOwner::Job(job)).and_then(|at| self.work[at].deadline)
     }
 
     /// The commit, if there is something to settle and it fits.
@@ -212,7 +212,7 @@ impl BeQueue {
     }
 
     /// After `bytes` of an owner's work were issued; what is left lies at `position`.
-    pub fn advance(&mut self, owner: Owner, bytes: u64, position: u64) {
+    pub fn advance(&mut self, owner: WorkOwner, bytes: u64, position: u64) {
         let Some(at) = self.place_of(owner) else { return };
         let left = match &mut self.work[at].work {
             BeWork::Read { bytes: left, position: place, .. } | BeWork::Write { bytes: left, position: place, .. } => {
@@ -247,7 +247,7 @@ impl BeQueue {
     /// Where a job's next bytes go.
     #[must_use]
     pub fn position_of(&self, job: JobKey) -> Option<u64> {
-        self.place_of(Owner::Job(job)).and_then(|at| match self.work[at].work {
+        self.place_of(WorkOwner::Job(job)).and_then(|at| match self.work[at].work {
             BeWork::Write { position, .. } => Some(position),
             BeWork::Read { .. } | BeWork::Probe { .. } => None,
         })
@@ -255,11 +255,11 @@ impl BeQueue {
 
     /// Whether this owner waits.
     #[must_use]
-    pub fn wants(&self, owner: Owner) -> bool {
+    pub fn wants(&self, owner: WorkOwner) -> bool {
         self.place_of(owner).is_some()
     }
 
-    fn place_of(&self, owner: Owner) -> Option<usize> {
+    fn place_of(&self, owner: WorkOwner) -> Option<usize> {
         self.work.iter().position(|job| job.work.owner() == owner)
     }
 
@@ -335,7 +335,7 @@ mod tests {
         queue.put(BeWork::Read { slot: 1, position: 0, bytes: 1 << 20 }, None);
         let flush = BeChoice::Commit { job: JobKey(0), settles: Settle::Names };
         assert_eq!(queue.pick(Allowed::Anything, LONG, 0, &spindle()), Some(flush));
-        queue.remove(Owner::Stream(1));
+        queue.remove(WorkOwner::Stream(1));
         queue.put(write(7, 1 << 20), None);
         let choice = queue.pick(Allowed::Anything, LONG, 0, &spindle());
         assert!(matches!(choice, Some(BeChoice::Write { job: JobKey(7), .. })), "{choice:?}");
@@ -354,7 +354,7 @@ mod tests {
             };
             assert!(bytes <= limits::RUN_BYTES_MAX);
             served[usize::try_from(job.0).expect("small")] += bytes;
-            queue.advance(Owner::Job(job), bytes, 0);
+            queue.advance(WorkOwner::Job(job), bytes, 0);
         }
         assert_eq!(served[1], served[2]);
     }

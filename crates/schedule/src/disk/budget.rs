@@ -13,7 +13,7 @@ const SHARE_MIN: f64 = 0.01;
 
 /// The budget of one disk.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Budget {
+pub(super) struct DiskBudget {
     share: f64,
     /// Seconds saved; negative after a job that took longer than expected.
     saved: f64,
@@ -21,7 +21,7 @@ pub(super) struct Budget {
     deadline: Option<Nanos>,
 }
 
-impl Budget {
+impl DiskBudget {
     /// Nothing saved; jobs earn so much of the time, 0.0 … 0.9.
     #[must_use]
     pub(super) const fn new(share: f64) -> Self {
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn a_job_is_covered_once_its_time_is_saved_and_keeps_its_deadline() {
-        let mut budget = Budget::new(0.1);
+        let mut budget = DiskBudget::new(0.1);
         budget.earn(MS(1000), MS(500));
         assert_eq!(budget.cover(MS(200), MS(4000)), None);
         budget.earn(MS(1000), MS(500));
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn without_a_share_a_job_has_its_turn_at_last() {
-        let mut budget = Budget::new(0.0);
+        let mut budget = DiskBudget::new(0.0);
         budget.earn(Nanos::from_secs(21), MS(500));
         assert!(budget.cover(MS(200), Nanos::from_secs(30)).is_some());
     }

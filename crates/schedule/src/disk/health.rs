@@ -22,14 +22,14 @@ pub const HOLD_MAX: Nanos = Nanos::from_secs(640);
 
 /// Where an error was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum ErrorLocation {
     /// So many [`PLACE_BYTES`] from the start of the device.
     Region(u64),
     /// Somewhere in the content of this version; its position on the device is not known.
     Content(u64),
 }
 
-impl Place {
+impl ErrorLocation {
     /// The place of a byte of the device.
     #[must_use]
     pub const fn at(position: u64) -> Self {
@@ -39,7 +39,7 @@ impl Place {
 
 /// What a disk is good for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Condition {
+pub enum DiskCondition {
     /// Everything.
     Good,
     /// What it has: it gets nothing new before this time.
@@ -55,9 +55,9 @@ pub enum Condition {
 /// time is not).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Health {
-    condition: Condition,
+    condition: DiskCondition,
     /// The latest error of each place.
-    errors: [Option<(Place, Nanos)>; PLACES],
+    errors: [Option<(ErrorLocation, Nanos)>; PLACES],
     /// The next while it must be without an error.
     hold: Nanos,
     /// When it was last erring.
@@ -66,37 +66,38 @@ pub struct Health {
 
 impl Default for Health {
     fn default() -> Self {
-        Self { condition: Condition::Good, errors: [None; PLACES], hold: HOLD_MIN, erred_until: None }
+        Self { condition: DiskCondition::Good, errors: [None; PLACES], hold: HOLD_MIN, erred_until: None }
     }
 }
 
 impl Health {
     /// What the disk is good for.
     #[must_use]
-    pub const fn condition(&self) -> Condition {
+    pub const fn condition(&self) -> DiskCondition {
         self.condition
     }
 
     /// True if it may be given new streams and uploads.
     #[must_use]
     pub const fn is_good(&self) -> bool {
-        matches!(self.condition, Condition::Good)
+        matches!(self.condition, DiskCondition::Good)
     }
 
     /// True if it does not answer.
     #[must_use]
     pub const fn is_hung(&self) -> bool {
-        matches!(self.condition, Condition::Hung)
+        matches!(self.condition, DiskCondition::Hung)
     }
 
     /// A read failed.
-    pub fn read_failed(&mut self, place: Place, now: Nanos) -> bool {
+    pub fn read_failed(&mut self, place: ErrorLocation, now: Nanos) -> bool {
         let same = self.errors.iter().position(|error| error.is_some_and(|(known, _)| known == place));
         let oldest = || (0..PLACES).min_by_key(|&at| self.errors[at].map_or(Nanos::ZERO, |(_, when)| when));
         let at = same.or_else(oldest).expect("there is room for at least one");
         self.errors[at] = Some((place, now));
-        let recent = |error: &Option<(Place, Nanos)>| error.is_some_and(|(_, when)| now.saturating_sub(when) <= SPAN);
-        if self.errors.iter().all(recent) || matches!(self.condition, Condition::Erring { .. }) {
+        let recent =
+            |error: &Option<(ErrorLocation, Nanos)>| error.is_some_and(|(_, when)| now.saturating_sub(when) <= SPAN);
+        if self.errors.iter().all(recent) || matches!(self.condition, DiskCondition::Erring { .. }) {
             self.err(now)
         } else {
             false
@@ -116,7 +117,7 @@ impl Health {
     /// It has not answered for too long.
     pub fn silent(&mut self) -> bool {
         let changed = !self.is_hung();
-        self.condition = Condition::Hung;
+        self.condition = DiskCondition::Hung;
         changed
     }
 
@@ -124,7 +125,7 @@ impl Health {
     pub fn answered(&mut self) -> bool {
         let changed = self.is_hung();
         if changed {
-            self.condition = Condition::Good;
+            self.condition = DiskCondition::Good;
         }
         changed
     }
@@ -132,14 +133,14 @@ impl Health {
     /// Time passes.
     pub fn look(&mut self, now: Nanos) -> bool {
         match self.condition {
-            Condition::Erring { until } if until <= now => {
-                self.condition = Condition::Good;
+            DiskCondition::Erring { until } if until <= now => {
+                self.condition = DiskCondition::Good;
                 self.errors = [None; PLACES];
                 self.erred_until = Some(until);
                 self.hold = self.hold.saturating_mul(2).min(HOLD_MAX);
                 true
             }
-            Condition::Good if self.erred_until.is_some_and(|until| now.saturating_sub(until) > HOLD_MAX) => {
+            DiskCondition::Good if self.erred_until.is_some_and(|until| now.saturating_sub(until) > HOLD_MAX) => {
                 // Good for so long: what was is forgotten.
                 self.erred_until = None;
                 self.hold = HOLD_MIN;
@@ -154,7 +155,7 @@ impl Health {
             return false;
         }
         let changed = self.is_good();
-        self.condition = Condition::Erring { until: now.saturating_add(self.hold) };
+        self.condition = DiskCondition::Erring { until: now.saturating_add(self.hold) };
         changed
     }
 }
@@ -171,11 +172,11 @@ mod tests {
     fn one_bad_place_is_no_bad_disk_however_often_it_is_read() {
         let mut health = Health::default();
         for second in 0..1000 {
-            assert!(!health.read_failed(Place::at(5 * PLACE_BYTES + second), at(second)));
+            assert!(!health.read_failed(ErrorLocation::at(5 * PLACE_BYTES + second), at(second)));
         }
         // Nor are a few, nor many over a long time.
         for place in 0..1000 {
-            assert!(!health.read_failed(Place::Content(place), at(2000 + place * 21)));
+            assert!(!health.read_failed(ErrorLocation::Content(place), at(2000 + place * 21)));
             assert!(health.is_good());
         }
     }
@@ -186,10 +187,10 @@ mod tests {
         let mut now = at(100);
         for hold in [10, 20, 40, 80, 160, 320, 640, 640] {
             for place in 0..3 {
-                assert!(!health.read_failed(Place::Region(place), now));
+                assert!(!health.read_failed(ErrorLocation::Region(place), now));
             }
-            assert!(health.read_failed(Place::Region(3), now), "the fourth place");
-            assert!(!health.read_failed(Place::Region(4), now), "it is known already");
+            assert!(health.read_failed(ErrorLocation::Region(3), now), "the fourth place");
+            assert!(!health.read_failed(ErrorLocation::Region(4), now), "it is known already");
             assert!(!health.look(now.saturating_add(at(hold - 1))) && !health.is_good());
             now = now.saturating_add(at(hold));
             assert!(health.look(now) && health.is_good(), "after {hold} s");
@@ -204,7 +205,7 @@ mod tests {
     fn each_further_error_holds_it_longer() {
         let mut health = Health::default();
         assert!(health.write_failed(at(1)), "one lost write is enough");
-        assert!(!health.read_failed(Place::Region(0), at(9)));
+        assert!(!health.read_failed(ErrorLocation::Region(0), at(9)));
         assert!(!health.look(at(12)));
         assert!(health.look(at(19)));
     }
@@ -236,7 +237,7 @@ mod tests {
                 now = now.saturating_add(at(draw(40)));
                 let before = health.condition();
                 let told = match draw(7) {
-                    0..=2 => health.read_failed(Place::Region(draw(6)), now),
+                    0..=2 => health.read_failed(ErrorLocation::Region(draw(6)), now),
                     3 => health.write_failed(now),
                     4 => health.silent(),
                     5 => health.answered(),

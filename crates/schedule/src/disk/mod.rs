@@ -23,8 +23,8 @@ use units::{Nanos, limits};
 use crate::admission::disk_table::LOOKAHEAD_ROUNDS;
 use crate::cycle::Grid;
 use crate::profile::DiskProfile;
-use best_effort::{Allowed, BeChoice, BeQueue, BeWork, Commit, Owner};
-use budget::Budget;
+use best_effort::{Allowed, BeChoice, BeQueue, BeWork, Commit, WorkOwner};
+use budget::DiskBudget;
 use cost::{CostModel, Settle};
 pub use fifo::FIFO_BYTES_MAX;
 use real_time::{RtKey, RtQueue, RtRequest};
@@ -99,7 +99,7 @@ pub enum Phase {
 
 /// Counters and sums, incremented here and rendered elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Stats {
+pub struct ScheduleStats {
     /// Time spent in each phase: real-time, best-effort, idle.
     pub phase_nanos: [u64; 3],
     /// Bytes read for guaranteed streams.
@@ -142,7 +142,7 @@ pub struct DiskSchedule {
     busy_until: Nanos,
     grant: Option<Outstanding>,
     head: u64,
-    budget: Budget,
+    budget: DiskBudget,
     /// How far over the end of the present round jobs may keep the disk.
     over: Nanos,
     /// The job that the budget covers: by when it shall run, and how long it may take.
@@ -150,8 +150,8 @@ pub struct DiskSchedule {
     phase: Phase,
     phase_since: Nanos,
     /// Arrival order for the FIFO comparison.
-    arrivals: Vec<Owner>,
-    stats: Stats,
+    arrivals: Vec<WorkOwner>,
+    stats: ScheduleStats,
 }
 
 impl DiskSchedule {
@@ -171,13 +171,13 @@ impl DiskSchedule {
             busy_until: now,
             grant: None,
             head: 0,
-            budget: Budget::new(settings.be_share),
+            budget: DiskBudget::new(settings.be_share),
             over: Nanos::MAX,
             covered: None,
             phase: Phase::Idle,
             phase_since: now,
             arrivals: Vec::with_capacity(2 * owners),
-            stats: Stats::default(),
+            stats: ScheduleStats::default(),
         }
     }
 
@@ -185,7 +185,7 @@ impl DiskSchedule {
     pub fn put_real_time(&mut self, request: RtRequest) {
         match request.key {
             RtKey::Stream(slot) => {
-                self.arrive(Owner::Stream(slot));
+                self.arrive(WorkOwner::Stream(slot));
                 // A start has been given room in the coming rounds like any block.
                 let ahead = self.settings.rounds.period().saturating_mul(LOOKAHEAD_ROUNDS);
                 let late = request.starting && self.cost.profile().rotational;
@@ -193,7 +193,7 @@ impl DiskSchedule {
                 self.rt.put(slot, RtRequest { deadline, ..request });
             }
             RtKey::Job(job) => {
-                self.arrive(Owner::Job(job));
+                self.arrive(WorkOwner::Job(job));
                 let RtRequest { position, bytes, deadline, .. } = request;
                 self.be.put(BeWork::Write { job, position, bytes }, Some(deadline));
             }
@@ -208,15 +208,15 @@ impl DiskSchedule {
 
     /// The store thread would commit.
     pub fn put_commit(&mut self, commit: Commit) {
-        self.arrive(Owner::Job(commit.job));
+        self.arrive(WorkOwner::Job(commit.job));
         self.be.put_commit(commit);
     }
 
     /// Forgets everything this owner wants.
-    pub fn remove(&mut self, owner: Owner) {
+    pub fn remove(&mut self, owner: WorkOwner) {
         self.arrivals.retain(|other| *other != owner);
         self.be.remove(owner);
-        if let Owner::Stream(slot) = owner
+        if let WorkOwner::Stream(slot) = owner
             && self.rt.remove(slot)
         {
             self.rt.find_nothing();
@@ -238,7 +238,7 @@ impl DiskSchedule {
     /// After [`Step::Read`]: `bytes` were issued from `position` (zero: all there was to issue came from buffers).
     /// The request's remainder is `bytes_left` at `next_position`.
     pub fn issued(&mut self, slot: u32, issued: Issued, now: Nanos) {
-        let owner = Owner::Stream(slot);
+        let owner = WorkOwner::Stream(slot);
         if issued.real_time {
             self.rt.advance(slot, issued.advanced_bytes, issued.next_position);
             self.enter(Phase::RealTime, now);
@@ -271,13 +271,13 @@ impl DiskSchedule {
     /// True if this stream wants something of the disk.
     #[must_use]
     pub fn wants(&self, slot: u32) -> bool {
-        self.rt.find(slot).is_some() || self.be.wants(Owner::Stream(slot))
+        self.rt.find(slot).is_some() || self.be.wants(WorkOwner::Stream(slot))
     }
 
     /// The next `bytes` that a stream wants were in the buffers: what is left of its request lies at `next_position`.
     pub fn found(&mut self, slot: u32, bytes: u64, next_position: u64) {
         self.rt.pass(slot, bytes, next_position);
-        self.forget_arrival_if_served(Owner::Stream(slot));
+        self.forget_arrival_if_served(WorkOwner::Stream(slot));
     }
 
     /// One read completed. `took` is the time the disk spent on it alone and `predicted` what the profile says;
@@ -340,7 +340,7 @@ impl DiskSchedule {
 
     /// Counters.
     #[must_use]
-    pub const fn stats(&self) -> &Stats {
+    pub const fn stats(&self) -> &ScheduleStats {
         &self.stats
     }
 
@@ -483,11 +483,11 @@ impl DiskSchedule {
                     Some(deadline) => GrantKind::RealTimeWrite { deadline },
                     None => GrantKind::Write,
                 };
-                self.be.advance(Owner::Job(job), bytes, position.saturating_add(bytes));
+                self.be.advance(WorkOwner::Job(job), bytes, position.saturating_add(bytes));
                 Some(self.hand_out(job, kind, position, bytes, until, now))
             }
             BeChoice::Probe { job } => {
-                self.be.advance(Owner::Job(job), 0, 0);
+                self.be.advance(WorkOwner::Job(job), 0, 0);
                 Some(self.hand_out(job, GrantKind::Probe, self.head, 0, until, now))
             }
             BeChoice::Commit { job, settles } => {

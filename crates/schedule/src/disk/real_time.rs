@@ -52,7 +52,7 @@ const SLICE: Nanos = Nanos::from_millis(50);
 const START_BYTES: u64 = 512 * 1024;
 
 #[derive(Debug, Clone, Copy)]
-struct Waiting {
+struct WaitingRead {
     slot: u32,
     request: RtRequest,
     /// A start that has read nothing yet.
@@ -62,7 +62,7 @@ struct Waiting {
 /// The reads of one disk.
 #[derive(Debug)]
 pub struct RtQueue {
-    waiting: Vec<Waiting>,
+    waiting: Vec<WaitingRead>,
     /// Where a stream's request is.
     places: Vec<u32>,
     /// The block that was read last, and how many bytes of it in a row.
@@ -82,7 +82,7 @@ impl RtQueue {
 
     /// Adds a stream's request, or replaces the one it had.
     pub fn put(&mut self, slot: u32, request: RtRequest) {
-        let waiting = Waiting { slot, request, hurried: request.starting };
+        let waiting = WaitingRead { slot, request, hurried: request.starting };
         match self.place_of(slot) {
             Some(at) => self.waiting[at] = waiting,
             None => {
@@ -123,7 +123,7 @@ impl RtQueue {
     /// The next `bytes` of a request were found, not read: what is left lies at `position`, and the head where it was.
     pub fn pass(&mut self, slot: u32, bytes: u64, position: u64) {
         let Some(at) = self.place_of(slot) else { return };
-        let Waiting { request, hurried, .. } = &mut self.waiting[at];
+        let WaitingRead { request, hurried, .. } = &mut self.waiting[at];
         if request.bytes <= bytes {
             self.remove(slot);
             return;
@@ -140,7 +140,7 @@ impl RtQueue {
     /// A stream's clock began to run: its next byte is due then.
     pub fn promise(&mut self, slot: u32, deadline: Nanos) {
         if let Some(at) = self.place_of(slot) {
-            let Waiting { request, hurried, .. } = &mut self.waiting[at];
+            let WaitingRead { request, hurried, .. } = &mut self.waiting[at];
             (request.deadline, request.starting, *hurried) = (deadline, false, false);
         }
     }
@@ -155,7 +155,7 @@ impl RtQueue {
 
     /// Enters what is due. The request of `instead`, if one is named, counts as due at that time.
     pub fn fill(&self, buckets: &mut Buckets, instead: Option<(u32, Nanos)>, cost: &CostModel) {
-        for Waiting { slot, request, .. } in &self.waiting {
+        for WaitingRead { slot, request, .. } in &self.waiting {
             let (position, bytes) = request.own();
             if bytes == 0 {
                 continue;

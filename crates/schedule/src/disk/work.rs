@@ -34,10 +34,10 @@ pub enum BeWork {
 }
 
 impl BeWork {
-    pub(super) fn owner(&self) -> Owner {
+    pub(super) fn owner(&self) -> WorkOwner {
         match *self {
-            Self::Read { slot, .. } => Owner::Stream(slot),
-            Self::Write { job, .. } | Self::Probe { job, .. } => Owner::Job(job),
+            Self::Read { slot, .. } => WorkOwner::Stream(slot),
+            Self::Write { job, .. } | Self::Probe { job, .. } => WorkOwner::Job(job),
         }
     }
 
@@ -52,7 +52,7 @@ impl BeWork {
 
 /// Whose work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Owner {
+pub enum WorkOwner {
     /// A delivery's.
     Stream(u32),
     /// A store thread's job.

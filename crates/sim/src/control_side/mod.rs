@@ -13,13 +13,13 @@ use units::{BitRate, ContentVersion, DiskId, LinkId, Nanos, ReservationId, Strea
 use crate::contents::{SimContent, SimFile, new_content, segments};
 use crate::disk::Spent;
 use crate::laws::Law;
-use crate::ledger::{Asked, Life, Stream};
+use crate::ledger::{DeliveryAsked, DeliveryLife, LedgerEntry};
 use crate::load::{Calm, FaultAt, Load, Popularity, Tally};
-use crate::log::Kind;
+use crate::log::LogKind;
 use crate::random::Random;
-use crate::socket::{Reading, Socket};
-use crate::world::{ClientTurn, Event, World};
-use writing::Recording;
+use crate::socket::{ClientReading, SimSocket};
+use crate::world::{ClientTurn, World, WorldEvent};
+use writing::SimRecording;
 
 /// How often every running delivery is looked at.
 const AUDIT: Nanos = Nanos::from_millis(500);
@@ -29,7 +29,7 @@ const END_GRACE: Nanos = Nanos::from_secs(6);
 
 /// What the control side will do at some time.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Action {
+pub(crate) enum ControlAction {
     Arrive,
     Again(ReservationId, u32, BitRate),
     Stop(u64),
@@ -46,7 +46,7 @@ pub(crate) enum Action {
 
 /// When the run changes from faults to none, ends asking, and must be over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Phases {
+pub(crate) struct RunPhases {
     pub(crate) safety: Nanos,
     pub(crate) liveness: Nanos,
 }
@@ -74,7 +74,7 @@ pub(crate) struct ControlSide {
     pub(crate) random: Random,
     pub(crate) load: Load,
     pub(crate) faults: Vec<FaultAt>,
-    phases: Phases,
+    phases: RunPhases,
     tick: Nanos,
     pub(crate) be_share: f64,
     pub(crate) starts: Starts,
@@ -82,12 +82,12 @@ pub(crate) struct ControlSide {
     pub(crate) reports_read: Nanos,
     null: OwnedFd,
     pub(crate) contents: Vec<SimContent>,
-    actions: Vec<Action>,
+    actions: Vec<ControlAction>,
     next_stream: u64,
     /// Deliveries that run, and of these the guaranteed ones.
     pub(crate) running: usize,
     guaranteed: u64,
-    recordings: BTreeMap<(usize, UploadId), Recording>,
+    recordings: BTreeMap<(usize, UploadId), SimRecording>,
     reserving: BTreeMap<u64, usize>,
     /// Until when a disk's faults excuse its streams.
     pub(crate) disk_excused: Vec<Nanos>,
@@ -110,7 +110,7 @@ pub(crate) struct ControlSide {
 pub(crate) struct ControlSettings {
     pub(crate) load: Load,
     pub(crate) faults: Vec<FaultAt>,
-    pub(crate) phases: Phases,
+    pub(crate) phases: RunPhases,
     pub(crate) tick: Nanos,
     pub(crate) be_share: f64,
     pub(crate) starts: Starts,
@@ -204,31 +204,31 @@ impl World {
             }
         }
         let phases = self.control.phases;
-        self.act_in(Nanos::ZERO, Action::Arrive);
-        self.act_in(AUDIT, Action::Audit);
-        self.act_in(phases.safety, Action::Calm);
-        self.act_in(phases.safety.saturating_add(phases.liveness), Action::Drain);
+        self.act_in(Nanos::ZERO, ControlAction::Arrive);
+        self.act_in(AUDIT, ControlAction::Audit);
+        self.act_in(phases.safety, ControlAction::Calm);
+        self.act_in(phases.safety.saturating_add(phases.liveness), ControlAction::Drain);
         for index in 0..self.control.faults.len() {
-            self.act_in(self.control.faults[index].at, Action::FaultBegins(index));
+            self.act_in(self.control.faults[index].at, ControlAction::FaultBegins(index));
         }
         for disk in 0..self.disks.len() {
             for _ in 0..self.control.load.uploaders {
                 let gap = self.control.random.wait(self.control.load.upload_gap);
-                self.act_in(gap, Action::Upload(disk));
+                self.act_in(gap, ControlAction::Upload(disk));
             }
-            self.again(self.control.load.recordings, Action::Record(disk));
-            self.again(self.control.load.probes, Action::Probe(disk));
+            self.again(self.control.load.recordings, ControlAction::Record(disk));
+            self.again(self.control.load.probes, ControlAction::Probe(disk));
         }
     }
 
-    pub(crate) fn act_in(&mut self, span: Nanos, action: Action) {
+    pub(crate) fn act_in(&mut self, span: Nanos, action: ControlAction) {
         let index = u32::try_from(self.control.actions.len()).expect("a run is short");
         self.control.actions.push(action);
-        self.schedule(self.now.saturating_add(span), Event::Control(index));
+        self.schedule(self.now.saturating_add(span), WorldEvent::Control(index));
     }
 
     /// The action again after a random time with this mean; never, if it is zero.
-    fn again(&mut self, mean: Nanos, action: Action) {
+    fn again(&mut self, mean: Nanos, action: ControlAction) {
         if mean > Nanos::ZERO {
             let span = self.control.random.wait(mean);
             self.act_in(span, action);
@@ -239,49 +239,49 @@ impl World {
         let action = self.control.actions[usize::try_from(index).expect("32 bits")];
         let asking = !self.control.draining;
         match action {
-            Action::Arrive if asking => {
+            ControlAction::Arrive if asking => {
                 if self.control.running < self.control.load.streams_max {
                     self.arrive(None);
                 }
-                self.again(self.control.load.arrivals, Action::Arrive);
+                self.again(self.control.load.arrivals, ControlAction::Arrive);
             }
-            Action::Again(reservation, content, rate) if asking => {
+            ControlAction::Again(reservation, content, rate) if asking => {
                 self.arrive(Some((reservation, content, rate)));
             }
-            Action::Again(reservation, ..) => self.command(Command::Release(reservation)),
-            Action::Stop(stream) => self.stop(stream),
-            Action::Upload(disk) if asking => self.begin_upload(disk),
-            Action::Record(disk) if asking => {
+            ControlAction::Again(reservation, ..) => self.command(Command::Release(reservation)),
+            ControlAction::Stop(stream) => self.stop(stream),
+            ControlAction::Upload(disk) if asking => self.begin_upload(disk),
+            ControlAction::Record(disk) if asking => {
                 self.reserve(disk);
                 self.again(self.control.load.recordings, action);
             }
-            Action::Probe(disk) if asking => {
+            ControlAction::Probe(disk) if asking => {
                 self.with_store(disk, |store, now, out| store.probe(8, now, out));
                 self.again(self.control.load.probes, action);
             }
-            Action::FaultBegins(index) => self.fault_begins(index),
-            Action::FaultEnds(index) => self.fault_ends(index),
-            Action::Audit => {
+            ControlAction::FaultBegins(index) => self.fault_begins(index),
+            ControlAction::FaultEnds(index) => self.fault_ends(index),
+            ControlAction::Audit => {
                 self.audit(AUDIT);
                 if !self.control.ended {
-                    self.act_in(AUDIT, Action::Audit);
+                    self.act_in(AUDIT, ControlAction::Audit);
                 }
             }
-            Action::Calm => {
+            ControlAction::Calm => {
                 self.control.calm = true;
                 self.control.tally.calm = self.done_so_far();
             }
-            Action::Drain => self.drain(),
-            Action::Shutdown => {
+            ControlAction::Drain => self.drain(),
+            ControlAction::Shutdown => {
                 self.control.ended = true;
                 self.command(Command::Shutdown);
             }
-            Action::Arrive | Action::Upload(_) | Action::Record(_) | Action::Probe(_) => {}
+            ControlAction::Arrive | ControlAction::Upload(_) | ControlAction::Record(_) | ControlAction::Probe(_) => {}
         }
     }
 
     fn command(&mut self, command: Command) {
-        self.log.event(self.now, Kind::Command, 1, 0, || match &command {
+        self.log.event(self.now, LogKind::Command, 1, 0, || match &command {
             Command::Start(d) => {
                 let ranges: Vec<_> = d.segments.iter().filter(|s| matches!(s, Segment::Range { .. })).collect();
                 format!("start {} on {:?}: {:?} {ranges:?}", d.stream.0, d.content.disk(), d.service)
@@ -333,7 +333,7 @@ impl World {
         control.next_stream += 1;
         let line = BitRate((rate.0 * 8).max(100_000_000));
         let socket_bytes = rate.bytes_in(control.tick.saturating_mul(2).saturating_add(Nanos::from_millis(200)));
-        let asked = Asked {
+        let asked = DeliveryAsked {
             id,
             fd: socket.as_raw_fd(),
             version: content.version,
@@ -346,8 +346,8 @@ impl World {
             at: self.now,
             delays: self.plane_delays,
         };
-        let receiver = Socket::new(socket_bytes.max(16 << 10), Reading::AtRate(line), self.now);
-        let mut stream = Stream::new(asked, receiver);
+        let receiver = SimSocket::new(socket_bytes.max(16 << 10), ClientReading::AtRate(line), self.now);
+        let mut stream = LedgerEntry::new(asked, receiver);
         let excused = if content.is_mirrored() {
             control.mirror_excused
         } else {
@@ -366,14 +366,14 @@ impl World {
         control.tally.best_effort += u64::from(best_effort);
         if control.random.chance(control.load.stop_share) {
             let span = control.random.span(Nanos::ZERO, viewing);
-            self.act_in(span, Action::Stop(id.0));
+            self.act_in(span, ControlAction::Stop(id.0));
         }
         let delivery = Delivery { stream: id, socket, link: LinkId(0), segments, content, service };
         self.command(Command::Start(Box::new(delivery)));
     }
 
     /// Some clients do not read as they should.
-    fn choose_client(&mut self, stream: &mut Stream, rate: BitRate, line: BitRate, viewing: Nanos) {
+    fn choose_client(&mut self, stream: &mut LedgerEntry, rate: BitRate, line: BitRate, viewing: Nanos) {
         let control = &mut self.control;
         let load = &control.load;
         let shares = [load.slow_share, load.pause_share, load.vanish_share, load.reset_share];
@@ -396,7 +396,7 @@ impl World {
         };
         stream.excuses.client = kind != Some(3);
         for (span, turn) in turns {
-            self.schedule(self.now.saturating_add(*span), Event::Client(stream.asked.id.0, *turn));
+            self.schedule(self.now.saturating_add(*span), WorldEvent::Client(stream.asked.id.0, *turn));
         }
     }
 
@@ -422,24 +422,24 @@ impl World {
         self.command(Command::Drain);
         // Viewings end by themselves; what a vanished client holds is stopped.
         let longest = self.control.load.viewing.1.saturating_mul(2).saturating_add(Nanos::from_secs(10));
-        self.act_in(longest, Action::Shutdown);
+        self.act_in(longest, ControlAction::Shutdown);
         let stuck: Vec<u64> = self.streams.values().filter(|s| s.may_be_late()).map(|s| s.asked.id.0).collect();
         for stream in stuck {
-            self.act_in(longest.saturating_sub(END_GRACE), Action::Stop(stream));
+            self.act_in(longest.saturating_sub(END_GRACE), ControlAction::Stop(stream));
         }
     }
 
     /// The control side reads everything the plane reported.
     pub(crate) fn control_reads_reports(&mut self) {
         while let Some(report) = self.reports.pop_front() {
-            self.log.event(self.now, Kind::Report, 0, 0, || report_text(&report));
+            self.log.event(self.now, LogKind::Report, 0, 0, || report_text(&report));
             match report {
                 Report::Started { stream, reservation } => self.started(stream, reservation),
                 Report::Refused { delivery, .. } => {
                     self.control.tally.refused += u64::from(!matches!(delivery.service, Service::BestEffort));
-                    self.comes_back(&delivery, Life::Asked, None);
+                    self.comes_back(&delivery, DeliveryLife::Asked, None);
                 }
-                Report::Finished { delivery, end } => self.comes_back(&delivery, Life::Started, Some(end)),
+                Report::Finished { delivery, end } => self.comes_back(&delivery, DeliveryLife::Started, Some(end)),
                 Report::Reserved { stream, reservation } => self.recording_begins(stream, reservation),
                 Report::ReserveRefused { stream, .. } => {
                     self.control.tally.recordings_refused += 1;
@@ -463,11 +463,11 @@ impl World {
 
     fn started(&mut self, stream: StreamId, reservation: Option<ReservationId>) {
         let now = self.now;
-        let Some(record) = self.streams.get_mut(&stream.0).filter(|s| s.life == Life::Asked) else {
+        let Some(record) = self.streams.get_mut(&stream.0).filter(|s| s.life == DeliveryLife::Asked) else {
             self.laws.broke(Law::EveryEndHasAReason, now, format!("{stream:?} started, but not asked for"));
             return;
         };
-        record.life = Life::Started;
+        record.life = DeliveryLife::Started;
         record.started_at = Some((now, self.plane_delays));
         record.reservation = reservation;
         let guaranteed = record.asked.rate.is_some();
@@ -483,7 +483,7 @@ impl World {
     }
 
     /// A delivery is over (or was refused): its socket must be the one it was given, and its end a right one.
-    fn comes_back(&mut self, delivery: &Delivery, life: Life, end: Option<Ending>) {
+    fn comes_back(&mut self, delivery: &Delivery, life: DeliveryLife, end: Option<Ending>) {
         let (stream, fd) = (delivery.stream, delivery.socket.as_raw_fd());
         let now = self.now;
         let Some(record) = self.streams.remove(&stream.0).filter(|s| s.life == life && s.asked.fd == fd) else {
@@ -514,7 +514,7 @@ impl World {
         }
     }
 
-    fn count_end(&mut self, record: &Stream, end: &Ending) {
+    fn count_end(&mut self, record: &LedgerEntry, end: &Ending) {
         let control = &mut self.control;
         control.guaranteed -= u64::from(record.asked.rate.is_some());
         let tally = &mut control.tally;
@@ -536,11 +536,11 @@ impl World {
     }
 
     /// The viewer asks for more after a while, or is gone and its reservation given back.
-    fn session_goes_on(&mut self, held: ReservationId, record: &Stream, rate: BitRate) {
+    fn session_goes_on(&mut self, held: ReservationId, record: &LedgerEntry, rate: BitRate) {
         let content = u32::try_from(record.asked.version.0 - 1).expect("few contents");
         let span = self.control.random.span(Nanos::ZERO, Nanos::from_secs(5));
         if self.control.random.chance(0.7) && !self.control.draining {
-            self.act_in(span, Action::Again(held, content, rate));
+            self.act_in(span, ControlAction::Again(held, content, rate));
         } else {
             self.command(Command::Release(held));
         }

@@ -3,14 +3,14 @@
 use dataplane::control::{Command, RecordingRequest};
 use units::{DiskId, LinkId, Nanos, ReservationId, StreamId, limits};
 
-use super::Action;
+use super::ControlAction;
 use crate::laws::Law;
-use crate::store_thread::{Actions, Source, UploadEnd};
+use crate::store_thread::{Actions, UploadEnd, UploadSource};
 use crate::world::World;
 
 /// A recording that runs.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Recording {
+pub(super) struct SimRecording {
     reservation: ReservationId,
     disk: usize,
 }
@@ -21,7 +21,7 @@ impl World {
         let bytes = control.random.between(control.load.upload_bytes.0, control.load.upload_bytes.1);
         let capacity = self.stores[disk].capacity();
         let position = control.random.below((capacity - bytes) / limits::DIRECT_ALIGN) * limits::DIRECT_ALIGN;
-        let source = Source { position, bytes, rate: control.load.upload_rate, recording: None };
+        let source = UploadSource { position, bytes, rate: control.load.upload_rate, recording: None };
         self.with_store(disk, |store, now, out| {
             store.begin(source, now, out);
         });
@@ -49,12 +49,12 @@ impl World {
         let bytes = rate.bytes_in(lasts).next_multiple_of(limits::DIRECT_ALIGN);
         let capacity = self.stores[disk].capacity();
         let position = control.random.below((capacity - bytes) / limits::DIRECT_ALIGN) * limits::DIRECT_ALIGN;
-        let terms = storage::uploads::Recording { rate, reservation };
-        let source = Source { position, bytes, rate, recording: Some(terms) };
+        let terms = storage::uploads::RecordingTerms { rate, reservation };
+        let source = UploadSource { position, bytes, rate, recording: Some(terms) };
         let mut upload = None;
         self.with_store(disk, |store, now, out| upload = Some(store.begin(source, now, out)));
         let upload = upload.expect("begun above");
-        self.control.recordings.insert((disk, upload), Recording { reservation, disk });
+        self.control.recordings.insert((disk, upload), SimRecording { reservation, disk });
     }
 
     /// A store thread is through with uploads and recordings.
@@ -69,7 +69,7 @@ impl World {
                 // Its client waits for the answer before it sends more.
                 self.control.tally.uploads += u64::from(*end == UploadEnd::Acknowledged);
                 let gap = self.control.random.wait(self.control.load.upload_gap);
-                self.act_in(gap, Action::Upload(disk));
+                self.act_in(gap, ControlAction::Upload(disk));
             }
             let excused = self.control.disk_excused[disk] > self.now;
             if *end == UploadEnd::Failed && !excused {

@@ -5,7 +5,7 @@
 use units::Nanos;
 
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Segment {
+pub(crate) struct BufferSegment {
     pub(crate) start: u64,
     pub(crate) end: u64,
     used: Nanos,
@@ -13,7 +13,7 @@ pub(crate) struct Segment {
 
 #[derive(Debug)]
 pub(crate) struct ReadBuffer {
-    segments: Vec<Segment>,
+    segments: Vec<BufferSegment>,
     capacity: u64,
 }
 
@@ -21,7 +21,7 @@ impl ReadBuffer {
     pub(crate) fn new(bytes: u64, segments: u32) -> Self {
         let count = if bytes == 0 { 0 } else { segments };
         Self {
-            segments: vec![Segment::default(); usize::try_from(count).unwrap_or(0)],
+            segments: vec![BufferSegment::default(); usize::try_from(count).unwrap_or(0)],
             capacity: bytes.checked_div(u64::from(count)).unwrap_or(0),
         }
     }
@@ -36,7 +36,7 @@ impl ReadBuffer {
         self.segments.iter().position(|s| s.start <= offset && offset < s.end)
     }
 
-    pub(crate) fn segment(&self, index: usize) -> Segment {
+    pub(crate) fn segment(&self, index: usize) -> BufferSegment {
         self.segments[index]
     }
 
@@ -54,7 +54,7 @@ impl ReadBuffer {
     /// Takes the segment not used for longest for a run that begins at `offset`.
     pub(crate) fn take(&mut self, offset: u64, now: Nanos) -> Option<usize> {
         let (index, segment) = self.segments.iter_mut().enumerate().min_by_key(|(_, s)| s.used)?;
-        *segment = Segment { start: offset, end: offset, used: now };
+        *segment = BufferSegment { start: offset, end: offset, used: now };
         Some(index)
     }
 
@@ -63,7 +63,7 @@ impl ReadBuffer {
         let mut touched = false;
         for (index, s) in self.segments.iter_mut().enumerate() {
             if s.start < end && start < s.end {
-                *s = Segment::default();
+                *s = BufferSegment::default();
                 touched |= Some(index) == watched;
             }
         }
@@ -71,6 +71,6 @@ impl ReadBuffer {
     }
 
     pub(crate) fn clear(&mut self) {
-        self.segments.fill(Segment::default());
+        self.segments.fill(BufferSegment::default());
     }
 }

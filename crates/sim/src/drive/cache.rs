@@ -5,7 +5,7 @@
 
 use units::Nanos;
 
-use super::geometry::{Geometry, Place};
+use super::geometry::{Geometry, HeadPosition};
 
 /// A contiguous run of bytes that is not on the media.
 #[derive(Debug, Clone, Copy)]
@@ -13,7 +13,7 @@ pub(crate) struct Dirty {
     pub(crate) start: u64,
     pub(crate) end: u64,
     /// Place of `start`.
-    pub(crate) place: Place,
+    pub(crate) place: HeadPosition,
     /// When its oldest byte came.
     pub(crate) since: Nanos,
     /// Flushes that came before its oldest byte.

@@ -4,7 +4,7 @@
 
 use units::Nanos;
 
-use super::{Op, Request};
+use super::{DriveRequest, Op};
 
 /// Which commands a faulty range refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,12 +42,12 @@ pub(crate) enum Power {
 pub(crate) struct Faults {
     pub(crate) power: Power,
     pub(crate) ranges: Vec<FaultRange>,
-    pub(crate) parked: Vec<Request>,
+    pub(crate) parked: Vec<DriveRequest>,
 }
 
 impl Faults {
     /// The longest delay of the faulty ranges this request touches; `None` if it touches none.
-    pub(crate) fn hit(&self, request: &Request) -> Option<Nanos> {
+    pub(crate) fn hit(&self, request: &DriveRequest) -> Option<Nanos> {
         if self.ranges.is_empty() {
             return None;
         }

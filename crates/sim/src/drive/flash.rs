@@ -3,7 +3,7 @@
 use units::Nanos;
 
 use super::faults::Spike;
-use super::{DriveStats, DueList, Op, Parameters, Request};
+use super::{DriveRequest, DriveStats, DueList, Op, Parameters};
 
 #[derive(Debug)]
 pub(crate) struct Flash {
@@ -23,7 +23,7 @@ impl Flash {
         }
     }
 
-    pub(crate) fn submit(&mut self, request: Request, fault: Option<Nanos>, now: Nanos, due: &mut DueList) {
+    pub(crate) fn submit(&mut self, request: DriveRequest, fault: Option<Nanos>, now: Nanos, due: &mut DueList) {
         let p = &self.parameters;
         let (iops, rate, latency) = match request.op {
             Op::Read => (p.iops_read, p.rate_read, p.latency_read),

@@ -10,7 +10,7 @@ use super::parameters::{Parameters, float_of, whole_of};
 
 /// A place under the head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct HeadPosition {
     /// Cylinder, `0..Geometry::cylinders`.
     pub(crate) cylinder: u64,
     /// Nanoseconds since the start of the first track at which a head that streams from byte 0 would pass here.
@@ -133,12 +133,12 @@ impl Geometry {
     }
 
     /// The place of a byte.
-    pub(crate) fn place(&self, offset: u64) -> Place {
+    pub(crate) fn place(&self, offset: u64) -> HeadPosition {
         let band = self.band(offset);
         let within = offset - band.start;
         let track = band.first_track + within / band.bytes_per_track;
         let angle = within % band.bytes_per_track * self.turn / band.bytes_per_track;
-        Place { cylinder: track / self.heads, phase: track * self.pitch + angle }
+        HeadPosition { cylinder: track / self.heads, phase: track * self.pitch + angle }
     }
 
     /// Phase just after the last byte before `offset`: a transfer that ends with its track does not cross the skew.
@@ -177,11 +177,11 @@ impl Geometry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::Profile;
+    use crate::drive::DriveProfile;
 
     #[test]
     fn random_pairs_average_the_specified_seek() {
-        for profile in [Profile::T7k250, Profile::Desktop, Profile::Surveillance] {
+        for profile in [DriveProfile::T7k250, DriveProfile::Desktop, DriveProfile::Surveillance] {
             let parameters = Parameters::of(profile);
             let geometry = Geometry::new(&parameters);
             let n = geometry.cylinders();
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn the_seek_curve_never_falls() {
-        let geometry = Geometry::new(&Parameters::of(Profile::Desktop));
+        let geometry = Geometry::new(&Parameters::of(DriveProfile::Desktop));
         let n = geometry.cylinders();
         let times: Vec<u64> = (0..=1000).map(|i| geometry.seek(i * n / 1000)).collect();
         assert!(times.windows(2).all(|pair| pair[0] <= pair[1]));
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn zones_go_from_outer_to_inner_rate() {
-        let parameters = Parameters::of(Profile::Desktop);
+        let parameters = Parameters::of(DriveProfile::Desktop);
         let geometry = Geometry::new(&parameters);
         assert!(geometry.rate(0).abs_diff(180_000_000) < 100_000);
         assert!(geometry.rate(parameters.size - 1).abs_diff(85_000_000) < 100_000);
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn phase_and_offset_are_inverse() {
-        let parameters = Parameters::of(Profile::T7k250);
+        let parameters = Parameters::of(DriveProfile::T7k250);
         let geometry = Geometry::new(&parameters);
         for i in 0..10_000u64 {
             let offset = parameters.size / 10_001 * i / 512 * 512;
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_track_is_one_turn_and_the_next_lies_the_skew_further() {
-        let parameters = Parameters::of(Profile::Desktop);
+        let parameters = Parameters::of(DriveProfile::Desktop);
         let geometry = Geometry::new(&parameters);
         let track = geometry.bands[0].bytes_per_track;
         assert_eq!(geometry.phase_after(track), geometry.turn());

@@ -23,8 +23,8 @@ use std::collections::BinaryHeap;
 use units::Nanos;
 
 pub use faults::{FaultKind, FaultRange};
-pub use parameters::{KEYS, Order, ParameterError, Parameters, Profile};
-pub use predict::{Pattern, Prediction, Workload, predict, predict_list};
+pub use parameters::{DriveProfile, KEYS, Order, ParameterError, Parameters};
+pub use predict::{OffsetOrder, Prediction, Workload, predict, predict_list};
 pub use volatile::{CutReport, IMAGE_BYTES, Unflushed};
 
 use faults::{Faults, Power};
@@ -48,7 +48,7 @@ pub enum Op {
 
 /// One command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Request {
+pub struct DriveRequest {
     /// The caller's name for it, returned with its completion.
     pub tag: u64,
     /// What to do.
@@ -61,7 +61,7 @@ pub struct Request {
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CommandOutcome {
     /// Done.
     Ok,
     /// The media could not be read or written there.
@@ -72,13 +72,13 @@ pub enum Outcome {
 
 /// The end of one command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Completion {
+pub struct CommandEnd {
     /// As in the request.
     pub tag: u64,
     /// When it completed by the drive's clock; may be earlier than the call that reports it.
     pub at: Nanos,
     /// How.
-    pub outcome: Outcome,
+    pub outcome: CommandOutcome,
 }
 
 /// What the drive has done since it was made or [`Drive::reset_stats`].
@@ -147,7 +147,7 @@ pub struct Drive {
     mechanism: Mechanism,
     due: DueList,
     faults: Faults,
-    clock: Clock,
+    clock: DriveClock,
     pending: u32,
 }
 
@@ -170,7 +170,7 @@ impl Drive {
             mechanism,
             due: DueList::default(),
             faults: Faults::default(),
-            clock: Clock::ahead_by(angle),
+            clock: DriveClock::ahead_by(angle),
             pending: 0,
         })
     }
@@ -186,7 +186,7 @@ impl Drive {
     ///
     /// # Panics
     /// The range ends beyond the drive.
-    pub fn submit(&mut self, request: Request, now: Nanos) {
+    pub fn submit(&mut self, request: DriveRequest, now: Nanos) {
         assert!(
             request.offset.checked_add(request.bytes).is_some_and(|end| end <= self.parameters.size),
             "a request beyond the drive's {} bytes: {request:?}",
@@ -202,7 +202,7 @@ impl Drive {
         }
     }
 
-    fn begin(&mut self, request: Request, now: Nanos) {
+    fn begin(&mut self, request: DriveRequest, now: Nanos) {
         let fault = self.faults.hit(&request);
         match &mut self.mechanism {
             Mechanism::Rotating(disk) => disk.submit(request, fault, now, &mut self.due),
@@ -217,7 +217,7 @@ impl Drive {
     }
 
     /// Reports what completed up to `now`, in order of time.
-    pub fn complete(&mut self, now: Nanos, out: &mut Vec<Completion>) {
+    pub fn complete(&mut self, now: Nanos, out: &mut Vec<CommandEnd>) {
         self.complete_ahead(now, Nanos::ZERO, out);
     }
 
@@ -242,7 +242,7 @@ impl Drive {
 
     /// As [`Drive::complete`], but also reports those completions up to `lead` later whose time is already certain: an
     /// emulator needs time to get its answers out.
-    pub fn complete_ahead(&mut self, now: Nanos, lead: Nanos, out: &mut Vec<Completion>) {
+    pub fn complete_ahead(&mut self, now: Nanos, lead: Nanos, out: &mut Vec<CommandEnd>) {
         let until = self.clock.inner(now.saturating_add(lead));
         self.advance(self.clock.inner(now));
         if self.faults.power == Power::Hung {
@@ -253,11 +253,11 @@ impl Drive {
                 break;
             }
             let outcome = match (due.failed, self.faults.power) {
-                (false, _) => Outcome::Ok,
-                (true, Power::Off) => Outcome::DriveGone,
-                (true, _) => Outcome::MediumError,
+                (false, _) => CommandOutcome::Ok,
+                (true, Power::Off) => CommandOutcome::DriveGone,
+                (true, _) => CommandOutcome::MediumError,
             };
-            out.push(Completion { tag: due.tag, at: self.clock.outer(due.at), outcome });
+            out.push(CommandEnd { tag: due.tag, at: self.clock.outer(due.at), outcome });
             self.due.heap.pop();
             self.pending -= 1;
         }
@@ -385,20 +385,20 @@ impl Drive {
 
     /// Whether a write there would fail (so that an emulator does not keep its data).
     #[must_use]
-    pub fn refuses(&self, request: &Request) -> bool {
+    pub fn refuses(&self, request: &DriveRequest) -> bool {
         self.faults.power == Power::Off || self.faults.hit(request).is_some()
     }
 }
 
 /// Maps the caller's time to the drive's own, which runs slower when the drive is slow.
 #[derive(Debug, Clone, Copy)]
-struct Clock {
+struct DriveClock {
     factor: f64,
     outer_base: Nanos,
     inner_base: Nanos,
 }
 
-impl Clock {
+impl DriveClock {
     fn ahead_by(angle: Nanos) -> Self {
         Self { factor: 1.0, outer_base: Nanos::ZERO, inner_base: angle }
     }

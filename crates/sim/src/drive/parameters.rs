@@ -11,7 +11,7 @@ use units::Nanos;
 
 /// A named set of parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Profile {
+pub enum DriveProfile {
     /// Deskstar T7K250 of 2005: 250 GB, 7200 rpm, 67.8…32.9 MB/s.
     T7k250,
     /// A present desktop drive: 1 TB, 7200 rpm, 180…85 MB/s.
@@ -23,7 +23,7 @@ pub enum Profile {
     SsdSata,
 }
 
-impl Profile {
+impl DriveProfile {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::T7k250, Self::Desktop, Self::Surveillance, Self::SsdSata];
 
@@ -39,13 +39,13 @@ impl Profile {
     }
 }
 
-impl fmt::Display for Profile {
+impl fmt::Display for DriveProfile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl FromStr for Profile {
+impl FromStr for DriveProfile {
     type Err = ParameterError;
     fn from_str(text: &str) -> Result<Self, ParameterError> {
         Self::ALL.into_iter().find(|p| p.name() == text).ok_or_else(|| ParameterError::UnknownProfile(shown(text)))
@@ -172,11 +172,11 @@ const MIB: u64 = 1 << 20;
 impl Parameters {
     /// The values of a profile.
     #[must_use]
-    pub fn of(profile: Profile) -> Self {
+    pub fn of(profile: DriveProfile) -> Self {
         let desktop = Self::desktop();
         match profile {
-            Profile::Desktop => desktop,
-            Profile::T7k250 => Self {
+            DriveProfile::Desktop => desktop,
+            DriveProfile::T7k250 => Self {
                 size: 250_059_350_016,
                 heads: 3,
                 zones: 30,
@@ -191,7 +191,7 @@ impl Parameters {
                 ovh: Nanos::from_micros(250),
                 ..desktop
             },
-            Profile::Surveillance => Self {
+            DriveProfile::Surveillance => Self {
                 size: 4_000_787_030_016,
                 rpm: 5400,
                 heads: 8,
@@ -201,7 +201,7 @@ impl Parameters {
                 full: Nanos::from_micros(22_000),
                 ..desktop
             },
-            Profile::SsdSata => Self { rotational: false, size: 500_107_862_016, ..desktop },
+            DriveProfile::SsdSata => Self { rotational: false, size: 500_107_862_016, ..desktop },
         }
     }
 
@@ -470,10 +470,10 @@ mod tests {
 
     #[test]
     fn every_profile_can_be_built_and_listed_values_read_back() {
-        for profile in Profile::ALL {
+        for profile in DriveProfile::ALL {
             let parameters = Parameters::of(profile);
             parameters.check().expect("a profile is consistent");
-            let mut copy = Parameters::of(Profile::Desktop);
+            let mut copy = Parameters::of(DriveProfile::Desktop);
             copy.rotational = parameters.rotational;
             for (key, value) in parameters.listed() {
                 copy.set(&format!("{key}={value}")).expect("a listed value reads back");
@@ -485,7 +485,7 @@ mod tests {
 
     #[test]
     fn wrong_parameters_say_what_is_wrong() {
-        let mut p = Parameters::of(Profile::Desktop);
+        let mut p = Parameters::of(DriveProfile::Desktop);
         assert!(matches!(p.set("avg"), Err(ParameterError::NotAPair(_))));
         assert!(matches!(p.set("speed=1"), Err(ParameterError::UnknownKey(_))));
         assert!(p.set("avg=8").expect_err("no unit").to_string().contains("unit"));
@@ -493,6 +493,6 @@ mod tests {
         p.set("wcache=0").expect("write through");
         p.set("avg=30ms").expect("a span");
         assert_eq!(p.check(), Err(ParameterError::Inconsistent("seeks must rise: t2t, avg, full")));
-        assert!("floppy".parse::<Profile>().is_err());
+        assert!("floppy".parse::<DriveProfile>().is_err());
     }
 }

@@ -3,11 +3,11 @@
 use units::Nanos;
 
 use super::faults::mixed;
-use super::{Drive, Op, ParameterError, Parameters, Request};
+use super::{Drive, DriveRequest, Op, ParameterError, Parameters};
 
 /// Order of a load's offsets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pattern {
+pub enum OffsetOrder {
     /// One after the other, from the start again at the end.
     Sequential,
     /// Anywhere in the range, on multiples of the block.
@@ -20,7 +20,7 @@ pub struct Workload {
     /// Read or write.
     pub op: Op,
     /// Order of the offsets.
-    pub pattern: Pattern,
+    pub pattern: OffsetOrder,
     /// Bytes of a request; at least 512.
     pub block: u64,
     /// Requests under way; at least 1.
@@ -52,8 +52,8 @@ impl Workload {
         let (block, start, pattern) = (self.block.max(512), self.offset, self.pattern);
         let room = size.saturating_sub(start).min(self.length) / block;
         (0u64..).take_while(move |_| room > 0).map(move |serial| match pattern {
-            Pattern::Sequential => start + serial % room * block,
-            Pattern::Random => start + mixed(seed.wrapping_add(serial)) % room * block,
+            OffsetOrder::Sequential => start + serial % room * block,
+            OffsetOrder::Random => start + mixed(seed.wrapping_add(serial)) % room * block,
         })
     }
 }
@@ -100,7 +100,7 @@ fn run(
     let mut times: Vec<u64> = Vec::new();
     for tag in 0..u64::from(depth) {
         if let Some(offset) = offsets.next() {
-            drive.submit(Request { tag, op: load.op, offset, bytes }, Nanos::ZERO);
+            drive.submit(DriveRequest { tag, op: load.op, offset, bytes }, Nanos::ZERO);
         }
     }
     if drive.pending() == 0 {
@@ -119,7 +119,7 @@ fn run(
             *slot = done.at;
             if let Some(offset) = offsets.next() {
                 last = last.max(done.at);
-                drive.submit(Request { tag: done.tag, op: load.op, offset, bytes }, done.at);
+                drive.submit(DriveRequest { tag: done.tag, op: load.op, offset, bytes }, done.at);
             }
         }
     }

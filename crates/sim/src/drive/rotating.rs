@@ -11,18 +11,18 @@ use units::Nanos;
 use super::buffer::ReadBuffer;
 use super::cache::WriteCache;
 use super::faults::Spike;
-use super::geometry::{Geometry, Place};
+use super::geometry::{Geometry, HeadPosition};
 use super::parameters::{float_of, whole_of};
-use super::{DriveStats, DueList, Op, Order, Parameters, Request};
+use super::{DriveRequest, DriveStats, DueList, Op, Order, Parameters};
 
 /// A command that waits for the media.
 #[derive(Debug, Clone, Copy)]
-struct Waiting {
+struct WaitingCommand {
     tag: u64,
     write: bool,
     start: u64,
     end: u64,
-    place: Place,
+    place: HeadPosition,
     ready: Nanos,
     sequence: u64,
     fault: Option<Nanos>,
@@ -30,7 +30,7 @@ struct Waiting {
 
 /// The head reads on: it passes `phase + (t - since)` at time `t`, until `limit`.
 #[derive(Debug, Clone, Copy)]
-struct Stream {
+struct MediaRead {
     segment: usize,
     phase: u64,
     since: Nanos,
@@ -50,18 +50,18 @@ pub(crate) struct Rotating {
     geometry: Geometry,
     buffer: ReadBuffer,
     cache: WriteCache,
-    queue: Vec<Waiting>,
+    queue: Vec<WaitingCommand>,
     /// Commands beyond the drive's own queue.
-    backlog: VecDeque<(Request, Option<Nanos>, Nanos)>,
+    backlog: VecDeque<(DriveRequest, Option<Nanos>, Nanos)>,
     /// Cached writes that wait for room.
-    stalled: VecDeque<Request>,
+    stalled: VecDeque<DriveRequest>,
     flushes: VecDeque<PendingFlush>,
     sequence: u64,
     cylinder: u64,
     /// The byte and the moment at which the head ended its last transfer: going on there needs no seek.
     tail: Option<(u64, u64)>,
     free_at: Nanos,
-    stream: Option<Stream>,
+    stream: Option<MediaRead>,
     draining: bool,
     drain_in_flight: bool,
     /// Reads (or drains) served in the present turn, while both wait.
@@ -75,7 +75,7 @@ pub(crate) struct Rotating {
 
 /// What the head does next.
 #[derive(Debug, Clone, Copy)]
-enum Next {
+enum NextMove {
     Media(usize),
     Drain(usize),
 }
@@ -134,7 +134,7 @@ impl Rotating {
     }
 
     /// Takes a command. All events up to `now` have been handled.
-    pub(crate) fn submit(&mut self, request: Request, fault: Option<Nanos>, now: Nanos, due: &mut DueList) {
+    pub(crate) fn submit(&mut self, request: DriveRequest, fault: Option<Nanos>, now: Nanos, due: &mut DueList) {
         match request.op {
             Op::Discard => due.push(request.tag, now.saturating_add(self.parameters.hovh), false),
             Op::Flush => {
@@ -157,13 +157,13 @@ impl Rotating {
         }
     }
 
-    fn enqueue(&mut self, request: Request, fault: Option<Nanos>, now: Nanos) {
+    fn enqueue(&mut self, request: DriveRequest, fault: Option<Nanos>, now: Nanos) {
         if self.queue.len() >= usize::try_from(self.parameters.ncq).unwrap_or(usize::MAX) {
             self.backlog.push_back((request, fault, now));
             return;
         }
         self.sequence += 1;
-        self.queue.push(Waiting {
+        self.queue.push(WaitingCommand {
             tag: request.tag,
             write: request.op != Op::Read,
             start: request.offset,
@@ -176,7 +176,7 @@ impl Rotating {
     }
 
     /// A read whose bytes are all in a buffer needs no head.
-    fn read_from_buffer(&mut self, request: Request, now: Nanos, due: &mut DueList) -> bool {
+    fn read_from_buffer(&mut self, request: DriveRequest, now: Nanos, due: &mut DueList) -> bool {
         self.settle_stream(now);
         let end = request.offset + request.bytes;
         let segment = self.buffer.holding(request.offset).filter(|&i| end <= self.buffer.segment(i).end);
@@ -218,13 +218,13 @@ impl Rotating {
         }
         let filled = self.buffer.segment(segment).end;
         if filled < stream.limit || self.free_at > now {
-            self.stream = Some(Stream { limit, ..stream });
+            self.stream = Some(MediaRead { limit, ..stream });
             return;
         }
         // It had stopped at its limit; the place comes round again.
         let place = self.geometry.place(filled);
         let wait = self.geometry.rotation_wait(place.phase, now);
-        self.stream = Some(Stream { segment, phase: place.phase, since: Nanos(now.0 + wait), limit });
+        self.stream = Some(MediaRead { segment, phase: place.phase, since: Nanos(now.0 + wait), limit });
     }
 
     /// Brings the buffer up to what the head has passed by `now`.
@@ -324,19 +324,19 @@ impl Rotating {
 
     fn decide(&mut self, at: Nanos, due: &mut DueList) {
         match self.choose(at) {
-            Next::Media(index) => {
+            NextMove::Media(index) => {
                 let waiting = self.queue.swap_remove(index);
                 if let Some((request, fault, came)) = self.backlog.pop_front() {
                     self.enqueue(request, fault, came.max(at));
                 }
                 if waiting.write { self.write_media(waiting, at, due) } else { self.read_media(waiting, at, due) }
             }
-            Next::Drain(index) => self.drain(index, at),
+            NextMove::Drain(index) => self.drain(index, at),
         }
     }
 
     /// Reads and drains take turns while both are due; among each, the shortest positioning time wins.
-    fn choose(&mut self, at: Nanos) -> Next {
+    fn choose(&mut self, at: Nanos) -> NextMove {
         let media = self.choose_media(at);
         let drain = if self.drain_from().is_some_and(|from| from <= at) { self.choose_drain(at) } else { None };
         let next = match (media, drain) {
@@ -347,10 +347,10 @@ impl Rotating {
                     self.turn_count = 0;
                 }
                 self.turn_count += 1;
-                return if self.turn_of_drains { Next::Drain(d) } else { Next::Media(m) };
+                return if self.turn_of_drains { NextMove::Drain(d) } else { NextMove::Media(m) };
             }
-            (Some(m), None) => Next::Media(m),
-            (None, Some(d)) => Next::Drain(d),
+            (Some(m), None) => NextMove::Media(m),
+            (None, Some(d)) => NextMove::Drain(d),
             (None, None) => unreachable!("a decision is due only when something is ready"),
         };
         self.turn_count = 0;
@@ -363,7 +363,7 @@ impl Rotating {
             Order::Fifo => ready.min_by_key(|(_, w)| w.sequence).map(|(index, _)| index),
             Order::Sptf if self.queue.len() == 1 => Some(0).filter(|_| self.queue[0].ready <= at),
             Order::Sptf => {
-                let aged = |w: &Waiting| {
+                let aged = |w: &WaitingCommand| {
                     let wait = whole_of(float_of(at.0 - w.ready.0) * self.parameters.age);
                     i128::from(self.positioning(w.place, w.start, w.write, at).0) - i128::from(wait)
                 };
@@ -387,7 +387,7 @@ impl Rotating {
     }
 
     /// Seek and rotation from where the head is at `at` to a place: (sum, seek).
-    fn positioning(&self, place: Place, offset: u64, write: bool, at: Nanos) -> (u64, u64) {
+    fn positioning(&self, place: HeadPosition, offset: u64, write: bool, at: Nanos) -> (u64, u64) {
         if let Some((end, phase)) = self.tail.filter(|_| self.free_at == at) {
             // The head is just there: a stream goes on, over the skew if a track ends here.
             if end == offset {
@@ -400,7 +400,7 @@ impl Rotating {
         (seek + self.geometry.rotation_wait(place.phase, Nanos(at.0 + seek)), seek)
     }
 
-    fn read_media(&mut self, w: Waiting, at: Nanos, due: &mut DueList) {
+    fn read_media(&mut self, w: WaitingCommand, at: Nanos, due: &mut DueList) {
         self.settle_stream(at);
         let bytes = w.end - w.start;
         let held = self.buffer.holding(w.start).filter(|_| w.fault.is_none());
@@ -429,7 +429,7 @@ impl Rotating {
         self.stream = None;
         if w.fault.is_none() {
             let limit = self.read_ahead_limit(w.end);
-            self.stream = held.or_else(|| self.buffer.take(w.start, at)).map(|segment| Stream {
+            self.stream = held.or_else(|| self.buffer.take(w.start, at)).map(|segment| MediaRead {
                 segment,
                 phase: place.phase,
                 since: begin,
@@ -440,22 +440,22 @@ impl Rotating {
     }
 
     /// Whether the head still reads on (it has not reached its limit).
-    fn goes_on(&self, stream: Stream, at: Nanos) -> bool {
+    fn goes_on(&self, stream: MediaRead, at: Nanos) -> bool {
         self.buffer.segment(stream.segment).end < stream.limit && self.free_at <= at
     }
 
     /// The read is served by letting the head read on.
-    fn go_on(&mut self, stream: Stream, w: Waiting, at: Nanos, due: &mut DueList) {
+    fn go_on(&mut self, stream: MediaRead, w: WaitingCommand, at: Nanos, due: &mut DueList) {
         let phase_end = self.geometry.phase_after(w.end);
         let end = Nanos(stream.since.0 + phase_end.saturating_sub(stream.phase)).max(at);
         self.stats.streamed += 1;
         self.stats.media_ops += 1;
         self.end_media(end, w.end, phase_end, at);
-        self.stream = Some(Stream { limit: self.read_ahead_limit(w.end).max(stream.limit), ..stream });
+        self.stream = Some(MediaRead { limit: self.read_ahead_limit(w.end).max(stream.limit), ..stream });
         self.complete_media(w, end, due);
     }
 
-    fn write_media(&mut self, w: Waiting, at: Nanos, due: &mut DueList) {
+    fn write_media(&mut self, w: WaitingCommand, at: Nanos, due: &mut DueList) {
         self.settle_stream(at);
         self.stream = None;
         self.buffer.forget(w.start, w.end, None);
@@ -502,7 +502,7 @@ impl Rotating {
     }
 
     /// The answer leaves when the last part has passed the interface.
-    fn complete_media(&self, w: Waiting, end: Nanos, due: &mut DueList) {
+    fn complete_media(&self, w: WaitingCommand, end: Nanos, due: &mut DueList) {
         let last = self.interface_time((w.end - w.start).min(64 * 1024));
         due.push(w.tag, end.saturating_add(last), w.fault.is_some());
     }

@@ -5,7 +5,7 @@ use super::*;
 fn run(
     parameters: &Parameters,
     op: Op,
-    pattern: Pattern,
+    pattern: OffsetOrder,
     block: u64,
     depth: u32,
     offset: u64,
@@ -22,26 +22,28 @@ fn near(value: f64, expected: f64, per_cent: f64) {
 
 #[test]
 fn a_sequential_stream_gets_the_rate_of_its_zone() {
-    for profile in [Profile::Desktop, Profile::T7k250, Profile::Surveillance] {
+    for profile in [DriveProfile::Desktop, DriveProfile::T7k250, DriveProfile::Surveillance] {
         let p = Parameters::of(profile);
-        let outer = run(&p, Op::Read, Pattern::Sequential, 1 << 20, 1, 0, 10);
+        let outer = run(&p, Op::Read, OffsetOrder::Sequential, 1 << 20, 1, 0, 10);
         near(outer.bytes_per_second, parameters::float_of(p.outer), 1.0);
-        let inner = run(&p, Op::Read, Pattern::Sequential, 1 << 20, 1, p.size / 100 * 98, 10);
+        let inner = run(&p, Op::Read, OffsetOrder::Sequential, 1 << 20, 1, p.size / 100 * 98, 10);
         near(inner.bytes_per_second, parameters::float_of(p.inner), 1.0);
-        let deep = run(&p, Op::Read, Pattern::Sequential, 128 << 10, 8, 0, 10);
+        let deep = run(&p, Op::Read, OffsetOrder::Sequential, 128 << 10, 8, 0, 10);
         near(deep.bytes_per_second, parameters::float_of(p.outer), 1.0);
     }
 }
 
 #[test]
 fn random_reads_cost_a_seek_and_half_a_turn() {
-    for (profile, expected) in [(Profile::Desktop, 78.8), (Profile::T7k250, 78.5), (Profile::Surveillance, 56.9)] {
+    for (profile, expected) in
+        [(DriveProfile::Desktop, 78.8), (DriveProfile::T7k250, 78.5), (DriveProfile::Surveillance, 56.9)]
+    {
         let p = Parameters::of(profile);
-        near(run(&p, Op::Read, Pattern::Random, 4096, 1, 0, 600).requests_per_second, expected, 3.0);
+        near(run(&p, Op::Read, OffsetOrder::Random, 4096, 1, 0, 600).requests_per_second, expected, 3.0);
     }
 }
 
-fn with(profile: Profile, pairs: &[&str]) -> Parameters {
+fn with(profile: DriveProfile, pairs: &[&str]) -> Parameters {
     let mut parameters = Parameters::of(profile);
     for pair in pairs {
         parameters.set(pair).expect("a valid pair");
@@ -49,22 +51,22 @@ fn with(profile: Profile, pairs: &[&str]) -> Parameters {
     parameters
 }
 
-fn read(tag: u64, offset: u64, bytes: u64) -> Request {
-    Request { tag, op: Op::Read, offset, bytes }
+fn read(tag: u64, offset: u64, bytes: u64) -> DriveRequest {
+    DriveRequest { tag, op: Op::Read, offset, bytes }
 }
 
-fn write(tag: u64, offset: u64, bytes: u64) -> Request {
-    Request { tag, op: Op::Write, offset, bytes }
+fn write(tag: u64, offset: u64, bytes: u64) -> DriveRequest {
+    DriveRequest { tag, op: Op::Write, offset, bytes }
 }
 
 const FLUSH: u64 = 1 << 32;
 
-fn flush() -> Request {
-    Request { tag: FLUSH, op: Op::Flush, offset: 0, bytes: 0 }
+fn flush() -> DriveRequest {
+    DriveRequest { tag: FLUSH, op: Op::Flush, offset: 0, bytes: 0 }
 }
 
 /// Runs until nothing more is pending; completions in order.
-fn drain(drive: &mut Drive) -> Vec<Completion> {
+fn drain(drive: &mut Drive) -> Vec<CommandEnd> {
     let mut out = Vec::new();
     while drive.pending() > 0 {
         let at = drive.next_wakeup().expect("something is pending");
@@ -76,7 +78,7 @@ fn drain(drive: &mut Drive) -> Vec<Completion> {
 #[test]
 fn a_disk_30_per_cent_slower_takes_30_per_cent_longer() {
     let times = |factor: f64| {
-        let mut drive = Drive::new(Parameters::of(Profile::Desktop), 3).expect("valid");
+        let mut drive = Drive::new(Parameters::of(DriveProfile::Desktop), 3).expect("valid");
         drive.set_slow(factor, Nanos::ZERO);
         let mut now = Nanos::ZERO;
         for tag in 0..500u64 {
@@ -91,9 +93,9 @@ fn a_disk_30_per_cent_slower_takes_30_per_cent_longer() {
 
 #[test]
 fn shortest_positioning_first_beats_first_come() {
-    let sptf = run(&with(Profile::Desktop, &[]), Op::Read, Pattern::Random, 4096, 32, 0, 120);
-    let fifo = run(&with(Profile::Desktop, &["sched=fifo"]), Op::Read, Pattern::Random, 4096, 32, 0, 120);
-    let one = run(&with(Profile::Desktop, &[]), Op::Read, Pattern::Random, 4096, 1, 0, 120);
+    let sptf = run(&with(DriveProfile::Desktop, &[]), Op::Read, OffsetOrder::Random, 4096, 32, 0, 120);
+    let fifo = run(&with(DriveProfile::Desktop, &["sched=fifo"]), Op::Read, OffsetOrder::Random, 4096, 32, 0, 120);
+    let one = run(&with(DriveProfile::Desktop, &[]), Op::Read, OffsetOrder::Random, 4096, 1, 0, 120);
     assert!(sptf.requests_per_second > 1.8 * fifo.requests_per_second);
     near(fifo.requests_per_second, one.requests_per_second, 4.0);
     // Ageing: nobody waits for ever.
@@ -102,7 +104,7 @@ fn shortest_positioning_first_beats_first_come() {
 
 #[test]
 fn every_request_completes_once_and_never_early() {
-    for profile in Profile::ALL {
+    for profile in DriveProfile::ALL {
         let mut drive = Drive::new(Parameters::of(profile), 11).expect("valid");
         let size = drive.parameters().size;
         let mut out = Vec::new();
@@ -118,11 +120,11 @@ fn every_request_completes_once_and_never_early() {
                 [usize::try_from(chance % 5).expect("small")];
             let bytes = 4096 * (1 + chance % 64);
             came.insert(tag, now);
-            drive.submit(Request { tag, op, offset: near, bytes }, now);
+            drive.submit(DriveRequest { tag, op, offset: near, bytes }, now);
             drive.complete(now, &mut out);
             for done in out.drain(..) {
                 let began = came.remove(&done.tag).expect("completes once");
-                assert!(done.at > began && done.at <= now && done.outcome == Outcome::Ok);
+                assert!(done.at > began && done.at <= now && done.outcome == CommandOutcome::Ok);
                 seen += 1;
             }
         }
@@ -134,7 +136,7 @@ fn every_request_completes_once_and_never_early() {
 #[test]
 fn late_calls_give_the_same_times() {
     let times = |step: u64| {
-        let mut drive = Drive::new(Parameters::of(Profile::Desktop), 5).expect("valid");
+        let mut drive = Drive::new(Parameters::of(DriveProfile::Desktop), 5).expect("valid");
         for tag in 0..32u64 {
             let offset = faults::mixed(tag) % 200_000 * 4_194_304 / 4096 * 4096 % (900 << 30);
             drive.submit(read(tag, offset, 8192), Nanos::ZERO);
@@ -152,8 +154,8 @@ fn late_calls_give_the_same_times() {
 
 #[test]
 fn answers_known_ahead_are_the_same_answers() {
-    let mut a = Drive::new(Parameters::of(Profile::Desktop), 5).expect("valid");
-    let mut b = Drive::new(Parameters::of(Profile::Desktop), 5).expect("valid");
+    let mut a = Drive::new(Parameters::of(DriveProfile::Desktop), 5).expect("valid");
+    let mut b = Drive::new(Parameters::of(DriveProfile::Desktop), 5).expect("valid");
     let lead = Nanos::from_micros(200);
     let (mut plain, mut ahead) = (Vec::new(), Vec::new());
     for tag in 0..8 {
@@ -173,7 +175,7 @@ fn answers_known_ahead_are_the_same_answers() {
 
 #[test]
 fn what_was_read_ahead_costs_no_head() {
-    let mut drive = Drive::new(Parameters::of(Profile::Desktop), 1).expect("valid");
+    let mut drive = Drive::new(Parameters::of(DriveProfile::Desktop), 1).expect("valid");
     drive.submit(read(1, 50 << 30, 65_536), Nanos::ZERO);
     let first = drain(&mut drive)[0].at;
     // By then the head has passed far more than the next read.
@@ -191,7 +193,7 @@ fn what_was_read_ahead_costs_no_head() {
 
 #[test]
 fn a_write_hides_an_older_copy_in_the_read_buffer() {
-    let mut drive = Drive::new(with(Profile::Desktop, &["wcache=0"]), 1).expect("valid");
+    let mut drive = Drive::new(with(DriveProfile::Desktop, &["wcache=0"]), 1).expect("valid");
     drive.submit(read(1, 1 << 30, 65_536), Nanos::ZERO);
     let at = drain(&mut drive)[0].at;
     drive.submit(write(2, 1 << 30, 4096), at);
@@ -203,26 +205,26 @@ fn a_write_hides_an_older_copy_in_the_read_buffer() {
 
 #[test]
 fn cached_writes_are_quick_until_the_cache_is_full() {
-    let mut drive = Drive::new(Parameters::of(Profile::Desktop), 1).expect("valid");
+    let mut drive = Drive::new(Parameters::of(DriveProfile::Desktop), 1).expect("valid");
     drive.submit(write(0, 0, 1 << 20), Nanos::ZERO);
     let quick = drain(&mut drive)[0].at;
     assert!(quick < Nanos::from_millis(5), "{quick}");
     assert_eq!(drive.dirty_bytes(), 1 << 20);
     // A second of writing as fast as it accepts: what is not in the cache went at the media's rate.
-    let sustained = run(drive.parameters(), Op::Write, Pattern::Sequential, 1 << 20, 4, 0, 60);
+    let sustained = run(drive.parameters(), Op::Write, OffsetOrder::Sequential, 1 << 20, 4, 0, 60);
     near(sustained.bytes_per_second, 180e6, 2.0);
 }
 
 #[test]
 fn a_write_through_stream_loses_a_turn_each() {
-    let p = with(Profile::Desktop, &["wcache=0"]);
-    let r = run(&p, Op::Write, Pattern::Sequential, 256 << 10, 1, 0, 60);
+    let p = with(DriveProfile::Desktop, &["wcache=0"]);
+    let r = run(&p, Op::Write, OffsetOrder::Sequential, 256 << 10, 1, 0, 60);
     near(r.bytes_per_second, 26.8e6, 2.0);
 }
 
 #[test]
 fn a_flush_waits_for_what_came_before_it_and_only_that() {
-    let mut drive = Drive::new(Parameters::of(Profile::Desktop), 1).expect("valid");
+    let mut drive = Drive::new(Parameters::of(DriveProfile::Desktop), 1).expect("valid");
     for tag in 0..10u64 {
         drive.submit(write(tag, tag << 35, 4096), Nanos::ZERO);
     }
@@ -246,7 +248,7 @@ fn a_flush_waits_for_what_came_before_it_and_only_that() {
 
 #[test]
 fn an_idle_drive_drains_its_cache() {
-    let mut drive = Drive::new(Parameters::of(Profile::Desktop), 1).expect("valid");
+    let mut drive = Drive::new(Parameters::of(DriveProfile::Desktop), 1).expect("valid");
     drive.submit(write(0, 1 << 30, 65_536), Nanos::ZERO);
     drive.complete(Nanos::from_secs(1), &mut Vec::new());
     assert_eq!(drive.dirty_bytes(), 0);
@@ -255,25 +257,25 @@ fn an_idle_drive_drains_its_cache() {
 
 #[test]
 fn faults_hit_their_range_and_nothing_else() {
-    let mut drive = Drive::new(Parameters::of(Profile::Desktop), 1).expect("valid");
+    let mut drive = Drive::new(Parameters::of(DriveProfile::Desktop), 1).expect("valid");
     let delay = Nanos::from_millis(500);
     drive.add_fault(FaultRange { start: 1 << 30, bytes: 4096, kind: FaultKind::Read, delay });
     drive.submit(read(1, (1 << 30) - 4096, 8192), Nanos::ZERO);
     let bad = drain(&mut drive)[0];
-    assert!(bad.outcome == Outcome::MediumError && bad.at > delay);
+    assert!(bad.outcome == CommandOutcome::MediumError && bad.at > delay);
     for request in [read(2, (1 << 30) + 4096, 4096), write(3, 1 << 30, 4096)] {
         drive.submit(request, bad.at);
-        assert_eq!(drain(&mut drive)[0].outcome, Outcome::Ok);
+        assert_eq!(drain(&mut drive)[0].outcome, CommandOutcome::Ok);
     }
     drive.clear_faults();
     drive.drop_read_buffer(bad.at);
     drive.submit(read(4, 1 << 30, 4096), bad.at + Nanos::from_secs(9));
-    assert_eq!(drain(&mut drive)[0].outcome, Outcome::Ok);
+    assert_eq!(drain(&mut drive)[0].outcome, CommandOutcome::Ok);
 }
 
 #[test]
 fn a_hung_drive_answers_after_it_is_revived_and_a_dead_one_with_errors() {
-    let mut drive = Drive::new(Parameters::of(Profile::Desktop), 1).expect("valid");
+    let mut drive = Drive::new(Parameters::of(DriveProfile::Desktop), 1).expect("valid");
     drive.submit(read(1, 1 << 30, 4096), Nanos::ZERO);
     drive.hang(Nanos::from_micros(1));
     drive.submit(read(2, 2 << 30, 4096), Nanos::from_millis(1));
@@ -283,7 +285,7 @@ fn a_hung_drive_answers_after_it_is_revived_and_a_dead_one_with_errors() {
     drive.revive(Nanos::from_secs(100));
     assert_eq!(
         drain(&mut drive).iter().map(|d| (d.tag, d.outcome)).collect::<Vec<_>>(),
-        [(1, Outcome::Ok), (2, Outcome::Ok)]
+        [(1, CommandOutcome::Ok), (2, CommandOutcome::Ok)]
     );
 
     let now = Nanos::from_secs(200);
@@ -291,16 +293,16 @@ fn a_hung_drive_answers_after_it_is_revived_and_a_dead_one_with_errors() {
     drive.submit(write(4, 3 << 30, 4096), now);
     drive.power_off(now);
     drive.submit(read(5, 3 << 30, 4096), now);
-    assert!(drain(&mut drive).iter().all(|d| d.outcome == Outcome::DriveGone));
+    assert!(drain(&mut drive).iter().all(|d| d.outcome == CommandOutcome::DriveGone));
     assert_eq!(drive.dirty_bytes(), 0);
     drive.revive(now + Nanos::from_secs(1));
     drive.submit(read(6, 3 << 30, 4096), now + Nanos::from_secs(1));
-    assert_eq!(drain(&mut drive)[0].outcome, Outcome::Ok);
+    assert_eq!(drain(&mut drive)[0].outcome, CommandOutcome::Ok);
 }
 
 #[test]
 fn a_spike_delays_one_command_per_period() {
-    let mut drive = Drive::new(Parameters::of(Profile::Desktop), 1).expect("valid");
+    let mut drive = Drive::new(Parameters::of(DriveProfile::Desktop), 1).expect("valid");
     drive.set_spike(Nanos::from_millis(300), Nanos::from_secs(10), Nanos::ZERO);
     let mut now = Nanos::ZERO;
     let mut slow = 0;
@@ -316,19 +318,19 @@ fn a_spike_delays_one_command_per_period() {
 
 #[test]
 fn flash_is_bounded_by_its_rates() {
-    let p = Parameters::of(Profile::SsdSata);
-    near(run(&p, Op::Read, Pattern::Random, 4096, 1, 0, 2).requests_per_second, 11_000.0, 2.0);
-    near(run(&p, Op::Read, Pattern::Random, 4096, 32, 0, 2).requests_per_second, 90_000.0, 1.0);
-    near(run(&p, Op::Read, Pattern::Sequential, 1 << 20, 4, 0, 2).bytes_per_second, 540e6, 1.0);
-    near(run(&p, Op::Write, Pattern::Sequential, 1 << 20, 4, 0, 2).bytes_per_second, 500e6, 1.0);
+    let p = Parameters::of(DriveProfile::SsdSata);
+    near(run(&p, Op::Read, OffsetOrder::Random, 4096, 1, 0, 2).requests_per_second, 11_000.0, 2.0);
+    near(run(&p, Op::Read, OffsetOrder::Random, 4096, 32, 0, 2).requests_per_second, 90_000.0, 1.0);
+    near(run(&p, Op::Read, OffsetOrder::Sequential, 1 << 20, 4, 0, 2).bytes_per_second, 540e6, 1.0);
+    near(run(&p, Op::Write, OffsetOrder::Sequential, 1 << 20, 4, 0, 2).bytes_per_second, 500e6, 1.0);
 }
 
 #[test]
 fn a_replayed_list_takes_as_long_as_the_load_it_came_from() {
-    let p = Parameters::of(Profile::Desktop);
+    let p = Parameters::of(DriveProfile::Desktop);
     let load = Workload {
         op: Op::Read,
-        pattern: Pattern::Random,
+        pattern: OffsetOrder::Random,
         block: 4096,
         depth: 4,
         offset: 0,

@@ -50,7 +50,7 @@ pub struct CutReport {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum WriteFate {
     Kept,
     Dropped,
     Torn(u64),
@@ -143,16 +143,16 @@ impl Unflushed {
         for (index, w) in self.writes.iter().enumerate() {
             let chance = mixed(seed ^ mixed(u64::try_from(index).unwrap_or(0)));
             fates.push(match chance % 4 {
-                _ if w.durable => Fate::Kept,
-                0 => Fate::Kept,
-                1 => Fate::Torn(mixed(chance)),
-                _ => Fate::Dropped,
+                _ if w.durable => WriteFate::Kept,
+                0 => WriteFate::Kept,
+                1 => WriteFate::Torn(mixed(chance)),
+                _ => WriteFate::Dropped,
             });
             match fates[index] {
                 _ if w.durable => {}
-                Fate::Kept => report.kept += 1,
-                Fate::Dropped => report.dropped += 1,
-                Fate::Torn(_) => report.torn += 1,
+                WriteFate::Kept => report.kept += 1,
+                WriteFate::Dropped => report.dropped += 1,
+                WriteFate::Torn(_) => report.torn += 1,
             }
             for (image, block) in (w.offset / IMAGE_BYTES..=(w.offset + w.bytes - 1) / IMAGE_BYTES).enumerate() {
                 blocks.entry(block * IMAGE_BYTES).or_default().push((index, image));
@@ -171,7 +171,7 @@ impl Unflushed {
     }
 
     /// Per sector: the content after the last surviving write that touched it.
-    fn final_content(&self, block: u64, touched: &[(usize, usize)], fates: &[Fate], now: &[u8]) -> Box<[u8]> {
+    fn final_content(&self, block: u64, touched: &[(usize, usize)], fates: &[WriteFate], now: &[u8]) -> Box<[u8]> {
         let mut result = now.to_vec().into_boxed_slice();
         for (sector, out) in result.chunks_mut(SECTOR).enumerate() {
             let at = block + u64::try_from(sector * SECTOR).unwrap_or(0);
@@ -187,16 +187,16 @@ impl Unflushed {
         result
     }
 
-    fn survives(&self, index: usize, sector_at: u64, fate: Fate) -> bool {
+    fn survives(&self, index: usize, sector_at: u64, fate: WriteFate) -> bool {
         let w = &self.writes[index];
         let sector = u64::try_from(SECTOR).unwrap_or(512);
         let inside = sector_at < w.offset + w.bytes && w.offset < sector_at + sector;
         match fate {
             // A write that did not touch this sector neither changes it nor is needed for it.
             _ if !inside => false,
-            Fate::Kept => true,
-            Fate::Dropped => false,
-            Fate::Torn(chance) => mixed(chance ^ sector_at).is_multiple_of(2),
+            WriteFate::Kept => true,
+            WriteFate::Dropped => false,
+            WriteFate::Torn(chance) => mixed(chance ^ sector_at).is_multiple_of(2),
         }
     }
 }

@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 
 use units::{Nanos, UploadId};
 
-use super::{Life, Trouble, UploadFile, Uploads, Used};
-use crate::grant::Work;
+use super::{UploadFile, UploadLife, UploadTrouble, Uploads, Used};
+use crate::grant::StoreWork;
 
 /// Bytes by which what is in the drive's cache must have grown to be told again.
 const DIRTY_BYTES_NEWS: u64 = 4 * 1024 * 1024;
@@ -59,12 +59,12 @@ pub(super) struct Commits<R> {
     offered: Option<(u64, bool)>,
     /// The upload written to last: its file is what a flush that nobody waits for goes through.
     written_last: Option<UploadId>,
-    batch: Option<Batch<R>>,
+    batch: Option<CommitBatch<R>>,
 }
 
 /// A commit under way: what is left of each of its parts, in this order.
 #[derive(Debug)]
-struct Batch<R> {
+struct CommitBatch<R> {
     dirty_bytes: u64,
     to_secure: VecDeque<UploadId>,
     to_publish: Option<UploadId>,
@@ -135,7 +135,7 @@ impl<R> Commits<R> {
     }
 
     /// The offer to make now, if it says anything that the last one does not.
-    pub(super) fn next_offer(&mut self) -> Option<Work> {
+    pub(super) fn next_offer(&mut self) -> Option<StoreWork> {
         let (dirty_bytes, awaited) = (self.dirty_bytes, self.is_awaited());
         if self.batch.is_some() || (!awaited && dirty_bytes == 0) {
             return None;
@@ -145,14 +145,14 @@ impl<R> Commits<R> {
             return None;
         }
         self.offered = Some((dirty_bytes, awaited));
-        Some(Work::Commit { dirty_bytes, awaited })
+        Some(StoreWork::Commit { dirty_bytes, awaited })
     }
 
     /// Begins a commit of what waits. False if there is nothing to do.
     pub(super) fn begin(&mut self) -> bool {
         let uploads = self.uploads.len().min(NAMES_PER_COMMIT);
         let removals = self.removals.len().min(NAMES_PER_COMMIT - uploads);
-        let batch = Batch {
+        let batch = CommitBatch {
             dirty_bytes: self.dirty_bytes,
             to_secure: self.uploads.drain(..uploads).collect(),
             to_publish: None,
@@ -170,7 +170,7 @@ impl<R> Commits<R> {
     }
 }
 
-impl<R> Batch<R> {
+impl<R> CommitBatch<R> {
     fn is_over(&self) -> bool {
         self.to_secure.is_empty()
             && self.to_publish.is_none()
@@ -180,9 +180,9 @@ impl<R> Batch<R> {
             && !self.to_flush
     }
 
-    fn note(&mut self, outcome: Result<(), Trouble>) {
+    fn note(&mut self, outcome: Result<(), UploadTrouble>) {
         self.settled &= outcome.is_ok();
-        self.disk_ok &= outcome != Err(Trouble::Disk);
+        self.disk_ok &= outcome != Err(UploadTrouble::Disk);
     }
 }
 
@@ -195,7 +195,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
         }
         if let Some(upload) = batch.to_secure.front().copied() {
             let length = match self.uploads.get(&upload).map(|upload| upload.life) {
-                Some(Life::Written(length)) => length,
+                Some(UploadLife::Written(length)) => length,
                 other => unreachable!("what waits for a commit is written, not {other:?}"),
             };
             return Some(CommitPart::Secure { upload, length });
@@ -218,7 +218,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
 
     /// The part that [`Uploads::next_part`] gave last is done, or could not be. An upload that could not be made whole, was
     /// refused its name, or is through, is forgotten: its client is to be told before.
-    pub fn part_done(&mut self, outcome: Result<(), Trouble>, now: Nanos) {
+    pub fn part_done(&mut self, outcome: Result<(), UploadTrouble>, now: Nanos) {
         let Some(batch) = self.commits.batch.as_mut() else { return };
         let mut over = None;
         if let Some(id) = batch.to_publish.take() {
@@ -234,7 +234,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
             }
         } else if let Some(id) = batch.to_sync.pop_front() {
             batch.note(outcome);
-            batch.journal_broke |= matches!(outcome, Err(Trouble::Disk | Trouble::Other));
+            batch.journal_broke |= matches!(outcome, Err(UploadTrouble::Disk | UploadTrouble::Other));
             over = Some(id);
         } else if let Some(removal) = batch.removals_to_sync.pop_front() {
             batch.note(outcome);

@@ -119,14 +119,14 @@ impl MemoryDisks {
     }
 
     /// Opens the volume, without the disks that were taken out of it.
-    pub(crate) fn open(&mut self) -> Result<Volume, volume::OpenError> {
+    pub(crate) fn open(&mut self) -> Result<Volume, volume::VolumeOpenError> {
         loop {
             let there: Vec<usize> = (0..self.0.len()).filter(|number| self.0[*number].is_some()).collect();
             let mut given = Self(there.iter().map(|number| self.0[*number].clone()).collect());
             let sizes: Vec<u64> = given.0.iter().flatten().map(|disk| disk.size).collect();
             match volume::identify(&sizes, &mut given) {
                 Ok(identified) => return volume::open(&identified, &mut given),
-                Err(volume::OpenError::Stale { disk, .. }) => self.0[there[disk]] = None,
+                Err(volume::VolumeOpenError::Stale { disk, .. }) => self.0[there[disk]] = None,
                 Err(error) => return Err(error),
             }
         }

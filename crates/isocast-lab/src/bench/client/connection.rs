@@ -20,7 +20,7 @@ const READ_BYTES: usize = 4096;
 
 /// Where a connection stands.
 #[derive(Debug)]
-pub(crate) enum Connection {
+pub(crate) enum ConnectionState {
     /// Not begun.
     Idle,
     /// Connecting, or sending the request from `sent` on.
@@ -39,7 +39,7 @@ pub(crate) enum Connection {
 
 /// What a step led to.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum ConnectionStep {
     /// Nothing to say; the kernel will tell when there is more.
     Wait,
     /// The first `bytes` of the body came; from now on the sweep reads the rest.
@@ -70,7 +70,7 @@ pub(crate) enum BodyEnd {
     Broken { reason: String },
 }
 
-impl Connection {
+impl ConnectionState {
     /// Begins to connect to `address` with a receive buffer of `buffer_bytes` (as far as the kernel permits).
     ///
     /// # Errors
@@ -101,14 +101,14 @@ impl Connection {
     }
 
     /// Goes as far as it can without waiting, up to the first byte of the body.
-    pub(crate) fn step(&mut self, request: &[u8]) -> Step {
+    pub(crate) fn step(&mut self, request: &[u8]) -> ConnectionStep {
         loop {
             let (next, step) = match std::mem::replace(self, Self::Done) {
                 Self::Asking { socket, sent } => ask(socket, sent, request),
                 Self::Head { socket, read } => read_head(socket, read),
                 Self::First { socket, remaining, keep_alive } => first(socket, remaining, keep_alive),
                 Self::Refused { socket, read, length, status } => read_refusal(socket, read, length, status),
-                other @ (Self::Idle | Self::Body { .. } | Self::Done) => (other, Some(Step::Wait)),
+                other @ (Self::Idle | Self::Body { .. } | Self::Done) => (other, Some(ConnectionStep::Wait)),
             };
             *self = next;
             if let Some(step) = step {
@@ -158,37 +158,39 @@ impl Connection {
     }
 }
 
-type Next = (Connection, Option<Step>);
+type NextStep = (ConnectionState, Option<ConnectionStep>);
 
-fn failed(reason: String) -> Next {
-    (Connection::Done, Some(Step::Failed { reason }))
+fn failed(reason: String) -> NextStep {
+    (ConnectionState::Done, Some(ConnectionStep::Failed { reason }))
 }
 
-fn ask(socket: OwnedFd, sent: usize, request: &[u8]) -> Next {
+fn ask(socket: OwnedFd, sent: usize, request: &[u8]) -> NextStep {
     match send(&socket, &request[sent..], SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
-        Ok(n) if sent + n == request.len() => (Connection::Head { socket, read: Vec::new() }, None),
-        Ok(n) => (Connection::Asking { socket, sent: sent + n }, Some(Step::Wait)),
-        Err(Errno::AGAIN | Errno::INTR | Errno::NOTCONN) => (Connection::Asking { socket, sent }, Some(Step::Wait)),
+        Ok(n) if sent + n == request.len() => (ConnectionState::Head { socket, read: Vec::new() }, None),
+        Ok(n) => (ConnectionState::Asking { socket, sent: sent + n }, Some(ConnectionStep::Wait)),
+        Err(Errno::AGAIN | Errno::INTR | Errno::NOTCONN) => {
+            (ConnectionState::Asking { socket, sent }, Some(ConnectionStep::Wait))
+        }
         Err(e) => failed(format!("connecting: {e}")),
     }
 }
 
-fn read_head(socket: OwnedFd, mut read: Vec<u8>) -> Next {
+fn read_head(socket: OwnedFd, mut read: Vec<u8>) -> NextStep {
     match read_some(&socket, &mut read, HEAD_BYTES_MAX) {
-        ReadSome::Nothing => return (Connection::Head { socket, read }, Some(Step::Wait)),
+        ReadSome::Nothing => return (ConnectionState::Head { socket, read }, Some(ConnectionStep::Wait)),
         ReadSome::Closed => return failed("the server closed the connection without an answer".to_owned()),
         ReadSome::Error(e) => return failed(format!("reading the answer: {e}")),
         ReadSome::Some => {}
     }
     let head = match head::parse(&read) {
         Ok(Some(head)) => head,
-        Ok(None) => return (Connection::Head { socket, read }, None),
+        Ok(None) => return (ConnectionState::Head { socket, read }, None),
         Err(what) => return failed(format!("the server sent {what}")),
     };
     let body = read.split_off(head.head_bytes);
     if !matches!(head.status, 200 | 206) {
         let length = head.content_length.unwrap_or(0);
-        return (Connection::Refused { socket, read: body, length, status: head.status }, None);
+        return (ConnectionState::Refused { socket, read: body, length, status: head.status }, None);
     }
     let length = head.content_length.unwrap_or(u64::MAX);
     if length == 0 {
@@ -197,31 +199,37 @@ fn read_head(socket: OwnedFd, mut read: Vec<u8>) -> Next {
     let (came, keep_alive) = (body.len() as u64, head.keep_alive);
     match length.checked_sub(came) {
         None => failed(format!("the server sent more than the {length} bytes it had announced")),
-        Some(remaining) if came == 0 => (Connection::First { socket, remaining, keep_alive }, None),
-        Some(remaining) => (Connection::Body { socket, remaining, keep_alive }, Some(Step::FirstBytes { bytes: came })),
+        Some(remaining) if came == 0 => (ConnectionState::First { socket, remaining, keep_alive }, None),
+        Some(remaining) => {
+            (ConnectionState::Body { socket, remaining, keep_alive }, Some(ConnectionStep::FirstBytes { bytes: came }))
+        }
     }
 }
 
 /// Looks whether the body has begun, without taking anything of it.
-fn first(socket: OwnedFd, remaining: u64, keep_alive: bool) -> Next {
+fn first(socket: OwnedFd, remaining: u64, keep_alive: bool) -> NextStep {
     let mut one = [0_u8];
     match recv(&socket, &mut one, RecvFlags::DONTWAIT | RecvFlags::PEEK) {
         Ok((0, _)) => failed("the server closed the connection before the first byte".to_owned()),
-        Ok(_) => (Connection::Body { socket, remaining, keep_alive }, Some(Step::FirstBytes { bytes: 0 })),
-        Err(Errno::AGAIN | Errno::INTR) => (Connection::First { socket, remaining, keep_alive }, Some(Step::Wait)),
+        Ok(_) => {
+            (ConnectionState::Body { socket, remaining, keep_alive }, Some(ConnectionStep::FirstBytes { bytes: 0 }))
+        }
+        Err(Errno::AGAIN | Errno::INTR) => {
+            (ConnectionState::First { socket, remaining, keep_alive }, Some(ConnectionStep::Wait))
+        }
         Err(e) => failed(format!("reading: {e}")),
     }
 }
 
-fn read_refusal(socket: OwnedFd, mut read: Vec<u8>, length: u64, status: u16) -> Next {
-    let refused = |read: &[u8]| Step::Refused { status, grantable_bps: head::grantable(read) };
+fn read_refusal(socket: OwnedFd, mut read: Vec<u8>, length: u64, status: u16) -> NextStep {
+    let refused = |read: &[u8]| ConnectionStep::Refused { status, grantable_bps: head::grantable(read) };
     if read.len() as u64 >= length || read.len() >= REFUSAL_BYTES_MAX {
-        return (Connection::Done, Some(refused(&read)));
+        return (ConnectionState::Done, Some(refused(&read)));
     }
     match read_some(&socket, &mut read, REFUSAL_BYTES_MAX) {
-        ReadSome::Some => (Connection::Refused { socket, read, length, status }, None),
-        ReadSome::Nothing => (Connection::Refused { socket, read, length, status }, Some(Step::Wait)),
-        ReadSome::Closed | ReadSome::Error(_) => (Connection::Done, Some(refused(&read))),
+        ReadSome::Some => (ConnectionState::Refused { socket, read, length, status }, None),
+        ReadSome::Nothing => (ConnectionState::Refused { socket, read, length, status }, Some(ConnectionStep::Wait)),
+        ReadSome::Closed | ReadSome::Error(_) => (ConnectionState::Done, Some(refused(&read))),
     }
 }
 

@@ -13,7 +13,7 @@ pub(crate) const SHORT_IN_LONG: usize = 10;
 
 /// Bytes that one stream got in each window.
 #[derive(Debug, Clone)]
-pub(crate) struct Grid {
+pub(crate) struct WindowGrid {
     origin: Nanos,
     bytes: Vec<u64>,
 }
@@ -27,7 +27,7 @@ pub(crate) struct Jitter {
     pub worst: f64,
 }
 
-impl Grid {
+impl WindowGrid {
     /// A grid of `seconds` whole seconds from `origin` on.
     pub(crate) fn new(origin: Nanos, seconds: u64) -> Self {
         let windows = usize::try_from(seconds).unwrap_or(0).saturating_mul(SHORT_IN_LONG);
@@ -104,9 +104,9 @@ mod tests {
 
     /// What a reader sees that looks every 100 ms, each time up to `late` after the due time, at a sender that has
     /// sent `sent(t)` bytes by `t`. The lateness is a fixed pseudo-random sequence.
-    fn read_through(sent: impl Fn(Nanos) -> u64, late: Nanos) -> Grid {
+    fn read_through(sent: impl Fn(Nanos) -> u64, late: Nanos) -> WindowGrid {
         let origin = Nanos::from_secs(5);
-        let mut grid = Grid::new(origin, 60);
+        let mut grid = WindowGrid::new(origin, 60);
         let (mut seen, mut state) = (0, 12_345_u64);
         for n in 1..=700_u64 {
             let due = Nanos(n * WINDOW.0);
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn what_is_off_the_grid_is_left_out() {
-        let mut grid = Grid::new(Nanos::from_secs(1), 1);
+        let mut grid = WindowGrid::new(Nanos::from_secs(1), 1);
         grid.add(Nanos::from_millis(999), 1);
         grid.add(Nanos::from_secs(1), 2);
         grid.add(Nanos(1_000_000_001), 4);

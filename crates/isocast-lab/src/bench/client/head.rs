@@ -10,7 +10,7 @@ const HEADERS_MAX: usize = 64;
 
 /// What the benchmark needs of an answer's head.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct AnswerHead {
     /// The status code.
     pub status: u16,
     /// Bytes of the head itself.
@@ -33,7 +33,7 @@ pub(crate) fn request(authority: &str, path: &str, seed: u64, index: usize) -> S
 ///
 /// # Errors
 /// What came is not an HTTP answer this client can use; the text says why.
-pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Head>, String> {
+pub(crate) fn parse(bytes: &[u8]) -> Result<Option<AnswerHead>, String> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut response = httparse::Response::new(&mut headers);
     let head_bytes = match response.parse(bytes) {
@@ -42,7 +42,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Head>, String> {
         Ok(httparse::Status::Partial) => return Err(format!("a head of more than {HEAD_BYTES_MAX} bytes")),
         Err(e) => return Err(format!("not an HTTP answer ({e}): `{}`", start_of(bytes))),
     };
-    let mut head = Head {
+    let mut head = AnswerHead {
         status: response.code.unwrap_or(0),
         head_bytes,
         content_length: None,
@@ -65,10 +65,10 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Head>, String> {
 /// The rate a refusal offers, if it names one.
 pub(crate) fn grantable(body: &[u8]) -> Option<u64> {
     #[derive(Deserialize)]
-    struct Problem {
+    struct HeadProblem {
         grantable_bps: Option<u64>,
     }
-    serde_json::from_slice::<Problem>(body).ok()?.grantable_bps
+    serde_json::from_slice::<HeadProblem>(body).ok()?.grantable_bps
 }
 
 /// The first characters of `bytes`, fit to print.
@@ -87,7 +87,10 @@ mod tests {
     fn an_answer_with_a_length() {
         let text = b"HTTP/1.1 200 OK\r\nContent-Length: 123\r\nContent-Type: video/mp2t\r\n\r\nbody";
         let head = parse(text).unwrap().unwrap();
-        assert_eq!(head, Head { status: 200, head_bytes: text.len() - 4, content_length: Some(123), keep_alive: true });
+        assert_eq!(
+            head,
+            AnswerHead { status: 200, head_bytes: text.len() - 4, content_length: Some(123), keep_alive: true }
+        );
         assert_eq!(parse(&text[..30]), Ok(None));
     }
 

@@ -22,14 +22,14 @@ use kernel::permissions;
 use units::Nanos;
 
 pub(crate) use grid::{Jitter, SHORT_IN_LONG, WINDOW, expected, jitter};
-pub(crate) use head::{Head, parse as parse_head, request as request_text};
-pub(crate) use run::{LATE_BOUND, Lateness};
-pub(crate) use viewer::{Fate, StreamResult, Terms};
+pub(crate) use head::{AnswerHead, parse as parse_head, request as request_text};
+pub(crate) use run::{ClientLateness, LATE_BOUND};
+pub(crate) use viewer::{StreamFate, StreamResult, ViewerTerms};
 
 use super::Stop;
-use grid::Grid;
+use grid::WindowGrid;
 use run::Thread;
-use viewer::Viewer;
+use viewer::BenchViewer;
 
 /// Times per window at which streams are looked at. A prime: with a server that serves its streams in 5, 10 or 25
 /// groups, every pairing of group and slot occurs, so J does not depend on how the two clocks happen to lie.
@@ -41,9 +41,9 @@ const STREAMS_PER_THREAD: usize = 2_500;
 
 /// A run of the client: `paths.len()` streams.
 #[derive(Debug, Clone)]
-pub(crate) struct Plan {
+pub(crate) struct ClientPlan {
     /// What is the same for all.
-    pub terms: Terms,
+    pub terms: ViewerTerms,
     /// Host and port as the server knows itself.
     pub authority: String,
     /// Path and query of each stream.
@@ -62,7 +62,7 @@ pub(crate) struct Plan {
     pub give_up: bool,
 }
 
-impl Plan {
+impl ClientPlan {
     /// When measuring ends.
     pub(crate) fn end(&self) -> Nanos {
         self.measure.saturating_add(Nanos::from_secs(self.seconds))
@@ -75,7 +75,7 @@ pub(crate) struct ClientReport {
     /// Every stream.
     pub streams: Vec<StreamResult>,
     /// How late the client itself was.
-    pub lateness: Lateness,
+    pub lateness: ClientLateness,
     /// Its processor time while measuring.
     pub cpu: Nanos,
     /// Whole seconds measured: fewer than planned if it gave up.
@@ -84,33 +84,33 @@ pub(crate) struct ClientReport {
 
 /// For those who watch a run.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub(crate) struct RunProgress {
     /// Bytes of bodies received so far.
     pub bytes: AtomicU64,
     /// Given up after so many whole seconds of measuring.
     seconds_max: AtomicU64,
 }
 
-impl Default for Progress {
+impl Default for RunProgress {
     fn default() -> Self {
         Self { bytes: AtomicU64::new(0), seconds_max: AtomicU64::new(u64::MAX) }
     }
 }
 
-impl Progress {
+impl RunProgress {
     /// Seconds that are measured, as far as is known yet.
-    pub(crate) fn seconds(&self, plan: &Plan) -> u64 {
+    pub(crate) fn seconds(&self, plan: &ClientPlan) -> u64 {
         plan.seconds.min(self.seconds_max.load(Ordering::Relaxed))
     }
 
     /// When measuring ends, as far as is known yet.
-    pub(crate) fn end(&self, plan: &Plan) -> Nanos {
+    pub(crate) fn end(&self, plan: &ClientPlan) -> Nanos {
         plan.measure.saturating_add(Nanos::from_secs(self.seconds(plan)))
     }
 
     /// Measures no longer than the second after the one `now` lies in: windows stay whole, and every thread of the
     /// client still learns of it in time.
-    fn give_up(&self, plan: &Plan, now: Nanos) {
+    fn give_up(&self, plan: &ClientPlan, now: Nanos) {
         let second = now.saturating_sub(plan.measure).0 / 1_000_000_000;
         self.seconds_max.fetch_min(second + 2, Ordering::Relaxed);
     }
@@ -120,7 +120,7 @@ impl Progress {
 ///
 /// # Errors
 /// Too many streams for this machine's limits, no epoll, or interrupted.
-pub(crate) fn run(plan: &Plan, stop: &Stop, progress: &Progress) -> anyhow::Result<ClientReport> {
+pub(crate) fn run(plan: &ClientPlan, stop: &Stop, progress: &RunProgress) -> anyhow::Result<ClientReport> {
     if plan.paths.len() > STREAMS_MAX {
         bail!("{} streams asked for; this client opens at most {STREAMS_MAX}", plan.paths.len());
     }
@@ -137,7 +137,7 @@ pub(crate) fn run(plan: &Plan, stop: &Stop, progress: &Progress) -> anyhow::Resu
     })?;
     stop.check()?;
     let seconds = progress.seconds(plan);
-    let mut all = ClientReport { streams: Vec::new(), lateness: Lateness::default(), cpu: Nanos::ZERO, seconds };
+    let mut all = ClientReport { streams: Vec::new(), lateness: ClientLateness::default(), cpu: Nanos::ZERO, seconds };
     for report in reports {
         all.streams.extend(report.streams);
         all.lateness = all.lateness.with(report.lateness);
@@ -149,11 +149,11 @@ pub(crate) fn run(plan: &Plan, stop: &Stop, progress: &Progress) -> anyhow::Resu
 }
 
 /// The viewers of thread `part` of `threads`.
-fn viewers(plan: &Plan, part: usize, threads: usize) -> Vec<Viewer> {
+fn viewers(plan: &ClientPlan, part: usize, threads: usize) -> Vec<BenchViewer> {
     let viewer = |index: usize| {
         let request = head::request(&plan.authority, &plan.paths[index], plan.seed, index);
         let shift = WINDOW.0 * run::slot_of(index) / SLOTS;
-        Viewer::new(index, request, Grid::new(plan.measure.saturating_add(Nanos(shift)), plan.seconds))
+        BenchViewer::new(index, request, WindowGrid::new(plan.measure.saturating_add(Nanos(shift)), plan.seconds))
     };
     (part..plan.paths.len()).step_by(threads).map(viewer).collect()
 }

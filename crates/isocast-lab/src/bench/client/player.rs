@@ -13,7 +13,7 @@ pub(crate) struct Player {
     rebuffer: u64,
     requested: Nanos,
     received: u64,
-    state: State,
+    state: PlayerState,
     stalls: Stalls,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Stalls {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum State {
+enum PlayerState {
     /// Before the first picture: plays at this many bytes.
     Starting { until: u64 },
     /// Plays; at `since` it had played `played` bytes.
@@ -47,7 +47,7 @@ impl Player {
             rebuffer: rate.bytes_in(rebuffer).max(1),
             requested,
             received: 0,
-            state: State::Starting { until: rate.bytes_in(start).max(1) },
+            state: PlayerState::Starting { until: rate.bytes_in(start).max(1) },
             stalls: Stalls::default(),
         }
     }
@@ -57,15 +57,15 @@ impl Player {
         self.advance(now);
         self.received += bytes;
         match self.state {
-            State::Starting { until } if self.received >= until => {
+            PlayerState::Starting { until } if self.received >= until => {
                 self.stalls.startup = Some(now.saturating_sub(self.requested));
-                self.state = State::Playing { since: now, played: 0 };
+                self.state = PlayerState::Playing { since: now, played: 0 };
             }
-            State::Stalled { since, until } if self.received >= until => {
+            PlayerState::Stalled { since, until } if self.received >= until => {
                 self.stalls.time += now.saturating_sub(since);
                 // Everything received before the stall has been played; what came during it is in hand.
                 let played = until - self.rebuffer;
-                self.state = State::Playing { since: now, played };
+                self.state = PlayerState::Playing { since: now, played };
             }
             _ => {}
         }
@@ -84,7 +84,7 @@ impl Player {
     /// The stalls up to `now`, one that lasts included.
     pub(crate) fn finish(mut self, now: Nanos) -> Stalls {
         self.advance(now);
-        if let State::Stalled { since, .. } = self.state {
+        if let PlayerState::Stalled { since, .. } = self.state {
             self.stalls.time += now.saturating_sub(since);
         }
         self.stalls
@@ -92,11 +92,11 @@ impl Player {
 
     /// Plays up to `now` with what has been received.
     fn advance(&mut self, now: Nanos) {
-        let State::Playing { since, played } = self.state else { return };
+        let PlayerState::Playing { since, played } = self.state else { return };
         if self.rate.bytes_in(now.saturating_sub(since)) > self.received - played {
             let dry = since.saturating_add(self.rate.time_for(self.received - played));
             self.stalls.count += 1;
-            self.state = State::Stalled { since: dry, until: self.received + self.rebuffer };
+            self.state = PlayerState::Stalled { since: dry, until: self.received + self.rebuffer };
         }
     }
 }

@@ -11,9 +11,9 @@ use rustix::time::Timespec;
 use serde::Serialize;
 use units::Nanos;
 
-use super::connection::Connection;
-use super::viewer::{StreamResult, Viewer};
-use super::{Plan, Progress, SLOTS, Stop, WINDOW};
+use super::connection::ConnectionState;
+use super::viewer::{BenchViewer, StreamResult};
+use super::{ClientPlan, RunProgress, SLOTS, Stop, WINDOW};
 use crate::bench::clock;
 
 /// A look later than this at its window's end makes the run disturbed: 10 % of a short window.
@@ -26,7 +26,7 @@ const _: () = assert!(LATE_BOUND.0 < WINDOW.0);
 
 /// How late the client was at the ends of its windows, while measuring.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Lateness {
+pub(crate) struct ClientLateness {
     /// Looks taken.
     pub looks: u64,
     /// Those more than [`LATE_BOUND`] late.
@@ -39,7 +39,7 @@ pub(crate) struct Lateness {
     pub sweep_ns_max: u64,
 }
 
-impl Lateness {
+impl ClientLateness {
     fn add(&mut self, late: Nanos, sweep: Nanos) {
         self.looks += 1;
         self.over_10ms += u64::from(late > LATE_BOUND);
@@ -63,7 +63,7 @@ impl Lateness {
 /// What one thread found.
 pub(super) struct ThreadReport {
     pub(super) streams: Vec<StreamResult>,
-    pub(super) lateness: Lateness,
+    pub(super) lateness: ClientLateness,
     pub(super) cpu: Nanos,
 }
 
@@ -79,8 +79,8 @@ fn due(base: Nanos, n: u64) -> Nanos {
 }
 
 pub(super) struct Thread<'a> {
-    plan: &'a Plan,
-    viewers: Vec<Viewer>,
+    plan: &'a ClientPlan,
+    viewers: Vec<BenchViewer>,
     /// Numbers of the viewers of each slot.
     slots: Vec<Vec<usize>>,
     epoll: OwnedFd,
@@ -92,7 +92,7 @@ pub(super) struct Thread<'a> {
 }
 
 impl<'a> Thread<'a> {
-    pub(super) fn new(plan: &'a Plan, viewers: Vec<Viewer>) -> anyhow::Result<Self> {
+    pub(super) fn new(plan: &'a ClientPlan, viewers: Vec<BenchViewer>) -> anyhow::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).context("creating an epoll set")?;
         let mut slots = vec![Vec::new(); usize::try_from(SLOTS)?];
         for (n, viewer) in viewers.iter().enumerate() {
@@ -102,13 +102,13 @@ impl<'a> Thread<'a> {
         Ok(Self { plan, viewers, slots, epoll, watched, waiting: 0, started: 0, scratch: vec![0; SCRATCH_BYTES] })
     }
 
-    pub(super) fn run(mut self, stop: &Stop, progress: &Progress) -> anyhow::Result<ThreadReport> {
+    pub(super) fn run(mut self, stop: &Stop, progress: &RunProgress) -> anyhow::Result<ThreadReport> {
         let plan = self.plan;
         // The grid's origin is a whole number of windows after `base`, so windows end exactly when a look is due.
         let windows_before = plan.measure.saturating_sub(plan.begin).0.div_ceil(WINDOW.0);
         let base = plan.measure.saturating_sub(WINDOW.saturating_mul(windows_before));
         let last = (windows_before + plan.seconds * 10 + 1) * SLOTS;
-        let (mut lateness, mut cpu_start) = (Lateness::default(), None);
+        let (mut lateness, mut cpu_start) = (ClientLateness::default(), None);
         for n in 1..=last {
             let due = due(base, n);
             self.wait_until(due)?;
@@ -121,7 +121,7 @@ impl<'a> Thread<'a> {
             }
             let bytes = self.sweep(usize::try_from(n % SLOTS)?, due, now);
             progress.bytes.fetch_add(bytes, Ordering::Relaxed);
-            if plan.give_up && due > plan.measure && self.viewers.iter().any(Viewer::has_stalled) {
+            if plan.give_up && due > plan.measure && self.viewers.iter().any(BenchViewer::has_stalled) {
                 progress.give_up(plan, now);
             }
             if due > plan.measure {
@@ -138,9 +138,9 @@ impl<'a> Thread<'a> {
         let mut bytes = 0;
         for position in 0..self.slots[slot].len() {
             let n = self.slots[slot][position];
-            if matches!(self.viewers[n].connection(), Connection::Body { .. }) {
+            if matches!(self.viewers[n].connection(), ConnectionState::Body { .. }) {
                 bytes += self.viewers[n].sweep(&self.plan.terms, due, now, &mut self.scratch);
-                if !matches!(self.viewers[n].connection(), Connection::Body { .. }) {
+                if !matches!(self.viewers[n].connection(), ConnectionState::Body { .. }) {
                     // Over: asked again on the same socket, or on a new one.
                     self.viewers[n].step(now);
                     self.watch(n);
@@ -203,9 +203,11 @@ impl<'a> Thread<'a> {
     fn watch(&mut self, n: usize) {
         let connection = self.viewers[n].connection();
         let wanted = match connection {
-            Connection::Asking { .. } => EventFlags::OUT,
-            Connection::Head { .. } | Connection::First { .. } | Connection::Refused { .. } => EventFlags::IN,
-            Connection::Idle | Connection::Body { .. } | Connection::Done => EventFlags::empty(),
+            ConnectionState::Asking { .. } => EventFlags::OUT,
+            ConnectionState::Head { .. } | ConnectionState::First { .. } | ConnectionState::Refused { .. } => {
+                EventFlags::IN
+            }
+            ConnectionState::Idle | ConnectionState::Body { .. } | ConnectionState::Done => EventFlags::empty(),
         };
         let before = std::mem::replace(&mut self.watched[n], wanted);
         self.waiting = self.waiting + usize::from(!wanted.is_empty()) - usize::from(!before.is_empty());
@@ -241,9 +243,9 @@ mod tests {
 
     #[test]
     fn lateness_adds_up() {
-        let mut a = Lateness::default();
+        let mut a = ClientLateness::default();
         a.add(Nanos::from_millis(2), Nanos(5));
-        let mut b = Lateness::default();
+        let mut b = ClientLateness::default();
         b.add(Nanos::from_millis(11), Nanos(4));
         let both = a.with(b);
         assert_eq!((both.looks, both.over_1ms, both.over_10ms), (2, 2, 1));

@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 
 use units::{BitRate, Nanos};
 
-use super::connection::{BodyEnd, Connection, Step};
-use super::grid::Grid;
+use super::connection::{BodyEnd, ConnectionState, ConnectionStep};
+use super::grid::WindowGrid;
 use super::player::{Player, Stalls};
 
 /// What is the same for every viewer of a run.
 #[derive(Debug, Clone)]
-pub(crate) struct Terms {
+pub(crate) struct ViewerTerms {
     /// Where the server listens.
     pub address: SocketAddr,
     /// The rate each stream asks for.
@@ -25,7 +25,7 @@ pub(crate) struct Terms {
 
 /// How a stream ended up.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum StreamFate {
     /// Admitted, and delivered to the end of the run.
     Delivered,
     /// Refused at the start, with the status and the rate that could be granted.
@@ -36,7 +36,7 @@ pub(crate) enum Fate {
     Failed { reason: String },
 }
 
-impl Fate {
+impl StreamFate {
     /// Whether the server said no.
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(self, Self::Refused { .. })
@@ -44,17 +44,17 @@ impl Fate {
 }
 
 /// A stream while it runs.
-pub(crate) struct Viewer {
+pub(crate) struct BenchViewer {
     /// Its number in the run.
     pub index: usize,
     request: Vec<u8>,
-    connection: Connection,
-    grid: Grid,
+    connection: ConnectionState,
+    grid: WindowGrid,
     player: Option<Player>,
     requested: Nanos,
     first_byte: Option<Nanos>,
     restarts: u32,
-    ended: Option<Fate>,
+    ended: Option<StreamFate>,
 }
 
 /// A stream after the run.
@@ -63,9 +63,9 @@ pub(crate) struct StreamResult {
     /// Its number in the run.
     pub index: usize,
     /// How it ended up.
-    pub fate: Fate,
+    pub fate: StreamFate,
     /// Its bytes per window.
-    pub grid: Grid,
+    pub grid: WindowGrid,
     /// From the request to the first byte of the body.
     pub first_byte: Option<Nanos>,
     /// What its player went through.
@@ -74,13 +74,13 @@ pub(crate) struct StreamResult {
     pub restarts: u32,
 }
 
-impl Viewer {
+impl BenchViewer {
     /// A viewer that will send `request`; its windows are those of `grid`.
-    pub(crate) fn new(index: usize, request: String, grid: Grid) -> Self {
+    pub(crate) fn new(index: usize, request: String, grid: WindowGrid) -> Self {
         Self {
             index,
             request: request.into_bytes(),
-            connection: Connection::Idle,
+            connection: ConnectionState::Idle,
             grid,
             player: None,
             requested: Nanos::ZERO,
@@ -91,12 +91,12 @@ impl Viewer {
     }
 
     /// Its connection, for the one who watches its socket.
-    pub(crate) fn connection(&self) -> &Connection {
+    pub(crate) fn connection(&self) -> &ConnectionState {
         &self.connection
     }
 
     /// Connects; the request goes out as soon as the kernel says so.
-    pub(crate) fn start(&mut self, terms: &Terms, now: Nanos) {
+    pub(crate) fn start(&mut self, terms: &ViewerTerms, now: Nanos) {
         self.requested = now;
         self.player = Some(Player::new(terms.rate, terms.start, terms.rebuffer, now));
         self.connect(terms);
@@ -105,26 +105,26 @@ impl Viewer {
     /// Goes on up to the first byte of the body, seen at `now`.
     pub(crate) fn step(&mut self, now: Nanos) {
         match self.connection.step(&self.request) {
-            Step::Wait => {}
-            Step::FirstBytes { bytes } => {
+            ConnectionStep::Wait => {}
+            ConnectionStep::FirstBytes { bytes } => {
                 if self.first_byte.is_none() {
                     self.first_byte = Some(now.saturating_sub(self.requested));
                 }
                 self.count(now, now, bytes);
             }
-            Step::Refused { status, grantable_bps } if self.first_byte.is_none() => {
-                self.ended = Some(Fate::Refused { status, grantable_bps });
+            ConnectionStep::Refused { status, grantable_bps } if self.first_byte.is_none() => {
+                self.ended = Some(StreamFate::Refused { status, grantable_bps });
             }
-            Step::Refused { status, .. } => {
-                self.ended = Some(Fate::Failed { reason: format!("asked again, the server answered {status}") });
+            ConnectionStep::Refused { status, .. } => {
+                self.ended = Some(StreamFate::Failed { reason: format!("asked again, the server answered {status}") });
             }
-            Step::Failed { reason } => self.ended = Some(Fate::Failed { reason }),
+            ConnectionStep::Failed { reason } => self.ended = Some(StreamFate::Failed { reason }),
         }
     }
 
     /// Drops what has come of the body. What is read belongs to the window that ends at `due`; the player has it at
     /// `now`. Returns the bytes.
-    pub(crate) fn sweep(&mut self, terms: &Terms, due: Nanos, now: Nanos, scratch: &mut [u8]) -> u64 {
+    pub(crate) fn sweep(&mut self, terms: &ViewerTerms, due: Nanos, now: Nanos, scratch: &mut [u8]) -> u64 {
         let drained = self.connection.drain(scratch);
         self.count(due, now, drained.bytes);
         if let Some(player) = &mut self.player {
@@ -140,7 +140,7 @@ impl Viewer {
                     self.connect(terms);
                 }
             }
-            BodyEnd::Broken { reason } => self.ended = Some(Fate::Failed { reason }),
+            BodyEnd::Broken { reason } => self.ended = Some(StreamFate::Failed { reason }),
         }
         drained.bytes
     }
@@ -154,20 +154,20 @@ impl Viewer {
     pub(crate) fn finish(self, now: Nanos) -> StreamResult {
         let fate = match self.ended {
             Some(fate) => fate,
-            None if self.first_byte.is_some() => Fate::Delivered,
-            None => Fate::Silent,
+            None if self.first_byte.is_some() => StreamFate::Delivered,
+            None => StreamFate::Silent,
         };
         let stalls = self.player.map(|p| p.finish(now)).unwrap_or_default();
         let Self { index, grid, first_byte, restarts, .. } = self;
         StreamResult { index, fate, grid, first_byte, stalls, restarts }
     }
 
-    fn connect(&mut self, terms: &Terms) {
-        match Connection::open(terms.address, terms.buffer_bytes) {
+    fn connect(&mut self, terms: &ViewerTerms) {
+        match ConnectionState::open(terms.address, terms.buffer_bytes) {
             Ok(connection) => self.connection = connection,
             Err(e) => {
-                self.connection = Connection::Done;
-                self.ended = Some(Fate::Failed { reason: format!("connecting to {}: {e}", terms.address) });
+                self.connection = ConnectionState::Done;
+                self.ended = Some(StreamFate::Failed { reason: format!("connecting to {}: {e}", terms.address) });
             }
         }
     }

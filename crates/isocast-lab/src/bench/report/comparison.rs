@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use anyhow::bail;
 
-use super::super::group::Group;
+use super::super::group::RunGroup;
 use super::super::parts::SHOWN;
-use super::{Found, Results};
+use super::{MostStreams, Results};
 
 /// The comparison for the README as Markdown: one row for each of the parts that show who wins, the servers side by side.
 pub(super) fn comparison(all: &[Results], folder: &str) -> anyhow::Result<String> {
@@ -64,7 +64,7 @@ pub(super) fn picture(all: &[Results]) -> String {
 }
 
 /// What a viewer and an operator see of a group, in a line of medians.
-fn short_cell(group: &Group) -> String {
+fn short_cell(group: &RunGroup) -> String {
     let figure = |name: &str, places: usize| {
         group.median(name).map_or_else(|| "–".to_owned(), |median| format!("{median:.places$}"))
     };
@@ -117,7 +117,7 @@ pub(super) fn tables(all: &[Results]) -> anyhow::Result<String> {
 }
 
 /// One experiment's table.
-fn one_table(results: &Results, told: &[&Group]) -> String {
+fn one_table(results: &Results, told: &[&RunGroup]) -> String {
     let mut text = format!(
         "\n**{}**\n\n\
          | server | streams | delivered / requested | J (1 s) | worst stream | J (100 ms) | stalled | CPU s/Gbit | uploads MB/s | of the time left |\n\
@@ -137,8 +137,8 @@ fn one_table(results: &Results, told: &[&Group]) -> String {
 }
 
 /// All but the tries of searches, which are told in one line each; server by server.
-fn not_searched(results: &Results) -> Vec<&Group> {
-    let mut told: Vec<&Group> = results.groups.iter().filter(|group| !group.probe).collect();
+fn not_searched(results: &Results) -> Vec<&RunGroup> {
+    let mut told: Vec<&RunGroup> = results.groups.iter().filter(|group| !group.probe).collect();
     told.sort_by_key(|group| results.groups.iter().position(|g| g.server == group.server));
     told
 }
@@ -168,7 +168,7 @@ fn searches<'a>(all: impl IntoIterator<Item = &'a Results>) -> String {
 }
 
 /// How many, and how exactly that is known.
-fn streams_of(found: &Found) -> String {
+fn streams_of(found: &MostStreams) -> String {
     // Older results count in what was admitted after the first refusal.
     let streams = found.before_refusal.map_or(found.streams, |before| before.min(found.streams));
     let mut text = streams.to_string();
@@ -187,7 +187,7 @@ fn percent(share: Option<f64>) -> String {
 }
 
 /// A figure with its spread, or a dash where there is none.
-fn cell(group: &Group, name: &str, places: usize, unit: &str) -> String {
+fn cell(group: &RunGroup, name: &str, places: usize, unit: &str) -> String {
     match group.figure(name) {
         None => "–".to_owned(),
         Some(f) if group.runs == 1 => format!("{:.places$}{unit}", f.median),
@@ -196,12 +196,12 @@ fn cell(group: &Group, name: &str, places: usize, unit: &str) -> String {
 }
 
 /// J over a second: beside the writer, where it came later.
-fn j_1s(group: &Group) -> String {
+fn j_1s(group: &RunGroup) -> String {
     let with_writer = group.figure("j_1s_with_writer").is_some();
     cell(group, if with_writer { "j_1s_with_writer" } else { "j_1s_mean" }, 3, " %")
 }
 
-fn row(group: &Group) -> String {
+fn row(group: &RunGroup) -> String {
     let admitted = group.median("admitted").filter(|&a| a < super::super::summary::f(group.streams as u64));
     let streams = match admitted {
         Some(admitted) => format!("{} ({admitted:.0} admitted)", group.streams),

@@ -1,15 +1,15 @@
 //! Which plots an experiment gets: HiTactix's figures 9, 10, 12 and 13, and what they left out.
 
-use super::super::group::Group;
+use super::super::group::RunGroup;
 use super::super::summary::{Run, Second};
-use super::plot::{Line, Plot};
-use super::{Kind, Results};
+use super::plot::{Plot, PlotLine};
+use super::{ExperimentKind, Results};
 
 /// The plots as SVG.
 pub(super) fn of(results: &Results) -> anyhow::Result<Vec<String>> {
     let plots = match results.kind {
-        Kind::Streams => over_streams(results),
-        Kind::Jitter => over_time(results),
+        ExperimentKind::Streams => over_streams(results),
+        ExperimentKind::Jitter => over_time(results),
     };
     let mut drawn = Vec::new();
     for plot in plots {
@@ -20,11 +20,11 @@ pub(super) fn of(results: &Results) -> anyhow::Result<Vec<String>> {
 
 fn over_streams(results: &Results) -> Vec<Plot<'_>> {
     let x = "requested, Mbit/s";
-    let requested = |g: &Group| g.median("requested_mbps");
+    let requested = |g: &RunGroup| g.median("requested_mbps");
     let against = |y: &'static str| lines(results, move |g| Some((requested(g)?, g.median(y)?)));
     let mut rate = against("delivered_mbps");
     let most = rate.iter().flat_map(|l| &l.points).map(|p| p.0).fold(0.0, f64::max);
-    rate.push(Line { name: "as requested".to_owned(), points: vec![(0.0, 0.0), (most, most)], marked: false });
+    rate.push(PlotLine { name: "as requested".to_owned(), points: vec![(0.0, 0.0), (most, most)], marked: false });
     vec![
         Plot { title: "Delivered against requested rate", x, y: "delivered, Mbit/s", lines: rate },
         Plot { title: "Processor use of the server", x, y: "% of one core", lines: against("server_cpu_percent") },
@@ -34,13 +34,13 @@ fn over_streams(results: &Results) -> Vec<Plot<'_>> {
 }
 
 /// A line per server through its groups, by number of streams.
-fn lines(results: &Results, point: impl Fn(&Group) -> Option<(f64, f64)>) -> Vec<Line> {
-    let mut lines: Vec<Line> = Vec::new();
+fn lines(results: &Results, point: impl Fn(&RunGroup) -> Option<(f64, f64)>) -> Vec<PlotLine> {
+    let mut lines: Vec<PlotLine> = Vec::new();
     for group in &results.groups {
         let Some(point) = point(group) else { continue };
         match lines.iter_mut().find(|l| l.name == group.server) {
             Some(line) => line.points.push(point),
-            None => lines.push(Line { name: group.server.clone(), points: vec![point], marked: true }),
+            None => lines.push(PlotLine { name: group.server.clone(), points: vec![point], marked: true }),
         }
     }
     for line in &mut lines {
@@ -58,7 +58,7 @@ fn over_time(results: &Results) -> Vec<Plot<'_>> {
             firsts.push(run);
         }
     }
-    let line = |name: &str, run: &Run, of: fn(&Second) -> Option<f64>| Line {
+    let line = |name: &str, run: &Run, of: fn(&Second) -> Option<f64>| PlotLine {
         name: name.to_owned(),
         points: run.series.iter().filter_map(|s| Some((super::super::summary::f(s.at), of(s)?))).collect(),
         marked: false,

@@ -9,7 +9,7 @@ mod html;
 mod plot;
 
 pub(crate) use command::ReportCommand;
-pub(crate) use plot::{Line, Plot};
+pub(crate) use plot::{Plot, PlotLine};
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
-use super::group::{Group, groups};
+use super::group::{RunGroup, groups};
 use super::host::Host;
 use super::planned::Planned;
 use super::summary::Run;
@@ -32,7 +32,7 @@ const FORMAT: &str = "isocast-bench-1";
 /// Which experiment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Kind {
+pub(crate) enum ExperimentKind {
     /// Numbers of streams.
     Streams,
     /// Streams, then writers.
@@ -41,7 +41,7 @@ pub(crate) enum Kind {
 
 /// The most streams a server carried.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Found {
+pub(crate) struct MostStreams {
     /// Which server.
     pub server: String,
     /// Rate of a stream, bit/s.
@@ -75,7 +75,7 @@ pub(crate) struct Found {
     pub planned: Option<Planned>,
 }
 
-impl Found {
+impl MostStreams {
     /// In a sentence.
     pub(crate) fn sentence(&self) -> String {
         let mut text = format!("{}: {} streams of {} carried", self.server, self.streams, BitRate(self.rate_bps));
@@ -120,7 +120,7 @@ pub(crate) struct Results {
     /// [`FORMAT`].
     pub format: String,
     /// Which experiment.
-    pub kind: Kind,
+    pub kind: ExperimentKind,
     /// Its name: of its files, and in reports.
     pub label: String,
     /// What it is about, in a line.
@@ -135,16 +135,16 @@ pub(crate) struct Results {
     pub yardstick: Option<Yardstick>,
     /// What searches found.
     #[serde(default)]
-    pub found: Vec<Found>,
+    pub found: Vec<MostStreams>,
     /// Repeated runs taken together.
-    pub groups: Vec<Group>,
+    pub groups: Vec<RunGroup>,
     /// Each run.
     pub runs: Vec<Run>,
 }
 
 impl Results {
     /// Results of `runs` measured here and now.
-    pub(crate) fn new(kind: Kind, label: &str, title: &str, root: Option<&Path>) -> Self {
+    pub(crate) fn new(kind: ExperimentKind, label: &str, title: &str, root: Option<&Path>) -> Self {
         Self {
             format: FORMAT.to_owned(),
             kind,
@@ -236,7 +236,7 @@ pub(super) mod tests {
 
     /// Two servers at two numbers of streams.
     pub(in super::super) fn sample(label: &str) -> Results {
-        let mut results = Results::new(Kind::Streams, label, "Contents in memory", None);
+        let mut results = Results::new(ExperimentKind::Streams, label, "Contents in memory", None);
         for (server, streams) in [("isocast", 100), ("nginx", 100), ("isocast", 200), ("nginx", 200)] {
             let rate = f64::from(streams) * 8.8e6;
             let run = Run {

@@ -23,11 +23,11 @@ pub(crate) struct Plot<'a> {
     /// To the left.
     pub y: &'a str,
     /// The lines.
-    pub lines: Vec<Line>,
+    pub lines: Vec<PlotLine>,
 }
 
 /// One line of a plot.
-pub(crate) struct Line {
+pub(crate) struct PlotLine {
     /// What it is.
     pub name: String,
     /// Its points, in the order drawn.
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_plot_is_svg_with_its_words_and_lines() {
-        let line = Line { name: "isocast".to_owned(), points: vec![(0.0, 1.0), (10.0, 2.0)], marked: true };
+        let line = PlotLine { name: "isocast".to_owned(), points: vec![(0.0, 1.0), (10.0, 2.0)], marked: true };
         let plot = Plot { title: "Rates", x: "requested", y: "delivered", lines: vec![line] };
         let svg = plot.svg().unwrap().unwrap();
         assert!(svg.starts_with("<svg"));
