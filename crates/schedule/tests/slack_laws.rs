@@ -230,3 +230,21 @@ proptest! {
         prop_assert!(share >= 0.1 * 0.6, "a tenth, and four tenths of that for flushes: {share}");
     }
 }
+
+/// A slice is read in whole read units, and was read by a fifth beyond its 50 ms: with fourteen of them due at one moment and
+/// spread evenly, which is what the bound's seeks are for, that was more than everything else the bound has left over.
+#[test]
+fn no_slice_is_read_beyond_what_was_counted() {
+    let together = |within: u64| -> Vec<Asked> {
+        let read = |n: u64| Asked {
+            at: Nanos::ZERO,
+            position: n * 71_000_000_000,
+            bytes: 8 << 20,
+            within: Nanos::from_millis(within),
+        };
+        (1..=14).map(read).collect()
+    };
+    let first = (500..2_000).map(|within| serve(&together(within), false)).find(|(_, admitted)| admitted.len() == 14);
+    let (disk, _) = first.expect("two seconds are enough for all");
+    assert_eq!(disk.late, Nanos::ZERO, "let in as soon as slack allows");
+}

@@ -45,7 +45,7 @@ pub enum RtKey {
     Job(crate::disk::JobKey),
 }
 
-/// Once the head is there a block is read for so much transfer time at least. While a disk is late, blocks would else be
+/// Once the head is there a block is read for so much transfer time, in whole read units. While a disk is late, blocks would else be
 /// read in single read units, each with a seek of its own, and it would never catch up.
 const SLICE: Nanos = Nanos::from_millis(50);
 /// The part of a start that is hurried: enough to begin with (two read units).
@@ -184,7 +184,7 @@ impl RtQueue {
             return Some(*start);
         }
         if let Some((slot, bytes)) = self.block
-            && bytes < slice_bytes(head, cost)
+            && bytes < slice_bytes(head.saturating_sub(bytes), cost)
         {
             return self.find(slot).copied();
         }
@@ -231,9 +231,11 @@ impl RtQueue {
     }
 }
 
-/// Bytes of a slice.
+/// Bytes of a slice that begins at `position`: as many whole read units as go into it, and one at least. A part of one more
+/// would be read to its end, beyond what was counted.
 fn slice_bytes(position: u64, cost: &CostModel) -> u64 {
-    cost.profile().rate_at(position) / (Nanos::from_secs(1).0 / SLICE.0)
+    let bytes = cost.profile().rate_at(position) / (Nanos::from_secs(1).0 / SLICE.0);
+    (bytes - bytes % limits::CHUNK_BYTES).max(limits::CHUNK_BYTES)
 }
 
 /// Whether everything due before this request can wait until so many bytes of it are read.
