@@ -145,6 +145,15 @@ pub struct Content {
     pub layout: ContentLayout,
     /// What its first file looked like when it was opened, where others may write to it: it is looked at after each read.
     pub watched: Option<WatchedContent>,
+    /// The checksums that each read is verified by, where the store has some.
+    pub checksums: Option<Box<dyn BlockChecksums>>,
+}
+
+/// The checksums of a content, one for each 64 KiB.
+pub trait BlockChecksums: std::fmt::Debug + Send + Sync {
+    /// Whether `bytes` are those of the content from `offset` on. They begin at a multiple of 64 KiB and end at another or
+    /// with the content.
+    fn verify(&self, offset: u64, bytes: &[u8]) -> bool;
 }
 
 impl Content {

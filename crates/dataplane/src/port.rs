@@ -180,9 +180,11 @@ pub trait Io {
     /// Queues a read; it is handed to the kernel by [`Io::wait`].
     fn read(&mut self, request: ReadRequest);
 
-    /// Asks whether the file of `content` is still the version that was opened, seen from a moment after this call. It
-    /// completes like a read, with 1 if so and with 0 if not (a [`Fault`] if that cannot be known).
-    fn verify_version(&mut self, token: Token, content: &Arc<Content>);
+    /// Asks whether what was read into `memory`, which is of `content` from `offset` on, is right: whether its file is still the
+    /// version that was opened, seen from a moment after this call, and whether the bytes agree with their checksums, where it
+    /// has some. It completes like a read, with 1 if so and with 0 if it is another version (an [`IoFault`] if the bytes are
+    /// wrong, or the version cannot be known).
+    fn verify(&mut self, token: Token, content: &Arc<Content>, offset: u64, memory: Span);
 
     /// Queues a send; it is handed to the kernel by [`Io::wait`] at the latest.
     fn send(&mut self, request: SendRequest);
@@ -253,8 +255,8 @@ impl<I: Io + ?Sized> Io for &mut I {
     fn read(&mut self, request: ReadRequest) {
         (**self).read(request);
     }
-    fn verify_version(&mut self, token: Token, content: &Arc<Content>) {
-        (**self).verify_version(token, content);
+    fn verify(&mut self, token: Token, content: &Arc<Content>, offset: u64, memory: Span) {
+        (**self).verify(token, content, offset, memory);
     }
     fn send(&mut self, request: SendRequest) {
         (**self).send(request);

@@ -76,6 +76,21 @@ fn what_a_disk_reads_wrong_is_read_from_the_other_copy() {
 }
 
 #[test]
+fn what_a_disk_gives_falsely_is_read_from_the_other_copy() {
+    for service in [FAST, Service::BestEffort] {
+        let mut machine = Machine::with_disks(2, LINK);
+        machine.disk_answers();
+        machine.let_lie(&[0]);
+        machine.told(delivery_of(1, 1, SIZE, mirrored(), service));
+        assert_eq!(play(&mut machine, LONG), [(1, true)], "{service:?}");
+        assert_eq!(machine.read_from(1), SIZE);
+        machine.let_lie(&[0, 1]);
+        machine.told(delivery_of(2, 2, SIZE, mirrored(), service));
+        assert_eq!(play(&mut machine, LONG), [(2, false)], "{service:?}: not a byte of it");
+    }
+}
+
+#[test]
 fn a_disk_that_falls_silent_costs_a_mirrored_stream_nothing_but_the_wait() {
     for service in [FAST, Service::BestEffort] {
         let mut machine = Machine::with_disks(2, BitRate(RATE.0 * 64));

@@ -32,7 +32,7 @@ use crate::plane_channel::PlaneLink;
 use crate::readers::{self, ReadJob, Readers};
 use crate::reads::ReadTable;
 use crate::supply::Supply;
-use crate::version_check::VersionCheckers;
+use crate::version_check::{CheckJob, VersionCheckers};
 
 /// Reads in flight at once at most; the plane keeps far fewer (a few per disk).
 pub const READS_MAX: usize = 4096;
@@ -133,8 +133,8 @@ impl KernelIo {
         let readers = (0..link.disks().max(1)).map(|_| readers::start(&crew, &arena, link.waker()));
         let readers = readers.collect::<io::Result<_>>().map_err(StartError::Helpers)?;
         let supply = Supply::start(&arena, config.helper_cpus, link.waker()).map_err(StartError::Helpers)?;
-        let checkers =
-            VersionCheckers::start(READS_MAX, config.helper_cpus, &link.waker()).map_err(StartError::Helpers)?;
+        let checkers = VersionCheckers::start(READS_MAX, config.helper_cpus, &arena, &link.waker())
+            .map_err(StartError::Helpers)?;
         let this = Self {
             engine,
             arena,
@@ -370,8 +370,8 @@ impl Io for KernelIo {
         }
     }
 
-    fn verify_version(&mut self, token: Token, content: &Arc<Content>) {
-        self.checkers.begin(token, content);
+    fn verify(&mut self, token: Token, content: &Arc<Content>, offset: u64, memory: Span) {
+        self.checkers.begin(CheckJob { token, content: Arc::clone(content), offset, memory });
     }
 
     fn send(&mut self, request: SendRequest) {

@@ -1,7 +1,8 @@
-//! Checks that files which were read are still the version that was opened: two ordinary threads.
+//! Checks that what was read is right: that its file is still the version that was opened, and that its bytes agree with their
+//! checksums, where there are some: two ordinary threads.
 //!
-//! A check is one `fstat`, on a local file system a matter of memory, but of no length that anybody promises; and files on
-//! a network mount, which may hang, must not keep others from being checked: they have a thread of their own.
+//! A look at a file is one `fstat`, on a local file system a matter of memory, but of no length that anybody promises; and files
+//! on a network mount, which may hang, must not keep others from being checked: they have a thread of their own.
 //!
 //! Promise: handing over and taking back neither allocates nor locks nor waits. Each check begins after it was asked for.
 //! Not here: what a difference means (`dataplane::watched`).
@@ -10,18 +11,19 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::thread;
 use std::time::{Duration, SystemTime};
+use std::{slice, thread};
 
 use crossbeam_queue::ArrayQueue;
 use dataplane::control::Content;
 use dataplane::layout::FileAccess;
-use dataplane::port::Token;
+use dataplane::port::{Span, Token};
 use dataplane::watched::{ChangeVerdict, Facts, WatchedContent};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::fstat;
 use rustix::thread::CpuSet;
 
+use crate::arena::Arena;
 use crate::helpers::post;
 use crate::plane_channel::PlaneWaker;
 use crate::scheduling::start_ordinary;
@@ -63,20 +65,24 @@ impl VersionCheckers {
     ///
     /// # Errors
     /// The kernel's, if threads or descriptors cannot be had.
-    pub(crate) fn start(checks_max: usize, cpus: Option<CpuSet>, waker: &PlaneWaker) -> io::Result<Self> {
+    pub(crate) fn start(
+        checks_max: usize,
+        cpus: Option<CpuSet>,
+        arena: &Arc<Arena>,
+        waker: &PlaneWaker,
+    ) -> io::Result<Self> {
         Ok(Self {
-            direct: VersionChecker::start("checker-direct", checks_max, cpus, waker.clone())?,
-            buffered: VersionChecker::start("checker-cached", checks_max, cpus, waker.clone())?,
+            direct: VersionChecker::start("checker-direct", checks_max, cpus, arena, waker.clone())?,
+            buffered: VersionChecker::start("checker-cached", checks_max, cpus, arena, waker.clone())?,
         })
     }
 
     /// Asks for a check. There is room for as many as were promised to [`VersionCheckers::start`].
-    pub(crate) fn begin(&self, token: Token, content: &Arc<Content>) {
-        let checker = match content.file().access {
+    pub(crate) fn begin(&self, job: CheckJob) {
+        let checker = match job.content.file().access {
             FileAccess::Direct => &self.direct,
             FileAccess::Buffered => &self.buffered,
         };
-        let job = CheckJob { token, content: Arc::clone(content) };
         assert!(checker.0.jobs.push(job).is_ok(), "a check belongs to a read, of which there are no more");
         post(&checker.0.waiting);
     }
@@ -106,10 +112,13 @@ struct CheckQueue {
     waker: PlaneWaker,
 }
 
+/// What was read into `memory`: the bytes of a content from `offset` on.
 #[derive(Debug)]
-struct CheckJob {
-    token: Token,
-    content: Arc<Content>,
+pub(crate) struct CheckJob {
+    pub(crate) token: Token,
+    pub(crate) content: Arc<Content>,
+    pub(crate) offset: u64,
+    pub(crate) memory: Span,
 }
 
 #[derive(Debug)]
@@ -119,7 +128,13 @@ struct CheckDone {
 }
 
 impl VersionChecker {
-    fn start(name: &str, checks_max: usize, cpus: Option<CpuSet>, waker: PlaneWaker) -> io::Result<Self> {
+    fn start(
+        name: &str,
+        checks_max: usize,
+        cpus: Option<CpuSet>,
+        arena: &Arc<Arena>,
+        waker: PlaneWaker,
+    ) -> io::Result<Self> {
         let checker = Self(Arc::new(CheckQueue {
             jobs: ArrayQueue::new(checks_max),
             done: ArrayQueue::new(checks_max),
@@ -127,8 +142,8 @@ impl VersionChecker {
             ended: AtomicBool::new(false),
             waker,
         }));
-        let shared = Arc::clone(&checker.0);
-        start_ordinary(name.to_owned(), cpus, move || serve(&shared))?;
+        let (shared, arena) = (Arc::clone(&checker.0), Arc::clone(arena));
+        start_ordinary(name.to_owned(), cpus, move || serve(&shared, &arena))?;
         Ok(checker)
     }
 }
@@ -141,7 +156,7 @@ impl Drop for VersionChecker {
     }
 }
 
-fn serve(shared: &CheckQueue) {
+fn serve(shared: &CheckQueue, arena: &Arena) {
     let mut growing: Vec<Weak<Content>> = Vec::new();
     loop {
         wait(&shared.waiting, if growing.is_empty() { None } else { Some(GROWING_EVERY) });
@@ -149,7 +164,7 @@ fn serve(shared: &CheckQueue) {
             return;
         }
         while let Some(job) = shared.jobs.pop() {
-            let result = check(&job.content);
+            let result = if has_right_bytes(&job, arena) { check(&job.content) } else { -libc::EBADMSG };
             let known = || growing.iter().any(|other| other.as_ptr() == Arc::as_ptr(&job.content));
             if is_growing(&job.content) && !known() {
                 growing.push(Arc::downgrade(&job.content));
@@ -176,6 +191,15 @@ fn wait(waiting: &OwnedFd, timeout: Option<Duration>) {
 
 fn is_growing(content: &Content) -> bool {
     content.watched.as_ref().is_some_and(WatchedContent::is_growing)
+}
+
+fn has_right_bytes(job: &CheckJob, arena: &Arena) -> bool {
+    let Some(checksums) = &job.content.checksums else { return true };
+    let length = usize::try_from(job.memory.length).expect("usize holds a u32");
+    // SAFETY: `at` checked that the span lies in the arena, of which this thread holds a share. The read is over, and the plane
+    // neither names these bytes to the kernel nor gives them to anybody before this check has been told of.
+    let bytes = unsafe { slice::from_raw_parts(arena.at(job.memory), length) };
+    checksums.verify(job.offset, bytes)
 }
 
 /// 1 if it is what was opened, 0 if not, or `-errno`.

@@ -83,6 +83,7 @@ fn content(path: &Path, bytes: &[u8], version: u64) -> Arc<Content> {
         size,
         layout: ContentLayout::of_file(DiskId(0), OwnedFd::from(file), access, size, Box::default()),
         watched: Some(watched),
+        checksums: None,
     })
 }
 

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use dataplane::control::{Content, Segment};
+use dataplane::control::{BlockChecksums, Content, Segment};
 use dataplane::layout::{ContentFile, ContentLayout, Extent, FileAccess, Positions, Unit};
 use dataplane::watched::{Facts, WatchedContent};
 use units::{ContentVersion, DiskId, limits};
@@ -67,6 +67,16 @@ impl SimContent {
     }
 }
 
+/// Stands for checksums: the world knows of each page what it holds.
+#[derive(Debug)]
+struct Provenance;
+
+impl BlockChecksums for Provenance {
+    fn verify(&self, _: u64, _: &[u8]) -> bool {
+        unreachable!("the simulator has no bytes")
+    }
+}
+
 /// A content of random size in random places of its disk; fragments may overlap others', which nobody notices. A mirrored one
 /// has on each disk a file as long as itself, of which every unit is used on two disks, chained.
 pub(crate) fn new_content(
@@ -102,7 +112,8 @@ pub(crate) fn new_content(
         ContentLayout::of_file(number(disk), file(), access, size, extents.into())
     };
     let watched = (!load.mirrored).then(|| WatchedContent::new(Facts::new(0, size), 0));
-    let shared = Arc::new(Content { version, size, layout, watched });
+    let checksums: Option<Box<dyn BlockChecksums>> = if load.mirrored { Some(Box::new(Provenance)) } else { None };
+    let shared = Arc::new(Content { version, size, layout, watched, checksums });
     SimContent { version, disk: number(disk), access, size_now: size, rewritten: false, shared }
 }
 

@@ -19,6 +19,11 @@ impl World {
                 let from = self.control.random.below(9) * tenth;
                 self.disks[disk].spoil(from, tenth, Nanos::from_millis(50));
             }
+            Fault::Lies { disk } => {
+                let tenth = self.stores[disk].capacity() / 10;
+                let from = self.control.random.below(9) * tenth;
+                self.lies[disk] = from..from + tenth;
+            }
             Fault::Dead { disk } => {
                 let all = self.stores[disk].capacity();
                 self.disks[disk].spoil(0, all, Nanos::from_micros(100));
@@ -32,6 +37,7 @@ impl World {
             Fault::Rewrite { disk } => self.spoil_content(disk, |content| content.rewritten = true),
         }
         if let Fault::BadSectors { disk }
+        | Fault::Lies { disk }
         | Fault::Hang { disk }
         | Fault::Dead { disk }
         | Fault::Slow { disk, .. }
@@ -88,6 +94,7 @@ impl World {
             | Fault::Dead { disk }
             | Fault::Slow { disk, .. }
             | Fault::Spikes { disk, .. } => self.disks[disk].heal(self.now),
+            Fault::Lies { disk } => self.lies[disk] = 0..0,
             Fault::ReportsFull => {
                 self.reports_closed = false;
                 // What waits is told in the next moment.

@@ -62,8 +62,8 @@ impl Io for SimIo {
         self.0.borrow_mut().queued_reads.push(request);
     }
 
-    fn verify_version(&mut self, token: Token, content: &Arc<Content>) {
-        self.0.borrow_mut().begin_look(token, content.version);
+    fn verify(&mut self, token: Token, content: &Arc<Content>, offset: u64, memory: Span) {
+        self.0.borrow_mut().begin_look(token, content, offset, memory);
     }
 
     fn send(&mut self, request: SendRequest) {

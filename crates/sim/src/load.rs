@@ -93,6 +93,11 @@ pub enum Fault {
         /// Which disk.
         disk: usize,
     },
+    /// A tenth of a disk gives other bytes than were written, and does not say so. Only for contents with checksums.
+    Lies {
+        /// Which disk.
+        disk: usize,
+    },
     /// A disk does not answer.
     Hang {
         /// Which disk.

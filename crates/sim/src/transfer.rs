@@ -1,5 +1,6 @@
 //! Reads and sends of the plane: through the drive or the page cache into the arena, from the arena into sockets.
 
+use dataplane::control::Content;
 use dataplane::layout::FileAccess;
 use dataplane::port::{Completion, FileSlot, IoFault, ReadRequest, SendRequest, SocketSlot, Span, Token};
 use units::{ContentVersion, Nanos, limits};
@@ -19,7 +20,12 @@ pub(crate) struct PendingRead {
     disk: Option<usize>,
     parts: u32,
     ok: bool,
+    /// It brings other bytes.
+    lies: bool,
 }
+
+/// No content has this version: they are numbered from 1.
+const NO_VERSION: ContentVersion = ContentVersion(0);
 
 impl World {
     /// What the plane queued since its last wait takes effect, in the order it was queued.
@@ -59,6 +65,7 @@ impl World {
             disk: (!parts.is_empty()).then_some(disk),
             parts: u32::try_from(parts.len()).expect("few parts").max(1),
             ok: true,
+            lies: parts.iter().any(|(from, bytes)| *from < self.lies[disk].end && self.lies[disk].start < from + bytes),
         };
         let place = self.reads.iter().position(Option::is_none).unwrap_or(self.reads.len());
         if place == self.reads.len() {
@@ -107,7 +114,7 @@ impl World {
         if pending.parts > 0 {
             return;
         }
-        let PendingRead { request, file, disk, ok, .. } = slot.take().expect("seen above");
+        let PendingRead { request, file, disk, ok, lies, .. } = slot.take().expect("seen above");
         if let Some(disk) = disk {
             self.plane_reads[disk] -= 1;
         }
@@ -119,7 +126,8 @@ impl World {
             bytes = self.random.between(1, pages) * limits::DIRECT_ALIGN;
             bytes = bytes.min(there);
         }
-        self.arena.end_read(request.memory, content.version_now(), request.offset, bytes);
+        let version = if lies { NO_VERSION } else { content.version_now() };
+        self.arena.end_read(request.memory, version, request.offset, bytes);
         let result = if ok { Ok(u32::try_from(bytes).expect("a chunk at most")) } else { Err(IoFault::Device(5)) };
         self.log
             .event(self.now, LogKind::ReadDone, request.token.0, bytes, || format!("{:?}: {result:?}", request.token));
@@ -127,20 +135,23 @@ impl World {
     }
 
     /// A look at a file is under way: on another thread, which comes to it soon, or now and then late.
-    pub(crate) fn begin_look(&mut self, token: Token, content: ContentVersion) {
+    pub(crate) fn begin_look(&mut self, token: Token, content: &Content, offset: u64, memory: Span) {
         let late = if token.0.is_multiple_of(97) { 5000 } else { 0 };
         let latency = Nanos::from_micros(20 + token.0 % 16 * 10 + late);
-        self.schedule(self.now.saturating_add(latency), WorldEvent::Looked(token, content));
+        let bytes = self.arena.check_range(memory.offset, u64::from(memory.length), content.version, offset);
+        let right = content.checksums.is_none() || bytes.is_ok();
+        self.schedule(self.now.saturating_add(latency), WorldEvent::Looked { token, version: content.version, right });
     }
 
     /// It was looked at.
-    pub(crate) fn looked(&mut self, token: Token, version: ContentVersion) {
+    pub(crate) fn looked(&mut self, token: Token, version: ContentVersion, right: bool) {
         let found = self.control.contents.iter().find(|content| content.version == version);
         let whole = found.expect("an open content").is_whole();
         self.log.event(self.now, LogKind::ReadDone, token.0, u64::from(whole), || {
             format!("looked at {version:?}: {whole}")
         });
-        self.ready.push_back(Completion { token, result: Ok(u32::from(whole)), at: self.now });
+        let result = if right { Ok(u32::from(whole)) } else { Err(IoFault::Device(74)) };
+        self.ready.push_back(Completion { token, result, at: self.now });
     }
 
     fn begin_send(&mut self, request: SendRequest) {

@@ -69,7 +69,7 @@ pub(crate) enum WorldEvent {
     /// The helper thread that reads through the page cache is done.
     BufferedRead(u32),
     /// A file was looked at.
-    Looked(Token, ContentVersion),
+    Looked { token: Token, version: ContentVersion, right: bool },
     /// A change of memory was made.
     MemoryChanged(Token),
     /// The control side reads its reports.
@@ -100,6 +100,8 @@ pub(crate) struct World {
     /// What memory is being brought in.
     memory_change: Option<MemoryChange>,
     pub(crate) disks: Vec<SimDisk>,
+    /// Where each gives other bytes than were written.
+    pub(crate) lies: Vec<std::ops::Range<u64>>,
     /// Reads of the plane in flight per disk, and how many may be.
     pub(crate) plane_reads: Vec<usize>,
     pub(crate) depths: Vec<usize>,
@@ -162,6 +164,7 @@ impl World {
             random,
             arena: SimArena::new(settings.chunks),
             memory_change: None,
+            lies: vec![0..0; disks.len()],
             plane_reads: vec![0; disks.len()],
             depths,
             commit_usual: disks.iter().map(|d| commit_usual(d.drive.parameters())).collect(),
@@ -323,7 +326,7 @@ impl World {
                 self.with_store(disk, |store, now, out| store.grant(grant, now, out));
             }
             WorldEvent::BufferedRead(index) => self.read_part_done(index, true),
-            WorldEvent::Looked(token, version) => self.looked(token, version),
+            WorldEvent::Looked { token, version, right } => self.looked(token, version, right),
             WorldEvent::MemoryChanged(token) => self.memory_changed(token),
             WorldEvent::Reports => {
                 self.reports_scheduled = false;

@@ -109,8 +109,8 @@ impl Io for Spoilt {
         }
         self.io.read(request);
     }
-    fn verify_version(&mut self, token: Token, content: &Arc<Content>) {
-        self.io.verify_version(token, content);
+    fn verify(&mut self, token: Token, content: &Arc<Content>, offset: u64, memory: Span) {
+        self.io.verify(token, content, offset, memory);
     }
     fn send(&mut self, mut request: SendRequest) {
         if self.wrong == Wrong::SendsOtherBytes && request.memory.length > 2 * 4096 {

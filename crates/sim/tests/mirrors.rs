@@ -35,7 +35,8 @@ fn a_disk_of_a_full_mirror_that_fails_costs_no_stream_a_tick() {
     for disks in [2, 3] {
         for seed in 1..=2 {
             for disk in [0, disks - 1] {
-                for fault in [Fault::Hang { disk }, Fault::Dead { disk }, Fault::BadSectors { disk }] {
+                let bad = [Fault::BadSectors { disk }, Fault::Lies { disk }];
+                for fault in [Fault::Hang { disk }, Fault::Dead { disk }].into_iter().chain(bad) {
                     lawful(&mirror(seed, disks, Some(fault), 0), &format!("seed {seed}, {disks} disks, {fault:?}"));
                 }
             }
@@ -61,9 +62,10 @@ fn no_drawn_world_of_mirrors_breaks_a_law_when_a_disk_fails() {
         scenario.disks = vec![scenario.disks[0].clone(); disks];
         scenario.load.mirrored = true;
         let disk = usize::from(seed.is_multiple_of(2));
-        let fault = match seed % 3 {
+        let fault = match seed % 4 {
             0 => Fault::Hang { disk },
             1 => Fault::Dead { disk },
+            2 => Fault::Lies { disk },
             _ => Fault::BadSectors { disk },
         };
         scenario.faults =

@@ -5,6 +5,7 @@
 
 use crate::catalogue::{StoredContent, UnitPlace};
 use crate::open::ReadDisk;
+use crate::tail::stored_bytes;
 use crate::unit::{ChecksumTable, UnitHeader};
 use crate::{BLOCK_BYTES, BLOCK_LEN, MemberId, Volume};
 
@@ -81,10 +82,10 @@ impl Volume {
         if right { Ok(header.table) } else { Err(Damage::WrongUnit) }
     }
 
-    /// Payload bytes of a part.
+    /// Payload bytes of a part; the last ones are the tail.
     #[must_use]
     pub fn part_bytes(&self, content: &StoredContent, part: u32) -> u64 {
-        content.length.saturating_sub(u64::from(part) * self.unit_bytes()).min(self.unit_bytes())
+        stored_bytes(content.length).saturating_sub(u64::from(part) * self.unit_bytes()).min(self.unit_bytes())
     }
 
     /// Looks at every copy of a part: at the headers, and at the payload too for `whole`. `disks` counts the disks as the

@@ -93,17 +93,21 @@ impl Volume {
     /// and the next one makes everything durable anew.
     ///
     /// # Errors
-    /// No other disk has copies of what is on it: the volume takes no more changes, and reads go on.
+    /// No other disk that can be read has copies of all that is on it: the volume takes no more changes, and reads go on.
     pub fn take_out(&mut self, member: MemberId) -> Result<[Vec<DiskWrite>; 2], VolumeError> {
         self.staged_retired.extend(self.committing.take().unwrap_or_default());
-        let left = (0..self.superblock.members.len()).filter(|index| *index != member.index());
-        let others =
-            left.filter(|index| self.superblock.members[*index].state == MemberState::Active && self.present[*index]);
-        if self.placement().copies() < 2 || others.count() == 0 {
+        if self.placement().copies() < 2 || !self.keeps_all_without(member) {
             self.read_only = true;
             return Err(VolumeError::ReadOnly);
         }
         Ok(self.set_member(member, MemberState::Out))
+    }
+
+    /// Whether other disks that can be read have a copy of everything.
+    fn keeps_all_without(&self, member: MemberId) -> bool {
+        let stays = |other: MemberId| other != member && self.is_readable(other);
+        let mut parts = self.catalogue.iter().flat_map(|(_, content)| &content.parts);
+        self.member_ids().any(stays) && parts.all(|part| part.places().any(|place| stays(place.member)))
     }
 
     /// Gives a disk another state, with what is to be written for it (see [`Volume::take_out`]).

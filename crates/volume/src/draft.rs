@@ -5,8 +5,9 @@ use std::sync::Arc;
 use crate::catalogue::{StoredContent, StoredPart, UnitPlace};
 use crate::layout::choose;
 use crate::record::{Record, put_bytes};
-use crate::unit::{ChecksumTable, UnitHeader};
-use crate::{DiskWrite, MemberId, Volume, VolumeError};
+use crate::tail::stored_bytes;
+use crate::unit::{Checksums, UnitHeader};
+use crate::{BLOCK_BYTES, BLOCK_LEN, DiskWrite, MemberId, Volume, VolumeError};
 
 /// Units of a content at most: its record fits into a frame of the journal.
 const PARTS_MAX: usize = 4_000_000;
@@ -15,23 +16,32 @@ const PARTS_MAX: usize = 4_000_000;
 #[derive(Debug)]
 pub struct Draft {
     name: Box<str>,
-    content: u64,
-    generation: u64,
-    length: u64,
+    pub(crate) content: u64,
+    pub(crate) generation: u64,
+    /// Payload bytes in the units that are sealed.
+    sealed_bytes: u64,
+    /// Bytes of the content without its tail, once all have come.
+    content_bytes: Option<u64>,
+    /// The checksums of all of the content that is in sealed units.
+    pub(crate) table: Vec<u32>,
     parts: Vec<StoredPart>,
-    /// The unit that was taken and is not sealed yet.
-    open: Option<(UnitPlace, Option<UnitPlace>)>,
+    open: Option<OpenUnit>,
     /// Parts that are reserved for it and not taken yet.
     reserved: u64,
 }
 
-/// Where the payload of a part is to be written: all copies alike.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnitWrite {
-    /// Which part of the content.
-    pub part: u32,
-    /// For each copy: the disk, and the position of the payload's first byte.
-    pub copies: Vec<(MemberId, u64)>,
+/// A unit that was taken and is not sealed yet.
+#[derive(Debug)]
+struct OpenUnit {
+    first: UnitPlace,
+    second: Option<UnitPlace>,
+    checksums: Checksums,
+}
+
+impl OpenUnit {
+    fn places(&self) -> impl Iterator<Item = UnitPlace> + use<> {
+        [Some(self.first), self.second].into_iter().flatten()
+    }
 }
 
 impl Draft {
@@ -41,10 +51,22 @@ impl Draft {
         &self.name
     }
 
-    /// Bytes in the units that are sealed.
+    /// Payload bytes that have come.
     #[must_use]
-    pub const fn length(&self) -> u64 {
-        self.length
+    pub fn length(&self) -> u64 {
+        self.sealed_bytes + self.open.as_ref().map_or(0, |open| open.checksums.bytes())
+    }
+
+    /// All of the content has come: gives its length and the checksums of all of it, and fills its last block with zeros.
+    pub(crate) fn end_content(&mut self) -> (u64, &[u32]) {
+        let length = self.length();
+        self.content_bytes = Some(length);
+        if let Some(open) = &mut self.open {
+            self.table.extend(open.checksums.clone().finish().0);
+            let padding = usize::try_from(length.next_multiple_of(BLOCK_BYTES) - length).expect("less than a block");
+            open.checksums.add(&[0; BLOCK_LEN][..padding]);
+        }
+        (length, &self.table)
     }
 }
 
@@ -56,7 +78,7 @@ impl Volume {
     /// The name is not possible; there is no room for the length; the volume takes no changes.
     pub fn begin(&mut self, name: &str, length: Option<u64>) -> Result<Draft, VolumeError> {
         self.check_new_name(name)?;
-        let parts = length.map_or(0, |length| length.div_ceil(self.unit_bytes()));
+        let parts = length.map_or(0, |length| stored_bytes(length).div_ceil(self.unit_bytes()));
         let count = usize::try_from(parts).ok().filter(|count| *count <= PARTS_MAX).ok_or(VolumeError::TooLong)?;
         self.check_catalogue_room(put_bytes(name.len(), count))?;
         self.reuse_retired();
@@ -66,16 +88,35 @@ impl Volume {
         let generation = self.new_number()?;
         let content = self.catalogue.find(name).map_or(generation, |old| old.content);
         self.reserved += parts;
-        let name = Box::from(name);
-        Ok(Draft { name, content, generation, length: 0, parts: Vec::new(), open: None, reserved: parts })
+        Ok(Draft {
+            name: name.into(),
+            content,
+            generation,
+            sealed_bytes: 0,
+            content_bytes: None,
+            table: Vec::new(),
+            parts: Vec::new(),
+            open: None,
+            reserved: parts,
+        })
     }
 
-    /// Takes the unit for the next part. Write its payload, then [`Volume::seal`] it.
+    /// Makes room for more payload: gives the headers of a unit that is full, to be written, and how many bytes there is room
+    /// for; at least one.
     ///
     /// # Errors
     /// The volume is full; the content is too long.
-    pub fn next_unit(&mut self, draft: &mut Draft) -> Result<UnitWrite, VolumeError> {
-        assert!(draft.open.is_none(), "a unit is sealed before the next is taken");
+    pub fn room(&mut self, draft: &mut Draft) -> Result<(Vec<DiskWrite>, u64), VolumeError> {
+        let filled = draft.open.as_ref().map(|open| open.checksums.bytes());
+        let headers = if filled == Some(self.unit_bytes()) { self.seal(draft, None) } else { Vec::new() };
+        let filled = match &draft.open {
+            Some(open) => open.checksums.bytes(),
+            None => self.take_next(draft).map(|()| 0)?,
+        };
+        Ok((headers, self.unit_bytes() - filled))
+    }
+
+    fn take_next(&mut self, draft: &mut Draft) -> Result<(), VolumeError> {
         if draft.parts.len() >= PARTS_MAX {
             return Err(VolumeError::TooLong);
         }
@@ -85,24 +126,41 @@ impl Volume {
                 return Err(VolumeError::Full);
             }
         }
-        let part = u32::try_from(draft.parts.len()).expect("at most PARTS_MAX");
         let before = draft.parts.last().map(|part| part.first.member.index());
-        let chosen = choose(self.placement(), &self.free_counts(), draft.content + u64::from(part), before);
+        let turn = draft.content + u64::try_from(draft.parts.len()).expect("at most PARTS_MAX");
+        let chosen = choose(self.placement(), &self.free_counts(), turn, before);
         let (first, second) = chosen.and_then(|chosen| self.take_units(chosen)).ok_or(VolumeError::Full)?;
         if draft.reserved > 0 {
             draft.reserved -= 1;
             self.reserved -= 1;
         }
-        draft.open = Some((first, second));
-        let payload = |place: UnitPlace| (place.member, self.areas(place.member).payload(place.unit));
-        Ok(UnitWrite { part, copies: [Some(first), second].into_iter().flatten().map(payload).collect() })
+        draft.open = Some(OpenUnit { first, second, checksums: Checksums::default() });
+        Ok(())
     }
 
-    /// Ends the part whose payload was written: gives the headers to write. All parts but the last must be full; `last` is when
-    /// the content was modified, in nanoseconds since 1970, if this is the last.
-    pub fn seal(&self, draft: &mut Draft, payload: u32, table: ChecksumTable, last: Option<u64>) -> Vec<DiskWrite> {
-        let (first, second) = draft.open.take().expect("a unit was taken");
+    /// Adds payload, no more than [`Volume::room`] said: gives where each copy is to be written, disk and position. All but the
+    /// content's last bytes come in whole blocks; those are to be written with zeros up to a whole block.
+    pub fn add(&self, draft: &mut Draft, payload: &[u8]) -> Vec<(MemberId, u64)> {
+        let open = draft.open.as_mut().expect("there is room in a unit");
+        let within = open.checksums.bytes();
+        open.checksums.add(payload);
+        open.places().map(|place| (place.member, self.areas(place.member).payload(place.unit) + within)).collect()
+    }
+
+    /// Ends the content when all its payload was added, its tail too ([`Volume::tail`]): gives the last headers to write.
+    /// `modified` is in nanoseconds since 1970.
+    pub fn end(&self, draft: &mut Draft, modified: u64) -> Vec<DiskWrite> {
+        if draft.open.is_some() { self.seal(draft, Some(modified)) } else { Vec::new() }
+    }
+
+    fn seal(&self, draft: &mut Draft, last: Option<u64>) -> Vec<DiskWrite> {
+        let OpenUnit { first, second, checksums } = draft.open.take().expect("a unit was taken");
+        let payload = checksums.bytes();
+        let table = checksums.finish();
         let part = StoredPart { digest: table.digest(), first, second };
+        if draft.content_bytes.is_none() {
+            draft.table.extend(&table.0);
+        }
         let mut header = UnitHeader {
             volume: self.superblock.volume,
             member: first.member,
@@ -110,13 +168,13 @@ impl Volume {
             content: draft.content,
             generation: draft.generation,
             part: u32::try_from(draft.parts.len()).expect("at most PARTS_MAX"),
-            payload,
-            last,
+            payload: u32::try_from(payload).expect("a unit has at most 32 MiB"),
+            last: last.map(|modified| (modified, draft.content_bytes.expect("the tail comes before the end"))),
             name: draft.name.to_string(),
             table,
         };
         draft.parts.push(part);
-        draft.length += u64::from(payload);
+        draft.sealed_bytes += payload;
         let mut write = |place: UnitPlace| {
             header.member = place.member;
             header.unit = place.unit;
@@ -145,7 +203,7 @@ impl Volume {
         let content = StoredContent {
             content: draft.content,
             generation: draft.generation,
-            length: draft.length,
+            length: draft.content_bytes.unwrap_or(0),
             modified,
             parts: draft.parts.into_boxed_slice(),
         };
@@ -161,7 +219,7 @@ impl Volume {
     /// Gives up a draft: its units are free at once. All writes to them must be complete.
     pub fn abandon(&mut self, draft: Draft) {
         self.reserved -= draft.reserved;
-        let open = draft.open.into_iter().flat_map(|(first, second)| [Some(first), second]).flatten();
+        let open = draft.open.iter().flat_map(OpenUnit::places);
         for place in draft.parts.iter().flat_map(StoredPart::places).chain(open) {
             self.free[place.member.index()].give(place.unit);
         }

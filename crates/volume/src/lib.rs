@@ -22,6 +22,7 @@ mod open;
 mod rebuild;
 mod record;
 mod superblock;
+mod tail;
 mod unit;
 mod volume;
 
@@ -29,13 +30,14 @@ pub use areas::Areas;
 pub use catalogue::{ListedName, StoredContent, StoredPart, UnitPlace, name_problem};
 pub use check::{Damage, DamagedCopy, Depth};
 pub use commit::{DiskWrite, GroupCommit};
-pub use draft::{Draft, UnitWrite};
+pub use draft::Draft;
 pub use error::{CreateError, VolumeError, VolumeOpenError};
 pub use layout::{PieceCopy, UnitPiece};
 pub use mend::Mend;
 pub use open::{Identified, ReadDisk, ReadError, identify, open};
 pub use rebuild::{Rebuilt, rebuild};
 pub use superblock::{MemberRecord, MemberState, Placement, Superblock, SuperblockError, mark_of};
+pub use tail::stored_bytes;
 pub use unit::{CHECKED_BYTES, ChecksumTable, Checksums, UnitHeader};
 pub use volume::{NewVolume, Volume};
 
@@ -47,7 +49,7 @@ pub const MEMBERS_MAX: usize = 32;
 /// Bytes of a content's name, 1 to this many: name and checksums fit into a unit's header.
 pub const NAME_BYTES_MAX: usize = 1024;
 /// The version of the format that this crate writes, and the newest it reads.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 
 /// The identity of a volume: random, chosen at creation.
 pub type VolumeId = [u8; 16];

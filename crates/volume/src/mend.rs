@@ -35,7 +35,7 @@ impl Volume {
             generation: content.generation,
             part,
             payload: u32::try_from(self.part_bytes(content, part)).expect("at most 32 MiB"),
-            last: last.then_some(content.modified),
+            last: last.then_some((content.modified, content.length)),
             name: name.to_owned(),
             table,
         };

@@ -11,6 +11,7 @@ use crate::error::VolumeOpenError;
 use crate::journal::{Area, JournalContents};
 use crate::record::Record;
 use crate::superblock::MemberState;
+use crate::tail::stored_bytes;
 use crate::{BLOCK_LEN, MemberId, Superblock, SuperblockError, Volume};
 
 /// A disk that did not give its bytes.
@@ -182,5 +183,5 @@ impl Volume {
 }
 
 fn is_complete(content: &StoredContent, unit_bytes: u64) -> bool {
-    usize::try_from(content.length.div_ceil(unit_bytes)).is_ok_and(|parts| parts == content.parts.len())
+    usize::try_from(stored_bytes(content.length).div_ceil(unit_bytes)).is_ok_and(|parts| parts == content.parts.len())
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::catalogue::{Catalogue, StoredContent, StoredPart, UnitPlace, name_problem};
 use crate::journal::{Area, Journal};
 use crate::open::{Identified, ReadDisk};
+use crate::tail::stored_bytes;
 use crate::unit::UnitHeader;
 use crate::{BLOCK_LEN, MemberId, Volume};
 
@@ -29,7 +30,8 @@ struct RebuiltVersion {
     name: Option<String>,
     parts: BTreeMap<u32, StoredPart>,
     payload: u64,
-    last: Option<(u32, u64)>,
+    /// The number of the last part, when the content was modified, and its length.
+    last: Option<(u32, u64, u64)>,
 }
 
 impl RebuiltVersion {
@@ -39,8 +41,8 @@ impl RebuiltVersion {
         if header.part == 0 {
             self.name = Some(header.name.clone());
         }
-        if let Some(modified) = header.last {
-            self.last = Some((header.part, modified));
+        if let Some((modified, length)) = header.last {
+            self.last = Some((header.part, modified, length));
         }
         match self.parts.get_mut(&header.part) {
             None => {
@@ -59,12 +61,12 @@ impl RebuiltVersion {
         }
     }
 
-    fn complete(&self, unit_bytes: u64) -> Option<(&str, u64)> {
-        let (last, modified) = self.last?;
+    fn complete(&self, unit_bytes: u64) -> Option<(&str, u64, u64)> {
+        let (last, modified, length) = self.last?;
         let all = self.parts.len() == usize::try_from(last).ok()? + 1 && self.parts.keys().last() == Some(&last);
-        let full = self.payload > u64::from(last) * unit_bytes && self.payload <= (u64::from(last) + 1) * unit_bytes;
+        let full = self.payload == stored_bytes(length) && self.payload.div_ceil(unit_bytes) == u64::from(last) + 1;
         let name = self.name.as_deref().filter(|name| name_problem(name).is_none())?;
-        (all && full).then_some((name, modified))
+        (all && full).then_some((name, modified, length))
     }
 }
 
@@ -121,7 +123,7 @@ fn newest(versions: HashMap<(u64, u64), RebuiltVersion>, unit_bytes: u64) -> (Ca
     let mut catalogue = Catalogue::default();
     let mut broken = Vec::new();
     for ((content, generation), version) in ordered {
-        let Some((name, modified)) = version.complete(unit_bytes) else {
+        let Some((name, modified, length)) = version.complete(unit_bytes) else {
             broken.push((content, version.name.unwrap_or_else(|| format!("content {content}")), version.parts.len()));
             continue;
         };
@@ -129,7 +131,6 @@ fn newest(versions: HashMap<(u64, u64), RebuiltVersion>, unit_bytes: u64) -> (Ca
         if let Some(old) = names.insert(content, name.clone()) {
             catalogue.remove(&old);
         }
-        let length = version.payload;
         let parts = version.parts.into_values().collect();
         catalogue.insert(name, Arc::new(StoredContent { content, generation, length, modified, parts }));
     }

@@ -14,9 +14,21 @@ const LAST: u8 = 1;
 
 /// The checksums of a unit's payload, one for each 64 KiB; the last may be of fewer bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ChecksumTable(Vec<u32>);
+pub struct ChecksumTable(pub(crate) Vec<u32>);
 
 impl ChecksumTable {
+    /// How many checksums there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none: of no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// One checksum of the whole table: what the catalogue keeps.
     #[must_use]
     pub fn digest(&self) -> u32 {
@@ -73,6 +85,11 @@ impl Checksums {
         ChecksumTable(self.whole)
     }
 
+    /// Bytes that were added.
+    pub(crate) fn bytes(&self) -> u64 {
+        u64::try_from(self.whole.len() * CHECKED_BYTES + self.filled).expect("at most 32 MiB")
+    }
+
     fn close(&mut self) {
         self.whole.push(std::mem::take(&mut self.current));
         self.filled = 0;
@@ -96,8 +113,8 @@ pub struct UnitHeader {
     pub part: u32,
     /// Payload bytes that count, 1 to the unit's size.
     pub payload: u32,
-    /// In the last part only: when the content was modified, in nanoseconds since 1970.
-    pub last: Option<u64>,
+    /// In the last part only: when the content was modified, in nanoseconds since 1970, and its bytes without the tail.
+    pub last: Option<(u64, u64)>,
     /// The content's name when it was written.
     pub name: String,
     /// Checksums of the payload.
@@ -119,7 +136,9 @@ impl UnitHeader {
         bytes.put_u64(self.generation);
         bytes.put_u32(self.part);
         bytes.put_u32(self.payload);
-        bytes.put_u64(self.last.unwrap_or(0));
+        let (modified, length) = self.last.unwrap_or((0, 0));
+        bytes.put_u64(modified);
+        bytes.put_u64(length);
         for checksum in &self.table.0 {
             bytes.put_u32(*checksum);
         }
@@ -138,11 +157,11 @@ impl UnitHeader {
         let unit = body.u32()?;
         let (content, generation) = (body.u64()?, body.u64()?);
         let (part, payload) = (body.u32()?, body.u32()?);
-        let modified = body.u64()?;
+        let end = (body.u64()?, body.u64()?);
         let table = (0..checksums).map(|_| body.u32()).collect::<Option<Vec<_>>>()?;
         let name = body.text()?.to_owned();
         let covered = usize::try_from(payload).ok()?.div_ceil(CHECKED_BYTES);
-        let last = (flags & LAST != 0).then_some(modified);
+        let last = (flags & LAST != 0).then_some(end);
         let table = ChecksumTable(table);
         (payload > 0 && covered == table.0.len()).then_some(Self {
             volume,
@@ -159,7 +178,7 @@ impl UnitHeader {
     }
 }
 
-const _: () = assert!(80 + 512 * 4 + 2 + crate::NAME_BYTES_MAX + 4 <= BLOCK_LEN);
+const _: () = assert!(88 + 512 * 4 + 2 + crate::NAME_BYTES_MAX + 4 <= BLOCK_LEN);
 
 #[cfg(test)]
 mod tests {

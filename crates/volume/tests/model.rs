@@ -6,7 +6,9 @@ mod common;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use common::{Chance, MemoryDisk, MemoryDisks, UNIT, new_volume, padded, payload, read_part};
+use common::{
+    Chance, MemoryDisk, MemoryDisks, UNIT, new_volume, padded, payload, read_content, read_part, write_content,
+};
 use volume::{Checksums, DiskWrite, GroupCommit, MemberId, Placement, StoredContent, Volume, VolumeError};
 
 /// What the map knows of a content.
@@ -247,28 +249,14 @@ impl Machine {
             Err(error) => panic!("{error}"),
         };
         let seed = self.chance.below(u64::MAX);
-        let mut offset = 0;
-        while offset < length {
-            let counted = UNIT.min(length - offset);
-            let unit = match self.volume.next_unit(&mut draft) {
-                Ok(unit) => unit,
-                Err(error) => {
-                    assert!(error == VolumeError::Full && told.is_none(), "room that was promised is there");
-                    self.volume.abandon(draft);
-                    return self.make_room();
-                }
-            };
-            let bytes = payload(seed, offset, counted);
-            let mut checksums = Checksums::default();
-            checksums.add(&bytes);
-            let bytes = padded(bytes);
-            for (member, position) in unit.copies {
-                self.write(&DiskWrite { member, position, bytes: bytes.clone() });
-            }
-            let last = (offset + counted == length).then_some(7);
-            let headers = self.volume.seal(&mut draft, counted as u32, checksums.finish(), last);
-            headers.iter().for_each(|header| self.write(header));
-            offset += counted;
+        let mut writes = Vec::new();
+        let written =
+            write_content(&mut self.volume, &mut draft, (seed, length, 7), |write| writes.push(write.clone()));
+        writes.iter().for_each(|write| self.write(write));
+        if let Err(error) = written {
+            assert!(error == VolumeError::Full && told.is_none(), "room that was promised is there");
+            self.volume.abandon(draft);
+            return self.make_room();
         }
         if self.chance.one_in(16) {
             return self.volume.abandon(draft);
@@ -342,13 +330,10 @@ fn check_content(volume: &Volume, disks: &mut MemoryDisks, name: &str, known: &K
 
 /// Whether all parts can be read; bytes that are read are right.
 fn check_parts(volume: &Volume, disks: &mut MemoryDisks, content: &StoredContent, known: &Known) -> bool {
-    (0..content.parts.len() as u32).all(|part| {
-        let read = read_part(volume, content, part, disks);
-        let expected = || payload(known.seed, u64::from(part) * UNIT, volume.part_bytes(content, part));
-        read.is_ok_and(|bytes| {
-            assert!(bytes == expected(), "wrong bytes were taken for right ones");
-            true
-        })
+    let bytes = read_content(volume, content, disks);
+    bytes.is_some_and(|bytes| {
+        assert!(bytes == payload(known.seed, 0, known.length), "wrong bytes were taken for right ones");
+        true
     })
 }
 

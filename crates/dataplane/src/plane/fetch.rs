@@ -290,16 +290,13 @@ impl<I: Io> Plane<I> {
             }
         }
         read.issued = now;
-        // A part of a quarter lies at its place in it.
-        let within = if read.count == 1 { read.offset % QUARTER_BYTES } else { 0 };
-        let memory = Cache::span(read.first).offset + within + read.got;
-        let span = Span { offset: memory, length: direct_length(piece.length) };
+        let span = Span { offset: memory_of(read) + read.got, length: direct_length(piece.length) };
         let (token, disk, file) = (TokenWork::Read { op }.token(), piece.disk, read.file);
         self.io.read(ReadRequest { token, disk, file, offset: piece.offset, memory: span });
     }
 
-    /// A read ended. What it brought counts once its file was looked at: others may have written to it meanwhile. What one
-    /// copy did not bring is read from the next.
+    /// A read ended. What it brought counts once it is verified: others may have written to its file meanwhile, and a disk may
+    /// give other bytes than it was given. What one copy did not bring is read from the next.
     pub(super) fn read_done(&mut self, op: u32, completion: Completion) {
         if self.reads_on(op, completion) {
             return;
@@ -309,13 +306,33 @@ impl<I: Io> Plane<I> {
         if completion.result.is_err() && self.read_from_next_copy(op, completion.at) {
             return;
         }
-        let looks = completion.result.is_ok() && read.got > 0;
         let content = self.files.content(read.file);
-        if looks && content.watched.is_some() {
-            self.io.verify_version(TokenWork::Look { op }.token(), content);
+        let can_verify = content.watched.is_some() || content.checksums.is_some();
+        if can_verify && completion.result.is_ok() && read.got > 0 {
+            let length = u32::try_from(read.got.min(read.expected)).expect("at most a chunk");
+            let memory = Span { offset: memory_of(&read), length };
+            self.io.verify(TokenWork::Look { op }.token(), content, read.offset, memory);
         } else {
             self.looked(op, completion);
         }
+    }
+
+    /// What a read brought was verified. A disk that gave wrong bytes erred, as if it had told so.
+    pub(super) fn verified(&mut self, op: u32, completion: Completion) {
+        let read = self.reads[op as usize].as_mut().expect("a read was out");
+        if completion.result.is_err() && self.files.content(read.file).checksums.is_some() {
+            read.got = 0;
+            let (disk, place) = (read.disk, read.place);
+            self.gauges.disks[usize::from(disk.0)].errors.add(1);
+            if self.disks[usize::from(disk.0)].health.read_failed(place, completion.at) {
+                self.tell_condition(disk);
+                self.leave_disk(disk, completion.at);
+            }
+            if self.read_from_next_copy(op, completion.at) {
+                return;
+            }
+        }
+        self.looked(op, completion);
     }
 
     /// Lets a read wait for its turn on the disk of another copy, if there is one that was not tried and answers.
@@ -456,6 +473,12 @@ impl<I: Io> Plane<I> {
         }
         self.streams[slot as usize].fetch = self.streams[slot as usize].send;
     }
+}
+
+/// Where in the arena a read's first byte comes: a part of a quarter lies at its place in it.
+fn memory_of(read: &ReadOp) -> u64 {
+    let within = if read.count == 1 { read.offset % QUARTER_BYTES } else { 0 };
+    Cache::span(read.first).offset + within
 }
 
 /// Pieces a best-effort read of the quarter with so many bytes of content from its start takes.

@@ -397,7 +397,7 @@ impl<I: Io> Plane<I> {
         match TokenWork::of(completion.token) {
             TokenWork::Send { slot, generation } => self.send_done(slot, generation, completion),
             TokenWork::Read { op } => self.read_done(op, completion),
-            TokenWork::Look { op } => self.looked(op, completion),
+            TokenWork::Look { op } => self.verified(op, completion),
             TokenWork::Memory => self.memory.changed(&mut self.cache, completion.result.is_ok(), completion.at),
         }
     }

@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use dataplane::control::{Command, Content, Delivery, Report, Segment, Service};
+use dataplane::control::{BlockChecksums, Command, Content, Delivery, Report, Segment, Service};
 use dataplane::gauges::Gauges;
 use dataplane::layout::{ContentFile, ContentLayout, Extent, FileAccess, Positions};
 use dataplane::plane::{Plane, PlaneConfig};
@@ -36,6 +36,10 @@ struct Queues {
     erring: Vec<DiskId>,
     /// Disks that do not answer.
     silent: Vec<DiskId>,
+    /// Disks that answer with other bytes.
+    lying: Vec<DiskId>,
+    /// What was read last into each place of the arena came from this disk.
+    came_from: BTreeMap<u64, DiskId>,
     /// Bytes read from each disk.
     read: BTreeMap<DiskId, u64>,
     /// Sends that are out.
@@ -68,10 +72,18 @@ impl Io for Still {
     fn close_socket(&mut self, _: SocketSlot) {}
     fn fill(&mut self, _: Span, _: &[u8]) {}
     fn read(&mut self, read: ReadRequest) {
-        self.0.borrow_mut().asked.push((read.token, read.memory.length, Some(read.disk)));
+        let mut queues = self.0.borrow_mut();
+        queues.came_from.insert(read.memory.offset, read.disk);
+        queues.asked.push((read.token, read.memory.length, Some(read.disk)));
     }
-    fn verify_version(&mut self, token: Token, _: &Arc<Content>) {
-        self.0.borrow_mut().asked.push((token, 1, None));
+    fn verify(&mut self, token: Token, content: &Arc<Content>, _: u64, memory: Span) {
+        let mut queues = self.0.borrow_mut();
+        let lies = queues.came_from.get(&memory.offset).is_some_and(|disk| queues.lying.contains(disk));
+        if lies && content.checksums.is_some() {
+            queues.done.push((token, Err(IoFault::Device(74))));
+        } else {
+            queues.asked.push((token, 1, None));
+        }
     }
     fn send(&mut self, send: SendRequest) {
         self.0.borrow_mut().sends.push(send);
@@ -168,6 +180,11 @@ impl Machine {
         (queues.erring, queues.silent) = (ids(erring), ids(silent));
     }
 
+    /// From now on these disks answer with other bytes than were written.
+    pub(crate) fn let_lie(&mut self, disks: &[u16]) {
+        self.queues.borrow_mut().lying = disks.iter().map(|&disk| DiskId(disk)).collect();
+    }
+
     /// Bytes that were read from a disk.
     pub(crate) fn read_from(&self, disk: u16) -> u64 {
         self.queues.borrow().read.get(&DiskId(disk)).copied().unwrap_or(0)
@@ -222,6 +239,16 @@ fn null() -> OwnedFd {
     File::open("/dev/null").expect("/dev/null opens").into()
 }
 
+/// Stands for checksums: the world knows which disks lie.
+#[derive(Debug)]
+struct NoBytes;
+
+impl BlockChecksums for NoBytes {
+    fn verify(&self, _: u64, _: &[u8]) -> bool {
+        unreachable!("there are no bytes")
+    }
+}
+
 /// Somebody who asks for a content that nobody else watches.
 pub(crate) fn viewer(number: u64) -> Command {
     delivery(number, number, 64 * MIB, Service::Constant { rate: RATE, burst_bytes: 0, held: None, hold: false })
@@ -236,13 +263,15 @@ pub(crate) fn delivery(number: u64, version: u64, size: u64, service: Service) -
 
 /// Somebody who asks for all of a content that lies so.
 pub(crate) fn delivery_of(number: u64, version: u64, size: u64, layout: ContentLayout, service: Service) -> Command {
-    let watched = Some(WatchedContent::new(Facts::new(0, size), 0));
+    // A file in a folder is looked at; what lies in several copies has checksums.
+    let watched = (layout.copies() == 1).then(|| WatchedContent::new(Facts::new(0, size), 0));
+    let checksums: Option<Box<dyn BlockChecksums>> = if watched.is_some() { None } else { Some(Box::new(NoBytes)) };
     Command::Start(Box::new(Delivery {
         stream: StreamId(number),
         socket: null(),
         link: LinkId(0),
         segments: Box::new([Segment::Range { offset: 0, length: size }]),
-        content: Arc::new(Content { version: ContentVersion(version), size, layout, watched }),
+        content: Arc::new(Content { version: ContentVersion(version), size, layout, watched, checksums }),
         service,
     }))
 }

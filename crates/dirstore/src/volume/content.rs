@@ -1,16 +1,16 @@
 //! Contents of a volume as the data plane reads them, and as listings show them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
-use dataplane::control::Content;
+use dataplane::control::{BlockChecksums, Content};
 use dataplane::layout::{ContentFile, ContentLayout, Extent, Positions, Unit};
 use media::MediaRate;
 use units::{ContentVersion, DiskId};
-use volume::{StoredContent, UnitPlace, Volume};
+use volume::{ChecksumTable, StoredContent, UnitPlace, Volume, stored_bytes};
 
 use super::core::Core;
 use crate::entry::Stamp;
@@ -20,13 +20,40 @@ use crate::{Entry, NameKind, StoreError};
 pub(super) struct OpenContents {
     /// By their generations.
     open: HashMap<u64, (Weak<Content>, Arc<StoredContent>)>,
+    /// Checksums of the contents opened last, by generation: the newest last.
+    tables: VecDeque<(u64, Arc<ChecksumTable>)>,
     /// Shared by all disks, for versions are unique in the process.
     next_version: Arc<AtomicU64>,
 }
 
+/// How many contents' checksums are kept when nobody reads them: opening one of them again costs its disk nothing.
+const TABLES_MAX: usize = 1024;
+/// And of how many 64 KiB in all: 16 MiB of memory, 256 GiB of contents.
+const CHECKSUMS_MAX: usize = 4 << 20;
+
+/// A content's checksums, as the data plane asks for them.
+#[derive(Debug)]
+struct TableOfContent(Arc<ChecksumTable>);
+
+impl BlockChecksums for TableOfContent {
+    fn verify(&self, offset: u64, bytes: &[u8]) -> bool {
+        usize::try_from(offset).is_ok_and(|offset| self.0.verify(offset, bytes).is_ok())
+    }
+}
+
 impl OpenContents {
     pub(super) fn new(next_version: Arc<AtomicU64>) -> Self {
-        Self { open: HashMap::new(), next_version }
+        Self { open: HashMap::new(), tables: VecDeque::new(), next_version }
+    }
+
+    fn remember(&mut self, generation: u64, table: &Arc<ChecksumTable>) {
+        self.tables.retain(|(other, _)| *other != generation);
+        self.tables.push_back((generation, Arc::clone(table)));
+        let blocks =
+            |tables: &VecDeque<(u64, Arc<ChecksumTable>)>| tables.iter().map(|(_, table)| table.len()).sum::<usize>();
+        while self.tables.len() > TABLES_MAX || (self.tables.len() > 1 && blocks(&self.tables) > CHECKSUMS_MAX) {
+            self.tables.pop_front();
+        }
     }
 
     /// Lets go of what nobody reads any more.
@@ -79,21 +106,38 @@ pub(super) fn stamp_of(volume: &Volume, content: &StoredContent) -> Stamp {
 }
 
 impl Core {
-    /// The content as the data plane reads it: the same one while somebody holds it.
-    pub(super) fn content(&mut self, stored: &Arc<StoredContent>) -> Result<Arc<Content>, StoreError> {
-        if let Some(content) = self.open.open.get(&stored.generation).and_then(|(content, _)| content.upgrade()) {
-            return Ok(content);
-        }
+    /// The content as somebody already reads it.
+    pub(super) fn open_content(&self, stored: &StoredContent) -> Option<Arc<Content>> {
+        self.open.open.get(&stored.generation).and_then(|(content, _)| content.upgrade())
+    }
+
+    /// The checksums of a content that was read before.
+    pub(super) fn known_checksums(&self, stored: &StoredContent) -> Option<Arc<ChecksumTable>> {
+        self.open
+            .tables
+            .iter()
+            .find(|(generation, _)| *generation == stored.generation)
+            .map(|(_, table)| Arc::clone(table))
+    }
+
+    /// The content as the data plane reads it, from where `layout` says: the same one while somebody holds it.
+    pub(super) fn add_content(
+        &mut self,
+        stored: &Arc<StoredContent>,
+        layout: ContentLayout,
+        table: Arc<ChecksumTable>,
+    ) -> Arc<Content> {
         let version = ContentVersion(self.open.next_version.fetch_add(1, Ordering::Relaxed));
-        let layout = self.layout(stored)?;
-        let content = Arc::new(Content { version, size: stored.length, layout, watched: None });
+        self.open.remember(stored.generation, &table);
+        let checksums: Option<Box<dyn BlockChecksums>> = Some(Box::new(TableOfContent(table)));
+        let content = Arc::new(Content { version, size: stored.length, layout, watched: None, checksums });
         self.open.let_go();
         self.open.open.insert(stored.generation, (Arc::downgrade(&content), Arc::clone(stored)));
-        Ok(content)
+        content
     }
 
     /// A run for each unit: the copy to be read in normal times, and the others where every part has one.
-    fn layout(&self, content: &StoredContent) -> Result<ContentLayout, StoreError> {
+    pub(super) fn layout(&self, content: &StoredContent) -> Result<ContentLayout, StoreError> {
         let mut places: Vec<Vec<UnitPlace>> = Vec::with_capacity(content.parts.len());
         for part in &content.parts {
             let there = part.places().filter(|place| self.volume.is_readable(place.member)).collect::<Vec<_>>();
@@ -120,7 +164,7 @@ impl Core {
                     }
                 };
                 let offset = self.volume.areas(place.member).payload(place.unit);
-                let length = self.volume.unit_bytes().min(content.length - logical);
+                let length = self.volume.unit_bytes().min(stored_bytes(content.length) - logical);
                 runs.push(Unit { logical, length, file, offset });
                 logical += length;
             }

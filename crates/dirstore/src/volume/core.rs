@@ -11,14 +11,14 @@ use dataplane::layout::FileAccess;
 use storage::uploads::RecordingTerms;
 use tokio::sync::oneshot;
 use units::{DiskId, UploadId};
-use volume::{Checksums, Draft, GroupCommit, MemberId, UnitWrite, Volume, VolumeError};
+use volume::{DiskWrite, Draft, GroupCommit, MemberId, Volume, VolumeError};
 
 use super::content::{OpenContents, entry_of};
 use super::part::{AlignedBlock, Block, BlockBytes};
 use super::take_out::TakingOut;
 use crate::disk::DiskShared;
 use crate::event::StoreEvent;
-use crate::upload::{UploadProgress, UploadTerms, count, index};
+use crate::upload::{UploadProgress, UploadTerms, index};
 use crate::worker::Chunk;
 use crate::{ContentPath, OnBreak, Precondition, Published, StoreError};
 
@@ -57,10 +57,6 @@ struct VolumeUpload {
     recording: Option<RecordingTerms>,
     progress: Arc<UploadProgress>,
     reply: Option<oneshot::Sender<Result<Published, StoreError>>>,
-    unit: Option<UnitWrite>,
-    checksums: Checksums,
-    /// Payload bytes in the unit.
-    in_unit: u64,
     /// Disks that have something of it and are not through with it.
     members: Vec<MemberId>,
     /// When all had come, in nanoseconds since 1970.
@@ -155,9 +151,6 @@ impl Core {
             recording: terms.recording,
             progress: terms.progress,
             reply: None,
-            unit: None,
-            checksums: Checksums::default(),
-            in_unit: 0,
             members: Vec::new(),
             modified: 0,
             life: VolumeUploadLife::Receiving,
@@ -174,52 +167,60 @@ impl Core {
 
     /// A chunk has come, full unless it is the last.
     pub(super) fn take_chunk(&mut self, id: UploadId, mut chunk: Chunk) {
-        let Some(upload) = self.uploads.get(&id).filter(|upload| upload.life == VolumeUploadLife::Receiving) else {
+        let receives = self.uploads.get(&id).is_some_and(|upload| upload.life == VolumeUploadLife::Receiving);
+        // A unit is a whole number of chunks, and all but the last are full.
+        if !receives || self.make_room(id).is_none() {
             return;
-        };
-        if upload.unit.is_some() && upload.in_unit == self.volume.unit_bytes() {
-            self.seal(id, None);
         }
-        if let Err(error) = self.take_unit(id) {
-            let error = self.error(error);
-            return self.fail(id, &error);
-        }
-        let Some(upload) = self.uploads.get_mut(&id) else { return };
         let padded = chunk.filled.next_multiple_of(index(volume::BLOCK_BYTES));
         chunk.lease[chunk.filled..padded].fill(0);
-        upload.checksums.add(&chunk.lease[..chunk.filled]);
-        let within = upload.in_unit;
-        upload.in_unit += count(chunk.filled);
-        let copies = upload.unit.as_ref().map(|unit| unit.copies.clone()).unwrap_or_default();
-        let chunk = Arc::new(chunk);
-        for (member, payload) in copies {
-            let bytes = BlockBytes::Payload(Arc::clone(&chunk));
-            self.write(id, member, Block { position: payload + within, bytes });
-        }
-    }
-
-    /// Takes the unit for the next bytes, if there is none with room.
-    fn take_unit(&mut self, id: UploadId) -> Result<(), VolumeError> {
-        let Some(upload) = self.uploads.get_mut(&id).filter(|upload| upload.unit.is_none()) else { return Ok(()) };
-        upload.unit = Some(self.volume.next_unit(&mut upload.draft)?);
-        upload.in_unit = 0;
-        upload.checksums = Checksums::default();
-        Ok(())
-    }
-
-    /// Ends the unit: its headers go behind its payload.
-    fn seal(&mut self, id: UploadId, last: Option<u64>) {
         let Some(upload) = self.uploads.get_mut(&id) else { return };
-        if upload.unit.take().is_none() {
-            return;
+        let copies = self.volume.add(&mut upload.draft, &chunk.lease[..chunk.filled]);
+        let chunk = Arc::new(chunk);
+        for (member, position) in copies {
+            self.write(id, member, Block { position, bytes: BlockBytes::Payload(Arc::clone(&chunk)) });
         }
-        let payload = u32::try_from(upload.in_unit).expect("a unit has at most 32 MiB");
-        let table = std::mem::take(&mut upload.checksums).finish();
-        let headers = self.volume.seal(&mut upload.draft, payload, table, last);
+    }
+
+    /// How many bytes of an upload there is room for; `None` if there is none, and it failed.
+    fn make_room(&mut self, id: UploadId) -> Option<usize> {
+        let upload = self.uploads.get_mut(&id)?;
+        match self.volume.room(&mut upload.draft) {
+            Ok((headers, room)) => {
+                self.write_headers(id, headers);
+                Some(index(room))
+            }
+            Err(error) => {
+                let error = self.error(error);
+                self.fail(id, &error);
+                None
+            }
+        }
+    }
+
+    fn write_headers(&mut self, id: UploadId, headers: Vec<DiskWrite>) {
         for header in headers {
-            let bytes = BlockBytes::Header(Arc::new(AlignedBlock::new(&header.bytes)));
+            let bytes = BlockBytes::Made(Arc::new(AlignedBlock::new(&header.bytes)));
             self.write(id, header.member, Block { position: header.position, bytes });
         }
+    }
+
+    /// All has come: its checksums go behind it, and the last headers.
+    fn write_end(&mut self, id: UploadId, modified: u64) -> Option<()> {
+        let tail = self.volume.tail(&mut self.uploads.get_mut(&id)?.draft);
+        let mut rest = &tail[..];
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(self.make_room(id)?.min(rest.len()));
+            let copies = self.volume.add(&mut self.uploads.get_mut(&id)?.draft, now);
+            let block = Arc::new(AlignedBlock::new(now));
+            for (member, position) in copies {
+                self.write(id, member, Block { position, bytes: BlockBytes::Made(Arc::clone(&block)) });
+            }
+            rest = later;
+        }
+        let headers = self.volume.end(&mut self.uploads.get_mut(&id)?.draft, modified);
+        self.write_headers(id, headers);
+        Some(())
     }
 
     fn write(&mut self, id: UploadId, member: MemberId, block: Block) {
@@ -247,10 +248,13 @@ impl Core {
             return;
         };
         upload.reply = reply;
-        upload.life = VolumeUploadLife::Finishing;
         upload.modified = now_nanos();
         let modified = upload.modified;
-        self.seal(id, Some(modified));
+        if self.write_end(id, modified).is_none() {
+            return;
+        }
+        let Some(upload) = self.uploads.get_mut(&id) else { return };
+        upload.life = VolumeUploadLife::Finishing;
         let members = self.uploads.get(&id).map(|upload| upload.members.clone()).unwrap_or_default();
         members.iter().for_each(|member| self.tell(*member, Task::Finish(id)));
         if members.is_empty() {
@@ -263,7 +267,7 @@ impl Core {
         let Some(upload) = self.uploads.get(&id).filter(|upload| upload.life == VolumeUploadLife::Receiving) else {
             return;
         };
-        let came = upload.draft.length() + upload.in_unit > 0 || rest.is_some();
+        let came = upload.draft.length() > 0 || rest.is_some();
         if upload.on_break == OnBreak::Keep && came {
             self.finish(id, rest, None);
         } else {

@@ -7,10 +7,11 @@ use std::thread;
 use std::time::Duration;
 
 use dataplane::control::Content;
+use dataplane::layout::ContentLayout;
 use media::{MediaRate, ProbeBudget, ProbeError, ReadAt, probe};
 use tokio::sync::mpsc;
 use units::limits;
-use volume::{ListedName, StoredContent};
+use volume::{ChecksumTable, ListedName, StoredContent};
 
 use super::content::{entry_of, folder_of, stamp_of};
 use super::take_out::take_out;
@@ -115,21 +116,21 @@ impl Front {
 
     fn open(&self, path: &ContentPath, want: Want) -> Result<Opened, StoreError> {
         let name = path.joined();
-        let mut core = lock(&self.core);
+        let core = lock(&self.core);
         let Some(stored) = core.volume.find(&name).cloned() else {
             let is_folder = core.volume.is_folder(&name);
             return Err(if is_folder { StoreError::IsDirectory } else { StoreError::NotFound });
         };
-        let content = core.content(&stored)?;
         let stamp = stamp_of(&core.volume, &stored);
         drop(core);
+        let content = self.content(&stored)?;
         self.shared.stats.opens.add(1);
         let media = match (self.index.rate(&stamp), want) {
             (Some(known), _) => known,
             (None, Want::File) => None,
             (None, Want::FileAndRate) => {
                 self.shared.stats.probes.add(1);
-                let found = probe(&mut ContentReader::new(&content), ProbeBudget::default());
+                let found = probe(&mut ContentReader::new(&content.layout, content.size), ProbeBudget::default());
                 if !matches!(found, Err(ProbeError::Io(_))) {
                     self.index.insert(&stamp, found.as_ref().ok().cloned());
                 }
@@ -137,6 +138,19 @@ impl Front {
             }
         };
         Ok(self.opened(&name, &stored, content, media))
+    }
+
+    /// The content as the data plane reads it. Its checksums are read first, unless they are known; not under the lock.
+    fn content(&self, stored: &Arc<StoredContent>) -> Result<Arc<Content>, StoreError> {
+        let core = lock(&self.core);
+        if let Some(content) = core.open_content(stored) {
+            return Ok(content);
+        }
+        let (layout, known) = (core.layout(stored)?, core.known_checksums(stored));
+        drop(core);
+        let table = known.or_else(|| read_checksums(&layout, stored).map(Arc::new));
+        let table = table.ok_or(StoreError::DiskFailing(self.shared.id))?;
+        Ok(lock(&self.core).add_content(stored, layout, table))
     }
 
     fn opened(&self, name: &str, stored: &StoredContent, content: Arc<Content>, media: Option<MediaRate>) -> Opened {
@@ -164,45 +178,67 @@ impl Front {
     }
 }
 
+/// The checksums of a content, from the first copy of its tail that is whole.
+fn read_checksums(layout: &ContentLayout, stored: &StoredContent) -> Option<ChecksumTable> {
+    let (start, length) = stored.tail();
+    (0..layout.copies()).find_map(|copy| {
+        let mut reader = ContentReader::new(layout, start + length);
+        let mut tail = vec![0; index(length)];
+        let mut done = 0;
+        while done < tail.len() {
+            match reader.read_copy(copy, start + count(done), &mut tail[done..]) {
+                Ok(got @ 1..) => done += got,
+                _ => return None,
+            }
+        }
+        stored.checksums_in(&tail)
+    })
+}
+
 /// A content, read at any offset: what one disk does not give is read from the next copy.
 struct ContentReader<'a> {
-    content: &'a Content,
+    layout: &'a ContentLayout,
+    size: u64,
     memory: Vec<u8>,
     /// Where in `memory` the aligned part begins.
     start: usize,
 }
 
 impl<'a> ContentReader<'a> {
-    fn new(content: &'a Content) -> Self {
+    fn new(layout: &'a ContentLayout, size: u64) -> Self {
         let align = index(limits::DIRECT_ALIGN);
         let memory = vec![0; WINDOW_BYTES + 2 * align];
         let start = memory.as_ptr().align_offset(align);
-        Self { content, memory, start }
+        Self { layout, size, memory, start }
+    }
+
+    /// Reads from one copy, as much as lies together.
+    fn read_copy(&mut self, copy: usize, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        let skip = offset % limits::DIRECT_ALIGN;
+        let Some(piece) = self.layout.piece(copy, offset - skip, count(WINDOW_BYTES)) else { return Ok(0) };
+        let given = index(piece.length.saturating_sub(skip)).min(buf.len());
+        let length = (index(skip) + given).next_multiple_of(index(limits::DIRECT_ALIGN));
+        let window = &mut self.memory[self.start..self.start + length];
+        rustix::io::pread(self.layout.files()[usize::from(piece.file)].file.as_fd(), &mut *window, piece.offset)?;
+        buf[..given].copy_from_slice(&window[index(skip)..index(skip) + given]);
+        Ok(given)
     }
 }
 
 impl ReadAt for ContentReader<'_> {
     fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
-        let skip = offset % limits::DIRECT_ALIGN;
-        let layout = &self.content.layout;
-        let mut failure = io::Error::from(io::ErrorKind::UnexpectedEof);
-        for copy in 0..layout.copies() {
-            let Some(piece) = layout.piece(copy, offset - skip, count(WINDOW_BYTES)) else { return Ok(0) };
-            let given = index(piece.length.saturating_sub(skip)).min(buf.len());
-            let length = (index(skip) + given).next_multiple_of(index(limits::DIRECT_ALIGN));
-            let window = &mut self.memory[self.start..self.start + length];
-            match rustix::io::pread(layout.files()[usize::from(piece.file)].file.as_fd(), &mut *window, piece.offset) {
-                Ok(_) => {
-                    buf[..given].copy_from_slice(&window[index(skip)..index(skip) + given]);
-                    return Ok(given);
-                }
-                Err(error) => failure = error.into(),
+        let there = index(self.size.saturating_sub(offset)).min(buf.len());
+        let mut outcome = Ok(0);
+        for copy in 0..self.layout.copies() {
+            outcome = self.read_copy(copy, offset, &mut buf[..there]);
+            if outcome.is_ok() {
+                break;
             }
         }
-        Err(failure)
+        outcome
     }
 
     fn size(&self) -> u64 {
-        self.content.size
+        self.size
     }
 }

@@ -24,11 +24,11 @@ pub(super) struct Block {
 pub(super) enum BlockBytes {
     /// Payload in a client's chunk, its rest zero up to a whole direct write.
     Payload(Arc<Chunk>),
-    /// A unit's header.
-    Header(Arc<AlignedBlock>),
+    /// A unit's header, or a piece of a content's tail.
+    Made(Arc<AlignedBlock>),
 }
 
-/// A block whose address direct writes can take.
+/// Bytes whose address direct writes can take, with zeros up to a whole block.
 #[derive(Debug)]
 pub(super) struct AlignedBlock {
     memory: Vec<u8>,
@@ -39,10 +39,11 @@ pub(super) struct AlignedBlock {
 impl AlignedBlock {
     pub(super) fn new(bytes: &[u8]) -> Self {
         let align = index(limits::DIRECT_ALIGN);
-        let mut memory = vec![0; bytes.len() + align];
+        let length = bytes.len().next_multiple_of(align);
+        let mut memory = vec![0; length + align];
         let start = memory.as_ptr().align_offset(align);
         memory[start..start + bytes.len()].copy_from_slice(bytes);
-        Self { memory, start, length: bytes.len() }
+        Self { memory, start, length }
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
@@ -54,7 +55,7 @@ impl Block {
     fn bytes(&self) -> &[u8] {
         match &self.bytes {
             BlockBytes::Payload(chunk) => &chunk.lease[..chunk.filled.next_multiple_of(index(limits::DIRECT_ALIGN))],
-            BlockBytes::Header(header) => header.bytes(),
+            BlockBytes::Made(block) => block.bytes(),
         }
     }
 

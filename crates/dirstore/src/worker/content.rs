@@ -93,7 +93,7 @@ impl KnownVersions {
             _ => ContentVersion(self.next_version.fetch_add(1, Ordering::Relaxed)),
         };
         let layout = ContentLayout::of_file(disk, file, access, stamp.size, extents);
-        let content = Arc::new(Content { version, size: stamp.size, layout, watched: Some(watched) });
+        let content = Arc::new(Content { version, size: stamp.size, layout, watched: Some(watched), checksums: None });
         self.remember(stamp, version, &content);
         Ok(content)
     }

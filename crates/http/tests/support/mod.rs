@@ -132,6 +132,7 @@ impl Contents for FakeStore {
                     Box::default(),
                 ),
                 watched: Some(WatchedContent::new(Facts::new(0, entry.size), 0)),
+                checksums: None,
             });
             let media = if want == Want::FileAndRate { *self.media.lock().expect("lock") } else { None };
             Ok(Opened { entry, content, media })

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use clap::Args;
 use serde_json::json;
-use volume::{BLOCK_BYTES, Checksums, Damage, DamagedCopy, Depth, StoredContent, Volume};
+use volume::{Damage, DamagedCopy, Depth, StoredContent, Volume};
 
 use super::DiskNames;
 use super::disks::{Purpose, VolumeDisks};
 use super::progress::ProgressLine;
-use super::transfer::{read_unit, refuse_missing};
+use super::transfer::{read_unit, refuse_missing, write_copy};
 
 /// Check the catalogue against the units' headers: finds lost, torn and misplaced writes. Exit code 1 if damage was found.
 #[derive(Debug, Args)]
@@ -109,14 +109,9 @@ fn repair(
     let part = &content.parts[usize::try_from(finding.part)?];
     let others: Vec<_> = part.places().filter(|place| *place != finding.place).collect();
     let good = others.into_iter().find_map(|place| read_unit(volume, content, finding.part, place, disks));
-    let Some(mut bytes) = good else { return Ok(false) };
-    let mut checksums = Checksums::default();
-    checksums.add(&bytes);
-    let mend = volume.mend(&finding.name, content, finding.part, finding.place, checksums.finish());
-    bytes.resize(bytes.len().next_multiple_of(usize::try_from(BLOCK_BYTES)?), 0);
-    disks.write_payload(mend.payload.0, mend.payload.1, &bytes)?;
-    disks.write(&mend.header)?;
-    disks.flush(mend.payload.0)?;
+    let Some(bytes) = good else { return Ok(false) };
+    write_copy(volume, disks, (&finding.name, content, finding.part), finding.place, bytes)?;
+    disks.flush(finding.place.member)?;
     Ok(read_unit(volume, content, finding.part, finding.place, disks).is_some())
 }
 

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use serde_json::json;
-use volume::{BLOCK_BYTES, Checksums, MemberId, MemberState, Placement, StoredContent, UnitPlace, Volume};
+use volume::{MemberId, MemberState, Placement, StoredContent, Volume};
 
 use super::disks::{Purpose, VolumeDisks};
 use super::occupied::open_to_overwrite;
 use super::progress::ProgressLine;
-use super::transfer::read_unit;
+use super::transfer::{read_unit, write_copy};
 use super::{DiskList, DiskNames};
 
 /// Put a new disk into a mirror in the place of one that failed, and fill it from the other copies.
@@ -209,19 +209,4 @@ fn fill(volume: &mut Volume, disks: &mut VolumeDisks, member: MemberId) -> anyho
         volume.add_copies(&name, &second)?;
     }
     Ok(filled)
-}
-
-fn write_copy(
-    volume: &Volume,
-    disks: &mut VolumeDisks,
-    (name, content, part): (&str, &StoredContent, u32),
-    place: UnitPlace,
-    mut bytes: Vec<u8>,
-) -> anyhow::Result<()> {
-    let mut checksums = Checksums::default();
-    checksums.add(&bytes);
-    let mend = volume.mend(name, content, part, place, checksums.finish());
-    bytes.resize(bytes.len().next_multiple_of(usize::try_from(BLOCK_BYTES)?), 0);
-    disks.write_payload(mend.payload.0, mend.payload.1, &bytes)?;
-    disks.write(&mend.header)
 }

@@ -8,7 +8,7 @@ use std::time::UNIX_EPOCH;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use serde_json::json;
-use volume::{BLOCK_BYTES, Checksums, StoredContent, UnitPlace, Volume};
+use volume::{BLOCK_BYTES, Checksums, Draft, StoredContent, UnitPlace, Volume};
 
 use super::DiskNames;
 use super::disks::{Purpose, VolumeDisks};
@@ -130,37 +130,56 @@ fn import(
     let modified = fs::metadata(path)?.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
     let modified = u64::try_from(modified.as_nanos()).unwrap_or(0);
     let mut draft = volume.begin(name, Some(length))?;
-    let mut written = 0;
-    let mut piece = vec![0; PIECE_BYTES];
-    while written < length {
-        let unit = volume.next_unit(&mut draft)?;
-        let payload = volume.unit_bytes().min(length - written);
-        let mut checksums = Checksums::default();
-        let mut within = 0;
-        while within < payload {
-            let count = usize::try_from(payload - within).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
-            let outcome = file.read_exact(&mut piece[..count]).map_err(anyhow::Error::new).and_then(|()| {
-                checksums.add(&piece[..count]);
-                let padded = count.next_multiple_of(usize::try_from(BLOCK_BYTES)?);
-                piece[count..padded].fill(0);
-                let mut copies = unit.copies.iter();
-                copies.try_for_each(|(member, at)| disks.write_payload(*member, at + within, &piece[..padded]))
-            });
-            if let Err(error) = outcome {
-                volume.abandon(draft);
-                return Err(error);
-            }
-            let count = u64::try_from(count)?;
-            within += count;
-            copied(count);
-        }
-        written += payload;
-        let last = (written == length).then_some(modified);
-        let headers = volume.seal(&mut draft, u32::try_from(payload)?, checksums.finish(), last);
-        headers.iter().try_for_each(|header| disks.write(header))?;
+    let written = write_all(&mut file, length, modified, volume, &mut draft, disks, copied);
+    if let Err(error) = written {
+        volume.abandon(draft);
+        return Err(error);
     }
     volume.publish(draft, modified)?;
     Ok(())
+}
+
+fn write_all(
+    file: &mut File,
+    length: u64,
+    modified: u64,
+    volume: &mut Volume,
+    draft: &mut Draft,
+    disks: &mut VolumeDisks,
+    copied: &mut dyn FnMut(u64),
+) -> anyhow::Result<()> {
+    let mut piece = vec![0; PIECE_BYTES];
+    let mut read = 0;
+    while read < length {
+        let count = room(volume, draft, disks)?.min(length - read);
+        let count = usize::try_from(count).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
+        file.read_exact(&mut piece[..count])?;
+        write_piece(&piece[..count], volume, draft, disks)?;
+        read += u64::try_from(count)?;
+        copied(u64::try_from(count)?);
+    }
+    let tail = volume.tail(draft);
+    let mut rest = &tail[..];
+    while !rest.is_empty() {
+        let count = usize::try_from(room(volume, draft, disks)?).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
+        let (now, later) = rest.split_at(count.min(rest.len()));
+        write_piece(now, volume, draft, disks)?;
+        rest = later;
+    }
+    volume.end(draft, modified).iter().try_for_each(|header| disks.write(header))
+}
+
+/// How much of a content there is room for before the next header.
+fn room(volume: &mut Volume, draft: &mut Draft, disks: &mut VolumeDisks) -> anyhow::Result<u64> {
+    let (headers, room) = volume.room(draft)?;
+    headers.iter().try_for_each(|header| disks.write(header))?;
+    Ok(room)
+}
+
+fn write_piece(bytes: &[u8], volume: &Volume, draft: &mut Draft, disks: &mut VolumeDisks) -> anyhow::Result<()> {
+    let mut padded = bytes.to_vec();
+    padded.resize(bytes.len().next_multiple_of(usize::try_from(BLOCK_BYTES)?), 0);
+    volume.add(draft, bytes).into_iter().try_for_each(|(member, at)| disks.write_payload(member, at, &padded))
 }
 
 impl Export {
@@ -203,19 +222,22 @@ impl Export {
     }
 }
 
-/// Gives all bytes of a content, verified; of a part whose first copy is wrong, those of the other one.
+/// Gives all bytes of a content without its tail, verified; of a part whose first copy is wrong, those of the other one.
 fn read_content(
     volume: &Volume,
     content: &StoredContent,
     disks: &mut VolumeDisks,
     take: &mut dyn FnMut(&[u8]) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
+    let mut left = content.length;
     for (number, part) in (0u32..).zip(&content.parts) {
         let places: Vec<UnitPlace> = part.places().collect();
         let bytes = places.into_iter().find_map(|place| read_unit(volume, content, number, place, disks));
-        take(
-            &bytes.with_context(|| format!("part {number} is damaged in every copy; the parts before it are whole"))?,
-        )?;
+        let bytes =
+            bytes.with_context(|| format!("part {number} is damaged in every copy; the parts before it are whole"))?;
+        let count = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
+        take(&bytes[..count])?;
+        left -= u64::try_from(count)?;
     }
     Ok(())
 }
@@ -233,4 +255,20 @@ pub(super) fn read_unit(
     let length = volume.part_bytes(content, part);
     volume.read_whole(place, length, &table, disks, |piece| bytes.extend_from_slice(piece)).ok()?;
     Some(bytes)
+}
+
+/// Writes a copy of a part anew, whose bytes were read from another one and verified.
+pub(super) fn write_copy(
+    volume: &Volume,
+    disks: &mut VolumeDisks,
+    (name, content, part): (&str, &StoredContent, u32),
+    place: UnitPlace,
+    mut bytes: Vec<u8>,
+) -> anyhow::Result<()> {
+    let mut checksums = Checksums::default();
+    checksums.add(&bytes);
+    let mend = volume.mend(name, content, part, place, checksums.finish());
+    bytes.resize(bytes.len().next_multiple_of(usize::try_from(BLOCK_BYTES)?), 0);
+    disks.write_payload(mend.payload.0, mend.payload.1, &bytes)?;
+    disks.write(&mend.header)
 }

@@ -196,7 +196,7 @@ pub(crate) fn delivery(
     let watched = kernel::version_check::watch(file.as_fd()).unwrap();
     let version = ContentVersion(stream);
     let layout = ContentLayout::of_file(DiskId(0), file, access, size, Box::default());
-    let content = Content { version, size, layout, watched: Some(watched) };
+    let content = Content { version, size, layout, watched: Some(watched), checksums: None };
     Box::new(Delivery {
         stream: StreamId(stream),
         socket,

@@ -7,7 +7,10 @@ use std::sync::Arc;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
-use volume::{DiskWrite, MemberId, NewVolume, Placement, ReadDisk, ReadError, StoredContent, UnitPlace, Volume};
+use volume::{
+    DiskWrite, Draft, MemberId, NewVolume, Placement, ReadDisk, ReadError, StoredContent, UnitPlace, Volume,
+    VolumeError,
+};
 
 pub(crate) const BLOCK: usize = 4096;
 pub(crate) const UNIT: u64 = 64 << 10;
@@ -151,6 +154,36 @@ pub(crate) fn padded(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
+/// Writes a content of so many bytes, with its tail.
+pub(crate) fn write_content(
+    volume: &mut Volume,
+    draft: &mut Draft,
+    (seed, length, modified): (u64, u64, u64),
+    mut write: impl FnMut(&DiskWrite),
+) -> Result<(), VolumeError> {
+    let mut add = |volume: &mut Volume, draft: &mut Draft, bytes: &mut dyn FnMut(u64) -> Vec<u8>| {
+        let (headers, room) = volume.room(draft)?;
+        headers.iter().for_each(&mut write);
+        let bytes = bytes(room);
+        let places = volume.add(draft, &bytes);
+        for (member, position) in places {
+            write(&DiskWrite { member, position, bytes: padded(bytes.clone()) });
+        }
+        Ok(bytes.len())
+    };
+    let mut offset = 0;
+    while offset < length {
+        offset += add(volume, draft, &mut |room| payload(seed, offset, room.min(length - offset)))? as u64;
+    }
+    let tail = volume.tail(draft);
+    let mut done = 0;
+    while done < tail.len() {
+        done += add(volume, draft, &mut |room| tail[done..tail.len().min(done + room as usize)].to_vec())?;
+    }
+    volume.end(draft, modified).iter().for_each(write);
+    Ok(())
+}
+
 /// Reads a part from the first copy that is right, and what was found of the others before it.
 pub(crate) fn read_part(
     volume: &Volume,
@@ -172,4 +205,20 @@ pub(crate) fn read_part(
         }
     }
     Err(damage)
+}
+
+/// Reads a content and verifies it by its tail, as a server does.
+pub(crate) fn read_content(volume: &Volume, content: &StoredContent, disks: &mut MemoryDisks) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    for part in 0..content.parts.len() as u32 {
+        bytes.extend(read_part(volume, content, part, disks).ok()?);
+    }
+    assert_eq!(bytes.len() as u64, volume::stored_bytes(content.length));
+    if content.length > 0 {
+        let (start, _) = content.tail();
+        let table = content.checksums_in(&bytes[start as usize..]).expect("what the headers prove is the tail");
+        bytes.truncate(content.length as usize);
+        assert_eq!(table.verify(0, &bytes), Ok(()));
+    }
+    Some(bytes)
 }

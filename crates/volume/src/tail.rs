@@ -1,0 +1,67 @@
+//! The tail of a content: the checksums of all its bytes in one row behind them.
+//!
+//! Who streams a content verifies every byte, and must know the checksums before the first one. The headers have them too, but
+//! a header for each unit is a seek for each unit; the tail is one read.
+//!
+//! Promise: a tail is of one version of one content, or it is none.
+
+use crate::bytes::{Decoder, Encode};
+use crate::catalogue::StoredContent;
+use crate::draft::Draft;
+use crate::unit::{CHECKED_BYTES, ChecksumTable};
+use crate::{BLOCK_BYTES, Volume};
+
+/// The checksum of the rest, content and generation.
+const NAMED_BYTES: u64 = 8 + 8 + 4;
+
+/// Bytes that a content of so many takes in its units: its own, zeros up to a whole block, its tail.
+#[must_use]
+pub const fn stored_bytes(length: u64) -> u64 {
+    if length == 0 {
+        return 0;
+    }
+    length.next_multiple_of(BLOCK_BYTES) + 4 * length.div_ceil(CHECKED_BYTES as u64) + NAMED_BYTES
+}
+
+impl StoredContent {
+    /// Where in its stored bytes the tail is: from where, and how long.
+    #[must_use]
+    pub const fn tail(&self) -> (u64, u64) {
+        let start = self.length.next_multiple_of(BLOCK_BYTES);
+        (start, stored_bytes(self.length) - start)
+    }
+
+    /// The checksums of the whole content in `tail`, which was read where [`StoredContent::tail`] says; `None` if it is damaged
+    /// or of another content or version.
+    #[must_use]
+    pub fn checksums_in(&self, tail: &[u8]) -> Option<ChecksumTable> {
+        if self.length == 0 {
+            return Some(ChecksumTable(Vec::new()));
+        }
+        let (sum, body) = tail.split_first_chunk::<4>()?;
+        let whole =
+            u64::try_from(tail.len()).ok()? == self.tail().1 && u32::from_le_bytes(*sum) == crc32c::crc32c(body);
+        let mut body = Decoder::new(whole.then_some(body)?);
+        let named = (body.u64()?, body.u64()?) == (self.content, self.generation);
+        let count = self.length.div_ceil(CHECKED_BYTES as u64);
+        let table = (0..count).map(|_| body.u32()).collect::<Option<Vec<_>>>()?;
+        named.then_some(ChecksumTable(table))
+    }
+}
+
+impl Volume {
+    /// Ends the content's own bytes and gives its tail: payload that is added to the draft like theirs, from the next block on.
+    pub fn tail(&self, draft: &mut Draft) -> Vec<u8> {
+        let (content, generation) = (draft.content, draft.generation);
+        let (length, table) = draft.end_content();
+        if length == 0 {
+            return Vec::new();
+        }
+        let mut body = Vec::new();
+        body.put_u64(content);
+        body.put_u64(generation);
+        table.iter().for_each(|sum| body.put_u32(*sum));
+        // In front: behind its own checksum any tail would have the same one in the unit's table.
+        [&crc32c::crc32c(&body).to_le_bytes()[..], &body].concat()
+    }
+}
