@@ -46,8 +46,9 @@ fn a_disk_of_a_full_mirror_that_fails_costs_no_stream_a_tick() {
 
 #[test]
 fn nor_does_it_beside_writers_who_have_the_rest_of_the_disks() {
-    for fault in [Fault::Hang { disk: 0 }, Fault::Dead { disk: 1 }] {
-        let report = mirror(5, 2, Some(fault), 2);
+    // In 8, once, a stream's clock began although its next byte, on its second disk, could not come in time.
+    for (seed, fault) in [(5, Fault::Hang { disk: 0 }), (8, Fault::Hang { disk: 0 }), (5, Fault::Dead { disk: 1 })] {
+        let report = mirror(seed, 2, Some(fault), 2);
         assert!(report.tally.uploads > 20, "{:?}", report.tally);
         lawful(&report, &format!("{fault:?} beside writers"));
     }

@@ -330,8 +330,8 @@ impl<I: Io> Plane<I> {
         // What is in the buffers may last shorter than what its disk has to do first, a grant or promised reads: the
         // stream's clock must not run before the rest can be there in time (simulator, seeds 4193 and 10463).
         let lasts = rate.time_for(stream.fetch.payload + 1).saturating_sub(tick.saturating_mul(2));
-        let schedule = &self.disks[usize::from(stream.disk.0)].schedule;
-        if !schedule.can_promise(slot, now.saturating_add(lasts), now) {
+        let asked = usize::from(self.next_piece(slot).map_or(stream.disk, |next| next.disk).0);
+        if !self.disks[asked].schedule.can_promise(slot, now.saturating_add(lasts), now) {
             return;
         }
         // After a delay of the loop the next step to be fed lies in the past. A clock that began there would owe the
@@ -354,7 +354,7 @@ impl<I: Io> Plane<I> {
         if let StreamClass::Constant { seat, .. } = &mut stream.class {
             *seat = Some(chosen);
         }
-        self.disks[disk].schedule.promise(slot, deadline);
+        self.disks[asked].schedule.promise(slot, deadline);
         self.feed(slot, first_tick);
     }
 

@@ -64,7 +64,8 @@ impl<I: Io> Plane<I> {
         if changed {
             self.tell_condition(done.disk);
         }
-        self.run_those_ready(usize::from(done.disk.0), now);
+        // Who starts is listed at one of its content's disks, and may wait for another.
+        (0..self.disks.len()).for_each(|disk| self.run_those_ready(disk, now));
         if done.ready_bytes == 0 {
             return;
         }
