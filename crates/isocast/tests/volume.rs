@@ -103,6 +103,56 @@ fn a_mirror_gives_back_what_was_put_in_and_mends_what_was_damaged() {
 }
 
 #[test]
+fn a_volume_grows_by_a_disk_and_gives_one_back() {
+    for layout in ["span", "stripe", "mirror"] {
+        let bench = Bench::new();
+        let source = bench.files();
+        let [one, two, three] = ["one", "two", "three"].map(|name| bench.disk(name));
+        let (both, all) = (format!("{one},{two}"), format!("{three},{one},{two}"));
+        done(&["create", "--name", "films", "--layout", layout, "--unit", "1MiB", "--yes", &one, &two]);
+        done(&["import", &both, source.to_str().expect("UTF-8")]);
+        let free = |named: &str| json(&["status", "--json", named]).0["free_bytes"].as_u64().expect("a number");
+        let before = free(&both);
+        assert!(refused(&["add", "--new", &three, &both]).contains("--yes"));
+        let (added, _) = json(&["add", "--new", &three, "--yes", "--json", &both]);
+        assert_eq!(added["disk"], 2, "{added:#}");
+        assert!(free(&all) > before + before / 3, "{layout}: {before} and then {}", free(&all));
+        done(&["add", "--new", &three, "--yes", &both]);
+        assert!(
+            refused(&["import", &both, source.to_str().expect("UTF-8")]).contains("missing"),
+            "it has to be named now"
+        );
+        let more = bench.path("more");
+        fs::create_dir(&more).expect("there is room");
+        fs::copy(source.join("a.mp4"), more.join("c.mp4")).expect("there is room");
+        done(&["import", &all, more.to_str().expect("UTF-8")]);
+
+        // The first has the catalogue, and contents of before.
+        assert!(refused(&["remove", "--old", &one, &all]).contains("--yes"));
+        let (removed, _) = json(&["remove", "--old", &one, "--yes", "--json", &all]);
+        assert!(layout == "span" || removed["moved_bytes"].as_u64() > Some(1_000_000), "{layout}: {removed:#}");
+        let rest = format!("{two},{three}");
+        assert!(json(&["scrub", "--json", &rest]).1, "{layout}");
+        assert!(refused(&["status", &all]).contains("taken out"), "it is no disk of the volume any more");
+        let out = bench.path("out");
+        fs::create_dir(&out).expect("there is room");
+        done(&["export", "--to", out.to_str().expect("UTF-8"), &rest]);
+        for name in ["films/a.mp4", "films/old/b.mp4", "films/empty", "more/c.mp4"] {
+            let original = if name == "more/c.mp4" { more.join("c.mp4") } else { bench.path(name) };
+            assert!(same(&original, &out.join(name)), "{layout}: {name}");
+        }
+        if layout == "mirror" {
+            assert!(refused(&["remove", "--old", &two, "--yes", &rest]).contains("too few"), "a mirror needs two");
+        }
+        // It may come back, under its old number.
+        assert!(refused(&["add", "--new", &one, "--yes", &rest]).contains("an Isocast volume"));
+        let (added, _) = json(&["add", "--new", &one, "--yes", "--force", "--json", &rest]);
+        assert_eq!(added["disk"], 0, "{added:#}");
+        assert!(json(&["scrub", "--json", &all]).1, "{layout}");
+    }
+}
+
+#[test]
 fn a_lost_catalogue_is_told_and_made_anew() {
     let bench = Bench::new();
     let (disk, source) = (bench.disk("one"), bench.files());

@@ -138,7 +138,7 @@ impl Volume {
         Some((first, second))
     }
 
-    fn take_unit(&mut self, disk: usize, half: Half) -> Option<UnitPlace> {
+    pub(crate) fn take_unit(&mut self, disk: usize, half: Half) -> Option<UnitPlace> {
         let (free, cursor) = (&mut self.free[disk], &mut self.cursors[disk]);
         let from = if half == Half::Inner { &mut cursor.1 } else { &mut cursor.0 };
         let unit = free.take(half.range(free.units()), *from).or_else(|| free.take(0..free.units(), *from))?;

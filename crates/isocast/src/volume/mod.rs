@@ -7,6 +7,7 @@
 mod check;
 mod create;
 mod disks;
+mod grow;
 mod occupied;
 mod progress;
 mod rebuild;
@@ -29,6 +30,8 @@ pub(crate) struct VolumeCommand {
 #[derive(Debug, Subcommand)]
 enum VolumeSubcommand {
     Create(create::Create),
+    Add(grow::AddDisk),
+    Remove(grow::RemoveDisk),
     Status(show::Status),
     Ls(show::Ls),
     Import(transfer::Import),
@@ -65,6 +68,8 @@ impl VolumeCommand {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         match self.command {
             VolumeSubcommand::Create(create) => create.run(out),
+            VolumeSubcommand::Add(add) => add.run(out),
+            VolumeSubcommand::Remove(remove) => remove.run(out),
             VolumeSubcommand::Status(status) => status.run(out),
             VolumeSubcommand::Ls(ls) => ls.run(out),
             VolumeSubcommand::Import(import) => import.run(out),

@@ -96,7 +96,10 @@ fn report(out: &mut dyn Write, json: bool, contents: usize, bytes: u64) -> anyho
 pub(super) fn refuse_missing(volume: &Volume) -> anyhow::Result<()> {
     let count = volume.superblock().members.len();
     let missing = (0..count).filter_map(|number| u8::try_from(number).ok()).map(volume::MemberId);
-    let missing: Vec<u8> = missing.filter(|member| !volume.is_writable(*member)).map(|member| member.0).collect();
+    let missing: Vec<u8> = missing
+        .filter(|member| !volume.is_writable(*member) && !volume.has_left(*member))
+        .map(|member| member.0)
+        .collect();
     if missing.is_empty() {
         return Ok(());
     }

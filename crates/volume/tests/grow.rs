@@ -1,0 +1,155 @@
+//! Disks that come and leave: a crash at any moment leaves every content whole.
+#![allow(clippy::cast_possible_truncation, reason = "lengths of the test are small")]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{
+    Chance, MemoryDisk, MemoryDisks, UNIT, new_volume, padded, payload, read_content, read_part, write_content,
+};
+use volume::{Checksums, DiskWrite, MemberId, MovedCopy, Placement, StoredContent, Volume};
+
+const DISK: u64 = 6 << 20;
+const NAMES: [(&str, u64, u64); 3] = [("a", 11, 5 * UNIT + 5_000), ("b/c", 22, 8_000), ("b/d", 33, 3 * UNIT)];
+
+/// Disks that lose their power when they are flushed for the last time.
+struct Bench {
+    disks: MemoryDisks,
+    flushes_left: usize,
+    chance: Chance,
+}
+
+/// The power is gone.
+struct Crashed;
+
+impl Bench {
+    fn flush(&mut self) -> Result<(), Crashed> {
+        if self.flushes_left == 0 {
+            self.disks.0.iter_mut().flatten().for_each(|disk| disk.crash(&mut self.chance));
+            return Err(Crashed);
+        }
+        self.flushes_left -= 1;
+        self.disks.0.iter_mut().flatten().for_each(MemoryDisk::flush);
+        Ok(())
+    }
+
+    fn write(&mut self, writes: &[DiskWrite]) {
+        writes.iter().for_each(|write| self.disks.write(write));
+    }
+
+    fn commit(&mut self, volume: &mut Volume) -> Result<(), Crashed> {
+        while let Some(commit) = volume.commit() {
+            self.flush()?;
+            self.write(&commit.writes);
+            self.flush()?;
+            volume.committed(Ok(()));
+        }
+        Ok(())
+    }
+
+    fn steps(&mut self, steps: &[Vec<DiskWrite>; 2]) -> Result<(), Crashed> {
+        steps.iter().try_for_each(|step| {
+            self.write(step);
+            self.flush()
+        })
+    }
+
+    fn add(&mut self, volume: &mut Volume) -> Result<MemberId, Crashed> {
+        let (member, own, steps) = volume.add_disk(DISK).expect("there is room for a number");
+        self.write(&own);
+        self.flush()?;
+        self.steps(&steps)?;
+        self.commit(volume)?;
+        Ok(member)
+    }
+
+    fn remove(&mut self, volume: &mut Volume, member: MemberId) -> Result<(), Crashed> {
+        let contents: Vec<(String, Arc<StoredContent>)> =
+            volume.contents().map(|(name, content)| (name.to_owned(), Arc::clone(content))).collect();
+        for (name, content) in contents {
+            let mut copies = Vec::new();
+            for (part, stored) in (0u32..).zip(&content.parts) {
+                let Some(from) = stored.places().find(|place| place.member == member) else { continue };
+                let bytes = read_part(volume, &content, part, &mut self.disks).expect("it is whole");
+                let to = volume.take_unit_instead(stored, member).expect("there is room");
+                assert!(stored.places().all(|other| other.member != to.member), "not beside the other copy");
+                let mut checksums = Checksums::default();
+                checksums.add(&bytes);
+                let mend = volume.mend(&name, &content, part, to, checksums.finish());
+                let (member, position) = mend.payload;
+                self.write(&[DiskWrite { member, position, bytes: padded(bytes) }, mend.header]);
+                copies.push(MovedCopy { part, from, to });
+            }
+            volume.move_copies(&name, &copies).expect("it has the name");
+            self.commit(volume)?;
+        }
+        let steps = volume.leave(member).expect("nothing is on it");
+        self.steps(&steps)?;
+        self.commit(volume)
+    }
+
+    fn check(&mut self, volume: &Volume, what: &str) {
+        assert!(volume.unbalanced().is_empty(), "{what}");
+        for (name, seed, length) in NAMES {
+            let content = Arc::clone(volume.find(name).unwrap_or_else(|| panic!("{what}: `{name}`")));
+            let bytes = read_content(volume, &content, &mut self.disks);
+            assert!(bytes.is_some_and(|bytes| bytes == payload(seed, 0, length)), "{what}: `{name}`");
+        }
+    }
+}
+
+/// Adds a third disk and takes the first out, with a crash at one flush; then all of it again.
+fn with_crash_at(placement: Placement, crash_at: usize) -> bool {
+    let mut volume = Volume::create(new_volume(placement, vec![DISK; 2])).expect("sizes are fine");
+    let disks = MemoryDisks(vec![Some(MemoryDisk::new(DISK)); 3]);
+    let mut bench = Bench { disks, flushes_left: usize::MAX, chance: Chance::new(crash_at as u64) };
+    let steps = volume.superblock_writes();
+    let made = bench.commit(&mut volume).and_then(|()| bench.steps(&steps));
+    assert!(made.is_ok(), "no crash yet");
+    for (name, seed, length) in NAMES {
+        let mut draft = volume.begin(name, Some(length)).expect("there is room");
+        let mut writes = Vec::new();
+        let written = write_content(&mut volume, &mut draft, (seed, length, 1), |write| writes.push(write.clone()));
+        written.expect("room was promised");
+        bench.write(&writes);
+        volume.publish(draft, 1).expect("nothing came between");
+    }
+    assert!(bench.commit(&mut volume).is_ok(), "no crash yet");
+    bench.flushes_left = crash_at;
+    let first = MemberId(0);
+    let outcome = bench.add(&mut volume).and_then(|_| bench.remove(&mut volume, first));
+    let crashed = outcome.is_err();
+    bench.flushes_left = usize::MAX;
+    // What is not of the volume is not named.
+    let there = |disks: &MemoryDisks, number: usize| {
+        let disk = disks.0[number].clone();
+        volume::identify(&[DISK], &mut MemoryDisks(vec![disk])).is_ok()
+    };
+    for number in 0..3 {
+        if !there(&bench.disks, number) {
+            bench.disks.0[number] = None;
+        }
+    }
+    let mut volume = bench.disks.open().expect("a crash leaves a state");
+    bench.check(&volume, &format!("{placement:?}, crash at {crash_at}"));
+    if volume.unit_count(MemberId(2)) == 0 {
+        bench.disks.0[2] = Some(MemoryDisk::new(DISK));
+        assert!(bench.add(&mut volume).is_ok());
+    }
+    if !volume.has_left(first) {
+        assert!(bench.remove(&mut volume, first).is_ok());
+    }
+    bench.disks.0[0] = None;
+    let volume = bench.disks.open().expect("the first is not needed");
+    bench.check(&volume, &format!("{placement:?}, after the crash at {crash_at}"));
+    crashed
+}
+
+#[test]
+fn a_disk_that_comes_and_one_that_leaves_cost_no_content_whenever_the_power_goes() {
+    for placement in [Placement::Span, Placement::Stripe, Placement::Mirror] {
+        let crashes = (0..40).take_while(|crash_at| with_crash_at(placement, *crash_at)).count();
+        assert!((8..40).contains(&crashes), "{placement:?}: at each of {crashes} flushes");
+    }
+}
