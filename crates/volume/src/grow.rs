@@ -25,13 +25,12 @@ pub struct MovedCopy {
 }
 
 impl Volume {
-    /// Takes a disk of `size` bytes into the volume: under the number of one that left, or a new one. What is to be written for
-    /// it: its own superblocks, which must be durable before the others, and those of all disks in two steps (see
-    /// [`Volume::take_out`]).
+    /// Takes a disk of `size` bytes into the volume: under the number of one that left, or a new one. Gives the superblocks
+    /// to write, in three steps: its own, and those of all disks in two (see [`Volume::take_out`]).
     ///
     /// # Errors
     /// It is too small, or there are as many disks as can be; the volume takes no changes.
-    pub fn add_disk(&mut self, size: u64) -> Result<(MemberId, Vec<DiskWrite>, [Vec<DiskWrite>; 2]), AddError> {
+    pub fn add_disk(&mut self, size: u64) -> Result<(MemberId, [Vec<DiskWrite>; 3]), AddError> {
         self.check_changes()?;
         let areas = Areas::for_disk(size, self.superblock.journal_half, self.unit_bytes())?;
         let left = self.member_ids().find(|member| self.has_left(*member));
@@ -52,9 +51,9 @@ impl Volume {
             self.free.push(free);
             self.cursors.push(cursor);
         }
-        let steps = self.set_member(member, MemberState::Active);
-        let own = steps.iter().flatten().filter(|write| write.member == member).cloned().collect();
-        Ok((member, own, steps))
+        let [one, two] = self.set_member(member, MemberState::Active);
+        let own = one.iter().chain(&two).filter(|write| write.member == member).cloned().collect();
+        Ok((member, [own, one, two]))
     }
 
     /// Whether a disk is out and nothing lies on it.

@@ -48,7 +48,7 @@ impl Bench {
         Ok(())
     }
 
-    fn steps(&mut self, steps: &[Vec<DiskWrite>; 2]) -> Result<(), Crashed> {
+    fn steps(&mut self, steps: &[Vec<DiskWrite>]) -> Result<(), Crashed> {
         steps.iter().try_for_each(|step| {
             self.write(step);
             self.flush()
@@ -56,9 +56,7 @@ impl Bench {
     }
 
     fn add(&mut self, volume: &mut Volume) -> Result<MemberId, Crashed> {
-        let (member, own, steps) = volume.add_disk(DISK).expect("there is room for a number");
-        self.write(&own);
-        self.flush()?;
+        let (member, steps) = volume.add_disk(DISK).expect("there is room for a number");
         self.steps(&steps)?;
         self.commit(volume)?;
         Ok(member)

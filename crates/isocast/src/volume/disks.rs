@@ -190,8 +190,8 @@ impl VolumeDisks {
         commit.flush_then.iter().try_for_each(|member| self.flush(*member))
     }
 
-    /// Writes superblocks, two copies of each disk before the others.
-    pub(crate) fn write_steps(&mut self, steps: &[Vec<DiskWrite>; 2]) -> anyhow::Result<()> {
+    /// Writes superblocks, each step before the next.
+    pub(crate) fn write_steps(&mut self, steps: &[Vec<DiskWrite>]) -> anyhow::Result<()> {
         for step in steps {
             step.iter().try_for_each(|write| self.write(write))?;
             let members: std::collections::BTreeSet<_> = step.iter().map(|write| write.member).collect();

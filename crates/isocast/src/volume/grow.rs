@@ -69,7 +69,7 @@ impl AddDisk {
         let new = open_to_overwrite(&self.new, self.force)?;
         let (mut disks, mut volume) = VolumeDisks::open(named, Purpose::Write)?;
         refuse_missing(&volume)?;
-        let (member, own, steps) =
+        let (member, steps) =
             volume.add_disk(new.size).with_context(|| format!("cannot add {}", self.new.display()))?;
         if !self.yes {
             bail!("this loses what is on {}: say --yes to do it", self.new.display());
@@ -77,8 +77,6 @@ impl AddDisk {
         new.preallocate().with_context(|| format!("cannot take the room of {}", self.new.display()))?;
         disks.0.resize_with(volume.superblock().members.len(), || None);
         disks.0[member.index()] = Some(new);
-        own.iter().try_for_each(|write| disks.write(write))?;
-        disks.flush(member)?;
         disks.write_steps(&steps)?;
         disks.commit(&mut volume)?;
         Ok((member.index(), volume))
