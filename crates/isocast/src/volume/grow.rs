@@ -13,68 +13,59 @@ use serde_json::json;
 use units::ByteCount;
 use volume::{MemberId, MovedCopy, StoredContent, Volume};
 
-use super::DiskNames;
 use super::disks::{Purpose, VolumeDisks};
 use super::occupied::open_to_overwrite;
 use super::progress::ProgressLine;
 use super::transfer::{read_unit, refuse_missing, write_copy};
+use super::{DiskNames, NewDisk};
 
 /// Add a disk to a volume: new contents use it.
 ///
 /// The server of the volume must be stopped.
 #[derive(Debug, Args)]
 pub(crate) struct AddDisk {
-    /// The disk that comes: what is on it is lost.
-    #[arg(long, value_name = "DEV")]
-    new: PathBuf,
-    /// Do it: without this nothing is written.
-    #[arg(long)]
-    yes: bool,
-    /// Overwrite a file system, partition table or another volume on the new disk.
-    #[arg(long)]
-    force: bool,
-    /// Print what was done as JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    coming: NewDisk,
     #[command(flatten)]
     names: DiskNames,
 }
 
 impl AddDisk {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let named: Vec<PathBuf> = self.names.disks.0.iter().filter(|disk| **disk != self.new).cloned().collect();
-        let all: Vec<PathBuf> = named.iter().chain([&self.new]).cloned().collect();
-        let (member, volume) = match VolumeDisks::open(&all, Purpose::Write).ok().filter(|_| self.yes) {
+        let named: Vec<PathBuf> = self.names.disks.0.iter().filter(|disk| **disk != self.coming.new).cloned().collect();
+        let all: Vec<PathBuf> = named.iter().chain([&self.coming.new]).cloned().collect();
+        let (member, volume) = match VolumeDisks::open(&all, Purpose::Write).ok().filter(|_| self.coming.yes) {
             // Broken off before: it is in already, and perhaps not all disks know.
             Some((mut disks, mut volume)) => {
                 disks.write_steps(&volume.superblock_writes())?;
                 disks.commit(&mut volume)?;
-                let is_new =
-                    |disk: &Option<_>| disk.as_ref().is_some_and(|disk: &super::disks::DiskFile| disk.path == self.new);
+                let is_new = |disk: &Option<_>| {
+                    disk.as_ref().is_some_and(|disk: &super::disks::DiskFile| disk.path == self.coming.new)
+                };
                 (disks.0.iter().position(is_new).context("the new disk is not of this volume")?, volume)
             }
             None => self.add(&named)?,
         };
-        if self.json {
-            let done = json!({ "disk": member, "device": self.new, "free_bytes": volume.free_bytes() });
+        if self.coming.json {
+            let done = json!({ "disk": member, "device": self.coming.new, "free_bytes": volume.free_bytes() });
             writeln!(out, "{done:#}")?;
         } else {
             let free = ByteCount(volume.free_bytes());
-            writeln!(out, "{} is disk {member} of the volume: {free} free", self.new.display())?;
+            writeln!(out, "{} is disk {member} of the volume: {free} free", self.coming.new.display())?;
         }
         Ok(())
     }
 
     fn add(&self, named: &[PathBuf]) -> anyhow::Result<(usize, Volume)> {
-        let new = open_to_overwrite(&self.new, self.force)?;
+        let new = open_to_overwrite(&self.coming.new, self.coming.force)?;
         let (mut disks, mut volume) = VolumeDisks::open(named, Purpose::Write)?;
         refuse_missing(&volume)?;
         let (member, steps) =
-            volume.add_disk(new.size).with_context(|| format!("cannot add {}", self.new.display()))?;
-        if !self.yes {
-            bail!("this loses what is on {}: say --yes to do it", self.new.display());
+            volume.add_disk(new.size).with_context(|| format!("cannot add {}", self.coming.new.display()))?;
+        if !self.coming.yes {
+            bail!("this loses what is on {}: say --yes to do it", self.coming.new.display());
         }
-        new.preallocate().with_context(|| format!("cannot take the room of {}", self.new.display()))?;
+        new.preallocate().with_context(|| format!("cannot take the room of {}", self.coming.new.display()))?;
         disks.0.resize_with(volume.superblock().members.len(), || None);
         disks.0[member.index()] = Some(new);
         disks.write_steps(&steps)?;

@@ -50,6 +50,23 @@ pub(crate) struct DiskNames {
     disks: DiskList,
 }
 
+/// A disk that comes into a volume.
+#[derive(Debug, Args)]
+struct NewDisk {
+    /// The disk that comes: what is on it is lost.
+    #[arg(long, value_name = "DEV")]
+    new: PathBuf,
+    /// Do it: without this nothing is written.
+    #[arg(long)]
+    yes: bool,
+    /// Overwrite a file system, partition table or another volume on the new disk.
+    #[arg(long)]
+    force: bool,
+    /// Print what was done as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
 /// Disks with commas between them: one word, so that other words can follow.
 #[derive(Debug, Clone)]
 struct DiskList(Vec<PathBuf>);

@@ -16,7 +16,7 @@ use super::disks::{Purpose, VolumeDisks};
 use super::occupied::open_to_overwrite;
 use super::progress::ProgressLine;
 use super::transfer::{read_unit, write_copy};
-use super::{DiskList, DiskNames};
+use super::{DiskList, DiskNames, NewDisk};
 
 /// Put a new disk into a mirror in the place of one that failed, and fill it from the other copies.
 ///
@@ -26,18 +26,8 @@ pub(crate) struct Replace {
     /// The disk that goes: it is taken out of the volume; it may be broken or missing.
     #[arg(long, value_name = "DEV")]
     old: PathBuf,
-    /// The disk that comes: what is on it is lost.
-    #[arg(long, value_name = "DEV")]
-    new: PathBuf,
-    /// Do it: without this nothing is written.
-    #[arg(long)]
-    yes: bool,
-    /// Overwrite a file system, partition table or another volume on the new disk.
-    #[arg(long)]
-    force: bool,
-    /// Print what was done as JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    coming: NewDisk,
     #[command(flatten)]
     names: DiskNames,
 }
@@ -59,10 +49,13 @@ struct Filled {
 impl Replace {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         let DiskList(named) = &self.names.disks;
-        let others: Vec<PathBuf> =
-            named.iter().filter(|disk| !is_same(disk, &self.old) && !is_same(disk, &self.new)).cloned().collect();
-        if is_same(&self.old, &self.new) {
-            bail!("{} is named as the old disk and as the new one", self.new.display());
+        let others: Vec<PathBuf> = named
+            .iter()
+            .filter(|disk| !is_same(disk, &self.old) && !is_same(disk, &self.coming.new))
+            .cloned()
+            .collect();
+        if is_same(&self.old, &self.coming.new) {
+            bail!("{} is named as the old disk and as the new one", self.coming.new.display());
         }
         if others.is_empty() {
             bail!("name the disks of the volume that stay behind the options: they hold the copies");
@@ -82,8 +75,8 @@ impl Replace {
 
     /// The volume whose new disk is being filled already.
     fn going_on(&self, others: &[PathBuf]) -> Option<(VolumeDisks, Volume, MemberId)> {
-        let all: Vec<PathBuf> = others.iter().chain([&self.new]).cloned().collect();
-        if !self.yes {
+        let all: Vec<PathBuf> = others.iter().chain([&self.coming.new]).cloned().collect();
+        if !self.coming.yes {
             return None;
         }
         let (given, identified) = VolumeDisks::identify(&all, Purpose::Write).ok()?;
@@ -96,7 +89,7 @@ impl Replace {
 
     /// Takes the old disk out, if it is not, and puts the new one in.
     fn put_in(&self, others: &[PathBuf]) -> anyhow::Result<(VolumeDisks, Volume, MemberId)> {
-        let new = open_to_overwrite(&self.new, self.force)?;
+        let new = open_to_overwrite(&self.coming.new, self.coming.force)?;
         let (mut disks, mut volume) = VolumeDisks::open(others, Purpose::Write)?;
         if volume.placement() != Placement::Mirror {
             bail!(
@@ -117,17 +110,17 @@ impl Replace {
         if size < needed {
             bail!(
                 "{} has {size} bytes, and the disk it stands in for has {needed}: choose a larger one",
-                self.new.display()
+                self.coming.new.display()
             );
         }
-        if !self.yes {
+        if !self.coming.yes {
             bail!(
                 "this takes {} out of the volume and loses what is on {}: say --yes to do it",
                 self.old.display(),
-                self.new.display()
+                self.coming.new.display()
             );
         }
-        new.preallocate().with_context(|| format!("cannot take the room of {}", self.new.display()))?;
+        new.preallocate().with_context(|| format!("cannot take the room of {}", self.coming.new.display()))?;
         if volume.superblock().members[member.index()].state != MemberState::Out {
             let steps = volume.take_out(member)?;
             disks.write_steps(&steps)?;
@@ -142,14 +135,14 @@ impl Replace {
 
     fn report(&self, out: &mut dyn Write, member: MemberId, filled: &Filled) -> anyhow::Result<()> {
         let Filled { bytes, found, written, doubled, lost } = filled;
-        if self.json {
+        if self.coming.json {
             let done = json!({
-                "disk": member.0, "device": self.new, "written_bytes": bytes, "written_parts": written,
+                "disk": member.0, "device": self.coming.new, "written_bytes": bytes, "written_parts": written,
                 "found_parts": found, "doubled_parts": doubled, "lost": lost,
             });
             writeln!(out, "{done:#}")?;
         } else {
-            let (device, number) = (self.new.display(), member.0);
+            let (device, number) = (self.coming.new.display(), member.0);
             writeln!(out, "{device} is disk {number} of the volume: {written} parts written, {found} were there")?;
             lost.iter().try_for_each(|name| writeln!(out, "`{name}` has a part without a right copy: LOST"))?;
         }
