@@ -162,6 +162,8 @@ impl StreamClass {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct InFlight {
     pub(crate) what: Sent,
+    /// How many.
+    pub(crate) bytes: u64,
     /// Since when the client has taken nothing.
     pub(crate) since: Nanos,
 }

@@ -39,6 +39,26 @@ async fn the_ranges_of_a_player_hold_one_stream() {
     assert_eq!(harness.plane.reserved(), 1, "held for the next request");
 }
 
+/// At exactly its rate each segment would arrive when it is to be played, and the player live from hand to mouth.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_segments_of_a_player_after_the_first_are_sent_ahead() {
+    let harness = Harness::start(HttpConfig::default());
+    let segment = 3 << 20;
+    for (ended, name) in (1..).zip(["a.ts", "b.ts", "c.ts"]) {
+        harness.store.put(name, &pattern(segment));
+        let fields = if name == "c.ts" { "&burst=0" } else { "" };
+        let answer = harness.one(&get(&format!("{name}?rate=6M{fields}"), ""));
+        assert_eq!((answer.status, answer.field("x-isocast-rate")), (200, Some("6000000")));
+        harness.events.wait_until(|text| text.matches("stream_ended").count() == ended);
+    }
+    // Four times as fast: three quarters of it are ahead.
+    let ahead = segment as u64 * 3 / 4;
+    let told = starts(&harness.plane.told());
+    assert_eq!(told[0], start(6_000_000, 0, None, true), "what comes first may be all that is read");
+    assert_eq!(told[1], start(6_000_000, ahead, Some(FIRST), true));
+    assert_eq!(told[2], start(6_000_000, 0, Some(FIRST), true), "what was asked for stands");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_held_is_released_after_a_while() {
     let sessions = SessionConfig { hold: Nanos::ZERO, ..SessionConfig::default() };

@@ -54,7 +54,7 @@ impl Pace {
             // the head, is no debt to be made up at twice the rate (found by the simulator, seed 1617).
             self.anchor = self.anchor.max(at.saturating_sub(self.tick));
         }
-        let quota = self.rate.bytes_in(self.tick);
+        let quota = self.quota();
         let lag_max = self.rate.bytes_in(LAG_MAX) + quota;
         // Only what the rate promises is a lag: a burst that fits into one long tick is still to be sent, not forgiven.
         let lag = self.promised_bytes(at).saturating_sub(sent_bytes);
@@ -64,6 +64,12 @@ impl Pace {
         }
         let factor = if self.bursting(at) { BURST_FACTOR } else { CATCH_UP };
         self.due_bytes(at).saturating_sub(sent_bytes).min(quota.saturating_mul(factor) + 1)
+    }
+
+    /// Bytes that its rate promises in a tick, rounded down.
+    #[must_use]
+    pub fn quota(&self) -> u64 {
+        self.rate.bytes_in(self.tick)
     }
 
     /// True while the start burst lasts.
@@ -76,13 +82,14 @@ impl Pace {
     }
 
     /// True once the start burst is behind the stream, which has sent `sent_bytes` before the tick at `at`: the burst's time
-    /// is over and its bytes are out. Whoever takes them no faster than the rate is waited for twice as long as they last.
+    /// is over and its bytes are out, and nothing is left to be made up. Whoever is sent them no faster than at the rate is
+    /// waited for twice as long as they last.
     #[must_use]
     pub fn is_steady(&self, at: Nanos, sent_bytes: u64) -> bool {
         let last_tick = at.saturating_sub(self.tick);
-        let out = sent_bytes >= self.due_bytes(last_tick);
+        let (out, level) = (sent_bytes >= self.due_bytes(last_tick), sent_bytes >= self.promised_bytes(last_tick));
         let lasted = self.rate.bytes_in(at.saturating_sub(self.anchor)) >= self.burst_bytes.saturating_mul(2);
-        !self.bursting(last_tick) && (out || lasted)
+        !self.bursting(last_tick) && level && (out || lasted)
     }
 
     /// When byte number `bytes` (counted from the start) is promised: by the rate alone. The burst is due sooner, but it

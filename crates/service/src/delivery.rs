@@ -44,6 +44,8 @@ pub struct Client {
 pub struct DeliveryTerms {
     /// At which rate.
     pub decision: Decision,
+    /// The same if it is the next segment of what its viewer plays: ahead of the rate, so that the player's buffer fills.
+    pub next: Decision,
     /// What becomes of it when there is no room.
     pub when_full: WhenFull,
 }
@@ -110,7 +112,10 @@ impl DeliveryTerms {
     pub fn decide(config: &ServiceConfig, path: &str, asked: RateAsked, media: Option<MediaRate>, bytes: u64) -> Self {
         let policy = config.policy(path);
         let decision = asked.decide(media, &policy, config.burst, bytes);
-        Self { decision, when_full: policy.when_full }
+        // What was asked for stands.
+        let is_said = asked.burst.is_some() || asked.ceiling.is_some();
+        let next = if is_said { decision } else { decision.ahead(bytes, BitRate(u64::MAX)) };
+        Self { decision, next, when_full: policy.when_full }
     }
 }
 
@@ -139,6 +144,10 @@ pub async fn open(
         socket = back;
         let draining = refusal.resource == Resource::Draining;
         let guaranteed = request.terms.decision != Decision::BestEffort;
+        if guaranteed && request.terms.next != request.terms.decision {
+            request.terms.next = request.terms.decision;
+            continue;
+        }
         let may_pass = guaranteed && !draining && !matches!(refusal.resource, Resource::DiskFailing(_));
         if may_pass && service.sessions.makes_room(&request.viewer, content, request.part, &mut tried).await {
             continue;
@@ -156,7 +165,7 @@ pub async fn open(
 /// One attempt.
 async fn start(
     service: &Arc<MediaService>,
-    request: DeliveryRequest,
+    mut request: DeliveryRequest,
     socket: OwnedFd,
     prefix: Prefix<'_>,
     no_room: bool,
@@ -175,7 +184,7 @@ async fn start(
     }
     segments.extend(request.body.iter().cloned());
     let link = service.link(request.client.local);
-    let (class, viewer) = enter(service, &request, pending.stream, link, no_room).await;
+    let (class, viewer) = enter(service, &mut request, pending.stream, link, no_room).await;
     let mut session =
         SessionGuard { service: Arc::clone(service), stream: pending.stream, viewer, left: StreamLeft::Refused };
     // Listed from here on, not when the plane's report arrives: a client that reads its head finds its stream.
@@ -273,7 +282,7 @@ fn send_buffer_bytes(config: &ServiceConfig, rate: Option<BitRate>) -> usize {
 /// How a stream is served, and the viewer in whose session it is entered, if it is.
 async fn enter(
     service: &MediaService,
-    request: &DeliveryRequest,
+    request: &mut DeliveryRequest,
     stream: StreamId,
     link: LinkId,
     no_room: bool,
@@ -282,7 +291,11 @@ async fn enter(
     let terms = session::ReservationTerms { disk: request.content.disk(), link, rate, burst_bytes };
     let (viewer, content) = (request.viewer.clone(), service.hash(&request.path));
     let entering = session::SessionRequest { viewer, stream, content, part: request.part, terms, no_room };
-    let SessionSlot { held, in_session: hold } = service.sessions.enter(&entering).await;
+    let SessionSlot { held, in_session: hold, goes_on } = service.sessions.enter(&entering).await;
+    if !goes_on {
+        request.terms.next = request.terms.decision;
+    }
+    let Decision::Constant { rate, burst_bytes } = request.terms.next else { return (Class::BestEffort, None) };
     (Class::Constant { rate, burst_bytes, held, hold }, hold.then(|| request.viewer.clone()))
 }
 

@@ -240,6 +240,14 @@ impl Sessions {
         }
     }
 
+    /// True if what this stream has in its viewer's session served another content before: it reads the next segment of what
+    /// is played.
+    #[must_use]
+    pub fn goes_on(&self, viewer: &Viewer, stream: StreamId) -> bool {
+        let mut shares = self.table.get(viewer).into_iter().flatten();
+        shares.any(|share| share.stream() == Some(stream) && share.goes_on)
+    }
+
     /// A request was refused for want of room, and [`Sessions::end`] was told.
     pub fn refused(&mut self, viewer: &Viewer, content: u64, part: ContentPart, now: Nanos) -> Retry {
         let loose = self

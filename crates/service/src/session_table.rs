@@ -35,6 +35,8 @@ pub(crate) struct SessionSlot {
     pub(crate) held: Option<ReservationId>,
     /// The session keeps the reservation afterwards.
     pub(crate) in_session: bool,
+    /// It reads the next segment of what its viewer plays.
+    pub(crate) goes_on: bool,
 }
 
 /// What a request that is refused for want of room has tried.
@@ -76,15 +78,19 @@ impl SessionTable {
         let mut stopped = false;
         loop {
             let changed = self.changed.notified();
-            let begin = lock(&self.sessions).begin(request, self.now());
+            let (begin, goes_on) = {
+                let mut sessions = lock(&self.sessions);
+                let begin = sessions.begin(request, self.now());
+                (begin, sessions.goes_on(&request.viewer, request.stream))
+            };
             let older = match begin {
-                Begin::New => return SessionSlot { held: None, in_session: true },
-                Begin::Take(reservation) => return SessionSlot { held: Some(reservation), in_session: true },
+                Begin::New => return SessionSlot { held: None, in_session: true, goes_on },
+                Begin::Take(reservation) => return SessionSlot { held: Some(reservation), in_session: true, goes_on },
                 Begin::After(older) => older,
             };
             if timeout_at(deadline, changed).await.is_err() {
                 if stopped {
-                    return SessionSlot { held: None, in_session: false };
+                    return SessionSlot { held: None, in_session: false, goes_on: false };
                 }
                 // A full queue shows again when the new stream is started; nothing to do about it here.
                 let _ = self.plane.send(Command::Stop(older));

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use schedule::admission::QUARTER_BYTES;
 use schedule::disk::best_effort::BeWork;
 use schedule::pace::Pace;
-use units::{BitRate, LinkId, Nanos};
+use units::{LinkId, Nanos};
 
 use super::{Plane, ReadOp, TokenWork};
 use crate::control::{Outcome, Report, Service};
@@ -21,7 +21,7 @@ pub(super) const PAGES_SHARE: u32 = 8;
 const WINDOW_BYTES: u64 = 4 * QUARTER_BYTES;
 /// A delivery sends at most this much at a time.
 const SEND_BYTES: u64 = 1024 * 1024;
-/// Those that wait for their turn send at most this much in a step of the wheel: the next step must not wait for them.
+/// All of them send at most this much in a step of the wheel: the next step must not wait for them.
 const STEP_BYTES: u64 = 4 << 20;
 /// A client that takes nothing for so long has its buffers taken back; they are read again when it goes on.
 const BLOCKED_MAX: Nanos = Nanos::from_secs(1);
@@ -38,45 +38,20 @@ pub(super) struct BestEffort {
     waiting: VecDeque<u32>,
     /// Pages they hold.
     pub(super) pages: u32,
-    /// What they may send, for each link.
-    allowances: Vec<BestEffortAllowance>,
-}
-
-/// What best-effort deliveries may send on one link now.
-#[derive(Debug, Clone, Copy)]
-struct BestEffortAllowance {
-    bytes: u64,
-    at: Nanos,
-    /// Bytes of small reads that had left by the link beside the plane.
-    small_bytes: u64,
-    /// Somebody was given less than it wanted: whoever comes now waits for its turn.
-    is_short: bool,
-}
-
-impl BestEffortAllowance {
-    /// Adds what the link has left since the last time, without the small reads that took some of it, and keeps two steps'
-    /// worth at most.
-    fn refill(&mut self, left: BitRate, small_bytes: u64, step: Nanos, now: Nanos) {
-        let left = left.min(BitRate(STEP_BYTES * 8 * 1_000_000_000 / step.0));
-        let most = left.bytes_in(step.saturating_mul(2));
-        let since = now.saturating_sub(self.at).min(step.saturating_mul(2));
-        let more = left.bytes_in(since);
-        // Bits that make no byte yet are not lost: the clock goes on only when something was added.
-        if more > 0 || since == Nanos::ZERO {
-            self.at = now;
-        }
-        let taken = small_bytes - std::mem::replace(&mut self.small_bytes, small_bytes);
-        self.bytes = self.bytes.saturating_add(more).min(most).saturating_sub(taken);
-    }
+    /// Links on which somebody was given less than it wanted in this step: whoever comes now waits for its turn.
+    is_short: Vec<bool>,
+    /// The step of the wheel, and what they may still send in it.
+    step: (u64, u64),
 }
 
 impl BestEffort {
-    pub(super) fn new(streams_max: usize, links: usize, now: Nanos) -> Self {
+    pub(super) fn new(streams_max: usize, links: usize) -> Self {
         Self {
             all: Vec::with_capacity(streams_max),
             waiting: VecDeque::with_capacity(streams_max),
             pages: 0,
-            allowances: vec![BestEffortAllowance { bytes: 0, at: now, small_bytes: 0, is_short: false }; links],
+            is_short: vec![false; links],
+            step: (0, 0),
         }
     }
 
@@ -85,9 +60,17 @@ impl BestEffort {
         self.all.len()
     }
 
-    /// How many links there are.
-    pub(super) fn links(&self) -> usize {
-        self.allowances.len()
+    /// Bytes that they may send in this step.
+    fn left_in_step(&mut self, step: u64) -> u64 {
+        if self.step.0 != step {
+            self.step = (step, STEP_BYTES);
+        }
+        self.step.1
+    }
+
+    /// They sent so many bytes.
+    pub(super) const fn sent_in_step(&mut self, bytes: u64) {
+        self.step.1 = self.step.1.saturating_sub(bytes);
     }
 
     /// True if one waits for its turn.
@@ -168,7 +151,7 @@ impl<I: Io> Plane<I> {
     pub(super) fn feed_best_effort(&mut self, now: Nanos) {
         let count = self.best_effort.waiting.len() as u64;
         let share = (STEP_BYTES / count.max(1)).clamp(QUARTER_BYTES, SEND_BYTES);
-        self.best_effort.allowances.iter_mut().for_each(|allowance| allowance.is_short = false);
+        self.best_effort.is_short.fill(false);
         for _ in 0..count {
             let Some(slot) = self.best_effort.waiting.pop_front() else { return };
             self.streams[slot as usize].queued = false;
@@ -185,7 +168,7 @@ impl<I: Io> Plane<I> {
         }
         self.want_best_effort(slot);
         let LinkId(link) = self.streams[slot as usize].delivery().link;
-        if self.best_effort.allowances.get(usize::from(link)).is_some_and(|allowance| !allowance.is_short) {
+        if !self.best_effort.is_short[usize::from(link)] {
             self.allot(slot, SEND_BYTES, now);
         }
         self.push(slot, now);
@@ -215,19 +198,17 @@ impl<I: Io> Plane<I> {
     fn allot(&mut self, slot: u32, most: u64, now: Nanos) {
         // A tick's bytes at a time: by the moment, each send would be followed by one of what has become due since.
         let at = Nanos(now.0 - now.0 % self.config.tick.0);
+        let in_step = self.best_effort.left_in_step(self.steps.index_at(now));
         let stream = &mut self.streams[slot as usize];
-        let LinkId(link) = stream.delivery().link;
-        let left = self.admission.link_left(LinkId(link));
-        let Some(allowance) = self.best_effort.allowances.get_mut(usize::from(link)) else { return };
-        let small_bytes = self.gauges.links[usize::from(link)].small_bytes.get();
-        allowance.refill(left, small_bytes, self.steps.period(), now);
+        let link = stream.delivery().link;
         let there = stream.fetch.payload - stream.send.payload;
         let due = stream.pace.as_mut().map_or(u64::MAX, |pace| pace.allowance(at, stream.send.payload));
-        let wanted = most.min(there).min(due).saturating_sub(stream.budget);
-        let more = wanted.min(allowance.bytes);
-        allowance.is_short |= more < wanted;
-        allowance.bytes -= more;
-        stream.budget += more;
+        let wanted = most.min(there).min(due);
+        // All but two steps of what the link was not given before is for streams that start or are behind.
+        let kept = self.link_depth().saturating_sub(self.steps.period().saturating_mul(2));
+        let room = self.link_room(link, kept, now).min(in_step);
+        self.best_effort.is_short[usize::from(link.0)] |= room < wanted;
+        self.streams[slot as usize].budget = wanted.min(room);
     }
 
     /// Asks for the next bytes of a delivery, if it has room for them.
@@ -283,7 +264,7 @@ impl<I: Io> Plane<I> {
                 continue;
             }
             let stream = &mut self.streams[slot as usize];
-            let Some(InFlight { what: Sent::Content | Sent::Literal, since }) = stream.in_flight else { continue };
+            let Some(InFlight { what: Sent::Content | Sent::Literal, since, .. }) = stream.in_flight else { continue };
             if now.saturating_sub(since) >= BLOCKED_MAX && !stream.gives_way && stream.life == StreamLife::Running {
                 stream.gives_way = true;
                 self.io.cancel_send(TokenWork::Send { slot, generation: stream.generation }.token());
@@ -296,7 +277,7 @@ impl<I: Io> Plane<I> {
         self.release_buffers(slot);
         let stream = &mut self.streams[slot as usize];
         (stream.target, stream.budget, stream.here) = (stream.send.payload, 0, None);
-        stream.in_flight = Some(InFlight { what: Sent::Room, since });
+        stream.in_flight = Some(InFlight { what: Sent::Room, bytes: 0, since });
         let token = TokenWork::Send { slot, generation: stream.generation }.token();
         self.ask_nothing(slot);
         self.io.await_room(token, SocketSlot(slot));

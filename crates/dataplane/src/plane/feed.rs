@@ -71,7 +71,12 @@ impl<I: Io> Plane<I> {
         }
         let stream = &mut self.streams[slot as usize];
         let Some(pace) = &mut stream.pace else { return };
-        stream.budget = pace.allowance(at, stream.send.payload);
+        let (due, quota) = (pace.allowance(at, stream.send.payload), pace.quota() + 1);
+        let link = stream.delivery().link;
+        // Its rate is promised; a burst, and what it is behind, are sent as far as the link has room for them.
+        let most = if due > quota { self.link_room(link, Nanos::ZERO, at).max(quota) } else { quota };
+        let stream = &mut self.streams[slot as usize];
+        stream.budget = due.min(most);
         let wanted = stream.send.payload.saturating_add(stream.ahead).min(stream.payload);
         if stream.leader.is_some() {
             self.follow(slot, at);
@@ -133,9 +138,11 @@ impl<I: Io> Plane<I> {
         let sharing = if u64::from(memory.length) < SEND_BYTES_MIN { Sharing::Single } else { sharing };
         self.on_time(slot, now);
         let stream = &mut self.streams[slot as usize];
-        stream.in_flight = Some(InFlight { what: sent, since: now });
+        let bytes = u64::from(memory.length) + then.map_or(0, |then| u64::from(then.length));
+        stream.in_flight = Some(InFlight { what: sent, bytes, since: now });
         let token = TokenWork::Send { slot, generation: stream.generation }.token();
         self.gauges.plane.sends.add(1);
+        self.link_takes(slot, bytes, now);
         self.io.send(SendRequest { token, socket: SocketSlot(slot), memory, then, sharing });
     }
 
@@ -254,6 +261,8 @@ impl<I: Io> Plane<I> {
         assert_eq!(stream.generation, generation, "a slot is freed only when its send is over");
         let send = stream.in_flight.take().expect("a send was out");
         let gives_way = std::mem::take(&mut stream.gives_way);
+        let taken = if send.bytes == 0 { 0 } else { completion.result.map_or(0, u64::from) };
+        self.link_gets_back(slot, send.bytes.saturating_sub(taken));
         if let (Ok(bytes), Sent::Content | Sent::Literal) = (completion.result, send.what) {
             self.account(slot, u64::from(bytes), send.what);
         }
@@ -400,6 +409,12 @@ impl<I: Io> Plane<I> {
     fn measure_jitter(&mut self, slot: u32, at: Nanos) {
         let stream = &mut self.streams[slot as usize];
         let Some(pace) = stream.pace else { return };
+        if stream.in_flight.is_some() {
+            // Its client has not taken what the last tick offered: what it gets until it is no longer behind says nothing
+            // about the server.
+            stream.window.from = Nanos::ZERO;
+            return self.publish_progress(slot);
+        }
         if stream.window.from == Nanos::ZERO {
             // The first window begins behind the start burst: that one is no unevenness of the rate.
             if pace.is_steady(at, stream.send.payload) {

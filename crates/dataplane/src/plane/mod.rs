@@ -14,6 +14,7 @@ mod feed;
 mod fetch;
 mod found;
 mod grants;
+mod links;
 mod sharing;
 mod slower;
 
@@ -35,6 +36,7 @@ use crate::port::{COMPLETIONS_MAX, Completion, FileSlot, Io, SocketSlot, Token};
 use crate::stream::{StreamClass, StreamEntry, StreamLife};
 use crate::wheel::{STEPS, Wheel};
 use best_effort::BestEffort;
+use links::LinkLoad;
 use slower::Speed;
 
 /// Commands taken in between two looks at the clock.
@@ -207,6 +209,7 @@ pub struct Plane<I> {
     /// The next step of the wheel to be fed.
     step: u64,
     best_effort: BestEffort,
+    links: Vec<LinkLoad>,
     reads: Vec<Option<ReadOp>>,
     reads_free: Vec<u32>,
     /// Who uses a reservation: the slot of its stream.
@@ -270,7 +273,8 @@ impl<I: Io> Plane<I> {
             wheel: Wheel::new(),
             steps,
             step: 1,
-            best_effort: BestEffort::new(config.streams_max, links.len(), now),
+            best_effort: BestEffort::new(config.streams_max, links.len()),
+            links: vec![LinkLoad::idle(); links.len()],
             reads: vec![None; READS_MAX],
             reads_free: (0..READS_MAX).rev().map(|op| u32::try_from(op).expect("few")).collect(),
             holders: vec![None; config.streams_max],
@@ -534,7 +538,7 @@ impl<I: Io> Plane<I> {
 
     /// What is promised is shown before the answers to who asked for it.
     fn publish_promises(&self) {
-        for (link, gauges) in (0u16..).zip(&self.gauges.links[..self.best_effort.links()]) {
+        for (link, gauges) in (0u16..).zip(&self.gauges.links[..self.links.len()]) {
             gauges.left_bps.set(self.admission.link_left(LinkId(link)).0);
         }
         let promised = self.admission.promised().0;

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use dataplane::control::{BlockChecksums, Command, Content, Delivery, Report, Segment, Service};
-use dataplane::gauges::Gauges;
+use dataplane::gauges::{Gauges, StreamGauges};
 use dataplane::layout::{ContentFile, ContentLayout, Extent, FileAccess, Positions};
 use dataplane::plane::{Plane, PlaneConfig};
 use dataplane::port::{
@@ -42,6 +42,8 @@ struct Queues {
     came_from: BTreeMap<u64, DiskId>,
     /// Bytes read from each disk.
     read: BTreeMap<DiskId, u64>,
+    /// Bytes that sockets took.
+    taken: u64,
     /// Sends that are out.
     sends: Vec<SendRequest>,
     /// Sockets whose room is waited for.
@@ -130,6 +132,7 @@ impl Io for Still {
 pub(crate) struct Machine {
     plane: Plane<Still>,
     queues: Rc<RefCell<Queues>>,
+    gauges: Arc<Gauges>,
 }
 
 impl Machine {
@@ -146,7 +149,8 @@ impl Machine {
         let config = if count == 1 { PlaneConfig { io_deadline: hour, ..config } } else { config };
         let gauges = Arc::new(Gauges::new(config.streams_max, count));
         let disks = vec![DiskProfile::spindle_default(); count];
-        Self { plane: Plane::new(config, disks, &[link], gauges, Still(Rc::clone(&queues))), queues }
+        let plane = Plane::new(config, disks, &[link], Arc::clone(&gauges), Still(Rc::clone(&queues)));
+        Self { plane, queues, gauges }
     }
 
     /// What the plane reports to this command.
@@ -212,6 +216,7 @@ impl Machine {
             {
                 let mut queues = self.queues.borrow_mut();
                 let queues = &mut *queues;
+                queues.taken += queues.sends.iter().map(|send| u64::from(send.memory.length)).sum::<u64>();
                 queues.done.extend(queues.sends.drain(..).map(|send| (send.token, Ok(send.memory.length))));
                 queues.done.extend(queues.awaited.drain(..).map(|(token, _)| (token, Ok(1))));
                 if queues.done.is_empty() {
@@ -222,6 +227,16 @@ impl Machine {
             reports.append(&mut self.turned());
         }
         reports
+    }
+
+    /// Bytes that clients took since the last time this was asked.
+    pub(crate) fn taken(&mut self) -> u64 {
+        std::mem::take(&mut self.queues.borrow_mut().taken)
+    }
+
+    /// What is shown of a stream.
+    pub(crate) fn shown(&self, number: u64) -> &StreamGauges {
+        self.gauges.streams.iter().find(|shown| shown.id.get() == number).expect("it runs")
     }
 
     /// Pages in use.

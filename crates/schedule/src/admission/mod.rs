@@ -441,6 +441,14 @@ impl Admission {
         BitRate(link.capacity.0.saturating_sub(wire(link.reserved)))
     }
 
+    /// Payload bits per second that a link carries in all.
+    #[must_use]
+    pub fn link_payload(&self, link: LinkId) -> BitRate {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and far below 2^53")]
+        let payload = (f64_of(self.links[usize::from(link.0)].capacity.0) / WIRE_OVERHEAD) as u64;
+        BitRate(payload)
+    }
+
     /// What a link carries from now on. What was promised stays promised: a link that became narrower admits nothing until
     /// enough of it has ended. Unknown links are ignored.
     pub fn set_link(&mut self, link: LinkId, capacity: BitRate) {
