@@ -59,7 +59,7 @@ impl Decision {
     }
 
     /// The start burst with which `payload` bytes arrive at a mean rate of `ceiling`, or as near as the pace allows.
-    fn ahead(self, payload: u64, ceiling: BitRate) -> Self {
+    pub(crate) fn ahead(self, payload: u64, ceiling: BitRate) -> Self {
         match self {
             Self::Constant { rate, burst_bytes } if payload <= rate.bytes_in(SEGMENT_MAX) && ceiling > rate => {
                 let highest = BitRate(rate.0.saturating_mul(BURST_FACTOR)).min(ceiling);

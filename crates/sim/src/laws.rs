@@ -18,6 +18,8 @@ pub enum Law {
     EveryDeadline,
     /// After a delay a stream is given no unbounded burst.
     BoundedCatchUp,
+    /// What is sent, bursts and best effort included, is no more than the link carries.
+    LinkCarries,
     /// No request lost, doubled, or served after its end.
     OncePerRequest,
     /// Every command is answered, every delivery comes back once and for a reason.
@@ -49,6 +51,7 @@ impl fmt::Display for Law {
             Self::OneOwner => "a buffer has one owner",
             Self::EveryDeadline => "an admitted stream meets each deadline",
             Self::BoundedCatchUp => "catch-up is bounded",
+            Self::LinkCarries => "a link is sent no more than it carries",
             Self::OncePerRequest => "no request lost, doubled or served after its end",
             Self::EveryEndHasAReason => "every delivery ends once and for a reason",
             Self::BestEffortLives => "best effort never starves",

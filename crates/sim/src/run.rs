@@ -205,6 +205,8 @@ fn world(scenario: &Scenario, profiles: &[DiskProfile], trace: Trace) -> World {
         request_cost: scenario.request_cost,
         wake_max: scenario.wake_max,
         short_read: scenario.short_read,
+        link: scenario.link,
+        tick: scenario.tick,
         trace,
     };
     World::new(settings, ControlSide::new(control, null, random.fork()), random)

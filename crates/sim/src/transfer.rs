@@ -26,6 +26,8 @@ pub(crate) struct PendingRead {
 
 /// No content has this version: they are numbered from 1.
 const NO_VERSION: ContentVersion = ContentVersion(0);
+/// Streams are fed every tick or every second one: twice that at once, and as much for best effort and bursts.
+const LINK_TICKS_MAX: u64 = 6;
 
 impl World {
     /// What the plane queued since its last wait takes effect, in the order it was queued.
@@ -250,6 +252,7 @@ impl World {
             Taken::Bytes(bytes) => {
                 let found = record.take(&self.arena, memory, bytes, self.now, self.plane_delays);
                 self.laws.check(Law::NeverWrongBytes, self.now, found);
+                self.judge_link(u64::from(bytes));
                 Ok(bytes)
             }
             Taken::Full | Taken::Gone => Err(IoFault::Gone),
@@ -260,6 +263,16 @@ impl World {
             .event(self.now, LogKind::SendDone, token.0, bytes, || format!("{token:?} stream {stream}: {result:?}"));
         self.ready.push_back(Completion { token, result, at: self.now });
         self.judge_ahead(stream);
+    }
+
+    /// What waits for the link never lasts longer than the ticks in which streams are fed, once more for a plane that was late,
+    /// and what a link that was idle may be given at once.
+    fn judge_link(&mut self, bytes: u64) {
+        self.link_busy_until = self.link_busy_until.max(self.now).saturating_add(self.settings.link.time_for(bytes));
+        let behind = self.link_busy_until.saturating_sub(self.now);
+        if behind > self.settings.tick.saturating_mul(LINK_TICKS_MAX) {
+            self.laws.broke(Law::LinkCarries, self.now, format!("{} ms wait for the link", behind.as_millis_f64()));
+        }
     }
 
     /// The stream whose socket is open in this place.

@@ -44,6 +44,9 @@ pub(crate) struct WorldSettings {
     pub(crate) wake_max: Nanos,
     /// Chance that a read brings fewer bytes than asked.
     pub(crate) short_read: f64,
+    /// What the link carries, and the tick of the plane.
+    pub(crate) link: BitRate,
+    pub(crate) tick: Nanos,
     pub(crate) trace: Trace,
 }
 
@@ -130,6 +133,8 @@ pub(crate) struct World {
     pub(crate) stream_of_fd: BTreeMap<RawFd, u64>,
     pub(crate) file_of_fd: BTreeMap<RawFd, SimFile>,
     pub(crate) pending_sends: BTreeMap<u64, SocketSlot>,
+    /// Until when the link is busy with what sockets took.
+    pub(crate) link_busy_until: Nanos,
     pub(crate) control: ControlSide,
     pub(crate) laws: Laws,
     pub(crate) log: RunLog,
@@ -193,6 +198,7 @@ impl World {
             stream_of_fd: BTreeMap::new(),
             file_of_fd: BTreeMap::new(),
             pending_sends: BTreeMap::new(),
+            link_busy_until: Nanos::ZERO,
             control,
             laws: Laws::default(),
             log: RunLog::new(settings.trace),

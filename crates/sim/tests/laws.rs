@@ -28,6 +28,8 @@ enum Wrong {
     ReadsIntoOnePlace,
     /// Time goes a quarter faster for the plane than for its clients.
     ClockRunsFast,
+    /// The link counts as a hundred times as wide as it is.
+    TakesLinkForWide,
     /// A read names a file that is not open.
     ReadsClosedFiles,
     /// Deliveries come back for a reason they have not.
@@ -195,7 +197,9 @@ fn broken(scenario: &Scenario, wrong: Wrong) -> Option<Law> {
         let gauges = Arc::new(Gauges::new(config.streams_max, machine.profiles.len()));
         let begun = io.now();
         let spoilt = Spoilt { io, wrong, begun, reads: Vec::new(), done: VecDeque::new(), starts: VecDeque::new() };
-        let mut plane = Plane::new(config, machine.profiles.clone(), &[scenario.link], gauges, spoilt);
+        let wider = if wrong == Wrong::TakesLinkForWide { 100 } else { 1 };
+        let link = BitRate(scenario.link.0 * wider);
+        let mut plane = Plane::new(config, machine.profiles.clone(), &[link], gauges, spoilt);
         move || plane.turn()
     });
     report.broken.map(|broken| broken.law)
@@ -235,10 +239,13 @@ fn each_law_has_a_plane_that_breaks_it() {
     let mut full = lively(DriveProfile::Desktop, 60);
     full.load.best_effort_share = 0.4;
     full.load.viewing = (SECS(100), SECS(120));
+    let mut narrow = quiet(DriveProfile::SsdSata, 5);
+    (narrow.link, narrow.load.burst_max) = (BitRate(50_000_000), SECS(4));
     let cases = [
         (Law::NeverWrongBytes, Wrong::SendsOtherBytes, quiet(DriveProfile::Desktop, 5)),
         (Law::OneOwner, Wrong::ReadsIntoOnePlace, quiet(DriveProfile::SsdSata, 50)),
         (Law::BoundedCatchUp, Wrong::ClockRunsFast, quiet(DriveProfile::SsdSata, 5)),
+        (Law::LinkCarries, Wrong::TakesLinkForWide, narrow),
         (Law::OncePerRequest, Wrong::ReadsClosedFiles, quiet(DriveProfile::Desktop, 5)),
         (Law::EveryEndHasAReason, Wrong::GivesWrongReasons, quiet(DriveProfile::Desktop, 5)),
         (Law::BestEffortLives, Wrong::HearsNoBestEffort, full.clone()),

@@ -88,6 +88,16 @@ fn a_late_loop_gives_no_viewer_the_delay_at_twice_its_rate() {
 }
 
 #[test]
+fn bursts_pauses_and_bulk_reads_fit_a_narrow_link() {
+    let mut scenario = small(DriveProfile::SsdSata, 20);
+    scenario.link = BitRate(100_000_000);
+    scenario.load.burst_max = SECS(4);
+    (scenario.load.best_effort_share, scenario.load.pause_share) = (0.3, 0.3);
+    let tally = lawful(&scenario).tally;
+    assert!(tally.best_effort > 3 && tally.completed > 20, "{tally:?}");
+}
+
+#[test]
 fn a_session_that_goes_on_has_buffers_for_its_burst() {
     let mut scenario = small(DriveProfile::Desktop, 30);
     scenario.chunks = 128;
