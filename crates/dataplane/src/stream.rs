@@ -217,6 +217,8 @@ pub(crate) struct StreamEntry {
     pub(crate) behind_bytes: u64,
     /// Its send was cancelled so that it gives its buffers back: its client takes nothing.
     pub(crate) gives_way: bool,
+    /// It gave its reservation back, and asks for it from then on when its client takes bytes.
+    pub(crate) asks_back: Option<Nanos>,
     /// It is in the queue of best-effort deliveries that have no send out.
     pub(crate) queued: bool,
     /// Where in the buffers the send cursor stands, if that is known.
@@ -259,6 +261,7 @@ impl StreamEntry {
             leader: None,
             behind_bytes: 0,
             gives_way: false,
+            asks_back: None,
             queued: false,
             here: None,
             ahead: u64::MAX,

@@ -107,7 +107,7 @@ fn a_newer_read_takes_the_reservation_over_and_the_older_one_goes_on_without() {
 }
 
 #[test]
-fn a_paused_client_gives_its_reservation_back_and_is_owed_no_more_than_a_second() {
+fn a_paused_client_gives_its_reservation_back_and_gets_it_again_if_there_is_room() {
     let mut machine = Machine::new(LINK);
     machine.disk_answers();
     machine.told(Command::SetStall(Nanos::from_secs(2)));
@@ -129,6 +129,9 @@ fn a_paused_client_gives_its_reservation_back_and_is_owed_no_more_than_a_second(
     assert_eq!(machine.promised(), 0, "another viewer has room");
     let (two_seconds, after) = (RATE.bytes_in(Nanos::from_secs(2)), plays(&mut machine));
     assert!((two_seconds * 7 / 8..two_seconds * 7 / 4).contains(&after), "{after} bytes in two seconds");
+    assert_eq!((machine.promised(), machine.shown(1).rate_bps.get()), (RATE.0, RATE.0), "it reads again");
+    let steady = plays(&mut machine);
+    assert!((two_seconds * 19 / 20..two_seconds * 21 / 20).contains(&steady), "{steady} bytes in two seconds");
     let later = (0..100).flat_map(|_| finished(&machine.later(Nanos::from_millis(250))));
     assert_eq!(later.collect::<Vec<_>>(), [(1, Outcome::ClientStalled)], "ten times as long");
 }

@@ -33,6 +33,12 @@ impl Pace {
         Self { rate, tick, anchor: first_tick.saturating_sub(tick), base_bytes: 0, burst_bytes }
     }
 
+    /// The same of a stream that has sent so many bytes before.
+    #[must_use]
+    pub const fn after(self, base_bytes: u64) -> Self {
+        Self { base_bytes, ..self }
+    }
+
     /// Bytes that should have been sent when the tick at `at` is over.
     #[must_use]
     pub fn due_bytes(&self, at: Nanos) -> u64 {
@@ -49,7 +55,7 @@ impl Pace {
 
     /// Bytes the tick at `at` may send when `sent_bytes` went before; forgets what is owed beyond [`LAG_MAX`].
     pub fn allowance(&mut self, at: Nanos, sent_bytes: u64) -> u64 {
-        if sent_bytes == 0 {
+        if sent_bytes == self.base_bytes {
             // The clock runs from the first tick that sends: a loop that was late for it, or a client that did not take
             // the head, is no debt to be made up at twice the rate (found by the simulator, seed 1617).
             self.anchor = self.anchor.max(at.saturating_sub(self.tick));

@@ -23,7 +23,7 @@ pub trait PlaneQueue: Send + Sync + 'static {
     fn send(&self, command: Command) -> Result<(), Command>;
 }
 
-/// Reports one stream can get: started, finished, and one to spare.
+/// Reports one stream can get before they are read: started, started again after a pause, and finished.
 const REPORTS_MAX: usize = 3;
 /// Releases kept for later while the plane's queue is full.
 const RELEASES_MAX: usize = 2 * STREAMS_MAX;

@@ -26,7 +26,8 @@ pub(crate) struct PendingRead {
 
 /// No content has this version: they are numbered from 1.
 const NO_VERSION: ContentVersion = ContentVersion(0);
-/// Streams are fed every tick or every second one: twice that at once, and as much for best effort and bursts.
+/// What waits for the link at most, in ticks: two that all streams are given at once, two more behind a plane that was late, and
+/// two that a link which was idle is given for bursts and best effort.
 const LINK_TICKS_MAX: u64 = 6;
 
 impl World {

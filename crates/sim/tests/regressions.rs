@@ -1,6 +1,10 @@
 //! Worlds in which something once went wrong, as small as they still hold what it was about. Each says what happens in it, so that
 //! a world in which nothing of the kind happens any more does not pass unseen.
 
+use std::sync::Arc;
+
+use dataplane::gauges::Gauges;
+use dataplane::plane::{Plane, PlaneConfig};
 use sim::drive::DriveProfile;
 use sim::{Fault, FaultAt, Popularity, RunReport, Scenario, Trace};
 use units::{BitRate, Nanos};
@@ -95,6 +99,26 @@ fn bursts_pauses_and_bulk_reads_fit_a_narrow_link() {
     (scenario.load.best_effort_share, scenario.load.pause_share) = (0.3, 0.3);
     let tally = lawful(&scenario).tally;
     assert!(tally.best_effort > 3 && tally.completed > 20, "{tally:?}");
+}
+
+/// Clients that pause for longer than they may keep their reservation, and read again: it is theirs again, by the same
+/// admission as anybody's.
+#[test]
+fn who_paused_for_too_long_has_a_reservation_again() {
+    for profile in [DriveProfile::Desktop, DriveProfile::SsdSata] {
+        let mut scenario = small(profile, 40);
+        (scenario.load.pause_share, scenario.load.viewing) = (0.5, (SECS(20), SECS(40)));
+        scenario.safety = SECS(60);
+        scenario.load.contents_per_disk = 60;
+        let report = sim::run_with(&scenario, Trace::Off, |io, machine| {
+            let config = PlaneConfig { stall_max: SECS(3), streams_max: 60, be_share: 0.1, ..PlaneConfig::default() };
+            let gauges = Arc::new(Gauges::new(config.streams_max, machine.profiles.len()));
+            let mut plane = Plane::new(config, machine.profiles.clone(), &[scenario.link], gauges, io);
+            move || plane.turn()
+        });
+        assert_eq!(report.broken, None, "{profile:?}");
+        assert!(report.tally.asked_back > 3, "{profile:?}: {:?}", report.tally);
+    }
 }
 
 #[test]

@@ -112,7 +112,7 @@ impl<I: Io> Plane<I> {
     }
 
     /// The session's reservation if it covers the request, else a new one; for a stream that shares another's reads, or not.
-    fn held_or_new(
+    pub(super) fn held_or_new(
         &mut self,
         held: Option<ReservationId>,
         request: AdmissionRequest,
@@ -262,12 +262,13 @@ impl<I: Io> Plane<I> {
     }
 
     /// What a start of this stream would meet now: what waits, and what others read that it reads as well.
-    fn moment_of(&self, slot: u32, now: Nanos) -> Moment {
+    pub(super) fn moment_of(&self, slot: u32, now: Nanos) -> Moment {
         let disk = &self.disks[usize::from(self.streams[slot as usize].disk.0)];
         let round = disk.rounds.index_at(now);
         let left = disk.rounds.start_of(round + 1).saturating_sub(now);
         let remaining = left.as_secs_f64() / disk.rounds.period().as_secs_f64();
-        let payload_bytes = payload_of(self.streams[slot as usize].delivery());
+        let stream = &self.streams[slot as usize];
+        let payload_bytes = stream.payload - stream.send.payload;
         let moment = Moment { remaining, payload_bytes, ..Moment::idle(round) };
         if !disk.spins {
             return moment;

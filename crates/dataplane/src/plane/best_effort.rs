@@ -6,9 +6,10 @@
 use std::collections::VecDeque;
 
 use schedule::admission::QUARTER_BYTES;
+use schedule::admission::disk_table::Moment;
 use schedule::disk::best_effort::BeWork;
 use schedule::pace::Pace;
-use units::{LinkId, Nanos};
+use units::{DiskId, LinkId, Nanos};
 
 use super::{Plane, ReadOp, TokenWork};
 use crate::control::{Outcome, Report, Service};
@@ -25,6 +26,8 @@ const SEND_BYTES: u64 = 1024 * 1024;
 const STEP_BYTES: u64 = 4 << 20;
 /// A client that takes nothing for so long has its buffers taken back; they are read again when it goes on.
 const BLOCKED_MAX: Nanos = Nanos::from_secs(1);
+/// A stream that gave its reservation back and finds no room asks again after so long.
+const ASKED_BACK_EVERY: Nanos = Nanos::from_secs(1);
 /// A stream whose client takes nothing gives its reservation back after [`PlaneConfig::stall_max`](super::PlaneConfig), and
 /// ends after so many of them: five minutes by default, which most pauses are shorter than.
 const STALLS_OF_PLAYERS: u64 = 10;
@@ -98,6 +101,58 @@ impl<I: Io> Plane<I> {
             self.admission.release(id);
         }
         self.demote(slot, now);
+        self.streams[slot as usize].asks_back = Some(now);
+    }
+
+    /// A stream that gave its reservation back, and whose client reads again, asks for it as a new one would: if there is
+    /// room it starts once more, where it is, with its burst behind it.
+    pub(super) fn ask_back(&mut self, slot: u32, now: Nanos) {
+        let stream = &mut self.streams[slot as usize];
+        let disk = usize::from(stream.disk.0);
+        let may_ask = stream.life == StreamLife::Running && !self.draining && self.disks[disk].health.is_good();
+        if !may_ask || stream.asks_back.is_none_or(|from| now < from) {
+            return;
+        }
+        stream.asks_back = Some(now.saturating_add(ASKED_BACK_EVERY));
+        let delivery = stream.delivery.as_deref_mut().expect("a slot in use has its delivery");
+        let Service::Constant { rate, burst_bytes, hold, .. } = &mut delivery.service else { return };
+        *burst_bytes = 0;
+        let (rate, hold) = (*rate, *hold);
+        let delivery = stream.delivery.take().expect("just seen");
+        let request = self.request(&delivery, DiskId(u16::try_from(disk).expect("within limits")), rate, 0);
+        let reserved = self.held_or_new(None, request, &delivery, false);
+        self.streams[slot as usize].delivery = Some(delivery);
+        let Ok(id) = reserved else { return };
+        let moment = Moment { found_bytes: 0, beside: 0, ..self.moment_of(slot, now) };
+        let Some(first_round) = self.admission.place(id, &moment) else {
+            return self.admission.release(id);
+        };
+        self.release_buffers(slot);
+        self.ask_nothing(slot);
+        self.best_effort.remove(slot);
+        self.holders[id.slot as usize] = Some(slot);
+        let period = self.admission.period(id).expect("just reserved");
+        let (began_round, next_round) = (moment.round, moment.round);
+        let stream = &mut self.streams[slot as usize];
+        let reservation = Some(id);
+        stream.class = StreamClass::Constant {
+            reservation,
+            hold,
+            seat: None,
+            began_round,
+            first_round,
+            period,
+            next_round,
+            gap: 0,
+        };
+        (stream.life, stream.pace, stream.here) = (StreamLife::Starting, None, None);
+        (stream.target, stream.budget, stream.queued, stream.asks_back) = (stream.send.payload, 0, false, None);
+        let id = stream.delivery().stream;
+        self.disks[disk].starting.push(slot);
+        self.gauges.streams[slot as usize].rate_bps.set(rate.0);
+        self.outbox.push(Report::Started { stream: id, reservation });
+        self.read_ahead(slot, moment.round, now);
+        self.run_if_ready(slot, now);
     }
 
     /// A constant-rate stream has lost its reservation and goes on in what is left over, no faster than its rate, with as
@@ -112,7 +167,7 @@ impl<I: Io> Plane<I> {
             return;
         }
         if let (None, Service::Constant { rate, burst_bytes, .. }) = (stream.pace, stream.delivery().service) {
-            stream.pace = Some(Pace::new(rate, self.config.tick, now, burst_bytes));
+            stream.pace = Some(Pace::new(rate, self.config.tick, now, burst_bytes).after(stream.send.payload));
         }
         stream.class = StreamClass::BestEffort;
         stream.late_since = None;

@@ -283,7 +283,12 @@ impl<I: Io> Plane<I> {
     fn go_on(&mut self, slot: u32, now: Nanos) {
         match self.streams[slot as usize].class {
             StreamClass::Constant { .. } => self.push(slot, now),
-            StreamClass::BestEffort => self.best_effort_goes_on(slot, now),
+            StreamClass::BestEffort => {
+                self.ask_back(slot, now);
+                if self.streams[slot as usize].class == StreamClass::BestEffort {
+                    self.best_effort_goes_on(slot, now);
+                }
+            }
         }
     }
 
@@ -338,7 +343,8 @@ impl<I: Io> Plane<I> {
         };
         // What is in the buffers may last shorter than what its disk has to do first, a grant or promised reads: the
         // stream's clock must not run before the rest can be there in time (simulator, seeds 4193 and 10463).
-        let lasts = rate.time_for(stream.fetch.payload + 1).saturating_sub(tick.saturating_mul(2));
+        let there = stream.fetch.payload - stream.send.payload;
+        let lasts = rate.time_for(there + 1).saturating_sub(tick.saturating_mul(2));
         let asked = usize::from(self.next_piece(slot).map_or(stream.disk, |next| next.disk).0);
         if !self.disks[asked].schedule.can_promise(slot, now.saturating_add(lasts), now) {
             return;
@@ -357,7 +363,7 @@ impl<I: Io> Plane<I> {
         let stream = &mut self.streams[slot as usize];
         stream.life = StreamLife::Running;
         stream.window = JitterWindow { from: Nanos::ZERO, payload: 0 };
-        let clock = Pace::new(rate, tick, first_tick, burst_bytes);
+        let clock = Pace::new(rate, tick, first_tick, burst_bytes).after(stream.send.payload);
         let deadline = clock.promised_at(stream.fetch.payload + 1);
         stream.pace = Some(clock);
         if let StreamClass::Constant { seat, .. } = &mut stream.class {
@@ -390,7 +396,7 @@ impl<I: Io> Plane<I> {
             crate::control::Service::BestEffort => START_BYTES,
         };
         while let Some((key, _, left)) = cursor.next_content(stream.delivery()) {
-            if cursor.payload >= enough {
+            if cursor.payload - stream.send.payload >= enough {
                 return true;
             }
             if cursor.payload >= stream.fetch.payload {

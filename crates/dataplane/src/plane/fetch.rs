@@ -60,7 +60,7 @@ impl<I: Io> Plane<I> {
             let until = disk.rounds.start_of(next + LOOKAHEAD_ROUNDS);
             wanted = match pace {
                 Some(pace) => pace.due_bytes(until),
-                None => rate.bytes_in(until.saturating_sub(now)) + burst_bytes,
+                None => stream.send.payload + rate.bytes_in(until.saturating_sub(now)) + burst_bytes,
             };
         }
         // What the buffers have counts for nothing: the first byte that is to be read may be due earlier than the one behind it.
@@ -68,7 +68,8 @@ impl<I: Io> Plane<I> {
         stream.ahead = window;
         stream.target = wanted.min(stream.send.payload + window).min(stream.payload).max(stream.target);
         self.take_buffered(slot);
-        let found_bytes = if first { self.asked_alike(slot) } else { 0 };
+        let begins = first && self.streams[slot as usize].send.payload == 0;
+        let found_bytes = if begins { self.asked_alike(slot) } else { 0 };
         self.ask_real_time(slot, due.unwrap_or(now), found_bytes);
     }
 
