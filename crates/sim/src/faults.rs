@@ -42,11 +42,15 @@ impl World {
         | Fault::Dead { disk }
         | Fault::Slow { disk, .. }
         | Fault::Spikes { disk, .. } = fault
-            && !self.is_within_margin(fault)
         {
             let until = now.saturating_add(lasts).saturating_add(DISK_RECOVERY);
             let slow = matches!(fault, Fault::Slow { .. } | Fault::Spikes { .. });
-            self.excuse_disk(disk, slow, until);
+            if self.is_within_margin(fault) {
+                let newcomers = &mut self.control.newcomers_excused[disk];
+                *newcomers = (*newcomers).max(until);
+            } else {
+                self.excuse_disk(disk, slow, until);
+            }
         }
         self.act_in(lasts, ControlAction::FaultEnds(index));
     }

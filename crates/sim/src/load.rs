@@ -142,7 +142,7 @@ pub enum Fault {
 pub(crate) const DISK_RECOVERY: Nanos = Nanos::from_secs(10);
 
 /// A disk that becomes slower excuses nobody while its reads, taking so much longer, need no more than this share of its time:
-/// what was admitted suffers last.
+/// what was admitted suffers last. Who comes while it is slower is excused.
 pub(crate) const MARGIN_SHARE: f64 = 0.8;
 
 /// What a run did, for people.

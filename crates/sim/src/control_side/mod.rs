@@ -91,6 +91,9 @@ pub(crate) struct ControlSide {
     reserving: BTreeMap<u64, usize>,
     /// Until when a disk's faults excuse its streams.
     pub(crate) disk_excused: Vec<Nanos>,
+    /// Until when who comes is excused on each disk: by how much it is slower is not known yet, and its start is promised by
+    /// what is.
+    pub(crate) newcomers_excused: Vec<Nanos>,
     /// Until when more than one copy of what is mirrored may be missing, or a disk is slow.
     pub(crate) mirror_excused: Nanos,
     /// Since when best-effort work of a disk has waited without a grant.
@@ -149,6 +152,7 @@ impl ControlSide {
             recordings: BTreeMap::new(),
             reserving: BTreeMap::new(),
             disk_excused: liars.iter().map(excused).collect(),
+            newcomers_excused: vec![Nanos::ZERO; liars.len()],
             mirror_excused: Nanos::ZERO,
             be_waits: vec![None; capacities.len()],
             calm: false,
@@ -351,7 +355,8 @@ impl World {
         let excused = if content.is_mirrored() {
             control.mirror_excused
         } else {
-            control.disk_excused[usize::from(content.disk.0)]
+            let disk = usize::from(content.disk.0);
+            control.disk_excused[disk].max(control.newcomers_excused[disk])
         };
         if excused > self.now {
             stream.excuse_disk(excused);
