@@ -318,6 +318,7 @@ impl ExperimentArgs {
             lab_disk: self.lab_disk.clone(),
             slower: self.slow.map(|factor| Slower { factor, after: self.slow_after }),
             stalled_clients: self.stalled_clients,
+            crowd: None,
             give_up: false,
         })
     }

@@ -6,9 +6,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use anyhow::bail;
 use units::{BitRate, Nanos};
 
 use super::account::{self, CountedNames, RunCounters};
+use super::client::crowd::{self, Crowd};
 use super::client::{self, ClientPlan, RunProgress, ViewerTerms};
 use super::own_words::{self, OwnWords};
 use super::progress::Show;
@@ -59,6 +61,8 @@ pub(crate) struct RunRequest {
     pub slower: Option<Slower>,
     /// Clients beside that take nothing.
     pub stalled_clients: usize,
+    /// HLS viewers beside.
+    pub crowd: Option<Crowd>,
     /// Ends at the first stall.
     pub give_up: bool,
 }
@@ -242,9 +246,14 @@ pub(crate) fn measure(
     let plan = job.plan(server);
     let sites: Vec<WriterSite> = (0..job.writers.count).map(|n| site(server, job, n)).collect();
     let (progress, uploads, over) = (RunProgress::default(), Mutex::new(Vec::new()), AtomicBool::new(false));
-    let (report, (samples, own_words), held, lab) = thread::scope(|scope| {
+    let (report, (samples, own_words), held, crowd, lab) = thread::scope(|scope| {
         let sampler = scope.spawn(|| sample(&watched, server.address, &plan, stop, &progress));
         let idle = scope.spawn(|| idle::hold(job.stalled_clients, &plan, stop, &progress));
+        let crowd = job.crowd.as_ref().map(|crowd| {
+            let path_of = |content: &str| server.path_of(content, crowd.rate, 0);
+            let (plan, progress) = (&plan, &progress);
+            scope.spawn(move || crowd::run(crowd, plan, path_of, stop, progress))
+        });
         if let (Some(name), Some(slower)) = (&job.lab_disk, job.slower) {
             let (plan, stop, over) = (&plan, stop, &over);
             scope.spawn(move || slow_down(name, slower, plan, stop, over, show));
@@ -261,7 +270,9 @@ pub(crate) fn measure(
         let ended = job.lab_disk.as_deref().map(lab_disk::statistics).transpose();
         over.store(true, Ordering::Relaxed);
         let lab = ended.map(|ended| (begun.join().unwrap_or_default(), ended));
-        (report, sampler.join().unwrap_or_default(), idle.join().unwrap_or_default(), lab)
+        let crowd =
+            crowd.map(|crowd| crowd.join().unwrap_or_else(|_| bail!("the crowd's thread panicked"))).transpose();
+        (report, sampler.join().unwrap_or_default(), idle.join().unwrap_or_default(), crowd, lab)
     });
     for site in &sites {
         writer::remove(site);
@@ -270,6 +281,7 @@ pub(crate) fn measure(
     stop.check()?;
     let (lab_begun, lab) = lab?;
     let mut run = Run::of(&server.name, job.rate, &report?, &samples);
+    run.crowd = crowd?;
     run.probe = job.give_up;
     run.given_up = run.seconds < job.seconds;
     run.own_words = own_words;

@@ -13,6 +13,9 @@ pub(crate) struct RunGroup {
     pub streams: usize,
     /// Rate of each, bit/s.
     pub rate_bps: u64,
+    /// HLS viewers beside.
+    #[serde(default)]
+    pub viewers: usize,
     /// Whether they were tries of a search.
     #[serde(default)]
     pub probe: bool,
@@ -38,7 +41,7 @@ pub(crate) struct Figure {
 type GroupKey = (&'static str, fn(&Run) -> Option<f64>);
 
 /// The figures reports speak of, by name.
-pub(crate) const KEYS: [GroupKey; 25] = [
+pub(crate) const KEYS: [GroupKey; 31] = [
     ("admitted", |r| Some(super::summary::f(r.admitted as u64))),
     ("before_refusal", |r| r.before_refusal.map(|n| super::summary::f(n as u64))),
     ("requested_mbps", |r| Some(r.requested_bps / 1e6)),
@@ -64,6 +67,14 @@ pub(crate) const KEYS: [GroupKey; 25] = [
     ("late_ticks", |r| r.own_words.map(|w| super::summary::f(w.late_ticks))),
     ("mib_per_stream", |r| r.own_words?.bytes_per_stream().map(|b| super::summary::f(b) / 1_048_576.0)),
     ("j_1s_with_writer", |r| r.with_writer.map(|p| p.j_mean)),
+    ("hls_asked_mbps", |r| {
+        r.crowd.as_ref().map(|c| super::summary::f(c.rate_bps) * super::summary::f(c.viewers as u64) / 1e6)
+    }),
+    ("hls_goodput_mbps", |r| r.crowd.as_ref().map(|c| c.goodput_bps / 1e6)),
+    ("hls_in_time", |r| r.crowd.as_ref().map(|c| c.share(c.in_time))),
+    ("hls_refused", |r| r.crowd.as_ref().map(|c| c.share(c.refused))),
+    ("hls_first_byte_p99_ms", |r| r.crowd.as_ref().map(|c| c.first_byte_ms.p99)),
+    ("hls_refusal_p99_ms", |r| r.crowd.as_ref().map(|c| c.refusal_ms.p99)),
 ];
 
 impl RunGroup {
@@ -80,14 +91,14 @@ impl RunGroup {
 
 /// Puts runs of the same kind together, in the order in which the kinds first occur.
 pub(crate) fn groups(runs: &[Run]) -> Vec<RunGroup> {
-    let mut kinds: Vec<(&str, usize, u64, bool)> = Vec::new();
+    let mut kinds: Vec<(&str, usize, u64, bool, usize)> = Vec::new();
     for run in runs {
         let kind = kind_of(run);
         if !kinds.contains(&kind) {
             kinds.push(kind);
         }
     }
-    let of_kind = |kind: &(&str, usize, u64, bool)| -> Vec<&Run> {
+    let of_kind = |kind: &(&str, usize, u64, bool, usize)| -> Vec<&Run> {
         let all = runs.iter().filter(|r| kind_of(r) == *kind);
         let (good, bad): (Vec<_>, Vec<_>) = all.partition(|r| r.disturbed.is_empty());
         if good.is_empty() { bad } else { good }
@@ -102,6 +113,7 @@ pub(crate) fn groups(runs: &[Run]) -> Vec<RunGroup> {
                 streams: kind.1,
                 rate_bps: kind.2,
                 probe: kind.3,
+                viewers: kind.4,
                 runs: runs.len(),
                 figures: KEYS.iter().filter_map(figure).collect(),
             }
@@ -109,8 +121,9 @@ pub(crate) fn groups(runs: &[Run]) -> Vec<RunGroup> {
         .collect()
 }
 
-fn kind_of(run: &Run) -> (&str, usize, u64, bool) {
-    (run.server.as_str(), run.streams, run.rate_bps, run.probe)
+fn kind_of(run: &Run) -> (&str, usize, u64, bool, usize) {
+    let viewers = run.crowd.as_ref().map_or(0, |crowd| crowd.viewers);
+    (run.server.as_str(), run.streams, run.rate_bps, run.probe, viewers)
 }
 
 fn figure(name: &str, mut values: Vec<f64>) -> Option<Figure> {

@@ -11,6 +11,7 @@ mod client;
 pub(crate) mod clock;
 mod experiment;
 mod group;
+mod hls;
 mod host;
 mod idle;
 mod jitter;
@@ -59,6 +60,8 @@ enum Experiment {
     Streams(streams::StreamsCommand),
     /// Measure what uploads do to the J of streams, with the disk schedule and without.
     Jitter(jitter::JitterCommand),
+    /// Measure a crowd of HLS viewers beside streams: segments in time, first bytes, refusals, and what becomes of J.
+    Hls(hls::HlsCommand),
     /// Measure the whole set: contents in memory, cold on an emulated disk, uploads beside, the papers' experiments; nginx in each.
     All(all::AllCommand),
 }
@@ -74,6 +77,7 @@ impl BenchCommand {
         match self.experiment {
             Experiment::Streams(command) => command.run(&stop, out),
             Experiment::Jitter(command) => command.run(&stop, out),
+            Experiment::Hls(command) => command.run(&stop, out),
             Experiment::All(command) => command.run(&stop),
         }
     }
@@ -86,7 +90,7 @@ impl BenchCommand {
         match &self.experiment {
             Experiment::Streams(command) => command.estimate(),
             Experiment::Jitter(command) => command.estimate(),
-            Experiment::All(_) => Ok(Nanos::ZERO),
+            Experiment::Hls(_) | Experiment::All(_) => Ok(Nanos::ZERO),
         }
     }
 }

@@ -83,6 +83,9 @@ pub(crate) struct Run {
     /// Clients that took nothing beside the streams, those admitted.
     #[serde(default)]
     pub stalled_clients: Option<usize>,
+    /// What HLS viewers beside the streams got.
+    #[serde(default)]
+    pub crowd: Option<super::client::crowd::CrowdFigures>,
     /// What the server says of the run itself, where it is one of ours.
     #[serde(default)]
     pub own_words: Option<super::own_words::OwnWords>,
@@ -140,6 +143,9 @@ pub(crate) struct Quantiles {
     pub p50: f64,
     /// 95 % are.
     pub p95: f64,
+    /// 99 % are; 0 in results older than the figure.
+    #[serde(default)]
+    pub p99: f64,
     /// All are.
     pub max: f64,
 }
@@ -245,6 +251,7 @@ impl Run {
             given_up: false,
             own_words: None,
             stalled_clients: None,
+            crowd: None,
             before_writer: None,
             with_writer: None,
             disturbed: Vec::new(),
@@ -258,8 +265,14 @@ impl Run {
     pub(crate) fn sentence(&self) -> String {
         let uploads = self.uploads.as_ref().map(|u| format!(", uploads {:.1} MB/s", u.mb_per_s)).unwrap_or_default();
         let late = self.own_words.map(|w| format!(", late blocks {}", w.late_blocks)).unwrap_or_default();
+        let crowd = self.crowd.as_ref().map(|crowd| {
+            format!(
+                ", HLS {} of {} in time, {} refused, {} failed, first byte {:.0} ms (99 %)",
+                crowd.in_time, crowd.due, crowd.refused, crowd.failed, crowd.first_byte_ms.p99
+            )
+        });
         format!(
-            "  {} of {} admitted{}, {} failed, {} stalled, ratio {:.4}, J {:.3} %, first byte {:.0} ms (95 %){late}{uploads}{}",
+            "  {} of {} admitted{}, {} failed, {} stalled, ratio {:.4}, J {:.3} %, first byte {:.0} ms (95 %){late}{uploads}{}{}",
             self.admitted,
             self.streams,
             self.before_first_no().map(|n| format!(" ({n} before the first refusal)")).unwrap_or_default(),
@@ -268,6 +281,7 @@ impl Run {
             self.ratio,
             self.j_1s.mean,
             self.first_byte_ms.p95,
+            crowd.unwrap_or_default(),
             if self.given_up { "; given up" } else { "" },
         )
     }
@@ -303,7 +317,12 @@ impl Quantiles {
         values.sort_by(f64::total_cmp);
         // The least value that so many percent do not exceed.
         let at = |percent: usize| values.get((values.len() * percent).div_ceil(100).saturating_sub(1)).copied();
-        Self { p50: at(50).unwrap_or(0.0), p95: at(95).unwrap_or(0.0), max: at(100).unwrap_or(0.0) }
+        Self {
+            p50: at(50).unwrap_or(0.0),
+            p95: at(95).unwrap_or(0.0),
+            p99: at(99).unwrap_or(0.0),
+            max: at(100).unwrap_or(0.0),
+        }
     }
 }
 
@@ -427,8 +446,8 @@ mod tests {
     #[test]
     fn quantiles_are_the_least_values_not_exceeded() {
         let mut values: Vec<f64> = (1..=100).rev().map(f64::from).collect();
-        assert_eq!(Quantiles::of(&mut values), Quantiles { p50: 50.0, p95: 95.0, max: 100.0 });
-        assert_eq!(Quantiles::of(&mut [7.0]), Quantiles { p50: 7.0, p95: 7.0, max: 7.0 });
+        assert_eq!(Quantiles::of(&mut values), Quantiles { p50: 50.0, p95: 95.0, p99: 99.0, max: 100.0 });
+        assert_eq!(Quantiles::of(&mut [7.0]), Quantiles { p50: 7.0, p95: 7.0, p99: 7.0, max: 7.0 });
         assert_eq!(Quantiles::of(&mut []), Quantiles::default());
     }
 

@@ -26,14 +26,26 @@ const COLUMNS: [(&str, &str, usize); 18] = [
     ("of left", "upload_share_of_left", 2),
 ];
 
+/// Further ones where HLS viewers were beside.
+const HLS_COLUMNS: [(&str, &str, usize); 6] = [
+    ("HLS asked Mb/s", "hls_asked_mbps", 0),
+    ("in time Mb/s", "hls_goodput_mbps", 0),
+    ("in time %", "hls_in_time", 2),
+    ("refused %", "hls_refused", 2),
+    ("first byte p99 ms", "hls_first_byte_p99_ms", 0),
+    ("refusal p99 ms", "hls_refusal_p99_ms", 0),
+];
+
 /// Medians, with the spread where there were several runs; the first row is the heading.
 pub(crate) fn groups(groups: &[RunGroup]) -> Vec<Vec<String>> {
     let mut head = vec!["server".to_owned(), "streams".to_owned(), "runs".to_owned()];
-    head.extend(COLUMNS.iter().map(|(heading, ..)| (*heading).to_owned()));
+    let hls: &[_] = if groups.iter().any(|group| group.viewers > 0) { &HLS_COLUMNS } else { &[] };
+    let columns = || COLUMNS.iter().chain(hls);
+    head.extend(columns().map(|(heading, ..)| (*heading).to_owned()));
     let mut rows = vec![head];
     for group in groups {
         let mut row = vec![group.server.clone(), group.streams.to_string(), group.runs.to_string()];
-        row.extend(COLUMNS.iter().map(|&(_, name, places)| match group.figure(name) {
+        row.extend(columns().map(|&(_, name, places)| match group.figure(name) {
             None => "–".to_owned(),
             Some(f) if group.runs == 1 => format!("{:.places$}", f.median),
             Some(f) => format!("{:.places$} ({:.places$}…{:.places$})", f.median, f.min, f.max),

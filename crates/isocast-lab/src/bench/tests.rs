@@ -11,6 +11,7 @@ use std::thread::{self, JoinHandle};
 use units::{BitRate, Nanos};
 
 use super::args::ContentSpread;
+use super::client::crowd::{self, Crowd};
 use super::client::{
     self, ClientLateness, ClientPlan, ClientReport, RunProgress, StreamFate, StreamResult, ViewerTerms,
 };
@@ -136,14 +137,9 @@ fn longer<T>(run: impl Fn(u64) -> T, shows: impl Fn(&T) -> bool) -> T {
     [1, 2, 4, 8].into_iter().map(&run).find(&shows).unwrap_or_else(|| run(16))
 }
 
-fn run_client(
-    server: &PacingServer,
-    contents: &[&str],
-    seconds: u64,
-    stop: &Stop,
-) -> anyhow::Result<Vec<StreamResult>> {
+fn plan(server: &PacingServer, contents: &[&str], seconds: u64) -> ClientPlan {
     let begin = clock::now();
-    let plan = ClientPlan {
+    ClientPlan {
         terms: ViewerTerms {
             address: server.address,
             rate: RATE,
@@ -159,8 +155,41 @@ fn run_client(
         measure: begin + Nanos::from_millis(600).saturating_mul(seconds),
         seconds,
         give_up: false,
+    }
+}
+
+fn run_client(
+    server: &PacingServer,
+    contents: &[&str],
+    seconds: u64,
+    stop: &Stop,
+) -> anyhow::Result<Vec<StreamResult>> {
+    Ok(client::run(&plan(server, contents, seconds), stop, &RunProgress::default())?.streams)
+}
+
+#[test]
+fn each_segment_of_a_crowd_has_one_outcome() {
+    let server = PacingServer::start();
+    let crowd = |content: &str, seconds| {
+        let segment = Nanos::from_secs(1);
+        let crowd = Crowd { viewers: 3, rate: BitRate(SHORT_BYTES * 8), segment, contents: vec![content.to_owned()] };
+        let path_of = |content: &str| format!("/media/{content}?rate=320k");
+        let found =
+            crowd::run(&crowd, &plan(&server, &[content], seconds), path_of, &Stop::default(), &RunProgress::default());
+        let found = found.unwrap();
+        let outcomes = found.in_time + found.late + found.skipped + found.refused + found.failed;
+        assert!(found.due > 0 && found.due == outcomes, "{content}: {found:?}");
+        found
     };
-    Ok(client::run(&plan, stop, &RunProgress::default())?.streams)
+    thread::scope(|scope| {
+        let others = ["refuse.ts", "closes.ts", "silent.ts"].map(|content| scope.spawn(move || crowd(content, 3)));
+        let whole = longer(|seconds| crowd("short.ts", seconds + 2), |found| found.in_time > 0);
+        assert!(whole.goodput_bps > 0.0 && whole.refused + whole.failed == 0, "{whole:?}");
+        let [refused, broken, silent] = others.map(|other| other.join().unwrap());
+        assert!(refused.refused > 0 && refused.refused_unexplained + refused.in_time == 0, "{refused:?}");
+        assert!(broken.failed > 0 && broken.in_time == 0 && broken.reasons[0].contains("closed"), "{broken:?}");
+        assert_eq!((silent.skipped, silent.goodput_bps), (silent.due, 0.0), "{silent:?}");
+    });
 }
 
 #[test]
@@ -240,6 +269,7 @@ fn job(contents: &[&str], seconds: u64) -> RunRequest {
         lab_disk: None,
         slower: None,
         stalled_clients: 2,
+        crowd: None,
         give_up: false,
     }
 }

@@ -8,10 +8,12 @@
 //! Promise: one fixed grid per stream, no partial windows, its own lateness measured. Not here: the server's figures.
 
 mod connection;
+pub(crate) mod crowd;
 mod grid;
 mod head;
 mod player;
 mod run;
+mod sockets;
 mod viewer;
 
 use std::sync::atomic::{AtomicU64, Ordering};

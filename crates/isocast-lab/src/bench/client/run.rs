@@ -2,16 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
-use anyhow::Context;
-use rustix::buffer::spare_capacity;
-use rustix::event::epoll::{self, Event, EventData, EventFlags};
-use rustix::fd::OwnedFd;
-use rustix::io::Errno;
-use rustix::time::Timespec;
 use serde::Serialize;
 use units::Nanos;
 
 use super::connection::ConnectionState;
+use super::sockets::WaitedSockets;
 use super::viewer::{BenchViewer, StreamResult};
 use super::{ClientPlan, RunProgress, SLOTS, Stop, WINDOW};
 use crate::bench::clock;
@@ -19,8 +14,7 @@ use crate::bench::clock;
 /// A look later than this at its window's end makes the run disturbed: 10 % of a short window.
 pub(crate) const LATE_BOUND: Nanos = Nanos::from_millis(10);
 /// Bytes one read may drop; the memory is never touched.
-const SCRATCH_BYTES: usize = 8 * 1024 * 1024;
-const EVENTS_MAX: usize = 1024;
+pub(super) const SCRATCH_BYTES: usize = 8 * 1024 * 1024;
 /// Two streams of one client thread are never further apart in a slot than the whole sweep; see [`Lateness::sweep_max`].
 const _: () = assert!(LATE_BOUND.0 < WINDOW.0);
 
@@ -83,23 +77,19 @@ pub(super) struct Thread<'a> {
     viewers: Vec<BenchViewer>,
     /// Numbers of the viewers of each slot.
     slots: Vec<Vec<usize>>,
-    epoll: OwnedFd,
-    /// Whether each viewer's socket is in the epoll set, and for what.
-    watched: Vec<EventFlags>,
-    waiting: usize,
+    sockets: WaitedSockets,
     started: usize,
     scratch: Vec<u8>,
 }
 
 impl<'a> Thread<'a> {
     pub(super) fn new(plan: &'a ClientPlan, viewers: Vec<BenchViewer>) -> anyhow::Result<Self> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).context("creating an epoll set")?;
         let mut slots = vec![Vec::new(); usize::try_from(SLOTS)?];
         for (n, viewer) in viewers.iter().enumerate() {
             slots[usize::try_from(slot_of(viewer.index))?].push(n);
         }
-        let watched = vec![EventFlags::empty(); viewers.len()];
-        Ok(Self { plan, viewers, slots, epoll, watched, waiting: 0, started: 0, scratch: vec![0; SCRATCH_BYTES] })
+        let sockets = WaitedSockets::new(viewers.len())?;
+        Ok(Self { plan, viewers, slots, sockets, started: 0, scratch: vec![0; SCRATCH_BYTES] })
     }
 
     pub(super) fn run(mut self, stop: &Stop, progress: &RunProgress) -> anyhow::Result<ThreadReport> {
@@ -164,7 +154,7 @@ impl<'a> Thread<'a> {
             if now >= due {
                 return Ok(());
             }
-            if self.waiting == 0 {
+            if self.sockets.waiting == 0 {
                 clock::sleep_until(next);
             } else if !self.serve(next.saturating_sub(now))? {
                 // The kernel's epoll rounds to milliseconds; the rest is slept exactly.
@@ -182,46 +172,17 @@ impl<'a> Thread<'a> {
 
     /// Waits for sockets, at most `span` rounded down to milliseconds, and serves them. Whether there was any.
     fn serve(&mut self, span: Nanos) -> anyhow::Result<bool> {
-        let millis = span.0 / 1_000_000;
-        let timeout =
-            Timespec { tv_sec: i64::try_from(millis / 1000)?, tv_nsec: i64::try_from(millis % 1000 * 1_000_000)? };
-        let mut events: Vec<Event> = Vec::with_capacity(EVENTS_MAX);
-        match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&timeout)) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(e) => return Err(e).context("waiting for sockets"),
-        }
+        let ready = self.sockets.wait(span)?;
         let now = clock::now();
-        for event in &events {
-            let n = usize::try_from({ event.data }.u64())?;
+        for &n in &ready {
             self.viewers[n].step(now);
             self.watch(n);
         }
-        Ok(!events.is_empty())
+        Ok(!ready.is_empty())
     }
 
-    /// Puts viewer `n`'s socket into the epoll set, changes what it waits for, or takes it out, as its state wants.
     fn watch(&mut self, n: usize) {
-        let connection = self.viewers[n].connection();
-        let wanted = match connection {
-            ConnectionState::Asking { .. } => EventFlags::OUT,
-            ConnectionState::Head { .. } | ConnectionState::First { .. } | ConnectionState::Refused { .. } => {
-                EventFlags::IN
-            }
-            ConnectionState::Idle | ConnectionState::Body { .. } | ConnectionState::Done => EventFlags::empty(),
-        };
-        let before = std::mem::replace(&mut self.watched[n], wanted);
-        self.waiting = self.waiting + usize::from(!wanted.is_empty()) - usize::from(!before.is_empty());
-        let Some(socket) = connection.socket() else { return };
-        let data = EventData::new_u64(n as u64);
-        // A socket that was closed left the set by itself; one that is new is not in it yet. `NOENT` and `EXIST` say so.
-        let _ = if wanted.is_empty() {
-            epoll::delete(&self.epoll, socket)
-        } else {
-            match epoll::modify(&self.epoll, socket, data, wanted) {
-                Err(Errno::NOENT) => epoll::add(&self.epoll, socket, data, wanted),
-                other => other,
-            }
-        };
+        self.sockets.watch(n, self.viewers[n].connection());
     }
 }
 

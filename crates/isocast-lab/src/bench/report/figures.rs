@@ -10,6 +10,7 @@ pub(super) fn of(results: &Results) -> anyhow::Result<Vec<String>> {
     let plots = match results.kind {
         ExperimentKind::Streams => over_streams(results),
         ExperimentKind::Jitter => over_time(results),
+        ExperimentKind::Hls => over_viewers(results),
     };
     let mut drawn = Vec::new();
     for plot in plots {
@@ -30,6 +31,17 @@ fn over_streams(results: &Results) -> Vec<Plot<'_>> {
         Plot { title: "Processor use of the server", x, y: "% of one core", lines: against("server_cpu_percent") },
         Plot { title: "J over 1 s windows, mean of the streams", x, y: "J, %", lines: against("j_1s_mean") },
         Plot { title: "J over 100 ms windows, mean of the streams", x, y: "J, %", lines: against("j_100ms_mean") },
+    ]
+}
+
+fn over_viewers(results: &Results) -> Vec<Plot<'_>> {
+    let x = "HLS viewers";
+    let against =
+        |y: &'static str| lines(results, move |g| Some((super::super::summary::f(g.viewers as u64), g.median(y)?)));
+    vec![
+        Plot { title: "Segments in time", x, y: "Mbit/s", lines: against("hls_goodput_mbps") },
+        Plot { title: "First byte of a segment, 99 %", x, y: "ms", lines: against("hls_first_byte_p99_ms") },
+        Plot { title: "J over 1 s windows of the streams beside", x, y: "J, %", lines: against("j_1s_mean") },
     ]
 }
 

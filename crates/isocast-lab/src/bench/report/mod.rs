@@ -37,6 +37,8 @@ pub(crate) enum ExperimentKind {
     Streams,
     /// Streams, then writers.
     Jitter,
+    /// Streams beside HLS viewers.
+    Hls,
 }
 
 /// The most streams a server carried.
