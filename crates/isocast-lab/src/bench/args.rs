@@ -209,6 +209,10 @@ pub(crate) struct ExperimentArgs {
     /// Clients beside that ask for a stream and then take nothing.
     #[arg(long, default_value_t = 0, value_parser = clients)]
     pub stalled_clients: usize,
+    /// Clients beside that do what none should: heads and bodies of a byte a second, garbage, storms of connections, answers
+    /// unread.
+    #[arg(long, default_value_t = 0, value_parser = clients)]
+    pub hostile_clients: usize,
     /// Do not measure first what one sequential durable writer gets where there are writers.
     #[arg(long)]
     pub no_yardstick: bool,
@@ -318,6 +322,7 @@ impl ExperimentArgs {
             lab_disk: self.lab_disk.clone(),
             slower: self.slow.map(|factor| Slower { factor, after: self.slow_after }),
             stalled_clients: self.stalled_clients,
+            hostile_clients: self.hostile_clients,
             crowd: None,
             give_up: false,
         })

@@ -13,6 +13,7 @@ mod experiment;
 mod group;
 mod hls;
 mod host;
+mod hostile;
 mod idle;
 mod jitter;
 mod lab_disk;

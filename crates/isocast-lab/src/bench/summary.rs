@@ -83,6 +83,9 @@ pub(crate) struct Run {
     /// Clients that took nothing beside the streams, those admitted.
     #[serde(default)]
     pub stalled_clients: Option<usize>,
+    /// What clients that do what none should did beside the streams.
+    #[serde(default)]
+    pub hostile: Option<super::hostile::HostileFigures>,
     /// What HLS viewers beside the streams got.
     #[serde(default)]
     pub crowd: Option<super::client::crowd::CrowdFigures>,
@@ -251,6 +254,7 @@ impl Run {
             given_up: false,
             own_words: None,
             stalled_clients: None,
+            hostile: None,
             crowd: None,
             before_writer: None,
             with_writer: None,
@@ -271,8 +275,15 @@ impl Run {
                 crowd.in_time, crowd.due, crowd.refused, crowd.failed, crowd.first_byte_ms.p99
             )
         });
+        let hostile = self.hostile.map(|h| {
+            let (asked, answered) = (h.health_asked, h.health_answered);
+            format!(
+                ", hostile: {} connections, /health {answered} of {asked}, {:.0} ms at most",
+                h.connections, h.health_ms_max
+            )
+        });
         format!(
-            "  {} of {} admitted{}, {} failed, {} stalled, ratio {:.4}, J {:.3} %, first byte {:.0} ms (95 %){late}{uploads}{}{}",
+            "  {} of {} admitted{}, {} failed, {} stalled, ratio {:.4}, J {:.3} %, first byte {:.0} ms (95 %){late}{uploads}{}{}{}",
             self.admitted,
             self.streams,
             self.before_first_no().map(|n| format!(" ({n} before the first refusal)")).unwrap_or_default(),
@@ -282,6 +293,7 @@ impl Run {
             self.j_1s.mean,
             self.first_byte_ms.p95,
             crowd.unwrap_or_default(),
+            hostile.unwrap_or_default(),
             if self.given_up { "; given up" } else { "" },
         )
     }

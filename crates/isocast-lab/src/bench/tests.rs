@@ -83,6 +83,8 @@ fn converse(mut socket: TcpStream, over: &AtomicBool) -> std::io::Result<()> {
             let body = r#"{"title":"no room","grantable_bps":1500000}"#;
             let length = body.len();
             write!(socket, "HTTP/1.1 503 Service Unavailable\r\nContent-Length: {length}\r\n\r\n{body}")?;
+        } else if path.starts_with("/health") {
+            socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok\n")?;
         } else if path.contains("missing") {
             socket.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")?;
         } else if path.contains("rubbish") {
@@ -269,6 +271,7 @@ fn job(contents: &[&str], seconds: u64) -> RunRequest {
         lab_disk: None,
         slower: None,
         stalled_clients: 2,
+        hostile_clients: 16,
         crowd: None,
         give_up: false,
     }
@@ -293,6 +296,9 @@ fn four_streams_and_a_writer_against_a_url() {
     let run = longer(measure, is_whole);
     assert_eq!((run.admitted, run.refused, run.failed), (4, 0, 0), "{:?}", run.reasons);
     assert!(run.delivered_bps > 0.0);
+    let hostile = run.hostile.expect("there were some");
+    assert!(hostile.connections >= 16 && hostile.failed == 0, "{hostile:?}");
+    assert!(hostile.health_asked > 0 && hostile.health_answered == hostile.health_asked, "{hostile:?}");
     assert!(run.series.len().is_power_of_two(), "one for each second");
     assert!(run.uploads.as_ref().is_some_and(|u| u.done > 0 && u.failed == 0), "{:?}", run.uploads);
     let read: super::summary::Run = serde_json::from_str(&serde_json::to_string(&run).unwrap()).unwrap();
