@@ -16,6 +16,18 @@ pub const TARGET_BYTES_MAX: usize = 8 * 1024;
 /// Largest Content-Length: what a file's size can be at most.
 const LENGTH_MAX: u64 = i64::MAX.unsigned_abs();
 
+/// Methods of which it is known what they would do, allowed here or not.
+const KNOWN_METHODS: [Method; 8] = [
+    Method::GET,
+    Method::HEAD,
+    Method::PUT,
+    Method::DELETE,
+    Method::OPTIONS,
+    Method::POST,
+    Method::PATCH,
+    Method::TRACE,
+];
+
 /// A request head that was understood.
 #[derive(Debug, Clone)]
 pub struct RequestHead {
@@ -69,6 +81,9 @@ pub enum HeadError {
     /// Not HTTP.
     #[error("this is not an HTTP/1.1 request: {0}")]
     Malformed(&'static str),
+    /// RFC 9110 §9.1.
+    #[error("no such method is known here")]
+    UnknownMethod,
     /// Another version of HTTP.
     #[error("only HTTP/1.0 and HTTP/1.1 are spoken here")]
     Version,
@@ -106,7 +121,7 @@ impl HeadError {
                 StatusCode::BAD_REQUEST
             }
             Self::LengthTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::UnknownCoding => StatusCode::NOT_IMPLEMENTED,
+            Self::UnknownMethod | Self::UnknownCoding => StatusCode::NOT_IMPLEMENTED,
             Self::Version => StatusCode::HTTP_VERSION_NOT_SUPPORTED,
             Self::Expectation => StatusCode::EXPECTATION_FAILED,
         }
@@ -128,6 +143,9 @@ pub fn parse_head(bytes: &[u8]) -> Result<Option<RequestHead>, HeadError> {
     };
     let method = request.method.ok_or(HeadError::Malformed("no method"))?;
     let method = Method::from_bytes(method.as_bytes()).map_err(|_| HeadError::Malformed("bad method"))?;
+    if !KNOWN_METHODS.contains(&method) {
+        return Err(HeadError::UnknownMethod);
+    }
     let target = request.path.ok_or(HeadError::Malformed("no target"))?;
     if target.len() > TARGET_BYTES_MAX {
         return Err(HeadError::TargetTooLong);
@@ -385,6 +403,10 @@ mod tests {
         assert!(matches!(with("Host: h\r\nX: a\r\n b\r\n"), HeadError::Malformed(_)), "folded line");
         assert!(matches!(with("Host : h\r\n"), HeadError::Malformed(_)), "space before the colon");
         assert_eq!(parse("GET / HTTP/2.0\r\n\r\n").expect_err("refused"), HeadError::Version);
+        for method in ["BREW /", "get /", "CONNECT h:80"] {
+            let head = parse(&format!("{method} HTTP/1.1\r\nHost: h\r\n\r\n"));
+            assert_eq!(head.expect_err(method), HeadError::UnknownMethod);
+        }
         let blank = parse("GET /media/a b.txt HTTP/1.1\r\nHost: h\r\n\r\n").expect_err("refused");
         assert_eq!(blank.status(), StatusCode::BAD_REQUEST);
         for length in ["9223372036854775808", "18446744073709551615", "99999999999999999999999"] {
