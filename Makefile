@@ -11,6 +11,7 @@ PREFIX ?= /usr/local
 # Where `make install` puts things; DESTDIR is in front of all of it, for packages.
 UNITS = $(DESTDIR)$(PREFIX)/lib/systemd/system
 SYSUSERS = $(DESTDIR)$(PREFIX)/lib/sysusers.d
+MIBS = $(DESTDIR)$(PREFIX)/share/snmp/mibs
 MANUAL = $(DESTDIR)$(PREFIX)/share/man/man1
 COMPLETIONS = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 SETTINGS = $(DESTDIR)/etc/isocast
@@ -44,6 +45,7 @@ install: ## put the built program, its service, manual pages and completions bel
 	@for unit in packaging/*.service; do \
 		sed 's|/usr/local/bin|$(PREFIX)/bin|' $$unit >$(UNITS)/$${unit##*/} && chmod 644 $(UNITS)/$${unit##*/}; done
 	@install -D -m 644 packaging/isocast.sysusers $(SYSUSERS)/isocast.conf
+	@install -D -m 644 packaging/ISOCAST-MIB.txt $(MIBS)/ISOCAST-MIB.txt
 	@$(BINARY) man $(MANUAL)
 	@$(BINARY) completions bash >$(COMPLETIONS)/isocast
 	@test -n "$(DESTDIR)" || systemd-sysusers $(SYSUSERS)/isocast.conf
@@ -54,7 +56,7 @@ install: ## put the built program, its service, manual pages and completions bel
 
 uninstall: ## remove what `make install` put there; settings, state and the user stay
 	@rm -f $(DESTDIR)$(PREFIX)/bin/isocast $(UNITS)/isocast.service $(UNITS)/isocast-measure.service \
-		$(SYSUSERS)/isocast.conf $(MANUAL)/isocast.1 $(MANUAL)/isocast-*.1 $(COMPLETIONS)/isocast
+		$(SYSUSERS)/isocast.conf $(MIBS)/ISOCAST-MIB.txt $(MANUAL)/isocast.1 $(MANUAL)/isocast-*.1 $(COMPLETIONS)/isocast
 	@$(RELOAD_UNITS)
 
 test: page ## run every test; what this machine or user cannot run is named as skipped

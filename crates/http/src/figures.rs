@@ -6,12 +6,12 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use api::{Buffers, Class, Direction, Disk, DiskFailure, HeldUpBy, Phases, Stream, System};
-use dataplane::gauges::{DISK_GOOD, DISK_HUNG, DiskGauges, Gauges, StreamGauges};
+use api::{Buffers, Class, Direction, Disk, HeldUpBy, Phases, Stream, System};
+use dataplane::gauges::{DiskGauges, Gauges, StreamGauges};
 use std::collections::HashMap;
 use units::DiskId;
 
-use service::contents::DiskDescription;
+use service::contents::{DiskDescription, failure};
 use service::events::unix_seconds;
 
 use crate::machine::MachineSample;
@@ -113,16 +113,6 @@ pub(crate) fn disks(shared: &Shared) -> Vec<Disk> {
         .collect()
 }
 
-/// What is wrong with a disk: as the plane sees its reads, and `silent` if the store's thread does not answer.
-pub(crate) fn failure(silent: bool, gauges: &DiskGauges) -> Option<DiskFailure> {
-    match gauges.failing.get() {
-        DISK_HUNG => Some(DiskFailure::Hung),
-        _ if silent => Some(DiskFailure::Hung),
-        DISK_GOOD => None,
-        _ => Some(DiskFailure::Erring),
-    }
-}
-
 /// Whether no disk could serve a stream now.
 pub(crate) fn every_disk_fails(shared: &Shared) -> bool {
     let disks = &shared.service.gauges.disks;
@@ -130,13 +120,8 @@ pub(crate) fn every_disk_fails(shared: &Shared) -> bool {
     !disks.is_empty() && known.all(|(id, gauges)| failure(shared.service.contents.is_failing(id), gauges).is_some())
 }
 
-/// What failed on a disk: reads of streams and writes, as the plane sees them, and what the store's thread looked up.
-pub(crate) fn errors(disk: &DiskDescription, gauges: &DiskGauges) -> u64 {
-    gauges.errors.get().saturating_add(disk.errors)
-}
-
 fn described_disk(disk: DiskDescription, gauges: &DiskGauges, phases: Option<Phases>) -> Disk {
-    let (failure, errors) = (failure(disk.failing, gauges), errors(&disk, gauges));
+    let (failure, errors) = (failure(disk.failing, gauges), disk.errors_in_all(gauges));
     let (promised, free) = (gauges.promised_ppm.get(), gauges.free_ppm.get());
     Disk {
         id: disk.id,
@@ -212,7 +197,7 @@ pub(crate) fn system(shared: &Shared) -> System {
             total_bytes: plane.quarters.get() * QUARTER_BYTES,
         },
         misses: plane.misses.get(),
-        refused: shared.service.stats.streams_refused.load(Ordering::Relaxed),
+        refused: shared.service.stats.refusals.total(),
     }
 }
 

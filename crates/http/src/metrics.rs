@@ -8,6 +8,9 @@ use std::sync::atomic::Ordering;
 
 use api::DiskFailure;
 
+use service::contents::failure;
+use service::refusals::RESOURCES;
+
 use crate::figures;
 use crate::shared::Shared;
 
@@ -35,6 +38,7 @@ pub(crate) fn metrics(shared: &Shared) -> String {
     let mut page = Exposition(String::with_capacity(8192));
     server_metrics(&mut page, shared);
     plane_metrics(&mut page, shared);
+    place_metrics(&mut page, shared);
     disk_metrics(&mut page, shared);
     operation_metrics(&mut page, shared);
     page.0
@@ -63,8 +67,19 @@ fn server_metrics(page: &mut Exposition, shared: &Shared) {
         "streams_refused_total",
         "counter",
         "Deliveries and recordings refused.",
-        read(&service.stats.streams_refused),
+        service.stats.refusals.total(),
     );
+    page.family("refusals_total", "counter", "Deliveries and recordings refused, by what was short.");
+    for (resource, count) in RESOURCES.iter().zip(service.stats.refusals.by_resource()) {
+        page.sample("refusals_total", &format!("resource=\"{resource}\""), count);
+    }
+    let running = service.running_counts();
+    page.family("running", "gauge", "Streams and recordings under way, as they were begun.");
+    let classes =
+        [("constant", running.constant), ("best_effort", running.best_effort), ("recording", running.recordings)];
+    for (class, count) in classes {
+        page.sample("running", &format!("class=\"{class}\""), count);
+    }
     page.single("uploads", "gauge", "Uploads under way.", read(&service.stats.uploads_open));
     page.single("upload_bytes_total", "counter", "Bytes received by uploads.", read(&service.stats.bytes_uploaded));
     page.single("listing_bytes", "gauge", "Memory of listings being read.", service.listing_bytes());
@@ -99,11 +114,31 @@ fn plane_metrics(page: &mut Exposition, shared: &Shared) {
     histogram(page, "tick_lateness_seconds", "", &plane.tick_lateness);
 }
 
+/// Links and folders.
+fn place_metrics(page: &mut Exposition, shared: &Shared) {
+    let links = shared.service.links();
+    page.family("link_capacity_bytes_per_second", "gauge", "What a network interface carries.");
+    for link in &links {
+        page.sample("link_capacity_bytes_per_second", &label("link", &link.name), link.capacity.0 / 8);
+    }
+    page.family("link_promised_bytes_per_second", "gauge", "Rate promised to streams that leave by it.");
+    for link in &links {
+        page.sample("link_promised_bytes_per_second", &label("link", &link.name), link.promised.0 / 8);
+    }
+    page.family("folder_away", "gauge", "1 while a folder is not what it was at the start, and not served.");
+    for folder in shared.service.folders() {
+        let label = label("folder", &folder.path.display().to_string());
+        page.sample("folder_away", &label, u8::from(folder.is_away));
+    }
+}
+
 fn disk_metrics(page: &mut Exposition, shared: &Shared) {
     let described = shared.service.contents.disks();
     let disks: Vec<_> = described
         .iter()
-        .filter_map(|disk| Some((label(&disk.name), shared.service.gauges.disks.get(usize::from(disk.id))?, disk)))
+        .filter_map(|disk| {
+            Some((label("disk", &disk.name), shared.service.gauges.disks.get(usize::from(disk.id))?, disk))
+        })
         .collect();
     let mut family = |name: &str, kind: &str, help: &str, samples: &dyn Fn(&mut Exposition)| {
         page.family(name, kind, help);
@@ -130,17 +165,17 @@ fn disk_metrics(page: &mut Exposition, shared: &Shared) {
     });
     family("disk_errors_total", "counter", "Reads and writes that failed.", &|page| {
         for (label, gauges, disk) in &disks {
-            page.sample("disk_errors_total", label, figures::errors(disk, gauges));
+            page.sample("disk_errors_total", label, disk.errors_in_all(gauges));
         }
     });
     family("disk_failing", "gauge", "1 while the disk errs or does not answer.", &|page| {
         for (label, gauges, disk) in &disks {
-            page.sample("disk_failing", label, u8::from(figures::failure(disk.failing, gauges).is_some()));
+            page.sample("disk_failing", label, u8::from(failure(disk.failing, gauges).is_some()));
         }
     });
     family("disk_hung", "gauge", "1 while the disk does not answer.", &|page| {
         for (label, gauges, disk) in &disks {
-            let hung = figures::failure(disk.failing, gauges) == Some(DiskFailure::Hung);
+            let hung = failure(disk.failing, gauges) == Some(DiskFailure::Hung);
             page.sample("disk_hung", label, u8::from(hung));
         }
     });
@@ -218,10 +253,10 @@ fn histogram(page: &mut Exposition, name: &str, labels: &str, buckets: &[datapla
     page.sample(&format!("{name}_count"), labels, count);
 }
 
-/// A disk's name as a label.
-fn label(name: &str) -> String {
+/// A name as a label.
+fn label(key: &str, name: &str) -> String {
     let safe: String = name.chars().filter(|c| !c.is_control() && *c != '"' && *c != '\\').collect();
-    format!("disk=\"{safe}\"")
+    format!("{key}=\"{safe}\"")
 }
 
 fn seconds(nanos: u64) -> f64 {

@@ -16,6 +16,7 @@ mod output;
 mod plan;
 mod process;
 mod serve;
+mod snmp;
 mod top;
 mod user;
 mod volume;

@@ -24,6 +24,8 @@ pub struct ServiceConfig {
     pub policies: Vec<PathPolicy>,
     /// Links by local address; what is not listed leaves by link 0.
     pub links: Vec<(IpAddr, LinkId)>,
+    /// Each link's name, and what it carries, in the order of their numbers.
+    pub link_capacities: Vec<(String, BitRate)>,
     /// Users who may write.
     pub users: Vec<User>,
     /// Without users, programs on this machine may write.
@@ -80,6 +82,7 @@ impl Default for ServiceConfig {
             sessions: SessionConfig::default(),
             policies: Vec::new(),
             links: Vec::new(),
+            link_capacities: Vec::new(),
             users: Vec::new(),
             local_writes: false,
         }

@@ -4,8 +4,11 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::path::PathBuf;
 use std::pin::Pin;
 
+use api::DiskFailure;
+use dataplane::gauges::{DISK_GOOD, DISK_HUNG, DiskGauges};
 pub use dirstore::{
     ContentPath, Entry, NameKind, OnBreak, Opened, PathError, Precondition, Published, RootAway, StoreError,
     StoreEvent, UploadClass, UploadRequest, Want,
@@ -52,8 +55,29 @@ pub struct DiskDescription {
     pub free_bytes: u64,
     /// True while it does not answer.
     pub failing: bool,
+    /// The folders on it, or its own path if it is one of a volume.
+    pub folders: Vec<PathBuf>,
     /// What could not be read of it to look a name up, or to list a folder.
     pub errors: u64,
+}
+
+impl DiskDescription {
+    /// What failed on it: reads of streams and writes, as the plane sees them, and what the store's thread looked up.
+    #[must_use]
+    pub fn errors_in_all(&self, gauges: &DiskGauges) -> u64 {
+        gauges.errors.get().saturating_add(self.errors)
+    }
+}
+
+/// What is wrong with a disk: as the plane sees its reads, and `silent` if the store's thread does not answer.
+#[must_use]
+pub fn failure(silent: bool, gauges: &DiskGauges) -> Option<DiskFailure> {
+    match gauges.failing.get() {
+        DISK_HUNG => Some(DiskFailure::Hung),
+        _ if silent => Some(DiskFailure::Hung),
+        DISK_GOOD => None,
+        _ => Some(DiskFailure::Erring),
+    }
 }
 
 /// An upload under way; dropping it leaves nothing behind.
@@ -96,6 +120,7 @@ impl Contents for Store {
                 rotational: disk.device.rotational,
                 capacity_bytes: disk.device.capacity_bytes,
                 free_bytes: disk.free_bytes,
+                folders: disk.roots.clone(),
                 errors: disk.errors,
                 failing: disk.failing,
             })

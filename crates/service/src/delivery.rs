@@ -325,7 +325,7 @@ pub(crate) fn note_refusal(
     client: IpAddr,
     rate: Option<BitRate>,
 ) {
-    service.stats.streams_refused.fetch_add(1, Ordering::Relaxed);
+    service.stats.refusals.count(refusal.resource);
     let short = (resource_name(refusal.resource), refusal.grantable);
     service.events.tell_often("stream_refused", || {
         events::stream_refused(path, client, rate, (&short.0, short.1), SystemTime::now())

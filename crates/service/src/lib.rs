@@ -21,6 +21,7 @@ pub mod logins;
 pub mod pipeline;
 pub mod plane_client;
 pub mod rate;
+pub mod refusals;
 pub mod session;
 pub mod small_reads;
 

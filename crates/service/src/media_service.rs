@@ -1,8 +1,9 @@
 //! What all parts of the service share: the store, the data plane, the settings in force, the streams under way.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Instant, SystemTime};
@@ -14,12 +15,13 @@ use tokio::sync::watch;
 use units::{BitRate, DiskId, LinkId, Nanos, StreamId};
 
 use crate::config::ServiceConfig;
-use crate::contents::{ContentPath, Contents, StoreError, StoreEvent};
+use crate::contents::{ContentPath, Contents, DiskDescription, StoreError, StoreEvent};
 use crate::events::{self, Events};
 use crate::listing::{Listing, Listings};
 use crate::log::{Log, LogWriter};
 use crate::logins::Logins;
 use crate::plane_client::{PlaneClient, PlaneQueue};
+use crate::refusals::RefusalCounts;
 use crate::session::Viewer;
 use crate::session_table::SessionTable;
 use crate::small_reads::SmallReads;
@@ -58,6 +60,8 @@ pub struct MediaService {
     pub(crate) small_reads: Arc<SmallReads>,
     pub(crate) runtime: Handle,
     running: Mutex<HashMap<StreamId, RunningStream>>,
+    /// Folders that are away.
+    away: Mutex<BTreeSet<PathBuf>>,
     ready: Arc<AtomicBool>,
     draining: watch::Sender<bool>,
     config: RwLock<Arc<ServiceConfig>>,
@@ -83,6 +87,39 @@ pub struct RunningStream {
     pub received: Option<Arc<AtomicU64>>,
 }
 
+/// How many streams and recordings are under way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RunningCounts {
+    /// Streams with a rate.
+    pub constant: u64,
+    /// Streams without one.
+    pub best_effort: u64,
+    /// Recordings.
+    pub recordings: u64,
+}
+
+/// A folder that is served, or a disk of a volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServedFolder {
+    /// Its path.
+    pub path: PathBuf,
+    /// The disk that it lies on.
+    pub disk: DiskId,
+    /// Whether it is not what it was at the start: unmounted, for example.
+    pub is_away: bool,
+}
+
+/// A network interface by which streams leave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServedLink {
+    /// Its name.
+    pub name: String,
+    /// What it carries.
+    pub capacity: BitRate,
+    /// What of this is promised.
+    pub promised: BitRate,
+}
+
 /// What the service counts.
 #[derive(Debug, Default)]
 pub struct ServiceStats {
@@ -97,7 +134,7 @@ pub struct ServiceStats {
     /// Small reads answered from memory, without a delivery.
     pub small_reads: AtomicU64,
     /// Deliveries and recordings refused.
-    pub streams_refused: AtomicU64,
+    pub refusals: RefusalCounts,
     /// Ticks of deliveries that ended whose bytes were not ready.
     pub misses: AtomicU64,
 }
@@ -134,6 +171,7 @@ impl MediaService {
             plane,
             runtime: Handle::current(),
             running: Mutex::default(),
+            away: Mutex::default(),
             ready: parts.ready,
             draining: watch::Sender::new(false),
             started: Instant::now(),
@@ -157,6 +195,15 @@ impl MediaService {
 
     /// Notes what happened in the store. Never waits; call it from any thread.
     pub fn on_store_event(&self, event: &StoreEvent) {
+        match event {
+            StoreEvent::RootAway { root, .. } => {
+                lock(&self.away).insert(root.clone());
+            }
+            StoreEvent::RootBack { root } => {
+                lock(&self.away).remove(root);
+            }
+            StoreEvent::RecordingKept { .. } | StoreEvent::RecordingLost { .. } => {}
+        }
         self.events.tell(events::of_store(event, SystemTime::now()));
     }
 
@@ -214,6 +261,45 @@ impl MediaService {
     /// The streams and recordings under way.
     pub fn running(&self) -> MutexGuard<'_, HashMap<StreamId, RunningStream>> {
         lock(&self.running)
+    }
+
+    /// How many are under way, by how they were begun.
+    #[must_use]
+    pub fn running_counts(&self) -> RunningCounts {
+        let mut counts = RunningCounts::default();
+        for stream in self.running().values() {
+            let count = match (&stream.received, stream.rate) {
+                (Some(_), _) => &mut counts.recordings,
+                (None, Some(_)) => &mut counts.constant,
+                (None, None) => &mut counts.best_effort,
+            };
+            *count += 1;
+        }
+        counts
+    }
+
+    /// The folders that are served.
+    #[must_use]
+    pub fn folders(&self) -> Vec<ServedFolder> {
+        let away = lock(&self.away);
+        let of_disk = |disk: DiskDescription| {
+            let id = DiskId(disk.id);
+            disk.folders.into_iter().map(move |path| (path, id))
+        };
+        let all = self.contents.disks().into_iter().flat_map(of_disk);
+        all.map(|(path, disk)| ServedFolder { is_away: away.contains(&path), path, disk }).collect()
+    }
+
+    /// The links: the name of each, and of what it carries how much is promised.
+    #[must_use]
+    pub fn links(&self) -> Vec<ServedLink> {
+        let links = self.config().link_capacities.clone().into_iter().zip(&self.gauges.links);
+        links
+            .map(|((name, capacity), gauges)| {
+                let promised = BitRate(capacity.0.saturating_sub(gauges.left_bps.get()));
+                ServedLink { name, capacity, promised }
+            })
+            .collect()
     }
 
     /// The link by which `local` is reached.

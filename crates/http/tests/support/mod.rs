@@ -191,6 +191,7 @@ impl Contents for FakeStore {
             rotational: true,
             capacity_bytes: 1 << 40,
             free_bytes: 1 << 39,
+            folders: vec!["/srv/video".into()],
             errors: 0,
             failing: self.failing.load(Ordering::SeqCst),
         }]

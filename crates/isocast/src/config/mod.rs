@@ -10,6 +10,7 @@ mod here;
 mod jobs;
 mod render;
 mod settings;
+mod snmp;
 mod webhooks;
 
 use std::collections::BTreeSet;
@@ -24,6 +25,7 @@ pub(crate) use change::Change;
 pub(crate) use command::{ConfigArgs, ServeArgs};
 pub(crate) use jobs::{CopyEnd, JobConfig, JobWork, program_problem};
 use settings::{Problem, Settings};
+pub(crate) use snmp::AgentxAddress;
 pub(crate) use webhooks::{WebhookConfig, WebhookTarget};
 
 const MIB: u64 = 1024 * 1024;
@@ -78,6 +80,8 @@ pub(crate) struct Config {
     pub(crate) cors_origins: Vec<String>,
     /// Files to write logs to.
     pub(crate) log: LogConfig,
+    /// Where the machine's SNMP agent is told of this server.
+    pub(crate) agentx: Option<AgentxAddress>,
     /// What is done at set times.
     pub(crate) jobs: Vec<JobConfig>,
     /// Who is told of events.
@@ -278,6 +282,7 @@ impl Config {
                 access: settings_ref.take_optional("log.access", parse_path),
                 events: settings_ref.take_optional("log.events", parse_path),
             },
+            agentx: settings_ref.take_optional("snmp.agentx", AgentxAddress::parse),
             jobs: settings_ref.take_each("job", JOBS_MAX, JobConfig::take),
             webhooks: settings_ref.take_each("webhook", JOBS_MAX, WebhookConfig::take),
         };
@@ -517,6 +522,8 @@ mod tests {
         assert_eq!(config.path_rates, [("lectures/".to_owned(), BitRate(8_000_000))]);
         assert_eq!(config.path_when_full, [("previews/".to_owned(), WhenFullSetting::BestEffort)]);
         assert_eq!(config.users.len(), 1);
+        assert_eq!(config.agentx, Some(AgentxAddress::Unix("/var/agentx/master".into())));
+        config.agentx = None;
         let kinds: Vec<&str> = config.jobs.iter().map(|job| job.work.kind()).collect();
         assert_eq!((kinds, config.webhooks.len()), (vec!["keep", "copy", "measure", "command"], 2));
         config.jobs.clear();

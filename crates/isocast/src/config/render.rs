@@ -82,6 +82,10 @@ impl fmt::Display for Config {
                 writeln!(f, "{name} = {}", quoted(&file.display()))?;
             }
         }
+        writeln!(f, "\n[snmp]")?;
+        if let Some(agentx) = &self.agentx {
+            writeln!(f, "agentx = {}", quoted(agentx))?;
+        }
         self.jobs.iter().try_for_each(|job| job.render(f))?;
         self.webhooks.iter().try_for_each(|webhook| webhook.render(f))
     }

@@ -41,6 +41,7 @@ use units::{ByteCount, limits};
 use crate::config::{Change, Config, ServeArgs};
 use crate::jobs::{self, Jobs};
 use crate::output::{Console, say};
+use crate::snmp::Snmp;
 use crate::webhooks::Webhooks;
 use again::Unknown;
 use disks::KnownDisk;
@@ -268,6 +269,7 @@ async fn serve(
     let operations = Arc::new(ServerOperations {
         webhooks: Webhooks::start(&config.webhooks, &service)?,
         jobs: Jobs::start(&config.jobs, around),
+        snmp: Snmp::start(config.agentx.as_ref(), &service),
     });
     let (at_work, streaming) = (Arc::clone(&operations), Arc::clone(&service));
     let is_busy = move || jobs::is_busy(&streaming) || at_work.jobs.is_running();
@@ -399,6 +401,7 @@ fn reload(
         say(format_args!("configuration read again; these changes need a restart: {}", restart.join(", ")));
     }
     operations.jobs.configure(&config.jobs);
+    operations.snmp.configure(config.agentx.as_ref());
     server.reload(Reload { config: http_config(&config, links), access, events, changed, restart });
     Ok(config)
 }

@@ -1,4 +1,4 @@
-//! Jobs and webhooks, as the HTTP front end shows and steers them.
+//! Jobs, webhooks and the SNMP subagent; the first two as the HTTP front end shows and steers them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -7,12 +7,14 @@ use api::{JobStatus, WebhookStatus};
 use http::operations::{AskedBy, JobError};
 
 use crate::jobs::Jobs;
+use crate::snmp::Snmp;
 use crate::webhooks::Webhooks;
 
 /// What the server does by itself.
 pub(super) struct ServerOperations {
     pub(super) jobs: Arc<Jobs>,
     pub(super) webhooks: Arc<Webhooks>,
+    pub(super) snmp: Snmp,
 }
 
 impl http::operations::Operations for ServerOperations {

@@ -50,6 +50,7 @@ pub(super) fn http_config(config: &Config, links: &Links) -> http::config::HttpC
         sessions: SessionConfig { hold: config.session_hold, ..SessionConfig::default() },
         policies,
         links: links.by_address(),
+        link_capacities: links.0.iter().map(|link| (link.name.clone(), link.capacity)).collect(),
         users: config
             .users
             .iter()

@@ -1,0 +1,18 @@
+//! The subagent's side of AgentX (RFC 2741): how a program answers for a part of the tree of an SNMP agent, the *master*, and has it
+//! send notifications.
+//!
+//! Promise: nothing that a master sends panics, or makes this allocate more than it sent; an answer is bounded. No I/O, clock, chance or
+//! threads: bytes come in and go out, and whoever has the connection moves them. Not here: what the objects are; sets, which are refused,
+//! contexts and the allocation of indices.
+
+mod objects;
+mod oid;
+mod pdu;
+mod session;
+mod wire;
+
+pub use objects::{MibObjects, MibValue};
+pub use oid::Oid;
+pub use pdu::{AgentxHeader, HEADER_BYTES};
+pub use session::{AgentxEffect, AgentxSession, AgentxSettings, MasterRefusal};
+pub use wire::MasterMalformed;
