@@ -178,8 +178,9 @@ fn settle(round: &Round, name: &mut Name, answer: &Answer, expected: u16) -> io:
             round.acknowledged.fetch_add(1, Relaxed);
             Ok(())
         }
-        // The disk is gone: what was asked for may or may not have reached it.
-        status @ 500.. => fail(round, status),
+        // The disk is gone: what was asked for may or may not have reached it. The kernel lets nobody write to a file system
+        // that found its disk gone (403: read-only).
+        status @ (403 | 500..) => fail(round, status),
         status => {
             round.violation(format!("{}: {status} instead of {expected}", name.path));
             Err(io::Error::other("unexpected"))
