@@ -440,12 +440,7 @@ impl Store {
     /// [`StoreError::DiskFailing`], and what the system says.
     pub async fn delete(&self, path: &ContentPath, precondition: Precondition) -> Result<(), StoreError> {
         self.check_served(path)?;
-        let (first, found) = match self.locate_to_change(path).await {
-            Err(error) if error.is_absence() && !precondition.holds(None) => {
-                return Err(StoreError::PreconditionFailed);
-            }
-            other => other?,
-        };
+        let (first, found) = self.locate_to_change(path).await?;
         if found.kind == NameKind::Directory {
             return Err(StoreError::IsDirectory);
         }

@@ -185,7 +185,7 @@ async fn deletes_look_at_what_is_there() {
     let wrong = Precondition::MustMatch(vec!["\"wrong\"".into()]);
     assert!(matches!(store.delete(&path("/sub"), Precondition::None).await, Err(StoreError::IsDirectory)));
     assert!(matches!(store.delete(&path("/none"), Precondition::None).await, Err(StoreError::NotFound)));
-    assert!(matches!(store.delete(&path("/none"), wrong.clone()).await, Err(StoreError::PreconditionFailed)));
+    assert!(matches!(store.delete(&path("/none"), wrong.clone()).await, Err(StoreError::NotFound)));
     assert!(matches!(store.delete(&path("/a"), wrong).await, Err(StoreError::PreconditionFailed)));
     store.delete(&path("/a"), Precondition::MustMatch(vec![etag])).await.unwrap();
     assert!(!root.path().join("a").exists());
