@@ -237,7 +237,7 @@ fn the_plane_as_it_is_breaks_no_law_in_these_worlds() {
 fn each_law_has_a_plane_that_breaks_it() {
     // Bulk reads without end leave the disk no idle time.
     let mut full = lively(DriveProfile::Desktop, 60);
-    full.load.best_effort_share = 0.4;
+    full.load.best_effort_share = 0.8;
     full.load.viewing = (SECS(100), SECS(120));
     let mut narrow = quiet(DriveProfile::SsdSata, 5);
     (narrow.link, narrow.load.burst_max) = (BitRate(50_000_000), SECS(4));

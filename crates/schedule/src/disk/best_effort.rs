@@ -60,6 +60,8 @@ pub struct BeQueue {
     commit: Option<Commit>,
     /// Bytes the front has had in its turn.
     turn_bytes: u64,
+    /// Bytes that bulk reads have had since the last turn of an upload.
+    read_bytes: u64,
     /// Bytes written since the last flush: what the store thread offers may be older.
     dirty_bytes: u64,
 }
@@ -68,7 +70,7 @@ impl BeQueue {
     /// An empty queue with room for `capacity` owners.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
-        Self { work: Vec::with_capacity(capacity), commit: None, turn_bytes: 0, dirty_bytes: 0 }
+        Self { work: Vec::with_capacity(capacity), commit: None, turn_bytes: 0, read_bytes: 0, dirty_bytes: 0 }
     }
 
     /// Adds work, or replaces what its owner wanted before (keeping its turn). A recording's has a deadline.
@@ -79,6 +81,10 @@ impl BeQueue {
             None => {
                 assert!(self.work.len() < self.work.capacity(), "owners are bounded");
                 self.work.push(job);
+                // Beside bulk reads turns are shorter: one may be over already.
+                if self.turn_bytes >= self.turn_bytes_max() {
+                    self.next_turn();
+                }
             }
         }
     }
@@ -214,6 +220,7 @@ impl BeQueue {
     /// After `bytes` of an owner's work were issued; what is left lies at `position`.
     pub fn advance(&mut self, owner: WorkOwner, bytes: u64, position: u64) {
         let Some(at) = self.place_of(owner) else { return };
+        let reads = matches!(self.work[at].work, BeWork::Read { .. });
         let left = match &mut self.work[at].work {
             BeWork::Read { bytes: left, position: place, .. } | BeWork::Write { bytes: left, position: place, .. } => {
                 *left = left.saturating_sub(bytes);
@@ -224,14 +231,26 @@ impl BeQueue {
         };
         if left == 0 {
             self.remove(owner);
-            return;
-        }
-        if at == 0 {
+        } else if at == 0 {
             self.turn_bytes += bytes;
             if self.turn_bytes >= self.turn_bytes_max() {
                 self.next_turn();
             }
         }
+        self.read_bytes = if reads { self.read_bytes + bytes.min(limits::PIECE_BYTES_MAX) } else { 0 };
+        if self.read_bytes >= limits::RUN_BYTES_MAX {
+            self.upload_turn();
+        }
+    }
+
+    /// All bulk reads together have had a turn, be they ever so many: the next upload has one.
+    fn upload_turn(&mut self) {
+        let upload = self.work.iter().position(|job| matches!(job.work, BeWork::Write { .. }));
+        if let Some(at) = upload.filter(|at| *at > 0) {
+            self.work[..=at].rotate_right(1);
+            self.turn_bytes = 0;
+        }
+        self.read_bytes = 0;
     }
 
     /// The commit was granted: it is no longer waiting (the store thread offers the next one).
@@ -267,7 +286,7 @@ impl BeQueue {
         self.commit.map_or(0, |commit| commit.dirty_bytes).max(self.dirty_bytes)
     }
 
-    /// Bulk reads take turns of one run with uploads, uploads among themselves longer ones.
+    /// Bulk reads, all of them together, take turns of one run with uploads, uploads among themselves longer ones.
     fn turn_bytes_max(&self) -> u64 {
         let reads = self.work.iter().any(|job| matches!(job.work, BeWork::Read { .. }));
         if reads { limits::RUN_BYTES_MAX } else { TURN_BYTES_MAX }
@@ -357,6 +376,39 @@ mod tests {
             queue.advance(WorkOwner::Job(job), bytes, 0);
         }
         assert_eq!(served[1], served[2]);
+    }
+
+    #[test]
+    fn an_upload_waits_for_one_run_of_bulk_reads_however_many_there_are() {
+        let cost = spindle();
+        let mut queue = BeQueue::new(32);
+        let read = |slot: u32| BeWork::Read { slot, position: u64::from(slot) << 33, bytes: limits::PIECE_BYTES_MAX };
+        (0..20).for_each(|slot| queue.put(read(slot), None));
+        queue.put(write(1, 8 << 20), None);
+        let mut pieces = 0;
+        while let Some(BeChoice::Read { slot, bytes }) = queue.pick(Allowed::Front, LONG, 0, &cost) {
+            queue.advance(WorkOwner::Stream(slot), bytes, 0);
+            queue.put(read(slot), None);
+            pieces += 1;
+            assert!(pieces <= 16, "a run is sixteen pieces");
+        }
+        assert_eq!(pieces, 16);
+        assert!(matches!(queue.pick(Allowed::Front, LONG, 0, &cost), Some(BeChoice::Write { .. })));
+    }
+
+    #[test]
+    fn a_turn_that_a_bulk_read_makes_shorter_is_over() {
+        let cost = spindle();
+        let mut queue = BeQueue::new(8);
+        queue.put(write(1, 32 << 20), None);
+        queue.advance(WorkOwner::Job(JobKey(1)), 2 * limits::RUN_BYTES_MAX, 0);
+        queue.put(BeWork::Read { slot: 1, position: 0, bytes: limits::PIECE_BYTES_MAX }, None);
+        assert!(matches!(queue.pick(Allowed::Front, LONG, 0, &cost), Some(BeChoice::Read { .. })));
+        queue.advance(WorkOwner::Stream(1), limits::PIECE_BYTES_MAX, 0);
+        assert!(
+            matches!(queue.pick(Allowed::Front, LONG, 0, &cost), Some(BeChoice::Write { .. })),
+            "it has its turn again"
+        );
     }
 
     #[test]
