@@ -469,7 +469,8 @@ impl World {
     fn started(&mut self, stream: StreamId, reservation: Option<ReservationId>) {
         let now = self.now;
         if let Some(record) = self.streams.get_mut(&stream.0)
-            && (record.life, record.excuses.client) == (DeliveryLife::Started, true)
+            && record.life == DeliveryLife::Started
+            && record.asked.rate.is_some()
             && reservation.is_some()
         {
             // It had given its reservation back, and has one again.
