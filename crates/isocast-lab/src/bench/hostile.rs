@@ -148,7 +148,7 @@ fn open(habit: Habit, plan: &ClientPlan) -> std::io::Result<TcpStream> {
         Habit::Silent | Habit::Storm => String::new(),
         Habit::Garbage => "\u{16}\u{3}\u{1} no request\r\n\r\n".to_owned(),
         Habit::HugeHead => format!("GET / HTTP/1.1\r\nX: {}\r\n", "x".repeat(HUGE_HEAD_BYTES)),
-        Habit::SlowBody => format!("PUT {path}.hostile HTTP/1.1\r\nHost: {host}\r\nContent-Length: 1000000000\r\n\r\n"),
+        Habit::SlowBody => format!("PUT {path}.hostile HTTP/1.1\r\nHost: {host}\r\nContent-Length: 1000000\r\n\r\n"),
     };
     socket.write_all(start.as_bytes())?;
     Ok(socket)
