@@ -311,3 +311,46 @@ pub struct WebhookStatus {
     /// Why the last try failed; none: it did not.
     pub error: Option<String>,
 }
+
+/// A volume that is served (`GET /api/v1/volumes`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeStatus {
+    /// Its name.
+    pub name: String,
+    /// How contents are laid over its disks: `span`, `stripe` or `mirror`.
+    pub layout: String,
+    /// Contents.
+    pub contents: u64,
+    /// Room for contents.
+    pub free_bytes: u64,
+    /// Its disks, by their numbers in the volume.
+    pub disks: Vec<VolumeDiskStatus>,
+    /// What is under way beside the streams.
+    pub upkeep: Option<UpkeepStatus>,
+}
+
+/// A disk of a volume.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeDiskStatus {
+    /// Its number among the server's disks; none if it is gone.
+    pub disk: Option<u16>,
+    /// As it was named.
+    pub path: Option<String>,
+    /// `active`, `filling`, or `out` if it failed or left.
+    pub state: String,
+}
+
+/// A disk of a volume is filled or emptied, or every copy is read and mended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UpkeepStatus {
+    /// `fill`, `drain` or `scrub`.
+    pub kind: String,
+    /// Bytes of contents that were looked at.
+    pub seen_bytes: u64,
+    /// Bytes of all contents when it began.
+    pub total_bytes: u64,
+    /// Copies that were written.
+    pub copies_written: u64,
+    /// Copies that no other one is right for.
+    pub copies_lost: u64,
+}

@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use crate::{ContentPath, RootAway, StoreError};
+use crate::{ContentPath, RootAway, StoreError, UpkeepReport};
 
 /// Events kept for who listens later; the oldest go.
 const WAITING_MAX: usize = 256;
@@ -42,6 +42,29 @@ pub enum StoreEvent {
         path: ContentPath,
         /// Why.
         why: StoreError,
+    },
+    /// A copy in a volume was wrong, and was written anew from the other one.
+    CopyMended {
+        /// The content's name.
+        name: String,
+        /// Which part of it.
+        part: u32,
+    },
+    /// No copy of a part in a volume is right: the content is damaged.
+    CopyLost {
+        /// The content's name.
+        name: String,
+        /// Which part of it.
+        part: u32,
+    },
+    /// A disk of a volume was filled or emptied, or everything was read; or that could not be done.
+    UpkeepEnded {
+        /// `fill`, `drain` or `scrub`.
+        kind: &'static str,
+        /// What was done.
+        report: UpkeepReport,
+        /// Why not all of it was.
+        failed: Option<StoreError>,
     },
 }
 

@@ -29,7 +29,7 @@ use crate::path::is_hidden;
 use crate::root::{Root, RootSetting};
 use crate::stats::DiskStats;
 use crate::upload::UploadBuffers;
-use crate::volume::{self, OpenVolume, VolumeCommon, VolumeDiskError};
+use crate::volume::{self, OpenVolume, ServedVolume, VolumeCommon, VolumeDiskError, VolumeInfo, VolumeWish};
 use crate::worker::content::KnownVersions;
 use crate::worker::{NAMES_MAX, Worker, WorkerParts};
 use crate::{ContentPath, Entry, NameKind, Precondition, StoreError, Upload, UploadClass, UploadRequest};
@@ -222,6 +222,7 @@ pub type Reliance = Box<dyn Fn(DiskId) -> bool + Send + Sync>;
 struct StoreInner {
     disks: Vec<ServedDisk>,
     roots: Vec<(usize, usize)>,
+    volumes: Vec<ServedVolume>,
     reliance: Arc<OnceLock<Reliance>>,
     events: Arc<EventSender>,
     hidden_files: bool,
@@ -292,13 +293,14 @@ impl Store {
             })?;
             disks.push(ServedDisk { handle, device, roots, profile: served.profile });
         }
-        let mut roots = layout.roots;
+        let (mut roots, mut volumes) = (layout.roots, Vec::new());
         for open in layout.volumes {
             let common =
                 VolumeCommon { settings, events: &events, reliance: &reliance, versions: &versions, index: &index };
             let first = disks.len();
             roots.push((first, 0));
-            let started = volume::start(open, disk_id(first), &common, &mut serve)?;
+            let (started, served) = volume::start(open, disk_id(first), &common, &mut serve)?;
+            volumes.push(served);
             disks.extend(started.into_iter().map(|disk| ServedDisk {
                 handle: disk.handle,
                 device: disk.device,
@@ -309,6 +311,7 @@ impl Store {
         Ok(Self(Arc::new(StoreInner {
             disks,
             roots,
+            volumes,
             reliance,
             events,
             hidden_files: settings.hidden_files,
@@ -317,6 +320,22 @@ impl Store {
             homes: Homes::default(),
             _saver: saver,
         })))
+    }
+
+    /// The volumes.
+    #[must_use]
+    pub fn volumes(&self) -> Vec<VolumeInfo> {
+        self.0.volumes.iter().map(ServedVolume::info).collect()
+    }
+
+    /// Begins what a volume of this name is asked for. [`Store::volumes`] shows how far it has come, and an event tells its end.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] for no such volume, or no such disk of it; [`StoreError::Busy`] if something is under way;
+    /// [`StoreError::NoSpace`] if the others cannot take what is on the disk; [`StoreError::ReadOnly`].
+    pub fn begin_upkeep(&self, name: &str, wish: VolumeWish) -> Result<(), StoreError> {
+        let is_it = |volume: &&ServedVolume| volume.info().name == name;
+        self.0.volumes.iter().find(is_it).ok_or(StoreError::NotFound)?.begin(wish)
     }
 
     /// Asks `reliance` before a disk is given an upload, from now on: who reads from the disks knows more of their errors

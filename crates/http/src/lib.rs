@@ -30,6 +30,7 @@ mod starting;
 mod stop;
 mod streamed;
 mod upload;
+mod volumes;
 
 pub mod config;
 pub mod machine;

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::message::reply::Reply;
 use crate::metrics::metrics;
 use crate::shared::Shared;
-use crate::{figures, follow};
+use crate::{figures, follow, volumes};
 
 /// What programs may ask below `/api/v1` (OpenAPI 3.1). A test holds it to what is answered.
 const OPENAPI: &str = include_str!("openapi.json");
@@ -24,6 +24,7 @@ pub(crate) fn answer(shared: &Shared, path: &str) -> Option<Reply> {
         "/api/v1/disks" => json(&figures::disks(shared)),
         "/api/v1/system" => json(&figures::system(shared)),
         "/api/v1/jobs" => json(&shared.operations.jobs()),
+        "/api/v1/volumes" => json(&volumes::status(shared)),
         "/api/v1/webhooks" => json(&shared.operations.webhooks()),
         "/api/v1/openapi.json" => Reply::with_body(StatusCode::OK, "application/json", OPENAPI),
         "/api/v1/events" => follow::latest(shared),

@@ -7,7 +7,7 @@ use crate::body::RequestBody;
 use crate::content::PREFIX;
 use crate::exchange::Exchange;
 use crate::message::reply::Reply;
-use crate::{cors, jobs, listing, management, page, problem, stop, upload};
+use crate::{cors, jobs, listing, management, page, problem, stop, upload, volumes};
 
 /// What is answered to a request, and who asked, if that was proved.
 pub(crate) async fn respond(exchange: &Exchange, body: &mut RequestBody<'_>) -> (Reply, Option<String>) {
@@ -29,6 +29,11 @@ async fn route(exchange: &Exchange, body: &mut RequestBody<'_>, user: &mut Optio
     }
     if let Some(rest) = path.strip_prefix("/api/v1/jobs/")
         && let Some(reply) = jobs::answer(exchange, rest, user).await
+    {
+        return reply;
+    }
+    if let Some(rest) = path.strip_prefix("/api/v1/volumes/")
+        && let Some(reply) = volumes::answer(exchange, rest, user).await
     {
         return reply;
     }

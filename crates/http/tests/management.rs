@@ -316,3 +316,25 @@ async fn jobs_are_shown_begun_and_stopped() {
         assert!(metrics.contains(line), "{line}: {metrics}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn volumes_are_shown_and_asked_to_look_after_themselves() {
+    let harness = Harness::start(HttpConfig::default());
+    let volumes = harness.one(&get("/api/v1/volumes")).json();
+    assert_eq!((&volumes[0]["name"], &volumes[0]["upkeep"]["kind"]), (&"films".into(), &"scrub".into()));
+    let post = |path: &str| harness.one(&format!("POST /api/v1/volumes/{path} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+    for (path, status) in [
+        ("films/scrub", 409),
+        ("films/disks/0/remove", 202),
+        ("films/disks/1/remove", 404),
+        ("films/disks/x/remove", 404),
+        ("other/scrub", 404),
+        ("films", 404),
+    ] {
+        assert_eq!(post(path).status, status, "{path}");
+    }
+    assert_eq!(harness.one(&get("/api/v1/volumes/films/scrub")).status, 405);
+    let page =
+        "POST /api/v1/volumes/films/disks/0/remove HTTP/1.1\r\nHost: localhost\r\nOrigin: http://evil.example\r\n\r\n";
+    assert_eq!(harness.one(page).status, 403);
+}

@@ -153,3 +153,139 @@ fn a_stripe_is_served() {
 fn a_mirror_is_served() {
     serves("mirror", 2);
 }
+
+/// What `/api/v1/volumes` says of the one volume, when nothing is under way beside the streams any more.
+fn when_looked_after(server: &Server) -> serde_json::Value {
+    for _ in 0..600 {
+        let (_, volumes) = fetch(server.address, "GET", "/api/v1/volumes").expect("an answer");
+        let volumes: serde_json::Value = serde_json::from_slice(&volumes).expect("JSON");
+        if volumes[0]["upkeep"].is_null() {
+            return volumes[0].clone();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    panic!(
+        "it goes on: {}",
+        String::from_utf8_lossy(&fetch(server.address, "GET", "/api/v1/volumes").expect("an answer").1)
+    );
+}
+
+fn gives_all(server: &Server, contents: &[(String, Vec<u8>)], what: &str) {
+    for (name, bytes) in contents {
+        let (status, body) = fetch(server.address, "GET", &format!("/media/{name}?rate=max")).expect("an answer");
+        assert!(status == 200 && body == *bytes, "{what}: {name}: {status}, {} bytes", body.len());
+    }
+}
+
+/// Contents of 0 to 5 MB, none of which begins as another does.
+fn films() -> Vec<(String, Vec<u8>)> {
+    let film = |number: usize| {
+        let bytes = (0..number * 500_007).map(|at| (at * at + number * 7).wrapping_mul(2_654_435_761) >> 11);
+        (format!("{}/{number}.ts", number % 3), bytes.map(|value| value.to_le_bytes()[0]).collect())
+    };
+    (0..10).map(film).collect()
+}
+
+fn event(server: &Server, event: &str) -> Option<serde_json::Value> {
+    let (_, events) = fetch(server.address, "GET", "/api/v1/events").expect("an answer");
+    let events: Vec<serde_json::Value> = serde_json::from_slice(&events).expect("JSON");
+    events.into_iter().rfind(|one| one["event"] == event)
+}
+
+#[test]
+fn a_new_disk_is_filled_beside_the_streams() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    let (disks, state) = (disks(folder.path(), 3), folder.path().join("state"));
+    volume(&["create", "--name", "films", "--layout", "mirror", "--unit", "1MiB", "--yes"], &disks[..2]);
+    let films = films();
+    let server = Server::start(&[], &state, &["--volume", &joined(&disks[..2])]);
+    for (name, bytes) in &films {
+        assert_eq!(put(server.address, &format!("/media/{name}"), bytes), 201);
+    }
+    server.stop();
+    let (old, new) = (disks[1].to_str().expect("UTF-8"), disks[2].to_str().expect("UTF-8"));
+    volume(&["replace", "--old", old, "--new", new, "--yes", "--fill-later"], &disks[..1]);
+    let of_new = [disks[0].clone(), disks[2].clone()];
+    let server = Server::start(&[], &state, &["--volume", &joined(&of_new)]);
+    let during: Vec<u8> = pattern(2_500_000);
+    assert_eq!(put(server.address, "/media/0/during.ts", &during), 201);
+    gives_all(&server, &films, "while it is filled");
+    let looked_after = when_looked_after(&server);
+    assert_eq!(looked_after["disks"][1]["state"], "active", "{looked_after}");
+    let ended = event(&server, "upkeep_ended").expect("it is told");
+    assert!(ended["upkeep"] == "fill" && ended["copies_lost"] == 0 && ended["error"].is_null(), "{ended}");
+    server.stop();
+    // The other disk dies: the new one has everything.
+    let mut scrub = Command::new(common::program());
+    let output = scrub.args(["volume", "scrub", "--json", &joined(&of_new)]).output().expect("the program runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let third = folder.path().join("third");
+    File::create(&third).and_then(|file| file.set_len(DISK_BYTES)).expect("there is room");
+    let (old, third) = (disks[0].to_str().expect("UTF-8"), third.to_str().expect("UTF-8"));
+    volume(&["replace", "--old", old, "--new", third, "--yes", "--fill-later"], &of_new[1..]);
+    let server = Server::start(&[], &state, &["--volume", &format!("{new},{third}")]);
+    gives_all(&server, &films, "from the disk that was filled");
+    gives_all(&server, &[("0/during.ts".to_owned(), during)], "from the disk that was filled");
+    when_looked_after(&server);
+    server.stop();
+}
+
+#[test]
+fn wrong_bytes_are_mended_beside_the_streams() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    let (disks, state) = (disks(folder.path(), 2), folder.path().join("state"));
+    volume(&["create", "--name", "films", "--layout", "mirror", "--unit", "1MiB", "--yes"], &disks);
+    let (named, films) = (joined(&disks), films());
+    let server = Server::start(&[], &state, &["--volume", &named]);
+    for (name, bytes) in &films {
+        assert_eq!(put(server.address, &format!("/media/{name}"), bytes), 201);
+    }
+    server.stop();
+    assert!(damage(&disks[0], &films[7].1) > 0, "something of it lies there");
+    let server = Server::start(&[], &state, &["--volume", &named]);
+    let asked = exchange(server.address, "POST", "/api/v1/volumes/films/scrub").expect("an answer");
+    assert_eq!(asked.status, 202);
+    gives_all(&server, &films, "while it is scrubbed");
+    when_looked_after(&server);
+    let ended = event(&server, "upkeep_ended").expect("it is told");
+    assert!(
+        ended["copies_written"].as_u64().is_some_and(|written| written > 0) && ended["copies_lost"] == 0,
+        "{ended}"
+    );
+    assert_eq!(event(&server, "copy_mended").expect("it is told")["path"], "1/7.ts");
+    server.stop();
+    let mut scrub = Command::new(common::program());
+    let output = scrub.args(["volume", "scrub", "--json", &named]).output().expect("the program runs");
+    assert!(output.status.success(), "nothing is left: {}", String::from_utf8_lossy(&output.stdout));
+}
+
+#[test]
+fn a_disk_leaves_beside_the_streams() {
+    for layout in ["span", "stripe", "mirror"] {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+        let (disks, state) = (disks(folder.path(), 3), folder.path().join("state"));
+        volume(&["create", "--name", "films", "--layout", layout, "--unit", "1MiB", "--yes"], &disks);
+        let films = films();
+        let server = Server::start(&[], &state, &["--volume", &joined(&disks)]);
+        for (name, bytes) in &films {
+            assert_eq!(put(server.address, &format!("/media/{name}"), bytes), 201);
+        }
+        let remove = "/api/v1/volumes/films/disks/1/remove";
+        assert_eq!(exchange(server.address, "POST", remove).expect("an answer").status, 202);
+        gives_all(&server, &films, "while it leaves");
+        let left = when_looked_after(&server);
+        assert!(left["disks"][1]["state"] == "out" && left["disks"][1]["disk"].is_null(), "{left}");
+        gives_all(&server, &films, "when it has left");
+        assert_eq!(put(server.address, "/media/after.ts", &pattern(3_000_000)), 201);
+        assert_eq!(exchange(server.address, "POST", remove).expect("an answer").status, 404, "it is gone");
+        server.stop();
+        let stay = [disks[0].clone(), disks[2].clone()];
+        let mut scrub = Command::new(common::program());
+        let output = scrub.args(["volume", "scrub", "--json", &joined(&stay)]).output().expect("the program runs");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("\"contents\": 11"), "{layout}: {said}");
+        let server = Server::start(&[], &state, &["--volume", &joined(&stay)]);
+        gives_all(&server, &films, "after a restart without it");
+        server.stop();
+    }
+}

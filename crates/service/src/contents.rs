@@ -11,7 +11,7 @@ use api::DiskFailure;
 use dataplane::gauges::{DISK_GOOD, DISK_HUNG, DiskGauges};
 pub use dirstore::{
     ContentPath, Entry, NameKind, OnBreak, Opened, PathError, Precondition, Published, RootAway, StoreError,
-    StoreEvent, UploadClass, UploadRequest, Want,
+    StoreEvent, UpkeepReport, UploadClass, UploadRequest, VolumeInfo, VolumeMemberInfo, VolumeWish, Want,
 };
 use dirstore::{Store, Upload};
 pub use media::MediaRate;
@@ -36,6 +36,13 @@ pub trait Contents: Send + Sync + 'static {
     fn is_failing(&self, disk: DiskId) -> bool;
     /// Removes the content at `path`.
     fn delete<'a>(&'a self, path: &'a ContentPath, precondition: Precondition) -> Pending<'a, ()>;
+    /// The volumes.
+    fn volumes(&self) -> Vec<VolumeInfo>;
+    /// Begins what a volume of this name is asked for.
+    ///
+    /// # Errors
+    /// As [`Store::begin_upkeep`] says.
+    fn begin_upkeep(&self, volume: &str, wish: VolumeWish) -> Result<(), StoreError>;
 }
 
 /// A disk, as it is shown to operators.
@@ -133,6 +140,14 @@ impl Contents for Store {
 
     fn delete<'a>(&'a self, path: &'a ContentPath, precondition: Precondition) -> Pending<'a, ()> {
         Box::pin(Self::delete(self, path, precondition))
+    }
+
+    fn volumes(&self) -> Vec<VolumeInfo> {
+        Self::volumes(self)
+    }
+
+    fn begin_upkeep(&self, volume: &str, wish: VolumeWish) -> Result<(), StoreError> {
+        Self::begin_upkeep(self, volume, wish)
     }
 }
 

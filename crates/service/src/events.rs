@@ -165,6 +165,12 @@ pub fn of_store(event: &StoreEvent, now: SystemTime) -> EventLine {
         StoreEvent::RecordingLost { path, why } => {
             json!({ "event": "recording_lost", "path": path.joined(), "reason": why.to_string() })
         }
+        StoreEvent::CopyMended { name, part } => json!({ "event": "copy_mended", "path": name, "part": part }),
+        StoreEvent::CopyLost { name, part } => json!({ "event": "copy_lost", "path": name, "part": part }),
+        StoreEvent::UpkeepEnded { kind, report, failed } => json!({
+            "event": "upkeep_ended", "upkeep": kind, "read_bytes": report.seen.0, "copies_written": report.written,
+            "copies_lost": report.lost, "error": failed.as_ref().map(ToString::to_string),
+        }),
     };
     stamped(object, now)
 }

@@ -202,7 +202,7 @@ impl MediaService {
             StoreEvent::RootBack { root } => {
                 lock(&self.away).remove(root);
             }
-            StoreEvent::RecordingKept { .. } | StoreEvent::RecordingLost { .. } => {}
+            _ => {}
         }
         self.events.tell(events::of_store(event, SystemTime::now()));
     }

@@ -147,6 +147,11 @@ impl Catalogue {
         listed
     }
 
+    /// The first content behind `name`.
+    pub(crate) fn behind(&self, name: &str) -> Option<(&str, &Arc<StoredContent>)> {
+        self.beyond(name, "")
+    }
+
     fn after(&self, prefix: &str) -> Option<(&str, &Arc<StoredContent>)> {
         self.from(prefix, prefix)
     }

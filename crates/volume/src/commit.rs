@@ -4,6 +4,7 @@
 //! units it frees are not used before it is durable and before the last reader of them is gone. A failed write or FLUSH is
 //! never tried again on the same disk: the disk is taken out, or the volume takes no more changes.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::catalogue::UnitPlace;
@@ -147,10 +148,18 @@ impl Volume {
         (0..self.superblock.members.len().min(MEMBERS_MAX)).filter_map(|number| u8::try_from(number).ok()).map(MemberId)
     }
 
-    /// Gives units back that are durably free and unread.
+    /// Gives units back that are durably free and unread. Who reads a version as it lay before some of it moved may read what moved
+    /// later from where it was, too.
     pub(crate) fn reuse_retired(&mut self) {
-        let (unread, read): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.retired).into_iter().partition(|retired| Arc::strong_count(&retired.content) == 1);
+        let mut read_generations = BTreeSet::new();
+        let (read, unread): (Vec<_>, Vec<_>) = std::mem::take(&mut self.retired).into_iter().partition(|retired| {
+            let generation = retired.content.generation;
+            let read = Arc::strong_count(&retired.content) > 1 || read_generations.contains(&generation);
+            if read {
+                read_generations.insert(generation);
+            }
+            read
+        });
         self.retired = read;
         for place in unread.iter().flat_map(|retired| &retired.units) {
             self.free[place.member.index()].give(place.unit);

@@ -1,28 +1,11 @@
-//! Growing and shrinking: a disk more, or one less, whose units move to the others.
+//! Growing and shrinking: a disk more, or one less.
 //!
-//! Promise: a disk leaves when nothing that the catalogue names lies on it; a copy moves to a disk that does not have the other one.
-//! A crash at any moment leaves every content whole. Not here: reading and writing the units.
-
-use std::sync::Arc;
+//! Promise: a disk leaves when nothing that the catalogue names lies on it. A crash at any moment leaves every content whole.
+//! Not here: moving what lies on it to the others (`upkeep`).
 
 use crate::allocator::FreeUnits;
-use crate::catalogue::{StoredContent, StoredPart, UnitPlace};
-use crate::commit::Retired;
-use crate::layout::Half;
-use crate::record::Record;
 use crate::superblock::{MemberRecord, MemberState};
-use crate::{Areas, CreateError, DiskWrite, MEMBERS_MAX, MemberId, Placement, Volume, VolumeError};
-
-/// A copy of a part that was written somewhere else.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MovedCopy {
-    /// Which part of the content.
-    pub part: u32,
-    /// The unit it was in.
-    pub from: UnitPlace,
-    /// The unit it is in.
-    pub to: UnitPlace,
-}
+use crate::{Areas, CreateError, DiskWrite, MEMBERS_MAX, MemberId, Volume, VolumeError};
 
 impl Volume {
     /// Takes a disk of `size` bytes into the volume: under the number of one that left, or a new one. Gives the superblocks
@@ -65,47 +48,6 @@ impl Volume {
     fn holds_parts(&self, member: MemberId) -> bool {
         let mut parts = self.catalogue.iter().flat_map(|(_, content)| &content.parts);
         parts.any(|part| part.places().any(|place| place.member == member))
-    }
-
-    /// Takes a unit for the copy of a part that lies on `leaving`: on a disk that does not have the other copy. None if there is
-    /// no room. [`Volume::move_copies`] makes it the copy.
-    pub fn take_unit_instead(&mut self, part: &StoredPart, leaving: MemberId) -> Option<UnitPlace> {
-        let taken = |member: MemberId| part.places().any(|place| place.member == member);
-        let free = |member: MemberId| self.free[member.index()].free();
-        let fits =
-            |member: &MemberId| *member != leaving && !taken(*member) && self.is_readable(*member) && free(*member) > 0;
-        let to = self.member_ids().filter(fits).max_by_key(|member| free(*member))?;
-        let half = match (self.placement(), part.first.member == leaving) {
-            (Placement::Mirror, true) => Half::Outer,
-            (Placement::Mirror, false) => Half::Inner,
-            _ => Half::Any,
-        };
-        self.take_unit(to.index(), half)
-    }
-
-    /// Tells that copies of a content lie elsewhere, written whole. Durable with the next commit, and the old units are free
-    /// when that is durable and nobody reads them.
-    ///
-    /// # Errors
-    /// No content has the name; the volume takes no changes.
-    pub fn move_copies(&mut self, name: &str, copies: &[MovedCopy]) -> Result<(), VolumeError> {
-        self.check_changes()?;
-        let old = self.catalogue.remove(name).ok_or(VolumeError::NotFound)?;
-        let mut content = StoredContent::clone(&old);
-        for MovedCopy { part, from, to } in copies {
-            let part = usize::try_from(*part).ok().and_then(|part| content.parts.get_mut(part));
-            let part = part.expect("a part of the content");
-            match from {
-                from if part.first == *from => part.first = *to,
-                from if part.second == Some(*from) => part.second = Some(*to),
-                from => panic!("no copy lies in {from:?}"),
-            }
-        }
-        self.dirty.extend(copies.iter().map(|copy| copy.to.member));
-        Record::Put(name.into(), content.clone()).encode(&mut self.staged);
-        self.catalogue.insert(name.into(), Arc::new(content));
-        self.staged_retired.push(Retired { units: copies.iter().map(|copy| copy.from).collect(), content: old });
-        Ok(())
     }
 
     /// Whether enough disks are left without this one for the volume's layout.

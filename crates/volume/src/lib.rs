@@ -25,6 +25,7 @@ mod record;
 mod superblock;
 mod tail;
 mod unit;
+mod upkeep;
 mod volume;
 
 pub use areas::Areas;
@@ -33,7 +34,7 @@ pub use check::{Damage, DamagedCopy, Depth};
 pub use commit::{DiskWrite, GroupCommit};
 pub use draft::Draft;
 pub use error::{CreateError, VolumeError, VolumeOpenError};
-pub use grow::{AddError, MovedCopy};
+pub use grow::AddError;
 pub use layout::{PieceCopy, UnitPiece};
 pub use mend::Mend;
 pub use open::{Identified, ReadDisk, ReadError, identify, open};
@@ -41,6 +42,7 @@ pub use rebuild::{Rebuilt, rebuild};
 pub use superblock::{MemberRecord, MemberState, Placement, Superblock, SuperblockError, mark_of};
 pub use tail::stored_bytes;
 pub use unit::{CHECKED_BYTES, ChecksumTable, Checksums, UnitHeader};
+pub use upkeep::{CopyTask, NewCopy, Upkeep};
 pub use volume::{NewVolume, Volume};
 
 /// Everything but payload is read and written in blocks of this many bytes.

@@ -1,13 +1,9 @@
 //! Mending: a copy of a part is written anew from the other one, and a disk that was put in is filled.
 //!
-//! Promise: a copy is overwritten only where the other one was just read and found right; nothing in the catalogue changes but
-//! that a part with one copy gets a second.
-
-use std::sync::Arc;
+//! Promise: a copy is overwritten only where the other one was just read and found right; nothing in the catalogue changes.
 
 use crate::catalogue::{StoredContent, UnitPlace};
 use crate::open::ReadDisk;
-use crate::record::Record;
 use crate::superblock::{MemberRecord, MemberState};
 use crate::unit::{ChecksumTable, UnitHeader};
 use crate::{Areas, DiskWrite, MemberId, Volume, VolumeError};
@@ -69,43 +65,6 @@ impl Volume {
         let table = read.ok().and_then(|()| self.table_of(content, part, place, &block).ok());
         let length = self.part_bytes(content, part);
         table.is_some_and(|table| self.read_whole(place, length, &table, disks, |_| {}).is_ok())
-    }
-
-    /// Takes a unit of a disk for a second copy; [`Volume::add_copies`] makes it one.
-    pub fn take_unit_on(&mut self, member: MemberId) -> Option<UnitPlace> {
-        let free = self.free.get_mut(member.index())?;
-        let unit = free.take(0..free.units(), 0)?;
-        Some(UnitPlace { member, unit })
-    }
-
-    /// Tells that parts of a content that had one copy have a second one in these units, written whole. Durable with the next
-    /// commit.
-    ///
-    /// # Errors
-    /// No content has the name; somebody reads it; the volume takes no changes.
-    pub fn add_copies(&mut self, name: &str, copies: &[(u32, UnitPlace)]) -> Result<(), VolumeError> {
-        if copies.is_empty() {
-            return Ok(());
-        }
-        self.check_changes()?;
-        let content = self.catalogue.remove(name).ok_or(VolumeError::NotFound)?;
-        // Who reads the old entry keeps the units of that one only.
-        let mut content = match Arc::try_unwrap(content) {
-            Ok(content) => content,
-            Err(read) => {
-                self.catalogue.insert(name.into(), read);
-                return Err(VolumeError::ReadOnly);
-            }
-        };
-        for (part, place) in copies {
-            let part = usize::try_from(*part).ok().and_then(|part| content.parts.get_mut(part));
-            let part = part.filter(|part| part.second.is_none() && part.first.member != place.member);
-            part.expect("a part with one copy on another disk").second = Some(*place);
-        }
-        self.dirty.extend(copies.iter().map(|(_, place)| place.member));
-        Record::Put(name.into(), content.clone()).encode(&mut self.staged);
-        self.catalogue.insert(name.into(), Arc::new(content));
-        Ok(())
     }
 
     /// Tells that a disk that was put in has all its copies, durably. Gives the superblocks to write, in two steps.

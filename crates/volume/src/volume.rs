@@ -62,6 +62,8 @@ pub struct Volume {
     pub(crate) numbers_durable: u64,
     pub(crate) must_checkpoint: bool,
     pub(crate) read_only: bool,
+    /// Takes nothing new: what is on it moves to the others.
+    pub(crate) draining: Option<MemberId>,
 }
 
 impl Volume {
@@ -132,6 +134,7 @@ impl Volume {
             numbers_durable: 0,
             must_checkpoint: false,
             read_only: false,
+            draining: None,
         }
     }
 
@@ -196,6 +199,12 @@ impl Volume {
         self.catalogue.iter()
     }
 
+    /// The first content behind this name, in order of names; the empty name is before all.
+    #[must_use]
+    pub fn content_behind(&self, name: &str) -> Option<(&str, &Arc<StoredContent>)> {
+        self.catalogue.behind(name)
+    }
+
     /// The content of this name. Its units are not used for anything else while the answer is kept.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&Arc<StoredContent>> {
@@ -214,10 +223,11 @@ impl Volume {
         self.catalogue.list(folder)
     }
 
-    /// Free units of each disk, none where it cannot be written.
+    /// Free units of each disk, none where it cannot be written, or leaves.
     #[must_use]
     pub fn free_counts(&self) -> Vec<Option<u64>> {
-        let free = |member: MemberId| self.is_writable(member).then(|| u64::from(self.free[member.index()].free()));
+        let takes = |member: MemberId| self.is_writable(member) && self.draining != Some(member);
+        let free = |member: MemberId| takes(member).then(|| u64::from(self.free[member.index()].free()));
         self.member_ids().map(free).collect()
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use common::{
     Chance, MemoryDisk, MemoryDisks, UNIT, new_volume, padded, payload, read_content, read_part, write_content,
 };
-use volume::{Checksums, DiskWrite, MemberId, MovedCopy, Placement, StoredContent, Volume};
+use volume::{Checksums, DiskWrite, MemberId, Placement, StoredContent, Upkeep, Volume};
 
 const DISK: u64 = 6 << 20;
 const NAMES: [(&str, u64, u64); 3] = [("a", 11, 5 * UNIT + 5_000), ("b/c", 22, 8_000), ("b/d", 33, 3 * UNIT)];
@@ -68,18 +68,20 @@ impl Bench {
         for (name, content) in contents {
             let mut copies = Vec::new();
             for (part, stored) in (0u32..).zip(&content.parts) {
-                let Some(from) = stored.places().find(|place| place.member == member) else { continue };
-                let bytes = read_part(volume, &content, part, &mut self.disks).expect("it is whole");
-                let to = volume.take_unit_instead(stored, member).expect("there is room");
-                assert!(stored.places().all(|other| other.member != to.member), "not beside the other copy");
-                let mut checksums = Checksums::default();
-                checksums.add(&bytes);
-                let mend = volume.mend(&name, &content, part, to, checksums.finish());
-                let (member, position) = mend.payload;
-                self.write(&[DiskWrite { member, position, bytes: padded(bytes) }, mend.header]);
-                copies.push(MovedCopy { part, from, to });
+                let tasks = volume.copies_to_look_after(Upkeep::Drain(member), &content, part);
+                for task in tasks.expect("there is room") {
+                    let to = task.target;
+                    let bytes = read_part(volume, &content, part, &mut self.disks).expect("it is whole");
+                    assert!(stored.places().all(|other| other.member != to.member), "not beside the other copy");
+                    let mut checksums = Checksums::default();
+                    checksums.add(&bytes);
+                    let mend = volume.mend(&name, &content, part, to, checksums.finish());
+                    let (member, position) = mend.payload;
+                    self.write(&[DiskWrite { member, position, bytes: padded(bytes) }, mend.header]);
+                    copies.extend(task.news);
+                }
             }
-            volume.move_copies(&name, &copies).expect("it has the name");
+            assert_eq!(volume.take_copies(&name, &content, &copies), Ok(true), "it has the name");
             self.commit(volume)?;
         }
         let steps = volume.leave(member).expect("nothing is on it");
@@ -150,4 +152,44 @@ fn a_disk_that_comes_and_one_that_leaves_cost_no_content_whenever_the_power_goes
         let crashes = (0..40).take_while(|crash_at| with_crash_at(placement, *crash_at)).count();
         assert!((8..40).contains(&crashes), "{placement:?}: at each of {crashes} flushes");
     }
+}
+
+#[test]
+fn a_reader_keeps_what_moved_since_it_began() {
+    let mut volume = Volume::create(new_volume(Placement::Stripe, vec![DISK; 3])).expect("sizes are fine");
+    let mut bench = Bench {
+        disks: MemoryDisks(vec![Some(MemoryDisk::new(DISK)); 3]),
+        flushes_left: usize::MAX,
+        chance: Chance::new(1),
+    };
+    assert!(bench.commit(&mut volume).is_ok());
+    let mut draft = volume.begin("a", Some(5 * UNIT)).expect("there is room");
+    let mut writes = Vec::new();
+    let written = write_content(&mut volume, &mut draft, (11, 5 * UNIT, 1), |write| writes.push(write.clone()));
+    written.expect("room was promised");
+    bench.write(&writes);
+    let reader = volume.publish(draft, 1).expect("nothing came between");
+    assert!(bench.commit(&mut volume).is_ok());
+    let free = |volume: &Volume| volume.free_counts().into_iter().flatten().sum::<u64>();
+    let before = free(&volume);
+    let mut moved = 0;
+    for member in [0, 1, 2] {
+        let content = Arc::clone(volume.find("a").expect("it is there"));
+        let mut copies = Vec::new();
+        for part in 0..content.parts.len() as u32 {
+            let tasks = volume.copies_to_look_after(Upkeep::Drain(MemberId(member)), &content, part);
+            copies.extend(tasks.expect("there is room").into_iter().filter_map(|task| task.news));
+        }
+        moved += copies.len() as u64;
+        assert_eq!(volume.take_copies("a", &content, &copies), Ok(true));
+        drop(content);
+        assert!(bench.commit(&mut volume).is_ok());
+        assert_eq!(free(&volume), before - moved, "the reader may still read where it lay");
+    }
+    drop(reader);
+    // Whatever is committed next.
+    volume.remove("a").expect("it is there");
+    assert!(bench.commit(&mut volume).is_ok());
+    assert!(volume.unbalanced().is_empty());
+    assert_eq!(free(&volume), before + 6);
 }

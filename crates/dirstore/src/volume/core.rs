@@ -14,8 +14,10 @@ use units::{DiskId, UploadId};
 use volume::{DiskWrite, Draft, GroupCommit, MemberId, Volume, VolumeError};
 
 use super::content::{OpenContents, entry_of};
+use super::member_change::MemberChange;
 use super::part::{AlignedBlock, Block, BlockBytes};
-use super::take_out::TakingOut;
+use super::unit_read::UnitRead;
+use super::upkeep::{CopyStep, UpkeepRun};
 use crate::disk::DiskShared;
 use crate::event::StoreEvent;
 use crate::upload::{UploadProgress, UploadTerms, index};
@@ -34,6 +36,8 @@ pub(super) enum Task {
     Forget(UploadId),
     /// Write this disk's share of the journal's commit under way.
     Journal,
+    /// Read a unit, and tell the upkeep what it is.
+    Read(Box<UnitRead>),
 }
 
 /// A disk of the volume that is there.
@@ -99,8 +103,9 @@ pub(crate) struct Core {
     next_upload: u64,
     waiters: Vec<Waiter>,
     journal: Option<JournalCommit>,
-    /// A disk is being taken out: nothing is acknowledged before that is durable.
-    is_taking_out: bool,
+    pub(super) upkeep: Option<UpkeepRun>,
+    /// A disk gets another state: nothing is acknowledged before that is durable.
+    is_changing: bool,
     closed: bool,
 }
 
@@ -120,7 +125,8 @@ impl Core {
             next_upload: 0,
             waiters: Vec::new(),
             journal: None,
-            is_taking_out: false,
+            upkeep: None,
+            is_changing: false,
             closed: false,
         }
     }
@@ -141,8 +147,7 @@ impl Core {
         let name = path.joined();
         self.check_precondition(&name, &terms.precondition)?;
         let draft = self.volume.begin(&name, terms.length).map_err(|error| self.error(error))?;
-        let id = UploadId(self.next_upload);
-        self.next_upload += 1;
+        let id = self.new_upload_id();
         let upload = VolumeUpload {
             path: path.clone(),
             draft,
@@ -157,6 +162,11 @@ impl Core {
         };
         self.uploads.insert(id, upload);
         Ok(id)
+    }
+
+    pub(super) fn new_upload_id(&mut self) -> UploadId {
+        self.next_upload += 1;
+        UploadId(self.next_upload)
     }
 
     fn check_precondition(&self, name: &str, precondition: &Precondition) -> Result<(), StoreError> {
@@ -306,7 +316,7 @@ impl Core {
 
     /// A disk is through with an upload: it made all of it durable, or forgot it.
     pub(super) fn member_done(&mut self, id: UploadId, member: MemberId) {
-        let Some(upload) = self.uploads.get_mut(&id) else { return };
+        let Some(upload) = self.uploads.get_mut(&id) else { return self.copy_step(id, CopyStep::Written) };
         upload.members.retain(|other| *other != member);
         match upload.life {
             VolumeUploadLife::Receiving => {}
@@ -372,7 +382,7 @@ impl Core {
 
     /// Begins a commit of what is staged, unless one is under way.
     pub(super) fn start_journal(&mut self) {
-        if self.journal.is_some() || self.is_taking_out {
+        if self.journal.is_some() || self.is_changing {
             return;
         }
         let Some(commit) = self.volume.commit() else { return };
@@ -381,6 +391,11 @@ impl Core {
         if let Some(first) = first {
             self.tell(first, Task::Journal);
         }
+    }
+
+    /// Whether a commit is under way, or waits for a disk's change of state.
+    pub(super) const fn has_journal(&self) -> bool {
+        self.journal.is_some() || self.is_changing
     }
 
     /// Whether it is the turn of `member` to write its share of the commit under way.
@@ -410,7 +425,7 @@ impl Core {
 
     /// Plans what makes it durable that `member` is out. Uploads go on with their other copies; where there are none, they
     /// fail with `error`, and so does everything that waits for the journal.
-    pub(super) fn begin_take_out(&mut self, member: MemberId, error: &StoreError) -> Option<TakingOut> {
+    pub(super) fn begin_take_out(&mut self, member: MemberId, error: &StoreError) -> Option<MemberChange> {
         self.members[member.index()].as_ref()?;
         let journal = self.journal.take().map(|journal| journal.waiters).unwrap_or_default();
         self.waiters.splice(0..0, journal);
@@ -421,19 +436,26 @@ impl Core {
             for waiter in std::mem::take(&mut self.waiters) {
                 waiter.answer(Err(error.clone()), &self.front);
             }
+            self.end_upkeep(Err(VolumeError::ReadOnly));
             return None;
         };
-        self.is_taking_out = true;
         self.members[member.index()] = None;
         let ids: Vec<UploadId> = self.uploads.keys().copied().collect();
         ids.into_iter().for_each(|id| self.member_done(id, member));
-        let files = self.members.iter().flatten().map(|other| Some((other.member, other.file.try_clone().ok()?)));
-        Some(TakingOut { steps, files: files.flatten().collect() })
+        self.upkeep_without(member);
+        Some(self.begin_change(steps))
     }
 
-    /// It is durable that the disk is out.
-    pub(super) fn end_take_out(&mut self) {
-        self.is_taking_out = false;
+    /// Nothing is acknowledged until [`MemberChange::make_durable`].
+    pub(super) fn begin_change(&mut self, steps: [Vec<DiskWrite>; 2]) -> MemberChange {
+        self.is_changing = true;
+        let files = self.members.iter().flatten().map(|other| Some((other.member, other.file.try_clone().ok()?)));
+        MemberChange { steps, files: files.flatten().collect() }
+    }
+
+    /// It is durable.
+    pub(super) fn end_change(&mut self) {
+        self.is_changing = false;
         self.start_journal();
     }
 
@@ -450,6 +472,7 @@ impl Core {
     /// No caller is left, or no grant will come any more.
     pub(super) fn give_up(&mut self) {
         self.closed = true;
+        self.upkeep = None;
         self.members.iter().flatten().for_each(|member| member.shared.wake());
         let ids: Vec<UploadId> = self.uploads.keys().copied().collect();
         ids.into_iter().for_each(|id| self.fail(id, &StoreError::Closed));

@@ -14,7 +14,7 @@ use units::limits;
 use volume::{ChecksumTable, ListedName, StoredContent};
 
 use super::content::{entry_of, folder_of, stamp_of};
-use super::take_out::take_out;
+use super::member_change::take_out;
 use super::{SharedCore, lock};
 use crate::disk::DiskShared;
 use crate::index::Index;
@@ -49,6 +49,7 @@ impl Front {
 
     /// The thread's life: ends when no caller is left. Who posts an operation unparks it.
     pub(crate) fn run(mut self) {
+        lock(&self.core).fill_disks();
         loop {
             match self.operations.try_recv() {
                 Ok(operation) => self.perform(operation),
@@ -60,6 +61,10 @@ impl Front {
                     let stuck = lock(&self.core).stuck();
                     for member in stuck {
                         take_out(&self.core, member, &StoreError::DiskFailing(self.shared.id));
+                    }
+                    let change = lock(&self.core).upkeep_turn();
+                    if let Some(change) = change {
+                        change.make_durable(&self.core);
                     }
                     let mut core = lock(&self.core);
                     core.open.let_go();

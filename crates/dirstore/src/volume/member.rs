@@ -9,13 +9,15 @@ use kernel::clock::monotonic;
 use kernel::direct::DirectWriter;
 use rustix::fs::fdatasync;
 use storage::grant::Grant;
-use storage::uploads::{CommitPart, Granted, Uploads};
+use storage::uploads::{CommitPart, Granted, UploadFile, Uploads};
 use units::{DiskId, Nanos, UploadId};
 use volume::MemberId;
 
 use super::core::Task;
+use super::member_change::take_out;
 use super::part::UploadPart;
-use super::take_out::take_out;
+use super::unit_read::UnitRead;
+use super::upkeep::CopyStep;
 use super::{SharedCore, lock};
 use crate::StoreError;
 use crate::disk::DiskShared;
@@ -31,6 +33,22 @@ const RETRY: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 struct JournalTurn;
 
+/// What is done on the grants of an upload.
+#[derive(Debug)]
+enum MemberFile {
+    Write(UploadPart),
+    Read(Box<UnitRead>),
+}
+
+impl UploadFile for MemberFile {
+    fn run_at(&self, offset: u64) -> (u64, u64) {
+        match self {
+            Self::Write(part) => part.run_at(offset),
+            Self::Read(unit) => unit.run_at(offset),
+        }
+    }
+}
+
 /// See the module.
 pub(crate) struct MemberWorker {
     member: MemberId,
@@ -38,7 +56,7 @@ pub(crate) struct MemberWorker {
     shared: Arc<DiskShared>,
     port: Box<dyn GrantPort>,
     file: OwnedFd,
-    uploads: Uploads<UploadPart, JournalTurn>,
+    uploads: Uploads<MemberFile, JournalTurn>,
     /// The volume's number of an upload to this disk's.
     numbers: HashMap<UploadId, UploadId>,
     writer: DirectWriter,
@@ -93,12 +111,12 @@ impl MemberWorker {
             let Some(task) = task else { return };
             match task {
                 Task::Begin(upload, recording) => {
-                    let number = self.uploads.begin(UploadPart::new(upload), recording, false);
+                    let number = self.uploads.begin(MemberFile::Write(UploadPart::new(upload)), recording, false);
                     self.numbers.insert(upload, number);
                 }
                 Task::Write(upload, block) => {
                     let Some(number) = self.numbers.get(&upload).copied() else { continue };
-                    let Some(part) = self.uploads.receiving(number) else { continue };
+                    let Some(MemberFile::Write(part)) = self.uploads.receiving(number) else { continue };
                     let bytes = block.len();
                     part.push(block);
                     self.uploads.received(number, bytes, monotonic());
@@ -117,6 +135,11 @@ impl MemberWorker {
                 Task::Journal if lock(&self.core).is_journal_turn(self.member) => self.uploads.removed(JournalTurn),
                 // It was written in the grant that published.
                 Task::Journal => {}
+                Task::Read(unit) => {
+                    let bytes = unit.total();
+                    let number = self.uploads.begin(MemberFile::Read(unit), None, false);
+                    self.uploads.received(number, bytes, monotonic());
+                }
             }
         }
     }
@@ -141,7 +164,11 @@ impl MemberWorker {
     }
 
     fn write(&mut self, number: UploadId, bytes: u64, until: Nanos) {
-        let Some(part) = self.uploads.file_mut(number) else { return };
+        let part = match self.uploads.file_mut(number) {
+            Some(MemberFile::Write(part)) => part,
+            Some(MemberFile::Read(_)) => return self.read(number, bytes, until),
+            None => return,
+        };
         let upload = part.upload;
         let (written, error) = part.write(bytes, self.file.as_fd(), &mut self.writer, || monotonic() < until);
         self.shared.stats.written_bytes.add(written);
@@ -150,6 +177,24 @@ impl MemberWorker {
             self.numbers.remove(&upload);
             self.failed(&error);
         }
+    }
+
+    /// Reads on, and tells the upkeep when the unit is read, or is not what it should be.
+    fn read(&mut self, number: UploadId, bytes: u64, until: Nanos) {
+        let Some(MemberFile::Read(unit)) = self.uploads.file_mut(number) else { return };
+        let upload = unit.upload;
+        let (read, error) = unit.read(bytes, self.file.as_fd(), || monotonic() < until);
+        let goes_on = error.is_none() && unit.may_go_on(&lock(&self.core).volume) && !unit.is_complete();
+        // A place that cannot be read is mended; that does not make it a disk that fails.
+        self.uploads.wrote(number, read, None, monotonic());
+        if goes_on {
+            return;
+        }
+        let unit = match self.uploads.break_off(number) {
+            Some(MemberFile::Read(unit)) => unit.into_bytes(),
+            _ => None,
+        };
+        lock(&self.core).copy_step(upload, CopyStep::Read(unit));
     }
 
     /// The disk erred: what it was told before its last flush may be lost, so that nothing on it counts any more.
@@ -177,7 +222,7 @@ impl MemberWorker {
                 _ => Ok(()),
             };
             if let Some(number) = upload
-                && let Some(part) = self.uploads.file_mut(number)
+                && let Some(MemberFile::Write(part)) = self.uploads.file_mut(number)
             {
                 done.push((part.upload, outcome.clone()));
             }

@@ -8,20 +8,26 @@
 mod content;
 mod core;
 mod front;
+mod info;
 mod member;
+mod member_change;
 mod open;
 mod part;
 mod start;
-mod take_out;
+mod unit_read;
+mod upkeep;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub(crate) use self::core::Core;
 pub(crate) use self::front::Front;
+pub(crate) use self::info::ServedVolume;
+pub use self::info::{VolumeInfo, VolumeMemberInfo, VolumeWish};
 pub(crate) use self::member::MemberWorker;
 pub(crate) use self::open::OpenVolume;
 pub use self::open::VolumeDiskError;
 pub(crate) use self::start::{VolumeCommon, start};
+pub use self::upkeep::UpkeepReport;
 
 /// What all threads of a volume share. It is held for look-ups and decisions, never while a disk works.
 pub(crate) type SharedCore = Arc<Mutex<Core>>;

@@ -12,8 +12,8 @@ use rustix::fs::{FlockOperation, OFlags, SeekFrom, flock, seek};
 use units::limits;
 use volume::{MemberId, ReadDisk, ReadError, Volume, VolumeOpenError};
 
+use super::member_change::write_whole;
 use super::part::AlignedBlock;
-use super::take_out::write_whole;
 use crate::upload::{count, index};
 
 /// The chunks of uploads are not cut: a unit holds whole ones.

@@ -38,16 +38,26 @@ pub(super) struct AlignedBlock {
 
 impl AlignedBlock {
     pub(super) fn new(bytes: &[u8]) -> Self {
+        let mut block = Self::zeroed(bytes.len());
+        block.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
+        block
+    }
+
+    /// Of `length` bytes, rounded up to a whole block.
+    pub(super) fn zeroed(length: usize) -> Self {
         let align = index(limits::DIRECT_ALIGN);
-        let length = bytes.len().next_multiple_of(align);
-        let mut memory = vec![0; length + align];
+        let length = length.next_multiple_of(align);
+        let memory = vec![0; length + align];
         let start = memory.as_ptr().align_offset(align);
-        memory[start..start + bytes.len()].copy_from_slice(bytes);
         Self { memory, start, length }
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
         &self.memory[self.start..self.start + self.length]
+    }
+
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.memory[self.start..self.start + self.length]
     }
 }
 

@@ -13,7 +13,7 @@ use units::DiskId;
 use super::content::OpenContents;
 use super::core::{Core, Member};
 use super::open::OpenVolume;
-use super::{Front, MemberWorker};
+use super::{Front, MemberWorker, ServedVolume};
 use crate::disk::{DiskHandle, DiskShared};
 use crate::event::EventSender;
 use crate::index::Index;
@@ -43,7 +43,7 @@ pub(crate) fn start(
     first: DiskId,
     common: &VolumeCommon,
     serve: &mut impl FnMut(DiskId, &Device) -> DiskPort,
-) -> io::Result<Vec<VolumeDisk>> {
+) -> io::Result<(Vec<VolumeDisk>, ServedVolume)> {
     let front_thread: Arc<OnceLock<thread::Thread>> = Arc::default();
     let woken = Arc::clone(&front_thread);
     let wake = Arc::new(move || {
@@ -58,6 +58,7 @@ pub(crate) fn start(
     let front = shared(first, wake);
     let (front_handle, operations) = DiskHandle::new(Arc::clone(&front));
     let (mut disks, mut members, mut workers) = (Vec::new(), Vec::new(), Vec::new());
+    let paths = open.disks.iter().map(|disk| disk.as_ref().map(|disk| disk.path.clone())).collect();
     let mut front_handle = Some(front_handle);
     for (number, disk) in (0u8..).zip(open.disks) {
         let Some(disk) = disk else {
@@ -90,11 +91,12 @@ pub(crate) fn start(
             MemberWorker::new(member, id, core, own, port, file).run();
         })?;
     }
+    let volume = ServedVolume { core: Arc::clone(&core), paths };
     let (cpus, index) = (common.settings.cpus.clone(), Arc::clone(common.index));
     let spawned = thread::Builder::new().name("volume".to_owned()).spawn(move || {
         restrict_to(&cpus);
         Front::new(core, front, operations, index).run();
     })?;
     let _ = front_thread.set(spawned.thread().clone());
-    Ok(disks)
+    Ok((disks, volume))
 }

@@ -26,11 +26,11 @@ use http::config::HttpConfig;
 use http::{Server, ServerParts, listen};
 use service::contents::{
     ContentPath, Contents, DiskDescription, Entry, NameKind, Opened, Pending, Precondition, Published, StoreError,
-    UploadClass, UploadRequest, UploadSink, Want,
+    UpkeepReport, UploadClass, UploadRequest, UploadSink, VolumeInfo, VolumeMemberInfo, VolumeWish, Want,
 };
 use service::log::Log;
 use service::{MediaService, PlaneQueue};
-use units::{BitRate, ContentVersion, DiskId, Nanos, ReservationId, StreamId};
+use units::{BitRate, ByteCount, ContentVersion, DiskId, Nanos, ReservationId, StreamId};
 
 /// What one file of the store holds.
 #[derive(Clone)]
@@ -210,6 +210,26 @@ impl Contents for FakeStore {
             self.files.lock().expect("lock").remove(&path.joined());
             Ok(())
         })
+    }
+
+    fn volumes(&self) -> Vec<VolumeInfo> {
+        let disk = VolumeMemberInfo { disk: Some(DiskId(0)), path: Some("/dev/sda".into()), state: "active" };
+        vec![VolumeInfo {
+            name: "films".to_owned(),
+            layout: "span",
+            contents: 3,
+            free: ByteCount(1 << 30),
+            disks: vec![disk],
+            upkeep: Some(("scrub", UpkeepReport::default())),
+        }]
+    }
+
+    fn begin_upkeep(&self, volume: &str, wish: VolumeWish) -> Result<(), StoreError> {
+        match (volume, wish) {
+            ("films", VolumeWish::Scrub) => Err(StoreError::Busy),
+            ("films", VolumeWish::Remove(0)) => Ok(()),
+            _ => Err(StoreError::NotFound),
+        }
     }
 }
 

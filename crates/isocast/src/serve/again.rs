@@ -51,7 +51,7 @@ impl Unknown {
                 }
             }
             StoreEvent::RootBack { root } => mounted_over.retain(|known| known != root),
-            StoreEvent::RecordingKept { .. } | StoreEvent::RecordingLost { .. } => {}
+            _ => {}
         }
     }
 

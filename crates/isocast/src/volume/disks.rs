@@ -159,6 +159,14 @@ impl VolumeDisks {
         Self(identified.disks.iter().map(|disk| disk.and_then(|disk| self.0[disk].take())).collect())
     }
 
+    /// The number of the disk with this path.
+    pub(crate) fn number_of(&self, path: &Path) -> anyhow::Result<MemberId> {
+        let is_it = |disk: &Option<DiskFile>| disk.as_ref().is_some_and(|disk| is_same(&disk.path, path));
+        let number = self.0.iter().position(is_it);
+        let number = number.with_context(|| format!("{} is not of this volume", path.display()))?;
+        Ok(MemberId(u8::try_from(number)?))
+    }
+
     pub(crate) fn write(&mut self, write: &DiskWrite) -> anyhow::Result<()> {
         let disk = self.disk(write.member)?;
         disk.write_at(write.position, &write.bytes).with_context(|| format!("cannot write to {}", disk.path.display()))
@@ -204,6 +212,11 @@ impl VolumeDisks {
         let disk = self.0.get_mut(member.index()).and_then(Option::as_mut);
         disk.with_context(|| format!("disk number {} of the volume is missing", member.0))
     }
+}
+
+/// Whether two paths are one disk.
+pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
+    one == other || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }
 
 /// The error with the disks that were given as a list, since it counts them.

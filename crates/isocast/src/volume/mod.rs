@@ -14,9 +14,10 @@ mod rebuild;
 mod replace;
 mod show;
 mod transfer;
+mod upkeep;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
@@ -70,6 +71,13 @@ struct NewDisk {
 /// Disks with commas between them: one word, so that other words can follow.
 #[derive(Debug, Clone)]
 struct DiskList(Vec<PathBuf>);
+
+impl DiskList {
+    /// All but this one.
+    fn without(&self, path: &Path) -> Vec<PathBuf> {
+        self.0.iter().filter(|disk| !disks::is_same(disk, path)).cloned().collect()
+    }
+}
 
 fn parse_disks(text: &str) -> Result<DiskList, String> {
     let disks: Vec<PathBuf> =

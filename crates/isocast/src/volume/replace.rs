@@ -4,56 +4,39 @@
 //! copy is made only of bytes that were just verified. Not here: doing so beside streams; the server must be stopped.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
 use serde_json::json;
-use volume::{MemberId, MemberState, Placement, StoredContent, Volume};
+use volume::{MemberId, MemberState, Placement, Upkeep, Volume};
 
-use super::disks::{Purpose, VolumeDisks};
+use super::disks::{Purpose, VolumeDisks, is_same};
 use super::occupied::open_to_overwrite;
-use super::progress::ProgressLine;
-use super::transfer::{read_unit, write_copy};
-use super::{DiskList, DiskNames, NewDisk};
+use super::upkeep::{UpkeepDone, look_after};
+use super::{DiskNames, NewDisk};
 
 /// Put a new disk into a mirror in the place of one that failed, and fill it from the other copies.
 ///
-/// The server of the volume must be stopped. Broken off, the same command goes on where it was.
+/// The server of the volume must be stopped, with `--fill-later` for a second only. Broken off, the same command goes on where it was.
 #[derive(Debug, Args)]
 pub(crate) struct Replace {
     /// The disk that goes: it is taken out of the volume; it may be broken or missing.
     #[arg(long, value_name = "DEV")]
     old: PathBuf,
+    /// Only put the new disk in: the server fills it beside the streams when it serves the volume.
+    #[arg(long)]
+    fill_later: bool,
     #[command(flatten)]
     coming: NewDisk,
     #[command(flatten)]
     names: DiskNames,
 }
 
-/// What filling did.
-#[derive(Debug, Default)]
-struct Filled {
-    bytes: u64,
-    /// Parts that were there already.
-    found: u64,
-    /// Parts that were written.
-    written: u64,
-    /// Of these, parts that had no second copy before.
-    doubled: u64,
-    /// Contents of which a part has no right copy left.
-    lost: Vec<String>,
-}
-
 impl Replace {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let DiskList(named) = &self.names.disks;
-        let others: Vec<PathBuf> = named
-            .iter()
-            .filter(|disk| !is_same(disk, &self.old) && !is_same(disk, &self.coming.new))
-            .cloned()
-            .collect();
+        let mut others = self.names.disks.without(&self.old);
+        others.retain(|disk| !is_same(disk, &self.coming.new));
         if is_same(&self.old, &self.coming.new) {
             bail!("{} is named as the old disk and as the new one", self.coming.new.display());
         }
@@ -64,7 +47,10 @@ impl Replace {
             Some(resumed) => resumed,
             None => self.put_in(&others)?,
         };
-        let filled = fill(&mut volume, &mut disks, member)?;
+        if self.fill_later {
+            return self.report_put_in(out, member);
+        }
+        let filled = look_after(&mut volume, &mut disks, Upkeep::Fill(member), "replace")?;
         disks.flush(member)?;
         disks.commit(&mut volume)?;
         let steps = volume.filled(member);
@@ -133,8 +119,18 @@ impl Replace {
         Ok((disks, volume, member))
     }
 
-    fn report(&self, out: &mut dyn Write, member: MemberId, filled: &Filled) -> anyhow::Result<()> {
-        let Filled { bytes, found, written, doubled, lost } = filled;
+    fn report_put_in(&self, out: &mut dyn Write, member: MemberId) -> anyhow::Result<()> {
+        let (device, number) = (self.coming.new.display(), member.0);
+        if self.coming.json {
+            writeln!(out, "{:#}", json!({ "disk": number, "device": self.coming.new, "filled": false }))?;
+        } else {
+            writeln!(out, "{device} is disk {number} of the volume: serve the volume, and the server fills it")?;
+        }
+        Ok(())
+    }
+
+    fn report(&self, out: &mut dyn Write, member: MemberId, filled: &UpkeepDone) -> anyhow::Result<()> {
+        let UpkeepDone { bytes, found, written, news: doubled, lost } = filled;
         if self.coming.json {
             let done = json!({
                 "disk": member.0, "device": self.coming.new, "written_bytes": bytes, "written_parts": written,
@@ -152,54 +148,4 @@ impl Replace {
             lost => bail!("{lost} contents have lost parts: put them in anew, or remove them"),
         }
     }
-}
-
-fn is_same(one: &Path, other: &Path) -> bool {
-    one == other || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
-}
-
-/// Writes every copy that the disk should have, and a second one of what was written while there was no disk for it.
-fn fill(volume: &mut Volume, disks: &mut VolumeDisks, member: MemberId) -> anyhow::Result<Filled> {
-    let contents: Vec<(String, Arc<StoredContent>)> =
-        volume.contents().map(|(name, content)| (name.to_owned(), Arc::clone(content))).collect();
-    let (total, mut done) = (contents.iter().map(|(_, content)| content.length).sum(), 0);
-    let (mut progress, mut filled) = (ProgressLine::new("replace"), Filled::default());
-    for (name, content) in contents {
-        let mut second = Vec::new();
-        for (number, part) in (0u32..).zip(&content.parts) {
-            progress.show(done, total);
-            done += volume.part_bytes(&content, number);
-            let mut copies = part.places().filter(|place| place.member != member);
-            let own = part.places().find(|place| place.member == member);
-            let alone = own.is_none() && part.second.is_none();
-            if own.is_none() && !alone {
-                continue;
-            }
-            if own.is_some_and(|place| volume.holds(&content, number, place, disks)) {
-                filled.found += 1;
-                continue;
-            }
-            let good = copies.find_map(|place| read_unit(volume, &content, number, place, disks));
-            let Some(bytes) = good else {
-                filled.lost.push(name.clone());
-                break;
-            };
-            let Some(place) = own.or_else(|| volume.take_unit_on(member)) else {
-                bail!(
-                    "{} has no room for a second copy of `{name}`",
-                    disks.0[member.index()].as_ref().map_or_else(String::new, |disk| disk.path.display().to_string())
-                );
-            };
-            write_copy(volume, disks, (&name, &content, number), place, bytes)?;
-            filled.bytes += volume.part_bytes(&content, number);
-            filled.written += 1;
-            if alone {
-                second.push((number, place));
-            }
-        }
-        filled.doubled += u64::try_from(second.len())?;
-        drop(content);
-        volume.add_copies(&name, &second)?;
-    }
-    Ok(filled)
 }

@@ -1,0 +1,95 @@
+//! A volume as it is shown and asked to look after itself.
+
+use std::path::PathBuf;
+
+use units::{ByteCount, DiskId};
+use volume::{MemberId, MemberState, Placement, Upkeep};
+
+use super::{SharedCore, UpkeepReport, lock};
+use crate::StoreError;
+
+/// A volume that is served.
+#[derive(Debug, Clone)]
+pub struct VolumeInfo {
+    /// Its name.
+    pub name: String,
+    /// How contents are laid over its disks: `span`, `stripe` or `mirror`.
+    pub layout: &'static str,
+    /// Contents.
+    pub contents: usize,
+    /// Room for contents.
+    pub free: ByteCount,
+    /// Its disks, by their numbers.
+    pub disks: Vec<VolumeMemberInfo>,
+    /// What is under way (`fill`, `drain`, `scrub`), and how far it has come.
+    pub upkeep: Option<(&'static str, UpkeepReport)>,
+}
+
+/// A disk of a volume.
+#[derive(Debug, Clone)]
+pub struct VolumeMemberInfo {
+    /// The disk, unless it is gone.
+    pub disk: Option<DiskId>,
+    /// As it was named.
+    pub path: Option<PathBuf>,
+    /// `active`, `filling`, or `out` if it failed or left.
+    pub state: &'static str,
+}
+
+/// What a volume can be asked for beside the streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VolumeWish {
+    /// Read every copy, and write what is wrong anew from the other one.
+    Scrub,
+    /// Move what is on the disk of this number to the others, and let it go.
+    Remove(u8),
+}
+
+/// A volume that is served, as the store keeps it.
+pub(crate) struct ServedVolume {
+    pub(crate) core: SharedCore,
+    /// By their numbers in the volume.
+    pub(crate) paths: Vec<Option<PathBuf>>,
+}
+
+impl ServedVolume {
+    pub(crate) fn info(&self) -> VolumeInfo {
+        let core = lock(&self.core);
+        let superblock = core.volume.superblock();
+        let members = superblock.members.iter().zip(&core.members).zip(&self.paths);
+        let disks = members.map(|((record, member), path)| VolumeMemberInfo {
+            disk: member.as_ref().map(|member| member.disk),
+            path: path.clone(),
+            state: match record.state {
+                MemberState::Active => "active",
+                MemberState::Out => "out",
+                MemberState::Filling => "filling",
+            },
+        });
+        VolumeInfo {
+            name: superblock.name.clone(),
+            layout: match superblock.placement {
+                Placement::Span => "span",
+                Placement::Stripe => "stripe",
+                Placement::Mirror => "mirror",
+            },
+            contents: core.volume.len(),
+            free: ByteCount(core.volume.free_bytes()),
+            disks: disks.collect(),
+            upkeep: core.upkeep.as_ref().map(|run| (run.kind(), run.report.clone())),
+        }
+    }
+
+    /// Begins what is asked for.
+    pub(crate) fn begin(&self, wish: VolumeWish) -> Result<(), StoreError> {
+        let mut core = lock(&self.core);
+        let upkeep = match wish {
+            VolumeWish::Scrub => Upkeep::Scrub,
+            VolumeWish::Remove(number) if core.members.get(usize::from(number)).is_some_and(Option::is_some) => {
+                Upkeep::Drain(MemberId(number))
+            }
+            VolumeWish::Remove(_) => return Err(StoreError::NotFound),
+        };
+        core.begin_upkeep(upkeep)
+    }
+}

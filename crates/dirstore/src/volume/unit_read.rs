@@ -1,0 +1,128 @@
+//! Reading a unit on grants: its header, and its payload if the header is the right one.
+//!
+//! Promise: what it gives is what was written, by its checksums.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use rustix::io::{Errno, pread};
+use storage::uploads::UploadFile;
+use units::{UploadId, limits};
+use volume::{Areas, BLOCK_BYTES, ChecksumTable, StoredContent, UnitPlace, Volume};
+
+use super::part::AlignedBlock;
+use crate::StoreError;
+use crate::upload::{count, index};
+
+/// A unit that is being read. The disk's schedule sees it as an upload's file: the header, and the payload behind it. It takes the
+/// same time of the disk as one, and a batch of it ends with a flush as one's does, which has little to do.
+#[derive(Debug)]
+pub(super) struct UnitRead {
+    pub(super) upload: UploadId,
+    content: Arc<StoredContent>,
+    part: u32,
+    place: UnitPlace,
+    /// Where on the disk header and payload are.
+    header_at: u64,
+    payload_at: u64,
+    header: AlignedBlock,
+    payload: AlignedBlock,
+    payload_bytes: u64,
+    /// Bytes of header and payload that were read.
+    done: u64,
+    /// Known when the header was read.
+    table: Option<ChecksumTable>,
+}
+
+/// A unit's bytes.
+#[derive(Debug)]
+pub(super) struct UnitBytes {
+    pub(super) payload: AlignedBlock,
+    pub(super) table: ChecksumTable,
+}
+
+impl UnitRead {
+    /// Of the unit at `place`, whose `payload_bytes` should be part `part` of `content`.
+    pub(super) fn new(
+        upload: UploadId,
+        content: Arc<StoredContent>,
+        part: u32,
+        (place, areas): (UnitPlace, Areas),
+        payload_bytes: u64,
+    ) -> Self {
+        Self {
+            upload,
+            content,
+            part,
+            place,
+            header_at: areas.header(place.unit),
+            payload_at: areas.payload(place.unit),
+            header: AlignedBlock::zeroed(index(BLOCK_BYTES)),
+            payload: AlignedBlock::zeroed(index(payload_bytes)),
+            payload_bytes,
+            done: 0,
+            table: None,
+        }
+    }
+
+    /// Bytes to read in all.
+    pub(super) fn total(&self) -> u64 {
+        BLOCK_BYTES + count(self.payload.bytes().len())
+    }
+
+    pub(super) fn is_complete(&self) -> bool {
+        self.done == self.total()
+    }
+
+    /// Reads up to `bytes` more in pieces, before each of which `may_begin` is asked; gives how many were read.
+    pub(super) fn read(
+        &mut self,
+        bytes: u64,
+        file: BorrowedFd<'_>,
+        mut may_begin: impl FnMut() -> bool,
+    ) -> (u64, Option<StoreError>) {
+        let end = self.total().min(self.done + bytes);
+        let begun = self.done;
+        while self.done < end && may_begin() {
+            let (position, run) = self.run_at(self.done);
+            let length = index(run.min(end - self.done).min(limits::PIECE_BYTES_MAX));
+            let (memory, from) = match self.done.checked_sub(BLOCK_BYTES) {
+                None => (self.header.bytes_mut(), index(self.done)),
+                Some(within) => (self.payload.bytes_mut(), index(within)),
+            };
+            match pread(file, &mut memory[from..from + length], position) {
+                Ok(0) => return (self.done - begun, Some(StoreError::from(Errno::IO))),
+                // Direct reads end at whole blocks.
+                Ok(read) => self.done += count(read) / limits::DIRECT_ALIGN * limits::DIRECT_ALIGN,
+                Err(Errno::INTR) => {}
+                Err(error) => return (self.done - begun, Some(StoreError::from(error))),
+            }
+        }
+        (self.done - begun, None)
+    }
+
+    /// False if the header was read and is not that of the part.
+    pub(super) fn may_go_on(&mut self, volume: &Volume) -> bool {
+        if self.done >= BLOCK_BYTES && self.table.is_none() {
+            self.table = volume.table_of(&self.content, self.part, self.place, self.header.bytes()).ok();
+        }
+        self.done < BLOCK_BYTES || self.table.is_some()
+    }
+
+    /// What was read, if all was and is what was written.
+    pub(super) fn into_bytes(self) -> Option<UnitBytes> {
+        let whole = self.is_complete();
+        let table = self.table.filter(|_| whole)?;
+        table.verify(0, &self.payload.bytes()[..index(self.payload_bytes)]).ok()?;
+        Some(UnitBytes { payload: self.payload, table })
+    }
+}
+
+impl UploadFile for UnitRead {
+    fn run_at(&self, offset: u64) -> (u64, u64) {
+        match offset.checked_sub(BLOCK_BYTES) {
+            None => (self.header_at + offset, BLOCK_BYTES - offset),
+            Some(within) => (self.payload_at + within, self.total() - offset),
+        }
+    }
+}

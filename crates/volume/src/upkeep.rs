@@ -1,0 +1,174 @@
+//! Upkeep: which copies are read, and which are written anew from them, so that a disk is filled or emptied, or everything is known
+//! to be right.
+//!
+//! Promise: a copy goes to a disk that does not have the other one; a unit that nothing names any more is free when that is durable
+//! and nobody reads it. Not here: reading and writing the units (see [`Volume::mend`] for what is written).
+
+use std::sync::Arc;
+
+use crate::catalogue::{StoredContent, StoredPart, UnitPlace};
+use crate::commit::Retired;
+use crate::layout::Half;
+use crate::record::Record;
+use crate::superblock::MemberState;
+use crate::{MemberId, Placement, Volume, VolumeError};
+
+/// Why copies are looked after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Upkeep {
+    /// A disk that was put in gets what it should have, and a second copy of what has one only.
+    Fill(MemberId),
+    /// What lies on a disk that leaves goes to the others.
+    Drain(MemberId),
+    /// Every copy is read, and written anew from the other one if it is wrong.
+    Scrub,
+}
+
+/// A copy to look after: of `sources`, in this order, the first one that is whole is written to `target`, if it does not lie there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CopyTask {
+    /// Which part of the content.
+    pub part: u32,
+    /// Copies to read.
+    pub sources: Vec<UnitPlace>,
+    /// The copy that is to be right.
+    pub target: UnitPlace,
+    /// If the catalogue does not name the target yet: what [`Volume::take_copies`] is to be told when it is written.
+    pub news: Option<NewCopy>,
+}
+
+/// A copy in a unit that the catalogue does not name yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NewCopy {
+    /// Which part of the content.
+    pub part: u32,
+    /// The copy that it takes the place of; none if the part had one copy.
+    pub instead_of: Option<UnitPlace>,
+    /// The unit it is in.
+    pub to: UnitPlace,
+}
+
+impl Volume {
+    /// The disks that are to be filled.
+    pub fn filling(&self) -> impl Iterator<Item = MemberId> {
+        let state = |member: &MemberId| self.superblock.members[member.index()].state;
+        self.member_ids().filter(move |member| state(member) == MemberState::Filling && self.is_writable(*member))
+    }
+
+    /// From now on nothing new goes to a disk that is to leave, until [`Volume::end_drain`].
+    ///
+    /// # Errors
+    /// Too few disks would be left; the volume takes no changes.
+    pub fn begin_drain(&mut self, member: MemberId) -> Result<(), VolumeError> {
+        self.check_changes()?;
+        if !self.may_leave(member) {
+            return Err(VolumeError::Full);
+        }
+        self.draining = Some(member);
+        Ok(())
+    }
+
+    /// The disk has left, or stays.
+    pub fn end_drain(&mut self) {
+        self.draining = None;
+    }
+
+    /// What there is to look after in a part of a content. Each unit that is taken is either told to [`Volume::take_copies`] or given
+    /// to [`Volume::give_back`].
+    ///
+    /// # Errors
+    /// There is no room for a copy.
+    pub fn copies_to_look_after(
+        &mut self,
+        upkeep: Upkeep,
+        content: &StoredContent,
+        part: u32,
+    ) -> Result<Vec<CopyTask>, VolumeError> {
+        let Some(stored) = usize::try_from(part).ok().and_then(|part| content.parts.get(part)) else {
+            return Ok(vec![]);
+        };
+        let target_first = |target: UnitPlace| {
+            let others = stored.places().filter(move |place| *place != target);
+            CopyTask { part, sources: [target].into_iter().chain(others).collect(), target, news: None }
+        };
+        let new = |instead_of, to: Option<UnitPlace>| {
+            let to = to.ok_or(VolumeError::Full)?;
+            let news = Some(NewCopy { part, instead_of, to });
+            Ok::<_, VolumeError>(vec![CopyTask { part, sources: stored.places().collect(), target: to, news }])
+        };
+        // What drafts were promised is not taken from them.
+        let has_room = self.parts_left() > 0;
+        let on = |member: MemberId| stored.places().find(|place| place.member == member);
+        Ok(match upkeep {
+            Upkeep::Scrub => stored.places().map(target_first).collect(),
+            Upkeep::Fill(member) => match on(member) {
+                Some(own) => vec![target_first(own)],
+                None if stored.second.is_none() => {
+                    new(None, has_room.then(|| self.take_unit(member.index(), Half::Any)).flatten())?
+                }
+                None => vec![],
+            },
+            Upkeep::Drain(member) => match on(member) {
+                Some(from) => new(Some(from), has_room.then(|| self.take_unit_instead(stored, from)).flatten())?,
+                None => vec![],
+            },
+        })
+    }
+
+    /// Takes a unit for a copy instead of the one at `from`: on a disk that does not have the other copy.
+    fn take_unit_instead(&mut self, part: &StoredPart, from: UnitPlace) -> Option<UnitPlace> {
+        let taken = |member: MemberId| part.places().any(|place| place.member == member);
+        let free = |member: MemberId| self.free[member.index()].free();
+        let fits = |member: &MemberId| !taken(*member) && self.is_readable(*member) && free(*member) > 0;
+        let to = self.member_ids().filter(fits).max_by_key(|member| free(*member))?;
+        let half = match (self.placement(), part.first == from) {
+            (Placement::Mirror, true) => Half::Outer,
+            (Placement::Mirror, false) => Half::Inner,
+            _ => Half::Any,
+        };
+        self.take_unit(to.index(), half)
+    }
+
+    /// Gives back a unit that was taken for a copy and will not be one. All writes to it must be complete.
+    pub fn give_back(&mut self, place: UnitPlace) {
+        self.free[place.member.index()].give(place.unit);
+    }
+
+    /// Tells that copies of a content are in new units, written whole. Durable with the next commit; the units they take the place of
+    /// are free when that is durable and nobody reads them. False if the name has another content, or none, by now: the units are
+    /// given back.
+    ///
+    /// # Errors
+    /// The volume takes no changes.
+    pub fn take_copies(
+        &mut self,
+        name: &str,
+        content: &StoredContent,
+        copies: &[NewCopy],
+    ) -> Result<bool, VolumeError> {
+        self.check_changes()?;
+        let Some(old) = self.catalogue.find(name).filter(|old| old.generation == content.generation).cloned() else {
+            copies.iter().for_each(|copy| self.give_back(copy.to));
+            return Ok(false);
+        };
+        if copies.is_empty() {
+            return Ok(true);
+        }
+        let mut content = StoredContent::clone(&old);
+        for NewCopy { part, instead_of, to } in copies {
+            let part = usize::try_from(*part).ok().and_then(|part| content.parts.get_mut(part));
+            let part = part.expect("a part of the content");
+            match *instead_of {
+                None => part.second = Some(*to),
+                Some(from) if part.first == from => part.first = *to,
+                Some(from) => part.second = part.second.filter(|second| *second != from).or(Some(*to)),
+            }
+        }
+        self.dirty.extend(copies.iter().map(|copy| copy.to.member));
+        Record::Put(name.into(), content.clone()).encode(&mut self.staged);
+        self.catalogue.insert(name.into(), Arc::new(content));
+        let units = copies.iter().filter_map(|copy| copy.instead_of).collect();
+        self.staged_retired.push(Retired { units, content: old });
+        Ok(true)
+    }
+}
