@@ -327,6 +327,8 @@ pub struct VolumeStatus {
     pub disks: Vec<VolumeDiskStatus>,
     /// What is under way beside the streams.
     pub upkeep: Option<UpkeepStatus>,
+    /// What ended last.
+    pub last_upkeep: Option<UpkeepStatus>,
 }
 
 /// A disk of a volume.
@@ -353,4 +355,6 @@ pub struct UpkeepStatus {
     pub copies_written: u64,
     /// Copies that no other one is right for.
     pub copies_lost: u64,
+    /// Why it ended before it was done; none if it was done, or is under way.
+    pub error: Option<String>,
 }

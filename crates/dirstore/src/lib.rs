@@ -30,4 +30,4 @@ pub use root::{RootAway, RootSetting};
 pub use stats::{Counter, DiskStats};
 pub use store::{DiskInfo, DiskPort, LayoutError, Opened, Reliance, Store, StoreLayout, StoreSettings, Want};
 pub use upload::{OnBreak, Published, Upload, UploadClass, UploadRequest};
-pub use volume::{UpkeepReport, VolumeDiskError, VolumeInfo, VolumeMemberInfo, VolumeWish};
+pub use volume::{UpkeepError, UpkeepReport, VolumeDiskError, VolumeInfo, VolumeMemberInfo, VolumeWish};

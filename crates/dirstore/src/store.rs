@@ -29,7 +29,9 @@ use crate::path::is_hidden;
 use crate::root::{Root, RootSetting};
 use crate::stats::DiskStats;
 use crate::upload::UploadBuffers;
-use crate::volume::{self, OpenVolume, ServedVolume, VolumeCommon, VolumeDiskError, VolumeInfo, VolumeWish};
+use crate::volume::{
+    self, OpenVolume, ServedVolume, UpkeepError, VolumeCommon, VolumeDiskError, VolumeInfo, VolumeWish,
+};
 use crate::worker::content::KnownVersions;
 use crate::worker::{NAMES_MAX, Worker, WorkerParts};
 use crate::{ContentPath, Entry, NameKind, Precondition, StoreError, Upload, UploadClass, UploadRequest};
@@ -331,11 +333,11 @@ impl Store {
     /// Begins what a volume of this name is asked for. [`Store::volumes`] shows how far it has come, and an event tells its end.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] for no such volume, or no such disk of it; [`StoreError::Busy`] if something is under way;
-    /// [`StoreError::NoSpace`] if the others cannot take what is on the disk; [`StoreError::ReadOnly`].
-    pub fn begin_upkeep(&self, name: &str, wish: VolumeWish) -> Result<(), StoreError> {
+    /// There is no such volume, or no such disk of it; something is under way; it cannot be done. Waits for disks where one is
+    /// replaced.
+    pub fn begin_upkeep(&self, name: &str, wish: &VolumeWish) -> Result<(), UpkeepError> {
         let is_it = |volume: &&ServedVolume| volume.info().name == name;
-        self.0.volumes.iter().find(is_it).ok_or(StoreError::NotFound)?.begin(wish)
+        self.0.volumes.iter().find(is_it).ok_or(UpkeepError::Unknown)?.begin(wish)
     }
 
     /// Asks `reliance` before a disk is given an upload, from now on: who reads from the disks knows more of their errors

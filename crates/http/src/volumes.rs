@@ -1,13 +1,18 @@
-//! `GET /api/v1/volumes`, and `POST /api/v1/volumes/NAME/scrub` and `…/NAME/disks/N/remove`: somebody who may write has a volume
-//! look after itself.
+//! `GET /api/v1/volumes`, and `POST /api/v1/volumes/NAME/scrub` and `…/NAME/disks/N/remove` and `…/replace?device=DEV`: somebody
+//! who may write has a volume look after itself.
+
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use api::{UpkeepStatus, VolumeDiskStatus, VolumeStatus};
 use http_types::{Method, StatusCode};
+use percent_encoding::percent_decode_str;
 use service::access::Verb;
-use service::contents::{ContentPath, StoreError, VolumeInfo, VolumeWish};
+use service::contents::{ContentPath, UpkeepError, UpkeepReport, VolumeInfo, VolumeWish};
 
 use crate::exchange::Exchange;
 use crate::login;
+use crate::message::query::Query;
 use crate::message::reply::Reply;
 use crate::problem;
 use crate::shared::Shared;
@@ -29,13 +34,21 @@ fn described(volume: VolumeInfo) -> VolumeStatus {
         contents: u64::try_from(volume.contents).unwrap_or(u64::MAX),
         free_bytes: volume.free.0,
         disks: disks.collect(),
-        upkeep: volume.upkeep.map(|(kind, report)| UpkeepStatus {
-            kind: kind.to_owned(),
-            seen_bytes: report.seen.0,
-            total_bytes: report.total.0,
-            copies_written: report.written,
-            copies_lost: report.lost,
-        }),
+        upkeep: volume.upkeep.map(|(kind, report)| upkeep(kind, &report, None)),
+        last_upkeep: volume
+            .last_upkeep
+            .map(|(kind, report, error)| upkeep(kind, &report, error.map(|error| error.to_string()))),
+    }
+}
+
+fn upkeep(kind: &str, report: &UpkeepReport, error: Option<String>) -> UpkeepStatus {
+    UpkeepStatus {
+        kind: kind.to_owned(),
+        seen_bytes: report.seen.0,
+        total_bytes: report.total.0,
+        copies_written: report.written,
+        copies_lost: report.lost,
+        error,
     }
 }
 
@@ -44,6 +57,15 @@ pub(crate) async fn answer(exchange: &Exchange, rest: &str, user: &mut Option<St
     let (name, wish) = match *rest.split('/').collect::<Vec<_>>() {
         [name, "scrub"] => (name, VolumeWish::Scrub),
         [name, "disks", number, "remove"] => (name, VolumeWish::Remove(number.parse().ok()?)),
+        [name, "disks", number, "replace"] => match Query::parse(exchange.head.query.as_deref()) {
+            Ok(Query { device: Some(device), .. }) => {
+                (name, VolumeWish::Replace(number.parse().ok()?, PathBuf::from(device)))
+            }
+            Ok(_) => {
+                return Some(Reply::problem(StatusCode::BAD_REQUEST, "name the disk that comes: `?device=DEV`"));
+            }
+            Err(error) => return Some(problem::bad_request(error)),
+        },
         _ => return None,
     };
     if exchange.head.method != Method::POST {
@@ -53,20 +75,14 @@ pub(crate) async fn answer(exchange: &Exchange, rest: &str, user: &mut Option<St
         Ok(name) => *user = name,
         Err(reply) => return Some(reply),
     }
-    Some(match exchange.shared.service.contents.begin_upkeep(name, wish) {
-        Ok(()) => Reply::empty(StatusCode::ACCEPTED),
-        Err(StoreError::NotFound) => Reply::problem(
-            StatusCode::NOT_FOUND,
-            "there is no volume of this name, or no such disk of it; /api/v1/volumes lists those there are",
-        ),
-        Err(StoreError::Busy) => Reply::problem(
-            StatusCode::CONFLICT,
-            "a disk of the volume is being filled or emptied, or it is being scrubbed; /api/v1/volumes says how far that is",
-        ),
-        Err(StoreError::NoSpace) => Reply::problem(
-            StatusCode::CONFLICT,
-            "without this disk too few are left for the volume's layout: add one first",
-        ),
-        Err(error) => problem::of_store(&error),
+    let contents = Arc::clone(&exchange.shared.service.contents);
+    let name = percent_decode_str(name).decode_utf8_lossy().into_owned();
+    let begun = tokio::task::spawn_blocking(move || contents.begin_upkeep(&name, &wish)).await;
+    Some(match begun {
+        Ok(Ok(())) => Reply::empty(StatusCode::ACCEPTED),
+        Ok(Err(UpkeepError::Store(error))) => problem::of_store(&error),
+        Ok(Err(error @ UpkeepError::Unknown)) => Reply::problem(StatusCode::NOT_FOUND, &error.to_string()),
+        Ok(Err(error)) => Reply::problem(StatusCode::CONFLICT, &error.to_string()),
+        Err(_) => problem::stopping(&exchange.shared),
     })
 }

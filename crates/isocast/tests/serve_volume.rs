@@ -289,3 +289,55 @@ fn a_disk_leaves_beside_the_streams() {
         server.stop();
     }
 }
+
+/// What an `isocast volume` command does with the volume that a server has: its exit code, and all it said.
+fn asked(server: &Server, arguments: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(common::program());
+    command.arg("volume").args(arguments).args(["--url", &format!("http://{}", server.address)]);
+    let output = command.output().expect("the program runs");
+    let said = [&output.stdout[..], &output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+}
+
+#[test]
+fn the_server_of_a_volume_replaces_scrubs_and_removes_its_disks() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    let (disks, state) = (disks(folder.path(), 5), folder.path().join("state"));
+    let names: Vec<&str> = disks.iter().map(|disk| disk.to_str().expect("UTF-8")).collect();
+    volume(&["create", "--name", "my films", "--layout", "mirror", "--unit", "1MiB", "--yes"], &disks[..3]);
+    let films = films();
+    let server = Server::start(&[], &state, &["--volume", &joined(&disks[..3])]);
+    for (name, bytes) in &films {
+        assert_eq!(put(server.address, &format!("/media/{name}"), bytes), 201);
+    }
+    let others = joined(&[disks[0].clone(), disks[2].clone()]);
+    let replace = |new: &str| ["replace", "--old", names[1], "--new", new, &others, "--json"].map(str::to_owned);
+    let refused = asked(&server, &replace(names[3]).each_ref().map(String::as_str));
+    assert!(refused.0 == Some(1) && refused.1.contains("--yes"), "{refused:?}");
+    let small = folder.path().join("small");
+    File::create(&small).and_then(|file| file.set_len(DISK_BYTES / 2)).expect("there is room");
+    let small = replace(small.to_str().expect("UTF-8"));
+    let refused = asked(&server, &[&small.each_ref().map(String::as_str)[..], &["--yes"]].concat());
+    assert!(refused.0 == Some(1) && refused.1.contains("smaller"), "{refused:?}");
+    let new = replace(names[3]);
+    let done = asked(&server, &[&new.each_ref().map(String::as_str)[..], &["--yes"]].concat());
+    assert!(done.0 == Some(0) && done.1.contains("\"lost_parts\": 0"), "{done:?}");
+    gives_all(&server, &films, "with the new disk");
+    let of_it = joined(&[disks[0].clone(), disks[2].clone(), disks[3].clone()]);
+    let scrubbed = asked(&server, &["scrub", "--json", &of_it]);
+    assert!(scrubbed.0 == Some(0) && scrubbed.1.contains("\"sound\": true"), "{scrubbed:?}");
+    let removed = asked(&server, &["remove", "--old", names[0], "--yes", &of_it]);
+    assert_eq!(removed.0, Some(0), "{removed:?}");
+    assert_eq!(put(server.address, "/media/after.ts", &pattern(3_000_000)), 201);
+    gives_all(&server, &films, "with a disk less");
+    let again = asked(&server, &["remove", "--old", names[2], "--yes", &joined(&disks[2..4])]);
+    assert!(again.0 == Some(1) && again.1.contains("too few"), "{again:?}");
+    server.stop();
+    let stay = joined(&disks[2..4]);
+    let mut scrub = Command::new(common::program());
+    let output = scrub.args(["volume", "scrub", "--json", &stay]).output().expect("the program runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let server = Server::start(&[], &state, &["--volume", &stay]);
+    gives_all(&server, &films, "after a restart");
+    server.stop();
+}

@@ -11,7 +11,7 @@ use api::DiskFailure;
 use dataplane::gauges::{DISK_GOOD, DISK_HUNG, DiskGauges};
 pub use dirstore::{
     ContentPath, Entry, NameKind, OnBreak, Opened, PathError, Precondition, Published, RootAway, StoreError,
-    StoreEvent, UpkeepReport, UploadClass, UploadRequest, VolumeInfo, VolumeMemberInfo, VolumeWish, Want,
+    StoreEvent, UpkeepError, UpkeepReport, UploadClass, UploadRequest, VolumeInfo, VolumeMemberInfo, VolumeWish, Want,
 };
 use dirstore::{Store, Upload};
 pub use media::MediaRate;
@@ -38,11 +38,11 @@ pub trait Contents: Send + Sync + 'static {
     fn delete<'a>(&'a self, path: &'a ContentPath, precondition: Precondition) -> Pending<'a, ()>;
     /// The volumes.
     fn volumes(&self) -> Vec<VolumeInfo>;
-    /// Begins what a volume of this name is asked for.
+    /// Begins what a volume of this name is asked for; waits for disks where one is replaced.
     ///
     /// # Errors
     /// As [`Store::begin_upkeep`] says.
-    fn begin_upkeep(&self, volume: &str, wish: VolumeWish) -> Result<(), StoreError>;
+    fn begin_upkeep(&self, volume: &str, wish: &VolumeWish) -> Result<(), UpkeepError>;
 }
 
 /// A disk, as it is shown to operators.
@@ -146,7 +146,7 @@ impl Contents for Store {
         Self::volumes(self)
     }
 
-    fn begin_upkeep(&self, volume: &str, wish: VolumeWish) -> Result<(), StoreError> {
+    fn begin_upkeep(&self, volume: &str, wish: &VolumeWish) -> Result<(), UpkeepError> {
         Self::begin_upkeep(self, volume, wish)
     }
 }

@@ -97,7 +97,7 @@ impl Volume {
     /// No other disk that can be read has copies of all that is on it: the volume takes no more changes, and reads go on.
     pub fn take_out(&mut self, member: MemberId) -> Result<[Vec<DiskWrite>; 2], VolumeError> {
         self.staged_retired.extend(self.committing.take().unwrap_or_default());
-        if self.placement().copies() < 2 || !self.keeps_all_without(member) {
+        if !self.keeps_all_without(member) {
             self.read_only = true;
             return Err(VolumeError::ReadOnly);
         }
@@ -105,10 +105,13 @@ impl Volume {
     }
 
     /// Whether other disks that can be read have a copy of everything.
-    fn keeps_all_without(&self, member: MemberId) -> bool {
+    #[must_use]
+    pub fn keeps_all_without(&self, member: MemberId) -> bool {
         let stays = |other: MemberId| other != member && self.is_readable(other);
         let mut parts = self.catalogue.iter().flat_map(|(_, content)| &content.parts);
-        self.member_ids().any(stays) && parts.all(|part| part.places().any(|place| stays(place.member)))
+        self.placement().copies() > 1
+            && self.member_ids().any(stays)
+            && parts.all(|part| part.places().any(|place| stays(place.member)))
     }
 
     /// Gives a disk another state, with what is to be written for it (see [`Volume::take_out`]).

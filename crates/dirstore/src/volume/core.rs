@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -15,9 +16,11 @@ use volume::{DiskWrite, Draft, GroupCommit, MemberId, Volume, VolumeError};
 
 use super::content::{OpenContents, entry_of};
 use super::member_change::MemberChange;
+use super::open::OpenDisk;
 use super::part::{AlignedBlock, Block, BlockBytes};
+use super::replace::VacantDisk;
 use super::unit_read::UnitRead;
-use super::upkeep::{CopyStep, UpkeepRun};
+use super::upkeep::{CopyStep, EndedUpkeep, UpkeepRun};
 use crate::disk::DiskShared;
 use crate::event::StoreEvent;
 use crate::upload::{UploadProgress, UploadTerms, index};
@@ -50,6 +53,13 @@ pub(super) struct Member {
     pub(super) start_bytes: u64,
     pub(super) shared: Arc<DiskShared>,
     pub(super) inbox: VecDeque<Task>,
+}
+
+impl Member {
+    pub(super) fn new(member: MemberId, disk: OpenDisk, shared: Arc<DiskShared>) -> Self {
+        let OpenDisk { file, access, start_bytes, .. } = disk;
+        Self { member, disk: shared.id, file, access, start_bytes, shared, inbox: VecDeque::new() }
+    }
 }
 
 /// An upload.
@@ -96,6 +106,8 @@ pub(crate) struct Core {
     pub(super) volume: Volume,
     /// By their numbers in the volume.
     pub(super) members: Vec<Option<Member>>,
+    /// As their disks were named, also when they are gone.
+    pub(super) paths: Vec<Option<PathBuf>>,
     pub(super) open: OpenContents,
     /// The front's: its disk is where a recording's rate is reserved.
     pub(super) front: Arc<DiskShared>,
@@ -104,6 +116,10 @@ pub(crate) struct Core {
     waiters: Vec<Waiter>,
     journal: Option<JournalCommit>,
     pub(super) upkeep: Option<UpkeepRun>,
+    /// How the last one ended.
+    pub(super) last_upkeep: Option<EndedUpkeep>,
+    /// The ways to the schedules of disks that were taken out, for those that come in their places.
+    pub(super) vacant: BTreeMap<MemberId, VacantDisk>,
     /// A disk gets another state: nothing is acknowledged before that is durable.
     is_changing: bool,
     closed: bool,
@@ -113,12 +129,14 @@ impl Core {
     pub(super) fn new(
         volume: Volume,
         members: Vec<Option<Member>>,
+        paths: Vec<Option<PathBuf>>,
         open: OpenContents,
         front: Arc<DiskShared>,
     ) -> Self {
         Self {
             volume,
             members,
+            paths,
             open,
             front,
             uploads: BTreeMap::new(),
@@ -126,6 +144,8 @@ impl Core {
             waiters: Vec::new(),
             journal: None,
             upkeep: None,
+            last_upkeep: None,
+            vacant: BTreeMap::new(),
             is_changing: false,
             closed: false,
         }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use units::{ByteCount, DiskId};
 use volume::{MemberId, MemberState, Placement, Upkeep};
 
-use super::{SharedCore, UpkeepReport, lock};
+use super::{SharedCore, UpkeepError, UpkeepReport, lock};
 use crate::StoreError;
 
 /// A volume that is served.
@@ -23,6 +23,8 @@ pub struct VolumeInfo {
     pub disks: Vec<VolumeMemberInfo>,
     /// What is under way (`fill`, `drain`, `scrub`), and how far it has come.
     pub upkeep: Option<(&'static str, UpkeepReport)>,
+    /// How the last one ended: why not all was done, if it was not.
+    pub last_upkeep: Option<(&'static str, UpkeepReport, Option<StoreError>)>,
 }
 
 /// A disk of a volume.
@@ -37,26 +39,28 @@ pub struct VolumeMemberInfo {
 }
 
 /// What a volume can be asked for beside the streams.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VolumeWish {
     /// Read every copy, and write what is wrong anew from the other one.
     Scrub,
     /// Move what is on the disk of this number to the others, and let it go.
     Remove(u8),
+    /// Put a blank disk in the place of the one of this number, and fill it from the other copies.
+    Replace(u8, PathBuf),
 }
 
 /// A volume that is served, as the store keeps it.
 pub(crate) struct ServedVolume {
     pub(crate) core: SharedCore,
-    /// By their numbers in the volume.
-    pub(crate) paths: Vec<Option<PathBuf>>,
+    /// Processors for its threads.
+    pub(crate) cpus: Vec<usize>,
 }
 
 impl ServedVolume {
     pub(crate) fn info(&self) -> VolumeInfo {
         let core = lock(&self.core);
         let superblock = core.volume.superblock();
-        let members = superblock.members.iter().zip(&core.members).zip(&self.paths);
+        let members = superblock.members.iter().zip(&core.members).zip(&core.paths);
         let disks = members.map(|((record, member), path)| VolumeMemberInfo {
             disk: member.as_ref().map(|member| member.disk),
             path: path.clone(),
@@ -77,18 +81,22 @@ impl ServedVolume {
             free: ByteCount(core.volume.free_bytes()),
             disks: disks.collect(),
             upkeep: core.upkeep.as_ref().map(|run| (run.kind(), run.report.clone())),
+            last_upkeep: core.last_upkeep.clone(),
         }
     }
 
-    /// Begins what is asked for.
-    pub(crate) fn begin(&self, wish: VolumeWish) -> Result<(), StoreError> {
+    /// Begins what is asked for. Waits for disks where one is replaced.
+    pub(crate) fn begin(&self, wish: &VolumeWish) -> Result<(), UpkeepError> {
+        if let VolumeWish::Replace(number, path) = wish {
+            return self.replace(MemberId(*number), path);
+        }
         let mut core = lock(&self.core);
-        let upkeep = match wish {
-            VolumeWish::Scrub => Upkeep::Scrub,
+        let upkeep = match *wish {
             VolumeWish::Remove(number) if core.members.get(usize::from(number)).is_some_and(Option::is_some) => {
                 Upkeep::Drain(MemberId(number))
             }
-            VolumeWish::Remove(_) => return Err(StoreError::NotFound),
+            VolumeWish::Remove(_) => return Err(UpkeepError::Unknown),
+            VolumeWish::Scrub | VolumeWish::Replace(..) => Upkeep::Scrub,
         };
         core.begin_upkeep(upkeep)
     }

@@ -10,12 +10,13 @@ use kernel::direct::DirectWriter;
 use rustix::fs::fdatasync;
 use storage::grant::Grant;
 use storage::uploads::{CommitPart, Granted, UploadFile, Uploads};
-use units::{DiskId, Nanos, UploadId};
+use units::{Nanos, UploadId};
 use volume::MemberId;
 
 use super::core::Task;
 use super::member_change::take_out;
 use super::part::UploadPart;
+use super::replace::VacantDisk;
 use super::unit_read::UnitRead;
 use super::upkeep::CopyStep;
 use super::{SharedCore, lock};
@@ -65,13 +66,12 @@ pub(crate) struct MemberWorker {
 impl MemberWorker {
     pub(crate) fn new(
         member: MemberId,
-        disk: DiskId,
         core: SharedCore,
         shared: Arc<DiskShared>,
         port: Box<dyn GrantPort>,
         file: OwnedFd,
     ) -> Self {
-        let uploads = Uploads::new(disk);
+        let uploads = Uploads::new(shared.id);
         Self { member, core, shared, port, file, uploads, numbers: HashMap::new(), writer: DirectWriter::new() }
     }
 
@@ -88,6 +88,13 @@ impl MemberWorker {
                 self.port.wait(if self.uploads.message().is_none() { NAP } else { RETRY });
             }
         }
+        while let Some(message) = self.uploads.message()
+            && self.port.send(message)
+        {
+            self.uploads.sent();
+        }
+        let left = VacantDisk { shared: self.shared, port: self.port };
+        lock(&self.core).vacant.insert(self.member, left);
     }
 
     /// One round of what there is to do. True if there may be more at once.

@@ -13,6 +13,7 @@ mod member;
 mod member_change;
 mod open;
 mod part;
+mod replace;
 mod start;
 mod unit_read;
 mod upkeep;
@@ -26,6 +27,7 @@ pub use self::info::{VolumeInfo, VolumeMemberInfo, VolumeWish};
 pub(crate) use self::member::MemberWorker;
 pub(crate) use self::open::OpenVolume;
 pub use self::open::VolumeDiskError;
+pub use self::replace::UpkeepError;
 pub(crate) use self::start::{VolumeCommon, start};
 pub use self::upkeep::UpkeepReport;
 

@@ -72,7 +72,7 @@ pub(crate) struct OpenDisk {
     pub(crate) device: Device,
     /// Where it begins on the device.
     pub(crate) start_bytes: u64,
-    size: u64,
+    pub(super) size: u64,
 }
 
 /// A volume that is ready to be served.
@@ -159,7 +159,7 @@ fn commit(volume: &mut Volume, disks: &[Option<OpenDisk>]) -> Result<(), VolumeD
     Ok(())
 }
 
-fn open_disk(path: &Path) -> Result<OpenDisk, VolumeDiskError> {
+pub(super) fn open_disk(path: &Path) -> Result<OpenDisk, VolumeDiskError> {
     let failed = |source: io::Error| VolumeDiskError::Open { path: path.to_owned(), source };
     let metadata = std::fs::metadata(path).map_err(failed)?;
     let is_device = metadata.file_type().is_block_device();

@@ -68,30 +68,24 @@ pub(crate) fn start(
         let id = DiskId(first.0 + u16::try_from(disks.len()).expect("at most 32 disks"));
         let served = serve(id, &disk.device);
         let own = shared(id, served.port.waker());
-        workers.push((volume::MemberId(number), id, Arc::clone(&own), served.port, disk.file.try_clone()?));
-        members.push(Some(Member {
-            member: volume::MemberId(number),
-            disk: id,
-            file: disk.file,
-            access: disk.access,
-            start_bytes: disk.start_bytes,
-            shared: Arc::clone(&own),
-            inbox: std::collections::VecDeque::new(),
-        }));
+        let member = volume::MemberId(number);
+        workers.push((member, Arc::clone(&own), served.port, disk.file.try_clone()?));
+        let (device, path) = (disk.device.clone(), disk.path.clone());
+        members.push(Some(Member::new(member, disk, Arc::clone(&own))));
         let handle = front_handle.take().unwrap_or_else(|| DiskHandle::new(own).0);
-        disks.push(VolumeDisk { handle, device: disk.device, path: disk.path, profile: served.profile });
+        disks.push(VolumeDisk { handle, device, path, profile: served.profile });
     }
     let contents = OpenContents::new(Arc::clone(common.versions));
-    let core = Arc::new(Mutex::new(Core::new(open.volume, members, contents, Arc::clone(&front))));
-    for (member, id, own, port, file) in workers {
+    let core = Arc::new(Mutex::new(Core::new(open.volume, members, paths, contents, Arc::clone(&front))));
+    for (member, own, port, file) in workers {
         let core = Arc::clone(&core);
         let cpus = common.settings.cpus.clone();
-        thread::Builder::new().name(format!("volume-{}", id.0)).spawn(move || {
+        thread::Builder::new().name(format!("volume-{}", own.id.0)).spawn(move || {
             restrict_to(&cpus);
-            MemberWorker::new(member, id, core, own, port, file).run();
+            MemberWorker::new(member, core, own, port, file).run();
         })?;
     }
-    let volume = ServedVolume { core: Arc::clone(&core), paths };
+    let volume = ServedVolume { core: Arc::clone(&core), cpus: common.settings.cpus.clone() };
     let (cpus, index) = (common.settings.cpus.clone(), Arc::clone(common.index));
     let spawned = thread::Builder::new().name("volume".to_owned()).spawn(move || {
         restrict_to(&cpus);

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use units::{ByteCount, UploadId};
 use volume::{CopyTask, MemberId, NewCopy, StoredContent, Upkeep, VolumeError};
 
+use super::UpkeepError;
 use super::core::{Core, Task};
 use super::member_change::MemberChange;
 use super::part::{AlignedBlock, Block, BlockBytes};
@@ -34,6 +35,9 @@ pub struct UpkeepReport {
     pub lost: u64,
 }
 
+/// What an upkeep was, what it did, and why it did not do all.
+pub(super) type EndedUpkeep = (&'static str, UpkeepReport, Option<StoreError>);
+
 /// An upkeep that is under way.
 pub(super) struct UpkeepRun {
     upkeep: Upkeep,
@@ -44,13 +48,13 @@ pub(super) struct UpkeepRun {
     next_part: u32,
     tasks: VecDeque<CopyTask>,
     copies: Vec<NewCopy>,
-    copying: Option<Copying>,
+    copying: Option<CopyUnderWay>,
     /// Every content was looked after.
     is_through: bool,
 }
 
 /// A copy that is looked after.
-struct Copying {
+struct CopyUnderWay {
     /// What the disks' threads know it by: no upload has this number.
     id: UploadId,
     task: CopyTask,
@@ -96,13 +100,16 @@ impl Core {
     /// Begins an upkeep.
     ///
     /// # Errors
-    /// [`StoreError::Busy`] if one is under way; too few disks would be left.
-    pub(super) fn begin_upkeep(&mut self, upkeep: Upkeep) -> Result<(), StoreError> {
+    /// One is under way; too few disks would be left; the volume takes no changes.
+    pub(super) fn begin_upkeep(&mut self, upkeep: Upkeep) -> Result<(), UpkeepError> {
         if self.upkeep.is_some() {
-            return Err(StoreError::Busy);
+            return Err(UpkeepError::Busy);
         }
         if let Upkeep::Drain(member) = upkeep {
-            self.volume.begin_drain(member).map_err(|error| self.error(error))?;
+            self.volume.begin_drain(member).map_err(|error| match error {
+                VolumeError::Full => UpkeepError::TooFew,
+                error => self.error(error).into(),
+            })?;
         }
         let total = ByteCount(self.volume.contents().map(|(_, content)| content.length).sum());
         self.upkeep = Some(UpkeepRun::new(upkeep, total));
@@ -178,7 +185,7 @@ impl Core {
     fn begin_copy(&mut self, task: CopyTask) {
         let id = self.new_upload_id();
         let Some(run) = &mut self.upkeep else { return };
-        run.copying = Some(Copying { id, task, source: None });
+        run.copying = Some(CopyUnderWay { id, task, source: None });
         self.read_source(0);
     }
 
@@ -236,7 +243,7 @@ impl Core {
 
     fn copy_done(&mut self, was_written: bool) {
         let Some(run) = &mut self.upkeep else { return };
-        let Some(Copying { task, .. }) = run.copying.take() else { return };
+        let Some(CopyUnderWay { task, .. }) = run.copying.take() else { return };
         run.copies.extend(task.news);
         run.report.written += u64::from(was_written);
         if was_written && run.upkeep == Upkeep::Scrub {
@@ -246,7 +253,7 @@ impl Core {
 
     fn copy_lost(&mut self) {
         let Some(run) = &mut self.upkeep else { return };
-        let Some(Copying { task, .. }) = run.copying.take() else { return };
+        let Some(CopyUnderWay { task, .. }) = run.copying.take() else { return };
         task.news.iter().for_each(|news| self.volume.give_back(news.to));
         run.report.lost += 1;
         self.front.events.tell(StoreEvent::CopyLost { name: run.name.clone(), part: task.part });
@@ -297,6 +304,7 @@ impl Core {
         let unused = run.copies.iter().chain(run.tasks.iter().filter_map(|task| task.news.as_ref()));
         unused.for_each(|copy| self.volume.give_back(copy.to));
         let failed = outcome.err().map(|error| self.error(error));
+        self.last_upkeep = Some((run.kind(), run.report.clone(), failed.clone()));
         self.front.events.tell(StoreEvent::UpkeepEnded { kind: run.kind(), report: run.report, failed });
     }
 }

@@ -1,4 +1,4 @@
-//! The query of a request target: `rate=`, `burst=`, `session=`, `format=`, `limit=`, `after=`, `on_break=`, `CMCD=`.
+//! The query of a request target: `rate=`, `burst=`, `session=`, `format=`, `limit=`, `after=`, `on_break=`, `CMCD=`, `device=`.
 //!
 //! Promise: decoded as browsers encode (percent, `+` for a space); a key given twice is an error, not a guess.
 //! Unknown keys are ignored: players add their own.
@@ -24,6 +24,8 @@ pub struct Query {
     pub after: Option<String>,
     /// `CMCD=`: CTA-5004 in the query.
     pub cmcd: Option<String>,
+    /// `device=`: a disk that comes into a volume.
+    pub device: Option<String>,
 }
 
 /// A key was given twice.
@@ -49,6 +51,7 @@ impl Query {
                 "limit" => ("limit", &mut query.limit),
                 "after" => ("after", &mut query.after),
                 "CMCD" => ("CMCD", &mut query.cmcd),
+                "device" => ("device", &mut query.device),
                 _ => continue,
             };
             let decoded = value.replace('+', " ");

@@ -26,7 +26,7 @@ use http::config::HttpConfig;
 use http::{Server, ServerParts, listen};
 use service::contents::{
     ContentPath, Contents, DiskDescription, Entry, NameKind, Opened, Pending, Precondition, Published, StoreError,
-    UpkeepReport, UploadClass, UploadRequest, UploadSink, VolumeInfo, VolumeMemberInfo, VolumeWish, Want,
+    UpkeepError, UpkeepReport, UploadClass, UploadRequest, UploadSink, VolumeInfo, VolumeMemberInfo, VolumeWish, Want,
 };
 use service::log::Log;
 use service::{MediaService, PlaneQueue};
@@ -221,14 +221,17 @@ impl Contents for FakeStore {
             free: ByteCount(1 << 30),
             disks: vec![disk],
             upkeep: Some(("scrub", UpkeepReport::default())),
+            last_upkeep: Some(("fill", UpkeepReport::default(), Some(StoreError::Closed))),
         }]
     }
 
-    fn begin_upkeep(&self, volume: &str, wish: VolumeWish) -> Result<(), StoreError> {
+    fn begin_upkeep(&self, volume: &str, wish: &VolumeWish) -> Result<(), UpkeepError> {
         match (volume, wish) {
-            ("films", VolumeWish::Scrub) => Err(StoreError::Busy),
+            ("films", VolumeWish::Scrub) => Err(UpkeepError::Busy),
+            ("films", VolumeWish::Replace(0, device)) if device.to_str() == Some("/dev/my disk") => Ok(()),
+            ("films", VolumeWish::Replace(..)) => Err(UpkeepError::NotBlank),
             ("films", VolumeWish::Remove(0)) => Ok(()),
-            _ => Err(StoreError::NotFound),
+            _ => Err(UpkeepError::Unknown),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use clap::Args;
 use serde_json::json;
 use volume::{Damage, DamagedCopy, Depth, StoredContent, Volume};
@@ -10,6 +11,7 @@ use volume::{Damage, DamagedCopy, Depth, StoredContent, Volume};
 use super::DiskNames;
 use super::disks::{Purpose, VolumeDisks};
 use super::progress::ProgressLine;
+use super::served::{VolumeOfServer, VolumeServer};
 use super::transfer::{read_unit, refuse_missing, write_copy};
 
 /// Check the catalogue against the units' headers: finds lost, torn and misplaced writes. Exit code 1 if damage was found.
@@ -32,6 +34,8 @@ pub(crate) struct Scrub {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    server: VolumeServer,
+    #[command(flatten)]
     names: DiskNames,
 }
 
@@ -53,6 +57,9 @@ impl VolumeCheck {
 
 impl Scrub {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        if let Some(served) = self.server.serving(&self.names.disks.0)? {
+            return self.ask(out, &served);
+        }
         let (purpose, on_damage) =
             if self.no_repair { (Purpose::Read, OnDamage::Tell) } else { (Purpose::Write, OnDamage::Repair) };
         let (mut disks, mut volume) = VolumeDisks::open(&self.names.disks.0, purpose)?;
@@ -62,6 +69,31 @@ impl Scrub {
         }
         let found = examine(&volume, &mut disks, Depth::Payload, on_damage)?;
         report(out, self.json, &volume, &found)
+    }
+}
+
+impl Scrub {
+    fn ask(&self, out: &mut dyn Write, served: &VolumeOfServer) -> anyhow::Result<()> {
+        anyhow::ensure!(!self.no_repair, "a server that has the volume mends what it finds: leave --no-repair out");
+        let done = served.ask("scrub", true, "scrub")?.context("it was waited for")?;
+        let (contents, repaired, lost) = (served.status.contents, done.copies_written, done.copies_lost);
+        if self.json {
+            let found = json!({ "contents": contents, "sound": repaired + lost == 0, "repaired": repaired, "lost_copies": lost });
+            writeln!(out, "{found:#}")?;
+        } else {
+            writeln!(
+                out,
+                "{contents} contents, {repaired} copies repaired from the other one, {lost} without a right one"
+            )?;
+        }
+        out.flush()?;
+        match (repaired, lost) {
+            (0, 0) => Ok(()),
+            (_, 0) => anyhow::bail!("damage was found; nothing is lost"),
+            (_, lost) => anyhow::bail!(
+                "{lost} copies are damaged, and no other one is right: the server's events name the contents"
+            ),
+        }
     }
 }
 

@@ -109,6 +109,16 @@ impl DiskFile {
         Ok(())
     }
 
+    /// Makes a mebibyte at both ends zero, where everything that a disk may hold has its marks.
+    pub(crate) fn clear(mut self) -> io::Result<()> {
+        let zeros = vec![0; TRANSFER_BYTES];
+        let end = self.size.saturating_sub(offset(TRANSFER_BYTES)).next_multiple_of(BLOCK_BYTES);
+        self.write_at(0, &zeros)?;
+        let last = usize::try_from((self.size - end) / BLOCK_BYTES * BLOCK_BYTES).unwrap_or(TRANSFER_BYTES);
+        self.write_at(end, &zeros[..last])?;
+        self.flush()
+    }
+
     pub(crate) fn flush(&self) -> io::Result<()> {
         Ok(rustix::fs::fdatasync(&self.file)?)
     }
@@ -212,6 +222,12 @@ impl VolumeDisks {
         let disk = self.0.get_mut(member.index()).and_then(Option::as_mut);
         disk.with_context(|| format!("disk number {} of the volume is missing", member.0))
     }
+}
+
+/// Whether another isocast has the disk.
+pub(crate) fn is_held(path: &Path) -> bool {
+    let held = |file: File| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err();
+    File::open(path).is_ok_and(held)
 }
 
 /// Whether two paths are one disk.

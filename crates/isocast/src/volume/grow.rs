@@ -1,7 +1,7 @@
 //! `isocast volume add` and `isocast volume remove`: a disk more, and a disk less whose contents move to the others.
 //!
 //! Promise: broken off at any moment, the volume is whole, and the same command goes on; a copy moves only with bytes that were
-//! just verified. Not here: doing so beside streams; the server must be stopped.
+//! just verified. A server that has the volume is asked to empty a disk; to add one, it must be stopped.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -14,6 +14,7 @@ use volume::{MemberId, Upkeep, Volume};
 
 use super::disks::{Purpose, VolumeDisks};
 use super::occupied::open_to_overwrite;
+use super::served::{VolumeOfServer, VolumeServer};
 use super::transfer::refuse_missing;
 use super::upkeep::look_after;
 use super::{DiskNames, NewDisk};
@@ -72,7 +73,7 @@ impl AddDisk {
 
 /// Take a disk out of a volume: what is on it moves to the other disks first.
 ///
-/// The server of the volume must be stopped. Broken off, the same command goes on where it was.
+/// Where a server has the volume, it does so beside the streams. Broken off, the same command goes on where it was.
 #[derive(Debug, Args)]
 pub(crate) struct RemoveDisk {
     /// The disk that goes. One that cannot be read any more is replaced (`isocast volume replace`).
@@ -85,11 +86,16 @@ pub(crate) struct RemoveDisk {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    server: VolumeServer,
+    #[command(flatten)]
     names: DiskNames,
 }
 
 impl RemoveDisk {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        if let Some(served) = self.server.serving(&self.names.disks.0)? {
+            return self.ask(out, &served);
+        }
         let all: Vec<PathBuf> = self.names.disks.without(&self.old).into_iter().chain([self.old.clone()]).collect();
         let (mut disks, mut volume) = VolumeDisks::open(&all, Purpose::Write)?;
         refuse_missing(&volume)?;
@@ -117,6 +123,22 @@ impl RemoveDisk {
             let (free, bytes) = (ByteCount(volume.free_bytes()), ByteCount(moved.bytes));
             writeln!(out, "{} is out of the volume: {bytes} moved, {free} free", self.old.display())?;
         }
+        Ok(())
+    }
+
+    fn ask(&self, out: &mut dyn Write, served: &VolumeOfServer) -> anyhow::Result<()> {
+        let number = served.number_of(&self.old)?;
+        if !self.yes {
+            bail!("this moves everything on {} to the other disks: say --yes to do it", self.old.display());
+        }
+        let moved = served.ask(&format!("disks/{number}/remove"), true, "remove")?.context("it was waited for")?;
+        if self.json {
+            let done = json!({ "disk": number, "device": self.old, "moved_parts": moved.copies_written });
+            writeln!(out, "{done:#}")?;
+        } else {
+            writeln!(out, "{} is out of the volume: {} parts moved", self.old.display(), moved.copies_written)?;
+        }
+        writeln!(std::io::stderr(), "leave {} out where the server is told its disks", self.old.display())?;
         Ok(())
     }
 }

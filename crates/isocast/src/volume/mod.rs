@@ -12,6 +12,7 @@ mod occupied;
 mod progress;
 mod rebuild;
 mod replace;
+mod served;
 mod show;
 mod transfer;
 mod upkeep;

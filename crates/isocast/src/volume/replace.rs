@@ -1,24 +1,26 @@
 //! `isocast volume replace`: a new disk in the place of one that failed, filled from the other copies.
 //!
 //! Promise: broken off at any moment, the same command goes on; what is there already and right is not written again; a
-//! copy is made only of bytes that were just verified. Not here: doing so beside streams; the server must be stopped.
+//! copy is made only of bytes that were just verified. A server that has the volume is asked to do it.
 
 use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 use volume::{MemberId, MemberState, Placement, Upkeep, Volume};
 
 use super::disks::{Purpose, VolumeDisks, is_same};
 use super::occupied::open_to_overwrite;
+use super::served::{VolumeOfServer, VolumeServer};
 use super::upkeep::{UpkeepDone, look_after};
 use super::{DiskNames, NewDisk};
 
 /// Put a new disk into a mirror in the place of one that failed, and fill it from the other copies.
 ///
-/// The server of the volume must be stopped, with `--fill-later` for a second only. Broken off, the same command goes on where it was.
+/// Where a server has the volume, it does so beside the streams. Broken off, the same command goes on where it was.
 #[derive(Debug, Args)]
 pub(crate) struct Replace {
     /// The disk that goes: it is taken out of the volume; it may be broken or missing.
@@ -29,6 +31,8 @@ pub(crate) struct Replace {
     fill_later: bool,
     #[command(flatten)]
     coming: NewDisk,
+    #[command(flatten)]
+    server: VolumeServer,
     #[command(flatten)]
     names: DiskNames,
 }
@@ -42,6 +46,9 @@ impl Replace {
         }
         if others.is_empty() {
             bail!("name the disks of the volume that stay behind the options: they hold the copies");
+        }
+        if let Some(served) = self.server.serving(&others)? {
+            return self.ask(out, &served);
         }
         let (mut disks, mut volume, member) = match self.going_on(&others) {
             Some(resumed) => resumed,
@@ -57,6 +64,48 @@ impl Replace {
         disks.write_steps(&steps)?;
         disks.commit(&mut volume)?;
         self.report(out, member, &filled)
+    }
+
+    /// Has the server do it. The new disk is cleared first: a server takes a blank one only.
+    fn ask(&self, out: &mut dyn Write, served: &VolumeOfServer) -> anyhow::Result<()> {
+        let number = served.number_of(&self.old)?;
+        let new = open_to_overwrite(&self.coming.new, self.coming.force)?;
+        if !self.coming.yes {
+            bail!(
+                "this takes {} out of the volume and loses what is on {}: say --yes to do it",
+                self.old.display(),
+                self.coming.new.display()
+            );
+        }
+        new.preallocate().with_context(|| format!("cannot take the room of {}", self.coming.new.display()))?;
+        new.clear().with_context(|| format!("cannot write to {}", self.coming.new.display()))?;
+        let device = self.coming.new.canonicalize()?;
+        let device =
+            utf8_percent_encode(device.to_str().context("the new disk's path is not UTF-8")?, NON_ALPHANUMERIC)
+                .to_string();
+        let filled = served.ask(&format!("disks/{number}/replace?device={device}"), !self.fill_later, "replace")?;
+        let Some(filled) = filled else { return self.report_put_in(out, MemberId(u8::try_from(number)?)) };
+        if self.coming.json {
+            let done = json!({ "disk": number, "device": self.coming.new, "written_parts": filled.copies_written, "lost_parts": filled.copies_lost });
+            writeln!(out, "{done:#}")?;
+        } else {
+            writeln!(
+                out,
+                "{} is disk {number} of the volume: {} parts written",
+                self.coming.new.display(),
+                filled.copies_written
+            )?;
+        }
+        writeln!(
+            std::io::stderr(),
+            "name {} instead of {} where the server is told its disks",
+            self.coming.new.display(),
+            self.old.display()
+        )?;
+        match filled.copies_lost {
+            0 => Ok(()),
+            lost => bail!("{lost} parts have no right copy: `isocast volume scrub` names their contents"),
+        }
     }
 
     /// The volume whose new disk is being filled already.
@@ -124,7 +173,7 @@ impl Replace {
         if self.coming.json {
             writeln!(out, "{:#}", json!({ "disk": number, "device": self.coming.new, "filled": false }))?;
         } else {
-            writeln!(out, "{device} is disk {number} of the volume: serve the volume, and the server fills it")?;
+            writeln!(out, "{device} is disk {number} of the volume: the server that has the volume fills it")?;
         }
         Ok(())
     }

@@ -1,0 +1,96 @@
+//! What the server of a volume is asked to do with it, beside the streams.
+//!
+//! Promise: a volume that a running server holds is changed by that server only. Not here: doing it.
+
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use api::{UpkeepStatus, VolumeStatus};
+use clap::Args;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+
+use super::disks::{is_held, is_same};
+use super::progress::ProgressLine;
+use crate::client::{HttpClient, Login, expect};
+
+/// Between two looks at how far it has come.
+const PERIOD: Duration = Duration::from_millis(500);
+
+/// The server that may hold the disks.
+#[derive(Debug, Args)]
+pub(super) struct VolumeServer {
+    /// The server that is asked where one holds the disks.
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
+    url: String,
+    /// A file that holds `name:password`, for that server.
+    #[arg(long, value_name = "FILE")]
+    login: Option<PathBuf>,
+}
+
+/// A volume that is served.
+pub(super) struct VolumeOfServer {
+    client: HttpClient,
+    url: String,
+    pub(super) status: VolumeStatus,
+}
+
+impl VolumeServer {
+    /// The volume of these disks on the server; none if no disk is in use.
+    ///
+    /// # Errors
+    /// A disk is in use, and the server does not answer or has another volume.
+    pub(super) fn serving(&self, disks: &[PathBuf]) -> anyhow::Result<Option<VolumeOfServer>> {
+        let Some(held) = disks.iter().find(|disk| is_held(disk)) else { return Ok(None) };
+        let client = HttpClient::new(self.login.as_deref().map(Login::read).transpose()?);
+        let asked =
+            || format!("{} is in use, and {} was asked for it (`--url` names the server)", held.display(), self.url);
+        let volumes: Vec<VolumeStatus> = client.json(&format!("{}/api/v1/volumes", self.url)).with_context(asked)?;
+        let of_it = |volume: &VolumeStatus| number_in(volume, held).is_some();
+        let status = volumes.into_iter().find(of_it);
+        let status = status.with_context(|| format!("{} is in use, but not by {}", held.display(), self.url))?;
+        Ok(Some(VolumeOfServer { client, url: self.url.clone(), status }))
+    }
+}
+
+/// The number of a disk in a volume.
+fn number_in(volume: &VolumeStatus, disk: &Path) -> Option<usize> {
+    volume.disks.iter().position(|known| known.path.as_ref().is_some_and(|path| is_same(Path::new(path), disk)))
+}
+
+impl VolumeOfServer {
+    /// The number of a disk in it.
+    ///
+    /// # Errors
+    /// It is none of its disks.
+    pub(super) fn number_of(&self, disk: &Path) -> anyhow::Result<usize> {
+        let name = &self.status.name;
+        number_in(&self.status, disk).with_context(|| format!("{} is no disk of the volume `{name}`", disk.display()))
+    }
+
+    /// Asks for something; if `waits`, gives what was done when it is done.
+    ///
+    /// # Errors
+    /// What the server says, or that something was lost.
+    pub(super) fn ask(&self, what: &str, waits: bool, progress: &'static str) -> anyhow::Result<Option<UpkeepStatus>> {
+        let name = utf8_percent_encode(&self.status.name, NON_ALPHANUMERIC);
+        expect(self.client.ask("POST", &format!("{}/api/v1/volumes/{name}/{what}", self.url), &[])?, &[202])?;
+        if !waits {
+            return Ok(None);
+        }
+        let mut line = ProgressLine::new(progress);
+        loop {
+            let volumes: Vec<VolumeStatus> = self.client.json(&format!("{}/api/v1/volumes", self.url))?;
+            let volume = volumes.into_iter().find(|volume| volume.name == self.status.name);
+            let volume =
+                volume.with_context(|| format!("{} has no volume `{}` any more", self.url, self.status.name))?;
+            match (volume.upkeep, volume.last_upkeep) {
+                (Some(upkeep), _) => line.show(upkeep.seen_bytes, upkeep.total_bytes),
+                (None, Some(UpkeepStatus { error: Some(error), .. })) => bail!("{error}"),
+                (None, ended) => return Ok(Some(ended.context("the server was restarted meanwhile")?)),
+            }
+            thread::sleep(PERIOD);
+        }
+    }
+}
