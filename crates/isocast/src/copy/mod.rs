@@ -27,7 +27,7 @@ use local::Folder;
 pub(crate) use pacing::MoveProgress;
 use pacing::{PacedReader, Pacing};
 pub(crate) use rclone::Rclone;
-pub(crate) use remote::{Remote, check_address};
+pub(crate) use remote::{Remote, RemoteContent, RemoteEntry, check_address};
 pub(crate) use report::Summary;
 pub(crate) use served::OwnFolder;
 

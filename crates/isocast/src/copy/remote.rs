@@ -5,15 +5,17 @@
 
 use std::io::Read;
 use std::net::SocketAddr;
+use std::ops::Range;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, bail};
 use api::{EntryKind, ListingEntry};
 use dirstore::ContentPath;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use units::BitRate;
-use ureq::http::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, EXPECT, IF_MATCH, LOCATION, RANGE};
-use ureq::http::{HeaderName, Response};
-use ureq::{Body, SendBody};
+use ureq::SendBody;
+use ureq::http::HeaderName;
+use ureq::http::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, EXPECT, IF_MATCH, LAST_MODIFIED, LOCATION, RANGE};
 
 use super::{Endpoint, SourceFile, SourceReader, Tree};
 use crate::client::{HttpClient, Login, expect};
@@ -29,6 +31,21 @@ pub(crate) struct Remote {
     client: HttpClient,
     /// Without a slash at the end.
     url: String,
+}
+
+/// What has a name at a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RemoteEntry {
+    Folder,
+    Content(RemoteContent),
+}
+
+/// A content of a server, in the version that it had.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RemoteContent {
+    pub(crate) bytes: u64,
+    pub(crate) modified: SystemTime,
+    pub(crate) etag: Option<String>,
 }
 
 /// Whether this can be the address of a content or folder.
@@ -67,19 +84,44 @@ impl Remote {
         if name.is_empty() { self.url.clone() } else { format!("{}/{}", self.url, utf8_percent_encode(name, IN_PATH)) }
     }
 
-    fn head(&self, name: &str) -> anyhow::Result<Response<Body>> {
-        self.client.ask("HEAD", &self.at(name), &[])
+    /// What has this name; none if nothing has.
+    pub(crate) fn find(&self, name: &str) -> anyhow::Result<Option<RemoteEntry>> {
+        let answer = self.client.ask("HEAD", &self.at(name), &[])?;
+        let field = |name: &HeaderName| answer.headers().get(name).and_then(|value| value.to_str().ok());
+        if answer.status() == 404 {
+            return Ok(None);
+        }
+        if answer.status() == 301
+            && field(&LOCATION).is_some_and(|to| to.split('?').next().unwrap_or(to).ends_with('/'))
+        {
+            return Ok(Some(RemoteEntry::Folder));
+        }
+        let answer = expect(answer, &[200])?;
+        let field = |name: &HeaderName| answer.headers().get(name).and_then(|value| value.to_str().ok());
+        let bytes = field(&CONTENT_LENGTH).and_then(|length| length.parse().ok());
+        let modified = field(&LAST_MODIFIED).and_then(|time| httpdate::parse_http_date(time).ok());
+        Ok(Some(RemoteEntry::Content(RemoteContent {
+            bytes: bytes.with_context(|| format!("{}: the server does not say how long it is", self.at(name)))?,
+            modified: modified.unwrap_or(UNIX_EPOCH),
+            etag: field(&ETAG).map(str::to_owned),
+        })))
+    }
+
+    fn content(&self, name: &str) -> anyhow::Result<RemoteContent> {
+        match self.find(name)? {
+            Some(RemoteEntry::Content(content)) => Ok(content),
+            Some(RemoteEntry::Folder) => bail!("{}: it is a folder", self.at(name)),
+            None => bail!("{}: there is nothing of this name", self.at(name)),
+        }
     }
 
     pub(super) fn is_folder(&self) -> anyhow::Result<bool> {
-        let answer = self.head("")?;
-        let goes_on = answer.headers().get(LOCATION).and_then(|to| to.to_str().ok());
-        Ok(answer.status() == 301 && goes_on.is_some_and(|to| to.split('?').next().unwrap_or_default().ends_with('/')))
+        Ok(self.find("")? == Some(RemoteEntry::Folder))
     }
 
     pub(super) fn files(&self) -> anyhow::Result<Tree> {
         if !self.is_folder()? {
-            let bytes = self.length("")?.with_context(|| format!("{}: there is nothing of this name", self.url))?;
+            let bytes = self.content("")?.bytes;
             return Ok(Tree { files: vec![SourceFile { name: String::new(), bytes }], ..Tree::default() });
         }
         let mut tree = Tree { is_folder: true, ..Tree::default() };
@@ -97,7 +139,8 @@ impl Remote {
         Ok(tree)
     }
 
-    fn entries(&self, folder: &str) -> anyhow::Result<Vec<ListingEntry>> {
+    /// What a folder holds.
+    pub(crate) fn entries(&self, folder: &str) -> anyhow::Result<Vec<ListingEntry>> {
         let mut all: Vec<ListingEntry> = Vec::new();
         loop {
             let after = all.last().map_or_else(String::new, |last| {
@@ -123,26 +166,38 @@ impl Remote {
     }
 
     pub(super) fn version(&self, name: &str) -> anyhow::Result<String> {
-        let answer = expect(self.head(name)?, &[200])?;
-        Ok(format!("{} {}", self.at(name), etag(&answer).unwrap_or_default()))
+        Ok(format!("{} {}", self.at(name), self.content(name)?.etag.unwrap_or_default()))
     }
 
     pub(super) fn length(&self, name: &str) -> anyhow::Result<Option<u64>> {
-        let answer = self.head(name)?;
-        if answer.status() == 404 {
-            return Ok(None);
-        }
-        let answer = expect(answer, &[200])?;
-        let length = answer.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-        Ok(Some(length.with_context(|| format!("{}: the server does not say how long it is", self.at(name)))?))
+        Ok(self.find(name)?.and_then(|found| match found {
+            RemoteEntry::Content(content) => Some(content.bytes),
+            RemoteEntry::Folder => None,
+        }))
+    }
+
+    /// Reads a part of a content in the version that was found; at a rate it is guaranteed, but for a short part, which the server sends
+    /// with what is left over.
+    pub(crate) fn read(
+        &self,
+        name: &str,
+        version: &RemoteContent,
+        part: Range<u64>,
+        rate: Option<(BitRate, &str)>,
+    ) -> anyhow::Result<Box<dyn Read + Send>> {
+        let mut fields = vec![(RANGE, format!("bytes={}-{}", part.start, part.end - 1))];
+        fields.extend(version.etag.clone().map(|etag| (IF_MATCH, etag)));
+        let query = rate
+            .map_or_else(|| "rate=max".to_owned(), |(rate, session)| format!("rate={}bit/s&session={session}", rate.0));
+        let answer = expect(self.client.ask("GET", &format!("{}?{query}", self.at(name)), &fields)?, &[206])?;
+        Ok(Box::new(answer.into_body().into_reader()))
     }
 
     pub(super) fn open(&self, name: &str, from: u64, rate: Option<BitRate>) -> anyhow::Result<SourceReader> {
         let mut fields = Vec::new();
         if from > 0 {
-            let answer = expect(self.head(name)?, &[200])?;
             fields.push((RANGE, format!("bytes={from}-")));
-            fields.extend(etag(&answer).map(|etag| (IF_MATCH, etag)));
+            fields.extend(self.content(name)?.etag.map(|etag| (IF_MATCH, etag)));
         }
         let query = rate.map_or_else(|| "rate=max".to_owned(), |rate| format!("rate={}bit/s&burst=0", rate.0));
         let answer = expect(self.client.ask("GET", &format!("{}?{query}", self.at(name)), &fields)?, &[200, 206])?;
@@ -178,10 +233,6 @@ impl Remote {
         let answer = self.client.send("PUT", &url, &fields, SendBody::from_reader(reader))?;
         expect(answer, &[200, 201, 204]).map(drop)
     }
-}
-
-fn etag(answer: &Response<Body>) -> Option<String> {
-    answer.headers().get(ETAG).and_then(|tag| tag.to_str().ok()).map(str::to_owned)
 }
 
 /// The last part of a source's name, as a name: an address is encoded.

@@ -8,6 +8,7 @@ mod check;
 mod create;
 mod disks;
 mod grow;
+mod mount;
 mod occupied;
 mod progress;
 mod rebuild;
@@ -42,6 +43,7 @@ enum VolumeSubcommand {
     Scrub(check::Scrub),
     RebuildCatalogue(rebuild::RebuildCatalogue),
     Replace(replace::Replace),
+    Mount(mount::MountFolder),
 }
 
 /// The disks of a volume, as every command but `create` names them.
@@ -104,6 +106,7 @@ impl VolumeCommand {
             VolumeSubcommand::Scrub(scrub) => scrub.run(out),
             VolumeSubcommand::RebuildCatalogue(rebuild) => rebuild.run(out),
             VolumeSubcommand::Replace(replace) => replace.run(out),
+            VolumeSubcommand::Mount(mount) => mount.run(out),
         }
     }
 }

@@ -20,9 +20,14 @@ pub struct Server {
 impl Server {
     /// Starts it on a free port, and waits until it admits streams.
     pub fn start(roots: &[&Path], state: &Path, arguments: &[&str]) -> Self {
+        Self::start_at("127.0.0.1:0", roots, state, arguments)
+    }
+
+    /// Starts it at an address, and waits until it admits streams.
+    pub fn start_at(listen: &str, roots: &[&Path], state: &Path, arguments: &[&str]) -> Self {
         let mut command = Command::new(program());
         command
-            .args(["serve", "--local-writes", "--listen", "127.0.0.1:0", "--set", "plane.memory=512M", "--state"])
+            .args(["serve", "--local-writes", "--listen", listen, "--set", "plane.memory=512M", "--state"])
             .arg(state)
             .args(arguments);
         // What the tests are told by the environment is not the server's.

@@ -1,0 +1,113 @@
+//! `isocast volume mount`: what a server serves as a folder of this machine, for programs that read files.
+//!
+//! Promise: every byte is read by the server, through its disks' schedules, as for any client; nothing is written. A server
+//! that is gone gives errors, at the latest when it was silent for a minute, never a program that waits for ever.
+//! Not here: names and attributes (`tree`), reading an open file (`reader`).
+
+mod names;
+mod reader;
+mod tree;
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use clap::Args;
+use fuser::{Config, MountOption, Session, SessionACL};
+use rustix::mount::UnmountFlags;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::low_level::pipe;
+use units::BitRate;
+
+use crate::client::Login;
+use crate::copy::{Remote, RemoteEntry};
+use reader::FileReader;
+use tree::MountedTree;
+
+/// Threads that ask for names and attributes; each open file has one more, which reads.
+const NAME_THREADS: usize = 4;
+/// Told to end, it waits so long for programs that still read.
+const END_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// Mount what a server serves as a folder, for programs that read files. Stays until it is unmounted or told to end.
+///
+/// URL is an address of a folder (`http://HOST:PORT/media/…`), of volumes or of other folders. What is read is what the disks have
+/// left beside guaranteed streams; with `--rate` each open file is such a stream itself.
+#[derive(Debug, Args)]
+pub(super) struct MountFolder {
+    /// Guarantee each file that is read this rate, for example 15Mbit/s.
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    rate: Option<BitRate>,
+    /// Let other users of this machine read, too.
+    #[arg(long)]
+    allow_other: bool,
+    /// A file that holds `name:password` for the server.
+    #[arg(long, value_name = "FILE")]
+    login: Option<PathBuf>,
+    /// What is mounted.
+    #[arg(value_name = "URL")]
+    url: String,
+    /// The folder that becomes it.
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+}
+
+fn parse_rate(text: &str) -> Result<BitRate, String> {
+    units::parse_rate(text).map_err(|error| error.to_string())
+}
+
+impl MountFolder {
+    pub(super) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let login = self.login.as_deref().map(Login::read).transpose()?;
+        let remote = Remote::new(&self.url, login.as_ref())?;
+        ensure!(remote.find("")? == Some(RemoteEntry::Folder), "{}: the server has no such folder", self.url);
+        let mut options = Config::default();
+        options.mount_options = vec![
+            MountOption::RO,
+            MountOption::NoSuid,
+            MountOption::NoDev,
+            MountOption::DefaultPermissions,
+            MountOption::FSName(self.url.clone()),
+            MountOption::Subtype("isocast".into()),
+        ];
+        options.acl = if self.allow_other { SessionACL::All } else { SessionACL::Owner };
+        options.n_threads = Some(NAME_THREADS);
+        let tree = MountedTree::new(remote, self.rate);
+        let (mut signalled, on_signal) = UnixStream::pair()?;
+        for signal in [SIGHUP, SIGINT, SIGTERM] {
+            pipe::register(signal, on_signal.try_clone()?).context("installing signal handlers")?;
+        }
+        let folder = self.folder.canonicalize().with_context(|| self.folder.display().to_string())?;
+        let session =
+            Session::new(tree, &folder, &options).with_context(|| format!("cannot mount on {}", folder.display()))?;
+        writeln!(out, "{} is mounted on {}", self.url, self.folder.display())?;
+        out.flush()?;
+        let (tell, ends) = mpsc::channel();
+        let ended = tell.clone();
+        thread::Builder::new().name("session".into()).spawn(move || ended.send(Some(session.run())))?;
+        thread::Builder::new().name("signals".into()).spawn(move || {
+            if signalled.read_exact(&mut [0]).is_ok() {
+                let _ = tell.send(detach(&folder).err().map(Err));
+            }
+        })?;
+        match ends.recv().context("a thread of the mount ended")? {
+            Some(outcome) => outcome.context("the mount ended"),
+            // Whoever has a file open keeps the session; the end of this program ends that.
+            None => ends.recv_timeout(END_TIME_MAX).ok().flatten().unwrap_or(Ok(())).context("the mount ended"),
+        }
+    }
+}
+
+/// Takes the mount away, also where a file is still open. Who is not root may do that by way of `fusermount3` only.
+fn detach(folder: &Path) -> io::Result<()> {
+    if rustix::mount::unmount(folder, UnmountFlags::DETACH).is_ok() {
+        return Ok(());
+    }
+    let status = Command::new("fusermount3").args(["-u", "-z", "--"]).arg(folder).status()?;
+    if status.success() { Ok(()) } else { Err(io::Error::other(format!("fusermount3: {status}"))) }
+}
