@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use units::{BitRate, LinkId, Nanos};
 
+use crate::quota::QuotaConfig;
+
 /// Settings of the service.
 #[derive(Debug, Clone)]
 pub struct ServiceConfig {
@@ -26,6 +28,8 @@ pub struct ServiceConfig {
     pub links: Vec<(IpAddr, LinkId)>,
     /// Each link's name, and what it carries, in the order of their numbers.
     pub link_capacities: Vec<(String, BitRate)>,
+    /// What folders may hold.
+    pub quotas: Vec<QuotaConfig>,
     /// Users who may write.
     pub users: Vec<User>,
     /// Without users, programs on this machine may write.
@@ -83,6 +87,7 @@ impl Default for ServiceConfig {
             policies: Vec::new(),
             links: Vec::new(),
             link_capacities: Vec::new(),
+            quotas: Vec::new(),
             users: Vec::new(),
             local_writes: false,
         }

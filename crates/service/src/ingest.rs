@@ -21,6 +21,7 @@ use crate::delivery::Client;
 use crate::events::{self, UploadOutcome};
 use crate::media_service::MediaService;
 use crate::pipeline::{StageError, Stages};
+use crate::quota::QuotaShare;
 use crate::recording::{self, RunningRecording};
 
 /// What is to be stored.
@@ -66,6 +67,7 @@ pub struct Writer {
     upload: Option<Box<dyn UploadSink>>,
     stages: Stages,
     recording: Option<RunningRecording>,
+    quota: QuotaShare,
     received: Arc<AtomicU64>,
     bytes_max: u64,
     name: String,
@@ -89,6 +91,7 @@ pub async fn begin(service: &Arc<MediaService>, request: IngestRequest, stages: 
     let length = request.length.filter(|_| stages.alteration().is_none());
     let IngestRequest { path, precondition, rate, on_break, client, .. } = request;
     let name = path.joined();
+    let quota = service.quotas.take(&path, length).await?;
     let upload = UploadRequest { path, length, precondition, class: UploadClass::BestEffort, on_break };
     let (recording, upload) = match rate {
         Some(rate) => {
@@ -103,6 +106,7 @@ pub async fn begin(service: &Arc<MediaService>, request: IngestRequest, stages: 
         upload: Some(upload),
         stages,
         recording,
+        quota,
         received,
         bytes_max,
         name,
@@ -125,6 +129,7 @@ impl Writer {
             if received > self.bytes_max {
                 return Err(IngestError::TooLarge(self.bytes_max));
             }
+            self.quota.came(received)?;
             let passed = self.stages.pass(piece)?;
             append(&mut self.upload, &passed).await
         };
@@ -159,6 +164,7 @@ impl Writer {
         let outcome = outcome.await;
         let published = self.noted(outcome)?;
         self.end = Ok(published.size);
+        self.quota.stored(published.size);
         self.service.listings.note_write();
         Ok(published)
     }
@@ -201,6 +207,7 @@ pub async fn delete(
 ) -> Result<(), StoreError> {
     service.contents.delete(path, precondition).await?;
     service.listings.note_write();
+    service.quotas.removed(path);
     service.events.tell(events::content_deleted(&path.joined(), client, SystemTime::now()));
     Ok(())
 }

@@ -20,6 +20,7 @@ pub mod log;
 pub mod logins;
 pub mod pipeline;
 pub mod plane_client;
+pub mod quota;
 pub mod rate;
 pub mod refusals;
 pub mod session;

@@ -21,6 +21,7 @@ use crate::listing::{Listing, Listings};
 use crate::log::{Log, LogWriter};
 use crate::logins::Logins;
 use crate::plane_client::{PlaneClient, PlaneQueue};
+use crate::quota::Quotas;
 use crate::refusals::RefusalCounts;
 use crate::session::Viewer;
 use crate::session_table::SessionTable;
@@ -54,6 +55,8 @@ pub struct MediaService {
     pub stats: ServiceStats,
     /// Whose names and passwords are right.
     pub logins: Logins,
+    /// What folders may hold.
+    pub quotas: Arc<Quotas>,
     pub(crate) listings: Listings,
     pub(crate) plane: Arc<PlaneClient>,
     pub(crate) sessions: SessionTable,
@@ -158,6 +161,8 @@ impl MediaService {
     #[must_use]
     pub fn start(parts: ServiceParts) -> Arc<Self> {
         let plane = Arc::new(PlaneClient::new(parts.plane));
+        let quotas = Arc::new(Quotas::default());
+        quotas.configure(&parts.config.quotas);
         Arc::new(Self {
             sessions: SessionTable::new(parts.config.sessions, Arc::clone(&plane)),
             config: RwLock::new(Arc::new(parts.config)),
@@ -167,6 +172,7 @@ impl MediaService {
             events: Events::new(parts.events),
             stats: ServiceStats::default(),
             logins: Logins::default(),
+            quotas,
             listings: Listings::default(),
             plane,
             runtime: Handle::current(),
@@ -218,6 +224,9 @@ impl MediaService {
     pub fn reload(&self, config: ServiceConfig, events: LogWriter) {
         self.events.reopen(events);
         self.sessions.configure(config.sessions);
+        if self.config().quotas != config.quotas {
+            self.quotas.configure(&config.quotas);
+        }
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
     }
 

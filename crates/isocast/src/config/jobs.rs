@@ -54,6 +54,8 @@ pub(crate) enum JobWork {
         max_size: Option<ByteCount>,
         /// Contents that are younger stay, whatever else.
         min_age: Nanos,
+        /// So do these, and what lies below them.
+        protected: Vec<ContentPath>,
     },
     /// Copies a folder.
     Copy {
@@ -166,10 +168,11 @@ impl JobConfig {
         let missed = if self.missed == Missed::Skip { "skip" } else { "once" };
         writeln!(f, "jitter = {}\nmissed = \"{missed}\"\ntime_limit = {}", span(self.jitter), span(self.time_limit))?;
         match &self.work {
-            JobWork::Keep { folder, max_age, max_size, min_age } => {
+            JobWork::Keep { folder, max_age, max_size, min_age, protected } => {
                 writeln!(f, "folder = {}\nmin_age = {}", quoted(&folder.joined()), span(*min_age))?;
                 max_age.map_or(Ok(()), |age| writeln!(f, "max_age = {}", span(age)))?;
-                max_size.map_or(Ok(()), |size| writeln!(f, "max_size = \"{}B\"", size.0))
+                max_size.map_or(Ok(()), |size| writeln!(f, "max_size = \"{}B\"", size.0))?;
+                render_protected(protected, f)
             }
             JobWork::Copy { from, to, login, rate } => {
                 writeln!(f, "from = {}\nto = {}", quoted(from), quoted(to))?;
@@ -243,7 +246,7 @@ fn zone(name: Option<&str>) -> Result<TimeZone, String> {
 }
 
 /// A folder that is served, as it is below `/media/`.
-fn parse_served(text: &str) -> Result<ContentPath, String> {
+pub(super) fn parse_served(text: &str) -> Result<ContentPath, String> {
     if text.starts_with('/') {
         return Err(format!(
             "`{text}` is a folder of the machine; write what is served as it is below /media/: `recordings`"
@@ -251,6 +254,23 @@ fn parse_served(text: &str) -> Result<ContentPath, String> {
     }
     let mut names = text.trim_end_matches('/').split('/').filter(|_| !text.trim_end_matches('/').is_empty());
     names.try_fold(ContentPath::root(), |path, name| path.child(name).map_err(|error| format!("`{text}`: {error}")))
+}
+
+/// Contents and folders that are not removed.
+pub(super) fn take_protected(entry: &mut Settings) -> Vec<ContentPath> {
+    let mut protected = Vec::new();
+    for text in entry.take_list("protected") {
+        match parse_served(&text) {
+            Ok(path) => protected.push(path),
+            Err(message) => entry.contradiction("protected", message),
+        }
+    }
+    protected
+}
+
+pub(super) fn render_protected(protected: &[ContentPath], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let paths: Vec<String> = protected.iter().map(ContentPath::joined).collect();
+    if paths.is_empty() { Ok(()) } else { writeln!(f, "protected = [{}]", list(&paths)) }
 }
 
 fn parse_end(text: &str) -> Result<CopyEnd, String> {
@@ -276,13 +296,14 @@ fn take_keep(entry: &mut Settings) -> Option<JobWork> {
     let max_age = entry.take_optional("max_age", parse_span);
     let max_size = entry.take_optional("max_size", parse_size);
     let min_age = entry.take("min_age", Nanos::from_secs(3600), parse_span);
+    let protected = take_protected(entry);
     if max_age.is_none() && max_size.is_none() {
         entry.contradiction(
             "max_age",
             "one of `max_age` and `max_size` is needed, else nothing would ever go".to_owned(),
         );
     }
-    Some(JobWork::Keep { folder: folder?, max_age, max_size, min_age })
+    Some(JobWork::Keep { folder: folder?, max_age, max_size, min_age, protected })
 }
 
 fn take_copy(entry: &mut Settings) -> Option<JobWork> {
@@ -366,7 +387,7 @@ mod tests {
     #[test]
     fn what_is_shown_of_a_job_means_the_same() {
         let text = "[[job]]\nname = \"a\"\nkind = \"keep\"\nschedule = \"30 3 * * 1-5\"\ntime_zone = \"UTC\"\njitter = \"5min\"\n\
-                    missed = \"once\"\nfolder = \"re cordings/\"\nmax_age = \"30d\"\nmax_size = \"500GB\"\n[[job]]\nname = \"b\"\n\
+                    missed = \"once\"\nfolder = \"re cordings/\"\nmax_age = \"30d\"\nmax_size = \"500GB\"\nprotected = [\"re cordings/x\"]\n[[job]]\nname = \"b\"\n\
                     kind = \"copy\"\nschedule = \"@hourly\"\nfrom = \"\"\nto = \"http://h:1/media/x\"\nlogin = \"/l\"\nrate = \"8M\"\n\
                     [[job]]\nname = \"c\"\nkind = \"command\"\nschedule = \"*/10 * * * * *\"\ncommand = [\"/bin/a b\", \"\\\"\"]\n\
                     [[job]]\nname = \"d\"\nkind = \"copy\"\nschedule = \"@daily\"\nfrom = \"x\"\nto = \"rclone:s3:bucket/x\"\n";

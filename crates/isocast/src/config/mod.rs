@@ -8,6 +8,7 @@ mod change;
 mod command;
 mod here;
 mod jobs;
+mod quotas;
 mod render;
 mod settings;
 mod snmp;
@@ -19,6 +20,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use kernel::EngineChoice;
+use service::quota::QuotaConfig;
 use units::{BitRate, ByteCount, Nanos};
 
 pub(crate) use change::Change;
@@ -38,7 +40,7 @@ const MEMORY_MIN: ByteCount = ByteCount(16 * MIB);
 /// The cycle of HiTactix (§4.1), the only one that is not a whole number to the second.
 const SEED_CYCLE: Nanos = Nanos::from_millis(256);
 const SECOND: Nanos = Nanos::from_secs(1);
-/// Jobs, and webhooks, at most.
+/// Jobs, webhooks, and quotas, at most.
 const JOBS_MAX: usize = 64;
 
 /// What `serve` runs with.
@@ -82,6 +84,8 @@ pub(crate) struct Config {
     pub(crate) log: LogConfig,
     /// Where the machine's SNMP agent is told of this server.
     pub(crate) agentx: Option<AgentxAddress>,
+    /// How much may lie in folders.
+    pub(crate) quotas: Vec<QuotaConfig>,
     /// What is done at set times.
     pub(crate) jobs: Vec<JobConfig>,
     /// Who is told of events.
@@ -283,9 +287,11 @@ impl Config {
                 events: settings_ref.take_optional("log.events", parse_path),
             },
             agentx: settings_ref.take_optional("snmp.agentx", AgentxAddress::parse),
+            quotas: settings_ref.take_each("quota", JOBS_MAX, quotas::take),
             jobs: settings_ref.take_each("job", JOBS_MAX, JobConfig::take),
             webhooks: settings_ref.take_each("webhook", JOBS_MAX, WebhookConfig::take),
         };
+        twice(&mut settings, "quota", quotas::folders(&config.quotas).iter().map(String::as_str));
         twice(&mut settings, "job", config.jobs.iter().map(|job| job.name.as_str()));
         twice(&mut settings, "webhook", config.webhooks.iter().map(|webhook| webhook.name.as_str()));
         if let Some(other) = config.require_mount.iter().find(|path| !config.roots.contains(path)) {
@@ -526,6 +532,8 @@ mod tests {
         config.agentx = None;
         let kinds: Vec<&str> = config.jobs.iter().map(|job| job.work.kind()).collect();
         assert_eq!((kinds, config.webhooks.len()), (vec!["keep", "copy", "measure", "command"], 2));
+        assert_eq!(config.quotas.len(), 2);
+        config.quotas.clear();
         config.jobs.clear();
         config.webhooks.clear();
         config.links.clear();
@@ -554,6 +562,7 @@ mod tests {
     fn keys() -> Vec<String> {
         let sources = [
             ("", include_str!("mod.rs")),
+            ("quota.", include_str!("quotas.rs")),
             ("job.", include_str!("jobs.rs")),
             ("webhook.", include_str!("webhooks.rs")),
         ];

@@ -7,7 +7,7 @@ use kernel::EngineChoice;
 use toml::Value;
 use units::Nanos;
 
-use super::{Config, DiskScheduler, MemorySetting, WhenFullSetting};
+use super::{Config, DiskScheduler, MemorySetting, WhenFullSetting, quotas};
 
 /// The disks of a volume, as they are written.
 fn joined(disks: &[PathBuf]) -> String {
@@ -86,6 +86,7 @@ impl fmt::Display for Config {
         if let Some(agentx) = &self.agentx {
             writeln!(f, "agentx = {}", quoted(agentx))?;
         }
+        self.quotas.iter().try_for_each(|quota| quotas::render(quota, f))?;
         self.jobs.iter().try_for_each(|job| job.render(f))?;
         self.webhooks.iter().try_for_each(|webhook| webhook.render(f))
     }

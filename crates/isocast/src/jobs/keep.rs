@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, ensure};
 use dirstore::{ContentPath, NameKind, Precondition, StoreError};
+use service::quota::is_in;
 use service::{MediaService, ingest};
 use tokio::sync::watch;
 use units::{ByteCount, Nanos};
@@ -21,19 +22,21 @@ const CONTENTS_MAX: usize = 1_000_000;
 const OWN: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// What is kept.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Limits {
     pub(super) max_age: Option<Nanos>,
     pub(super) max_size: Option<ByteCount>,
     pub(super) min_age: Nanos,
+    /// Contents, and folders with all in them, that stay whatever else.
+    pub(super) protected: Vec<ContentPath>,
 }
 
 /// A content that may go.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct OldContent {
+pub(super) struct OldContent {
     path: ContentPath,
     age: Duration,
-    bytes: u64,
+    pub(super) bytes: u64,
     etag: String,
 }
 
@@ -44,11 +47,25 @@ struct OldContent {
 pub(super) async fn keep(
     service: &MediaService,
     folder: &ContentPath,
-    limits: Limits,
+    limits: &Limits,
     moved: &MoveProgress,
     stop: &watch::Receiver<bool>,
 ) -> anyhow::Result<RunDone> {
     let contents = contents(service, folder, stop).await?;
+    remove(service, contents, limits, moved, stop).await
+}
+
+/// Removes of these what is too much, the oldest first.
+///
+/// # Errors
+/// What the store says; what was removed before is gone.
+pub(super) async fn remove(
+    service: &MediaService,
+    contents: Vec<OldContent>,
+    limits: &Limits,
+    moved: &MoveProgress,
+    stop: &watch::Receiver<bool>,
+) -> anyhow::Result<RunDone> {
     let mut done = RunDone::default();
     for content in chosen(contents, limits) {
         if *stop.borrow() {
@@ -70,7 +87,7 @@ pub(super) async fn keep(
 }
 
 /// All contents below a folder.
-async fn contents(
+pub(super) async fn contents(
     service: &MediaService,
     folder: &ContentPath,
     stop: &watch::Receiver<bool>,
@@ -98,14 +115,15 @@ async fn contents(
 }
 
 /// Those that go, the oldest first.
-fn chosen(mut contents: Vec<OldContent>, limits: Limits) -> Vec<OldContent> {
+fn chosen(mut contents: Vec<OldContent>, limits: &Limits) -> Vec<OldContent> {
     let span = |nanos: Nanos| Duration::from_nanos(nanos.0);
     let mut left: u64 = contents.iter().map(|content| content.bytes).sum();
     contents.sort_by(|a, b| b.age.cmp(&a.age).then_with(|| a.path.cmp(&b.path)));
     contents.retain(|content| {
         let is_old = limits.max_age.is_some_and(|age| content.age > span(age));
         let is_too_much = limits.max_size.is_some_and(|size| left > size.0);
-        let goes = content.age >= span(limits.min_age) && (is_old || is_too_much);
+        let is_protected = limits.protected.iter().any(|protected| is_in(&content.path, protected));
+        let goes = content.age >= span(limits.min_age) && (is_old || is_too_much) && !is_protected;
         left -= if goes { content.bytes } else { 0 };
         goes
     });
@@ -121,7 +139,7 @@ mod tests {
         OldContent { path, age: Duration::from_secs(3600 * hours), bytes, etag: String::new() }
     }
 
-    fn gone(limits: Limits) -> Vec<String> {
+    fn gone(limits: &Limits) -> Vec<String> {
         let all = vec![content("new", 0, 50), content("b", 30, 20), content("a", 30, 10), content("c", 5, 30)];
         chosen(all, limits).iter().map(|content| content.path.joined()).collect()
     }
@@ -129,19 +147,21 @@ mod tests {
     #[test]
     fn the_oldest_go_first_and_the_youngest_never() {
         let hours = |hours: u64| Nanos::from_secs(3600 * hours);
-        let limits = Limits { max_age: None, max_size: None, min_age: hours(1) };
-        assert!(gone(limits).is_empty());
-        assert_eq!(
-            gone(Limits { max_age: Some(hours(30)), ..limits }),
-            Vec::<String>::new(),
-            "just as old is not older"
-        );
-        assert_eq!(gone(Limits { max_age: Some(hours(29)), ..limits }), ["a", "b"]);
-        assert_eq!(gone(Limits { max_size: Some(ByteCount(100)), ..limits }), ["a"]);
-        assert_eq!(gone(Limits { max_size: Some(ByteCount(99)), ..limits }), ["a", "b"]);
-        assert_eq!(gone(Limits { max_size: Some(ByteCount(1)), ..limits }), ["a", "b", "c"], "the newest is too young");
-        let both = Limits { max_size: Some(ByteCount(80)), max_age: Some(hours(29)), ..limits };
-        assert_eq!(gone(both), ["a", "b"], "what went by age counts");
-        assert_eq!(gone(Limits { max_age: Some(hours(1)), min_age: hours(31), ..limits }), Vec::<String>::new());
+        let limits = |max_age, max_size| Limits {
+            max_age: Option::map(max_age, hours),
+            max_size: Option::map(max_size, ByteCount),
+            min_age: hours(1),
+            protected: Vec::new(),
+        };
+        assert!(gone(&limits(None, None)).is_empty());
+        assert!(gone(&limits(Some(30), None)).is_empty(), "just as old is not older");
+        assert_eq!(gone(&limits(Some(29), None)), ["a", "b"]);
+        assert_eq!(gone(&limits(None, Some(100))), ["a"]);
+        assert_eq!(gone(&limits(None, Some(99))), ["a", "b"]);
+        assert_eq!(gone(&limits(None, Some(1))), ["a", "b", "c"], "the newest is too young");
+        assert_eq!(gone(&limits(Some(29), Some(80))), ["a", "b"], "what went by age counts");
+        assert!(gone(&Limits { min_age: hours(31), ..limits(Some(1), None) }).is_empty());
+        let protected = vec![ContentPath::root().child("a").expect("a name")];
+        assert_eq!(gone(&Limits { protected, ..limits(None, Some(100)) }), ["b"]);
     }
 }

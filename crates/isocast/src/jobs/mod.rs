@@ -7,6 +7,7 @@
 mod keep;
 mod kept;
 mod measure;
+mod quotas;
 mod transfer;
 
 use std::collections::BTreeMap;
@@ -108,6 +109,7 @@ impl Jobs {
             ending: watch::Sender::new(false),
         });
         jobs.arrange(configs, kept);
+        tokio::spawn(quotas::look_after(Arc::downgrade(&jobs.around.service)));
         tokio::spawn(Arc::clone(&jobs).keep_time());
         jobs
     }
@@ -275,9 +277,10 @@ impl Jobs {
         });
         let around = &self.around;
         let outcome = match &config.work {
-            JobWork::Keep { folder, max_age, max_size, min_age } => {
-                let limits = keep::Limits { max_age: *max_age, max_size: *max_size, min_age: *min_age };
-                keep::keep(&around.service, folder, limits, &running.moved, &end).await
+            JobWork::Keep { folder, max_age, max_size, min_age, protected } => {
+                let protected = protected.clone();
+                let limits = keep::Limits { max_age: *max_age, max_size: *max_size, min_age: *min_age, protected };
+                keep::keep(&around.service, folder, &limits, &running.moved, &end).await
             }
             JobWork::Copy { from, to, login, rate } => {
                 let (ends, login) = ((from.clone(), to.clone()), login.clone());

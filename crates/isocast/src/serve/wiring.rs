@@ -56,6 +56,7 @@ pub(super) fn http_config(config: &Config, links: &Links) -> http::config::HttpC
             .iter()
             .map(|(name, hash)| User { name: name.clone(), password_hash: hash.clone() })
             .collect(),
+        quotas: config.quotas.clone(),
         local_writes: config.local_writes,
         ..service::config::ServiceConfig::default()
     };

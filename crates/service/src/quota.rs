@@ -1,0 +1,266 @@
+//! Quotas: how much may lie below a folder, known without asking a disk.
+//!
+//! Promise: what is under way counts; an upload that does not fit is refused before its first byte where its length is known, else with the
+//! first byte too many. Not here: looking what lies in a folder and removing the oldest of it, for whoever waits in
+//! [`Quotas::wanted`].
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use units::Nanos;
+
+use crate::contents::{ContentPath, StoreError};
+
+/// Of a quota, what is kept free where the oldest is overwritten: one part of so many. Removing begins when half of it is used.
+const SPARE: u64 = 16;
+/// An upload waits so long for the oldest to be removed.
+const ROOM_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// What a folder may hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QuotaConfig {
+    /// Which.
+    pub folder: ContentPath,
+    /// Bytes of all contents below it.
+    pub bytes_max: u64,
+    /// What happens when it is full.
+    pub when_full: WhenQuotaFull,
+    /// Contents that are younger are not overwritten.
+    pub min_age: Nanos,
+    /// Contents, and folders with all in them, that are not overwritten.
+    pub protected: Vec<ContentPath>,
+}
+
+/// What happens when a quota is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhenQuotaFull {
+    /// Uploads are refused.
+    Refuse,
+    /// The oldest contents go, before the room is needed.
+    OverwriteOldest,
+}
+
+/// All quotas.
+#[derive(Debug, Default)]
+pub struct Quotas {
+    all: RwLock<Vec<Arc<Quota>>>,
+    wanted: Arc<Notify>,
+}
+
+/// A quota and what is counted towards it.
+#[derive(Debug)]
+pub struct Quota {
+    /// What was set.
+    pub config: QuotaConfig,
+    counts: watch::Sender<QuotaCounts>,
+    wanted: Arc<Notify>,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct QuotaCounts {
+    /// Bytes when the folder was last looked at, and of what came since.
+    stored: u64,
+    /// Bytes of uploads under way: announced, or come where nothing was announced.
+    coming: u64,
+}
+
+impl Quotas {
+    /// Puts other quotas in force. What is under way goes on counting towards those it began with.
+    pub(crate) fn configure(&self, configs: &[QuotaConfig]) {
+        let quota = |config: &QuotaConfig| {
+            let (counts, wanted) = (watch::Sender::default(), Arc::clone(&self.wanted));
+            Arc::new(Quota { config: config.clone(), counts, wanted })
+        };
+        *self.all.write().unwrap_or_else(PoisonError::into_inner) = configs.iter().map(quota).collect();
+        self.wanted.notify_one();
+    }
+
+    /// The quotas in force.
+    #[must_use]
+    pub fn all(&self) -> Vec<Arc<Quota>> {
+        self.all.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Waits until a look at the folders is wanted: room has to be made, or there may be more than was counted.
+    pub async fn wanted(&self) {
+        self.wanted.notified().await;
+    }
+
+    /// Takes part in all quotas that `path` lies in, with the bytes that were announced.
+    ///
+    /// # Errors
+    /// One of them has no room.
+    pub(crate) async fn take(&self, path: &ContentPath, length: Option<u64>) -> Result<QuotaShare, StoreError> {
+        let quotas = self.all().into_iter().filter(|quota| is_in(path, &quota.config.folder)).collect();
+        let mut share = QuotaShare { quotas, counted: 0 };
+        share.count(length.unwrap_or(0));
+        for quota in &share.quotas {
+            if !quota.gets_room(length.unwrap_or(0)).await {
+                return Err(StoreError::NoSpace);
+            }
+        }
+        Ok(share)
+    }
+
+    /// A content was removed: who was refused may have room now.
+    pub(crate) fn removed(&self, path: &ContentPath) {
+        let refuses = |quota: &Arc<Quota>| quota.config.when_full == WhenQuotaFull::Refuse;
+        if self.all().iter().any(|quota| refuses(quota) && is_in(path, &quota.config.folder)) {
+            self.wanted.notify_one();
+        }
+    }
+}
+
+impl Quota {
+    /// Notes what was found in the folder.
+    pub fn found(&self, bytes: u64) {
+        self.counts.send_modify(|counts| counts.stored = bytes);
+    }
+
+    /// How much may stay of what is there, where the oldest goes.
+    #[must_use]
+    pub fn keep_bytes(&self) -> u64 {
+        let coming = self.counts.borrow().coming;
+        self.config.bytes_max.saturating_sub(self.config.bytes_max / SPARE).saturating_sub(coming)
+    }
+
+    fn fits(&self, counts: &QuotaCounts) -> bool {
+        counts.stored.saturating_add(counts.coming) <= self.config.bytes_max
+    }
+
+    fn add(&self, bytes: u64) {
+        self.counts.send_modify(|counts| counts.coming = counts.coming.saturating_add(bytes));
+        let counts = *self.counts.borrow();
+        let spare = self.config.bytes_max / SPARE / 2;
+        let is_close = counts.stored.saturating_add(counts.coming) > self.config.bytes_max - spare;
+        if !self.fits(&counts) || (is_close && self.config.when_full == WhenQuotaFull::OverwriteOldest) {
+            self.wanted.notify_one();
+        }
+    }
+
+    async fn gets_room(&self, length: u64) -> bool {
+        if self.config.when_full == WhenQuotaFull::Refuse || length > self.config.bytes_max {
+            return self.fits(&self.counts.borrow());
+        }
+        let mut counts = self.counts.subscribe();
+        let room = counts.wait_for(|counts| self.fits(counts));
+        tokio::time::timeout(ROOM_TIME_MAX, room).await.is_ok()
+    }
+}
+
+/// What one upload takes of the quotas it lies in, until it is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct QuotaShare {
+    quotas: Vec<Arc<Quota>>,
+    counted: u64,
+}
+
+impl QuotaShare {
+    /// So many bytes came in all.
+    ///
+    /// # Errors
+    /// They do not fit.
+    pub(crate) fn came(&mut self, bytes: u64) -> Result<(), StoreError> {
+        if bytes > self.counted {
+            self.count(bytes);
+            if self.quotas.iter().any(|quota| !quota.fits(&quota.counts.borrow())) {
+                return Err(StoreError::NoSpace);
+            }
+        }
+        Ok(())
+    }
+
+    /// It is stored, with so many bytes.
+    pub(crate) fn stored(&mut self, bytes: u64) {
+        for quota in &self.quotas {
+            quota.counts.send_modify(|counts| counts.stored = counts.stored.saturating_add(bytes));
+        }
+    }
+
+    fn count(&mut self, bytes: u64) {
+        self.quotas.iter().for_each(|quota| quota.add(bytes - self.counted));
+        self.counted = bytes;
+    }
+}
+
+impl Drop for QuotaShare {
+    fn drop(&mut self) {
+        for quota in &self.quotas {
+            quota.counts.send_modify(|counts| counts.coming = counts.coming.saturating_sub(self.counted));
+        }
+    }
+}
+
+/// Whether `path` is `folder`, or lies below it.
+#[must_use]
+pub fn is_in(path: &ContentPath, folder: &ContentPath) -> bool {
+    path.components().starts_with(folder.components())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(text: &str) -> ContentPath {
+        ContentPath::parse_encoded(text).expect("a path")
+    }
+
+    fn quotas(when_full: WhenQuotaFull) -> Quotas {
+        let config = |folder: &str, bytes_max| QuotaConfig {
+            folder: path(folder),
+            bytes_max,
+            when_full,
+            min_age: Nanos::ZERO,
+            protected: Vec::new(),
+        };
+        let quotas = Quotas::default();
+        quotas.configure(&[config("a", 100), config("a/b", 60)]);
+        quotas
+    }
+
+    #[tokio::test]
+    async fn what_is_under_way_counts_in_every_folder_it_lies_in() {
+        let quotas = quotas(WhenQuotaFull::Refuse);
+        let [outer, inner] = [&quotas.all()[0], &quotas.all()[1]].map(Arc::clone);
+        outer.found(30);
+        let first = quotas.take(&path("a/b/x"), Some(50)).await.expect("room in both");
+        assert!(quotas.take(&path("a/b/y"), Some(11)).await.is_err(), "50 + 11 > 60");
+        assert!(quotas.take(&path("a/y"), Some(21)).await.is_err(), "30 + 50 + 21 > 100");
+        assert!(quotas.take(&path("ab/y"), Some(1 << 40)).await.is_ok(), "another folder");
+        let mut growing = quotas.take(&path("a/y"), None).await.expect("nothing was announced");
+        assert!(growing.came(20).is_ok() && growing.came(20).is_ok() && growing.came(21).is_err());
+        drop((first, growing));
+        let mut stored = quotas.take(&path("a/b/x"), Some(60)).await.expect("the room is given back");
+        stored.stored(60);
+        drop(stored);
+        assert!(quotas.take(&path("a/b/y"), Some(1)).await.is_err());
+        inner.found(0);
+        outer.found(0);
+        assert!(quotas.take(&path("a/b/y"), Some(60)).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn where_the_oldest_goes_an_upload_waits_for_its_room() {
+        let quotas = Arc::new(quotas(WhenQuotaFull::OverwriteOldest));
+        let outer = Arc::clone(&quotas.all()[0]);
+        outer.found(95);
+        let remover = tokio::spawn({
+            let (quotas, outer) = (Arc::clone(&quotas), Arc::clone(&outer));
+            async move {
+                loop {
+                    quotas.wanted().await;
+                    outer.found(outer.keep_bytes());
+                }
+            }
+        });
+        let share = quotas.take(&path("a/x"), Some(80)).await.expect("the oldest goes");
+        assert_eq!(outer.keep_bytes(), 14, "100, less 80 that come, less a sixteenth");
+        drop(share);
+        remover.abort();
+        outer.found(95);
+        let waits = tokio::time::timeout(Duration::from_millis(20), quotas.take(&path("a/x"), Some(6))).await;
+        assert!(waits.is_err(), "nobody removes anything");
+        assert!(quotas.take(&path("a/x"), Some(101)).await.is_err());
+    }
+}
