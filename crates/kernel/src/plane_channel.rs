@@ -49,6 +49,8 @@ pub fn connect(disks: u16) -> io::Result<ChannelEnds> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     }
     let shared = Arc::new(ChannelShared {
+        drains: AtomicBool::new(false),
+        shuts_down: AtomicBool::new(false),
         commands: ArrayQueue::new(COMMANDS_MAX),
         messages: ArrayQueue::new(STORE_MESSAGES_MAX),
         reports: ArrayQueue::new(REPORTS_MAX),
@@ -73,6 +75,9 @@ pub fn connect(disks: u16) -> io::Result<ChannelEnds> {
 
 #[derive(Debug)]
 struct ChannelShared {
+    /// These two commands need no room, and pass all others: they came after a crowd's, and must not be lost for it.
+    drains: AtomicBool,
+    shuts_down: AtomicBool,
     commands: ArrayQueue<Command>,
     messages: ArrayQueue<StoreMessage>,
     reports: ArrayQueue<Report>,
@@ -97,7 +102,11 @@ pub struct PlaneLink {
 
 impl PlaneLink {
     pub(crate) fn command(&self) -> Option<Command> {
-        self.shared.commands.pop()
+        if self.shared.shuts_down.load(Ordering::SeqCst) {
+            return Some(Command::Shutdown);
+        }
+        let drains = self.shared.drains.swap(false, Ordering::SeqCst);
+        if drains { Some(Command::Drain) } else { self.shared.commands.pop() }
     }
 
     pub(crate) fn store_message(&self) -> Option<StoreMessage> {
@@ -165,12 +174,16 @@ impl PlaneHandle {
     /// Hands over a command and wakes the plane.
     ///
     /// # Errors
-    /// The command, if the queue is full (answer 503) or the plane has ended.
+    /// The command, if the queue is full (answer 503; never that the plane is to drain or to end) or the plane has ended.
     pub fn send(&self, command: Command) -> Result<(), Command> {
         if self.is_closed() {
             return Err(command);
         }
-        self.shared.commands.push(command)?;
+        match command {
+            Command::Drain => self.shared.drains.store(true, Ordering::SeqCst),
+            Command::Shutdown => self.shared.shuts_down.store(true, Ordering::SeqCst),
+            command => self.shared.commands.push(command)?,
+        }
         self.shared.plane_waker.wake();
         Ok(())
     }
@@ -359,9 +372,21 @@ mod tests {
         for n in 0..COMMANDS_MAX {
             links.handle.send(Command::Stop(StreamId(u64::try_from(n).unwrap()))).unwrap();
         }
-        assert!(matches!(links.handle.send(Command::Drain), Err(Command::Drain)));
+        let one_more = links.handle.send(Command::Stop(StreamId(0)));
+        assert!(matches!(one_more, Err(Command::Stop(_))));
         assert!(matches!(links.plane.command(), Some(Command::Stop(StreamId(0)))));
+        links.handle.send(Command::Stop(StreamId(0))).unwrap();
+    }
+
+    #[test]
+    fn that_the_plane_is_to_end_passes_a_full_queue() {
+        let links = connect(0).unwrap();
+        while links.handle.send(Command::Stop(StreamId(1))).is_ok() {}
         links.handle.send(Command::Drain).unwrap();
+        assert!(matches!(links.plane.command(), Some(Command::Drain)));
+        assert!(matches!(links.plane.command(), Some(Command::Stop(_))));
+        links.handle.send(Command::Shutdown).unwrap();
+        assert!(matches!(links.plane.command(), Some(Command::Shutdown)));
     }
 
     #[test]
