@@ -15,7 +15,7 @@ use units::{DiskId, Nanos, UploadId};
 
 use crate::event::EventSender;
 use crate::grants::WakeFn;
-use crate::operation::{Operation, ReplyTo};
+use crate::operation::{ChangeAnswer, Operation, ReplyTo};
 use crate::stats::DiskStats;
 use crate::worker::Chunk;
 use crate::{Reliance, StoreError};
@@ -157,6 +157,16 @@ impl DiskHandle {
     /// A place in the queue, waited for. Cancelling the wait loses nothing.
     pub(crate) async fn place(&self) -> Result<mpsc::Permit<'_, Operation>, StoreError> {
         self.while_it_works(async { self.operations().reserve().await.map_err(|_| StoreError::Closed) }).await?
+    }
+
+    /// Waits for the answer to a change as long as the disk is relied on. What is given up then is never made, unless it
+    /// was begun: [`StoreError::Unsettled`].
+    pub(crate) async fn settle<T>(&self, mut change: ChangeAnswer<T>) -> Result<T, StoreError> {
+        match self.while_it_works(&mut change.answer).await {
+            Ok(answer) => answer.unwrap_or(Err(StoreError::Closed)).map_err(|error| error.of_disk(self.shared.id)),
+            Err(silence) if change.give_up() => Err(silence),
+            Err(_) => Err(StoreError::Unsettled(self.shared.id)),
+        }
     }
 
     /// Waits for `event` as long as the disk is relied on: for what may rightly take long (grants are rare on a busy

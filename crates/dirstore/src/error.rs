@@ -42,6 +42,9 @@ pub enum StoreError {
     /// The disk does not answer, or what was asked for cannot be read from it or written to it.
     #[error("disk {} errs or does not answer", .0.0)]
     DiskFailing(DiskId),
+    /// The disk fell silent or erred while a change of a name was made durable: it may have been made or not.
+    #[error("disk {} fell silent or erred while this was made durable: it may be so or not", .0.0)]
+    Unsettled(DiskId),
     /// The folder it lies in, or may lie in, is not served for now.
     #[error("{0}")]
     RootAway(RootAway),

@@ -1,6 +1,10 @@
 //! What a disk's thread can be asked to do.
 //!
-//! Promise: plain messages; each that has an answer carries where it goes. Not here: doing it (`worker`).
+//! Promise: plain messages; each that has an answer carries where it goes; a change that its caller gave up is not made later.
+//! Not here: doing it (`worker`).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::oneshot;
 use units::UploadId;
@@ -11,6 +15,50 @@ use crate::{ContentPath, Entry, Opened, Precondition, Published, StoreError, Wan
 
 /// Where an answer goes.
 pub(crate) type ReplyTo<T> = oneshot::Sender<Result<T, StoreError>>;
+
+/// Where the answer to a change goes. Either the disk's thread begins what it cannot take back, or the caller gives up: who
+/// comes first decides.
+#[derive(Debug)]
+pub(crate) struct ChangeReply<T> {
+    reply: ReplyTo<T>,
+    decided: Arc<AtomicBool>,
+}
+
+/// The caller's end of a [`ChangeReply`].
+#[derive(Debug)]
+pub(crate) struct ChangeAnswer<T> {
+    pub(crate) answer: oneshot::Receiver<Result<T, StoreError>>,
+    decided: Arc<AtomicBool>,
+}
+
+/// Both ends for one change.
+pub(crate) fn change<T>() -> (ChangeReply<T>, ChangeAnswer<T>) {
+    let (reply, answer) = oneshot::channel();
+    let decided = Arc::new(AtomicBool::new(false));
+    (ChangeReply { reply, decided: Arc::clone(&decided) }, ChangeAnswer { answer, decided })
+}
+
+impl<T> ChangeReply<T> {
+    /// Begins what cannot be taken back; false if it was given up.
+    pub(crate) fn begin(&self) -> bool {
+        !self.is_closed() && !self.decided.swap(true, Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.reply.is_closed()
+    }
+
+    pub(crate) fn send(self, result: Result<T, StoreError>) {
+        drop(self.reply.send(result));
+    }
+}
+
+impl<T> ChangeAnswer<T> {
+    /// Gives the change up; false if it was begun.
+    pub(crate) fn give_up(&self) -> bool {
+        !self.decided.swap(true, Ordering::Relaxed)
+    }
+}
 
 /// One thing to do. `root` is the number of a folder among those on the disk.
 #[derive(Debug)]
@@ -26,11 +74,27 @@ pub(crate) enum Operation {
     /// Bytes free in the file system of a directory.
     Space { root: usize, path: ContentPath, reply: ReplyTo<u64> },
     /// Remove a content; answered when that is durable.
-    Delete { root: usize, path: ContentPath, precondition: Precondition, reply: ReplyTo<()> },
+    Delete { root: usize, path: ContentPath, precondition: Precondition, reply: ChangeReply<()> },
     /// Make ready for an upload.
     Begin { root: usize, path: ContentPath, terms: UploadTerms, reply: ReplyTo<Begun> },
     /// A full chunk of an upload has come.
     Append { upload: UploadId, chunk: Chunk },
     /// All of an upload has come; answered when it is durable.
-    Finish { upload: UploadId, last: Option<Chunk>, reply: ReplyTo<Published> },
+    Finish { upload: UploadId, last: Option<Chunk>, reply: ChangeReply<Published> },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_begun_or_given_up() {
+        let (reply, answer) = change::<()>();
+        assert!(reply.begin() && !answer.give_up());
+        let (reply, answer) = change::<()>();
+        assert!(answer.give_up() && !reply.begin());
+        let (reply, answer) = change::<()>();
+        drop(answer);
+        assert!(!reply.begin(), "nobody waits");
+    }
 }

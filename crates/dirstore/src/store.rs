@@ -16,7 +16,6 @@ use std::time::Duration;
 use dataplane::control::Content;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use schedule::profile::DiskProfile;
-use tokio::sync::oneshot;
 use units::{DiskId, limits};
 
 use crate::disk::{DiskHandle, DiskShared};
@@ -24,7 +23,7 @@ use crate::event::{EventListener, EventSender};
 use crate::grants::GrantPort;
 use crate::home::Homes;
 use crate::index::{Index, Saver};
-use crate::operation::Operation;
+use crate::operation::{self, Operation};
 use crate::path::is_hidden;
 use crate::root::{Root, RootSetting};
 use crate::stats::DiskStats;
@@ -488,11 +487,10 @@ impl Store {
         precondition: &Precondition,
     ) -> Result<(), StoreError> {
         let (disk, root) = self.roots().nth(number).ok_or(StoreError::NotFound)?;
-        let (reply, answer) = oneshot::channel();
+        let (reply, answer) = operation::change();
         let (path, precondition) = (path.clone(), precondition.clone());
         disk.handle.post(Operation::Delete { root, path, precondition, reply })?;
-        let answer = disk.handle.while_it_works(answer).await?.unwrap_or(Err(StoreError::Closed));
-        answer.map_err(|error| error.of_disk(disk.handle.shared.id))
+        disk.handle.settle(answer).await
     }
 
     /// The disks.

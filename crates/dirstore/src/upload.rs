@@ -10,12 +10,12 @@ use std::sync::{Arc, OnceLock};
 
 use kernel::pool::{LEASE_BYTES, LeasePool};
 use storage::uploads::RecordingTerms;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use units::{BitRate, DiskId, Nanos, ReservationId, UploadId};
 
 use crate::disk::{DiskHandle, DiskShared};
 use crate::home::NameHome;
-use crate::operation::Operation;
+use crate::operation::{self, Operation};
 use crate::worker::Chunk;
 use crate::{ContentPath, Precondition, StoreError};
 
@@ -238,20 +238,21 @@ impl Upload {
     ///
     /// # Errors
     /// [`StoreError::TooShort`] if bytes are missing, [`StoreError::PreconditionFailed`] if the precondition does not
-    /// hold any more, and as [`Upload::append`]. Nothing is visible then, unless the disk failed while it made durable
-    /// what was visible already.
+    /// hold any more, and as [`Upload::append`]. Nothing is visible then or later, unless it is [`OnBreak::Keep`] or the
+    /// error [`StoreError::Unsettled`].
     pub async fn finish(mut self) -> Result<Published, StoreError> {
         self.check()?;
         if self.length.is_some_and(|length| length != self.received_bytes) {
             return Err(StoreError::TooShort);
         }
-        let (reply, answer) = oneshot::channel();
+        let (reply, answer) = operation::change();
         let place = self.disk.place().await?;
         place.send(Operation::Finish { upload: self.begun.id, last: self.begun.filling.take(), reply });
         self.disk.shared.wake();
-        let answer = self.disk.while_it_works(answer).await?;
-        let published = answer.unwrap_or_else(|_| Err(self.failure().unwrap_or(StoreError::Closed)));
-        published.map_err(|error| error.of_disk(self.disk.shared.id))
+        self.disk.settle(answer).await.map_err(|error| match error {
+            StoreError::Closed => self.failure().unwrap_or(error),
+            error => error,
+        })
     }
 
     /// Waits until the disk's side has given the upload up, and says why: it may do so while its client sends nothing. Never

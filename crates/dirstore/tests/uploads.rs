@@ -278,7 +278,7 @@ async fn when_the_schedule_ends_nobody_waits_for_it() {
         }
     };
     assert!(matches!(refused, StoreError::Closed));
-    assert!(matches!(store.delete(&path("/old"), Precondition::None).await, Err(StoreError::Closed)));
+    assert!(matches!(store.delete(&path("/old"), Precondition::None).await, Err(StoreError::Unsettled(_))));
     assert_eq!(store.lookup(&path("/none")).await.unwrap_err().to_string(), "not found", "reading goes on");
 }
 

@@ -133,6 +133,8 @@ pub(crate) fn of_store(error: &StoreError) -> Reply {
         StoreError::DiskFailing(disk) => {
             (StatusCode::SERVICE_UNAVAILABLE, format!("disk {} errs or does not answer", disk.0))
         }
+        // Of what is answered with 503 nothing appears later.
+        StoreError::Unsettled(_) => (StatusCode::GATEWAY_TIMEOUT, format!("{error}; look again when the disk answers")),
         StoreError::RootAway(_) | StoreError::Busy | StoreError::Closed => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}")),
         StoreError::NameTooLong => (StatusCode::BAD_REQUEST, "a name in the path is too long".to_owned()),
         StoreError::TooLong | StoreError::TooShort => (StatusCode::BAD_REQUEST, format!("{error}")),

@@ -258,6 +258,22 @@ fn a_faulty_disk_harms_nobody_else_and_comes_back() {
             if strange { Err(format!("{names:?}")) } else { Ok(()) }
         });
 
+        // It hangs while nobody reads from it: what is refused is not done when it is back, and what may be done is no refusal.
+        bad.ctl("hang");
+        let ask =
+            |method, path: &str| fetch(server.address, method, &format!("/media/bad/{path}")).map(|(status, _)| status);
+        let created = put(server.address, "bad/empty", 0).expect("an answer");
+        assert!([503, 504].contains(&created), "{created}");
+        assert_eq!(put(server.address, "bad/empty-later", 0).expect("an answer"), 503);
+        assert_eq!(ask("DELETE", "after-errors").expect("an answer"), 503);
+        bad.ctl("revive");
+        assert_well(&server, "after-a-silence");
+        if created == 503 {
+            assert_eq!(ask("HEAD", "empty").expect("an answer"), 404);
+        }
+        assert_eq!(ask("HEAD", "empty-later").expect("an answer"), 404);
+        assert_eq!(ask("HEAD", "after-errors").expect("an answer"), 200);
+
         // The others have noticed nothing.
         assert_eq!(others.broken.load(Relaxed), 0);
         assert!(others.bytes.load(Relaxed) > before);

@@ -10,7 +10,6 @@ use std::time::SystemTime;
 
 use dataplane::layout::FileAccess;
 use storage::uploads::RecordingTerms;
-use tokio::sync::oneshot;
 use units::{DiskId, UploadId};
 use volume::{DiskWrite, Draft, GroupCommit, MemberId, Volume, VolumeError};
 
@@ -23,6 +22,7 @@ use super::unit_read::UnitRead;
 use super::upkeep::{CopyStep, EndedUpkeep, UpkeepRun};
 use crate::disk::DiskShared;
 use crate::event::StoreEvent;
+use crate::operation::ChangeReply;
 use crate::upload::{UploadProgress, UploadTerms, index};
 use crate::worker::Chunk;
 use crate::{ContentPath, OnBreak, Precondition, Published, StoreError};
@@ -70,7 +70,7 @@ struct VolumeUpload {
     on_break: OnBreak,
     recording: Option<RecordingTerms>,
     progress: Arc<UploadProgress>,
-    reply: Option<oneshot::Sender<Result<Published, StoreError>>>,
+    reply: Option<ChangeReply<Published>>,
     /// Disks that have something of it and are not through with it.
     members: Vec<MemberId>,
     /// When all had come, in nanoseconds since 1970.
@@ -89,8 +89,8 @@ enum VolumeUploadLife {
 
 /// Somebody who waits for the journal.
 enum Waiter {
-    Upload { path: ContentPath, published: Published, reply: Option<oneshot::Sender<Result<Published, StoreError>>> },
-    Removal(oneshot::Sender<Result<(), StoreError>>),
+    Upload { path: ContentPath, published: Published, reply: Option<ChangeReply<Published>> },
+    Removal(ChangeReply<()>),
 }
 
 /// A commit of the journal under way.
@@ -265,12 +265,7 @@ impl Core {
         self.tell(member, Task::Write(id, block));
     }
 
-    pub(super) fn finish(
-        &mut self,
-        id: UploadId,
-        last: Option<Chunk>,
-        reply: Option<oneshot::Sender<Result<Published, StoreError>>>,
-    ) {
+    pub(super) fn finish(&mut self, id: UploadId, last: Option<Chunk>, reply: Option<ChangeReply<Published>>) {
         if let Some(chunk) = last {
             self.take_chunk(id, chunk);
         }
@@ -310,7 +305,7 @@ impl Core {
         let Some(upload) = self.uploads.get_mut(&id) else { return };
         upload.progress.fail(error.clone());
         if let Some(reply) = upload.reply.take() {
-            drop(reply.send(Err(error.clone())));
+            reply.send(Err(error.clone()));
         }
         self.front.stats.uploads_failed.add(1);
         self.end(id);
@@ -350,7 +345,11 @@ impl Core {
     fn publish(&mut self, id: UploadId) {
         let Some(mut upload) = self.uploads.remove(&id) else { return };
         let name = upload.path.joined();
-        let checked = self.check_precondition(&name, &upload.precondition);
+        let given_up = !upload.reply.as_ref().is_some_and(ChangeReply::begin);
+        let checked = match upload.on_break {
+            OnBreak::Discard if given_up => Err(StoreError::Closed),
+            OnBreak::Discard | OnBreak::Keep => self.check_precondition(&name, &upload.precondition),
+        };
         let created = self.volume.find(&name).is_none();
         let published = match checked {
             Err(error) => {
@@ -371,18 +370,16 @@ impl Core {
                 self.front.stats.uploads_failed.add(1);
                 upload.progress.fail(error.clone());
                 if let Some(reply) = upload.reply.take() {
-                    drop(reply.send(Err(error)));
+                    reply.send(Err(error));
                 }
             }
         }
     }
 
-    pub(super) fn remove(
-        &mut self,
-        path: &ContentPath,
-        precondition: &Precondition,
-        reply: oneshot::Sender<Result<(), StoreError>>,
-    ) {
+    pub(super) fn remove(&mut self, path: &ContentPath, precondition: &Precondition, reply: ChangeReply<()>) {
+        if !reply.begin() {
+            return;
+        }
         let name = path.joined();
         let removed = self.check_precondition(&name, precondition).and_then(|()| {
             if self.volume.find(&name).is_none() && self.volume.is_folder(&name) {
@@ -396,7 +393,7 @@ impl Core {
                 self.waiters.push(Waiter::Removal(reply));
                 self.start_journal();
             }
-            Err(error) => drop(reply.send(Err(error))),
+            Err(error) => reply.send(Err(error)),
         }
     }
 
@@ -517,14 +514,15 @@ impl Core {
 
 impl Waiter {
     fn answer(self, durable: Result<(), StoreError>, front: &DiskShared) {
+        let durable = durable.map_err(|_| StoreError::Unsettled(front.id));
         match self {
-            Self::Removal(reply) => drop(reply.send(durable)),
+            Self::Removal(reply) => reply.send(durable),
             Self::Upload { path, published, reply } => {
                 let stats = &front.stats;
                 if durable.is_ok() { &stats.uploads_published } else { &stats.uploads_failed }.add(1);
                 let outcome = durable.map(|()| published);
                 match reply.filter(|reply| !reply.is_closed()) {
-                    Some(reply) => drop(reply.send(outcome)),
+                    Some(reply) => reply.send(outcome),
                     // Its client is gone, and it is kept.
                     None => front.events.tell(match outcome {
                         Ok(published) => {

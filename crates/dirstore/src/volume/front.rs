@@ -85,11 +85,7 @@ impl Front {
             Operation::Entries { path, names, reply, .. } => answer(reply, || Ok(self.entries(&path, &names))),
             // Folders need not be there before what is put into them.
             Operation::Space { reply, .. } => answer(reply, || Ok(lock(&self.core).volume.free_bytes())),
-            Operation::Delete { path, precondition, reply, .. } => {
-                if !reply.is_closed() {
-                    lock(&self.core).remove(&path, &precondition, reply);
-                }
-            }
+            Operation::Delete { path, precondition, reply, .. } => lock(&self.core).remove(&path, &precondition, reply),
             Operation::Begin { path, terms, reply, .. } => answer(reply, || {
                 let mut core = lock(&self.core);
                 if core.upload_count() >= limits::UPLOADS_MAX {

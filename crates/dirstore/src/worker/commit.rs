@@ -9,10 +9,10 @@ use kernel::clock::monotonic;
 use rustix::fs::{Mode, OFlags, fcntl_getfl, fdatasync, fsync, ftruncate, openat};
 use rustix::io::Errno;
 use storage::uploads::CommitPart;
-use tokio::sync::oneshot;
 use units::UploadId;
 
 use crate::StoreError;
+use crate::operation::ChangeReply;
 
 use super::{Worker, content};
 
@@ -20,13 +20,13 @@ use super::{Worker, content};
 #[derive(Debug)]
 pub(super) struct Removal {
     pub(super) directory: OwnedFd,
-    pub(super) reply: Option<oneshot::Sender<Result<(), StoreError>>>,
+    pub(super) reply: Option<ChangeReply<()>>,
 }
 
 impl Removal {
     pub(super) fn answer(&mut self, result: Result<(), StoreError>) {
         if let Some(reply) = self.reply.take() {
-            drop(reply.send(result));
+            reply.send(result);
         }
     }
 }
@@ -49,14 +49,15 @@ impl Worker {
                 CommitPart::Withhold(upload) => self.acknowledge(upload, Err(broken)),
                 CommitPart::SyncRemoval(removal) => {
                     let result = fsync(&removal.directory).map_err(StoreError::from);
-                    if let Err(error) = &result {
-                        removal.answer(Err(error.clone()));
+                    if result.is_err() {
+                        removal.answer(Err(StoreError::Unsettled(self.shared.id)));
                     }
                     result
                 }
                 CommitPart::CheckRemoval(removal) => {
                     let result = takes_changes(removal.directory.as_fd()).map_err(StoreError::from);
-                    removal.answer(result.clone());
+                    let unsettled = StoreError::Unsettled(self.shared.id);
+                    removal.answer(if result.is_ok() { Ok(()) } else { Err(unsettled) });
                     result
                 }
                 CommitPart::Flush { upload, keep } => self.flush(upload, keep).map_err(StoreError::from),

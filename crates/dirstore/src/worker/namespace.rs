@@ -5,14 +5,13 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use crate::entry::Stamp;
+use crate::operation::ChangeReply;
+use crate::{ContentPath, Entry, NameKind, Opened, Precondition, StoreError, Want, beneath};
 use dataplane::control::Content;
 use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat, fstat, statat, unlinkat};
 use rustix::io::Errno;
 use storage::leftover;
-use tokio::sync::oneshot;
-
-use crate::entry::Stamp;
-use crate::{ContentPath, Entry, NameKind, Opened, Precondition, StoreError, Want, beneath};
 
 use super::commit::Removal;
 use super::{Worker, free_bytes};
@@ -130,14 +129,14 @@ impl Worker {
         root: usize,
         path: &ContentPath,
         precondition: &Precondition,
-        reply: oneshot::Sender<Result<(), StoreError>>,
+        reply: ChangeReply<()>,
     ) {
-        if reply.is_closed() {
+        if !reply.begin() {
             return;
         }
         match self.unlink(root, path, precondition) {
             Ok(directory) => self.uploads.removed(Removal { directory, reply: Some(reply) }),
-            Err(error) => drop(reply.send(Err(error))),
+            Err(error) => reply.send(Err(error)),
         }
     }
 

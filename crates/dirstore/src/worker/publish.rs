@@ -12,6 +12,7 @@ use units::UploadId;
 
 use crate::entry::Stamp;
 use crate::event::StoreEvent;
+use crate::operation::ChangeReply;
 use crate::root::Identity;
 use crate::{ContentPath, NameKind, OnBreak, Precondition, Published, StoreError, beneath};
 
@@ -21,7 +22,7 @@ impl Worker {
     /// Gives a complete upload its name. Who waits for it is told of a refusal, and hears no more of it.
     pub(super) fn publish(&mut self, upload: UploadId) -> Result<(), StoreError> {
         let Some(target) = self.uploads.file_mut(upload) else { return Err(StoreError::Closed) };
-        let given_up = target.reply.as_ref().is_none_or(|reply| reply.is_closed());
+        let given_up = !target.reply.as_ref().is_some_and(ChangeReply::begin);
         if given_up && target.on_break == OnBreak::Discard {
             self.shared.stats.uploads_failed.add(1);
             return Err(StoreError::Closed);
@@ -49,7 +50,10 @@ impl Worker {
     pub(super) fn acknowledge(&mut self, upload: UploadId, durable: Result<(), Errno>) -> Result<(), StoreError> {
         let published = self.uploads.file_mut(upload).and_then(|target| target.published.take());
         let durable = durable.map_err(StoreError::from);
-        let outcome = durable.clone().and_then(|()| published.ok_or(StoreError::Closed));
+        let outcome = match durable {
+            Ok(()) => published.ok_or(StoreError::Closed),
+            Err(_) => Err(StoreError::Unsettled(self.disk())),
+        };
         self.tell_end(upload, outcome);
         durable
     }
@@ -60,7 +64,7 @@ impl Worker {
         if outcome.is_ok() { &stats.uploads_published } else { &stats.uploads_failed }.add(1);
         let path = target.path.clone();
         match target.reply.take().filter(|reply| !reply.is_closed()) {
-            Some(reply) => drop(reply.send(outcome)),
+            Some(reply) => reply.send(outcome),
             // Its client is gone, and it is kept.
             None => self.shared.events.tell(match outcome {
                 Ok(published) => StoreEvent::RecordingKept { path, bytes: published.size, after_restart: false },

@@ -16,9 +16,10 @@ use kernel::pool::Lease;
 use rustix::fs::{FallocateFlags, OFlags, fallocate, fstat};
 use rustix::io::Errno;
 use storage::uploads::UploadFile;
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::OwnedSemaphorePermit;
 use units::{Nanos, UploadId, limits};
 
+use crate::operation::ChangeReply;
 use crate::root::{Identity, Root};
 use crate::upload::{BufferRight, UploadProgress, UploadTerms, count, index};
 use crate::{ContentPath, Entry, NameKind, OnBreak, Precondition, Published, StoreError, beneath};
@@ -49,7 +50,7 @@ pub(super) struct UploadTarget {
     pub(super) temporary: TemporaryFile,
     /// The directory it was begun in.
     pub(super) parent: Identity,
-    pub(super) reply: Option<oneshot::Sender<Result<Published, StoreError>>>,
+    pub(super) reply: Option<ChangeReply<Published>>,
     /// What publishing it gave.
     pub(super) published: Option<Published>,
     progress: Arc<UploadProgress>,
@@ -78,7 +79,7 @@ impl UploadTarget {
     pub(super) fn tell_failure(&mut self, error: &StoreError) {
         self.progress.fail(error.clone());
         if let Some(reply) = self.reply.take() {
-            drop(reply.send(Err(error.clone())));
+            reply.send(Err(error.clone()));
         }
     }
 
@@ -213,12 +214,7 @@ impl Worker {
     }
 
     /// The last chunk has come, if there is one, and `reply` waits for the end.
-    pub(crate) fn finish_upload(
-        &mut self,
-        upload: UploadId,
-        last: Option<Chunk>,
-        reply: oneshot::Sender<Result<Published, StoreError>>,
-    ) {
+    pub(crate) fn finish_upload(&mut self, upload: UploadId, last: Option<Chunk>, reply: ChangeReply<Published>) {
         let Some(target) = self.uploads.receiving(upload) else { return };
         target.reply = Some(reply);
         if let Some(chunk) = last {
