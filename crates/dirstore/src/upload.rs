@@ -30,7 +30,7 @@ const LULL: Nanos = Nanos::from_secs(10);
 pub struct UploadRequest {
     /// Where to. Its directory must exist.
     pub path: ContentPath,
-    /// Bytes, if known. Space for all of it is taken at once.
+    /// Bytes, if known. It is refused at once if there is no space for all of it; space is taken as it comes.
     pub length: Option<u64>,
     /// Checked at once, and again when it is published.
     pub precondition: Precondition,

@@ -258,6 +258,14 @@ async fn a_full_disk_says_so_and_nothing_is_left_behind() {
         // Known to be too long: refused before a byte is sent.
         let result = store.begin_upload(request("/big", Some(1 << 30))).await;
         assert!(matches!(result, Err(StoreError::NoSpace)), "{result:?}");
+        // Announced and not sent: the space is still anybody's.
+        let most = Some(free_before / 3 * 2);
+        let announced =
+            [store.begin_upload(request("/big", most)).await, store.begin_upload(request("/big", most)).await];
+        assert!(announced.iter().all(Result::is_ok), "{announced:?}");
+        put(&store, "/small", &pattern(1 << 20, 2)).await.unwrap();
+        store.delete(&path("/small"), Precondition::None).await.unwrap();
+        drop(announced);
         // Not known: refused when it is full.
         let mut upload = store.begin_upload(request("/big", None)).await.unwrap();
         let bytes = pattern(1 << 20, 1);

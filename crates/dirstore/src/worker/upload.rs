@@ -28,7 +28,7 @@ use super::content::{extents_of, is_buffered};
 use super::temporary::TemporaryFile;
 use super::{Worker, free_bytes};
 
-/// Space taken ahead for an upload of unknown length, at most.
+/// Space taken ahead of what comes, at most, unless as much has come of a length that was announced.
 const GROWTH_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Bytes on their way from a client to the disk. Dropping it frees the memory and wakes who waits for some.
@@ -56,6 +56,8 @@ pub(super) struct UploadTarget {
     progress: Arc<UploadProgress>,
     /// What is not written; the first is the one the next byte is in.
     ready: VecDeque<Chunk>,
+    /// What was announced.
+    length: Option<u64>,
     allocated_bytes: u64,
     extents: Box<[Extent]>,
 }
@@ -89,7 +91,7 @@ impl UploadTarget {
             return Ok(());
         }
         let start = self.allocated_bytes;
-        let generous = (end - start).max(self.growth_bytes());
+        let generous = (end - start).max(self.growth_bytes(start));
         let taken = match preallocate(self.file(), start, generous) {
             // Nearly full: what is needed may still fit.
             Err(Errno::NOSPC | Errno::DQUOT) => preallocate(self.file(), start, end - start).map(|()| end - start),
@@ -101,10 +103,18 @@ impl UploadTarget {
     }
 
     /// Space to take ahead. All uploads at once take no more than half of what is free: who needs the rest now is not
-    /// refused for what others may yet send.
-    fn growth_bytes(&self) -> u64 {
+    /// refused for what others may yet send. Of an announced length as much is taken as has come: a file lies in few
+    /// pieces, and who announces much and sends little holds little.
+    fn growth_bytes(&self, allocated_bytes: u64) -> u64 {
         let share = free_bytes(&self.temporary.file).unwrap_or(0) / (2 * count(limits::UPLOADS_MAX));
-        (share - share % limits::DIRECT_ALIGN).min(GROWTH_BYTES_MAX)
+        let share = (share - share % limits::DIRECT_ALIGN).min(GROWTH_BYTES_MAX);
+        match self.length {
+            None => share,
+            Some(length) => {
+                let rest = length.next_multiple_of(limits::DIRECT_ALIGN).saturating_sub(allocated_bytes);
+                share.max(allocated_bytes).min(rest)
+            }
+        }
     }
 
     fn locate(&mut self, root: &Root) {
@@ -190,14 +200,16 @@ impl Worker {
             published: None,
             progress: terms.progress,
             ready: VecDeque::new(),
+            length: terms.length,
             allocated_bytes: 0,
             extents: Box::default(),
         };
         if let Some(length) = terms.length.filter(|length| *length > 0) {
-            // All of it now: a disk that is too full says so before a byte is sent, and the file lies in one piece.
-            preallocate(target.file(), 0, length)?;
-            target.allocated_bytes = length.next_multiple_of(limits::DIRECT_ALIGN);
-            target.locate(&self.roots[root_index]);
+            // A disk that is too full says so before a byte is sent.
+            if free_bytes(&target.temporary.file)? < length {
+                return Err(StoreError::NoSpace);
+            }
+            target.allocate(&self.roots[root_index], limits::DIRECT_ALIGN)?;
         }
         self.shared.stats.uploads_begun.add(1);
         Ok(self.uploads.begin(target, terms.recording, terms.on_break == OnBreak::Keep))
