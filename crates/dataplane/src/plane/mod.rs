@@ -364,7 +364,10 @@ impl<I: Io> Plane<I> {
     fn change_memory(&mut self, now: Nanos) {
         let best_effort =
             u64::from(self.best_effort_pages_max()).min(self.best_effort.count() as u64 * u64::from(FRAME_QUARTERS));
-        let wanted = self.admission.memory().0 + best_effort;
+        // Viewers of the same contents use little of what each was promised. A crowd would wait for gigabytes, which take seconds
+        // to bring in, that it never reads into.
+        let promised = self.admission.memory().0.min(2 * u64::from(self.cache.used()));
+        let wanted = promised + best_effort;
         if let Some(change) = self.memory.next_change(&mut self.cache, wanted, now) {
             self.io.change_memory(TokenWork::Memory.token(), change);
         }

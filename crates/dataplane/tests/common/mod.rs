@@ -16,9 +16,10 @@ use dataplane::port::{
     Completion, FileSlot, Io, IoFault, MemoryChange, ReadRequest, SendRequest, SocketSlot, Span, Token,
 };
 use dataplane::watched::{Facts, WatchedContent};
+use schedule::admission::QUARTER_BYTES;
 use schedule::profile::DiskProfile;
 use storage::grant::{Grant, StoreMessage};
-use units::{BitRate, ContentVersion, DiskId, LinkId, Nanos, StreamId};
+use units::{BitRate, ContentVersion, DiskId, LinkId, Nanos, StreamId, limits};
 
 pub(crate) const MIB: u64 = 1 << 20;
 pub(crate) const RATE: BitRate = BitRate(500_000);
@@ -242,6 +243,12 @@ impl Machine {
     /// Pages in use.
     pub(crate) fn pages_used(&self) -> u32 {
         self.plane.cache().used()
+    }
+
+    /// Bytes of buffers promised to streams, and those that have memory.
+    pub(crate) fn memory(&self) -> (u64, u64) {
+        let promised = self.plane.admission().memory().0 * QUARTER_BYTES;
+        (promised, u64::from(self.plane.cache().present()) * limits::CHUNK_BYTES)
     }
 
     /// Bits per second promised in all.
