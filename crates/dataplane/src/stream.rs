@@ -127,8 +127,6 @@ pub(crate) enum StreamClass {
         hold: bool,
         /// Where it sits on the wheel.
         seat: Option<Seat>,
-        /// The round it started in.
-        began_round: u64,
         /// First round of its regular reads, and rounds between them.
         first_round: u64,
         /// Rounds between its regular reads.
@@ -149,7 +147,6 @@ impl StreamClass {
             reservation: Some(reservation),
             hold,
             seat: None,
-            began_round: 0,
             first_round: 0,
             period,
             next_round: 0,

@@ -42,8 +42,7 @@ fn requests() -> impl Strategy<Value = AdmissionRequest> {
 /// What others have read or asked for, as a moment of round zero.
 fn found() -> impl Strategy<Value = Moment> {
     let bytes = prop_oneof![2 => Just(0u64), 1 => 0u64..50_000_000, 1 => Just(u64::MAX)];
-    let beside = prop_oneof![Just(0u64), 1u64..32];
-    (bytes, beside).prop_map(|(found_bytes, beside)| Moment { found_bytes, beside, ..Moment::idle(0) })
+    bytes.prop_map(|found_bytes| Moment { found_bytes, ..Moment::idle(0) })
 }
 
 fn happenings() -> impl Strategy<Value = Vec<Happening>> {
@@ -70,8 +69,7 @@ fn after(history: &[Happening], quarters: u64, be_share: f64) -> (Admission, Vec
             Happening::Ask(request, tenths, found) => {
                 now += tenths / 10;
                 if let Ok(id) = admission.reserve(*request) {
-                    let beside = if found.beside > 0 { now + found.beside } else { 0 };
-                    admission.place(id, &Moment { round: now, beside, ..*found });
+                    admission.place(id, &Moment { round: now, ..*found });
                     held.push(id);
                 }
             }

@@ -251,8 +251,8 @@ impl<I: Io> Plane<I> {
             self.disks[disk].starting.push(slot);
             let stream = &mut self.streams[slot as usize];
             stream.life = StreamLife::Starting;
-            if let StreamClass::Constant { began_round, first_round, next_round, gap, .. } = &mut stream.class {
-                (*began_round, *first_round, *next_round, *gap) = (moment.round, first, moment.round, 0);
+            if let StreamClass::Constant { first_round, next_round, gap, .. } = &mut stream.class {
+                (*first_round, *next_round, *gap) = (first, moment.round, 0);
             }
             let id = stream.delivery().stream;
             self.outbox.push(Report::Started { stream: id, reservation: self.reservation_of(slot) });
@@ -273,12 +273,7 @@ impl<I: Io> Plane<I> {
         if !disk.spins {
             return moment;
         }
-        Moment {
-            queued_seconds: disk.schedule.queued_seconds(now),
-            found_bytes: self.found_ahead(slot),
-            beside: self.beside(slot, round),
-            ..moment
-        }
+        Moment { queued_seconds: disk.schedule.queued_seconds(now), found_bytes: self.found_ahead(slot), ..moment }
     }
 
     /// Streams that could not start for too long are refused after all: a viewer rather hears no than nothing. All of them

@@ -123,7 +123,7 @@ impl<I: Io> Plane<I> {
         let reserved = self.held_or_new(None, request, &delivery, false);
         self.streams[slot as usize].delivery = Some(delivery);
         let Ok(id) = reserved else { return };
-        let moment = Moment { found_bytes: 0, beside: 0, ..self.moment_of(slot, now) };
+        let moment = Moment { found_bytes: 0, ..self.moment_of(slot, now) };
         let Some(first_round) = self.admission.place(id, &moment) else {
             return self.admission.release(id);
         };
@@ -132,19 +132,10 @@ impl<I: Io> Plane<I> {
         self.best_effort.remove(slot);
         self.holders[id.slot as usize] = Some(slot);
         let period = self.admission.period(id).expect("just reserved");
-        let (began_round, next_round) = (moment.round, moment.round);
+        let next_round = moment.round;
         let stream = &mut self.streams[slot as usize];
         let reservation = Some(id);
-        stream.class = StreamClass::Constant {
-            reservation,
-            hold,
-            seat: None,
-            began_round,
-            first_round,
-            period,
-            next_round,
-            gap: 0,
-        };
+        stream.class = StreamClass::Constant { reservation, hold, seat: None, first_round, period, next_round, gap: 0 };
         (stream.life, stream.pace, stream.here) = (StreamLife::Starting, None, None);
         (stream.target, stream.budget, stream.queued, stream.asks_back) = (stream.send.payload, 0, false, None);
         let id = stream.delivery().stream;

@@ -11,7 +11,7 @@ use super::Plane;
 use crate::cache::QuarterKey;
 use crate::control::Service;
 use crate::port::Io;
-use crate::stream::{StreamClass, StreamEntry, StreamLife};
+use crate::stream::{StreamClass, StreamEntry};
 
 impl<I: Io> Plane<I> {
     /// Bytes from a starting stream's next one on that it need not read: they are in the buffers, or others on its disk have
@@ -59,22 +59,6 @@ impl<I: Io> Plane<I> {
             others.map(|&other| &self.streams[other as usize]).filter(|other| other.reads() && other.is_like(stream));
         let asked = alike.map(StreamEntry::asked).filter(|asked| asked.contains(&key.index)).map(|asked| asked.end);
         asked.max().map_or(0, |end| (end - key.index) * QUARTER_BYTES - within)
-    }
-
-    /// First regular round of a stream that started in `round` with the same bytes at the same pace, the last one if there
-    /// are several; zero if there is none.
-    pub(super) fn beside(&self, slot: u32, round: u64) -> u64 {
-        let stream = &self.streams[slot as usize];
-        let streams = &self.disks[usize::from(stream.disk.0)].streams;
-        let first = streams.iter().map(|&other| &self.streams[other as usize]).filter_map(|other| match other.class {
-            StreamClass::Constant { began_round, first_round, .. }
-                if began_round == round && matches!(other.life, StreamLife::Starting | StreamLife::Running) =>
-            {
-                other.is_like(stream).then_some(first_round)
-            }
-            StreamClass::Constant { .. } | StreamClass::BestEffort => None,
-        });
-        first.max().unwrap_or(0)
     }
 
     /// Bytes a stream may hold.

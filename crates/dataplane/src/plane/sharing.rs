@@ -165,11 +165,11 @@ impl<I: Io> Plane<I> {
         let end =
             self.streams[from as usize].range().map_or(0, |range| range.start) + self.streams[from as usize].target;
         if let (
-            StreamClass::Constant { began_round: a, first_round: b, period: c, next_round: d, gap: e, .. },
-            StreamClass::Constant { began_round, first_round, period, next_round, gap, .. },
+            StreamClass::Constant { first_round: a, period: b, next_round: c, gap: d, .. },
+            StreamClass::Constant { first_round, period, next_round, gap, .. },
         ) = (given, &mut self.streams[to as usize].class)
         {
-            (*began_round, *first_round, *period, *next_round, *gap) = (a, b, c, d, e);
+            (*first_round, *period, *next_round, *gap) = (a, b, c, d);
         }
         if let StreamClass::Constant { next_round, .. } = &mut self.streams[from as usize].class {
             *next_round = u64::MAX;
@@ -216,8 +216,8 @@ impl<I: Io> Plane<I> {
         let granted = self.admission.period(id).expect("it is held");
         let stream = &mut self.streams[slot as usize];
         stream.behind_bytes = 0;
-        if let StreamClass::Constant { began_round, first_round, period, next_round, gap, .. } = &mut stream.class {
-            (*began_round, *first_round, *period, *next_round, *gap) = (round, first, granted, round, 0);
+        if let StreamClass::Constant { first_round, period, next_round, gap, .. } = &mut stream.class {
+            (*first_round, *period, *next_round, *gap) = (first, granted, round, 0);
         }
         let window = self.window(slot);
         self.keep_ahead(slot, window);

@@ -145,9 +145,9 @@ impl DiskTable {
         let (_, first, transient) = best?;
         self.withdraw(demand);
         self.enter(demand, first);
-        for (ahead, load) in (0u64..).zip(transient) {
-            let slot = slot_of(start.round + ahead);
-            self.transient[slot] = self.transient[slot].plus(load);
+        for (round, load) in (start.round..).zip(transient) {
+            let slot = &mut self.transient[slot_of(round)];
+            *slot = slot.plus(load);
         }
         Some(first)
     }
@@ -231,10 +231,16 @@ impl DiskTable {
         self.budget
     }
 
-    /// Takes a placed demand out; `first` is any round in which it reads.
-    pub fn remove(&mut self, demand: &DiskDemand, first: u64) {
+    /// Takes a placed demand out: its regular reads, of which one is in round `first`, and what is still to come of its start.
+    pub fn remove(&mut self, demand: &DiskDemand, start: &Start, first: u64) {
         let load = RoundLoad { transfer: demand.transfer, seeks: demand.seeks };
         self.each_slot(demand, first, |slot| *slot = slot.minus(load));
+        for (round, load) in (start.round..).zip(start.reads(first, demand)) {
+            if round >= self.transient_from {
+                let slot = &mut self.transient[slot_of(round)];
+                *slot = slot.minus(load);
+            }
+        }
     }
 
     fn enter(&mut self, demand: &DiskDemand, first: u64) {
@@ -311,8 +317,6 @@ pub struct Moment {
     pub queued_seconds: f64,
     /// Bytes, from its first one on, that others have read or asked for; `u64::MAX`: all it may want.
     pub found_bytes: u64,
-    /// First regular round of a stream that started in this round with the same bytes at the same rate; zero: none.
-    pub beside: u64,
     /// Bytes it reads at most: of a reservation that serves one request after the other, this request's. `u64::MAX` where
     /// unknown.
     pub payload_bytes: u64,
@@ -322,7 +326,7 @@ impl Moment {
     /// The beginning of a round in which nothing waits and nothing is there.
     #[must_use]
     pub fn idle(round: u64) -> Self {
-        Self { round, remaining: 1.0, queued_seconds: 0.0, found_bytes: 0, beside: 0, payload_bytes: u64::MAX }
+        Self { round, remaining: 1.0, queued_seconds: 0.0, found_bytes: 0, payload_bytes: u64::MAX }
     }
 }
 
@@ -341,9 +345,6 @@ pub struct Start {
     pub burst_transfer: f64,
     /// Seconds of transfer, from its first byte on, that its first read finds: others have read them or asked for them.
     pub found_transfer: f64,
-    /// First regular round of a stream that began in this round with the same bytes at the same rate; zero: none. Until
-    /// then it reads when this one does, and its reads stay in the table even when it goes.
-    pub beside: u64,
     /// Seconds of transfer of all it reads, at most.
     pub payload_transfer: f64,
 }
@@ -355,7 +356,7 @@ impl Start {
         let (mut round, mut gap, mut left) = (self.round, 0, self.payload_transfer);
         while round < first && left > 0.0 {
             let (next, length) = next_read(round, gap, first, demand.period);
-            let (load, read) = if gap == 0 { self.first_read(length) } else { self.later_read(round, length, left) };
+            let (load, read) = if gap == 0 { self.first_read(length) } else { self.later_read(length, left) };
             let slot = slot_of(round - self.round);
             loads[slot] = loads[slot].plus(load);
             (round, gap, left) = (next, length, left - read);
@@ -378,16 +379,11 @@ impl Start {
         (RoundLoad { transfer, seeks: 2.0 }, read)
     }
 
-    /// What a later read of the start costs, in `round`, for `length` rounds, when seconds of transfer are `left` to
-    /// read; and how many of them it reads.
-    fn later_read(&self, round: u64, length: u64, left: f64) -> (RoundLoad, f64) {
+    /// What a later read of the start costs, for `length` rounds, when seconds of transfer are `left` to read; and how many of
+    /// them it reads.
+    fn later_read(&self, length: u64, left: f64) -> (RoundLoad, f64) {
         let read = length as f64 * self.transfer_per_round;
-        let found = self.beside.saturating_sub(round);
-        if found >= length {
-            return (RoundLoad::default(), read);
-        }
-        let transfer = ((length - found) as f64 * self.transfer_per_round).min(left);
-        (RoundLoad { transfer, seeks: 1.0 }, read)
+        (RoundLoad { transfer: read.min(left), seeks: 1.0 }, read)
     }
 }
 
@@ -427,7 +423,6 @@ mod tests {
             transfer_per_round: 0.01,
             burst_transfer: 0.0,
             found_transfer: 0.0,
-            beside: 0,
             payload_transfer: f64::INFINITY,
         }
     }
@@ -440,6 +435,20 @@ mod tests {
             rounds.push(round);
         }
         assert_eq!(rounds, [104, 112, 113, 129, 145, 161, 177, 193], "4, 8 rounds, then the regular ones");
+    }
+
+    #[test]
+    fn who_leaves_takes_along_what_its_start_had_still_to_read() {
+        let profile = DiskProfile::spindle_default();
+        let demand = DiskDemand { period: 16, transfer: 0.16, seeks: 1.0 };
+        let works = |table: &DiskTable| [1000, 1004, 1012].map(|round| table.work_in(round, &profile, 1.0));
+        let mut table = DiskTable::new(ROUND, 0.95);
+        let idle = works(&table);
+        table.promise(&demand);
+        let first = table.place(&demand, &start(1000), &profile, 1.0).expect("nothing else is placed");
+        assert!(works(&table).iter().zip(idle).filter(|(work, idle)| **work > idle + 0.05).count() > 1);
+        table.remove(&demand, &start(1000), first);
+        assert!(works(&table).iter().zip(idle).all(|(work, idle)| (work - idle).abs() < 1e-9));
     }
 
     #[test]
@@ -459,10 +468,10 @@ mod tests {
         let share = table.promised_share(&profile, 1.0);
         assert!((0.93..=0.95).contains(&share));
         let last = placed.pop().expect("one at least");
-        table.remove(&demand, last);
+        table.remove(&demand, &start(round), last);
         assert!(table.fits(&demand, 1.0, &profile, 1.0), "removing one makes room for one");
         for first in placed {
-            table.remove(&demand, first);
+            table.remove(&demand, &start(round), first);
         }
         assert!(table.promised_share(&profile, 1.0) < 1e-6);
     }
@@ -498,10 +507,8 @@ mod tests {
         assert_eq!(reads(alone), [80.0, 80.0, 40.0]);
         assert_eq!(reads(Start { found_transfer: 0.03, ..alone }), [50.0, 80.0, 40.0]);
         assert_eq!(reads(Start { found_transfer: 0.07, ..alone }), [0.0, 80.0, 40.0], "all of the first read");
-        assert_eq!(reads(Start { beside: 1010, ..alone }), [80.0, 20.0, 40.0], "the other one reads for 6 rounds");
-        assert_eq!(reads(Start { beside: 1016, ..alone }), [80.0, 0.0, 0.0]);
-        let found = Start { found_transfer: f64::INFINITY, beside: 1016, ..alone };
-        assert!(found.reads(1016, &demand).iter().all(|load| *load == RoundLoad::default()), "and no seek");
+        let found = Start { found_transfer: f64::INFINITY, ..alone };
+        assert_eq!(found.reads(1016, &demand)[0], RoundLoad::default(), "and no seek");
 
         // Nor is what lies behind the end of what it reads.
         assert_eq!(reads(Start { payload_transfer: 0.02, ..alone }), [20.0, 0.0, 0.0]);
@@ -535,7 +542,7 @@ mod tests {
         (0..3).for_each(|ahead| table.enter(&demand, 1201 + ahead));
         let slack = table.slack(1200, &profile, 1.0).as_secs_f64();
         assert!((0.4..0.7).contains(&slack), "three times 0.14 s too much: {slack}");
-        first.into_iter().for_each(|round| table.remove(&demand, round));
+        first.into_iter().for_each(|round| table.remove(&demand, &alone, round));
         assert_eq!(table.slack(1200, &profile, 1.0), ROUND, "half a round in three of 32");
     }
 }

@@ -118,8 +118,8 @@ struct Reservation {
     held_pages: u64,
     /// Another stream of the content reads for it: it takes no disk time.
     shares: bool,
-    /// A round in which it reads, once it has started.
-    first: Option<u64>,
+    /// How it started, and a round in which it reads regularly, once it has started.
+    placed: Option<(Start, u64)>,
     /// Reservations made before it.
     before: u64,
     /// What it holds on a further disk, which goes with it.
@@ -239,8 +239,8 @@ impl Admission {
         let slot = self.free.pop().expect("checked: the table has room");
         let entry = &mut self.entries[slot as usize];
         let before = self.made;
-        let (held_pages, shares, first, beside) = (0, false, None, None);
-        entry.1 = Some(Reservation { request, demand, quarters, held_pages, shares, first, before, beside });
+        let (held_pages, shares, placed, beside) = (0, false, None, None);
+        entry.1 = Some(Reservation { request, demand, quarters, held_pages, shares, placed, before, beside });
         self.made += 1;
         self.links[usize::from(request.link.0)].reserved += request.rate.0;
         self.quarters_promised += quarters;
@@ -294,7 +294,7 @@ impl Admission {
         let request = AdmissionRequest { rate: taker.request.rate, link: taker.request.link, ..giver.request };
         *self.find_mut(to).expect("found above") = Reservation { request, before: taker.before, ..giver };
         *self.find_mut(from).expect("found above") =
-            Reservation { quarters: 0, held_pages: 0, shares: true, first: None, beside: None, ..giver };
+            Reservation { quarters: 0, held_pages: 0, shares: true, placed: None, beside: None, ..giver };
     }
 
     /// Charges a reservation with pages that it holds, beyond its own window, for those that share its reads; false if
@@ -353,23 +353,23 @@ impl Admission {
 
     /// Places a reservation's reads, beginning now; the first regular round. `None`: not yet, ask again next round.
     pub fn place(&mut self, id: ReservationId, moment: &Moment) -> Option<u64> {
-        let Reservation { request, demand, first, .. } = *self.find(id)?;
-        assert!(first.is_none(), "a reservation is placed once");
+        let Reservation { request, demand, placed, .. } = *self.find(id)?;
+        assert!(placed.is_none(), "a reservation is placed once");
         let start = self.start_of(&request, moment);
         let disk = self.disk_mut(request.disk);
         let AdmissionDisk { table, profile, slowdown, .. } = disk;
         let first = table.place(&demand, &start, profile, *slowdown)?;
-        self.find_mut(id).expect("found above").first = Some(first);
+        self.find_mut(id).expect("found above").placed = Some((start, first));
         Some(first)
     }
 
     /// Takes a reservation's reads out of the table; it stays promised.
     pub fn unplace(&mut self, id: ReservationId) {
         let Some(reservation) = self.find_mut(id) else { return };
-        let Some(first) = reservation.first.take() else { return };
+        let Some((start, first)) = reservation.placed.take() else { return };
         let (demand, disk) = (reservation.demand, reservation.request.disk);
         let table = &mut self.disk_mut(disk).table;
-        table.remove(&demand, first);
+        table.remove(&demand, &start, first);
         table.promise(&demand);
     }
 
@@ -526,7 +526,7 @@ impl Admission {
     fn start_of(&self, request: &AdmissionRequest, moment: &Moment) -> Start {
         let zone = f64_of(request.zone_bytes_per_second.max(1));
         let length = self.disks[usize::from(request.disk.0)].round;
-        let Moment { round, remaining, queued_seconds, found_bytes, beside, payload_bytes } = *moment;
+        let Moment { round, remaining, queued_seconds, found_bytes, payload_bytes } = *moment;
         Start {
             round,
             remaining,
@@ -534,7 +534,6 @@ impl Admission {
             transfer_per_round: f64_of(request.rate.bytes_in(length)) / zone,
             burst_transfer: f64_of(request.burst_bytes) / zone,
             found_transfer: f64_of(found_bytes) / zone,
-            beside,
             payload_transfer: f64_of(payload_bytes) / zone,
         }
     }
