@@ -239,6 +239,8 @@ pub enum Outcome {
     Stopped,
     /// The disk gave an error or no answer.
     DiskError,
+    /// Its first bytes could not be there in the time that a start may take: nothing was sent.
+    StartTooLate,
     /// The disk has become too slow for all that it had promised, and this stream was one of the youngest.
     DiskOverloaded,
     /// The file is not what it was when it was opened (cut, or written to): nothing wrong was sent, the rest is missing.

@@ -1,46 +1,56 @@
-//! Starts that wait for a disk: how many may, and what the next one is told.
+//! The time to first byte: who may wait for a disk, for how long, and what the others are told.
 
 mod common;
 
 use common::{MIB, Machine, RATE, viewer};
-use dataplane::control::{Command, Refusal, Report, Resource, Segment};
-use units::{BitRate, DiskId, StreamId};
+use dataplane::control::{Command, Outcome, Refusal, Report, Resource, Segment};
+use units::{BitRate, DiskId, Nanos, StreamId};
 
-/// As decision 0007 says.
-const MAY_WAIT: u64 = 128;
+const HALF: Nanos = Nanos::from_millis(2500);
+const NO: Refusal = Refusal { resource: Resource::Disk(DiskId(0)), grantable: BitRate(0) };
+
+/// A machine whose disk does not answer, how many viewers it began to read for, and with the next one how many came.
+fn with_one_that_waits() -> (Machine, u64) {
+    let mut machine = Machine::new(BitRate(10_000_000_000));
+    let begun = (1..).take_while(|&number| !machine.told(viewer(number)).is_empty()).count() as u64;
+    assert!(begun > 0, "an idle disk takes some");
+    (machine, begun)
+}
 
 #[test]
-fn the_129th_start_that_would_wait_is_refused_and_takes_nothing() {
-    let mut machine = Machine::new(BitRate(10_000_000_000));
-    let mut number = 0;
-    let mut next = || {
-        number += 1;
-        number
-    };
-    let started = std::iter::from_fn(|| (!machine.told(viewer(next())).is_empty()).then_some(())).count() as u64;
-    assert!(started > 0, "an idle disk takes some");
-    for waits in 1..MAY_WAIT {
-        let reports = machine.told(viewer(next()));
-        assert!(reports.is_empty(), "{waits} wait behind {started}: {reports:?}");
-    }
-    let all = (started + MAY_WAIT) * RATE.0;
+fn nobody_new_waits_behind_one_who_has_waited_for_half_of_the_time() {
+    let (mut machine, begun) = with_one_that_waits();
+    assert!(machine.later(HALF - Nanos(1)).is_empty());
+    assert!(machine.told(viewer(begun + 2)).is_empty(), "it waits, too");
+    let all = (begun + 2) * RATE.0;
     assert_eq!(machine.promised(), all);
 
-    let proper = Refusal { resource: Resource::Disk(DiskId(0)), grantable: BitRate(0) };
-    for _ in 0..3 {
-        let reports = machine.told(viewer(next()));
-        let [Report::Refused { delivery, refusal }] = reports.as_slice() else { panic!("{reports:?}") };
-        assert_eq!(*refusal, proper);
-        assert_eq!(*delivery.segments, [Segment::Range { offset: 0, length: 64 * MIB }], "as it was sent");
-        assert_eq!(machine.promised(), all, "nothing is left of who was refused");
-    }
+    assert!(machine.later(Nanos(1)).is_empty());
+    let reports = machine.told(viewer(begun + 3));
+    let [Report::Refused { delivery, refusal }] = reports.as_slice() else { panic!("{reports:?}") };
+    assert_eq!(*refusal, NO);
+    assert_eq!(*delivery.segments, [Segment::Range { offset: 0, length: 64 * MIB }], "as it was sent");
+    assert_eq!(machine.promised(), all, "nothing is left of who was refused");
 
-    // A place that a viewer leaves is there for the next.
-    let reports = machine.told(Command::Stop(StreamId(started + 1)));
+    // Who waited longest leaves, and the next has just come.
+    let reports = machine.told(Command::Stop(StreamId(begun + 1)));
     let [Report::Started { .. }, Report::Unused(_), Report::Finished { .. }] = reports.as_slice() else {
         panic!("{reports:?}")
     };
-    let reports = machine.told(viewer(next()));
-    assert!(reports.is_empty(), "{reports:?}");
+    assert!(machine.told(viewer(begun + 4)).is_empty());
     assert_eq!(machine.promised(), all);
+}
+
+#[test]
+fn who_has_no_first_byte_in_time_is_refused_whether_its_reads_began_or_not() {
+    let (mut machine, begun) = with_one_that_waits();
+    assert!(machine.later(HALF + HALF - Nanos(1)).is_empty());
+    let reports = machine.later(Nanos(1));
+    let waited = reports.iter().filter(|report| matches!(report, Report::Refused { refusal: NO, .. })).count();
+    let late = reports.iter().filter(|report| match report {
+        Report::Finished { end, .. } => (end.outcome, end.sent_bytes) == (Outcome::StartTooLate, 0),
+        _ => false,
+    });
+    assert_eq!((waited as u64, late.count() as u64), (1, begun), "{reports:?}");
+    assert_eq!(machine.promised(), 0);
 }

@@ -238,6 +238,7 @@ fn of_pipe(error: &PipeError) -> Reply {
         PipeError::BrokenOff(outcome) => {
             let detail = match outcome {
                 Some(Outcome::DiskError) => "the disk errs or does not answer",
+                Some(Outcome::StartTooLate) => "the disk has no time to start another stream now",
                 Some(Outcome::DiskOverloaded) => "the disk has become too slow for all its streams",
                 Some(Outcome::ContentChanged) => "the content became shorter while it was read",
                 _ => "the stream was stopped: the server is about to stop, or its viewer reads elsewhere",

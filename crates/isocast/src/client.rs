@@ -19,7 +19,7 @@ use ureq::{Agent, Body, SendBody};
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 /// Largest body of an error that is looked at.
 const PROBLEM_BYTES_MAX: u64 = 64 * 1024;
-/// Longest wait for a server that neither takes nor sends anything: a start may wait 15 s for its turn.
+/// Longest wait for a server that neither takes nor sends anything: a start may wait 5 s for its turn.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
 /// Who asks.

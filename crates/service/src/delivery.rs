@@ -257,10 +257,10 @@ impl Paced {
         let disk = self.request.content.disk();
         let short = match end.outcome {
             Outcome::DiskError => Some(Resource::DiskFailing(disk)),
-            Outcome::DiskOverloaded => Some(Resource::Disk(disk)),
+            Outcome::DiskOverloaded | Outcome::StartTooLate => Some(Resource::Disk(disk)),
             _ => None,
         };
-        // Its disk failed before anything was sent: this can still be told.
+        // Nothing was sent yet: this can still be told.
         let end = if let Some(resource) = short.filter(|_| end.sent_bytes == 0) {
             let refusal = Refusal { resource, grantable: BitRate(0) };
             note_refusal(&self.service, &refusal, path, client, self.request.terms.decision.rate());

@@ -1,7 +1,7 @@
 //! The figures by which two schedules of a disk are compared (docs/decisions/0007): late blocks, streams, what uploads
 //! get and how long first bytes take, for a few machines and a few seeds each.
 //!
-//! `cargo run -p sim --release --example figures [starts|full|uploads|slower [SEEDS]]`
+//! `cargo run -p sim --release --example figures [starts|full|uploads|slower|seeks [SEEDS]]`
 
 use std::thread;
 
@@ -31,8 +31,13 @@ fn main() {
     if wanted("slower") {
         slower(&mut cases);
     }
-    println!("| case | broken | streams | misses | first byte p50 | p95 | worst | uploads MB/s | disk reads | idle |");
-    println!("|---|---|---|---|---|---|---|---|---|---|");
+    if wanted("seeks") {
+        seeks(&mut cases);
+    }
+    println!(
+        "| case | broken | streams | seeks refused | ended | misses | first byte p50 | p95 | worst | uploads MB/s | disk reads | idle |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|---|---|---|");
     for case in &mut cases {
         case.seeds = seeds.unwrap_or(case.seeds);
         println!("{}", case.run());
@@ -65,10 +70,12 @@ impl Case {
             mean(&|report| of(&report.tally.calm) / report.tally.calm.spent.total().as_secs_f64().max(1e-9))
         };
         format!(
-            "| {} | {broken} of {} | {:.1} | {:.1} | {:.0} ms | {:.0} ms | {:.0} ms | {:.1} | {:.0} % | {:.0} % |",
+            "| {} | {broken} of {} | {:.1} | {:.1} | {:.1} | {:.1} | {:.0} ms | {:.0} ms | {:.0} ms | {:.1} | {:.0} % | {:.0} % |",
             self.name,
             self.seeds,
             mean(&|report| report.tally.running_max as f64),
+            mean(&|report| report.tally.sessions_refused as f64),
+            mean(&|report| report.tally.shed as f64),
             mean(&|report| report.tally.excused_misses as f64),
             at(50).as_millis_f64(),
             at(95).as_millis_f64(),
@@ -92,6 +99,22 @@ fn starts(cases: &mut Vec<Case>) {
         push(cases, format!("{streams} starts, {gap} apart"), 4, move |seed| {
             let mut scenario = Scenario::steady(seed, DriveProfile::Desktop, 3 << 30, BitRate(8_800_000), streams);
             scenario.load.arrivals = gap;
+            scenario
+        });
+    }
+}
+
+/// Viewers of a full disk that go elsewhere in their contents.
+fn seeks(cases: &mut Vec<Case>) {
+    for (per_second, slower) in [(1, 1.0), (3, 1.0), (10, 1.0), (30, 1.0), (10, 1.06), (30, 1.06)] {
+        push(cases, format!("7200 rpm, {slower} times slower, full, {per_second} seeks/s"), 4, move |seed| {
+            let mut scenario = Scenario::steady(seed, DriveProfile::Desktop, 3 << 30, BitRate(8_800_000), 150);
+            scenario.load.arrivals = MS(100);
+            scenario.load.hold_share = 1.0;
+            scenario.disks[0].slower = slower;
+            scenario.disks[0].excused = slower > 1.0;
+            scenario.load.seeks = Nanos(SECS(1).0 / per_second);
+            (scenario.safety, scenario.liveness) = (SECS(60), SECS(180));
             scenario
         });
     }

@@ -81,7 +81,7 @@ impl World {
             }
             let younger = streams.range(shed.stream.0 + 1..).map(|(_, stream)| stream).find(|stream| {
                 stream.asked.disk == shed.disk
-                    && stream.started_at.is_some_and(|(started, _)| started < shed.at)
+                    && stream.started_at.is_some_and(|started| started < shed.at)
                     && stream.needs_disk()
                     && !stream.asked.continues
                     && !stream.excuses.client
@@ -96,18 +96,16 @@ impl World {
         }
     }
 
-    /// Yes or no, and after a yes the first byte, in time? At the end of a delivery, and while it waits. Who asked before
+    /// Its first byte, or a no, in time? At the end of a delivery, and while it waits. Who asked before
     /// the control side last read its reports has an excuse: the answer may wait there.
     pub(crate) fn judge_start(&mut self, record: &LedgerEntry) {
         let excused = record.may_be_late() || record.excuses.stopped;
         if excused || self.reports_closed || record.asked.at < self.control.reports_read {
             return;
         }
-        let (answer, begin) = record.waited(self.now, self.plane_delays);
-        let most = self.control.starts;
-        if answer > most.answer_max || begin > most.begin_max {
-            let what =
-                format!("stream {}: {answer} until it was answered, then {begin} to its first byte", record.asked.id.0);
+        let waited = record.waited(self.now, self.plane_delays);
+        if waited > self.control.first_byte_max {
+            let what = format!("stream {}: {waited} without a byte or a no", record.asked.id.0);
             self.laws.broke(Law::StartsInTime, self.now, what);
         }
     }

@@ -34,7 +34,7 @@ pub enum Law {
     GrantsExclude,
     /// The loop does not spin: its next wake-up is not in the past twice running.
     NoSpinning,
-    /// An asked-for stream is soon told yes or no, and after a yes its first byte is not far.
+    /// A stream has its first byte within the time to first byte, or is refused.
     StartsInTime,
     /// A recording is written before its buffer is full.
     RecordingInTime,
@@ -59,7 +59,7 @@ impl fmt::Display for Law {
             Self::QueueBounds => "queues keep their bounds",
             Self::GrantsExclude => "a grant and real-time reads exclude each other",
             Self::NoSpinning => "the loop does not spin",
-            Self::StartsInTime => "an admitted stream starts in time",
+            Self::StartsInTime => "a stream starts in time or is refused",
             Self::RecordingInTime => "a recording is written in time",
             Self::YoungestFirst => "a disk that became too slow ends its youngest streams",
             Self::NoPanic => "no assertion fails",

@@ -39,6 +39,8 @@ pub(crate) struct Excuses {
     pub(crate) content: bool,
     /// It was told to stop, or the plane to end.
     pub(crate) stopped: bool,
+    /// Its viewer reads elsewhere in the content, with what it held.
+    pub(crate) passed_on: bool,
 }
 
 /// What a delivery was asked for as.
@@ -71,8 +73,8 @@ pub(crate) struct LedgerEntry {
     disk_excused_until: Nanos,
     /// How late it was when they did not any more.
     forgiven: Option<Nanos>,
-    /// When the plane said it began, and how much delay it had been given by then.
-    pub(crate) started_at: Option<(Nanos, Nanos)>,
+    /// When the plane said it began.
+    pub(crate) started_at: Option<Nanos>,
     pub(crate) stopped_at: Option<Nanos>,
     pub(crate) reservation: Option<ReservationId>,
     /// First payload byte taken, and how much plane delay the world had given by then.
@@ -205,15 +207,11 @@ impl LedgerEntry {
         if self.second.0 == now.0 / Nanos::from_secs(1).0 { self.second.1 } else { 0 }
     }
 
-    /// What the plane has taken so far to say yes or no, and from a yes to the first payload byte; without the delays
-    /// the world gave it. `now` and `delays` count while either is still to come.
-    pub(crate) fn waited(&self, now: Nanos, delays: Nanos) -> (Nanos, Nanos) {
-        let (told, told_delays) = self.started_at.unwrap_or((now, delays));
+    /// What the plane has taken so far to the first payload byte; without the delays the world gave it. `now` and `delays`
+    /// count while that is still to come.
+    pub(crate) fn waited(&self, now: Nanos, delays: Nanos) -> Nanos {
         let (first, first_delays) = self.first.unwrap_or((now, delays));
-        let span = |from: Nanos, to: Nanos, delays: Nanos| to.saturating_sub(from).saturating_sub(delays);
-        let answer = span(self.asked.at, told, told_delays.saturating_sub(self.asked.delays));
-        let begin = span(told, first, first_delays.saturating_sub(told_delays));
-        (answer, if self.started_at.is_some() { begin } else { Nanos::ZERO })
+        first.saturating_sub(self.asked.at).saturating_sub(first_delays.saturating_sub(self.asked.delays))
     }
 
     /// True if it needs so much more than any stream has read ahead that its disk still has to read for it.
@@ -245,6 +243,7 @@ impl LedgerEntry {
             Outcome::ClientStalled if !e.client => fail("its client reads"),
             Outcome::Stopped if !e.stopped => fail("nobody stopped it"),
             Outcome::DiskError if !e.disk => fail("its disk works"),
+            Outcome::StartTooLate if end.sent_bytes > 0 => fail("it had begun"),
             Outcome::DiskOverloaded if !e.disk => fail("its disk is not slow"),
             Outcome::ContentChanged if !e.content => fail("its content is whole"),
             _ if end.misses > 0 && !self.may_be_late() => fail("missed deadlines"),
@@ -262,7 +261,8 @@ impl LedgerEntry {
 
     /// The same, apart from its disk.
     pub(crate) fn may_be_late_whatever_its_disk_does(&self) -> bool {
-        self.asked.rate.is_none() || self.excuses.client || self.excuses.reset || self.excuses.content
+        let e = &self.excuses;
+        self.asked.rate.is_none() || e.client || e.reset || e.content || e.passed_on
     }
 }
 

@@ -39,6 +39,8 @@ pub struct Load {
     pub hold_share: f64,
     /// Stopped by the control side.
     pub stop_share: f64,
+    /// Mean time between two seeks of any viewer whose reservation is held for it, once faults are over; zero: none.
+    pub seeks: Nanos,
     /// Shares of clients: reading slower than the rate, pausing, vanishing, resetting.
     pub slow_share: f64,
     /// Pausing for a while.
@@ -154,6 +156,8 @@ pub struct Tally {
     pub started: u64,
     /// Of these, refused.
     pub refused: u64,
+    /// Of these, viewers who had a reservation from what they watched before.
+    pub sessions_refused: u64,
     /// Best-effort deliveries.
     pub best_effort: u64,
     /// Deliveries that completed.
@@ -186,8 +190,6 @@ pub struct Tally {
     pub first_byte_sum: Nanos,
     /// How many.
     pub first_bytes: u64,
-    /// Longest time from a yes to the first payload byte, of the same.
-    pub begin_max: Nanos,
     /// Longest that best-effort work waited for a grant while its share was not zero, on a disk without a fault.
     pub best_effort_wait_max: Nanos,
     /// Longest that such a disk was idle beside waiting work, of half a second.

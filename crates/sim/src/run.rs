@@ -12,11 +12,10 @@ use std::sync::Arc;
 
 use dataplane::gauges::Gauges;
 use dataplane::plane::{Plane, PlaneConfig};
-use schedule::admission::disk_table::{CARRY_MAX, LOOKAHEAD_ROUNDS};
 use schedule::profile::DiskProfile;
 use units::{Nanos, limits};
 
-use crate::control_side::{ControlSettings, ControlSide, RunPhases, Starts};
+use crate::control_side::{ControlSettings, ControlSide, RunPhases};
 use crate::drive::Drive;
 use crate::io::SimIo;
 use crate::laws::{BrokenLaw, Law};
@@ -195,7 +194,7 @@ fn world(scenario: &Scenario, profiles: &[DiskProfile], trace: Trace) -> World {
         phases: RunPhases { safety: scenario.safety, liveness: scenario.liveness },
         tick: scenario.tick,
         be_share: scenario.be_share,
-        starts: starts(scenario),
+        first_byte_max: first_byte_max(scenario),
         capacities: scenario.disks.iter().map(|d| d.parameters.size).collect(),
         liars: scenario.disks.iter().map(|d| d.excused).collect(),
     };
@@ -212,20 +211,10 @@ fn world(scenario: &Scenario, profiles: &[DiskProfile], trace: Trace) -> World {
     World::new(settings, ControlSide::new(control, null, random.fork()), random)
 }
 
-/// What the plane promises of starts: who is admitted waits at most so long for room in the rounds, and is looked at
-/// once a round. Then it was placed so that no round leaves more than `CARRY_MAX` rounds of work behind, its first read
-/// among it; that read gives way to what is promised for the rounds read ahead, and no longer; the first tick follows.
-fn starts(scenario: &Scenario) -> Starts {
-    let wait = PlaneConfig::default().start_wait_max;
-    let (round, tick) = (scenario.round.max(scenario.tick.saturating_mul(5)), scenario.tick);
-    let carried = Nanos::from_secs_f64(round.as_secs_f64() * CARRY_MAX);
-    Starts {
-        answer_max: wait.saturating_add(round.saturating_mul(2)),
-        begin_max: round
-            .saturating_mul(LOOKAHEAD_ROUNDS + 1)
-            .saturating_add(carried)
-            .saturating_add(tick.saturating_mul(2)),
-    }
+/// What the plane promises of starts: the time to first byte, which is looked at in each turn of its loop, and the first
+/// tick behind it; a slow stream's ticks are twice as long.
+fn first_byte_max(scenario: &Scenario) -> Nanos {
+    PlaneConfig::default().first_byte_max.saturating_add(scenario.tick.saturating_mul(4))
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {

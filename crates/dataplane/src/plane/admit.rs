@@ -7,18 +7,15 @@ use units::{BitRate, DiskId, LinkId, Nanos, ReservationId};
 use super::sharing::SharingGroup;
 use super::{Plane, PlaneDisk};
 use crate::cache::QuarterState;
-use crate::control::{Content, Delivery, RecordingRequest, Refusal, Report, Resource, Service};
+use crate::control::{Content, Delivery, Outcome, RecordingRequest, Refusal, Report, Resource, Service};
 use crate::layout::ContentLayout;
 use crate::port::{Io, SocketSlot};
 use crate::stream::{StreamClass, StreamLife, payload_of};
 
-/// Starts that wait for a disk at most: about what a spinning one can begin in the time they may wait.
-const STARTS_WAITING_MAX: usize = 128;
-
 impl<I: Io> Plane<I> {
     /// Admits a delivery and lets it wait for its start, or refuses it.
     pub(super) fn start(&mut self, delivery: Box<Delivery>, now: Nanos) {
-        let Admitted { class, group, disk } = match self.admit(&delivery) {
+        let Admitted { class, group, disk } = match self.admit(&delivery, now) {
             Ok(admitted) => admitted,
             Err(refusal) => {
                 self.gauges.plane.refused.add(1);
@@ -51,7 +48,7 @@ impl<I: Io> Plane<I> {
     }
 
     /// How a delivery is served, or why it is refused.
-    fn admit(&mut self, delivery: &Delivery) -> Result<Admitted, Refusal> {
+    fn admit(&mut self, delivery: &Delivery, now: Nanos) -> Result<Admitted, Refusal> {
         let content = &delivery.content;
         let none = |resource| Refusal { resource, grantable: BitRate(0) };
         if self.draining {
@@ -64,7 +61,7 @@ impl<I: Io> Plane<I> {
         let Some(first) = self.home(&content.layout, serves).filter(|_| is_readable) else {
             return Err(none(Resource::DiskFailing(content.disk())));
         };
-        if new && self.disks[usize::from(first.0)].waiting.len() >= STARTS_WAITING_MAX {
+        if new && self.is_crowded(first, now) {
             return Err(none(Resource::Disk(first)));
         }
         if self.free.is_empty() || !self.files.has_room(content.layout.files().len()) {
@@ -84,6 +81,14 @@ impl<I: Io> Plane<I> {
                 Ok(Admitted { class: StreamClass::constant(reservation, hold, period), group, disk: first })
             }
         }
+    }
+
+    /// True while who waits longest for a disk has waited for half of the time that it may: whoever came now would wait for as
+    /// long as the others before it, and then for them.
+    fn is_crowded(&self, disk: DiskId, now: Nanos) -> bool {
+        let longest = self.disks[usize::from(disk.0)].waiting.first();
+        let waited = longest.map(|&slot| now.saturating_sub(self.streams[slot as usize].started));
+        waited.is_some_and(|waited| waited.saturating_mul(2) >= self.config.first_byte_max)
     }
 
     /// The best disk of those that serve a content, at which its streams are listed.
@@ -243,10 +248,7 @@ impl<I: Io> Plane<I> {
                 continue;
             };
             let moment = self.moment_of(slot, now);
-            let Some(first) = self.admission.place(id, &moment) else {
-                self.give_up_waiting(disk, now);
-                return;
-            };
+            let Some(first) = self.admission.place(id, &moment) else { return };
             self.disks[disk].waiting.remove(0);
             self.disks[disk].starting.push(slot);
             let stream = &mut self.streams[slot as usize];
@@ -276,22 +278,36 @@ impl<I: Io> Plane<I> {
         Moment { queued_seconds: disk.schedule.queued_seconds(now), found_bytes: self.found_ahead(slot), ..moment }
     }
 
-    /// Streams that could not start for too long are refused after all: a viewer rather hears no than nothing. All of them
-    /// at once: with one in each round, the last of a burst heard it long after its time.
-    fn give_up_waiting(&mut self, disk: usize, now: Nanos) {
-        while let Some(&slot) = self.disks[disk].waiting.first() {
-            let stream = &self.streams[slot as usize];
-            if now.saturating_sub(stream.started) < self.config.start_wait_max {
-                return;
+    /// Streams that could not start within the time to first byte are refused after all: a viewer rather hears no than nothing.
+    pub(super) fn refuse_late_starts(&mut self, now: Nanos) {
+        for disk in 0..self.disks.len() {
+            while let Some(&slot) = self.disks[disk].waiting.first()
+                && self.is_start_late(slot, now)
+            {
+                self.refuse_waiting(slot);
             }
-            let refusal = Refusal { resource: Resource::Disk(stream.disk), grantable: BitRate(0) };
-            self.leave_all(slot, false);
-            assert!(!self.disks[disk].waiting.contains(&slot), "it left");
-            let delivery = self.streams[slot as usize].end();
-            self.free.push(slot);
-            self.gauges.plane.refused.add(1);
-            self.outbox.push(Report::Refused { delivery, refusal });
+            for nth in (0..self.disks[disk].starting.len()).rev() {
+                if let Some(&slot) = self.disks[disk].starting.get(nth)
+                    && self.is_start_late(slot, now)
+                {
+                    self.finish(slot, Outcome::StartTooLate, now);
+                }
+            }
         }
+    }
+
+    fn is_start_late(&self, slot: u32, now: Nanos) -> bool {
+        let stream = &self.streams[slot as usize];
+        stream.sent_bytes == 0 && now.saturating_sub(stream.started) >= self.config.first_byte_max
+    }
+
+    fn refuse_waiting(&mut self, slot: u32) {
+        let refusal = Refusal { resource: Resource::Disk(self.streams[slot as usize].disk), grantable: BitRate(0) };
+        self.leave_all(slot, false);
+        let delivery = self.streams[slot as usize].end();
+        self.free.push(slot);
+        self.gauges.plane.refused.add(1);
+        self.outbox.push(Report::Refused { delivery, refusal });
     }
 
     pub(super) fn reservation_of(&self, slot: u32) -> Option<ReservationId> {

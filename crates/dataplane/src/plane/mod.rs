@@ -64,8 +64,8 @@ pub struct PlaneConfig {
     pub stall_max: Nanos,
     /// A read that takes longer marks its disk as failing.
     pub io_deadline: Nanos,
-    /// An admitted stream that could not start for so long is refused after all.
-    pub start_wait_max: Nanos,
+    /// The time to first byte: a guaranteed stream of which nothing was sent for so long is refused after all.
+    pub first_byte_max: Nanos,
     /// What nobody read for so long is not kept in memory, which is then given back.
     pub memory_lull: Nanos,
     /// Streams at once, at most `limits::STREAMS_MAX`.
@@ -82,7 +82,7 @@ impl Default for PlaneConfig {
             sharing: Some(0.1),
             stall_max: Nanos::from_secs(30),
             io_deadline: Nanos::from_secs(5),
-            start_wait_max: Nanos::from_secs(15),
+            first_byte_max: Nanos::from_secs(5),
             memory_lull: Nanos::from_secs(60),
             streams_max: limits::STREAMS_MAX,
         }
@@ -315,6 +315,7 @@ impl<I: Io> Plane<I> {
         self.feed_due_steps(now);
         self.watch_silence(now);
         self.begin_rounds(now);
+        self.refuse_late_starts(now);
         self.change_memory(now);
         self.ask_disks(now);
         self.publish_promises();

@@ -33,6 +33,7 @@ pub(crate) enum ControlAction {
     Arrive,
     Again(ReservationId, u32, BitRate),
     Stop(u64),
+    Seek,
     Upload(usize),
     Record(usize),
     Probe(usize),
@@ -49,15 +50,6 @@ pub(crate) enum ControlAction {
 pub(crate) struct RunPhases {
     pub(crate) safety: Nanos,
     pub(crate) liveness: Nanos,
-}
-
-/// What is promised of starts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Starts {
-    /// From the question to yes or no.
-    pub(crate) answer_max: Nanos,
-    /// From yes to the first byte.
-    pub(crate) begin_max: Nanos,
 }
 
 /// A delivery that ended because its disk had become too slow.
@@ -77,7 +69,8 @@ pub(crate) struct ControlSide {
     phases: RunPhases,
     tick: Nanos,
     pub(crate) be_share: f64,
-    pub(crate) starts: Starts,
+    /// From the question to the first byte, or to a no.
+    pub(crate) first_byte_max: Nanos,
     /// Until when reports may have waited unread.
     pub(crate) reports_read: Nanos,
     null: OwnedFd,
@@ -116,7 +109,7 @@ pub(crate) struct ControlSettings {
     pub(crate) phases: RunPhases,
     pub(crate) tick: Nanos,
     pub(crate) be_share: f64,
-    pub(crate) starts: Starts,
+    pub(crate) first_byte_max: Nanos,
     pub(crate) capacities: Vec<u64>,
     /// True for a disk whose profile is wrong from the start: nothing is promised for its streams.
     pub(crate) liars: Vec<bool>,
@@ -125,7 +118,7 @@ pub(crate) struct ControlSettings {
 impl ControlSide {
     /// Makes the contents; `null` is an open `/dev/null`.
     pub(crate) fn new(settings: ControlSettings, null: OwnedFd, mut random: Random) -> Self {
-        let ControlSettings { load, faults, phases, tick, be_share, starts, capacities, liars } = settings;
+        let ControlSettings { load, faults, phases, tick, be_share, first_byte_max, capacities, liars } = settings;
         let mut contents = Vec::new();
         for disk in 0..capacities.len() {
             for _ in 0..load.contents_per_disk {
@@ -141,7 +134,7 @@ impl ControlSide {
             phases,
             tick,
             be_share,
-            starts,
+            first_byte_max,
             reports_read: Nanos::ZERO,
             null,
             contents,
@@ -185,6 +178,17 @@ impl ControlSide {
     /// True while a disk's faults excuse its streams.
     pub(crate) fn disk_is_excused(&self, disk: usize, now: Nanos) -> bool {
         self.disk_excused[disk] > now
+    }
+
+    /// How long a delivery without an excuse waited for its first byte.
+    fn count_first_byte(&mut self, record: &LedgerEntry) {
+        let Some(first) = record.first_at().filter(|_| !record.may_be_late()) else { return };
+        let span = first.saturating_sub(record.asked.at);
+        self.first_bytes.push(span);
+        let tally = &mut self.tally;
+        tally.first_byte_max = tally.first_byte_max.max(span);
+        tally.first_byte_sum += span;
+        tally.first_bytes += 1;
     }
 
     /// Since when best-effort work of this disk has waited without any grant.
@@ -254,6 +258,10 @@ impl World {
             }
             ControlAction::Again(reservation, ..) => self.command(Command::Release(reservation)),
             ControlAction::Stop(stream) => self.stop(stream),
+            ControlAction::Seek if asking => {
+                self.seek();
+                self.again(self.control.load.seeks, ControlAction::Seek);
+            }
             ControlAction::Upload(disk) if asking => self.begin_upload(disk),
             ControlAction::Record(disk) if asking => {
                 self.reserve(disk);
@@ -274,13 +282,18 @@ impl World {
             ControlAction::Calm => {
                 self.control.calm = true;
                 self.control.tally.calm = self.done_so_far();
+                self.again(self.control.load.seeks, ControlAction::Seek);
             }
             ControlAction::Drain => self.drain(),
             ControlAction::Shutdown => {
                 self.control.ended = true;
                 self.command(Command::Shutdown);
             }
-            ControlAction::Arrive | ControlAction::Upload(_) | ControlAction::Record(_) | ControlAction::Probe(_) => {}
+            ControlAction::Arrive
+            | ControlAction::Seek
+            | ControlAction::Upload(_)
+            | ControlAction::Record(_)
+            | ControlAction::Probe(_) => {}
         }
     }
 
@@ -405,6 +418,30 @@ impl World {
         }
     }
 
+    /// A viewer that has its picture goes elsewhere in its content: it opens the new range, and closes the old one.
+    fn seek(&mut self) {
+        let watches = |stream: &&LedgerEntry| {
+            stream.first_at().is_some()
+                && stream.asked.hold
+                && !stream.may_be_late_whatever_its_disk_does()
+                && !stream.excuses.stopped
+        };
+        let viewers: Vec<u64> = self.streams.values().filter(watches).map(|stream| stream.asked.id.0).collect();
+        if viewers.is_empty() {
+            return;
+        }
+        let stream = *self.control.random.pick(&viewers);
+        let record = &self.streams[&stream];
+        let (Some(held), Some(rate)) = (record.reservation, record.asked.rate) else { return };
+        self.control.count_first_byte(record);
+        let content = content_index(record);
+        if let Some(record) = self.streams.get_mut(&stream) {
+            record.excuses.passed_on = true;
+        }
+        self.arrive(Some((held, content, rate)));
+        self.schedule(self.now, WorldEvent::Client(stream, ClientTurn::Resets));
+    }
+
     fn stop(&mut self, stream: u64) {
         let now = self.now;
         if let Some(record) = self.streams.get_mut(&stream) {
@@ -483,7 +520,7 @@ impl World {
             return;
         };
         record.life = DeliveryLife::Started;
-        record.started_at = Some((now, self.plane_delays));
+        record.started_at = Some(now);
         record.reservation = reservation;
         let guaranteed = record.asked.rate.is_some();
         if guaranteed != reservation.is_some() {
@@ -511,6 +548,8 @@ impl World {
             self.laws.broke(Law::OncePerRequest, now, format!("{stream:?} comes back with its socket in use"));
         }
         self.judge_start(&record);
+        let is_refused = end.as_ref().is_none_or(|end| end.outcome == Outcome::StartTooLate);
+        self.control.tally.sessions_refused += u64::from(is_refused && record.asked.continues);
         let Some(end) = end else {
             if record.taken_bytes > 0 {
                 self.laws.broke(Law::EveryEndHasAReason, now, format!("{stream:?} was refused after bytes were sent"));
@@ -524,7 +563,7 @@ impl World {
             found,
         );
         self.count_end(&record, &end);
-        if let (Some(held), Some(rate)) = (end.held, record.asked.rate) {
+        if let (Some(held), Some(rate), false) = (end.held, record.asked.rate, record.excuses.passed_on) {
             self.session_goes_on(held, &record, rate);
         }
     }
@@ -540,19 +579,12 @@ impl World {
         }
         tally.excused_misses += end.misses;
         tally.payload_bytes += record.payload_bytes;
-        if let (Some(first), false) = (record.first_at(), record.may_be_late()) {
-            let span = first.saturating_sub(record.asked.at);
-            control.first_bytes.push(span);
-            tally.first_byte_max = tally.first_byte_max.max(span);
-            tally.first_byte_sum += span;
-            tally.first_bytes += 1;
-            tally.begin_max = tally.begin_max.max(record.waited(first, Nanos::ZERO).1);
-        }
+        control.count_first_byte(record);
     }
 
     /// The viewer asks for more after a while, or is gone and its reservation given back.
     fn session_goes_on(&mut self, held: ReservationId, record: &LedgerEntry, rate: BitRate) {
-        let content = u32::try_from(record.asked.version.0 - 1).expect("few contents");
+        let content = content_index(record);
         let span = self.control.random.span(Nanos::ZERO, Nanos::from_secs(5));
         if self.control.random.chance(0.7) && !self.control.draining {
             self.act_in(span, ControlAction::Again(held, content, rate));
@@ -560,6 +592,11 @@ impl World {
             self.command(Command::Release(held));
         }
     }
+}
+
+/// Which content a delivery is of.
+fn content_index(record: &LedgerEntry) -> u32 {
+    u32::try_from(record.asked.version.0 - 1).expect("few contents")
 }
 
 /// One of `count`, by Zipf's law.
