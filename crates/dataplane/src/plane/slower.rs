@@ -1,8 +1,8 @@
 //! A disk that has become slower than its profile: who notices it, in which order.
 //!
-//! Promise: admission stops first, then best effort rests, and streams end only when the disk has lost so much time that what is
-//! due would be late even if it were as fast as its profile from now on, and the time table says that it never catches up: as
-//! few as that takes, the youngest first. Not here: how slow a disk is
+//! Promise: admission stops first, then best effort rests, and streams end only when all of the disk's time is less than what it
+//! has promised, and it has lost so much already that regular reads would be late even if it were as fast as its profile from
+//! now on: as few as that takes, the youngest first. Not here: how slow a disk is
 //! (`schedule::disk::cost`), what it has promised (`schedule::admission`). See docs/decisions/0025.
 
 use units::{DiskId, Nanos};
@@ -59,17 +59,15 @@ impl<I: Io> Plane<I> {
         }
         let left = 1.0 - self.admission.promised_share(disk);
         self.disks[index].schedule.set_be_share(self.config.be_share.min(left));
-        // A disk as fast as its profile catches up with what waits, however many start at once.
-        if factor >= LEVELS[0] * HYSTERESIS && self.disks[index].spins && !self.disks[index].health.is_hung() {
+        if self.disks[index].spins && !self.disks[index].health.is_hung() {
             self.shed(index, disk, now);
         }
     }
 
     /// Ends the youngest streams of a disk until the others can be kept.
     fn shed(&mut self, index: usize, disk: DiskId, now: Nanos) {
-        let round = self.disks[index].rounds.index_at(now);
         let mut ended = 0;
-        while self.disks[index].schedule.is_behind(now) && !self.admission.keeps_up(disk, round) {
+        while self.admission.promised_share(disk) > 1.0 && self.disks[index].schedule.is_behind(now) {
             let Some(reader) = self.youngest_reader(index) else { break };
             ended += self.end_with_followers(index, reader, now);
         }

@@ -201,29 +201,12 @@ impl DiskTable {
         if placed { Nanos::from_secs_f64((SLACK_CARRY_MAX * length - most).max(0.0)) } else { Nanos::MAX }
     }
 
-    /// Whether the disk, with all of its time, can keep what is placed from `round` on: no round leaves more than
-    /// [`CARRY_MAX`] rounds of work behind.
-    #[must_use]
-    pub fn keeps_up(&self, round: u64, profile: &DiskProfile, slowdown: f64) -> bool {
-        let length = self.round.as_secs_f64();
-        let mut backlog = 0.0f64;
-        (round..round + 2 * SLOTS as u64).all(|at| {
-            backlog = (backlog + self.seconds(self.load_of(at), profile, slowdown) - length).max(0.0);
-            backlog <= CARRY_MAX * length
-        })
-    }
-
-    /// What is placed in a round: regular reads and those of starts.
-    fn load_of(&self, round: u64) -> RoundLoad {
-        let starts = (self.transient_from..self.transient_from + SLOTS as u64).contains(&round);
-        let starts = if starts { self.transient[slot_of(round)] } else { RoundLoad::default() };
-        self.periodic[slot_of(round)].plus(starts)
-    }
-
     /// Seconds of disk time entered for a round.
     #[cfg(test)]
     pub(super) fn work_in(&self, round: u64, profile: &DiskProfile, slowdown: f64) -> f64 {
-        self.seconds(self.load_of(round), profile, slowdown)
+        let starts = (self.transient_from..self.transient_from + SLOTS as u64).contains(&round);
+        let starts = if starts { self.transient[slot_of(round)] } else { RoundLoad::default() };
+        self.seconds(self.periodic[slot_of(round)].plus(starts), profile, slowdown)
     }
 
     /// The share of each round that may be promised.

@@ -385,13 +385,6 @@ impl Admission {
         disk.table.slack(round, &disk.profile, disk.slowdown)
     }
 
-    /// Whether a disk, with all of its time, can keep what is placed on it from `round` on.
-    #[must_use]
-    pub fn keeps_up(&self, disk: DiskId, round: u64) -> bool {
-        let disk = &self.disks[usize::from(disk.0)];
-        disk.table.keeps_up(round, &disk.profile, disk.slowdown)
-    }
-
     /// Whether others share the reads of this reservation, and how many reservations were made before it: greater is
     /// younger.
     #[must_use]

@@ -21,6 +21,9 @@ const OUTLIER: f64 = 4.0;
 const STALL_MAX_SECONDS: f64 = 5.0;
 /// Below this the disk counts as keeping its profile: random access times scatter by that much.
 const TOLERANCE: f64 = 1.04;
+/// More lost time is not remembered: twice what counts at the default round. It is made up for by reads that take less than
+/// [`TOLERANCE`] allows.
+const LOST_MAX_SECONDS: f64 = 1.0;
 /// No drive's cache holds more dirty bytes than this; what was written beyond is on the platters already.
 const CACHE_BYTES_MAX: u64 = 32 << 20;
 /// Commits are never taken to be quicker than this when an outlier is judged.
@@ -51,6 +54,8 @@ pub struct CostModel {
     /// What reads took beyond [`OUTLIER`], in seconds: its sum and the most of one, both fading.
     stalled_seconds: f64,
     longest_stall_seconds: f64,
+    /// What reads took beyond their predictions and the tolerance, in seconds (a cumulative sum: Page 1954).
+    lost_seconds: f64,
     /// Cost of a commit beyond writing out what is dirty.
     commit: Nanos,
     /// The same where nobody waits for it: the drive's cache alone is emptied, the file system has nothing to name.
@@ -76,6 +81,7 @@ impl CostModel {
             spells: [1.0; SPELLS],
             stalled_seconds: 0.0,
             longest_stall_seconds: 0.0,
+            lost_seconds: 0.0,
             commit,
             flush: commit,
             unsettled: Nanos::ZERO,
@@ -140,6 +146,7 @@ impl CostModel {
         self.predicted_seconds = self.predicted_seconds * keep + predicted;
         self.stalled_seconds = self.stalled_seconds * keep + stalled;
         self.longest_stall_seconds = (self.longest_stall_seconds * keep).max(stalled);
+        self.lost_seconds = (self.lost_seconds + counted - TOLERANCE * predicted).clamp(0.0, LOST_MAX_SECONDS);
         self.spell = (self.spell.0 + counted, self.spell.1 + predicted);
         if self.spell.0 >= SPELL_SECONDS {
             let (took, predicted) = std::mem::take(&mut self.spell);
@@ -183,6 +190,13 @@ impl CostModel {
         let lately = self.spells.iter().copied().fold(f64::INFINITY, f64::min);
         let ratio = ((self.took_seconds + recurring) / self.predicted_seconds).max(lately);
         if ratio <= TOLERANCE { 1.0 } else { ratio }
+    }
+
+    /// Time that the disk has lost against its profile and not made up for, in seconds. It is zero at most times on a disk that
+    /// keeps its profile, however much is asked of it, and grows from the first read of a slower one on.
+    #[must_use]
+    pub const fn lost_seconds(&self) -> f64 {
+        self.lost_seconds
     }
 
     /// A prediction without the correction, for [`CostModel::observe_read`].
@@ -231,6 +245,23 @@ mod tests {
         let recovers = after(1, 1);
         assert!((1.1..1.5).contains(&recovers), "{recovers}");
         assert!(after(15, 1) <= 1.1);
+    }
+
+    #[test]
+    fn time_is_lost_by_a_slower_disk_and_not_by_scatter() {
+        let mut cost = CostModel::new(DiskProfile::spindle_default());
+        let chunk = Nanos::from_millis(10);
+        let mut after = |reads: u64, percent: &[u64]| {
+            let took =
+                (0..).map(|nth: u64| Nanos(chunk.0 * percent[usize::try_from(nth).unwrap_or(0) % percent.len()] / 100));
+            took.zip(0..reads).for_each(|(took, _)| cost.observe_read(chunk, took));
+            cost.lost_seconds()
+        };
+        assert!(after(20_000, &[70, 130, 110, 96]) < 0.05, "every read scatters by a third");
+        let lost = after(500, &[110]);
+        assert!((0.29..0.36).contains(&lost), "five seconds' reads took a tenth longer: {lost}");
+        assert!((0.99..=1.0).contains(&after(300, &[250])));
+        assert!(after(4000, &[100]) < 0.01, "made up for in time");
     }
 
     #[test]

@@ -373,17 +373,19 @@ impl DiskSchedule {
         self.budget.set_share(share);
     }
 
-    /// True if the disk has lost so much time that what streams wait for could not all be there half a round before its time,
-    /// if it were as fast as its profile from now on: so much is kept for what no model foresees. No belief in a slower disk
-    /// makes this true, only reads that waited.
+    /// True if the disk has lost half a round against its profile, and the regular reads that wait could not all be there half a
+    /// round before their time, were it as fast as its profile from now on: so much is kept for what no model foresees. No
+    /// belief in a slower disk makes this true, nor how many start: only reads that took longer, and others that waited.
     #[must_use]
     pub fn is_behind(&self, now: Nanos) -> bool {
+        let kept = self.settings.rounds.period().as_secs_f64() / 2.0;
         let mut buckets = Buckets::new(self.settings.rounds, now);
-        self.rt.fill(&mut buckets, None, &self.cost);
-        buckets.slack(now, self.cost.profile(), 1.0).least() < self.settings.rounds.period().as_secs_f64() / 2.0
+        self.rt.fill_regular(&mut buckets, &self.cost);
+        self.cost.lost_seconds() >= kept && buckets.slack(now, self.cost.profile(), 1.0).least() < kept
     }
 
-    /// Whether a stream whose clock began to run now would have its next byte by `deadline`. Not while a store thread
+    /// Whether a stream whose clock began to run now, its own or that of one that shares its reads, would have its next byte by
+    /// `deadline`. Not while a store thread
     /// has the head: how long it keeps it is only expected.
     #[must_use]
     pub fn can_promise(&self, slot: u32, deadline: Nanos, now: Nanos) -> bool {

@@ -57,6 +57,8 @@ struct WaitingRead {
     request: RtRequest,
     /// A start that has read nothing yet.
     hurried: bool,
+    /// The first read of a start: asked for when its viewer came, not rounds ahead as every later one is.
+    begins: bool,
 }
 
 /// The reads of one disk.
@@ -82,7 +84,7 @@ impl RtQueue {
 
     /// Adds a stream's request, or replaces the one it had.
     pub fn put(&mut self, slot: u32, request: RtRequest) {
-        let waiting = WaitingRead { slot, request, hurried: request.starting };
+        let waiting = WaitingRead { slot, request, hurried: request.starting, begins: request.starting };
         match self.place_of(slot) {
             Some(at) => self.waiting[at] = waiting,
             None => {
@@ -156,19 +158,16 @@ impl RtQueue {
     /// Enters what is due. The request of `instead`, if one is named, counts as due at that time.
     pub fn fill(&self, buckets: &mut Buckets, instead: Option<(u32, Nanos)>, cost: &CostModel) {
         for WaitingRead { slot, request, .. } in &self.waiting {
-            let (position, bytes) = request.own();
-            if bytes == 0 {
-                continue;
-            }
             let deadline = instead.filter(|(other, _)| other == slot).map_or(request.deadline, |(_, at)| at);
-            let slice = bytes.min(slice_bytes(position, cost));
-            let transfer = |from: u64, bytes: u64| cost.profile().transfer_time(from, bytes);
-            buckets.add_read(deadline, transfer(position, slice));
-            if slice < bytes {
-                let later = deadline.saturating_add(request.rate.time_for(slice));
-                buckets.add_read(later, transfer(position.saturating_add(slice), bytes - slice));
-            }
+            enter(buckets, request, deadline, cost);
         }
+    }
+
+    /// Enters what is due of those reads that were asked for in time: the first ones of starts are due as soon as a viewer
+    /// comes.
+    pub fn fill_regular(&self, buckets: &mut Buckets, cost: &CostModel) {
+        let regular = self.waiting.iter().filter(|waiting| !waiting.begins);
+        regular.for_each(|WaitingRead { request, .. }| enter(buckets, request, request.deadline, cost));
     }
 
     /// The request to serve next with the head at `head`; `None` if a job that is due comes before all of them.
@@ -228,6 +227,21 @@ impl RtQueue {
     /// Somebody whose bytes others counted on has gone: they may have to read them, each of them for all that is known.
     pub fn find_nothing(&mut self) {
         self.waiting.iter_mut().for_each(|waiting| waiting.request.found_bytes = 0);
+    }
+}
+
+/// Enters what is to be read for a request, in two parts: a slice, and the rest, due when the stream needs it.
+fn enter(buckets: &mut Buckets, request: &RtRequest, deadline: Nanos, cost: &CostModel) {
+    let (position, bytes) = request.own();
+    if bytes == 0 {
+        return;
+    }
+    let slice = bytes.min(slice_bytes(position, cost));
+    let transfer = |from: u64, bytes: u64| cost.profile().transfer_time(from, bytes);
+    buckets.add_read(deadline, transfer(position, slice));
+    if slice < bytes {
+        let later = deadline.saturating_add(request.rate.time_for(slice));
+        buckets.add_read(later, transfer(position.saturating_add(slice), bytes - slice));
     }
 }
 
