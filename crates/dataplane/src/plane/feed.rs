@@ -345,8 +345,9 @@ impl<I: Io> Plane<I> {
         // stream's clock must not run before the rest can be there in time (simulator, seeds 4193 and 10463).
         let there = stream.fetch.payload - stream.send.payload;
         let lasts = rate.time_for(there + 1).saturating_sub(tick.saturating_mul(2));
-        let asked = usize::from(self.next_piece(slot).map_or(stream.disk, |next| next.disk).0);
-        if !self.disks[asked].schedule.can_promise(slot, now.saturating_add(lasts), now) {
+        let reader = stream.leader.unwrap_or(slot);
+        let asked = usize::from(self.next_piece(reader).map_or(stream.disk, |next| next.disk).0);
+        if !self.disks[asked].schedule.can_promise(reader, now.saturating_add(lasts), now) {
             return;
         }
         // After a delay of the loop the next step to be fed lies in the past. A clock that began there would owe the
@@ -369,7 +370,7 @@ impl<I: Io> Plane<I> {
         if let StreamClass::Constant { seat, .. } = &mut stream.class {
             *seat = Some(chosen);
         }
-        self.disks[asked].schedule.promise(slot, deadline);
+        self.disks[asked].schedule.promise(reader, deadline);
         self.feed(slot, first_tick);
     }
 

@@ -389,9 +389,8 @@ impl DiskSchedule {
     /// has the head: how long it keeps it is only expected.
     #[must_use]
     pub fn can_promise(&self, slot: u32, deadline: Nanos, now: Nanos) -> bool {
-        if self.rt.find(slot).is_none() || !self.cost.profile().rotational {
-            return true;
-        }
+        let Some(request) = self.rt.find(slot).filter(|_| self.cost.profile().rotational) else { return true };
+        let deadline = request.promised(deadline);
         self.grant.is_none() && self.slack_of_reads(Some((slot, deadline)), now).from(deadline) >= 0.0
     }
 

@@ -30,6 +30,12 @@ pub struct RtRequest {
 }
 
 impl RtRequest {
+    /// When its next byte is due, if a clock that needs it by `deadline` begins to run: what is promised is never due later.
+    #[must_use]
+    pub fn promised(&self, deadline: Nanos) -> Nanos {
+        if self.starting { deadline } else { deadline.min(self.deadline) }
+    }
+
     /// Where it begins to read itself, and how many bytes.
     fn own(&self) -> (u64, u64) {
         (self.position.saturating_add(self.found_bytes), self.bytes.saturating_sub(self.found_bytes))
@@ -139,11 +145,11 @@ impl RtQueue {
         }
     }
 
-    /// A stream's clock began to run: its next byte is due then.
+    /// A stream's clock began to run, or that of one that shares its reads: its next byte is due then.
     pub fn promise(&mut self, slot: u32, deadline: Nanos) {
         if let Some(at) = self.place_of(slot) {
             let WaitingRead { request, hurried, .. } = &mut self.waiting[at];
-            (request.deadline, request.starting, *hurried) = (deadline, false, false);
+            (request.deadline, request.starting, *hurried) = (request.promised(deadline), false, false);
         }
     }
 
