@@ -4,7 +4,8 @@ use units::Nanos;
 
 use crate::contents::SimContent;
 use crate::control_side::ControlAction;
-use crate::load::{DISK_RECOVERY, Fault, FaultAt, MARGIN_SHARE};
+use crate::ledger::LedgerEntry;
+use crate::load::{DISK_RECOVERY, Fault, FaultAt, MARGIN_SHARE, READING_MEAN};
 use crate::log::LogKind;
 use crate::world::World;
 
@@ -48,6 +49,10 @@ impl World {
             if self.is_within_margin(fault) {
                 let newcomers = &mut self.control.newcomers_excused[disk];
                 *newcomers = (*newcomers).max(until);
+                // What it reads for those who have just come is not in that mean yet.
+                let lately = |stream: &&mut LedgerEntry| now.saturating_sub(stream.asked.at) < READING_MEAN;
+                let on_disk = self.streams.values_mut().filter(|stream| usize::from(stream.asked.disk.0) == disk);
+                on_disk.filter(lately).for_each(|stream| stream.excuse_disk(until));
             } else {
                 self.excuse_disk(disk, slow, until);
             }

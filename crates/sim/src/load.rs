@@ -147,6 +147,9 @@ pub(crate) const DISK_RECOVERY: Nanos = Nanos::from_secs(10);
 /// what was admitted suffers last. Who comes while it is slower is excused.
 pub(crate) const MARGIN_SHARE: f64 = 0.8;
 
+/// The share of its time that a disk reads is a mean over about so long.
+pub(crate) const READING_MEAN: Nanos = Nanos::from_millis(2500);
+
 /// What a run did, for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tally {
