@@ -141,7 +141,8 @@ fn only_who_has_the_token_is_served() {
     let server = Server::start(&["127.0.0.1:0"], &["--token-file", &token]);
     let to = server.places[0].as_str();
     assert!(complaint(&["--to", to]).contains("wants a token"));
-    assert!(complaint(&["--to", to, "--token-file", &other]).contains("not the other side's"));
+    let wrong = complaint(&["--to", to, "--token-file", &other]);
+    assert_eq!(wrong.matches("not the other side's").count(), 1, "said once: {wrong}");
     assert!(complaint(&["--to", to, "--token-file", &short]).contains("16 bytes or more"));
     assert!(complaint(&["--to", to, "--token-file", "/no/such/file"]).contains("head -c 24"));
     figures(&["--to", to, "--token-file", &token, "--count", "10"]);

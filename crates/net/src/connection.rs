@@ -16,10 +16,10 @@ use crate::transport::{self, Transport};
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// Nobody is there, or cannot be reached.
-    #[error("{0} cannot be reached: {1}")]
+    #[error("{0} cannot be reached")]
     Unreachable(String, #[source] io::Error),
     /// Somebody is, but we do not talk.
-    #[error("{0}: {1}")]
+    #[error("{0}")]
     Greeting(String, #[source] GreetingError),
 }
 

@@ -99,7 +99,7 @@ impl Numbered {
 #[derive(Debug, thiserror::Error)]
 pub enum GreetingError {
     /// The socket failed or the other side said nothing for [`PATIENCE`].
-    #[error("no greeting came: {0}")]
+    #[error("no greeting came")]
     Io(#[from] io::Error),
     /// Something else answers there.
     #[error("who answers there does not speak this protocol: is it `isocast net serve`?")]

@@ -15,7 +15,7 @@ use crate::transport::SILENCE_MAX;
 #[derive(Debug, thiserror::Error)]
 pub enum ReceiveError {
     /// The connection failed.
-    #[error("the connection is broken: {0}")]
+    #[error("the connection is broken")]
     Io(#[from] io::Error),
     /// It ended within a message.
     #[error("the other side stopped in the middle of a message")]
@@ -24,7 +24,7 @@ pub enum ReceiveError {
     #[error("nothing was heard for {} s: the other side, or the way to it, has gone", SILENCE_MAX.as_secs())]
     Silent,
     /// What came is no message.
-    #[error("what came is no message: {0}")]
+    #[error("what came is no message")]
     Frame(#[from] FrameError),
 }
 

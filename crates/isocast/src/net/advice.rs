@@ -37,14 +37,12 @@ pub(super) fn connecting(transport: &str, error: &std::io::Error) -> Option<&'st
 
 /// `error` with what to do about it.
 pub(super) fn advised(transport: &str, error: ConnectError) -> anyhow::Error {
-    let advice = match &error {
-        ConnectError::Unreachable(_, source) => connecting(transport, source),
-        ConnectError::Greeting(..) => None,
-    };
-    match advice {
-        Some(advice) => anyhow::anyhow!("{error}; {advice}"),
-        None => error.into(),
+    if let ConnectError::Unreachable(_, source) = &error
+        && let Some(advice) = connecting(transport, source)
+    {
+        return anyhow::anyhow!("{error}: {source}; {advice}");
     }
+    error.into()
 }
 
 /// What to do about `error` when listening.

@@ -145,7 +145,9 @@ impl Receiving {
     fn converse(&self, socket: Socket) {
         let numbered = match net::greeting::answer(&socket, self.token.as_ref()) {
             Ok(numbered) => numbered,
-            Err(error) => return say(format_args!("somebody who called is not served: {error}")),
+            Err(error) => {
+                return say(format_args!("somebody who called is not served: {:#}", anyhow::Error::from(error)));
+            }
         };
         let waiting = self.awaited.lock().unwrap_or_else(PoisonError::into_inner).remove(&numbered.session);
         match waiting {
