@@ -37,6 +37,9 @@ pub enum CronError {
         /// What may stand there.
         range: &'static str,
     },
+    /// It is one word with an `@`.
+    #[error("`{0}` is no time; there are `@hourly`, `@daily`, `@weekly`, `@monthly` and `@yearly`")]
+    Name(String),
     /// The fields are right each by itself.
     #[error("`{0}` is not understood: {1}")]
     Whole(String, String),
@@ -67,7 +70,10 @@ impl CronSchedule {
         if !is_named && !(5..=6).contains(&fields.len()) {
             return Err(CronError::FieldCount(text.to_owned(), fields.len()));
         }
-        let cron = parser().parse(text).map_err(|error| blame(text, &fields, &error.to_string()))?;
+        let cron = parser().parse(text).map_err(|error| match is_named {
+            true => CronError::Name(text.to_owned()),
+            false => blame(text, &fields, &error.to_string()),
+        })?;
         let schedule = Self { cron, zone, jitter, identity: identity.to_owned() };
         // The search goes on for thousands of years, so that any beginning will do.
         match schedule.after(Timestamp::UNIX_EPOCH) {
@@ -105,7 +111,7 @@ fn blame(text: &str, fields: &[&str], reason: &str) -> CronError {
     let names = &FIELDS[FIELDS.len().saturating_sub(fields.len())..];
     for (at, (field, (name, range))) in fields.iter().zip(names).enumerate() {
         let alone: Vec<&str> = (0..fields.len()).map(|other| if other == at { *field } else { "*" }).collect();
-        if fields.len() >= 5 && parser().parse(&alone.join(" ")).is_err() {
+        if parser().parse(&alone.join(" ")).is_err() {
             return CronError::Field { field: (*field).to_owned(), name, range };
         }
     }
@@ -142,7 +148,7 @@ mod tests {
             ("", "has 0 fields"),
             ("1 2 3 4 5 6 7 8", "has 8 fields"),
             ("every day at noon please", "`every` is no minute"),
-            ("@sometimes", "`@sometimes` is not understood"),
+            ("@sometimes", "`@sometimes` is no time; there are `@hourly`"),
             ("0 0 30 2 *", "never comes"),
         ] {
             assert!(said(text).contains(part), "{text}: {}", said(text));
