@@ -30,13 +30,15 @@ impl Network {
     /// `None` if this machine cannot; then the program must have said why.
     fn up(purpose: &str, arguments: &[&str]) -> Option<Self> {
         let name = format!("{purpose}-{}", std::process::id());
-        let up = lab(&[&["up", &name], arguments].concat());
+        let up = lab(&[&["up", "--json", &name], arguments].concat());
         if said(&up).contains("User-mode Linux") {
             assert_eq!(up.status.code(), Some(1));
             common::skip::skipped(said(&up).trim());
             return None;
         }
         assert!(up.status.success(), "{}", said(&up));
+        let nodes = serde_json::from_slice::<Value>(&up.stdout).expect("JSON");
+        assert_eq!((&nodes["nodes"][1]["ip"], &nodes["nodes"][1]["tipc"]), (&"10.9.0.2".into(), &"1.1.2".into()));
         Some(Self(name))
     }
 
@@ -114,6 +116,10 @@ fn a_cut_cable_takes_the_link_down_and_a_healed_one_brings_it_back() {
         });
     };
     link("up");
+    let ran = lab(&["run", "--name", &network.0, "--json", "1", "--", "sh", "-c", "echo here; exit 3"]);
+    let told = serde_json::from_slice::<Value>(&ran.stdout).expect("JSON");
+    assert_eq!((&told["status"], &told["stdout"]), (&3.into(), &"here\n".into()), "{told}");
+    assert_eq!(ran.status.code(), Some(1), "{}", said(&ran));
     network.ctl(&["cut", "2"]);
     link("down");
     network.ctl(&["heal", "2"]);
@@ -142,6 +148,9 @@ fn nothing_is_left_of_a_network() {
     };
     assert!(guests() >= 2);
     assert!(said(&lab(&["up", &network.0])).contains("already up"));
+    let listed = serde_json::from_slice::<Value>(&lab(&["list", "--json"]).stdout).expect("JSON");
+    let own = listed.as_array().and_then(|all| all.iter().find(|one| one["name"] == network.0));
+    assert_eq!(own.map(|own| &own["up"]), Some(&true.into()), "{listed}");
     let down = lab(&["down", &network.0]);
     assert!(down.status.success(), "{}", said(&down));
     // A guest is several processes; the last of them end with a signal that nobody waits for.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
+use serde_json::json;
 use units::{BitRate, Nanos};
 
 use super::daemon::{self, COMMANDS};
@@ -27,7 +28,13 @@ pub(crate) struct EmulatedNetCommand {
 
 #[derive(Debug, Subcommand)]
 enum NetAction {
-    Up(NetUp),
+    Up {
+        #[command(flatten)]
+        network: NetUp,
+        /// Print the nodes as JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Take networks down; nothing of them remains.
     Down {
         /// Names of the networks.
@@ -38,7 +45,11 @@ enum NetAction {
         all: bool,
     },
     /// List the networks.
-    List,
+    List {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Change the cables of a network, or say what they carried.
     #[command(after_help = COMMANDS)]
     Ctl {
@@ -53,6 +64,9 @@ enum NetAction {
         /// Name of the network.
         #[arg(long, default_value = "net0")]
         name: String,
+        /// Print its output and exit status as JSON.
+        #[arg(long)]
+        json: bool,
         /// The node: 1 has the address 10.9.0.1 and TIPC's 1.1.1, and so on.
         node: usize,
         /// The command line.
@@ -91,10 +105,9 @@ impl EmulatedNetCommand {
     /// Whatever is missing or fails, with what to do about it; of `run`, that the command failed.
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         match self.action {
-            NetAction::Up(up) => {
-                up.make()?;
-                writeln!(out, "{}: {} nodes, 10.9.0.1 and so on, TIPC 1.1.1 and so on", up.name, up.nodes)?;
-                Ok(writeln!(out, "run something there: isocast lab net run --name {} 1 -- tipc link list", up.name)?)
+            NetAction::Up { network, json } => {
+                network.make()?;
+                network.report(json, out)
             }
             NetAction::Down { names, all } => {
                 let homes = if all {
@@ -108,22 +121,21 @@ impl EmulatedNetCommand {
                 }
                 Ok(())
             }
-            NetAction::List => {
-                for home in NetworkFolder::all() {
-                    let state = if home.ask("stat").is_ok() { "up" } else { "dead: `isocast lab net down` cleans up" };
-                    writeln!(out, "{:<12} {state}", home.name)?;
-                }
-                Ok(())
-            }
+            NetAction::List { json } => list(json, out),
             NetAction::Ctl { name, command } => {
                 Ok(writeln!(out, "{}", NetworkFolder::of(&name)?.ask(&command.join(" "))?)?)
             }
-            NetAction::Run { name, node, command } => {
+            NetAction::Run { name, json, node, command } => {
                 let ran = NetworkFolder::of(&name)?.run(node, &command)?;
-                out.write_all(&ran.out)?;
+                if json {
+                    let [output, errors] = [&ran.out, &ran.err].map(|said| String::from_utf8_lossy(said));
+                    writeln!(out, "{:#}", json!({ "status": ran.status, "stdout": output, "stderr": errors }))?;
+                } else {
+                    out.write_all(&ran.out)?;
+                    // Whether anybody reads it or not.
+                    let _ = std::io::stderr().write_all(&ran.err);
+                }
                 out.flush()?;
-                // Whether anybody reads it or not.
-                let _ = std::io::stderr().write_all(&ran.err);
                 if ran.status != 0 {
                     bail!("`{}` on node {node} ended with status {}", command.join(" "), ran.status);
                 }
@@ -143,6 +155,18 @@ impl EmulatedNetCommand {
 }
 
 impl NetUp {
+    /// Says what there is, once it is up.
+    fn report(&self, json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
+        if json {
+            let node =
+                |node: u8| json!({ "node": node, "ip": format!("10.9.0.{node}"), "tipc": format!("1.1.{node}") });
+            let nodes: serde_json::Value = (1..=self.nodes).map(node).collect();
+            return Ok(writeln!(out, "{:#}", json!({ "name": self.name, "nodes": nodes }))?);
+        }
+        writeln!(out, "{}: {} nodes, 10.9.0.1 and so on, TIPC 1.1.1 and so on", self.name, self.nodes)?;
+        Ok(writeln!(out, "run something there: isocast lab net run --name {} 1 -- tipc link list", self.name)?)
+    }
+
     /// Starts the network's daemon and waits until it is ready.
     ///
     /// # Errors
@@ -178,6 +202,19 @@ impl NetUp {
         // It removes its folder; what it said is in the file that is still open here.
         bail!("network `{}` does not start; try it in sight: isocast-lab net daemon {0}", self.name)
     }
+}
+
+fn list(json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
+    let networks: Vec<(String, bool)> =
+        NetworkFolder::all().into_iter().map(|home| (home.name.clone(), home.ask("stat").is_ok())).collect();
+    if json {
+        let row = |(name, up): &(String, bool)| json!({ "name": name, "up": up });
+        return Ok(writeln!(out, "{:#}", networks.iter().map(row).collect::<serde_json::Value>())?);
+    }
+    for (name, up) in networks {
+        writeln!(out, "{name:<12} {}", if up { "up" } else { "dead: `isocast lab net down` cleans up" })?;
+    }
+    Ok(())
 }
 
 /// Takes a network down, whatever state it is in.
