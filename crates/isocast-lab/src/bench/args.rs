@@ -213,6 +213,9 @@ pub(crate) struct ExperimentArgs {
     /// unread.
     #[arg(long, default_value_t = 0, value_parser = clients)]
     pub hostile_clients: usize,
+    /// A shell command that runs once a second beside the streams, `{address}` being the server's (repeatable).
+    #[arg(long, value_name = "COMMAND")]
+    pub beside: Vec<String>,
     /// Do not measure first what one sequential durable writer gets where there are writers.
     #[arg(long)]
     pub no_yardstick: bool,
@@ -323,6 +326,7 @@ impl ExperimentArgs {
             slower: self.slow.map(|factor| Slower { factor, after: self.slow_after }),
             stalled_clients: self.stalled_clients,
             hostile_clients: self.hostile_clients,
+            beside: self.beside.clone(),
             crowd: None,
             give_up: false,
         })

@@ -18,7 +18,7 @@ use super::server::{Choice, RunningServer, ServerGround};
 use super::summary::{Run, RunPhase, f};
 use super::timetable::{PER_RUN, Spare};
 use super::writer::{self, WriterSite};
-use super::{Stop, clock, hostile, idle, lab_disk};
+use super::{Stop, beside, clock, hostile, idle, lab_disk};
 
 /// From the call to the first stream.
 const LEAD: Nanos = Nanos::from_millis(200);
@@ -63,6 +63,8 @@ pub(crate) struct RunRequest {
     pub stalled_clients: usize,
     /// Clients beside that do what none should.
     pub hostile_clients: usize,
+    /// Shell commands that run beside, once a second.
+    pub beside: Vec<String>,
     /// HLS viewers beside.
     pub crowd: Option<Crowd>,
     /// Ends at the first stall.
@@ -248,10 +250,16 @@ pub(crate) fn measure(
     let plan = job.plan(server);
     let sites: Vec<WriterSite> = (0..job.writers.count).map(|n| site(server, job, n)).collect();
     let (progress, uploads, over) = (RunProgress::default(), Mutex::new(Vec::new()), AtomicBool::new(false));
-    let (report, (samples, own_words), held, hostile, crowd, lab) = thread::scope(|scope| {
+    let (report, (samples, own_words), held, hostile, beside, crowd, lab) = thread::scope(|scope| {
         let sampler = scope.spawn(|| sample(&watched, server.address, &plan, stop, &progress));
         let idle = scope.spawn(|| idle::hold(job.stalled_clients, &plan, stop, &progress));
         let hostile = scope.spawn(|| hostile::act(job.hostile_clients, &plan, stop, &progress));
+        let beside: Vec<_> = (job.beside.iter())
+            .map(|command| {
+                let (plan, progress) = (&plan, &progress);
+                scope.spawn(move || beside::repeat(command, plan, stop, progress))
+            })
+            .collect();
         let crowd = job.crowd.as_ref().map(|crowd| {
             let path_of = |content: &str| server.path_of(content, crowd.rate, 0);
             let (plan, progress) = (&plan, &progress);
@@ -275,7 +283,17 @@ pub(crate) fn measure(
         let lab = ended.map(|ended| (begun.join().unwrap_or_default(), ended));
         let crowd =
             crowd.map(|crowd| crowd.join().unwrap_or_else(|_| bail!("the crowd's thread panicked"))).transpose();
-        (report, sampler.join().unwrap_or_default(), idle.join().unwrap_or_default(), hostile.join(), crowd, lab)
+        let beside = beside.into_iter().map(|one| one.join().unwrap_or_else(|_| bail!("a command's thread panicked")));
+        let beside = beside.collect::<anyhow::Result<Vec<_>>>();
+        (
+            report,
+            sampler.join().unwrap_or_default(),
+            idle.join().unwrap_or_default(),
+            hostile.join(),
+            beside,
+            crowd,
+            lab,
+        )
     });
     for site in &sites {
         writer::remove(site);
@@ -285,6 +303,7 @@ pub(crate) fn measure(
     let (lab_begun, lab) = lab?;
     let mut run = Run::of(&server.name, job.rate, &report?, &samples);
     run.crowd = crowd?;
+    run.beside = beside?;
     let hostile = hostile.unwrap_or_else(|_| bail!("the hostile clients' thread panicked"))?;
     run.hostile = (job.hostile_clients > 0).then_some(hostile);
     run.probe = job.give_up;

@@ -6,6 +6,7 @@
 mod account;
 mod all;
 mod args;
+mod beside;
 pub(crate) mod child;
 mod client;
 pub(crate) mod clock;

@@ -86,6 +86,9 @@ pub(crate) struct Run {
     /// What clients that do what none should did beside the streams.
     #[serde(default)]
     pub hostile: Option<super::hostile::HostileFigures>,
+    /// Commands that ran beside the streams.
+    #[serde(default)]
+    pub beside: Vec<super::beside::BesideFigures>,
     /// What HLS viewers beside the streams got.
     #[serde(default)]
     pub crowd: Option<super::client::crowd::CrowdFigures>,
@@ -255,6 +258,7 @@ impl Run {
             own_words: None,
             stalled_clients: None,
             hostile: None,
+            beside: Vec::new(),
             crowd: None,
             before_writer: None,
             with_writer: None,
@@ -282,8 +286,13 @@ impl Run {
                 h.connections, h.health_ms_max
             )
         });
+        let beside: String = self
+            .beside
+            .iter()
+            .map(|one| format!("; beside: `{}` {} ×, {} failed", one.command, one.runs, one.failed))
+            .collect();
         format!(
-            "  {} of {} admitted{}, {} failed, {} stalled, ratio {:.4}, J {:.3} %, first byte {:.0} ms (95 %){late}{uploads}{}{}{}",
+            "  {} of {} admitted{}, {} failed, {} stalled, ratio {:.4}, J {:.3} %, first byte {:.0} ms (95 %){late}{uploads}{}{}{}{beside}",
             self.admitted,
             self.streams,
             self.before_first_no().map(|n| format!(" ({n} before the first refusal)")).unwrap_or_default(),

@@ -272,6 +272,7 @@ fn job(contents: &[&str], seconds: u64) -> RunRequest {
         slower: None,
         stalled_clients: 2,
         hostile_clients: 16,
+        beside: vec!["test -n {address}".to_owned(), "sleep 1000".to_owned(), "exit 3".to_owned()],
         crowd: None,
         give_up: false,
     }
@@ -299,6 +300,8 @@ fn four_streams_and_a_writer_against_a_url() {
     let hostile = run.hostile.expect("there were some");
     assert!(hostile.connections >= 16 && hostile.failed == 0, "{hostile:?}");
     assert!(hostile.health_asked > 0 && hostile.health_answered == hostile.health_asked, "{hostile:?}");
+    let beside: Vec<_> = run.beside.iter().map(|one| (one.runs > 0, one.failed == one.runs)).collect();
+    assert_eq!(beside, [(true, false), (false, true), (true, true)], "{:?}", run.beside);
     assert!(run.series.len().is_power_of_two(), "one for each second");
     assert!(run.uploads.as_ref().is_some_and(|u| u.done > 0 && u.failed == 0), "{:?}", run.uploads);
     let read: super::summary::Run = serde_json::from_str(&serde_json::to_string(&run).unwrap()).unwrap();
