@@ -3,11 +3,17 @@
 mod fixtures;
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::sync::mpsc;
+use std::io::{BufRead as _, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, mpsc};
 
+use fixtures::skip::skipped;
 use fixtures::{Answer, PATIENCE, Server, Setup, pattern};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::Value;
 
 fn post(server: &Server, target: &str) -> Answer {
@@ -121,9 +127,77 @@ fn a_folder_is_kept_small_and_copied_to_another_server() {
     assert!(refused["reason"].as_str().is_some_and(|reason| reason.contains("127.0.0.1:1")), "{refused}");
 }
 
+/// `rclone serve webdav`, which ends with the test.
+struct WebDav {
+    child: Child,
+    url: String,
+}
+
+impl WebDav {
+    /// None if rclone is not installed.
+    fn serve(folder: &Path) -> Option<Self> {
+        let mut command = Command::new("rclone");
+        command.args(["serve", "webdav", "--config", "/dev/null", "--addr", "127.0.0.1:0"]).arg(folder);
+        let Ok(mut child) = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn() else {
+            skipped("rclone is not installed (Debian: rclone)");
+            return None;
+        };
+        let said = BufReader::new(child.stderr.take().expect("piped"));
+        let mut lines = said.lines().map_while(Result::ok);
+        let url = lines
+            .find_map(|line| Some(format!("http://{}", line.split_once("http://")?.1.trim_end_matches([']', '/']))));
+        let Some(url) = url else {
+            let _ = child.kill();
+            panic!("rclone does not serve: {:?}", child.wait());
+        };
+        // What it says later is of no interest, but must have somewhere to go.
+        std::thread::spawn(move || lines.for_each(drop));
+        Some(Self { child, url })
+    }
+}
+
+impl Drop for WebDav {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_folder_is_copied_by_rclone_to_webdav() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let Some(target) = WebDav::serve(folder.path()) else { return };
+    let config = "[[job]]\nname = \"copy\"\nkind = \"copy\"\nschedule = \"@monthly\"\nfrom = \"tapes\"\n\
+                  to = \"rclone:dav:kept/tapes\"\nrate = \"80M\"\n";
+    let server = Setup::default()
+        .config(config)
+        .environment("RCLONE_CONFIG", "/dev/null")
+        .environment("RCLONE_CONFIG_DAV_TYPE", "webdav")
+        .environment("RCLONE_CONFIG_DAV_URL", &target.url)
+        .start();
+    for (name, bytes) in [("one.ts", 3_000_001), ("old/two & three.ts", 700_000), ("empty.ts", 0)] {
+        server.file(&format!("tapes/{name}"), &pattern(bytes));
+    }
+    let copied = run(&server, "copy");
+    let told = (&copied["outcome"], &copied["files"], &copied["bytes"]);
+    assert_eq!(told, (&"Succeeded".into(), &3.into(), &3_700_001.into()), "{copied}");
+    let there = |name: &str| fs::read(folder.path().join("kept/tapes").join(name)).expect("copied");
+    assert!(there("one.ts") == pattern(3_000_001) && there("old/two & three.ts") == pattern(700_000));
+    server.file("tapes/four.ts", &pattern(10));
+    let again = run(&server, "copy");
+    assert_eq!((&again["files"], &again["bytes"]), (&1.into(), &10.into()), "only what is new: {again}");
+    server.file("tapes/five.ts", &pattern(10));
+    drop(target);
+    let gone = run(&server, "copy");
+    let reason = gone["reason"].as_str().unwrap_or_default();
+    assert!(
+        gone["outcome"] == "Failed" && reason.contains("rclone cannot list") && reason.contains("refused"),
+        "{gone}"
+    );
+}
+
 /// Reads one request and answers it.
-fn take(mut connection: TcpStream, status: &str) -> String {
-    connection.set_read_timeout(Some(PATIENCE)).expect("a socket");
+fn take(mut connection: impl Read + Write, status: &str) -> String {
     let (mut request, mut buffer) = (Vec::new(), [0; 4096]);
     loop {
         let count = connection.read(&mut buffer).expect("a request");
@@ -169,7 +243,9 @@ fn a_webhook_is_told_signed_and_again_until_it_takes_it_and_one_that_hangs_holds
     let (tell, requests) = mpsc::channel();
     std::thread::spawn(move || {
         for (connection, status) in target.incoming().zip(["503 Service Unavailable", "204 No Content"]) {
-            let _ = tell.send(take(connection.expect("a connection"), status));
+            let connection = connection.expect("a connection");
+            connection.set_read_timeout(Some(PATIENCE)).expect("a socket");
+            let _ = tell.send(take(connection, status));
         }
     });
     assert_eq!(server.put("/media/film.ts", "", b"film").status, 201);
@@ -187,4 +263,117 @@ fn a_webhook_is_told_signed_and_again_until_it_takes_it_and_one_that_hangs_holds
     server.wait_for("the program", |_| fs::read_to_string(&told).is_ok_and(|told| told.contains("film.ts")));
     server.wait_for("a retry", |server| server.metric("isocast_webhook_retries_total{webhook=\"hangs\"}") >= 1.0);
     assert_eq!(server.metric("isocast_webhook_waiting{webhook=\"hangs\"}"), 1.0);
+}
+
+/// A certificate authority of our own.
+struct Authority<'a> {
+    folder: &'a Path,
+    name: &'a str,
+}
+
+impl Authority<'_> {
+    fn openssl(&self, arguments: &str) {
+        let mut openssl = Command::new("openssl");
+        let made = openssl.current_dir(self.folder).args(arguments.split_whitespace()).output().expect("openssl");
+        assert!(made.status.success(), "{arguments}: {}", String::from_utf8_lossy(&made.stderr));
+    }
+
+    fn new<'a>(folder: &'a Path, name: &'a str) -> Authority<'a> {
+        let own = Authority { folder, name };
+        own.openssl(&format!(
+            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN={name} -keyout {name}.key -out {name}.pem"
+        ));
+        own
+    }
+
+    /// A server with a certificate for `host`, which answers what it is sent with 204 and passes it on.
+    fn server(&self, host: &str) -> (String, mpsc::Receiver<String>) {
+        let (name, file) = (self.name, format!("{}-{}", self.name, host.replace(':', "-")));
+        fs::write(self.folder.join("ext"), format!("subjectAltName={host}\n")).expect("written");
+        self.openssl(&format!(
+            "req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=hook -keyout {file}.key -out {file}.csr"
+        ));
+        self.openssl(&format!(
+            "x509 -req -in {file}.csr -CA {name}.pem -CAkey {name}.key -CAcreateserial -days 2 -extfile ext -out {file}.pem"
+        ));
+        let pem = |kind: &str| self.folder.join(format!("{file}.{kind}"));
+        let certificate = CertificateDer::from_pem_file(pem("pem")).expect("a certificate");
+        let key = PrivateKeyDer::from_pem_file(pem("key")).expect("a key");
+        let config = ServerConfig::builder().with_no_client_auth().with_single_cert(vec![certificate], key);
+        let config = Arc::new(config.expect("they belong together"));
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("https://{}/hook", listener.local_addr().expect("an address"));
+        let (tell, told) = mpsc::channel();
+        std::thread::spawn(move || {
+            for connection in listener.incoming() {
+                let connection = connection.expect("a connection");
+                connection.set_read_timeout(Some(PATIENCE)).expect("a socket");
+                let tls = ServerConnection::new(Arc::clone(&config)).expect("a configuration");
+                let mut stream = StreamOwned::new(tls, connection);
+                // Who does not trust it says no more.
+                if stream.conn.complete_io(&mut stream.sock).is_ok() {
+                    let _ = tell.send(take(stream, "204 No Content"));
+                }
+            }
+        });
+        (url, told)
+    }
+}
+
+#[test]
+fn a_webhook_over_tls_trusts_whom_the_machine_trusts_and_says_what_to_do_about_others() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let secret = folder.path().join("secret");
+    fs::write(&secret, "0123456789abcdef").expect("written");
+    let (known, unknown) = (Authority::new(folder.path(), "known"), Authority::new(folder.path(), "unknown"));
+    let (good, requests) = known.server("IP:127.0.0.1");
+    let (other_name, _other_name) = known.server("DNS:elsewhere.example");
+    let (stranger, _stranger) = unknown.server("IP:127.0.0.1");
+    let [hanging, plain] = [0, 1].map(|_| TcpListener::bind("127.0.0.1:0").expect("a port"));
+    let [hangs, no_tls] =
+        [&hanging, &plain].map(|target| format!("https://{}", target.local_addr().expect("an address")));
+    std::thread::spawn(move || {
+        for connection in plain.incoming() {
+            let _ =
+                connection.expect("a connection").write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
+    let targets =
+        [("good", &good), ("other", &other_name), ("stranger", &stranger), ("hangs", &hangs), ("plain", &no_tls)];
+    let config: String = targets
+        .iter()
+        .map(|(name, url)| {
+            format!(
+                "[[webhook]]\nname = \"{name}\"\nevents = [\"upload_ended\"]\nurl = \"{url}\"\nsecret = \"{}\"\ntimeout = \"{}\"\n",
+                secret.display(),
+                if *name == "hangs" { "200ms" } else { "10s" }
+            )
+        })
+        .collect();
+    let trusted = folder.path().join("known.pem").display().to_string();
+    let server = Setup::default().config(&config).environment("SSL_CERT_FILE", &trusted).start();
+    assert_eq!(server.put("/media/film.ts", "", b"film").status, 201);
+    let request = requests.recv_timeout(PATIENCE).expect("a request");
+    assert!(request.starts_with("POST /hook HTTP/1.1\r\n") && request.contains("film.ts"), "{request}");
+    assert!(request.contains("webhook-signature: v1,"), "{request}");
+    server.wait_for("delivery", |server| {
+        server.metric("isocast_webhook_events_total{webhook=\"good\",outcome=\"delivered\"}") == 1.0
+    });
+    let said = |name: &str| {
+        let hooks = server.json("/api/v1/webhooks");
+        let hook = hooks.as_array().and_then(|hooks| hooks.iter().find(|hook| hook["name"] == name));
+        hook.and_then(|hook| hook["error"].as_str()).unwrap_or_default().to_owned()
+    };
+    for (name, advice) in [
+        ("other", "a name that its certificate has"),
+        ("stranger", "update-ca-certificates"),
+        ("hangs", "timeout"),
+        ("plain", "does not speak TLS"),
+    ] {
+        server.wait_for(advice, |_| said(name).contains(advice));
+        assert_eq!(
+            server.metric(&format!("isocast_webhook_events_total{{webhook=\"{name}\",outcome=\"delivered\"}}")),
+            0.0
+        );
+    }
 }

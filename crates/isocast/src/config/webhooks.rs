@@ -53,11 +53,9 @@ impl WebhookConfig {
             entry.contradiction("events", format!("there is no event `{unknown}`; there are {}", KINDS.join(", ")));
         }
         let timeout = entry.take("timeout", Nanos::from_secs(10), span_up_to(Nanos::from_secs(600)));
-        let url = entry.take_optional("url", |text| match text.strip_prefix("http://") {
-            Some(rest) if !rest.is_empty() => Ok(text.to_owned()),
-            _ => Err(format!(
-                "`{text}`: only http:// addresses are understood; for others name a `command`, such as curl"
-            )),
+        let url = entry.take_optional("url", |text| match text.split_once("://") {
+            Some(("http" | "https", rest)) if !rest.is_empty() => Ok(text.to_owned()),
+            _ => Err(format!("`{text}`: write http:// or https:// and the rest of an address")),
         });
         let target = if let Some(url) = url {
             let what = "is a file with what signs: `openssl rand -base64 32` makes it";
@@ -99,7 +97,7 @@ mod tests {
         for (text, part) in [
             ("name = \"a\"\nurl = \"http://h\"\nsecret = \"/s\"", "f.toml:1: webhook.events: it is needed"),
             ("name = \"a\"\nevents = [\"jobs\"]\nurl = \"http://h\"\nsecret = \"/s\"", "there is no event `jobs`"),
-            ("name = \"a\"\nevents = [\"miss\"]\nurl = \"https://h\"", "only http://"),
+            ("name = \"a\"\nevents = [\"miss\"]\nurl = \"ftp://h\"", "write http:// or https://"),
             ("name = \"a\"\nevents = [\"miss\"]\nurl = \"http://h\"", "webhook.secret: it is needed"),
             ("name = \"a/b\"\nevents = [\"miss\"]\ncommand = [\"/bin/true\"]", "`a/b` is no name"),
             ("name = \"a\"\nevents = [\"miss\"]\ncommand = [\"true\"]", "with its whole path"),

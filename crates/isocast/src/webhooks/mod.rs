@@ -2,8 +2,9 @@
 //!
 //! Promise: events are passed on as the event log has them, signed (`signature`), each until the target takes it or has failed ten times
 //! with growing pauses; a target that hangs is given up after its time-out and holds up no other; what waits is bounded, and what does not
-//! fit is counted. Not here: what the events are (`service::events`).
+//! fit is counted. Not here: what the events are (`service::events`), one request to an address (`post`).
 
+mod post;
 mod signature;
 
 use std::collections::BTreeMap;
@@ -29,8 +30,6 @@ const WAITING_MAX: usize = 256;
 const TRIES: u32 = 10;
 /// Before the second try; each pause is twice the one before.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Of an answer that is an error, so much is told.
-const ANSWER_BYTES_MAX: u64 = 200;
 
 /// All webhooks.
 pub(crate) struct Webhooks {
@@ -245,37 +244,13 @@ impl WebhookFollower {
             }
             WebhookTarget::Url { url, .. } => {
                 let (target, event, url) = (Arc::clone(self), event.clone(), url.clone());
-                tokio::task::spawn_blocking(move || target.post(&url, &event, limit)).await.context("telling")?
+                let post = move || {
+                    let secret = target.secret.as_ref().context("a secret was read with the address")?;
+                    post::post(&url, &event, secret, limit)
+                };
+                tokio::task::spawn_blocking(post).await.context("telling")?
             }
         }
-    }
-
-    /// Posts an event, on a thread that may wait.
-    fn post(&self, url: &str, event: &EventCopy, limit: Duration) -> anyhow::Result<()> {
-        let agent = ureq::Agent::config_builder()
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .proxy(None)
-            .timeout_global(Some(limit))
-            .build()
-            .new_agent();
-        let timestamp = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-        let secret = self.secret.as_ref().context("a secret was read with the address")?;
-        let mut answer = agent
-            .post(url)
-            .header("content-type", "application/json")
-            .header("user-agent", concat!("isocast/", env!("CARGO_PKG_VERSION")))
-            .header("webhook-id", &*event.id)
-            .header("webhook-timestamp", timestamp.to_string())
-            .header("webhook-signature", secret.sign(&event.id, timestamp, &event.line))
-            .send(&*event.line)
-            .with_context(|| url.to_owned())?;
-        let status = answer.status();
-        if status.is_success() {
-            return Ok(());
-        }
-        let said = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string().unwrap_or_default();
-        bail!("{url} answers {status}: {}", said.lines().next().unwrap_or_default())
     }
 }
 

@@ -1,0 +1,89 @@
+//! One request that posts an event to an address.
+//!
+//! Promise: over within its time, on a thread that may wait; over TLS only to who has a certificate for the address's host from an
+//! authority that this machine trusts, and an error of certificates says what to do. Not here: trying again.
+
+use std::io;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context as _, anyhow, bail};
+use rustls::CertificateError;
+use ureq::Agent;
+use ureq::tls::{RootCerts, TlsConfig};
+
+use super::EventCopy;
+use super::signature::Secret;
+
+/// Of an answer that is an error, so much is told.
+const ANSWER_BYTES_MAX: u64 = 200;
+
+/// Posts an event.
+///
+/// # Errors
+/// The target cannot be reached or trusted, is too slow, or does not take it.
+pub(super) fn post(url: &str, event: &EventCopy, secret: &Secret, limit: Duration) -> anyhow::Result<()> {
+    // Made for each request: the authorities that are trusted by then count.
+    let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
+    let agent: Agent = Agent::config_builder()
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .proxy(None)
+        .timeout_global(Some(limit))
+        .tls_config(tls)
+        .build()
+        .new_agent();
+    let timestamp = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    let posted = agent
+        .post(url)
+        .header("content-type", "application/json")
+        .header("user-agent", concat!("isocast/", env!("CARGO_PKG_VERSION")))
+        .header("webhook-id", &*event.id)
+        .header("webhook-timestamp", timestamp.to_string())
+        .header("webhook-signature", secret.sign(&event.id, timestamp, &event.line))
+        .send(&*event.line);
+    let mut answer = posted.map_err(explained).with_context(|| url.to_owned())?;
+    let status = answer.status();
+    if status.is_success() {
+        return Ok(());
+    }
+    let said = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string().unwrap_or_default();
+    bail!("{url} answers {status}: {}", said.lines().next().unwrap_or_default())
+}
+
+/// The error, with what mends it where it is one of TLS.
+fn explained(error: ureq::Error) -> anyhow::Error {
+    let advice = tls_error(&error).and_then(advice);
+    match advice {
+        Some(advice) => anyhow!("{error}; {advice}"),
+        None => error.into(),
+    }
+}
+
+fn tls_error(error: &ureq::Error) -> Option<&rustls::Error> {
+    match error {
+        ureq::Error::Rustls(error) => Some(error),
+        ureq::Error::Io(error) => io::Error::get_ref(error)?.downcast_ref(),
+        _ => None,
+    }
+}
+
+fn advice(error: &rustls::Error) -> Option<&'static str> {
+    Some(match error {
+        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
+            "who signed its certificate is not trusted here: put that authority's certificate into \
+             /usr/local/share/ca-certificates (NAME.crt) and run update-ca-certificates"
+        }
+        rustls::Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        ) => "write the url with a name that its certificate has",
+        rustls::Error::InvalidCertificate(
+            CertificateError::Expired
+            | CertificateError::ExpiredContext { .. }
+            | CertificateError::NotValidYet
+            | CertificateError::NotValidYetContext { .. },
+        ) => "renew its certificate, or set this machine's clock",
+        rustls::Error::InvalidMessage(_) => "what answers there does not speak TLS: write http://, or another port",
+        rustls::Error::General(_) => "no authorities are known here: apt-get install ca-certificates",
+        _ => return None,
+    })
+}
