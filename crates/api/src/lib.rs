@@ -230,7 +230,7 @@ pub struct Buffers {
 pub struct JobStatus {
     /// Its name.
     pub name: String,
-    /// `keep`, `copy`, `measure` or `command`.
+    /// `keep`, `copy`, `scrub`, `measure` or `command`.
     pub kind: String,
     /// When it is due, as the configuration says it.
     pub schedule: String,
@@ -257,9 +257,9 @@ pub struct JobStatus {
 pub struct JobProgress {
     /// When it began, seconds since 1970.
     pub started: f64,
-    /// Bytes copied, or removed, so far.
+    /// Bytes copied, removed or read so far.
     pub bytes: u64,
-    /// Bytes that it will have copied; zero where that is not known.
+    /// Bytes that it will have copied or read; zero where that is not known.
     pub bytes_total: u64,
     /// True once it was told to stop.
     pub stopping: bool,
@@ -276,7 +276,7 @@ pub struct JobRun {
     pub outcome: JobOutcome,
     /// Why it failed, in words.
     pub reason: Option<String>,
-    /// Files copied, or contents removed.
+    /// Files copied, contents removed or read.
     pub files: u64,
     /// Bytes of these.
     pub bytes: u64,

@@ -80,7 +80,7 @@ fn a_job_runs_at_its_time_and_when_asked_for_and_is_stopped() {
 }
 
 #[test]
-fn a_folder_is_kept_small_and_copied_to_another_server() {
+fn a_folder_is_kept_small_read_through_and_copied_to_another_server() {
     let other = Server::start();
     let config = format!(
         r#"
@@ -97,6 +97,16 @@ fn a_folder_is_kept_small_and_copied_to_another_server() {
         schedule = "@monthly"
         from = "tapes"
         to = "http://{}/media/archive"
+        rate = "80M"
+        [[job]]
+        name = "scrub"
+        kind = "scrub"
+        schedule = "@monthly"
+        [[job]]
+        name = "scrub-tapes"
+        kind = "scrub"
+        schedule = "@monthly"
+        folder = "tapes"
         rate = "80M"
         [[job]]
         name = "copy-to-nobody"
@@ -122,6 +132,12 @@ fn a_folder_is_kept_small_and_copied_to_another_server() {
     assert_eq!(other.get("/media/archive/three.ts").body, pattern(1_000_000));
     let again = run(&server, "copy");
     assert_eq!((&again["outcome"], &again["bytes"]), (&"Succeeded".into(), &0.into()), "{again}");
+    server.file("beside.ts", &pattern(300_000));
+    for (name, files, bytes) in [("scrub", 3, 2_300_000), ("scrub-tapes", 2, 2_000_000)] {
+        let read = run(&server, name);
+        let told = (&read["outcome"], &read["files"], &read["bytes"]);
+        assert_eq!(told, (&"Succeeded".into(), &files.into(), &bytes.into()), "{read}");
+    }
     let refused = run(&server, "copy-to-nobody");
     assert_eq!(refused["outcome"], "Failed");
     assert!(refused["reason"].as_str().is_some_and(|reason| reason.contains("127.0.0.1:1")), "{refused}");

@@ -10,6 +10,7 @@ use std::process::Command;
 
 use common::http::{Client, exchange, fetch};
 use common::server::Server;
+use common::until;
 
 const DISK_BYTES: u64 = 96 << 20;
 
@@ -97,6 +98,19 @@ fn damage(disk: &Path, content: &[u8]) -> usize {
     damaged
 }
 
+/// Runs the job `scrub`; why it failed.
+fn scrubbed(server: &Server) -> String {
+    assert_eq!(exchange(server.address, "POST", "/api/v1/jobs/scrub/run").expect("an answer").status, 202);
+    let mut reason = String::new();
+    until("the end of the job", || {
+        let (_, jobs) = fetch(server.address, "GET", "/api/v1/jobs").expect("an answer");
+        let jobs: serde_json::Value = serde_json::from_slice(&jobs).expect("JSON");
+        reason = jobs[0]["last"]["reason"].as_str().unwrap_or_default().to_owned();
+        if jobs[0]["last"]["outcome"] == "Failed" { Ok(()) } else { Err(jobs.to_string()) }
+    });
+    reason
+}
+
 /// What a disk gives falsely is never sent: it comes from the other copy, or not at all.
 fn wrong_bytes(layout: &str, count: usize, whole: bool) {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
@@ -109,7 +123,14 @@ fn wrong_bytes(layout: &str, count: usize, whole: bool) {
     assert_eq!(put(server.address, "/media/a.ts", &content), 201);
     server.stop();
     assert!(damage(&disks[0], &content) > 0, "something of it lies there");
-    let server = Server::start(&[], &state, &["--volume", &named]);
+    let config = folder.path().join("isocast.toml");
+    std::fs::write(&config, "[[job]]\nname = \"scrub\"\nkind = \"scrub\"\nschedule = \"@monthly\"\n").expect("written");
+    let server = Server::start(&[], &state, &["--volume", &named, "--config", config.to_str().expect("UTF-8")]);
+    let said = scrubbed(&server);
+    assert!(
+        said.contains(if whole { "all 1 contents can be read, but disks erred" } else { "a.ts" }),
+        "{layout}: {said}"
+    );
     for target in ["/media/a.ts?rate=max", "/media/a.ts?rate=100M"] {
         let mut client = Client::try_to(server.address).expect("it listens");
         let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");

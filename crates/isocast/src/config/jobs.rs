@@ -68,6 +68,13 @@ pub(crate) enum JobWork {
         /// The rate to reserve; none: best effort.
         rate: Option<BitRate>,
     },
+    /// Reads every content of a folder.
+    Scrub {
+        /// Below `/media/`.
+        folder: ContentPath,
+        /// The rate to reserve; none: best effort.
+        rate: Option<BitRate>,
+    },
     /// Measures all disks anew.
     Measure,
     /// Runs a program, with its arguments.
@@ -101,6 +108,7 @@ impl JobWork {
         match self {
             Self::Keep { .. } => "keep",
             Self::Copy { .. } => "copy",
+            Self::Scrub { .. } => "scrub",
             Self::Measure => "measure",
             Self::Command(_) => "command",
         }
@@ -122,14 +130,16 @@ impl JobConfig {
             _ => Err(format!("`{text}` is neither `skip` nor `once`")),
         });
         let time_limit = entry.take("time_limit", DAY, span_up_to(Nanos::from_secs(30 * 86_400)));
-        let kind = needed(entry, "kind", "is `keep`, `copy`, `measure` or `command`", |text| Ok(text.to_owned()));
+        let kind =
+            needed(entry, "kind", "is `keep`, `copy`, `scrub`, `measure` or `command`", |text| Ok(text.to_owned()));
         let work = match kind.as_deref()? {
             "keep" => take_keep(entry),
             "copy" => take_copy(entry),
+            "scrub" => Some(take_scrub(entry)),
             "measure" => Some(JobWork::Measure),
             "command" => take_command(entry).map(JobWork::Command),
             other => {
-                let message = format!("`{other}` is none of `keep`, `copy`, `measure`, `command`");
+                let message = format!("`{other}` is none of `keep`, `copy`, `scrub`, `measure`, `command`");
                 entry.contradiction("kind", message);
                 None
             }
@@ -154,7 +164,7 @@ impl JobConfig {
                 let read = login.as_deref().map(crate::client::Login::read);
                 read.and_then(Result::err).map(|error| format!("{error:#}"))
             }
-            JobWork::Keep { .. } | JobWork::Measure => None,
+            JobWork::Keep { .. } | JobWork::Scrub { .. } | JobWork::Measure => None,
         }
     }
 
@@ -177,12 +187,20 @@ impl JobConfig {
             JobWork::Copy { from, to, login, rate } => {
                 writeln!(f, "from = {}\nto = {}", quoted(from), quoted(to))?;
                 login.as_ref().map_or(Ok(()), |file| writeln!(f, "login = {}", quoted(&file.display())))?;
-                rate.map_or(Ok(()), |rate| writeln!(f, "rate = \"{}bit/s\"", rate.0))
+                render_rate(f, *rate)
+            }
+            JobWork::Scrub { folder, rate } => {
+                writeln!(f, "folder = {}", quoted(&folder.joined()))?;
+                render_rate(f, *rate)
             }
             JobWork::Measure => Ok(()),
             JobWork::Command(command) => writeln!(f, "command = [{}]", list(command)),
         }
     }
+}
+
+fn render_rate(f: &mut fmt::Formatter<'_>, rate: Option<BitRate>) -> fmt::Result {
+    rate.map_or(Ok(()), |rate| writeln!(f, "rate = \"{}bit/s\"", rate.0))
 }
 
 /// Texts of a list, as TOML.
@@ -306,6 +324,11 @@ fn take_keep(entry: &mut Settings) -> Option<JobWork> {
     Some(JobWork::Keep { folder: folder?, max_age, max_size, min_age, protected })
 }
 
+fn take_scrub(entry: &mut Settings) -> JobWork {
+    let folder = entry.take("folder", ContentPath::root(), parse_served);
+    JobWork::Scrub { folder, rate: entry.take_optional("rate", parse_rate) }
+}
+
 fn take_copy(entry: &mut Settings) -> Option<JobWork> {
     let what = "is a folder below /media/, or `http://HOST:PORT/media/FOLDER` of another Isocast";
     let from = needed(entry, "from", what, parse_end);
@@ -390,9 +413,11 @@ mod tests {
                     missed = \"once\"\nfolder = \"re cordings/\"\nmax_age = \"30d\"\nmax_size = \"500GB\"\nprotected = [\"re cordings/x\"]\n[[job]]\nname = \"b\"\n\
                     kind = \"copy\"\nschedule = \"@hourly\"\nfrom = \"\"\nto = \"http://h:1/media/x\"\nlogin = \"/l\"\nrate = \"8M\"\n\
                     [[job]]\nname = \"c\"\nkind = \"command\"\nschedule = \"*/10 * * * * *\"\ncommand = [\"/bin/a b\", \"\\\"\"]\n\
-                    [[job]]\nname = \"d\"\nkind = \"copy\"\nschedule = \"@daily\"\nfrom = \"x\"\nto = \"rclone:s3:bucket/x\"\n";
+                    [[job]]\nname = \"d\"\nkind = \"copy\"\nschedule = \"@daily\"\nfrom = \"x\"\nto = \"rclone:s3:bucket/x\"\n\
+                    [[job]]\nname = \"e\"\nkind = \"scrub\"\nschedule = \"@weekly\"\n\
+                    [[job]]\nname = \"f\"\nkind = \"scrub\"\nschedule = \"@weekly\"\nfolder = \"x\"\nrate = \"8M\"\n";
         let config = load(text).expect("good");
-        assert_eq!(config.jobs.len(), 4);
+        assert_eq!(config.jobs.len(), 6);
         assert_eq!(load(&config.to_string()).expect("shown"), config, "{config}");
     }
 }

@@ -531,7 +531,7 @@ mod tests {
         assert_eq!(config.agentx, Some(AgentxAddress::Unix("/var/agentx/master".into())));
         config.agentx = None;
         let kinds: Vec<&str> = config.jobs.iter().map(|job| job.work.kind()).collect();
-        assert_eq!((kinds, config.webhooks.len()), (vec!["keep", "copy", "measure", "command"], 2));
+        assert_eq!((kinds, config.webhooks.len()), (vec!["keep", "copy", "scrub", "measure", "command"], 2));
         assert_eq!(config.quotas.len(), 2);
         config.quotas.clear();
         config.jobs.clear();

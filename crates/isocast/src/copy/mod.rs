@@ -29,7 +29,7 @@ use pacing::{PacedReader, Pacing};
 pub(crate) use rclone::Rclone;
 pub(crate) use remote::{Remote, RemoteContent, RemoteEntry, check_address};
 pub(crate) use report::Summary;
-pub(crate) use served::OwnFolder;
+pub(crate) use served::{FolderReading, OwnFolder};
 
 /// Read at once from either end.
 const READ_BYTES: usize = 1 << 20;

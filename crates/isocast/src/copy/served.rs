@@ -1,4 +1,4 @@
-//! The folders that this very server serves, as one end of a copy.
+//! The folders that this very server serves, as one end of a copy, or read for their own sake.
 //!
 //! Promise: reads are those of any client, on loopback, so that the plane gives them their time; writes go to the same service as
 //! an upload's, and are durable when they are done. Called on a thread that may wait, never on one of the runtime's own.
@@ -16,12 +16,23 @@ use service::pipeline::Stages;
 use tokio::runtime::Handle;
 use units::BitRate;
 
-use super::pacing::PacedReader;
+use super::pacing::{MoveProgress, PacedReader};
 use super::remote::Remote;
-use super::{READ_BYTES, fill};
+use super::{READ_BYTES, SourceFile, fill};
 
 /// Who writes, as the event log tells it.
 const OWN: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// What reading a whole folder found.
+#[derive(Debug, Default)]
+pub(crate) struct FolderReading {
+    /// Contents that were read whole.
+    pub(crate) files: u64,
+    /// Bytes of these.
+    pub(crate) bytes: u64,
+    /// Those that were not, and why.
+    pub(crate) unreadable: Vec<String>,
+}
 
 /// A folder below `/media/`.
 pub(crate) struct OwnFolder {
@@ -72,5 +83,35 @@ impl OwnFolder {
         }
         self.runtime.block_on(writer.finish())?;
         Ok(())
+    }
+
+    /// Reads every content below it, each at `rate`, or with what is left over.
+    ///
+    /// # Errors
+    /// It cannot be listed, or was told to stop.
+    pub(crate) fn read_all(&self, rate: Option<BitRate>, moved: &MoveProgress) -> anyhow::Result<FolderReading> {
+        let files = self.remote.files()?.files;
+        moved.expect(files.iter().map(|file| file.bytes).sum());
+        let mut reading = FolderReading::default();
+        for file in files {
+            let read = self.read(&file, rate, moved);
+            moved.check()?;
+            match read {
+                Ok(bytes) => {
+                    reading.files += 1;
+                    reading.bytes += bytes;
+                }
+                // Somebody removed it meanwhile.
+                Err(_) if self.remote.length(&file.name).is_ok_and(|length| length.is_none()) => {}
+                Err(error) => reading.unreadable.push(format!("{}: {error:#}", self.shown(&file.name))),
+            }
+        }
+        Ok(reading)
+    }
+
+    fn read(&self, file: &SourceFile, rate: Option<BitRate>, moved: &MoveProgress) -> anyhow::Result<u64> {
+        let opened = self.remote.open(&file.name, 0, rate)?;
+        let mut reader = PacedReader::new(opened.reader, None, moved);
+        Ok(std::io::copy(&mut reader, &mut std::io::sink())?)
     }
 }

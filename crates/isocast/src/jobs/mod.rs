@@ -8,6 +8,7 @@ mod keep;
 mod kept;
 mod measure;
 mod quotas;
+mod scrub;
 mod transfer;
 
 use std::collections::BTreeMap;
@@ -91,7 +92,7 @@ struct Running {
 /// What a run did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct RunDone {
-    /// Files copied, or contents removed.
+    /// Files copied, contents removed or read.
     pub(crate) files: u64,
     /// Bytes of these.
     pub(crate) bytes: u64,
@@ -286,6 +287,9 @@ impl Jobs {
                 let (ends, login) = ((from.clone(), to.clone()), login.clone());
                 let copy = transfer::Transfer { ends, login, rate: *rate, moved: Arc::clone(&running.moved) };
                 copy.run(&around.service, around.address).await
+            }
+            JobWork::Scrub { folder, rate } => {
+                scrub::scrub(&around.service, around.address, folder, *rate, &running.moved).await
             }
             JobWork::Measure => measure::measure(around, end.clone()).await,
             JobWork::Command(command) => {

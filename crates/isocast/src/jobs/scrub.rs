@@ -1,0 +1,78 @@
+//! `scrub`: reads every content, so that damage is found while another copy or a backup is still good.
+//!
+//! Promise: it reads as any client does, through the disks' schedule; what a volume gives is verified by its checksums on the way. One that
+//! cannot be read does not end it. Not here: the copy of a mirror that was not read, and mending (`isocast volume scrub`).
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use dirstore::ContentPath;
+use service::MediaService;
+use tokio::runtime::Handle;
+use units::BitRate;
+
+use super::RunDone;
+use crate::copy::{FolderReading, MoveProgress, OwnFolder};
+
+/// Of what cannot be read, so many are named.
+const NAMED_MAX: usize = 5;
+
+/// Reads all contents of a folder, on a thread that may wait.
+///
+/// # Errors
+/// What cannot be read, or which disk erred meanwhile.
+pub(super) async fn scrub(
+    service: &Arc<MediaService>,
+    address: SocketAddr,
+    folder: &ContentPath,
+    rate: Option<BitRate>,
+    moved: &Arc<MoveProgress>,
+) -> anyhow::Result<RunDone> {
+    let before = disk_errors(service);
+    let (own, moved) = (OwnFolder::new(service, address, folder, Handle::current()), Arc::clone(moved));
+    let reading = tokio::task::spawn_blocking(move || own.read_all(rate, &moved)).await.context("reading")??;
+    judge(&reading, disk_errors(service).saturating_sub(before))
+}
+
+fn disk_errors(service: &MediaService) -> u64 {
+    let disks = service.contents.disks();
+    let counted = disks.iter().zip(&service.gauges.disks).map(|(disk, gauges)| disk.errors_in_all(gauges));
+    counted.sum()
+}
+
+fn judge(reading: &FolderReading, errors: u64) -> anyhow::Result<RunDone> {
+    let FolderReading { files, bytes, unreadable } = reading;
+    if !unreadable.is_empty() {
+        let named = unreadable.iter().take(NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join("; ");
+        let more = unreadable.len().saturating_sub(NAMED_MAX);
+        let rest = if more > 0 { format!("; and {more} more") } else { String::new() };
+        bail!("{} contents were not read whole, {files} were: {named}{rest}", unreadable.len());
+    }
+    if errors > 0 {
+        bail!(
+            "all {files} contents can be read, but disks erred {errors} times meanwhile: look at them, and mend a mirror \
+             with `isocast volume scrub`"
+        );
+    }
+    Ok(RunDone { files: *files, bytes: *bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_read_is_named_and_counted() {
+        let found = |unreadable: usize, errors: u64| {
+            let unreadable = (1..=unreadable).map(|number| format!("{number}.ts: it broke off")).collect();
+            judge(&FolderReading { files: 9, bytes: 90, unreadable }, errors).map_err(|error| error.to_string())
+        };
+        assert_eq!(found(0, 0), Ok(RunDone { files: 9, bytes: 90 }));
+        let said = found(7, 3).expect_err("seven are missing");
+        assert!(said.starts_with("7 contents were not read whole, 9 were: 1.ts: it broke off; 2.ts"), "{said}");
+        assert!(said.ends_with("5.ts: it broke off; and 2 more"), "{said}");
+        let said = found(0, 3).expect_err("a disk erred");
+        assert!(said.contains("erred 3 times") && said.contains("volume scrub"), "{said}");
+    }
+}
