@@ -3,14 +3,17 @@
 //! Promise: the same client, files, disk and run for every server; raw results kept; disturbed runs say so. Not here:
 //! the emulated disk (`isocast lab`), predictions (`isocast plan`). The figures' definitions: `docs/guide/bench.md`.
 
+mod access;
 mod account;
 mod all;
 mod args;
 mod beside;
+mod buffer;
 pub(crate) mod child;
 mod client;
 pub(crate) mod clock;
 mod experiment;
+mod figure_table;
 mod group;
 mod hls;
 mod host;
@@ -64,6 +67,10 @@ enum Experiment {
     Jitter(jitter::JitterCommand),
     /// Measure a crowd of HLS viewers beside streams: segments in time, first bytes, refusals, and what becomes of J.
     Hls(hls::HlsCommand),
+    /// Measure what reading a file at a rate costs in processor time, by the way it is read (fio, and `isocast cp`).
+    Access(access::AccessCommand),
+    /// Measure how fast files are read through buffers of several sizes, from memory and from the disk.
+    Buffer(buffer::BufferCommand),
     /// Measure the whole set: contents in memory, cold on an emulated disk, uploads beside, the papers' experiments; nginx in each.
     All(all::AllCommand),
 }
@@ -80,6 +87,8 @@ impl BenchCommand {
             Experiment::Streams(command) => command.run(&stop, out),
             Experiment::Jitter(command) => command.run(&stop, out),
             Experiment::Hls(command) => command.run(&stop, out),
+            Experiment::Access(command) => command.run(&stop, out),
+            Experiment::Buffer(command) => command.run(&stop, out),
             Experiment::All(command) => command.run(&stop),
         }
     }
@@ -92,7 +101,7 @@ impl BenchCommand {
         match &self.experiment {
             Experiment::Streams(command) => command.estimate(),
             Experiment::Jitter(command) => command.estimate(),
-            Experiment::Hls(_) | Experiment::All(_) => Ok(Nanos::ZERO),
+            Experiment::Hls(_) | Experiment::Access(_) | Experiment::Buffer(_) | Experiment::All(_) => Ok(Nanos::ZERO),
         }
     }
 }

@@ -1,0 +1,102 @@
+//! `bench buffer`: how fast files are read through buffers of several sizes, from memory and from the disk.
+//!
+//! The first experiment of the study of disk parallelism (docs/references.md): `setvbuf` from 4 KiB to 1 MiB, files from 1 KiB to 512 MiB. It found
+//! that the buffer hardly matters, and memory does.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::Context;
+use clap::Args;
+use rustix::fs::{Advice, fadvise};
+
+use super::figure_table::{FigureTable, TableFigure};
+use super::{Stop, scratch};
+
+/// See the module.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct BufferCommand {
+    /// A folder on the disk that is read.
+    #[arg(long, value_name = "DIR")]
+    root: PathBuf,
+    /// Read files of 1 MiB at most, once, to see that it works.
+    #[arg(long)]
+    quick: bool,
+    /// Keep raw results, table and plot in this folder.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print the results as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+const FILE_KIB: [u32; 6] = [1, 64, 1 << 10, 16 << 10, 128 << 10, 512 << 10];
+const BUFFER_KIB: [u32; 5] = [4, 16, 64, 256, 1024];
+/// The median of so many.
+const REPEATS: usize = 5;
+
+impl BufferCommand {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub(crate) fn run(self, stop: &Stop, out: &mut dyn Write) -> anyhow::Result<()> {
+        let (largest, repeats) = if self.quick { (1 << 10, 1) } else { (u32::MAX, REPEATS) };
+        let folder = scratch::folder_in(&self.root)?;
+        let mut table = FigureTable::new(
+            "buffer",
+            "Reading files through buffers of several sizes",
+            "buffer, KiB",
+            &[TableFigure::new("mb_per_s", "10^6 bytes/s", 1), TableFigure::new("ms", "ms", 3)],
+            Some(&self.root),
+        );
+        table.note(format!("Each file read whole, opening included: the median of {repeats}"));
+        for kib in FILE_KIB.into_iter().filter(|kib| *kib <= largest) {
+            let path = folder.path().join("file");
+            write_file(&path, kib)?;
+            for is_cached in [false, true] {
+                let way = format!("{kib} KiB, {}", if is_cached { "from memory" } else { "from the disk" });
+                for buffer in BUFFER_KIB {
+                    stop.check()?;
+                    let seconds = median(repeats, || read(&path, buffer, is_cached))?;
+                    let bytes = f64::from(kib) * 1024.0;
+                    table.add(&way, f64::from(buffer), &[("mb_per_s", bytes / seconds / 1e6), ("ms", seconds * 1e3)]);
+                }
+            }
+            fs::remove_file(&path)?;
+        }
+        table.finish(self.out.as_deref(), self.json, out)
+    }
+}
+
+fn write_file(path: &Path, kib: u32) -> anyhow::Result<()> {
+    let mut file = File::create(path).with_context(|| format!("writing {}", path.display()))?;
+    (0..kib).try_for_each(|_| file.write_all(&[1; 1024]))?;
+    Ok(file.sync_all()?)
+}
+
+fn median(repeats: usize, mut run: impl FnMut() -> anyhow::Result<f64>) -> anyhow::Result<f64> {
+    let mut all = (0..repeats).map(|_| run()).collect::<anyhow::Result<Vec<_>>>()?;
+    all.sort_by(f64::total_cmp);
+    Ok(all[repeats / 2])
+}
+
+/// Seconds to read the file whole.
+fn read(path: &Path, buffer_kib: u32, is_cached: bool) -> anyhow::Result<f64> {
+    let mut buffer = vec![0; usize::try_from(buffer_kib)? * 1024];
+    let mut read = || -> anyhow::Result<()> {
+        let mut file = File::open(path)?;
+        while file.read(&mut buffer)? > 0 {}
+        Ok(())
+    };
+    if is_cached {
+        read()?;
+    } else {
+        fadvise(File::open(path)?, 0, None, Advice::DontNeed)?;
+    }
+    let begun = Instant::now();
+    read()?;
+    Ok(begun.elapsed().as_secs_f64())
+}

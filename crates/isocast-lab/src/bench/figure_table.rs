@@ -1,0 +1,169 @@
+//! Results that are a table: figures of several ways by one quantity, as text, JSON, and a plot for each figure.
+//!
+//! Promise: tables and plots are made of the raw results that stand beside them, with what they were measured on.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::Context;
+use serde::Serialize;
+
+use super::{Host, Plot, PlotLine, align};
+
+/// Marks a file as raw results of this shape.
+const FORMAT: &str = "isocast-figures-1";
+
+/// See the module.
+#[derive(Debug, Serialize)]
+pub(super) struct FigureTable {
+    format: &'static str,
+    experiment: &'static str,
+    title: &'static str,
+    /// What the figures are shown over.
+    x: &'static str,
+    /// The same below a plot.
+    #[serde(skip)]
+    x_of_plot: String,
+    figures: Vec<TableFigure>,
+    notes: Vec<String>,
+    host: Host,
+    rows: Vec<TableRow>,
+}
+
+/// A figure of the table.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(super) struct TableFigure {
+    name: &'static str,
+    heading: &'static str,
+    places: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct TableRow {
+    way: String,
+    x: f64,
+    values: BTreeMap<&'static str, f64>,
+}
+
+impl TableFigure {
+    pub(super) const fn new(name: &'static str, heading: &'static str, places: usize) -> Self {
+        Self { name, heading, places }
+    }
+}
+
+impl FigureTable {
+    /// An empty table; `root` lies on the disk that is measured.
+    pub(super) fn new(
+        experiment: &'static str,
+        title: &'static str,
+        x: &'static str,
+        figures: &[TableFigure],
+        root: Option<&Path>,
+    ) -> Self {
+        let (x_of_plot, figures, host) = (format!("2^x {x}"), figures.to_vec(), Host::here(root));
+        Self { format: FORMAT, experiment, title, x, x_of_plot, figures, notes: Vec::new(), host, rows: Vec::new() }
+    }
+
+    /// A sentence that the reader must know.
+    pub(super) fn note(&mut self, text: String) {
+        self.notes.push(text);
+    }
+
+    pub(super) fn add(&mut self, way: &str, x: f64, values: &[(&'static str, f64)]) {
+        self.rows.push(TableRow { way: way.to_owned(), x, values: values.iter().copied().collect() });
+    }
+
+    /// Prints the table, or all of it as JSON, and keeps everything in `folder`.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub(super) fn finish(&self, folder: Option<&Path>, json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
+        let (raw, table) = (serde_json::to_string_pretty(self)? + "\n", align(&self.cells()));
+        if let Some(folder) = folder {
+            let name = |ending: &str| folder.join(format!("{}{ending}", self.experiment));
+            fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+            fs::write(name(".json"), &raw).with_context(|| format!("writing {}", name(".json").display()))?;
+            let mut page = self.page(&table);
+            for figure in &self.figures {
+                if let Some(svg) = self.plot(figure).svg()? {
+                    let ending = format!("-{}.svg", figure.name);
+                    fs::write(name(&ending), svg)?;
+                    let _ = writeln!(page, "\n![{}]({}{ending})", figure.heading, self.experiment);
+                }
+            }
+            fs::write(name(".md"), page)?;
+        }
+        Ok(write!(out, "{}", if json { &raw } else { &table })?)
+    }
+
+    fn cells(&self) -> Vec<Vec<String>> {
+        let head = ["", self.x].into_iter().chain(self.figures.iter().map(|figure| figure.heading));
+        let mut cells = vec![head.map(str::to_owned).collect()];
+        for row in &self.rows {
+            let value = |figure: &TableFigure| {
+                row.values.get(figure.name).map_or("–".to_owned(), |value| format!("{value:.*}", figure.places))
+            };
+            cells
+                .push([row.way.clone(), row.x.to_string()].into_iter().chain(self.figures.iter().map(value)).collect());
+        }
+        cells
+    }
+
+    fn page(&self, table: &str) -> String {
+        let Host { date, processors, processor, kernel, disk, .. } = &self.host;
+        let disk = disk
+            .as_ref()
+            .map_or(String::new(), |disk| format!(" · {} {} ({})", disk.device, disk.model, disk.file_system));
+        let mut page = format!("# {}\n\n{date} · {processors} × {processor} · Linux {kernel}{disk}\n\n", self.title);
+        for note in &self.notes {
+            let _ = writeln!(page, "{note}.\n");
+        }
+        let _ = writeln!(page, "Raw results: [{0}.json]({0}.json).\n\n```\n{table}```", self.experiment);
+        page
+    }
+
+    /// Over the logarithm: rates and sizes are chosen in multiples.
+    fn plot(&self, figure: &TableFigure) -> Plot<'_> {
+        let mut lines: Vec<PlotLine> = Vec::new();
+        for row in &self.rows {
+            let Some(value) = row.values.get(figure.name) else { continue };
+            let point = (row.x.max(f64::MIN_POSITIVE).log2(), *value);
+            match lines.iter_mut().find(|line| line.name == row.way) {
+                Some(line) => line.points.push(point),
+                None => lines.push(PlotLine { name: row.way.clone(), points: vec![point], marked: true }),
+            }
+        }
+        Plot { title: self.title, x: &self.x_of_plot, y: figure.heading, lines }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn table_page_and_plots_come_from_the_same_rows() {
+        let figures = [TableFigure::new("cpu_percent", "CPU %", 1), TableFigure::new("mbps", "Mbit/s", 0)];
+        let mut table = FigureTable::new("access", "Reading", "Mbit/s", &figures, None);
+        table.note("on paper".to_owned());
+        table.add("mmap", 8.0, &[("cpu_percent", 1.25), ("mbps", 8.0)]);
+        table.add("mmap", 16.0, &[("cpu_percent", 2.5)]);
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut printed = Vec::new();
+        table.finish(Some(folder.path()), false, &mut printed).expect("written");
+        let printed = String::from_utf8(printed).expect("text");
+        assert!(printed.contains("mmap") && printed.contains("1.2") && printed.contains('–'), "{printed}");
+        let read = |name: &str| fs::read_to_string(folder.path().join(name)).expect("there");
+        let page = read("access.md");
+        assert!(
+            page.contains(&printed) && page.contains("on paper.") && page.contains("access-cpu_percent.svg"),
+            "{page}"
+        );
+        assert!(!page.contains("access-mbps.svg"), "one point is no line");
+        assert!(read("access-cpu_percent.svg").contains("mmap"));
+        assert!(read("access.json").contains("isocast-figures-1"));
+    }
+}

@@ -1,0 +1,47 @@
+//! The benchmarks that are tables, `bench access` and `bench buffer`, tiny: each way is measured, and everything is kept.
+
+mod common;
+
+use std::fs;
+use std::process::Command;
+
+use common::program_with_lab;
+use common::skip::skipped;
+use serde_json::Value;
+
+fn measured(arguments: &[&str]) -> Value {
+    let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let folder = scratch.path().join("results");
+    let mut command = Command::new(program_with_lab());
+    command.arg("bench").args(arguments).args(["--quick", "--json", "--root"]).arg(scratch.path());
+    let output = command.arg("--out").arg(&folder).output().expect("the program runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let printed: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let kept = fs::read(folder.join(format!("{}.json", arguments[0]))).expect("kept");
+    assert_eq!(serde_json::from_slice::<Value>(&kept).expect("JSON"), printed);
+    assert!(folder.join(format!("{}.md", arguments[0])).is_file());
+    printed
+}
+
+fn figure(row: &Value, name: &str) -> f64 {
+    row["values"][name].as_f64().unwrap_or_else(|| panic!("{row}"))
+}
+
+#[test]
+fn access_is_measured_in_every_way() {
+    if Command::new("fio").arg("--version").output().is_err() {
+        return skipped("fio is not installed");
+    }
+    let measured = measured(&["access", "--rates", "8M"]);
+    let rows = measured["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 8, "{measured}");
+    assert!(rows.iter().all(|row| figure(row, "mbps") > 0.0 && figure(row, "cpu_percent") >= 0.0), "{measured}");
+}
+
+#[test]
+fn buffers_are_measured_from_disk_and_memory() {
+    let measured = measured(&["buffer"]);
+    let rows = measured["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 3 * 2 * 5, "{measured}");
+    assert!(rows.iter().all(|row| figure(row, "mb_per_s") > 0.0), "{measured}");
+}
