@@ -269,10 +269,10 @@ fn a_faulty_disk_harms_nobody_else_and_comes_back() {
         bad.ctl("revive");
         assert_well(&server, "after-a-silence");
         if created == 503 {
-            assert_eq!(ask("HEAD", "empty").expect("an answer"), 404);
+            assert_eq!(ask("GET", "empty").expect("an answer"), 404);
         }
-        assert_eq!(ask("HEAD", "empty-later").expect("an answer"), 404);
-        assert_eq!(ask("HEAD", "after-errors").expect("an answer"), 200);
+        assert_eq!(ask("GET", "empty-later").expect("an answer"), 404);
+        assert_eq!(ask("GET", "after-errors").expect("an answer"), 200);
 
         // The others have noticed nothing.
         assert_eq!(others.broken.load(Relaxed), 0);

@@ -384,9 +384,8 @@ impl DiskSchedule {
         self.cost.lost_seconds() >= kept && buckets.slack(now, self.cost.profile(), 1.0).least() < kept
     }
 
-    /// Whether a stream whose clock began to run now, its own or that of one that shares its reads, would have its next byte by
-    /// `deadline`. Not while a store thread
-    /// has the head: how long it keeps it is only expected.
+    /// Whether a stream whose clock began to run now, or a follower's, would have its next byte by `deadline`. Not while a store
+    /// thread has the head: how long it keeps it is only expected.
     #[must_use]
     pub fn can_promise(&self, slot: u32, deadline: Nanos, now: Nanos) -> bool {
         let Some(request) = self.rt.find(slot).filter(|_| self.cost.profile().rotational) else { return true };

@@ -1,6 +1,7 @@
 //! The control side of a run: issues commands by the load, keeps the reports, plays the faults, and asks at every end
-//! whether it was a right one. Not here: uploads and recordings (`writing`).
+//! whether it was a right one. Not here: uploads and recordings (`writing`), viewers that go elsewhere (`seeking`).
 
+mod seeking;
 mod writing;
 
 use std::collections::BTreeMap;
@@ -178,17 +179,6 @@ impl ControlSide {
     /// True while a disk's faults excuse its streams.
     pub(crate) fn disk_is_excused(&self, disk: usize, now: Nanos) -> bool {
         self.disk_excused[disk] > now
-    }
-
-    /// How long a delivery without an excuse waited for its first byte.
-    fn count_first_byte(&mut self, record: &LedgerEntry) {
-        let Some(first) = record.first_at().filter(|_| !record.may_be_late()) else { return };
-        let span = first.saturating_sub(record.asked.at);
-        self.first_bytes.push(span);
-        let tally = &mut self.tally;
-        tally.first_byte_max = tally.first_byte_max.max(span);
-        tally.first_byte_sum += span;
-        tally.first_bytes += 1;
     }
 
     /// Since when best-effort work of this disk has waited without any grant.
@@ -416,30 +406,6 @@ impl World {
         for (span, turn) in turns {
             self.schedule(self.now.saturating_add(*span), WorldEvent::Client(stream.asked.id.0, *turn));
         }
-    }
-
-    /// A viewer that has its picture goes elsewhere in its content: it opens the new range, and closes the old one.
-    fn seek(&mut self) {
-        let watches = |stream: &&LedgerEntry| {
-            stream.first_at().is_some()
-                && stream.asked.hold
-                && !stream.may_be_late_whatever_its_disk_does()
-                && !stream.excuses.stopped
-        };
-        let viewers: Vec<u64> = self.streams.values().filter(watches).map(|stream| stream.asked.id.0).collect();
-        if viewers.is_empty() {
-            return;
-        }
-        let stream = *self.control.random.pick(&viewers);
-        let record = &self.streams[&stream];
-        let (Some(held), Some(rate)) = (record.reservation, record.asked.rate) else { return };
-        self.control.count_first_byte(record);
-        let content = content_index(record);
-        if let Some(record) = self.streams.get_mut(&stream) {
-            record.excuses.passed_on = true;
-        }
-        self.arrive(Some((held, content, rate)));
-        self.schedule(self.now, WorldEvent::Client(stream, ClientTurn::Resets));
     }
 
     fn stop(&mut self, stream: u64) {
