@@ -279,6 +279,33 @@ fn a_failing_disk_is_told() {
 }
 
 #[test]
+fn a_miss_is_told_once_its_bytes_have_come() {
+    let Some(agent) = Agent::started() else { return };
+    if !possible(128 << 20) {
+        return;
+    }
+    let disk = Disk::up("snmp-miss", "1G", FileSystem::Ext4);
+    let server = agent.serving(Setup::default().root(&disk.mount()));
+    let film = server.file("film.ts", &pattern(60_000_000));
+    fs::File::open(film).and_then(|film| film.sync_all()).expect("written");
+    let mut client = server.connect();
+    client.get("/media/film.ts?rate=8M");
+    assert_eq!(client.head().status, 200);
+    // A stream that its client does not read misses nothing.
+    let mut reading = client.stream.try_clone().expect("a socket");
+    let reader = std::thread::spawn(move || drop(std::io::copy(&mut reading, &mut std::io::sink())));
+    let revived = Revive(&disk);
+    disk.ctl("hang");
+    // What was read ahead lasts for three seconds; five without an answer would end the stream.
+    server.wait_for("a miss", |server| server.metric("isocast_misses_total") > 0.0);
+    drop(revived);
+    agent.wait_told(&server, &["ISOCAST-MIB::isocastMiss", "isocastEventStream.0", "isocastEventLateness.0"]);
+    assert!(agent.value("isocastMisses.0") > 0.0);
+    let _ = client.stream.shutdown(std::net::Shutdown::Both);
+    reader.join().expect("no panic");
+}
+
+#[test]
 fn a_folder_that_is_away_is_told() {
     let Some(agent) = Agent::started() else { return };
     let server = agent.serving(Setup::default());
