@@ -335,8 +335,7 @@ impl Store {
     /// There is no such volume, or no such disk of it; something is under way; it cannot be done. Waits for disks where one is
     /// replaced.
     pub fn begin_upkeep(&self, name: &str, wish: &VolumeWish) -> Result<(), UpkeepError> {
-        let is_it = |volume: &&ServedVolume| volume.info().name == name;
-        self.0.volumes.iter().find(is_it).ok_or(UpkeepError::Unknown)?.begin(wish)
+        self.0.volumes.iter().find(|volume| volume.is_named(name)).ok_or(UpkeepError::Unknown)?.begin(wish)
     }
 
     /// Asks `reliance` before a disk is given an upload, from now on: who reads from the disks knows more of their errors

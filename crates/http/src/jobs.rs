@@ -1,8 +1,6 @@
 //! `POST /api/v1/jobs/NAME/run` and `…/stop`: somebody who may write begins or ends a job.
 
-use http_types::{Method, StatusCode};
-use service::access::Verb;
-use service::contents::ContentPath;
+use http_types::StatusCode;
 
 use crate::exchange::Exchange;
 use crate::login;
@@ -24,12 +22,8 @@ pub(crate) async fn answer(exchange: &Exchange, rest: &str, user: &mut Option<St
         (name, "stop") => (name, Wish::Stop),
         _ => return None,
     };
-    if exchange.head.method != Method::POST {
-        return Some(problem::not_allowed("POST"));
-    }
-    match login::authorize(exchange, Verb::Write, &ContentPath::root(), None).await {
-        Ok(name) => *user = name,
-        Err(reply) => return Some(reply),
+    if let Err(reply) = login::authorize_post(exchange, user).await {
+        return Some(reply);
     }
     let operations = &exchange.shared.operations;
     let by = AskedBy { address: exchange.peer.ip(), user: user.as_deref() };

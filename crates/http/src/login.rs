@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http_types::header::{AUTHORIZATION, FORWARDED, HOST, ORIGIN, VIA};
-use http_types::{HeaderMap, StatusCode};
+use http_types::{HeaderMap, Method, StatusCode};
 use service::access::{self, Principal, Verb};
 use service::contents::ContentPath;
 use units::BitRate;
@@ -16,6 +16,15 @@ use units::BitRate;
 use crate::exchange::Exchange;
 use crate::message::reply::Reply;
 use crate::problem;
+
+/// Lets a `POST` pass that has the server do something, and notes who asked.
+pub(crate) async fn authorize_post(exchange: &Exchange, user: &mut Option<String>) -> Result<(), Reply> {
+    if exchange.head.method != Method::POST {
+        return Err(problem::not_allowed("POST"));
+    }
+    *user = authorize(exchange, Verb::Write, &ContentPath::root(), None).await?;
+    Ok(())
+}
 
 /// Lets a write pass, with the user's name if there is one.
 pub(crate) async fn authorize(

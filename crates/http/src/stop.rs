@@ -1,9 +1,7 @@
 //! `POST /api/v1/streams/ID/stop`: somebody who may write ends a stream.
 
-use http_types::{Method, StatusCode};
+use http_types::StatusCode;
 use service::StopError;
-use service::access::Verb;
-use service::contents::ContentPath;
 use units::StreamId;
 
 use crate::exchange::Exchange;
@@ -13,12 +11,8 @@ use crate::problem;
 
 /// Asks for the end of a stream. Its number is `number`, as the target has it.
 pub(crate) async fn answer(exchange: &Exchange, number: &str, user: &mut Option<String>) -> Reply {
-    if exchange.head.method != Method::POST {
-        return problem::not_allowed("POST");
-    }
-    match login::authorize(exchange, Verb::Write, &ContentPath::root(), None).await {
-        Ok(name) => *user = name,
-        Err(reply) => return reply,
+    if let Err(reply) = login::authorize_post(exchange, user).await {
+        return reply;
     }
     let stopped = match number.parse() {
         Ok(id) => exchange.shared.service.stop_stream(StreamId(id), exchange.peer.ip(), user.as_deref()),

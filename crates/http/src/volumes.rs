@@ -5,10 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use api::{UpkeepStatus, VolumeDiskStatus, VolumeStatus};
-use http_types::{Method, StatusCode};
+use http_types::StatusCode;
 use percent_encoding::percent_decode_str;
-use service::access::Verb;
-use service::contents::{ContentPath, UpkeepError, UpkeepReport, VolumeInfo, VolumeWish};
+use service::contents::{UpkeepError, UpkeepReport, VolumeInfo, VolumeWish};
 
 use crate::exchange::Exchange;
 use crate::login;
@@ -68,12 +67,8 @@ pub(crate) async fn answer(exchange: &Exchange, rest: &str, user: &mut Option<St
         },
         _ => return None,
     };
-    if exchange.head.method != Method::POST {
-        return Some(problem::not_allowed("POST"));
-    }
-    match login::authorize(exchange, Verb::Write, &ContentPath::root(), None).await {
-        Ok(name) => *user = name,
-        Err(reply) => return Some(reply),
+    if let Err(reply) = login::authorize_post(exchange, user).await {
+        return Some(reply);
     }
     let contents = Arc::clone(&exchange.shared.service.contents);
     let name = percent_decode_str(name).decode_utf8_lossy().into_owned();

@@ -25,6 +25,16 @@ pub enum Placement {
 }
 
 impl Placement {
+    /// As commands and programs name it: `span`, `stripe` or `mirror`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Span => "span",
+            Self::Stripe => "stripe",
+            Self::Mirror => "mirror",
+        }
+    }
+
     const fn code(self) -> u8 {
         match self {
             Self::Span => 1,
@@ -64,6 +74,16 @@ pub enum MemberState {
 }
 
 impl MemberState {
+    /// As commands and programs name it: `active`, `out` or `filling`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Out => "out",
+            Self::Filling => "filling",
+        }
+    }
+
     const fn code(self) -> u64 {
         match self {
             Self::Active => 0,

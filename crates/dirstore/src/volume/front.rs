@@ -15,6 +15,7 @@ use volume::{ChecksumTable, ListedName, StoredContent};
 
 use super::content::{entry_of, folder_of, stamp_of};
 use super::member_change::take_out;
+use super::part::AlignedBlock;
 use super::{SharedCore, lock};
 use crate::disk::DiskShared;
 use crate::index::Index;
@@ -200,17 +201,12 @@ fn read_checksums(layout: &ContentLayout, stored: &StoredContent) -> Option<Chec
 struct ContentReader<'a> {
     layout: &'a ContentLayout,
     size: u64,
-    memory: Vec<u8>,
-    /// Where in `memory` the aligned part begins.
-    start: usize,
+    memory: AlignedBlock,
 }
 
 impl<'a> ContentReader<'a> {
     fn new(layout: &'a ContentLayout, size: u64) -> Self {
-        let align = index(limits::DIRECT_ALIGN);
-        let memory = vec![0; WINDOW_BYTES + 2 * align];
-        let start = memory.as_ptr().align_offset(align);
-        Self { layout, size, memory, start }
+        Self { layout, size, memory: AlignedBlock::zeroed(WINDOW_BYTES + index(limits::DIRECT_ALIGN)) }
     }
 
     /// Reads from one copy, as much as lies together.
@@ -219,7 +215,7 @@ impl<'a> ContentReader<'a> {
         let Some(piece) = self.layout.piece(copy, offset - skip, count(WINDOW_BYTES)) else { return Ok(0) };
         let given = index(piece.length.saturating_sub(skip)).min(buf.len());
         let length = (index(skip) + given).next_multiple_of(index(limits::DIRECT_ALIGN));
-        let window = &mut self.memory[self.start..self.start + length];
+        let window = &mut self.memory.bytes_mut()[..length];
         rustix::io::pread(self.layout.files()[usize::from(piece.file)].file.as_fd(), &mut *window, piece.offset)?;
         buf[..given].copy_from_slice(&window[index(skip)..index(skip) + given]);
         Ok(given)

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use units::{ByteCount, DiskId};
-use volume::{MemberId, MemberState, Placement, Upkeep};
+use volume::{MemberId, Upkeep};
 
 use super::{SharedCore, UpkeepError, UpkeepReport, lock};
 use crate::StoreError;
@@ -57,6 +57,10 @@ pub(crate) struct ServedVolume {
 }
 
 impl ServedVolume {
+    pub(crate) fn is_named(&self, name: &str) -> bool {
+        lock(&self.core).volume.superblock().name == name
+    }
+
     pub(crate) fn info(&self) -> VolumeInfo {
         let core = lock(&self.core);
         let superblock = core.volume.superblock();
@@ -64,19 +68,11 @@ impl ServedVolume {
         let disks = members.map(|((record, member), path)| VolumeMemberInfo {
             disk: member.as_ref().map(|member| member.disk),
             path: path.clone(),
-            state: match record.state {
-                MemberState::Active => "active",
-                MemberState::Out => "out",
-                MemberState::Filling => "filling",
-            },
+            state: record.state.name(),
         });
         VolumeInfo {
             name: superblock.name.clone(),
-            layout: match superblock.placement {
-                Placement::Span => "span",
-                Placement::Stripe => "stripe",
-                Placement::Mirror => "mirror",
-            },
+            layout: superblock.placement.name(),
             contents: core.volume.len(),
             free: ByteCount(core.volume.free_bytes()),
             disks: disks.collect(),

@@ -44,6 +44,18 @@ pub(super) fn take_out(core: &SharedCore, member: MemberId, error: &StoreError) 
     }
 }
 
+/// Reads until the buffer is full or the file ends; gives how many bytes that were.
+pub(super) fn read_whole(file: &OwnedFd, position: u64, buffer: &mut [u8]) -> rustix::io::Result<usize> {
+    let mut done = 0;
+    while done < buffer.len() {
+        match rustix::io::pread(file, &mut buffer[done..], position + count(done))? {
+            0 => break,
+            read => done += read,
+        }
+    }
+    Ok(done)
+}
+
 pub(super) fn write_whole(file: &OwnedFd, mut position: u64, mut bytes: &[u8]) -> rustix::io::Result<()> {
     while !bytes.is_empty() {
         let written = rustix::io::pwrite(file, bytes, position)?;

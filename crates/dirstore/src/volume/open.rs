@@ -12,9 +12,8 @@ use rustix::fs::{FlockOperation, OFlags, SeekFrom, flock, seek};
 use units::limits;
 use volume::{MemberId, ReadDisk, ReadError, Volume, VolumeOpenError};
 
-use super::member_change::write_whole;
+use super::member_change::{read_whole, write_whole};
 use super::part::AlignedBlock;
-use crate::upload::{count, index};
 
 /// The chunks of uploads are not cut: a unit holds whole ones.
 const UNIT_BYTES_MIN: u64 = limits::CHUNK_BYTES;
@@ -89,16 +88,10 @@ impl ReadDisk for Given {
     fn read(&mut self, disk: usize, position: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         let file = &self.0.get(disk).ok_or(ReadError)?.file;
         // Direct reads need aligned memory.
-        let align = index(limits::DIRECT_ALIGN);
-        let mut memory = vec![0; buffer.len() + align];
-        let start = memory.as_ptr().align_offset(align);
-        let aligned = &mut memory[start..start + buffer.len()];
-        let mut done = 0;
-        while done < aligned.len() {
-            match rustix::io::pread(file, &mut aligned[done..], position + count(done)) {
-                Ok(0) | Err(_) => return Err(ReadError),
-                Ok(read) => done += read,
-            }
+        let mut block = AlignedBlock::zeroed(buffer.len());
+        let aligned = &mut block.bytes_mut()[..buffer.len()];
+        if read_whole(file, position, aligned) != Ok(buffer.len()) {
+            return Err(ReadError);
         }
         buffer.copy_from_slice(aligned);
         Ok(())

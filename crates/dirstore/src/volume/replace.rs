@@ -12,7 +12,7 @@ use volume::{MemberId, Upkeep};
 
 use super::core::{Core, Member};
 use super::info::ServedVolume;
-use super::member_change::{MemberChange, take_out};
+use super::member_change::{MemberChange, read_whole, take_out};
 use super::open::{OpenDisk, VolumeDiskError, open_disk};
 use super::part::AlignedBlock;
 use super::{MemberWorker, lock};
@@ -20,7 +20,7 @@ use crate::StoreError;
 use crate::disk::DiskShared;
 use crate::grants::GrantPort;
 use crate::store::restrict_to;
-use crate::upload::{count, index};
+use crate::upload::index;
 
 /// Bytes at both ends of a disk that must be zero: what a disk holds has its mark there.
 const BLANK_BYTES: u64 = 1 << 20;
@@ -139,14 +139,7 @@ fn is_blank(disk: &OpenDisk) -> Result<bool, StoreError> {
     let end = disk.size.saturating_sub(BLANK_BYTES) / volume::BLOCK_BYTES * volume::BLOCK_BYTES;
     let mut memory = AlignedBlock::zeroed(index(BLANK_BYTES));
     for start in [0, end] {
-        let mut done = 0;
-        while done < memory.bytes().len() {
-            match rustix::io::pread(&disk.file, &mut memory.bytes_mut()[done..], start + count(done)) {
-                Ok(0) => break,
-                Ok(read) => done += read,
-                Err(error) => return Err(error.into()),
-            }
-        }
+        let done = read_whole(&disk.file, start, memory.bytes_mut())?;
         if memory.bytes()[..done].iter().any(|byte| *byte != 0) {
             return Ok(false);
         }

@@ -6,7 +6,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use serde_json::json;
 use units::ByteCount;
@@ -103,9 +103,7 @@ impl RemoveDisk {
         if !volume.may_leave(member) {
             bail!("without {} too few disks are left for this layout: add one first", self.old.display());
         }
-        if !self.yes {
-            bail!("this moves everything on {} to the other disks: say --yes to do it", self.old.display());
-        }
+        self.confirm()?;
         let moved = look_after(&mut volume, &mut disks, Upkeep::Drain(member), "remove")?;
         if let [name, ..] = &moved.lost[..] {
             bail!("`{name}` is damaged in every copy: put it in anew or remove it, then repeat");
@@ -126,11 +124,15 @@ impl RemoveDisk {
         Ok(())
     }
 
+    fn confirm(&self) -> anyhow::Result<()> {
+        let old = self.old.display();
+        ensure!(self.yes, "this moves everything on {old} to the other disks: say --yes to do it");
+        Ok(())
+    }
+
     fn ask(&self, out: &mut dyn Write, served: &VolumeOfServer) -> anyhow::Result<()> {
         let number = served.number_of(&self.old)?;
-        if !self.yes {
-            bail!("this moves everything on {} to the other disks: say --yes to do it", self.old.display());
-        }
+        self.confirm()?;
         let moved = served.ask(&format!("disks/{number}/remove"), true, "remove")?.context("it was waited for")?;
         if self.json {
             let done = json!({ "disk": number, "device": self.old, "moved_parts": moved.copies_written });

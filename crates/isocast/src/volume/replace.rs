@@ -6,13 +6,13 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 use volume::{MemberId, MemberState, Placement, Upkeep, Volume};
 
-use super::disks::{Purpose, VolumeDisks, is_same};
+use super::disks::{DiskFile, Purpose, VolumeDisks, is_same};
 use super::occupied::open_to_overwrite;
 use super::served::{VolumeOfServer, VolumeServer};
 use super::upkeep::{UpkeepDone, look_after};
@@ -66,18 +66,21 @@ impl Replace {
         self.report(out, member, &filled)
     }
 
+    /// The last look before something is written: what is asked for is meant, and the new disk's room is there.
+    fn confirm(&self, new: &DiskFile) -> anyhow::Result<()> {
+        let (old, coming) = (self.old.display(), self.coming.new.display());
+        ensure!(
+            self.coming.yes,
+            "this takes {old} out of the volume and loses what is on {coming}: say --yes to do it"
+        );
+        new.preallocate().with_context(|| format!("cannot take the room of {coming}"))
+    }
+
     /// Has the server do it. The new disk is cleared first: a server takes a blank one only.
     fn ask(&self, out: &mut dyn Write, served: &VolumeOfServer) -> anyhow::Result<()> {
         let number = served.number_of(&self.old)?;
         let new = open_to_overwrite(&self.coming.new, self.coming.force)?;
-        if !self.coming.yes {
-            bail!(
-                "this takes {} out of the volume and loses what is on {}: say --yes to do it",
-                self.old.display(),
-                self.coming.new.display()
-            );
-        }
-        new.preallocate().with_context(|| format!("cannot take the room of {}", self.coming.new.display()))?;
+        self.confirm(&new)?;
         new.clear().with_context(|| format!("cannot write to {}", self.coming.new.display()))?;
         let device = self.coming.new.canonicalize()?;
         let device =
@@ -148,14 +151,7 @@ impl Replace {
                 self.coming.new.display()
             );
         }
-        if !self.coming.yes {
-            bail!(
-                "this takes {} out of the volume and loses what is on {}: say --yes to do it",
-                self.old.display(),
-                self.coming.new.display()
-            );
-        }
-        new.preallocate().with_context(|| format!("cannot take the room of {}", self.coming.new.display()))?;
+        self.confirm(&new)?;
         if volume.superblock().members[member.index()].state != MemberState::Out {
             let steps = volume.take_out(member)?;
             disks.write_steps(&steps)?;

@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use clap::Args;
 use serde_json::json;
 use units::ByteCount;
-use volume::{ListedName, MemberId, MemberState, Placement, Volume};
+use volume::{ListedName, MemberId, MemberState, Volume};
 
 use super::DiskNames;
 use super::disks::{Purpose, VolumeDisks};
@@ -34,20 +34,10 @@ pub(crate) struct Ls {
     folder: String,
 }
 
-pub(super) const fn layout_name(placement: Placement) -> &'static str {
-    match placement {
-        Placement::Span => "span",
-        Placement::Stripe => "stripe",
-        Placement::Mirror => "mirror",
-    }
-}
-
 fn state_name(volume: &Volume, member: MemberId) -> &'static str {
     match volume.superblock().members[member.index()].state {
-        MemberState::Out => "out",
-        _ if !volume.is_writable(member) => "missing",
-        MemberState::Filling => "filling",
-        MemberState::Active => "active",
+        state if state == MemberState::Out || volume.is_writable(member) => state.name(),
+        _ => "missing",
     }
 }
 
@@ -75,7 +65,7 @@ impl Status {
         if self.json {
             let status = json!({
                 "name": superblock.name,
-                "layout": layout_name(superblock.placement),
+                "layout": superblock.placement.name(),
                 "unit_bytes": superblock.unit_bytes,
                 "contents": volume.len(),
                 "free_bytes": volume.free_bytes(),
@@ -84,7 +74,7 @@ impl Status {
             });
             writeln!(out, "{status:#}")?;
         } else {
-            writeln!(out, "volume    {} ({})", superblock.name, layout_name(superblock.placement))?;
+            writeln!(out, "volume    {} ({})", superblock.name, superblock.placement.name())?;
             writeln!(out, "contents  {}", volume.len())?;
             writeln!(
                 out,
