@@ -13,7 +13,7 @@ use clap::Args;
 use serde_json::Value;
 use units::{BitRate, Nanos};
 
-use super::figure_table::{FigureTable, TableFigure};
+use super::figure_table::{FigureOutput, FigureTable, TableFigure};
 use super::{Stop, scratch};
 
 /// See the module.
@@ -31,12 +31,8 @@ pub(crate) struct AccessCommand {
     /// Measure each once for two seconds, to see that all work.
     #[arg(long)]
     quick: bool,
-    /// Keep raw results, table and plot in this folder.
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-    /// Print the results as JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: FigureOutput,
 }
 
 /// Ways to read: their names, and what fio is told.
@@ -89,7 +85,7 @@ impl AccessCommand {
             table.add(OURS, x, &[("cpu_percent", cpu), ("mbps", got)]);
             fs::remove_file(&file)?;
         }
-        table.finish(self.out.as_deref(), self.json, out)
+        table.finish(&self.output, out)
     }
 }
 

@@ -12,7 +12,7 @@ use anyhow::Context;
 use clap::Args;
 use rustix::fs::{Advice, fadvise};
 
-use super::figure_table::{FigureTable, TableFigure};
+use super::figure_table::{FigureOutput, FigureTable, TableFigure};
 use super::{Stop, scratch};
 
 /// See the module.
@@ -24,12 +24,8 @@ pub(crate) struct BufferCommand {
     /// Read files of 1 MiB at most, once, to see that it works.
     #[arg(long)]
     quick: bool,
-    /// Keep raw results, table and plot in this folder.
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-    /// Print the results as JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: FigureOutput,
 }
 
 const FILE_KIB: [u32; 6] = [1, 64, 1 << 10, 16 << 10, 128 << 10, 512 << 10];
@@ -67,7 +63,7 @@ impl BufferCommand {
             }
             fs::remove_file(&path)?;
         }
-        table.finish(self.out.as_deref(), self.json, out)
+        table.finish(&self.output, out)
     }
 }
 

@@ -6,15 +6,27 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use clap::Args;
 use serde::Serialize;
 
 use super::{Host, Plot, PlotLine, align};
 
 /// Marks a file as raw results of this shape.
 const FORMAT: &str = "isocast-figures-1";
+
+/// Where figures go.
+#[derive(Debug, Clone, Args)]
+pub(super) struct FigureOutput {
+    /// Keep raw results, table and plot in this folder.
+    #[arg(long, value_name = "DIR")]
+    pub(super) out: Option<PathBuf>,
+    /// Print the results as JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+}
 
 /// See the module.
 #[derive(Debug, Serialize)]
@@ -80,7 +92,8 @@ impl FigureTable {
     ///
     /// # Errors
     /// The folder cannot be written.
-    pub(super) fn finish(&self, folder: Option<&Path>, json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
+    pub(super) fn finish(&self, output: &FigureOutput, out: &mut dyn Write) -> anyhow::Result<()> {
+        let (folder, json) = (output.out.as_deref(), output.json);
         let (raw, table) = (serde_json::to_string_pretty(self)? + "\n", align(&self.cells()));
         if let Some(folder) = folder {
             let name = |ending: &str| folder.join(format!("{}{ending}", self.experiment));
@@ -153,7 +166,8 @@ mod tests {
         table.add("mmap", 16.0, &[("cpu_percent", 2.5)]);
         let folder = tempfile::tempdir().expect("a folder");
         let mut printed = Vec::new();
-        table.finish(Some(folder.path()), false, &mut printed).expect("written");
+        let output = FigureOutput { out: Some(folder.path().to_owned()), json: false };
+        table.finish(&output, &mut printed).expect("written");
         let printed = String::from_utf8(printed).expect("text");
         assert!(printed.contains("mmap") && printed.contains("1.2") && printed.contains('–'), "{printed}");
         let read = |name: &str| fs::read_to_string(folder.path().join(name)).expect("there");
