@@ -15,8 +15,8 @@ pub enum StoreError {
     /// No such content or directory.
     #[error("not found")]
     NotFound,
-    /// The directory a content would be put into does not exist; the store makes no directories on its own.
-    #[error("the parent directory does not exist")]
+    /// The directory that a content was to be put into is gone, or another one is in its place now.
+    #[error("the parent directory is gone")]
     ParentMissing,
     /// A content was asked for, the path names a directory.
     #[error("is a directory")]

@@ -401,11 +401,11 @@ impl Store {
     }
 
     /// The disks an upload to `path` may go to, the best first: where the content is that it replaces, else those with
-    /// its directory that answer and do not err, by the space they have left. At least one. An earlier root that does not
+    /// its directory, or the nearest above it, that answer and do not err, by the space they have left. At least one. An earlier root that does not
     /// answer may have the name, and would hide what is put behind it: only roots before it are considered.
     ///
     /// # Errors
-    /// [`StoreError::ParentMissing`], [`StoreError::IsDirectory`], [`StoreError::DiskFailing`], [`StoreError::RootAway`].
+    /// [`StoreError::NotADirectory`], [`StoreError::IsDirectory`], [`StoreError::DiskFailing`], [`StoreError::RootAway`].
     pub async fn placements(&self, path: &ContentPath) -> Result<Vec<DiskId>, StoreError> {
         let mut disks: Vec<DiskId> = Vec::new();
         for (disk, _) in self.places(path).await? {
@@ -423,7 +423,7 @@ impl Store {
     /// written.
     ///
     /// # Errors
-    /// [`StoreError::ParentMissing`], [`StoreError::IsDirectory`], [`StoreError::PreconditionFailed`],
+    /// [`StoreError::NotADirectory`], [`StoreError::IsDirectory`], [`StoreError::PreconditionFailed`],
     /// [`StoreError::NoSpace`], [`StoreError::ReadOnly`], [`StoreError::DiskFailing`], [`StoreError::Busy`] if too many
     /// run, a recording's disk is none of [`Store::placements`] any more, or another upload of this name is under way where
     /// this one cannot go, and what the system says.
@@ -557,7 +557,7 @@ impl Store {
     async fn places(&self, path: &ContentPath) -> Result<Vec<(&ServedDisk, usize)>, StoreError> {
         let Some((parent, _)) = path.split() else { return Err(StoreError::IsDirectory) };
         self.check_served(path).map_err(|_| StoreError::Forbidden)?;
-        let mut places = Vec::new();
+        let mut able = Vec::new();
         let mut failure = StoreError::ParentMissing;
         for (disk, root) in self.roots() {
             match look_up(disk, root, path).await {
@@ -573,16 +573,28 @@ impl Store {
                 }
                 Err(error) => return Err(error),
             }
-            if !disk.handle.shared.is_relied_on() {
+            if disk.handle.shared.is_relied_on() {
+                able.push((disk, root, false));
+            } else {
                 failure = failing(disk);
-                continue;
             }
-            let parent = parent.clone();
-            match disk.handle.call(|reply| Operation::Space { root, path: parent, reply }).await {
-                Ok(space) => places.push((space, (disk, root))),
-                Err(StoreError::NotFound) => {}
-                Err(error) => failure = error,
+        }
+        // Where the folder is; where nobody has it, it is made where the nearest above it is.
+        let mut places = Vec::new();
+        let mut nearest = Some(parent);
+        while let Some(folder) = nearest.filter(|_| places.is_empty()) {
+            for (disk, root, is_blocked) in &mut able {
+                let (root, path) = (*root, folder.clone());
+                match disk.handle.call(|reply| Operation::Space { root, path, reply }).await {
+                    // Right below it lies a content that has the name of a folder on the path.
+                    Ok(_) if *is_blocked => return Err(StoreError::NotADirectory),
+                    Ok(space) => places.push((space, (*disk, root))),
+                    Err(StoreError::NotFound) => {}
+                    Err(StoreError::NotADirectory) => *is_blocked = true,
+                    Err(error) => failure = error,
+                }
             }
+            nearest = folder.split().map(|(above, _)| above);
         }
         // Of those with as much space the first root stays first.
         places.sort_by_key(|(space, _)| Reverse(*space));

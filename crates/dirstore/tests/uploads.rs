@@ -183,16 +183,48 @@ async fn preconditions_are_looked_at_twice() {
 }
 
 #[tokio::test]
-async fn uploads_need_a_directory_and_a_name() {
+async fn uploads_need_a_name() {
     let root = folder();
     fs::create_dir(root.path().join("sub")).unwrap();
     fs::write(root.path().join("file"), "x").unwrap();
     let store = ungoverned(&[root.path()]);
-    assert!(matches!(put(&store, "/none/a", b"").await, Err(StoreError::ParentMissing)));
     assert!(matches!(put(&store, "/sub", b"").await, Err(StoreError::IsDirectory)));
     assert!(matches!(put(&store, "/", b"").await, Err(StoreError::IsDirectory)));
     assert!(matches!(put(&store, "/file/a", b"").await, Err(StoreError::NotADirectory)));
     assert_eq!(store.placements(&path("/sub/new")).await.unwrap(), [store.disks()[0].id]);
+}
+
+#[tokio::test]
+async fn the_folders_of_an_upload_are_made() {
+    let (one, two) = (folder(), folder());
+    fs::create_dir(two.path().join("series")).unwrap();
+    fs::write(one.path().join("film"), "x").unwrap();
+    let store = ungoverned(&[one.path(), two.path()]);
+    assert!(put(&store, "/series/first/1/a.ts", b"1").await.unwrap().created);
+    assert!(put(&store, "/series/first/b.ts", b"2").await.unwrap().created);
+    assert_eq!(fs::read(two.path().join("series/first/1/a.ts")).unwrap(), b"1", "where the nearest folder is");
+    assert_eq!(fs::read(two.path().join("series/first/b.ts")).unwrap(), b"2");
+    // What is refused makes none: a content that would hide the folder, a disk that is too full, a condition.
+    assert!(matches!(put(&store, "/film/first/a.ts", b"").await, Err(StoreError::NotADirectory)));
+    let full = store.begin_upload(request("/none/of/this/a.ts", Some(1 << 60))).await;
+    assert!(matches!(full, Err(StoreError::NoSpace)), "{full:?}");
+    let other = Precondition::MustMatch(vec!["\"x\"".to_owned()]);
+    let unmet = UploadRequest { precondition: other, ..request("/none/of/this/a.ts", None) };
+    assert!(matches!(store.begin_upload(unmet).await, Err(StoreError::PreconditionFailed)));
+    assert!(!one.path().join("none").exists() && !two.path().join("none").exists());
+    assert_eq!(everything_below(one.path()), ["film"]);
+}
+
+#[tokio::test]
+async fn the_folders_of_an_upload_stay_below_the_root() {
+    let (root, outside) = (folder(), folder());
+    std::os::unix::fs::symlink(outside.path(), root.path().join("out")).unwrap();
+    std::os::unix::fs::symlink("nowhere", root.path().join("broken")).unwrap();
+    let store = ungoverned(&[root.path()]);
+    for name in ["/out/new/a.ts", "/broken/a.ts", "/broken/new/a.ts"] {
+        put(&store, name, b"").await.expect_err(name);
+    }
+    assert!(everything_below(outside.path()).is_empty() && !root.path().join("nowhere").exists());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

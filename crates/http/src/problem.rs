@@ -107,7 +107,7 @@ pub(crate) fn of_store(error: &StoreError) -> Reply {
         StoreError::NotFound => (StatusCode::NOT_FOUND, "there is nothing of this name".to_owned()),
         StoreError::ParentMissing => (
             StatusCode::CONFLICT,
-            "the directory it would be put into does not exist; create it in the served folder first".to_owned(),
+            "the directory that it was to be put into was removed or replaced meanwhile; send it again".to_owned(),
         ),
         StoreError::IsDirectory => (StatusCode::CONFLICT, "this is a directory; name a content in it".to_owned()),
         StoreError::NotADirectory => {

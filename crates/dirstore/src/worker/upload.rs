@@ -7,13 +7,13 @@
 //! (`publish`), durability (`commit`).
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use dataplane::layout::Extent;
 use kernel::clock::monotonic;
 use kernel::pool::Lease;
-use rustix::fs::{FallocateFlags, OFlags, fallocate, fstat};
+use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, fstat, fsync, mkdirat};
 use rustix::io::Errno;
 use storage::uploads::UploadFile;
 use tokio::sync::OwnedSemaphorePermit;
@@ -24,7 +24,7 @@ use crate::root::{Identity, Root};
 use crate::upload::{BufferRight, UploadProgress, UploadTerms, count, index};
 use crate::{ContentPath, Entry, NameKind, OnBreak, Precondition, Published, StoreError, beneath};
 
-use super::content::{extents_of, is_buffered};
+use super::content::{self, extents_of, is_buffered};
 use super::temporary::TemporaryFile;
 use super::{Worker, free_bytes};
 
@@ -151,6 +151,41 @@ impl UploadTarget {
     }
 }
 
+fn open_folder(root: &Root, path: &ContentPath) -> Result<OwnedFd, Errno> {
+    beneath::open_beneath(root.directory.as_fd(), &path.relative(), OFlags::RDONLY | OFlags::DIRECTORY)
+}
+
+/// The folder of an upload of so many bytes; what is missing of its path is made. A disk that is too full says so before that, and
+/// before a byte is sent.
+fn folder_for(root: &Root, path: &ContentPath, length: u64) -> Result<OwnedFd, StoreError> {
+    let mut missing = Vec::new();
+    let mut there = path.clone();
+    let mut folder = loop {
+        match (open_folder(root, &there), there.split()) {
+            (Err(Errno::NOENT), Some((above, name))) => {
+                missing.push(name.to_owned());
+                there = above;
+            }
+            (opened, _) => break opened?,
+        }
+    };
+    if free_bytes(&folder)? < length {
+        return Err(StoreError::NoSpace);
+    }
+    for name in missing.into_iter().rev() {
+        match mkdirat(&folder, name.as_str(), Mode::from_raw_mode(0o777)) {
+            // Where a file's name is durable with the file, so is that of its folder; elsewhere it is made so at once.
+            Ok(()) if !content::syncs_names_with_files(folder.as_fd())? => fsync(&folder)?,
+            // Another upload may have made it, or a link that leads nowhere lies there.
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+        there = there.child(&name).map_err(|_| StoreError::Forbidden)?;
+        folder = open_folder(root, &there)?;
+    }
+    Ok(folder)
+}
+
 impl Worker {
     /// Makes ready for an upload to `path`.
     pub(crate) fn begin_upload(
@@ -172,11 +207,7 @@ impl Worker {
             return Err(StoreError::PreconditionFailed);
         }
         let root = self.root(root_index)?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let directory = match beneath::open_beneath(root.directory.as_fd(), &parent.relative(), flags) {
-            Err(Errno::NOENT) => return Err(StoreError::ParentMissing),
-            other => other?,
-        };
+        let directory = folder_for(root, &parent, terms.length.unwrap_or(0))?;
         let identity = Identity::of(&directory)?;
         let direct = !is_buffered(directory.as_fd())?;
         let made = |directory, direct| match terms.on_break {
@@ -184,9 +215,7 @@ impl Worker {
             OnBreak::Keep => TemporaryFile::recoverable(directory, direct, name),
         };
         let temporary = match made(directory, direct) {
-            Err(Errno::INVAL) if direct => {
-                made(beneath::open_beneath(root.directory.as_fd(), &parent.relative(), flags)?, false)?
-            }
+            Err(Errno::INVAL) if direct => made(open_folder(root, &parent)?, false)?,
             other => other?,
         };
         let mut target = UploadTarget {
@@ -204,11 +233,7 @@ impl Worker {
             allocated_bytes: 0,
             extents: Box::default(),
         };
-        if let Some(length) = terms.length.filter(|length| *length > 0) {
-            // A disk that is too full says so before a byte is sent.
-            if free_bytes(&target.temporary.file)? < length {
-                return Err(StoreError::NoSpace);
-            }
+        if terms.length.is_some_and(|length| length > 0) {
             target.allocate(&self.roots[root_index], limits::DIRECT_ALIGN)?;
         }
         self.shared.stats.uploads_begun.add(1);
