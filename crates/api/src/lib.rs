@@ -106,6 +106,9 @@ pub struct Disk {
     pub id: u16,
     /// Its name (`sda`).
     pub name: String,
+    /// The folders on it that are served, or its own path if it is one of a volume, as the server's machine names them.
+    #[serde(default)]
+    pub folders: Vec<String>,
     /// What the drive calls itself.
     pub model: String,
     /// True if it has heads.

@@ -104,6 +104,12 @@ pub(crate) struct Stamp {
     pub(crate) changed_ns: i128,
 }
 
+/// The entity tag of this version of a file: with another one it is another content.
+#[must_use]
+pub fn etag_of(stat: &Stat) -> String {
+    Stamp::of(stat).etag()
+}
+
 impl Stamp {
     pub(crate) fn of(stat: &Stat) -> Self {
         Self {

@@ -21,7 +21,7 @@ mod upload;
 mod volume;
 mod worker;
 
-pub use entry::{Entry, Existing, NameKind, Precondition};
+pub use entry::{Entry, Existing, NameKind, Precondition, etag_of};
 pub use error::StoreError;
 pub use event::{EventListener, StoreEvent};
 pub use grants::{Governed, GrantPort, Ungoverned, WakeFn};

@@ -126,6 +126,7 @@ fn described_disk(disk: DiskDescription, gauges: &DiskGauges, phases: Option<Pha
     Disk {
         id: disk.id,
         name: disk.name,
+        folders: disk.folders.iter().map(|folder| folder.display().to_string()).collect(),
         model: disk.model,
         rotational: disk.rotational,
         capacity_bytes: disk.capacity_bytes,

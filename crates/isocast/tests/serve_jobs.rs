@@ -118,9 +118,6 @@ fn a_folder_is_kept_small_read_through_and_copied_to_another_server() {
         other.address
     );
     let server = Setup::default().config(&config).start();
-    for folder in [server.root.join("tapes"), other.root.join("archive")] {
-        fs::create_dir(folder).expect("made");
-    }
     for name in ["one", "two", "three"] {
         assert_eq!(server.put(&format!("/media/tapes/{name}.ts"), "", &pattern(1_000_000)).status, 201);
     }
@@ -141,6 +138,32 @@ fn a_folder_is_kept_small_read_through_and_copied_to_another_server() {
     let refused = run(&server, "copy-to-nobody");
     assert_eq!(refused["outcome"], "Failed");
     assert!(refused["reason"].as_str().is_some_and(|reason| reason.contains("127.0.0.1:1")), "{refused}");
+}
+
+#[test]
+fn a_copy_is_stopped_though_the_other_end_is_silent() {
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let config = format!(
+        r#"
+        [[job]]
+        name = "copy"
+        kind = "copy"
+        schedule = "@monthly"
+        from = "tapes"
+        to = "http://{}/media/archive"
+        "#,
+        silent.local_addr().expect("an address")
+    );
+    let server = Setup::default().config(&config).start();
+    assert_eq!(server.put("/media/tapes/one.ts", "", &pattern(100_000)).status, 201);
+    assert_eq!(post(&server, "/api/v1/jobs/copy/run").status, 202);
+    let (_taken, _) = silent.accept().expect("it connects");
+    assert_eq!(post(&server, "/api/v1/jobs/copy/stop").status, 202);
+    server.wait_for("its end", |server| job(server, "copy")["running"].is_null());
+    let last = job(&server, "copy")["last"].clone();
+    assert_eq!(last["outcome"], "Stopped", "{last}");
+    // A silent server is given up after 60 s.
+    assert!(last["seconds"].as_f64().expect("a number") < 30.0, "{last}");
 }
 
 /// `rclone serve webdav`, which ends with the test.

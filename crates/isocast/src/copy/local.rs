@@ -69,6 +69,20 @@ impl Folder {
         std::path::absolute(&self.path).ok()?.ancestors().find_map(|path| path.canonicalize().ok())
     }
 
+    /// Its path below `root`, as a server of that folder names it; none if it lies elsewhere.
+    pub(super) fn below_root(&self, root: &Path) -> Option<String> {
+        let whole = std::path::absolute(&self.path).ok()?;
+        let (there, missing) =
+            whole.ancestors().find_map(|path| Some((path.canonicalize().ok()?, whole.strip_prefix(path).ok()?)))?;
+        let below = there.strip_prefix(root.canonicalize().ok()?).ok()?.join(missing);
+        Some(below.to_str()?.trim_end_matches('/').to_owned())
+    }
+
+    /// The entity tag that a server gives this version of a file.
+    pub(super) fn etag(&self, name: &str) -> anyhow::Result<String> {
+        Ok(dirstore::etag_of(&rustix::fs::stat(self.at(name))?))
+    }
+
     pub(super) fn files(&self) -> anyhow::Result<Tree> {
         let what = fs::metadata(&self.path).with_context(|| self.path.display().to_string())?;
         if what.is_file() {

@@ -11,6 +11,7 @@ mod rclone;
 mod remote;
 mod report;
 mod served;
+mod shared;
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -30,6 +31,7 @@ pub(crate) use rclone::Rclone;
 pub(crate) use remote::{Remote, RemoteContent, RemoteEntry, check_address};
 pub(crate) use report::Summary;
 pub(crate) use served::{FolderReading, OwnFolder};
+use shared::{LocalServer, SharedFolder};
 
 /// Read at once from either end.
 const READ_BYTES: usize = 1 << 20;
@@ -37,8 +39,8 @@ const READ_BYTES: usize = 1 << 20;
 /// Copy or read files at a given rate, locally, from an Isocast server, or to one.
 ///
 /// SRC and DST are paths or addresses (`http://HOST:PORT/media/…`). A folder is copied with all that is below it, and DST is
-/// what it becomes. DST `/dev/null` only reads. What a server has in its folders is copied by its address: then its streams are
-/// not disturbed.
+/// what it becomes. DST `/dev/null` only reads. What a server of this machine has in its folders goes through that server, so
+/// that its streams are not disturbed.
 #[derive(Debug, Args)]
 pub(crate) struct CopyArgs {
     /// The rate, for example 15Mbit/s; `max` takes what is left.
@@ -53,6 +55,12 @@ pub(crate) struct CopyArgs {
     /// A file that holds `name:password` for the server.
     #[arg(long, value_name = "FILE")]
     login: Option<PathBuf>,
+    /// The server that may serve paths of this machine [default: http://127.0.0.1:8080, if one answers there].
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// Read and write paths of this machine directly, though a server may serve them.
+    #[arg(long, conflicts_with = "url")]
+    alone: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -81,6 +89,8 @@ fn parse_rate(text: &str) -> Result<Rate, String> {
 pub(crate) enum Endpoint {
     /// Of this machine.
     Here(Folder),
+    /// Of this machine, and served by a server that runs.
+    Shared(SharedFolder),
     /// An Isocast.
     There(Remote),
     /// The folders of the server that this is; what is read goes through its schedule, too.
@@ -104,18 +114,28 @@ struct SourceReader {
 }
 
 impl Endpoint {
-    fn new(text: &str, login: Option<&Login>) -> anyhow::Result<Self> {
+    fn new(text: &str, login: Option<&Login>, server: Option<&LocalServer>, is_written: bool) -> anyhow::Result<Self> {
         if let Some((scheme, _)) = text.split_once("://") {
             anyhow::ensure!(scheme == "http", "{text}: only http:// addresses are understood");
             return Ok(Self::There(Remote::new(text, login)?));
         }
-        Ok(Self::Here(Folder::new(text)))
+        let folder = Folder::new(text);
+        let shared = server.map(|server| server.through(&folder, is_written)).transpose()?.flatten();
+        Ok(shared.map_or(Self::Here(folder), Self::Shared))
+    }
+
+    /// What it is on this machine.
+    fn here(&self) -> Option<&Folder> {
+        match self {
+            Self::Here(folder) | Self::Shared(SharedFolder { folder, .. }) => Some(folder),
+            _ => None,
+        }
     }
 
     /// The files at this end, or the one file that it is.
     fn files(&self) -> anyhow::Result<Tree> {
         match self {
-            Self::Here(folder) => folder.files(),
+            Self::Here(folder) | Self::Shared(SharedFolder { folder, .. }) => folder.files(),
             Self::There(remote) | Self::Served(OwnFolder { remote, .. }) => remote.files(),
             Self::Rclone(rclone) => bail!("{rclone} is only written to"),
         }
@@ -124,7 +144,7 @@ impl Endpoint {
     /// A file at this end, as it is named to people.
     fn shown(&self, name: &str) -> String {
         match self {
-            Self::Here(folder) => folder.shown(name),
+            Self::Here(folder) | Self::Shared(SharedFolder { folder, .. }) => folder.shown(name),
             Self::There(remote) => remote.at(name),
             Self::Served(served) => served.shown(name),
             Self::Rclone(rclone) => format!("{rclone}/{name}"),
@@ -134,7 +154,7 @@ impl Endpoint {
     /// What tells this version of a file from others.
     fn version(&self, name: &str) -> anyhow::Result<String> {
         match self {
-            Self::Here(folder) => folder.version(name),
+            Self::Here(folder) | Self::Shared(SharedFolder { folder, .. }) => folder.version(name),
             Self::There(remote) | Self::Served(OwnFolder { remote, .. }) => remote.version(name),
             Self::Rclone(rclone) => bail!("{rclone} is only written to"),
         }
@@ -144,6 +164,7 @@ impl Endpoint {
     fn open(&self, name: &str, from: u64, rate: Option<BitRate>) -> anyhow::Result<SourceReader> {
         match self {
             Self::Here(folder) => folder.open(name, from),
+            Self::Shared(shared) => shared.open(name, from, rate),
             Self::There(remote) | Self::Served(OwnFolder { remote, .. }) => remote.open(name, from, rate),
             Self::Rclone(rclone) => bail!("{rclone} is only written to"),
         }
@@ -152,7 +173,7 @@ impl Endpoint {
     /// The bytes of a file that is there already.
     fn length(&self, name: &str) -> anyhow::Result<Option<u64>> {
         match self {
-            Self::Here(folder) => folder.length(name),
+            Self::Here(folder) | Self::Shared(SharedFolder { folder, .. }) => folder.length(name),
             Self::There(remote) | Self::Served(OwnFolder { remote, .. }) => remote.length(name),
             Self::Rclone(rclone) => rclone.length(name),
         }
@@ -160,7 +181,7 @@ impl Endpoint {
 
     fn is_folder(&self) -> anyhow::Result<bool> {
         match self {
-            Self::Here(folder) => Ok(folder.is_folder()),
+            Self::Here(folder) | Self::Shared(SharedFolder { folder, .. }) => Ok(folder.is_folder()),
             Self::There(remote) | Self::Served(OwnFolder { remote, .. }) => remote.is_folder(),
             Self::Rclone(_) => Ok(true),
         }
@@ -170,6 +191,7 @@ impl Endpoint {
     fn put(&self, name: &str, bytes: u64, rate: Option<BitRate>, reader: &mut PacedReader<'_>) -> anyhow::Result<()> {
         match self {
             Self::Here(_) => unreachable!("a folder of this machine is written part by part"),
+            Self::Shared(shared) => shared.put(name, bytes, rate, reader),
             Self::There(remote) => remote.put(name, bytes, rate, reader),
             Self::Served(served) => served.put(name, bytes, rate, reader),
             Self::Rclone(rclone) => rclone.put(name, bytes, reader),
@@ -220,15 +242,14 @@ fn copy_tree(
     terms: CopyTerms,
     moved: &Arc<MoveProgress>,
 ) -> anyhow::Result<Summary> {
-    // A server sends at the rate that it was asked for; what leaves this machine is paced here.
-    let paced_here = terms.rate.filter(|_| matches!(source, Endpoint::Here(_)));
     let bytes: u64 = tree.files.iter().map(|file| file.bytes).sum();
     moved.expect(bytes.saturating_mul(if terms.verify { 2 } else { 1 }));
     let mut copying = Copying {
         source,
         destination,
         terms,
-        pacing: paced_here.map(Pacing::new),
+        // A server's first bytes are a tick ahead of the rate that it was asked for; over a short copy that counts.
+        pacing: terms.rate.map(Pacing::new),
         summary: Summary::begin(terms.rate, tree.passed_over),
         moved: Arc::clone(moved),
     };
@@ -253,10 +274,12 @@ impl CopyArgs {
     /// What cannot be read, written, admitted or compared.
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         let login = self.login.as_deref().map(Login::read).transpose()?;
-        let source = Endpoint::new(&self.source, login.as_ref())?;
+        let server = if self.alone { None } else { LocalServer::find(self.url.as_deref(), login.as_ref())? };
+        let end = |text: &str, is_written| Endpoint::new(text, login.as_ref(), server.as_ref(), is_written);
+        let source = end(&self.source, false)?;
         let tree = source.files()?;
-        let destination = self.named(Endpoint::new(&self.destination, login.as_ref())?, &source, &tree)?;
-        if let (Endpoint::Here(from), Endpoint::Here(to)) = (&source, &destination) {
+        let destination = self.named(end(&self.destination, true)?, &source, &tree)?;
+        if let (Some(from), Some(to)) = (source.here(), destination.here()) {
             anyhow::ensure!(!to.is_within(from), "{} lies in what is copied", self.destination);
         }
         let is_sink = matches!(&destination, Endpoint::Here(folder) if folder.is_sink());
@@ -281,6 +304,7 @@ impl CopyArgs {
         let name = remote::decoded(name, source);
         Ok(match destination {
             Endpoint::Here(folder) => Endpoint::Here(folder.below(&name)),
+            Endpoint::Shared(shared) => Endpoint::Shared(shared.below(&name)),
             Endpoint::There(remote) => Endpoint::There(remote.below(&name)),
             other => other,
         })

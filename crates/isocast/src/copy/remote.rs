@@ -238,7 +238,7 @@ impl Remote {
 /// The last part of a source's name, as a name: an address is encoded.
 pub(super) fn decoded(name: &str, source: &Endpoint) -> String {
     match source {
-        Endpoint::Here(_) => name.to_owned(),
+        Endpoint::Here(_) | Endpoint::Shared(_) => name.to_owned(),
         _ => percent_decode_str(name).decode_utf8_lossy().replace('/', "_"),
     }
 }

@@ -286,7 +286,7 @@ impl Jobs {
             JobWork::Copy { from, to, login, rate } => {
                 let (ends, login) = ((from.clone(), to.clone()), login.clone());
                 let copy = transfer::Transfer { ends, login, rate: *rate, moved: Arc::clone(&running.moved) };
-                copy.run(&around.service, around.address).await
+                copy.run(&around.service, around.address, end.clone()).await
             }
             JobWork::Scrub { folder, rate } => {
                 scrub::scrub(&around.service, around.address, folder, *rate, &running.moved).await

@@ -2,21 +2,26 @@
 //!
 //! Promise: as `isocast cp --resume` copies; what this server serves is read through its own schedule, at the rate that was reserved or
 //! with what is left over. A target that is full, gone or silent for a minute fails the run; the next one goes on with the files that are
-//! missing.
+//! missing. A run that is stopped while the other end is silent is over soon; its thread moves nothing more.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use service::MediaService;
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 use units::BitRate;
 
 use super::RunDone;
 use crate::client::Login;
 use crate::config::CopyEnd;
 use crate::copy::{self, CopyTerms, Endpoint, MoveProgress, OwnFolder, Rclone, Remote};
+
+/// From the word to end to the end of a run whose other end is silent.
+const STOP_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// One run of a copy.
 pub(super) struct Transfer {
@@ -28,11 +33,16 @@ pub(super) struct Transfer {
 }
 
 impl Transfer {
-    /// Copies, on a thread that may wait.
+    /// Copies, on a thread that may wait, until it is done or `end` says so.
     ///
     /// # Errors
     /// What was not copied, and why.
-    pub(super) async fn run(self, service: &Arc<MediaService>, address: SocketAddr) -> anyhow::Result<RunDone> {
+    pub(super) async fn run(
+        self,
+        service: &Arc<MediaService>,
+        address: SocketAddr,
+        mut end: watch::Receiver<bool>,
+    ) -> anyhow::Result<RunDone> {
         let (service, runtime) = (Arc::clone(service), Handle::current());
         let copying = tokio::task::spawn_blocking(move || {
             let login = self.login.as_deref().map(Login::read).transpose()?;
@@ -48,6 +58,13 @@ impl Transfer {
                 .with_context(|| format!("{} to {}", self.ends.0, self.ends.1))?;
             Ok(RunDone { files: summary.files, bytes: summary.bytes })
         });
-        copying.await.context("copying")?
+        let waits_no_longer = async {
+            let _ = end.wait_for(|end| *end).await;
+            tokio::time::sleep(STOP_TIME_MAX).await;
+        };
+        tokio::select! {
+            done = copying => done.context("copying")?,
+            () = waits_no_longer => anyhow::bail!("the other end did not answer when it was told to stop"),
+        }
     }
 }
