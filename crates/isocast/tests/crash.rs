@@ -51,7 +51,8 @@ const RECORDING_BITS_PER_SECOND: u64 = 16_000_000;
 const ENDLESS_BYTES: u64 = 1 << 40;
 /// What a recording may lose of what was sent when only its server is killed: its buffer of four seconds, and sockets.
 const RECORDING_LOST_MAX: u64 = 16 << 20;
-const FOLDERS: [&str; 3] = ["films", "in", "入力 ü"];
+/// The first is there from the beginning; uploads make the others.
+const FOLDERS: [&str; 3] = ["films", "in/new", "入力 ü"];
 const TEMPORARY_PREFIX: &str = ".isocast-upload-";
 /// Names nobody would draw at random.
 const WORDS: [&str; 6] = ["映画", "фильм", "e\u{301}té", "a b%41&c=?#", "🎬", "plain"];
@@ -248,9 +249,7 @@ type Space = (u64, u64);
 
 impl<'a> Library<'a> {
     fn make(folder: &'a Path, state: &'a Path, disk: Option<&'a Disk>) -> Self {
-        for name in FOLDERS {
-            fs::create_dir(folder.join(name)).expect("made");
-        }
+        fs::create_dir(folder.join(FOLDERS[0])).expect("made");
         for film in 0..FILMS {
             let mut bytes = vec![0; usize::try_from(FILM_BYTES).expect("fits")];
             film_content(film).fill(0, &mut bytes);
@@ -288,7 +287,8 @@ impl<'a> Library<'a> {
         let (tell, told) = channel();
         let address = server.address;
         let recording = Content { seed: chance.next(), bytes: ENDLESS_BYTES };
-        let (recording_path, recorded_bytes) = (format!("in/recorded-{seed}-{}.ts", recording.seed), AtomicU64::new(0));
+        let (recording_path, recorded_bytes) =
+            (format!("{}/recorded-{seed}-{}.ts", FOLDERS[1], recording.seed), AtomicU64::new(0));
         let said = thread::scope(|scope| {
             let (path, sent) = (&recording_path, &recorded_bytes);
             scope.spawn(move || drop(record(address, path, recording, sent)));
@@ -336,6 +336,9 @@ impl<'a> Library<'a> {
         for folder in &FOLDERS[1..] {
             let (status, body) =
                 fetch(server.address, "GET", &format!("/media/{}/?format=json", encoded(folder))).expect("a listing");
+            if status == 404 {
+                continue;
+            }
             assert_eq!(status, 200);
             let list: Vec<serde_json::Value> = serde_json::from_slice(&body).expect("JSON");
             for entry in list {
@@ -377,7 +380,9 @@ impl<'a> Library<'a> {
         until("the end of temporaries", || {
             let left: Vec<_> = FOLDERS
                 .iter()
-                .flat_map(|folder| fs::read_dir(self.folder.join(folder)).expect("reads").flatten())
+                .filter_map(|folder| fs::read_dir(self.folder.join(folder)).ok())
+                .flatten()
+                .flatten()
                 .map(|entry| entry.file_name().to_string_lossy().into_owned())
                 .filter(|name| name.starts_with(TEMPORARY_PREFIX))
                 .collect();
