@@ -24,6 +24,11 @@ use drive::PlannedDisk;
 const WRITER: BitRate = BitRate(1_000_000_000);
 const UPLOAD_BYTES: u64 = 10_000_000;
 
+/// Viewers that share contents come one after the other so far apart.
+const VIEWER_PERIOD: Nanos = Nanos::from_millis(300);
+/// How long the last of them is watched.
+const LAST_VIEWER: Nanos = Nanos::from_secs(10);
+
 /// Count how many streams a machine will carry before it is bought.
 ///
 /// A disk is a file written by `isocast disk calibrate --json`, or one of desktop, t7k250, surveillance, ssd-sata: a
@@ -54,9 +59,27 @@ pub(crate) struct PlanCommand {
     /// Virtual seconds to simulate what was counted; 0: do not.
     #[arg(long, default_value_t = 90, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=86_400))]
     simulate: u64,
+    /// Viewers choose among N contents by Zipf's law (the k-th 1/k times as often as the first) and share what is read; they come
+    /// 0.3 s apart, and how many the simulation admits is what is counted.
+    #[arg(long, value_name = "zipf:N", conflicts_with_all = ["mix", "uploads"], value_parser = popularity)]
+    popularity: Option<u32>,
+    /// With --popularity: how many viewers come, at most [default: four times what is carried if each watches another content].
+    #[arg(long, value_name = "N", requires = "popularity", value_parser = clap::value_parser!(u32).range(1..))]
+    viewers: Option<u32>,
+    /// With --popularity: the size of a content.
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = units::parse_size)]
+    content: ByteCount,
     /// Print JSON.
     #[arg(long)]
     json: bool,
+}
+
+/// `zipf:40`, as a number of contents.
+fn popularity(text: &str) -> Result<u32, String> {
+    let contents = text.strip_prefix("zipf:").and_then(|number| number.parse().ok());
+    contents
+        .filter(|contents| (1..=100_000).contains(contents))
+        .ok_or_else(|| format!("`{text}`: write for example zipf:40"))
 }
 
 /// What disks are counted in: a good picture in 720p, as in the benchmarks.
@@ -83,8 +106,9 @@ struct PlanRow {
     be_share: f64,
     /// What uploads get with that share at least.
     upload_bytes_per_second_min: f64,
-    with_one_more_disk: u32,
-    with_twice_the_memory: u32,
+    /// None where viewers share contents: that would be another simulation.
+    with_one_more_disk: Option<u32>,
+    with_twice_the_memory: Option<u32>,
     simulated: Option<Simulated>,
 }
 
@@ -134,9 +158,17 @@ impl PlanCommand {
     }
 
     fn row(&self, rig: &PlannedMachine, disks: &[PlannedDisk], rates: &[BitRate]) -> anyhow::Result<PlanRow> {
-        let carried = rig.carries(rates);
+        let mut carried = rig.carries(rates);
         let wanted = self.simulate > 0 && carried.streams > 0;
         let simulated = wanted.then(|| self.simulate(rig, disks, rates, &carried)).transpose()?;
+        let alone = carried.streams;
+        if let (Some(_), Some(simulated)) = (self.popularity, &simulated) {
+            carried.streams = u32::try_from(simulated.streams)?;
+            if carried.streams == self.viewers_max(alone) {
+                carried.limited_by = "viewers";
+            }
+        }
+        let each_for_itself = |rig: PlannedMachine| self.popularity.is_none().then(|| rig.carries(rates).streams);
         let Carried { streams, limited_by, blocks, disk_share, memory_used } = carried;
         Ok(PlanRow {
             rates_bps: rates.iter().map(|r| r.0).collect(),
@@ -147,13 +179,13 @@ impl PlanCommand {
             memory_used_bytes: memory_used,
             be_share: rig.be_share(),
             upload_bytes_per_second_min: rig.upload_floor(),
-            with_one_more_disk: rig.with_one_more_disk().carries(rates).streams,
-            with_twice_the_memory: rig.with_memory(ByteCount(rig.memory.0.saturating_mul(2))).carries(rates).streams,
+            with_one_more_disk: each_for_itself(rig.with_one_more_disk()),
+            with_twice_the_memory: each_for_itself(rig.with_memory(ByteCount(rig.memory.0.saturating_mul(2)))),
             simulated,
         })
     }
 
-    /// Runs the plane with so many streams, each of another content, all over the disks.
+    /// Runs the plane with so many streams, each of another content, all over the disks, or with viewers who share some.
     fn simulate(
         &self,
         rig: &PlannedMachine,
@@ -166,8 +198,12 @@ impl PlanCommand {
                 .check()
                 .context("no drive of the simulation fits this profile (`--simulate 0` counts without simulating)")?;
         }
-        let streams = carried.streams;
-        let memory = rig.memory.0.min(simulated_memory(carried));
+        let streams = match self.popularity {
+            None => carried.streams,
+            Some(_) => self.viewers_max(carried.streams),
+        };
+        // Whoever shares contents gains by memory that is not counted for.
+        let memory = if self.popularity.is_some() { rig.memory.0 } else { rig.memory.0.min(simulated_memory(carried)) };
         let mut scenario = Scenario::steady(1, sim::drive::DriveProfile::Desktop, memory, rates[0], streams);
         scenario.disks = disks
             .iter()
@@ -188,6 +224,13 @@ impl PlanCommand {
         scenario.safety = Nanos::from_secs(self.simulate);
         scenario.load.arrivals = Nanos(scenario.safety.0 / 3 / u64::from(streams.max(1)));
         scenario.load.viewing = (scenario.safety, scenario.safety);
+        if let Some(contents) = self.popularity {
+            scenario.load.contents_per_disk = contents.div_ceil(u32::try_from(disks.len())?);
+            scenario.load.content_bytes = (self.content.0, self.content.0);
+            scenario.load.popularity = Popularity::Zipf;
+            scenario.load.arrivals = VIEWER_PERIOD;
+            scenario.safety = VIEWER_PERIOD.saturating_mul(u64::from(streams)).saturating_add(LAST_VIEWER);
+        }
         if rig.uploads.0 > 0 {
             // One writer per disk that is never the slower side: what it gets is what uploads can have.
             scenario.load.uploaders = 1;
@@ -204,7 +247,7 @@ impl PlanCommand {
         let mean =
             if tally.first_bytes == 0 { 0.0 } else { tally.first_byte_sum.as_millis_f64() / float(tally.first_bytes) };
         Ok(Simulated {
-            seconds: self.simulate,
+            seconds: scenario.safety.0 / 1_000_000_000,
             streams: tally.running_max,
             refused: tally.refused,
             broken_law: report.broken.map(|b| b.to_string()),
@@ -212,6 +255,11 @@ impl PlanCommand {
             first_byte_max_ms: tally.first_byte_max.as_millis_f64(),
             upload_bytes_per_second: float(tally.upload_bytes) / float(self.simulate.max(1)),
         })
+    }
+
+    /// How many viewers come to share contents, where so many would be carried if each watched another one.
+    fn viewers_max(&self, alone: u32) -> u32 {
+        self.viewers.unwrap_or(alone.saturating_mul(4))
     }
 
     /// Most uploads that one simulated writer can make.
@@ -268,7 +316,10 @@ fn table(rows: &[PlanRow], rig: &PlannedMachine) -> String {
         let _ = writeln!(
             text,
             "{rates:>22} {:>8} {:>14} {blocks:>18} {:>10} {:>10}  {simulated}",
-            row.streams, row.limited_by, row.with_one_more_disk, row.with_twice_the_memory
+            row.streams,
+            row.limited_by,
+            shown(row.with_one_more_disk),
+            shown(row.with_twice_the_memory)
         );
     }
     let differs = |row: &PlanRow| {
@@ -281,6 +332,10 @@ fn table(rows: &[PlanRow], rig: &PlannedMachine) -> String {
         );
     }
     text
+}
+
+fn shown(count: Option<u32>) -> String {
+    count.map_or_else(|| "–".to_owned(), |count| count.to_string())
 }
 
 /// `8.80 Mbit/s+25.0 Mbit/s`.
@@ -338,6 +393,19 @@ mod tests {
         let mut out = Vec::new();
         PlanLine::try_parse_from(["plan"].iter().chain(arguments))?.plan.run(&mut out)?;
         Ok(String::from_utf8(out)?)
+    }
+
+    #[test]
+    fn viewers_who_share_contents_are_more() {
+        let evening = ["--disk", "desktop", "--rate", "8.8M", "--memory", "4GiB", "--popularity", "zipf:40", "--json"];
+        let of = |more: &[&str]| {
+            let said = planned(&[&evening, more].concat()).expect("planned");
+            serde_json::from_str::<serde_json::Value>(&said).expect("JSON")[0].clone()
+        };
+        let (some, all) = (of(&["--viewers", "200"]), of(&[]));
+        assert_eq!((&some["streams"], &some["limited_by"]), (&200.into(), &"viewers".into()), "{some}");
+        assert!(all["streams"].as_u64() >= Some(200) && all["limited_by"] != "viewers", "{all}");
+        assert!(planned(&[&evening[..], &["--mix"]].concat()).is_err());
     }
 
     #[test]
