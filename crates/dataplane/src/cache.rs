@@ -41,10 +41,6 @@ pub enum QuarterState {
     Reading,
     /// So many bytes are valid.
     Ready(u32),
-    /// The disk gave an error.
-    Failed,
-    /// The file ended before these bytes, or is another version by now.
-    Gone,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -303,24 +299,25 @@ impl Cache {
         Some(new)
     }
 
-    /// One read for this quarter ended; `state` is what it leaves if it was the last and none went wrong before.
-    pub fn read_done(&mut self, quarter: Quarter, state: QuarterState) {
+    /// One read for this quarter ended: from its start, so many bytes are valid.
+    pub fn read_done(&mut self, quarter: Quarter, valid: u32) {
         let entry = &mut self.entries[quarter.0 as usize];
         entry.reads = entry.reads.checked_sub(1).expect("a read was out");
-        match state {
-            QuarterState::Ready(valid) => {
-                entry.valid = entry.valid.max(valid);
-                if entry.reads == 0 && entry.state == QuarterState::Reading {
-                    entry.state = QuarterState::Ready(entry.valid);
-                }
-            }
-            QuarterState::Failed | QuarterState::Gone | QuarterState::Empty | QuarterState::Reading => {
-                entry.state = state
-            }
+        entry.valid = entry.valid.max(valid);
+        if entry.reads == 0 {
+            entry.state = QuarterState::Ready(entry.valid);
         }
         if entry.is_unused() {
             self.become_unused(quarter.0);
         }
+    }
+
+    /// One read for this quarter brought nothing. Who waited for it has let go of it, and who wants its bytes reads them into
+    /// another one. It is used again when its last read is answered.
+    pub fn read_failed(&mut self, quarter: Quarter) {
+        assert_eq!(self.entries[quarter.0 as usize].refs, 0, "nobody holds what cannot be read");
+        self.forget_key(quarter.0);
+        self.read_done(quarter, 0);
     }
 
     /// How far a quarter is.
@@ -359,11 +356,7 @@ impl Cache {
         let entry = &self.entries[next as usize];
         match entry.state {
             QuarterState::Ready(valid) if entry.key == Some(key) => Some((Quarter(next), valid)),
-            QuarterState::Ready(_)
-            | QuarterState::Empty
-            | QuarterState::Reading
-            | QuarterState::Failed
-            | QuarterState::Gone => None,
+            QuarterState::Ready(_) | QuarterState::Empty | QuarterState::Reading => None,
         }
     }
 
@@ -427,13 +420,9 @@ impl Cache {
         }
     }
 
-    /// A used quarter becomes unused; what it holds can still be found, unless it is bad.
+    /// A used quarter becomes unused; what it holds can still be found.
     fn become_unused(&mut self, at: u32) {
         self.used -= 1;
-        if !matches!(self.entries[at as usize].state, QuarterState::Ready(_)) {
-            self.forget_key(at);
-            self.entries[at as usize].state = QuarterState::Empty;
-        }
         let frame = at / FRAME_QUARTERS;
         self.frames[frame as usize].busy -= 1;
         if self.frames[frame as usize].busy > 0 {
@@ -523,7 +512,7 @@ mod tests {
         let mut cache = full(2);
         let first = cache.allocate(key(4), 4, 1).expect("an idle frame");
         for nth in 0..4 {
-            cache.read_done(Cache::neighbour(first, nth), QuarterState::Ready(262_144));
+            cache.read_done(Cache::neighbour(first, nth), 262_144);
         }
         let again = cache.take(key(5)).expect("it is there");
         assert_eq!(again, Cache::neighbour(first, 1));
@@ -536,7 +525,7 @@ mod tests {
     fn bytes_are_shared_from_the_third_stream_on_until_they_are_replaced() {
         let mut cache = full(1);
         let quarter = cache.allocate(key(0), 1, 1).expect("room");
-        cache.read_done(quarter, QuarterState::Ready(262_144));
+        cache.read_done(quarter, 262_144);
         for (found, sharing) in [(0, Sharing::Single), (1, Sharing::Single), (2, Sharing::Shared)] {
             assert_eq!(cache.sharing(quarter), sharing, "found {found} times");
             cache.release(quarter);
@@ -575,9 +564,9 @@ mod tests {
     fn the_pieces_of_a_quarter_may_come_in_any_order() {
         let mut cache = full(2);
         let quarter = cache.allocate(key(0), 1, 2).expect("room");
-        cache.read_done(quarter, QuarterState::Ready(262_144));
+        cache.read_done(quarter, 262_144);
         assert_eq!(cache.state(quarter), QuarterState::Reading, "the first piece is still out");
-        cache.read_done(quarter, QuarterState::Ready(131_072));
+        cache.read_done(quarter, 131_072);
         assert_eq!(cache.state(quarter), QuarterState::Ready(262_144));
     }
 
@@ -587,7 +576,7 @@ mod tests {
         for chunk in 0..2 {
             let first = cache.allocate(key(chunk * 4), 4, 1).expect("room");
             for nth in 0..4 {
-                cache.read_done(Cache::neighbour(first, nth), QuarterState::Ready(1));
+                cache.read_done(Cache::neighbour(first, nth), 1);
                 cache.release(Cache::neighbour(first, nth));
             }
         }
@@ -613,7 +602,7 @@ mod tests {
                 for nth in 0..count {
                     let quarter = Cache::neighbour(first, nth);
                     assert!(!held.contains(&quarter), "in use twice");
-                    cache.read_done(quarter, QuarterState::Ready(1));
+                    cache.read_done(quarter, 1);
                     held.push(quarter);
                 }
             } else if !held.is_empty() {
@@ -625,14 +614,15 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_quarter_is_forgotten_when_released() {
+    fn what_cannot_be_read_is_forgotten_at_once_and_its_place_used_when_all_its_reads_are_answered() {
         let mut cache = full(1);
         let quarter = cache.allocate(key(0), 1, 2).expect("room");
-        cache.read_done(quarter, QuarterState::Failed);
-        assert_eq!(cache.state(quarter), QuarterState::Failed);
-        cache.read_done(quarter, QuarterState::Ready(5));
-        assert_eq!(cache.state(quarter), QuarterState::Failed, "the other half does not heal it");
         cache.release(quarter);
-        assert!(cache.find(key(0)).is_none());
+        cache.read_failed(quarter);
+        assert_eq!((cache.find(key(0)), cache.used()), (None, 1));
+        let again = cache.allocate(key(0), 1, 1).expect("room");
+        assert_ne!(again, quarter, "whose other half may still be written to");
+        cache.read_done(quarter, 5);
+        assert_eq!((cache.find(key(0)), cache.used()), (Some(again), 1), "nor does it heal it");
     }
 }

@@ -122,7 +122,7 @@ mod tests {
     use units::ContentVersion;
 
     use super::*;
-    use crate::cache::{QuarterKey, QuarterState};
+    use crate::cache::QuarterKey;
 
     const LULL: Nanos = Nanos::from_secs(60);
 
@@ -151,7 +151,7 @@ mod tests {
             let key = QuarterKey { version: ContentVersion(version), index: frame * u64::from(FRAME_QUARTERS) };
             let first = cache.allocate(key, FRAME_QUARTERS, 1).expect("a frame is idle");
             for nth in 0..FRAME_QUARTERS {
-                cache.read_done(Cache::neighbour(first, nth), QuarterState::Ready(1));
+                cache.read_done(Cache::neighbour(first, nth), 1);
                 cache.release(Cache::neighbour(first, nth));
             }
         }
@@ -208,8 +208,8 @@ mod tests {
         // The frame in use lies in the step that was brought in last, which is used first.
         let used = cache.allocate(key, 1, 1).expect("there is room");
         assert_eq!(settle(&mut memory, &mut cache, 0, at(1000)), 2 * STEP_CHUNKS);
-        cache.read_done(used, QuarterState::Failed);
         cache.release(used);
+        cache.read_failed(used);
         assert_eq!(settle(&mut memory, &mut cache, 0, at(1002)), 2 * STEP_CHUNKS);
         assert_eq!(settle(&mut memory, &mut cache, 0, at(1100)), STEP_CHUNKS);
     }

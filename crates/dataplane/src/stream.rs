@@ -201,8 +201,10 @@ pub(crate) struct StreamEntry {
     pub(crate) fetch: Cursor,
     /// Read ahead up to this much payload.
     pub(crate) target: u64,
-    /// Payload in all.
+    /// Payload in all; up to the first page that could not be read, if there is one.
     pub(crate) payload: u64,
+    /// What it ends with when its payload is sent.
+    pub(crate) ends: Outcome,
     /// Payload it may still send in this tick.
     pub(crate) budget: u64,
     /// What may be sent by when, of a delivery with a rate: from its start on, and after the loss of its reservation.
@@ -252,6 +254,7 @@ impl StreamEntry {
             fetch: Cursor { segment: 0, passed: 0, payload: 0 },
             target: 0,
             payload: 0,
+            ends: Outcome::Complete,
             budget: 0,
             pace: None,
             in_flight: None,
@@ -274,6 +277,20 @@ impl StreamEntry {
     /// True while its disk is asked for what it shall have read ahead.
     pub(crate) const fn reads(&self) -> bool {
         matches!(self.life, StreamLife::Starting | StreamLife::Running) && self.fetch.payload < self.target
+    }
+
+    /// Where in its payload a quarter begins that it holds.
+    pub(crate) fn holds_at(&self, quarter: QuarterKey) -> Option<u64> {
+        let delivery = self.delivery.as_deref().filter(|delivery| delivery.content.version == quarter.version)?;
+        let mut cursor = self.send;
+        while cursor.payload < self.fetch.payload {
+            let (key, _, left) = cursor.next_content(delivery)?;
+            if key == quarter {
+                return Some(cursor.payload);
+            }
+            cursor.pass(left);
+        }
+        None
     }
 
     /// The quarters it has asked for in its present segment, from the next one on.

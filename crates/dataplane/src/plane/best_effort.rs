@@ -137,7 +137,7 @@ impl<I: Io> Plane<I> {
         let reservation = Some(id);
         stream.class = StreamClass::Constant { reservation, hold, seat: None, first_round, period, next_round, gap: 0 };
         (stream.life, stream.pace, stream.here) = (StreamLife::Starting, None, None);
-        (stream.target, stream.budget, stream.queued, stream.asks_back) = (stream.send.payload, 0, false, None);
+        (stream.budget, stream.queued, stream.asks_back) = (0, false, None);
         let id = stream.delivery().stream;
         self.disks[disk].starting.push(slot);
         self.gauges.streams[slot as usize].rate_bps.set(rate.0);
@@ -160,37 +160,15 @@ impl<I: Io> Plane<I> {
         if let (None, Service::Constant { rate, burst_bytes, .. }) = (stream.pace, stream.delivery().service) {
             stream.pace = Some(Pace::new(rate, self.config.tick, now, burst_bytes).after(stream.send.payload));
         }
-        stream.class = StreamClass::BestEffort;
-        stream.late_since = None;
-        stream.budget = 0;
+        let until = stream.send.payload + WINDOW_BYTES + QUARTER_BYTES;
+        (stream.late_since, stream.budget, stream.life) = (None, 0, StreamLife::Running);
         self.gauges.streams[slot as usize].rate_bps.set(0);
-        self.keep_ahead(slot, WINDOW_BYTES + QUARTER_BYTES);
-        self.streams[slot as usize].life = StreamLife::Running;
+        let kept = self.keep_until(slot, until);
+        self.streams[slot as usize].class = StreamClass::BestEffort;
+        self.count_best_effort(slot, kept);
         self.best_effort.all.push(slot);
         self.enqueue(slot);
         self.best_effort_goes_on(slot, now);
-    }
-
-    /// Gives back the pages a stream has read further ahead than `bytes`, and counts the rest as what it is served as now.
-    pub(super) fn keep_ahead(&mut self, slot: u32, bytes: u64) {
-        let stream = &self.streams[slot as usize];
-        let (end, keep) = (stream.fetch.payload, stream.send.payload + bytes);
-        let mut cursor = stream.send;
-        let mut kept = cursor;
-        while cursor.payload < end {
-            let stream = &self.streams[slot as usize];
-            let Some((key, _, left)) = cursor.next_content(stream.delivery()) else { break };
-            cursor.pass(left);
-            if cursor.payload <= keep {
-                kept = cursor;
-                self.count_best_effort(slot, 1);
-            } else {
-                let page = self.cache.find(key).expect("a referenced page stays");
-                self.cache.release(page);
-            }
-        }
-        let stream = &mut self.streams[slot as usize];
-        (stream.fetch, stream.target) = (kept, kept.payload);
     }
 
     /// In each step of the wheel those that wait get what the links have left, in turn.
@@ -322,7 +300,7 @@ impl<I: Io> Plane<I> {
     pub(super) fn park(&mut self, slot: u32, since: Nanos) {
         self.release_buffers(slot);
         let stream = &mut self.streams[slot as usize];
-        (stream.target, stream.budget, stream.here) = (stream.send.payload, 0, None);
+        (stream.budget, stream.here) = (0, None);
         stream.in_flight = Some(InFlight { what: Sent::Room, bytes: 0, since });
         let token = TokenWork::Send { slot, generation: stream.generation }.token();
         self.ask_nothing(slot);

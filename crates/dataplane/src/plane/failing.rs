@@ -14,7 +14,7 @@ use schedule::disk::health::DiskCondition;
 use units::{DiskId, Nanos};
 
 use super::{Plane, PlaneDisk, TokenWork};
-use crate::cache::Cache;
+use crate::cache::{Cache, Quarter, QuarterKey};
 use crate::control::{Event, Outcome};
 use crate::gauges;
 use crate::port::{Completion, Io, IoFault};
@@ -133,6 +133,22 @@ impl<I: Io> Plane<I> {
                 }
             }
         }
+    }
+
+    /// A page cannot be read: who waits for it is sent what lies before it and ends with `outcome`, and whoever wants it from
+    /// now on reads it anew.
+    pub(super) fn lose_page(&mut self, page: Quarter, key: QuarterKey, outcome: Outcome) {
+        // One that was superseded is held by nobody, and another may be found in its place.
+        let holders = if self.cache.find(key) == Some(page) { self.streams.len() } else { 0 };
+        for slot in 0..holders {
+            let Some(payload) = self.streams[slot].holds_at(key) else { continue };
+            let slot = u32::try_from(slot).expect("within limits");
+            self.ask_nothing(slot);
+            self.keep_until(slot, payload);
+            let stream = &mut self.streams[slot as usize];
+            (stream.payload, stream.ends) = (payload, outcome);
+        }
+        self.cache.read_failed(page);
     }
 
     /// The streams of a disk that is not what it was read from other copies of their contents, where there are any; of one that

@@ -115,6 +115,10 @@ impl<I: Io> Plane<I> {
         let delivery = stream.delivery.as_deref().expect("a running slot has its delivery");
         match stream.send.place(delivery) {
             AtCursor::End => self.finish(slot, Outcome::Complete, now),
+            AtCursor::Content { .. } if stream.send.payload >= stream.payload => {
+                let outcome = stream.ends;
+                self.finish(slot, outcome, now);
+            }
             AtCursor::Literal { left } => {
                 let memory = self.literal(slot, left);
                 self.hand_over(
@@ -127,7 +131,7 @@ impl<I: Io> Plane<I> {
                 Ready::Bytes(piece) => self.hand_over(slot, piece, now),
                 Ready::NothingDue => {}
                 Ready::Late => self.late(slot, now),
-                Ready::Bad(outcome) => self.finish(slot, outcome, now),
+                Ready::Changed => self.finish(slot, Outcome::ContentChanged, now),
             },
         }
     }
@@ -177,11 +181,9 @@ impl<I: Io> Plane<I> {
         let valid = match self.cache.state(quarter) {
             QuarterState::Ready(valid) => u64::from(valid),
             QuarterState::Reading | QuarterState::Empty => return Ready::Late,
-            QuarterState::Failed => return Ready::Bad(Outcome::DiskError),
-            QuarterState::Gone => return Ready::Bad(Outcome::ContentChanged),
         };
         if valid < within + left {
-            return Ready::Bad(Outcome::ContentChanged);
+            return Ready::Changed;
         }
         let (offset, sharing) = (Cache::span(quarter).offset + within, self.cache.sharing(quarter));
         let mut length = left;
@@ -402,11 +404,12 @@ impl<I: Io> Plane<I> {
             }
             if cursor.payload >= stream.fetch.payload {
                 // A slow stream's first block can be less than a usual start: then all that was asked for is enough.
-                return stream.fetch.payload >= stream.target && stream.target > 0;
+                // One that cannot be read on is to be told so.
+                let asked = stream.target > 0 || stream.ends != Outcome::Complete;
+                return stream.fetch.payload >= stream.target && asked;
             }
             match self.cache.find(key).map(|quarter| self.cache.state(quarter)) {
                 Some(QuarterState::Ready(_)) => cursor.pass(left),
-                Some(QuarterState::Failed | QuarterState::Gone) => return true, // to be told so
                 Some(QuarterState::Reading | QuarterState::Empty) | None => return false,
             }
         }
@@ -464,5 +467,6 @@ enum Ready {
     Bytes(SendPiece),
     NothingDue,
     Late,
-    Bad(Outcome),
+    /// Its content is shorter than it was.
+    Changed,
 }

@@ -12,8 +12,8 @@ use units::{Nanos, limits};
 
 use super::admit::quarters_of;
 use super::{Plane, ReadOp, TokenWork};
-use crate::cache::{Cache, FRAME_QUARTERS, Quarter, QuarterKey, QuarterState};
-use crate::control::Service;
+use crate::cache::{Cache, FRAME_QUARTERS, Quarter, QuarterKey};
+use crate::control::{Outcome, Service};
 use crate::layout::Piece;
 use crate::port::{Completion, Io, ReadRequest, Span};
 use crate::stream::{StreamClass, StreamLife};
@@ -378,10 +378,11 @@ impl<I: Io> Plane<I> {
         let read = self.reads[op as usize].take().expect("a read was out");
         self.reads_free.push(op);
         let (got, bad) = match completion.result {
-            Ok(0) => (0, QuarterState::Gone),
-            Ok(_) => (read.got, QuarterState::Gone),
-            Err(_) => (0, QuarterState::Failed),
+            Ok(0) => (0, Outcome::ContentChanged),
+            Ok(_) => (read.got, Outcome::ContentChanged),
+            Err(_) => (0, Outcome::DiskError),
         };
+        let version = self.files.content(read.file).version;
         for nth in 0..read.count {
             let from = u64::from(nth) * QUARTER_BYTES;
             let expected = read.expected.saturating_sub(from).min(QUARTER_BYTES);
@@ -389,8 +390,12 @@ impl<I: Io> Plane<I> {
             // A piece's valid bytes count from the quarter's start.
             let before = if read.count == 1 { read.offset % QUARTER_BYTES } else { 0 };
             let valid = u32::try_from(before + expected).expect("a quarter is small");
-            let state = if there >= expected { QuarterState::Ready(valid) } else { bad };
-            self.cache.read_done(Cache::neighbour(read.first, nth), state);
+            let page = Cache::neighbour(read.first, nth);
+            if there >= expected {
+                self.cache.read_done(page, valid);
+            } else {
+                self.lose_page(page, QuarterKey { version, index: (read.offset + from) / QUARTER_BYTES }, bad);
+            }
         }
         // Who starts is listed at one of the content's disks.
         let content = Arc::clone(self.files.content(read.file));
@@ -464,15 +469,26 @@ impl<I: Io> Plane<I> {
 
     /// Gives back everything a stream holds.
     pub(super) fn release_buffers(&mut self, slot: u32) {
+        self.keep_until(slot, 0);
+    }
+
+    /// Gives back the pages that end behind `until` in a stream's payload; how many it keeps.
+    pub(super) fn keep_until(&mut self, slot: u32, until: u64) -> i32 {
         let stream = &self.streams[slot as usize];
         let (mut cursor, end) = (stream.send, stream.fetch.payload);
+        let (mut kept, mut pages) = (cursor, 0);
         while cursor.payload < end {
-            let stream = &self.streams[slot as usize];
-            let Some((key, _, left)) = cursor.next_content(stream.delivery()) else { break };
+            let Some((key, _, left)) = cursor.next_content(self.streams[slot as usize].delivery()) else { break };
             cursor.pass(left);
-            self.give_back(slot, key);
+            if cursor.payload <= until {
+                (kept, pages) = (cursor, pages + 1);
+            } else {
+                self.give_back(slot, key);
+            }
         }
-        self.streams[slot as usize].fetch = self.streams[slot as usize].send;
+        let stream = &mut self.streams[slot as usize];
+        (stream.fetch, stream.target) = (kept, kept.payload);
+        pages
     }
 }
 

@@ -219,8 +219,8 @@ impl<I: Io> Plane<I> {
         if let StreamClass::Constant { first_round, period, next_round, gap, .. } = &mut stream.class {
             (*first_round, *period, *next_round, *gap) = (first, granted, round, 0);
         }
-        let window = self.window(slot);
-        self.keep_ahead(slot, window);
+        let until = self.streams[slot as usize].send.payload + self.window(slot);
+        self.keep_until(slot, until);
         self.read_ahead(slot, round, now);
     }
 }
