@@ -86,7 +86,8 @@ tidy: page ## only the checks of the house: dependencies, unsafe, file sizes, li
 sim: setup ## simulate SEEDS (500, or a range such as 500..900) and check the laws of the schedule in each
 	@$(CARGO) run --release --locked -p sim -- --seeds $(if $(findstring ..,$(SEEDS)),,0..)$(SEEDS)
 
-fuzz: ## random bytes for every parser, a minute in all (needs a nightly compiler and cargo-fuzz; without, it says so)
+fuzz: ## random bytes for every parser, a minute in all
+	@scripts/setup --fuzz
 	@scripts/fuzz
 
 crash: lab ## kill the server and cut the power during uploads and streams, ROUNDS (20) times each (needs root)
