@@ -12,6 +12,7 @@ mod quotas;
 mod render;
 mod settings;
 mod snmp;
+mod values;
 mod webhooks;
 
 use std::collections::BTreeSet;
@@ -28,6 +29,10 @@ pub(crate) use command::{ConfigArgs, ServeArgs};
 pub(crate) use jobs::{CopyEnd, JobConfig, JobWork, program_problem};
 use settings::{Problem, Settings};
 pub(crate) use snmp::AgentxAddress;
+use values::{
+    default_round, default_tick, parse_address, parse_cycle, parse_memory, parse_number, parse_path, parse_percent,
+    parse_rate, parse_size, parse_span, span_up_to, volume_disks,
+};
 pub(crate) use webhooks::{WebhookConfig, WebhookTarget};
 
 const MIB: u64 = 1024 * 1024;
@@ -392,94 +397,7 @@ impl LimitsConfig {
     }
 }
 
-fn parse_address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| {
-        let named = text.rsplit_once(':').filter(|(_, port)| !port.is_empty() && port.parse::<u16>().is_err());
-        let why =
-            named.map_or_else(String::new, |(_, port)| format!(" (`{port}` is no port: a number up to 65535 is)"));
-        format!("`{text}` is not an address with a port{why}; write for example `127.0.0.1:8080` or `[::]:80`")
-    })
-}
-
-/// The disks of one volume, as a list with commas.
-fn volume_disks(text: &str) -> Vec<PathBuf> {
-    text.split(',').map(str::trim).filter(|disk| !disk.is_empty()).map(PathBuf::from).collect()
-}
-
-fn parse_path(text: &str) -> Result<PathBuf, String> {
-    if text.is_empty() { Err("a path is needed, or leave the key out".to_owned()) } else { Ok(PathBuf::from(text)) }
-}
-
-fn parse_rate(text: &str) -> Result<BitRate, String> {
-    units::parse_rate(text).map_err(|error| error.to_string())
-}
-
-fn parse_size(text: &str) -> Result<ByteCount, String> {
-    units::parse_size(text).map_err(|error| error.to_string())
-}
-
-fn parse_span(text: &str) -> Result<Nanos, String> {
-    units::parse_duration(text).map_err(|error| error.to_string())
-}
-
-/// A span that is not longer than `max`.
-fn span_up_to(max: Nanos) -> impl Fn(&str) -> Result<Nanos, String> {
-    move |text| {
-        let span = parse_span(text)?;
-        if span <= max { Ok(span) } else { Err(format!("`{text}` is too long ({max} at most)")) }
-    }
-}
-
-fn parse_cycle(text: &str) -> Result<Nanos, String> {
-    let cycle = parse_span(text)?;
-    let fits = cycle >= Nanos::from_millis(50) && cycle <= SECOND && SECOND.0.is_multiple_of(cycle.0);
-    if fits || cycle == SEED_CYCLE {
-        Ok(cycle)
-    } else {
-        Err(format!(
-            "`{text}` cannot be a cycle: 50 ms to 1 s, a whole number to the second (such as `250ms`), or `256ms`"
-        ))
-    }
-}
-
-/// 50 ms, or an eighth of a cycle that this does not go into.
-fn default_tick(cycle: Nanos) -> Nanos {
-    let usual = Nanos::from_millis(50);
-    if cycle.0.is_multiple_of(usual.0) { usual } else { Nanos(cycle.0 / 8) }
-}
-
-/// The whole cycles nearest to a second.
-fn default_round(cycle: Nanos) -> Nanos {
-    cycle.saturating_mul(((SECOND.0 + cycle.0 / 2) / cycle.0.max(1)).max(1))
-}
-
-fn parse_number(text: &str, min: u32, max: u32) -> Result<u32, String> {
-    let number = text.parse().ok().filter(|number| (min..=max).contains(number));
-    number.ok_or_else(|| format!("`{text}` is not a whole number from {min} to {max}"))
-}
-
-fn parse_percent(text: &str, min: u32, max: u32) -> Result<u8, String> {
-    let Some(number) = text.trim().strip_suffix('%') else {
-        return Err(format!("`{text}` is not a share; write for example `10%`"));
-    };
-    let number = parse_number(number.trim(), min, max).map_err(|_| format!("`{text}` is not from {min}% to {max}%"))?;
-    u8::try_from(number).map_err(|error| error.to_string())
-}
-
-fn parse_memory(text: &str) -> Result<MemorySetting, String> {
-    if text.trim().ends_with('%') {
-        return parse_percent(text, 1, 80).map(MemorySetting::Percent);
-    }
-    let size = units::parse_size(text).map_err(|error| format!("{error}, or a share of the memory such as `25%`"))?;
-    if size < MEMORY_MIN {
-        Err(format!("`{text}` is too little; {MEMORY_MIN} at least"))
-    } else {
-        Ok(MemorySetting::Size(size))
-    }
-}
-
 /// Where state is kept when nothing is said: systemd's `StateDirectory`, else the user's (or root's) usual place.
-/// Where profiles are kept unless it is said.
 pub(crate) fn default_state() -> PathBuf {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let of_user =
