@@ -17,6 +17,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -229,46 +230,115 @@ fn film_path(film: u64) -> String {
     format!("films/{film}.bin")
 }
 
+fn film_bytes(film: u64) -> Vec<u8> {
+    let mut bytes = vec![0; usize::try_from(FILM_BYTES).expect("fits")];
+    film_content(film).fill(0, &mut bytes);
+    bytes
+}
+
 fn film_content(film: u64) -> Content {
     Content { seed: film, bytes: FILM_BYTES }
 }
 
-/// A folder that is served, and what is known about it.
+/// What is served, and what is known about it.
 struct Library<'a> {
-    folder: &'a Path,
+    store: Store<'a>,
     state: &'a Path,
     names: Vec<Name>,
     /// Of each round: the name, what was sent, and how much of it must be there.
     recordings: Vec<(String, Content, u64)>,
-    /// Where space is nobody else's: what is free and what is used always add up to this.
-    disk: Option<(&'a Disk, Space)>,
+}
+
+/// Where contents lie.
+enum Store<'a> {
+    /// In a folder; where space is nobody else's, what is free and what is used always add up to the same.
+    Folder(&'a Path, Option<(&'a Disk, Space)>),
+    /// On a volume of these disks.
+    Volume(&'a [Disk]),
+}
+
+impl Store<'_> {
+    /// The server, begun on what the last one left.
+    fn serve(&self, state: &Path) -> Server {
+        match self {
+            Self::Folder(folder, _) => Server::start(&[folder], state, &[]),
+            Self::Volume(disks) => {
+                volume("check", disks);
+                Server::start(&[], state, &["--volume", &devices(disks).join(",")])
+            }
+        }
+    }
+
+    /// The emulated disks that lose their power.
+    fn disks(&self) -> Vec<&Disk> {
+        match self {
+            Self::Folder(_, disk) => disk.iter().map(|(disk, _)| *disk).collect(),
+            Self::Volume(disks) => disks.iter().collect(),
+        }
+    }
+}
+
+fn devices(disks: &[Disk]) -> Vec<String> {
+    disks.iter().map(|disk| disk.device().to_str().expect("UTF-8").to_owned()).collect()
+}
+
+/// Looks at a volume that nobody serves, and asserts that it is sound.
+fn volume(look: &str, disks: &[Disk]) {
+    disks.iter().for_each(|disk| drop(disk.ctl("timing off")));
+    let mut command = Command::new(common::program());
+    let output = command.args(["volume", look, &devices(disks).join(",")]).output().expect("the program runs");
+    assert!(output.status.success(), "{look}: {output:?}");
+    disks.iter().for_each(|disk| drop(disk.ctl("timing on")));
 }
 
 /// Bytes and inodes, free ones and ours together.
 type Space = (u64, u64);
 
 impl<'a> Library<'a> {
-    fn make(folder: &'a Path, state: &'a Path, disk: Option<&'a Disk>) -> Self {
+    /// Films in a folder, on a file system of its own if it lies on `disk`.
+    fn in_folder(folder: &'a Path, state: &'a Path, disk: Option<&'a Disk>) -> Self {
         fs::create_dir(folder.join(FOLDERS[0])).expect("made");
         for film in 0..FILMS {
-            let mut bytes = vec![0; usize::try_from(FILM_BYTES).expect("fits")];
-            film_content(film).fill(0, &mut bytes);
-            fs::write(folder.join(film_path(film)), bytes).expect("written");
+            fs::write(folder.join(film_path(film)), film_bytes(film)).expect("written");
         }
+        rustix::fs::syncfs(fs::File::open(folder).expect("opens")).expect("synced");
+        Server::calibrate(folder, state);
+        Self::new(Store::Folder(folder, disk.map(|disk| (disk, space(folder)))), state)
+    }
+
+    /// Films on a new volume.
+    fn on_volume(disks: &'a [Disk], layout: &str, state: &'a Path) -> Self {
+        let mut create = Command::new(common::program());
+        create.args(["volume", "create", "--name", "crash", "--layout", layout, "--yes"]).args(devices(disks));
+        let created = create.output().expect("the program runs");
+        assert!(created.status.success(), "{created:?}");
+        let library = Self::new(Store::Volume(disks), state);
+        let server = library.store.serve(state);
+        for film in 0..FILMS {
+            let (target, content) = (format!("/media/{}", film_path(film)), film_content(film));
+            let framing = Framing::Length;
+            let upload = Upload { target: &target, fields: "", content, framing, send_bytes: content.bytes };
+            let answer = upload.run(&mut Client::to(server.address), &mut |_| ()).expect("an answer");
+            assert_eq!(answer.expect("all was sent").status, 201);
+        }
+        let (status, said) = server.stop();
+        assert!(status.success(), "{said}");
+        library
+    }
+
+    fn new(store: Store<'a>, state: &'a Path) -> Self {
         let name = |number: u64| {
             let word = WORDS[usize::try_from(number).expect("small") % WORDS.len()];
             let path = format!("{}/{word}-{number}", FOLDERS[1 + usize::from(number.is_multiple_of(2))]);
             Name { path, acknowledged: None, tag: None, open: None }
         };
         let names = (0..UPLOADERS * NAMES_PER_UPLOADER).map(name).collect();
-        rustix::fs::syncfs(fs::File::open(folder).expect("opens")).expect("synced");
-        let disk = disk.map(|disk| (disk, space(folder)));
-        Self { folder, state, names, recordings: Vec::new(), disk }
+        Self { store, state, names, recordings: Vec::new() }
     }
 
     /// A round: the server starts on what the last one left, all is compared, the load begins, the end comes.
     fn round(&mut self, end: End, seed: u64) {
-        let server = Server::start(&[self.folder], self.state, &[]);
+        let server = self.store.serve(self.state);
         self.compare(&server, seed);
         let mut chance = Chance(seed);
         let moment = (chance.within(END_ACKNOWLEDGED.0, END_ACKNOWLEDGED.1), chance.within(END_BYTES.0, END_BYTES.1));
@@ -307,7 +377,7 @@ impl<'a> Library<'a> {
                 scope.spawn(move || drop(upload(round, number, names, chance, &tell)));
             }
             drop(tell);
-            let said = bring(end, server, self.disk.map(|(disk, _)| disk), seed, &told);
+            let said = bring(end, server, &self.store.disks(), seed, &told);
             round.over.store(true, Relaxed);
             said
         });
@@ -377,10 +447,12 @@ impl<'a> Library<'a> {
 
     /// No temporaries, no space lost.
     fn assert_clean(&self) {
+        // A volume was looked at before it was served.
+        let Store::Folder(folder, disk) = &self.store else { return };
         until("the end of temporaries", || {
             let left: Vec<_> = FOLDERS
                 .iter()
-                .filter_map(|folder| fs::read_dir(self.folder.join(folder)).ok())
+                .filter_map(|name| fs::read_dir(folder.join(name)).ok())
                 .flatten()
                 .flatten()
                 .map(|entry| entry.file_name().to_string_lossy().into_owned())
@@ -388,14 +460,14 @@ impl<'a> Library<'a> {
                 .collect();
             if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
         });
-        let Some((disk, before)) = self.disk else {
+        let Some((disk, before)) = disk else {
             // Whose space is whose is not known here; but no file takes more than its bytes need.
-            let (blocks, bytes) = taken(self.folder);
+            let (blocks, bytes) = taken(folder);
             assert!(blocks <= bytes, "{blocks} bytes of blocks for at most {bytes}");
             return;
         };
         until("lost space", || {
-            let now = space(self.folder);
+            let now = space(folder);
             // XFS keeps chunks of inodes, and reserves for its trees.
             let slack = if disk.file_system == FileSystem::Xfs { 4 << 20 } else { 0 };
             let inodes_agree = disk.file_system == FileSystem::Xfs || now.1 == before.1;
@@ -409,7 +481,7 @@ impl<'a> Library<'a> {
 }
 
 /// Waits for the moment, and ends it. Gives what the server had said.
-fn bring(end: End, server: Server, disk: Option<&Disk>, seed: u64, told: &Receiver<()>) -> String {
+fn bring(end: End, server: Server, disks: &[&Disk], seed: u64, told: &Receiver<()>) -> String {
     let came = told.recv_timeout(PATIENCE);
     if came.is_err() {
         let streams = fetch(server.address, "GET", "/api/v1/disks");
@@ -418,11 +490,14 @@ fn bring(end: End, server: Server, disk: Option<&Disk>, seed: u64, told: &Receiv
     if end == End::Kill {
         return server.kill();
     }
-    let disk = disk.expect("power is cut on emulated disks");
-    let report = disk.ctl(&format!("cut {seed}"));
+    assert!(!disks.is_empty(), "power is cut on emulated disks");
+    thread::scope(|scope| {
+        for (disk, nth) in disks.iter().zip(0..) {
+            scope.spawn(move || println!("  {}", disk.ctl(&format!("cut {}", seed + nth)).trim()));
+        }
+    });
     let said = server.kill();
-    println!("  {}", report.trim());
-    disk.boot();
+    disks.iter().for_each(|disk| disk.boot());
     said
 }
 
@@ -491,7 +566,7 @@ fn each(folder: &Path, look: &mut dyn FnMut(&fs::Metadata)) {
 
 /// The last word: all is compared once more, and the server ends in order.
 fn conclude(library: &mut Library<'_>) {
-    let server = Server::start(&[library.folder], library.state, &[]);
+    let server = library.store.serve(library.state);
     library.compare(&server, 0);
     let (status, said) = server.stop();
     assert!(status.success() && !said.contains("panicked"), "{said}");
@@ -506,8 +581,7 @@ fn a_killed_server_keeps_what_it_acknowledged() {
     let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let (folder, state) = (place.path().join("media"), place.path().join("state"));
     fs::create_dir(&folder).expect("made");
-    let mut library = Library::make(&folder, &state, None);
-    Server::calibrate(&folder, &state);
+    let mut library = Library::in_folder(&folder, &state, None);
     for round in 0..setting("ISOCAST_CRASH_ROUNDS", 2) {
         library.round(End::Kill, seed_of(round));
     }
@@ -522,16 +596,32 @@ fn cut_power(file_system: FileSystem) {
     let state = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let disk = Disk::up(&format!("crash-{file_system:?}"), "16G", file_system);
     let folder = disk.folder();
-    let mut library = Library::make(&folder, state.path(), Some(&disk));
-    Server::calibrate(&folder, state.path());
+    let mut library = Library::in_folder(&folder, state.path(), Some(&disk));
+    cut_and_kill(&mut library);
+    disk.end();
+}
+
+fn cut_and_kill(library: &mut Library<'_>) {
     for round in 0..setting("ISOCAST_CRASH_ROUNDS", 2) {
         library.round(End::PowerCut, seed_of(1000 + 2 * round));
         if round % 2 == 1 {
             library.round(End::Kill, seed_of(1001 + 2 * round));
         }
     }
-    conclude(&mut library);
-    disk.end();
+    conclude(library);
+}
+
+fn cut_power_of_volume(layout: &str, count: usize) {
+    if !possible(u64::try_from(count).expect("few") * DISK_BYTES_WRITTEN) {
+        return;
+    }
+    let state = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let up = |nth| Disk::up(&format!("crash-{layout}-{nth}"), "16G", FileSystem::None);
+    let disks: Vec<Disk> = (0..count).map(up).collect();
+    let mut library = Library::on_volume(&disks, layout, state.path());
+    cut_and_kill(&mut library);
+    volume("scrub", &disks);
+    disks.into_iter().for_each(Disk::end);
 }
 
 #[test]
@@ -547,4 +637,14 @@ fn a_power_cut_takes_nothing_that_was_acknowledged() {
 #[test]
 fn a_power_cut_leaves_nothing_torn_behind_a_page_cache() {
     cut_power(FileSystem::Overlay);
+}
+
+#[test]
+fn a_power_cut_takes_nothing_from_a_volume() {
+    cut_power_of_volume("span", 1);
+}
+
+#[test]
+fn a_power_cut_takes_nothing_from_a_mirror() {
+    cut_power_of_volume("mirror", 2);
 }

@@ -149,6 +149,10 @@ impl Disk {
 
     /// The power comes back, as at a boot: the journal is replayed, and the file system is without fault.
     pub fn boot(&self) {
+        if self.file_system == FileSystem::None {
+            self.ctl("revive");
+            return;
+        }
         // While anything holds the file system, its dead memory of it would be mounted again.
         let overlay = (self.file_system == FileSystem::Overlay).then(|| self.folder());
         for dead in overlay.into_iter().chain([self.mount()]) {
