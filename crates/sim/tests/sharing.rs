@@ -39,3 +39,16 @@ fn viewers_that_pause_need_reads_of_their_own_and_get_them() {
     assert_eq!(report.broken, None);
     assert!(report.tally.running_max >= 190, "{:?}", report.tally);
 }
+
+#[test]
+fn viewers_that_pause_and_seek_keep_their_rate() {
+    let mut scenario = evening(3);
+    scenario.load.pause_share = 0.1;
+    scenario.load.hold_share = 1.0;
+    // One in ten of 200 each minute, over two minutes from when all are there.
+    scenario.load.seeks = Nanos::from_secs(3);
+    scenario.liveness = Nanos::from_secs(120);
+    let report = run(&scenario);
+    assert_eq!(report.broken, None);
+    assert!(report.tally.running_max >= 190 && report.tally.asked >= 235, "{:?}", report.tally);
+}
