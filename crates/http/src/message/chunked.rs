@@ -9,8 +9,6 @@ use bytes::{Buf, Bytes, BytesMut};
 const SIZE_LINE_BYTES_MAX: usize = 1024;
 /// Longest trailer section.
 const TRAILER_BYTES_MAX: usize = 8 * 1024;
-/// Most digits of a size that fit 63 bits.
-const SIZE_DIGITS_MAX: usize = 15;
 
 /// Decodes one body.
 #[derive(Debug, Default)]
@@ -121,16 +119,14 @@ fn take_line(buffer: &mut BytesMut, bytes_max: usize) -> Result<Option<BytesMut>
 fn size(line: &[u8]) -> Result<u64, ChunkError> {
     let end = line.iter().position(|byte| matches!(byte, b';' | b' ' | b'\t')).unwrap_or(line.len());
     let (digits, extension) = line.split_at(end);
-    if digits.is_empty() || digits.len() > SIZE_DIGITS_MAX || !digits.iter().all(u8::is_ascii_hexdigit) {
-        return Err(ChunkError("a chunk's size is not a hexadecimal number that a content can have"));
-    }
     // Blanks may stand before an extension only (RFC 9112 §7.1.1).
     let extension = extension.trim_ascii_start();
     if !extension.is_empty() && extension[0] != b';' {
         return Err(ChunkError("something other than an extension follows a chunk's size"));
     }
-    let text = std::str::from_utf8(digits).expect("hexadecimal digits are ASCII");
-    Ok(u64::from_str_radix(text, 16).expect("fifteen digits fit"))
+    let digits = std::str::from_utf8(digits).ok().filter(|text| text.bytes().all(|digit| digit.is_ascii_hexdigit()));
+    let size = digits.and_then(|text| u64::from_str_radix(text, 16).ok());
+    size.ok_or(ChunkError("a chunk's size is not a hexadecimal number that a content can have"))
 }
 
 #[cfg(test)]

@@ -160,7 +160,7 @@ pub fn parse_head(bytes: &[u8]) -> Result<Option<RequestHead>, HeadError> {
     let body = framing(&headers, version)?;
     check_expectation(&headers)?;
     // HTTP/1.0 knows no interim answers (RFC 9110 §10.1.1).
-    let expects_continue = headers.contains_key(EXPECT) && version == HttpVersion::Http11;
+    let expects_continue = members(&headers, &EXPECT).next().is_some() && version == HttpVersion::Http11;
     let keep_alive = keep_alive(&headers, version);
     let bytes = length;
     Ok(Some(RequestHead { method, path, query, version, headers, body, expects_continue, keep_alive, bytes }))
@@ -302,37 +302,38 @@ fn framing(headers: &HeaderMap, version: HttpVersion) -> Result<BodyFraming, Hea
 
 /// Transfer codings end with `chunked`, which stands there once; without that, the end of the body is a guess (RFC 9112 §6.3).
 fn chunked(headers: &HeaderMap, version: HttpVersion) -> Result<(), HeadError> {
-    let lines = headers.get_all(TRANSFER_ENCODING).iter();
-    let mut before_last = 0;
-    let mut last = &b""[..];
-    for coding in lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b',')) {
-        before_last += usize::from(!last.is_empty());
-        if last.eq_ignore_ascii_case(b"chunked") {
-            return Err(HeadError::TransferEncoding);
+    let is_chunked = |coding: &[u8]| coding.eq_ignore_ascii_case(b"chunked");
+    let codings: Vec<&[u8]> = members(headers, &TRANSFER_ENCODING).collect();
+    match codings.split_last() {
+        Some((last, before)) if is_chunked(last) && version == HttpVersion::Http11 => {
+            match before.iter().any(|coding| is_chunked(coding)) {
+                true => Err(HeadError::TransferEncoding),
+                false if before.is_empty() => Ok(()),
+                false => Err(HeadError::UnknownCoding),
+            }
         }
-        last = coding.trim_ascii();
+        _ => Err(HeadError::TransferEncoding),
     }
-    if version == HttpVersion::Http10 || !last.eq_ignore_ascii_case(b"chunked") {
-        return Err(HeadError::TransferEncoding);
-    }
-    if before_last > 0 { Err(HeadError::UnknownCoding) } else { Ok(()) }
 }
 
 fn check_expectation(headers: &HeaderMap) -> Result<(), HeadError> {
-    let all_known = headers.get_all(EXPECT).iter().all(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
+    let all_known = members(headers, &EXPECT).all(|member| member.eq_ignore_ascii_case(b"100-continue"));
     if all_known { Ok(()) } else { Err(HeadError::Expectation) }
 }
 
 /// RFC 9112 §9.3.
 fn keep_alive(headers: &HeaderMap, version: HttpVersion) -> bool {
-    let has = |wanted: &str| {
-        headers
-            .get_all(CONNECTION)
-            .iter()
-            .filter_map(|value| value.to_str().ok())
-            .any(|list| list.split(',').any(|token| token.trim().eq_ignore_ascii_case(wanted)))
-    };
-    !has("close") && (version == HttpVersion::Http11 || has("keep-alive"))
+    let has = |wanted: &[u8]| members(headers, &CONNECTION).any(|option| option.eq_ignore_ascii_case(wanted));
+    !has(b"close") && (version == HttpVersion::Http11 || has(b"keep-alive"))
+}
+
+/// The members of a field that is a list, over all its lines; empty ones do not count (RFC 9110 §5.6.1).
+fn members<'a>(headers: &'a HeaderMap, field: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
+    let lines = headers.get_all(field).iter();
+    lines
+        .flat_map(|line| line.as_bytes().split(|byte| *byte == b','))
+        .map(<[u8]>::trim_ascii)
+        .filter(|member| !member.is_empty())
 }
 
 #[cfg(test)]
