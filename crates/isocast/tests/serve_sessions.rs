@@ -143,3 +143,21 @@ fn a_player_that_opens_its_content_again_before_it_closes_it_plays() {
     assert_eq!((first.1, second.1, third.1), (200, 200, 200));
     assert_eq!(open_whole(&server, UNNAMED).1, 503, "who names a rate ends nothing that was promised");
 }
+
+#[test]
+fn a_player_that_goes_back_to_the_start_without_closing_what_it_leaves_plays() {
+    let server = with_room_for_one(Setup::default().set("path_rates.long=15M"));
+    server.file("long.ts", &pattern(60_000_000));
+    // Eleven seconds: it plays, it does not only look.
+    let (mut watching, status) = open_whole(&server, "/media/long.ts");
+    assert_eq!(status, 200);
+    watching.take(20_000_000);
+    let neighbour = std::thread::spawn(move || {
+        watching.take(10_000_000);
+        watching
+    });
+    assert_eq!(open_whole(&server, "/media/long.ts").1, 503, "what is being watched is not taken away");
+    let left = neighbour.join().expect("it watches");
+    server.wait_for("the start again", |server| open_whole(server, "/media/long.ts").1 == 200);
+    drop(left);
+}

@@ -164,7 +164,7 @@ impl MediaService {
         let quotas = Arc::new(Quotas::default());
         quotas.configure(&parts.config.quotas);
         Arc::new(Self {
-            sessions: SessionTable::new(parts.config.sessions, Arc::clone(&plane)),
+            sessions: SessionTable::new(parts.config.sessions, Arc::clone(&plane), Arc::clone(&parts.gauges)),
             config: RwLock::new(Arc::new(parts.config)),
             contents: parts.contents,
             small_reads: Arc::new(SmallReads::new(Arc::clone(&parts.gauges))),

@@ -11,7 +11,9 @@
 //!    ranges. A read of the whole content takes over from one that has only looked so far (MPlayer opens a transport stream
 //!    three times before it plays), never from one that plays, and not at all if it names its rate: it would end what was
 //!    promised to somebody else.
-//! 4. Where there is no room, what the viewer reads beside may be about to end: the request waits a moment for it.
+//! 4. Where there is no room, what the viewer reads beside may be about to end: the request waits a moment for it. A read
+//!    whose client has taken nothing all the while plays no more: MPlayer goes back to the start of a transport stream
+//!    without closing what it has left, and a player that was killed closes nothing.
 //!
 //! After a read, its reservation is held for the viewer, and refused to others, for as long as `hold` says. It is given up
 //! to whoever needs the room where the viewer only looked at a head or an index, or was no player.
@@ -217,6 +219,21 @@ impl Sessions {
     #[must_use]
     pub fn has(&self, viewer: &Viewer, content: u64) -> bool {
         self.table.get(viewer).is_some_and(|shares| shares.iter().any(|share| share.content == content))
+    }
+
+    /// The viewer's newest read of this content, if one goes on.
+    #[must_use]
+    pub fn reads(&self, viewer: &Viewer, content: u64) -> Option<StreamId> {
+        let mut shares = self.table.get(viewer).into_iter().flatten().rev();
+        shares.find(|share| share.content == content).and_then(ViewerShare::stream)
+    }
+
+    /// The client of this read takes nothing: it counts as one that has only looked so far.
+    pub fn looks_away(&mut self, viewer: &Viewer, stream: StreamId, now: Nanos) {
+        let mut shares = self.table.get_mut(viewer).into_iter().flatten();
+        if let Some(share) = shares.find(|share| share.stream() == Some(stream)) {
+            (share.used, share.since) = (Nanos::ZERO, now);
+        }
     }
 
     /// A request comes. After [`Begin::New`] and [`Begin::Take`] its stream runs in the session until [`Sessions::end`].

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use dataplane::control::Command;
+use dataplane::gauges::Gauges;
 use tokio::sync::Notify;
 use tokio::time::timeout_at;
 use units::{Nanos, ReservationId, StreamId};
@@ -15,7 +16,8 @@ use crate::media_service::lock;
 use crate::plane_client::PlaneClient;
 use crate::session::{Begin, ContentPart, Retry, SessionRequest, Sessions, StreamLeft, Viewer};
 
-/// A player closes the connection it leaves while it opens the next, which the data plane notices two sends later.
+/// A player closes the connection it leaves while it opens the next, which the data plane notices two sends later. Who takes
+/// nothing for so long, twenty ticks, does not play.
 const GONE_TIME_MAX: Duration = Duration::from_secs(1);
 /// Longest wait for the end of a stream that was stopped because it had not started; then the newer one runs in no session.
 const STOP_TIME_MAX: Duration = Duration::from_secs(2);
@@ -25,6 +27,7 @@ pub(crate) struct SessionTable {
     sessions: Mutex<Sessions>,
     changed: Notify,
     plane: Arc<PlaneClient>,
+    gauges: Arc<Gauges>,
     started: Instant,
 }
 
@@ -48,9 +51,17 @@ pub(crate) struct RefusedTry {
     waited: bool,
 }
 
+/// A read from which a newer one would take over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct OlderRead {
+    stream: StreamId,
+    sent_bytes: u64,
+}
+
 impl SessionTable {
-    pub(crate) fn new(config: SessionConfig, plane: Arc<PlaneClient>) -> Self {
-        Self { sessions: Mutex::new(Sessions::new(config)), changed: Notify::new(), plane, started: Instant::now() }
+    pub(crate) fn new(config: SessionConfig, plane: Arc<PlaneClient>, gauges: Arc<Gauges>) -> Self {
+        let sessions = Mutex::new(Sessions::new(config));
+        Self { sessions, changed: Notify::new(), plane, gauges, started: Instant::now() }
     }
 
     pub(crate) fn configure(&self, config: SessionConfig) {
@@ -116,6 +127,7 @@ impl SessionTable {
         tried: &mut RefusedTry,
     ) -> bool {
         let deadline = tokio::time::Instant::now() + GONE_TIME_MAX;
+        let older = if part == ContentPart::Whole { self.older(viewer, content) } else { None };
         loop {
             let changed = self.changed.notified();
             let retry = lock(&self.sessions).refused(viewer, content, part, self.now());
@@ -132,11 +144,21 @@ impl SessionTable {
                 Retry::Wait => {
                     tried.waited = true;
                     if timeout_at(deadline, changed).await.is_err() {
-                        return false;
+                        let Some(still) = older.filter(|older| self.older(viewer, content) == Some(*older)) else {
+                            return false;
+                        };
+                        lock(&self.sessions).looks_away(viewer, still.stream, self.now());
                     }
                 }
             }
         }
+    }
+
+    /// The viewer's read of the content that goes on, if its client takes nothing just now, and how much that has taken.
+    fn older(&self, viewer: &Viewer, content: u64) -> Option<OlderRead> {
+        let stream = lock(&self.sessions).reads(viewer, content)?;
+        let gauges = self.gauges.streams.iter().find(|gauges| gauges.id.get() == stream.0)?;
+        (gauges.blocked.get() != 0).then(|| OlderRead { stream, sent_bytes: gauges.sent_bytes.get() })
     }
 
     /// Ends a stream's part in its session; what the session does not keep is released.

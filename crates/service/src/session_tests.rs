@@ -166,6 +166,21 @@ fn a_player_that_opens_its_content_again_takes_over_from_its_look() {
 }
 
 #[test]
+fn who_takes_nothing_any_more_gives_way_to_the_same_viewer_only() {
+    let mut sessions = sessions();
+    admitted(&mut sessions, &read(unnamed(), 1, 1, ContentPart::Whole), 5, Nanos::ZERO);
+    let (now, again) = (PLAYS_AFTER, read(unnamed(), 2, 1, ContentPart::Whole));
+    assert_eq!(sessions.reads(&unnamed(), 2), None);
+    assert_eq!(sessions.reads(&unnamed(), 1), Some(StreamId(1)));
+    assert_eq!(sessions.refused(&unnamed(), 1, ContentPart::Whole, now), Retry::Wait);
+    sessions.looks_away(&unnamed(), StreamId(1), now);
+    assert_eq!(sessions.refused(&named("a"), 1, ContentPart::Whole, now), Retry::GiveUp);
+    assert_eq!(sessions.refused(&unnamed(), 1, ContentPart::Download, now), Retry::Wait);
+    assert_eq!(sessions.refused(&unnamed(), 1, ContentPart::Whole, now), Retry::TakeOwn);
+    assert_eq!(sessions.begin(&SessionRequest { no_room: true, ..again }, now), Begin::Take(id(5)));
+}
+
+#[test]
 fn what_the_viewer_reads_beside_is_waited_for_and_then_used() {
     let mut sessions = sessions();
     admitted(&mut sessions, &read(named("a"), 1, 1, ContentPart::Whole), 5, Nanos::ZERO);
