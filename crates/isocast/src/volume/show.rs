@@ -84,16 +84,15 @@ impl Status {
             )?;
             for row in &rows {
                 let (device, state) = (row["device"].as_str().unwrap_or("-"), row["state"].as_str().unwrap_or(""));
-                writeln!(
-                    out,
-                    "disk {:<4} {state:8} {} units, {} free  {device}",
-                    row["number"], row["units"], row["free_units"]
-                )?;
+                let free = row["free_units"].as_u64().map_or_else(|| "-".to_owned(), |free| free.to_string());
+                writeln!(out, "disk {:<4} {state:8} {} units, {free} free  {device}", row["number"], row["units"])?;
             }
         }
         if !sound {
             out.flush()?;
-            anyhow::bail!("a disk of the volume is missing or was taken out");
+            anyhow::bail!(
+                "a disk of the volume is missing or was taken out: name all its disks, or `isocast volume replace` it"
+            );
         }
         Ok(())
     }
