@@ -21,6 +21,9 @@ pub enum StoreError {
     /// A content was asked for, the path names a directory.
     #[error("is a directory")]
     IsDirectory,
+    /// A folder that was to be removed holds something.
+    #[error("the folder is not empty")]
+    NotEmpty,
     /// A directory was asked for, or is needed along the path, and there is something else.
     #[error("not a directory")]
     NotADirectory,
@@ -74,6 +77,7 @@ impl From<Errno> for StoreError {
             Errno::NOENT => Self::NotFound,
             Errno::NOTDIR => Self::NotADirectory,
             Errno::ISDIR => Self::IsDirectory,
+            Errno::NOTEMPTY => Self::NotEmpty,
             Errno::EXIST => Self::Exists,
             Errno::NOSPC | Errno::DQUOT | Errno::FBIG => Self::NoSpace,
             // XDEV is openat2's answer to a path that leaves the root; LOOP to a chain of links without end or a magic one.

@@ -11,7 +11,7 @@ use units::UploadId;
 
 use crate::upload::{Begun, UploadTerms};
 use crate::worker::Chunk;
-use crate::{ContentPath, Entry, Opened, Precondition, Published, StoreError, Want};
+use crate::{ContentPath, Entry, NameKind, Opened, Precondition, Published, StoreError, Want};
 
 /// Where an answer goes.
 pub(crate) type ReplyTo<T> = oneshot::Sender<Result<T, StoreError>>;
@@ -73,8 +73,8 @@ pub(crate) enum Operation {
     Entries { root: usize, path: ContentPath, names: Vec<String>, reply: ReplyTo<Vec<Entry>> },
     /// Bytes free in the file system of a directory.
     Space { root: usize, path: ContentPath, reply: ReplyTo<u64> },
-    /// Remove a content; answered when that is durable.
-    Delete { root: usize, path: ContentPath, precondition: Precondition, reply: ChangeReply<()> },
+    /// Remove a content, or an empty folder; answered when that is durable.
+    Delete { root: usize, path: ContentPath, kind: NameKind, precondition: Precondition, reply: ChangeReply<()> },
     /// Make ready for an upload.
     Begin { root: usize, path: ContentPath, terms: UploadTerms, reply: ReplyTo<Begun> },
     /// A full chunk of an upload has come.

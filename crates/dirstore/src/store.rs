@@ -452,30 +452,27 @@ impl Store {
         Err(failure)
     }
 
-    /// Removes a content, durably, from every root that has it. Every root must answer.
+    /// Removes a content or an empty folder, durably, from every root that has it. Every root must answer.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], [`StoreError::IsDirectory`], [`StoreError::PreconditionFailed`],
+    /// [`StoreError::NotFound`], [`StoreError::NotEmpty`], [`StoreError::PreconditionFailed`],
     /// [`StoreError::DiskFailing`], and what the system says.
     pub async fn delete(&self, path: &ContentPath, precondition: Precondition) -> Result<(), StoreError> {
         self.check_served(path)?;
         let (first, found) = self.locate_to_change(path).await?;
-        if found.kind == NameKind::Directory {
-            return Err(StoreError::IsDirectory);
-        }
         if !precondition.holds(Some(found.existing())) {
             return Err(StoreError::PreconditionFailed);
         }
         // What a later root has under this name is hidden and must not come to light: it goes first, so that what is
-        // seen stays as it is if that fails.
+        // seen stays as it is if that fails. A folder that a content hides stays, and a content that a folder hides.
         for number in (first + 1..self.0.roots.len()).rev() {
-            match self.remove_from(number, path, &Precondition::None).await {
+            match self.remove_from(number, path, found.kind, &Precondition::None).await {
                 Err(StoreError::IsDirectory) => {}
                 Err(error) if error.is_absence() => {}
                 other => other?,
             }
         }
-        self.remove_from(first, path, &precondition).await
+        self.remove_from(first, path, found.kind, &precondition).await
     }
 
     /// Removes a name from one root, by its number, durably.
@@ -483,12 +480,13 @@ impl Store {
         &self,
         number: usize,
         path: &ContentPath,
+        kind: NameKind,
         precondition: &Precondition,
     ) -> Result<(), StoreError> {
         let (disk, root) = self.roots().nth(number).ok_or(StoreError::NotFound)?;
         let (reply, answer) = operation::change();
         let (path, precondition) = (path.clone(), precondition.clone());
-        disk.handle.post(Operation::Delete { root, path, precondition, reply })?;
+        disk.handle.post(Operation::Delete { root, path, kind, precondition, reply })?;
         disk.handle.settle(answer).await
     }
 

@@ -178,17 +178,31 @@ async fn a_deletion_that_a_later_root_forbids_changes_nothing() {
 #[tokio::test]
 async fn deletes_look_at_what_is_there() {
     let root = folder();
-    fs::create_dir(root.path().join("sub")).unwrap();
+    fs::create_dir_all(root.path().join("sub/empty")).unwrap();
     fs::write(root.path().join("a"), "x").unwrap();
     let store = ungoverned(&[root.path()]);
     let etag = store.lookup(&path("/a")).await.unwrap().etag;
     let wrong = Precondition::MustMatch(vec!["\"wrong\"".into()]);
-    assert!(matches!(store.delete(&path("/sub"), Precondition::None).await, Err(StoreError::IsDirectory)));
+    assert!(matches!(store.delete(&path("/sub"), Precondition::None).await, Err(StoreError::NotEmpty)));
+    store.delete(&path("/sub/empty"), Precondition::None).await.unwrap();
+    store.delete(&path("/sub"), Precondition::None).await.unwrap();
+    assert!(!root.path().join("sub").exists());
     assert!(matches!(store.delete(&path("/none"), Precondition::None).await, Err(StoreError::NotFound)));
     assert!(matches!(store.delete(&path("/none"), wrong.clone()).await, Err(StoreError::NotFound)));
     assert!(matches!(store.delete(&path("/a"), wrong).await, Err(StoreError::PreconditionFailed)));
     store.delete(&path("/a"), Precondition::MustMatch(vec![etag])).await.unwrap();
     assert!(!root.path().join("a").exists());
+}
+
+#[tokio::test]
+async fn a_folder_that_goes_takes_no_content_with_it() {
+    let (one, two) = (folder(), folder());
+    fs::create_dir(one.path().join("name")).unwrap();
+    fs::write(two.path().join("name"), "hidden").unwrap();
+    let store = ungoverned(&[one.path(), two.path()]);
+    store.delete(&path("/name"), Precondition::None).await.unwrap();
+    assert!(!one.path().join("name").exists());
+    assert_eq!(fs::read(two.path().join("name")).unwrap(), b"hidden");
 }
 
 #[tokio::test]

@@ -109,6 +109,9 @@ pub(crate) fn of_store(error: &StoreError) -> Reply {
             StatusCode::CONFLICT,
             "the directory that it was to be put into was removed or replaced meanwhile; send it again".to_owned(),
         ),
+        StoreError::NotEmpty => {
+            (StatusCode::CONFLICT, "this folder is not empty (hidden files count): remove what is in it first".to_owned())
+        }
         StoreError::IsDirectory => (StatusCode::CONFLICT, "this is a directory; name a content in it".to_owned()),
         StoreError::NotADirectory => {
             (StatusCode::CONFLICT, "a part of the path is a content, not a directory".to_owned())

@@ -9,7 +9,7 @@ use http_types::header::{
     IF_UNMODIFIED_SINCE, LOCATION,
 };
 use service::access::Verb;
-use service::contents::{ContentPath, OnBreak, Precondition, Published, StoreError};
+use service::contents::{ContentPath, OnBreak, Precondition, Published, StoreError, Want};
 use service::ingest::{self, IngestRequest, Writer};
 use service::pipeline::Stages;
 use units::BitRate;
@@ -35,11 +35,18 @@ pub(crate) async fn put(exchange: &Exchange, body: &mut RequestBody<'_>, user: &
     if published.created { reply.field(LOCATION, location(&exchange.head.path)) } else { reply }
 }
 
-/// DELETE.
+/// DELETE of a content, or of an empty folder.
 pub(crate) async fn delete(exchange: &Exchange, user: &mut Option<String>) -> Reply {
     let outcome = async {
-        let path = content_path(exchange)?;
+        let path = path_below(exchange)?;
         *user = login::authorize(exchange, Verb::Delete, &path, None).await?;
+        if exchange.head.path.ends_with('/') {
+            match exchange.shared.service.contents.open(&path, Want::File).await {
+                Err(StoreError::IsDirectory) => {}
+                Err(error) => return Err(problem::of_store(&error)),
+                Ok(_) => return Err(no_slash()),
+            }
+        }
         let deleted = ingest::delete(&exchange.shared.service, &path, precondition(exchange), exchange.peer.ip()).await;
         deleted.map_err(|error| match error {
             // What is there stays there, whoever asks; for an upload the next disk may do.
@@ -56,7 +63,10 @@ async fn put_checked(
     user: &mut Option<String>,
 ) -> Result<Published, Reply> {
     let (shared, head) = (&exchange.shared, &exchange.head);
-    let path = content_path(exchange)?;
+    let path = path_below(exchange)?;
+    if exchange.head.path.ends_with('/') {
+        return Err(no_slash());
+    }
     let query = Query::parse(head.query.as_deref()).map_err(problem::bad_request)?;
     let rate = rate(&query)?;
     let on_break = on_break(&query, rate)?;
@@ -116,15 +126,16 @@ const fn status_of(published: &Published) -> StatusCode {
     if published.created { StatusCode::CREATED } else { StatusCode::NO_CONTENT }
 }
 
-fn content_path(exchange: &Exchange) -> Result<ContentPath, Reply> {
+fn path_below(exchange: &Exchange) -> Result<ContentPath, Reply> {
     let path = content::content_path(&exchange.head).map_err(problem::bad_request)?;
     if path.components().is_empty() {
         return Err(Reply::problem(StatusCode::CONFLICT, "name a content below /media/"));
     }
-    if exchange.head.path.ends_with('/') {
-        return Err(Reply::problem(StatusCode::CONFLICT, "a content's name does not end with a slash"));
-    }
     Ok(path)
+}
+
+fn no_slash() -> Reply {
+    Reply::problem(StatusCode::CONFLICT, "a content's name does not end with a slash")
 }
 
 /// Whether an upload's body can be: one that was not announced would empty the content, one that is coded would be

@@ -383,7 +383,8 @@ impl Core {
         let name = path.joined();
         let removed = self.check_precondition(&name, precondition).and_then(|()| {
             if self.volume.find(&name).is_none() && self.volume.is_folder(&name) {
-                return Err(StoreError::IsDirectory);
+                // A folder of a volume is what its contents are named by.
+                return Err(StoreError::NotEmpty);
             }
             self.volume.remove(&name).map_err(|error| self.error(error))
         });

@@ -168,7 +168,9 @@ impl Worker {
             Operation::Names { root, path, reply } => answer(reply, || self.names(root, &path)),
             Operation::Entries { root, path, names, reply } => answer(reply, || self.entries(root, &path, &names)),
             Operation::Space { root, path, reply } => answer(reply, || self.space(root, &path)),
-            Operation::Delete { root, path, precondition, reply } => self.delete(root, &path, &precondition, reply),
+            Operation::Delete { root, path, kind, precondition, reply } => {
+                self.delete(root, &path, kind, &precondition, reply);
+            }
             Operation::Begin { root, path, terms, reply } => answer(reply, || {
                 let id = self.begin_upload(root, &path, terms)?;
                 Ok(Begun::new(Arc::clone(&self.shared), id))

@@ -10,7 +10,6 @@ use crate::operation::ChangeReply;
 use crate::{ContentPath, Entry, NameKind, Opened, Precondition, StoreError, Want, beneath};
 use dataplane::control::Content;
 use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat, fstat, statat, unlinkat};
-use rustix::io::Errno;
 use storage::leftover;
 
 use super::commit::Removal;
@@ -123,29 +122,38 @@ impl Worker {
         Ok(entries)
     }
 
-    /// Removes a content. `reply` is answered when that is durable, or at once if it cannot be.
+    /// Removes a content or an empty folder. `reply` is answered when that is durable, or at once if it cannot be.
     pub(super) fn delete(
         &mut self,
         root: usize,
         path: &ContentPath,
+        kind: NameKind,
         precondition: &Precondition,
         reply: ChangeReply<()>,
     ) {
         if !reply.begin() {
             return;
         }
-        match self.unlink(root, path, precondition) {
+        match self.unlink(root, path, kind, precondition) {
             Ok(directory) => self.uploads.removed(Removal { directory, reply: Some(reply) }),
             Err(error) => reply.send(Err(error)),
         }
     }
 
     /// Removes the name; returns the directory it was in.
-    fn unlink(&mut self, root: usize, path: &ContentPath, precondition: &Precondition) -> Result<OwnedFd, StoreError> {
+    fn unlink(
+        &mut self,
+        root: usize,
+        path: &ContentPath,
+        kind: NameKind,
+        precondition: &Precondition,
+    ) -> Result<OwnedFd, StoreError> {
         let Some((parent, name)) = path.split() else { return Err(StoreError::IsDirectory) };
         let found = self.find(root, path);
         let existing = match &found {
-            Ok(found) if found.entry.kind == NameKind::Directory => return Err(StoreError::IsDirectory),
+            Ok(found) if found.entry.kind != kind => {
+                return Err(if kind == NameKind::File { StoreError::IsDirectory } else { StoreError::NotADirectory });
+            }
             Ok(found) => Some(found.entry.existing()),
             Err(error) if error.is_absence() => None,
             Err(error) => return Err(error.clone()),
@@ -156,9 +164,12 @@ impl Worker {
         let found = found?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let directory = beneath::open_beneath(self.roots[root].directory.as_fd(), &parent.relative(), flags)?;
+        if kind == NameKind::Directory {
+            unlinkat(&directory, name, AtFlags::REMOVEDIR)?;
+            return Ok(directory);
+        }
         let doomed = self.prepare_removal(&found);
         match unlinkat(&directory, name, AtFlags::empty()) {
-            Err(Errno::ISDIR | Errno::PERM) if found.entry.kind == NameKind::Directory => Err(StoreError::IsDirectory),
             Err(error) => Err(error.into()),
             Ok(()) => {
                 self.shared.stats.deletes.add(1);
