@@ -75,6 +75,14 @@ fn say(line: Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
+/// What `down` tells: the names of what it took down.
+fn tell_down(names: &[&str], json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
+    if json {
+        return Ok(writeln!(out, "{:#}", serde_json::json!(names))?);
+    }
+    Ok(names.iter().try_for_each(|name| writeln!(out, "{name}: down"))?)
+}
+
 /// The server's program: beside this one, else on the path.
 ///
 /// # Errors

@@ -178,17 +178,19 @@ fn films_are_spread_over_the_whole_disk() {
         return;
     }
     let disk = small("fill");
-    let said = lab(&["fill", &disk.name, "--files", "8", "--size", "16M", "--spread"]);
+    let said = lab(&["fill", &disk.name, "--files", "8", "--size", "16M", "--spread", "--json"]);
     assert!(said.status.success(), "{}", text(&said));
+    let filled: serde_json::Value = serde_json::from_slice(&said.stdout).expect("JSON");
     // Whatever a file system would rather leave for later: the last is in the disk's last fifth.
-    let reach = text(&said).split(" GiB").next().and_then(|t| t.rsplit(' ').next()?.parse::<f64>().ok());
-    assert!(reach.is_some_and(|gib| gib >= 1.6), "{}", text(&said));
+    assert!(filled["last_position_bytes"].as_u64() >= Some((2 << 30) / 5 * 4), "{filled}");
+    assert!(filled["files"] == 8 && filled["file_bytes"] == 16 << 20, "{filled}");
     let films: Vec<_> = fs::read_dir(disk.mount()).expect("reads").flatten().map(|e| e.file_name()).collect();
     assert_eq!(films.iter().filter(|name| name.to_string_lossy().starts_with("film-")).count(), 8);
     assert_eq!(disk.stat()["timing"], "model");
     let too_much = lab(&["fill", &disk.name, "--files", "900", "--size", "16M"]);
     assert!(!too_much.status.success() && text(&too_much).contains("are free"));
-    disk.down();
+    let down = lab(&["down", &disk.name, "--json"]);
+    assert_eq!(serde_json::from_slice::<Vec<String>>(&down.stdout).expect("JSON"), [disk.name.as_str()]);
 }
 
 #[test]

@@ -151,8 +151,9 @@ fn nothing_is_left_of_a_network() {
     let listed = serde_json::from_slice::<Value>(&lab(&["list", "--json"]).stdout).expect("JSON");
     let own = listed.as_array().and_then(|all| all.iter().find(|one| one["name"] == network.0));
     assert_eq!(own.map(|own| &own["up"]), Some(&true.into()), "{listed}");
-    let down = lab(&["down", &network.0]);
+    let down = lab(&["down", &network.0, "--json"]);
     assert!(down.status.success(), "{}", said(&down));
+    assert_eq!(serde_json::from_slice::<Vec<String>>(&down.stdout).expect("JSON"), [network.0.as_str()]);
     // A guest is several processes; the last of them end with a signal that nobody waits for.
     common::until("the end of every guest", || if guests() == 0 { Ok(()) } else { Err(format!("{} left", guests())) });
     assert!(!said(&lab(&["list"])).contains(&network.0));

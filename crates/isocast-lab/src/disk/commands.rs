@@ -15,6 +15,7 @@ use super::state::{EmulatorState, Places};
 use super::stats::Statistics;
 use super::up::{self, DiskUp};
 use super::{control, daemon, down};
+use crate::tell_down;
 
 /// Make emulated hard disks: real block devices with a drive's service times.
 #[derive(Debug, Args)]
@@ -34,6 +35,9 @@ enum EmulatedDiskSubcommand {
         /// All disks.
         #[arg(long)]
         all: bool,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
     },
     /// List the disks.
     List {
@@ -84,7 +88,7 @@ impl EmulatedDiskCommand {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         match self.command {
             EmulatedDiskSubcommand::Up(up) => up.run(out),
-            EmulatedDiskSubcommand::Down { names, all } => take_down(&names, all, out),
+            EmulatedDiskSubcommand::Down { names, all, json } => take_down(&names, all, json, out),
             EmulatedDiskSubcommand::List { json } => list(json, out),
             EmulatedDiskSubcommand::Stat { name, json } => stat(&name, json, out),
             EmulatedDiskSubcommand::Ctl { name, command } => ctl(&name, &command.join(" "), out),
@@ -114,19 +118,22 @@ fn ctl(name: &str, commands: &str, out: &mut dyn Write) -> anyhow::Result<()> {
 }
 
 /// Takes all of them down, whatever becomes of one; a name of none is an error, as it is of `stat` and `ctl`.
-fn take_down(names: &[String], all: bool, out: &mut dyn Write) -> anyhow::Result<()> {
+fn take_down(names: &[String], all: bool, json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
     up::need_root()?;
     let disks = if all { Places::all() } else { names.iter().map(|n| Places::of(n)).collect::<Result<_, _>>()? };
-    let mut outcome = Ok(());
-    for places in disks {
+    let (mut gone, mut outcome) = (Vec::new(), Ok(()));
+    for places in &disks {
         let name = &places.name;
-        let down = match down::take_down(&places) {
-            Ok(true) => writeln!(out, "{name}: down").map_err(Into::into),
+        outcome = outcome.and(match down::take_down(places) {
+            Ok(true) => {
+                gone.push(name.as_str());
+                Ok(())
+            }
             Ok(false) => Err(anyhow!("disk `{name}` is not up; see `isocast lab disk list`")),
             Err(error) => Err(error.context(format!("disk `{name}`"))),
-        };
-        outcome = outcome.and(down);
+        });
     }
+    tell_down(&gone, json, out)?;
     outcome
 }
 

@@ -36,6 +36,9 @@ pub(crate) struct Fill {
     /// Directory under the mount point, made if missing.
     #[arg(long)]
     directory: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 const PIECE: usize = 1 << 20;
@@ -127,17 +130,25 @@ impl Fill {
     #[allow(clippy::cast_precision_loss, reason = "figures for people")]
     fn report(&self, positions: &[(u64, usize)], out: &mut dyn Write) -> anyhow::Result<()> {
         let starts: Vec<u64> = positions.iter().map(|p| p.0).collect();
+        let (first, last) = (starts.first().copied().unwrap_or(0), starts.last().copied().unwrap_or(0));
+        let widest_gap = starts.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
+        let extents_max = positions.iter().map(|p| p.1).max().unwrap_or(0);
+        if self.json {
+            let filled = serde_json::json!({
+                "files": self.files, "file_bytes": self.size.0, "first_position_bytes": first,
+                "last_position_bytes": last, "widest_gap_bytes": widest_gap, "extents_max": extents_max,
+            });
+            return Ok(writeln!(out, "{filled:#}")?);
+        }
         let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
-        let widest = starts.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
-        let most = positions.iter().map(|p| p.1).max().unwrap_or(0);
         Ok(writeln!(
             out,
-            "{} files of {}, from {:.1} to {:.1} GiB, widest gap {:.1} GiB, at most {most} extents each",
+            "{} files of {}, from {:.1} to {:.1} GiB, widest gap {:.1} GiB, at most {extents_max} extents each",
             self.files,
             self.size,
-            gib(starts.first().copied().unwrap_or(0)),
-            gib(starts.last().copied().unwrap_or(0)),
-            gib(widest),
+            gib(first),
+            gib(last),
+            gib(widest_gap),
         )?)
     }
 }

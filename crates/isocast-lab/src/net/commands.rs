@@ -14,7 +14,7 @@ use super::figures::FiguresCommand;
 use super::guests;
 use super::home::NetworkFolder;
 use super::hub::Cables;
-use crate::say;
+use crate::{say, tell_down};
 
 /// A network ends within this time, guests included.
 const END_MAX: Duration = Duration::from_secs(20);
@@ -43,6 +43,9 @@ enum NetAction {
         /// All networks.
         #[arg(long, conflicts_with = "names")]
         all: bool,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
     },
     /// List the networks.
     List {
@@ -109,17 +112,15 @@ impl EmulatedNetCommand {
                 network.make()?;
                 network.report(json, out)
             }
-            NetAction::Down { names, all } => {
+            NetAction::Down { names, all, json } => {
                 let homes = if all {
                     NetworkFolder::all()
                 } else {
                     names.iter().map(|n| NetworkFolder::of(n)).collect::<Result<_, _>>()?
                 };
-                for home in homes {
-                    down(&home)?;
-                    writeln!(out, "{}: down", home.name)?;
-                }
-                Ok(())
+                homes.iter().try_for_each(down)?;
+                let gone: Vec<&str> = homes.iter().map(|home| home.name.as_str()).collect();
+                tell_down(&gone, json, out)
             }
             NetAction::List { json } => list(json, out),
             NetAction::Ctl { name, command } => {
