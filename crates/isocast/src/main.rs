@@ -26,6 +26,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
 
@@ -107,7 +108,8 @@ fn run(command: IsocastSubcommand, out: &mut Output) -> anyhow::Result<()> {
             clap_complete::generate(shell, &mut CommandLine::command(), "isocast", &mut text);
             Ok(out.write_all(&text)?)
         }
-        IsocastSubcommand::Man { folder } => Ok(clap_mangen::generate_to(CommandLine::command(), folder)?),
+        IsocastSubcommand::Man { folder } => clap_mangen::generate_to(CommandLine::command(), &folder)
+            .with_context(|| format!("cannot write into {}", folder.display())),
     }
 }
 

@@ -204,11 +204,16 @@ impl Settings {
         parsed.map_err(|message| self.blame(setting.origin, key, message)).ok()
     }
 
-    /// The items of `key`: a list in a file, `:`-separated in the environment; empty where it was not written.
+    /// The items of `key`: a list as a file writes it, or `:`-separated in the environment; empty where it was not written.
     pub(crate) fn take_list(&mut self, key: &'static str) -> Vec<String> {
         self.known.push(key);
         let Some(setting) = self.settings.remove(key) else { return Vec::new() };
-        match (setting.value, setting.origin) {
+        let as_in_a_file = match &setting.value {
+            Value::Text(text) if text.starts_with('[') => DeValue::parse(text).ok(),
+            _ => None,
+        };
+        let value = as_in_a_file.and_then(|list| plain(list.get_ref()).ok()).unwrap_or(setting.value);
+        match (value, setting.origin) {
             (Value::List(items), _) => items,
             (Value::Text(text), Origin::Environment(_)) => {
                 text.split(':').filter(|item| !item.is_empty()).map(str::to_owned).collect()
@@ -452,12 +457,18 @@ mod tests {
     }
 
     #[test]
-    fn lists_come_from_files_and_from_colons() {
+    fn lists_come_as_files_write_them_and_from_colons() {
         let mut settings = Settings::default();
         settings.add_file(Path::new("f.toml"), "roots = [\"/a\", \"/b\"]\n");
         assert_eq!(settings.take_list("roots"), ["/a", "/b"]);
         settings.add_environment([("ISOCAST_ROOTS".to_owned(), "/c:/d".to_owned())]);
         assert_eq!(settings.take_list("roots"), ["/c", "/d"]);
+        // An origin has a colon of its own.
+        let origins = r#"["https://a.example", "http://b.example:81"]"#;
+        settings.add_environment([("ISOCAST_ROOTS".to_owned(), origins.to_owned())]);
+        assert_eq!(settings.take_list("roots"), ["https://a.example", "http://b.example:81"]);
+        settings.add_flag("--set", "roots", "[\"/e\"]".to_owned());
+        assert_eq!(settings.take_list("roots"), ["/e"]);
         settings.add_file(Path::new("f.toml"), "roots = \"/a\"\n");
         assert!(settings.take_list("roots").is_empty());
         let problems = settings.finish();
