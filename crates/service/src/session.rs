@@ -375,6 +375,10 @@ impl ViewerShare {
     fn take(&mut self, request: &SessionRequest, now: Nanos) -> Begin {
         let (reservation, older) = match self.state {
             ReservationState::Held { reservation, .. } => {
+                // The player was started again: it begins with a look.
+                if self.content == request.content && request.part == ContentPart::Whole {
+                    self.used = Nanos::ZERO;
+                }
                 self.since = now;
                 (reservation, None)
             }

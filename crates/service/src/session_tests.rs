@@ -166,6 +166,19 @@ fn a_player_that_opens_its_content_again_takes_over_from_its_look() {
 }
 
 #[test]
+fn a_player_that_is_started_again_looks_again() {
+    let mut sessions = sessions();
+    admitted(&mut sessions, &read(unnamed(), 1, 1, ContentPart::Whole), 5, Nanos::ZERO);
+    let later = Nanos::from_secs(40);
+    assert_eq!(sessions.end(&unnamed(), StreamId(1), midway(5), later), None);
+    assert_eq!(sessions.begin(&read(unnamed(), 2, 1, ContentPart::Whole), later), Begin::Take(id(5)));
+    sessions.started(&unnamed(), StreamId(2), id(5));
+    let opened_again = later + Nanos::from_secs(5);
+    assert_eq!(sessions.refused(&unnamed(), 1, ContentPart::Whole, opened_again), Retry::TakeOwn);
+    assert_eq!(sessions.refused(&unnamed(), 1, ContentPart::Whole, later + PLAYS_AFTER), Retry::Wait);
+}
+
+#[test]
 fn who_takes_nothing_any_more_gives_way_to_the_same_viewer_only() {
     let mut sessions = sessions();
     admitted(&mut sessions, &read(unnamed(), 1, 1, ContentPart::Whole), 5, Nanos::ZERO);
