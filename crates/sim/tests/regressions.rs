@@ -142,6 +142,19 @@ fn what_recordings_wrote_does_not_stay_dirty() {
     assert!(tally.recordings > 3 && tally.commits > 3, "{tally:?}");
 }
 
+/// A job had to fit into what was left of the round beside a recording: of each half second the disk was idle for up to a third
+/// while uploads waited (seeds 1097 and 3033, and eight more of 10,000), and a recording's buffer overflowed (seed 6508).
+#[test]
+fn a_disk_that_records_is_not_idle_while_uploads_wait() {
+    for profile in [DriveProfile::Desktop, DriveProfile::T7k250, DriveProfile::Surveillance] {
+        let mut scenario = with_uploads(small(profile, 10), 3);
+        scenario.load.recordings = SECS(5);
+        let tally = lawful(&scenario).tally;
+        assert!(tally.recordings > 3 && tally.uploads > 20, "{profile:?}: {tally:?}");
+        assert_eq!(tally.idle_beside_work_max, Nanos::ZERO, "{profile:?}: {tally:?}");
+    }
+}
+
 #[test]
 fn contents_in_the_page_cache_start_beside_commits_and_reads() {
     let mut scenario = with_uploads(small(DriveProfile::Desktop, 60), 3);

@@ -95,8 +95,6 @@ struct AdmissionDisk {
     table: DiskTable,
     round: Nanos,
     slowdown: f64,
-    /// Reservations of recordings.
-    recordings: u32,
     /// Reservations of streams that share another's reads.
     sharing: u32,
 }
@@ -157,7 +155,6 @@ impl Admission {
                 table: DiskTable::new(round, budget),
                 round,
                 slowdown: 1.0,
-                recordings: 0,
                 sharing: 0,
             })
             .collect();
@@ -189,7 +186,6 @@ impl Admission {
         let quarters = self.quarters_for(&request, &demand);
         let id = self.enter(request, demand, quarters);
         let disk = self.disk_mut(request.disk);
-        disk.recordings += u32::from(request.writes);
         disk.table.promise(&demand);
         Ok(id)
     }
@@ -321,7 +317,6 @@ impl Admission {
         entry.1 = None;
         self.free.push(id.slot);
         let disk = self.disk_mut(reservation.request.disk);
-        disk.recordings -= u32::from(reservation.request.writes);
         if reservation.shares {
             disk.sharing -= 1;
         } else {
@@ -374,14 +369,10 @@ impl Admission {
     }
 
     /// For how long after the end of `round` a disk that has nothing to read may do something else, by its time table;
-    /// `Nanos::MAX` if nothing is placed on it. None beside recordings: they come when their buffers are full, and have no
-    /// rounds of look-ahead.
+    /// `Nanos::MAX` if nothing is placed on it.
     #[must_use]
     pub fn slack(&self, disk: DiskId, round: u64) -> Nanos {
         let disk = &self.disks[usize::from(disk.0)];
-        if disk.recordings > 0 {
-            return Nanos::ZERO;
-        }
         disk.table.slack(round, &disk.profile, disk.slowdown)
     }
 
