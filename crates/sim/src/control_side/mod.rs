@@ -522,7 +522,7 @@ impl World {
             }
             return;
         };
-        let found = record.judge(&end);
+        let found = record.judge(&end, self.plane_delays);
         self.laws.check(
             if found.is_err() && end.misses > 0 { Law::EveryDeadline } else { Law::EveryEndHasAReason },
             now,
