@@ -11,7 +11,6 @@ use dataplane::control::{Command, Report};
 use dataplane::port::{
     COMPLETIONS_MAX, Completion, FileSlot, MemoryChange, ReadRequest, SendRequest, SocketSlot, Token,
 };
-use schedule::profile::DiskProfile;
 use storage::grant::{Grant, StoreMessage};
 use units::{BitRate, ContentVersion, DiskId, Nanos};
 
@@ -19,7 +18,7 @@ use crate::arena::SimArena;
 use crate::contents::SimFile;
 use crate::control_side::ControlSide;
 use crate::disk::{ServedRequest, SimDisk};
-use crate::drive::{Drive, DriveRequest, Op, Parameters};
+use crate::drive::{Drive, DriveRequest, Op};
 use crate::laws::{Law, Laws};
 use crate::ledger::LedgerEntry;
 use crate::log::{LogKind, RunLog, Trace};
@@ -108,8 +107,6 @@ pub(crate) struct World {
     /// Reads of the plane in flight per disk, and how many may be.
     pub(crate) plane_reads: Vec<usize>,
     pub(crate) depths: Vec<usize>,
-    /// What settling all that may be dirty is expected to take, where it is slowest.
-    pub(crate) commit_usual: Vec<Nanos>,
     /// Grants and reads exclude each other only where there is one head.
     pub(crate) spins: Vec<bool>,
     pub(crate) stores: Vec<StoreThread>,
@@ -144,8 +141,8 @@ pub(crate) struct World {
     pub(crate) grants_made: Vec<u64>,
     /// The share of its time in which a disk read lately, and its reading time at the last audit.
     pub(crate) reading_share: Vec<(f64, Nanos)>,
-    /// Time a disk was idle while best-effort work waited, since the last audit.
-    pub(crate) idle_beside_work: Vec<Nanos>,
+    /// Time a disk was idle while best-effort work waited, between the last two audits and since.
+    pub(crate) idle_beside_work: Vec<[Nanos; 2]>,
     brought: bool,
     asked: bool,
     /// Waits since time last went on by more than the plane's own work.
@@ -172,13 +169,12 @@ impl World {
             lies: vec![0..0; disks.len()],
             plane_reads: vec![0; disks.len()],
             depths,
-            commit_usual: disks.iter().map(|d| commit_usual(d.drive.parameters())).collect(),
             spins: disks.iter().map(|d| d.drive.parameters().rotational).collect(),
             grants: vec![None; disks.len()],
             pokes: vec![None; disks.len()],
             grants_made: vec![0; disks.len()],
             reading_share: vec![(0.0, Nanos::ZERO); disks.len()],
-            idle_beside_work: vec![Nanos::ZERO; disks.len()],
+            idle_beside_work: vec![[Nanos::ZERO; 2]; disks.len()],
             stores,
             disks: disks.into_iter().map(|d| SimDisk::new(d.drive)).collect(),
             reads: Vec::new(),
@@ -242,7 +238,7 @@ impl World {
         if self.now > begun {
             self.steps_without_time = 0;
         }
-        for (sum, idle) in self.idle_beside_work.iter_mut().zip(idle) {
+        for ([_, sum], idle) in self.idle_beside_work.iter_mut().zip(idle) {
             *sum = if idle { sum.saturating_add(self.now.saturating_sub(begun)) } else { *sum };
         }
         self.wake();
@@ -483,19 +479,6 @@ impl World {
     pub(crate) fn file_at(&self, slot: FileSlot) -> Option<SimFile> {
         self.files.get(usize::try_from(slot.0).ok()?).copied().flatten()
     }
-}
-
-/// Bytes whose settling a disk may wait for beside work: no more than when a window was at most that.
-const SETTLED_TOGETHER_BYTES: u64 = 8 << 20;
-
-/// What a commit of all that may be dirty is expected to take where the drive is slowest.
-fn commit_usual(parameters: &Parameters) -> Nanos {
-    if !parameters.rotational {
-        return Nanos::ZERO; // far less than any share of the time
-    }
-    let nanos = u128::from(SETTLED_TOGETHER_BYTES) * 1_000_000_000 / u128::from(parameters.inner.max(1));
-    let transfer = Nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
-    transfer.saturating_add(DiskProfile::spindle_default().flush)
 }
 
 /// Whose request it is, folded into its identifier beside a number that makes it unique.
