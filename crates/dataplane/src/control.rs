@@ -94,7 +94,7 @@ pub struct Delivery {
     /// The link it leaves by.
     pub link: LinkId,
     /// What to send, in order: the response head, then ranges of the content, with multipart heads between them.
-    pub segments: Box<[Segment]>,
+    pub segments: Arc<[Segment]>,
     /// The content the ranges are of.
     pub content: Arc<Content>,
     /// Guaranteed, or what is left over.

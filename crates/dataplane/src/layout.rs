@@ -4,7 +4,7 @@
 //! and the file system's extents say where that lies on its disk. A store over whole disks names each disk once as a file
 //! and lists the units; a mirror has a second copy, whose units lie on other disks.
 //!
-//! Promise: pure look-ups, no allocation after the making. Not here: reading (`plane::fetch`), what it costs (`schedule`).
+//! Promise: pure look-ups, no allocation after the making. Not here: reading (`fetcher`), what it costs (`schedule`).
 
 use std::os::fd::OwnedFd;
 
@@ -176,6 +176,16 @@ impl ContentLayout {
     #[must_use]
     pub fn is_readable(&self, serves: impl Fn(DiskId) -> bool) -> bool {
         self.combinations.iter().all(|disks| disks.iter().any(|disk| serves(*disk)))
+    }
+
+    /// The disk with the least reluctance of those that serve it, at which its streams are listed.
+    pub(crate) fn best_disk(
+        &self,
+        serves: impl Fn(DiskId) -> bool,
+        reluctance: impl Fn(DiskId) -> u8,
+    ) -> Option<DiskId> {
+        let disks = self.shares().iter().map(|&(disk, _)| disk).chain([self.first_disk()]);
+        disks.filter(|disk| serves(*disk)).min_by_key(|disk| reluctance(*disk))
     }
 
     /// The copy of the byte at `offset` on the disk with the least reluctance; of equal ones the first.

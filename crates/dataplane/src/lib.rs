@@ -3,16 +3,20 @@
 //! Promise: no allocation, lock, log line or call of unknown length after start. Not here: decisions (`schedule`),
 //! the kernel (`kernel`), protocols (`http`).
 
+mod admitter;
 pub mod cache;
 pub mod control;
+mod cursor;
+mod fetcher;
 mod files;
 pub mod gauges;
 pub mod layout;
 mod memory;
+mod message;
+mod outside;
+mod pacer;
 pub mod plane;
 pub mod port;
-mod stream;
 pub mod watched;
-pub mod wheel;
 
 pub use plane::{Plane, PlaneConfig};

@@ -3,7 +3,7 @@
 //! Promise: a file at rest counts as changed as soon as its time of modification or its size is another, unless it is known
 //! that the time was set and nothing written; a file that was being written when it was opened may grow, and nothing else.
 //! Once changed is changed for good.
-//! Not here: looking at files (`kernel::version_check`), and when that is done (`plane::fetch`): decision 0012.
+//! Not here: looking at files (`kernel::version_check`), and when that is done (`fetcher`): decision 0012.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{fmt, mem};

@@ -34,7 +34,7 @@ fn nobody_new_waits_behind_one_who_has_waited_for_half_of_the_time() {
 
     // Who waited longest leaves, and the next has just come.
     let reports = machine.told(Command::Stop(StreamId(begun + 1)));
-    let [Report::Started { .. }, Report::Unused(_), Report::Finished { .. }] = reports.as_slice() else {
+    let [Report::Unused(_), Report::Started { .. }, Report::Finished { .. }] = reports.as_slice() else {
         panic!("{reports:?}")
     };
     assert!(machine.told(viewer(begun + 4)).is_empty());

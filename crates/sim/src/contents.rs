@@ -133,7 +133,7 @@ fn extents(size: u64, capacity: u64, load: &Load, random: &mut Random) -> Vec<Ex
 }
 
 /// A response: a head, then one range, or several with heads between them.
-pub(crate) fn segments(random: &mut Random, size: u64, wanted: u64, ranges_share: f64) -> Box<[Segment]> {
+pub(crate) fn segments(random: &mut Random, size: u64, wanted: u64, ranges_share: f64) -> Arc<[Segment]> {
     let literal = |random: &mut Random| {
         let length = random.between(20, 500);
         Segment::Bytes((0..length).map(|n| u8::try_from((n * 31 + length) % 251).unwrap_or(0)).collect())

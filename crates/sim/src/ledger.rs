@@ -3,6 +3,8 @@
 //!
 //! Promise: judges only by what crossed the port. Not here: the world's mechanics (`world`), which faults are on.
 
+use std::sync::Arc;
+
 use std::os::fd::RawFd;
 
 use dataplane::control::{Ending, Outcome, Segment};
@@ -56,7 +58,7 @@ pub(crate) struct DeliveryAsked {
     pub(crate) hold: bool,
     /// It goes on with what an earlier delivery held.
     pub(crate) continues: bool,
-    pub(crate) segments: Box<[Segment]>,
+    pub(crate) segments: Arc<[Segment]>,
     pub(crate) at: Nanos,
     /// How much plane delay the world had given by then.
     pub(crate) delays: Nanos,
@@ -284,7 +286,7 @@ mod tests {
             burst_bytes: 500,
             hold: false,
             continues: false,
-            segments: Box::new([Segment::Bytes(Box::new(*b"head")), Segment::Range { offset: 4096, length: 3000 }]),
+            segments: Arc::new([Segment::Bytes(Box::new(*b"head")), Segment::Range { offset: 4096, length: 3000 }]),
             at: Nanos::ZERO,
             delays: Nanos::ZERO,
         };

@@ -292,7 +292,7 @@ pub(crate) fn delivery_of(number: u64, version: u64, size: u64, layout: ContentL
         stream: StreamId(number),
         socket: null(),
         link: LinkId(0),
-        segments: Box::new([Segment::Range { offset: 0, length: size }]),
+        segments: Arc::new([Segment::Range { offset: 0, length: size }]),
         content: Arc::new(Content { version: ContentVersion(version), size, layout, watched, checksums }),
         service,
     }))

@@ -432,7 +432,7 @@ impl FakePlane {
         socket.set_nonblocking(false).expect("a socket");
         let mut sent = 0;
         let mut outcome = Outcome::Complete;
-        for segment in &delivery.segments {
+        for segment in delivery.segments.iter() {
             if matches!(segment, Segment::Range { .. }) && !self.pass_gate(stream) {
                 outcome = Outcome::Stopped;
                 break;

@@ -201,7 +201,7 @@ pub(crate) fn delivery(
         stream: StreamId(stream),
         socket,
         link: LinkId(0),
-        segments: Box::new([Segment::Bytes(HEAD.into()), Segment::Range { offset: range.0, length: range.1 }]),
+        segments: Arc::new([Segment::Bytes(HEAD.into()), Segment::Range { offset: range.0, length: range.1 }]),
         content: Arc::new(content),
         service: Service::Constant { rate: BitRate(80_000_000), burst_bytes: 1 << 20, held: None, hold: false },
     })

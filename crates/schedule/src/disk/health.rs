@@ -51,6 +51,18 @@ pub enum DiskCondition {
     Hung,
 }
 
+impl DiskCondition {
+    /// How little a disk is to be read from where another has the same.
+    #[must_use]
+    pub const fn reluctance(self) -> u8 {
+        match self {
+            Self::Good => 0,
+            Self::Erring { .. } => 1,
+            Self::Hung => 2,
+        }
+    }
+}
+
 /// The state of one disk. Each event returns true if the condition is another one than before (a later end of an erring
 /// time is not).
 #[derive(Debug, Clone, PartialEq, Eq)]

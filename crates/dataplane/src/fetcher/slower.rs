@@ -5,12 +5,8 @@
 //! now on: as few as that takes, the youngest first. Not here: how slow a disk is
 //! (`schedule::disk::cost`), what it has promised (`schedule::admission`). See docs/decisions/0025.
 
-use units::{DiskId, Nanos};
-
-use super::Plane;
+use super::*;
 use crate::control::{Event, Outcome};
-use crate::port::Io;
-use crate::stream::StreamLife;
 
 /// How many times slower than its profile a disk is, in levels that are told. A doubling is worth a word or two; the first
 /// is beyond what the access times of a sound disk scatter by.
@@ -32,50 +28,56 @@ impl Speed {
     }
 }
 
-impl<I: Io> Plane<I> {
+impl Fetcher {
     /// What the speed of the disks means for those who use them.
-    pub(super) fn follow_speeds(&mut self, now: Nanos) {
-        if now < self.meter.speeds {
-            return;
-        }
-        self.meter.speeds = now.saturating_add(LOOK);
-        for index in 0..self.disks.len() {
-            self.follow_speed(index, now);
+    pub(crate) fn follow_speeds<I: Io>(&mut self, outside: &mut Outside<I>) {
+        if is_time(&mut self.speeds_at, LOOK, outside.now) {
+            (0..self.disks.len()).for_each(|index| self.follow_speed(index, outside));
         }
     }
 
-    fn follow_speed(&mut self, index: usize, now: Nanos) {
-        let disk = DiskId(u16::try_from(index).expect("within limits"));
+    fn follow_speed<I: Io>(&mut self, index: usize, outside: &mut Outside<I>) {
+        let disk = requests::id_of(index);
         let factor = self.disks[index].schedule.cost().slowdown();
-        self.admission.set_slowdown(disk, factor);
-        self.gauges.disks[index].slowdown_ppm.set(super::ppm(factor));
+        outside.gauges.disks[index].slowdown_ppm.set(ppm(factor));
+        let ended = std::mem::take(&mut self.disks[index].shed);
+        if ended > 0 {
+            outside.tell(Event::DiskOverloaded { disk, factor, ended });
+        }
         let before = self.disks[index].speed;
         let speed = before.at(factor);
         self.disks[index].speed = speed;
         if speed.0 > before.0 {
-            self.tell(Event::DiskSlower { disk, factor });
+            outside.tell(Event::DiskSlower { disk, factor });
         } else if speed.0 < before.0 {
-            self.tell(Event::DiskFaster { disk, factor });
+            outside.tell(Event::DiskFaster { disk, factor });
         }
-        let left = 1.0 - self.admission.promised_share(disk);
-        self.disks[index].schedule.set_be_share(self.config.be_share.min(left));
-        if self.disks[index].spins && !self.disks[index].health.is_hung() {
-            self.shed(index, disk, now);
-        }
+        outside.tell_admitter(ToAdmitter::Speed { disk, factor, is_behind: self.is_behind(index, outside.now) });
     }
 
-    /// Ends the youngest streams of a disk until the others can be kept.
-    fn shed(&mut self, index: usize, disk: DiskId, now: Nanos) {
-        let mut ended = 0;
-        while self.admission.promised_share(disk) > 1.0 && self.disks[index].schedule.is_behind(now) {
-            let Some(reader) = self.youngest_reader(index) else { break };
-            ended += self.end_with_followers(index, reader, now);
+    /// Whether a disk has lost so much time that regular reads would be late if it were as fast as its profile from now on.
+    fn is_behind(&self, index: usize, now: Nanos) -> bool {
+        let disk = &self.disks[index];
+        disk.spins && !disk.health.is_hung() && disk.schedule.is_behind(now)
+    }
+
+    /// Ends the youngest stream of a disk, with those that share its reads, and says whether that was enough.
+    pub(super) fn shed<I: Io>(&mut self, disk: DiskId, outside: &mut Outside<I>) {
+        let index = usize::from(disk.0);
+        let Some(reader) = self.youngest_reader(index) else { return };
+        let mut ended = 1;
+        for nth in (0..self.disks[index].streams.len()).rev() {
+            let slot = self.disks[index].streams[nth];
+            if self.streams[slot as usize].leader == Some(reader) {
+                self.end_overloaded(slot, outside);
+                ended += 1;
+            }
         }
-        if ended > 0 {
-            let factor = self.disks[index].schedule.cost().slowdown();
-            self.gauges.disks[index].shed_streams.add(ended);
-            self.tell(Event::DiskOverloaded { disk, factor, ended });
-        }
+        self.end_overloaded(reader, outside);
+        let factor = self.disks[index].schedule.cost().slowdown();
+        outside.gauges.disks[index].shed_streams.add(ended);
+        self.disks[index].shed += ended;
+        outside.tell_admitter(ToAdmitter::Speed { disk, factor, is_behind: self.is_behind(index, outside.now) });
     }
 
     /// The stream to end first of those that a disk still has to read for: the one admitted last, of those whose reads
@@ -83,38 +85,23 @@ impl<I: Io> Plane<I> {
     fn youngest_reader(&self, index: usize) -> Option<u32> {
         let readers = self.disks[index].streams.iter().filter_map(|&slot| {
             let stream = &self.streams[slot as usize];
-            let reads = matches!(stream.life, StreamLife::Starting | StreamLife::Running)
-                && stream.leader.is_none()
-                && stream.fetch.payload < stream.payload;
-            let id = self.reservation_of(slot).filter(|_| reads)?;
-            let (company, age) = self.admission.company_and_age(id)?;
-            Some((!company, age, slot))
+            let reads = stream.is_active() && stream.leader.is_none() && stream.fetch.payload < stream.payload;
+            let plan = stream.plan.filter(|_| reads)?;
+            let followers = &self.disks[index].streams;
+            let company = followers.iter().any(|&other| self.streams[other as usize].leader == Some(slot));
+            Some((!company, plan.age, slot))
         });
         readers.max().map(|(.., slot)| slot)
     }
 
-    /// Ends a stream and those that share its reads; how many.
-    fn end_with_followers(&mut self, index: usize, reader: u32, now: Nanos) -> u64 {
-        let mut ended = 0;
-        for nth in (0..self.disks[index].streams.len()).rev() {
-            if let Some(&slot) = self.disks[index].streams.get(nth)
-                && self.streams[slot as usize].leader == Some(reader)
-            {
-                self.end_overloaded(slot, now);
-                ended += 1;
-            }
-        }
-        self.end_overloaded(reader, now);
-        ended + 1
-    }
-
     /// Ends a stream and gives its disk time back at once, whatever its socket still sends.
-    fn end_overloaded(&mut self, slot: u32, now: Nanos) {
-        if let Some(id) = self.take_reservation(slot, now) {
-            self.admission.release(id);
-        }
-        self.leave_schedule(slot);
-        self.finish(slot, Outcome::DiskOverloaded, now);
+    fn end_overloaded<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) {
+        self.leave_group(slot, outside);
+        self.leave_starting(slot);
+        self.ask_nothing(slot);
+        self.streams[slot as usize].life = ReadsLife::Ending;
+        outside.tell_admitter(ToAdmitter::Overloaded { slot });
+        outside.tell_pacer(ToPacer::Finish { slot, outcome: Outcome::DiskOverloaded });
     }
 }
 

@@ -6,9 +6,9 @@
 
 use units::{BitRate, LinkId, Nanos};
 
-use super::Plane;
+use super::Pacer;
+use crate::outside::Outside;
 use crate::port::Io;
-use crate::stream::StreamClass;
 
 /// A link that was idle may be given what it carries in so many ticks: the longest time between two sends of a stream.
 pub(super) const DEPTH_TICKS: u64 = 2;
@@ -18,6 +18,8 @@ const OWED_MAX: Nanos = Nanos::from_secs(1);
 /// One link.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LinkLoad {
+    /// What it carries beside its overhead.
+    rate: BitRate,
     /// Until when it is busy with what was sent.
     busy_until: Nanos,
     /// Bytes of small reads that had left by it beside the plane.
@@ -26,53 +28,57 @@ pub(super) struct LinkLoad {
 
 impl LinkLoad {
     /// A link that was idle.
-    pub(super) const fn idle() -> Self {
-        Self { busy_until: Nanos::ZERO, small_bytes: 0 }
+    pub(super) const fn idle(rate: BitRate) -> Self {
+        Self { rate, busy_until: Nanos::ZERO, small_bytes: 0 }
     }
 
-    fn take(&mut self, bytes: u64, rate: BitRate, depth: Nanos, now: Nanos) {
-        let busy = self.busy_until.max(now.saturating_sub(depth)).saturating_add(rate.time_for(bytes));
+    pub(super) const fn set_rate(&mut self, rate: BitRate) {
+        self.rate = rate;
+    }
+
+    fn take(&mut self, bytes: u64, depth: Nanos, now: Nanos) {
+        let busy = self.busy_until.max(now.saturating_sub(depth)).saturating_add(self.rate.time_for(bytes));
         self.busy_until = busy.min(now.saturating_add(OWED_MAX));
     }
 
-    fn room(&self, rate: BitRate, depth: Nanos, kept: Nanos, now: Nanos) -> u64 {
-        rate.bytes_in(now.saturating_sub(self.busy_until).min(depth).saturating_sub(kept))
+    fn room(&self, depth: Nanos, kept: Nanos, now: Nanos) -> u64 {
+        self.rate.bytes_in(now.saturating_sub(self.busy_until).min(depth).saturating_sub(kept))
     }
 }
 
-impl<I: Io> Plane<I> {
+/// The longest time that a link may be given at once.
+pub(super) const fn depth(tick: Nanos) -> Nanos {
+    tick.saturating_mul(DEPTH_TICKS)
+}
+
+impl Pacer {
     /// Bytes that a link has room for now, when so much of its time is kept for others.
-    pub(super) fn link_room(&mut self, link: LinkId, kept: Nanos, now: Nanos) -> u64 {
-        let (rate, depth) = (self.admission.link_payload(link), self.link_depth());
-        let small_bytes = self.gauges.links[usize::from(link.0)].small_bytes.get();
+    pub(super) fn link_room<I: Io>(&mut self, link: LinkId, kept: Nanos, outside: &Outside<I>, now: Nanos) -> u64 {
+        let depth = depth(outside.config.tick);
+        let small_bytes = outside.gauges.links[usize::from(link.0)].small_bytes.get();
         let load = &mut self.links[usize::from(link.0)];
         let more = small_bytes - std::mem::replace(&mut load.small_bytes, small_bytes);
         if more > 0 {
-            load.take(more, rate, depth, now);
+            load.take(more, depth, now);
         }
-        load.room(rate, depth, kept, now)
+        load.room(depth, kept, now)
     }
 
     /// A stream hands so many bytes over.
-    pub(super) fn link_takes(&mut self, slot: u32, bytes: u64, now: Nanos) {
+    pub(super) fn link_takes<I: Io>(&mut self, slot: u32, bytes: u64, outside: &Outside<I>, now: Nanos) {
         let stream = &self.streams[slot as usize];
-        let (link, depth) = (stream.delivery().link, self.link_depth());
-        if stream.class == StreamClass::BestEffort {
+        let link = stream.delivery().link;
+        if !stream.is_guaranteed {
             self.best_effort.sent_in_step(bytes);
         }
-        self.links[usize::from(link.0)].take(bytes, self.admission.link_payload(link), depth, now);
+        self.links[usize::from(link.0)].take(bytes, depth(outside.config.tick), now);
     }
 
     /// A socket did not take so many of them.
     pub(super) fn link_gets_back(&mut self, slot: u32, bytes: u64) {
         let link = self.streams[slot as usize].delivery().link;
-        let span = self.admission.link_payload(link).time_for(bytes);
         let load = &mut self.links[usize::from(link.0)];
-        load.busy_until = load.busy_until.saturating_sub(span);
-    }
-
-    pub(super) fn link_depth(&self) -> Nanos {
-        self.config.tick.saturating_mul(DEPTH_TICKS)
+        load.busy_until = load.busy_until.saturating_sub(load.rate.time_for(bytes));
     }
 }
 
@@ -86,11 +92,11 @@ mod tests {
 
     #[test]
     fn a_link_is_given_what_it_carries_and_no_more() {
-        let (mut load, mut sent) = (LinkLoad::idle(), 0);
+        let (mut load, mut sent) = (LinkLoad::idle(RATE), 0);
         for ms in 0..1000 {
             let at = MS(5000 + ms);
-            let more = load.room(RATE, DEPTH, Nanos::ZERO, at);
-            load.take(more, RATE, DEPTH, at);
+            let more = load.room(DEPTH, Nanos::ZERO, at);
+            load.take(more, DEPTH, at);
             sent += more;
         }
         assert!((1_099_000..=1_100_000).contains(&sent), "a second, and what it had left before: {sent}");
@@ -98,12 +104,12 @@ mod tests {
 
     #[test]
     fn what_must_be_sent_is_owed_and_what_is_kept_is_left() {
-        let mut load = LinkLoad::idle();
-        assert_eq!(load.room(RATE, DEPTH, MS(90), MS(5000)), 10_000);
-        load.take(250_000, RATE, DEPTH, MS(5000));
-        assert_eq!(load.room(RATE, DEPTH, Nanos::ZERO, MS(5150)), 0);
-        assert_eq!(load.room(RATE, DEPTH, Nanos::ZERO, MS(5160)), 10_000);
-        load.take(u64::MAX, RATE, DEPTH, MS(5160));
-        assert_eq!(load.room(RATE, DEPTH, Nanos::ZERO, MS(6170)), 10_000, "no debt is for ever");
+        let mut load = LinkLoad::idle(RATE);
+        assert_eq!(load.room(DEPTH, MS(90), MS(5000)), 10_000);
+        load.take(250_000, DEPTH, MS(5000));
+        assert_eq!(load.room(DEPTH, Nanos::ZERO, MS(5150)), 0);
+        assert_eq!(load.room(DEPTH, Nanos::ZERO, MS(5160)), 10_000);
+        load.take(u64::MAX, DEPTH, MS(5160));
+        assert_eq!(load.room(DEPTH, Nanos::ZERO, MS(6170)), 10_000, "no debt is for ever");
     }
 }

@@ -3,28 +3,27 @@
 use schedule::disk::JobKey;
 use schedule::disk::best_effort::{BeWork, Commit, WorkOwner};
 use schedule::disk::real_time::{RtKey, RtRequest};
-use units::{BitRate, DiskId, Nanos};
-
-use super::Plane;
-use crate::port::Io;
 use storage::grant::{Grant, GrantDone, JobId, Offer, StoreMessage, StoreWork, WorkClass};
+use units::BitRate;
+
+use super::*;
 
 /// Messages taken in between two looks at the clock.
 const MESSAGES_PER_TURN: usize = 64;
 /// A recording's deadline does not recede while it is served: it is served whole.
 const WHOLE: BitRate = BitRate(1_000_000_000_000);
 
-impl<I: Io> Plane<I> {
-    pub(super) fn take_store_messages(&mut self, now: Nanos) {
+impl Fetcher {
+    pub(crate) fn take_store_messages<I: Io>(&mut self, outside: &mut Outside<I>) {
         for _ in 0..MESSAGES_PER_TURN {
-            match self.io.store_message() {
+            match outside.io.store_message() {
                 Some(StoreMessage::Offer(offer)) => self.offered(offer),
                 Some(StoreMessage::Withdraw { disk, job }) => {
                     if let Some(disk) = self.disks.get_mut(usize::from(disk.0)) {
                         disk.schedule.remove(WorkOwner::Job(JobKey(job.0)));
                     }
                 }
-                Some(StoreMessage::Done(done)) => self.grant_done(done, now),
+                Some(StoreMessage::Done(done)) => self.grant_done(done, outside),
                 None => return,
             }
         }
@@ -51,21 +50,21 @@ impl<I: Io> Plane<I> {
         }
     }
 
-    fn grant_done(&mut self, done: GrantDone, now: Nanos) {
+    fn grant_done<I: Io>(&mut self, done: GrantDone, outside: &mut Outside<I>) {
         let Some(disk) = self.disks.get_mut(usize::from(done.disk.0)) else { return };
         let job = JobKey(done.job.0);
         let real_time = disk.schedule.grant_done(done.bytes, done.started, done.ended);
         // It may have been the grant that hung, with no read out whose answer would tell.
         let mut changed = disk.health.answered();
         if !done.ok {
-            self.gauges.disks[usize::from(done.disk.0)].errors.add(1);
+            outside.gauges.disks[usize::from(done.disk.0)].errors.add(1);
             changed |= disk.health.write_failed(done.ended);
         }
         if changed {
-            self.tell_condition(done.disk);
+            self.tell_condition(done.disk, outside);
         }
         // Who starts is listed at one of its content's disks, and may wait for another.
-        (0..self.disks.len()).for_each(|disk| self.run_those_ready(disk, now));
+        (0..self.disks.len()).for_each(|disk| self.run_those_ready(disk, outside));
         if done.ready_bytes == 0 {
             return;
         }
@@ -83,9 +82,9 @@ impl<I: Io> Plane<I> {
             }
         }
     }
+}
 
-    pub(super) fn give_grant(&mut self, disk: usize, job: JobKey, bytes_max: u64, until: Nanos) {
-        let disk = DiskId(u16::try_from(disk).expect("within limits"));
-        self.io.grant(Grant { disk, job: JobId(job.0), bytes_max, until });
-    }
+/// What a disk's store thread may do now.
+pub(super) fn grant(disk: usize, job: JobKey, bytes_max: u64, until: Nanos) -> Grant {
+    Grant { disk: requests::id_of(disk), job: JobId(job.0), bytes_max, until }
 }

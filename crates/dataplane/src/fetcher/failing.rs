@@ -6,19 +6,14 @@
 //! `PlaneConfig::io_deadline` says, and end then; nobody else's do. Not here: when a disk counts as erring
 //! (`schedule::disk::health`).
 
-use std::sync::Arc;
-
-use schedule::admission::QUARTER_BYTES;
 use schedule::admission::disk_table::LOOKAHEAD_ROUNDS;
 use schedule::disk::health::DiskCondition;
-use units::{DiskId, Nanos};
 
-use super::{Plane, PlaneDisk, TokenWork};
-use crate::cache::{Cache, Quarter, QuarterKey};
+use super::*;
+use crate::cache::Quarter;
 use crate::control::{Event, Outcome};
 use crate::gauges;
-use crate::port::{Completion, Io, IoFault};
-use crate::stream::{StreamClass, StreamLife};
+use crate::port::IoFault;
 
 /// Rounds without an answer after which what has another copy is read from that.
 const SILENT_ROUNDS: u64 = 1;
@@ -26,75 +21,74 @@ const SILENT_ROUNDS: u64 = 1;
 // The other disk needs a round for what this one had to read.
 const _: () = assert!(SILENT_ROUNDS + 1 < LOOKAHEAD_ROUNDS);
 
-impl<I: Io> Plane<I> {
+impl Fetcher {
     /// Tells what a disk is good for from now on.
-    pub(super) fn tell_condition(&mut self, disk: DiskId) {
-        let (condition, event) = match self.disks[usize::from(disk.0)].health.condition() {
+    pub(super) fn tell_condition<I: Io>(&mut self, disk: DiskId, outside: &mut Outside<I>) {
+        let condition = self.disk(disk).health.condition();
+        outside.tell_admitter(ToAdmitter::Condition { disk, condition });
+        let (shown, event) = match condition {
             DiskCondition::Good => (gauges::DISK_GOOD, Event::DiskRecovered { disk }),
             DiskCondition::Erring { .. } => (gauges::DISK_ERRING, Event::DiskFailing { disk, hung: false }),
             DiskCondition::Hung => (gauges::DISK_HUNG, Event::DiskFailing { disk, hung: true }),
         };
-        self.gauges.disks[usize::from(disk.0)].failing.set(condition);
-        self.tell(event);
+        outside.gauges.disks[usize::from(disk.0)].failing.set(shown);
+        outside.tell(event);
     }
 
     /// How little a disk is to be read from where another has the same.
     pub(super) fn reluctance(&self, disk: DiskId) -> u8 {
-        match self.disks[usize::from(disk.0)].health.condition() {
-            DiskCondition::Good => 0,
-            DiskCondition::Erring { .. } => 1,
-            DiskCondition::Hung => 2,
-        }
+        self.disk(disk).health.condition().reluctance()
     }
 
     /// Once a second: looks whether an erring disk has earned another chance; marks a disk as hung when a request is out for
     /// too long.
-    pub(super) fn watch(&mut self, index: usize, now: Nanos) {
-        let id = DiskId(u16::try_from(index).expect("within limits"));
+    pub(super) fn watch<I: Io>(&mut self, index: usize, outside: &mut Outside<I>) {
+        let id = requests::id_of(index);
         if self.disks[index].health.is_hung() {
             return;
         }
-        if self.disks[index].health.look(now) {
-            self.tell_condition(id);
+        if self.disks[index].health.look(outside.now) {
+            self.tell_condition(id, outside);
         }
-        let limit = self.config.io_deadline;
+        let limit = outside.config.io_deadline;
         let grant = self.disks[index].schedule.granted_since();
-        if self.is_overdue(id, limit, false, now)
-            || grant.is_some_and(|since| now.saturating_sub(since) > limit.saturating_mul(2))
+        if self.is_overdue(id, limit, false, outside.now)
+            || grant.is_some_and(|since| outside.now.saturating_sub(since) > limit.saturating_mul(2))
         {
             self.disks[index].health.silent();
-            self.tell_condition(id);
-            self.read_elsewhere(id, now);
-            self.leave_disk(id, now);
+            self.tell_condition(id, outside);
+            self.read_elsewhere(id, outside);
+            self.leave_disk(id, outside);
         }
     }
 
     /// Each tick: a disk that answers nothing for a round counts as erring where what is waited for has another copy.
-    pub(super) fn watch_silence(&mut self, now: Nanos) {
-        if now < self.meter.silence {
+    pub(super) fn watch_silence<I: Io>(&mut self, outside: &mut Outside<I>) {
+        if !is_time(&mut self.silence_at, outside.config.tick, outside.now) {
             return;
         }
-        self.meter.silence = now.saturating_add(self.config.tick);
         for index in 0..self.disks.len() {
-            let id = DiskId(u16::try_from(index).expect("within limits"));
+            let id = requests::id_of(index);
             let disk = &self.disks[index];
             let limit = disk.rounds.period().saturating_mul(SILENT_ROUNDS);
-            let quiet = now.saturating_sub(disk.last_completion) > limit;
+            let quiet = outside.now.saturating_sub(disk.last_completion) > limit;
             if !quiet || !disk.health.is_good() {
                 continue;
             }
-            let granted = disk.schedule.granted_since().is_some_and(|since| now.saturating_sub(since) > limit);
+            let granted = disk.schedule.granted_since().is_some_and(|since| outside.now.saturating_sub(since) > limit);
             let waited_for = granted && disk.streams.iter().any(|&slot| self.has_other_copies(slot));
-            if (waited_for || self.is_overdue(id, limit, true, now)) && self.disks[index].health.unanswered(now) {
-                self.tell_condition(id);
-                self.read_elsewhere(id, now);
-                self.leave_disk(id, now);
+            if (waited_for || self.is_overdue(id, limit, true, outside.now))
+                && self.disks[index].health.unanswered(outside.now)
+            {
+                self.tell_condition(id, outside);
+                self.read_elsewhere(id, outside);
+                self.leave_disk(id, outside);
             }
         }
     }
 
     fn has_other_copies(&self, slot: u32) -> bool {
-        self.streams[slot as usize].delivery().content.layout.copies() > 1
+        self.streams[slot as usize].content().layout.copies() > 1
     }
 
     /// Whether a read of this disk is out for longer than `limit`; only one that another copy could answer, if `copies`.
@@ -106,15 +100,13 @@ impl<I: Io> Plane<I> {
     }
 
     /// What a disk that does not answer was asked for and somebody waits for is read from another copy, if there is one.
-    fn read_elsewhere(&mut self, disk: DiskId, now: Nanos) {
-        let given_up =
-            |op| Completion { token: TokenWork::Read { op }.token(), result: Err(IoFault::Cancelled), at: now };
+    fn read_elsewhere<I: Io>(&mut self, disk: DiskId, outside: &mut Outside<I>) {
         for nth in (0..self.disks[usize::from(disk.0)].retries.len()).rev() {
             let op = self.disks[usize::from(disk.0)].retries[nth];
             let only_one = self.files.content(self.reads[op as usize].expect("a read waits").file).layout.copies() == 1;
             if self.disks[usize::from(disk.0)].health.is_hung() || !only_one {
                 self.disks[usize::from(disk.0)].retries.remove(nth);
-                self.looked(op, given_up(op));
+                self.looked(op, Err(IoFault::Cancelled), outside);
             }
         }
         for op in 0..self.reads.len() {
@@ -127,9 +119,9 @@ impl<I: Io> Plane<I> {
                 let offset = (read.offset / QUARTER_BYTES + u64::from(nth)) * QUARTER_BYTES;
                 let expected = QUARTER_BYTES.min(content.size - offset);
                 self.files.user(read.file);
-                self.reads[free as usize] = Some(super::ReadOp { first, count: 1, offset, expected, got: 0, ..read });
-                if !self.read_from_next_copy(free, now) {
-                    self.looked(free, given_up(free));
+                self.reads[free as usize] = Some(read.of_one_page(first, offset, expected));
+                if !self.read_from_next_copy(free, outside) {
+                    self.looked(free, Err(IoFault::Cancelled), outside);
                 }
             }
         }
@@ -137,64 +129,68 @@ impl<I: Io> Plane<I> {
 
     /// A page cannot be read: who waits for it is sent what lies before it and ends with `outcome`, and whoever wants it from
     /// now on reads it anew.
-    pub(super) fn lose_page(&mut self, page: Quarter, key: QuarterKey, outcome: Outcome) {
+    pub(super) fn lose_page<I: Io>(
+        &mut self,
+        page: Quarter,
+        key: QuarterKey,
+        outcome: Outcome,
+        outside: &mut Outside<I>,
+    ) {
         // One that was superseded is held by nobody, and another may be found in its place.
         let holders = if self.cache.find(key) == Some(page) { self.streams.len() } else { 0 };
         for slot in 0..holders {
             let Some(payload) = self.streams[slot].holds_at(key) else { continue };
             let slot = u32::try_from(slot).expect("within limits");
             self.ask_nothing(slot);
-            self.keep_until(slot, payload);
+            self.keep_until(slot, payload, outside);
             let stream = &mut self.streams[slot as usize];
-            (stream.payload, stream.ends) = (payload, outcome);
+            (stream.payload, stream.is_cut) = (payload, true);
+            outside.tell_pacer(ToPacer::Cut { slot, payload, outcome });
         }
         self.cache.read_failed(page);
     }
 
     /// The streams of a disk that is not what it was read from other copies of their contents, where there are any; of one that
     /// does not answer, the others end.
-    pub(super) fn leave_disk(&mut self, disk: DiskId, now: Nanos) {
-        let is_hung = self.disks[usize::from(disk.0)].health.is_hung();
-        for slot in 0..self.streams.len() {
-            let stream = &self.streams[slot];
-            if matches!(stream.life, StreamLife::Free | StreamLife::Ending(_)) {
+    pub(super) fn leave_disk<I: Io>(&mut self, disk: DiskId, outside: &mut Outside<I>) {
+        let is_hung = self.disk(disk).health.is_hung();
+        for slot in (0..).take(self.streams.len()) {
+            let stream = &self.streams[slot as usize];
+            if matches!(stream.life, ReadsLife::Free | ReadsLife::Ending) {
                 continue;
             }
-            let layout = &stream.delivery().content.layout;
+            let layout = &stream.content().layout;
             let uses = layout.share_of(disk) > 0.0 || layout.first_disk() == disk;
-            let readable = layout.is_readable(|other| !self.disks[usize::from(other.0)].health.is_hung());
-            let slot = u32::try_from(slot).expect("within limits");
+            let readable = layout.is_readable(|other| !self.disk(other).health.is_hung());
             match () {
                 () if !uses => {}
-                () if is_hung && !readable => self.finish(slot, Outcome::DiskError, now),
-                () if self.has_other_copies(slot) => self.ask_elsewhere(slot, now),
+                () if is_hung && !readable => outside.tell_pacer(ToPacer::Finish { slot, outcome: Outcome::DiskError }),
+                () if self.has_other_copies(slot) => self.ask_elsewhere(slot, outside),
                 () => {}
             }
         }
     }
 
     /// A stream asks again for what it wants next, of the disks as they are now, and is listed at the best of them.
-    fn ask_elsewhere(&mut self, slot: u32, now: Nanos) {
+    fn ask_elsewhere<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) {
         self.ask_nothing(slot);
-        let content = Arc::clone(&self.streams[slot as usize].delivery().content);
-        let from = self.streams[slot as usize].disk;
-        let to = self.home(&content.layout, |_| true).unwrap_or(from);
-        self.streams[slot as usize].disk = to;
-        let [from, to] = [from, to].map(|disk| usize::from(disk.0));
-        type List = fn(&mut PlaneDisk) -> &mut Vec<u32>;
-        let lists: [List; 3] = [|disk| &mut disk.streams, |disk| &mut disk.waiting, |disk| &mut disk.starting];
-        for list in lists {
-            if let Some(at) = list(&mut self.disks[from]).iter().position(|&other| other == slot) {
-                list(&mut self.disks[from]).remove(at);
-                list(&mut self.disks[to]).push(slot);
+        let stream = &self.streams[slot as usize];
+        let from = stream.disk;
+        let to = stream.content().layout.best_disk(|_| true, |disk| self.reluctance(disk)).unwrap_or(from);
+        if to != from {
+            self.streams[slot as usize].disk = to;
+            outside.tell_admitter(ToAdmitter::Moved { slot, disk: to });
+            type List = fn(&mut FetchDisk) -> &mut Vec<u32>;
+            let lists: [List; 2] = [|disk| &mut disk.streams, |disk| &mut disk.starting];
+            for list in lists {
+                if let Some(at) = list(self.disk_mut(from)).iter().position(|&other| other == slot) {
+                    list(self.disk_mut(from)).remove(at);
+                    list(self.disk_mut(to)).push(slot);
+                }
             }
         }
-        let stream = &self.streams[slot as usize];
-        if stream.reads() && stream.class == StreamClass::BestEffort {
-            self.ask_best_effort(slot);
-        } else if stream.reads() {
-            let due = stream.pace.map_or(now, |pace| pace.promised_at(stream.fetch.payload + 1));
-            self.ask_real_time(slot, due, 0);
+        if self.streams[slot as usize].reads() {
+            self.ask_again(slot, outside.now);
         }
     }
 }

@@ -1,0 +1,486 @@
+//! The admitter: who is served, who holds which reservation, and who waits for a start.
+//!
+//! Promise: every delivery is answered, by its refusal or by its start; a reservation has one holder and is given back
+//! when that one has left the disks. Not here: what fits (`schedule::admission`), disks and buffers (`fetcher`), streams
+//! and sockets (`pacer`).
+
+mod requests;
+
+use std::sync::Arc;
+
+use schedule::admission::disk_table::Moment;
+use schedule::admission::{Admission, AdmissionRequest, AdmissionSettings, Refused, Short};
+use schedule::cycle::Grid;
+use schedule::disk::health::DiskCondition;
+use schedule::profile::DiskProfile;
+use units::{BitRate, DiskId, LinkId, Nanos, ReservationId, StreamId};
+
+use crate::control::{Content, Delivery, Refusal, Report, Resource, Service};
+use crate::cursor::Route;
+use crate::message::{PlacedStart, ReadRate, SharingGroup, ToAdmitter, ToFetcher, ToPacer};
+use crate::outside::{Outside, ppm};
+use crate::plane::PlaneConfig;
+use crate::port::Io;
+
+/// The admitter.
+#[derive(Debug)]
+pub(crate) struct Admitter {
+    admission: Admission,
+    streams: Vec<AdmittedStream>,
+    free: Vec<u32>,
+    /// Who uses a reservation: the slot of its stream.
+    holders: Vec<Option<u32>>,
+    disks: Vec<AdmitterDisk>,
+    links: u16,
+    draining: bool,
+    /// When the core's load was looked at last, and its processor time then.
+    measured: (Nanos, Nanos),
+}
+
+/// A disk, as the fetcher told of it.
+#[derive(Debug)]
+struct AdmitterDisk {
+    profile: DiskProfile,
+    rounds: Grid,
+    condition: DiskCondition,
+    /// Slots of admitted streams that wait for their start.
+    waiting: Vec<u32>,
+}
+
+/// What was granted to a stream.
+#[derive(Debug, Default)]
+struct AdmittedStream {
+    stream: StreamId,
+    content: Option<Arc<Content>>,
+    link: LinkId,
+    disk: DiskId,
+    rate: BitRate,
+    burst_bytes: u64,
+    payload: u64,
+    started: Nanos,
+    /// Its start was told, or that it has none.
+    is_told: bool,
+    reservation: Option<ReservationId>,
+    /// Keep the reservation at its end.
+    hold: bool,
+    /// Another request of the session has the reservation as soon as this stream has left its group.
+    is_taken_over: bool,
+}
+
+impl Admitter {
+    pub(crate) fn new(
+        config: &PlaneConfig,
+        profiles: Vec<DiskProfile>,
+        links: &[BitRate],
+        quarters: u64,
+        (now, processor): (Nanos, Nanos),
+    ) -> Self {
+        let settings = AdmissionSettings {
+            reservations_max: config.streams_max,
+            quarters,
+            be_share: config.be_share,
+            sharing_reserve: config.sharing.unwrap_or(0.0),
+        };
+        let rounds = profiles.iter().map(|profile| (profile.clone(), config.round_of(profile))).collect();
+        let disk = |profile: DiskProfile| AdmitterDisk {
+            rounds: Grid::new(now, config.round_of(&profile)),
+            profile,
+            condition: DiskCondition::Good,
+            waiting: Vec::with_capacity(config.streams_max),
+        };
+        Self {
+            admission: Admission::new(&settings, rounds, links),
+            streams: (0..config.streams_max).map(|_| AdmittedStream::default()).collect(),
+            free: (0..u32::try_from(config.streams_max).expect("within limits")).rev().collect(),
+            holders: vec![None; config.streams_max],
+            disks: profiles.into_iter().map(disk).collect(),
+            links: u16::try_from(links.len()).expect("within limits"),
+            draining: false,
+            measured: (now, processor),
+        }
+    }
+
+    pub(crate) const fn admission(&self) -> &Admission {
+        &self.admission
+    }
+
+    /// What a link carries beside its overhead.
+    pub(crate) fn link_payload(&self, link: LinkId) -> BitRate {
+        self.admission.link_payload(link)
+    }
+
+    pub(crate) fn drain(&mut self) {
+        self.draining = true;
+    }
+
+    /// Gives back a reservation that no stream uses.
+    pub(crate) fn release(&mut self, reservation: ReservationId) {
+        self.admission.release(reservation);
+    }
+
+    pub(crate) fn set_link<I: Io>(&mut self, link: LinkId, capacity: BitRate, outside: &mut Outside<I>) {
+        self.admission.set_link(link, capacity);
+        if link.0 < self.links {
+            outside.tell_pacer(ToPacer::Link { link, payload: self.link_payload(link) });
+        }
+    }
+
+    pub(crate) fn receive<I: Io>(&mut self, message: ToAdmitter, outside: &mut Outside<I>) {
+        match message {
+            ToAdmitter::Found { delivery, group, has_room } => self.found(delivery, group, has_room, outside),
+            ToAdmitter::Started { slot } => self.tell_start(slot, outside),
+            ToAdmitter::Waits { slot } => {
+                let disk = self.streams[slot as usize].disk;
+                self.disk_mut(disk).waiting.push(slot);
+                self.launch(disk, outside);
+            }
+            ToAdmitter::Weighed { slot, moment } => self.weighed(slot, &moment, outside),
+            ToAdmitter::Round { disk } => self.launch(disk, outside),
+            ToAdmitter::Charge { leader, pages } => {
+                self.charge(leader, pages);
+            }
+            ToAdmitter::HandOver { from, to } => {
+                let reservation = |slot: u32| self.streams[slot as usize].reservation;
+                if let (Some(giver), Some(taker)) = (reservation(from), reservation(to)) {
+                    self.admission.hand_over(giver, taker);
+                }
+            }
+            ToAdmitter::NeedsOwn { slot, moment } => self.needs_own(slot, &moment, outside),
+            ToAdmitter::Demoted { slot, at } => self.demoted(slot, at, outside),
+            ToAdmitter::AsksBack { slot, moment } => self.asks_back(slot, &moment, outside),
+            ToAdmitter::Left { slot, may_hold } => self.left(slot, may_hold, outside),
+            ToAdmitter::Condition { disk, condition } => self.disk_mut(disk).condition = condition,
+            ToAdmitter::Moved { slot, disk } => self.moved(slot, disk),
+            ToAdmitter::Speed { disk, factor, is_behind } => self.follow_speed(disk, factor, is_behind, outside),
+            ToAdmitter::Overloaded { slot } => self.take_back(slot),
+        }
+    }
+
+    /// A delivery comes in: refused, or looked for in what is read already.
+    pub(crate) fn start<I: Io>(&mut self, delivery: Box<Delivery>, outside: &mut Outside<I>) {
+        let service = delivery.service;
+        if let Err(resource) = self.look(&delivery, outside.config.first_byte_max, outside.now) {
+            return refuse(delivery, Refusal { resource, grantable: BitRate(0) }, outside);
+        }
+        if let Service::Constant { held: Some(id), .. } = service {
+            self.take_over(id, outside);
+        }
+        outside.tell_fetcher(ToFetcher::Find { delivery });
+    }
+
+    /// What speaks against a delivery before anything is asked of admission.
+    fn look(&self, delivery: &Delivery, first_byte_max: Nanos, now: Nanos) -> Result<(), Resource> {
+        if self.draining {
+            return Err(Resource::Draining);
+        }
+        let layout = &delivery.content.layout;
+        let is_readable = layout.is_readable(|disk| self.serves(disk, delivery));
+        let Some(home) = self.home(delivery).filter(|_| is_readable) else {
+            return Err(Resource::DiskFailing(delivery.content.disk()));
+        };
+        if is_new(delivery) && self.is_crowded(home, first_byte_max, now) {
+            return Err(Resource::Disk(home));
+        }
+        if self.free.is_empty() { Err(Resource::Table) } else { Ok(()) }
+    }
+
+    /// Whether a disk is good for a delivery. Who has a reservation on an erring disk goes on, and what can still be read is
+    /// copied off in what is left over.
+    fn serves(&self, disk: DiskId, delivery: &Delivery) -> bool {
+        let condition = self.disks.get(usize::from(disk.0)).map(|disk| disk.condition);
+        condition.is_some_and(|condition| match is_new(delivery) {
+            true => condition == DiskCondition::Good,
+            false => condition != DiskCondition::Hung,
+        })
+    }
+
+    /// The best disk of those that serve a delivery.
+    fn home(&self, delivery: &Delivery) -> Option<DiskId> {
+        let layout = &delivery.content.layout;
+        layout.best_disk(|disk| self.serves(disk, delivery), |disk| self.disk(disk).condition.reluctance())
+    }
+
+    /// True while who waits longest for a disk has waited for half of the time that it may: whoever came now would wait for as
+    /// long as the others before it, and then for them.
+    fn is_crowded(&self, disk: DiskId, first_byte_max: Nanos, now: Nanos) -> bool {
+        let longest = self.disk(disk).waiting.first();
+        let waited = longest.map(|&slot| now.saturating_sub(self.streams[slot as usize].started));
+        waited.is_some_and(|waited| waited.saturating_mul(2) >= first_byte_max)
+    }
+
+    /// The fetcher has looked: the delivery begins, or there is no room for it.
+    fn found<I: Io>(
+        &mut self,
+        delivery: Box<Delivery>,
+        group: Option<SharingGroup>,
+        has_room: bool,
+        outside: &mut Outside<I>,
+    ) {
+        let Some(disk) = self.home(&delivery).filter(|_| has_room) else {
+            return refuse(delivery, Refusal { resource: Resource::Table, grantable: BitRate(0) }, outside);
+        };
+        let group = group.filter(|group| self.charge(group.leader, group.pages));
+        let payload = Route::of(&delivery).payload();
+        let mut admitted = AdmittedStream {
+            stream: delivery.stream,
+            content: Some(Arc::clone(&delivery.content)),
+            link: delivery.link,
+            disk,
+            payload,
+            started: outside.now,
+            ..AdmittedStream::default()
+        };
+        let (mut rate, mut age) = (None, 0);
+        if let Service::Constant { rate: asked, burst_bytes, held, hold } = delivery.service {
+            let request = self.request(&delivery.content, delivery.link, disk, asked, payload, burst_bytes);
+            let id = match self.held_or_new(held, request, &delivery.content, group.is_some(), outside.now) {
+                Ok(id) => id,
+                Err(refusal) => return refuse(delivery, refusal, outside),
+            };
+            outside.gauges.plane.admitted.add(1);
+            (admitted.reservation, admitted.hold) = (Some(id), hold);
+            (admitted.rate, admitted.burst_bytes) = (asked, burst_bytes);
+            age = self.age(id);
+            rate = Some(ReadRate { rate: asked, burst_bytes, period: self.period(id) });
+        }
+        let slot = self.free.pop().expect("looked at before");
+        if let Some(id) = admitted.reservation {
+            self.holders[id.slot as usize] = Some(slot);
+        }
+        self.streams[slot as usize] = admitted;
+        if rate.is_none() {
+            self.tell_start(slot, outside);
+        }
+        let (content, segments) = (Arc::clone(&delivery.content), Arc::clone(&delivery.segments));
+        outside.tell_fetcher(ToFetcher::Begin { slot, content, segments, rate, disk, group, age });
+        outside.tell_pacer(ToPacer::Begin { slot, delivery, disk });
+    }
+
+    /// Charges a leader for the pages its group holds; false if there are not so many.
+    fn charge(&mut self, leader: u32, pages: u64) -> bool {
+        let reservation = self.streams[leader as usize].reservation;
+        reservation.is_some_and(|id| self.admission.hold_pages(id, pages))
+    }
+
+    /// The stream that uses a reservation loses it to a newer read of its viewer and goes on in what is left over: a player
+    /// that seeks closes its old connection by itself, and one that reads in many ranges at once wants them all.
+    fn take_over<I: Io>(&mut self, id: ReservationId, outside: &mut Outside<I>) {
+        let Some(slot) = self.holders.get(id.slot as usize).copied().flatten() else { return };
+        if self.streams[slot as usize].reservation == Some(id) {
+            self.streams[slot as usize].is_taken_over = true;
+            outside.tell_fetcher(ToFetcher::Demote { slot, at: outside.now });
+        }
+    }
+
+    /// Starts the stream that waits for a disk for longest, if the coming rounds have room, and then the next.
+    fn launch<I: Io>(&mut self, disk: DiskId, outside: &mut Outside<I>) {
+        match self.disk(disk).waiting.first() {
+            Some(&slot) => outside.tell_fetcher(ToFetcher::Weigh { slot }),
+            None => self.tell_slack(disk, outside),
+        }
+    }
+
+    /// What a start would meet is known: it has its place, or waits on.
+    fn weighed<I: Io>(&mut self, slot: u32, moment: &Moment, outside: &mut Outside<I>) {
+        let AdmittedStream { disk, reservation, .. } = self.streams[slot as usize];
+        let (true, Some(id)) = (self.disk(disk).waiting.first() == Some(&slot), reservation) else { return };
+        let Some(first_round) = self.admission.place(id, moment) else {
+            return self.tell_slack(disk, outside);
+        };
+        self.disk_mut(disk).waiting.remove(0);
+        self.tell_start(slot, outside);
+        outside.tell_fetcher(ToFetcher::Start { slot, start: PlacedStart { round: moment.round, first_round } });
+        self.launch(disk, outside);
+    }
+
+    /// Tells for how long best-effort work may go on, by what is promised now.
+    fn tell_slack<I: Io>(&mut self, disk: DiskId, outside: &mut Outside<I>) {
+        let entry = self.disk(disk);
+        if entry.profile.rotational {
+            let slack = self.admission.slack(disk, entry.rounds.index_at(outside.now));
+            outside.tell_fetcher(ToFetcher::Slack { disk, slack });
+        }
+    }
+
+    /// Whoever ends before its start was told is told both: an end without a start is not in the contract.
+    fn tell_start<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) {
+        let AdmittedStream { stream, reservation, is_told, .. } = &mut self.streams[slot as usize];
+        if !std::mem::replace(is_told, true) {
+            outside.report(Report::Started { stream: *stream, reservation: *reservation });
+        }
+    }
+
+    /// Streams that could not start within the time to first byte are refused after all: a viewer rather hears no than nothing.
+    pub(crate) fn refuse_late_starts<I: Io>(&mut self, outside: &mut Outside<I>) {
+        for index in 0..self.disks.len() {
+            while let Some(&slot) = self.disks[index].waiting.first() {
+                let AdmittedStream { started, disk, .. } = self.streams[slot as usize];
+                if outside.now.saturating_sub(started) < outside.config.first_byte_max {
+                    break;
+                }
+                self.disks[index].waiting.remove(0);
+                self.streams[slot as usize].is_told = true;
+                outside.gauges.plane.refused.add(1);
+                let refusal = Refusal { resource: Resource::Disk(disk), grantable: BitRate(0) };
+                outside.tell_pacer(ToPacer::Refuse { slot, refusal });
+            }
+        }
+    }
+
+    /// A stream that shared another's reads needs disk time of its own: out of the reserve, or else there is none.
+    fn needs_own<I: Io>(&mut self, slot: u32, moment: &Moment, outside: &mut Outside<I>) {
+        let entry = &self.streams[slot as usize];
+        let (Some(id), Some(content)) = (entry.reservation, entry.content.as_ref()) else { return };
+        let request = self.request(content, entry.link, entry.disk, entry.rate, entry.payload, entry.burst_bytes);
+        let own = self.admission.unshare(id, &request).ok();
+        match own.and_then(|()| self.admission.place(id, moment)) {
+            Some(first_round) => {
+                let start = PlacedStart { round: moment.round, first_round };
+                outside.tell_fetcher(ToFetcher::ReadAlone { slot, period: self.period(id), start });
+            }
+            None => outside.tell_fetcher(ToFetcher::Demote { slot, at: outside.now }),
+        }
+    }
+
+    /// A stream is best effort from now on: nobody has its reservation, or the request that took it over.
+    fn demoted<I: Io>(&mut self, slot: u32, at: Nanos, outside: &mut Outside<I>) {
+        let asks_back = !self.streams[slot as usize].is_taken_over;
+        self.take_back(slot);
+        let disk = self.streams[slot as usize].disk;
+        self.disk_mut(disk).waiting.retain(|&other| other != slot);
+        self.tell_start(slot, outside);
+        outside.tell_pacer(ToPacer::Demoted { slot, at, asks_back });
+    }
+
+    /// Takes a stream's reservation from it, for whoever took it over or for all.
+    fn take_back(&mut self, slot: u32) {
+        let entry = &mut self.streams[slot as usize];
+        let is_taken_over = std::mem::take(&mut entry.is_taken_over);
+        let Some(id) = entry.reservation.take() else { return };
+        self.holders[id.slot as usize] = None;
+        if !is_taken_over {
+            self.admission.release(id);
+        }
+    }
+
+    /// A stream that gave its reservation back, and whose client reads again, asks for it as a new one would.
+    fn asks_back<I: Io>(&mut self, slot: u32, moment: &Moment, outside: &mut Outside<I>) {
+        let Some((id, first_round)) = self.reserve_again(slot, moment, outside.now) else {
+            return outside.tell_pacer(ToPacer::Wake { slot });
+        };
+        self.holders[id.slot as usize] = Some(slot);
+        let entry = &mut self.streams[slot as usize];
+        (entry.reservation, entry.burst_bytes, entry.is_told) = (Some(id), 0, false);
+        let rate = ReadRate { rate: entry.rate, burst_bytes: 0, period: self.period(id) };
+        self.tell_start(slot, outside);
+        let start = PlacedStart { round: moment.round, first_round };
+        outside.tell_pacer(ToPacer::Promoted { slot });
+        outside.tell_fetcher(ToFetcher::Promote { slot, rate, start, age: self.age(id) });
+    }
+
+    fn reserve_again(&mut self, slot: u32, moment: &Moment, now: Nanos) -> Option<(ReservationId, u64)> {
+        let entry = &self.streams[slot as usize];
+        let may_ask = !self.draining && self.disk(entry.disk).condition == DiskCondition::Good;
+        let content = Arc::clone(entry.content.as_ref().filter(|_| may_ask)?);
+        let request = self.request(&content, entry.link, entry.disk, entry.rate, entry.payload, 0);
+        let id = self.held_or_new(None, request, &content, false, now).ok()?;
+        let first_round = self.admission.place(id, moment);
+        if first_round.is_none() {
+            self.admission.release(id);
+        }
+        first_round.map(|first_round| (id, first_round))
+    }
+
+    /// A stream has nothing more of the disks: its reservation is kept for its session, or given back.
+    fn left<I: Io>(&mut self, slot: u32, may_hold: bool, outside: &mut Outside<I>) {
+        self.tell_start(slot, outside);
+        let entry = &self.streams[slot as usize];
+        let held = entry.reservation.filter(|_| entry.hold && may_hold && !entry.is_taken_over);
+        let disk = entry.disk;
+        self.disk_mut(disk).waiting.retain(|&other| other != slot);
+        if let Some(id) = held {
+            self.holders[id.slot as usize] = None;
+            self.admission.unplace(id);
+        } else {
+            self.take_back(slot);
+        }
+        self.streams[slot as usize] = AdmittedStream::default();
+        self.free.push(slot);
+        outside.tell_pacer(ToPacer::Left { slot, held });
+    }
+
+    /// A stream is listed at another disk, and if it waits, waits there.
+    fn moved(&mut self, slot: u32, disk: DiskId) {
+        let from = std::mem::replace(&mut self.streams[slot as usize].disk, disk);
+        let waiting = &mut self.disk_mut(from).waiting;
+        if let Some(at) = waiting.iter().position(|&other| other == slot) {
+            waiting.remove(at);
+            self.disk_mut(disk).waiting.push(slot);
+        }
+    }
+
+    /// What the speed of a disk means for who was promised its time: best effort rests first, and streams end only when all of
+    /// its time is less than what it has promised.
+    fn follow_speed<I: Io>(&mut self, disk: DiskId, factor: f64, is_behind: bool, outside: &mut Outside<I>) {
+        self.admission.set_slowdown(disk, factor);
+        let promised = self.admission.promised_share(disk);
+        outside.tell_fetcher(ToFetcher::BeShare { disk, share: outside.config.be_share.min(1.0 - promised) });
+        if is_behind && promised > 1.0 {
+            outside.tell_fetcher(ToFetcher::Shed { disk });
+        }
+    }
+
+    /// What is promised is shown before the answers to who asked for it.
+    pub(crate) fn publish_promises<I: Io>(&self, outside: &Outside<I>) {
+        let gauges = &outside.gauges;
+        for (link, gauges) in (0..self.links).zip(&gauges.links) {
+            gauges.left_bps.set(self.admission.link_left(LinkId(link)).0);
+        }
+        let promised = self.admission.promised().0;
+        if promised != gauges.plane.promised_bps.get() {
+            gauges.plane.promised_bps.set(promised);
+            self.publish_shares(outside);
+        }
+    }
+
+    fn publish_shares<I: Io>(&self, outside: &Outside<I>) {
+        for (disk, gauges) in (0u16..).zip(&outside.gauges.disks[..self.disks.len()]) {
+            gauges.promised_ppm.set(ppm(self.admission.promised_share(DiskId(disk))));
+            gauges.free_ppm.set(ppm(self.admission.free_share(DiskId(disk))));
+        }
+    }
+
+    /// Once a second: the core's load and the memory that there can be, and figures for everybody.
+    pub(crate) fn measure<I: Io>(&mut self, quarters: u64, outside: &mut Outside<I>) {
+        let processor = outside.io.processor_time();
+        let (used, wall) = (processor.saturating_sub(self.measured.1), outside.now.saturating_sub(self.measured.0));
+        if wall > Nanos::from_millis(500) {
+            self.admission.set_processor_share(used.as_secs_f64() / wall.as_secs_f64());
+            self.measured = (outside.now, processor);
+        }
+        self.admission.set_quarters(quarters);
+        let plane = &outside.gauges.plane;
+        plane.processor_nanos.set(processor.0);
+        plane.streams.set((self.streams.len() - self.free.len()) as u64);
+        plane.quarters_promised.set(self.admission.memory().0);
+        self.publish_shares(outside);
+    }
+
+    fn disk(&self, disk: DiskId) -> &AdmitterDisk {
+        &self.disks[usize::from(disk.0)]
+    }
+
+    fn disk_mut(&mut self, disk: DiskId) -> &mut AdmitterDisk {
+        &mut self.disks[usize::from(disk.0)]
+    }
+}
+
+/// Whether a delivery has no reservation from before and wants one.
+fn is_new(delivery: &Delivery) -> bool {
+    matches!(delivery.service, Service::Constant { held: None, .. })
+}
+
+fn refuse<I: Io>(delivery: Box<Delivery>, refusal: Refusal, outside: &mut Outside<I>) {
+    outside.gauges.plane.refused.add(1);
+    outside.report(Report::Refused { delivery, refusal });
+}

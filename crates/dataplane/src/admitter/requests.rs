@@ -1,0 +1,148 @@
+//! What is asked of admission, and in which words it is refused.
+
+use schedule::admission::disk_table::Moment;
+
+use super::*;
+use crate::control::RecordingRequest;
+
+impl Admitter {
+    /// The session's reservation if it covers the request, else a new one; for a stream that shares another's reads, or not.
+    pub(super) fn held_or_new(
+        &mut self,
+        held: Option<ReservationId>,
+        request: AdmissionRequest,
+        content: &Content,
+        shares: bool,
+        now: Nanos,
+    ) -> Result<ReservationId, Refusal> {
+        let on_one_disk = content.layout.shares().len() == 1;
+        if let Some(id) = held {
+            if on_one_disk && !self.admission.has_beside(id) && self.admission.covers(id, &request) {
+                self.admission.unplace(id);
+                if shares {
+                    self.admission.share(id);
+                    return Ok(id);
+                }
+                if self.admission.unshare(id, &request).is_ok() {
+                    return Ok(id);
+                }
+            }
+            // The session wants something else now: what it held is given back first, so that it can count for it.
+            self.admission.release(id);
+        }
+        let reserved = if shares { self.admission.reserve_shared(request) } else { self.admission.reserve(request) };
+        let id = reserved.map_err(|refused| refusal(&refused, &request))?;
+        if !on_one_disk && !shares {
+            self.reserve_beside(id, &request, content, now).map_err(|short| {
+                self.admission.release(id);
+                refusal(&Refused { short, grantable: BitRate(0) }, &request)
+            })?;
+        }
+        Ok(id)
+    }
+
+    /// Reserves time on each further disk that a content lies on, by the share of it that may be read there; of a mirror
+    /// that is all of it, so that a disk that fails stalls nobody. On an error nothing of this is left.
+    fn reserve_beside(
+        &mut self,
+        id: ReservationId,
+        request: &AdmissionRequest,
+        content: &Content,
+        now: Nanos,
+    ) -> Result<(), Short> {
+        for &(disk, _) in content.layout.shares().iter().filter(|(disk, _)| *disk != request.disk) {
+            let further = self.request(content, request.link, disk, request.rate, request.length, 0);
+            let beside = self.admission.reserve_beside(id, further)?;
+            // It has no start of its own to wait for.
+            self.admission.place(beside, &Moment::idle(self.disk(disk).rounds.index_at(now)));
+        }
+        Ok(())
+    }
+
+    pub(super) fn request(
+        &self,
+        content: &Content,
+        link: LinkId,
+        disk: DiskId,
+        rate: BitRate,
+        payload: u64,
+        burst_bytes: u64,
+    ) -> AdmissionRequest {
+        let profile = &self.disk(disk).profile;
+        let placed = || content.layout.placed_on(disk);
+        let slowest = placed().map(|(position, length)| profile.rate_at(position + length / 2)).min();
+        #[allow(clippy::cast_precision_loss, reason = "a mean")]
+        let fragments = placed().count().saturating_sub(1) as f64 / content.size.max(1) as f64;
+        AdmissionRequest {
+            disk,
+            link,
+            rate,
+            disk_share: content.layout.share_of(disk),
+            zone_bytes_per_second: slowest.unwrap_or_else(|| profile.rate_at(u64::MAX)),
+            fragments_per_byte: fragments,
+            length: payload,
+            burst_bytes: burst_bytes.min(payload),
+            writes: false,
+        }
+    }
+
+    /// Rounds between the reads of a reservation.
+    pub(super) fn period(&self, id: ReservationId) -> u32 {
+        self.admission.period(id).expect("it is held")
+    }
+
+    /// How many reservations were made before one.
+    pub(super) fn age(&self, id: ReservationId) -> u64 {
+        self.admission.company_and_age(id).map_or(0, |(_, age)| age)
+    }
+
+    /// Reserves for a recording: the store thread will offer its blocks with this reservation.
+    pub(crate) fn reserve_recording<I: Io>(&mut self, request: RecordingRequest, outside: &mut Outside<I>) {
+        let stream = request.stream;
+        match self.record(request, outside.now) {
+            Ok(reservation) => {
+                self.tell_slack(request.disk, outside);
+                outside.report(Report::Reserved { stream, reservation });
+            }
+            Err(refusal) => outside.report(Report::ReserveRefused { stream, refusal }),
+        }
+    }
+
+    fn record(&mut self, request: RecordingRequest, now: Nanos) -> Result<ReservationId, Refusal> {
+        let RecordingRequest { disk, link, rate, .. } = request;
+        let none = |resource| Refusal { resource, grantable: BitRate(0) };
+        if self.draining {
+            return Err(none(Resource::Draining));
+        }
+        let entry = self.disks.get(usize::from(disk.0)).filter(|disk| disk.condition == DiskCondition::Good);
+        let entry = entry.ok_or(none(Resource::DiskFailing(disk)))?;
+        let round = entry.rounds.index_at(now);
+        let request = AdmissionRequest {
+            disk,
+            link,
+            rate,
+            // Where it will lie is not known yet: the slowest zone is assumed.
+            zone_bytes_per_second: entry.profile.rate_at(u64::MAX),
+            disk_share: 1.0,
+            fragments_per_byte: 0.0,
+            length: 0,
+            burst_bytes: 0,
+            writes: true,
+        };
+        let reservation = self.admission.reserve(request).map_err(|refused| refusal(&refused, &request))?;
+        // It takes its place at once; a recording has no start to wait for.
+        self.admission.place(reservation, &Moment::idle(round));
+        Ok(reservation)
+    }
+}
+
+fn refusal(refused: &Refused, request: &AdmissionRequest) -> Refusal {
+    let resource = match refused.short {
+        Short::Disk => Resource::Disk(request.disk),
+        Short::Network => Resource::Network(request.link),
+        Short::Memory => Resource::Memory,
+        Short::Processor => Resource::Processor,
+        Short::Table => Resource::Table,
+    };
+    Refusal { resource, grantable: refused.grantable }
+}

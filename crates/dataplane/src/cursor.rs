@@ -1,0 +1,112 @@
+//! Where a stream is in what it sends, and in what is read ahead for it.
+//!
+//! Not here: sockets (`pacer`), disks and buffers (`fetcher`).
+
+use std::ops::Range;
+
+use schedule::admission::QUARTER_BYTES;
+use units::ContentVersion;
+
+use crate::cache::QuarterKey;
+use crate::control::{Delivery, Segment};
+
+/// What a delivery is made of, in order: all that a cursor has to know of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Route<'a> {
+    pub(crate) version: ContentVersion,
+    pub(crate) segments: &'a [Segment],
+}
+
+impl<'a> Route<'a> {
+    pub(crate) fn of(delivery: &'a Delivery) -> Self {
+        Self { version: delivery.content.version, segments: &delivery.segments }
+    }
+
+    /// Bytes of content in all segments.
+    pub(crate) fn payload(self) -> u64 {
+        self.ranges().map(length_of).sum()
+    }
+
+    /// The ranges of the content, without what is sent between them.
+    pub(crate) fn ranges(self) -> impl Iterator<Item = &'a Segment> {
+        self.segments.iter().filter(|segment| matches!(segment, Segment::Range { .. }))
+    }
+
+    /// The range that is read, if it is one.
+    pub(crate) fn range(self) -> Option<Range<u64>> {
+        let mut ranges = self.ranges();
+        match (ranges.next(), ranges.next()) {
+            (Some(&Segment::Range { offset, length }), None) => Some(offset..offset + length),
+            _ => None,
+        }
+    }
+}
+
+/// A place in a delivery's segments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Cursor {
+    /// Which segment.
+    pub(crate) segment: usize,
+    /// Bytes of it already passed.
+    pub(crate) passed: u64,
+    /// Bytes of content passed in all segments.
+    pub(crate) payload: u64,
+}
+
+/// What lies at a cursor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AtCursor {
+    /// Literal bytes, so many left in the segment.
+    Literal { left: u64 },
+    /// Content: the quarter, the offset in it, and how many bytes of it belong to this segment from here.
+    Content { key: QuarterKey, within: u64, left: u64 },
+    /// Behind the last segment.
+    End,
+}
+
+impl Cursor {
+    /// What lies here; finished segments are stepped over.
+    pub(crate) fn place(&mut self, route: Route<'_>) -> AtCursor {
+        while let Some(segment) = route.segments.get(self.segment) {
+            let length = length_of(segment);
+            if self.passed < length {
+                return match *segment {
+                    Segment::Bytes(_) => AtCursor::Literal { left: length - self.passed },
+                    Segment::Range { offset, .. } => {
+                        let at = offset + self.passed;
+                        let within = at % QUARTER_BYTES;
+                        let key = QuarterKey { version: route.version, index: at / QUARTER_BYTES };
+                        AtCursor::Content { key, within, left: (QUARTER_BYTES - within).min(length - self.passed) }
+                    }
+                };
+            }
+            self.segment += 1;
+            self.passed = 0;
+        }
+        AtCursor::End
+    }
+
+    /// What content lies at or behind this cursor: literal segments are stepped over as well.
+    pub(crate) fn next_content(&mut self, route: Route<'_>) -> Option<(QuarterKey, u64, u64)> {
+        loop {
+            match self.place(route) {
+                AtCursor::Literal { left } => self.passed += left,
+                AtCursor::Content { key, within, left } => return Some((key, within, left)),
+                AtCursor::End => return None,
+            }
+        }
+    }
+
+    /// Passes `bytes` of content.
+    pub(crate) fn pass(&mut self, bytes: u64) {
+        self.passed += bytes;
+        self.payload += bytes;
+    }
+}
+
+pub(crate) fn length_of(segment: &Segment) -> u64 {
+    match segment {
+        Segment::Bytes(bytes) => bytes.len() as u64,
+        Segment::Range { length, .. } => *length,
+    }
+}

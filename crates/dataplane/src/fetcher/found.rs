@@ -1,0 +1,279 @@
+//! Starts: what a start need not read (interval caching), what it would meet, and when its first bytes are there.
+//!
+//! Promise: what is said to be there is in the buffers, being read, or in its disk's queue. Not here: reading (`reads`),
+//! what a start is charged (`schedule::admission`), a stream's clock (`pacer`).
+
+use std::ops::Range;
+
+use schedule::admission::disk_table::Moment;
+
+use super::*;
+use crate::cache::QuarterState;
+use crate::control::Outcome;
+use crate::pacer::Stride;
+
+/// A start begins to run when this much of it is there (or all, if it is shorter).
+const START_BYTES: u64 = 2 * QUARTER_BYTES;
+
+impl Fetcher {
+    /// A delivery begins that gets what is left over.
+    pub(super) fn begin_best_effort(&mut self, slot: u32) {
+        self.streams[slot as usize].life = ReadsLife::Running;
+        self.best_effort.0 += 1;
+    }
+
+    /// A stream of which all lies in the buffers, within what it may hold, needs no disk and starts at once.
+    pub(super) fn wait_for_start<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) {
+        let window = self.window(slot);
+        let stream = &self.streams[slot as usize];
+        let mut cursor = stream.fetch;
+        while let Some((key, _, left)) = cursor.next_content(stream.route()) {
+            cursor.pass(left);
+            let page = self.cache.find(key).map(|page| self.cache.state(page));
+            if !matches!(page, Some(QuarterState::Ready(_))) || cursor.payload > window {
+                return outside.tell_admitter(ToAdmitter::Waits { slot });
+            }
+        }
+        outside.tell_admitter(ToAdmitter::Started { slot });
+        let stream = &mut self.streams[slot as usize];
+        (stream.target, stream.ahead) = (stream.payload, window);
+        self.reads_nothing(slot);
+        self.list_as_starting(slot);
+        self.take_buffered(slot, outside);
+        self.run_if_ready(slot, outside);
+        assert_eq!(self.streams[slot as usize].life, ReadsLife::Running, "all it needs is there");
+    }
+
+    /// A stream has no regular reads: all it needs is there, or another reads it.
+    pub(super) fn reads_nothing(&mut self, slot: u32) {
+        if let Some(plan) = &mut self.streams[slot as usize].plan {
+            plan.next_round = u64::MAX;
+        }
+    }
+
+    pub(super) fn list_as_starting(&mut self, slot: u32) {
+        self.streams[slot as usize].life = ReadsLife::Starting;
+        let disk = self.streams[slot as usize].disk;
+        self.disk_mut(disk).starting.push(slot);
+    }
+
+    /// An admitted stream has its place: its first bytes are read.
+    pub(super) fn start<I: Io>(&mut self, slot: u32, start: PlacedStart, outside: &mut Outside<I>) {
+        self.plan_from(slot, start);
+        self.list_as_starting(slot);
+        self.read_ahead(slot, start.round, outside);
+        self.run_if_ready(slot, outside);
+    }
+
+    /// A stream's regular reads begin.
+    pub(super) fn plan_from(&mut self, slot: u32, start: PlacedStart) {
+        if let Some(plan) = &mut self.streams[slot as usize].plan {
+            (plan.first_round, plan.next_round, plan.gap) = (start.first_round, start.round, 0);
+        }
+    }
+
+    /// What a start of this stream would meet now: what waits, and what others read that it reads as well.
+    pub(super) fn moment_of(&self, slot: u32, now: Nanos) -> Moment {
+        let stream = &self.streams[slot as usize];
+        let disk = self.disk(stream.disk);
+        let round = disk.rounds.index_at(now);
+        let left = disk.rounds.start_of(round + 1).saturating_sub(now);
+        let remaining = left.as_secs_f64() / disk.rounds.period().as_secs_f64();
+        let payload_bytes = stream.payload - stream.send.payload;
+        let moment = Moment { remaining, payload_bytes, ..Moment::idle(round) };
+        if !disk.spins {
+            return moment;
+        }
+        Moment { queued_seconds: disk.schedule.queued_seconds(now), found_bytes: self.found_ahead(slot), ..moment }
+    }
+
+    /// A stream that was demoted and asks for its reservation again: what its start would meet.
+    pub(super) fn ask_back<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) {
+        let moment = Moment { found_bytes: 0, ..self.moment_of(slot, outside.now) };
+        outside.tell_admitter(ToAdmitter::AsksBack { slot, moment });
+    }
+
+    /// A stream that was demoted has a reservation again: it starts once more, where it is.
+    pub(super) fn promote<I: Io>(
+        &mut self,
+        slot: u32,
+        rate: ReadRate,
+        start: PlacedStart,
+        age: u64,
+        outside: &mut Outside<I>,
+    ) {
+        self.keep_until(slot, 0, outside);
+        self.ask_nothing(slot);
+        self.best_effort.0 -= 1;
+        let stream = &mut self.streams[slot as usize];
+        stream.plan = Some(ReadPlan { rate, first_round: 0, next_round: 0, gap: 0, age });
+        stream.pace = None;
+        self.start(slot, start, outside);
+    }
+
+    /// A stream has lost its reservation and is read for in what is left over, with as much in the buffers as others of its
+    /// kind.
+    pub(super) fn demote<I: Io>(&mut self, slot: u32, at: Nanos, outside: &mut Outside<I>) {
+        let life = self.streams[slot as usize].life;
+        if life == ReadsLife::Free || self.streams[slot as usize].plan.is_none() {
+            return;
+        }
+        // While it has something to hand over: who shares its reads takes its disk time.
+        self.leave_group(slot, outside);
+        self.leave_starting(slot);
+        self.ask_nothing(slot);
+        if life != ReadsLife::Ending {
+            let until = self.streams[slot as usize].send.payload + requests::WINDOW_BYTES + QUARTER_BYTES;
+            let kept = self.keep_until(slot, until, outside);
+            self.streams[slot as usize].plan = None;
+            self.begin_best_effort(slot);
+            self.best_effort.1 += kept;
+        }
+        outside.tell_admitter(ToAdmitter::Demoted { slot, at });
+    }
+
+    /// A starting stream begins to run once its first bytes are there.
+    pub(super) fn run_if_ready<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) {
+        let stream = &self.streams[slot as usize];
+        let leads = |leader: u32| self.streams[leader as usize].life == ReadsLife::Running;
+        if stream.life != ReadsLife::Starting || !stream.leader.is_none_or(leads) {
+            return;
+        }
+        let Some(ReadPlan { rate: ReadRate { rate, .. }, .. }) = stream.plan else { return };
+        if !self.start_is_there(slot, rate.bytes_in(outside.config.tick.saturating_mul(3))) {
+            return;
+        }
+        let tick = Stride::of(rate, outside.config.tick).span(outside.config.tick);
+        // What is in the buffers may last shorter than what its disk has to do first, a grant or promised reads: the
+        // stream's clock must not run before the rest can be there in time (simulator, seeds 4193 and 10463).
+        let there = stream.fetch.payload - stream.send.payload;
+        let lasts = rate.time_for(there + 1).saturating_sub(tick.saturating_mul(2));
+        let (reader, disk) = self.next_reader(slot);
+        if self.disk(disk).schedule.can_promise(reader, outside.now.saturating_add(lasts), outside.now) {
+            self.leave_starting(slot);
+            self.streams[slot as usize].life = ReadsLife::Running;
+            outside.tell_pacer(ToPacer::Run { slot });
+        }
+    }
+
+    /// Who reads for a stream, and from which disk next.
+    fn next_reader(&self, slot: u32) -> (u32, DiskId) {
+        let stream = &self.streams[slot as usize];
+        let reader = stream.leader.unwrap_or(slot);
+        (reader, self.next_piece(reader).map_or(stream.disk, |next| next.disk))
+    }
+
+    /// A stream's clock runs: what it needs next is due by that.
+    pub(super) fn promise_next(&mut self, slot: u32) {
+        let (reader, disk) = self.next_reader(slot);
+        let Some(pace) = self.streams[slot as usize].pace else { return };
+        let deadline = pace.promised_at(self.streams[slot as usize].fetch.payload + 1);
+        self.disk_mut(disk).schedule.promise(reader, deadline);
+    }
+
+    /// The starting streams of a disk begin to run if their first bytes are there.
+    pub(super) fn run_those_ready<I: Io>(&mut self, disk: usize, outside: &mut Outside<I>) {
+        // In the order they came: who shares another's reads starts after it.
+        let mut nth = 0;
+        while let Some(&slot) = self.disks[disk].starting.get(nth) {
+            self.take_found(slot, outside);
+            self.run_if_ready(slot, outside);
+            nth += usize::from(self.disks[disk].starting.get(nth) == Some(&slot));
+        }
+    }
+
+    /// Whether a stream's first bytes are there: three ticks' worth at least. The second follows the first at once, and the
+    /// third must not wait for a read that their end asked for (simulator, seed 486).
+    fn start_is_there(&self, slot: u32, three_ticks: u64) -> bool {
+        let stream = &self.streams[slot as usize];
+        let (mut cursor, enough) = (stream.send, START_BYTES.max(three_ticks));
+        while let Some((key, _, left)) = cursor.next_content(stream.route()) {
+            if cursor.payload - stream.send.payload >= enough {
+                return true;
+            }
+            if cursor.payload >= stream.fetch.payload {
+                // A slow stream's first block can be less than a usual start: then all that was asked for is enough.
+                // One that cannot be read on is to be told so.
+                return stream.fetch.payload >= stream.target && (stream.target > 0 || stream.is_cut);
+            }
+            match self.cache.find(key).map(|quarter| self.cache.state(quarter)) {
+                Some(QuarterState::Ready(_)) => cursor.pass(left),
+                Some(QuarterState::Reading | QuarterState::Empty) | None => return false,
+            }
+        }
+        true
+    }
+
+    /// Streams whose first bytes do not come within the time to first byte end: a viewer rather hears no than nothing.
+    pub(crate) fn end_late_starts<I: Io>(&mut self, outside: &mut Outside<I>) {
+        for disk in &self.disks {
+            for &slot in disk.starting.iter().rev() {
+                let stream = &self.streams[slot as usize];
+                let late = outside.now.saturating_sub(stream.started) >= outside.config.first_byte_max;
+                if late && stream.send == Cursor::default() {
+                    outside.tell_pacer(ToPacer::Finish { slot, outcome: Outcome::StartTooLate });
+                }
+            }
+        }
+    }
+
+    /// Bytes from a starting stream's next one on that it need not read: they are in the buffers, or others on its disk have
+    /// asked for them; `u64::MAX`: all it may hold.
+    fn found_ahead(&self, slot: u32) -> u64 {
+        let stream = &self.streams[slot as usize];
+        let most = self.window(slot);
+        let (mut cursor, mut asked) = (stream.fetch, 0..0);
+        while cursor.payload - stream.fetch.payload < most {
+            let Some((key, _, left)) = cursor.next_content(stream.route()) else { break };
+            if !asked.contains(&key.index) && self.cache.find(key).is_none() {
+                asked = self.asked_by_others(slot, key);
+                if asked.is_empty() {
+                    return cursor.payload - stream.fetch.payload;
+                }
+            }
+            cursor.pass(left);
+        }
+        u64::MAX
+    }
+
+    /// A starting stream takes hold of what others have read of what it wants: its turn may come when they are through
+    /// with it, and it would have to be read again.
+    fn take_found<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) {
+        let (disk, leader) = (self.streams[slot as usize].disk, self.streams[slot as usize].leader);
+        if leader.is_some() {
+            return self.take_behind_leader(slot, outside);
+        }
+        let taken = self.take_buffered(slot, outside);
+        if taken > 0 {
+            let position = self.next_piece(slot).and_then(|next| next.position).unwrap_or(0);
+            self.disk_mut(disk).schedule.found(slot, taken, position);
+        }
+    }
+
+    /// Bytes from a starting stream's next one on that streams with the same bytes at the same pace have asked for: they
+    /// began before it, so theirs are due earlier.
+    pub(super) fn asked_alike(&self, slot: u32) -> u64 {
+        let stream = &self.streams[slot as usize];
+        let mut cursor = stream.fetch;
+        let Some((key, within, _)) = cursor.next_content(stream.route()) else { return 0 };
+        let others = self.disk(stream.disk).streams.iter().filter(|&&other| other != slot);
+        let alike =
+            others.map(|&other| &self.streams[other as usize]).filter(|other| other.reads() && other.is_like(stream));
+        let asked = alike.map(StreamReads::asked).filter(|asked| asked.contains(&key.index)).map(|asked| asked.end);
+        asked.max().map_or(0, |end| (end - key.index) * QUARTER_BYTES - within)
+    }
+
+    /// The quarters from `key` on that another stream has asked its disk for and that are not read yet.
+    fn asked_by_others(&self, slot: u32, key: QuarterKey) -> Range<u64> {
+        let disk = self.disk(self.streams[slot as usize].disk);
+        let others = disk.streams.iter().filter(|&&other| other != slot).map(|&other| &self.streams[other as usize]);
+        let until = others.filter_map(|other| {
+            if other.plan.is_none() || !other.reads() || other.content().version != key.version {
+                return None;
+            }
+            let asked = other.asked();
+            asked.contains(&key.index).then_some(asked.end)
+        });
+        key.index..until.max().unwrap_or(key.index)
+    }
+}

@@ -1,0 +1,455 @@
+//! The fetcher: the disks with their schedules, the buffers, and what streams shall have read ahead.
+//!
+//! Promise: what a stream was told to have ([`ToPacer::Fetched`]) is in the buffers or being read until it was sent or the
+//! stream has left; who has a reservation is read for in time. Not here: what to read next (`schedule::disk`), whom to
+//! admit (`admitter`), when bytes are sent (`pacer`).
+
+mod failing;
+mod found;
+mod grants;
+mod reads;
+mod requests;
+mod sharing;
+mod slower;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use schedule::admission::{QUARTER_BYTES, window_bytes};
+use schedule::cycle::Grid;
+use schedule::disk::health::Health;
+use schedule::disk::{DiskSchedule, DiskSettings};
+use schedule::pace::Pace;
+use schedule::profile::DiskProfile;
+use units::{DiskId, Nanos};
+
+use crate::cache::{Cache, FRAME_QUARTERS, QuarterKey};
+use crate::control::{Content, Delivery, Segment};
+use crate::cursor::{Cursor, Route, length_of};
+use crate::files::FileTable;
+use crate::gauges::Gauges;
+use crate::memory::ArenaMemory;
+use crate::message::{PlacedStart, ReadRate, SharingGroup, ToAdmitter, ToFetcher, ToPacer};
+use crate::outside::{Outside, TokenWork, is_time, ppm};
+use crate::plane::PlaneConfig;
+use crate::port::{Completion, Io};
+use reads::ReadOp;
+use slower::Speed;
+
+/// Reads in flight over all disks.
+const READS_MAX: usize = 4096;
+/// Share of the buffers that best-effort deliveries may use: one in so many.
+const PAGES_SHARE: u32 = 8;
+
+/// The fetcher.
+#[derive(Debug)]
+pub(crate) struct Fetcher {
+    disks: Vec<FetchDisk>,
+    cache: Cache,
+    memory: ArenaMemory,
+    files: FileTable,
+    streams: Vec<StreamReads>,
+    reads: Vec<Option<ReadOp>>,
+    reads_free: Vec<u32>,
+    /// Best-effort deliveries, and the pages they hold.
+    best_effort: (u32, u32),
+    /// When the disks' silence is looked at next, and their speed.
+    silence_at: Nanos,
+    speeds_at: Nanos,
+}
+
+/// One disk.
+#[derive(Debug)]
+struct FetchDisk {
+    schedule: DiskSchedule,
+    rounds: Grid,
+    /// The round whose blocks were asked for last.
+    round: u64,
+    spins: bool,
+    /// Slots of the streams that read from it.
+    streams: Vec<u32>,
+    /// Slots whose first bytes are being read.
+    starting: Vec<u32>,
+    /// Reads that failed on another disk and are to be made from this one's copy.
+    retries: Vec<u32>,
+    last_completion: Nanos,
+    health: Health,
+    /// How slow it was said to be.
+    speed: Speed,
+    /// Streams that ended because of it and were not told of.
+    shed: u64,
+}
+
+/// How far a stream's reads are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum ReadsLife {
+    /// The slot is free.
+    #[default]
+    Free,
+    /// It waits for its start.
+    Waiting,
+    /// Its first bytes are being read.
+    Starting,
+    /// It is sent what is read.
+    Running,
+    /// It ends.
+    Ending,
+}
+
+/// The regular reads of a guaranteed stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct ReadPlan {
+    rate: ReadRate,
+    /// First round of its regular reads.
+    first_round: u64,
+    /// Its next read; `u64::MAX` of one that shares another's.
+    next_round: u64,
+    /// Rounds between the last read and the next.
+    gap: u64,
+    /// How many reservations were made before its own: greater is younger.
+    age: u64,
+}
+
+/// What is read for one stream.
+#[derive(Debug, Default)]
+struct StreamReads {
+    life: ReadsLife,
+    /// How often this slot was used.
+    generation: u32,
+    content: Option<Arc<Content>>,
+    segments: Option<Arc<[Segment]>>,
+    /// `None`: best effort.
+    plan: Option<ReadPlan>,
+    /// The disk at which it is listed, and in whose rounds it reads: one of its content's.
+    disk: DiskId,
+    /// How far it was sent.
+    send: Cursor,
+    fetch: Cursor,
+    /// Read ahead up to this much payload.
+    target: u64,
+    /// Payload in all; up to the first page that could not be read, if there is one.
+    payload: u64,
+    /// There is such a page.
+    is_cut: bool,
+    pace: Option<Pace>,
+    /// The stream of the same content whose reads it shares.
+    leader: Option<u32>,
+    /// How far it was behind that one's sends when it began to share.
+    behind_bytes: u64,
+    /// It need not look for more to read while it is this far ahead.
+    ahead: u64,
+    started: Nanos,
+}
+
+impl StreamReads {
+    fn content(&self) -> &Arc<Content> {
+        self.content.as_ref().expect("a slot in use has its content")
+    }
+
+    fn route(&self) -> Route<'_> {
+        let segments = self.segments.as_deref().expect("a slot in use has its segments");
+        Route { version: self.content().version, segments }
+    }
+
+    /// True while it reads or may do so.
+    const fn is_active(&self) -> bool {
+        matches!(self.life, ReadsLife::Starting | ReadsLife::Running)
+    }
+
+    /// True while its disk is asked for what it shall have read ahead.
+    const fn reads(&self) -> bool {
+        self.is_active() && self.fetch.payload < self.target
+    }
+
+    /// When its next byte to be read is promised.
+    fn due(&self, now: Nanos) -> Nanos {
+        self.pace.map_or(now, |pace| pace.promised_at(self.fetch.payload + 1))
+    }
+
+    /// Where in its payload a quarter begins that it holds.
+    fn holds_at(&self, quarter: QuarterKey) -> Option<u64> {
+        self.content.as_ref().filter(|content| content.version == quarter.version)?;
+        let mut cursor = self.send;
+        while cursor.payload < self.fetch.payload {
+            let (key, _, left) = cursor.next_content(self.route())?;
+            if key == quarter {
+                return Some(cursor.payload);
+            }
+            cursor.pass(left);
+        }
+        None
+    }
+
+    /// The quarters it has asked for in its present segment, from the next one on.
+    fn asked(&self) -> Range<u64> {
+        let mut cursor = self.fetch;
+        let Some((key, within, _)) = cursor.next_content(self.route()) else { return 0..0 };
+        let in_segment = length_of(&self.route().segments[cursor.segment]) - cursor.passed;
+        let bytes = self.target.saturating_sub(cursor.payload).min(in_segment);
+        key.index..key.index + (within + bytes).div_ceil(QUARTER_BYTES)
+    }
+
+    /// True if both send the same bytes of one content at the same pace.
+    fn is_like(&self, other: &Self) -> bool {
+        let pace = |stream: &Self| stream.plan.map(|plan| (plan.rate.rate, plan.rate.burst_bytes));
+        self.content().version == other.content().version
+            && pace(self) == pace(other)
+            && self.route().ranges().eq(other.route().ranges())
+    }
+
+    /// The first byte of the range it reads, if it is one.
+    fn range_start(&self) -> u64 {
+        self.route().range().map_or(0, |range| range.start)
+    }
+}
+
+impl Fetcher {
+    pub(crate) fn new(config: &PlaneConfig, disks: Vec<DiskProfile>, chunk_count: u32, now: Nanos) -> Self {
+        let mut cache = Cache::new(chunk_count);
+        let memory = ArenaMemory::new(chunk_count, config.memory_lull, &mut cache);
+        Self {
+            disks: disks.into_iter().map(|profile| FetchDisk::new(config, profile, now)).collect(),
+            cache,
+            memory,
+            files: FileTable::new(config.streams_max + READS_MAX),
+            streams: (0..config.streams_max).map(|_| StreamReads::default()).collect(),
+            reads: vec![None; READS_MAX],
+            reads_free: (0..READS_MAX).rev().map(|op| u32::try_from(op).expect("few")).collect(),
+            best_effort: (0, 0),
+            silence_at: now,
+            speeds_at: now,
+        }
+    }
+
+    /// The buffers. Whoever holds a page may look at it.
+    pub(crate) const fn pages(&self) -> &Cache {
+        &self.cache
+    }
+
+    /// Pages that can be promised to guaranteed streams.
+    pub(crate) fn pages_to_promise(&self) -> u64 {
+        u64::from(self.memory.quarters() - self.best_effort_pages_max())
+    }
+
+    /// The schedule of a disk, for checkers.
+    pub(crate) fn schedule(&self, disk: DiskId) -> &DiskSchedule {
+        &self.disk(disk).schedule
+    }
+
+    pub(crate) fn receive<I: Io>(&mut self, message: ToFetcher, outside: &mut Outside<I>) {
+        match message {
+            ToFetcher::Find { delivery } => self.find_group(delivery, outside),
+            ToFetcher::Begin { slot, content, segments, rate, disk, group, age } => {
+                let plan = rate.map(|rate| ReadPlan { rate, first_round: 0, next_round: 0, gap: 0, age });
+                self.begin(slot, content, segments, disk, outside);
+                self.streams[slot as usize].plan = plan;
+                match (plan, group) {
+                    (None, _) => self.begin_best_effort(slot),
+                    (Some(_), Some(group)) => self.begin_following(slot, group, outside),
+                    (Some(_), None) => self.wait_for_start(slot, outside),
+                }
+            }
+            ToFetcher::Weigh { slot } => {
+                if self.streams[slot as usize].life == ReadsLife::Waiting {
+                    outside.tell_admitter(ToAdmitter::Weighed { slot, moment: self.moment_of(slot, outside.now) });
+                }
+            }
+            ToFetcher::Start { slot, start } => self.start(slot, start, outside),
+            ToFetcher::Promote { slot, rate, start, age } => self.promote(slot, rate, start, age, outside),
+            ToFetcher::ReadAlone { slot, period, start } => self.read_alone(slot, period, start, outside),
+            ToFetcher::Demote { slot, at } => self.demote(slot, at, outside),
+            ToFetcher::Slack { disk, slack } => self.disk_mut(disk).schedule.set_slack(slack),
+            ToFetcher::BeShare { disk, share } => self.disk_mut(disk).schedule.set_be_share(share),
+            ToFetcher::Shed { disk } => self.shed(disk, outside),
+            ToFetcher::Sent { slot, cursor } => self.sent(slot, cursor),
+            ToFetcher::Paced { slot, pace } => self.streams[slot as usize].pace = Some(pace),
+            ToFetcher::Running { slot } => self.promise_next(slot),
+            ToFetcher::Tick { slot } => self.tick(slot, outside),
+            ToFetcher::Want { slot } => {
+                self.want_best_effort(slot, outside);
+                outside.tell_pacer(ToPacer::GoOn { slot });
+            }
+            ToFetcher::Park { slot } => {
+                self.keep_until(slot, 0, outside);
+                self.ask_nothing(slot);
+            }
+            ToFetcher::AskBack { slot } => self.ask_back(slot, outside),
+            ToFetcher::Ending { slot } => {
+                self.leave_group(slot, outside);
+                self.streams[slot as usize].life = ReadsLife::Ending;
+            }
+            ToFetcher::Leave { slot, may_hold } => self.leave(slot, may_hold, outside),
+        }
+    }
+
+    pub(crate) fn complete<I: Io>(&mut self, work: TokenWork, completion: Completion, outside: &mut Outside<I>) {
+        match work {
+            TokenWork::Read { op } => self.read_done(op, completion, outside),
+            TokenWork::Look { op } => self.verified(op, completion, outside),
+            TokenWork::Memory => self.memory.changed(&mut self.cache, completion.result.is_ok(), completion.at),
+            TokenWork::Send { .. } => unreachable!("sends are the pacer's"),
+        }
+    }
+
+    /// Each turn, before the disks are asked.
+    pub(crate) fn begin_turn<I: Io>(&mut self, outside: &mut Outside<I>) {
+        self.watch_silence(outside);
+        self.begin_rounds(outside);
+    }
+
+    pub(crate) fn set_clock(&mut self, now: Nanos) {
+        self.cache.set_clock(now);
+    }
+
+    pub(crate) fn next_wakeup(&self, now: Nanos) -> Option<Nanos> {
+        let answering = self.disks.iter().filter(|disk| !disk.health.is_hung());
+        let disks = answering.filter_map(|disk| disk.schedule.next_wakeup(now));
+        disks.chain(self.memory.next_wakeup()).min()
+    }
+
+    /// Brings memory in ahead of what was promised and of what best effort may use, or gives some back.
+    pub(crate) fn change_memory<I: Io>(&mut self, promised: u64, outside: &mut Outside<I>) {
+        let in_use = u64::from(self.best_effort.0) * u64::from(FRAME_QUARTERS);
+        let best_effort = u64::from(self.best_effort_pages_max()).min(in_use);
+        // Viewers of the same contents use little of what each was promised. A crowd would wait for gigabytes, which take seconds
+        // to bring in, that it never reads into.
+        let wanted = promised.min(2 * u64::from(self.cache.used())) + best_effort;
+        if let Some(change) = self.memory.next_change(&mut self.cache, wanted, outside.now) {
+            outside.io.change_memory(TokenWork::Memory.token(), change);
+        }
+    }
+
+    /// Once a second: figures for everybody, and a look at the disks.
+    pub(crate) fn measure<I: Io>(&mut self, outside: &mut Outside<I>) {
+        self.memory.set_obtainable(outside.io.chunks_obtainable());
+        outside.gauges.plane.quarters_used.set(u64::from(self.cache.used()));
+        for index in 0..self.disks.len() {
+            self.disks[index].publish(&outside.gauges, index);
+            self.watch(index, outside);
+        }
+    }
+
+    fn begin<I: Io>(
+        &mut self,
+        slot: u32,
+        content: Arc<Content>,
+        segments: Arc<[Segment]>,
+        disk: DiskId,
+        outside: &mut Outside<I>,
+    ) {
+        self.open_files(&content, outside);
+        let payload = Route { version: content.version, segments: &segments }.payload();
+        let stream = &mut self.streams[slot as usize];
+        assert_eq!(stream.life, ReadsLife::Free, "a slot is used by one stream at a time");
+        let (life, generation) = (ReadsLife::Waiting, stream.generation);
+        let (content, segments) = (Some(content), Some(segments));
+        let begun = StreamReads {
+            life,
+            generation,
+            content,
+            segments,
+            disk,
+            payload,
+            started: outside.now,
+            ..StreamReads::default()
+        };
+        *stream = begun;
+        self.disk_mut(disk).streams.push(slot);
+    }
+
+    /// Takes an ended stream out of everything.
+    fn leave<I: Io>(&mut self, slot: u32, may_hold: bool, outside: &mut Outside<I>) {
+        if self.streams[slot as usize].life != ReadsLife::Ending {
+            self.leave_group(slot, outside);
+        }
+        self.keep_until(slot, 0, outside);
+        self.leave_starting(slot);
+        self.ask_nothing(slot);
+        let disk = self.streams[slot as usize].disk;
+        self.disk_mut(disk).streams.retain(|&other| other != slot);
+        self.close_files(slot, outside);
+        let stream = &mut self.streams[slot as usize];
+        self.best_effort.0 -= u32::from(stream.plan.is_none());
+        *stream = StreamReads { generation: stream.generation.wrapping_add(1), ..StreamReads::default() };
+        outside.tell_admitter(ToAdmitter::Left { slot, may_hold });
+    }
+
+    fn leave_starting(&mut self, slot: u32) {
+        let disk = self.streams[slot as usize].disk;
+        self.disk_mut(disk).starting.retain(|&other| other != slot);
+    }
+
+    /// How much a client was sent: the pages before it are given back.
+    fn sent(&mut self, slot: u32, cursor: Cursor) {
+        let mut at = std::mem::replace(&mut self.streams[slot as usize].send, cursor);
+        while at.payload < cursor.payload {
+            let Some((key, _, left)) = at.next_content(self.streams[slot as usize].route()) else { return };
+            if cursor.payload - at.payload < left {
+                return;
+            }
+            at.pass(left);
+            self.give_back(slot, key);
+        }
+    }
+
+    /// Pages that best-effort deliveries may hold in all.
+    fn best_effort_pages_max(&self) -> u32 {
+        self.memory.quarters() / PAGES_SHARE
+    }
+
+    fn count_best_effort(&mut self, slot: u32, change: i32) {
+        if self.streams[slot as usize].plan.is_none() {
+            let pages = &mut self.best_effort.1;
+            *pages = pages.checked_add_signed(change).expect("as many as were counted");
+        }
+    }
+
+    /// Bytes a stream may hold.
+    fn window(&self, slot: u32) -> u64 {
+        let stream = &self.streams[slot as usize];
+        let round = self.disk(stream.disk).rounds.period();
+        stream.plan.map_or(0, |ReadPlan { rate, .. }| window_bytes(rate.rate, round, rate.period) + rate.burst_bytes)
+    }
+
+    fn disk(&self, disk: DiskId) -> &FetchDisk {
+        &self.disks[usize::from(disk.0)]
+    }
+
+    fn disk_mut(&mut self, disk: DiskId) -> &mut FetchDisk {
+        &mut self.disks[usize::from(disk.0)]
+    }
+}
+
+impl FetchDisk {
+    fn new(config: &PlaneConfig, profile: DiskProfile, now: Nanos) -> Self {
+        let spins = profile.rotational;
+        let rounds = Grid::new(now, config.round_of(&profile));
+        let settings = DiskSettings { discipline: config.discipline, rounds, be_share: config.be_share };
+        Self {
+            schedule: DiskSchedule::new(settings, profile, now),
+            rounds,
+            round: 0,
+            spins,
+            streams: Vec::with_capacity(config.streams_max),
+            starting: Vec::with_capacity(config.streams_max),
+            retries: Vec::with_capacity(READS_MAX),
+            last_completion: now,
+            health: Health::default(),
+            speed: Speed::default(),
+            shed: 0,
+        }
+    }
+
+    fn publish(&self, gauges: &Gauges, index: usize) {
+        let gauges = &gauges.disks[index];
+        let stats = *self.schedule.stats();
+        gauges.phase_nanos.iter().zip(stats.phase_nanos).for_each(|(gauge, nanos)| gauge.set(nanos));
+        gauges.rt_bytes.set(stats.rt_bytes);
+        gauges.be_bytes.set(stats.be_bytes);
+        gauges.commits.set(stats.commits);
+        let (rt, be) = self.schedule.queued();
+        gauges.rt_queued.set(rt as u64);
+        gauges.be_queued.set(be as u64);
+        gauges.streams.set(self.streams.len() as u64);
+    }
+}

@@ -1,0 +1,260 @@
+//! Reading ahead: which blocks streams want, what of them is in the buffers, what the disks are asked for.
+
+use schedule::admission::QUARTER_BYTES;
+use schedule::admission::disk_table::{LOOKAHEAD_ROUNDS, next_read};
+use schedule::disk::Step;
+use schedule::disk::best_effort::{BeWork, WorkOwner};
+use schedule::disk::real_time::{RtKey, RtRequest};
+
+use super::*;
+use crate::layout::Piece;
+
+/// Decisions asked of a disk in one turn at most.
+const STEPS_PER_TURN: usize = 256;
+/// A best-effort delivery reads ahead this far.
+pub(super) const WINDOW_BYTES: u64 = 4 * QUARTER_BYTES;
+
+impl Fetcher {
+    /// At each round of each disk: blocks for later rounds are asked for, waiting streams may start.
+    pub(super) fn begin_rounds<I: Io>(&mut self, outside: &mut Outside<I>) {
+        for index in 0..self.disks.len() {
+            let disk = &mut self.disks[index];
+            let round = disk.rounds.index_at(outside.now);
+            if round <= disk.round || disk.health.is_hung() {
+                continue;
+            }
+            disk.round = round;
+            for nth in 0..self.disks[index].streams.len() {
+                let slot = self.disks[index].streams[nth];
+                let stream = &self.streams[slot as usize];
+                let is_due = stream.plan.is_some_and(|plan| plan.next_round <= round);
+                if is_due && stream.is_active() && self.disks[index].spins {
+                    self.read_ahead(slot, round, outside);
+                }
+            }
+            outside.tell_admitter(ToAdmitter::Round { disk: id_of(index) });
+        }
+    }
+
+    /// A stream's tick: from flash it reads on, and who shares another's reads follows them.
+    pub(super) fn tick<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) {
+        let stream = &self.streams[slot as usize];
+        if stream.life != ReadsLife::Running || stream.plan.is_none() {
+            return;
+        }
+        let wanted = stream.send.payload.saturating_add(stream.ahead).min(stream.payload);
+        if stream.leader.is_some() {
+            self.follow(slot, outside);
+        } else if stream.fetch.payload < wanted && !self.disk(stream.disk).spins {
+            self.read_ahead(slot, 0, outside);
+        }
+    }
+
+    /// Sets how far a constant-rate stream shall have read ahead, takes what the buffers have, and asks its disk for
+    /// the rest. On a spinning disk this is a regular (or start) read in `round`; on flash it happens at every tick.
+    pub(super) fn read_ahead<I: Io>(&mut self, slot: u32, round: u64, outside: &mut Outside<I>) {
+        let window = self.window(slot);
+        let stream = &mut self.streams[slot as usize];
+        let disk = &self.disks[usize::from(stream.disk.0)];
+        let Some(plan) = &mut stream.plan else { return };
+        let (mut wanted, mut first) = (u64::MAX, false);
+        if disk.spins {
+            first = plan.gap == 0;
+            (plan.next_round, plan.gap) = next_read(round, plan.gap, plan.first_round, plan.rate.period);
+            let until = disk.rounds.start_of(plan.next_round + LOOKAHEAD_ROUNDS);
+            wanted = match stream.pace {
+                Some(pace) => pace.due_bytes(until),
+                None => {
+                    let ReadRate { rate, burst_bytes, .. } = plan.rate;
+                    stream.send.payload + rate.bytes_in(until.saturating_sub(outside.now)) + burst_bytes
+                }
+            };
+        }
+        // What the buffers have counts for nothing: the first byte that is to be read may be due earlier than the one behind it.
+        let due = stream.due(outside.now);
+        stream.ahead = window;
+        stream.target = wanted.min(stream.send.payload + window).min(stream.payload).max(stream.target);
+        self.take_buffered(slot, outside);
+        let begins = first && self.streams[slot as usize].send.payload == 0;
+        let found_bytes = if begins { self.asked_alike(slot) } else { 0 };
+        self.ask_real_time(slot, due, found_bytes);
+    }
+
+    /// Asks the disk on which a stream's next byte lies for what it wants there by `deadline`.
+    pub(super) fn ask_real_time(&mut self, slot: u32, deadline: Nanos, found_bytes: u64) {
+        let stream = &self.streams[slot as usize];
+        let (Some(plan), Some(next)) = (stream.plan, self.next_piece(slot)) else { return };
+        let request = RtRequest {
+            key: RtKey::Stream(slot),
+            position: next.position.unwrap_or(0),
+            bytes: next.length,
+            found_bytes,
+            deadline,
+            rate: plan.rate.rate,
+            starting: stream.life == ReadsLife::Starting,
+        };
+        self.disk_mut(next.disk).schedule.put_real_time(request);
+    }
+
+    /// A stream that got what one disk has of what it wants asks the next.
+    fn ask_next(&mut self, slot: u32, disk: usize, now: Nanos) {
+        let stream = &self.streams[slot as usize];
+        let on_one_disk = stream.content().layout.shares().len() == 1;
+        if !on_one_disk && stream.reads() && !self.disks[disk].schedule.wants(slot) {
+            self.ask_again(slot, now);
+        }
+    }
+
+    /// Asks for what a stream wants next as what it is served as.
+    pub(super) fn ask_again(&mut self, slot: u32, now: Nanos) {
+        let stream = &self.streams[slot as usize];
+        if stream.plan.is_some() {
+            self.ask_real_time(slot, stream.due(now), 0);
+        } else {
+            self.ask_best_effort(slot);
+        }
+    }
+
+    /// Takes back what a stream has asked of disks.
+    pub(super) fn ask_nothing(&mut self, slot: u32) {
+        for (disk, _) in
+            self.streams[slot as usize].content.as_ref().expect("a slot in use has its content").layout.shares()
+        {
+            self.disks[usize::from(disk.0)].schedule.remove(WorkOwner::Stream(slot));
+        }
+    }
+
+    /// Asks for the next bytes of a best-effort delivery, if it has room for them.
+    pub(super) fn want_best_effort<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) {
+        let has_room = self.best_effort.1 < self.best_effort_pages_max();
+        let stream = &mut self.streams[slot as usize];
+        let is_served = stream.life == ReadsLife::Running && stream.plan.is_none();
+        if !is_served || !has_room || stream.fetch.payload < stream.target {
+            return;
+        }
+        let target = (stream.send.payload + WINDOW_BYTES).min(stream.payload);
+        if target < stream.target + WINDOW_BYTES / 2 && target < stream.payload {
+            return; // half a window at a time: not every page is worth a seek
+        }
+        stream.target = target.max(stream.target);
+        self.take_buffered(slot, outside);
+        let stream = &self.streams[slot as usize];
+        if stream.fetch.payload < stream.target {
+            self.ask_best_effort(slot);
+        }
+    }
+
+    /// Asks the disk on which a delivery's next byte lies for what it wants there.
+    fn ask_best_effort(&mut self, slot: u32) {
+        let Some(next) = self.next_piece(slot) else { return };
+        let work = BeWork::Read { slot, position: next.position.unwrap_or(0), bytes: next.length };
+        self.disk_mut(next.disk).schedule.put_best_effort(work);
+    }
+
+    /// A delivery finds no buffer: it asks again in its next step, and does not keep its disk from others meanwhile
+    /// (uploads stood still behind it).
+    fn postpone(&mut self, slot: u32) {
+        let stream = &mut self.streams[slot as usize];
+        stream.target = stream.fetch.payload;
+        self.ask_nothing(slot);
+    }
+
+    /// Passes over what the buffers have (or another stream already reads), as far as it wants them; how much.
+    pub(super) fn take_buffered<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) -> u64 {
+        let before = self.streams[slot as usize].fetch.payload;
+        loop {
+            let stream = &mut self.streams[slot as usize];
+            let mut cursor = stream.fetch;
+            let wants = cursor.payload < stream.target;
+            let next = if wants { cursor.next_content(stream.route()) } else { None };
+            let Some((_, left)) = next.and_then(|(key, _, left)| Some((self.cache.take(key)?, left))) else { break };
+            cursor.pass(left);
+            stream.fetch = cursor;
+            outside.gauges.plane.cache_hits.add(1);
+            self.count_best_effort(slot, 1);
+        }
+        let payload = self.streams[slot as usize].fetch.payload;
+        if payload > before {
+            outside.tell_pacer(ToPacer::Fetched { slot, payload });
+        }
+        payload - before
+    }
+
+    /// Asks each disk's schedule what to do until it says: wait.
+    pub(crate) fn ask_disks<I: Io>(&mut self, outside: &mut Outside<I>) {
+        for disk in 0..self.disks.len() {
+            if self.disks[disk].health.is_hung() {
+                continue;
+            }
+            self.retry_reads(disk, outside);
+            for _ in 0..STEPS_PER_TURN {
+                match self.disks[disk].schedule.next(outside.now) {
+                    Step::Read { slot, bytes_max, real_time } => {
+                        let Some(issued) = self.issue(disk, slot, bytes_max, real_time, outside) else {
+                            if real_time {
+                                break;
+                            }
+                            self.postpone(slot);
+                            continue;
+                        };
+                        self.disks[disk].schedule.issued(slot, issued, outside.now);
+                        self.ask_next(slot, disk, outside.now);
+                        if issued.bytes == 0 {
+                            self.run_if_ready(slot, outside);
+                        }
+                    }
+                    Step::Grant { job, bytes_max, until } => {
+                        outside.io.grant(grants::grant(disk, job, bytes_max, until))
+                    }
+                    Step::Wait => break,
+                }
+            }
+        }
+    }
+
+    /// What a stream reads next, and where: as much as it wants and lies there.
+    pub(super) fn next_piece(&self, slot: u32) -> Option<Piece> {
+        let stream = &self.streams[slot as usize];
+        let wanted = stream.target.saturating_sub(stream.fetch.payload);
+        let mut cursor = stream.fetch;
+        let (key, ..) = cursor.next_content(stream.route()).filter(|_| wanted > 0)?;
+        let layout = &stream.content().layout;
+        let offset = key.index * QUARTER_BYTES;
+        let piece = layout.piece(layout.copy_at(offset, |disk| self.reluctance(disk)), offset, wanted)?;
+        // All that it wants lies on one disk, be it in several ranges.
+        let length = if layout.shares().len() == 1 { wanted } else { piece.length };
+        Some(Piece { length, ..piece })
+    }
+
+    /// Gives back one reference to a quarter the stream has passed.
+    pub(super) fn give_back(&mut self, slot: u32, key: QuarterKey) {
+        let quarter = self.cache.find(key).expect("a referenced quarter stays");
+        self.cache.release(quarter);
+        self.count_best_effort(slot, -1);
+    }
+
+    /// Gives back the pages that end behind `until` in a stream's payload; how many it keeps.
+    pub(super) fn keep_until<I: Io>(&mut self, slot: u32, until: u64, outside: &mut Outside<I>) -> u32 {
+        let stream = &self.streams[slot as usize];
+        let (mut cursor, end) = (stream.send, stream.fetch.payload);
+        let (mut kept, mut pages) = (cursor, 0);
+        while cursor.payload < end {
+            let Some((key, _, left)) = cursor.next_content(self.streams[slot as usize].route()) else { break };
+            cursor.pass(left);
+            if cursor.payload <= until {
+                (kept, pages) = (cursor, pages + 1);
+            } else {
+                self.give_back(slot, key);
+            }
+        }
+        let stream = &mut self.streams[slot as usize];
+        (stream.fetch, stream.target) = (kept, kept.payload);
+        outside.tell_pacer(ToPacer::Fetched { slot, payload: kept.payload });
+        pages
+    }
+}
+
+/// The name of the disk at this index.
+pub(super) fn id_of(index: usize) -> DiskId {
+    DiskId(u16::try_from(index).expect("within limits"))
+}

@@ -1,0 +1,183 @@
+//! Streams of one content that share its reads: a *group*. The one furthest ahead, the leader, reads; the others hold
+//! what it read until they have sent it, and take no disk time.
+//!
+//! Promise: who plays on is served as if it read for itself: when the leader goes, the next one reads in its place with
+//! its disk time; when the leader's client stalls, whoever overtakes it does. The pages between the last of a group and
+//! its leader are charged to the leader's reservation. Who falls further behind than it was when it joined reads for
+//! itself, out of the reserve that admission keeps for that, or goes on as best effort. Not here: who is admitted.
+
+use schedule::admission::disk_table::Moment;
+
+use super::*;
+use crate::cache::QuarterState;
+use crate::control::Service;
+
+/// A stream may fall so much further behind its leader before it has to read for itself.
+const SLACK_BYTES: u64 = 4 * QUARTER_BYTES;
+
+impl Fetcher {
+    /// The group that a delivery can join: everything from its first byte to what the leader reads next is in the buffers or
+    /// being read. Whether there is memory to keep it there, for which the leader is charged, the admitter knows.
+    pub(super) fn find_group<I: Io>(&mut self, delivery: Box<Delivery>, outside: &mut Outside<I>) {
+        let has_room = self.files.has_room(delivery.content.layout.files().len());
+        let group = outside.config.sharing.and_then(|_| self.group_for(&delivery));
+        outside.tell_admitter(ToAdmitter::Found { delivery, group, has_room });
+    }
+
+    fn group_for(&self, delivery: &Delivery) -> Option<SharingGroup> {
+        let Service::Constant { rate, burst_bytes, .. } = delivery.service else { return None };
+        let range = Route::of(delivery).range()?;
+        let version = delivery.content.version;
+        let ahead = self.disk(delivery.content.disk()).streams.iter().filter_map(|&slot| {
+            let stream = &self.streams[slot as usize];
+            let other = stream.plan?.rate;
+            let leads = stream.leader.is_none() && stream.is_active() && stream.content().version == version;
+            if !leads || other.rate != rate || burst_bytes > other.burst_bytes {
+                return None;
+            }
+            let read = stream.route().range()?;
+            let (next, sent) = (read.start + stream.fetch.payload, read.start + stream.send.payload);
+            // Only from behind: whoever overtakes its leader by a burst would need what nobody has planned to read.
+            let fits = sent >= range.start && read.end >= range.end && next < read.end;
+            fits.then(|| (next, slot, sent - range.start + stream.behind_bytes))
+        });
+        let (next, leader, behind_bytes) = ahead.min()?;
+        let mut pages = range.start / QUARTER_BYTES..next.div_ceil(QUARTER_BYTES);
+        let is_there = |index| {
+            let page = self.cache.find(QuarterKey { version, index });
+            page.is_some_and(|page| matches!(self.cache.state(page), QuarterState::Ready(_) | QuarterState::Reading))
+        };
+        let pages_held = self.pages_held(leader, Some(behind_bytes));
+        pages.all(is_there).then_some(SharingGroup { leader, behind_bytes, pages: pages_held })
+    }
+
+    /// Pages that a leader's group holds, with one more that is so far behind.
+    fn pages_held(&self, leader: u32, joins: Option<u64>) -> u64 {
+        let streams = &self.disk(self.streams[leader as usize].disk).streams;
+        let followers = streams.iter().map(|&slot| &self.streams[slot as usize]);
+        let behind = followers.filter(|stream| stream.leader == Some(leader)).map(|stream| stream.behind_bytes);
+        behind.chain(joins).max().map_or(0, |bytes| (bytes + SLACK_BYTES).div_ceil(QUARTER_BYTES) + 1)
+    }
+
+    fn charge<I: Io>(&self, leader: u32, joins: Option<u64>, outside: &mut Outside<I>) {
+        outside.tell_admitter(ToAdmitter::Charge { leader, pages: self.pages_held(leader, joins) });
+    }
+
+    /// A stream joins a group, and starts as soon as its first bytes are there and the leader runs.
+    pub(super) fn begin_following<I: Io>(&mut self, slot: u32, group: SharingGroup, outside: &mut Outside<I>) {
+        let stream = &mut self.streams[slot as usize];
+        (stream.leader, stream.behind_bytes) = (Some(group.leader), group.behind_bytes);
+        self.reads_nothing(slot);
+        self.list_as_starting(slot);
+        outside.tell_admitter(ToAdmitter::Started { slot });
+        self.take_behind_leader(slot, outside);
+        self.run_if_ready(slot, outside);
+    }
+
+    /// Holds what the leader has read.
+    pub(super) fn take_behind_leader<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) {
+        let Some((read, _)) = self.leader_at(slot) else { return };
+        let stream = &mut self.streams[slot as usize];
+        stream.target = stream.target.max(read.min(stream.payload));
+        self.take_buffered(slot, outside);
+    }
+
+    /// Up to where in this stream's payload its leader has asked for, and has sent.
+    fn leader_at(&self, slot: u32) -> Option<(u64, u64)> {
+        let stream = &self.streams[slot as usize];
+        let leader = &self.streams[stream.leader? as usize];
+        let (own, other) = (stream.route().range()?, leader.route().range()?);
+        let from = |payload: u64| (other.start + payload).saturating_sub(own.start);
+        Some((from(leader.fetch.payload), from(leader.send.payload)))
+    }
+
+    /// A tick of a stream that shares another's reads.
+    pub(super) fn follow<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) {
+        self.take_behind_leader(slot, outside);
+        let (Some((read, sent)), Some(leader)) = (self.leader_at(slot), self.streams[slot as usize].leader) else {
+            return;
+        };
+        let leads = &self.streams[leader as usize];
+        let (window, leader_has_all) = (leads.ahead, leads.fetch.payload >= leads.payload);
+        let stream = &self.streams[slot as usize];
+        let held = stream.fetch.payload - stream.send.payload;
+        let is_lost = stream.fetch.payload < read.min(stream.payload);
+        if is_lost || held > window.saturating_add(stream.behind_bytes + SLACK_BYTES) {
+            let disk = self.disk(stream.disk);
+            let queued_seconds = disk.schedule.queued_seconds(outside.now);
+            let round = disk.rounds.index_at(outside.now);
+            let moment = Moment { queued_seconds, payload_bytes: stream.payload, ..Moment::idle(round) };
+            outside.tell_admitter(ToAdmitter::NeedsOwn { slot, moment });
+        } else if stream.send.payload > sent || (stream.fetch.payload < stream.payload && leader_has_all) {
+            self.hand_over_reads(leader, slot, outside);
+        }
+    }
+
+    /// The first stream that shares a leader's reads, in the order of what they send next, reads in its place.
+    pub(super) fn leave_group<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) {
+        if let Some(leader) = self.streams[slot as usize].leader.take() {
+            return self.charge(leader, None, outside);
+        }
+        let disk = usize::from(self.streams[slot as usize].disk.0);
+        let mut next: Option<(u64, u32)> = None;
+        for nth in 0..self.disks[disk].streams.len() {
+            let other = self.disks[disk].streams[nth];
+            if self.streams[other as usize].leader != Some(slot) {
+                continue;
+            }
+            self.take_behind_leader(other, outside);
+            let stream = &self.streams[other as usize];
+            let at = stream.range_start() + stream.send.payload;
+            if next.is_none_or(|(furthest, _)| at > furthest) {
+                next = Some((at, other));
+            }
+        }
+        if let Some((_, other)) = next {
+            self.hand_over_reads(slot, other, outside);
+            self.streams[slot as usize].leader = None;
+        }
+    }
+
+    /// `to` reads for the group of `from` from now on, which shares its reads.
+    fn hand_over_reads<I: Io>(&mut self, from: u32, to: u32, outside: &mut Outside<I>) {
+        outside.tell_admitter(ToAdmitter::HandOver { from, to });
+        self.ask_nothing(from);
+        let giver = &self.streams[from as usize];
+        // What one had asked its disk for and not got, the other asks for, and for more if its range goes further.
+        let (end, ahead, given, disk) = (giver.range_start() + giver.target, giver.ahead, giver.plan, giver.disk);
+        self.reads_nothing(from);
+        for nth in 0..self.disk(disk).streams.len() {
+            let other = self.disk(disk).streams[nth];
+            if self.streams[other as usize].leader == Some(from) {
+                self.streams[other as usize].leader = Some(to);
+            }
+        }
+        self.streams[from as usize].leader = Some(to);
+        let stream = &mut self.streams[to as usize];
+        if let (Some(given), Some(plan)) = (given, &mut stream.plan) {
+            let rate = ReadRate { period: given.rate.period, ..plan.rate };
+            *plan = ReadPlan { rate, age: plan.age, ..given };
+        }
+        let own = stream.range_start();
+        (stream.leader, stream.ahead) = (None, ahead);
+        stream.target = end.saturating_sub(own).min(stream.payload).max(stream.target);
+        let behind = stream.behind_bytes;
+        self.charge(to, Some(behind), outside);
+        let round = self.disk(disk).rounds.index_at(outside.now);
+        self.read_ahead(to, round, outside);
+    }
+
+    /// A stream that fell behind its group has disk time of its own.
+    pub(super) fn read_alone<I: Io>(&mut self, slot: u32, period: u32, start: PlacedStart, outside: &mut Outside<I>) {
+        self.leave_group(slot, outside);
+        let stream = &mut self.streams[slot as usize];
+        stream.behind_bytes = 0;
+        if let Some(plan) = &mut stream.plan {
+            plan.rate.period = period;
+        }
+        self.plan_from(slot, start);
+        let until = self.streams[slot as usize].send.payload + self.window(slot);
+        self.keep_until(slot, until, outside);
+        self.read_ahead(slot, start.round, outside);
+    }
+}

@@ -1,0 +1,168 @@
+//! What the three parts of the plane say to each other.
+//!
+//! The *admitter* decides who is served, the *fetcher* has the disks and the buffers, the *pacer* the streams and their
+//! sockets. Each owns its state alone; the plane carries their messages in the order in which they were sent. A part knows
+//! of another only what it was told. Decision 0036 says who promises what.
+
+use std::sync::Arc;
+
+use schedule::admission::disk_table::Moment;
+use schedule::disk::health::DiskCondition;
+use schedule::pace::Pace;
+use units::{BitRate, DiskId, LinkId, Nanos, ReservationId};
+
+use crate::control::{Content, Delivery, Outcome, Refusal, Segment};
+use crate::cursor::Cursor;
+
+/// Whose reads a stream is to share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SharingGroup {
+    pub(crate) leader: u32,
+    /// Bytes from the new stream's first byte to the leader's next one to send.
+    pub(crate) behind_bytes: u64,
+    /// Pages that the leader holds for its group then.
+    pub(crate) pages: u64,
+}
+
+/// A constant rate, as the disks need it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ReadRate {
+    pub(crate) rate: BitRate,
+    pub(crate) burst_bytes: u64,
+    /// Rounds between its reads.
+    pub(crate) period: u32,
+}
+
+/// When a reservation was given its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PlacedStart {
+    /// The present round.
+    pub(crate) round: u64,
+    /// That of its first regular read.
+    pub(crate) first_round: u64,
+}
+
+/// To the admitter; all of them come from the fetcher.
+#[derive(Debug)]
+pub(crate) enum ToAdmitter {
+    /// Whose reads a new delivery can share, and whether its files can be opened.
+    Found { delivery: Box<Delivery>, group: Option<SharingGroup>, has_room: bool },
+    /// A stream needs no disk to start, or shares the reads of another.
+    Started { slot: u32 },
+    /// A stream needs disk time for its start.
+    Waits { slot: u32 },
+    /// What the start of a waiting stream would meet now.
+    Weighed { slot: u32, moment: Moment },
+    /// A round of a disk began.
+    Round { disk: DiskId },
+    /// A leader holds so many pages for its group.
+    Charge { leader: u32, pages: u64 },
+    /// A stream reads for its group in another's place.
+    HandOver { from: u32, to: u32 },
+    /// A stream that shared another's reads needs its own disk time, or else is served as best effort.
+    NeedsOwn { slot: u32, moment: Moment },
+    /// A stream is read for as best effort.
+    Demoted { slot: u32, at: Nanos },
+    /// A stream that was demoted asks for a reservation again.
+    AsksBack { slot: u32, moment: Moment },
+    /// A stream has nothing more of disks and buffers.
+    Left { slot: u32, may_hold: bool },
+    /// What a disk is good for from now on.
+    Condition { disk: DiskId, condition: DiskCondition },
+    /// A stream is listed at another disk.
+    Moved { slot: u32, disk: DiskId },
+    /// How slow a disk is, and whether it has lost so much time that its streams may have to end.
+    Speed { disk: DiskId, factor: f64, is_behind: bool },
+    /// A stream of a disk that is too slow gives its disk time back at once.
+    Overloaded { slot: u32 },
+}
+
+/// To the fetcher.
+#[derive(Debug)]
+pub(crate) enum ToFetcher {
+    /// From the admitter: whose reads can it share?
+    Find { delivery: Box<Delivery> },
+    /// From the admitter: a stream begins. With a rate it waits for its start, unless it needs no disk for it.
+    Begin {
+        slot: u32,
+        content: Arc<Content>,
+        segments: Arc<[Segment]>,
+        rate: Option<ReadRate>,
+        disk: DiskId,
+        group: Option<SharingGroup>,
+        /// How many reservations were made before its own.
+        age: u64,
+    },
+    /// From the admitter: what would its start meet now?
+    Weigh { slot: u32 },
+    /// From the admitter: read its first bytes.
+    Start { slot: u32, start: PlacedStart },
+    /// From the admitter: a stream that was demoted has a reservation again.
+    Promote { slot: u32, rate: ReadRate, start: PlacedStart, age: u64 },
+    /// From the admitter: a stream reads for itself from now on.
+    ReadAlone { slot: u32, period: u32, start: PlacedStart },
+    /// From the admitter or the pacer: a stream has lost its reservation.
+    Demote { slot: u32, at: Nanos },
+    /// From the admitter: for how long best effort may go on, by what is promised.
+    Slack { disk: DiskId, slack: Nanos },
+    /// From the admitter: the share of a disk's time that best effort has.
+    BeShare { disk: DiskId, share: f64 },
+    /// From the admitter: a disk has promised more than it can do; its youngest stream is to end.
+    Shed { disk: DiskId },
+    /// From the pacer: so far a stream was sent.
+    Sent { slot: u32, cursor: Cursor },
+    /// From the pacer: a stream's clock.
+    Paced { slot: u32, pace: Pace },
+    /// From the pacer: a stream began to run.
+    Running { slot: u32 },
+    /// From the pacer: a stream's tick, of one that reads tick by tick or shares another's reads.
+    Tick { slot: u32 },
+    /// From the pacer: a best-effort delivery may read ahead.
+    Want { slot: u32 },
+    /// From the pacer: a client takes nothing, and its stream holds nothing until it does.
+    Park { slot: u32 },
+    /// From the pacer: a demoted stream's client reads again.
+    AskBack { slot: u32 },
+    /// From the pacer: a stream ends as soon as its socket lets it; who shares its reads goes on without it.
+    Ending { slot: u32 },
+    /// From the pacer: a stream ended.
+    Leave { slot: u32, may_hold: bool },
+}
+
+/// To the pacer.
+#[derive(Debug)]
+pub(crate) enum ToPacer {
+    /// From the admitter: a stream begins, which is listed at this disk.
+    Begin { slot: u32, delivery: Box<Delivery>, disk: DiskId },
+    /// From the admitter: what a link carries.
+    Link { link: LinkId, payload: BitRate },
+    /// From the admitter: a stream is best effort from now on; whether it may ask for its reservation again.
+    Demoted { slot: u32, at: Nanos, asks_back: bool },
+    /// From the admitter: a stream has a reservation again, and its clock begins anew.
+    Promoted { slot: u32 },
+    /// From the admitter: a stream that waited for its start is refused.
+    Refuse { slot: u32, refusal: Refusal },
+    /// From the admitter: everything of an ended stream was given back but the reservation `held`.
+    Left { slot: u32, held: Option<ReservationId> },
+    /// From the fetcher: so far pages are held for a stream.
+    Fetched { slot: u32, payload: u64 },
+    /// From the fetcher: what a stream's content cannot be read beyond, and what it ends with there.
+    Cut { slot: u32, payload: u64, outcome: Outcome },
+    /// From the fetcher: the first bytes of a stream are there.
+    Run { slot: u32 },
+    /// From the fetcher: what a best-effort delivery could read ahead was asked for.
+    GoOn { slot: u32 },
+    /// From the fetcher, what a best-effort delivery waits for may be there; from the admitter, a stream did not get its
+    /// reservation back.
+    Wake { slot: u32 },
+    /// From the fetcher: end this stream.
+    Finish { slot: u32, outcome: Outcome },
+}
+
+/// A message on its way.
+#[derive(Debug)]
+pub(crate) enum PartMessage {
+    Admitter(ToAdmitter),
+    Fetcher(ToFetcher),
+    Pacer(ToPacer),
+}

@@ -1,0 +1,225 @@
+//! Best-effort deliveries: they get what the links have left, at once while there is any, else in turn.
+//!
+//! Promise: a delivery whose client takes nothing costs no turn, and after [`BLOCKED_MAX`] no buffer; all of them
+//! together delay a step of the wheel by no more than what [`STEP_BYTES`] take. Not here: disk time (`schedule::disk`).
+
+use std::collections::VecDeque;
+
+use schedule::admission::QUARTER_BYTES;
+
+use super::links::depth;
+use super::*;
+
+/// A delivery sends at most this much at a time.
+const SEND_BYTES: u64 = 1024 * 1024;
+/// All of them send at most this much in a step of the wheel: the next step must not wait for them.
+const STEP_BYTES: u64 = 4 << 20;
+/// A client that takes nothing for so long has its buffers taken back; they are read again when it goes on.
+const BLOCKED_MAX: Nanos = Nanos::from_secs(1);
+/// A stream that gave its reservation back and finds no room asks again after so long.
+const ASKED_BACK_EVERY: Nanos = Nanos::from_secs(1);
+/// A stream whose client takes nothing gives its reservation back after [`PlaneConfig::stall_max`](crate::PlaneConfig), and
+/// ends after so many of them: five minutes by default, which most pauses are shorter than.
+const STALLS_OF_PLAYERS: u64 = 10;
+
+/// All of them.
+#[derive(Debug)]
+pub(super) struct BestEffort {
+    /// Slots of all.
+    all: Vec<u32>,
+    /// Slots of those without a send out: they wait for bytes, or for their share of a link.
+    waiting: VecDeque<u32>,
+    /// Links on which somebody was given less than it wanted in this step: whoever comes now waits for its turn.
+    is_short: Vec<bool>,
+    /// The step of the wheel, and what they may still send in it.
+    step: (u64, u64),
+}
+
+impl BestEffort {
+    pub(super) fn new(streams_max: usize, links: usize) -> Self {
+        Self {
+            all: Vec::with_capacity(streams_max),
+            waiting: VecDeque::with_capacity(streams_max),
+            is_short: vec![false; links],
+            step: (0, 0),
+        }
+    }
+
+    pub(super) fn add(&mut self, slot: u32) {
+        self.all.push(slot);
+    }
+
+    /// Bytes that they may send in this step.
+    fn left_in_step(&mut self, step: u64) -> u64 {
+        if self.step.0 != step {
+            self.step = (step, STEP_BYTES);
+        }
+        self.step.1
+    }
+
+    /// They sent so many bytes.
+    pub(super) const fn sent_in_step(&mut self, bytes: u64) {
+        self.step.1 = self.step.1.saturating_sub(bytes);
+    }
+
+    /// True if one waits for its turn.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    pub(super) fn remove(&mut self, slot: u32) {
+        self.all.retain(|&other| other != slot);
+        self.waiting.retain(|&other| other != slot);
+    }
+}
+
+impl Pacer {
+    /// A stream that gave its reservation back, and whose client reads again, asks for it as a new one would; true while
+    /// the answer is to be waited for.
+    pub(super) fn ask_back<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) -> bool {
+        let stream = &mut self.streams[slot as usize];
+        if !stream.is_running() || stream.asks_back.is_none_or(|from| outside.now < from) {
+            return false;
+        }
+        stream.asks_back = Some(outside.now.saturating_add(ASKED_BACK_EVERY));
+        outside.tell_fetcher(ToFetcher::AskBack { slot });
+        true
+    }
+
+    /// A stream has its reservation again: it starts once more, where it is, with its burst behind it.
+    pub(super) fn promoted<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) {
+        self.best_effort.remove(slot);
+        let stream = &mut self.streams[slot as usize];
+        if !stream.is_running() {
+            return;
+        }
+        (stream.life, stream.is_guaranteed, stream.pace, stream.here) = (PacedLife::Waiting, true, None, None);
+        (stream.budget, stream.queued, stream.asks_back) = (0, false, None);
+        let delivery = stream.delivery.as_deref_mut().expect("a slot in use has its delivery");
+        if let Service::Constant { rate, burst_bytes, .. } = &mut delivery.service {
+            *burst_bytes = 0;
+            outside.gauges.streams[slot as usize].rate_bps.set(rate.0);
+        }
+    }
+
+    /// A constant-rate stream has lost its reservation and goes on in what is left over, no faster than its rate.
+    pub(super) fn demoted<I: Io>(&mut self, slot: u32, at: Nanos, asks_back: bool, outside: &mut Outside<I>) {
+        self.leave_wheel(slot);
+        let stream = &mut self.streams[slot as usize];
+        if !matches!(stream.life, PacedLife::Waiting | PacedLife::Running) {
+            return;
+        }
+        if let (None, Service::Constant { rate, burst_bytes, .. }) = (stream.pace, stream.delivery().service) {
+            stream.pace = Some(Pace::new(rate, outside.config.tick, at, burst_bytes).after(stream.send.payload));
+        }
+        (stream.late_since, stream.budget, stream.life) = (None, 0, PacedLife::Running);
+        (stream.is_guaranteed, stream.asks_back) = (false, asks_back.then_some(at));
+        outside.gauges.streams[slot as usize].rate_bps.set(0);
+        self.best_effort.add(slot);
+        self.enqueue(slot);
+        self.want(slot, outside);
+    }
+
+    /// In each step of the wheel those that wait get what the links have left, in turn.
+    pub(crate) fn feed_best_effort<I: Io>(&mut self, pages: &Cache, outside: &mut Outside<I>) {
+        let count = self.best_effort.waiting.len() as u64;
+        let share = (STEP_BYTES / count.max(1)).clamp(QUARTER_BYTES, SEND_BYTES);
+        self.best_effort.is_short.fill(false);
+        for _ in 0..count {
+            let Some(slot) = self.best_effort.waiting.pop_front() else { return };
+            self.streams[slot as usize].queued = false;
+            self.allot(slot, share, outside);
+            self.push(slot, pages, outside, outside.now);
+            self.wait_for_turn(slot);
+            outside.tell_fetcher(ToFetcher::Want { slot });
+        }
+    }
+
+    /// A delivery whose client took bytes, or whose bytes came, asks for what it will send next, and sends what it may when it
+    /// has an answer.
+    pub(super) fn want<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) {
+        if self.may_send_best_effort(slot) {
+            outside.tell_fetcher(ToFetcher::Want { slot });
+        }
+    }
+
+    /// A delivery sends what it may.
+    pub(super) fn best_effort_goes_on<I: Io>(&mut self, slot: u32, pages: &Cache, outside: &mut Outside<I>) {
+        if !self.may_send_best_effort(slot) {
+            return;
+        }
+        if !self.best_effort.is_short[usize::from(self.streams[slot as usize].delivery().link.0)] {
+            self.allot(slot, SEND_BYTES, outside);
+        }
+        self.push(slot, pages, outside, outside.now);
+        self.wait_for_turn(slot);
+    }
+
+    fn may_send_best_effort(&self, slot: u32) -> bool {
+        let stream = &self.streams[slot as usize];
+        stream.is_running() && !stream.is_guaranteed && stream.in_flight.is_none()
+    }
+
+    /// Puts a delivery that has no send out into the queue.
+    fn wait_for_turn(&mut self, slot: u32) {
+        if self.may_send_best_effort(slot) {
+            self.enqueue(slot);
+        }
+    }
+
+    fn enqueue(&mut self, slot: u32) {
+        let queued = &mut self.streams[slot as usize].queued;
+        if !std::mem::replace(queued, true) {
+            self.best_effort.waiting.push_back(slot);
+        }
+    }
+
+    /// Lets a delivery send up to `most` bytes of what its link has left.
+    fn allot<I: Io>(&mut self, slot: u32, most: u64, outside: &Outside<I>) {
+        let now = outside.now;
+        // A tick's bytes at a time: by the moment, each send would be followed by one of what has become due since.
+        let tick = outside.config.tick;
+        let at = Nanos(now.0 - now.0 % tick.0);
+        let in_step = self.best_effort.left_in_step(self.steps.index_at(now));
+        let stream = &mut self.streams[slot as usize];
+        let link = stream.delivery().link;
+        let there = stream.fetched - stream.send.payload;
+        let due = stream.pace.as_mut().map_or(u64::MAX, |pace| pace.allowance(at, stream.send.payload));
+        let wanted = most.min(there).min(due);
+        // All but two steps of what the link was not given before is for streams that start or are behind.
+        let kept = depth(tick).saturating_sub(self.steps.period().saturating_mul(2));
+        let room = self.link_room(link, kept, outside, now).min(in_step);
+        self.best_effort.is_short[usize::from(link.0)] |= room < wanted;
+        self.streams[slot as usize].budget = wanted.min(room);
+    }
+
+    /// Once a second: whose client takes nothing gives its buffers back, and at last its place.
+    pub(crate) fn look_after_blocked<I: Io>(&mut self, outside: &mut Outside<I>) {
+        let now = outside.now;
+        for nth in (0..self.best_effort.all.len()).rev() {
+            let Some(&slot) = self.best_effort.all.get(nth) else { continue };
+            // A player that pauses keeps its connection, and pauses for longer than a download that hangs.
+            let stalls = if self.streams[slot as usize].pace.is_some() { STALLS_OF_PLAYERS } else { 1 };
+            if self.blocked_for(slot, outside, now) > outside.config.stall_max.saturating_mul(stalls) {
+                self.finish(slot, Outcome::ClientStalled, outside);
+                continue;
+            }
+            let stream = &mut self.streams[slot as usize];
+            let Some(InFlight { what: Sent::Content | Sent::Literal, since, .. }) = stream.in_flight else { continue };
+            if now.saturating_sub(since) >= BLOCKED_MAX && !stream.gives_way && stream.is_running() {
+                stream.gives_way = true;
+                outside.io.cancel_send(TokenWork::Send { slot, generation: stream.generation }.token());
+            }
+        }
+    }
+
+    /// A delivery whose send was cancelled holds nothing until its client takes bytes again.
+    pub(super) fn park<I: Io>(&mut self, slot: u32, since: Nanos, outside: &mut Outside<I>) {
+        outside.tell_fetcher(ToFetcher::Park { slot });
+        let stream = &mut self.streams[slot as usize];
+        (stream.budget, stream.here) = (0, None);
+        stream.in_flight = Some(InFlight { what: Sent::Room, bytes: 0, since });
+        let token = TokenWork::Send { slot, generation: stream.generation }.token();
+        outside.io.await_room(token, SocketSlot(slot));
+    }
+}

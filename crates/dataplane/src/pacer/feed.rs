@@ -1,0 +1,408 @@
+//! Feeding sockets: what each stream's tick sends, and what became of it.
+
+use schedule::admission::QUARTER_BYTES;
+use units::limits;
+
+use super::wheel::SEND_BYTES_MIN;
+use super::*;
+use crate::cache::{QuarterKey, QuarterState};
+use crate::control::{Event, Segment};
+use crate::cursor::{AtCursor, length_of};
+use crate::port::{Completion, IoFault, LITERAL_BYTES, SendRequest, Span};
+
+const JITTER_WINDOW: Nanos = Nanos::from_secs(1);
+/// News of misses are told at most this often.
+const MISS_NEWS: Nanos = Nanos::from_secs(1);
+
+impl Pacer {
+    /// The next step that has come and in which anybody is fed. After a long delay the steps that all streams have had
+    /// since are left out: what is due is counted from each stream's own start, so nothing is lost by it.
+    pub(crate) fn next_due_step(&mut self, now: Nanos) -> Option<u64> {
+        let current = self.steps.index_at(now);
+        if current > self.step + PLACES as u64 {
+            self.step = current - PLACES as u64 + 1;
+        }
+        while self.step <= current {
+            self.step += 1;
+            if self.is_step_used(self.step - 1) {
+                return Some(self.step - 1);
+            }
+        }
+        None
+    }
+
+    /// When the next step begins that anybody is fed in; while nobody is, a turn of the wheel from the last one.
+    pub(crate) fn next_wakeup(&self) -> Nanos {
+        let end = self.step + PLACES as u64;
+        self.steps.start_of((self.step..end).find(|&step| self.is_step_used(step)).unwrap_or(end))
+    }
+
+    fn is_step_used(&self, step: u64) -> bool {
+        self.wheel.is_used(step) || self.best_effort.is_waiting()
+    }
+
+    /// Feeds every guaranteed stream that sits in this step.
+    pub(crate) fn feed_step<I: Io>(&mut self, step: u64, pages: &Cache, outside: &mut Outside<I>) {
+        let at = self.steps.start_of(step);
+        outside.gauges.plane.tick_late(outside.now.saturating_sub(at));
+        let mut nth = 0;
+        while let Some(slot) = self.wheel.at(step, nth) {
+            self.feed(slot, pages, outside, at);
+            // A stream that ended left its seat, and another sits there now.
+            if self.wheel.at(step, nth) == Some(slot) {
+                nth += 1;
+            }
+        }
+    }
+
+    /// One tick of one stream.
+    fn feed<I: Io>(&mut self, slot: u32, pages: &Cache, outside: &mut Outside<I>, at: Nanos) {
+        if !self.streams[slot as usize].is_running() {
+            return;
+        }
+        self.measure_jitter(slot, outside, at);
+        if self.blocked_for(slot, outside, at) > outside.config.stall_max {
+            self.leave_wheel(slot);
+            return outside.tell_fetcher(ToFetcher::Demote { slot, at });
+        }
+        let stream = &mut self.streams[slot as usize];
+        let Some(before) = stream.pace else { return };
+        let mut pace = before;
+        let (due, quota) = (pace.allowance(at, stream.send.payload), pace.quota() + 1);
+        stream.pace = Some(pace);
+        if pace != before {
+            outside.tell_fetcher(ToFetcher::Paced { slot, pace });
+        }
+        let link = stream.delivery().link;
+        // Its rate is promised; a burst, and what it is behind, are sent as far as the link has room for them.
+        let most = if due > quota { self.link_room(link, Nanos::ZERO, outside, at).max(quota) } else { quota };
+        self.streams[slot as usize].budget = due.min(most);
+        outside.tell_fetcher(ToFetcher::Tick { slot });
+        self.push(slot, pages, outside, at);
+    }
+
+    /// For how long its client has taken nothing.
+    pub(super) fn blocked_for<I: Io>(&mut self, slot: u32, outside: &Outside<I>, at: Nanos) -> Nanos {
+        let stream = &mut self.streams[slot as usize];
+        let since = stream.in_flight.map(|send| send.since);
+        if stream.told_blocked != since.is_some() {
+            stream.told_blocked = since.is_some();
+            outside.gauges.streams[slot as usize].blocked.set(u64::from(since.is_some()));
+        }
+        since.map_or(Nanos::ZERO, |since| at.saturating_sub(since))
+    }
+
+    /// Sends the next contiguous bytes the stream may send and has, if no send is out.
+    pub(super) fn push<I: Io>(&mut self, slot: u32, pages: &Cache, outside: &mut Outside<I>, now: Nanos) {
+        let stream = &mut self.streams[slot as usize];
+        if stream.in_flight.is_some() || !stream.is_running() {
+            return;
+        }
+        if let Some(here) = stream.here
+            && stream.budget <= here.left
+        {
+            if let Ok(length @ 1..) = u32::try_from(stream.budget) {
+                let memory = Span { offset: here.offset, length };
+                self.hand_over(
+                    slot,
+                    SendPiece { memory, then: None, sharing: here.sharing, sent: Sent::Content },
+                    outside,
+                    now,
+                );
+            }
+            return;
+        }
+        let mut cursor = stream.send;
+        let place = cursor.place(Route::of(stream.delivery()));
+        stream.send = cursor;
+        match place {
+            AtCursor::End => self.finish(slot, Outcome::Complete, outside),
+            AtCursor::Content { .. } if stream.send.payload >= stream.payload => {
+                let outcome = stream.cut.expect("its payload ends before its content");
+                self.finish(slot, outcome, outside);
+            }
+            AtCursor::Literal { left } => {
+                let memory = self.literal(slot, left, outside);
+                let piece = SendPiece { memory, then: None, sharing: Sharing::Single, sent: Sent::Literal };
+                self.hand_over(slot, piece, outside, now);
+            }
+            AtCursor::Content { key, within, left } => match self.ready_bytes(slot, (key, within, left), pages) {
+                Ready::Bytes(piece) => self.hand_over(slot, piece, outside, now),
+                Ready::NothingDue => {}
+                Ready::Late => self.late(slot, outside, now),
+                Ready::Changed => self.finish(slot, Outcome::ContentChanged, outside),
+            },
+        }
+    }
+
+    fn hand_over<I: Io>(&mut self, slot: u32, piece: SendPiece, outside: &mut Outside<I>, now: Nanos) {
+        let SendPiece { memory, then, sharing, sent } = piece;
+        // Lending a few pages costs more than copying them.
+        let sharing = if u64::from(memory.length) < SEND_BYTES_MIN { Sharing::Single } else { sharing };
+        self.on_time(slot, outside, now);
+        let stream = &mut self.streams[slot as usize];
+        let bytes = u64::from(memory.length) + then.map_or(0, |then| u64::from(then.length));
+        stream.in_flight = Some(InFlight { what: sent, bytes, since: now });
+        let token = TokenWork::Send { slot, generation: stream.generation }.token();
+        outside.gauges.plane.sends.add(1);
+        self.link_takes(slot, bytes, outside, now);
+        outside.io.send(SendRequest { token, socket: SocketSlot(slot), memory, then, sharing });
+    }
+
+    /// Puts the literal bytes at the send cursor into the stream's own area of the arena.
+    fn literal<I: Io>(&mut self, slot: u32, left: u64, outside: &mut Outside<I>) -> Span {
+        let stream = &self.streams[slot as usize];
+        let Some(Segment::Bytes(bytes)) = stream.delivery().segments.get(stream.send.segment) else {
+            unreachable!("the cursor is at a literal segment");
+        };
+        let length = left.min(LITERAL_BYTES);
+        let from = usize::try_from(stream.send.passed).expect("a literal is short");
+        let until = from + usize::try_from(length).expect("a literal is short");
+        let base = u64::from(outside.io.chunk_count()) * limits::CHUNK_BYTES;
+        let memory = Span {
+            offset: base + u64::from(slot) * LITERAL_BYTES,
+            length: u32::try_from(length).expect("a literal is short"),
+        };
+        outside.io.fill(memory, &bytes[from..until]);
+        memory
+    }
+
+    /// The bytes from a place in the content that are in memory and may be sent now: in one piece, or in two where they
+    /// are lent.
+    fn ready_bytes(&mut self, slot: u32, (key, within, left): (QuarterKey, u64, u64), pages: &Cache) -> Ready {
+        let stream = &self.streams[slot as usize];
+        if stream.budget == 0 {
+            return Ready::NothingDue;
+        }
+        // Not yet asked for, or still being read: late either way.
+        let quarter = if stream.send.payload < stream.fetched { pages.find(key) } else { None };
+        let Some(quarter) = quarter else { return Ready::Late };
+        let valid = match pages.state(quarter) {
+            QuarterState::Ready(valid) => u64::from(valid),
+            QuarterState::Reading | QuarterState::Empty => return Ready::Late,
+        };
+        if valid < within + left {
+            return Ready::Changed;
+        }
+        let (offset, sharing) = (Cache::span(quarter).offset + within, pages.sharing(quarter));
+        let mut length = left;
+        // Neighbours in the content are often neighbours in memory: one send for both.
+        let (mut last, mut next) = (quarter, self.after(slot, key, within + length, length));
+        while let Some((key, wanted)) = next {
+            let Some((neighbour, valid)) = pages.ready_neighbour(last, key) else { break };
+            last = neighbour;
+            let more = wanted.min(u64::from(valid));
+            length += more;
+            next = self.after(slot, key, more, length);
+        }
+        let budget = self.streams[slot as usize].budget.min(limits::CHUNK_BYTES);
+        let then = next.filter(|_| sharing == Sharing::Shared).and_then(|(key, wanted)| {
+            let quarter = pages.find(key)?;
+            let ready = matches!(pages.state(quarter), QuarterState::Ready(valid) if u64::from(valid) >= wanted);
+            let length = u32::try_from(wanted.min(budget.checked_sub(length)?)).expect("at most a quarter");
+            let both = ready && length > 0 && pages.sharing(quarter) == Sharing::Shared;
+            both.then(|| Span { length, ..Cache::span(quarter) })
+        });
+        self.streams[slot as usize].here = Some(Here { offset, left, sharing });
+        let length = u32::try_from(length.min(budget)).expect("at most a chunk");
+        Ready::Bytes(SendPiece { memory: Span { offset, length }, then, sharing, sent: Sent::Content })
+    }
+
+    /// The quarter after the one of `key`, and how many bytes of it belong to the segment, if a send of `length` bytes
+    /// that ends at `end` in that of `key` may and can go on.
+    fn after(&self, slot: u32, key: QuarterKey, end: u64, length: u64) -> Option<(QuarterKey, u64)> {
+        let stream = &self.streams[slot as usize];
+        let goes_on = length < stream.budget
+            && end.is_multiple_of(QUARTER_BYTES)
+            && stream.send.payload + length < stream.fetched;
+        let more = if goes_on { self.in_segment_after(slot, length) } else { 0 };
+        (more > 0).then_some((QuarterKey { index: key.index + 1, ..key }, more))
+    }
+
+    /// Bytes of the send cursor's segment that follow the next `length`, at most a quarter.
+    fn in_segment_after(&self, slot: u32, length: u64) -> u64 {
+        let stream = &self.streams[slot as usize];
+        let segment = &stream.delivery().segments[stream.send.segment];
+        let total = length_of(segment);
+        total.saturating_sub(stream.send.passed + length).min(QUARTER_BYTES)
+    }
+
+    fn late<I: Io>(&mut self, slot: u32, outside: &Outside<I>, now: Nanos) {
+        let stream = &mut self.streams[slot as usize];
+        if !stream.is_guaranteed {
+            return;
+        }
+        if stream.pace.is_some_and(|pace| stream.send.payload >= pace.promised_bytes(now)) {
+            return; // only its burst is slower than it might be
+        }
+        stream.misses += 1;
+        stream.late_since.get_or_insert(now);
+        outside.gauges.plane.misses.add(1);
+        let gauges = &outside.gauges.streams[slot as usize];
+        gauges.misses.set(stream.misses);
+        gauges.late.set(1);
+    }
+
+    fn on_time<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>, now: Nanos) {
+        let stream = &mut self.streams[slot as usize];
+        let Some(since) = stream.late_since.take() else { return };
+        outside.gauges.streams[slot as usize].late.set(0);
+        let late = now.saturating_sub(since);
+        let (id, disk) = (stream.delivery().stream, stream.disk);
+        outside.gauges.disks[usize::from(disk.0)].late(late);
+        if now.saturating_sub(self.misses_told) > MISS_NEWS {
+            self.misses_told = now;
+            outside.tell(Event::Miss { stream: id, late });
+        }
+    }
+
+    /// A send ended.
+    pub(crate) fn send_done<I: Io>(
+        &mut self,
+        (slot, generation): (u32, u32),
+        completion: Completion,
+        pages: &Cache,
+        outside: &mut Outside<I>,
+    ) {
+        let stream = &mut self.streams[slot as usize];
+        assert_eq!(stream.generation, generation, "a slot is freed only when its send is over");
+        let send = stream.in_flight.take().expect("a send was out");
+        let gives_way = std::mem::take(&mut stream.gives_way);
+        let taken = if send.bytes == 0 { 0 } else { completion.result.map_or(0, u64::from) };
+        self.link_gets_back(slot, send.bytes.saturating_sub(taken));
+        if let (Ok(bytes), Sent::Content | Sent::Literal) = (completion.result, send.what) {
+            self.account(slot, u64::from(bytes), send.what, outside);
+        }
+        if matches!(self.streams[slot as usize].life, PacedLife::Ending(_)) {
+            return self.end(slot, outside);
+        }
+        match completion.result {
+            Err(IoFault::Cancelled) if gives_way => self.park(slot, send.since, outside),
+            Ok(0) if send.what != Sent::Room => self.finish(slot, Outcome::ClientGone, outside),
+            Err(IoFault::Gone | IoFault::Device(_)) => self.finish(slot, Outcome::ClientGone, outside),
+            Err(IoFault::Cancelled) => self.finish(slot, Outcome::Stopped, outside),
+            // A stream whose client took bytes sends what it may send besides.
+            Ok(_) if self.streams[slot as usize].is_guaranteed => self.push(slot, pages, outside, completion.at),
+            Ok(_) if self.ask_back(slot, outside) => {}
+            Ok(_) => self.want(slot, outside),
+        }
+    }
+
+    /// `bytes` left: the cursor moves on, and the fetcher is told, who takes back what it passed.
+    fn account<I: Io>(&mut self, slot: u32, bytes: u64, sent: Sent, outside: &mut Outside<I>) {
+        let stream = &mut self.streams[slot as usize];
+        stream.sent_bytes += bytes;
+        outside.gauges.plane.sent_bytes.add(bytes);
+        if !stream.is_guaranteed {
+            outside.gauges.streams[slot as usize].sent_bytes.set(stream.sent_bytes);
+        }
+        if sent == Sent::Literal {
+            stream.send.passed += bytes;
+        } else {
+            stream.budget = stream.budget.saturating_sub(bytes);
+            self.pass(slot, bytes);
+        }
+        outside.tell_fetcher(ToFetcher::Sent { slot, cursor: self.streams[slot as usize].send });
+    }
+
+    fn pass(&mut self, slot: u32, bytes: u64) {
+        let stream = &mut self.streams[slot as usize];
+        if let Some(here) = &mut stream.here
+            && bytes < here.left
+        {
+            (here.offset, here.left) = (here.offset + bytes, here.left - bytes);
+            return stream.send.pass(bytes);
+        }
+        stream.here = None;
+        let (mut cursor, mut left) = (stream.send, bytes);
+        while left > 0 {
+            let Some((.., in_quarter)) = cursor.next_content(Route::of(stream.delivery())) else { break };
+            let step = left.min(in_quarter);
+            cursor.pass(step);
+            left -= step;
+        }
+        stream.send = cursor;
+    }
+
+    /// The first bytes of a stream are there: its clock begins.
+    pub(super) fn run<I: Io>(&mut self, slot: u32, pages: &Cache, outside: &mut Outside<I>) {
+        let stream = &self.streams[slot as usize];
+        let (PacedLife::Waiting, Service::Constant { rate, burst_bytes, .. }) =
+            (stream.life, stream.delivery().service)
+        else {
+            return;
+        };
+        let stride = Stride::of(rate, outside.config.tick);
+        let tick = stride.span(outside.config.tick);
+        // After a delay of the loop the next step to be fed lies in the past. A clock that began there would owe the
+        // viewer the delay, at twice its rate (found by the simulator, seed 995).
+        let step = self.steps.index_at(outside.now).max(self.step);
+        let seat = self.wheel.seat(slot, stride, step);
+        // Nobody waits for a first byte that is there: its tick is the one before the seat's first. With the clock begun at
+        // that one, the second send came up to two ticks behind the first, and whoever reads request after request, as
+        // players of segments do, had up to a tick less than its rate in each. A burst's first send lasts as long.
+        let before = if burst_bytes < rate.bytes_in(tick) { tick } else { Nanos::ZERO };
+        let first_tick = self.steps.start_of(Wheel::next_step(seat, step)).saturating_sub(before);
+        let stream = &mut self.streams[slot as usize];
+        (stream.life, stream.seat, stream.window) = (PacedLife::Running, Some(seat), JitterWindow::default());
+        let pace = Pace::new(rate, tick, first_tick, burst_bytes).after(stream.send.payload);
+        stream.pace = Some(pace);
+        outside.tell_fetcher(ToFetcher::Paced { slot, pace });
+        outside.tell_fetcher(ToFetcher::Running { slot });
+        self.feed(slot, pages, outside, first_tick);
+    }
+
+    fn measure_jitter<I: Io>(&mut self, slot: u32, outside: &Outside<I>, at: Nanos) {
+        let stream = &mut self.streams[slot as usize];
+        let Some(pace) = stream.pace else { return };
+        if stream.in_flight.is_some() {
+            // Its client has not taken what the last tick offered: what it gets until it is no longer behind says nothing
+            // about the server.
+            stream.window.from = Nanos::ZERO;
+            return self.publish_progress(slot, outside);
+        }
+        if stream.window.from == Nanos::ZERO {
+            // The first window begins behind the start burst: that one is no unevenness of the rate.
+            if pace.is_steady(at, stream.send.payload) {
+                stream.window = JitterWindow { from: at, payload: stream.send.payload };
+            }
+            return self.publish_progress(slot, outside);
+        }
+        let elapsed = at.saturating_sub(stream.window.from);
+        if elapsed < JITTER_WINDOW {
+            return;
+        }
+        let real = stream.send.payload - stream.window.payload;
+        let expected = pace.rate().bytes_in(elapsed);
+        let gauges = &outside.gauges.streams[slot as usize];
+        gauges.jitter_sum_ppm.add(real.abs_diff(expected).saturating_mul(1_000_000) / expected.max(1));
+        gauges.jitter_windows.add(1);
+        stream.window = JitterWindow { from: at, payload: stream.send.payload };
+        self.publish_progress(slot, outside);
+    }
+
+    /// Once a window, not once a tick: thousands of streams' gauges lie in no cache.
+    fn publish_progress<I: Io>(&self, slot: u32, outside: &Outside<I>) {
+        let stream = &self.streams[slot as usize];
+        let gauges = &outside.gauges.streams[slot as usize];
+        gauges.sent_bytes.set(stream.sent_bytes);
+        gauges.buffered_bytes.set(stream.fetched - stream.send.payload);
+    }
+}
+
+/// What one send carries.
+struct SendPiece {
+    memory: Span,
+    then: Option<Span>,
+    sharing: Sharing,
+    sent: Sent,
+}
+
+/// What can be sent of the content now.
+enum Ready {
+    Bytes(SendPiece),
+    NothingDue,
+    Late,
+    /// Its content is shorter than it was.
+    Changed,
+}

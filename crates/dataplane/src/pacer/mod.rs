@@ -1,0 +1,290 @@
+//! The pacer: streams and their sockets, and what is sent when.
+//!
+//! Promise: a stream is sent what its clock allows and the buffers have, at its own tick; what is sent in a tick is no more
+//! than the links carry; a socket comes back once its stream has left the disks. Not here: who is admitted (`admitter`),
+//! what is read (`fetcher`).
+
+mod best_effort;
+mod feed;
+mod links;
+mod wheel;
+
+use schedule::cycle::Grid;
+use schedule::pace::Pace;
+use units::{BitRate, DiskId, Nanos, ReservationId, StreamId};
+
+use crate::cache::Cache;
+use crate::control::{Delivery, Ending, Outcome, Refusal, Report, Service};
+use crate::cursor::{Cursor, Route};
+use crate::message::{ToFetcher, ToPacer};
+use crate::outside::{Outside, TokenWork};
+use crate::port::{Io, Sharing, SocketSlot};
+use best_effort::BestEffort;
+use links::LinkLoad;
+pub(crate) use wheel::Stride;
+use wheel::{PLACES, STEPS, Seat, Wheel};
+
+/// The pacer.
+#[derive(Debug)]
+pub(crate) struct Pacer {
+    streams: Vec<PacedStream>,
+    wheel: Wheel,
+    steps: Grid,
+    /// The next step of the wheel to be fed.
+    step: u64,
+    best_effort: BestEffort,
+    links: Vec<LinkLoad>,
+    misses_told: Nanos,
+}
+
+/// The life of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum PacedLife {
+    /// The slot is free.
+    #[default]
+    Free,
+    /// Its first bytes are not there.
+    Waiting,
+    /// Fed on the wheel, or in turn.
+    Running,
+    /// Ends as soon as the kernel lets go of its memory.
+    Ending(Outcome),
+    /// Its first bytes did not come.
+    Refused(Refusal),
+}
+
+/// What the kernel has not finished.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct InFlight {
+    what: Sent,
+    /// How many.
+    bytes: u64,
+    /// Since when the client has taken nothing.
+    since: Nanos,
+}
+
+/// What a send carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sent {
+    /// Literal bytes of a segment.
+    Literal,
+    /// Content.
+    Content,
+    /// Nothing: it waits for room in the socket.
+    Room,
+}
+
+/// Where the send cursor stands: a tick that stays in its quarter need look neither at the segments nor at the table of
+/// buffers. Holds as long as the quarter is referenced, which it is until the cursor has passed it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Here {
+    /// First byte not sent.
+    offset: u64,
+    /// Bytes from there that belong to the segment and lie in the quarter.
+    left: u64,
+    sharing: Sharing,
+}
+
+/// The 1 s window in which J is measured (HiTactix §5.2.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct JitterWindow {
+    from: Nanos,
+    payload: u64,
+}
+
+/// One entry of the delivery table.
+#[derive(Debug, Default)]
+struct PacedStream {
+    life: PacedLife,
+    /// How often this slot was used; tokens carry it.
+    generation: u32,
+    delivery: Option<Box<Delivery>>,
+    /// Guaranteed, or what is left over.
+    is_guaranteed: bool,
+    /// Where it sits on the wheel.
+    seat: Option<Seat>,
+    /// The disk at which it is listed.
+    disk: DiskId,
+    /// How far it was sent.
+    send: Cursor,
+    /// Payload of which the fetcher holds the pages for it.
+    fetched: u64,
+    /// Payload in all; up to the first page that could not be read, if there is one.
+    payload: u64,
+    /// What it ends with when its payload is sent, if that is not all of it.
+    cut: Option<Outcome>,
+    /// Payload it may still send in this tick.
+    budget: u64,
+    /// What may be sent by when, of a delivery with a rate: from its start on, and after the loss of its reservation.
+    pace: Option<Pace>,
+    in_flight: Option<InFlight>,
+    /// Its send was cancelled so that it gives its buffers back: its client takes nothing.
+    gives_way: bool,
+    /// It gave its reservation back, and asks for it from then on when its client takes bytes.
+    asks_back: Option<Nanos>,
+    /// It is in the queue of best-effort deliveries that have no send out.
+    queued: bool,
+    /// Where in the buffers the send cursor stands, if that is known.
+    here: Option<Here>,
+    /// Everybody was told that its client does not take bytes.
+    told_blocked: bool,
+    sent_bytes: u64,
+    misses: u64,
+    /// Since when bytes that are due are not there.
+    late_since: Option<Nanos>,
+    started: Nanos,
+    window: JitterWindow,
+}
+
+impl PacedStream {
+    /// The delivery of a slot in use.
+    fn delivery(&self) -> &Delivery {
+        self.delivery.as_deref().expect("a slot in use has its delivery")
+    }
+
+    fn is_running(&self) -> bool {
+        self.life == PacedLife::Running
+    }
+}
+
+impl Pacer {
+    pub(crate) fn new(streams_max: usize, links: Vec<BitRate>, tick: Nanos, now: Nanos) -> Self {
+        Self {
+            streams: (0..streams_max).map(|_| PacedStream::default()).collect(),
+            wheel: Wheel::new(),
+            steps: Grid::new(now, Nanos(tick.0 / STEPS as u64)),
+            step: 1,
+            best_effort: BestEffort::new(streams_max, links.len()),
+            links: links.into_iter().map(LinkLoad::idle).collect(),
+            misses_told: Nanos::ZERO,
+        }
+    }
+
+    pub(crate) fn receive<I: Io>(&mut self, message: ToPacer, pages: &Cache, outside: &mut Outside<I>) {
+        match message {
+            ToPacer::Begin { slot, delivery, disk } => self.begin(slot, delivery, disk, outside),
+            ToPacer::Link { link, payload } => self.links[usize::from(link.0)].set_rate(payload),
+            ToPacer::Demoted { slot, at, asks_back } => self.demoted(slot, at, asks_back, outside),
+            ToPacer::Promoted { slot } => self.promoted(slot, outside),
+            ToPacer::Wake { slot } => self.want(slot, outside),
+            ToPacer::GoOn { slot } => self.best_effort_goes_on(slot, pages, outside),
+            ToPacer::Refuse { slot, refusal } => {
+                self.streams[slot as usize].life = PacedLife::Refused(refusal);
+                self.leave(slot, false, outside);
+            }
+            ToPacer::Left { slot, held } => self.left(slot, held, outside),
+            ToPacer::Fetched { slot, payload } => self.streams[slot as usize].fetched = payload,
+            ToPacer::Cut { slot, payload, outcome } => {
+                let stream = &mut self.streams[slot as usize];
+                (stream.payload, stream.cut) = (payload, Some(outcome));
+            }
+            ToPacer::Run { slot } => self.run(slot, pages, outside),
+            ToPacer::Finish { slot, outcome } => self.finish(slot, outcome, outside),
+        }
+    }
+
+    /// Ends the delivery of this name, if it runs.
+    pub(crate) fn stop<I: Io>(&mut self, stream: StreamId, outside: &mut Outside<I>) {
+        let named = |entry: &PacedStream| entry.delivery.as_ref().is_some_and(|delivery| delivery.stream == stream);
+        if let Some(slot) = self.streams.iter().position(named) {
+            self.finish(u32::try_from(slot).expect("within limits"), Outcome::Stopped, outside);
+        }
+    }
+
+    fn begin<I: Io>(&mut self, slot: u32, delivery: Box<Delivery>, disk: DiskId, outside: &mut Outside<I>) {
+        outside.io.open_socket(SocketSlot(slot), &delivery.socket);
+        let stream = &mut self.streams[slot as usize];
+        assert_eq!(stream.life, PacedLife::Free, "a slot is used by one stream at a time");
+        let rate = match delivery.service {
+            Service::Constant { rate, .. } => rate,
+            Service::BestEffort => BitRate(0),
+        };
+        publish_begin(&outside.gauges.streams[slot as usize], &delivery, rate, disk, outside.now);
+        *stream = PacedStream {
+            life: PacedLife::Waiting,
+            generation: stream.generation,
+            is_guaranteed: delivery.service != Service::BestEffort,
+            disk,
+            payload: Route::of(&delivery).payload(),
+            delivery: Some(delivery),
+            started: outside.now,
+            ..PacedStream::default()
+        };
+        if !self.streams[slot as usize].is_guaranteed {
+            self.streams[slot as usize].life = PacedLife::Running;
+            self.best_effort.add(slot);
+            self.want(slot, outside);
+        }
+    }
+
+    /// Ends a stream: now if the kernel holds none of its memory, else when it lets go.
+    fn finish<I: Io>(&mut self, slot: u32, outcome: Outcome, outside: &mut Outside<I>) {
+        let stream = &mut self.streams[slot as usize];
+        if !matches!(stream.life, PacedLife::Waiting | PacedLife::Running) {
+            return;
+        }
+        stream.life = PacedLife::Ending(outcome);
+        if stream.in_flight.is_some() {
+            let token = TokenWork::Send { slot, generation: stream.generation }.token();
+            outside.io.cancel_send(token);
+            outside.tell_fetcher(ToFetcher::Ending { slot });
+        } else {
+            self.end(slot, outside);
+        }
+    }
+
+    /// The kernel holds nothing of a stream that ends.
+    fn end<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) {
+        let PacedLife::Ending(outcome) = self.streams[slot as usize].life else { return };
+        // A player closes its connection to seek or to pause. Who took nothing for too long gives up what it had, and what
+        // the disk did not bring is not waited for.
+        let may_hold = matches!(outcome, Outcome::Complete | Outcome::ClientGone | Outcome::Stopped);
+        self.leave(slot, may_hold, outside);
+    }
+
+    /// Takes a stream off the wheel, or out of the queue, and tells the others that it has ended.
+    fn leave<I: Io>(&mut self, slot: u32, may_hold: bool, outside: &mut Outside<I>) {
+        self.leave_wheel(slot);
+        self.best_effort.remove(slot);
+        outside.io.close_socket(SocketSlot(slot));
+        outside.gauges.streams[slot as usize].id.set(0);
+        outside.tell_fetcher(ToFetcher::Leave { slot, may_hold });
+    }
+
+    fn leave_wheel(&mut self, slot: u32) {
+        if let Some(seat) = self.streams[slot as usize].seat.take() {
+            self.wheel.leave(slot, seat);
+        }
+    }
+
+    /// Nobody needs an ended stream any more: its socket goes back.
+    fn left<I: Io>(&mut self, slot: u32, held: Option<ReservationId>, outside: &mut Outside<I>) {
+        let stream = &mut self.streams[slot as usize];
+        let generation = stream.generation.wrapping_add(1) & 0x00FF_FFFF;
+        let mut ended = std::mem::replace(stream, PacedStream { generation, ..PacedStream::default() });
+        let delivery = ended.delivery.take().expect("a slot in use has its delivery");
+        outside.report(match ended.life {
+            PacedLife::Refused(refusal) => Report::Refused { delivery, refusal },
+            PacedLife::Ending(outcome) => {
+                let duration = outside.now.saturating_sub(ended.started);
+                let PacedStream { sent_bytes, misses, .. } = ended;
+                Report::Finished { delivery, end: Ending { outcome, sent_bytes, misses, duration, held } }
+            }
+            PacedLife::Free | PacedLife::Waiting | PacedLife::Running => unreachable!("it has left"),
+        });
+    }
+}
+
+fn publish_begin(gauges: &crate::gauges::StreamGauges, delivery: &Delivery, rate: BitRate, disk: DiskId, now: Nanos) {
+    gauges.rate_bps.set(rate.0);
+    gauges.sent_bytes.set(0);
+    gauges.misses.set(0);
+    gauges.buffered_bytes.set(0);
+    gauges.jitter_sum_ppm.set(0);
+    gauges.jitter_windows.set(0);
+    gauges.blocked.set(0);
+    gauges.late.set(0);
+    gauges.disk.set(u64::from(disk.0));
+    gauges.started_nanos.set(now.0);
+    gauges.id.set(delivery.stream.0);
+}

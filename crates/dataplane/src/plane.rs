@@ -1,0 +1,253 @@
+//! The loop: the cyclic pipeline of HiTactix §3.2.
+//!
+//! Each step of the wheel the streams whose tick it is are fed from buffers read earlier; each round every disk is
+//! asked for the blocks of later rounds; in between, completions and commands are taken in. One submission carries all
+//! that a step decided. Three parts do this, which know each other by messages only (decision 0036): the admitter, the
+//! fetcher and the pacer. The loop gives them the time, and carries what they say to each other.
+//!
+//! Promise: no allocation, no lock, no call of unknown length after [`Plane::new`]; a late step never moves the next.
+//! Not here: what to read next (`schedule::disk`), whom to admit (`schedule::admission`), the kernel (`port::Io`).
+
+use std::sync::Arc;
+
+use schedule::admission::Admission;
+use schedule::disk::{Discipline, DiskSchedule};
+use schedule::profile::DiskProfile;
+use units::{BitRate, DiskId, LinkId, Nanos, limits};
+
+use crate::admitter::Admitter;
+use crate::cache::Cache;
+use crate::control::Command;
+use crate::fetcher::Fetcher;
+use crate::gauges::Gauges;
+use crate::message::PartMessage;
+use crate::outside::{Outside, TokenWork, is_time};
+use crate::pacer::Pacer;
+use crate::port::{COMPLETIONS_MAX, Completion, Io};
+
+/// Commands taken in between two looks at the clock.
+const COMMANDS_PER_TURN: usize = 64;
+/// How often figures are published, and the core's load and the disks' health are looked at.
+const MEASURE_EVERY: Nanos = Nanos::from_secs(1);
+
+/// Settings of a plane. All derived limits follow from these.
+#[derive(Debug, Clone, Copy)]
+pub struct PlaneConfig {
+    /// Fraction of a cycle at which sockets are fed; 25 or 50 ms by default.
+    pub tick: Nanos,
+    /// Round of a spinning disk; flash is asked tick by tick.
+    pub round: Nanos,
+    /// Cyclic, or FIFO for comparison.
+    pub discipline: Discipline,
+    /// Share of disk time best-effort work keeps, 0.0 … 0.9.
+    pub be_share: f64,
+    /// Streams of one content share its reads, and so much disk time is kept for those that then need their own: a share
+    /// of what all of them would take. `None`: each reads for itself.
+    pub sharing: Option<f64>,
+    /// A client that takes nothing for so long gives its reservation back; a best-effort delivery ends.
+    pub stall_max: Nanos,
+    /// A read that takes longer marks its disk as failing.
+    pub io_deadline: Nanos,
+    /// The time to first byte: a guaranteed stream of which nothing was sent for so long is refused after all.
+    pub first_byte_max: Nanos,
+    /// What nobody read for so long is not kept in memory, which is then given back.
+    pub memory_lull: Nanos,
+    /// Streams at once, at most `limits::STREAMS_MAX`.
+    pub streams_max: usize,
+}
+
+impl Default for PlaneConfig {
+    fn default() -> Self {
+        Self {
+            tick: Nanos::from_millis(50),
+            round: Nanos::from_secs(1),
+            discipline: Discipline::Cyclic,
+            be_share: 0.1,
+            sharing: Some(0.1),
+            stall_max: Nanos::from_secs(30),
+            io_deadline: Nanos::from_secs(5),
+            first_byte_max: Nanos::from_secs(5),
+            memory_lull: Nanos::from_secs(60),
+            streams_max: limits::STREAMS_MAX,
+        }
+    }
+}
+
+impl PlaneConfig {
+    /// The round in which this disk is asked: admission and the disk's own schedule must mean the same.
+    pub(crate) fn round_of(&self, profile: &DiskProfile) -> Nanos {
+        if profile.rotational { self.round } else { self.tick.saturating_mul(5) }
+    }
+}
+
+/// The data plane of one core.
+#[derive(Debug)]
+pub struct Plane<I> {
+    admitter: Admitter,
+    fetcher: Fetcher,
+    pacer: Pacer,
+    outside: Outside<I>,
+    completions: Vec<Completion>,
+    measure_at: Nanos,
+    running: bool,
+}
+
+impl<I: Io> Plane<I> {
+    /// A plane over these disks and links, with the arena that `io` has. Allocates everything it will ever need.
+    ///
+    /// # Panics
+    /// If the configuration is out of its documented bounds, or there are more disks than `limits::DISKS_MAX`.
+    #[must_use]
+    pub fn new(
+        config: PlaneConfig,
+        disks: Vec<DiskProfile>,
+        links: &[BitRate],
+        gauges: Arc<Gauges>,
+        mut io: I,
+    ) -> Self {
+        assert!(config.streams_max <= limits::STREAMS_MAX, "within limits");
+        assert!(disks.len() <= limits::DISKS_MAX && links.len() <= limits::LINKS_MAX, "within limits");
+        assert!(gauges.streams.len() >= config.streams_max && gauges.disks.len() >= disks.len(), "gauges fit");
+        let begun = (io.now(), io.processor_time());
+        let fetcher = Fetcher::new(&config, disks.clone(), io.chunk_count(), begun.0);
+        gauges.plane.quarters.set(u64::from(fetcher.pages().quarters()));
+        let admitter = Admitter::new(&config, disks, links, fetcher.pages_to_promise(), begun);
+        let payloads = (0u16..).take(links.len()).map(|link| admitter.link_payload(LinkId(link))).collect();
+        Self {
+            pacer: Pacer::new(config.streams_max, payloads, config.tick, begun.0),
+            admitter,
+            fetcher,
+            outside: Outside::new(config, gauges, io),
+            completions: Vec::with_capacity(COMPLETIONS_MAX),
+            measure_at: begun.0,
+            running: true,
+        }
+    }
+
+    /// Runs until [`Command::Shutdown`].
+    pub fn run(&mut self) {
+        while self.running {
+            self.turn();
+        }
+    }
+
+    /// One turn of the loop: takes in what came, feeds what is due, asks the disks, waits for the next thing.
+    /// False once [`Command::Shutdown`] was seen.
+    pub fn turn(&mut self) -> bool {
+        let now = self.outside.io.now();
+        self.outside.now = now;
+        self.fetcher.set_clock(now);
+        self.take_commands();
+        self.fetcher.take_store_messages(&mut self.outside);
+        self.carry();
+        self.feed_due_steps();
+        self.fetcher.begin_turn(&mut self.outside);
+        self.carry();
+        self.admitter.refuse_late_starts(&mut self.outside);
+        self.fetcher.end_late_starts(&mut self.outside);
+        self.carry();
+        self.fetcher.change_memory(self.admitter.admission().memory().0, &mut self.outside);
+        self.fetcher.ask_disks(&mut self.outside);
+        self.carry();
+        self.admitter.publish_promises(&self.outside);
+        self.outside.flush_reports();
+        self.fetcher.follow_speeds(&mut self.outside);
+        self.carry();
+        if is_time(&mut self.measure_at, MEASURE_EVERY, now) {
+            self.measure();
+        }
+        let until =
+            self.fetcher.next_wakeup(now).map_or(self.pacer.next_wakeup(), |at| at.min(self.pacer.next_wakeup()));
+        let mut completions = std::mem::take(&mut self.completions);
+        self.outside.io.wait(until, &mut completions);
+        for completion in completions.drain(..) {
+            self.outside.now = completion.at;
+            match TokenWork::of(completion.token) {
+                TokenWork::Send { slot, generation } => {
+                    let pages = self.fetcher.pages();
+                    self.pacer.send_done((slot, generation), completion, pages, &mut self.outside);
+                }
+                work => self.fetcher.complete(work, completion, &mut self.outside),
+            }
+            self.carry();
+        }
+        self.completions = completions;
+        self.running
+    }
+
+    /// Carries what the parts say to each other, until nothing is left to be said.
+    fn carry(&mut self) {
+        while let Some(message) = self.outside.next_message() {
+            match message {
+                PartMessage::Admitter(message) => self.admitter.receive(message, &mut self.outside),
+                PartMessage::Fetcher(message) => self.fetcher.receive(message, &mut self.outside),
+                PartMessage::Pacer(message) => {
+                    self.pacer.receive(message, self.fetcher.pages(), &mut self.outside);
+                }
+            }
+        }
+    }
+
+    /// The world it runs in (for the simulator, which is one).
+    pub fn io(&mut self) -> &mut I {
+        &mut self.outside.io
+    }
+
+    /// Admission's state, for checkers.
+    #[must_use]
+    pub const fn admission(&self) -> &Admission {
+        self.admitter.admission()
+    }
+
+    /// The buffers, for checkers.
+    #[must_use]
+    pub const fn cache(&self) -> &Cache {
+        self.fetcher.pages()
+    }
+
+    /// The schedule of a disk, for checkers.
+    #[must_use]
+    pub fn disk(&self, disk: DiskId) -> &DiskSchedule {
+        self.fetcher.schedule(disk)
+    }
+
+    fn take_commands(&mut self) {
+        for _ in 0..COMMANDS_PER_TURN {
+            // Each command may leave a report behind: without room for it, it waits in its queue, and that is bounded.
+            if !self.outside.has_room_for_reports() {
+                return;
+            }
+            let outside = &mut self.outside;
+            match outside.io.command() {
+                Some(Command::Start(delivery)) => self.admitter.start(delivery, outside),
+                Some(Command::Stop(stream)) => self.pacer.stop(stream, outside),
+                Some(Command::Reserve(request)) => self.admitter.reserve_recording(request, outside),
+                Some(Command::Release(reservation)) => self.admitter.release(reservation),
+                Some(Command::SetStall(span)) => outside.config.stall_max = span,
+                Some(Command::SetLink { link, capacity }) => self.admitter.set_link(link, capacity, outside),
+                Some(Command::Drain) => self.admitter.drain(),
+                Some(Command::Shutdown) => self.running = false,
+                None => return,
+            }
+            self.carry();
+        }
+    }
+
+    fn feed_due_steps(&mut self) {
+        while let Some(step) = self.pacer.next_due_step(self.outside.now) {
+            self.pacer.feed_step(step, self.fetcher.pages(), &mut self.outside);
+            self.carry();
+            self.pacer.feed_best_effort(self.fetcher.pages(), &mut self.outside);
+            self.carry();
+        }
+    }
+
+    fn measure(&mut self) {
+        self.fetcher.measure(&mut self.outside);
+        self.carry();
+        self.admitter.measure(self.fetcher.pages_to_promise(), &mut self.outside);
+        self.outside.gauges.plane.lent_bytes.set(self.outside.io.lent_bytes());
+        self.pacer.look_after_blocked(&mut self.outside);
+        self.carry();
+    }
+}
