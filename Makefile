@@ -21,7 +21,7 @@ BINARY := $(or $(CARGO_TARGET_DIR),target)/release/isocast
 # Expanded only in recipes, after setup has made sure that there is a toolchain.
 CARGO = RUSTUP_TOOLCHAIN=$$(scripts/toolchain) cargo
 
-.PHONY: help run build lab install uninstall test test-players test-page check fmt clippy tidy sim fuzz crash bench bench-full compare demo page setup clean distclean
+.PHONY: help run build lab install uninstall test test-players test-page check fmt clippy tidy sim fuzz crash mirror bench bench-full compare demo page setup clean distclean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -93,6 +93,10 @@ fuzz: ## random bytes for every parser, a minute in all
 crash: lab ## kill the server and cut the power during uploads and streams, ROUNDS (20) times each (needs root)
 	@ISOCAST_BIN=$(abspath $(BINARY)) ISOCAST_CRASH_ROUNDS=$(ROUNDS) \
 		$(CARGO) test --locked -p isocast --test crash -- --nocapture --test-threads=1
+
+mirror: lab ## let a disk of a mirror err, hang and die at 90 % of its streams, ROUNDS (20) faults (needs root)
+	@ISOCAST_BIN=$(abspath $(BINARY)) ISOCAST_FAULT_ROUNDS=$(ROUNDS) \
+		$(CARGO) test --locked -p isocast --test volume_faults -- --nocapture
 
 bench: lab ## measure on an emulated disk beside nginx, 14 minutes, results into docs/results (needs root)
 	@scripts/setup --bench

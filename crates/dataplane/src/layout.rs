@@ -60,6 +60,20 @@ impl ContentFile {
         let extent = extents.get(at)?;
         offset.checked_sub(extent.logical).map(|within| extent.physical + within)
     }
+
+    /// Where so many bytes from an offset on lie on its disk, as far as that is known: positions and lengths.
+    pub fn runs(&self, offset: u64, length: u64) -> impl Iterator<Item = (u64, u64)> {
+        let (all, extents) = match &self.positions {
+            Positions::Device => (Some((offset, length)), &[][..]),
+            Positions::Extents(extents) => (None, &extents[..]),
+        };
+        let end = offset + length;
+        let within = extents.iter().filter_map(move |extent| {
+            let (from, to) = (extent.logical.max(offset), (extent.logical + extent.length).min(end));
+            (from < to).then(|| (extent.physical + (from - extent.logical), to - from))
+        });
+        all.into_iter().chain(within)
+    }
 }
 
 /// Bytes of a content that follow each other in one of its files. All but the last of a copy end at a multiple of `QUARTER_BYTES`.
@@ -95,10 +109,11 @@ pub struct Piece {
 pub struct ContentLayout {
     files: Box<[ContentFile]>,
     copies: Box<[Box<[Unit]>]>,
-    /// For each disk, the first copy's first: the share of the content's bytes that may be read from it.
-    shares: Box<[(DiskId, f64)]>,
-    /// Which disks have the copies of a byte: each combination once.
-    combinations: Box<[Box<[DiskId]>]>,
+    /// The first copy's first.
+    disks: Box<[DiskId]>,
+    /// Which disks have the copies of a byte, the first copy's first, and the share of the content's bytes of which that is
+    /// so: each combination once.
+    combinations: Box<[(Box<[DiskId]>, f64)]>,
 }
 
 impl ContentLayout {
@@ -117,7 +132,7 @@ impl ContentLayout {
     #[must_use]
     pub fn new(files: Box<[ContentFile]>, copies: Box<[Box<[Unit]>]>) -> Self {
         assert!(!copies.is_empty(), "a content lies somewhere");
-        let mut shares: Vec<(DiskId, u64)> = Vec::new();
+        let mut disks: Vec<DiskId> = Vec::new();
         for copy in &copies {
             let mut end = 0;
             for unit in copy {
@@ -127,18 +142,13 @@ impl ContentLayout {
                 );
                 end += unit.length;
                 let disk = files[usize::from(unit.file)].disk;
-                match shares.iter_mut().find(|(other, _)| *other == disk) {
-                    Some((_, bytes)) => *bytes += unit.length,
-                    None => shares.push((disk, unit.length)),
+                if !disks.contains(&disk) {
+                    disks.push(disk);
                 }
             }
         }
-        let size: u64 = copies[0].iter().map(|unit| unit.length).sum();
-        #[allow(clippy::cast_precision_loss, reason = "a share")]
-        let share = |bytes: u64| bytes as f64 / size.max(1) as f64;
-        let shares = shares.into_iter().map(|(disk, bytes)| (disk, share(bytes).min(1.0))).collect();
         let combinations = combinations(&files, &copies);
-        Self { files, copies, shares, combinations }
+        Self { files, copies, disks: disks.into_boxed_slice(), combinations }
     }
 
     /// Its files.
@@ -153,16 +163,18 @@ impl ContentLayout {
         self.copies.len()
     }
 
-    /// For each disk the share of the content's bytes that may be read from it, in all copies, 0.0 … 1.0.
+    /// The disks with something of it, in any copy; the first copy's first.
     #[must_use]
-    pub fn shares(&self) -> &[(DiskId, f64)] {
-        &self.shares
+    pub fn disks(&self) -> &[DiskId] {
+        &self.disks
     }
 
-    /// The share of the content's bytes that may be read from this disk, 0.0 … 1.0.
+    /// The share of the content's bytes that is read from this disk when of several copies the one on the disk with the least
+    /// reluctance is, 0.0 … 1.0.
     #[must_use]
-    pub fn share_of(&self, disk: DiskId) -> f64 {
-        self.shares.iter().find(|(other, _)| *other == disk).map_or(0.0, |&(_, share)| share)
+    pub fn share_read(&self, disk: DiskId, reluctance: impl Fn(DiskId) -> u8) -> f64 {
+        let is_read = |disks: &[DiskId]| disks.iter().copied().min_by_key(|other| reluctance(*other)) == Some(disk);
+        self.combinations.iter().filter(|(disks, _)| is_read(disks)).map(|(_, share)| share).sum()
     }
 
     /// The disk on which the first copy begins.
@@ -175,7 +187,7 @@ impl ContentLayout {
     /// Whether every byte has a copy on a disk that serves.
     #[must_use]
     pub fn is_readable(&self, serves: impl Fn(DiskId) -> bool) -> bool {
-        self.combinations.iter().all(|disks| disks.iter().any(|disk| serves(*disk)))
+        self.combinations.iter().all(|(disks, _)| disks.iter().any(|disk| serves(*disk)))
     }
 
     /// The disk with the least reluctance of those that serve it, at which its streams are listed.
@@ -184,7 +196,7 @@ impl ContentLayout {
         serves: impl Fn(DiskId) -> bool,
         reluctance: impl Fn(DiskId) -> u8,
     ) -> Option<DiskId> {
-        let disks = self.shares().iter().map(|&(disk, _)| disk).chain([self.first_disk()]);
+        let disks = self.disks.iter().copied().chain([self.first_disk()]);
         disks.filter(|disk| serves(*disk)).min_by_key(|disk| reluctance(*disk))
     }
 
@@ -225,39 +237,39 @@ impl ContentLayout {
         })
     }
 
-    /// Where what lies on a disk is on its device: positions and lengths.
-    pub fn placed_on(&self, disk: DiskId) -> impl Iterator<Item = (u64, u64)> + '_ {
-        let extents = self.files.iter().filter(move |file| file.disk == disk).flat_map(|file| match &file.positions {
-            Positions::Extents(extents) => &extents[..],
-            Positions::Device => &[],
+    /// Where what is read from a disk (see [`ContentLayout::share_read`]) lies on its device: positions and lengths.
+    pub fn placed_on(&self, disk: DiskId, reluctance: impl Fn(DiskId) -> u8) -> impl Iterator<Item = (u64, u64)> {
+        let units = self.copies.iter().enumerate().flat_map(|(copy, units)| units.iter().map(move |unit| (copy, unit)));
+        let read = units.filter(move |(copy, unit)| {
+            self.files[usize::from(unit.file)].disk == disk && self.copy_at(unit.logical, &reluctance) == *copy
         });
-        let units = self.copies.iter().flatten().filter(move |unit| {
-            let file = &self.files[usize::from(unit.file)];
-            file.disk == disk && matches!(file.positions, Positions::Device)
-        });
-        extents.map(|extent| (extent.physical, extent.length)).chain(units.map(|unit| (unit.offset, unit.length)))
+        read.flat_map(|(_, unit)| self.files[usize::from(unit.file)].runs(unit.offset, unit.length))
     }
 }
 
-/// Which disks have the copies of a byte: each combination once.
-fn combinations(files: &[ContentFile], copies: &[Box<[Unit]>]) -> Box<[Box<[DiskId]>]> {
-    let mut found: Vec<Box<[DiskId]>> = Vec::new();
-    let (mut at, end) = (0, copies[0].last().map_or(0, |unit| unit.logical + unit.length));
-    while at < end {
+/// See [`ContentLayout::combinations`].
+fn combinations(files: &[ContentFile], copies: &[Box<[Unit]>]) -> Box<[(Box<[DiskId]>, f64)]> {
+    let mut found: Vec<(Box<[DiskId]>, u64)> = Vec::new();
+    let (mut at, size) = (0, copies[0].last().map_or(0, |unit| unit.logical + unit.length));
+    while at < size {
         let units = copies.iter().filter_map(|units| {
             let next = units.partition_point(|unit| unit.logical + unit.length <= at);
             units.get(next)
         });
         let disks: Box<[DiskId]> = units.clone().map(|unit| files[usize::from(unit.file)].disk).collect();
-        at = units.map(|unit| unit.logical + unit.length).min().unwrap_or(end);
-        if !found.contains(&disks) {
-            found.push(disks);
+        let end = units.map(|unit| unit.logical + unit.length).min().unwrap_or(size);
+        match found.iter_mut().find(|(other, _)| *other == disks) {
+            Some((_, bytes)) => *bytes += end - at,
+            None => found.push((disks, end - at)),
         }
+        at = end;
     }
     if found.is_empty() {
-        found.push(files.iter().map(|file| file.disk).collect());
+        found.push((files.iter().map(|file| file.disk).collect(), 0));
     }
-    found.into_boxed_slice()
+    #[allow(clippy::cast_precision_loss, reason = "a share")]
+    let share = |bytes: u64| bytes as f64 / size.max(1) as f64;
+    found.into_iter().map(|(disks, bytes)| (disks, share(bytes))).collect()
 }
 
 #[cfg(test)]
@@ -283,8 +295,8 @@ mod tests {
         let all = Piece { disk: DiskId(3), file: 0, offset: 100, position: Some(8 * UNIT + 100), length: UNIT - 90 };
         assert_eq!(piece, all);
         assert_eq!(layout.piece(0, UNIT + 4, 2).and_then(|piece| piece.position), Some(UNIT + 4));
-        assert_eq!((layout.piece(0, UNIT + 10, 1), layout.shares()), (None, &[(DiskId(3), 1.0)][..]));
-        assert_eq!(layout.placed_on(DiskId(3)).map(|(_, length)| length).sum::<u64>(), UNIT + 10);
+        assert_eq!((layout.piece(0, UNIT + 10, 1), layout.share_read(DiskId(3), |_| 0)), (None, 1.0));
+        assert_eq!(layout.placed_on(DiskId(3), |_| 0).map(|(_, length)| length).sum::<u64>(), UNIT + 10);
     }
 
     #[test]
@@ -297,8 +309,11 @@ mod tests {
         let pieces: Vec<_> = layout.pieces(0, UNIT / 2..4 * UNIT).map(|p| (p.disk.0, p.offset, p.length)).collect();
         let expected = [(0, 10 * UNIT + UNIT / 2, UNIT * 3 / 2), (1, 0, UNIT), (0, 20 * UNIT, UNIT)];
         assert_eq!(pieces, expected);
-        let shares = [(DiskId(0), 0.75), (DiskId(1), 0.25), (DiskId(2), 1.0)];
-        assert_eq!((layout.shares(), layout.first_disk()), (&shares[..], DiskId(0)));
+        let shares = |bad: u16| [0, 1, 2].map(|disk| layout.share_read(DiskId(disk), |other| u8::from(other.0 == bad)));
+        assert_eq!([shares(9), shares(0), shares(1)], [[0.75, 0.25, 0.0], [0.0, 0.25, 0.75], [0.75, 0.0, 0.25]]);
+        let placed = |bad: u16| layout.placed_on(DiskId(2), move |other| u8::from(other.0 == bad)).count();
+        assert_eq!((placed(9), placed(0)), (0, 1));
+        assert_eq!((layout.disks(), layout.first_disk()), (&[0, 1, 2].map(DiskId)[..], DiskId(0)));
         assert_eq!(layout.piece(1, 3 * UNIT, UNIT).map(|p| p.position), Some(Some(8 * UNIT)));
     }
     #[test]

@@ -71,6 +71,8 @@ pub(crate) enum ToAdmitter {
     Condition { disk: DiskId, condition: DiskCondition },
     /// A stream is listed at another disk.
     Moved { slot: u32, disk: DiskId },
+    /// A stream reads from other disks than before, and needs their time.
+    ReadsElsewhere { slot: u32 },
     /// How slow a disk is, and whether it has lost so much time that its streams may have to end.
     Speed { disk: DiskId, factor: f64, is_behind: bool },
     /// A stream of a disk that is too slow gives its disk time back at once.

@@ -44,6 +44,9 @@ pub struct PlaneConfig {
     /// Streams of one content share its reads, and so much disk time is kept for those that then need their own: a share
     /// of what all of them would take. `None`: each reads for itself.
     pub sharing: Option<f64>,
+    /// What has copies on several disks is promised time on each of them, so that any one may fail; else only where it is read
+    /// while all of them work, and who finds no time elsewhere when one fails loses its promise.
+    pub survive_disk_loss: bool,
     /// A client that takes nothing for so long gives its reservation back; a best-effort delivery ends.
     pub stall_max: Nanos,
     /// A read that takes longer marks its disk as failing.
@@ -64,6 +67,7 @@ impl Default for PlaneConfig {
             discipline: Discipline::Cyclic,
             be_share: 0.1,
             sharing: Some(0.1),
+            survive_disk_loss: true,
             stall_max: Nanos::from_secs(30),
             io_deadline: Nanos::from_secs(5),
             first_byte_max: Nanos::from_secs(5),

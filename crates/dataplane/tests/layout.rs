@@ -119,3 +119,50 @@ fn without_another_copy_a_silent_disk_ends_who_needs_it_and_nobody_else() {
     machine.break_disks(&[], &[1]);
     assert_eq!(play(&mut machine, LONG), [(1, false), (2, true)]);
 }
+
+/// As a mirrored volume on two disks has it: first copies in turn, low on each disk; second ones high on the other.
+fn chained(number: u64) -> ContentLayout {
+    let copy = |first: u16, from: u64| {
+        let units = (0u16..32).map(|nth| Unit {
+            offset: from + u64::from(nth) * MIB,
+            ..unit(u64::from(nth) * MIB, MIB, (nth + first) % 2)
+        });
+        units.collect::<Box<[Unit]>>()
+    };
+    ContentLayout::new(disks(2), Box::new([copy(0, number * SIZE), copy(1, (600 << 30) + number * SIZE)]))
+}
+
+#[test]
+fn without_a_loss_to_survive_a_mirror_promises_what_all_its_disks_carry_and_takes_back_what_one_cannot() {
+    let full = |survive_disk_loss| {
+        let fast = BitRate(1 << 40);
+        let mut machine = Machine::with_config(2, fast, |config| {
+            // All come at once, and their starts take a while.
+            (config.survive_disk_loss, config.first_byte_max) = (survive_disk_loss, LONG);
+        });
+        machine.disk_answers();
+        let admitted = |machine: &mut Machine, number| {
+            let reports = machine.told(delivery_of(number, number, SIZE, chained(number), FAST));
+            !reports.iter().any(|report| matches!(report, Report::Refused { .. }))
+        };
+        let count = (1..400u64).take_while(|&number| admitted(&mut machine, number)).count() as u64;
+        (machine, count)
+    };
+    let ((mut careful, few), (mut machine, many)) = (full(true), full(false));
+    assert!(many * 10 > few * 22 && many < 399, "two disks, read in their outer halves: {few} and {many}");
+    let before = careful.promised();
+    for machine in [&mut careful, &mut machine] {
+        play(machine, Nanos::from_secs(8));
+        machine.break_disks(&[], &[0]);
+        play(machine, Nanos::from_secs(2));
+        assert!(machine.promised_on(1) < 1.0, "{}", machine.promised_on(1));
+    }
+    assert_eq!(careful.promised(), before, "nobody lost anything");
+    let kept = machine.promised() / (RATE.0 * 8);
+    assert!(kept >= few && kept < many, "of {many} as many keep their promise as one disk carries: {kept}, {few}");
+    let ended = play(&mut machine, LONG);
+    assert!(
+        ended.len() as u64 == many && ended.iter().all(|(_, whole)| *whole),
+        "the others get what is left: {ended:?}"
+    );
+}

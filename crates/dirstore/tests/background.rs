@@ -302,7 +302,7 @@ async fn extents_are_positions_on_the_disk() {
     put(&store, "/film", &bytes).await.unwrap();
     let content = store.open(&path("/film"), Want::File).await.unwrap().content;
     assert_eq!(content.file().access, dataplane::layout::FileAccess::Direct);
-    let extents: Vec<(u64, u64)> = content.layout.placed_on(content.disk()).collect();
+    let extents: Vec<(u64, u64)> = content.layout.placed_on(content.disk(), |_| 0).collect();
     assert_eq!(extents.iter().map(|(_, length)| length).sum::<u64>(), 3 << 20);
     let disk = fs::read(mounted.image.as_ref().unwrap().path().join("image")).unwrap();
     let mut logical = 0;

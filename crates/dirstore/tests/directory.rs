@@ -30,7 +30,7 @@ async fn what_is_there_is_found_opened_and_listed() {
     assert_eq!(opened.content.size, 300_001);
     let content = &opened.content;
     if content.file().access == FileAccess::Direct {
-        let placed: Vec<(u64, u64)> = content.layout.placed_on(content.disk()).collect();
+        let placed: Vec<(u64, u64)> = content.layout.placed_on(content.disk(), |_| 0).collect();
         let mapped: u64 = placed.iter().map(|(_, length)| length).sum();
         assert!(placed.is_empty() || mapped >= 300_001, "{placed:?}");
     }
@@ -212,7 +212,7 @@ async fn memory_file_systems_are_read_through_the_cache() {
     let store = ungoverned(&[root.path()]);
     let opened = store.open(&path("/a"), Want::File).await.unwrap();
     assert_eq!(opened.content.file().access, FileAccess::Buffered);
-    assert_eq!(opened.content.layout.placed_on(opened.content.disk()).count(), 0);
+    assert_eq!(opened.content.layout.placed_on(opened.content.disk(), |_| 0).count(), 0);
     put(&store, "/b", &pattern(1_500_000, 4)).await.unwrap();
     assert_eq!(fs::read(root.path().join("b")).unwrap(), pattern(1_500_000, 4));
 }

@@ -54,16 +54,8 @@ impl SimContent {
 
     /// Where `bytes` from `offset` of its file on `disk` lie on the device, in order.
     pub(crate) fn places(&self, disk: DiskId, offset: u64, bytes: u64) -> Vec<(u64, u64)> {
-        let mut places = Vec::with_capacity(1);
-        let (mut logical, end) = (0, offset + bytes);
-        for (physical, length) in self.shared.layout.placed_on(disk) {
-            let (from, to) = (offset.max(logical), end.min(logical + length));
-            if from < to {
-                places.push((physical + (from - logical), to - from));
-            }
-            logical += length;
-        }
-        places
+        let files = self.shared.layout.files().iter().filter(|file| file.disk == disk);
+        files.flat_map(|file| file.runs(offset, bytes)).collect()
     }
 }
 

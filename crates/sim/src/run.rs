@@ -74,6 +74,7 @@ pub fn run(scenario: &Scenario, trace: Trace) -> RunReport {
             tick: scenario.tick,
             round: scenario.round,
             be_share: scenario.be_share,
+            survive_disk_loss: scenario.survive_disk_loss,
             streams_max: (scenario.load.streams_max + STREAMS_BESIDE).min(limits::STREAMS_MAX),
             ..PlaneConfig::default()
         };

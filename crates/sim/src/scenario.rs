@@ -47,6 +47,8 @@ pub struct Scenario {
     pub round: Nanos,
     /// Share of disk time best-effort work may count on.
     pub be_share: f64,
+    /// Whether what is mirrored is promised time on all disks that have a copy.
+    pub survive_disk_loss: bool,
     /// The link's speed.
     pub link: BitRate,
     /// The demand.
@@ -117,6 +119,7 @@ impl Scenario {
             tick: MS(50),
             round: SECS(1),
             be_share: 0.0,
+            survive_disk_loss: true,
             link: BitRate(100_000_000_000),
             load,
             faults: Vec::new(),
@@ -158,6 +161,7 @@ impl Scenario {
             tick,
             round: cycle.saturating_mul((SECS(1).0 / cycle.0).max(1)),
             be_share: *random.pick(&[0.0, 0.05, 0.1, 0.2, 0.3]),
+            survive_disk_loss: true,
             link: BitRate(*random.pick(&[1_000_000_000, 10_000_000_000, 100_000_000_000])),
             load,
             faults: Vec::new(),

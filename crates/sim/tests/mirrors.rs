@@ -6,8 +6,21 @@ use units::{BitRate, Nanos};
 
 const SECS: fn(u64) -> Nanos = Nanos::from_secs;
 
-/// So many disks, with streams up to what admission grants; for 25 s one of them has `fault`.
-fn mirror(seed: u64, disks: usize, fault: Option<Fault>, uploaders: u32) -> RunReport {
+#[test]
+fn without_a_loss_to_survive_a_mirror_carries_what_both_its_disks_do() {
+    let full = |survive_disk_loss| Scenario { survive_disk_loss, chunks: 12 << 10, ..full(1, 2) };
+    let [careful, report] = [true, false].map(|survives| sim::run(&full(survives), Trace::Off));
+    for report in [&careful, &report] {
+        // Of all who come at once to a full disk one may be told after five seconds that it does not start.
+        assert_eq!((&report.broken, report.tally.excused_misses), (&None, 0), "{:?}", report.tally);
+        assert!(report.tally.refused > 0, "it was full: {:?}", report.tally);
+    }
+    let [few, many] = [&careful, &report].map(|report| report.tally.running_max);
+    assert!(many * 10 > few * 17, "{few} and {many}");
+}
+
+/// So many disks, with streams up to what admission grants.
+fn full(seed: u64, disks: usize) -> Scenario {
     let mut scenario = Scenario::steady(seed, DriveProfile::Desktop, 3 << 30, BitRate(8_800_000), 400);
     scenario.disks = vec![scenario.disks[0].clone(); disks];
     scenario.load.mirrored = true;
@@ -15,10 +28,16 @@ fn mirror(seed: u64, disks: usize, fault: Option<Fault>, uploaders: u32) -> RunR
     scenario.load.content_bytes = (500 << 20, 600 << 20);
     scenario.load.arrivals = Nanos::from_millis(150);
     scenario.load.viewing = (SECS(100), SECS(110));
+    (scenario.safety, scenario.liveness) = (SECS(75), SECS(15));
+    scenario
+}
+
+/// The same with writers; for 25 s one of the disks has `fault`.
+fn mirror(seed: u64, disks: usize, fault: Option<Fault>, uploaders: u32) -> RunReport {
+    let mut scenario = full(seed, disks);
     scenario.load.uploaders = uploaders;
     scenario.load.upload_rate = BitRate(8_000_000_000);
     scenario.be_share = if uploaders > 0 { 0.1 } else { 0.0 };
-    (scenario.safety, scenario.liveness) = (SECS(75), SECS(15));
     scenario.faults.extend(fault.map(|fault| FaultAt { at: SECS(40), lasts: SECS(25), fault }));
     sim::run(&scenario, Trace::Off)
 }

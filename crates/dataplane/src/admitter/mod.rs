@@ -32,6 +32,7 @@ pub(crate) struct Admitter {
     holders: Vec<Option<u32>>,
     disks: Vec<AdmitterDisk>,
     links: u16,
+    survives_disk_loss: bool,
     draining: bool,
     /// When the core's load was looked at last, and its processor time then.
     measured: (Nanos, Nanos),
@@ -95,6 +96,7 @@ impl Admitter {
             holders: vec![None; config.streams_max],
             disks: profiles.into_iter().map(disk).collect(),
             links: u16::try_from(links.len()).expect("within limits"),
+            survives_disk_loss: config.survive_disk_loss,
             draining: false,
             measured: (now, processor),
         }
@@ -141,8 +143,11 @@ impl Admitter {
             }
             ToAdmitter::HandOver { from, to } => {
                 let reservation = |slot: u32| self.streams[slot as usize].reservation;
-                if let (Some(giver), Some(taker)) = (reservation(from), reservation(to)) {
-                    self.admission.hand_over(giver, taker);
+                match (reservation(from), reservation(to)) {
+                    (Some(giver), Some(taker)) => self.admission.hand_over(giver, taker),
+                    // The leader has lost its disk time before.
+                    (None, Some(_)) => outside.tell_fetcher(ToFetcher::Demote { slot: to, at: outside.now }),
+                    (_, None) => {}
                 }
             }
             ToAdmitter::NeedsOwn { slot, moment } => self.needs_own(slot, &moment, outside),
@@ -151,6 +156,7 @@ impl Admitter {
             ToAdmitter::Left { slot, may_hold } => self.left(slot, may_hold, outside),
             ToAdmitter::Condition { disk, condition } => self.disk_mut(disk).condition = condition,
             ToAdmitter::Moved { slot, disk } => self.moved(slot, disk),
+            ToAdmitter::ReadsElsewhere { slot } => self.cover(slot, outside),
             ToAdmitter::Speed { disk, factor, is_behind } => self.follow_speed(disk, factor, is_behind, outside),
             ToAdmitter::Overloaded { slot } => self.take_back(slot),
         }
@@ -416,6 +422,18 @@ impl Admitter {
         if let Some(at) = waiting.iter().position(|&other| other == slot) {
             waiting.remove(at);
             self.disk_mut(disk).waiting.push(slot);
+        }
+    }
+
+    /// A stream gets disk time for what it now reads elsewhere; it has that already where any one disk may fail. Without it, it
+    /// goes on in what is left over, and what it had is there for the next one that asks.
+    fn cover<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) {
+        let AdmittedStream { content, reservation, link, disk, rate, payload, .. } = &self.streams[slot as usize];
+        let (Some(id), Some(content)) = (*reservation, content.clone()) else { return };
+        let request = self.request(&content, *link, *disk, *rate, *payload, 0);
+        if self.reserve_beside(id, &request, &content, outside.now).is_err() {
+            self.take_back(slot);
+            outside.tell_fetcher(ToFetcher::Demote { slot, at: outside.now });
         }
     }
 

@@ -5,6 +5,9 @@ use schedule::admission::disk_table::Moment;
 use super::*;
 use crate::control::RecordingRequest;
 
+/// A smaller share of a content than this is none: shares are sums, and rounded.
+const SHARE_TOLERANCE: f64 = 1e-9;
+
 impl Admitter {
     /// The session's reservation if it covers the request, else a new one; for a stream that shares another's reads, or not.
     pub(super) fn held_or_new(
@@ -15,7 +18,7 @@ impl Admitter {
         shares: bool,
         now: Nanos,
     ) -> Result<ReservationId, Refusal> {
-        let on_one_disk = content.layout.shares().len() == 1;
+        let on_one_disk = content.layout.disks().len() == 1;
         if let Some(id) = held {
             if on_one_disk && !self.admission.has_beside(id) && self.admission.covers(id, &request) {
                 self.admission.unplace(id);
@@ -41,17 +44,20 @@ impl Admitter {
         Ok(id)
     }
 
-    /// Reserves time on each further disk that a content lies on, by the share of it that may be read there; of a mirror
-    /// that is all of it, so that a disk that fails stalls nobody. On an error nothing of this is left.
-    fn reserve_beside(
+    /// Reserves time on each further disk, by the share of the content that may be read there (see [`Self::request`]).
+    pub(super) fn reserve_beside(
         &mut self,
         id: ReservationId,
         request: &AdmissionRequest,
         content: &Content,
         now: Nanos,
     ) -> Result<(), Short> {
-        for &(disk, _) in content.layout.shares().iter().filter(|(disk, _)| *disk != request.disk) {
-            let further = self.request(content, request.link, disk, request.rate, request.length, 0);
+        for &disk in content.layout.disks() {
+            let mut further = self.request(content, request.link, disk, request.rate, request.length, 0);
+            further.disk_share -= self.admission.share_held(id, disk);
+            if further.disk_share < SHARE_TOLERANCE {
+                continue;
+            }
             let beside = self.admission.reserve_beside(id, further)?;
             // It has no start of its own to wait for.
             self.admission.place(beside, &Moment::idle(self.disk(disk).rounds.index_at(now)));
@@ -59,6 +65,8 @@ impl Admitter {
         Ok(())
     }
 
+    /// What a delivery needs of a disk: where any one disk may fail, all that has a copy there may have to be read there, else what
+    /// is read there as the disks are now.
     pub(super) fn request(
         &self,
         content: &Content,
@@ -69,7 +77,11 @@ impl Admitter {
         burst_bytes: u64,
     ) -> AdmissionRequest {
         let profile = &self.disk(disk).profile;
-        let placed = || content.layout.placed_on(disk);
+        let reluctance = |other: DiskId| match self.survives_disk_loss {
+            true => u8::from(other != disk),
+            false => self.disk(other).condition.reluctance(),
+        };
+        let placed = || content.layout.placed_on(disk, reluctance);
         let slowest = placed().map(|(position, length)| profile.rate_at(position + length / 2)).min();
         #[allow(clippy::cast_precision_loss, reason = "a mean")]
         let fragments = placed().count().saturating_sub(1) as f64 / content.size.max(1) as f64;
@@ -77,7 +89,7 @@ impl Admitter {
             disk,
             link,
             rate,
-            disk_share: content.layout.share_of(disk),
+            disk_share: content.layout.share_read(disk, reluctance),
             zone_bytes_per_second: slowest.unwrap_or_else(|| profile.rate_at(u64::MAX)),
             fragments_per_byte: fragments,
             length: payload,

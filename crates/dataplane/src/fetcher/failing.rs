@@ -2,7 +2,7 @@
 //!
 //! Promise: a content with another copy is read from the disk that is the better one, unit by unit; a disk of a mirror that
 //! errs, or does not answer for a round, costs no stream anything, for each is read ahead by [`LOOKAHEAD_ROUNDS`] and has its
-//! disk time reserved on every disk with a copy. Where there is no other copy, streams wait for an answer for as long as
+//! disk time reserved on every disk with a copy, unless the configuration says that no disk need fail. Where there is no other copy, streams wait for an answer for as long as
 //! `PlaneConfig::io_deadline` says, and end then; nobody else's do. Not here: when a disk counts as erring
 //! (`schedule::disk::health`).
 
@@ -160,12 +160,17 @@ impl Fetcher {
                 continue;
             }
             let layout = &stream.content().layout;
-            let uses = layout.share_of(disk) > 0.0 || layout.first_disk() == disk;
+            let uses = layout.disks().contains(&disk) || layout.first_disk() == disk;
             let readable = layout.is_readable(|other| !self.disk(other).health.is_hung());
             match () {
                 () if !uses => {}
                 () if is_hung && !readable => outside.tell_pacer(ToPacer::Finish { slot, outcome: Outcome::DiskError }),
-                () if self.has_other_copies(slot) => self.ask_elsewhere(slot, outside),
+                () if self.has_other_copies(slot) => {
+                    self.ask_elsewhere(slot, outside);
+                    if self.streams[slot as usize].leader.is_none() {
+                        outside.tell_admitter(ToAdmitter::ReadsElsewhere { slot });
+                    }
+                }
                 () => {}
             }
         }

@@ -289,7 +289,7 @@ impl Fetcher {
         }
         // Who starts is listed at one of the content's disks.
         let content = Arc::clone(self.files.content(read.file));
-        for (disk, _) in content.layout.shares() {
+        for disk in content.layout.disks() {
             self.run_those_ready(usize::from(disk.0), outside);
         }
         self.release_file(read.file, outside);

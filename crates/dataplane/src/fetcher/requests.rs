@@ -99,7 +99,7 @@ impl Fetcher {
     /// A stream that got what one disk has of what it wants asks the next.
     fn ask_next(&mut self, slot: u32, disk: usize, now: Nanos) {
         let stream = &self.streams[slot as usize];
-        let on_one_disk = stream.content().layout.shares().len() == 1;
+        let on_one_disk = stream.content().layout.disks().len() == 1;
         if !on_one_disk && stream.reads() && !self.disks[disk].schedule.wants(slot) {
             self.ask_again(slot, now);
         }
@@ -117,8 +117,7 @@ impl Fetcher {
 
     /// Takes back what a stream has asked of disks.
     pub(super) fn ask_nothing(&mut self, slot: u32) {
-        for (disk, _) in
-            self.streams[slot as usize].content.as_ref().expect("a slot in use has its content").layout.shares()
+        for disk in self.streams[slot as usize].content.as_ref().expect("a slot in use has its content").layout.disks()
         {
             self.disks[usize::from(disk.0)].schedule.remove(WorkOwner::Stream(slot));
         }
@@ -222,7 +221,7 @@ impl Fetcher {
         let offset = key.index * QUARTER_BYTES;
         let piece = layout.piece(layout.copy_at(offset, |disk| self.reluctance(disk)), offset, wanted)?;
         // All that it wants lies on one disk, be it in several ranges.
-        let length = if layout.shares().len() == 1 { wanted } else { piece.length };
+        let length = if layout.disks().len() == 1 { wanted } else { piece.length };
         Some(Piece { length, ..piece })
     }
 

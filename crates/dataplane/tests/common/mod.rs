@@ -144,10 +144,16 @@ impl Machine {
 
     /// The same with several disks.
     pub(crate) fn with_disks(count: usize, link: BitRate) -> Self {
+        Self::with_config(count, link, |_| ())
+    }
+
+    /// The same with something else in the configuration.
+    pub(crate) fn with_config(count: usize, link: BitRate, change: impl FnOnce(&mut PlaneConfig)) -> Self {
         let queues = Rc::new(RefCell::new(Queues { now: Nanos::from_secs(1), ..Queues::default() }));
         let hour = Nanos::from_secs(3600);
         let config = PlaneConfig { streams_max: 1000, stall_max: hour, ..PlaneConfig::default() };
-        let config = if count == 1 { PlaneConfig { io_deadline: hour, ..config } } else { config };
+        let mut config = if count == 1 { PlaneConfig { io_deadline: hour, ..config } } else { config };
+        change(&mut config);
         let gauges = Arc::new(Gauges::new(config.streams_max, count));
         let disks = vec![DiskProfile::spindle_default(); count];
         let plane = Plane::new(config, disks, &[link], Arc::clone(&gauges), Still(Rc::clone(&queues)));

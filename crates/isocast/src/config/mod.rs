@@ -30,8 +30,8 @@ pub(crate) use jobs::{CopyEnd, JobConfig, JobWork, program_problem};
 use settings::{Problem, Settings};
 pub(crate) use snmp::AgentxAddress;
 use values::{
-    default_round, default_tick, parse_address, parse_cycle, parse_memory, parse_number, parse_path, parse_percent,
-    parse_rate, parse_size, parse_span, span_up_to, volume_disks,
+    default_round, default_tick, parse_address, parse_choice, parse_cycle, parse_memory, parse_number, parse_path,
+    parse_percent, parse_rate, parse_size, parse_span, span_up_to, volume_disks,
 };
 pub(crate) use webhooks::{WebhookConfig, WebhookTarget};
 
@@ -121,6 +121,8 @@ pub(crate) struct ScheduleConfig {
     pub(crate) best_effort_percent: u8,
     /// Streams of one content share its reads, with this reserve for those that then need their own.
     pub(crate) sharing_reserve_percent: Option<u8>,
+    /// What is mirrored is promised time on all disks that have a copy, so that any one may fail.
+    pub(crate) survive_disk_loss: bool,
 }
 
 /// How a disk's requests are ordered.
@@ -260,9 +262,7 @@ impl Config {
             roots: settings_ref.take_list("roots").into_iter().map(PathBuf::from).collect(),
             volumes: settings_ref.take_list("volumes").iter().map(|disks| volume_disks(disks)).collect(),
             require_mount: settings_ref.take_list("require_mount").into_iter().map(PathBuf::from).collect(),
-            hidden_files: settings_ref.take("hidden_files", false, |text| {
-                text.parse().map_err(|_| format!("`{text}` is neither `true` nor `false`"))
-            }),
+            hidden_files: settings_ref.take("hidden_files", false, parse_choice),
             state: settings_ref.take_optional("state", parse_path).unwrap_or_else(default_state),
             schedule: ScheduleConfig::take(settings_ref),
             plane: PlaneSettings::take(settings_ref),
@@ -283,9 +283,7 @@ impl Config {
                 true => Ok(text.to_owned()),
                 false => Err("an argon2 hash is needed, not a password: `isocast user add NAME` makes it".to_owned()),
             }),
-            local_writes: settings_ref.take("access.local_writes", false, |text| {
-                text.parse().map_err(|_| format!("`{text}` is neither `true` nor `false`"))
-            }),
+            local_writes: settings_ref.take("access.local_writes", false, parse_choice),
             cors_origins: take_origins(settings_ref),
             log: LogConfig {
                 access: settings_ref.take_optional("log.access", parse_path),
@@ -355,6 +353,7 @@ impl ScheduleConfig {
                 "off" => Ok(None),
                 _ => parse_percent(text, 0, 100).map(Some).map_err(|error| format!("{error}, or `off`")),
             }),
+            survive_disk_loss: settings.take("schedule.survive_disk_loss", true, parse_choice),
         }
     }
 }

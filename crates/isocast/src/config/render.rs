@@ -32,7 +32,7 @@ impl fmt::Display for Config {
         writeln!(f, "disk_scheduler = \"{order}\"\nbe_share = \"{}%\"", self.schedule.best_effort_percent)?;
         let sharing =
             self.schedule.sharing_reserve_percent.map_or_else(|| "off".to_owned(), |share| format!("{share}%"));
-        writeln!(f, "sharing = \"{sharing}\"")?;
+        writeln!(f, "sharing = \"{sharing}\"\nsurvive_disk_loss = {}", self.schedule.survive_disk_loss)?;
         let cpu = self.plane.cpu.map_or_else(|| "\"auto\"".to_owned(), |cpu| cpu.to_string());
         let memory = match self.plane.memory {
             MemorySetting::Percent(percent) => format!("{percent}%"),

@@ -75,6 +75,10 @@ pub(super) fn parse_number(text: &str, min: u32, max: u32) -> Result<u32, String
     number.ok_or_else(|| format!("`{text}` is not a whole number from {min} to {max}"))
 }
 
+pub(super) fn parse_choice(text: &str) -> Result<bool, String> {
+    text.parse().map_err(|_| format!("`{text}` is neither `true` nor `false`"))
+}
+
 pub(super) fn parse_percent(text: &str, min: u32, max: u32) -> Result<u8, String> {
     let Some(number) = text.trim().strip_suffix('%') else {
         return Err(format!("`{text}` is not a share; write for example `10%`"));

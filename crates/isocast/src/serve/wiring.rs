@@ -21,6 +21,7 @@ pub(super) fn plane_config(config: &Config) -> PlaneConfig {
         },
         be_share: f64::from(config.schedule.best_effort_percent) / 100.0,
         sharing: config.schedule.sharing_reserve_percent.map(|percent| f64::from(percent) / 100.0),
+        survive_disk_loss: config.schedule.survive_disk_loss,
         stall_max: config.streams.stall,
         ..PlaneConfig::default()
     }

@@ -231,6 +231,13 @@ impl Admission {
         self.find(id).is_some_and(|reservation| reservation.beside.is_some())
     }
 
+    /// The share of its bytes for which it holds time on a disk.
+    #[must_use]
+    pub fn share_held(&self, id: ReservationId, disk: DiskId) -> f64 {
+        let parts = std::iter::successors(self.find(id), |part| self.find(part.beside?));
+        parts.filter(|part| part.request.disk == disk).map(|part| part.request.disk_share).sum()
+    }
+
     fn enter(&mut self, request: AdmissionRequest, demand: DiskDemand, quarters: u64) -> ReservationId {
         let slot = self.free.pop().expect("checked: the table has room");
         let entry = &mut self.entries[slot as usize];
