@@ -102,6 +102,9 @@ impl Fetcher {
         age: u64,
         outside: &mut Outside<I>,
     ) {
+        if self.streams[slot as usize].life != ReadsLife::Running {
+            return;
+        }
         self.keep_until(slot, 0, outside);
         self.ask_nothing(slot);
         self.best_effort.0 -= 1;

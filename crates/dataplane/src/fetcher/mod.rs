@@ -249,12 +249,17 @@ impl Fetcher {
                     (Some(_), None) => self.wait_for_start(slot, outside),
                 }
             }
+            // Whoever ends may have left before an answer for it comes.
             ToFetcher::Weigh { slot } => {
                 if self.streams[slot as usize].life == ReadsLife::Waiting {
                     outside.tell_admitter(ToAdmitter::Weighed { slot, moment: self.moment_of(slot, outside.now) });
                 }
             }
-            ToFetcher::Start { slot, start } => self.start(slot, start, outside),
+            ToFetcher::Start { slot, start } => {
+                if self.streams[slot as usize].life == ReadsLife::Waiting {
+                    self.start(slot, start, outside);
+                }
+            }
             ToFetcher::Promote { slot, rate, start, age } => self.promote(slot, rate, start, age, outside),
             ToFetcher::ReadAlone { slot, period, start } => self.read_alone(slot, period, start, outside),
             ToFetcher::Demote { slot, at } => self.demote(slot, at, outside),

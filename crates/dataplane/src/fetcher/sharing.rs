@@ -169,6 +169,9 @@ impl Fetcher {
 
     /// A stream that fell behind its group has disk time of its own.
     pub(super) fn read_alone<I: Io>(&mut self, slot: u32, period: u32, start: PlacedStart, outside: &mut Outside<I>) {
+        if !self.streams[slot as usize].is_active() {
+            return;
+        }
         self.leave_group(slot, outside);
         let stream = &mut self.streams[slot as usize];
         stream.behind_bytes = 0;
