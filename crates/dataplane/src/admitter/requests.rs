@@ -83,13 +83,14 @@ impl Admitter {
         };
         let placed = || content.layout.placed_on(disk, reluctance);
         let slowest = placed().map(|(position, length)| profile.rate_at(position + length / 2)).min();
+        let disk_share = content.layout.share_read(disk, reluctance);
         #[allow(clippy::cast_precision_loss, reason = "a mean")]
-        let fragments = placed().count().saturating_sub(1) as f64 / content.size.max(1) as f64;
+        let fragments = placed().count().saturating_sub(1) as f64 / (content.size as f64 * disk_share).max(1.0);
         AdmissionRequest {
             disk,
             link,
             rate,
-            disk_share: content.layout.share_read(disk, reluctance),
+            disk_share,
             zone_bytes_per_second: slowest.unwrap_or_else(|| profile.rate_at(u64::MAX)),
             fragments_per_byte: fragments,
             length: payload,

@@ -1,5 +1,6 @@
 //! Counting: streams are admitted, by the code that admits them in `serve`, until one is refused.
 
+use clap::ValueEnum;
 use schedule::admission::{Admission, AdmissionRequest, AdmissionSettings, QUARTER_BYTES, Short};
 use schedule::profile::DiskProfile;
 use units::{BitRate, ByteCount, DiskId, LinkId, Nanos, ReservationId, limits};
@@ -9,14 +10,30 @@ const ROUND: Nanos = Nanos::from_secs(1);
 const FLASH_ROUND: Nanos = Nanos::from_millis(250);
 /// The plane keeps one in so many buffers for best effort.
 const BEST_EFFORT_SHARE: u64 = 8;
+/// The unit of a volume, unless its maker chose another.
+const UNIT_BYTES: f64 = 8_388_608.0;
 /// Most that is written between two flushes, and in one run.
 const DIRTY_BYTES: f64 = 4_194_304.0;
 const RUN_BYTES: f64 = 2_097_152.0;
+
+/// How contents lie on several disks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PlannedLayout {
+    /// Each on one disk, as in folders.
+    Span,
+    /// Each on all disks in turn.
+    Stripe,
+    /// Each in two copies, of which the first lie in the outer halves of all disks and the second in the inner ones.
+    Mirror,
+}
 
 /// A machine.
 #[derive(Debug, Clone)]
 pub(crate) struct PlannedMachine {
     pub(crate) disks: Vec<DiskProfile>,
+    pub(crate) layout: PlannedLayout,
+    /// Of a mirror: what is admitted finds disk time when any one disk fails.
+    pub(crate) survives_disk_loss: bool,
     pub(crate) memory: ByteCount,
     pub(crate) net: BitRate,
     /// Uploads in all; zero: none.
@@ -71,7 +88,7 @@ impl PlannedMachine {
         self.disks.iter().map(of).fold(f64::MIN_POSITIVE, f64::max)
     }
 
-    /// Admits streams of these rates in turn, each on the next disk and at another place of it, until one is refused.
+    /// Admits streams of these rates in turn, each on the next disk, or on all, and at another place of it, until one is refused.
     pub(crate) fn carries(&self, rates: &[BitRate]) -> Carried {
         let mut admission = self.admission();
         let mut held: Vec<(usize, ReservationId)> = Vec::new();
@@ -79,24 +96,14 @@ impl PlannedMachine {
         let limited_by = loop {
             let nth = held.len();
             let rate = rates[nth % rates.len()];
-            let reserved = (0..self.disks.len()).map(|more| {
-                let disk = (nth + more) % self.disks.len();
-                (disk, admission.reserve(self.request(disk, places[disk], rate)))
-            });
-            let mut last = Short::Table;
-            let mut found = None;
-            for (disk, outcome) in reserved {
-                match outcome {
-                    Ok(id) => {
-                        found = Some((disk, id));
-                        break;
-                    }
-                    Err(refused) => last = refused.short,
-                }
+            let reserved = match self.layout {
+                PlannedLayout::Span => self.reserve_on_one(&mut admission, &mut places, nth, rate),
+                PlannedLayout::Stripe | PlannedLayout::Mirror => self.reserve_on_all(&mut admission, nth, rate),
+            };
+            match reserved {
+                Ok(id) => held.push((nth % rates.len(), id)),
+                Err(short) => break name(short),
             }
-            let Some((disk, id)) = found else { break name(last) };
-            places[disk] += 1;
-            held.push((nth % rates.len(), id));
         };
         let block = |which: usize| {
             let id = held.iter().find(|(w, _)| *w == which)?.1;
@@ -114,6 +121,50 @@ impl PlannedMachine {
         }
     }
 
+    /// On the first disk from the next on that has room.
+    fn reserve_on_one(
+        &self,
+        admission: &mut Admission,
+        places: &mut [u32],
+        nth: usize,
+        rate: BitRate,
+    ) -> Result<ReservationId, Short> {
+        let mut last = Short::Table;
+        for disk in (0..self.disks.len()).map(|more| (nth + more) % self.disks.len()) {
+            match admission.reserve(self.request(disk, places[disk], rate)) {
+                Ok(id) => {
+                    places[disk] += 1;
+                    return Ok(id);
+                }
+                Err(refused) => last = refused.short,
+            }
+        }
+        Err(last)
+    }
+
+    /// A share on every disk, as the data plane asks for a content that lies on all of them (decision 0034).
+    fn reserve_on_all(&self, admission: &mut Admission, nth: usize, rate: BitRate) -> Result<ReservationId, Short> {
+        let share = 1.0 / float(self.disks.len() as u64);
+        let fraction = place(u32::try_from(nth).unwrap_or(u32::MAX));
+        let (share, fraction) = match (self.layout, self.survives_disk_loss) {
+            (PlannedLayout::Mirror, true) => ((2.0 * share).min(1.0), (1.0 + fraction) / 2.0),
+            (PlannedLayout::Mirror, false) => (share, fraction / 2.0),
+            (PlannedLayout::Span | PlannedLayout::Stripe, _) => (share, fraction),
+        };
+        // Each unit is read by itself.
+        let fragments_per_byte = 1.0 / UNIT_BYTES;
+        let request =
+            |disk| AdmissionRequest { disk_share: share, fragments_per_byte, ..self.request_at(disk, fraction, rate) };
+        let id = admission.reserve(request(0)).map_err(|refused| refused.short)?;
+        for disk in 1..self.disks.len() {
+            if let Err(short) = admission.reserve_beside(id, request(disk)) {
+                admission.release(id);
+                return Err(short);
+            }
+        }
+        Ok(id)
+    }
+
     fn admission(&self) -> Admission {
         let quarters = self.memory.0 / limits::CHUNK_BYTES * (limits::CHUNK_BYTES / QUARTER_BYTES);
         let settings = AdmissionSettings {
@@ -127,9 +178,9 @@ impl PlannedMachine {
         Admission::new(&settings, disks, &[self.net])
     }
 
-    /// A stream of a long content at the `nth` place: multiples of the golden section fill the disk evenly.
+    /// A stream of a long content at the `nth` place.
     fn request(&self, disk: usize, nth: u32, rate: BitRate) -> AdmissionRequest {
-        self.request_at(disk, (f64::from(nth) * 0.618_033_988_75).fract(), rate)
+        self.request_at(disk, place(nth), rate)
     }
 
     /// A stream of a long content that lies at this fraction of the disk.
@@ -148,6 +199,11 @@ impl PlannedMachine {
             writes: false,
         }
     }
+}
+
+/// A fraction of a disk: multiples of the golden section fill it evenly.
+fn place(nth: u32) -> f64 {
+    (f64::from(nth) * 0.618_033_988_75).fract()
 }
 
 fn name(short: Short) -> &'static str {
@@ -197,6 +253,8 @@ mod tests {
             for share in [0.0, 0.1, 0.25] {
                 let rig = PlannedMachine {
                     disks: vec![disk.clone()],
+                    layout: PlannedLayout::Span,
+                    survives_disk_loss: true,
                     memory: ByteCount(3 << 30),
                     net: BitRate(100_000_000_000),
                     uploads: BitRate::default(),

@@ -17,7 +17,7 @@ use serde::Serialize;
 use sim::{DiskSetup, Popularity, Scenario, Trace};
 use units::{BitRate, ByteCount, Nanos};
 
-use count::{Carried, PlannedMachine};
+use count::{Carried, PlannedLayout, PlannedMachine};
 use drive::PlannedDisk;
 
 /// How fast the simulated uploads come in, and their size.
@@ -38,6 +38,15 @@ pub(crate) struct PlanCommand {
     /// The disks, one or more (repeat it, or separate by commas): names or files.
     #[arg(long, required = true, value_delimiter = ',', value_name = "NAME|FILE")]
     disk: Vec<String>,
+    /// So many of each disk.
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=32))]
+    disks: u16,
+    /// How contents lie on several disks; only what lies on one disk each is simulated.
+    #[arg(long, value_enum, default_value_t = PlannedLayout::Span)]
+    layout: PlannedLayout,
+    /// With --layout mirror: whether what is admitted finds disk time when any one disk fails (`schedule.survive_disk_loss`).
+    #[arg(long, default_value_t = true, value_name = "BOOL", action = clap::ArgAction::Set)]
+    survive_disk_loss: bool,
     /// The rates of the streams.
     #[arg(long, required = true, value_delimiter = ',', value_name = "RATE", value_parser = units::parse_rate)]
     rate: Vec<BitRate>,
@@ -61,7 +70,7 @@ pub(crate) struct PlanCommand {
     simulate: u64,
     /// Viewers choose among N contents by Zipf's law (the k-th 1/k times as often as the first) and share what is read; they come
     /// 0.3 s apart, and how many the simulation admits is what is counted.
-    #[arg(long, value_name = "zipf:N", conflicts_with_all = ["mix", "uploads"], value_parser = popularity)]
+    #[arg(long, value_name = "zipf:N", conflicts_with_all = ["mix", "uploads", "layout"], value_parser = popularity)]
     popularity: Option<u32>,
     /// With --popularity: how many viewers come, at most [default: four times what is carried if each watches another content].
     #[arg(long, value_name = "N", requires = "popularity", value_parser = clap::value_parser!(u32).range(1..))]
@@ -91,7 +100,10 @@ pub(crate) fn streams_carried(disk: &DiskProfile, memory: ByteCount, be_share: f
     let disks = vec![disk.clone()];
     // No link is the limit here.
     let net = BitRate(u64::MAX / 16);
-    PlannedMachine { disks, memory, net, uploads: BitRate(0), be_share: Some(be_share) }.carries(&[rate]).streams
+    let (layout, survives_disk_loss) = (PlannedLayout::Span, true);
+    let uploads = BitRate(0);
+    let machine = PlannedMachine { disks, layout, survives_disk_loss, memory, net, uploads, be_share: Some(be_share) };
+    machine.carries(&[rate]).streams
 }
 
 /// One line of the answer.
@@ -130,9 +142,19 @@ impl PlanCommand {
     /// # Errors
     /// A disk is neither a name nor a profile, uploads alone are too much, or the output cannot be written.
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let disks =
+        let kinds =
             self.disk.iter().map(|text| PlannedDisk::named_or_file(text)).collect::<anyhow::Result<Vec<_>>>()?;
+        let disks: Vec<&PlannedDisk> =
+            kinds.iter().flat_map(|kind| std::iter::repeat_n(kind, usize::from(self.disks))).collect();
+        let most = units::limits::DISKS_MAX;
+        anyhow::ensure!(disks.len() <= most, "{} disks: {most} at most", disks.len());
+        anyhow::ensure!(
+            self.layout != PlannedLayout::Mirror || disks.len() > 1,
+            "a mirror has at least 2 disks: say for example --disks 2"
+        );
         let rig = PlannedMachine {
+            layout: self.layout,
+            survives_disk_loss: self.survive_disk_loss,
             disks: disks.iter().map(|d| d.profile.clone()).collect(),
             memory: self.memory,
             net: self.net,
@@ -157,9 +179,10 @@ impl PlanCommand {
         Ok(())
     }
 
-    fn row(&self, rig: &PlannedMachine, disks: &[PlannedDisk], rates: &[BitRate]) -> anyhow::Result<PlanRow> {
+    fn row(&self, rig: &PlannedMachine, disks: &[&PlannedDisk], rates: &[BitRate]) -> anyhow::Result<PlanRow> {
         let mut carried = rig.carries(rates);
-        let wanted = self.simulate > 0 && carried.streams > 0;
+        // The simulator's contents lie on one disk each, or anywhere on several.
+        let wanted = self.simulate > 0 && carried.streams > 0 && self.layout == PlannedLayout::Span;
         let simulated = wanted.then(|| self.simulate(rig, disks, rates, &carried)).transpose()?;
         let alone = carried.streams;
         if let (Some(_), Some(simulated)) = (self.popularity, &simulated) {
@@ -189,7 +212,7 @@ impl PlanCommand {
     fn simulate(
         &self,
         rig: &PlannedMachine,
-        disks: &[PlannedDisk],
+        disks: &[&PlannedDisk],
         rates: &[BitRate],
         carried: &Carried,
     ) -> anyhow::Result<Simulated> {
@@ -351,6 +374,8 @@ mod tests {
         let disk = PlannedDisk::named_or_file(disk).expect("a name");
         PlannedMachine {
             disks: vec![disk.profile],
+            layout: PlannedLayout::Span,
+            survives_disk_loss: true,
             memory: ByteCount(memory),
             net: BitRate(100_000_000_000),
             uploads: BitRate(uploads),
@@ -393,6 +418,24 @@ mod tests {
         let mut out = Vec::new();
         PlanLine::try_parse_from(["plan"].iter().chain(arguments))?.plan.run(&mut out)?;
         Ok(String::from_utf8(out)?)
+    }
+
+    #[test]
+    fn several_disks_carry_what_their_layout_lets_them() {
+        let of = |disks: &str, layout: &[&str]| {
+            let machine = ["--disk", "desktop", "--rate", "8.8M", "--memory", "64GiB", "--net", "100G", "--json"];
+            let said = planned(&[&machine[..], &["--disks", disks, "--layout"], layout].concat()).expect("planned");
+            serde_json::from_str::<serde_json::Value>(&said).expect("JSON")[0]["streams"].as_u64().expect("a number")
+        };
+        let one = of("1", &["stripe"]);
+        for disks in [2, 4, 8] {
+            let [stripe, careful, outer] = [&["stripe"][..], &["mirror"], &["mirror", "--survive-disk-loss", "false"]]
+                .map(|layout| of(&disks.to_string(), layout));
+            assert!(stripe * 100 >= one * disks * 95, "{disks} disks: {stripe}, one {one}");
+            assert!(outer * 10 >= one * disks * 11, "in their outer halves: {outer}, one {one}");
+            assert!(careful * 2 < outer, "of {outer} as many are kept when any one fails: {careful}");
+        }
+        assert!(planned(&["--disk", "desktop", "--rate", "8.8M", "--layout", "mirror"]).is_err(), "of one disk");
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub struct AdmissionRequest {
     pub disk_share: f64,
     /// Slowest sustained rate of the disk where the content lies, bytes per second.
     pub zone_bytes_per_second: u64,
-    /// Fragments per byte of the content beyond the first.
+    /// Fragments beyond the first, per byte of what it reads from this disk.
     pub fragments_per_byte: f64,
     /// Bytes it will read at most (short contents need less memory); `u64::MAX` where unknown.
     pub length: u64,
@@ -621,7 +621,8 @@ fn carried(request: &AdmissionRequest, disk: &AdmissionDisk, demand: &DiskDemand
     let busy = (demand.transfer + demand.seeks * hop / parallel) / f64::from(demand.period);
     let by_disk = disk.round.as_secs_f64() / busy;
     let each = window_bytes(request.rate, disk.round, demand.period).div_ceil(QUARTER_BYTES) + 1;
-    by_disk.min(f64_of(memory / each))
+    // Of what lies on several disks each has a share of the stream, and of its memory.
+    by_disk.min(f64_of(memory) / (f64_of(each) * request.disk_share))
 }
 
 /// Rounded down to three digits; nothing below 1 kbit/s.
