@@ -94,7 +94,7 @@ crash: lab ## kill the server and cut the power during uploads and streams, ROUN
 	@ISOCAST_BIN=$(abspath $(BINARY)) ISOCAST_CRASH_ROUNDS=$(ROUNDS) \
 		$(CARGO) test --locked -p isocast --test crash -- --nocapture --test-threads=1
 
-mirror: lab ## let a disk of a mirror err, hang and die at 90 % of its streams, ROUNDS (20) faults (needs root)
+mirror: lab ## let a disk of a mirror err, hang and die at 90 % of its streams, ROUNDS (20) times each (needs root)
 	@ISOCAST_BIN=$(abspath $(BINARY)) ISOCAST_FAULT_ROUNDS=$(ROUNDS) \
 		$(CARGO) test --locked -p isocast --test volume_faults -- --nocapture
 

@@ -3,7 +3,8 @@
 //! Promise: no stream ends, none gets a wrong byte, and none waits for as long as it takes to see that a disk hangs; the
 //! event log names the disk; what is uploaded meanwhile is kept.
 //!
-//! `ISOCAST_FAULT_ROUNDS` (3) says how many faults there are, one kind after the other: `make mirror ROUNDS=20`.
+//! `ISOCAST_FAULT_ROUNDS` (1) says how often all this is done, each time on new disks, for a disk that errs again and again is
+//! trusted later each time: `make mirror ROUNDS=20`.
 
 mod common;
 
@@ -38,11 +39,20 @@ fn put(address: SocketAddr, target: &str, content: Content) -> u16 {
     answer.expect("all was sent").status
 }
 
-fn misses(server: &Server) -> u64 {
+/// The sum of a family of figures.
+fn figure(server: &Server, family: &str) -> u64 {
     let (_, metrics) = fetch(server.address, "GET", "/metrics").expect("metrics");
     let metrics = String::from_utf8(metrics).expect("text");
-    let line = metrics.lines().find_map(|line| line.strip_prefix("isocast_misses_total "));
-    line.expect("the count of misses").parse().expect("a number")
+    let lines =
+        metrics.lines().filter_map(|line| line.strip_prefix(family)).filter(|rest| rest.starts_with([' ', '{']));
+    let figures: Vec<u64> =
+        lines.map(|rest| rest.rsplit(' ').next().expect("a figure").parse().expect("a number")).collect();
+    assert!(!figures.is_empty(), "{family} is there");
+    figures.iter().sum()
+}
+
+fn misses(server: &Server) -> u64 {
+    figure(server, "isocast_misses_total")
 }
 
 fn until_said(server: &Server, words: &[&str], times: usize) {
@@ -138,9 +148,13 @@ impl Drop for AtEnd<'_> {
 
 #[test]
 fn a_disk_of_a_mirror_that_errs_hangs_or_dies_stalls_no_stream() {
-    if !possible(6 * FILMS * FILM_BYTES) {
-        return;
+    if possible(6 * FILMS * FILM_BYTES) {
+        let rounds = std::env::var("ISOCAST_FAULT_ROUNDS").map_or(1, |rounds| rounds.parse().expect("a number"));
+        (0..rounds).for_each(|_| each_fault());
     }
+}
+
+fn each_fault() {
     let state = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let new = Disk::up("mirror-c", "8G", FileSystem::None);
     let device = new.device().to_str().expect("UTF-8").to_owned();
@@ -163,7 +177,6 @@ fn a_disk_of_a_mirror_that_errs_hangs_or_dies_stalls_no_stream() {
     }
     disks.iter().for_each(|disk| drop(disk.ctl("timing on")));
     let viewers = Viewers((0..FILMS).map(|_| Viewer::default()).collect());
-    let rounds = std::env::var("ISOCAST_FAULT_ROUNDS").map_or(FAULTS.len(), |rounds| rounds.parse().expect("a number"));
     thread::scope(|scope| {
         let _end = AtEnd(&viewers, &disks);
         for (number, viewer) in (0..).zip(&viewers.0) {
@@ -172,20 +185,25 @@ fn a_disk_of_a_mirror_that_errs_hangs_or_dies_stalls_no_stream() {
         }
         let watching = viewers.admitted_but_a_tenth();
         viewers.wait_for_more(1 << 20);
-        for (nth, (harm, end)) in FAULTS.iter().cycle().take(rounds).enumerate() {
+        for (nth, (harm, end)) in FAULTS.iter().enumerate() {
             let (bad, before) = (&disks[nth % 2], misses(&server));
             bad.ctl(harm);
             viewers.wait_for_more(MEANWHILE_BYTES);
             until_said(&server, &["disk_failing", &format!("\"disk\":{}", nth % 2)], nth / 2 + 1);
             bad.ctl(end);
-            until_said(&server, &["disk_recovered"], nth + 1);
             viewers.wait_for_more(1 << 20);
+            // The other copies are needed next, and a busy machine may have kept their disk from answering meanwhile.
+            until("two good disks", || match figure(&server, "isocast_disk_failing") {
+                0 => Ok(()),
+                count => Err(format!("{count} fail: {}", server.said())),
+            });
             let missed = misses(&server) - before;
-            println!("round {nth}, {harm}: {watching} streams, {missed} ticks missed");
+            println!("{harm}: {watching} streams, {missed} ticks missed");
             // A disk that is only waited for until it counts as hung would cost each stream a hundred ticks and more.
             assert!(missed < watching, "{missed} ticks were missed: {}", server.said());
         }
-        // With a disk dead for good, what is uploaded is kept on the other.
+        // With a disk dead for good, what is uploaded beside half of the streams is kept on the other.
+        viewers.watching().step_by(2).for_each(|viewer| viewer.over.store(true, Relaxed));
         disks[0].ctl("die");
         let late = Content { seed: 77, bytes: 9_000_001 };
         until("an upload on one disk", || match put(server.address, "/media/late.bin", late) {
@@ -195,9 +213,7 @@ fn a_disk_of_a_mirror_that_errs_hangs_or_dies_stalls_no_stream() {
         let (status, body) = fetch(server.address, "GET", "/media/late.bin?rate=max").expect("an answer");
         assert_eq!((status, late.difference(0, &body), body.len() as u64), (200, None, late.bytes));
         viewers.wait_for_more(1 << 20);
-        // A new disk in the place of the dead one, beside half of the streams, for it gets what they leave; what was uploaded
-        // meanwhile gets its second copy.
-        viewers.watching().step_by(2).for_each(|viewer| viewer.over.store(true, Relaxed));
+        // A new disk in the place of the dead one; what was uploaded meanwhile gets its second copy.
         let before = misses(&server);
         let url = format!("http://{}", server.address);
         let replace =
