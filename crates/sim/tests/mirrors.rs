@@ -8,15 +8,18 @@ const SECS: fn(u64) -> Nanos = Nanos::from_secs;
 
 #[test]
 fn without_a_loss_to_survive_a_mirror_carries_what_both_its_disks_do() {
-    let full = |survive_disk_loss| Scenario { survive_disk_loss, chunks: 12 << 10, ..full(1, 2) };
-    let [careful, report] = [true, false].map(|survives| sim::run(&full(survives), Trace::Off));
-    for report in [&careful, &report] {
-        // Of all who come at once to a full disk one may be told after five seconds that it does not start.
-        assert_eq!((&report.broken, report.tally.excused_misses), (&None, 0), "{:?}", report.tally);
-        assert!(report.tally.refused > 0, "it was full: {:?}", report.tally);
+    for disks in [2, 3] {
+        let full = |survive_disk_loss| Scenario { survive_disk_loss, chunks: 16 << 10, ..full(1, disks) };
+        let [careful, report] = [true, false].map(|survives| sim::run(&full(survives), Trace::Off));
+        for report in [&careful, &report] {
+            // Of all who come at once to a full disk one may be told after five seconds that it does not start.
+            assert_eq!((&report.broken, report.tally.excused_misses), (&None, 0), "{:?}", report.tally);
+            assert!(report.tally.refused > 0, "it was full: {:?}", report.tally);
+        }
+        let [few, many] = [&careful, &report].map(|report| report.tally.running_max);
+        println!("{disks} disks: {few} and {many}");
+        assert!(many * 10 > few * 17, "{disks} disks: {few} and {many}");
     }
-    let [few, many] = [&careful, &report].map(|report| report.tally.running_max);
-    assert!(many * 10 > few * 17, "{few} and {many}");
 }
 
 /// So many disks, with streams up to what admission grants.

@@ -76,8 +76,10 @@ impl Admitter {
         quarters: u64,
         (now, processor): (Nanos, Nanos),
     ) -> Self {
+        // What lies on several disks has one for each of them.
+        let reservations_max = config.streams_max * profiles.len().max(1);
         let settings = AdmissionSettings {
-            reservations_max: config.streams_max,
+            reservations_max,
             quarters,
             be_share: config.be_share,
             sharing_reserve: config.sharing.unwrap_or(0.0),
@@ -93,7 +95,7 @@ impl Admitter {
             admission: Admission::new(&settings, rounds, links),
             streams: (0..config.streams_max).map(|_| AdmittedStream::default()).collect(),
             free: (0..u32::try_from(config.streams_max).expect("within limits")).rev().collect(),
-            holders: vec![None; config.streams_max],
+            holders: vec![None; reservations_max],
             disks: profiles.into_iter().map(disk).collect(),
             links: u16::try_from(links.len()).expect("within limits"),
             survives_disk_loss: config.survive_disk_loss,

@@ -168,7 +168,7 @@ impl PlannedMachine {
     fn admission(&self) -> Admission {
         let quarters = self.memory.0 / limits::CHUNK_BYTES * (limits::CHUNK_BYTES / QUARTER_BYTES);
         let settings = AdmissionSettings {
-            reservations_max: limits::STREAMS_MAX,
+            reservations_max: limits::STREAMS_MAX * self.disks.len(),
             quarters: quarters - quarters / BEST_EFFORT_SHARE,
             be_share: self.be_share(),
             sharing_reserve: 0.0,

@@ -131,8 +131,10 @@ pub struct Admission {
     links: Vec<AdmissionLink>,
     quarters_promised: u64,
     quarters: u64,
+    /// As many as there ever were at once, in the room for all.
     entries: Vec<(u32, Option<Reservation>)>,
     free: Vec<u32>,
+    reservations_max: usize,
     /// Reservations made so far.
     made: u64,
     /// Promised bits per second in all.
@@ -158,14 +160,14 @@ impl Admission {
                 sharing: 0,
             })
             .collect();
-        let count = u32::try_from(settings.reservations_max).expect("a table of at most 2^32 entries");
         Self {
             disks,
             links: links.iter().map(|&capacity| AdmissionLink { capacity, reserved: 0 }).collect(),
             quarters_promised: 0,
             quarters: settings.quarters,
-            entries: vec![(0, None); settings.reservations_max],
-            free: (0..count).rev().collect(),
+            entries: Vec::with_capacity(settings.reservations_max),
+            free: Vec::with_capacity(settings.reservations_max),
+            reservations_max: settings.reservations_max,
             made: 0,
             promised: 0,
             processor_share: 0.0,
@@ -212,7 +214,7 @@ impl Admission {
     /// # Errors
     /// What is short.
     pub fn reserve_beside(&mut self, id: ReservationId, request: AdmissionRequest) -> Result<ReservationId, Short> {
-        if self.free.is_empty() {
+        if !self.has_entry() {
             return Err(Short::Table);
         }
         self.check_reading(&request, self.sharing_reserve)?;
@@ -238,8 +240,17 @@ impl Admission {
         parts.filter(|part| part.request.disk == disk).map(|part| part.request.disk_share).sum()
     }
 
+    fn has_entry(&self) -> bool {
+        !self.free.is_empty() || self.entries.len() < self.reservations_max
+    }
+
     fn enter(&mut self, request: AdmissionRequest, demand: DiskDemand, quarters: u64) -> ReservationId {
-        let slot = self.free.pop().expect("checked: the table has room");
+        let new = u32::try_from(self.entries.len()).expect("a table of at most 2^32 entries");
+        let slot = self.free.pop().unwrap_or(new);
+        if slot == new {
+            assert!(self.entries.len() < self.reservations_max, "checked: the table has room");
+            self.entries.push((0, None));
+        }
         let entry = &mut self.entries[slot as usize];
         let before = self.made;
         let (held_pages, shares, placed, beside) = (0, false, None, None);
@@ -486,7 +497,7 @@ impl Admission {
 
     /// What is short for sending.
     fn check_sending(&self, request: &AdmissionRequest) -> Result<(), Short> {
-        if self.free.is_empty() {
+        if !self.has_entry() {
             return Err(Short::Table);
         }
         let link = &self.links[usize::from(request.link.0)];
