@@ -571,13 +571,10 @@ impl Store {
                 }
                 Err(error) => return Err(error),
             }
-            if disk.handle.shared.is_relied_on() {
-                able.push((disk, root, false));
-            } else {
-                failure = failing(disk);
-            }
+            able.push((disk, root, false));
         }
-        // Where the folder is; where nobody has it, it is made where the nearest above it is.
+        // Where the folder is; where nobody has it, it is made where the nearest above it is. One that only a failing disk has is
+        // not made elsewhere.
         let mut places = Vec::new();
         let mut nearest = Some(parent);
         while let Some(folder) = nearest.filter(|_| places.is_empty()) {
@@ -586,13 +583,14 @@ impl Store {
                 match disk.handle.call(|reply| Operation::Space { root, path, reply }).await {
                     // Right below it lies a content that has the name of a folder on the path.
                     Ok(_) if *is_blocked => return Err(StoreError::NotADirectory),
-                    Ok(space) => places.push((space, (*disk, root))),
+                    Ok(space) if disk.handle.shared.is_relied_on() => places.push((space, (*disk, root))),
+                    Ok(_) => failure = failing(disk),
                     Err(StoreError::NotFound) => {}
                     Err(StoreError::NotADirectory) => *is_blocked = true,
                     Err(error) => failure = error,
                 }
             }
-            nearest = folder.split().map(|(above, _)| above);
+            nearest = folder.split().map(|(above, _)| above).filter(|_| matches!(failure, StoreError::ParentMissing));
         }
         // Of those with as much space the first root stays first.
         places.sort_by_key(|(space, _)| Reverse(*space));
