@@ -139,6 +139,7 @@ pub fn parse_head(bytes: &[u8]) -> Result<Option<RequestHead>, HeadError> {
     let length = match request.parse(window) {
         Ok(httparse::Status::Complete(length)) => length,
         Ok(httparse::Status::Partial) => return still_coming(bytes, window),
+        Err(httparse::Error::Version) if let Some(head) = as_http11(window) => return parse_head(&head),
         Err(error) => return Err(from_httparse(error, window)),
     };
     let method = request.method.ok_or(HeadError::Malformed("no method"))?;
@@ -189,6 +190,14 @@ fn from_httparse(error: httparse::Error, window: &[u8]) -> HeadError {
         httparse::Error::Token => HeadError::Malformed("the method or the target has a character it must not have"),
         httparse::Error::Status => HeadError::Malformed("this looks like a response"),
     }
+}
+
+/// The head as one of HTTP/1.1 if it is of a later HTTP/1.x: it is read as of the latest that is known (RFC 9110 §2.5).
+fn as_http11(window: &[u8]) -> Option<Vec<u8>> {
+    let minor = window.windows(8).position(|word| word == b" HTTP/1.")? + 8;
+    let mut head = window.to_vec();
+    *head.get_mut(minor).filter(|digit| matches!(digit, b'2'..=b'9'))? = b'1';
+    Some(head)
 }
 
 /// True if the first line is three words, the last `HTTP/` and something: another version, not another protocol, nor a
@@ -364,6 +373,15 @@ mod tests {
         assert!(!complete("GET / HTTP/1.0\r\n\r\n").keep_alive);
         assert!(complete("GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n").keep_alive);
         assert!(!complete("GET / HTTP/1.1\r\nHost: h\r\nConnection: x, close\r\n\r\n").keep_alive);
+    }
+
+    #[test]
+    fn a_later_minor_version_is_read_as_the_latest_known() {
+        let head = complete("GET /a HTTP/1.2\r\nHost: h\r\n\r\n");
+        assert_eq!((head.version, head.path.as_str(), head.bytes), (HttpVersion::Http11, "/a", 28));
+        assert!(matches!(parse("GET /a HTTP/1.2\r\nHost"), Ok(None)), "the rest is still to come");
+        let other = parse("GET / HTTP/2.0\r\nVia: a HTTP/1.2\r\n\r\n");
+        assert_eq!(other.expect_err("refused"), HeadError::Version);
     }
 
     #[test]
