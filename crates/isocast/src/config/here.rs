@@ -2,6 +2,7 @@
 //!
 //! Promise: nothing is made or changed by looking. Not here: what is wrong with the text itself (the parent module).
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use rustix::fs::{Access, access};
@@ -30,9 +31,12 @@ impl Config {
                 add("volumes", format!("{} cannot be opened: {error}", disk.display()));
             }
         }
+        let mut folders = BTreeSet::new();
         for root in &self.roots {
             if let Some(message) = folder_problem(root) {
                 add("roots", message);
+            } else if root.canonicalize().is_ok_and(|folder| !folders.insert(folder)) {
+                add("roots", format!("{} is named twice: leave one of the two out", root.display()));
             }
         }
         if let Some(message) = writable_problem(&self.state) {
@@ -111,6 +115,14 @@ mod tests {
         ] {
             assert!(said.contains(part), "{part}: {said}");
         }
+    }
+
+    #[test]
+    fn a_folder_that_is_named_twice_is_told_of_however_it_is_written() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (root, state) = (folder.path().display(), folder.path().join("state"));
+        let said = problems(&format!("roots = [\"{root}\", \"{root}/./\"]\nstate = {state:?}\n"));
+        assert!(said.contains("is named twice"), "{said}");
     }
 
     #[test]
