@@ -244,7 +244,8 @@ const PATHS: &[Case<'_>] = &[
     ("GET /media/%252e%252e/f.ts HTTP/1.1\r\n$\r\n", &[404], Open, &[]),
     ("GET /nothing HTTP/1.1\r\n$\r\n", &[404], Open, &[]),
     ("PUT /media/folder/ HTTP/1.1\r\n$Content-Length: 1\r\n\r\nx", &[409], Open, &[]),
-    ("PUT /media/none/f.ts HTTP/1.1\r\n$Content-Length: 1\r\n\r\nx", &[409], Open, &[]),
+    ("PUT /media/new/f.ts HTTP/1.1\r\n$Content-Length: 1\r\n\r\nx", &[201], Open, &[]),
+    ("PUT /media/f.ts/f.ts HTTP/1.1\r\n$Content-Length: 1\r\n\r\nx", &[409], Open, &[]),
     ("PUT /media/../f.ts HTTP/1.1\r\n$Content-Length: 1\r\n\r\nx", &[400], Open, &[]),
 ];
 
@@ -262,7 +263,7 @@ const CONNECTION: &[Case<'_>] = &[
     ("GET /media/none HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", &[404], Open, &[("connection", "keep-alive")]),
     ("GET /media/f.ts HTTP/1.1\r\n$\r\ngarbage behind it\r\n\r\n", &[200, 400], Closed, &[]),
     ("GET /media/f.ts HTTP/1.1\r\n$\r\n\r\n\r\nGET /health HTTP/1.1\r\n$\r\n", &[200, 200], Open, &[]),
-    ("PUT /media/none/f.ts HTTP/1.1\r\n$Content-Length: 1000000\r\n\r\nx", &[409], Closed, &[("connection", "close")]),
+    ("PUT /media/f.ts/f.ts HTTP/1.1\r\n$Content-Length: 1000000\r\n\r\nx", &[409], Closed, &[("connection", "close")]),
 ];
 
 /// Heads at their limits: 16 KiB, 100 fields, a target of 8 KiB.
