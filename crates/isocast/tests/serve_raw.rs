@@ -340,7 +340,7 @@ fn each_raw_request_is_answered_as_the_rfcs_say() {
         cases += 1;
     }
     assert!(cases >= 170, "{cases} cases");
-    assert_eq!(server.names(), ["empty", "f.ts", "folder", "p"], "nothing that was refused is left");
+    assert_eq!(server.names(), ["empty", "f.ts", "folder", "new", "p"], "nothing that was refused is left");
 }
 
 /// A condition's field, with what it says of a content that is there: that it is so, that it is not, or nothing.
