@@ -1,5 +1,6 @@
 //! Looks at everything that runs, twice a second and at every send: is anybody late, ahead, starved or forgotten?
 
+use schedule::pace::LAG_MAX;
 use units::Nanos;
 
 use crate::laws::Law;
@@ -43,8 +44,10 @@ impl World {
             self.laws.broke(Law::BoundedCatchUp, self.now, what);
         }
         let second = record.second_bytes(self.now);
-        let factor = if record.asked.burst_bytes > 0 { 5 } else { 3 };
-        if second > rate.bytes_in(Nanos::from_secs(factor)) + allowed {
+        // Its own second, what it may be behind, and its burst: one that lost its reservation gets these as fast as its link has
+        // room.
+        let most = rate.bytes_in(LAG_MAX.saturating_add(Nanos::from_secs(1))) + record.asked.burst_bytes;
+        if second > most + allowed {
             let what = format!("stream {stream} got {second} bytes in a second at {rate}");
             self.laws.broke(Law::BoundedCatchUp, self.now, what);
         }
