@@ -633,7 +633,7 @@ fn carried(request: &AdmissionRequest, disk: &AdmissionDisk, demand: &DiskDemand
     let by_disk = disk.round.as_secs_f64() / busy;
     let each = window_bytes(request.rate, disk.round, demand.period).div_ceil(QUARTER_BYTES) + 1;
     // Of what lies on several disks each has a share of the stream, and of its memory.
-    by_disk.min(f64_of(memory) / (f64_of(each) * request.disk_share))
+    by_disk.min((f64_of(memory) / (f64_of(each) * request.disk_share)).floor())
 }
 
 /// Rounded down to three digits; nothing below 1 kbit/s.
