@@ -232,3 +232,34 @@ fn each_fault() {
     new.end();
     disks.into_iter().for_each(Disk::end);
 }
+
+/// The first disk stands for the whole volume where uploads are placed: they were refused for as long as it was not trusted.
+#[test]
+fn a_mirror_whose_first_disk_errs_takes_uploads() {
+    if !possible(3 * FILMS * FILM_BYTES) {
+        return;
+    }
+    let state = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let disks = ["mirror-d", "mirror-e"].map(|name| Disk::up(name, "8G", FileSystem::None));
+    disks.iter().for_each(|disk| drop(disk.ctl("timing off")));
+    let devices = disks.each_ref().map(|disk| disk.device().to_str().expect("UTF-8").to_owned());
+    let mut create = Command::new(common::program());
+    create.args(["volume", "create", "--name", "films", "--layout", "mirror", "--yes"]).args(&devices);
+    assert!(create.output().expect("the program runs").status.success());
+    let server = Server::start(&[], state.path(), &["--volume", &devices.join(",")]);
+    let short = |number| Content { seed: number, bytes: 17 << 20 };
+    for number in 0..FILMS {
+        assert_eq!(put(server.address, &film(number).0, short(number)), 201);
+    }
+    disks[0].ctl("fault 0 8G r");
+    for number in (0..FILMS).take_while(|_| !server.said().contains("disk_failing")) {
+        let (status, body) = fetch(server.address, "GET", &format!("{}?rate=max", film(number).0)).expect("an answer");
+        assert!(status == 200 && short(number).difference(0, &body).is_none(), "the other copy is whole");
+    }
+    until_said(&server, &["disk_failing", "\"disk\":0"], 1);
+    assert_eq!(put(server.address, "/media/meanwhile.bin", Content { seed: 5, bytes: 5_000_001 }), 201);
+    disks[0].ctl("fault clear");
+    let (status, said) = server.stop();
+    assert!(status.success() && !said.contains("panicked"), "{said}");
+    disks.into_iter().for_each(Disk::end);
+}

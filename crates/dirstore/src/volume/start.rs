@@ -37,6 +37,17 @@ pub(crate) struct VolumeDisk {
     pub(crate) profile: Option<DiskProfile>,
 }
 
+/// A volume is relied on as long as any of its disks is: one that errs or does not answer is taken out by what is written to it, and what
+/// has no other place fails then.
+fn any_of(count: usize, each: &Arc<OnceLock<Reliance>>) -> Arc<OnceLock<Reliance>> {
+    let each = Arc::clone(each);
+    let any: Reliance = Box::new(move |first| {
+        let mut disks = (first.0..).map(DiskId).take(count);
+        each.get().is_none_or(|relied_on| disks.any(relied_on))
+    });
+    Arc::new(OnceLock::from(any))
+}
+
 /// Starts a thread for the names and one for each disk; `first` is the identifier of the volume's first disk.
 pub(crate) fn start(
     open: OpenVolume,
@@ -51,11 +62,11 @@ pub(crate) fn start(
             thread.unpark();
         }
     });
-    let shared = |id, waker| {
-        let (events, reliance) = (Arc::clone(common.events), Arc::clone(common.reliance));
+    let shared = |id, waker, reliance: &Arc<OnceLock<Reliance>>| {
+        let (events, reliance) = (Arc::clone(common.events), Arc::clone(reliance));
         Arc::new(DiskShared::new(id, common.settings.patience, waker, events, reliance))
     };
-    let front = shared(first, wake);
+    let front = shared(first, wake, &any_of(open.disks.iter().flatten().count(), common.reliance));
     let (front_handle, operations) = DiskHandle::new(Arc::clone(&front));
     let (mut disks, mut members, mut workers) = (Vec::new(), Vec::new(), Vec::new());
     let paths = open.disks.iter().map(|disk| disk.as_ref().map(|disk| disk.path.clone())).collect();
@@ -67,7 +78,7 @@ pub(crate) fn start(
         };
         let id = DiskId(first.0 + u16::try_from(disks.len()).expect("at most 32 disks"));
         let served = serve(id, &disk.device);
-        let own = shared(id, served.port.waker());
+        let own = shared(id, served.port.waker(), common.reliance);
         let member = volume::MemberId(number);
         workers.push((member, Arc::clone(&own), served.port, disk.file.try_clone()?));
         let (device, path) = (disk.device.clone(), disk.path.clone());
