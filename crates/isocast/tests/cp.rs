@@ -5,7 +5,7 @@ mod common;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -151,6 +151,52 @@ fn a_server_is_read_and_written_at_a_rate_it_admits() {
 }
 
 /// What a running server serves is read and written through it by its path, too.
+#[test]
+fn a_copy_goes_on_when_its_source_is_started_again() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let (root, state, here) = (scratch.path().join("root"), scratch.path().join("state"), scratch.path().join("here"));
+    fs::create_dir_all(&root).expect("made");
+    fs::create_dir(&here).expect("made");
+    fs::write(root.join("film.ts"), pattern(20_000_000)).expect("written");
+    let server = Server::start(&[&root], &state, &[]);
+    let address = server.address.to_string();
+    let from = format!("http://{address}/media/film.ts");
+    let begin = |to: &Path| {
+        let mut child = Command::new(program())
+            .args(["cp", "--rate", "40M", "--json", &from, text(to)])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program runs");
+        common::until("a part of the copy", || {
+            let part = names(&here).into_iter().find(|name| name.contains(".isocast-cp-")).ok_or("none yet")?;
+            let length = fs::metadata(here.join(&part)).map_err(|error| error.to_string())?.len();
+            if child.try_wait().expect("it is ours").is_some() || length > 2_000_000 {
+                Ok(())
+            } else {
+                Err(format!("{length} bytes"))
+            }
+        });
+        child
+    };
+    let copying = begin(&here.join("film.ts"));
+    server.kill();
+    let server = Server::start_at(&address, &[&root], &state, &[]);
+    let done = copying.wait_with_output().expect("it is ours");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    assert!(fs::read(here.join("film.ts")).expect("there") == pattern(20_000_000));
+
+    // Another version is no part of it.
+    let copying = begin(&here.join("mixed.ts"));
+    server.kill();
+    fs::write(root.join("film.ts"), pattern(20_000_001)).expect("written");
+    let _server = Server::start_at(&address, &[&root], &state, &[]);
+    let done = copying.wait_with_output().expect("it is ours");
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.code() == Some(1) && said.contains("changed meanwhile; copy it again"), "{said}");
+    assert!(!here.join("mixed.ts").exists());
+}
+
 #[test]
 fn served_paths_go_through_their_server() {
     let scratch = tempfile::tempdir().expect("a folder");

@@ -160,12 +160,13 @@ impl Endpoint {
         }
     }
 
-    /// Opens a file to be read from `from` on. A server sends it at `rate`.
+    /// Opens a file to be read from `from` on. A server sends it at `rate`, again from where it broke off.
     fn open(&self, name: &str, from: u64, rate: Option<BitRate>) -> anyhow::Result<SourceReader> {
         match self {
             Self::Here(folder) => folder.open(name, from),
             Self::Shared(shared) => shared.open(name, from, rate),
-            Self::There(remote) | Self::Served(OwnFolder { remote, .. }) => remote.open(name, from, rate),
+            Self::There(remote) => remote.open_resumed(name, from, rate),
+            Self::Served(OwnFolder { remote, .. }) => remote.open(name, from, rate),
             Self::Rclone(rclone) => bail!("{rclone} is only written to"),
         }
     }

@@ -3,25 +3,33 @@
 //! Promise: what is read or sent at a rate was admitted by the server at that rate; a refusal is told with what would be
 //! granted. A server that neither takes nor sends for a minute is given up.
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, bail};
 use api::{EntryKind, ListingEntry};
 use dirstore::ContentPath;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use units::BitRate;
-use ureq::SendBody;
-use ureq::http::HeaderName;
 use ureq::http::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, EXPECT, IF_MATCH, LAST_MODIFIED, LOCATION, RANGE};
+use ureq::http::{HeaderName, Response};
+use ureq::{Body, SendBody};
 
 use super::{Endpoint, SourceFile, SourceReader, Tree};
 use crate::client::{HttpClient, Login, expect};
 
 /// What may stand in a path as it is (RFC 3986, unreserved).
 const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
+/// Before each try to go on with a body that broke off: a server that is started again answers within them.
+const REOPEN_PAUSES: [Duration; 5] = [
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(4),
+    Duration::from_secs(8),
+    Duration::from_secs(16),
+];
 /// Entries asked for at once.
 const PAGE: usize = 1000;
 
@@ -193,14 +201,19 @@ impl Remote {
         Ok(Box::new(answer.into_body().into_reader()))
     }
 
+    /// Opens a content to be read from `from` on.
     pub(super) fn open(&self, name: &str, from: u64, rate: Option<BitRate>) -> anyhow::Result<SourceReader> {
-        let mut fields = Vec::new();
-        if from > 0 {
-            fields.push((RANGE, format!("bytes={from}-")));
-            fields.extend(self.content(name)?.etag.map(|etag| (IF_MATCH, etag)));
-        }
-        let query = rate.map_or_else(|| "rate=max".to_owned(), |rate| format!("rate={}bit/s&burst=0", rate.0));
-        let answer = expect(self.client.ask("GET", &format!("{}?{query}", self.at(name)), &fields)?, &[200, 206])?;
+        self.open_body(name, from, rate).map(|source| SourceReader { bytes: source.bytes, reader: source.body })
+    }
+
+    /// Opens a content to be read from `from` on; what breaks off is asked for again.
+    pub(super) fn open_resumed(&self, name: &str, from: u64, rate: Option<BitRate>) -> anyhow::Result<SourceReader> {
+        self.open_body(name, from, rate).map(|source| SourceReader { bytes: source.bytes, reader: Box::new(source) })
+    }
+
+    fn open_body(&self, name: &str, from: u64, rate: Option<BitRate>) -> anyhow::Result<ResumedBody> {
+        let etag = if from > 0 { self.content(name)?.etag } else { None };
+        let answer = expect(self.ask_from(name, from, etag.as_deref(), rate)?, &[200, 206])?;
         let number =
             |name: &HeaderName| answer.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let bytes = match number(&CONTENT_RANGE) {
@@ -209,13 +222,36 @@ impl Remote {
             None => number(&CONTENT_LENGTH).and_then(|length| length.parse().ok()),
         };
         let bytes = bytes.with_context(|| format!("{}: the server does not say how long it is", self.at(name)))?;
-        let granted = answer.headers().get("x-isocast-rate").and_then(|value| value.to_str().ok()?.parse().ok());
-        if let Some(rate) = rate
-            && granted != Some(rate.0)
-        {
-            bail!("{}: the server does not guarantee {rate}: is it an Isocast?", self.at(name));
+        self.check_granted(name, &answer, rate)?;
+        let etag = number(&ETAG);
+        let body = Box::new(answer.into_body().into_reader());
+        Ok(ResumedBody { remote: self.clone(), name: name.to_owned(), etag, rate, at: from, bytes, body, tries: 0 })
+    }
+
+    fn ask_from(
+        &self,
+        name: &str,
+        from: u64,
+        etag: Option<&str>,
+        rate: Option<BitRate>,
+    ) -> anyhow::Result<Response<Body>> {
+        let mut fields = Vec::new();
+        if from > 0 {
+            fields.push((RANGE, format!("bytes={from}-")));
+            fields.extend(etag.map(|etag| (IF_MATCH, etag.to_owned())));
         }
-        Ok(SourceReader { reader: Box::new(answer.into_body().into_reader()), bytes })
+        let query = rate.map_or_else(|| "rate=max".to_owned(), |rate| format!("rate={}bit/s&burst=0", rate.0));
+        self.client.ask("GET", &format!("{}?{query}", self.at(name)), &fields)
+    }
+
+    fn check_granted(&self, name: &str, answer: &Response<Body>, rate: Option<BitRate>) -> anyhow::Result<()> {
+        let granted = answer.headers().get("x-isocast-rate").and_then(|value| value.to_str().ok()?.parse().ok());
+        match rate {
+            Some(rate) if granted != Some(rate.0) => {
+                bail!("{}: the server does not guarantee {rate}: is it an Isocast?", self.at(name))
+            }
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn put(
@@ -232,6 +268,63 @@ impl Remote {
         let fields = [(CONTENT_LENGTH, bytes.to_string()), (EXPECT, "100-continue".to_owned())];
         let answer = self.client.send("PUT", &url, &fields, SendBody::from_reader(reader))?;
         expect(answer, &[200, 201, 204]).map(drop)
+    }
+}
+
+/// The body of a content. What breaks off, with its connection or its server, is asked for again from where it broke.
+struct ResumedBody {
+    remote: Remote,
+    name: String,
+    /// Of the version that is read.
+    etag: Option<String>,
+    rate: Option<BitRate>,
+    at: u64,
+    /// Length of the content.
+    bytes: u64,
+    body: Box<dyn Read + Send>,
+    /// Since the last byte came.
+    tries: usize,
+}
+
+impl ResumedBody {
+    /// Asks for what is missing.
+    fn reopen(&mut self, broken: String) -> anyhow::Result<()> {
+        let Some(etag) = self.etag.as_deref() else { bail!(broken) };
+        let mut last = anyhow::Error::msg(broken);
+        while let Some(&pause) = REOPEN_PAUSES.get(self.tries) {
+            self.tries += 1;
+            std::thread::sleep(pause);
+            match self.remote.ask_from(&self.name, self.at, Some(etag), self.rate) {
+                Ok(answer) if answer.status() == 412 => bail!("it was changed meanwhile; copy it again"),
+                Ok(answer) if answer.status() == 503 => last = expect(answer, &[206]).err().unwrap_or(last),
+                Ok(answer) => {
+                    let answer = expect(answer, &[206])?;
+                    self.remote.check_granted(&self.name, &answer, self.rate)?;
+                    self.body = Box::new(answer.into_body().into_reader());
+                    return Ok(());
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+}
+
+impl Read for ResumedBody {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let broken = match self.body.read(buffer) {
+                Ok(0) if self.at < self.bytes && !buffer.is_empty() => "the connection ended".to_owned(),
+                Ok(count) => {
+                    self.at += count as u64;
+                    self.tries = if count > 0 { 0 } else { self.tries };
+                    return Ok(count);
+                }
+                Err(error) => error.to_string(),
+            };
+            let at = self.at;
+            self.reopen(broken).map_err(|error| io::Error::other(format!("broke off at byte {at}: {error:#}")))?;
+        }
     }
 }
 

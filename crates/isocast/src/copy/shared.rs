@@ -71,7 +71,7 @@ impl SharedFolder {
     pub(super) fn open(&self, name: &str, from: u64, rate: Option<BitRate>) -> anyhow::Result<SourceReader> {
         match self.remote.find(name) {
             Ok(Some(RemoteEntry::Content(content))) if content.etag == Some(self.folder.etag(name)?) => {
-                self.remote.open(name, from, rate)
+                self.remote.open_resumed(name, from, rate)
             }
             _ => self.folder.open(name, from),
         }
