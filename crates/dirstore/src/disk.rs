@@ -97,6 +97,13 @@ impl DiskShared {
         std::mem::take(&mut *self.aborted.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// True if there is no upload that the thread has something to do with. Of one that is begun or ends just now the thread
+    /// knows already: `aborted` is emptied before the gauge is looked at.
+    pub(crate) fn is_settled(&self) -> bool {
+        let none_ends = self.aborted.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+        none_ends && self.stats.uploads_open.value() == 0
+    }
+
     pub(crate) fn wake(&self) {
         (self.waker)();
     }

@@ -329,6 +329,13 @@ impl Store {
         self.0.volumes.iter().map(ServedVolume::info).collect()
     }
 
+    /// True if no upload is under way: what was finished or broken off is durable under its name, or gone. A disk that does not
+    /// answer settles nothing, and is not counted.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.0.disks.iter().map(|disk| &disk.handle.shared).all(|disk| disk.is_settled() || disk.is_stuck())
+    }
+
     /// Begins what a volume of this name is asked for. [`Store::volumes`] shows how far it has come, and an event tells its end.
     ///
     /// # Errors

@@ -46,7 +46,7 @@ pub enum OnBreak {
     /// Nothing of it is left.
     #[default]
     Discard,
-    /// What has come is published under its name. If the server itself ends, the next start does that.
+    /// What has come is published under its name. If the server dies, the next start does that.
     Keep,
 }
 

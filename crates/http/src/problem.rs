@@ -63,6 +63,7 @@ pub(crate) fn of_ingest(shared: &Shared, error: &IngestError) -> Reply {
         IngestError::Store(error) => of_store(error),
         IngestError::NoRoom(refusal) => of_refusal(shared, *refusal),
         IngestError::Busy => busy(shared),
+        IngestError::Stopping => stopping(shared),
         IngestError::TooLarge(_) => Reply::problem(StatusCode::PAYLOAD_TOO_LARGE, &error.to_string()),
         IngestError::Stage(error) => Reply::problem(StatusCode::UNPROCESSABLE_ENTITY, &error.to_string()),
     }

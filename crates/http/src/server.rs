@@ -1,6 +1,6 @@
 //! Starting, changing the settings and stopping: listeners, the connection limit, the drain.
 //!
-//! Promise: no change of settings and no drain breaks off what runs, but for the drain's end. While draining, new
+//! Promise: no change of settings and no drain breaks off what runs: [`Server::stop`] does, behind the drain. While draining, new
 //! connections are still answered (that streams are refused, that `/ready` is no longer so); nobody waits for their end.
 
 use std::io;
@@ -30,6 +30,11 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const RESERVE: usize = 64;
 /// For the last reports after streams were told to stop.
 const STOP_TIME_MAX: Duration = Duration::from_secs(2);
+/// For the disks to write what recordings have in memory, as long as a caller waits for a disk (`StoreSettings::patience`). What
+/// is not written by then gets its name at the next start.
+const SETTLE_TIME_MAX: Duration = Duration::from_secs(10);
+/// Between two looks whether they have.
+const SETTLE_PERIOD: Duration = Duration::from_millis(10);
 
 /// What the wiring gives the front end.
 pub struct ServerParts {
@@ -120,16 +125,25 @@ impl Server {
         self.shared.service.events.tell(events::reload_refused(reason, SystemTime::now()));
     }
 
-    /// Stops admitting, lets what runs finish up to the configured time, then stops it.
+    /// Stops admitting, and lets what runs finish up to the configured time.
     pub async fn drain(&self) {
         let service = &self.shared.service;
         service.drain();
         let time_max = service.config().drain_time_max;
-        if tokio::time::timeout(time_max, self.shared.connections.all_closed()).await.is_ok() {
-            return;
-        }
+        let _ = tokio::time::timeout(time_max, self.shared.connections.all_closed()).await;
+    }
+
+    /// Ends what runs, and waits until what is kept of it is durable under its name.
+    pub async fn stop(&self) {
+        let service = &self.shared.service;
         service.stop_all();
         let _ = tokio::time::timeout(STOP_TIME_MAX, self.shared.connections.all_closed()).await;
+        let settled = async {
+            while !service.contents.is_settled() {
+                tokio::time::sleep(SETTLE_PERIOD).await;
+            }
+        };
+        let _ = tokio::time::timeout(SETTLE_TIME_MAX, settled).await;
     }
 }
 

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::time::Duration;
 
-use fixtures::{Server, Setup, pattern};
+use fixtures::{Client, Server, Setup, pattern};
 use rustix::process::Signal;
 
 /// A configuration whose event log is where `Server::events` looks: beside the file itself.
@@ -167,6 +167,42 @@ fn a_second_signal_ends_it_at_once() {
         assert!(server.is_running());
         server.signal(signals[1]);
         assert_eq!(server.ended().code(), Some(0));
+    }
+}
+
+/// What a recorder sends goes on until the server ends; what it sent is there before the program is gone.
+#[test]
+fn a_recording_that_the_end_breaks_off_has_its_name_before_the_program_is_gone() {
+    for signals in [&[Signal::TERM][..], &[Signal::TERM, Signal::TERM]] {
+        let drain = if signals.len() == 1 { "100ms" } else { "1h" };
+        let mut server = Setup::default().set(&format!("limits.drain={drain}")).start();
+        server.file("old.ts", b"old");
+        let body = pattern(1_500_000);
+        let mut clients: Vec<Client> = ["talk.ts?rate=8M", "gone.ts?rate=8M&on_break=discard", "old.ts", "new.ts"]
+            .into_iter()
+            .map(|target| {
+                let mut client = server.connect();
+                let head =
+                    format!("PUT /media/{target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000000\r\n\r\n");
+                client.send(head.as_bytes());
+                client.send(&body);
+                client
+            })
+            .collect();
+        server.wait_for("all of it", |server| server.metric("isocast_upload_bytes_total") >= 6_000_000.0);
+        for signal in signals {
+            server.signal(*signal);
+            server.wait_said("stopping");
+        }
+        assert_eq!(server.ended().code(), Some(0));
+        assert_eq!(server.names(), ["old.ts", "talk.ts"], "what is not whole left nothing, but for the recording");
+        assert!(fs::read(server.root.join("talk.ts")).expect("the file") == body);
+        assert_eq!(fs::read(server.root.join("old.ts")).expect("the file"), b"old");
+        server.wait_event(&["recording_kept", "talk.ts", "1500000", "\"after_restart\":false"]);
+        for client in &mut clients {
+            let answer = client.answer(true);
+            assert_eq!((answer.status, answer.json()["resource"].as_str()), (503, Some("draining")));
+        }
     }
 }
 

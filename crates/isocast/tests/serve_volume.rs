@@ -362,3 +362,45 @@ fn the_server_of_a_volume_replaces_scrubs_and_removes_its_disks() {
     gives_all(&server, &films, "after a restart");
     server.stop();
 }
+
+/// Breaks a recording and an upload off by ending the server: only the recording is there, and before the server is gone.
+fn recording_at_the_end(layout: &str, count: usize) {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    let (disks, state) = (disks(folder.path(), count), folder.path().join("state"));
+    volume(&["create", "--name", "films", "--layout", layout, "--unit", "1MiB", "--yes"], &disks);
+    let (named, events) = (joined(&disks), folder.path().join("events.jsonl"));
+    let log = format!("log.events={}", events.display());
+    let arguments = ["--volume", &named, "--set", "limits.drain=100ms", "--set", &log];
+    let server = Server::start(&[], &state, &arguments);
+    let body = pattern(2_500_000);
+    let clients: Vec<Client> = ["talk.ts?rate=8M", "new.ts"]
+        .map(|target| {
+            let mut client = Client::try_to(server.address).expect("it listens");
+            let head = format!("PUT /media/{target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000000\r\n\r\n");
+            client.stream.write_all(head.as_bytes()).expect("it reads");
+            client.stream.write_all(&body).expect("it reads");
+            client
+        })
+        .into();
+    until("all of both", || {
+        let (_, metrics) = fetch(server.address, "GET", "/metrics").expect("an answer");
+        let metrics = String::from_utf8_lossy(&metrics).into_owned();
+        if metrics.contains("isocast_upload_bytes_total 5000000") { Ok(()) } else { Err(metrics) }
+    });
+    let (status, said) = server.stop();
+    assert!(status.success(), "{layout}: {said}");
+    drop(clients);
+    let told = std::fs::read_to_string(&events).expect("an event log");
+    let kept = told.lines().find(|line| line.contains("recording_kept")).unwrap_or_else(|| panic!("{layout}: {told}"));
+    assert!(kept.contains("talk.ts") && kept.contains("2500000") && kept.contains("\"after_restart\":false"), "{kept}");
+    let server = Server::start(&[], &state, &arguments);
+    let (status, stored) = fetch(server.address, "GET", "/media/talk.ts?rate=max").expect("an answer");
+    assert!(status == 200 && stored == body, "{layout}: {status}, {} bytes", stored.len());
+    assert_eq!(fetch(server.address, "GET", "/media/new.ts").expect("an answer").0, 404);
+}
+
+#[test]
+fn a_recording_that_the_end_breaks_off_is_on_the_volume() {
+    recording_at_the_end("stripe", 2);
+    recording_at_the_end("mirror", 2);
+}

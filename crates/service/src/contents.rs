@@ -38,6 +38,8 @@ pub trait Contents: Send + Sync + 'static {
     fn delete<'a>(&'a self, path: &'a ContentPath, precondition: Precondition) -> Pending<'a, ()>;
     /// The volumes.
     fn volumes(&self) -> Vec<VolumeInfo>;
+    /// True if no upload is under way.
+    fn is_settled(&self) -> bool;
     /// Begins what a volume of this name is asked for; waits for disks where one is replaced.
     ///
     /// # Errors
@@ -144,6 +146,10 @@ impl Contents for Store {
 
     fn volumes(&self) -> Vec<VolumeInfo> {
         Self::volumes(self)
+    }
+
+    fn is_settled(&self) -> bool {
+        Self::is_settled(self)
     }
 
     fn begin_upkeep(&self, volume: &str, wish: &VolumeWish) -> Result<(), UpkeepError> {

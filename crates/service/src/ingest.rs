@@ -12,6 +12,7 @@ use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
 use dataplane::control::Refusal;
+use tokio::sync::watch;
 use units::BitRate;
 
 use crate::contents::{
@@ -56,6 +57,9 @@ pub enum IngestError {
     /// Longer than an upload may be; with how long that is.
     #[error("an upload has at most {0} bytes here")]
     TooLarge(u64),
+    /// The server ends.
+    #[error("the server ended before all of it had come")]
+    Stopping,
     /// A stage refused.
     #[error(transparent)]
     Stage(#[from] StageError),
@@ -69,6 +73,7 @@ pub struct Writer {
     recording: Option<RunningRecording>,
     quota: QuotaShare,
     received: Arc<AtomicU64>,
+    stopping: watch::Receiver<bool>,
     bytes_max: u64,
     name: String,
     client: IpAddr,
@@ -108,6 +113,7 @@ pub async fn begin(service: &Arc<MediaService>, request: IngestRequest, stages: 
         recording,
         quota,
         received,
+        stopping: service.stopping(),
         bytes_max,
         name,
         client: client.address,
@@ -126,6 +132,9 @@ impl Writer {
         let received = self.received.fetch_add(bytes, Ordering::Relaxed) + bytes;
         self.service.stats.bytes_uploaded.fetch_add(bytes, Ordering::Relaxed);
         let outcome = async {
+            if *self.stopping.borrow() {
+                return Err(IngestError::Stopping);
+            }
             if received > self.bytes_max {
                 return Err(IngestError::TooLarge(self.bytes_max));
             }
@@ -137,12 +146,15 @@ impl Writer {
         self.noted(outcome)
     }
 
-    /// Waits for a failure of the store, which may come while nothing is written.
+    /// Waits for a failure of the store, which may come while nothing is written, and for the server's end.
     pub async fn failed(&mut self) -> IngestError {
         let upload = self.upload.as_mut().expect("nothing is asked after the end");
-        let Err(error) = upload.failed().await;
+        let error = tokio::select! {
+            Err(error) = upload.failed() => error.into(),
+            _ = self.stopping.wait_for(|stopping| *stopping) => IngestError::Stopping,
+        };
         self.end = Err(error.to_string());
-        error.into()
+        error
     }
 
     /// Says why nothing more will come, for the log.

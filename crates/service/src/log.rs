@@ -32,6 +32,8 @@ enum Message {
     Line(String),
     /// Nothing to write: look whether there is another writer.
     Look,
+    /// Somebody waits until all before is written; dropped then.
+    Written(SyncSender<()>),
 }
 
 impl Log {
@@ -70,6 +72,14 @@ impl Log {
         *self.next.lock().unwrap_or_else(PoisonError::into_inner) = Some(writer);
         // With the queue full, the thread is at work and finds the writer by itself.
         let _ = self.waiting.try_send(Message::Look);
+    }
+
+    /// Waits until what was handed over is written, but no longer than `patience`: for the end of the program.
+    pub fn wait_written(&self, patience: Duration) {
+        let (written, told) = sync_channel(0);
+        if self.waiting.try_send(Message::Written(written)).is_ok() {
+            let _ = told.recv_timeout(patience);
+        }
     }
 
     /// Lines dropped because the writer was behind.
@@ -126,17 +136,15 @@ fn write_lines(waiting: &Receiver<Message>, next: &Mutex<Option<LogWriter>>, wri
             // Flushed when its last line was written.
             writer = std::io::BufWriter::new(other);
         }
-        write_one(&mut writer, &first);
-        while let Ok(message) = waiting.try_recv() {
-            write_one(&mut writer, &message);
+        let mut told = Vec::new();
+        for message in std::iter::once(first).chain(waiting.try_iter()) {
+            match message {
+                Message::Line(line) => drop(writeln!(writer, "{line}")),
+                Message::Look => {}
+                Message::Written(sender) => told.push(sender),
+            }
         }
         let _ = writer.flush();
-    }
-}
-
-fn write_one(writer: &mut impl Write, message: &Message) {
-    if let Message::Line(line) = message {
-        let _ = writeln!(writer, "{line}");
     }
 }
 

@@ -67,6 +67,8 @@ pub struct MediaService {
     away: Mutex<BTreeSet<PathBuf>>,
     ready: Arc<AtomicBool>,
     draining: watch::Sender<bool>,
+    /// What runs is to end.
+    stopping: watch::Sender<bool>,
     config: RwLock<Arc<ServiceConfig>>,
     started: Instant,
     hasher: RandomState,
@@ -180,6 +182,7 @@ impl MediaService {
             away: Mutex::default(),
             ready: parts.ready,
             draining: watch::Sender::new(false),
+            stopping: watch::Sender::new(false),
             started: Instant::now(),
             hasher: RandomState::new(),
         })
@@ -371,9 +374,15 @@ impl MediaService {
         Ok(())
     }
 
-    /// Asks for the end of all streams under way.
+    /// Asks for the end of all streams and uploads under way.
     pub fn stop_all(&self) {
+        self.stopping.send_replace(true);
         self.plane.stop_all();
+    }
+
+    /// Becomes true when what runs is to end.
+    pub(crate) fn stopping(&self) -> watch::Receiver<bool> {
+        self.stopping.subscribe()
     }
 }
 

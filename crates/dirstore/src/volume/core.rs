@@ -158,8 +158,11 @@ impl Core {
         }
     }
 
+    /// Uploads that are not over; one that waits for the journal is none that is.
     pub(super) fn upload_count(&self) -> usize {
-        self.uploads.len()
+        let in_journal = self.journal.iter().flat_map(|journal| &journal.waiters);
+        let waiting = self.waiters.iter().chain(in_journal).filter(|waiter| matches!(waiter, Waiter::Upload { .. }));
+        self.uploads.len() + waiting.count()
     }
 
     pub(super) fn begin(&mut self, path: &ContentPath, terms: UploadTerms) -> Result<UploadId, StoreError> {
@@ -438,6 +441,7 @@ impl Core {
         let Some(journal) = self.journal.take() else { return };
         self.volume.committed(Ok(()));
         journal.waiters.into_iter().for_each(|waiter| waiter.answer(Ok(()), &self.front));
+        self.front.wake(); // its gauges have changed
         self.start_journal();
     }
 

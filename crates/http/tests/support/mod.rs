@@ -212,6 +212,10 @@ impl Contents for FakeStore {
         })
     }
 
+    fn is_settled(&self) -> bool {
+        true
+    }
+
     fn volumes(&self) -> Vec<VolumeInfo> {
         let disk = VolumeMemberInfo { disk: Some(DiskId(0)), path: Some("/dev/sda".into()), state: "active" };
         vec![VolumeInfo {

@@ -55,6 +55,8 @@ use wiring::{http_config, plane_config};
 const CPUS_FOR_OWN: usize = 3;
 /// Threads per disk of the data plane, for reads that its own thread must not make.
 const READERS: usize = 2;
+/// For the event log to take what was told last: its disk may hang.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Runs until it is told to stop.
 ///
@@ -240,6 +242,7 @@ async fn serve(
     let PreparedServer { disks, links, gauges, memory, thread, plane, reports, store, _state } = prepared;
     let ready = Arc::new(AtomicBool::new(false));
     let (access, events) = log_writers(&config)?;
+    let events = Log::start("event-log", Some(events))?;
     let settings = http_config(&config, &links);
     let service = MediaService::start(service::ServiceParts {
         config: settings.service.clone(),
@@ -247,7 +250,7 @@ async fn serve(
         plane: Arc::new(PlaneCommands(plane.clone())),
         ready: Arc::clone(&ready),
         gauges,
-        events: Log::start("event-log", Some(events))?,
+        events: events.clone(),
     });
     let unknown = Arc::new(Unknown::of(&disks));
     let (told, noted) = (Arc::downgrade(&service), Arc::clone(&unknown));
@@ -325,8 +328,17 @@ async fn serve(
         _ = draining => {}
         () = signals.end() => {}
     }
+    tokio::select! {
+        () = server.stop() => {}
+        () = signals.end() => {}
+    }
     let _ = plane.send(Command::Shutdown);
-    let joined = tokio::task::spawn_blocking(move || thread.join()).await?;
+    let end = move || {
+        let joined = thread.join();
+        events.wait_written(LAST_WORDS);
+        joined
+    };
+    let joined = tokio::task::spawn_blocking(end).await?;
     anyhow::ensure!(joined.is_ok(), "the data plane ended by a fault of ours; please report what stands above");
     Ok(ended)
 }
