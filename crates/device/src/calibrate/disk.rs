@@ -19,6 +19,9 @@ const ENTRIES_MAX: usize = 20_000;
 const DEPTH_MAX: usize = 6;
 /// A smaller file says little about its disk.
 const FILE_BYTES_MIN: u64 = 8 << 20;
+/// Why what is there cannot be measured, be it too few bytes or none.
+pub(crate) const TOO_LITTLE: &str =
+    "measuring takes a disk of 64 MiB or more, or files of 8 MiB or more each and 64 MiB together";
 /// The largest single read.
 const BUFFER_BYTES: u64 = 1 << 20;
 /// A read that no drive's limits cut.
@@ -188,7 +191,7 @@ impl LargestFiles {
         match (files.is_empty(), refused) {
             (false, _) => Ok(Self { files, capacity, buffer, opened: Instant::now() }),
             (true, Some(error)) => Err(format!("its files cannot be read with direct I/O: {error}")),
-            (true, None) => Err("no file of 8 MiB or more is there to measure with".to_owned()),
+            (true, None) => Err(TOO_LITTLE.to_owned()),
         }
     }
 

@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use schedule::profile::{DiskProfile, SeekPoint, Zone};
 use units::{ByteCount, Nanos};
 
-use super::disk::{InTurn, Readable};
+use super::disk::{InTurn, Readable, TOO_LITTLE};
 use super::{CalibrationProgress, Options, Watcher};
 
 const MIB: u64 = 1 << 20;
@@ -135,7 +135,7 @@ impl<'a, R: Readable> Measurement<'a, R> {
     fn first_look(&mut self) -> Result<Nanos, NoProfile> {
         let capacity = self.disk.capacity();
         if capacity < CAPACITY_MIN {
-            return Err(NoProfile::Unusable("less than 64 MiB is too little to measure".to_owned()));
+            return Err(NoProfile::Unusable(TOO_LITTLE.to_owned()));
         }
         let mut times = Vec::new();
         for _ in 0..24 {

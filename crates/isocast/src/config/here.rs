@@ -1,11 +1,12 @@
 //! What of a good configuration this machine cannot give: folders, the state folder, processors, logs.
 //!
-//! Promise: nothing is made or changed by looking. Not here: what is wrong with the text itself (the parent module).
+//! Promise: nothing is left or changed by looking. Not here: what is wrong with the text itself (the parent module).
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use rustix::fs::{Access, access};
+use rustix::fs::{AtFlags, Mode, OFlags, open, openat, unlinkat};
+use rustix::io::Errno;
 
 use super::{Config, ConfigError, Problem};
 
@@ -82,14 +83,29 @@ fn folder_problem(root: &Path) -> Option<String> {
 /// Why nothing could be written into `folder`, which may still have to be made.
 fn writable_problem(folder: &Path) -> Option<String> {
     let there = folder.ancestors().find(|folder| folder.exists())?;
-    let writable = there.is_dir() && access(there, Access::WRITE_OK | Access::EXEC_OK).is_ok();
-    (!writable).then(|| {
-        format!(
-            "{} cannot be written: give {} to the user that this runs as (`chown`)",
-            folder.display(),
-            there.display()
-        )
-    })
+    let error = make_file(there).err()?;
+    let (folder, there) = (folder.display(), there.display());
+    Some(format!(
+        "{folder} cannot be written: no file can be made in {there} ({error}); give that to the user that this runs as \
+         (`chown`), or name a folder on a disk"
+    ))
+}
+
+/// Makes a file in `folder` and leaves none. access(2) does not tell: it lets root write everywhere, in /proc too.
+fn make_file(folder: &Path) -> Result<(), Errno> {
+    let mode = Mode::RUSR | Mode::WUSR;
+    let without_name = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    match open(folder, without_name, mode) {
+        Ok(_) => return Ok(()),
+        // Not every file system has files without a name.
+        Err(Errno::OPNOTSUPP | Errno::ISDIR) => {}
+        Err(error) => return Err(error),
+    }
+    let directory = open(folder, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let name = format!(".isocast-check-{}", std::process::id());
+    let new = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(&directory, &name, new, mode)?;
+    unlinkat(&directory, &name, AtFlags::empty())
 }
 
 #[cfg(test)]
@@ -115,6 +131,20 @@ mod tests {
         ] {
             assert!(said.contains(part), "{part}: {said}");
         }
+    }
+
+    #[test]
+    fn a_file_system_without_files_of_ours_is_no_place_for_state() {
+        for folder in ["/proc/nix", "/proc", "/sys/nix"] {
+            let said = problems(&format!("roots = [\"/\"]\nstate = {folder:?}\n"));
+            assert!(said.contains(&format!("state: {folder} cannot be written: no file can be made in /")), "{said}");
+        }
+        // Files are made there, and have no other kind than those with a name on some kernels.
+        let folder = tempfile::tempdir_in("/dev/shm").expect("a folder");
+        let before = folder.path().metadata().and_then(|facts| facts.modified()).expect("a time");
+        assert_eq!(make_file(folder.path()), Ok(()));
+        assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0);
+        assert_eq!(folder.path().metadata().and_then(|facts| facts.modified()).expect("a time"), before);
     }
 
     #[test]
