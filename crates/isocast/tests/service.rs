@@ -56,15 +56,16 @@ fn the_server_may_open_no_disk() {
     assert!(measure.contains("\nDeviceAllow=block-* r\n") && measure.contains("\nPrivateNetwork=yes\n"), "{measure}");
 }
 
-/// The commands of the guide's section.
-fn commands() -> &'static str {
+/// The commands of the guide's section: to install, to upgrade, to remove, and to remove what that leaves.
+fn commands() -> [&'static str; 4] {
     let (_, section) = GUIDE.split_once("\n## As a service\n").expect("the section");
-    let (_, block) = section.split_once("```sh\n").expect("its commands");
-    block.split_once("```").expect("their end").0
+    let section = section.split("\n## ").next().expect("its end");
+    let blocks = section.split("```sh\n").skip(1).map(|block| block.split_once("```").expect("its end").0);
+    blocks.collect::<Vec<_>>().try_into().expect("four blocks")
 }
 
 /// In a tree over this machine's, in which everything may be changed and nothing stays (needs root): user and folders are
-/// made, the units are enabled and verified, and what they would run runs as their user.
+/// made, the units are enabled and verified, what they would run runs as their user, and an upgrade and the removal follow.
 #[test]
 fn the_guides_commands_make_a_service_that_starts() {
     if !rustix::process::geteuid().is_root() {
@@ -74,6 +75,7 @@ fn the_guides_commands_make_a_service_that_starts() {
     if !has_systemd() {
         return;
     }
+    let [install, upgrade, removal, rest] = commands();
     let scratch = tempfile::tempdir_in("/dev/shm").expect("a folder in memory, which an overlay can be made of");
     let script = format!(
         "set -eu
@@ -91,7 +93,7 @@ fn the_guides_commands_make_a_service_that_starts() {
          make() {{ command make --no-print-directory BINARY=/run/program/isocast \"$@\"; }}
          # Nothing can be started in a tree that was not booted: what would be is verified and run below.
          systemctl() {{ for word; do shift; test \"$word\" = --now || set -- \"$@\" \"$word\"; done; command systemctl \"$@\"; }}
-         {commands}
+         {install}
          systemd-analyze verify /usr/local/lib/systemd/system/isocast.service /usr/local/lib/systemd/system/isocast-measure.service
          test -e /etc/systemd/system/multi-user.target.wants/isocast.service
          install -d -o isocast -g isocast -m 750 /var/lib/isocast
@@ -100,19 +102,25 @@ fn the_guides_commands_make_a_service_that_starts() {
          echo secret | isocast user add alice
          as_isocast /usr/local/bin/isocast config show --config /etc/isocast/isocast.toml | grep -q 'alice.*argon2id'
          as_isocast /usr/local/bin/isocast serve --config /etc/isocast/isocast.toml --measure-only
-         echo edited >>/etc/isocast/isocast.toml
-         make install
+         echo '# edited' >>/etc/isocast/isocast.toml
+         echo old >/usr/local/bin/isocast
+         {upgrade}
+         cmp /usr/local/bin/isocast /run/program/isocast
          grep -q edited /etc/isocast/isocast.toml
-         make uninstall
+         {removal}
+         test ! -e /etc/systemd/system/multi-user.target.wants/isocast.service
          test ! -e /usr/local/bin/isocast && test ! -e /usr/local/lib/systemd/system/isocast.service
-         test -e /etc/isocast/conf.d/users.toml && test -d /var/lib/isocast
+         test -e /etc/isocast/conf.d/users.toml && test -d /var/lib/isocast && test -d /srv/video
+         {rest}
+         left=$(find /etc /usr/local /var/lib /var/log -name '*isocast*')
+         test -z \"$left\" || {{ echo \"left: $left\"; exit 1; }}
+         test -d /srv/video
          echo all done
 END
          chroot {scratch}/tree sh /run/commands",
         source = concat!(env!("CARGO_MANIFEST_DIR"), "/../.."),
         scratch = scratch.path().display(),
         program = env!("CARGO_BIN_EXE_isocast"),
-        commands = commands(),
     );
     let output = Command::new("unshare").args(["--mount", "--fork", "sh", "-c", &script]).output().expect("unshare");
     let said = text(&output);
