@@ -12,7 +12,7 @@ use units::{BitRate, DiskId, LinkId, Nanos, ReservationId};
 /// One thing that happens to admission.
 #[derive(Debug, Clone)]
 enum Happening {
-    /// Somebody asks; who is admitted starts so many tenths of a round later, if there is room, with this for it.
+    /// Somebody asks; who is admitted starts so many tenths of a round later, if there is room, in such a moment.
     Ask(AdmissionRequest, u64, Moment),
     /// The n-th of those that hold something leaves.
     Leave(usize),
@@ -39,15 +39,15 @@ fn requests() -> impl Strategy<Value = AdmissionRequest> {
     )
 }
 
-/// What others have read or asked for, as a moment of round zero.
-fn found() -> impl Strategy<Value = Moment> {
-    let bytes = prop_oneof![2 => Just(0u64), 1 => 0u64..50_000_000, 1 => Just(u64::MAX)];
-    bytes.prop_map(|found_bytes| Moment { found_bytes, ..Moment::idle(0) })
+/// How much a start reads at most, as a moment of round zero.
+fn moments() -> impl Strategy<Value = Moment> {
+    let bytes = prop_oneof![1 => 0u64..50_000_000, 1 => Just(u64::MAX)];
+    bytes.prop_map(|payload_bytes| Moment { payload_bytes, ..Moment::idle(0) })
 }
 
 fn happenings() -> impl Strategy<Value = Vec<Happening>> {
     let one = prop_oneof![
-        8 => (requests(), 0u64..40, found()).prop_map(|(request, tenths, found)| Happening::Ask(request, tenths, found)),
+        8 => (requests(), 0u64..40, moments()).prop_map(|(request, tenths, moment)| Happening::Ask(request, tenths, moment)),
         2 => (0usize..100).prop_map(Happening::Leave),
         1 => (0.0..1.0).prop_map(Happening::Busy),
     ];
@@ -66,10 +66,10 @@ fn after(history: &[Happening], quarters: u64, be_share: f64) -> (Admission, Vec
     let mut now = 0;
     for happening in history {
         match happening {
-            Happening::Ask(request, tenths, found) => {
+            Happening::Ask(request, tenths, moment) => {
                 now += tenths / 10;
                 if let Ok(id) = admission.reserve(*request) {
-                    admission.place(id, &Moment { round: now, ..*found });
+                    admission.place(id, &Moment { round: now, ..*moment });
                     held.push(id);
                 }
             }

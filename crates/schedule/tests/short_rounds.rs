@@ -30,7 +30,7 @@ fn a_flush_that_is_longer_than_a_round_is_made_when_nobody_reads() {
 /// One stream's block of 4 MiB, due then.
 fn block(deadline: Nanos) -> RtRequest {
     let (key, rate) = (RtKey::Stream(0), BitRate(8_800_000));
-    RtRequest { key, position: 1 << 30, bytes: 4 << 20, found_bytes: 0, deadline, rate, starting: false }
+    RtRequest { key, position: 1 << 30, bytes: 4 << 20, deadline, rate, starting: false }
 }
 
 /// An upload's 2 MiB, granted 10 ms before the end of a round of 250 ms, over which streams can wait for another round.

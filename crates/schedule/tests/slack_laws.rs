@@ -192,7 +192,6 @@ fn serve(reads: &[Asked], uploads: bool) -> (Disk, Vec<(Nanos, RtRequest)>) {
             key: RtKey::Stream(slot),
             position: read.position,
             bytes: read.bytes,
-            found_bytes: 0,
             deadline: disk.now.saturating_add(read.within),
             rate: RATE,
             starting: false,

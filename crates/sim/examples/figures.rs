@@ -35,9 +35,9 @@ fn main() {
         seeks(&mut cases);
     }
     println!(
-        "| case | broken | streams | seeks refused | ended | misses | first byte p50 | p95 | worst | uploads MB/s | disk reads | idle |"
+        "| case | broken | streams | refused | seeks refused | ended | misses | first byte p50 | p95 | worst | uploads MB/s | disk reads | idle |"
     );
-    println!("|---|---|---|---|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|---|---|---|---|");
     for case in &mut cases {
         case.seeds = seeds.unwrap_or(case.seeds);
         println!("{}", case.run());
@@ -70,10 +70,11 @@ impl Case {
             mean(&|report| of(&report.tally.calm) / report.tally.calm.spent.total().as_secs_f64().max(1e-9))
         };
         format!(
-            "| {} | {broken} of {} | {:.1} | {:.1} | {:.1} | {:.1} | {:.0} ms | {:.0} ms | {:.0} ms | {:.1} | {:.0} % | {:.0} % |",
+            "| {} | {broken} of {} | {:.1} | {:.1} | {:.1} | {:.1} | {:.1} | {:.0} ms | {:.0} ms | {:.0} ms | {:.1} | {:.0} % | {:.0} % |",
             self.name,
             self.seeds,
             mean(&|report| report.tally.running_max as f64),
+            mean(&|report| report.tally.refused as f64),
             mean(&|report| report.tally.sessions_refused as f64),
             mean(&|report| report.tally.shed as f64),
             mean(&|report| report.tally.excused_misses as f64),

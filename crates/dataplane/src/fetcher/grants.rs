@@ -36,8 +36,7 @@ impl Fetcher {
             (StoreWork::Write { bytes: 0, .. }, _) => {}
             (StoreWork::Write { bytes, position }, WorkClass::RealTime { deadline, .. }) => {
                 let key = RtKey::Job(job);
-                let request =
-                    RtRequest { key, position, bytes, found_bytes: 0, deadline, rate: WHOLE, starting: false };
+                let request = RtRequest { key, position, bytes, deadline, rate: WHOLE, starting: false };
                 disk.schedule.put_real_time(request);
             }
             (StoreWork::Write { bytes, position }, WorkClass::BestEffort) => {
@@ -72,8 +71,7 @@ impl Fetcher {
         match real_time {
             Some(deadline) => {
                 let (key, position, bytes) = (RtKey::Job(job), done.position, done.ready_bytes);
-                let request =
-                    RtRequest { key, position, bytes, found_bytes: 0, deadline, rate: WHOLE, starting: false };
+                let request = RtRequest { key, position, bytes, deadline, rate: WHOLE, starting: false };
                 disk.schedule.put_real_time(request);
             }
             None => {

@@ -5,14 +5,13 @@
 //! admit (`admitter`), when bytes are sent (`pacer`).
 
 mod failing;
-mod found;
 mod grants;
 mod reads;
 mod requests;
 mod sharing;
 mod slower;
+mod starts;
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use schedule::admission::{QUARTER_BYTES, window_bytes};
@@ -25,7 +24,7 @@ use units::{DiskId, Nanos};
 
 use crate::cache::{Cache, FRAME_QUARTERS, QuarterKey};
 use crate::control::{Content, Delivery, Segment};
-use crate::cursor::{Cursor, Route, length_of};
+use crate::cursor::{Cursor, Route};
 use crate::files::FileTable;
 use crate::gauges::Gauges;
 use crate::memory::ArenaMemory;
@@ -178,23 +177,6 @@ impl StreamReads {
             cursor.pass(left);
         }
         None
-    }
-
-    /// The quarters it has asked for in its present segment, from the next one on.
-    fn asked(&self) -> Range<u64> {
-        let mut cursor = self.fetch;
-        let Some((key, within, _)) = cursor.next_content(self.route()) else { return 0..0 };
-        let in_segment = length_of(&self.route().segments[cursor.segment]) - cursor.passed;
-        let bytes = self.target.saturating_sub(cursor.payload).min(in_segment);
-        key.index..key.index + (within + bytes).div_ceil(QUARTER_BYTES)
-    }
-
-    /// True if both send the same bytes of one content at the same pace.
-    fn is_like(&self, other: &Self) -> bool {
-        let pace = |stream: &Self| stream.plan.map(|plan| (plan.rate.rate, plan.rate.burst_bytes));
-        self.content().version == other.content().version
-            && pace(self) == pace(other)
-            && self.route().ranges().eq(other.route().ranges())
     }
 
     /// The first byte of the range it reads, if it is one.

@@ -57,9 +57,8 @@ impl Fetcher {
         let stream = &mut self.streams[slot as usize];
         let disk = &self.disks[usize::from(stream.disk.0)];
         let Some(plan) = &mut stream.plan else { return };
-        let (mut wanted, mut first) = (u64::MAX, false);
+        let mut wanted = u64::MAX;
         if disk.spins {
-            first = plan.gap == 0;
             (plan.next_round, plan.gap) = next_read(round, plan.gap, plan.first_round, plan.rate.period);
             let until = disk.rounds.start_of(plan.next_round + LOOKAHEAD_ROUNDS);
             wanted = match stream.pace {
@@ -75,20 +74,17 @@ impl Fetcher {
         stream.ahead = window;
         stream.target = wanted.min(stream.send.payload + window).min(stream.payload).max(stream.target);
         self.take_buffered(slot, outside);
-        let begins = first && self.streams[slot as usize].send.payload == 0;
-        let found_bytes = if begins { self.asked_alike(slot) } else { 0 };
-        self.ask_real_time(slot, due, found_bytes);
+        self.ask_real_time(slot, due);
     }
 
     /// Asks the disk on which a stream's next byte lies for what it wants there by `deadline`.
-    pub(super) fn ask_real_time(&mut self, slot: u32, deadline: Nanos, found_bytes: u64) {
+    pub(super) fn ask_real_time(&mut self, slot: u32, deadline: Nanos) {
         let stream = &self.streams[slot as usize];
         let (Some(plan), Some(next)) = (stream.plan, self.next_piece(slot)) else { return };
         let request = RtRequest {
             key: RtKey::Stream(slot),
             position: next.position.unwrap_or(0),
             bytes: next.length,
-            found_bytes,
             deadline,
             rate: plan.rate.rate,
             starting: stream.life == ReadsLife::Starting,
@@ -109,7 +105,7 @@ impl Fetcher {
     pub(super) fn ask_again(&mut self, slot: u32, now: Nanos) {
         let stream = &self.streams[slot as usize];
         if stream.plan.is_some() {
-            self.ask_real_time(slot, stream.due(now), 0);
+            self.ask_real_time(slot, stream.due(now));
         } else {
             self.ask_best_effort(slot);
         }

@@ -6,8 +6,6 @@
 //! its leader are charged to the leader's reservation. Who falls further behind than it was when it joined reads for
 //! itself, out of the reserve that admission keeps for that, or goes on as best effort. Not here: who is admitted.
 
-use schedule::admission::disk_table::Moment;
-
 use super::*;
 use crate::cache::QuarterState;
 use crate::control::Service;
@@ -103,10 +101,7 @@ impl Fetcher {
         let held = stream.fetch.payload - stream.send.payload;
         let is_lost = stream.fetch.payload < read.min(stream.payload);
         if is_lost || held > window.saturating_add(stream.behind_bytes + SLACK_BYTES) {
-            let disk = self.disk(stream.disk);
-            let queued_seconds = disk.schedule.queued_seconds(outside.now);
-            let round = disk.rounds.index_at(outside.now);
-            let moment = Moment { queued_seconds, payload_bytes: stream.payload, ..Moment::idle(round) };
+            let moment = self.moment_of(slot, outside.now);
             outside.tell_admitter(ToAdmitter::NeedsOwn { slot, moment });
         } else if stream.send.payload > sent || (stream.fetch.payload < stream.payload && leader_has_all) {
             self.hand_over_reads(leader, slot, outside);

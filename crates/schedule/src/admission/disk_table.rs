@@ -29,9 +29,6 @@ pub const STARTS_WITHIN: u64 = 2 * WINDOW as u64 - 1;
 /// how long a flush takes is known less well than how long a read does.
 const SLACK_CARRY_MAX: f64 = 1.0;
 
-/// A read of which so little is missing, in seconds of transfer, is all found: bytes were rounded.
-const FOUND_TOLERANCE: f64 = 1e-6;
-
 /// What one stream's reading (or one recording's writing) costs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DiskDemand {
@@ -288,8 +285,7 @@ impl DiskTable {
     }
 }
 
-/// When a stream starts, and what there is for it. Of the reads of its start it is charged what goes beyond that; its
-/// regular ones are charged in full, for whoever it shares with may stop or go elsewhere.
+/// When a stream starts, and what its disk has to do then.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Moment {
     /// The round.
@@ -298,18 +294,16 @@ pub struct Moment {
     pub remaining: f64,
     /// Disk time already waiting, in seconds.
     pub queued_seconds: f64,
-    /// Bytes, from its first one on, that others have read or asked for; `u64::MAX`: all it may want.
-    pub found_bytes: u64,
     /// Bytes it reads at most: of a reservation that serves one request after the other, this request's. `u64::MAX` where
     /// unknown.
     pub payload_bytes: u64,
 }
 
 impl Moment {
-    /// The beginning of a round in which nothing waits and nothing is there.
+    /// The beginning of a round in which nothing waits.
     #[must_use]
     pub fn idle(round: u64) -> Self {
-        Self { round, remaining: 1.0, queued_seconds: 0.0, found_bytes: 0, payload_bytes: u64::MAX }
+        Self { round, remaining: 1.0, queued_seconds: 0.0, payload_bytes: u64::MAX }
     }
 }
 
@@ -326,8 +320,6 @@ pub struct Start {
     pub transfer_per_round: f64,
     /// Seconds of transfer of its start burst.
     pub burst_transfer: f64,
-    /// Seconds of transfer, from its first byte on, that its first read finds: others have read them or asked for them.
-    pub found_transfer: f64,
     /// Seconds of transfer of all it reads, at most.
     pub payload_transfer: f64,
 }
@@ -339,34 +331,17 @@ impl Start {
         let (mut round, mut gap, mut left) = (self.round, 0, self.payload_transfer);
         while round < first && left > 0.0 {
             let (next, length) = next_read(round, gap, first, demand.period);
-            let (load, read) = if gap == 0 { self.first_read(length) } else { self.later_read(length, left) };
-            let slot = slot_of(round - self.round);
-            loads[slot] = loads[slot].plus(load);
-            (round, gap, left) = (next, length, left - read);
+            // The first read also fills the look-ahead, which every later one only keeps up, and brings the burst. It leaves
+            // the sweep, and somebody's block is gone back to behind it.
+            let is_first = gap == 0;
+            let (ahead, burst, seeks) =
+                if is_first { (LOOKAHEAD_ROUNDS, self.burst_transfer, 2.0) } else { (0, 0.0, 1.0) };
+            let transfer = ((length + ahead) as f64 * self.transfer_per_round + burst).min(left);
+            let slot = &mut loads[slot_of(round - self.round)];
+            *slot = slot.plus(RoundLoad { transfer, seeks });
+            (round, gap, left) = (next, length, left - transfer);
         }
         loads
-    }
-
-    /// What the first read costs, which lasts for `length` rounds, and the seconds of transfer it reads at least. It also
-    /// fills the look-ahead, which every later one only keeps up.
-    fn first_read(&self, length: u64) -> (RoundLoad, f64) {
-        let charged = (length + LOOKAHEAD_ROUNDS) as f64 + self.remaining;
-        let transfer = charged * self.transfer_per_round + self.burst_transfer;
-        // What has passed of the round it starts in is charged, though it is not read.
-        let read = (transfer - self.transfer_per_round).min(self.payload_transfer);
-        if self.found_transfer >= read - FOUND_TOLERANCE {
-            return (RoundLoad::default(), read);
-        }
-        // It leaves the sweep, and somebody's block is gone back to behind it.
-        let transfer = transfer.min(self.payload_transfer) - self.found_transfer;
-        (RoundLoad { transfer, seeks: 2.0 }, read)
-    }
-
-    /// What a later read of the start costs, for `length` rounds, when seconds of transfer are `left` to read; and how many of
-    /// them it reads.
-    fn later_read(&self, length: u64, left: f64) -> (RoundLoad, f64) {
-        let read = length as f64 * self.transfer_per_round;
-        (RoundLoad { transfer: read.min(left), seeks: 1.0 }, read)
     }
 }
 
@@ -405,7 +380,6 @@ mod tests {
             queued_seconds: 0.0,
             transfer_per_round: 0.01,
             burst_transfer: 0.0,
-            found_transfer: 0.0,
             payload_transfer: f64::INFINITY,
         }
     }
@@ -475,28 +449,21 @@ mod tests {
     }
 
     #[test]
-    fn what_others_read_is_not_charged_to_a_start_and_its_later_reads_are() {
+    fn a_start_is_charged_what_lasts_to_its_next_read_and_the_look_ahead() {
         let demand = DiskDemand { period: 16, transfer: 0.16, seeks: 1.0 };
-        // A round of data is 0.01 s; the first read is seven of them and charged for eight, those after 4 and 12 rounds are
-        // eight and four.
+        // A round of data is 0.01 s; the first read is seven of them, those after 4 and 12 rounds are eight and four.
         let reads = |start: Start| {
             let loads = start.reads(1016, &demand);
             [0, 4, 12].map(|round| (1000.0 * loads[round].transfer).round())
         };
         let alone = start(1000);
-        assert_eq!(reads(alone), [80.0, 80.0, 40.0]);
-        assert_eq!(reads(Start { found_transfer: 0.03, ..alone }), [50.0, 80.0, 40.0]);
-        assert_eq!(reads(Start { found_transfer: 0.07, ..alone }), [0.0, 80.0, 40.0], "all of the first read");
-        let found = Start { found_transfer: f64::INFINITY, ..alone };
-        assert_eq!(found.reads(1016, &demand)[0], RoundLoad::default(), "and no seek");
+        assert_eq!(reads(alone), [70.0, 80.0, 40.0]);
+        assert_eq!(reads(Start { burst_transfer: 0.02, ..alone }), [90.0, 80.0, 40.0]);
 
-        // Nor is what lies behind the end of what it reads.
+        // What lies behind the end of what it reads is not.
         assert_eq!(reads(Start { payload_transfer: 0.02, ..alone }), [20.0, 0.0, 0.0]);
-        assert_eq!(reads(Start { payload_transfer: 0.1, ..alone }), [80.0, 30.0, 0.0]);
-        assert_eq!(reads(Start { payload_transfer: 0.16, ..alone }), [80.0, 80.0, 10.0]);
-        assert_eq!(reads(Start { payload_transfer: 0.02, found_transfer: 0.01, ..alone }), [10.0, 0.0, 0.0]);
-        let short = Start { payload_transfer: 0.02, found_transfer: 0.02, ..alone };
-        assert!(short.reads(1016, &demand).iter().all(|load| *load == RoundLoad::default()), "all of it is there");
+        assert_eq!(reads(Start { payload_transfer: 0.1, ..alone }), [70.0, 30.0, 0.0]);
+        assert_eq!(reads(Start { payload_transfer: 0.16, ..alone }), [70.0, 80.0, 10.0]);
     }
 
     #[test]

@@ -528,14 +528,13 @@ impl Admission {
     fn start_of(&self, request: &AdmissionRequest, moment: &Moment) -> Start {
         let zone = f64_of(request.zone_bytes_per_second.max(1));
         let length = self.disks[usize::from(request.disk.0)].round;
-        let Moment { round, remaining, queued_seconds, found_bytes, payload_bytes } = *moment;
+        let Moment { round, remaining, queued_seconds, payload_bytes } = *moment;
         Start {
             round,
             remaining,
             queued_seconds,
             transfer_per_round: f64_of(request.rate.bytes_in(length)) / zone,
             burst_transfer: f64_of(request.burst_bytes) / zone,
-            found_transfer: f64_of(found_bytes) / zone,
             payload_transfer: f64_of(payload_bytes) / zone,
         }
     }

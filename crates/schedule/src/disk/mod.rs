@@ -216,10 +216,8 @@ impl DiskSchedule {
     pub fn remove(&mut self, owner: WorkOwner) {
         self.arrivals.retain(|other| *other != owner);
         self.be.remove(owner);
-        if let WorkOwner::Stream(slot) = owner
-            && self.rt.remove(slot)
-        {
-            self.rt.find_nothing();
+        if let WorkOwner::Stream(slot) = owner {
+            self.rt.remove(slot);
         }
     }
 
@@ -272,12 +270,6 @@ impl DiskSchedule {
     #[must_use]
     pub fn wants(&self, slot: u32) -> bool {
         self.rt.find(slot).is_some() || self.be.wants(WorkOwner::Stream(slot))
-    }
-
-    /// The next `bytes` that a stream wants were in the buffers: what is left of its request lies at `next_position`.
-    pub fn found(&mut self, slot: u32, bytes: u64, next_position: u64) {
-        self.rt.pass(slot, bytes, next_position);
-        self.forget_arrival_if_served(WorkOwner::Stream(slot));
     }
 
     /// One read completed. `took` is the time the disk spent on it alone and `predicted` what the profile says;

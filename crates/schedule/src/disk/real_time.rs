@@ -19,8 +19,6 @@ pub struct RtRequest {
     pub position: u64,
     /// Bytes left; not zero.
     pub bytes: u64,
-    /// Of these, from the first on, what others that are due earlier ask for as well: it will find them in the buffers.
-    pub found_bytes: u64,
     /// When its next byte must be there; of a start, when it may be late for the first time.
     pub deadline: Nanos,
     /// How fast its deadline recedes as it is served.
@@ -34,11 +32,6 @@ impl RtRequest {
     #[must_use]
     pub fn promised(&self, deadline: Nanos) -> Nanos {
         if self.starting { deadline } else { deadline.min(self.deadline) }
-    }
-
-    /// Where it begins to read itself, and how many bytes.
-    fn own(&self) -> (u64, u64) {
-        (self.position.saturating_add(self.found_bytes), self.bytes.saturating_sub(self.found_bytes))
     }
 }
 
@@ -124,20 +117,15 @@ impl RtQueue {
     /// After `bytes` of a request were issued: what is left lies at `position`. Gone when nothing is left.
     pub fn advance(&mut self, slot: u32, bytes: u64, position: u64) {
         let before = self.block.filter(|(block, _)| *block == slot).map_or(0, |(_, bytes)| bytes);
-        self.pass(slot, bytes, position);
-        self.block = self.place_of(slot).map(|_| (slot, before + bytes));
-    }
-
-    /// The next `bytes` of a request were found, not read: what is left lies at `position`, and the head where it was.
-    pub fn pass(&mut self, slot: u32, bytes: u64, position: u64) {
+        self.block = None;
         let Some(at) = self.place_of(slot) else { return };
         let WaitingRead { request, hurried, .. } = &mut self.waiting[at];
         if request.bytes <= bytes {
             self.remove(slot);
             return;
         }
+        self.block = Some((slot, before + bytes));
         request.bytes -= bytes;
-        request.found_bytes = request.found_bytes.saturating_sub(bytes);
         request.position = position;
         *hurried &= bytes < START_BYTES;
         if !request.starting {
@@ -229,19 +217,11 @@ impl RtQueue {
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
-
-    /// Somebody whose bytes others counted on has gone: they may have to read them, each of them for all that is known.
-    pub fn find_nothing(&mut self) {
-        self.waiting.iter_mut().for_each(|waiting| waiting.request.found_bytes = 0);
-    }
 }
 
 /// Enters what is to be read for a request, in two parts: a slice, and the rest, due when the stream needs it.
 fn enter(buckets: &mut Buckets, request: &RtRequest, deadline: Nanos, cost: &CostModel) {
-    let (position, bytes) = request.own();
-    if bytes == 0 {
-        return;
-    }
+    let RtRequest { position, bytes, .. } = *request;
     let slice = bytes.min(slice_bytes(position, cost));
     let transfer = |from: u64, bytes: u64| cost.profile().transfer_time(from, bytes);
     buckets.add_read(deadline, transfer(position, slice));
@@ -282,7 +262,6 @@ mod tests {
             key: RtKey::Stream(slot),
             position,
             bytes: 8 << 20,
-            found_bytes: 0,
             deadline: NOW.saturating_add(Nanos::from_millis(deadline_ms)),
             rate: BitRate(8_800_000),
             starting: false,
@@ -333,23 +312,6 @@ mod tests {
         assert!(!begun.has_start(), "the rest of it is a block like others");
         begun.promise(1, NOW);
         assert_eq!(begun.find(1).map(|request| (request.deadline, request.starting)), Some((NOW, false)));
-    }
-
-    #[test]
-    fn what_several_ask_for_is_counted_once_until_one_of_them_goes() {
-        let cost = CostModel::new(DiskProfile::spindle_default());
-        let seconds = |queue: &RtQueue| {
-            let mut buckets = Buckets::new(Grid::new(Nanos::ZERO, Nanos::from_secs(1)), NOW);
-            queue.fill(&mut buckets, None, &cost);
-            buckets.slack(NOW, cost.profile(), 1.0).work()
-        };
-        let alone = seconds(&queue(&[request(0, 1 << 30, 900)]));
-        let mut both =
-            queue(&[request(0, 1 << 30, 900), RtRequest { found_bytes: 8 << 20, ..request(1, 1 << 30, 900) }]);
-        assert!((seconds(&both) - alone).abs() < 1e-9);
-        assert!(both.remove(0));
-        both.find_nothing();
-        assert!((seconds(&both) - alone).abs() < 1e-9, "now it reads them itself");
     }
 
     #[test]

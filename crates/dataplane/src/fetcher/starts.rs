@@ -1,9 +1,8 @@
-//! Starts: what a start need not read (interval caching), what it would meet, and when its first bytes are there.
+//! Starts: what a start would meet on its disk, and when its first bytes are there.
 //!
-//! Promise: what is said to be there is in the buffers, being read, or in its disk's queue. Not here: reading (`reads`),
-//! what a start is charged (`schedule::admission`), a stream's clock (`pacer`).
-
-use std::ops::Range;
+//! Promise: a clock begins to run when the first bytes are in the buffers and the disk can keep what it then promises. Not
+//! here: reading (`reads`), sharing the reads of others (`sharing`), what a start is charged (`schedule::admission`), a
+//! stream's clock (`pacer`).
 
 use schedule::admission::disk_table::Moment;
 
@@ -72,7 +71,7 @@ impl Fetcher {
         }
     }
 
-    /// What a start of this stream would meet now: what waits, and what others read that it reads as well.
+    /// What a start of this stream would meet now.
     pub(super) fn moment_of(&self, slot: u32, now: Nanos) -> Moment {
         let stream = &self.streams[slot as usize];
         let disk = self.disk(stream.disk);
@@ -80,16 +79,12 @@ impl Fetcher {
         let left = disk.rounds.start_of(round + 1).saturating_sub(now);
         let remaining = left.as_secs_f64() / disk.rounds.period().as_secs_f64();
         let payload_bytes = stream.payload - stream.send.payload;
-        let moment = Moment { remaining, payload_bytes, ..Moment::idle(round) };
-        if !disk.spins {
-            return moment;
-        }
-        Moment { queued_seconds: disk.schedule.queued_seconds(now), found_bytes: self.found_ahead(slot), ..moment }
+        Moment { round, remaining, queued_seconds: disk.schedule.queued_seconds(now), payload_bytes }
     }
 
     /// A stream that was demoted and asks for its reservation again: what its start would meet.
     pub(super) fn ask_back<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) {
-        let moment = Moment { found_bytes: 0, ..self.moment_of(slot, outside.now) };
+        let moment = self.moment_of(slot, outside.now);
         outside.tell_admitter(ToAdmitter::AsksBack { slot, moment });
     }
 
@@ -179,7 +174,7 @@ impl Fetcher {
         // In the order they came: who shares another's reads starts after it.
         let mut nth = 0;
         while let Some(&slot) = self.disks[disk].starting.get(nth) {
-            self.take_found(slot, outside);
+            self.take_behind_leader(slot, outside);
             self.run_if_ready(slot, outside);
             nth += usize::from(self.disks[disk].starting.get(nth) == Some(&slot));
         }
@@ -218,65 +213,5 @@ impl Fetcher {
                 }
             }
         }
-    }
-
-    /// Bytes from a starting stream's next one on that it need not read: they are in the buffers, or others on its disk have
-    /// asked for them; `u64::MAX`: all it may hold.
-    fn found_ahead(&self, slot: u32) -> u64 {
-        let stream = &self.streams[slot as usize];
-        let most = self.window(slot);
-        let (mut cursor, mut asked) = (stream.fetch, 0..0);
-        while cursor.payload - stream.fetch.payload < most {
-            let Some((key, _, left)) = cursor.next_content(stream.route()) else { break };
-            if !asked.contains(&key.index) && self.cache.find(key).is_none() {
-                asked = self.asked_by_others(slot, key);
-                if asked.is_empty() {
-                    return cursor.payload - stream.fetch.payload;
-                }
-            }
-            cursor.pass(left);
-        }
-        u64::MAX
-    }
-
-    /// A starting stream takes hold of what others have read of what it wants: its turn may come when they are through
-    /// with it, and it would have to be read again.
-    fn take_found<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) {
-        let (disk, leader) = (self.streams[slot as usize].disk, self.streams[slot as usize].leader);
-        if leader.is_some() {
-            return self.take_behind_leader(slot, outside);
-        }
-        let taken = self.take_buffered(slot, outside);
-        if taken > 0 {
-            let position = self.next_piece(slot).and_then(|next| next.position).unwrap_or(0);
-            self.disk_mut(disk).schedule.found(slot, taken, position);
-        }
-    }
-
-    /// Bytes from a starting stream's next one on that streams with the same bytes at the same pace have asked for: they
-    /// began before it, so theirs are due earlier.
-    pub(super) fn asked_alike(&self, slot: u32) -> u64 {
-        let stream = &self.streams[slot as usize];
-        let mut cursor = stream.fetch;
-        let Some((key, within, _)) = cursor.next_content(stream.route()) else { return 0 };
-        let others = self.disk(stream.disk).streams.iter().filter(|&&other| other != slot);
-        let alike =
-            others.map(|&other| &self.streams[other as usize]).filter(|other| other.reads() && other.is_like(stream));
-        let asked = alike.map(StreamReads::asked).filter(|asked| asked.contains(&key.index)).map(|asked| asked.end);
-        asked.max().map_or(0, |end| (end - key.index) * QUARTER_BYTES - within)
-    }
-
-    /// The quarters from `key` on that another stream has asked its disk for and that are not read yet.
-    fn asked_by_others(&self, slot: u32, key: QuarterKey) -> Range<u64> {
-        let disk = self.disk(self.streams[slot as usize].disk);
-        let others = disk.streams.iter().filter(|&&other| other != slot).map(|&other| &self.streams[other as usize]);
-        let until = others.filter_map(|other| {
-            if other.plan.is_none() || !other.reads() || other.content().version != key.version {
-                return None;
-            }
-            let asked = other.asked();
-            asked.contains(&key.index).then_some(asked.end)
-        });
-        key.index..until.max().unwrap_or(key.index)
     }
 }
