@@ -51,6 +51,19 @@ pub struct StoredContent {
     pub parts: Box<[StoredPart]>,
 }
 
+impl StoredContent {
+    /// In how many runs its first copies lie: units that follow each other on their disk are one.
+    #[must_use]
+    pub fn runs(&self) -> usize {
+        let mut last = BTreeMap::new();
+        let begins_one = |part: &&StoredPart| {
+            let before = last.insert(part.first.member, part.first.unit);
+            before.and_then(|unit| unit.checked_add(1)) != Some(part.first.unit)
+        };
+        self.parts.iter().filter(begins_one).count()
+    }
+}
+
 /// A name in a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ListedName<'a> {
@@ -176,6 +189,21 @@ mod tests {
 
     fn content() -> Arc<StoredContent> {
         Arc::new(StoredContent { content: 1, generation: 1, length: 0, modified: 0, parts: Box::new([]) })
+    }
+
+    #[test]
+    fn units_that_follow_each_other_on_their_disk_are_one_run() {
+        let runs = |places: &[(u8, u32)]| {
+            let part = |&(member, unit): &(u8, u32)| StoredPart {
+                digest: 0,
+                first: UnitPlace { member: MemberId(member), unit },
+                second: None,
+            };
+            StoredContent { parts: places.iter().map(part).collect(), ..(*content()).clone() }.runs()
+        };
+        assert_eq!((runs(&[]), runs(&[(0, 7), (0, 8), (0, 9)])), (0, 1));
+        assert_eq!((runs(&[(0, 7), (0, 9), (0, 8)]), runs(&[(0, u32::MAX), (0, 0)])), (3, 2));
+        assert_eq!(runs(&[(0, 7), (1, 3), (0, 8), (1, 5)]), 3, "a stripe has one on each disk");
     }
 
     #[test]

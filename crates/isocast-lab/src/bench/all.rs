@@ -95,7 +95,7 @@ impl AllCommand {
                     part.title,
                     parts.len()
                 ));
-                let mut line = self.line(part, &site.place(), &out);
+                let mut line = self.line(part, &site.place()?, &out);
                 let repeats = table.for_repeats(clock::now()).0 / 1_000_000_000;
                 line.extend(["--repeats-within".to_owned(), format!("{repeats}s")]);
                 let result = child::this_program(&line, &[], stop);
@@ -165,7 +165,7 @@ impl AllCommand {
                 show.line(&format!("emulated disk `{profile}`: making and filling it"));
                 // A drive of 250 GB holds half as many.
                 let files = if profile == "t7k250" { COLD_FILES / 2 } else { COLD_FILES };
-                let disk = LabDisk::up(&format!("{LAB_NAME}-{profile}"), profile, files, COLD_SIZE)?;
+                let disk = LabDisk::with_films(&format!("{LAB_NAME}-{profile}"), profile, files, COLD_SIZE)?;
                 Ok(ContentSite::Disk { disk, state: scratch::folder()? })
             }
         }
@@ -213,13 +213,13 @@ enum ContentSite {
 }
 
 impl ContentSite {
-    fn place(&self) -> SiteArgs {
-        match self {
+    fn place(&self) -> anyhow::Result<SiteArgs> {
+        Ok(match self {
             Self::Memory(folder) => SiteArgs { root: folder.path().to_owned(), disk: None },
             Self::Disk { disk, state } => {
-                SiteArgs { root: disk.contents(), disk: Some((disk.name.clone(), state.path().to_owned())) }
+                SiteArgs { root: disk.contents()?, disk: Some((disk.name.clone(), state.path().to_owned())) }
             }
-        }
+        })
     }
 }
 

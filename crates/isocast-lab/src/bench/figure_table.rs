@@ -39,10 +39,20 @@ pub(super) struct FigureTable {
     /// The same below a plot.
     #[serde(skip)]
     x_of_plot: String,
+    #[serde(skip)]
+    scale: Scale,
     figures: Vec<TableFigure>,
     notes: Vec<String>,
     host: Host,
     rows: Vec<TableRow>,
+}
+
+/// How a plot shows what its figures are over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scale {
+    /// Rates and sizes are chosen in multiples.
+    Log2,
+    Linear,
 }
 
 /// A figure of the table.
@@ -76,7 +86,13 @@ impl FigureTable {
         root: Option<&Path>,
     ) -> Self {
         let (x_of_plot, figures, host) = (format!("2^x {x}"), figures.to_vec(), Host::here(root));
-        Self { format: FORMAT, experiment, title, x, x_of_plot, figures, notes: Vec::new(), host, rows: Vec::new() }
+        let (notes, rows, scale) = (Vec::new(), Vec::new(), Scale::Log2);
+        Self { format: FORMAT, experiment, title, x, x_of_plot, scale, figures, notes, host, rows }
+    }
+
+    /// Its plots are over the quantity itself, not over its logarithm.
+    pub(super) fn linear(self) -> Self {
+        Self { x_of_plot: self.x.to_owned(), scale: Scale::Linear, ..self }
     }
 
     /// A sentence that the reader must know.
@@ -138,12 +154,15 @@ impl FigureTable {
         page
     }
 
-    /// Over the logarithm: rates and sizes are chosen in multiples.
     fn plot(&self, figure: &TableFigure) -> Plot<'_> {
         let mut lines: Vec<PlotLine> = Vec::new();
         for row in &self.rows {
             let Some(value) = row.values.get(figure.name) else { continue };
-            let point = (row.x.max(f64::MIN_POSITIVE).log2(), *value);
+            let x = match self.scale {
+                Scale::Log2 => row.x.max(f64::MIN_POSITIVE).log2(),
+                Scale::Linear => row.x,
+            };
+            let point = (x, *value);
             match lines.iter_mut().find(|line| line.name == row.way) {
                 Some(line) => line.points.push(point),
                 None => lines.push(PlotLine { name: row.way.clone(), points: vec![point], marked: true }),

@@ -78,7 +78,17 @@ struct DiskLateness {
 
 #[derive(Deserialize)]
 struct ListedDisk {
+    device: PathBuf,
     mount: Option<PathBuf>,
+}
+
+/// How long an emulated disk takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DiskTiming {
+    /// As long as its drive.
+    Drive,
+    /// No time, for what need not be measured.
+    None,
 }
 
 /// Forgets what the disk has counted and what its buffer holds.
@@ -87,6 +97,18 @@ struct ListedDisk {
 /// There is no such disk.
 pub(crate) fn reset(name: &str) -> anyhow::Result<()> {
     command(&["ctl", name, "drop; reset"]).map(drop)
+}
+
+/// Whether it takes the time of a drive from now on, or answers at once.
+///
+/// # Errors
+/// There is no such disk.
+pub(crate) fn set_timing(name: &str, timing: DiskTiming) -> anyhow::Result<()> {
+    let state = match timing {
+        DiskTiming::Drive => "timing on",
+        DiskTiming::None => "timing off",
+    };
+    command(&["ctl", name, state]).map(drop)
 }
 
 /// Everything takes `factor` times as long from now on.
@@ -111,32 +133,55 @@ pub(crate) fn statistics(name: &str) -> anyhow::Result<KeptStatistics> {
 pub(crate) struct LabDisk {
     /// Its name.
     pub name: String,
-    /// Where it is mounted.
-    pub mount: PathBuf,
+    /// The block device.
+    pub device: PathBuf,
+    /// Where it is mounted, if it is.
+    mount: Option<PathBuf>,
 }
 
 impl LabDisk {
-    /// Makes a disk of `profile` with ext4, and fills it with `files` files of `size` spread over all of it.
+    /// Makes a disk; `arguments` are further ones of `lab disk up`.
     ///
     /// # Errors
     /// No root, no FUSE, no loop device: the emulator's own words say what to do.
-    pub(crate) fn up(name: &str, profile: &str, files: usize, size: &str) -> anyhow::Result<Self> {
+    pub(crate) fn up(name: &str, arguments: &[&str]) -> anyhow::Result<Self> {
         // One of this name may be left from a benchmark that was killed; usually there is none.
         let _left = command(&["down", name]);
         // Should this process be killed, the disk goes by itself.
         let owner = std::process::id().to_string();
-        let text = command(&["up", name, "--profile", profile, "--owner", &owner, "--json"])?;
+        let text = command(&[&["up", name, "--owner", &owner, "--json"], arguments].concat())?;
         // From here on it is taken down again.
-        let mut disk = Self { name: name.to_owned(), mount: PathBuf::new() };
+        let mut disk = Self { name: name.to_owned(), device: PathBuf::new(), mount: None };
         let state: ListedDisk = serde_json::from_str(&text).context("reading what `lab disk up` printed")?;
-        disk.mount = state.mount.context("the emulated disk is not mounted")?;
+        (disk.device, disk.mount) = (state.device, state.mount);
+        Ok(disk)
+    }
+
+    /// Makes a disk of `profile` with ext4, and fills it with `files` files of `size` spread over all of it.
+    ///
+    /// # Errors
+    /// As [`LabDisk::up`].
+    pub(crate) fn with_films(name: &str, profile: &str, files: usize, size: &str) -> anyhow::Result<Self> {
+        let disk = Self::up(name, &["--profile", profile])?;
+        disk.mount()?;
         command(&["fill", name, "--files", &files.to_string(), "--size", size, "--spread", "--directory", "films"])?;
         Ok(disk)
     }
 
+    /// Where its file system is mounted.
+    ///
+    /// # Errors
+    /// It was made without one.
+    pub(crate) fn mount(&self) -> anyhow::Result<&Path> {
+        self.mount.as_deref().context("the emulated disk is not mounted")
+    }
+
     /// The folder of contents.
-    pub(crate) fn contents(&self) -> PathBuf {
-        self.mount.join("films")
+    ///
+    /// # Errors
+    /// It was made without a file system.
+    pub(crate) fn contents(&self) -> anyhow::Result<PathBuf> {
+        Ok(self.mount()?.join("films"))
     }
 }
 

@@ -5,6 +5,8 @@
 
 mod access;
 mod account;
+mod admitted;
+mod ageing;
 mod all;
 mod args;
 mod beside;
@@ -12,6 +14,8 @@ mod buffer;
 pub(crate) mod child;
 mod client;
 pub(crate) mod clock;
+mod contents;
+mod disks;
 mod experiment;
 mod figure_table;
 mod group;
@@ -32,6 +36,7 @@ mod scratch;
 mod search;
 mod server;
 mod session;
+mod store_site;
 mod streams;
 mod summary;
 mod table;
@@ -71,6 +76,10 @@ enum Experiment {
     Access(access::AccessCommand),
     /// Measure how fast files are read through buffers of several sizes, from memory and from the disk.
     Buffer(buffer::BufferCommand),
+    /// Measure what filling and deleting again and again does to a volume, ext4 and XFS: rate of reading, runs, streams carried.
+    Ageing(ageing::AgeingCommand),
+    /// Measure what several disks bring: files from one and two, a content of all disks, streams on 1 to 8.
+    Disks(disks::DisksCommand),
     /// Measure the whole set: contents in memory, cold on an emulated disk, uploads beside, the papers' experiments; nginx in each.
     All(all::AllCommand),
 }
@@ -89,6 +98,8 @@ impl BenchCommand {
             Experiment::Hls(command) => command.run(&stop, out),
             Experiment::Access(command) => command.run(&stop, out),
             Experiment::Buffer(command) => command.run(&stop, out),
+            Experiment::Ageing(command) => command.run(&stop, out),
+            Experiment::Disks(command) => command.run(&stop, out),
             Experiment::All(command) => command.run(&stop),
         }
     }
@@ -101,7 +112,12 @@ impl BenchCommand {
         match &self.experiment {
             Experiment::Streams(command) => command.estimate(),
             Experiment::Jitter(command) => command.estimate(),
-            Experiment::Hls(_) | Experiment::Access(_) | Experiment::Buffer(_) | Experiment::All(_) => Ok(Nanos::ZERO),
+            Experiment::Hls(_)
+            | Experiment::Access(_)
+            | Experiment::Buffer(_)
+            | Experiment::Ageing(_)
+            | Experiment::Disks(_)
+            | Experiment::All(_) => Ok(Nanos::ZERO),
         }
     }
 }

@@ -50,10 +50,20 @@ pub(crate) fn of(
 ) -> anyhow::Result<Option<(String, Planned)>> {
     let mut files = fs::read_dir(state.join("disks")).into_iter().flatten().flatten().map(|e| e.path());
     let Some(file) = files.find(|f| f.extension().is_some_and(|e| e == "json")) else { return Ok(None) };
+    let disk = file.to_str().context("the state folder's path is no text")?;
+    let planned = count(rate_bps, memory, &["--be-share", be_share(serve_args), "--disk", disk])?;
+    Ok(Some((fs::read_to_string(&file)?, planned)))
+}
+
+/// What `isocast plan` counts; `more` are its arguments beside rate and memory.
+///
+/// # Errors
+/// The program is not there, or does not answer as it should.
+pub(crate) fn count(rate_bps: u64, memory: u64, more: &[&str]) -> anyhow::Result<Planned> {
     let mut plan = Command::new(crate::isocast()?);
     // Loopback, as the server takes it: no limit.
-    plan.args(["plan", "--json", "--simulate", "0", "--net", "1000G", "--be-share", be_share(serve_args)]);
-    plan.args(["--rate", &format!("{rate_bps}bit/s"), "--memory", &format!("{memory}B"), "--disk"]).arg(&file);
+    plan.args(["plan", "--json", "--simulate", "0", "--net", "1000G"]);
+    plan.args(["--rate", &format!("{rate_bps}bit/s"), "--memory", &format!("{memory}B")]).args(more);
     let output = plan.output().context("starting `isocast plan`")?;
     if !output.status.success() {
         bail!("`isocast plan`: {}", String::from_utf8_lossy(&output.stderr).trim());
@@ -61,14 +71,13 @@ pub(crate) fn of(
     let rows: Vec<PlannedRow> =
         serde_json::from_slice(&output.stdout).context("reading what `isocast plan` printed")?;
     let row = rows.into_iter().next().context("`isocast plan` printed nothing")?;
-    let planned = Planned {
+    Ok(Planned {
         streams: row.streams,
         limited_by: row.limited_by,
         block_bytes: row.blocks_bytes.first().copied().unwrap_or(0),
         be_share: row.be_share,
         upload_mb_per_s: row.upload_bytes_per_second_min / 1e6,
-    };
-    Ok(Some((fs::read_to_string(&file)?, planned)))
+    })
 }
 
 /// What the server was told to keep for uploads.

@@ -134,13 +134,19 @@ pub(crate) fn upload(
 /// Removes what the writers uploaded.
 pub(crate) fn remove(site: &WriterSite) {
     for path in &site.paths {
-        let (head, begin) = (format!("DELETE {path} HTTP/1.1\r\nHost: {}\r\n\r\n", site.authority), clock::now());
+        let begin = clock::now();
         // What was never uploaded is answered 404, which is as good; a server that does not answer will not do so for
         // the others either.
-        if request(site, &mut None, &head, 0, &[], &|| clock::now() > begin + GRACE).is_err() {
+        if delete(site, path, &|| clock::now() > begin + GRACE).is_err() {
             break;
         }
     }
+}
+
+/// The status with which a DELETE of `path` is answered.
+pub(super) fn delete(site: &WriterSite, path: &str, give_up: &dyn Fn() -> bool) -> std::io::Result<u16> {
+    let head = format!("DELETE {path} HTTP/1.1\r\nHost: {}\r\n\r\n", site.authority);
+    request(site, &mut None, &head, 0, &[], give_up)
 }
 
 /// The figures of what was done from `from` to `end`.
@@ -169,7 +175,8 @@ pub(crate) fn figures(
     }
 }
 
-fn put(
+/// Uploads to `path`: `body` again and again, as far as the site says.
+pub(super) fn put(
     site: &WriterSite,
     path: &str,
     body: &[u8],

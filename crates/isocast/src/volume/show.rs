@@ -111,7 +111,7 @@ impl Ls {
                 ListedName::Folder(name) => json!({ "name": name, "type": "folder" }),
                 ListedName::Content(name, content) => json!({
                     "name": name, "type": "content", "bytes": content.length, "units": content.parts.len(),
-                    "modified": modified(content.modified),
+                    "runs": content.runs(), "modified": modified(content.modified),
                 }),
             };
             let rows: Vec<_> = listed.iter().map(row).collect();

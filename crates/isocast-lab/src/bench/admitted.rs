@@ -1,0 +1,127 @@
+//! How many streams our server admits, and whether it carries them.
+//!
+//! Promise: what counts is what was admitted before the first refusal, of contents spread over the disks; those are then run alone.
+//! Not here: the search for the most of a server that never says no (`search`).
+
+use units::{BitRate, Nanos};
+
+use super::args::ContentSpread;
+use super::experiment::{self, RunRequest, Writers};
+use super::progress::Show;
+use super::server::{Choice, ServerGround};
+use super::timetable::Spare;
+use super::{Stop, clock};
+
+/// Streams begin so many a second: slower than the disks could start them, as in the other searches on disks.
+const STARTS_PER_SECOND: u64 = 20;
+/// Nothing is measured so long after the last began: start bursts are over then.
+const WARM_UP: Nanos = Nanos::from_secs(6);
+/// What a modelled player wants before it plays.
+const PLAYER_START: Nanos = Nanos::from_secs(2);
+
+/// What to ask for.
+#[derive(Debug, Clone)]
+pub(super) struct AskedStreams {
+    /// Rate of each.
+    pub rate: BitRate,
+    /// A content for each of them: no two share reads.
+    pub contents: Vec<String>,
+    /// Whole seconds for which those admitted run.
+    pub seconds: u64,
+    /// The emulated disk whose lateness tells whether the machine disturbed it.
+    pub lab_disk: Option<String>,
+}
+
+/// What came of it.
+#[derive(Debug, Clone)]
+pub(super) struct AdmittedStreams {
+    /// Admitted before the first refusal.
+    pub streams: usize,
+    /// Of these, players that ran dry.
+    pub stalled: usize,
+    /// Nobody was refused: there were no more contents to ask for.
+    pub are_all: bool,
+    /// What disturbed the run, if something did.
+    pub disturbed: Vec<String>,
+}
+
+/// So many bytes a content needs to last for a run of `streams` of them that measures for `seconds`.
+pub(super) fn bytes_needed(rate: BitRate, streams: usize, seconds: u64) -> u64 {
+    rate.bytes_in(ramp(streams) + WARM_UP + Nanos::from_secs(seconds) + PLAYER_START + PLAYER_START)
+}
+
+fn ramp(streams: usize) -> Nanos {
+    Nanos::from_secs((streams as u64).div_ceil(STARTS_PER_SECOND))
+}
+
+/// Asks for a stream of each content, then for as many as were admitted.
+///
+/// # Errors
+/// The server cannot be started, or the benchmark was interrupted.
+pub(super) fn admitted(
+    ground: &ServerGround,
+    asked: &AskedStreams,
+    show: &Show,
+    stop: &Stop,
+) -> anyhow::Result<AdmittedStreams> {
+    let run = |streams, warm_up, seconds| {
+        let job = request(asked, streams, warm_up, seconds);
+        experiment::run(
+            &Choice::Isocast { scheduler: None },
+            ground,
+            &job,
+            show,
+            stop,
+            &mut Spare::new(Some(Nanos::ZERO)),
+        )
+    };
+    let (all, _) = run(asked.contents.len(), Nanos::ZERO, 1)?;
+    let first_no = all.before_first_no();
+    let streams = first_no.unwrap_or(all.admitted);
+    if streams == 0 {
+        return Ok(AdmittedStreams { streams, stalled: 0, are_all: first_no.is_none(), disturbed: all.disturbed });
+    }
+    let (alone, _) = run(streams, WARM_UP, asked.seconds)?;
+    let streams = alone.before_first_no().unwrap_or(streams);
+    Ok(AdmittedStreams {
+        streams,
+        stalled: alone.stalled_streams + alone.failed,
+        are_all: first_no.is_none(),
+        disturbed: alone.disturbed,
+    })
+}
+
+fn request(asked: &AskedStreams, streams: usize, warm_up: Nanos, seconds: u64) -> RunRequest {
+    RunRequest {
+        streams,
+        rate: asked.rate,
+        contents: asked.contents.clone(),
+        spread: ContentSpread::Turn,
+        ramp: ramp(streams),
+        warm_up,
+        seconds,
+        start: PLAYER_START,
+        rebuffer: PLAYER_START,
+        // Sessions of an earlier run may still hold what they had.
+        seed: clock::now().0,
+        writers: Writers::default(),
+        cold: true,
+        lab_disk: asked.lab_disk.clone(),
+        slower: None,
+        stalled_clients: 0,
+        hostile_clients: 0,
+        beside: Vec::new(),
+        crowd: None,
+        give_up: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_content_lasts_for_ramp_warm_up_run_and_what_a_player_has_ahead() {
+        assert_eq!(bytes_needed(BitRate(8_000_000), 100, 20), 35_000_000);
+    }
+}

@@ -1,0 +1,246 @@
+//! Contents of random sizes in a store: written, replaced and read through the server.
+//!
+//! Promise: the same seed gives the same sizes and the same order, whatever the store. Bodies are zeros: an emulated disk keeps none of them in memory.
+//! Not here: where they come to lie (`store_site`).
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use units::Nanos;
+
+use super::client::parse_head;
+use super::experiment::{mix, nth_in_turn};
+use super::server::RunningServer;
+use super::summary::f;
+use super::writer::{self, WriterSite};
+use super::{Stop, clock};
+
+/// Uploads under way at once: what comes at the same time lies among each other where a store cannot keep it apart.
+const UPLOADS: usize = 2;
+/// One upload, deletion or piece of an answer may take so long.
+const ANSWER_MAX: Nanos = Nanos::from_secs(120);
+const PIECE_BYTES: usize = 1 << 20;
+const BLOCK_BYTES: u64 = 4096;
+
+/// Sizes from `smallest` to `largest`, the same number in each doubling.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SizeMix {
+    pub smallest: u64,
+    pub largest: u64,
+}
+
+impl SizeMix {
+    /// The size that `chance`, from 0 to 1, gives: whole blocks.
+    fn size(self, chance: f64) -> u64 {
+        let doublings = (f(self.largest) / f(self.smallest)).log2();
+        let blocks = f(self.smallest) / f(BLOCK_BYTES) * (chance * doublings).exp2();
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within the largest size")]
+        let blocks = blocks as u64;
+        (blocks * BLOCK_BYTES).clamp(self.smallest, self.largest)
+    }
+}
+
+/// A content of the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct KeptContent {
+    pub name: String,
+    pub bytes: u64,
+}
+
+/// The contents of a store that is kept at one level.
+#[derive(Debug)]
+pub(super) struct ContentTurnover {
+    sizes: SizeMix,
+    /// The store gives room in pieces of this.
+    grain: u64,
+    /// So much room may be taken.
+    room: u64,
+    taken: u64,
+    kept: Vec<KeptContent>,
+    written: u64,
+    drawn: u64,
+    seed: u64,
+}
+
+impl ContentTurnover {
+    /// Nothing yet.
+    pub(super) fn new(sizes: SizeMix, grain: u64, room: u64, seed: u64) -> Self {
+        Self { sizes, grain, room, taken: 0, kept: Vec::new(), written: 0, drawn: 0, seed }
+    }
+
+    /// What is kept now.
+    pub(super) fn kept(&self) -> &[KeptContent] {
+        &self.kept
+    }
+
+    /// Writes until the room is taken.
+    ///
+    /// # Errors
+    /// The server refuses or fails, or interrupted.
+    pub(super) fn fill(&mut self, server: &RunningServer, stop: &Stop) -> anyhow::Result<()> {
+        loop {
+            let batch: Vec<KeptContent> = (0..UPLOADS).map(|_| self.draw()).collect();
+            let wanted: u64 = batch.iter().map(|one| self.room_of(one)).sum();
+            if self.taken + wanted > self.room {
+                return Ok(());
+            }
+            self.write(server, batch, stop)?;
+        }
+    }
+
+    /// Deletes contents at random and writes others in their room, until as much was written as is kept.
+    ///
+    /// # Errors
+    /// As [`Self::fill`].
+    pub(super) fn turn(&mut self, server: &RunningServer, stop: &Stop) -> anyhow::Result<()> {
+        let end = self.written + self.kept.iter().map(|one| one.bytes).sum::<u64>();
+        while self.written < end {
+            let batch: Vec<KeptContent> = (0..UPLOADS).map(|_| self.draw()).collect();
+            let wanted: u64 = batch.iter().map(|one| self.room_of(one)).sum();
+            while self.taken + wanted > self.room && !self.kept.is_empty() {
+                let at = usize::try_from(self.number() % self.kept.len() as u64)?;
+                let gone = self.kept.swap_remove(at);
+                delete(server, &gone, stop)?;
+                self.taken -= self.room_of(&gone);
+            }
+            self.write(server, batch, stop)?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, server: &RunningServer, batch: Vec<KeptContent>, stop: &Stop) -> anyhow::Result<()> {
+        thread::scope(|scope| {
+            let uploads: Vec<_> = batch.iter().map(|one| scope.spawn(move || put(server, one, stop))).collect();
+            let answer = |upload: thread::ScopedJoinHandle<'_, anyhow::Result<()>>| {
+                upload.join().unwrap_or_else(|_| bail!("an upload's thread panicked"))
+            };
+            uploads.into_iter().map(answer).collect::<Vec<_>>().into_iter().collect::<anyhow::Result<()>>()
+        })?;
+        for one in batch {
+            self.taken += self.room_of(&one);
+            self.written += one.bytes;
+            self.kept.push(one);
+        }
+        stop.check()
+    }
+
+    fn draw(&mut self) -> KeptContent {
+        let chance = f(self.number() >> 11) / f(1 << 53);
+        KeptContent { name: format!("content-{:06}", self.drawn), bytes: self.sizes.size(chance) }
+    }
+
+    fn number(&mut self) -> u64 {
+        self.drawn += 1;
+        mix(self.seed.wrapping_mul(0x1_0000_0000).wrapping_add(self.drawn))
+    }
+
+    fn room_of(&self, content: &KeptContent) -> u64 {
+        content.bytes.next_multiple_of(self.grain)
+    }
+}
+
+/// 10^6 bytes per second of reading contents whole, one after the other, as fast as the server gives them (`rate=max`): in leaps over the list until
+/// `bytes_max` are read, or all.
+///
+/// # Errors
+/// The server does not give all bytes, or interrupted.
+pub(super) fn reading_rate(
+    server: &RunningServer,
+    contents: &[KeptContent],
+    bytes_max: u64,
+    stop: &Stop,
+) -> anyhow::Result<f64> {
+    let (mut bytes, begun) = (0, clock::now());
+    for n in 0..contents.len() {
+        let content = &contents[nth_in_turn(n, contents.len())];
+        read_whole(server, content, stop)?;
+        bytes += content.bytes;
+        if bytes >= bytes_max {
+            break;
+        }
+    }
+    Ok(f(bytes) / clock::now().saturating_sub(begun).as_secs_f64().max(f64::MIN_POSITIVE) / 1e6)
+}
+
+/// Reads a content as fast as the server gives it.
+///
+/// # Errors
+/// It does not give all bytes, or interrupted.
+pub(super) fn read_whole(server: &RunningServer, content: &KeptContent, stop: &Stop) -> anyhow::Result<()> {
+    let path = format!("{}?rate=max", server.upload_path(&content.name));
+    let mut socket = TcpStream::connect(server.address).context("connecting to the server")?;
+    socket.set_read_timeout(Some(Duration::from_nanos(ANSWER_MAX.0)))?;
+    write!(socket, "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", server.authority)?;
+    let (mut piece, mut head_bytes, mut body) = (vec![0; PIECE_BYTES], Vec::new(), None);
+    loop {
+        stop.check()?;
+        let count = socket.read(&mut piece).with_context(|| format!("reading {path}"))?;
+        if count == 0 {
+            break;
+        }
+        match &mut body {
+            Some(body) => *body += count as u64,
+            None => {
+                head_bytes.extend_from_slice(&piece[..count]);
+                if let Some(head) = parse_head(&head_bytes).map_err(anyhow::Error::msg)? {
+                    if head.status != 200 {
+                        bail!("{path} is answered {}", head.status);
+                    }
+                    body = Some((head_bytes.len() - head.head_bytes) as u64);
+                }
+            }
+        }
+    }
+    match body {
+        Some(body) if body == content.bytes => Ok(()),
+        body => bail!("{path} ended after {} of {} bytes", body.unwrap_or(0), content.bytes),
+    }
+}
+
+fn site(server: &RunningServer, content: &KeptContent) -> WriterSite {
+    WriterSite {
+        address: server.address,
+        authority: server.authority.clone(),
+        paths: vec![server.upload_path(&content.name)],
+        upload_bytes: content.bytes,
+    }
+}
+
+/// Uploads a content of zeros.
+///
+/// # Errors
+/// It was refused, or not answered in time.
+pub(super) fn put(server: &RunningServer, content: &KeptContent, stop: &Stop) -> anyhow::Result<()> {
+    let (site, begun) = (site(server, content), clock::now());
+    let give_up = || stop.is_set() || clock::now() > begun + ANSWER_MAX;
+    writer::put(&site, &site.paths[0], &[0; PIECE_BYTES / 4], &mut None, &give_up)
+        .with_context(|| format!("uploading {}", content.name))
+}
+
+fn delete(server: &RunningServer, content: &KeptContent, stop: &Stop) -> anyhow::Result<()> {
+    let (site, begun) = (site(server, content), clock::now());
+    let give_up = || stop.is_set() || clock::now() > begun + ANSWER_MAX;
+    match writer::delete(&site, &site.paths[0], &give_up).with_context(|| format!("deleting {}", content.name))? {
+        200 | 204 => Ok(()),
+        status => bail!("deleting {} is answered {status}", content.name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_sizes_lie_in_each_doubling() {
+        let sizes = SizeMix { smallest: 1 << 20, largest: 1 << 24 };
+        assert_eq!((sizes.size(0.0), sizes.size(0.5), sizes.size(1.0)), (1 << 20, 1 << 22, 1 << 24));
+        let mut contents = ContentTurnover::new(sizes, 1, u64::MAX, 7);
+        let drawn: Vec<u64> = (0..1_000).map(|_| contents.draw().bytes).collect();
+        let below = |bytes: u64| drawn.iter().filter(|drawn| **drawn < bytes).count();
+        assert!((200..300).contains(&below(1 << 21)) && (450..550).contains(&below(1 << 22)), "{}", below(1 << 22));
+        assert!(drawn.iter().all(|bytes| bytes.is_multiple_of(BLOCK_BYTES)));
+    }
+}

@@ -1,0 +1,316 @@
+//! `bench disks`: what several disks bring.
+//!
+//! The second experiment of the study of disk parallelism (docs/references.md): two files read at once, from one disk and from two, from memory and
+//! not; it found 57 % of the time with two. Then our volume: one content read from all its disks, and the streams that stripes and mirrors
+//! of 1 to 8 disks carry.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use anyhow::{Context, bail};
+use clap::{Args, ValueEnum};
+use rustix::fs::{Advice, fadvise};
+use units::{BitRate, ByteCount};
+
+use super::admitted::{self, AskedStreams};
+use super::contents::{self, KeptContent};
+use super::figure_table::{FigureOutput, FigureTable, TableFigure};
+use super::lab_disk::{DiskTiming, LabDisk};
+use super::progress::Show;
+use super::store_site::{self, StoreSite};
+use super::summary::f;
+use super::{Stop, clock, planned};
+
+/// See the module.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DisksCommand {
+    /// Parts to measure.
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = DisksPart::ALL)]
+    part: Vec<DisksPart>,
+    /// Numbers of disks a volume lies on.
+    #[arg(long, value_delimiter = ',', default_value = "1,2,4,8", value_parser = clap::value_parser!(u8).range(1..=16))]
+    disks: Vec<u8>,
+    /// Rate of a stream on the slow drives.
+    #[arg(long, default_value = "2M", value_parser = units::parse_rate)]
+    rate: BitRate,
+    /// Whole seconds for which the streams that were admitted run.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=600))]
+    run: u64,
+    /// Small and short, to see that it works.
+    #[arg(long)]
+    quick: bool,
+    #[command(flatten)]
+    output: FigureOutput,
+}
+
+/// A part of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum DisksPart {
+    /// Two files at once, by two threads, from one disk and from two.
+    Files,
+    /// One content of a striped volume, as fast as the server gives it.
+    Content,
+    /// Streams of striped and mirrored volumes.
+    Streams,
+}
+
+impl DisksPart {
+    const ALL: [Self; 3] = [Self::Files, Self::Content, Self::Streams];
+}
+
+/// The study read files of 512 MB in pieces of 128 MB, ten times.
+const FILE_BYTES: u64 = 512 << 20;
+const READ_BYTES: u64 = 128 << 20;
+const REPEATS: usize = 5;
+const DRIVE: &str = "desktop";
+/// The drive `desktop` with a tenth of its rate at both edges: the processor that carries the streams of one whole drive then carries those of
+/// eight. Seeks and turns take as long as before.
+const SLOW_DRIVE: [&str; 2] = ["outer=18000000B", "inner=8500000B"];
+/// The stream of the other experiments, on whole drives.
+const WHOLE_RATE: BitRate = BitRate(8_800_000);
+/// Memory for blocks, for each disk: it grows with the disks, so that disks are compared.
+const MEMORY_PER_DISK: u64 = 1 << 30;
+/// Each stream's own content.
+const CONTENT_BYTES: u64 = 32 << 20;
+const SLOW_DISK_SIZE: &str = "size=4GiB";
+/// Uploads at once while a volume is filled.
+const UPLOADS: usize = 2;
+/// So much of the volume is filled: whoever fills it whole meets its reserve for the catalogue.
+const FULL_PERCENT: u64 = 98;
+
+impl DisksCommand {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// No emulated disk can be made, the server fails, or interrupted.
+    pub(crate) fn run(mut self, stop: &Stop, out: &mut dyn Write) -> anyhow::Result<()> {
+        if self.quick {
+            (self.disks, self.run) = (vec![1, 2], 2);
+        }
+        let figures = [
+            TableFigure::new("seconds", "s", 2),
+            TableFigure::new("mb_per_s", "10^6 bytes/s", 1),
+            TableFigure::new("streams", "streams", 0),
+            TableFigure::new("times_one", "times one disk's", 2),
+            TableFigure::new("stalled", "of these stalled", 0),
+        ];
+        let mut table = FigureTable::new("disks", "What several disks bring", "disks", &figures, None);
+        let show = Show::on_stderr();
+        for part in self.part.clone() {
+            match part {
+                DisksPart::Files => self.files(&mut table, &show, stop)?,
+                DisksPart::Content => self.content(&mut table, &show, stop)?,
+                DisksPart::Streams => self.streams(&mut table, &show, stop)?,
+            }
+        }
+        table.finish(&self.output, out)
+    }
+
+    /// Two files at once, from one disk and from two.
+    fn files(&self, table: &mut FigureTable, show: &Show, stop: &Stop) -> anyhow::Result<()> {
+        let (bytes, repeats) = if self.quick { (8 << 20, 1) } else { (FILE_BYTES, REPEATS) };
+        let disks = [0, 1].map(|n| LabDisk::up(&format!("disks-{n}"), &["--profile", DRIVE, "--set", "size=8GiB"]));
+        let [first, second] = disks;
+        let (first, second) = (first?, second?);
+        let paths = [first.mount()?.join("a"), first.mount()?.join("b"), second.mount()?.join("b")];
+        paths.iter().try_for_each(|path| write_file(path, bytes))?;
+        let of_one: [&Path; 2] = [&paths[0], &paths[1]];
+        let of_two: [&Path; 2] = [&paths[0], &paths[2]];
+        table.note(format!(
+            "Two files of {} each, by two threads at once through the page cache, {} at a time: the median of {repeats}, on emulated drives `{DRIVE}`",
+            ByteCount(bytes), ByteCount(READ_BYTES.min(bytes))
+        ));
+        for (way, is_cached) in [("two files, from disk", false), ("two files, from memory", true)] {
+            let mut alone = None;
+            for (disks, files) in [(1.0, of_one), (2.0, of_two)] {
+                stop.check()?;
+                let seconds = median(repeats, || read_both(files, bytes, is_cached))?;
+                show.line(&format!("{way}, {disks} disks: {seconds:.2} s"));
+                let times_one = alone.get_or_insert(seconds).to_owned() / seconds;
+                let rate = f(bytes) * 2.0 / seconds / 1e6;
+                table.add(way, disks, &[("seconds", seconds), ("mb_per_s", rate), ("times_one", times_one)]);
+            }
+        }
+        Ok(())
+    }
+
+    /// One content as fast as the server gives it.
+    fn content(&self, table: &mut FigureTable, show: &Show, stop: &Stop) -> anyhow::Result<()> {
+        let (bytes, repeats) = if self.quick { (32 << 20, 1) } else { (FILE_BYTES, REPEATS) };
+        let mut site = self.site(&["--set", "size=8GiB"])?;
+        table.note(format!(
+            "One content of {} from a striped volume, one client, `rate=max`: the median of {repeats}, on emulated drives `{DRIVE}`",
+            ByteCount(bytes)
+        ));
+        let content = KeptContent { name: "content".to_owned(), bytes };
+        let mut alone = None;
+        for &disks in &self.disks {
+            site.make_volume("stripe", disks.into())?;
+            let seconds = site.serve(&[], stop, |server| {
+                contents::put(server, &content, stop)?;
+                median(repeats, || {
+                    site.drop_buffers()?;
+                    let begun = clock::now();
+                    contents::read_whole(server, &content, stop)?;
+                    Ok(clock::now().saturating_sub(begun).as_secs_f64())
+                })
+            })?;
+            show.line(&format!("one content, {disks} disks: {seconds:.2} s"));
+            let times_one = alone.get_or_insert(seconds).to_owned() / seconds;
+            let values = [("seconds", seconds), ("mb_per_s", f(bytes) / seconds / 1e6), ("times_one", times_one)];
+            table.add("one content, stripe", disks.into(), &values);
+        }
+        Ok(())
+    }
+
+    /// Streams of stripes and mirrors: counted for whole drives, admitted and run on slow ones.
+    fn streams(&self, table: &mut FigureTable, show: &Show, stop: &Stop) -> anyhow::Result<()> {
+        table.note(format!(
+            "Streams, counted: of {WHOLE_RATE}, by `isocast plan` for the drive `{DRIVE}`, with {} of memory for each disk",
+            ByteCount(MEMORY_PER_DISK)
+        ));
+        table.note(format!(
+            "Streams, run: of {}, each of another content of {}, on drives with a tenth of its rate ({}), as many as one machine's processors can feed; \
+             admitted before the first refusal, and then run alone for {} s. A mirror is read from all disks while all are well \
+             (survive_disk_loss = false)",
+            self.rate, ByteCount(CONTENT_BYTES), SLOW_DRIVE.join(" "), self.run
+        ));
+        let mut more = vec!["--set", if self.quick { "size=1GiB" } else { SLOW_DISK_SIZE }];
+        more.extend(SLOW_DRIVE.iter().flat_map(|parameter| ["--set", parameter]));
+        let mut site = self.site(&more)?;
+        let (mut counted_alone, mut run_alone) = (None, None);
+        for layout in ["stripe", "mirror"] {
+            for &disks in self.disks.iter().filter(|disks| layout == "stripe" || **disks > 1) {
+                let count = counted(layout, disks)?;
+                let alone: f64 = *counted_alone.get_or_insert(count);
+                let values = [("streams", count), ("times_one", count / alone)];
+                table.add(&format!("streams, {layout}, counted"), disks.into(), &values);
+                let found = self.run_streams(&mut site, layout, disks, table, show, stop)?;
+                let count = f(found.streams as u64);
+                let alone: f64 = *run_alone.get_or_insert(count);
+                let stalled = f(found.stalled as u64);
+                let values = [("streams", count), ("times_one", count / alone), ("stalled", stalled)];
+                table.add(&format!("streams, {layout}, run"), disks.into(), &values);
+            }
+        }
+        Ok(())
+    }
+
+    fn run_streams(
+        &self,
+        site: &mut StoreSite,
+        layout: &str,
+        disks: u8,
+        table: &mut FigureTable,
+        show: &Show,
+        stop: &Stop,
+    ) -> anyhow::Result<admitted::AdmittedStreams> {
+        site.make_volume(layout, disks.into())?;
+        let memory = format!("plane.memory={}B", MEMORY_PER_DISK * u64::from(disks));
+        let more = ["--set", &memory, "--set", "schedule.survive_disk_loss=false"].map(str::to_owned);
+        let kept = site.serve(&more, stop, |server| {
+            site.set_timing(DiskTiming::None)?;
+            fill(server, layout, stop)
+        })?;
+        site.set_timing(DiskTiming::Drive)?;
+        let asked =
+            AskedStreams { rate: self.rate, contents: kept, seconds: self.run, lab_disk: Some(site.first_disk()) };
+        let needed = admitted::bytes_needed(self.rate, asked.contents.len(), self.run);
+        if needed > CONTENT_BYTES {
+            bail!(
+                "contents of {} do not last for {} s of {} streams: give a lower --rate or a shorter --run",
+                ByteCount(CONTENT_BYTES),
+                self.run,
+                asked.contents.len()
+            );
+        }
+        let found = admitted::admitted(&site.ground(self.rate, &more), &asked, show, stop)?;
+        show.line(&format!("{layout} of {disks}: {} streams, {} stalled", found.streams, found.stalled));
+        if found.are_all {
+            table.note(format!("{layout} of {disks}: nobody was refused; there were no more contents"));
+        }
+        for why in &found.disturbed {
+            table.note(format!("{layout} of {disks}: the run was disturbed: {why}"));
+        }
+        Ok(found)
+    }
+
+    /// A volume on as many raw disks as are ever needed, which the server measures now, at their drives' pace.
+    fn site(&self, more: &[&str]) -> anyhow::Result<StoreSite> {
+        let count = self.disks.iter().max().copied().context("--disks names none")?;
+        let arguments = [&["--profile", DRIVE, "--fs", "none"], more].concat();
+        let disks =
+            (0..count).map(|n| LabDisk::up(&format!("disks-{n}"), &arguments)).collect::<anyhow::Result<_>>()?;
+        StoreSite::volume(disks, if count > 1 { "stripe" } else { "span" })
+    }
+}
+
+/// Fills the volume with contents of one size, and returns their names.
+fn fill(server: &super::server::RunningServer, layout: &str, stop: &Stop) -> anyhow::Result<Vec<String>> {
+    let copies = if layout == "mirror" { 2 } else { 1 };
+    let room = store_site::free_bytes(server, stop)? / 100 * FULL_PERCENT / copies;
+    let all: Vec<KeptContent> = (0..room / CONTENT_BYTES)
+        .map(|n| KeptContent { name: format!("content-{n:04}"), bytes: CONTENT_BYTES })
+        .collect();
+    for batch in all.chunks(UPLOADS) {
+        stop.check()?;
+        thread::scope(|scope| {
+            let uploads: Vec<_> =
+                batch.iter().map(|one| scope.spawn(move || contents::put(server, one, stop))).collect();
+            uploads.into_iter().try_for_each(|one| one.join().unwrap_or_else(|_| bail!("an upload's thread panicked")))
+        })?;
+    }
+    Ok(all.into_iter().map(|one| one.name).collect())
+}
+
+/// Streams that `isocast plan` counts for whole drives.
+fn counted(layout: &str, disks: u8) -> anyhow::Result<f64> {
+    let (count, memory) = (disks.to_string(), MEMORY_PER_DISK * u64::from(disks));
+    let mut more = vec!["--disk", DRIVE, "--disks", &count];
+    if disks > 1 {
+        more.extend(["--layout", layout]);
+    }
+    if layout == "mirror" {
+        more.extend(["--survive-disk-loss", "false"]);
+    }
+    Ok(f64::from(planned::count(WHOLE_RATE.0, memory, &more)?.streams))
+}
+
+fn write_file(path: &PathBuf, bytes: u64) -> anyhow::Result<()> {
+    let mut file = File::create(path).with_context(|| format!("writing {}", path.display()))?;
+    let piece = vec![1; 1 << 20];
+    (0..bytes >> 20).try_for_each(|_| file.write_all(&piece))?;
+    Ok(file.sync_all()?)
+}
+
+/// Seconds until both are read.
+fn read_both(files: [&Path; 2], bytes: u64, is_cached: bool) -> anyhow::Result<f64> {
+    let size = usize::try_from(READ_BYTES.min(bytes))?;
+    let mut buffers = [vec![0_u8; size], vec![0_u8; size]];
+    for path in files {
+        if is_cached {
+            fs::read(path)?;
+        } else {
+            fadvise(File::open(path)?, 0, None, Advice::DontNeed)?;
+        }
+    }
+    let begun = clock::now();
+    thread::scope(|scope| {
+        let read = |(path, buffer): (&Path, &mut Vec<u8>)| -> anyhow::Result<()> {
+            let mut file = File::open(path)?;
+            while file.read(buffer)? > 0 {}
+            Ok(())
+        };
+        let both: Vec<_> = files.into_iter().zip(&mut buffers).map(|one| scope.spawn(move || read(one))).collect();
+        both.into_iter().try_for_each(|one| one.join().unwrap_or_else(|_| bail!("a reader panicked")))
+    })?;
+    Ok(clock::now().saturating_sub(begun).as_secs_f64())
+}
+
+fn median(repeats: usize, mut run: impl FnMut() -> anyhow::Result<f64>) -> anyhow::Result<f64> {
+    let mut all = (0..repeats).map(|_| run()).collect::<anyhow::Result<Vec<_>>>()?;
+    all.sort_by(f64::total_cmp);
+    Ok(all[repeats / 2])
+}

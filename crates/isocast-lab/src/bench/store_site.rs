@@ -1,0 +1,195 @@
+//! A store on emulated disks: a volume, or a folder of a file system, and the server that serves it.
+//!
+//! Promise: disks, server and its state are gone when this is dropped. The disks are measured by the server once, with their drives' timing.
+
+use std::fs::{self, File};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, bail};
+use serde::Deserialize;
+use tempfile::TempDir;
+use units::{BitRate, ByteCount, Nanos};
+
+use super::contents::KeptContent;
+use super::lab_disk::{self, DiskTiming, LabDisk};
+use super::server::{self, Choice, RunningServer, ServerGround};
+use super::{Stop, clock, scratch};
+
+/// Room of a volume given to one content at a time, as `isocast volume create` takes it where nothing is said.
+pub(super) const UNIT: ByteCount = ByteCount(8 << 20);
+const VOLUME_NAME: &str = "bench";
+const ANSWER_MAX: Nanos = Nanos::from_secs(10);
+
+/// Where the contents are.
+#[derive(Debug)]
+enum SiteStore {
+    Volume { devices: String },
+    Folder { path: PathBuf },
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct StoreSite {
+    store: SiteStore,
+    disks: Vec<LabDisk>,
+    /// The server's: the disks' profiles are kept in it.
+    state: TempDir,
+}
+
+/// The part of `isocast volume ls --json` that is read.
+#[derive(Deserialize)]
+struct ListedContent {
+    runs: u64,
+}
+
+impl StoreSite {
+    /// A volume over `disks`.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub(super) fn volume(disks: Vec<LabDisk>, layout: &str) -> anyhow::Result<Self> {
+        let state = scratch::folder()?;
+        let mut site = Self { store: SiteStore::Volume { devices: String::new() }, disks, state };
+        let count = site.disks.len();
+        site.make_volume(layout, count)?;
+        Ok(site)
+    }
+
+    /// Makes a new volume over the first `count` of the disks; what was on them is lost.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub(super) fn make_volume(&mut self, layout: &str, count: usize) -> anyhow::Result<()> {
+        let devices: Vec<String> =
+            self.disks.iter().take(count).map(|disk| disk.device.display().to_string()).collect();
+        let unit = format!("{}B", UNIT.0);
+        let fixed =
+            ["volume", "create", "--name", VOLUME_NAME, "--layout", layout, "--unit", &unit, "--yes", "--force"];
+        isocast(&fixed, &devices)?;
+        self.store = SiteStore::Volume { devices: devices.join(",") };
+        Ok(())
+    }
+
+    /// A folder on the file system of the first of `disks`.
+    ///
+    /// # Errors
+    /// It has none, or cannot be written.
+    pub(super) fn folder(disks: Vec<LabDisk>) -> anyhow::Result<Self> {
+        let disk = disks.first().context("a folder lies on a disk")?;
+        let path = disk.mount()?.join("contents");
+        fs::create_dir(&path).with_context(|| format!("making {}", path.display()))?;
+        Ok(Self { store: SiteStore::Folder { path }, disks, state: scratch::folder()? })
+    }
+
+    /// The first disk's name.
+    pub(super) fn first_disk(&self) -> String {
+        self.disks.first().map(|disk| disk.name.clone()).unwrap_or_default()
+    }
+
+    /// What a server of it needs to know; `more` are further arguments for it.
+    pub(super) fn ground(&self, rate: BitRate, more: &[String]) -> ServerGround {
+        let mut ground = ServerGround {
+            serve_args: more.to_vec(),
+            rates: vec![rate],
+            state: Some(self.state.path().to_owned()),
+            ..ServerGround::default()
+        };
+        match &self.store {
+            SiteStore::Volume { devices } => ground.serve_args.extend(["--volume".to_owned(), devices.clone()]),
+            SiteStore::Folder { path } => ground.roots.push(path.clone()),
+        }
+        ground
+    }
+
+    /// Room is given in pieces of this.
+    pub(super) fn grain(&self) -> u64 {
+        match self.store {
+            SiteStore::Volume { .. } => UNIT.0,
+            SiteStore::Folder { .. } => 4096,
+        }
+    }
+
+    /// All disks take their drives' time from now on, or none.
+    ///
+    /// # Errors
+    /// A disk does not answer.
+    pub(super) fn set_timing(&self, timing: DiskTiming) -> anyhow::Result<()> {
+        self.disks.iter().try_for_each(|disk| lab_disk::set_timing(&disk.name, timing))
+    }
+
+    /// Forgets what the drives' buffers hold.
+    ///
+    /// # Errors
+    /// A disk does not answer.
+    pub(super) fn drop_buffers(&self) -> anyhow::Result<()> {
+        self.disks.iter().try_for_each(|disk| lab_disk::reset(&disk.name))
+    }
+
+    /// Runs `job` against a server of it.
+    ///
+    /// # Errors
+    /// Those of the job; the server cannot be started, or did not end well.
+    pub(super) fn serve<T>(
+        &self,
+        more: &[String],
+        stop: &Stop,
+        job: impl FnOnce(&RunningServer) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        stop.check()?;
+        let ground = self.ground(BitRate(1), more);
+        let server = RunningServer::start(&Choice::Isocast { scheduler: None }, &ground, stop)?;
+        let result = job(&server);
+        server.end()?;
+        result
+    }
+
+    /// In how many runs the contents lie: extents that follow each other on their disk are one.
+    ///
+    /// # Errors
+    /// A content is not there, or the file system does not say.
+    pub(super) fn runs(&self, contents: &[KeptContent]) -> anyhow::Result<u64> {
+        match &self.store {
+            SiteStore::Volume { devices } => {
+                let listed: Vec<ListedContent> =
+                    serde_json::from_str(&isocast(&["volume", "ls", "--json"], &[devices.clone()])?)?;
+                if listed.len() != contents.len() {
+                    bail!("the volume lists {} contents of {}", listed.len(), contents.len());
+                }
+                Ok(listed.iter().map(|content| content.runs).sum())
+            }
+            SiteStore::Folder { path } => contents.iter().map(|content| runs_of_file(&path.join(&content.name))).sum(),
+        }
+    }
+}
+
+/// Bytes free for uploads, as the server says.
+///
+/// # Errors
+/// It does not say.
+pub(super) fn free_bytes(server: &RunningServer, stop: &Stop) -> anyhow::Result<u64> {
+    let text = server::get(server.address, "/api/v1/disks", clock::now() + ANSWER_MAX, stop);
+    let disks: Vec<api::Disk> = serde_json::from_str(&text.context("the server does not tell its disks")?)?;
+    Ok(disks.iter().map(|disk| disk.free_bytes).sum())
+}
+
+fn runs_of_file(path: &std::path::Path) -> anyhow::Result<u64> {
+    let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
+    let extents = kernel::fiemap::extents(file.as_fd()).context("asking where a file lies")?;
+    let mut end = None;
+    let begins_one = |extent: &&kernel::fiemap::RawExtent| {
+        let before = end.replace(extent.physical + extent.length);
+        before != Some(extent.physical)
+    };
+    Ok(extents.iter().filter(begins_one).count() as u64)
+}
+
+/// What `isocast` prints.
+fn isocast(arguments: &[&str], more: &[String]) -> anyhow::Result<String> {
+    let output = Command::new(crate::isocast()?).args(arguments).args(more).output().context("starting `isocast`")?;
+    if !output.status.success() {
+        bail!("`isocast {}`: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}
