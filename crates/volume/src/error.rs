@@ -83,6 +83,28 @@ pub enum VolumeOpenError {
         /// Its number in the volume.
         member: u8,
     },
+    /// Another disk has the place of this one by now.
+    #[error(
+        "disk {disk} was number {member} of the volume, and another disk has that place by now: name that one instead; or put this \
+         one in anew with `isocast volume replace`"
+    )]
+    Replaced {
+        /// Which of the disks given, from 0.
+        disk: usize,
+        /// The number it had in the volume.
+        member: u8,
+    },
+    /// Two disks were each used without the other.
+    #[error(
+        "disks {first} and {second} were each used while the other one was away, and what was written then is on one of them only: \
+         decide which to keep and put the other one in anew with `isocast volume replace --force`; what only that one has, export first"
+    )]
+    Diverged {
+        /// The first, from 0.
+        first: usize,
+        /// The second.
+        second: usize,
+    },
     /// Both disks with the catalogue are missing.
     #[error(
         "the catalogue is on the disks {0:?} of the volume, and none of them is there: name one of them, or make the catalogue anew with `isocast volume rebuild-catalogue`"

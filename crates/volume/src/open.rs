@@ -36,6 +36,9 @@ pub struct Identified {
     pub superblock: Superblock,
     /// For each disk of the volume which of the disks given it is, if it was given.
     pub disks: Vec<Option<usize>>,
+    /// Not all of them know the newest superblock, for a crash came between: whoever writes to the volume writes
+    /// [`Volume::superblock_writes`] first, so that no disk of it is ever two changes behind.
+    pub is_uneven: bool,
 }
 
 impl Identified {
@@ -53,7 +56,8 @@ impl Identified {
 /// Reads the superblocks of disks with these sizes in bytes: they must be disks of one volume, each named once, in any order.
 ///
 /// # Errors
-/// One of them is none, is damaged or truncated, or belongs to another volume; two are the same one; one is out of date.
+/// One of them is none, is damaged or truncated, or belongs to another volume; two are the same one, or each went on without the
+/// other; one is out of date.
 pub fn identify(sizes: &[u64], disks: &mut impl ReadDisk) -> Result<Identified, VolumeOpenError> {
     let mut found: Vec<Superblock> = Vec::new();
     for (disk, size) in sizes.iter().enumerate() {
@@ -70,6 +74,9 @@ pub fn identify(sizes: &[u64], disks: &mut impl ReadDisk) -> Result<Identified, 
         }
         found.push(superblock);
     }
+    if let Some((first, second)) = diverged(&found) {
+        return Err(VolumeOpenError::Diverged { first, second });
+    }
     let newest = found.iter().max_by_key(|superblock| superblock.generation).ok_or(VolumeOpenError::NoDisk)?.clone();
     let mut places = vec![None; newest.members.len()];
     for (disk, superblock) in found.iter().enumerate() {
@@ -78,9 +85,25 @@ pub fn identify(sizes: &[u64], disks: &mut impl ReadDisk) -> Result<Identified, 
         if stale {
             return Err(VolumeOpenError::Stale { disk, member: member.0 });
         }
+        // A disk of the volume is one change behind at most; the one that had its number before is two: it went, another came.
+        if superblock.generation + 1 < newest.generation {
+            return Err(VolumeOpenError::Replaced { disk, member: member.0 });
+        }
         places[member.index()] = Some(disk);
     }
-    Ok(Identified { superblock: newest, disks: places })
+    let is_uneven = found.iter().any(|superblock| superblock.generation < newest.generation);
+    Ok(Identified { superblock: newest, disks: places, is_uneven })
+}
+
+/// Two disks of which each says that the other one is out: both went on alone, and no one of them has all that was acknowledged.
+fn diverged(found: &[Superblock]) -> Option<(usize, usize)> {
+    let says_out = |one: &Superblock, other: &Superblock| {
+        one.members.get(other.member.index()).is_some_and(|record| record.state == MemberState::Out)
+    };
+    let pairs = (0..found.len()).flat_map(|first| (first + 1..found.len()).map(move |second| (first, second)));
+    pairs.into_iter().find(|(first, second)| {
+        says_out(&found[*first], &found[*second]) && says_out(&found[*second], &found[*first])
+    })
 }
 
 /// A disk whose first copies are gone is looked at from its end, and the other way round.

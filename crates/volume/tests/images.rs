@@ -174,6 +174,36 @@ fn each_wrong_set_of_disks_is_told_apart() {
     assert!(matches!(open(vec![one], &[short]), Err(VolumeOpenError::Truncated { needed: DISK, .. })));
 }
 
+/// The disk that is left of a mirror after the other one was taken out.
+fn without_the_other(mirror: &MemoryDisks, away: u8) -> (Volume, MemoryDisks) {
+    let mut alone = mirror.clone();
+    alone.0[usize::from(away)] = None;
+    let mut volume = alone.open().expect("one disk of a mirror is enough");
+    let steps = volume.take_out(MemberId(away)).expect("the other one has everything");
+    write_steps(steps, &mut alone);
+    commit(&mut volume, &mut alone);
+    (volume, alone)
+}
+
+#[test]
+fn a_disk_that_was_away_is_told_from_one_that_went_on_alone_or_whose_place_is_taken() {
+    let mirror = sample(Placement::Mirror, 2);
+    let (mut volume, first) = without_the_other(&mirror, 1);
+    let (_, second) = without_the_other(&mirror, 0);
+    let identified = |one: &MemoryDisks, two: &MemoryDisks| {
+        let mut given = MemoryDisks(vec![one.0[0].clone(), two.0[1].clone()]);
+        volume::identify(&[DISK; 2], &mut given).map(|identified| identified.is_uneven)
+    };
+    assert_eq!(identified(&mirror, &mirror), Ok(false));
+    assert!(matches!(identified(&first, &mirror), Err(VolumeOpenError::Stale { disk: 1, member: 1 })));
+    assert!(matches!(identified(&first, &second), Err(VolumeOpenError::Diverged { first: 0, second: 1 })));
+    let mut replaced = MemoryDisks(vec![first.0[0].clone(), Some(MemoryDisk::new(DISK))]);
+    write_steps(volume.put_in(MemberId(1), DISK).expect("it is as large"), &mut replaced);
+    commit(&mut volume, &mut replaced);
+    assert_eq!(identified(&replaced, &replaced), Ok(false));
+    assert!(matches!(identified(&replaced, &mirror), Err(VolumeOpenError::Replaced { disk: 1, member: 1 })));
+}
+
 #[test]
 fn a_million_contents_need_as_many_units_and_no_more_time_each() {
     // Counted, not timed: the checkpoint of 20 000 contents is read in one pass of long reads.

@@ -161,7 +161,11 @@ impl VolumeDisks {
     pub(crate) fn open(paths: &[PathBuf], purpose: Purpose) -> anyhow::Result<(Self, Volume)> {
         let (mut given, identified) = Self::identify(paths, purpose)?;
         let volume = volume::open(&identified, &mut given).map_err(|error| named(error, paths))?;
-        Ok((given.in_order(&identified), volume))
+        let mut disks = given.in_order(&identified);
+        if identified.is_uneven && purpose == Purpose::Write {
+            disks.write_steps(&volume.superblock_writes())?;
+        }
+        Ok((disks, volume))
     }
 
     /// Each disk at its number in the volume.

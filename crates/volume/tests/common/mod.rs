@@ -128,7 +128,16 @@ impl MemoryDisks {
             let mut given = Self(there.iter().map(|number| self.0[*number].clone()).collect());
             let sizes: Vec<u64> = given.0.iter().flatten().map(|disk| disk.size).collect();
             match volume::identify(&sizes, &mut given) {
-                Ok(identified) => return volume::open(&identified, &mut given),
+                Ok(identified) => {
+                    let volume = volume::open(&identified, &mut given)?;
+                    if identified.is_uneven {
+                        for step in volume.superblock_writes() {
+                            step.iter().for_each(|write| self.write(write));
+                            step.iter().for_each(|write| self.flush(write.member));
+                        }
+                    }
+                    return Ok(volume);
+                }
                 Err(volume::VolumeOpenError::Stale { disk, .. }) => self.0[there[disk]] = None,
                 Err(error) => return Err(error),
             }
