@@ -341,7 +341,7 @@ pub struct VolumeDiskStatus {
     pub disk: Option<u16>,
     /// As it was named.
     pub path: Option<String>,
-    /// `active`, `filling`, or `out` if it failed or left.
+    /// `active`, `filling`, `out` if it failed or left, or `missing` if it was away at the start and the volume takes no changes for it.
     pub state: String,
 }
 

@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use crate::{ContentPath, RootAway, StoreError, UpkeepReport};
+use crate::{ContentPath, DiskNotice, RootAway, StoreError, UpkeepReport};
 
 /// Events kept for who listens later; the oldest go.
 const WAITING_MAX: usize = 256;
@@ -27,6 +27,8 @@ pub enum StoreEvent {
         /// As it was named.
         root: PathBuf,
     },
+    /// A volume is served without a disk, or took one in again.
+    VolumeDisk(DiskNotice),
     /// A recording that broke off was kept as far as it came.
     RecordingKept {
         /// The content it is now.

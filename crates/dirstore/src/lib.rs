@@ -28,6 +28,8 @@ pub use grants::{Governed, GrantPort, Ungoverned, WakeFn};
 pub use path::{COMPONENT_BYTES_MAX, COMPONENTS_MAX, ContentPath, PathError};
 pub use root::{RootAway, RootSetting};
 pub use stats::{Counter, DiskStats};
-pub use store::{DiskInfo, DiskPort, LayoutError, Opened, Reliance, Store, StoreLayout, StoreSettings, Want};
+pub use store::{
+    DiskInfo, DiskPlace, DiskPort, LayoutError, Opened, Reliance, Store, StoreLayout, StoreSettings, Want,
+};
 pub use upload::{OnBreak, Published, Upload, UploadClass, UploadRequest};
-pub use volume::{UpkeepError, UpkeepReport, VolumeDiskError, VolumeInfo, VolumeMemberInfo, VolumeWish};
+pub use volume::{DiskNotice, UpkeepError, UpkeepReport, VolumeDiskError, VolumeInfo, VolumeMemberInfo, VolumeWish};

@@ -29,11 +29,13 @@ use crate::root::{Root, RootSetting};
 use crate::stats::DiskStats;
 use crate::upload::UploadBuffers;
 use crate::volume::{
-    self, OpenVolume, ServedVolume, UpkeepError, VolumeCommon, VolumeDiskError, VolumeInfo, VolumeWish,
+    self, DiskNotice, OpenVolume, ServedVolume, UpkeepError, VolumeCommon, VolumeDiskError, VolumeInfo, VolumePlace,
+    VolumeWish,
 };
 use crate::worker::content::KnownVersions;
 use crate::worker::{NAMES_MAX, Worker, WorkerParts};
 use crate::{ContentPath, Entry, NameKind, Precondition, StoreError, Upload, UploadClass, UploadRequest};
+use ::volume::MEMBERS_MAX;
 use device::Device;
 use media::MediaRate;
 
@@ -142,32 +144,46 @@ impl StoreLayout {
             layout.volumes.push(OpenVolume::open(paths)?);
         }
         let mut names: HashSet<&str> = HashSet::new();
-        if let Some((_, device, _)) = layout.described().find(|(_, device, _)| !names.insert(device.name.as_str())) {
-            return Err(LayoutError::DiskShared(device.name.clone()));
+        for (device, _) in layout.places().filter_map(|place| place.disk) {
+            if !names.insert(device.name.as_str()) {
+                return Err(LayoutError::DiskShared(device.name.clone()));
+            }
         }
-        if layout.described().count() > limits::DISKS_MAX {
+        let count = layout.places().count();
+        if count > limits::DISKS_MAX {
             return Err(LayoutError::TooManyDisks);
+        }
+        for volume in layout.volumes.iter_mut().take(limits::DISKS_MAX - count) {
+            volume.has_spare_place = volume.disks.len() < MEMBERS_MAX;
         }
         Ok(layout)
     }
 
-    /// The disks, each with its identifier.
-    pub fn disks(&self) -> impl Iterator<Item = (DiskId, &Device)> {
-        self.described().map(|(id, device, _)| (id, device))
+    /// The places for disks in the order of their identifiers: those of volumes also where no disk is.
+    pub fn places(&self) -> impl Iterator<Item = DiskPlace<'_>> {
+        let folders = self.disks.iter().map(|disk| (None, Some((&disk.device, disk.roots[0].path.as_path()))));
+        let volumes = self.volumes.iter().enumerate().flat_map(|(number, volume)| {
+            volume.places().map(move |disk| (Some(number), disk.map(|disk| (&disk.device, disk.path.as_path()))))
+        });
+        let all = folders.chain(volumes).enumerate();
+        all.map(|(number, (volume, disk))| DiskPlace { id: disk_id(number), volume, disk })
     }
 
-    /// A folder on that disk, or the disk itself: something to measure it by.
-    #[must_use]
-    pub fn path_on(&self, disk: DiskId) -> Option<&Path> {
-        self.described().find(|(id, _, _)| *id == disk).map(|(_, _, path)| path)
+    /// What is to be told of the disks of volumes that are not served, or are again.
+    pub fn notices(&self) -> impl Iterator<Item = &DiskNotice> {
+        self.volumes.iter().flat_map(|volume| &volume.notices)
     }
+}
 
-    fn described(&self) -> impl Iterator<Item = (DiskId, &Device, &Path)> {
-        let folders = self.disks.iter().map(|disk| (&disk.device, disk.roots[0].path.as_path()));
-        let volumes = self.volumes.iter().flat_map(OpenVolume::disks);
-        let all = folders.chain(volumes.map(|disk| (&disk.device, disk.path.as_path())));
-        all.enumerate().map(|(number, (device, path))| (disk_id(number), device, path))
-    }
+/// A place for a disk: what the data plane schedules.
+#[derive(Debug, Clone, Copy)]
+pub struct DiskPlace<'a> {
+    /// Its identifier.
+    pub id: DiskId,
+    /// Which volume it is of, if it is one's.
+    pub volume: Option<usize>,
+    /// The disk, if one is there, and a folder on it, or the disk itself: something to measure it by.
+    pub disk: Option<(&'a Device, &'a Path)>,
 }
 
 fn disk_id(number: usize) -> DiskId {
@@ -237,8 +253,8 @@ struct StoreInner {
 #[derive(Debug)]
 struct ServedDisk {
     handle: DiskHandle,
-    device: Device,
-    roots: Vec<PathBuf>,
+    /// What it is, and the folders on it; of a volume's disk the volume knows that.
+    folders: Option<(Device, Vec<PathBuf>)>,
     profile: Option<DiskProfile>,
 }
 
@@ -251,14 +267,14 @@ pub struct DiskPort {
 }
 
 impl Store {
-    /// Starts one thread per disk. `serve` is asked once for each disk of the layout, in order.
+    /// Starts one thread per disk. `serve` is asked once for each place of the layout, in order.
     ///
     /// # Errors
     /// Memory for the buffers or a thread cannot be had: as the system says it.
     pub fn start(
         layout: StoreLayout,
         settings: &StoreSettings,
-        mut serve: impl FnMut(DiskId, &Device) -> DiskPort,
+        mut serve: impl FnMut(DiskId) -> DiskPort,
     ) -> io::Result<Self> {
         let versions = Arc::new(AtomicU64::new(1));
         let index = Arc::new(Index::new());
@@ -270,7 +286,7 @@ impl Store {
         let mut disks = Vec::new();
         for (number, laid_out) in layout.disks.into_iter().enumerate() {
             let id = disk_id(number);
-            let served = serve(id, &laid_out.device);
+            let served = serve(id);
             let waker = served.port.waker();
             let shared = DiskShared::new(id, settings.patience, waker, Arc::clone(&events), Arc::clone(&reliance));
             let shared = Arc::new(shared);
@@ -292,22 +308,19 @@ impl Store {
                 restrict_to(&cpus);
                 Worker::new(parts).run();
             })?;
-            disks.push(ServedDisk { handle, device, roots, profile: served.profile });
+            disks.push(ServedDisk { handle, folders: Some((device, roots)), profile: served.profile });
         }
         let (mut roots, mut volumes) = (layout.roots, Vec::new());
         for open in layout.volumes {
             let common =
                 VolumeCommon { settings, events: &events, reliance: &reliance, versions: &versions, index: &index };
             let first = disks.len();
-            roots.push((first, 0));
+            let front = open.places().position(|disk| disk.is_some()).unwrap_or(0);
+            roots.push((first + front, 0));
             let (started, served) = volume::start(open, disk_id(first), &common, &mut serve)?;
             volumes.push(served);
-            disks.extend(started.into_iter().map(|disk| ServedDisk {
-                handle: disk.handle,
-                device: disk.device,
-                roots: vec![disk.path],
-                profile: disk.profile,
-            }));
+            let places = started.into_iter();
+            disks.extend(places.map(|VolumePlace { handle, profile }| ServedDisk { handle, folders: None, profile }));
         }
         Ok(Self(Arc::new(StoreInner {
             disks,
@@ -500,16 +513,23 @@ impl Store {
     /// The disks.
     #[must_use]
     pub fn disks(&self) -> Arc<[DiskInfo]> {
-        let info = |disk: &ServedDisk| DiskInfo {
-            id: disk.handle.shared.id,
-            device: disk.device.clone(),
-            roots: disk.roots.clone(),
-            free_bytes: disk.handle.shared.stats.free_bytes.value(),
-            profile: disk.profile.clone(),
-            failing: disk.handle.shared.is_stuck(),
-            errors: disk.handle.shared.stats.errors.value(),
+        let info = |id: DiskId, device: Device, roots: Vec<PathBuf>| {
+            let ServedDisk { handle, profile, .. } = &self.0.disks[usize::from(id.0)];
+            let stats = &handle.shared.stats;
+            DiskInfo {
+                id,
+                device,
+                roots,
+                free_bytes: stats.free_bytes.value(),
+                profile: profile.clone(),
+                failing: handle.shared.is_stuck(),
+                errors: stats.errors.value(),
+            }
         };
-        self.0.disks.iter().map(info).collect()
+        let folders = self.0.disks.iter().filter_map(|disk| Some((disk.handle.shared.id, disk.folders.clone()?)));
+        let folders = folders.map(|(id, (device, roots))| info(id, device, roots));
+        let volumes = self.0.volumes.iter().flat_map(ServedVolume::disks);
+        folders.chain(volumes.map(|(id, device, path)| info(id, device, vec![path]))).collect()
     }
 
     /// True while the disk does not answer; false for an unknown one.

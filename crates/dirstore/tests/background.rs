@@ -147,9 +147,9 @@ async fn a_disk_that_hangs_holds_up_nobody_else() {
     let hangs = Arc::new((Mutex::new(false), Condvar::new()));
     let layout =
         StoreLayout::discover(&[one.path().to_path_buf().into(), two.path().to_path_buf().into()], &[]).unwrap();
-    assert_eq!(layout.disks().count(), 2);
+    assert_eq!(layout.places().count(), 2);
     let settings = StoreSettings { patience: Duration::from_secs(5), ..StoreSettings::default() };
-    let store = Store::start(layout, &settings, |disk, _| {
+    let store = Store::start(layout, &settings, |disk| {
         let port: Box<dyn GrantPort> = match disk.0 {
             0 => Box::new(Hanging { inner: Ungoverned::default(), hangs: Arc::clone(&hangs) }),
             _ => Box::new(Ungoverned::default()),

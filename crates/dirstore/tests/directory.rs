@@ -122,7 +122,7 @@ async fn roots_are_one_namespace_and_the_first_wins() {
     let layout =
         dirstore::StoreLayout::discover(&[one.path().to_path_buf().into(), two.path().to_path_buf().into()], &[])
             .unwrap();
-    assert_eq!(layout.path_on(store.disks()[0].id), Some(one.path()));
+    assert_eq!(layout.places().next().and_then(|place| Some(place.disk?.1)), Some(one.path()));
     let names: Vec<_> = store.list(&path("/")).await.unwrap().into_iter().map(|entry| entry.name).collect();
     assert_eq!(names, ["both", "only-1", "sub"]);
     assert_eq!(store.lookup(&path("/both")).await.unwrap().size, 5);
@@ -253,7 +253,7 @@ async fn hidden_names_are_neither_listed_nor_served_unless_they_are_to_be() {
     drop(store);
     let layout = dirstore::StoreLayout::discover(&[root.path().to_path_buf().into()], &[]).unwrap();
     let shown = dirstore::StoreSettings { hidden_files: true, ..common::settings() };
-    let serve = |_, _: &_| dirstore::DiskPort { port: Box::new(dirstore::Ungoverned::default()), profile: None };
+    let serve = |_| dirstore::DiskPort { port: Box::new(dirstore::Ungoverned::default()), profile: None };
     let store = dirstore::Store::start(layout, &shown, serve).unwrap();
     assert_eq!(names(store.list(&path("/")).await.unwrap()), [".env", ".git", "film", "lost+found"]);
     assert_eq!(store.lookup(&path("/.git/config")).await.unwrap().size, 6);

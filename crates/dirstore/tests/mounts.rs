@@ -108,7 +108,7 @@ async fn a_root_that_must_be_mounted_is_not_served_without() {
     fs::create_dir(&root).unwrap();
     let setting = RootSetting { path: root.clone(), require_mount: true };
     let layout = StoreLayout::discover(&[setting], &[]).unwrap();
-    let serve = |_, _: &_| DiskPort { port: Box::new(Ungoverned::default()), profile: None };
+    let serve = |_| DiskPort { port: Box::new(Ungoverned::default()), profile: None };
     let store = Store::start(layout, &settings(), serve).unwrap();
     assert_eq!(away(&put(&store, "/film", b"1").await), Some(RootAway::NotMounted));
     assert_eq!(everything_below(&root), Vec::<String>::new());

@@ -56,7 +56,7 @@ fn govern(root: &std::path::Path, rotational: bool) -> Governing {
     .expect("io_uring is needed for these tests");
     let port = Governed::new(links.stores.pop().unwrap());
     let mut port = Some(port);
-    let serve = |_, _: &_| DiskPort { port: Box::new(port.take().unwrap()), profile: None };
+    let serve = |_| DiskPort { port: Box::new(port.take().unwrap()), profile: None };
     let store = Store::start(layout, &settings(), serve).unwrap();
     Governing { handle: links.handle, reports: links.reports, thread, store }
 }

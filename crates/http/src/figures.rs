@@ -9,7 +9,6 @@ use std::time::Instant;
 use api::{Buffers, Class, Direction, Disk, HeldUpBy, Phases, Stream, System};
 use dataplane::gauges::{DiskGauges, Gauges, StreamGauges};
 use std::collections::HashMap;
-use units::DiskId;
 
 use service::contents::{DiskDescription, failure};
 use service::events::unix_seconds;
@@ -115,9 +114,9 @@ pub(crate) fn disks(shared: &Shared) -> Vec<Disk> {
 
 /// Whether no disk could serve a stream now.
 pub(crate) fn every_disk_fails(shared: &Shared) -> bool {
-    let disks = &shared.service.gauges.disks;
-    let mut known = (0..).map(DiskId).zip(disks.iter());
-    !disks.is_empty() && known.all(|(id, gauges)| failure(shared.service.contents.is_failing(id), gauges).is_some())
+    let (disks, gauges) = (shared.service.contents.disks(), &shared.service.gauges.disks);
+    let fails = |disk: &DiskDescription| failure(disk.failing, &gauges[usize::from(disk.id)]).is_some();
+    !disks.is_empty() && disks.iter().all(fails)
 }
 
 fn described_disk(disk: DiskDescription, gauges: &DiskGauges, phases: Option<Phases>) -> Disk {

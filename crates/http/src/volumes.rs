@@ -1,4 +1,5 @@
-//! `GET /api/v1/volumes`, and `POST /api/v1/volumes/NAME/scrub` and `…/NAME/disks/N/remove` and `…/replace?device=DEV`: somebody
+//! `GET /api/v1/volumes`, and `POST /api/v1/volumes/NAME/scrub` and `…/NAME/disks/add?device=DEV`,
+//! `…/NAME/disks/N/remove` and `…/replace?device=DEV`: somebody
 //! who may write has a volume look after itself.
 
 use std::path::PathBuf;
@@ -53,19 +54,24 @@ fn upkeep(kind: &str, report: &UpkeepReport, error: Option<String>) -> UpkeepSta
 
 /// Does what `rest` of the path (`NAME/scrub`) asks for; none if it is no such path.
 pub(crate) async fn answer(exchange: &Exchange, rest: &str, user: &mut Option<String>) -> Option<Reply> {
+    let device = || match Query::parse(exchange.head.query.as_deref()) {
+        Ok(Query { device: Some(device), .. }) => Ok(PathBuf::from(device)),
+        Ok(_) => Err(Reply::problem(StatusCode::BAD_REQUEST, "name the disk that comes: `?device=DEV`")),
+        Err(error) => Err(problem::bad_request(error)),
+    };
     let (name, wish) = match *rest.split('/').collect::<Vec<_>>() {
-        [name, "scrub"] => (name, VolumeWish::Scrub),
-        [name, "disks", number, "remove"] => (name, VolumeWish::Remove(number.parse().ok()?)),
-        [name, "disks", number, "replace"] => match Query::parse(exchange.head.query.as_deref()) {
-            Ok(Query { device: Some(device), .. }) => {
-                (name, VolumeWish::Replace(number.parse().ok()?, PathBuf::from(device)))
-            }
-            Ok(_) => {
-                return Some(Reply::problem(StatusCode::BAD_REQUEST, "name the disk that comes: `?device=DEV`"));
-            }
-            Err(error) => return Some(problem::bad_request(error)),
-        },
+        [name, "scrub"] => (name, Ok(VolumeWish::Scrub)),
+        [name, "disks", "add"] => (name, device().map(VolumeWish::Add)),
+        [name, "disks", number, "remove"] => (name, Ok(VolumeWish::Remove(number.parse().ok()?))),
+        [name, "disks", number, "replace"] => {
+            let number = number.parse().ok()?;
+            (name, device().map(|device| VolumeWish::Replace(number, device)))
+        }
         _ => return None,
+    };
+    let wish = match wish {
+        Ok(wish) => wish,
+        Err(reply) => return Some(reply),
     };
     if let Err(reply) = login::authorize_post(exchange, user).await {
         return Some(reply);

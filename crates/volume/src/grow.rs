@@ -16,16 +16,15 @@ impl Volume {
     pub fn add_disk(&mut self, size: u64) -> Result<(MemberId, [Vec<DiskWrite>; 3]), AddError> {
         self.check_changes()?;
         let areas = Areas::for_disk(size, self.superblock.journal_half, self.unit_bytes())?;
-        let left = self.member_ids().find(|member| self.has_left(*member));
-        let number = left.map_or(self.superblock.members.len(), MemberId::index);
-        if number >= MEMBERS_MAX {
-            return Err(CreateError::DiskCount(number + 1).into());
-        }
-        let member = MemberId(u8::try_from(number).expect("at most MEMBERS_MAX"));
+        let member = self.next_member().ok_or(CreateError::DiskCount(MEMBERS_MAX + 1))?;
+        let (number, known) = (member.index(), self.superblock.members.len());
         let record = MemberRecord { size: areas.size, state: MemberState::Active };
         let free = FreeUnits::new(areas.units());
         let cursor = (0, areas.units().div_ceil(2));
-        if left.is_some() {
+        if number < known {
+            // Units that moved away and are still read were on the disk that left.
+            let waiting = self.committing.iter_mut().chain([&mut self.staged_retired, &mut self.retired]).flatten();
+            waiting.for_each(|retired| retired.units.retain(|place| place.member != member));
             self.superblock.members[number] = record;
             (self.present[number], self.free[number], self.cursors[number]) = (true, free, cursor);
         } else {
@@ -37,6 +36,20 @@ impl Volume {
         let [one, two] = self.set_member(member, MemberState::Active);
         let own = one.iter().chain(&two).filter(|write| write.member == member).cloned().collect();
         Ok((member, [own, one, two]))
+    }
+
+    /// The number that the next disk gets: one that left, or a new one; none if there are as many disks as can be.
+    #[must_use]
+    pub fn next_member(&self) -> Option<MemberId> {
+        let left = self.member_ids().find(|member| self.has_left(*member));
+        let new = || u8::try_from(self.superblock.members.len()).ok().map(MemberId);
+        left.or_else(new).filter(|member| member.index() < MEMBERS_MAX)
+    }
+
+    /// The disks that are out and have not left: what lay on them has its other copies only.
+    pub fn taken_out(&self) -> impl Iterator<Item = MemberId> {
+        let is_out = |member: &MemberId| self.superblock.members[member.index()].state == MemberState::Out;
+        self.member_ids().filter(move |member| is_out(member) && !self.has_left(*member))
     }
 
     /// Whether a disk is out and nothing lies on it.

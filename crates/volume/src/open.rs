@@ -101,9 +101,9 @@ fn diverged(found: &[Superblock]) -> Option<(usize, usize)> {
         one.members.get(other.member.index()).is_some_and(|record| record.state == MemberState::Out)
     };
     let pairs = (0..found.len()).flat_map(|first| (first + 1..found.len()).map(move |second| (first, second)));
-    pairs.into_iter().find(|(first, second)| {
-        says_out(&found[*first], &found[*second]) && says_out(&found[*second], &found[*first])
-    })
+    pairs
+        .into_iter()
+        .find(|(first, second)| says_out(&found[*first], &found[*second]) && says_out(&found[*second], &found[*first]))
 }
 
 /// A disk whose first copies are gone is looked at from its end, and the other way round.

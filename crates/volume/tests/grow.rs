@@ -193,3 +193,31 @@ fn a_reader_keeps_what_moved_since_it_began() {
     assert!(volume.unbalanced().is_empty());
     assert_eq!(free(&volume), before + 6);
 }
+
+#[test]
+fn a_disk_comes_in_the_place_of_one_that_left_while_somebody_reads_what_moved() {
+    let mut volume = Volume::create(new_volume(Placement::Span, vec![DISK; 2])).expect("sizes are fine");
+    let mut bench = Bench {
+        disks: MemoryDisks(vec![Some(MemoryDisk::new(DISK)); 2]),
+        flushes_left: usize::MAX,
+        chance: Chance::new(1),
+    };
+    assert!(bench.commit(&mut volume).is_ok());
+    let mut draft = volume.begin("a", Some(5 * UNIT)).expect("there is room");
+    let mut writes = Vec::new();
+    let written = write_content(&mut volume, &mut draft, (11, 5 * UNIT, 1), |write| writes.push(write.clone()));
+    written.expect("room was promised");
+    bench.write(&writes);
+    let reader = volume.publish(draft, 1).expect("nothing came between");
+    assert!(bench.commit(&mut volume).is_ok());
+    let member = reader.parts[0].places().next().expect("a place").member;
+    assert!(bench.remove(&mut volume, member).is_ok());
+    bench.disks.0[member.index()] = Some(MemoryDisk::new(DISK));
+    assert_eq!(bench.add(&mut volume).ok(), Some(member));
+    let units = u64::from(volume.unit_count(member));
+    drop(reader);
+    volume.remove("a").expect("it is there");
+    assert!(bench.commit(&mut volume).is_ok());
+    assert!(volume.unbalanced().is_empty());
+    assert_eq!(volume.free_counts()[member.index()], Some(units));
+}

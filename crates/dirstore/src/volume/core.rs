@@ -4,11 +4,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use dataplane::layout::FileAccess;
+use device::Device;
 use storage::uploads::RecordingTerms;
 use units::{DiskId, UploadId};
 use volume::{DiskWrite, Draft, GroupCommit, MemberId, Volume, VolumeError};
@@ -62,6 +63,27 @@ impl Member {
     }
 }
 
+/// A disk that is, or was, the volume's.
+#[derive(Debug, Clone)]
+pub(super) struct NamedDisk {
+    pub(super) path: PathBuf,
+    /// What it is; none if it was away at the start.
+    pub(super) found: Option<(DiskId, Device)>,
+}
+
+impl NamedDisk {
+    pub(super) fn of(disk: &OpenDisk, id: DiskId) -> Self {
+        Self { path: disk.path.clone(), found: Some((id, disk.device.clone())) }
+    }
+
+    pub(super) fn away(path: &Path) -> Self {
+        Self { path: path.to_owned(), found: None }
+    }
+}
+
+/// By their numbers: the disks that are there, all that are known, and the places of those that are not.
+pub(super) type MemberPlaces = (Vec<Option<Member>>, Vec<Option<NamedDisk>>, BTreeMap<MemberId, VacantDisk>);
+
 /// An upload.
 struct VolumeUpload {
     path: ContentPath,
@@ -107,7 +129,7 @@ pub(crate) struct Core {
     /// By their numbers in the volume.
     pub(super) members: Vec<Option<Member>>,
     /// As their disks were named, also when they are gone.
-    pub(super) paths: Vec<Option<PathBuf>>,
+    pub(super) named: Vec<Option<NamedDisk>>,
     pub(super) open: OpenContents,
     /// The front's: its disk is where a recording's rate is reserved.
     pub(super) front: Arc<DiskShared>,
@@ -118,7 +140,7 @@ pub(crate) struct Core {
     pub(super) upkeep: Option<UpkeepRun>,
     /// How the last one ended.
     pub(super) last_upkeep: Option<EndedUpkeep>,
-    /// The ways to the schedules of disks that were taken out, for those that come in their places.
+    /// The places where no disk is, or one was taken out, for those that come: also the one behind the last number, if there is one.
     pub(super) vacant: BTreeMap<MemberId, VacantDisk>,
     /// A disk gets another state: nothing is acknowledged before that is durable.
     is_changing: bool,
@@ -128,15 +150,14 @@ pub(crate) struct Core {
 impl Core {
     pub(super) fn new(
         volume: Volume,
-        members: Vec<Option<Member>>,
-        paths: Vec<Option<PathBuf>>,
+        (members, named, vacant): MemberPlaces,
         open: OpenContents,
         front: Arc<DiskShared>,
     ) -> Self {
         Self {
             volume,
             members,
-            paths,
+            named,
             open,
             front,
             uploads: BTreeMap::new(),
@@ -145,7 +166,7 @@ impl Core {
             journal: None,
             upkeep: None,
             last_upkeep: None,
-            vacant: BTreeMap::new(),
+            vacant,
             is_changing: false,
             closed: false,
         }
@@ -414,6 +435,11 @@ impl Core {
         }
     }
 
+    /// Whether a disk's change of state is being made durable.
+    pub(super) const fn has_journal_change(&self) -> bool {
+        self.is_changing
+    }
+
     /// Whether a commit is under way, or waits for a disk's change of state.
     pub(super) const fn has_journal(&self) -> bool {
         self.journal.is_some() || self.is_changing
@@ -469,10 +495,10 @@ impl Core {
     }
 
     /// Nothing is acknowledged until [`MemberChange::make_durable`].
-    pub(super) fn begin_change(&mut self, steps: [Vec<DiskWrite>; 2]) -> MemberChange {
+    pub(super) fn begin_change(&mut self, steps: impl Into<Vec<Vec<DiskWrite>>>) -> MemberChange {
         self.is_changing = true;
         let files = self.members.iter().flatten().map(|other| Some((other.member, other.file.try_clone().ok()?)));
-        MemberChange { steps, files: files.flatten().collect() }
+        MemberChange { steps: steps.into(), files: files.flatten().collect() }
     }
 
     /// It is durable.

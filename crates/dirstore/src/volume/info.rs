@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
+use device::Device;
 use units::{ByteCount, DiskId};
-use volume::{MemberId, Upkeep};
+use volume::{MemberId, MemberState, Upkeep};
 
 use super::{SharedCore, UpkeepError, UpkeepReport, lock};
 use crate::StoreError;
@@ -34,7 +35,7 @@ pub struct VolumeMemberInfo {
     pub disk: Option<DiskId>,
     /// As it was named.
     pub path: Option<PathBuf>,
-    /// `active`, `filling`, or `out` if it failed or left.
+    /// `active`, `filling`, `out` if it failed or left, or `missing` if it was away at the start and the volume needs it.
     pub state: &'static str,
 }
 
@@ -45,6 +46,8 @@ pub enum VolumeWish {
     Scrub,
     /// Move what is on the disk of this number to the others, and let it go.
     Remove(u8),
+    /// Take a blank disk in beside the others.
+    Add(PathBuf),
     /// Put a blank disk in the place of the one of this number, and fill it from the other copies.
     Replace(u8, PathBuf),
 }
@@ -56,7 +59,22 @@ pub(crate) struct ServedVolume {
     pub(crate) cpus: Vec<usize>,
 }
 
+/// As it is shown: a disk that is away and not out is of a volume that takes no changes.
+const fn state_name(state: MemberState, is_there: bool) -> &'static str {
+    match state {
+        MemberState::Active | MemberState::Filling if !is_there => "missing",
+        state => state.name(),
+    }
+}
+
 impl ServedVolume {
+    /// The disks that are, or were, its own since the start.
+    pub(crate) fn disks(&self) -> Vec<(DiskId, Device, PathBuf)> {
+        let core = lock(&self.core);
+        let found = core.named.iter().flatten().filter_map(|named| named.found.clone().zip(Some(named.path.clone())));
+        found.map(|((id, device), path)| (id, device, path)).collect()
+    }
+
     pub(crate) fn is_named(&self, name: &str) -> bool {
         lock(&self.core).volume.superblock().name == name
     }
@@ -64,11 +82,11 @@ impl ServedVolume {
     pub(crate) fn info(&self) -> VolumeInfo {
         let core = lock(&self.core);
         let superblock = core.volume.superblock();
-        let members = superblock.members.iter().zip(&core.members).zip(&core.paths);
-        let disks = members.map(|((record, member), path)| VolumeMemberInfo {
+        let members = superblock.members.iter().zip(&core.members).zip(&core.named);
+        let disks = members.map(|((record, member), named)| VolumeMemberInfo {
             disk: member.as_ref().map(|member| member.disk),
-            path: path.clone(),
-            state: record.state.name(),
+            path: named.as_ref().map(|named| named.path.clone()),
+            state: state_name(record.state, member.is_some()),
         });
         VolumeInfo {
             name: superblock.name.clone(),
@@ -83,8 +101,10 @@ impl ServedVolume {
 
     /// Begins what is asked for. Waits for disks where one is replaced.
     pub(crate) fn begin(&self, wish: &VolumeWish) -> Result<(), UpkeepError> {
-        if let VolumeWish::Replace(number, path) = wish {
-            return self.replace(MemberId(*number), path);
+        match wish {
+            VolumeWish::Replace(number, path) => return self.replace(MemberId(*number), path),
+            VolumeWish::Add(path) => return self.add(path),
+            VolumeWish::Scrub | VolumeWish::Remove(_) => {}
         }
         let mut core = lock(&self.core);
         let upkeep = match *wish {
@@ -92,7 +112,7 @@ impl ServedVolume {
                 Upkeep::Drain(MemberId(number))
             }
             VolumeWish::Remove(_) => return Err(UpkeepError::Unknown),
-            VolumeWish::Scrub | VolumeWish::Replace(..) => Upkeep::Scrub,
+            VolumeWish::Scrub | VolumeWish::Replace(..) | VolumeWish::Add(_) => Upkeep::Scrub,
         };
         core.begin_upkeep(upkeep)
     }

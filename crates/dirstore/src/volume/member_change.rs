@@ -1,4 +1,4 @@
-//! A disk of a volume gets another state: it failed and is taken out, was filled, or has left.
+//! A disk of a volume gets another state: it came, failed and is taken out, was filled, or has left.
 //!
 //! Promise: the change is durable on the other disks before anything else is acknowledged; the disks are written to
 //! without the volume being held.
@@ -13,9 +13,9 @@ use super::{SharedCore, lock};
 use crate::StoreError;
 use crate::upload::count;
 
-/// What is to be written for it: two steps, each flushed, to these files.
+/// What is to be written for it: steps, each flushed, to these files.
 pub(super) struct MemberChange {
-    pub(super) steps: [Vec<DiskWrite>; 2],
+    pub(super) steps: Vec<Vec<DiskWrite>>,
     pub(super) files: BTreeMap<MemberId, OwnedFd>,
 }
 

@@ -7,6 +7,7 @@
 
 mod content;
 mod core;
+mod find;
 mod front;
 mod info;
 mod member;
@@ -21,6 +22,7 @@ mod upkeep;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub(crate) use self::core::Core;
+pub use self::find::DiskNotice;
 pub(crate) use self::front::Front;
 pub(crate) use self::info::ServedVolume;
 pub use self::info::{VolumeInfo, VolumeMemberInfo, VolumeWish};
@@ -28,7 +30,7 @@ pub(crate) use self::member::MemberWorker;
 pub(crate) use self::open::OpenVolume;
 pub use self::open::VolumeDiskError;
 pub use self::replace::UpkeepError;
-pub(crate) use self::start::{VolumeCommon, start};
+pub(crate) use self::start::{VolumeCommon, VolumePlace, start};
 pub use self::upkeep::UpkeepReport;
 
 /// What all threads of a volume share. It is held for look-ups and decisions, never while a disk works.

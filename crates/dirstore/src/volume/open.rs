@@ -12,7 +12,8 @@ use rustix::fs::{FlockOperation, OFlags, SeekFrom, flock, seek};
 use units::limits;
 use volume::{MemberId, ReadDisk, ReadError, Volume, VolumeOpenError};
 
-use super::member_change::{read_whole, write_whole};
+use super::find::{DiskNotice, FoundDisks, SettledDisks, failed};
+use super::member_change::read_whole;
 use super::part::AlignedBlock;
 
 /// The chunks of uploads are not cut: a unit holds whole ones.
@@ -33,6 +34,9 @@ pub enum VolumeDiskError {
     /// It is neither a device nor a file.
     #[error("{} is neither a block device nor a file: name the disks of a volume", .0.display())]
     Kind(PathBuf),
+    /// It was named more than once.
+    #[error("{} is named twice: a volume needs each disk once", .0.display())]
+    Twice(PathBuf),
     /// Another program has it.
     #[error("{} is in use: unmount it, or stop the program that uses it", .0.display())]
     InUse(PathBuf),
@@ -45,8 +49,10 @@ pub enum VolumeDiskError {
         #[source]
         source: VolumeOpenError,
     },
-    /// A disk that was not taken out is not there.
-    #[error("the disks {0:?} of the volume are missing: name all of them")]
+    /// More disks are missing than named ones cannot be used.
+    #[error(
+        "the disks with the numbers {0:?} of the volume are missing: name all of its disks, also one that is gone, as it was named before"
+    )]
     Missing(Vec<u8>),
     /// Its units are too small.
     #[error("the volume's units have {0} bytes; a server needs at least 1 MiB")]
@@ -78,13 +84,19 @@ pub(crate) struct OpenDisk {
 #[derive(Debug)]
 pub(crate) struct OpenVolume {
     pub(crate) volume: Volume,
-    /// By their numbers in the volume; none where a disk was taken out.
+    /// By their numbers in the volume; none where no disk is served.
     pub(crate) disks: Vec<Option<OpenDisk>>,
+    /// As disks that are away were named.
+    pub(crate) away: Vec<(MemberId, PathBuf)>,
+    /// What is to be told of its disks.
+    pub(crate) notices: Vec<DiskNotice>,
+    /// Whether there is a place for one disk more.
+    pub(crate) has_spare_place: bool,
 }
 
-struct Given(Vec<OpenDisk>);
+pub(super) struct GivenDisks(pub(super) Vec<OpenDisk>);
 
-impl ReadDisk for Given {
+impl ReadDisk for GivenDisks {
     fn read(&mut self, disk: usize, position: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         let file = &self.0.get(disk).ok_or(ReadError)?.file;
         // Direct reads need aligned memory.
@@ -102,51 +114,30 @@ impl OpenVolume {
     /// Opens the volume on these disks, in any order, and writes the first commit of this use.
     ///
     /// # Errors
-    /// A disk cannot be opened or is in use, belongs to another volume, is missing, or the catalogue is damaged.
+    /// A disk is in use, belongs to another volume or was not named; none is there; the catalogue is damaged.
     pub(crate) fn open(paths: &[PathBuf]) -> Result<Self, VolumeDiskError> {
-        let disks = paths.iter().map(|path| open_disk(path)).collect::<Result<Vec<_>, _>>()?;
-        let sizes: Vec<u64> = disks.iter().map(|disk| disk.size).collect();
-        let mut given = Given(disks);
-        let failed = |source| {
-            let name = |(number, path): (usize, &PathBuf)| format!("disk {number}: {}", path.display());
-            let disks: Vec<String> = paths.iter().enumerate().map(name).collect();
-            VolumeDiskError::Volume { disks: disks.join(", "), source }
-        };
-        let identified = volume::identify(&sizes, &mut given).map_err(failed)?;
-        let missing = identified.missing();
-        if !missing.is_empty() {
-            return Err(VolumeDiskError::Missing(missing.into_iter().map(|member| member.0).collect()));
-        }
-        let mut volume = volume::open(&identified, &mut given).map_err(failed)?;
+        let mut found = FoundDisks::of(paths)?;
+        let mut volume =
+            volume::open(&found.identified, &mut found.given).map_err(|error| failed(&found.given, error))?;
         if volume.unit_bytes() < UNIT_BYTES_MIN {
             return Err(VolumeDiskError::UnitSize(volume.unit_bytes()));
         }
-        let mut disks: Vec<Option<OpenDisk>> = given.0.into_iter().map(Some).collect();
-        let disks: Vec<_> = identified.disks.iter().map(|disk| disk.and_then(|disk| disks[disk].take())).collect();
-        commit(&mut volume, &disks)?;
-        Ok(Self { volume, disks })
+        let settled = found.settle(&mut volume)?;
+        commit(&mut volume, &settled)?;
+        let SettledDisks { disks, away, notices } = settled;
+        Ok(Self { volume, disks, away, notices, has_spare_place: false })
     }
 
-    /// The disks that are there, in the order of their numbers.
-    pub(crate) fn disks(&self) -> impl Iterator<Item = &OpenDisk> {
-        self.disks.iter().flatten()
+    /// A place for each disk, in the order of their numbers, also where none is; and the spare one.
+    pub(crate) fn places(&self) -> impl Iterator<Item = Option<&OpenDisk>> {
+        self.disks.iter().map(Option::as_ref).chain(self.has_spare_place.then_some(None))
     }
 }
 
 /// Before anything else runs: nobody waits for a grant yet.
-fn commit(volume: &mut Volume, disks: &[Option<OpenDisk>]) -> Result<(), VolumeDiskError> {
+fn commit(volume: &mut Volume, disks: &SettledDisks) -> Result<(), VolumeDiskError> {
     while let Some(commit) = volume.commit() {
-        let disk = |member: MemberId| disks[member.index()].as_ref().expect("the journal is on disks that are there");
-        for write in &commit.writes {
-            let disk = disk(write.member);
-            write_whole(&disk.file, write.position, AlignedBlock::new(&write.bytes).bytes())
-                .map_err(|error| VolumeDiskError::Journal { path: disk.path.clone(), source: error.into() })?;
-        }
-        for member in &commit.flush_then {
-            let disk = disk(*member);
-            rustix::fs::fdatasync(&disk.file)
-                .map_err(|error| VolumeDiskError::Journal { path: disk.path.clone(), source: error.into() })?;
-        }
+        disks.write(&[commit.writes])?;
         volume.committed(Ok(()));
     }
     Ok(())

@@ -1,25 +1,24 @@
-//! Another disk comes in the place of one, beside the streams.
+//! Another disk comes, in the place of one or beside all, and the streams go on.
 //!
 //! Promise: only a disk that holds nothing is written to; it has the number and the schedule of the one that goes, and is filled from
-//! the other copies. Not here: seeing that nobody needs what was on it (`isocast volume replace` does, and empties it).
+//! the other copies; one that comes beside all has the spare place, which the data plane has scheduled from the start. Not here: seeing that nobody needs what was on it (`isocast volume replace` does, and empties it).
 
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use volume::{MemberId, Upkeep};
+use volume::{AddError, CreateError, DiskWrite, MEMBERS_MAX, MemberId, Upkeep};
 
-use super::core::{Core, Member};
+use super::core::{Core, Member, NamedDisk};
 use super::info::ServedVolume;
+use super::lock;
 use super::member_change::{MemberChange, read_whole, take_out};
 use super::open::{OpenDisk, VolumeDiskError, open_disk};
 use super::part::AlignedBlock;
-use super::{MemberWorker, lock};
 use crate::StoreError;
 use crate::disk::DiskShared;
 use crate::grants::GrantPort;
-use crate::store::restrict_to;
 use crate::upload::index;
 
 /// Bytes at both ends of a disk that must be zero: what a disk holds has its mark there.
@@ -56,6 +55,14 @@ pub enum UpkeepError {
     /// The new disk has too few bytes.
     #[error("the new disk is smaller than the {0} bytes of the one it stands in for: choose a larger one")]
     TooSmall(u64),
+    /// Disks that come get places at the start.
+    #[error(
+        "the server has a place for one more disk of each volume, and it is taken: start the server again, then add the next"
+    )]
+    NoPlace,
+    /// It does not fit, or there are as many disks as can be.
+    #[error(transparent)]
+    Add(#[from] AddError),
     /// The old disk does not let go of the thread that writes to it.
     #[error("the server still waits for the old disk: unplug that, or stop the server and use --fill-later")]
     Hangs,
@@ -71,28 +78,56 @@ impl ServedVolume {
     /// Takes a disk out if it is not, puts the one at `path` in its place, and begins to fill it. Waits for disks.
     pub(super) fn replace(&self, member: MemberId, path: &Path) -> Result<(), UpkeepError> {
         self.check_replacement(member)?;
-        let new = open_disk(path)?;
-        if !is_blank(&new)? {
-            return Err(UpkeepError::NotBlank);
-        }
+        let new = open_blank(path)?;
         let needed = lock(&self.core).volume.areas(member).size;
         if new.size < needed {
             return Err(UpkeepError::TooSmall(needed));
         }
         take_out(&self.core, member, &StoreError::Closed);
-        let vacant = self.vacant(member)?;
-        let file = new.file.try_clone().map_err(StoreError::from)?;
-        let change = lock(&self.core).put_in(member, new, &vacant.shared)?;
-        change.make_durable(&self.core);
-        let (core, cpus) = (Arc::clone(&self.core), self.cpus.clone());
-        let VacantDisk { shared, port } = vacant;
-        let thread = thread::Builder::new().name(format!("volume-{}", shared.id.0));
-        let spawned = thread.spawn(move || {
-            restrict_to(&cpus);
-            MemberWorker::new(member, core, shared, port, file).run();
-        });
-        spawned.map_err(StoreError::from)?;
+        self.occupy(member, new, Core::put_in)?;
         lock(&self.core).begin_upkeep(Upkeep::Fill(member))
+    }
+
+    /// Takes the disk at `path` into the volume, in the place of one that left, or in the spare one. Waits for disks.
+    pub(super) fn add(&self, path: &Path) -> Result<(), UpkeepError> {
+        let new = open_blank(path)?;
+        let member = {
+            let core = lock(&self.core);
+            if core.upkeep.is_some() {
+                return Err(UpkeepError::Busy);
+            }
+            let member = core.volume.next_member().ok_or(AddError::from(CreateError::DiskCount(MEMBERS_MAX + 1)))?;
+            // The place of a disk that left is free when its thread has let go of it.
+            if member.index() >= core.members.len() && !core.vacant.contains_key(&member) {
+                return Err(UpkeepError::NoPlace);
+            }
+            member
+        };
+        self.occupy(member, new, Core::take_in)
+    }
+
+    /// Puts a disk into a place that is vacant, or will be: durably, and with a thread of its own.
+    fn occupy(
+        &self,
+        member: MemberId,
+        new: OpenDisk,
+        into: fn(&mut Core, MemberId, OpenDisk, &Arc<DiskShared>) -> Result<MemberChange, UpkeepError>,
+    ) -> Result<(), UpkeepError> {
+        let vacant = self.vacant(member)?;
+        let file = new.file.try_clone().map_err(StoreError::from);
+        let change = file.map_err(UpkeepError::from).and_then(|file| {
+            let change = into(&mut lock(&self.core), member, new, &vacant.shared)?;
+            Ok((file, change))
+        });
+        let (file, change) = match change {
+            Ok(change) => change,
+            Err(error) => {
+                lock(&self.core).vacant.insert(member, vacant);
+                return Err(error);
+            }
+        };
+        change.make_durable(&self.core);
+        Ok(self.serve_disk(member, vacant, file).map_err(StoreError::from)?)
     }
 
     fn check_replacement(&self, member: MemberId) -> Result<(), UpkeepError> {
@@ -126,12 +161,44 @@ impl Core {
         member: MemberId,
         new: OpenDisk,
         shared: &Arc<DiskShared>,
-    ) -> Result<MemberChange, StoreError> {
+    ) -> Result<MemberChange, UpkeepError> {
         let steps = self.volume.put_in(member, new.size).map_err(|error| self.error(error))?;
-        self.paths[member.index()] = Some(new.path.clone());
-        self.members[member.index()] = Some(Member::new(member, new, Arc::clone(shared)));
-        Ok(self.begin_change(steps))
+        Ok(self.serve_from_now(member, new, shared, steps))
     }
+
+    fn take_in(
+        &mut self,
+        member: MemberId,
+        new: OpenDisk,
+        shared: &Arc<DiskShared>,
+    ) -> Result<MemberChange, UpkeepError> {
+        // Another one may have come meanwhile.
+        if self.has_journal_change() || self.volume.next_member() != Some(member) {
+            return Err(UpkeepError::Busy);
+        }
+        let (_, steps) = self.volume.add_disk(new.size)?;
+        Ok(self.serve_from_now(member, new, shared, steps))
+    }
+
+    fn serve_from_now(
+        &mut self,
+        member: MemberId,
+        new: OpenDisk,
+        shared: &Arc<DiskShared>,
+        steps: impl Into<Vec<Vec<DiskWrite>>>,
+    ) -> MemberChange {
+        let count = self.volume.superblock().members.len();
+        self.named.resize_with(count, || None);
+        self.members.resize_with(count, || None);
+        self.named[member.index()] = Some(NamedDisk::of(&new, shared.id));
+        self.members[member.index()] = Some(Member::new(member, new, Arc::clone(shared)));
+        self.begin_change(steps)
+    }
+}
+
+fn open_blank(path: &Path) -> Result<OpenDisk, UpkeepError> {
+    let new = open_disk(path)?;
+    if is_blank(&new)? { Ok(new) } else { Err(UpkeepError::NotBlank) }
 }
 
 /// Whether nothing marks the disk as anybody's.

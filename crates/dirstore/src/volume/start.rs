@@ -1,21 +1,23 @@
 //! Starting the threads of a volume.
 
+use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 
-use device::Device;
 use schedule::profile::DiskProfile;
 use units::DiskId;
+use volume::MemberId;
 
 use super::content::OpenContents;
-use super::core::{Core, Member};
+use super::core::{Core, Member, NamedDisk};
 use super::open::OpenVolume;
+use super::replace::VacantDisk;
 use super::{Front, MemberWorker, ServedVolume};
 use crate::disk::{DiskHandle, DiskShared};
-use crate::event::EventSender;
+use crate::event::{EventSender, StoreEvent};
 use crate::index::Index;
 use crate::store::{DiskPort, Reliance, StoreSettings, restrict_to};
 
@@ -28,33 +30,28 @@ pub(crate) struct VolumeCommon<'a> {
     pub(crate) index: &'a Arc<Index>,
 }
 
-/// A disk of the volume that is served.
-pub(crate) struct VolumeDisk {
-    /// Of the first disk: the way to the volume's front.
+/// A place of the volume for a disk, whether one is there or not.
+pub(crate) struct VolumePlace {
+    /// Of the first disk that is there: the way to the volume's front.
     pub(crate) handle: DiskHandle,
-    pub(crate) device: Device,
-    pub(crate) path: PathBuf,
     pub(crate) profile: Option<DiskProfile>,
 }
 
 /// A volume is relied on as long as any of its disks is: one that errs or does not answer is taken out by what is written to it, and what
 /// has no other place fails then.
-fn any_of(count: usize, each: &Arc<OnceLock<Reliance>>) -> Arc<OnceLock<Reliance>> {
+fn any_of(disks: Vec<DiskId>, each: &Arc<OnceLock<Reliance>>) -> Arc<OnceLock<Reliance>> {
     let each = Arc::clone(each);
-    let any: Reliance = Box::new(move |first| {
-        let mut disks = (first.0..).map(DiskId).take(count);
-        each.get().is_none_or(|relied_on| disks.any(relied_on))
-    });
+    let any: Reliance = Box::new(move |_| each.get().is_none_or(|relied_on| disks.iter().any(|disk| relied_on(*disk))));
     Arc::new(OnceLock::from(any))
 }
 
-/// Starts a thread for the names and one for each disk; `first` is the identifier of the volume's first disk.
+/// Starts a thread for the names and one for each disk; `first` is the identifier of the volume's first place. Gives the places in their order.
 pub(crate) fn start(
     open: OpenVolume,
     first: DiskId,
     common: &VolumeCommon,
-    serve: &mut impl FnMut(DiskId, &Device) -> DiskPort,
-) -> io::Result<(Vec<VolumeDisk>, ServedVolume)> {
+    serve: &mut impl FnMut(DiskId) -> DiskPort,
+) -> io::Result<(Vec<VolumePlace>, ServedVolume)> {
     let front_thread: Arc<OnceLock<thread::Thread>> = Arc::default();
     let woken = Arc::clone(&front_thread);
     let wake = Arc::new(move || {
@@ -66,42 +63,64 @@ pub(crate) fn start(
         let (events, reliance) = (Arc::clone(common.events), Arc::clone(reliance));
         Arc::new(DiskShared::new(id, common.settings.patience, waker, events, reliance))
     };
-    let front = shared(first, wake, &any_of(open.disks.iter().flatten().count(), common.reliance));
+    open.notices.iter().for_each(|notice| common.events.tell(StoreEvent::VolumeDisk(notice.clone())));
+    let ids = (first.0..).map(DiskId);
+    let there = ids.zip(open.places()).filter_map(|(id, disk)| disk.map(|_| id)).collect::<Vec<_>>();
+    let front_id = *there.first().expect("a volume is opened from a disk");
+    let front = shared(front_id, wake, &any_of(there, common.reliance));
     let (front_handle, operations) = DiskHandle::new(Arc::clone(&front));
-    let (mut disks, mut members, mut workers) = (Vec::new(), Vec::new(), Vec::new());
-    let paths = open.disks.iter().map(|disk| disk.as_ref().map(|disk| disk.path.clone())).collect();
     let mut front_handle = Some(front_handle);
-    for (number, disk) in (0u8..).zip(open.disks) {
-        let Some(disk) = disk else {
-            members.push(None);
-            continue;
-        };
-        let id = DiskId(first.0 + u16::try_from(disks.len()).expect("at most 32 disks"));
-        let served = serve(id, &disk.device);
+    let count = open.places().count();
+    let mut disks = open.disks.into_iter();
+    let (mut places, mut members, mut named, mut workers) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut vacant = BTreeMap::new();
+    for (number, id) in (0u8..).zip((first.0..).map(DiskId)).take(count) {
+        let (member, served) = (MemberId(number), serve(id));
         let own = shared(id, served.port.waker(), common.reliance);
-        let member = volume::MemberId(number);
-        workers.push((member, Arc::clone(&own), served.port, disk.file.try_clone()?));
-        let (device, path) = (disk.device.clone(), disk.path.clone());
-        members.push(Some(Member::new(member, disk, Arc::clone(&own))));
-        let handle = front_handle.take().unwrap_or_else(|| DiskHandle::new(own).0);
-        disks.push(VolumeDisk { handle, device, path, profile: served.profile });
+        // The one behind all numbers is spare.
+        if let Some(disk) = disks.next() {
+            let away = open.away.iter().find(|(away, _)| *away == member).map(|(_, path)| NamedDisk::away(path));
+            named.push(disk.as_ref().map(|disk| NamedDisk::of(disk, id)).or(away));
+            match disk {
+                Some(disk) => {
+                    workers.push((member, Arc::clone(&own), served.port, disk.file.try_clone()?));
+                    members.push(Some(Member::new(member, disk, Arc::clone(&own))));
+                }
+                None => {
+                    vacant.insert(member, VacantDisk { shared: Arc::clone(&own), port: served.port });
+                    members.push(None);
+                }
+            }
+        } else {
+            vacant.insert(member, VacantDisk { shared: Arc::clone(&own), port: served.port });
+        }
+        let handle = front_handle.take_if(|_| id == front_id).unwrap_or_else(|| DiskHandle::new(own).0);
+        places.push(VolumePlace { handle, profile: served.profile });
     }
     let contents = OpenContents::new(Arc::clone(common.versions));
-    let core = Arc::new(Mutex::new(Core::new(open.volume, members, paths, contents, Arc::clone(&front))));
+    let core = Core::new(open.volume, (members, named, vacant), contents, Arc::clone(&front));
+    let volume = ServedVolume { core: Arc::new(Mutex::new(core)), cpus: common.settings.cpus.clone() };
     for (member, own, port, file) in workers {
-        let core = Arc::clone(&core);
-        let cpus = common.settings.cpus.clone();
-        thread::Builder::new().name(format!("volume-{}", own.id.0)).spawn(move || {
-            restrict_to(&cpus);
-            MemberWorker::new(member, core, own, port, file).run();
-        })?;
+        volume.serve_disk(member, VacantDisk { shared: own, port }, file)?;
     }
-    let volume = ServedVolume { core: Arc::clone(&core), cpus: common.settings.cpus.clone() };
-    let (cpus, index) = (common.settings.cpus.clone(), Arc::clone(common.index));
+    let (cpus, index, core) = (common.settings.cpus.clone(), Arc::clone(common.index), Arc::clone(&volume.core));
     let spawned = thread::Builder::new().name("volume".to_owned()).spawn(move || {
         restrict_to(&cpus);
         Front::new(core, front, operations, index).run();
     })?;
     let _ = front_thread.set(spawned.thread().clone());
-    Ok((disks, volume))
+    Ok((places, volume))
+}
+
+impl ServedVolume {
+    /// Starts the thread of a disk, in the place it has.
+    pub(super) fn serve_disk(&self, member: MemberId, place: VacantDisk, file: OwnedFd) -> io::Result<()> {
+        let (core, cpus) = (Arc::clone(&self.core), self.cpus.clone());
+        let VacantDisk { shared, port } = place;
+        thread::Builder::new().name(format!("volume-{}", shared.id.0)).spawn(move || {
+            restrict_to(&cpus);
+            MemberWorker::new(member, core, shared, port, file).run();
+        })?;
+        Ok(())
+    }
 }

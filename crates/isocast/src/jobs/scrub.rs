@@ -37,8 +37,8 @@ pub(super) async fn scrub(
 
 fn disk_errors(service: &MediaService) -> u64 {
     let disks = service.contents.disks();
-    let counted = disks.iter().zip(&service.gauges.disks).map(|(disk, gauges)| disk.errors_in_all(gauges));
-    counted.sum()
+    let gauges = &service.gauges.disks;
+    disks.iter().filter_map(|disk| Some(disk.errors_in_all(gauges.get(usize::from(disk.id))?))).sum()
 }
 
 fn judge(reading: &FolderReading, errors: u64) -> anyhow::Result<RunDone> {

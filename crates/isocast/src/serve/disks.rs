@@ -15,9 +15,9 @@ use anyhow::Context as _;
 use device::calibrate::{
     CalibrateError, Calibration, CalibrationProgress, Options, ProfileSource, identify, load_or_calibrate,
 };
-use dirstore::StoreLayout;
+use dirstore::{DiskPlace, StoreLayout};
 use schedule::profile::DiskProfile;
-use units::ByteCount;
+use units::{ByteCount, DiskId};
 
 use crate::output::Console;
 
@@ -31,6 +31,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(20);
 /// A disk that will be served from.
 #[derive(Debug)]
 pub(super) struct KnownDisk {
+    pub(super) id: DiskId,
     pub(super) name: String,
     pub(super) profile: DiskProfile,
     /// Why its figures are not the disk's own, if they are not.
@@ -39,6 +40,23 @@ pub(super) struct KnownDisk {
     pub(super) assumed_at: Option<PathBuf>,
     /// A folder on it, if it has a device that can be measured.
     pub(super) measurable_at: Option<PathBuf>,
+}
+
+/// What the places for disks of `layout` are scheduled by, in its order. Where no disk is, it is the slowest one of the volume: what comes is
+/// measured at the next start.
+pub(super) fn profiles(layout: &StoreLayout, disks: &[KnownDisk]) -> anyhow::Result<Vec<DiskProfile>> {
+    let of_volume = |volume: Option<usize>| {
+        let places = layout.places().filter(move |other| other.volume == volume);
+        places.filter_map(|other| disks.iter().find(|disk| disk.id == other.id))
+    };
+    let profile = |place: DiskPlace| match disks.iter().find(|disk| disk.id == place.id) {
+        Some(disk) => Some(disk.profile.clone()),
+        None => {
+            let slowest = of_volume(place.volume).min_by_key(|disk| disk.profile.rate_at(disk.profile.capacity.0));
+            slowest.map(|disk| disk.profile.clone())
+        }
+    };
+    layout.places().map(|place| profile(place).context("a volume without a disk")).collect()
 }
 
 /// The profiles of all disks of `layout`, in its order. What is measured is told to `step`.
@@ -54,12 +72,12 @@ pub(super) fn known(
     let steps = Steps { under_way: Mutex::default(), step };
     thread::scope(|scope| {
         let measured: Vec<_> = layout
-            .disks()
-            .map(|(id, device)| {
-                let (root, name) = (layout.path_on(id), &device.name);
-                let steps = &steps;
+            .places()
+            .filter_map(|place| Some((place.id, place.disk?)))
+            .map(|(id, (device, root))| {
+                let (name, steps) = (&device.name, &steps);
                 scope.spawn(move || {
-                    let disk = known_disk(name, root.context("a disk without a path")?, state, console, steps);
+                    let disk = known_disk(id, name, root, state, console, steps);
                     steps.done(name);
                     disk
                 })
@@ -99,12 +117,19 @@ impl Steps<'_> {
     }
 }
 
-fn known_disk(name: &str, root: &Path, state: &Path, console: Console, steps: &Steps<'_>) -> anyhow::Result<KnownDisk> {
+fn known_disk(
+    id: DiskId,
+    name: &str,
+    root: &Path,
+    state: &Path,
+    console: Console,
+    steps: &Steps<'_>,
+) -> anyhow::Result<KnownDisk> {
     let name_owned = name.to_owned();
     if in_memory(root) {
         console.detail(format_args!("{name}: a file system in memory, no disk time is counted"));
         let profile = memory_profile();
-        return Ok(KnownDisk { name: name_owned, profile, doubt: None, assumed_at: None, measurable_at: None });
+        return Ok(KnownDisk { id, name: name_owned, profile, doubt: None, assumed_at: None, measurable_at: None });
     }
     let mut tell = |progress| steps.tell(name, progress, console);
     let Some(calibration) = measured(root, state, &mut tell)? else {
@@ -113,6 +138,7 @@ fn known_disk(name: &str, root: &Path, state: &Path, console: Console, steps: &S
         let doubt = format!("assumed: no answer for {} s; measured when it answers", SILENCE_MAX.as_secs());
         let at = Some(root.to_owned());
         return Ok(KnownDisk {
+            id,
             name: name_owned,
             profile,
             doubt: Some(doubt),
@@ -133,7 +159,7 @@ fn known_disk(name: &str, root: &Path, state: &Path, console: Console, steps: &S
     };
     let assumed_at = is_assumed.then(|| root.to_owned());
     let measurable_at = calibration.disk.device.is_some().then(|| root.to_owned());
-    Ok(KnownDisk { name: name_owned, profile: calibration.profile, doubt, assumed_at, measurable_at })
+    Ok(KnownDisk { id, name: name_owned, profile: calibration.profile, doubt, assumed_at, measurable_at })
 }
 
 /// Whether the disk under `root` can be measured by now: what is found is kept in `state` as at the start.

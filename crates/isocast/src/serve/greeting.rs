@@ -151,13 +151,14 @@ mod tests {
         Links(vec![link("lo", &["127.0.0.1", "::1"]), link("eth0", &["192.0.2.7", "fe80::1", "2001:db8::7"])])
     }
 
-    fn lines(listen: &str, users: usize, disks: usize) -> Vec<String> {
+    fn lines(listen: &str, users: usize, disks: u16) -> Vec<String> {
         let text = format!("listen = \"{listen}\"\nroots = [\"/srv/video\"]\n");
         let mut config = Config::load_file("f.toml".as_ref(), &text).expect("good");
         config.users = vec![("a".to_owned(), "$argon2".to_owned()); users];
         let profile = schedule::profile::DiskProfile::spindle_default();
         let disks: Vec<_> = (0..disks)
             .map(|number| KnownDisk {
+                id: units::DiskId(number),
                 name: format!("sd{number}"),
                 profile: profile.clone(),
                 doubt: None,

@@ -181,7 +181,10 @@ fn prepare(config: &Config, console: Console, step: &watch::Sender<String>) -> a
         readers: READERS,
     })?;
     let disks = disks::known(&layout, &config.state, console, &|text| drop(step.send_replace(text)))?;
-    let profiles: Vec<_> = disks.iter().map(|disk| disk.profile.clone()).collect();
+    for notice in layout.notices() {
+        say(format_args!("volume `{}`, {}: {}", notice.volume, notice.path.display(), notice.message));
+    }
+    let profiles = disks::profiles(&layout, &disks)?;
     let links = Links::discover(&config.links);
 
     let disk_count = u16::try_from(profiles.len()).context("too many disks")?;
@@ -191,7 +194,8 @@ fn prepare(config: &Config, console: Console, step: &watch::Sender<String>) -> a
     let plane_cpu = config.plane.cpu.and_then(|cpu| usize::try_from(cpu).ok()).or(cpus.last().copied());
     let allowed = resources::memory();
     let memory = config.plane.memory.of(allowed);
-    for (disk, gauges) in disks.iter().zip(&gauges.disks) {
+    for disk in &disks {
+        let gauges = &gauges.disks[usize::from(disk.id.0)];
         gauges.carries_streams.set(greeting::carried_by(disk, config, memory).into());
     }
     step.send_replace(format!("taking {memory} of memory"));
@@ -209,7 +213,7 @@ fn prepare(config: &Config, console: Console, step: &watch::Sender<String>) -> a
         cpus: other_cpus,
         ..wiring::upload_memory(allowed)
     };
-    let store = Store::start(layout, &settings, |id, _| DiskPort {
+    let store = Store::start(layout, &settings, |id| DiskPort {
         port: Box::new(Governed::new(ports.next().expect("one port per disk"))),
         profile: profiles.get(usize::from(id.0)).cloned(),
     })?;

@@ -1,7 +1,7 @@
 //! `isocast volume add` and `isocast volume remove`: a disk more, and a disk less whose contents move to the others.
 //!
 //! Promise: broken off at any moment, the volume is whole, and the same command goes on; a copy moves only with bytes that were
-//! just verified. A server that has the volume is asked to empty a disk; to add one, it must be stopped.
+//! just verified. A server that has the volume is asked to do it.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -21,11 +21,13 @@ use super::{DiskNames, NewDisk};
 
 /// Add a disk to a volume: new contents use it.
 ///
-/// The server of the volume must be stopped.
+/// Where a server has the volume, it takes the disk in while it runs: one after each start.
 #[derive(Debug, Args)]
 pub(crate) struct AddDisk {
     #[command(flatten)]
     coming: NewDisk,
+    #[command(flatten)]
+    server: VolumeServer,
     #[command(flatten)]
     names: DiskNames,
 }
@@ -33,6 +35,9 @@ pub(crate) struct AddDisk {
 impl AddDisk {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         let named = self.names.disks.without(&self.coming.new);
+        if let Some(served) = self.server.serving(&named)? {
+            return self.ask(out, &served);
+        }
         let all: Vec<PathBuf> = named.iter().chain([&self.coming.new]).cloned().collect();
         let (member, volume) = match VolumeDisks::open(&all, Purpose::Write).ok().filter(|_| self.coming.yes) {
             // Broken off before: it is in already, and perhaps not all disks know.
@@ -53,15 +58,39 @@ impl AddDisk {
         Ok(())
     }
 
+    /// Has the server do it. The new disk is cleared first: a server takes a blank one only.
+    fn ask(&self, out: &mut dyn Write, served: &VolumeOfServer) -> anyhow::Result<()> {
+        let new = &self.coming.new;
+        let is_in = served.number_of(new).is_ok_and(|number| served.status.disks[number].state == "active");
+        if !is_in {
+            let device = self.coming.cleared(|| self.confirm())?;
+            served.ask(&format!("disks/add?device={device}"), false, "add")?;
+        }
+        let volume = served.now()?;
+        let number = volume.number_of(new)?;
+        let free = volume.status.free_bytes;
+        if self.coming.json {
+            writeln!(out, "{:#}", json!({ "disk": number, "device": new, "free_bytes": free }))?;
+        } else {
+            writeln!(out, "{} is disk {number} of the volume: {} free", new.display(), ByteCount(free))?;
+        }
+        writeln!(std::io::stderr(), "name {} too where the server is told its disks", new.display())?;
+        Ok(())
+    }
+
+    fn confirm(&self) -> anyhow::Result<()> {
+        let new = self.coming.new.display();
+        ensure!(self.coming.yes, "this loses what is on {new}: say --yes to do it");
+        Ok(())
+    }
+
     fn add(&self, named: &[PathBuf]) -> anyhow::Result<(MemberId, Volume)> {
         let new = open_to_overwrite(&self.coming.new, self.coming.force)?;
         let (mut disks, mut volume) = VolumeDisks::open(named, Purpose::Write)?;
         refuse_missing(&volume)?;
         let (member, steps) =
             volume.add_disk(new.size).with_context(|| format!("cannot add {}", self.coming.new.display()))?;
-        if !self.coming.yes {
-            bail!("this loses what is on {}: say --yes to do it", self.coming.new.display());
-        }
+        self.confirm()?;
         new.preallocate().with_context(|| format!("cannot take the room of {}", self.coming.new.display()))?;
         disks.0.resize_with(volume.superblock().members.len(), || None);
         disks.0[member.index()] = Some(new);

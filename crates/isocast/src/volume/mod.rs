@@ -21,7 +21,9 @@ mod upkeep;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use anyhow::Context as _;
 use clap::{Args, Subcommand};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 /// Make, fill, check and mend volumes: contents in large units over one or more disks.
 #[derive(Debug, Args)]
@@ -69,6 +71,19 @@ struct NewDisk {
     /// Print what was done as JSON.
     #[arg(long)]
     json: bool,
+}
+
+impl NewDisk {
+    /// Makes it blank for a server, which takes no other, when `confirmed`. Its path as a part of an address.
+    fn cleared(&self, confirmed: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<String> {
+        let new = occupied::open_to_overwrite(&self.new, self.force)?;
+        confirmed()?;
+        new.preallocate().with_context(|| format!("cannot take the room of {}", self.new.display()))?;
+        new.clear().with_context(|| format!("cannot write to {}", self.new.display()))?;
+        let device = self.new.canonicalize()?;
+        let device = device.to_str().context("the new disk's path is not UTF-8")?;
+        Ok(utf8_percent_encode(device, NON_ALPHANUMERIC).to_string())
+    }
 }
 
 /// Disks with commas between them: one word, so that other words can follow.

@@ -8,11 +8,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 use volume::{MemberId, MemberState, Placement, Upkeep, Volume};
 
-use super::disks::{DiskFile, Purpose, VolumeDisks, is_same};
+use super::disks::{Purpose, VolumeDisks, is_same};
 use super::occupied::open_to_overwrite;
 use super::served::{VolumeOfServer, VolumeServer};
 use super::upkeep::{UpkeepDone, look_after};
@@ -41,9 +40,6 @@ impl Replace {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         let mut others = self.names.disks.without(&self.old);
         others.retain(|disk| !is_same(disk, &self.coming.new));
-        if is_same(&self.old, &self.coming.new) {
-            bail!("{} is named as the old disk and as the new one", self.coming.new.display());
-        }
         if others.is_empty() {
             bail!("name the disks of the volume that stay behind the options: they hold the copies");
         }
@@ -66,26 +62,20 @@ impl Replace {
         self.report(out, member, &filled)
     }
 
-    /// The last look before something is written: what is asked for is meant, and the new disk's room is there.
-    fn confirm(&self, new: &DiskFile) -> anyhow::Result<()> {
+    /// The last look before something is written.
+    fn confirm(&self) -> anyhow::Result<()> {
         let (old, coming) = (self.old.display(), self.coming.new.display());
         ensure!(
             self.coming.yes,
             "this takes {old} out of the volume and loses what is on {coming}: say --yes to do it"
         );
-        new.preallocate().with_context(|| format!("cannot take the room of {coming}"))
+        Ok(())
     }
 
     /// Has the server do it. The new disk is cleared first: a server takes a blank one only.
     fn ask(&self, out: &mut dyn Write, served: &VolumeOfServer) -> anyhow::Result<()> {
         let number = served.number_of(&self.old)?;
-        let new = open_to_overwrite(&self.coming.new, self.coming.force)?;
-        self.confirm(&new)?;
-        new.clear().with_context(|| format!("cannot write to {}", self.coming.new.display()))?;
-        let device = self.coming.new.canonicalize()?;
-        let device =
-            utf8_percent_encode(device.to_str().context("the new disk's path is not UTF-8")?, NON_ALPHANUMERIC)
-                .to_string();
+        let device = self.coming.cleared(|| self.confirm())?;
         let filled = served.ask(&format!("disks/{number}/replace?device={device}"), !self.fill_later, "replace")?;
         let Some(filled) = filled else { return self.report_put_in(out, MemberId(u8::try_from(number)?)) };
         if self.coming.json {
@@ -151,7 +141,8 @@ impl Replace {
                 self.coming.new.display()
             );
         }
-        self.confirm(&new)?;
+        self.confirm()?;
+        new.preallocate().with_context(|| format!("cannot take the room of {}", self.coming.new.display()))?;
         if volume.superblock().members[member.index()].state != MemberState::Out {
             let steps = volume.take_out(member)?;
             disks.write_steps(&steps)?;

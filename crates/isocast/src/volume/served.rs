@@ -69,6 +69,14 @@ impl VolumeOfServer {
         number_in(&self.status, disk).with_context(|| format!("{} is no disk of the volume `{name}`", disk.display()))
     }
 
+    /// As it is by now.
+    pub(super) fn now(&self) -> anyhow::Result<Self> {
+        let volumes: Vec<VolumeStatus> = self.client.json(&format!("{}/api/v1/volumes", self.url))?;
+        let status = volumes.into_iter().find(|volume| volume.name == self.status.name);
+        let status = status.with_context(|| format!("{} has no volume `{}` any more", self.url, self.status.name))?;
+        Ok(Self { client: self.client.clone(), url: self.url.clone(), status })
+    }
+
     /// Asks for something; if `waits`, gives what was done when it is done.
     ///
     /// # Errors
@@ -81,10 +89,7 @@ impl VolumeOfServer {
         }
         let mut line = ProgressLine::new(progress);
         loop {
-            let volumes: Vec<VolumeStatus> = self.client.json(&format!("{}/api/v1/volumes", self.url))?;
-            let volume = volumes.into_iter().find(|volume| volume.name == self.status.name);
-            let volume =
-                volume.with_context(|| format!("{} has no volume `{}` any more", self.url, self.status.name))?;
+            let volume = self.now()?.status;
             match (volume.upkeep, volume.last_upkeep) {
                 (Some(upkeep), _) => line.show(upkeep.seen_bytes, upkeep.total_bytes),
                 (None, Some(UpkeepStatus { error: Some(error), .. })) => bail!("{error}"),

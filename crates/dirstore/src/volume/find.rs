@@ -1,0 +1,234 @@
+//! Which of the disks that were named are the volume's, and what a start does about those that are not there.
+//!
+//! Promise: a start finds what a running server would have made of it: of a mirror, a disk that is away is out, and one that is back is
+//! filled anew; a volume with one copy of what is away takes no changes, and nothing is written to it. A disk that was not named at all,
+//! is in use, or is of another volume is no reason to go on without it, but a mistake.
+//! Not here: opening a disk (`open`), what the superblocks mean (crate `volume`).
+
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use volume::{DiskWrite, Identified, MemberId, SuperblockError, Volume, VolumeError, VolumeOpenError};
+
+use super::member_change::write_whole;
+use super::open::{GivenDisks, OpenDisk, VolumeDiskError, open_disk};
+use super::part::AlignedBlock;
+
+/// What it means that a disk is away.
+const READ_ELSEWHERE: &str =
+    "everything is read from the other copies; put it back and start again, or `isocast volume replace` it";
+const NO_OTHER_COPY: &str =
+    "there is no other copy of what lies on it: the rest is served, and nothing is written until it is back";
+
+/// What a server that serves a volume without a disk, or takes one in again, tells of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiskNotice {
+    /// The name of the volume.
+    pub volume: String,
+    /// The disk as it was named.
+    pub path: PathBuf,
+    /// What is the matter, what it means and what to do.
+    pub message: String,
+}
+
+/// A disk that was named and cannot be used, and why.
+#[derive(Debug)]
+struct UnusableDisk {
+    path: PathBuf,
+    why: String,
+}
+
+/// What the disks that were named are.
+pub(super) struct FoundDisks {
+    pub(super) given: GivenDisks,
+    pub(super) identified: Identified,
+    unusable: Vec<UnusableDisk>,
+    /// Of the volume, and out of date.
+    stale: Vec<(OpenDisk, MemberId)>,
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    one == other || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
+}
+
+/// Whether the system says that there is no such disk, or that it gives nothing: a disk that may not be opened is another matter.
+fn is_away(error: &VolumeDiskError) -> bool {
+    let VolumeDiskError::Open { source, .. } = error else { return false };
+    let away = [Errno::NOENT, Errno::NXIO, Errno::NODEV, Errno::IO, Errno::NOMEDIUM];
+    away.iter().any(|errno| source.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+impl FoundDisks {
+    /// Opens them, and finds out which volume they are.
+    ///
+    /// # Errors
+    /// None of them is a volume's, or they are not of one; a disk is in use; one was not named.
+    pub(super) fn of(paths: &[PathBuf]) -> Result<Self, VolumeDiskError> {
+        let (mut given, mut unusable, mut stale) = (Vec::new(), Vec::new(), Vec::new());
+        for (number, path) in paths.iter().enumerate() {
+            if paths[..number].iter().any(|other| is_same(other, path)) {
+                return Err(VolumeDiskError::Twice(path.clone()));
+            }
+            match open_disk(path) {
+                Ok(disk) => given.push(disk),
+                Err(error) if is_away(&error) && paths.len() > 1 => {
+                    let VolumeDiskError::Open { source, .. } = &error else { return Err(error) };
+                    unusable.push(UnusableDisk { path: path.clone(), why: source.to_string() });
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let mut given = GivenDisks(given);
+        let identified = loop {
+            let sizes: Vec<u64> = given.0.iter().map(|disk| disk.size).collect();
+            let error = match volume::identify(&sizes, &mut given) {
+                Ok(identified) => break identified,
+                Err(error) => error,
+            };
+            let (disk, member) = match &error {
+                VolumeOpenError::Stale { disk, member } => (*disk, Some(MemberId(*member))),
+                VolumeOpenError::Truncated { disk, .. }
+                | VolumeOpenError::Superblock {
+                    disk,
+                    source: SuperblockError::NotAVolume | SuperblockError::Damaged,
+                } => (*disk, None),
+                _ => return Err(failed(&given, error)),
+            };
+            if given.0.len() < 2 {
+                return Err(failed(&given, error));
+            }
+            let disk = given.0.remove(disk);
+            match member {
+                Some(member) => stale.push((disk, member)),
+                None => unusable.push(UnusableDisk { path: disk.path, why: reason(&error) }),
+            }
+        };
+        let missing = identified.missing();
+        if missing.len() > unusable.len() {
+            return Err(VolumeDiskError::Missing(missing.into_iter().map(|member| member.0).collect()));
+        }
+        Ok(Self { given, identified, unusable, stale })
+    }
+
+    /// Makes the volume what it is without the disks that are away, durably, and takes in again what is back. Gives the disks by their
+    /// numbers, the paths of those that are away, and what is to be told.
+    pub(super) fn settle(self, volume: &mut Volume) -> Result<SettledDisks, VolumeDiskError> {
+        let Self { given, identified, unusable, stale } = self;
+        let mut given: Vec<Option<OpenDisk>> = given.0.into_iter().map(Some).collect();
+        let disks = identified.disks.iter().map(|disk| disk.and_then(|disk| given[disk].take())).collect();
+        let mut settled = SettledDisks { disks, away: Vec::new(), notices: Vec::new() };
+        if identified.is_uneven {
+            settled.write(&volume.superblock_writes())?;
+        }
+        let is_stale = |member: &MemberId| stale.iter().any(|(_, other)| other == member);
+        let out = volume.taken_out().filter(|member| !is_stale(member)).collect::<Vec<_>>();
+        let mut absent = identified.missing().into_iter().chain(out);
+        for UnusableDisk { path, why } in unusable {
+            let message = match absent.next() {
+                Some(member) => {
+                    settled.away.push((member, path.clone()));
+                    let effect = settled.without(volume, member)?;
+                    format!("disk {} of the volume is not served: {why}; {effect}", member.0)
+                }
+                None => format!("it is not used: {why}; no disk of the volume is missing: leave it out"),
+            };
+            settled.tell(volume, path, message);
+        }
+        for (disk, member) in stale {
+            let path = disk.path.clone();
+            let message = settled.take_in(volume, disk, member)?;
+            settled.tell(volume, path, message);
+        }
+        Ok(settled)
+    }
+}
+
+/// The disks as they are served.
+pub(super) struct SettledDisks {
+    /// By their numbers.
+    pub(super) disks: Vec<Option<OpenDisk>>,
+    pub(super) away: Vec<(MemberId, PathBuf)>,
+    pub(super) notices: Vec<DiskNotice>,
+}
+
+impl SettledDisks {
+    fn tell(&mut self, volume: &Volume, path: PathBuf, message: String) {
+        self.notices.push(DiskNotice { volume: volume.superblock().name.clone(), path, message });
+    }
+
+    fn without(&self, volume: &mut Volume, member: MemberId) -> Result<&'static str, VolumeDiskError> {
+        if volume.taken_out().any(|out| out == member) {
+            return Ok(READ_ELSEWHERE);
+        }
+        match volume.take_out(member) {
+            Ok(steps) => {
+                self.write(&steps)?;
+                Ok(READ_ELSEWHERE)
+            }
+            Err(_) => Ok(NO_OTHER_COPY),
+        }
+    }
+
+    /// A disk that was out gets what it missed, unless nothing of the volume belongs there any more.
+    fn take_in(&mut self, volume: &mut Volume, disk: OpenDisk, member: MemberId) -> Result<String, VolumeDiskError> {
+        if volume.has_left(member) {
+            return Ok("it has left the volume: leave it out where the server is told its disks".to_owned());
+        }
+        match volume.put_in(member, disk.size) {
+            Ok(steps) => {
+                self.disks[member.index()] = Some(disk);
+                self.write(&steps)?;
+                Ok(format!("disk {} of the volume was out of date, and is filled with what it missed", member.0))
+            }
+            Err(VolumeError::ReadOnly) => {
+                Ok("it is out of date, and cannot be filled while another disk is away".to_owned())
+            }
+            Err(error) => Ok(format!("it is out of date, and cannot be filled: {error}")),
+        }
+    }
+
+    /// Each step is durable before the next.
+    pub(super) fn write(&self, steps: &[Vec<DiskWrite>]) -> Result<(), VolumeDiskError> {
+        for step in steps {
+            for write in step {
+                let disk = self.disk(write.member);
+                let written = write_whole(&disk.file, write.position, AlignedBlock::new(&write.bytes).bytes());
+                written.map_err(|source| unwritable(&disk.path, source))?;
+            }
+            let members: std::collections::BTreeSet<_> = step.iter().map(|write| write.member).collect();
+            members.into_iter().try_for_each(|member| self.flush(member))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn flush(&self, member: MemberId) -> Result<(), VolumeDiskError> {
+        let disk = self.disk(member);
+        rustix::fs::fdatasync(&disk.file).map_err(|source| unwritable(&disk.path, source))
+    }
+
+    fn disk(&self, member: MemberId) -> &OpenDisk {
+        self.disks[member.index()].as_ref().expect("only disks that are there are written to")
+    }
+}
+
+fn unwritable(path: &Path, source: Errno) -> VolumeDiskError {
+    VolumeDiskError::Journal { path: path.to_owned(), source: source.into() }
+}
+
+/// Why one disk is not the volume's, without its number among those given: it is named beside.
+fn reason(error: &VolumeOpenError) -> String {
+    match error {
+        VolumeOpenError::Superblock { source, .. } => source.to_string(),
+        VolumeOpenError::Truncated { size, needed, .. } => {
+            format!("it has {size} bytes and had {needed}: it is truncated")
+        }
+        other => other.to_string(),
+    }
+}
+
+/// The disks as they are counted in the error.
+pub(super) fn failed(given: &GivenDisks, source: VolumeOpenError) -> VolumeDiskError {
+    let name = |(number, disk): (usize, &OpenDisk)| format!("disk {number}: {}", disk.path.display());
+    let disks: Vec<String> = given.0.iter().enumerate().map(name).collect();
+    VolumeDiskError::Volume { disks: disks.join(", "), source }
+}

@@ -1,0 +1,93 @@
+//! Volumes on files: the disks, what is put on them, and what the server says of them.
+
+use std::fs::File;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::http::{Client, fetch};
+use super::program;
+use super::server::Server;
+
+pub const DISK_BYTES: u64 = 96 << 20;
+
+pub fn pattern(length: usize) -> Vec<u8> {
+    (0..length).map(|n| (n.wrapping_mul(2_654_435_761) >> 9).to_le_bytes()[0]).collect()
+}
+
+pub fn put(address: SocketAddr, target: &str, body: &[u8]) -> u16 {
+    let mut client = Client::try_to(address).expect("it listens");
+    let head = format!("PUT {target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", body.len());
+    client.stream.write_all(head.as_bytes()).expect("it reads");
+    client.stream.write_all(body).expect("it reads");
+    let mut answer = client.try_head().expect("an answer");
+    client.try_body(&mut answer).expect("an answer");
+    answer.status
+}
+
+pub fn disks(folder: &Path, count: usize) -> Vec<PathBuf> {
+    let disk = |number: usize| {
+        let path = folder.join(format!("disk{number}"));
+        File::create(&path).and_then(|file| file.set_len(DISK_BYTES)).expect("there is room");
+        path
+    };
+    (0..count).map(disk).collect()
+}
+
+pub fn joined(disks: &[PathBuf]) -> String {
+    disks.iter().map(|disk| disk.to_str().expect("UTF-8")).collect::<Vec<_>>().join(",")
+}
+
+pub fn volume(arguments: &[&str], disks: &[PathBuf]) {
+    let mut command = Command::new(program());
+    let output = command.arg("volume").args(arguments).args(disks).output().expect("the program runs");
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// What `/api/v1/volumes` says of the one volume, when nothing is under way beside the streams any more.
+pub fn when_looked_after(server: &Server) -> serde_json::Value {
+    for _ in 0..600 {
+        let (_, volumes) = fetch(server.address, "GET", "/api/v1/volumes").expect("an answer");
+        let volumes: serde_json::Value = serde_json::from_slice(&volumes).expect("JSON");
+        if volumes[0]["upkeep"].is_null() {
+            return volumes[0].clone();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    panic!(
+        "it goes on: {}",
+        String::from_utf8_lossy(&fetch(server.address, "GET", "/api/v1/volumes").expect("an answer").1)
+    );
+}
+
+pub fn gives_all(server: &Server, contents: &[(String, Vec<u8>)], what: &str) {
+    for (name, bytes) in contents {
+        let (status, body) = fetch(server.address, "GET", &format!("/media/{name}?rate=max")).expect("an answer");
+        assert!(status == 200 && body == *bytes, "{what}: {name}: {status}, {} bytes", body.len());
+    }
+}
+
+/// Contents of 0 to 5 MB, none of which begins as another does.
+pub fn films() -> Vec<(String, Vec<u8>)> {
+    let film = |number: usize| {
+        let bytes = (0..number * 500_007).map(|at| (at * at + number * 7).wrapping_mul(2_654_435_761) >> 11);
+        (format!("{}/{number}.ts", number % 3), bytes.map(|value| value.to_le_bytes()[0]).collect())
+    };
+    (0..10).map(film).collect()
+}
+
+pub fn event(server: &Server, event: &str) -> Option<serde_json::Value> {
+    let (_, events) = fetch(server.address, "GET", "/api/v1/events").expect("an answer");
+    let events: Vec<serde_json::Value> = serde_json::from_slice(&events).expect("JSON");
+    events.into_iter().rfind(|one| one["event"] == event)
+}
+
+/// What an `isocast volume` command does with the volume that a server has: its exit code, and all it said.
+pub fn asked(server: &Server, arguments: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(program());
+    command.arg("volume").args(arguments).args(["--url", &format!("http://{}", server.address)]);
+    let output = command.output().expect("the program runs");
+    let said = [&output.stdout[..], &output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+}

@@ -1,0 +1,76 @@
+//! A volume grows while it is served: disks come, and get what is written and what they are given.
+
+mod common;
+
+use common::http::fetch;
+use common::server::Server;
+use common::until;
+use common::volume::{asked, disks, films, gives_all, joined, pattern, put, volume, when_looked_after};
+
+/// Bytes of the best-effort class that a disk has moved.
+fn moved(server: &Server, disk: usize) -> u64 {
+    let (_, disks) = fetch(server.address, "GET", "/api/v1/disks").expect("an answer");
+    let disks: serde_json::Value = serde_json::from_slice(&disks).expect("JSON");
+    let disks = disks.as_array().expect("a list");
+    let disk = disks
+        .iter()
+        .find(|known| known["folders"][0].as_str().is_some_and(|path| path.ends_with(&format!("disk{disk}"))));
+    disk.expect("it is listed")["be_bytes"].as_u64().expect("a number")
+}
+
+#[test]
+fn a_disk_comes_while_the_volume_is_served() {
+    for layout in ["span", "mirror"] {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+        let (disks, state) = (disks(folder.path(), 4), folder.path().join("state"));
+        volume(&["create", "--name", "films", "--layout", layout, "--unit", "1MiB", "--yes"], &disks[..2]);
+        let films = films();
+        let server = Server::start(&[], &state, &["--volume", &joined(&disks[..2])]);
+        for (name, bytes) in &films {
+            assert_eq!(put(server.address, &format!("/media/{name}"), bytes), 201);
+        }
+        let free = when_looked_after(&server)["free_bytes"].as_u64().expect("a number");
+        let names: Vec<&str> = disks.iter().map(|disk| disk.to_str().expect("UTF-8")).collect();
+        let two = joined(&disks[..2]);
+        let unasked = asked(&server, &["add", "--new", names[2], &two]);
+        assert!(unasked.0 == Some(1) && unasked.1.contains("--yes"), "{unasked:?}");
+        for _ in 0..2 {
+            let added = asked(&server, &["add", "--new", names[2], "--yes", "--json", &two]);
+            assert!(added.0 == Some(0) && added.1.contains("\"disk\": 2"), "{added:?}");
+        }
+        let grown = when_looked_after(&server);
+        assert!(grown["disks"][2]["state"] == "active", "{grown}");
+        assert!(grown["free_bytes"].as_u64() > Some(free + free / 3), "{free} and then {grown}");
+        let again = asked(&server, &["add", "--new", names[3], "--yes", &joined(&disks[..3])]);
+        assert!(again.0 == Some(1) && again.1.contains("start the server again"), "{again:?}");
+        for number in 0..4 {
+            assert_eq!(put(server.address, &format!("/media/new{number}.ts"), &pattern(3_000_000 + number)), 201);
+        }
+        until("what is new on the new disk", || match moved(&server, 2) {
+            0..3_000_000 => Err(moved(&server, 2).to_string()),
+            _ => Ok(()),
+        });
+        gives_all(&server, &films, "with a disk more");
+        server.kill();
+        let server = Server::start(&[], &state, &["--volume", &joined(&disks[..3])]);
+        gives_all(&server, &films, "after a restart");
+        let new: Vec<_> = (0..4).map(|number| (format!("new{number}.ts"), pattern(3_000_000 + number))).collect();
+        gives_all(&server, &new, "after a restart");
+        // A place is free for the next one; one that left leaves its own.
+        let added = asked(&server, &["add", "--new", names[3], "--yes", "--json", &joined(&disks[..3])]);
+        assert!(added.0 == Some(0) && added.1.contains("\"disk\": 3"), "{added:?}");
+        let removed = asked(&server, &["remove", "--old", names[0], "--yes", &joined(&disks)]);
+        assert_eq!(removed.0, Some(0), "{removed:?}");
+        let back = asked(&server, &["add", "--new", names[0], "--yes", "--json", "--force", &joined(&disks[1..])]);
+        assert!(back.0 == Some(0) && back.1.contains("\"disk\": 0"), "{back:?}");
+        gives_all(&server, &films, "with four disks");
+        let (_, said) = server.stop();
+        assert!(!said.contains("panicked"), "{said}");
+        let scrubbed = std::process::Command::new(common::program())
+            .args(["volume", "scrub", "--json", &joined(&disks)])
+            .output()
+            .expect("the program runs");
+        let said = String::from_utf8_lossy(&[&scrubbed.stdout[..], &scrubbed.stderr].concat()).into_owned();
+        assert!(scrubbed.status.success() && said.contains("\"contents\": 14"), "{layout}: {said}");
+    }
+}

@@ -1,0 +1,164 @@
+//! `isocast serve --volume` where a disk is missing, is not what it was, or comes back.
+
+mod common;
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::http::{exchange, fetch};
+use common::server::Server;
+use common::volume::{
+    DISK_BYTES, asked, disks, event, films, gives_all, joined, pattern, put, volume, when_looked_after,
+};
+
+fn blank(path: &Path) {
+    File::create(path).and_then(|file| file.set_len(DISK_BYTES)).expect("there is room");
+}
+
+/// A volume of so many disks with the films on it; its disks, and the folder that is removed with the test.
+fn filled(layout: &str, count: usize) -> (Vec<PathBuf>, tempfile::TempDir) {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    let disks = disks(folder.path(), count);
+    volume(&["create", "--name", "films", "--layout", layout, "--unit", "1MiB", "--yes"], &disks);
+    let server = serving(&disks, &folder);
+    for (name, bytes) in films() {
+        assert_eq!(put(server.address, &format!("/media/{name}"), &bytes), 201);
+    }
+    server.stop();
+    (disks, folder)
+}
+
+fn serving(disks: &[PathBuf], folder: &tempfile::TempDir) -> Server {
+    Server::start(&[], &folder.path().join("state"), &["--volume", &joined(disks)])
+}
+
+/// What `serve` says when it does not start with these disks.
+fn refused(disks: &[PathBuf], folder: &tempfile::TempDir) -> String {
+    let mut command = Command::new(common::program());
+    command.args(["serve", "--listen", "127.0.0.1:0", "--volume", &joined(disks), "--state"]);
+    let output = command.arg(folder.path().join("state")).output().expect("the program runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    said
+}
+
+fn scrubbed(disks: &[PathBuf]) -> String {
+    let mut scrub = Command::new(common::program());
+    let output = scrub.args(["volume", "scrub", "--json", &joined(disks)]).output().expect("the program runs");
+    let said = String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned();
+    assert!(output.status.success(), "{said}");
+    said
+}
+
+#[test]
+fn a_mirror_is_served_without_a_disk_that_is_away_and_fills_it_when_it_is_back() {
+    let (disks, folder) = filled("mirror", 2);
+    for number in [0, 1] {
+        let (disk, away) = (&disks[number], folder.path().join("away"));
+        fs::rename(disk, &away).expect("it is there");
+        let server = serving(&disks, &folder);
+        let told = event(&server, "volume_disk").expect("it is told")["message"].to_string();
+        assert!(told.contains("No such file") && told.contains("replace"), "{told}");
+        assert!(server.said().contains(&told[1..told.len() - 1]), "{}", server.said());
+        gives_all(&server, &films(), "from the other disk");
+        let during = pattern(2_500_000 + number);
+        assert_eq!(put(server.address, &format!("/media/during{number}.ts"), &during), 201);
+        let gone = exchange(server.address, "DELETE", &format!("/media/during{}.ts", 1 - number)).expect("an answer");
+        assert_eq!(gone.status, if number == 0 { 404 } else { 204 });
+        server.stop();
+        fs::rename(&away, disk).expect("it is there");
+        let server = serving(&disks, &folder);
+        let back = when_looked_after(&server);
+        assert_eq!(back["disks"][number]["state"], "active", "{back}");
+        let filled = event(&server, "upkeep_ended").expect("it is told");
+        // What lay there already is read and left alone.
+        let films = films().iter().map(|(_, bytes)| bytes.len().div_ceil(1 << 20) as u64).sum::<u64>();
+        let written = filled["copies_written"].as_u64().expect("a number");
+        assert!(filled["upkeep"] == "fill" && (1..films / 2).contains(&written), "{filled}");
+        gives_all(&server, &[(format!("during{number}.ts"), during)], "what was put meanwhile");
+        server.stop();
+        assert!(scrubbed(&disks).contains("\"contents\": 11"));
+    }
+}
+
+#[test]
+fn a_disk_that_is_blank_or_cut_is_replaced_where_it_is() {
+    let (disks, folder) = filled("mirror", 3);
+    File::options().write(true).open(&disks[1]).and_then(|file| file.set_len(8 << 20)).expect("it can be cut");
+    let server = serving(&disks, &folder);
+    assert!(server.said().contains("truncated"), "{}", server.said());
+    gives_all(&server, &films(), "without the disk that was cut");
+    server.stop();
+    blank(&disks[1]);
+    let server = serving(&disks, &folder);
+    assert!(server.said().contains("no Isocast volume; ") && server.said().contains("replace"), "{}", server.said());
+    let name = disks[1].to_str().expect("UTF-8");
+    let others = joined(&[disks[0].clone(), disks[2].clone()]);
+    let replaced = asked(&server, &["replace", "--old", name, "--new", name, "--yes", "--json", &others]);
+    assert!(replaced.0 == Some(0) && replaced.1.contains("\"lost_parts\": 0"), "{replaced:?}");
+    gives_all(&server, &films(), "with the new disk");
+    server.stop();
+    scrubbed(&disks);
+    serving(&disks, &folder).stop();
+}
+
+#[test]
+fn without_another_copy_the_rest_is_served_and_nothing_is_written() {
+    for layout in ["span", "stripe"] {
+        let (disks, folder) = filled(layout, 3);
+        let away = folder.path().join("away");
+        fs::rename(&disks[2], &away).expect("it is there");
+        let server = serving(&disks, &folder);
+        assert!(server.said().contains("no other copy"), "{}", server.said());
+        let mut whole = 0;
+        for (name, bytes) in films() {
+            let (status, body) = fetch(server.address, "GET", &format!("/media/{name}?rate=max")).expect("an answer");
+            assert!((status == 200 && body == bytes) || status == 503, "{layout}, {name}: {status}");
+            whole += usize::from(status == 200);
+        }
+        assert!((1..10).contains(&whole), "{layout}: {whole} contents are whole");
+        let (_, volumes) = fetch(server.address, "GET", "/api/v1/volumes").expect("an answer");
+        assert!(String::from_utf8_lossy(&volumes).contains("\"missing\""), "{}", String::from_utf8_lossy(&volumes));
+        let refused = put(server.address, "/media/new.ts", &pattern(1_000));
+        assert!((400..600).contains(&refused), "{refused}");
+        assert!(exchange(server.address, "DELETE", "/media/1/1.ts").expect("an answer").status >= 400);
+        server.stop();
+        fs::rename(&away, &disks[2]).expect("it is there");
+        let server = serving(&disks, &folder);
+        gives_all(&server, &films(), "with all disks");
+        assert_eq!(put(server.address, "/media/new.ts", &pattern(1_000)), 201);
+        server.stop();
+        scrubbed(&disks);
+    }
+}
+
+#[test]
+fn disks_that_are_not_the_volumes_are_told_apart_and_nothing_is_changed() {
+    let (disks, folder) = filled("mirror", 2);
+    let (others, _other) = filled("span", 1);
+    let copies: Vec<PathBuf> = ["copy0", "copy1"].map(|name| folder.path().join(name)).into();
+    for (disk, copy) in disks.iter().zip(&copies) {
+        fs::copy(disk, copy).expect("there is room");
+    }
+    assert!(refused(&disks[..1], &folder).contains("numbers [1]"), "one that was forgotten is not away");
+    assert!(refused(&[disks[0].clone(), disks[0].clone()], &folder).contains("twice"));
+    assert!(refused(&[disks[0].clone(), copies[0].clone()], &folder).contains("the same disk of the volume"));
+    assert!(refused(&[disks[0].clone(), others[0].clone()], &folder).contains("another one than the first disk's"));
+    scrubbed(&disks);
+    // Each of the two was used alone.
+    let nowhere = folder.path().join("nowhere");
+    for disk in &disks {
+        serving(&[disk.clone(), nowhere.clone()], &folder).stop();
+    }
+    assert!(refused(&disks, &folder).contains("each used while the other one was away"));
+    // The first one's state counts; the second, which was replaced by another, is not taken for that.
+    let new = folder.path().join("new");
+    blank(&new);
+    let (old, new_name) = (disks[1].to_str().expect("UTF-8"), new.to_str().expect("UTF-8"));
+    volume(&["replace", "--old", old, "--new", new_name, "--yes"], &disks[..1]);
+    assert!(refused(&[disks[0].clone(), copies[1].clone()], &folder).contains("another disk has that place"));
+    let server = serving(&[disks[0].clone(), new], &folder);
+    gives_all(&server, &films(), "with the new disk");
+    server.stop();
+}
