@@ -328,6 +328,8 @@ pub struct VolumeStatus {
     pub free_bytes: u64,
     /// Its disks, by their numbers in the volume.
     pub disks: Vec<VolumeDiskStatus>,
+    /// Copies that were moved to another zone of their disk since the start, for what is read most.
+    pub moved_copies: u64,
     /// What is under way beside the streams.
     pub upkeep: Option<UpkeepStatus>,
     /// What ended last.

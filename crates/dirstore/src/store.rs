@@ -358,6 +358,14 @@ impl Store {
         self.0.volumes.iter().find(|volume| volume.is_named(name)).ok_or(UpkeepError::Unknown)?.begin(wish)
     }
 
+    /// So many bytes of a content were sent to who read it from `disk`: volumes count what is read most.
+    pub fn note_read(&self, disk: DiskId, name: &str, bytes: u64) {
+        let has_disk = |volume: &&ServedVolume| volume.disks().iter().any(|(id, ..)| *id == disk);
+        if let Some(volume) = self.0.volumes.iter().find(has_disk) {
+            volume.note_read(name, bytes);
+        }
+    }
+
     /// Asks `reliance` before a disk is given an upload, from now on: who reads from the disks knows more of their errors
     /// than their threads do. The first one given stays.
     pub fn rely_on(&self, reliance: Reliance) {

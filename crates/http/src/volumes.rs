@@ -34,6 +34,7 @@ fn described(volume: VolumeInfo) -> VolumeStatus {
         contents: u64::try_from(volume.contents).unwrap_or(u64::MAX),
         free_bytes: volume.free.0,
         disks: disks.collect(),
+        moved_copies: volume.moved_copies,
         upkeep: volume.upkeep.map(|(kind, report)| upkeep(kind, &report, None)),
         last_upkeep: volume
             .last_upkeep

@@ -2,10 +2,16 @@
 
 mod common;
 
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+
 use common::http::fetch;
 use common::server::Server;
 use common::until;
-use common::volume::{asked, disks, films, gives_all, joined, pattern, put, volume, when_looked_after};
+use common::volume::{
+    DISK_BYTES, asked, disks, event, films, gives_all, joined, pattern, put, volume, when_looked_after,
+};
 
 /// Bytes of the best-effort class that a disk has moved.
 fn moved(server: &Server, disk: usize) -> u64 {
@@ -66,11 +72,59 @@ fn a_disk_comes_while_the_volume_is_served() {
         gives_all(&server, &films, "with four disks");
         let (_, said) = server.stop();
         assert!(!said.contains("panicked"), "{said}");
-        let scrubbed = std::process::Command::new(common::program())
+        let scrubbed = Command::new(common::program())
             .args(["volume", "scrub", "--json", &joined(&disks)])
             .output()
             .expect("the program runs");
         let said = String::from_utf8_lossy(&[&scrubbed.stdout[..], &scrubbed.stderr].concat()).into_owned();
         assert!(scrubbed.status.success() && said.contains("\"contents\": 14"), "{layout}: {said}");
     }
+}
+
+/// A disk that is a file.
+struct FileDisk(std::fs::File);
+
+impl volume::ReadDisk for FileDisk {
+    fn read(&mut self, _: usize, position: u64, buffer: &mut [u8]) -> Result<(), volume::ReadError> {
+        self.0.read_exact_at(buffer, position).map_err(|_| volume::ReadError)
+    }
+}
+
+/// Whether all of a content lies in the outer half of the one disk of its volume.
+fn lies_outside(disk: &Path, name: &str) -> bool {
+    let mut file = FileDisk(std::fs::File::open(disk).expect("it is there"));
+    let identified = volume::identify(&[DISK_BYTES], &mut file).expect("a volume");
+    let volume = volume::open(&identified, &mut file).expect("a volume");
+    let content = volume.find(name).expect("it is there");
+    content.parts.iter().all(|part| part.first.unit < volume.unit_count(part.first.member).div_ceil(2))
+}
+
+#[test]
+fn what_is_read_most_moves_to_the_outer_zone_when_nobody_reads() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    let (disks, state) = (disks(folder.path(), 1), folder.path().join("state"));
+    volume(&["create", "--name", "films", "--layout", "span", "--unit", "1MiB", "--yes"], &disks);
+    let server = Server::start(&[], &state, &["--volume", &joined(&disks)]);
+    let contents: Vec<_> = (0..7).map(|number| (format!("{number}.ts"), pattern(9_000_000 + number))).collect();
+    for (name, bytes) in &contents {
+        assert_eq!(put(server.address, &format!("/media/{name}"), bytes), 201);
+    }
+    assert!(lies_outside(&disks[0], "0.ts") && !lies_outside(&disks[0], "6.ts"));
+    for _ in 0..3 {
+        gives_all(&server, &contents[6..], "what is read most");
+    }
+    let moved = until("what is read most to move", || event(&server, "upkeep_ended").ok_or(String::new()));
+    assert!(moved["upkeep"] == "zones" && moved["copies_lost"] == 0, "{moved}");
+    let status = when_looked_after(&server);
+    assert!(status["moved_copies"].as_u64() >= Some(9) && status["last_upkeep"].is_null(), "{status}");
+    gives_all(&server, &contents, "after the move");
+    // It is durable, and where it was is free again.
+    server.kill();
+    assert!(lies_outside(&disks[0], "6.ts"));
+    let server = Server::start(&[], &state, &["--volume", &joined(&disks)]);
+    gives_all(&server, &contents, "after a restart");
+    assert_eq!(put(server.address, "/media/7.ts", &pattern(20_000_000)), 201);
+    server.stop();
+    let scrub = Command::new(common::program()).args(["volume", "scrub"]).args(&disks).output();
+    assert!(scrub.expect("the program runs").status.success());
 }

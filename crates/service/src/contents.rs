@@ -36,6 +36,8 @@ pub trait Contents: Send + Sync + 'static {
     fn is_failing(&self, disk: DiskId) -> bool;
     /// Removes the content at `path`.
     fn delete<'a>(&'a self, path: &'a ContentPath, precondition: Precondition) -> Pending<'a, ()>;
+    /// So many bytes of a content were sent to who read it from `disk`.
+    fn note_read(&self, _disk: DiskId, _path: &str, _bytes: u64) {}
     /// The volumes.
     fn volumes(&self) -> Vec<VolumeInfo>;
     /// True if no upload is under way.
@@ -142,6 +144,10 @@ impl Contents for Store {
 
     fn delete<'a>(&'a self, path: &'a ContentPath, precondition: Precondition) -> Pending<'a, ()> {
         Box::pin(Self::delete(self, path, precondition))
+    }
+
+    fn note_read(&self, disk: DiskId, path: &str, bytes: u64) {
+        Self::note_read(self, disk, path, bytes);
     }
 
     fn volumes(&self) -> Vec<VolumeInfo> {

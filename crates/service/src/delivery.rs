@@ -255,6 +255,7 @@ impl Paced {
         });
         let body_bytes = end.sent_bytes.saturating_sub(self.prefix_bytes);
         let disk = self.request.content.disk();
+        self.service.contents.note_read(disk, path, body_bytes);
         let short = match end.outcome {
             Outcome::DiskError => Some(Resource::DiskFailing(disk)),
             Outcome::DiskOverloaded | Outcome::StartTooLate => Some(Resource::Disk(disk)),

@@ -68,6 +68,17 @@ impl FreeUnits {
         true
     }
 
+    /// How many units of `range` are free.
+    pub(crate) fn free_in(&self, range: Range<u32>) -> u64 {
+        let below = |end: u32| {
+            let (whole, rest) = (index(end / BITS), end % BITS);
+            let words: u64 = self.levels[0][..whole].iter().map(|word| u64::from(word.count_ones())).sum();
+            let last = self.levels[0].get(whole).map_or(0, |word| word & ((1 << rest) - 1));
+            words + u64::from(last.count_ones())
+        };
+        below(range.end).saturating_sub(below(range.start))
+    }
+
     /// Gives back a unit that was taken.
     ///
     /// # Panics
@@ -151,6 +162,8 @@ mod tests {
                     prop_assert_eq!(free.claim(unit), model.remove(&unit));
                 }
                 prop_assert_eq!(index(free.free()), model.len());
+                let (start, end) = (from.min(unit).min(units), from.max(unit).min(units));
+                prop_assert_eq!(free.free_in(start..end), u64::try_from(model.range(start..end).count()).expect("few"));
             }
             for unit in 0..units {
                 prop_assert_eq!(free.is_free(unit), model.contains(&unit));

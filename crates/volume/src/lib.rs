@@ -27,6 +27,7 @@ mod tail;
 mod unit;
 mod upkeep;
 mod volume;
+mod zones;
 
 pub use areas::Areas;
 pub use catalogue::{ListedName, StoredContent, StoredPart, UnitPlace, name_problem};
@@ -44,6 +45,7 @@ pub use tail::stored_bytes;
 pub use unit::{CHECKED_BYTES, ChecksumTable, Checksums, UnitHeader};
 pub use upkeep::{CopyTask, NewCopy, Upkeep};
 pub use volume::{NewVolume, Volume};
+pub use zones::{ReadCounts, ZoneMove};
 
 /// Everything but payload is read and written in blocks of this many bytes.
 pub const BLOCK_BYTES: u64 = 4096;

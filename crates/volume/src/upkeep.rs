@@ -22,6 +22,10 @@ pub enum Upkeep {
     Drain(MemberId),
     /// Every copy is read, and written anew from the other one if it is wrong.
     Scrub,
+    /// First copies that lie in the inner half of a disk go to its outer half, as far as there is room ([`Volume::zone_moves`]).
+    Outward,
+    /// And the other way round.
+    Inward,
 }
 
 /// A copy to look after: of `sources`, in this order, the first one that is whole is written to `target`, if it does not lie there.
@@ -108,11 +112,28 @@ impl Volume {
                 }
                 None => vec![],
             },
+            Upkeep::Outward => self.move_first(stored, part, [Half::Inner, Half::Outer]),
+            Upkeep::Inward => self.move_first(stored, part, [Half::Outer, Half::Inner]),
             Upkeep::Drain(member) => match on(member) {
                 Some(from) => new(Some(from), has_room.then(|| self.take_unit_instead(stored, from)).flatten())?,
                 None => vec![],
             },
         })
+    }
+
+    /// Moves the first copy of a part to the other half of its disk.
+    fn move_first(&mut self, stored: &StoredPart, part: u32, [from, to]: [Half; 2]) -> Vec<CopyTask> {
+        let first = stored.first;
+        let has_room = self.draining != Some(first.member) && self.parts_left() > 0;
+        if !has_room || !self.lies_in(first, from) {
+            return vec![];
+        }
+        let free = &mut self.free[first.member.index()];
+        let range = to.range(free.units());
+        let Some(unit) = free.take(range.clone(), range.start) else { return vec![] };
+        let target = UnitPlace { member: first.member, unit };
+        let news = Some(NewCopy { part, instead_of: Some(first), to: target });
+        vec![CopyTask { part, sources: stored.places().collect(), target, news }]
     }
 
     /// Takes a unit for a copy instead of the one at `from`: on a disk that does not have the other copy.

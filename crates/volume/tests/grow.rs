@@ -221,3 +221,78 @@ fn a_disk_comes_in_the_place_of_one_that_left_while_somebody_reads_what_moved() 
     assert!(volume.unbalanced().is_empty());
     assert_eq!(volume.free_counts()[member.index()], Some(units));
 }
+
+#[test]
+fn what_is_read_most_gets_the_outer_zones_and_nothing_else_changes() {
+    for placement in [Placement::Span, Placement::Stripe, Placement::Mirror] {
+        let count = if placement == Placement::Span { 1 } else { 2 };
+        let mut volume = Volume::create(new_volume(placement, vec![DISK; count])).expect("sizes are fine");
+        let mut bench = Bench {
+            disks: MemoryDisks(vec![Some(MemoryDisk::new(DISK)); count]),
+            flushes_left: usize::MAX,
+            chance: Chance::new(1),
+        };
+        let steps = volume.superblock_writes();
+        assert!(bench.commit(&mut volume).and_then(|()| bench.steps(&steps)).is_ok());
+        // Each as long as an eighth of the volume, seven of them: some lie in the inner half.
+        let units = volume.free_bytes() / UNIT / 8;
+        let length = (units - 1) * UNIT;
+        for number in 0..7u64 {
+            let mut draft = volume.begin(&number.to_string(), Some(length)).expect("there is room");
+            let mut writes = Vec::new();
+            let written =
+                write_content(&mut volume, &mut draft, (number, length, 1), |write| writes.push(write.clone()));
+            written.expect("room was promised");
+            bench.write(&writes);
+            volume.publish(draft, 1).expect("nothing came between");
+            assert!(bench.commit(&mut volume).is_ok());
+        }
+        let outer = |volume: &Volume, name: &str| {
+            let parts = &volume.find(name).expect("it is there").parts;
+            parts.iter().filter(|part| part.first.unit < volume.unit_count(part.first.member).div_ceil(2)).count()
+                == parts.len()
+        };
+        let mut counts = volume::ReadCounts::default();
+        assert!(volume.zone_moves(&counts).is_empty(), "nothing was read");
+        for (name, bytes) in [("6", 1_000), ("5", 900), ("0", 700)] {
+            counts.add(name, bytes, volume.outer_bytes());
+        }
+        let (mut rounds, before) = (0, volume.free_bytes());
+        loop {
+            let moves = volume.zone_moves(&counts);
+            if moves.is_empty() {
+                break;
+            }
+            rounds += 1;
+            assert!(rounds < 8, "it comes to an end: {moves:?}");
+            for volume::ZoneMove { name, upkeep } in moves {
+                let content = Arc::clone(volume.find(&name).expect("it is there"));
+                let mut copies = Vec::new();
+                for part in 0..content.parts.len() as u32 {
+                    let tasks = volume.copies_to_look_after(upkeep, &content, part).expect("room is no condition");
+                    for task in tasks {
+                        let bytes = read_part(&volume, &content, part, &mut bench.disks).expect("it is whole");
+                        let mut checksums = Checksums::default();
+                        checksums.add(&bytes);
+                        let mend = volume.mend(&name, &content, part, task.target, checksums.finish());
+                        let (member, position) = mend.payload;
+                        bench.write(&[DiskWrite { member, position, bytes: padded(bytes) }, mend.header]);
+                        copies.extend(task.news);
+                    }
+                }
+                assert_eq!(volume.take_copies(&name, &content, &copies), Ok(true));
+                drop(content);
+                assert!(bench.commit(&mut volume).is_ok());
+            }
+        }
+        assert!(["6", "5", "0"].into_iter().all(|name| outer(&volume, name)), "{placement:?}");
+        assert!(rounds > 0 || placement == Placement::Mirror, "first copies of a mirror lie there already");
+        let volume = bench.disks.open().expect("all is durable");
+        assert!(volume.unbalanced().is_empty() && volume.free_bytes() == before);
+        for number in 0..7u64 {
+            let content = Arc::clone(volume.find(&number.to_string()).expect("it is there"));
+            let bytes = read_content(&volume, &content, &mut bench.disks);
+            assert!(bytes.is_some_and(|bytes| bytes == payload(number, 0, length)), "{placement:?}: {number}");
+        }
+    }
+}

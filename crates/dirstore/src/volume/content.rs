@@ -56,6 +56,11 @@ impl OpenContents {
         }
     }
 
+    /// Whether nobody reads anything.
+    pub(super) fn is_empty(&self) -> bool {
+        self.open.values().all(|(content, _)| content.strong_count() == 0)
+    }
+
     /// Lets go of what nobody reads any more.
     pub(super) fn let_go(&mut self) {
         self.open.retain(|_, (content, _)| content.strong_count() > 0);

@@ -12,7 +12,7 @@ use dataplane::layout::FileAccess;
 use device::Device;
 use storage::uploads::RecordingTerms;
 use units::{DiskId, UploadId};
-use volume::{DiskWrite, Draft, GroupCommit, MemberId, Volume, VolumeError};
+use volume::{DiskWrite, Draft, GroupCommit, MemberId, ReadCounts, Volume, VolumeError};
 
 use super::content::{OpenContents, entry_of};
 use super::member_change::MemberChange;
@@ -138,6 +138,11 @@ pub(crate) struct Core {
     waiters: Vec<Waiter>,
     journal: Option<JournalCommit>,
     pub(super) upkeep: Option<UpkeepRun>,
+    /// What was read of contents lately, and whether that has changed since it was last looked what to move for it.
+    pub(super) reads: ReadCounts,
+    pub(super) reads_changed: bool,
+    /// Copies that were moved to other zones.
+    pub(super) moved_copies: u64,
     /// How the last one ended.
     pub(super) last_upkeep: Option<EndedUpkeep>,
     /// The places where no disk is, or one was taken out, for those that come: also the one behind the last number, if there is one.
@@ -165,6 +170,9 @@ impl Core {
             waiters: Vec::new(),
             journal: None,
             upkeep: None,
+            reads: ReadCounts::default(),
+            reads_changed: false,
+            moved_copies: 0,
             last_upkeep: None,
             vacant,
             is_changing: false,

@@ -26,6 +26,8 @@ pub struct VolumeInfo {
     pub upkeep: Option<(&'static str, UpkeepReport)>,
     /// How the last one ended: why not all was done, if it was not.
     pub last_upkeep: Option<(&'static str, UpkeepReport, Option<StoreError>)>,
+    /// Copies that were moved to another zone of their disk since the start, for what is read most.
+    pub moved_copies: u64,
 }
 
 /// A disk of a volume.
@@ -75,6 +77,11 @@ impl ServedVolume {
         found.map(|((id, device), path)| (id, device, path)).collect()
     }
 
+    /// So much of a content was read: what is read most is moved to where the disks are fastest.
+    pub(crate) fn note_read(&self, name: &str, bytes: u64) {
+        lock(&self.core).note_read(name, bytes);
+    }
+
     pub(crate) fn is_named(&self, name: &str) -> bool {
         lock(&self.core).volume.superblock().name == name
     }
@@ -94,8 +101,9 @@ impl ServedVolume {
             contents: core.volume.len(),
             free: ByteCount(core.volume.free_bytes()),
             disks: disks.collect(),
-            upkeep: core.upkeep.as_ref().map(|run| (run.kind(), run.report.clone())),
+            upkeep: core.upkeep.as_ref().filter(|run| !run.gives_way()).map(|run| (run.kind(), run.report.clone())),
             last_upkeep: core.last_upkeep.clone(),
+            moved_copies: core.moved_copies,
         }
     }
 

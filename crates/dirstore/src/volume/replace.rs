@@ -93,7 +93,7 @@ impl ServedVolume {
         let new = open_blank(path)?;
         let member = {
             let core = lock(&self.core);
-            if core.upkeep.is_some() {
+            if core.is_looked_after() {
                 return Err(UpkeepError::Busy);
             }
             let member = core.volume.next_member().ok_or(AddError::from(CreateError::DiskCount(MEMBERS_MAX + 1)))?;
@@ -136,7 +136,7 @@ impl ServedVolume {
         if !is_served && !core.vacant.contains_key(&member) {
             return Err(UpkeepError::Unknown);
         }
-        if core.upkeep.is_some() {
+        if core.is_looked_after() {
             return Err(UpkeepError::Busy);
         }
         if is_served && !core.volume.keeps_all_without(member) { Err(UpkeepError::Needed) } else { Ok(()) }

@@ -1,4 +1,5 @@
-//! Upkeep beside the streams: a disk is filled or emptied, or every copy is read and mended, one copy at a time.
+//! Upkeep beside the streams: a disk is filled or emptied, or every copy is read and mended, one copy at a time. While nobody reads or
+//! writes, what was read most is moved to the outer zones.
 //!
 //! Promise: reads and writes are best effort of the disks' schedules, as uploads are; only bytes that were just verified are written;
 //! the memory of one unit is used. Broken off, it is done again: what is right already is only read.
@@ -8,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use units::{ByteCount, UploadId};
-use volume::{CopyTask, MemberId, NewCopy, StoredContent, Upkeep, VolumeError};
+use volume::{CopyTask, MemberId, NewCopy, StoredContent, Upkeep, VolumeError, ZoneMove};
 
 use super::UpkeepError;
 use super::core::{Core, Task};
@@ -51,6 +52,8 @@ pub(super) struct UpkeepRun {
     copying: Option<CopyUnderWay>,
     /// Every content was looked after.
     is_through: bool,
+    /// Contents that are still to be moved to other zones, if that is what is done.
+    moves: Option<VecDeque<ZoneMove>>,
 }
 
 /// A copy that is looked after.
@@ -83,7 +86,18 @@ impl UpkeepRun {
             copies: Vec::new(),
             copying: None,
             is_through: false,
+            moves: None,
         }
+    }
+
+    /// Moves contents to other zones, while nobody needs the disks.
+    fn of_moves(moves: Vec<ZoneMove>) -> Self {
+        Self { moves: Some(moves.into()), ..Self::new(Upkeep::Outward, ByteCount(0)) }
+    }
+
+    /// Whether it gives way to whatever else is asked for.
+    pub(super) const fn gives_way(&self) -> bool {
+        self.moves.is_some()
     }
 
     /// What it is, for events and reports.
@@ -92,6 +106,7 @@ impl UpkeepRun {
             Upkeep::Fill(_) => "fill",
             Upkeep::Drain(_) => "drain",
             Upkeep::Scrub => "scrub",
+            Upkeep::Outward | Upkeep::Inward => "zones",
         }
     }
 }
@@ -102,8 +117,11 @@ impl Core {
     /// # Errors
     /// One is under way; too few disks would be left; the volume takes no changes.
     pub(super) fn begin_upkeep(&mut self, upkeep: Upkeep) -> Result<(), UpkeepError> {
-        if self.upkeep.is_some() {
+        if self.is_looked_after() {
             return Err(UpkeepError::Busy);
+        }
+        if self.upkeep.is_some() {
+            self.end_upkeep(Ok(()));
         }
         if let Upkeep::Drain(member) = upkeep {
             self.volume.begin_drain(member).map_err(|error| match error {
@@ -117,6 +135,36 @@ impl Core {
         Ok(())
     }
 
+    /// Whether something is under way that was asked for, or is needed.
+    pub(super) fn is_looked_after(&self) -> bool {
+        self.upkeep.as_ref().is_some_and(|run| !run.gives_way())
+    }
+
+    /// So much of a content was read.
+    pub(super) fn note_read(&mut self, name: &str, bytes: u64) {
+        if self.volume.find(name).is_some() {
+            self.reads.add(name, bytes, self.volume.outer_bytes());
+            self.reads_changed = true;
+        }
+    }
+
+    /// Begins to move what is read most outwards, if nobody reads or writes and there is something to gain.
+    fn begin_moves(&mut self) {
+        if self.upkeep.is_some() || !self.reads_changed || !self.is_idle() {
+            return;
+        }
+        let moves = self.volume.zone_moves(&self.reads);
+        match moves.is_empty() {
+            true => self.reads_changed = false,
+            false => self.upkeep = Some(UpkeepRun::of_moves(moves)),
+        }
+    }
+
+    /// Nobody reads a content, uploads one, or waits for the journal.
+    fn is_idle(&self) -> bool {
+        self.open.is_empty() && self.upload_count() == 0 && !self.has_journal()
+    }
+
     /// Fills a disk that stands in for one that failed.
     pub(super) fn fill_disks(&mut self) {
         let filling = self.volume.filling().next();
@@ -127,9 +175,12 @@ impl Core {
 
     /// Goes on with the upkeep. What is to be written so that a disk that was filled, or is empty, counts as that.
     pub(super) fn upkeep_turn(&mut self) -> Option<MemberChange> {
+        self.begin_moves();
         for _ in 0..CONTENTS_PER_TURN {
+            let is_idle = self.is_idle();
             let run = self.upkeep.as_mut()?;
-            if run.copying.is_some() {
+            // A unit that was left is free for the next content when that is durable.
+            if run.copying.is_some() || (run.gives_way() && !is_idle) {
                 return None;
             }
             if run.is_through {
@@ -168,10 +219,15 @@ impl Core {
             Some(content) => self.volume.take_copies(&run.name, &content, &copies).map(|_| ()),
             None => Ok(()),
         };
-        match self.volume.content_behind(&run.name) {
-            Some((name, content)) => {
-                (run.name, run.content, run.next_part) = (name.to_owned(), Some(Arc::clone(content)), 0);
-            }
+        let next = match &mut run.moves {
+            None => self.volume.content_behind(&run.name).map(|(name, content)| (name.to_owned(), Arc::clone(content))),
+            Some(moves) => moves.pop_front().and_then(|next| {
+                run.upkeep = next.upkeep;
+                self.volume.find(&next.name).map(|content| (next.name, Arc::clone(content)))
+            }),
+        };
+        match next {
+            Some((name, content)) => (run.name, run.content, run.next_part) = (name, Some(content), 0),
             None => run.is_through = true,
         }
         if !copies.is_empty() {
@@ -287,14 +343,16 @@ impl Core {
             Upkeep::Fill(member) => Some(Ok(self.volume.filled(member))),
             Upkeep::Drain(_) if lost => Some(Err(VolumeError::PartLost)),
             Upkeep::Drain(member) => Some(self.volume.leave(member)),
-            Upkeep::Scrub => None,
+            Upkeep::Scrub | Upkeep::Outward | Upkeep::Inward => None,
         };
         let steps = steps.transpose();
         self.end_upkeep(steps.as_ref().map(|_| ()).map_err(|error| *error));
         if let (Upkeep::Drain(member), Ok(_)) = (upkeep, &steps) {
             self.members[member.index()] = None;
         }
-        steps.ok().flatten().map(|steps| self.begin_change(steps))
+        let change = steps.ok().flatten().map(|steps| self.begin_change(steps));
+        self.fill_disks();
+        change
     }
 
     pub(super) fn end_upkeep(&mut self, outcome: Result<(), VolumeError>) {
@@ -304,6 +362,15 @@ impl Core {
         let unused = run.copies.iter().chain(run.tasks.iter().filter_map(|task| task.news.as_ref()));
         unused.for_each(|copy| self.volume.give_back(copy.to));
         let failed = outcome.err().map(|error| self.error(error));
+        if run.gives_way() {
+            self.moved_copies += run.report.written;
+            // What could not be moved is not tried again before something else is read.
+            self.reads_changed &= run.report.written > 0;
+            if run.report.written == 0 {
+                return;
+            }
+            return self.front.events.tell(StoreEvent::UpkeepEnded { kind: run.kind(), report: run.report, failed });
+        }
         self.last_upkeep = Some((run.kind(), run.report.clone(), failed.clone()));
         self.front.events.tell(StoreEvent::UpkeepEnded { kind: run.kind(), report: run.report, failed });
     }
