@@ -236,6 +236,20 @@ pub(crate) fn copy(
     copy_tree(&tree, source, destination, terms, moved)
 }
 
+/// A file or folder of this machine, read or written directly.
+pub(crate) fn here(path: PathBuf) -> Endpoint {
+    Endpoint::Here(Folder::new(path))
+}
+
+/// As [`copy`], as fast as may be; shows how far it is.
+pub(crate) fn copy_shown(source: Endpoint, destination: Endpoint) -> anyhow::Result<Summary> {
+    let moved = Arc::default();
+    let shown = pacing::show_progress(&moved);
+    let outcome = copy(source, destination, CopyTerms { rate: None, resume: false, verify: false }, &moved);
+    shown.end();
+    outcome
+}
+
 fn copy_tree(
     tree: &Tree,
     source: Endpoint,

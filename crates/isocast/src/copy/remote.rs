@@ -84,7 +84,7 @@ impl Remote {
         root.below(&path.joined())
     }
 
-    pub(super) fn below(&self, name: &str) -> Self {
+    pub(crate) fn below(&self, name: &str) -> Self {
         Self { url: self.at(name), ..self.clone() }
     }
 

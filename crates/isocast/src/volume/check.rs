@@ -9,7 +9,7 @@ use serde_json::json;
 use volume::{Damage, DamagedCopy, Depth, StoredContent, Volume};
 
 use super::DiskNames;
-use super::disks::{Purpose, VolumeDisks};
+use super::disks::{Purpose, VolumeDisks, is_held};
 use super::progress::ProgressLine;
 use super::served::{VolumeOfServer, VolumeServer};
 use super::transfer::{read_unit, refuse_missing, write_copy};
@@ -49,6 +49,12 @@ struct DamagedPart {
 
 impl VolumeCheck {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        if let Some(held) = self.names.disks.0.iter().find(|disk| is_held(disk)) {
+            anyhow::bail!(
+                "{} is in use: a server that has the volume looks at every byte of it (`isocast volume scrub`)",
+                held.display()
+            );
+        }
         let (mut disks, volume) = VolumeDisks::open(&self.names.disks.0, Purpose::Read)?;
         let found = examine(&volume, &mut disks, Depth::Headers, OnDamage::Tell)?;
         report(out, self.json, &volume, &found)

@@ -7,13 +7,14 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use api::{UpkeepStatus, VolumeStatus};
+use api::{Disk, UpkeepStatus, VolumeStatus};
 use clap::Args;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::disks::{is_held, is_same};
 use super::progress::ProgressLine;
 use crate::client::{HttpClient, Login, expect};
+use crate::copy::Remote;
 
 /// Between two looks at how far it has come.
 const PERIOD: Duration = Duration::from_millis(500);
@@ -32,6 +33,7 @@ pub(super) struct VolumeServer {
 /// A volume that is served.
 pub(super) struct VolumeOfServer {
     client: HttpClient,
+    login: Option<Login>,
     url: String,
     pub(super) status: VolumeStatus,
 }
@@ -43,15 +45,26 @@ impl VolumeServer {
     /// A disk is in use, and the server does not answer or has another volume.
     pub(super) fn serving(&self, disks: &[PathBuf]) -> anyhow::Result<Option<VolumeOfServer>> {
         let Some(held) = disks.iter().find(|disk| is_held(disk)) else { return Ok(None) };
-        let client = HttpClient::new(self.login.as_deref().map(Login::read).transpose()?);
+        let login = self.login()?;
+        let client = HttpClient::new(login.clone());
         let asked =
             || format!("{} is in use, and {} was asked for it (`--url` names the server)", held.display(), self.url);
         let volumes: Vec<VolumeStatus> = client.json(&format!("{}/api/v1/volumes", self.url)).with_context(asked)?;
         let of_it = |volume: &VolumeStatus| number_in(volume, held).is_some();
         let status = volumes.into_iter().find(of_it);
         let status = status.with_context(|| format!("{} is in use, but not by {}", held.display(), self.url))?;
-        Ok(Some(VolumeOfServer { client, url: self.url.clone(), status }))
+        Ok(Some(VolumeOfServer { client, login, url: self.url.clone(), status }))
     }
+
+    /// Who asks.
+    pub(super) fn login(&self) -> anyhow::Result<Option<Login>> {
+        self.login.as_deref().map(Login::read).transpose()
+    }
+}
+
+/// The server's address of the folder that a volume is.
+fn media_of(url: &str) -> String {
+    format!("{}/media", url.trim_end_matches('/'))
 }
 
 /// The number of a disk in a volume.
@@ -69,12 +82,30 @@ impl VolumeOfServer {
         number_in(&self.status, disk).with_context(|| format!("{} is no disk of the volume `{name}`", disk.display()))
     }
 
+    /// Its contents, as the server serves them.
+    ///
+    /// # Errors
+    /// The server serves other folders or volumes beside it, under the same names.
+    pub(super) fn media(&self) -> anyhow::Result<Remote> {
+        let disks: Vec<Disk> = self.client.json(&format!("{}/api/v1/disks", self.url))?;
+        let is_its = |folder: &String| number_in(&self.status, Path::new(folder)).is_some();
+        let other = disks.iter().flat_map(|disk| &disk.folders).find(|folder| !is_its(folder));
+        let (name, url) = (&self.status.name, media_of(&self.url));
+        if let Some(other) = other {
+            bail!(
+                "the server of the volume `{name}` serves {other} beside it, as one: say {url}/ instead of the disks \
+                 (`isocast cp`, `isocast volume mount`)"
+            );
+        }
+        Remote::new(&url, self.login.as_ref())
+    }
+
     /// As it is by now.
     pub(super) fn now(&self) -> anyhow::Result<Self> {
         let volumes: Vec<VolumeStatus> = self.client.json(&format!("{}/api/v1/volumes", self.url))?;
         let status = volumes.into_iter().find(|volume| volume.name == self.status.name);
         let status = status.with_context(|| format!("{} has no volume `{}` any more", self.url, self.status.name))?;
-        Ok(Self { client: self.client.clone(), url: self.url.clone(), status })
+        Ok(Self { client: self.client.clone(), login: self.login.clone(), url: self.url.clone(), status })
     }
 
     /// Asks for something; if `waits`, gives what was done when it is done.

@@ -10,6 +10,8 @@ use volume::{ListedName, MemberId, MemberState, Volume};
 
 use super::DiskNames;
 use super::disks::{Purpose, VolumeDisks};
+use super::served::VolumeServer;
+use api::{EntryKind, ListingEntry, VolumeDiskStatus, VolumeStatus};
 
 /// Show what a volume is, its disks, and what is free. Exit code 1 if a disk is missing or was taken out.
 #[derive(Debug, Args)]
@@ -17,6 +19,8 @@ pub(crate) struct Status {
     /// Print it as JSON.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    server: VolumeServer,
     #[command(flatten)]
     names: DiskNames,
 }
@@ -27,6 +31,8 @@ pub(crate) struct Ls {
     /// Print it as JSON.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    server: VolumeServer,
     #[command(flatten)]
     names: DiskNames,
     /// The folder.
@@ -43,6 +49,9 @@ fn state_name(volume: &Volume, member: MemberId) -> &'static str {
 
 impl Status {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        if let Some(served) = self.server.serving(&self.names.disks.0)? {
+            return self.show_served(out, &served.status);
+        }
         let (disks, volume) = VolumeDisks::open(&self.names.disks.0, Purpose::Read)?;
         let superblock = volume.superblock();
         let free = volume.free_counts();
@@ -88,20 +97,54 @@ impl Status {
                 writeln!(out, "disk {:<4} {state:8} {} units, {free} free  {device}", row["number"], row["units"])?;
             }
         }
-        if !sound {
-            out.flush()?;
-            anyhow::bail!(
-                "a disk of the volume is missing or was taken out: name all its disks, or `isocast volume replace` it"
-            );
-        }
-        Ok(())
+        judge(out, sound)
     }
+
+    /// As the server that has the volume says it; a disk that left it is none of it any more.
+    fn show_served(&self, out: &mut dyn Write, status: &VolumeStatus) -> anyhow::Result<()> {
+        let sound = status.disks.iter().all(|disk| disk.state == "active");
+        if self.json {
+            let row = |(number, disk): (usize, &VolumeDiskStatus)| json!({ "number": number, "device": disk.path, "state": disk.state });
+            let rows: Vec<_> = status.disks.iter().enumerate().map(row).collect();
+            let (name, layout) = (&status.name, &status.layout);
+            let shown = json!({
+                "name": name, "layout": layout, "contents": status.contents, "free_bytes": status.free_bytes, "sound": sound,
+                "upkeep": status.upkeep, "disks": rows,
+            });
+            writeln!(out, "{shown:#}")?;
+        } else {
+            writeln!(out, "volume    {} ({}), served", status.name, status.layout)?;
+            writeln!(out, "contents  {}", status.contents)?;
+            writeln!(out, "free      {}", ByteCount(status.free_bytes))?;
+            for (number, disk) in status.disks.iter().enumerate() {
+                writeln!(out, "disk {number:<4} {:8} {}", disk.state, disk.path.as_deref().unwrap_or("-"))?;
+            }
+            if let Some(upkeep) = &status.upkeep {
+                let (seen, total) = (ByteCount(upkeep.seen_bytes), ByteCount(upkeep.total_bytes));
+                writeln!(out, "{}     {seen} of {total}", upkeep.kind)?;
+            }
+        }
+        judge(out, sound)
+    }
+}
+
+fn judge(out: &mut dyn Write, sound: bool) -> anyhow::Result<()> {
+    if sound {
+        return Ok(());
+    }
+    out.flush()?;
+    anyhow::bail!(
+        "a disk of the volume is missing or was taken out: name all its disks, or `isocast volume replace` it"
+    )
 }
 
 impl Ls {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let (_, volume) = VolumeDisks::open(&self.names.disks.0, Purpose::Read)?;
         let folder = self.folder.trim_matches('/');
+        if let Some(served) = self.server.serving(&self.names.disks.0)? {
+            return self.list_served(out, served.media()?.entries(folder)?);
+        }
+        let (_, volume) = VolumeDisks::open(&self.names.disks.0, Purpose::Read)?;
         if !volume.is_folder(folder) {
             anyhow::bail!("the volume has no folder `{folder}`");
         }
@@ -124,6 +167,29 @@ impl Ls {
                 ListedName::Content(name, content) => {
                     writeln!(out, "{:>16}  {:29}  {name}", content.length, modified(content.modified))?;
                 }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Ls {
+    fn list_served(&self, out: &mut dyn Write, listed: Vec<ListingEntry>) -> anyhow::Result<()> {
+        if self.json {
+            let row = |entry: &ListingEntry| match entry.kind {
+                EntryKind::Directory => json!({ "name": entry.name, "type": "folder" }),
+                EntryKind::File => json!({
+                    "name": entry.name, "type": "content", "bytes": entry.size, "modified": entry.modified,
+                }),
+            };
+            let rows: Vec<_> = listed.iter().map(row).collect();
+            writeln!(out, "{:#}", json!(rows))?;
+            return Ok(());
+        }
+        for entry in listed {
+            match entry.kind {
+                EntryKind::Directory => writeln!(out, "{:>16}  {:29}  {}/", "-", "-", entry.name)?,
+                EntryKind::File => writeln!(out, "{:>16}  {:29}  {}", entry.size, entry.modified, entry.name)?,
             }
         }
         Ok(())

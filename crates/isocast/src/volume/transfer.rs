@@ -13,6 +13,8 @@ use volume::{BLOCK_BYTES, Checksums, Draft, StoredContent, UnitPlace, Volume};
 use super::DiskNames;
 use super::disks::{Purpose, VolumeDisks};
 use super::progress::ProgressLine;
+use super::served::VolumeServer;
+use crate::copy::{self, Endpoint, Remote};
 
 /// Bytes read at once.
 const PIECE_BYTES: usize = 1 << 20;
@@ -28,6 +30,8 @@ pub(crate) struct Import {
     /// Print what was copied as JSON.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    server: VolumeServer,
     #[command(flatten)]
     names: DiskNames,
     /// Files and folders.
@@ -45,6 +49,8 @@ pub(crate) struct Export {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    server: VolumeServer,
+    #[command(flatten)]
     names: DiskNames,
     /// Contents and folders of the volume; everything if none is named.
     contents: Vec<String>,
@@ -52,12 +58,12 @@ pub(crate) struct Export {
 
 impl Import {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        if let Some(served) = self.server.serving(&self.names.disks.0)? {
+            return self.put(out, &served.media()?);
+        }
         let mut files = Vec::new();
         for path in &self.files {
-            let name = path.file_name().and_then(|name| name.to_str());
-            let name = name.with_context(|| format!("{} has no name that a content can have", path.display()))?;
-            let folder = self.to.trim_matches('/');
-            collect(path, &if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }, &mut files)?;
+            collect(path, &self.name_of(path)?, &mut files)?;
         }
         let total: u64 = files.iter().map(|(_, _, length)| length).sum();
         let (mut disks, mut volume) = VolumeDisks::open(&self.names.disks.0, Purpose::Write)?;
@@ -80,6 +86,28 @@ impl Import {
         disks.commit(&mut volume)?;
         drop(progress);
         report(out, self.json, files.len(), copied)
+    }
+}
+
+impl Import {
+    /// The content, or folder, that a path becomes.
+    fn name_of(&self, path: &Path) -> anyhow::Result<String> {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let name = name.with_context(|| format!("{} has no name that a content can have", path.display()))?;
+        let folder = self.to.trim_matches('/');
+        Ok(if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") })
+    }
+
+    /// Through the server that has the volume.
+    fn put(&self, out: &mut dyn Write, media: &Remote) -> anyhow::Result<()> {
+        let (mut contents, mut bytes) = (0, 0);
+        for path in &self.files {
+            let there = Endpoint::There(media.below(&self.name_of(path)?));
+            let copied = copy::copy_shown(copy::here(path.clone()), there)
+                .with_context(|| format!("cannot import {}", path.display()))?;
+            (contents, bytes) = (contents + copied.files, bytes + copied.bytes);
+        }
+        report(out, self.json, usize::try_from(contents)?, bytes)
     }
 }
 
@@ -190,6 +218,9 @@ impl Export {
         if !self.to.is_dir() {
             bail!("{} is no folder: make it first", self.to.display());
         }
+        if let Some(served) = self.server.serving(&self.names.disks.0)? {
+            return self.get(out, &served.media()?);
+        }
         let (mut disks, volume) = VolumeDisks::open(&self.names.disks.0, Purpose::Read)?;
         let wanted = |name: &str| {
             let below = |folder: &String| {
@@ -222,6 +253,25 @@ impl Export {
         }
         drop(progress);
         report(out, self.json, contents.len(), copied)
+    }
+}
+
+impl Export {
+    /// Through the server that has the volume.
+    fn get(&self, out: &mut dyn Write, media: &Remote) -> anyhow::Result<()> {
+        let everything = [String::new()];
+        let (mut contents, mut bytes) = (0, 0);
+        for name in if self.contents.is_empty() { &everything[..] } else { &self.contents[..] } {
+            let name = name.trim_matches('/');
+            let to = self.to.join(name);
+            if let Some(folder) = to.parent() {
+                fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+            }
+            let copied = copy::copy_shown(Endpoint::There(media.below(name)), copy::here(to))
+                .with_context(|| format!("cannot export `{name}`"))?;
+            (contents, bytes) = (contents + copied.files, bytes + copied.bytes);
+        }
+        report(out, self.json, usize::try_from(contents)?, bytes)
     }
 }
 

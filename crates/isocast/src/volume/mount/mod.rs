@@ -24,7 +24,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 use units::BitRate;
 
-use crate::client::Login;
+use super::parse_disks;
+use super::served::VolumeServer;
 use crate::copy::{Remote, RemoteEntry};
 use reader::FileReader;
 use tree::MountedTree;
@@ -36,7 +37,8 @@ const END_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// Mount what a server serves as a folder, for programs that read files. Stays until it is unmounted or told to end.
 ///
-/// URL is an address of a folder (`http://HOST:PORT/media/…`), of volumes or of other folders. What is read is what the disks have
+/// What is mounted is an address of a folder (`http://HOST:PORT/media/…`), of volumes or of other folders, or the disks of a volume that a server of
+/// this machine serves. What is read is what the disks have
 /// left beside guaranteed streams; with `--rate` each open file is such a stream itself.
 #[derive(Debug, Args)]
 pub(super) struct MountFolder {
@@ -46,12 +48,11 @@ pub(super) struct MountFolder {
     /// Let other users of this machine read, too.
     #[arg(long)]
     allow_other: bool,
-    /// A file that holds `name:password` for the server.
-    #[arg(long, value_name = "FILE")]
-    login: Option<PathBuf>,
+    #[command(flatten)]
+    server: VolumeServer,
     /// What is mounted.
-    #[arg(value_name = "URL")]
-    url: String,
+    #[arg(value_name = "URL|DEV[,DEV…]")]
+    what: String,
     /// The folder that becomes it.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
@@ -63,16 +64,15 @@ fn parse_rate(text: &str) -> Result<BitRate, String> {
 
 impl MountFolder {
     pub(super) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let login = self.login.as_deref().map(Login::read).transpose()?;
-        let remote = Remote::new(&self.url, login.as_ref())?;
-        ensure!(remote.find("")? == Some(RemoteEntry::Folder), "{}: the server has no such folder", self.url);
+        let remote = self.remote()?;
+        ensure!(remote.find("")? == Some(RemoteEntry::Folder), "{}: the server has no such folder", self.what);
         let mut options = Config::default();
         options.mount_options = vec![
             MountOption::RO,
             MountOption::NoSuid,
             MountOption::NoDev,
             MountOption::DefaultPermissions,
-            MountOption::FSName(self.url.clone()),
+            MountOption::FSName(self.what.clone()),
             MountOption::Subtype("isocast".into()),
         ];
         options.acl = if self.allow_other { SessionACL::All } else { SessionACL::Owner };
@@ -85,7 +85,7 @@ impl MountFolder {
         let folder = self.folder.canonicalize().with_context(|| self.folder.display().to_string())?;
         let session =
             Session::new(tree, &folder, &options).with_context(|| format!("cannot mount on {}", folder.display()))?;
-        writeln!(out, "{} is mounted on {}", self.url, self.folder.display())?;
+        writeln!(out, "{} is mounted on {}", self.what, self.folder.display())?;
         out.flush()?;
         let (tell, ends) = mpsc::channel();
         let ended = tell.clone();
@@ -100,6 +100,22 @@ impl MountFolder {
             // Whoever has a file open keeps the session; the end of this program ends that.
             None => ends.recv_timeout(END_TIME_MAX).ok().flatten().unwrap_or(Ok(())).context("the mount ended"),
         }
+    }
+
+    /// What is mounted, as the server serves it.
+    fn remote(&self) -> anyhow::Result<Remote> {
+        if self.what.contains("://") {
+            return Remote::new(&self.what, self.server.login()?.as_ref());
+        }
+        let disks = parse_disks(&self.what).map_err(anyhow::Error::msg)?;
+        let served = self.server.serving(&disks.0)?;
+        let served = served.with_context(|| {
+            format!(
+                "no server serves {}: start one (`isocast serve --volume {0}`), what it serves is mounted",
+                self.what
+            )
+        })?;
+        served.media()
     }
 }
 

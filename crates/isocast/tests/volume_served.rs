@@ -1,0 +1,90 @@
+//! `isocast volume` with the disks of a volume that a server has: each command reaches the server.
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use common::program;
+use common::server::Server;
+use common::skip::skipped;
+use common::volume::{asked, disks, films, gives_all, joined, volume};
+
+/// The films as files of a folder.
+fn written(folder: &Path) {
+    for (name, bytes) in films() {
+        let path = folder.join(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("there is room");
+        fs::write(path, bytes).expect("there is room");
+    }
+}
+
+fn holds_all(folder: &Path) {
+    for (name, bytes) in films() {
+        assert!(fs::read(folder.join(&name)).expect("it is there") == bytes, "{name}");
+    }
+}
+
+#[test]
+fn each_command_reaches_the_server_of_the_volume() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    let (disks, state) = (disks(folder.path(), 2), folder.path().join("state"));
+    volume(&["create", "--name", "films", "--layout", "mirror", "--unit", "1MiB", "--yes"], &disks);
+    let (source, out) = (folder.path().join("source"), folder.path().join("out"));
+    written(&source);
+    fs::create_dir(&out).expect("there is room");
+    let path = |path: &Path| path.to_str().expect("UTF-8").to_owned();
+    let both = joined(&disks);
+    let server = Server::start(&[], &state, &["--volume", &both]);
+    let done = |arguments: &[&str]| {
+        let (code, said) = asked(&server, arguments);
+        assert_eq!(code, Some(0), "{arguments:?}: {said}");
+        said
+    };
+    // Any one of its disks names the volume.
+    assert!(done(&["import", "--to", "all", &path(&disks[1]), &path(&source)]).contains("10 contents"));
+    let served: Vec<_> = films().into_iter().map(|(name, bytes)| (format!("all/source/{name}"), bytes)).collect();
+    gives_all(&server, &served, "what was imported");
+    let listed = done(&["ls", &both, "all/source/2"]);
+    assert!(listed.contains("2.ts") && listed.contains("1000014") && !listed.contains("3.ts"), "{listed}");
+    let status: serde_json::Value = serde_json::from_str(&done(&["status", "--json", &both])).expect("JSON");
+    assert!(status["sound"] == true && status["contents"] == 10 && status["disks"][1]["state"] == "active", "{status}");
+    assert!(done(&["status", &both]).contains("mirror"));
+    done(&["export", "--to", &path(&out), &both]);
+    holds_all(&out.join("all/source"));
+    done(&["export", "--to", &path(&out), &both, "all/source/1/1.ts"]);
+    let check = Command::new(program()).args(["volume", "check", &both]).output().expect("the program runs");
+    let said = String::from_utf8_lossy(&check.stderr);
+    assert!(check.status.code() == Some(1) && said.contains("volume scrub"), "{said}");
+    mounts(&server, &both, folder.path());
+    server.stop();
+    let mut mount = Command::new(program());
+    let alone = mount.args(["volume", "mount", &both]).arg(&out).output().expect("the program runs");
+    assert!(String::from_utf8_lossy(&alone.stderr).contains("no server serves"), "{alone:?}");
+    // What a folder has beside the volume is not taken for the volume's.
+    let server = Server::start(&[&source], &state, &["--volume", &both]);
+    for command in [&["ls", &both][..], &["import", &both, &path(&source)], &["export", "--to", &path(&out), &both]] {
+        let (code, said) = asked(&server, command);
+        assert!(code == Some(1) && said.contains("beside it"), "{command:?}: {said}");
+    }
+    server.stop();
+}
+
+fn mounts(server: &Server, disks: &str, folder: &Path) {
+    if rustix::fs::access("/dev/fuse", rustix::fs::Access::WRITE_OK).is_err() {
+        return skipped("a mount needs /dev/fuse");
+    }
+    let at = folder.join("mounted");
+    fs::create_dir(&at).expect("there is room");
+    let mut mount = Command::new(program());
+    mount.args(["volume", "mount", "--url", &format!("http://{}", server.address), disks]).arg(&at);
+    let mut mount = mount.stdout(Stdio::piped()).spawn().expect("the program runs");
+    let mut line = String::new();
+    BufReader::new(mount.stdout.take().expect("a pipe")).read_line(&mut line).expect("it says so");
+    assert!(line.contains("is mounted on"), "{line}");
+    holds_all(&at.join("all/source"));
+    let told = Command::new("kill").arg(mount.id().to_string()).status().expect("kill runs");
+    assert!(told.success() && mount.wait().expect("it is our child").success());
+}
