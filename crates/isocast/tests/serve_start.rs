@@ -41,6 +41,22 @@ fn a_state_folder_that_cannot_be_written_is_named() {
 }
 
 #[test]
+fn a_lock_that_is_a_link_is_named_and_what_it_leads_to_is_left_alone() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let (state, other) = (folder.path().join("state"), folder.path().join("other"));
+    fs::create_dir(&state).expect("a folder");
+    fs::write(&other, "precious").expect("a file");
+    std::os::unix::fs::symlink(&other, state.join("lock")).expect("a link");
+    for _ in ["a symbolic link", "a second name"] {
+        let said = refused("", &state);
+        assert!(said.contains("state/lock is a link to another file: remove it"), "{said}");
+        assert_eq!(fs::read_to_string(&other).expect("a file"), "precious");
+        fs::remove_file(state.join("lock")).expect("removed");
+        fs::hard_link(&other, state.join("lock")).expect("a link");
+    }
+}
+
+#[test]
 fn a_root_that_cannot_be_opened_is_named_once() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let mut command = Command::new(env!("CARGO_BIN_EXE_isocast"));

@@ -42,6 +42,7 @@ impl StateFolder {
                  with `--state DIR`"
             )
         };
+        let link = || format!("{name}/{LOCK} is a link to another file: remove it");
         access(folder, Access::WRITE_OK | Access::EXEC_OK).with_context(writable)?;
         let mut options = OpenOptions::new();
         let mut lock = options
@@ -52,10 +53,10 @@ impl StateFolder {
             .mode(0o600)
             .custom_flags(NOT_THROUGH_LINKS)
             .open(folder.join(LOCK))
-            .with_context(writable)?;
+            .with_context(|| if folder.join(LOCK).is_symlink() { link() } else { writable() })?;
         // By another name it is somebody's file, which must not be emptied.
         let facts = lock.metadata().with_context(writable)?;
-        ensure!(facts.is_file() && facts.nlink() == 1, "{name}/{LOCK} is a link to another file: remove it");
+        ensure!(facts.is_file() && facts.nlink() == 1, link());
         if !locked(&lock)? {
             let mut text = String::new();
             let _ = lock.read_to_string(&mut text);
