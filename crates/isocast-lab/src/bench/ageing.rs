@@ -14,7 +14,7 @@ use super::contents::{self, ContentTurnover, KeptContent, SizeMix};
 use super::figure_table::{FigureOutput, FigureTable, TableFigure};
 use super::lab_disk::{DiskTiming, LabDisk};
 use super::progress::Show;
-use super::store_site::{self, StoreSite};
+use super::store_site::StoreSite;
 use super::summary::f;
 use super::{Stop, clock};
 
@@ -151,6 +151,7 @@ impl AgeingCommand {
                 }
             };
             self.age(store, &site, &mut table, &show, stop)?;
+            table.keep(&self.output)?;
         }
         table.finish(&self.output, out)
     }
@@ -174,7 +175,8 @@ impl AgeingCommand {
     fn disk(&self, name: &str, size: &str, more: &[&str]) -> anyhow::Result<LabDisk> {
         let mut arguments = vec!["--profile", &self.profile, "--set", size];
         arguments.extend(self.parameters.iter().flat_map(|parameter| ["--set", parameter]));
-        LabDisk::up(&format!("ageing-{name}"), &[&arguments, more].concat())
+        // No other benchmark's, for one that runs at the same time.
+        LabDisk::up(&format!("ageing-{}-{name}", std::process::id()), &[&arguments, more].concat())
     }
 
     fn age(
@@ -188,8 +190,9 @@ impl AgeingCommand {
         let sizes = SizeMix { smallest: self.smallest.0, largest: self.largest.0 };
         show.line(&format!("{}: the server measures the disk; then it is filled", store.name()));
         // Measured at its drive's pace: the profile is kept for all that follows.
-        let free = site.serve(&[], stop, |server| store_site::free_bytes(server, stop))?;
-        let mut kept = ContentTurnover::new(sizes, site.grain(), free / 100 * FULL_PERCENT, self.seed);
+        site.serve(&[], stop, |_| Ok(()))?;
+        let room = site.free_bytes()? / 100 * FULL_PERCENT;
+        let mut kept = ContentTurnover::new(sizes, site.grain(), room, self.seed);
         for turn in 0..=self.turns {
             let begun = clock::now();
             site.set_timing(DiskTiming::None)?;
@@ -208,7 +211,7 @@ impl AgeingCommand {
             ));
             let mut values = vec![("run_mib", run_mib), ("contents", f(kept.kept().len() as u64))];
             if turn == 0 || turn == self.turns {
-                let measured = self.measure(store, site, kept.kept(), table, show, stop)?;
+                let measured = self.measure((store, turn), site, kept.kept(), table, show, stop)?;
                 values.extend([
                     ("mb_per_s", measured.mb_per_s),
                     ("streams", f(measured.streams as u64)),
@@ -222,7 +225,7 @@ impl AgeingCommand {
 
     fn measure(
         &self,
-        store: AgedStore,
+        (store, turn): (AgedStore, u32),
         site: &StoreSite,
         kept: &[KeptContent],
         table: &mut FigureTable,
@@ -232,12 +235,9 @@ impl AgeingCommand {
         site.drop_buffers()?;
         let mb_per_s = site.serve(&[], stop, |server| contents::reading_rate(server, kept, self.read.0, stop))?;
         show.line(&format!("{}: {mb_per_s:.1} MB/s of reading", store.name()));
-        let needed = admitted::bytes_needed(self.rate, kept.len(), self.run);
-        let long = kept.iter().filter(|one| self.quick || one.bytes >= needed).map(|one| one.name.clone());
-        let most = if self.quick { QUICK_STREAMS } else { usize::MAX };
         let asked = AskedStreams {
             rate: self.rate,
-            contents: long.take(most).collect(),
+            contents: self.long_enough(kept),
             seconds: self.run,
             lab_disk: Some(site.first_disk()),
         };
@@ -246,16 +246,23 @@ impl AgeingCommand {
         }
         let found = admitted::admitted(&site.ground(self.rate, &[]), &asked, show, stop)?;
         show.line(&format!("{}: {} streams, {} stalled", store.name(), found.streams, found.stalled));
-        if found.are_all {
-            table.note(format!(
-                "{}: nobody was refused, since only {} contents were long enough",
-                store.name(),
-                found.streams
-            ));
-        }
-        for why in &found.disturbed {
-            table.note(format!("{}: the run of the streams was disturbed: {why}", store.name()));
+        let age = if turn == 0 { "fresh" } else { "aged" };
+        for remark in found.notes() {
+            table.note(format!("{}, {age}: {remark}", store.name()));
         }
         Ok(MeasuredAge { mb_per_s, streams: found.streams, stalled: found.stalled })
+    }
+
+    /// The names of as many contents as last for a run of streams of all of them.
+    fn long_enough(&self, kept: &[KeptContent]) -> Vec<String> {
+        let name = |one: &KeptContent| one.name.clone();
+        if self.quick {
+            return kept.iter().take(QUICK_STREAMS).map(name).collect();
+        }
+        let mut largest_first: Vec<u64> = kept.iter().map(|one| one.bytes).collect();
+        largest_first.sort_unstable_by(|a, b| b.cmp(a));
+        let lasts = |(before, bytes): &(usize, u64)| *bytes >= admitted::bytes_needed(self.rate, before + 1, self.run);
+        let least = largest_first.into_iter().enumerate().take_while(lasts).last();
+        least.map_or_else(Vec::new, |(_, least)| kept.iter().filter(|one| one.bytes >= least).map(name).collect())
     }
 }

@@ -19,7 +19,8 @@ use super::contents::{self, KeptContent};
 use super::figure_table::{FigureOutput, FigureTable, TableFigure};
 use super::lab_disk::{DiskTiming, LabDisk};
 use super::progress::Show;
-use super::store_site::{self, StoreSite};
+use super::server::RunningServer;
+use super::store_site::{StoreSite, UNIT};
 use super::summary::f;
 use super::{Stop, clock, planned};
 
@@ -72,13 +73,12 @@ const SLOW_DRIVE: [&str; 2] = ["outer=18000000B", "inner=8500000B"];
 const WHOLE_RATE: BitRate = BitRate(8_800_000);
 /// Memory for blocks, for each disk: it grows with the disks, so that disks are compared.
 const MEMORY_PER_DISK: u64 = 1 << 30;
-/// Each stream's own content.
-const CONTENT_BYTES: u64 = 32 << 20;
+/// Each stream's own content: in four units, with its checksums behind it.
+const CONTENT_BYTES: u64 = 31 << 20;
+const CONTENT_ROOM: u64 = 4 * UNIT.0;
 const SLOW_DISK_SIZE: &str = "size=4GiB";
 /// Uploads at once while a volume is filled.
 const UPLOADS: usize = 2;
-/// So much of the volume is filled: whoever fills it whole meets its reserve for the catalogue.
-const FULL_PERCENT: u64 = 98;
 
 impl DisksCommand {
     /// Runs it.
@@ -104,6 +104,7 @@ impl DisksCommand {
                 DisksPart::Content => self.content(&mut table, &show, stop)?,
                 DisksPart::Streams => self.streams(&mut table, &show, stop)?,
             }
+            table.keep(&self.output)?;
         }
         table.finish(&self.output, out)
     }
@@ -111,7 +112,7 @@ impl DisksCommand {
     /// Two files at once, from one disk and from two.
     fn files(&self, table: &mut FigureTable, show: &Show, stop: &Stop) -> anyhow::Result<()> {
         let (bytes, repeats) = if self.quick { (8 << 20, 1) } else { (FILE_BYTES, REPEATS) };
-        let disks = [0, 1].map(|n| LabDisk::up(&format!("disks-{n}"), &["--profile", DRIVE, "--set", "size=8GiB"]));
+        let disks = [0, 1].map(|n| LabDisk::up(&disk_name(n), &["--profile", DRIVE, "--set", "size=8GiB"]));
         let [first, second] = disks;
         let (first, second) = (first?, second?);
         let paths = [first.mount()?.join("a"), first.mount()?.join("b"), second.mount()?.join("b")];
@@ -139,7 +140,7 @@ impl DisksCommand {
     /// One content as fast as the server gives it.
     fn content(&self, table: &mut FigureTable, show: &Show, stop: &Stop) -> anyhow::Result<()> {
         let (bytes, repeats) = if self.quick { (32 << 20, 1) } else { (FILE_BYTES, REPEATS) };
-        let mut site = self.site(&["--set", "size=8GiB"])?;
+        let mut site = self.site(&["--set", "size=8GiB"], stop)?;
         table.note(format!(
             "One content of {} from a striped volume, one client, `rate=max`: the median of {repeats}, on emulated drives `{DRIVE}`",
             ByteCount(bytes)
@@ -179,8 +180,9 @@ impl DisksCommand {
         ));
         let mut more = vec!["--set", if self.quick { "size=1GiB" } else { SLOW_DISK_SIZE }];
         more.extend(SLOW_DRIVE.iter().flat_map(|parameter| ["--set", parameter]));
-        let mut site = self.site(&more)?;
+        let mut site = self.site(&more, stop)?;
         let (mut counted_alone, mut run_alone) = (None, None);
+        table.add("streams, folder, counted", 1.0, &[("streams", counted("span", 1)?)]);
         for layout in ["stripe", "mirror"] {
             for &disks in self.disks.iter().filter(|disks| layout == "stripe" || **disks > 1) {
                 let count = counted(layout, disks)?;
@@ -210,10 +212,9 @@ impl DisksCommand {
         site.make_volume(layout, disks.into())?;
         let memory = format!("plane.memory={}B", MEMORY_PER_DISK * u64::from(disks));
         let more = ["--set", &memory, "--set", "schedule.survive_disk_loss=false"].map(str::to_owned);
-        let kept = site.serve(&more, stop, |server| {
-            site.set_timing(DiskTiming::None)?;
-            fill(server, layout, stop)
-        })?;
+        let room = site.free_bytes()?;
+        site.set_timing(DiskTiming::None)?;
+        let kept = site.serve(&more, stop, |server| fill(server, room, stop))?;
         site.set_timing(DiskTiming::Drive)?;
         let asked =
             AskedStreams { rate: self.rate, contents: kept, seconds: self.run, lab_disk: Some(site.first_disk()) };
@@ -228,30 +229,31 @@ impl DisksCommand {
         }
         let found = admitted::admitted(&site.ground(self.rate, &more), &asked, show, stop)?;
         show.line(&format!("{layout} of {disks}: {} streams, {} stalled", found.streams, found.stalled));
-        if found.are_all {
-            table.note(format!("{layout} of {disks}: nobody was refused; there were no more contents"));
-        }
-        for why in &found.disturbed {
-            table.note(format!("{layout} of {disks}: the run was disturbed: {why}"));
+        for remark in found.notes() {
+            table.note(format!("{layout} of {disks}: {remark}"));
         }
         Ok(found)
     }
 
     /// A volume on as many raw disks as are ever needed, which the server measures now, at their drives' pace.
-    fn site(&self, more: &[&str]) -> anyhow::Result<StoreSite> {
+    fn site(&self, more: &[&str], stop: &Stop) -> anyhow::Result<StoreSite> {
         let count = self.disks.iter().max().copied().context("--disks names none")?;
         let arguments = [&["--profile", DRIVE, "--fs", "none"], more].concat();
-        let disks =
-            (0..count).map(|n| LabDisk::up(&format!("disks-{n}"), &arguments)).collect::<anyhow::Result<_>>()?;
-        StoreSite::volume(disks, if count > 1 { "stripe" } else { "span" })
+        let disks = (0..count).map(|n| LabDisk::up(&disk_name(n), &arguments)).collect::<anyhow::Result<_>>()?;
+        let site = StoreSite::volume(disks, "stripe")?;
+        site.serve(&[], stop, |_| Ok(()))?;
+        Ok(site)
     }
 }
 
-/// Fills the volume with contents of one size, and returns their names.
-fn fill(server: &super::server::RunningServer, layout: &str, stop: &Stop) -> anyhow::Result<Vec<String>> {
-    let copies = if layout == "mirror" { 2 } else { 1 };
-    let room = store_site::free_bytes(server, stop)? / 100 * FULL_PERCENT / copies;
-    let all: Vec<KeptContent> = (0..room / CONTENT_BYTES)
+/// No other benchmark's, for one that runs at the same time.
+fn disk_name(n: u8) -> String {
+    format!("disks-{}-{n}", std::process::id())
+}
+
+/// Fills `room` with contents of one size, and returns their names.
+fn fill(server: &RunningServer, room: u64, stop: &Stop) -> anyhow::Result<Vec<String>> {
+    let all: Vec<KeptContent> = (0..room / CONTENT_ROOM)
         .map(|n| KeptContent { name: format!("content-{n:04}"), bytes: CONTENT_BYTES })
         .collect();
     for batch in all.chunks(UPLOADS) {
@@ -268,10 +270,7 @@ fn fill(server: &super::server::RunningServer, layout: &str, stop: &Stop) -> any
 /// Streams that `isocast plan` counts for whole drives.
 fn counted(layout: &str, disks: u8) -> anyhow::Result<f64> {
     let (count, memory) = (disks.to_string(), MEMORY_PER_DISK * u64::from(disks));
-    let mut more = vec!["--disk", DRIVE, "--disks", &count];
-    if disks > 1 {
-        more.extend(["--layout", layout]);
-    }
+    let mut more = vec!["--disk", DRIVE, "--disks", &count, "--layout", layout];
     if layout == "mirror" {
         more.extend(["--survive-disk-loss", "false"]);
     }

@@ -109,23 +109,33 @@ impl FigureTable {
     /// # Errors
     /// The folder cannot be written.
     pub(super) fn finish(&self, output: &FigureOutput, out: &mut dyn Write) -> anyhow::Result<()> {
-        let (folder, json) = (output.out.as_deref(), output.json);
-        let (raw, table) = (serde_json::to_string_pretty(self)? + "\n", align(&self.cells()));
-        if let Some(folder) = folder {
-            let name = |ending: &str| folder.join(format!("{}{ending}", self.experiment));
-            fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
-            fs::write(name(".json"), &raw).with_context(|| format!("writing {}", name(".json").display()))?;
-            let mut page = self.page(&table);
-            for figure in &self.figures {
-                if let Some(svg) = self.plot(figure).svg()? {
-                    let ending = format!("-{}.svg", figure.name);
-                    fs::write(name(&ending), svg)?;
-                    let _ = writeln!(page, "\n![{}]({}{ending})", figure.heading, self.experiment);
-                }
+        self.keep(output)?;
+        let printed = if output.json { self.raw()? } else { align(&self.cells()) };
+        Ok(write!(out, "{printed}")?)
+    }
+
+    /// Keeps raw results, table and plots of what was measured so far, where that is asked for: a later failure does not lose them.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub(super) fn keep(&self, output: &FigureOutput) -> anyhow::Result<()> {
+        let Some(folder) = output.out.as_deref() else { return Ok(()) };
+        let name = |ending: &str| folder.join(format!("{}{ending}", self.experiment));
+        fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+        fs::write(name(".json"), self.raw()?).with_context(|| format!("writing {}", name(".json").display()))?;
+        let mut page = self.page(&align(&self.cells()));
+        for figure in &self.figures {
+            if let Some(svg) = self.plot(figure).svg()? {
+                let ending = format!("-{}.svg", figure.name);
+                fs::write(name(&ending), svg)?;
+                let _ = writeln!(page, "\n![{}]({}{ending})", figure.heading, self.experiment);
             }
-            fs::write(name(".md"), page)?;
         }
-        Ok(write!(out, "{}", if json { &raw } else { &table })?)
+        Ok(fs::write(name(".md"), page)?)
+    }
+
+    fn raw(&self) -> anyhow::Result<String> {
+        Ok(serde_json::to_string_pretty(self)? + "\n")
     }
 
     fn cells(&self) -> Vec<Vec<String>> {

@@ -10,17 +10,16 @@ use std::process::Command;
 use anyhow::{Context, bail};
 use serde::Deserialize;
 use tempfile::TempDir;
-use units::{BitRate, ByteCount, Nanos};
+use units::{BitRate, ByteCount};
 
 use super::contents::KeptContent;
 use super::lab_disk::{self, DiskTiming, LabDisk};
-use super::server::{self, Choice, RunningServer, ServerGround};
-use super::{Stop, clock, scratch};
+use super::server::{Choice, RunningServer, ServerGround};
+use super::{Stop, scratch};
 
 /// Room of a volume given to one content at a time, as `isocast volume create` takes it where nothing is said.
 pub(super) const UNIT: ByteCount = ByteCount(8 << 20);
 const VOLUME_NAME: &str = "bench";
-const ANSWER_MAX: Nanos = Nanos::from_secs(10);
 
 /// Where the contents are.
 #[derive(Debug)]
@@ -42,6 +41,12 @@ pub(super) struct StoreSite {
 #[derive(Deserialize)]
 struct ListedContent {
     runs: u64,
+}
+
+/// The part of `isocast volume status --json` that is read.
+#[derive(Deserialize)]
+struct VolumeStatus {
+    free_bytes: u64,
 }
 
 impl StoreSite {
@@ -145,6 +150,25 @@ impl StoreSite {
         result
     }
 
+    /// Bytes that the store offers to contents now.
+    ///
+    /// # Errors
+    /// It cannot be asked.
+    pub(super) fn free_bytes(&self) -> anyhow::Result<u64> {
+        match &self.store {
+            SiteStore::Volume { devices } => {
+                let status = isocast(&["volume", "status", "--json"], std::slice::from_ref(devices))?;
+                let status: VolumeStatus = serde_json::from_str(&status).context("reading `isocast volume status`")?;
+                Ok(status.free_bytes)
+            }
+            SiteStore::Folder { path } => {
+                let space =
+                    rustix::fs::statvfs(path).with_context(|| format!("asking for room in {}", path.display()))?;
+                Ok(space.f_bavail.saturating_mul(space.f_frsize))
+            }
+        }
+    }
+
     /// In how many runs the contents lie: extents that follow each other on their disk are one.
     ///
     /// # Errors
@@ -162,16 +186,6 @@ impl StoreSite {
             SiteStore::Folder { path } => contents.iter().map(|content| runs_of_file(&path.join(&content.name))).sum(),
         }
     }
-}
-
-/// Bytes free for uploads, as the server says.
-///
-/// # Errors
-/// It does not say.
-pub(super) fn free_bytes(server: &RunningServer, stop: &Stop) -> anyhow::Result<u64> {
-    let text = server::get(server.address, "/api/v1/disks", clock::now() + ANSWER_MAX, stop);
-    let disks: Vec<api::Disk> = serde_json::from_str(&text.context("the server does not tell its disks")?)?;
-    Ok(disks.iter().map(|disk| disk.free_bytes).sum())
 }
 
 fn runs_of_file(path: &std::path::Path) -> anyhow::Result<u64> {

@@ -37,6 +37,9 @@ pub(crate) struct Run {
     /// than the figure. It is what `isocast plan` predicts: later ones may still fit where the disk is faster.
     #[serde(default)]
     pub before_refusal: Option<usize>,
+    /// What was short for the first that was refused, as far as the server says; `None` in results older than the figure.
+    #[serde(default)]
+    pub first_short: Option<String>,
     /// Streams refused (answered with an error status at the start).
     pub refused: usize,
     /// The rate the last refusal offered.
@@ -233,8 +236,12 @@ impl Run {
             admitted: admitted.len(),
             before_refusal: Some(report.streams.iter().take_while(|s| !s.fate.is_refusal()).count()),
             refused: report.streams.len() - admitted.len(),
-            grantable_bps: report.streams.iter().rev().find_map(|s| match s.fate {
-                StreamFate::Refused { grantable_bps, .. } => grantable_bps,
+            first_short: report.streams.iter().find_map(|s| match &s.fate {
+                StreamFate::Refused { reason, .. } => reason.resource.clone(),
+                _ => None,
+            }),
+            grantable_bps: report.streams.iter().rev().find_map(|s| match &s.fate {
+                StreamFate::Refused { reason, .. } => reason.grantable_bps,
                 _ => None,
             }),
             refused_unexplained: report.streams.iter().filter(|s| is_unexplained(&s.fate)).count(),
@@ -366,7 +373,7 @@ fn spread(streams: impl Iterator<Item = Jitter>) -> JitterSpread {
 
 /// A refusal that does not say what it should.
 fn is_unexplained(fate: &StreamFate) -> bool {
-    matches!(fate, StreamFate::Refused { status, grantable_bps } if *status != 503 || grantable_bps.is_none())
+    matches!(fate, StreamFate::Refused { status, reason } if *status != 503 || reason.grantable_bps.is_none())
 }
 
 fn reasons(streams: &[StreamResult]) -> Vec<String> {

@@ -11,7 +11,7 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recv, send, socket_with, sockopt,
 };
 
-use super::head::{self, HEAD_BYTES_MAX};
+use super::head::{self, HEAD_BYTES_MAX, RefusalReason};
 
 /// A refusal's body is read up to this many bytes.
 const REFUSAL_BYTES_MAX: usize = 16 * 1024;
@@ -44,8 +44,8 @@ pub(crate) enum ConnectionStep {
     Wait,
     /// The first `bytes` of the body came; from now on the sweep reads the rest.
     FirstBytes { bytes: u64 },
-    /// Refused with a status and the rate that could be granted.
-    Refused { status: u16, grantable_bps: Option<u64> },
+    /// Refused with a status, and why.
+    Refused { status: u16, reason: RefusalReason },
     /// Broken; why.
     Failed { reason: String },
 }
@@ -222,7 +222,7 @@ fn first(socket: OwnedFd, remaining: u64, keep_alive: bool) -> NextStep {
 }
 
 fn read_refusal(socket: OwnedFd, mut read: Vec<u8>, length: u64, status: u16) -> NextStep {
-    let refused = |read: &[u8]| ConnectionStep::Refused { status, grantable_bps: head::grantable(read) };
+    let refused = |read: &[u8]| ConnectionStep::Refused { status, reason: head::refusal(read) };
     if read.len() as u64 >= length || read.len() >= REFUSAL_BYTES_MAX {
         return (ConnectionState::Done, Some(refused(&read)));
     }

@@ -280,11 +280,11 @@ impl CrowdRun<'_> {
                 self.first_byte.extend(asked.counts.then_some(waited));
                 self.agenda.push(Reverse((now + LOOK, n)));
             }
-            ConnectionStep::Refused { status, grantable_bps } => {
+            ConnectionStep::Refused { status, reason } => {
                 if asked.counts {
                     self.refusal.push(waited);
                     self.found.refused += 1;
-                    self.found.refused_unexplained += u64::from(status != 503 || grantable_bps.is_none());
+                    self.found.refused_unexplained += u64::from(status != 503 || reason.grantable_bps.is_none());
                 }
                 self.end(n, now);
             }

@@ -62,13 +62,18 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Option<AnswerHead>, String> {
     Ok(Some(head))
 }
 
-/// The rate a refusal offers, if it names one.
-pub(crate) fn grantable(body: &[u8]) -> Option<u64> {
-    #[derive(Deserialize)]
-    struct HeadProblem {
-        grantable_bps: Option<u64>,
-    }
-    serde_json::from_slice::<HeadProblem>(body).ok()?.grantable_bps
+/// Why a stream was refused, as far as the server says.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub(crate) struct RefusalReason {
+    /// The rate that could be granted.
+    pub grantable_bps: Option<u64>,
+    /// What is short.
+    pub resource: Option<String>,
+}
+
+/// What the body of a refusal says.
+pub(crate) fn refusal(body: &[u8]) -> RefusalReason {
+    serde_json::from_slice(body).unwrap_or_default()
 }
 
 /// The first characters of `bytes`, fit to print.
@@ -111,7 +116,8 @@ mod tests {
 
     #[test]
     fn a_refusal_names_what_could_be_granted() {
-        assert_eq!(grantable(br#"{"title":"no","short":"disk","grantable_bps":2500000}"#), Some(2_500_000));
-        assert_eq!(grantable(b"<html>"), None);
+        let said = refusal(br#"{"title":"no","resource":"disk 0","grantable_bps":2500000}"#);
+        assert_eq!((said.grantable_bps, said.resource.as_deref()), (Some(2_500_000), Some("disk 0")));
+        assert_eq!(refusal(b"<html>"), RefusalReason::default());
     }
 }

@@ -6,6 +6,7 @@ use units::{BitRate, Nanos};
 
 use super::connection::{BodyEnd, ConnectionState, ConnectionStep};
 use super::grid::WindowGrid;
+use super::head::RefusalReason;
 use super::player::{Player, Stalls};
 
 /// What is the same for every viewer of a run.
@@ -28,8 +29,8 @@ pub(crate) struct ViewerTerms {
 pub(crate) enum StreamFate {
     /// Admitted, and delivered to the end of the run.
     Delivered,
-    /// Refused at the start, with the status and the rate that could be granted.
-    Refused { status: u16, grantable_bps: Option<u64> },
+    /// Refused at the start, with the status, and why.
+    Refused { status: u16, reason: RefusalReason },
     /// Not one byte came before the end of the run.
     Silent,
     /// Broken; why.
@@ -112,8 +113,8 @@ impl BenchViewer {
                 }
                 self.count(now, now, bytes);
             }
-            ConnectionStep::Refused { status, grantable_bps } if self.first_byte.is_none() => {
-                self.ended = Some(StreamFate::Refused { status, grantable_bps });
+            ConnectionStep::Refused { status, reason } if self.first_byte.is_none() => {
+                self.ended = Some(StreamFate::Refused { status, reason });
             }
             ConnectionStep::Refused { status, .. } => {
                 self.ended = Some(StreamFate::Failed { reason: format!("asked again, the server answered {status}") });
