@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use schedule::admission::Admission;
-use schedule::disk::{Discipline, DiskSchedule};
+use schedule::disk::DiskSchedule;
 use schedule::profile::DiskProfile;
 use units::{BitRate, DiskId, LinkId, Nanos, limits};
 
@@ -37,8 +37,6 @@ pub struct PlaneConfig {
     pub tick: Nanos,
     /// Round of a spinning disk; flash is asked tick by tick.
     pub round: Nanos,
-    /// Cyclic, or FIFO for comparison.
-    pub discipline: Discipline,
     /// Share of disk time best-effort work keeps, 0.0 … 0.9.
     pub be_share: f64,
     /// Streams of one content share its reads, and so much disk time is kept for those that then need their own: a share
@@ -64,7 +62,6 @@ impl Default for PlaneConfig {
         Self {
             tick: Nanos::from_millis(50),
             round: Nanos::from_secs(1),
-            discipline: Discipline::Cyclic,
             be_share: 0.1,
             sharing: Some(0.1),
             survive_disk_loss: true,

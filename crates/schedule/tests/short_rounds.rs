@@ -3,7 +3,7 @@
 use schedule::cycle::Grid;
 use schedule::disk::best_effort::{BeWork, Commit};
 use schedule::disk::real_time::{RtKey, RtRequest};
-use schedule::disk::{Discipline, DiskSchedule, DiskSettings, JobKey, Step};
+use schedule::disk::{DiskSchedule, DiskSettings, JobKey, Step};
 use schedule::profile::DiskProfile;
 use units::{BitRate, Nanos};
 
@@ -12,8 +12,7 @@ use units::{BitRate, Nanos};
 #[test]
 fn a_flush_that_is_longer_than_a_round_is_made_when_nobody_reads() {
     let round = Nanos::from_millis(250);
-    let settings =
-        DiskSettings { discipline: Discipline::Cyclic, rounds: Grid::new(Nanos::ZERO, round), be_share: 0.1 };
+    let settings = DiskSettings { rounds: Grid::new(Nanos::ZERO, round), be_share: 0.1 };
     let mut profile = DiskProfile::spindle_default();
     for zone in &mut profile.zones {
         zone.bytes_per_second = 33_000_000;
@@ -36,8 +35,7 @@ fn block(deadline: Nanos) -> RtRequest {
 /// An upload's 2 MiB, granted 10 ms before the end of a round of 250 ms, over which streams can wait for another round.
 fn begun_late() -> (DiskSchedule, JobKey) {
     let round = Nanos::from_millis(250);
-    let settings =
-        DiskSettings { discipline: Discipline::Cyclic, rounds: Grid::new(Nanos::ZERO, round), be_share: 0.1 };
+    let settings = DiskSettings { rounds: Grid::new(Nanos::ZERO, round), be_share: 0.1 };
     let mut disk = DiskSchedule::new(settings, DiskProfile::spindle_default(), Nanos::ZERO);
     let job = JobKey(7);
     let late = Nanos::from_millis(240);

@@ -9,7 +9,7 @@ use schedule::disk::best_effort::{BeWork, Commit};
 use schedule::disk::cost::CostModel;
 use schedule::disk::real_time::{RtKey, RtQueue, RtRequest};
 use schedule::disk::slack::Buckets;
-use schedule::disk::{Discipline, DiskSchedule, DiskSettings, Issued, JobKey, Step};
+use schedule::disk::{DiskSchedule, DiskSettings, Issued, JobKey, Step};
 use schedule::profile::DiskProfile;
 use units::{BitRate, ByteCount, Nanos, limits};
 
@@ -60,8 +60,7 @@ struct Disk {
 impl Disk {
     fn new(uploads: bool) -> Self {
         let profile = profile();
-        let settings =
-            DiskSettings { discipline: Discipline::Cyclic, rounds: Grid::new(Nanos::ZERO, ROUND), be_share: 0.1 };
+        let settings = DiskSettings { rounds: Grid::new(Nanos::ZERO, ROUND), be_share: 0.1 };
         let mut disk = Self {
             schedule: DiskSchedule::new(settings, profile.clone(), Nanos::ZERO),
             cost: CostModel::new(profile),

@@ -411,7 +411,7 @@ impl FetchDisk {
     fn new(config: &PlaneConfig, profile: DiskProfile, now: Nanos) -> Self {
         let spins = profile.rotational;
         let rounds = Grid::new(now, config.round_of(&profile));
-        let settings = DiskSettings { discipline: config.discipline, rounds, be_share: config.be_share };
+        let settings = DiskSettings { rounds, be_share: config.be_share };
         Self {
             schedule: DiskSchedule::new(settings, profile, now),
             rounds,

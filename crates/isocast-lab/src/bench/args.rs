@@ -169,9 +169,6 @@ pub(crate) struct ExperimentArgs {
     /// Whether nginx reads files in a thread pool.
     #[arg(long, value_enum, default_value = "auto")]
     pub nginx_reads: PeerReads,
-    /// Disk scheduler of the server started by --server.
-    #[arg(long, value_name = "NAME")]
-    pub disk_scheduler: Option<String>,
     /// One more argument for the server started by --server (repeatable).
     #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
     pub serve_arg: Vec<String>,
@@ -255,7 +252,7 @@ impl ExperimentArgs {
             choices.push(Choice::Url(url.clone()));
         }
         if self.server == Some(OwnServer::Isocast) {
-            choices.push(Choice::Isocast { scheduler: self.disk_scheduler.clone() });
+            choices.push(Choice::Isocast);
         }
         if self.peer == Some(Peer::Nginx) {
             let threads = match self.nginx_reads {

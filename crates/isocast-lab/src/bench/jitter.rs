@@ -7,10 +7,9 @@ use anyhow::bail;
 use clap::Args;
 use units::{BitRate, Nanos};
 
-use super::args::{ExperimentArgs, OwnServer};
+use super::args::ExperimentArgs;
 use super::experiment::{RunRequest, Writers};
 use super::report::{ExperimentKind, Results};
-use super::server::Choice;
 use super::session::Session;
 use super::summary::Run;
 use super::{Stop, network};
@@ -30,9 +29,6 @@ pub(crate) struct JitterCommand {
     /// Span after measuring began in which the writers begin, in whole seconds.
     #[arg(long, default_value = "30s", value_parser = units::parse_duration)]
     alone: Nanos,
-    /// Measure our server also with its disk schedule switched off (requests in order of arrival).
-    #[arg(long)]
-    fifo: bool,
 }
 
 impl JitterCommand {
@@ -45,7 +41,7 @@ impl JitterCommand {
             return network::run_inside(self.common.shape, stop);
         }
         self.fill_in();
-        let choices = self.choices()?;
+        let choices = self.common.choices()?;
         if self.alone >= self.common.duration() {
             bail!("--alone {} leaves no time for the writers: --duration is {}", self.alone, self.common.duration());
         }
@@ -73,7 +69,7 @@ impl JitterCommand {
     pub(crate) fn estimate(&self) -> anyhow::Result<Nanos> {
         let mut filled = self.clone();
         filled.fill_in();
-        let runs = filled.choices()?.len() as u64 * u64::from(filled.common.repeat);
+        let runs = filled.common.choices()?.len() as u64 * u64::from(filled.common.repeat);
         let length = filled.common.run_length(filled.streams, filled.common.duration());
         Ok(filled.common.lead() + length.saturating_mul(runs))
     }
@@ -83,18 +79,6 @@ impl JitterCommand {
         self.common.writers = self.common.writers.max(1);
         self.common.rate.get_or_insert(RATE);
         self.common.duration.get_or_insert(DURATION);
-    }
-
-    /// The servers to measure, in the order they take turns.
-    fn choices(&self) -> anyhow::Result<Vec<Choice>> {
-        let mut choices = self.common.choices()?;
-        if self.fifo {
-            if self.common.server != Some(OwnServer::Isocast) {
-                bail!("--fifo measures our server without its schedule: add --server isocast");
-            }
-            choices.insert(1, Choice::Isocast { scheduler: Some("fifo".to_owned()) });
-        }
-        Ok(choices)
     }
 }
 

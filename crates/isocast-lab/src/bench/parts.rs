@@ -213,7 +213,7 @@ fn jitter(times: &str) -> BenchPart {
         "HiTactix's second experiment: 31 MB/s of streams, two thirds of a drive of 2005, then 16 uploads at once";
     let part = BenchPart { experiment: "jitter", ..streams("13-disk-jitter", title, "t7k250") };
     part.with(&format!(
-        "--cold --fifo --peer-read-ahead 2048 --streams 28 --rate 8.8M --writers 16 --starts-per-second 2 --warm-up 10s \
+        "--cold --peer-read-ahead 2048 --streams 28 --rate 8.8M --writers 16 --starts-per-second 2 --warm-up 10s \
          --serve-arg=--set --serve-arg=plane.memory=256MiB --serve-arg=--set --serve-arg=schedule.round=250ms {times}"
     ))
 }
@@ -222,7 +222,7 @@ fn jitter(times: &str) -> BenchPart {
 fn jitter_ample(times: &str) -> BenchPart {
     let title = "7200 rpm disk, 18 MB/s of streams, large blocks, then one upload of 10 MB at a time";
     let part = BenchPart { experiment: "jitter", ..streams("12-disk-jitter-ample", title, "desktop") };
-    part.with(&format!("--cold --fifo --peer-read-ahead 2048 {times}"))
+    part.with(&format!("--cold --peer-read-ahead 2048 {times}"))
 }
 
 impl BenchPart {

@@ -47,10 +47,7 @@ pub(crate) enum Choice {
     /// One that runs already, by its URL template.
     Url(String),
     /// This program's own `serve`.
-    Isocast {
-        /// Passed as `--disk-scheduler`; `None` is the default.
-        scheduler: Option<String>,
-    },
+    Isocast,
     /// nginx.
     Nginx {
         /// Whether file reads go to a thread pool: right for cold contents, a waste for those in memory.
@@ -63,8 +60,7 @@ impl Choice {
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Url(url) => url.clone(),
-            Self::Isocast { scheduler: None } => "isocast".to_owned(),
-            Self::Isocast { scheduler: Some(s) } => format!("isocast-{s}"),
+            Self::Isocast => "isocast".to_owned(),
             Self::Nginx { .. } => "nginx".to_owned(),
         }
     }
@@ -146,7 +142,7 @@ impl RunningServer {
     pub(crate) fn start(choice: &Choice, ground: &ServerGround, stop: &Stop) -> anyhow::Result<Self> {
         match choice {
             Choice::Url(url) => from_url(url, ground),
-            Choice::Isocast { scheduler } => start_isocast(choice, scheduler.as_deref(), ground, stop),
+            Choice::Isocast => start_isocast(choice, ground, stop),
             Choice::Nginx { threads } => start_nginx(choice, *threads, ground, stop),
         }
     }
@@ -311,12 +307,7 @@ fn from_url(url: &str, ground: &ServerGround) -> anyhow::Result<RunningServer> {
     Ok(RunningServer { name: url.to_owned(), address, authority, template, pid, configuration, started: None })
 }
 
-fn start_isocast(
-    choice: &Choice,
-    scheduler: Option<&str>,
-    ground: &ServerGround,
-    stop: &Stop,
-) -> anyhow::Result<RunningServer> {
+fn start_isocast(choice: &Choice, ground: &ServerGround, stop: &Stop) -> anyhow::Result<RunningServer> {
     let directory = scratch::folder()?;
     let address = ground.address()?;
     let program = crate::isocast()?;
@@ -327,9 +318,6 @@ fn start_isocast(
     }
     let state = ground.state.clone().unwrap_or_else(|| directory.path().join("state"));
     arguments.extend(["--state".to_owned(), state.display().to_string()]);
-    if let Some(scheduler) = scheduler {
-        arguments.extend(["--disk-scheduler".to_owned(), scheduler.to_owned()]);
-    }
     arguments.extend(ground.serve_args.iter().cloned());
     let configuration = format!("isocast {}", arguments.join(" "));
     let started = spawn(ground, &program, &arguments, directory, None)?;

@@ -82,7 +82,7 @@ impl StreamsCommand {
                 let mut ours = None;
                 for choice in &choices {
                     let most = self.search(&mut session, choice, repeat, ours)?;
-                    if matches!(choice, Choice::Isocast { .. }) {
+                    if matches!(choice, Choice::Isocast) {
                         ours = Some(most).filter(|&most| most > 0);
                     }
                     if let Some(load) = self.load {
@@ -137,7 +137,7 @@ impl StreamsCommand {
     /// search for one that never says no begins at half of what `ours` carried.
     fn begin_with(&self, choice: &Choice, ours: Option<usize>) -> usize {
         match choice {
-            Choice::Isocast { .. } => self.max,
+            Choice::Isocast => self.max,
             _ => self.from.unwrap_or_else(|| ours.map_or(FROM, |ours| ours.div_ceil(2))),
         }
     }
@@ -153,7 +153,7 @@ impl StreamsCommand {
             let (span, numbers) = match (&choice, self.find_max || self.load.is_some()) {
                 (_, false) => (common.duration(), self.streams.clone()),
                 // It is asked for more than it can, and then for what it can.
-                (Choice::Isocast { .. }, true) => (self.probe, vec![self.max, self.max * 3 / 4]),
+                (Choice::Isocast, true) => (self.probe, vec![self.max, self.max * 3 / 4]),
                 (_, true) => (self.probe, vec![self.max / 2; TRIES_EXPECTED]),
             };
             for streams in numbers {

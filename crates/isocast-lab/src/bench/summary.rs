@@ -23,7 +23,7 @@ const REASONS_MAX: usize = 5;
 /// One run: so many streams at one rate against one server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Run {
-    /// Which server: `isocast`, `isocast-fifo`, `nginx`, or the URL.
+    /// Which server: `isocast`, `nginx`, or the URL; in older results also `isocast-fifo`, in order of arrival.
     pub server: String,
     /// Streams asked for.
     pub streams: usize,

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 
+use super::Config;
 use super::settings::Settings;
-use super::{Config, DiskScheduler};
 
 /// Serve folders of videos over HTTP, each stream at a guaranteed rate.
 #[derive(Debug, Clone, Default, Args)]
@@ -36,9 +36,6 @@ pub(crate) struct ServeArgs {
     /// say for whom it speaks is one of them, and so is whoever it speaks for.
     #[arg(long)]
     local_writes: bool,
-    /// How a disk's requests are ordered; `fifo` is for comparison only [default: cyclic].
-    #[arg(long, value_enum, value_name = "ORDER")]
-    disk_scheduler: Option<DiskScheduler>,
     /// Any other setting, for example `--set schedule.be_share=0%` (repeatable).
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = parse_assignment)]
     set: Vec<(String, String)>,
@@ -72,13 +69,6 @@ impl ServeArgs {
         }
         if self.local_writes {
             settings.add_flag("--local-writes", "access.local_writes", "true".to_owned());
-        }
-        if let Some(order) = self.disk_scheduler {
-            let name = match order {
-                DiskScheduler::Cyclic => "cyclic",
-                DiskScheduler::Fifo => "fifo",
-            };
-            settings.add_flag("--disk-scheduler", "schedule.disk_scheduler", name.to_owned());
         }
     }
 }
@@ -151,7 +141,6 @@ mod tests {
             folders: vec!["/b".into()],
             state: Some("/s".into()),
             local_writes: true,
-            disk_scheduler: Some(DiskScheduler::Fifo),
             set: vec![parse_assignment("schedule.be_share = 0%").unwrap()],
             ..ServeArgs::default()
         };
@@ -160,7 +149,6 @@ mod tests {
         assert_eq!(config.roots.len(), 2);
         assert_eq!(config.state, PathBuf::from("/s"));
         assert!(config.local_writes);
-        assert_eq!(config.schedule.disk_scheduler, DiskScheduler::Fifo);
         assert_eq!(config.schedule.best_effort_percent, 0);
     }
 

@@ -115,23 +115,12 @@ pub(crate) struct ScheduleConfig {
     pub(crate) tick: Nanos,
     /// Period in which a disk is scheduled; whole cycles.
     pub(crate) round: Nanos,
-    /// How a disk's requests are ordered.
-    pub(crate) disk_scheduler: DiskScheduler,
     /// Share of disk time kept for best effort (uploads), in percent, `0..=90`.
     pub(crate) best_effort_percent: u8,
     /// Streams of one content share its reads, with this reserve for those that then need their own.
     pub(crate) sharing_reserve_percent: Option<u8>,
     /// What is mirrored is promised time on all disks that have a copy, so that any one may fail.
     pub(crate) survive_disk_loss: bool,
-}
-
-/// How a disk's requests are ordered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum DiskScheduler {
-    /// Streams first, uploads in what is left of the round.
-    Cyclic,
-    /// In order of arrival: for comparison.
-    Fifo,
 }
 
 /// The data plane's thread and memory.
@@ -345,9 +334,6 @@ impl ScheduleConfig {
             cycle,
             tick,
             round,
-            disk_scheduler: settings.take("schedule.disk_scheduler", DiskScheduler::Cyclic, |text| {
-                clap::ValueEnum::from_str(text, false).map_err(|_| format!("`{text}` is neither `cyclic` nor `fifo`"))
-            }),
             best_effort_percent: settings.take("schedule.be_share", 10, |text| parse_percent(text, 0, 90)),
             sharing_reserve_percent: settings.take("schedule.sharing", Some(10), |text| match text {
                 "off" => Ok(None),

@@ -7,7 +7,7 @@ use kernel::EngineChoice;
 use toml::Value;
 use units::Nanos;
 
-use super::{Config, DiskScheduler, MemorySetting, WhenFullSetting, quotas};
+use super::{Config, MemorySetting, WhenFullSetting, quotas};
 
 /// The disks of a volume, as they are written.
 fn joined(disks: &[PathBuf]) -> String {
@@ -23,13 +23,9 @@ impl fmt::Display for Config {
         writeln!(f, "volumes = [{}]", volumes.join(", "))?;
         writeln!(f, "require_mount = [{}]\nhidden_files = {}", list(&self.require_mount), self.hidden_files)?;
         writeln!(f, "state = {}", quoted(&self.state.display()))?;
-        let order = match self.schedule.disk_scheduler {
-            DiskScheduler::Cyclic => "cyclic",
-            DiskScheduler::Fifo => "fifo",
-        };
         writeln!(f, "\n[schedule]\ncycle = {}", span(self.schedule.cycle))?;
         writeln!(f, "tick = {}\nround = {}", span(self.schedule.tick), span(self.schedule.round))?;
-        writeln!(f, "disk_scheduler = \"{order}\"\nbe_share = \"{}%\"", self.schedule.best_effort_percent)?;
+        writeln!(f, "be_share = \"{}%\"", self.schedule.best_effort_percent)?;
         let sharing =
             self.schedule.sharing_reserve_percent.map_or_else(|| "off".to_owned(), |share| format!("{share}%"));
         writeln!(f, "sharing = \"{sharing}\"\nsurvive_disk_loss = {}", self.schedule.survive_disk_loss)?;

@@ -4,21 +4,16 @@ use std::time::Duration;
 
 use dataplane::PlaneConfig;
 use dirstore::StoreSettings;
-use schedule::disk::Discipline;
 use service::config::{PathPolicy, SessionConfig, User, WhenFull};
 use units::{ByteCount, Nanos, limits};
 
 use super::links::Links;
-use crate::config::{self, Config, DiskScheduler};
+use crate::config::{self, Config};
 
 pub(super) fn plane_config(config: &Config) -> PlaneConfig {
     PlaneConfig {
         tick: config.schedule.tick,
         round: config.schedule.round,
-        discipline: match config.schedule.disk_scheduler {
-            DiskScheduler::Cyclic => Discipline::Cyclic,
-            DiskScheduler::Fifo => Discipline::Fifo,
-        },
         be_share: f64::from(config.schedule.best_effort_percent) / 100.0,
         sharing: config.schedule.sharing_reserve_percent.map(|percent| f64::from(percent) / 100.0),
         survive_disk_loss: config.schedule.survive_disk_loss,

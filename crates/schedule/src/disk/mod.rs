@@ -12,7 +12,6 @@
 pub mod best_effort;
 mod budget;
 pub mod cost;
-mod fifo;
 pub mod health;
 pub mod real_time;
 pub mod slack;
@@ -26,22 +25,12 @@ use crate::profile::DiskProfile;
 use best_effort::{Allowed, BeChoice, BeQueue, BeWork, Commit, WorkOwner};
 use budget::DiskBudget;
 use cost::{CostModel, Settle};
-pub use fifo::FIFO_BYTES_MAX;
 use real_time::{RtKey, RtQueue, RtRequest};
 use slack::{Buckets, Slack};
 
 /// A store thread's job, as the schedule knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct JobKey(pub u64);
-
-/// How a disk is scheduled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Discipline {
-    /// As this module describes.
-    Cyclic,
-    /// For comparison (HiTactix §5): one queue in order of arrival, writes uncut up to [`FIFO_BYTES_MAX`].
-    Fifo,
-}
 
 /// A grant that took no longer was not used: less than a drive's least flush.
 const UNUSED_MAX: Nanos = Nanos::from_micros(20);
@@ -52,8 +41,6 @@ const READ_PIECES: u32 = 2;
 /// Settings of one disk's schedule.
 #[derive(Debug, Clone, Copy)]
 pub struct DiskSettings {
-    /// Cyclic, or FIFO for comparison.
-    pub discipline: Discipline,
     /// The rounds in which streams read.
     pub rounds: Grid,
     /// Share of disk time best-effort work gets when it wants it, 0.0 … 0.9.
@@ -149,8 +136,6 @@ pub struct DiskSchedule {
     covered: Option<(Nanos, Nanos)>,
     phase: Phase,
     phase_since: Nanos,
-    /// Arrival order for the FIFO comparison.
-    arrivals: Vec<WorkOwner>,
     stats: ScheduleStats,
 }
 
@@ -176,7 +161,6 @@ impl DiskSchedule {
             covered: None,
             phase: Phase::Idle,
             phase_since: now,
-            arrivals: Vec::with_capacity(2 * owners),
             stats: ScheduleStats::default(),
         }
     }
@@ -185,7 +169,6 @@ impl DiskSchedule {
     pub fn put_real_time(&mut self, request: RtRequest) {
         match request.key {
             RtKey::Stream(slot) => {
-                self.arrive(WorkOwner::Stream(slot));
                 // A start has been given room in the coming rounds like any block.
                 let ahead = self.settings.rounds.period().saturating_mul(LOOKAHEAD_ROUNDS);
                 let late = request.starting && self.cost.profile().rotational;
@@ -193,7 +176,6 @@ impl DiskSchedule {
                 self.rt.put(slot, RtRequest { deadline, ..request });
             }
             RtKey::Job(job) => {
-                self.arrive(WorkOwner::Job(job));
                 let RtRequest { position, bytes, deadline, .. } = request;
                 self.be.put(BeWork::Write { job, position, bytes }, Some(deadline));
             }
@@ -202,19 +184,16 @@ impl DiskSchedule {
 
     /// Somebody wants best-effort service; replaces its earlier request.
     pub fn put_best_effort(&mut self, work: BeWork) {
-        self.arrive(work.owner());
         self.be.put(work, None);
     }
 
     /// The store thread would commit.
     pub fn put_commit(&mut self, commit: Commit) {
-        self.arrive(WorkOwner::Job(commit.job));
         self.be.put_commit(commit);
     }
 
     /// Forgets everything this owner wants.
     pub fn remove(&mut self, owner: WorkOwner) {
-        self.arrivals.retain(|other| *other != owner);
         self.be.remove(owner);
         if let WorkOwner::Stream(slot) = owner {
             self.rt.remove(slot);
@@ -223,10 +202,7 @@ impl DiskSchedule {
 
     /// What to do now. Call until it says [`Step::Wait`].
     pub fn next(&mut self, now: Nanos) -> Step {
-        let step = match self.settings.discipline {
-            Discipline::Cyclic => self.next_by_slack(now),
-            Discipline::Fifo => self.next_fifo(now),
-        };
+        let step = self.next_by_slack(now);
         if step == Step::Wait && self.reads_in_flight == 0 && self.grant.is_none() {
             self.enter(Phase::Idle, now);
         }
@@ -236,20 +212,18 @@ impl DiskSchedule {
     /// After [`Step::Read`]: `bytes` were issued from `position` (zero: all there was to issue came from buffers).
     /// The request's remainder is `bytes_left` at `next_position`.
     pub fn issued(&mut self, slot: u32, issued: Issued, now: Nanos) {
-        let owner = WorkOwner::Stream(slot);
         if issued.real_time {
             self.rt.advance(slot, issued.advanced_bytes, issued.next_position);
             self.enter(Phase::RealTime, now);
             self.stats.rt_bytes += issued.bytes;
         } else {
-            self.be.advance(owner, issued.advanced_bytes, issued.next_position);
+            self.be.advance(WorkOwner::Stream(slot), issued.advanced_bytes, issued.next_position);
             self.enter(Phase::BestEffort, now);
             self.stats.be_bytes += issued.bytes;
         }
         if issued.bytes > 0 {
             self.begin_reads(issued.position, issued.bytes, issued.requests, now);
         }
-        self.forget_arrival_if_served(owner);
     }
 
     /// True if a read may be issued now that this schedule did not ask for: one that failed on another disk.
