@@ -1,4 +1,4 @@
-//! `GET /api/v1/volumes`, and `POST /api/v1/volumes/NAME/scrub` and `…/NAME/disks/add?device=DEV`,
+//! `GET /api/v1/volumes`, and `POST /api/v1/volumes/NAME/scrub`, `…/rebalance` and `…/NAME/disks/add?device=DEV`,
 //! `…/NAME/disks/N/remove` and `…/replace?device=DEV`: somebody
 //! who may write has a volume look after itself.
 
@@ -62,6 +62,7 @@ pub(crate) async fn answer(exchange: &Exchange, rest: &str, user: &mut Option<St
     };
     let (name, wish) = match *rest.split('/').collect::<Vec<_>>() {
         [name, "scrub"] => (name, Ok(VolumeWish::Scrub)),
+        [name, "rebalance"] => (name, Ok(VolumeWish::Rebalance)),
         [name, "disks", "add"] => (name, device().map(VolumeWish::Add)),
         [name, "disks", number, "remove"] => (name, Ok(VolumeWish::Remove(number.parse().ok()?))),
         [name, "disks", number, "replace"] => {

@@ -57,11 +57,24 @@ fn a_disk_comes_while_the_volume_is_served() {
             _ => Ok(()),
         });
         gives_all(&server, &films, "with a disk more");
+        let balanced = asked(&server, &["rebalance", "--json", &joined(&disks[..3])]);
+        assert!(balanced.0 == Some(0) && !balanced.1.contains("\"moved_parts\": 0"), "{balanced:?}");
+        let again = asked(&server, &["rebalance", "--json", &joined(&disks[..3])]);
+        assert!(again.0 == Some(0) && again.1.contains("\"moved_parts\": 0"), "{again:?}");
+        gives_all(&server, &films, "balanced");
         server.kill();
         let server = Server::start(&[], &state, &["--volume", &joined(&disks[..3])]);
         gives_all(&server, &films, "after a restart");
         let new: Vec<_> = (0..4).map(|number| (format!("new{number}.ts"), pattern(3_000_000 + number))).collect();
         gives_all(&server, &new, "after a restart");
+        server.stop();
+        let status =
+            Command::new(common::program()).args(["volume", "status", "--json", &joined(&disks[..3])]).output();
+        let status: serde_json::Value =
+            serde_json::from_slice(&status.expect("the program runs").stdout).expect("JSON");
+        let free = |disk: usize| status["disks"][disk]["free_units"].as_i64().expect("a number");
+        assert!((0..3).all(|disk| free(disk).abs_diff(free(0)) <= 2), "{layout}: {status}");
+        let server = Server::start(&[], &state, &["--volume", &joined(&disks[..3])]);
         // A place is free for the next one; one that left leaves its own.
         let added = asked(&server, &["add", "--new", names[3], "--yes", "--json", &joined(&disks[..3])]);
         assert!(added.0 == Some(0) && added.1.contains("\"disk\": 3"), "{added:?}");

@@ -20,6 +20,8 @@ pub enum Upkeep {
     Fill(MemberId),
     /// What lies on a disk that leaves goes to the others.
     Drain(MemberId),
+    /// Copies go from disks that are fuller than all together to those that are emptier ([`Volume::begin_balance`]).
+    Balance,
     /// Every copy is read, and written anew from the other one if it is wrong.
     Scrub,
     /// First copies that lie in the inner half of a disk go to its outer half, as far as there is room ([`Volume::zone_moves`]).
@@ -59,7 +61,7 @@ impl Volume {
         self.member_ids().filter(move |member| state(member) == MemberState::Filling && self.is_writable(*member))
     }
 
-    /// From now on nothing new goes to a disk that is to leave, until [`Volume::end_drain`].
+    /// From now on nothing new goes to a disk that is to leave, until [`Volume::end_upkeep`].
     ///
     /// # Errors
     /// Too few disks would be left; the volume takes no changes.
@@ -72,9 +74,27 @@ impl Volume {
         Ok(())
     }
 
-    /// The disk has left, or stays.
-    pub fn end_drain(&mut self) {
+    /// Counts by how many units each disk is fuller than all together, which is what moves, until [`Volume::end_upkeep`].
+    ///
+    /// # Errors
+    /// The volume takes no changes.
+    pub fn begin_balance(&mut self) -> Result<(), VolumeError> {
+        self.check_changes()?;
+        let counts = |member: MemberId| match self.is_readable(member) {
+            true => (self.unit_count(member) - self.free[member.index()].free(), self.unit_count(member)),
+            false => (0, 0),
+        };
+        let counts: Vec<(i64, i64)> =
+            self.member_ids().map(counts).map(|(used, units)| (i64::from(used), i64::from(units))).collect();
+        let (used, units) = counts.iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        self.surplus = counts.iter().map(|one| one.0 - used * one.1 / units.max(1)).collect();
+        Ok(())
+    }
+
+    /// A disk has left, or stays; disks are balanced, or as they are.
+    pub fn end_upkeep(&mut self) {
         self.draining = None;
+        self.surplus.clear();
     }
 
     /// What there is to look after in a part of a content. Each unit that is taken is either told to [`Volume::take_copies`] or given
@@ -112,6 +132,7 @@ impl Volume {
                 }
                 None => vec![],
             },
+            Upkeep::Balance => self.move_to_emptier(stored, part).into_iter().collect(),
             Upkeep::Outward => self.move_first(stored, part, [Half::Inner, Half::Outer]),
             Upkeep::Inward => self.move_first(stored, part, [Half::Outer, Half::Inner]),
             Upkeep::Drain(member) => match on(member) {
@@ -136,18 +157,40 @@ impl Volume {
         vec![CopyTask { part, sources: stored.places().collect(), target, news }]
     }
 
+    /// Moves a copy of a part from a disk with a surplus to the one that lacks most and does not have the other copy.
+    fn move_to_emptier(&mut self, stored: &StoredPart, part: u32) -> Option<CopyTask> {
+        let surplus = |member: MemberId| self.surplus.get(member.index()).copied().unwrap_or(0);
+        let from =
+            stored.places().filter(|place| surplus(place.member) > 0).max_by_key(|place| surplus(place.member))?;
+        let is_other = |member: &MemberId| stored.places().all(|place| place.member != *member);
+        let lacks = |member: &MemberId| surplus(*member) < 0 && self.is_readable(*member) && is_other(member);
+        let to = self.member_ids().filter(lacks).min_by_key(|member| surplus(*member))?;
+        if self.parts_left() == 0 {
+            return None;
+        }
+        let target = self.take_unit(to.index(), self.half_of(stored, from))?;
+        self.surplus[from.member.index()] -= 1;
+        self.surplus[to.index()] += 1;
+        let news = Some(NewCopy { part, instead_of: Some(from), to: target });
+        Some(CopyTask { part, sources: stored.places().collect(), target, news })
+    }
+
+    /// The half of a disk for a copy that takes the place of the one at `from`.
+    fn half_of(&self, part: &StoredPart, from: UnitPlace) -> Half {
+        match (self.placement(), part.first == from) {
+            (Placement::Mirror, true) => Half::Outer,
+            (Placement::Mirror, false) => Half::Inner,
+            _ => Half::Any,
+        }
+    }
+
     /// Takes a unit for a copy instead of the one at `from`: on a disk that does not have the other copy.
     fn take_unit_instead(&mut self, part: &StoredPart, from: UnitPlace) -> Option<UnitPlace> {
         let taken = |member: MemberId| part.places().any(|place| place.member == member);
         let free = |member: MemberId| self.free[member.index()].free();
         let fits = |member: &MemberId| !taken(*member) && self.is_readable(*member) && free(*member) > 0;
         let to = self.member_ids().filter(fits).max_by_key(|member| free(*member))?;
-        let half = match (self.placement(), part.first == from) {
-            (Placement::Mirror, true) => Half::Outer,
-            (Placement::Mirror, false) => Half::Inner,
-            _ => Half::Any,
-        };
-        self.take_unit(to.index(), half)
+        self.take_unit(to.index(), self.half_of(part, from))
     }
 
     /// Gives back a unit that was taken for a copy and will not be one. All writes to it must be complete.

@@ -64,6 +64,8 @@ pub struct Volume {
     pub(crate) read_only: bool,
     /// Takes nothing new: what is on it moves to the others.
     pub(crate) draining: Option<MemberId>,
+    /// While disks are balanced: the units of each that are to go to others, or to come if there are less than none; empty else.
+    pub(crate) surplus: Vec<i64>,
 }
 
 impl Volume {
@@ -135,6 +137,7 @@ impl Volume {
             must_checkpoint: false,
             read_only: false,
             draining: None,
+            surplus: Vec::new(),
         }
     }
 

@@ -22,7 +22,7 @@ pub struct VolumeInfo {
     pub free: ByteCount,
     /// Its disks, by their numbers.
     pub disks: Vec<VolumeMemberInfo>,
-    /// What is under way (`fill`, `drain`, `scrub`), and how far it has come.
+    /// What is under way (`fill`, `drain`, `balance`, `scrub`), and how far it has come.
     pub upkeep: Option<(&'static str, UpkeepReport)>,
     /// How the last one ended: why not all was done, if it was not.
     pub last_upkeep: Option<(&'static str, UpkeepReport, Option<StoreError>)>,
@@ -46,6 +46,8 @@ pub struct VolumeMemberInfo {
 pub enum VolumeWish {
     /// Read every copy, and write what is wrong anew from the other one.
     Scrub,
+    /// Move copies from disks that are fuller than others to these.
+    Rebalance,
     /// Move what is on the disk of this number to the others, and let it go.
     Remove(u8),
     /// Take a blank disk in beside the others.
@@ -112,7 +114,7 @@ impl ServedVolume {
         match wish {
             VolumeWish::Replace(number, path) => return self.replace(MemberId(*number), path),
             VolumeWish::Add(path) => return self.add(path),
-            VolumeWish::Scrub | VolumeWish::Remove(_) => {}
+            VolumeWish::Scrub | VolumeWish::Rebalance | VolumeWish::Remove(_) => {}
         }
         let mut core = lock(&self.core);
         let upkeep = match *wish {
@@ -120,6 +122,7 @@ impl ServedVolume {
                 Upkeep::Drain(MemberId(number))
             }
             VolumeWish::Remove(_) => return Err(UpkeepError::Unknown),
+            VolumeWish::Rebalance => Upkeep::Balance,
             VolumeWish::Scrub | VolumeWish::Replace(..) | VolumeWish::Add(_) => Upkeep::Scrub,
         };
         core.begin_upkeep(upkeep)

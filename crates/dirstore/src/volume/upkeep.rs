@@ -105,6 +105,7 @@ impl UpkeepRun {
         match self.upkeep {
             Upkeep::Fill(_) => "fill",
             Upkeep::Drain(_) => "drain",
+            Upkeep::Balance => "balance",
             Upkeep::Scrub => "scrub",
             Upkeep::Outward | Upkeep::Inward => "zones",
         }
@@ -128,6 +129,9 @@ impl Core {
                 VolumeError::Full => UpkeepError::TooFew,
                 error => self.error(error).into(),
             })?;
+        }
+        if upkeep == Upkeep::Balance {
+            self.volume.begin_balance().map_err(|error| self.error(error))?;
         }
         let total = ByteCount(self.volume.contents().map(|(_, content)| content.length).sum());
         self.upkeep = Some(UpkeepRun::new(upkeep, total));
@@ -343,7 +347,7 @@ impl Core {
             Upkeep::Fill(member) => Some(Ok(self.volume.filled(member))),
             Upkeep::Drain(_) if lost => Some(Err(VolumeError::PartLost)),
             Upkeep::Drain(member) => Some(self.volume.leave(member)),
-            Upkeep::Scrub | Upkeep::Outward | Upkeep::Inward => None,
+            Upkeep::Scrub | Upkeep::Balance | Upkeep::Outward | Upkeep::Inward => None,
         };
         let steps = steps.transpose();
         self.end_upkeep(steps.as_ref().map(|_| ()).map_err(|error| *error));
@@ -357,7 +361,7 @@ impl Core {
 
     pub(super) fn end_upkeep(&mut self, outcome: Result<(), VolumeError>) {
         let Some(run) = self.upkeep.take() else { return };
-        self.volume.end_drain();
+        self.volume.end_upkeep();
         // The unit that is being written is nobody's until the next start.
         let unused = run.copies.iter().chain(run.tasks.iter().filter_map(|task| task.news.as_ref()));
         unused.for_each(|copy| self.volume.give_back(copy.to));

@@ -219,6 +219,7 @@ impl Contents for FakeStore {
     fn volumes(&self) -> Vec<VolumeInfo> {
         let disk = VolumeMemberInfo { disk: Some(DiskId(0)), path: Some("/dev/sda".into()), state: "active" };
         vec![VolumeInfo {
+            moved_copies: 0,
             name: "films".to_owned(),
             layout: "span",
             contents: 3,

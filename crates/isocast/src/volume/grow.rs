@@ -1,4 +1,4 @@
-//! `isocast volume add` and `isocast volume remove`: a disk more, and a disk less whose contents move to the others.
+//! `isocast volume add`, `remove` and `rebalance`: a disk more, a disk less whose contents move to the others, and all equally full.
 //!
 //! Promise: broken off at any moment, the volume is whole, and the same command goes on; a copy moves only with bytes that were
 //! just verified. A server that has the volume is asked to do it.
@@ -170,6 +170,47 @@ impl RemoveDisk {
             writeln!(out, "{} is out of the volume: {} parts moved", self.old.display(), moved.copies_written)?;
         }
         writeln!(std::io::stderr(), "leave {} out where the server is told its disks", self.old.display())?;
+        Ok(())
+    }
+}
+
+/// Move contents from disks that are fuller than others to these, so that all are equally full.
+///
+/// What is new goes to the emptiest disks by itself; this moves what was there before a disk came. Where a server has the volume, it does so
+/// beside the streams. Broken off, the same command goes on where it was.
+#[derive(Debug, Args)]
+pub(crate) struct Rebalance {
+    /// Print what was done as JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    server: VolumeServer,
+    #[command(flatten)]
+    names: DiskNames,
+}
+
+impl Rebalance {
+    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let (moved, lost) = match self.server.serving(&self.names.disks.0)? {
+            Some(served) => {
+                let done = served.ask("rebalance", true, "rebalance")?.context("it was waited for")?;
+                (done.copies_written, done.copies_lost)
+            }
+            None => {
+                let (mut disks, mut volume) = VolumeDisks::open(&self.names.disks.0, Purpose::Write)?;
+                refuse_missing(&volume)?;
+                disks.commit(&mut volume)?;
+                volume.begin_balance()?;
+                let done = look_after(&mut volume, &mut disks, Upkeep::Balance, "rebalance")?;
+                (done.written, u64::try_from(done.lost.len())?)
+            }
+        };
+        match self.json {
+            true => writeln!(out, "{:#}", json!({ "moved_parts": moved, "lost_parts": lost }))?,
+            false => writeln!(out, "{moved} parts moved")?,
+        }
+        out.flush()?;
+        ensure!(lost == 0, "{lost} parts have no right copy: `isocast volume scrub` names their contents");
         Ok(())
     }
 }
