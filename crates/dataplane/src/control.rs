@@ -154,6 +154,10 @@ pub trait BlockChecksums: std::fmt::Debug + Send + Sync {
     /// Whether `bytes` are those of the content from `offset` on. They begin at a multiple of 64 KiB and end at another or
     /// with the content.
     fn verify(&self, offset: u64, bytes: &[u8]) -> bool;
+
+    /// One copy of the bytes at `offset` is wrong or cannot be read, on a disk that is good otherwise: the store may write it anew
+    /// from another one. The data plane calls it: it must not block, and not allocate.
+    fn copy_failed(&self, offset: u64);
 }
 
 impl Content {

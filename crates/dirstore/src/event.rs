@@ -59,6 +59,14 @@ pub enum StoreEvent {
         /// Which part of it.
         part: u32,
     },
+    /// A copy of a part in a volume could not be made right: its disk left, or did not give back what was written. Another copy is
+    /// right.
+    CopyUnwritten {
+        /// The content's name.
+        name: String,
+        /// Which part of it.
+        part: u32,
+    },
     /// A disk of a volume was filled or emptied, or everything was read; or that could not be done.
     UpkeepEnded {
         /// `fill`, `drain` or `scrub`.

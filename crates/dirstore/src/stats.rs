@@ -51,6 +51,8 @@ pub struct DiskStats {
     pub grants_late: Counter,
     /// Grants of work that was no longer there.
     pub grants_unused: Counter,
+    /// Copies in a volume that were wrong and were written anew from another one; at its first disk.
+    pub copies_mended: Counter,
     /// Calls that failed because something could not be read from the disk or written to it.
     pub errors: Counter,
     /// Calls refused because the thread's queue was full.

@@ -51,11 +51,16 @@ fn serves(layout: &str, count: usize) {
 
 /// Changes a byte of each 64 KiB that lies on the disk of the content of this pattern; how many that were.
 fn damage(disk: &Path, content: &[u8]) -> usize {
+    damage_before(disk, content, usize::MAX)
+}
+
+/// The same, of what lies before `end`: in the outer half of a mirror's disk are the copies that are read.
+fn damage_before(disk: &Path, content: &[u8], end: usize) -> usize {
     let mut bytes = std::fs::read(disk).expect("a disk");
     let mut damaged = 0;
     for piece in content.chunks(1 << 16) {
         // The pattern repeats, but no piece of it as often as a part of a unit lies somewhere.
-        let at = (0..bytes.len() - piece.len()).step_by(4096).find(|at| bytes[*at..].starts_with(piece));
+        let at = (0..(bytes.len() - piece.len()).min(end)).step_by(4096).find(|at| bytes[*at..].starts_with(piece));
         if let Some(at) = at {
             bytes[at + piece.len() / 2] ^= 1;
             damaged += 1;
@@ -206,6 +211,40 @@ fn wrong_bytes_are_mended_beside_the_streams() {
     server.stop();
     let mut scrub = Command::new(common::program());
     let output = scrub.args(["volume", "scrub", "--json", &named]).output().expect("the program runs");
+    assert!(output.status.success(), "nothing is left: {}", String::from_utf8_lossy(&output.stdout));
+}
+
+/// A stream, and a read of what is left over, that find a copy wrong have it written anew; nobody asked for a scrub.
+#[test]
+fn what_a_stream_finds_wrong_is_mended() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    let (disks, state) = (disks(folder.path(), 2), folder.path().join("state"));
+    volume(&["create", "--name", "films", "--layout", "mirror", "--unit", "1MiB", "--yes"], &disks);
+    let (named, films) = (joined(&disks), films());
+    let server = Server::start(&[], &state, &["--volume", &named]);
+    for (name, bytes) in &films {
+        assert_eq!(put(server.address, &format!("/media/{name}"), bytes), 201);
+    }
+    server.stop();
+    let middle = usize::try_from(DISK_BYTES / 2).expect("64 bits");
+    for (number, query) in [(5, "rate=100M"), (7, "rate=max")] {
+        let (name, bytes) = &films[number];
+        let pieces: usize = disks.iter().map(|disk| damage_before(disk, bytes, middle)).sum();
+        assert!(pieces >= bytes.len().div_ceil(1 << 16), "each first copy");
+        let server = Server::start(&[], &state, &["--volume", &named]);
+        let (status, body) = fetch(server.address, "GET", &format!("/media/{name}?{query}")).expect("an answer");
+        assert!(status == 200 && body == *bytes, "{name}: {status}, {} bytes", body.len());
+        let parts = bytes.len().div_ceil(1 << 20);
+        until("every part to be mended", || {
+            let said = server.said();
+            let mended = said.lines().filter(|line| line.contains("copy_mended") && line.contains(name.as_str()));
+            if mended.count() == parts { Ok(()) } else { Err(said) }
+        });
+        assert!(event(&server, "copy_lost").is_none() && event(&server, "copy_unwritten").is_none());
+        server.stop();
+    }
+    let mut scrub = Command::new(common::program());
+    let output = scrub.args(["volume", "scrub", "--no-repair", "--json", &named]).output().expect("the program runs");
     assert!(output.status.success(), "nothing is left: {}", String::from_utf8_lossy(&output.stdout));
 }
 

@@ -169,6 +169,7 @@ pub fn of_store(event: &StoreEvent, now: SystemTime) -> EventLine {
             json!({ "event": "recording_lost", "path": path.joined(), "reason": why.to_string() })
         }
         StoreEvent::CopyMended { name, part } => json!({ "event": "copy_mended", "path": name, "part": part }),
+        StoreEvent::CopyUnwritten { name, part } => json!({ "event": "copy_unwritten", "path": name, "part": part }),
         StoreEvent::CopyLost { name, part } => json!({ "event": "copy_lost", "path": name, "part": part }),
         StoreEvent::UpkeepEnded { kind, report, failed } => json!({
             "event": "upkeep_ended", "upkeep": kind, "read_bytes": report.seen.0, "copies_written": report.written,

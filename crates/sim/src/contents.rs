@@ -67,6 +67,8 @@ impl BlockChecksums for Provenance {
     fn verify(&self, _: u64, _: &[u8]) -> bool {
         unreachable!("the simulator has no bytes")
     }
+
+    fn copy_failed(&self, _: u64) {}
 }
 
 /// A content of random size in random places of its disk; fragments may overlap others', which nobody notices. A mirrored one

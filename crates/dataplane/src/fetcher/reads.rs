@@ -194,6 +194,9 @@ impl Fetcher {
         }
         let read = self.reads[op as usize].expect("a read was out");
         self.settle(&read, completion, outside);
+        if matches!(completion.result, Err(IoFault::Device(_))) {
+            self.tell_store(&read);
+        }
         if completion.result.is_err() && self.read_from_next_copy(op, outside) {
             return;
         }
@@ -219,11 +222,23 @@ impl Fetcher {
                 self.tell_condition(disk, outside);
                 self.leave_disk(disk, outside);
             }
+            self.tell_store(&self.reads[op as usize].expect("a read was out"));
             if self.read_from_next_copy(op, outside) {
                 return;
             }
         }
         self.looked(op, completion.result, outside);
+    }
+
+    /// Tells the store of a copy that failed. A disk that errs everywhere is to be replaced: its places are not mended one by one.
+    fn tell_store(&self, read: &ReadOp) {
+        let content = self.files.content(read.file);
+        if content.layout.copies() > 1
+            && self.disk(read.disk).health.is_good()
+            && let Some(checksums) = &content.checksums
+        {
+            checksums.copy_failed(read.offset);
+        }
     }
 
     /// Lets a read wait for its turn on the disk of another copy, if there is one that was not tried and answers.

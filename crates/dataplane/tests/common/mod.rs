@@ -275,6 +275,8 @@ impl BlockChecksums for NoBytes {
     fn verify(&self, _: u64, _: &[u8]) -> bool {
         unreachable!("there are no bytes")
     }
+
+    fn copy_failed(&self, _: u64) {}
 }
 
 /// Somebody who asks for a content that nobody else watches.

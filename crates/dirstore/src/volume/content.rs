@@ -19,11 +19,56 @@ use crate::{Entry, NameKind, StoreError};
 /// The contents somebody reads: their units are not used for anything else meanwhile.
 pub(super) struct OpenContents {
     /// By their generations.
-    open: HashMap<u64, (Weak<Content>, Arc<StoredContent>)>,
+    open: HashMap<u64, OpenContent>,
     /// Checksums of the contents opened last, by generation: the newest last.
     tables: VecDeque<(u64, Arc<ChecksumTable>)>,
     /// Shared by all disks, for versions are unique in the process.
     next_version: Arc<AtomicU64>,
+}
+
+/// A content that somebody reads, or read.
+struct OpenContent {
+    name: String,
+    content: Weak<Content>,
+    /// Kept, so that its units are not used for anything else.
+    _stored: Arc<StoredContent>,
+    failed: Arc<FailedParts>,
+}
+
+/// The parts of a content of which a read found a copy wrong: a bit for each, so that the data plane can set it.
+#[derive(Debug)]
+pub(super) struct FailedParts {
+    unit_bytes: u64,
+    parts: Box<[AtomicU64]>,
+}
+
+impl FailedParts {
+    fn new(unit_bytes: u64, parts: usize) -> Self {
+        Self { unit_bytes, parts: (0..parts.div_ceil(64)).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    /// A copy of the byte at `offset` is wrong.
+    fn add(&self, offset: u64) {
+        let part = offset / self.unit_bytes;
+        if let Some(bits) = usize::try_from(part / 64).ok().and_then(|word| self.parts.get(word)) {
+            bits.fetch_or(1 << (part % 64), Ordering::Relaxed);
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.parts.iter().all(|bits| bits.load(Ordering::Relaxed) == 0)
+    }
+
+    /// Takes one of them.
+    fn take(&self) -> Option<u32> {
+        (0u32..).zip(&self.parts).find_map(|(word, bits)| {
+            let first = bits.load(Ordering::Relaxed).trailing_zeros();
+            (first < 64).then(|| {
+                bits.fetch_and(!(1 << first), Ordering::Relaxed);
+                word * 64 + first
+            })
+        })
+    }
 }
 
 /// How many contents' checksums are kept when nobody reads them: opening one of them again costs its disk nothing.
@@ -33,11 +78,18 @@ const CHECKSUMS_MAX: usize = 4 << 20;
 
 /// A content's checksums, as the data plane asks for them.
 #[derive(Debug)]
-struct TableOfContent(Arc<ChecksumTable>);
+struct TableOfContent {
+    table: Arc<ChecksumTable>,
+    failed: Arc<FailedParts>,
+}
 
 impl BlockChecksums for TableOfContent {
     fn verify(&self, offset: u64, bytes: &[u8]) -> bool {
-        usize::try_from(offset).is_ok_and(|offset| self.0.verify(offset, bytes).is_ok())
+        usize::try_from(offset).is_ok_and(|offset| self.table.verify(offset, bytes).is_ok())
+    }
+
+    fn copy_failed(&self, offset: u64) {
+        self.failed.add(offset);
     }
 }
 
@@ -58,12 +110,19 @@ impl OpenContents {
 
     /// Whether nobody reads anything.
     pub(super) fn is_empty(&self) -> bool {
-        self.open.values().all(|(content, _)| content.strong_count() == 0)
+        self.open.values().all(|open| open.content.strong_count() == 0)
     }
 
-    /// Lets go of what nobody reads any more.
+    /// Lets go of what nobody reads any more, and nothing of is to be mended.
     pub(super) fn let_go(&mut self) {
-        self.open.retain(|_, (content, _)| content.strong_count() > 0);
+        self.open.retain(|_, open| open.content.strong_count() > 0 || !open.failed.is_empty());
+    }
+
+    /// The name, generation and part of a content of which a read found a copy wrong; told once.
+    pub(super) fn take_failed(&mut self) -> Option<(String, u64, u32)> {
+        self.open
+            .iter()
+            .find_map(|(generation, open)| open.failed.take().map(|part| (open.name.clone(), *generation, part)))
     }
 }
 
@@ -113,7 +172,7 @@ pub(super) fn stamp_of(volume: &Volume, content: &StoredContent) -> Stamp {
 impl Core {
     /// The content as somebody already reads it.
     pub(super) fn open_content(&self, stored: &StoredContent) -> Option<Arc<Content>> {
-        self.open.open.get(&stored.generation).and_then(|(content, _)| content.upgrade())
+        self.open.open.get(&stored.generation).and_then(|open| open.content.upgrade())
     }
 
     /// The checksums of a content that was read before.
@@ -128,16 +187,28 @@ impl Core {
     /// The content as the data plane reads it, from where `layout` says: the same one while somebody holds it.
     pub(super) fn add_content(
         &mut self,
+        name: &str,
         stored: &Arc<StoredContent>,
         layout: ContentLayout,
         table: Arc<ChecksumTable>,
     ) -> Arc<Content> {
         let version = ContentVersion(self.open.next_version.fetch_add(1, Ordering::Relaxed));
         self.open.remember(stored.generation, &table);
-        let checksums: Option<Box<dyn BlockChecksums>> = Some(Box::new(TableOfContent(table)));
+        let known = self.open.open.get(&stored.generation).map(|open| Arc::clone(&open.failed));
+        let failed = known.unwrap_or_else(|| Arc::new(FailedParts::new(self.volume.unit_bytes(), stored.parts.len())));
+        let checksums: Option<Box<dyn BlockChecksums>> =
+            Some(Box::new(TableOfContent { table, failed: Arc::clone(&failed) }));
         let content = Arc::new(Content { version, size: stored.length, layout, watched: None, checksums });
         self.open.let_go();
-        self.open.open.insert(stored.generation, (Arc::downgrade(&content), Arc::clone(stored)));
+        self.open.open.insert(
+            stored.generation,
+            OpenContent {
+                name: name.to_owned(),
+                content: Arc::downgrade(&content),
+                _stored: Arc::clone(stored),
+                failed,
+            },
+        );
         content
     }
 

@@ -20,7 +20,7 @@ use super::open::OpenDisk;
 use super::part::{AlignedBlock, Block, BlockBytes};
 use super::replace::VacantDisk;
 use super::unit_read::UnitRead;
-use super::upkeep::{CopyStep, EndedUpkeep, UpkeepRun};
+use super::upkeep::{CopyStep, CopyUnderWay, EndedUpkeep, MendTask, UpkeepRun};
 use crate::disk::DiskShared;
 use crate::event::StoreEvent;
 use crate::operation::ChangeReply;
@@ -143,7 +143,11 @@ pub(crate) struct Core {
     pub(super) reads_changed: bool,
     /// Copies that were moved to other zones.
     pub(super) moved_copies: u64,
-    /// How the last one ended.
+    /// The one copy that is under way, of the upkeep or of what reads found.
+    pub(super) copying: Option<CopyUnderWay>,
+    /// Copies of one part, which reads found wrong.
+    pub(super) mending: VecDeque<MendTask>,
+    /// How the last upkeep ended.
     pub(super) last_upkeep: Option<EndedUpkeep>,
     /// The places where no disk is, or one was taken out, for those that come: also the one behind the last number, if there is one.
     pub(super) vacant: BTreeMap<MemberId, VacantDisk>,
@@ -173,6 +177,8 @@ impl Core {
             reads: ReadCounts::default(),
             reads_changed: false,
             moved_copies: 0,
+            copying: None,
+            mending: VecDeque::new(),
             last_upkeep: None,
             vacant,
             is_changing: false,
@@ -493,6 +499,7 @@ impl Core {
                 waiter.answer(Err(error.clone()), &self.front);
             }
             self.end_upkeep(Err(VolumeError::ReadOnly));
+            self.copying = None;
             return None;
         };
         self.members[member.index()] = None;
@@ -529,6 +536,7 @@ impl Core {
     pub(super) fn give_up(&mut self) {
         self.closed = true;
         self.upkeep = None;
+        self.copying = None;
         self.members.iter().flatten().for_each(|member| member.shared.wake());
         let ids: Vec<UploadId> = self.uploads.keys().copied().collect();
         ids.into_iter().for_each(|id| self.fail(id, &StoreError::Closed));

@@ -125,7 +125,7 @@ impl Front {
         };
         let stamp = stamp_of(&core.volume, &stored);
         drop(core);
-        let content = self.content(&stored)?;
+        let content = self.content(&name, &stored)?;
         self.shared.stats.opens.add(1);
         let media = match (self.index.rate(&stamp), want) {
             (Some(known), _) => known,
@@ -143,7 +143,7 @@ impl Front {
     }
 
     /// The content as the data plane reads it. Its checksums are read first, unless they are known; not under the lock.
-    fn content(&self, stored: &Arc<StoredContent>) -> Result<Arc<Content>, StoreError> {
+    fn content(&self, name: &str, stored: &Arc<StoredContent>) -> Result<Arc<Content>, StoreError> {
         let core = lock(&self.core);
         if let Some(content) = core.open_content(stored) {
             return Ok(content);
@@ -152,7 +152,7 @@ impl Front {
         drop(core);
         let table = known.or_else(|| read_checksums(&layout, stored).map(Arc::new));
         let table = table.ok_or(StoreError::DiskFailing(self.shared.id))?;
-        Ok(lock(&self.core).add_content(stored, layout, table))
+        Ok(lock(&self.core).add_content(name, stored, layout, table))
     }
 
     fn opened(&self, name: &str, stored: &StoredContent, content: Arc<Content>, media: Option<MediaRate>) -> Opened {

@@ -32,7 +32,7 @@ pub struct UpkeepReport {
     pub total: ByteCount,
     /// Copies that were written.
     pub written: u64,
-    /// Copies that no copy was right for.
+    /// Copies that could not be made right.
     pub lost: u64,
 }
 
@@ -49,21 +49,48 @@ pub(super) struct UpkeepRun {
     next_part: u32,
     tasks: VecDeque<CopyTask>,
     copies: Vec<NewCopy>,
-    copying: Option<CopyUnderWay>,
     /// Every content was looked after.
     is_through: bool,
     /// Contents that are still to be moved to other zones, if that is what is done.
     moves: Option<VecDeque<ZoneMove>>,
 }
 
-/// A copy that is looked after.
-struct CopyUnderWay {
+/// A copy that is looked after. While it is under way nobody else writes to its units, for it holds their content.
+pub(super) struct CopyUnderWay {
     /// What the disks' threads know it by: no upload has this number.
     id: UploadId,
+    owner: CopyOwner,
+    name: String,
+    content: Arc<StoredContent>,
     task: CopyTask,
     /// The source that is being read, by its place in the task; none while the target is written.
     source: Option<usize>,
+    /// The target was written anew; it is read again.
+    was_written: bool,
 }
+
+/// Whom the end of a copy concerns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CopyOwner {
+    /// The upkeep under way.
+    Upkeep,
+    /// A read that found it wrong; or nobody, if the upkeep that began it was broken off.
+    Mending,
+}
+
+/// How a copy ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CopyEnd {
+    /// The target is right.
+    Right,
+    /// No source is.
+    Lost,
+    /// A source is, but not the target: its disk left, or did not give back what was written.
+    Unwritten,
+}
+
+/// A copy that waits to be looked after.
+pub(super) type MendTask = (String, Arc<StoredContent>, CopyTask);
 
 /// What a disk's thread tells of a copy.
 #[derive(Debug)]
@@ -84,7 +111,6 @@ impl UpkeepRun {
             next_part: 0,
             tasks: VecDeque::new(),
             copies: Vec::new(),
-            copying: None,
             is_through: false,
             moves: None,
         }
@@ -180,18 +206,25 @@ impl Core {
     /// Goes on with the upkeep. What is to be written so that a disk that was filled, or is empty, counts as that.
     pub(super) fn upkeep_turn(&mut self) -> Option<MemberChange> {
         self.begin_moves();
+        self.mend_next();
         for _ in 0..CONTENTS_PER_TURN {
             let is_idle = self.is_idle();
+            if self.copying.is_some() {
+                return None;
+            }
             let run = self.upkeep.as_mut()?;
             // A unit that was left is free for the next content when that is durable.
-            if run.copying.is_some() || (run.gives_way() && !is_idle) {
+            if run.gives_way() && !is_idle {
                 return None;
             }
             if run.is_through {
                 return self.conclude_upkeep();
             }
             match run.tasks.pop_front() {
-                Some(task) => self.begin_copy(task),
+                Some(task) => {
+                    let (name, content) = (run.name.clone(), run.content.clone().expect("its tasks are there"));
+                    self.begin_copy(CopyOwner::Upkeep, name, content, task);
+                }
                 None => self.next_part(),
             }
         }
@@ -242,57 +275,62 @@ impl Core {
         }
     }
 
-    fn begin_copy(&mut self, task: CopyTask) {
+    fn begin_copy(&mut self, owner: CopyOwner, name: String, content: Arc<StoredContent>, task: CopyTask) {
         let id = self.new_upload_id();
-        let Some(run) = &mut self.upkeep else { return };
-        run.copying = Some(CopyUnderWay { id, task, source: None });
+        self.copying = Some(CopyUnderWay { id, owner, name, content, task, source: None, was_written: false });
         self.read_source(0);
     }
 
     /// Reads the source of this number; there is none left to be read if that is one too many.
     fn read_source(&mut self, number: usize) {
-        let Some(run) = &mut self.upkeep else { return };
-        let (Some(copying), Some(content)) = (&mut run.copying, &run.content) else { return };
-        let Some(place) = copying.task.sources.get(number).copied() else { return self.copy_lost() };
+        let Some(copying) = &mut self.copying else { return };
+        let Some(place) = copying.task.sources.get(number).copied() else {
+            let end = if copying.was_written { CopyEnd::Unwritten } else { CopyEnd::Lost };
+            return self.end_copy(end);
+        };
         copying.source = Some(number);
         let (id, part) = (copying.id, copying.task.part);
         if self.members.get(place.member.index()).is_none_or(Option::is_none) {
             return self.read_source(number + 1);
         }
         let areas = self.volume.areas(place.member);
-        let length = self.volume.part_bytes(content, part);
-        let read = UnitRead::new(id, Arc::clone(content), part, (place, areas), length);
+        let length = self.volume.part_bytes(&copying.content, part);
+        let read = UnitRead::new(id, Arc::clone(&copying.content), part, (place, areas), length);
         self.tell(place.member, Task::Read(Box::new(read)));
     }
 
     /// A disk's thread tells how a step of a copy went.
     pub(super) fn copy_step(&mut self, id: UploadId, step: CopyStep) {
-        let Some(run) = self.upkeep.as_mut().filter(|run| run.copying.as_ref().is_some_and(|copy| copy.id == id))
-        else {
-            return;
-        };
-        let Some(copying) = &run.copying else { return };
+        let Some(copying) = self.copying.as_mut().filter(|copying| copying.id == id) else { return };
         match (step, copying.source) {
             (CopyStep::Read(None), Some(source)) => self.read_source(source + 1),
             (CopyStep::Read(Some(bytes)), Some(source)) => {
                 if copying.task.sources[source] == copying.task.target {
-                    self.copy_done(false);
+                    self.end_copy(CopyEnd::Right);
                 } else {
                     self.write_copy(bytes);
                 }
             }
-            (CopyStep::Written, None) => self.copy_done(true),
+            (CopyStep::Written, None) => {
+                copying.was_written = true;
+                if copying.task.news.is_some() {
+                    self.end_copy(CopyEnd::Right);
+                } else {
+                    // What was wrong there may be wrong again: it counts when it was read.
+                    copying.task.sources = vec![copying.task.target];
+                    self.read_source(0);
+                }
+            }
             (CopyStep::Read(_), None) | (CopyStep::Written, Some(_)) => {}
         }
         self.front.wake();
     }
 
     fn write_copy(&mut self, bytes: UnitBytes) {
-        let Some(run) = &mut self.upkeep else { return };
-        let (Some(copying), Some(content)) = (&mut run.copying, &run.content) else { return };
+        let Some(copying) = &mut self.copying else { return };
         copying.source = None;
         let (id, part, target) = (copying.id, copying.task.part, copying.task.target);
-        let mend = self.volume.mend(&run.name, content, part, target, bytes.table);
+        let mend = self.volume.mend(&copying.name, &copying.content, part, target, bytes.table);
         let header = AlignedBlock::new(&mend.header.bytes);
         self.tell(target.member, Task::Begin(id, None));
         for (position, bytes) in [(mend.payload.1, bytes.payload), (mend.header.position, header)] {
@@ -301,35 +339,61 @@ impl Core {
         self.tell(target.member, Task::Finish(id));
     }
 
-    fn copy_done(&mut self, was_written: bool) {
-        let Some(run) = &mut self.upkeep else { return };
-        let Some(CopyUnderWay { task, .. }) = run.copying.take() else { return };
-        run.copies.extend(task.news);
-        run.report.written += u64::from(was_written);
-        if was_written && run.upkeep == Upkeep::Scrub {
-            self.front.events.tell(StoreEvent::CopyMended { name: run.name.clone(), part: task.part });
+    /// No disk has anything to do with the copy any more.
+    fn end_copy(&mut self, end: CopyEnd) {
+        let Some(copying) = self.copying.take() else { return };
+        let CopyUnderWay { owner, name, task, was_written, .. } = copying;
+        let run = self.upkeep.as_mut().filter(|_| owner == CopyOwner::Upkeep);
+        match (end, task.news, run) {
+            (CopyEnd::Right, news, Some(run)) => {
+                run.copies.extend(news);
+                run.report.written += u64::from(was_written);
+            }
+            (_, news, run) => {
+                news.iter().for_each(|news| self.volume.give_back(news.to));
+                if let Some(run) = run {
+                    run.report.lost += u64::from(end != CopyEnd::Right);
+                }
+            }
+        }
+        let is_mended = was_written && task.news.is_none();
+        let part = task.part;
+        match end {
+            CopyEnd::Right if is_mended => {
+                self.front.stats.copies_mended.add(1);
+                self.front.events.tell(StoreEvent::CopyMended { name, part });
+            }
+            CopyEnd::Right => {}
+            CopyEnd::Lost => self.front.events.tell(StoreEvent::CopyLost { name, part }),
+            CopyEnd::Unwritten => self.front.events.tell(StoreEvent::CopyUnwritten { name, part }),
         }
     }
 
-    fn copy_lost(&mut self) {
-        let Some(run) = &mut self.upkeep else { return };
-        let Some(CopyUnderWay { task, .. }) = run.copying.take() else { return };
-        task.news.iter().for_each(|news| self.volume.give_back(news.to));
-        run.report.lost += 1;
-        self.front.events.tell(StoreEvent::CopyLost { name: run.name.clone(), part: task.part });
+    /// A copy that a read found wrong is written anew from another one, before anything else that is to be copied.
+    fn mend_next(&mut self) {
+        while self.copying.is_none() {
+            if self.mending.is_empty() {
+                let Some((name, generation, part)) = self.open.take_failed() else { return };
+                let content = self.volume.find(&name).filter(|content| content.generation == generation).cloned();
+                let Some(content) = content else { continue };
+                let tasks = self.volume.copies_to_look_after(Upkeep::Scrub, &content, part).unwrap_or_default();
+                self.mending = tasks.into_iter().map(|task| (name.clone(), Arc::clone(&content), task)).collect();
+            }
+            let Some((name, content, task)) = self.mending.pop_front() else { continue };
+            self.begin_copy(CopyOwner::Mending, name, content, task);
+        }
     }
 
     /// The disk was taken out: what was to be copied to it is given up, what was to be read from it is read elsewhere.
     pub(super) fn upkeep_without(&mut self, member: MemberId) {
-        let Some(run) = &self.upkeep else { return };
-        let is_its = matches!(run.upkeep, Upkeep::Fill(own) | Upkeep::Drain(own) if own == member);
-        if is_its {
-            return self.end_upkeep(Err(VolumeError::PartLost));
+        let upkeep = self.upkeep.as_ref().map(|run| run.upkeep);
+        if matches!(upkeep, Some(Upkeep::Fill(own) | Upkeep::Drain(own)) if own == member) {
+            self.end_upkeep(Err(VolumeError::PartLost));
         }
-        let Some(copying) = &run.copying else { return };
+        let Some(copying) = &self.copying else { return };
         match copying.source {
             Some(source) if copying.task.sources[source].member == member => self.read_source(source + 1),
-            None if copying.task.target.member == member => self.copy_lost(),
+            None if copying.task.target.member == member => self.end_copy(CopyEnd::Unwritten),
             _ => {}
         }
         self.front.wake();
@@ -362,7 +426,9 @@ impl Core {
     pub(super) fn end_upkeep(&mut self, outcome: Result<(), VolumeError>) {
         let Some(run) = self.upkeep.take() else { return };
         self.volume.end_upkeep();
-        // The unit that is being written is nobody's until the next start.
+        if let Some(copying) = &mut self.copying {
+            copying.owner = CopyOwner::Mending; // the unit that is being written is given back when that has ended
+        }
         let unused = run.copies.iter().chain(run.tasks.iter().filter_map(|task| task.news.as_ref()));
         unused.for_each(|copy| self.volume.give_back(copy.to));
         let failed = outcome.err().map(|error| self.error(error));
