@@ -125,12 +125,12 @@ impl Server {
         self.shared.service.events.tell(events::reload_refused(reason, SystemTime::now()));
     }
 
-    /// Stops admitting, and lets what runs finish up to the configured time.
-    pub async fn drain(&self) {
+    /// Stops admitting, and lets what runs finish up to the configured time. True if all of it did.
+    pub async fn drain(&self) -> bool {
         let service = &self.shared.service;
         service.drain();
         let time_max = service.config().drain_time_max;
-        let _ = tokio::time::timeout(time_max, self.shared.connections.all_closed()).await;
+        tokio::time::timeout(time_max, self.shared.connections.all_closed()).await.is_ok()
     }
 
     /// Ends what runs, and waits until what is kept of it is durable under its name.
