@@ -83,7 +83,7 @@ pub(super) fn admitted(
     let run = |streams, warm_up, seconds| {
         let job = request(asked, streams, warm_up, seconds);
         experiment::run(
-            &Choice::Isocast { scheduler: None },
+            &Choice::Isocast,
             ground,
             &job,
             show,

@@ -144,7 +144,7 @@ impl StoreSite {
     ) -> anyhow::Result<T> {
         stop.check()?;
         let ground = self.ground(BitRate(1), more);
-        let server = RunningServer::start(&Choice::Isocast { scheduler: None }, &ground, stop)?;
+        let server = RunningServer::start(&Choice::Isocast, &ground, stop)?;
         let result = job(&server);
         server.end()?;
         result
