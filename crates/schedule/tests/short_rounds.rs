@@ -2,7 +2,7 @@
 
 use schedule::cycle::Grid;
 use schedule::disk::best_effort::{BeWork, Commit};
-use schedule::disk::real_time::{RtKey, RtRequest};
+use schedule::disk::real_time::RtRequest;
 use schedule::disk::{DiskSchedule, DiskSettings, JobKey, Step};
 use schedule::profile::DiskProfile;
 use units::{BitRate, Nanos};
@@ -28,8 +28,8 @@ fn a_flush_that_is_longer_than_a_round_is_made_when_nobody_reads() {
 
 /// One stream's block of 4 MiB, due then.
 fn block(deadline: Nanos) -> RtRequest {
-    let (key, rate) = (RtKey::Stream(0), BitRate(8_800_000));
-    RtRequest { key, position: 1 << 30, bytes: 4 << 20, deadline, rate, starting: false }
+    let rate = BitRate(8_800_000);
+    RtRequest { slot: 0, position: 1 << 30, bytes: 4 << 20, deadline, rate, starting: false }
 }
 
 /// An upload's 2 MiB, granted 10 ms before the end of a round of 250 ms, over which streams can wait for another round.
@@ -40,7 +40,7 @@ fn begun_late() -> (DiskSchedule, JobKey) {
     let job = JobKey(7);
     let late = Nanos::from_millis(240);
     disk.set_slack(Nanos::ZERO);
-    disk.put_best_effort(BeWork::Write { job, position: 2 << 30, bytes: 2 << 20 });
+    disk.put_job(BeWork::Write { job, position: 2 << 30, bytes: 2 << 20 }, None);
     assert_eq!(disk.next(late), Step::Wait, "it does not fit into what is left of the round");
     disk.set_slack(round);
     let Step::Grant { until, .. } = disk.next(late) else { panic!("streams have read ahead") };
@@ -51,9 +51,9 @@ fn begun_late() -> (DiskSchedule, JobKey) {
 #[test]
 fn a_batch_goes_over_the_end_of_its_round_and_ends_with_its_flush() {
     let (mut disk, job) = begun_late();
-    disk.put_real_time(block(Nanos::from_secs(1)));
+    disk.put_read(block(Nanos::from_secs(1)));
     disk.grant_done(2 << 20, Nanos::from_millis(240), Nanos::from_millis(290));
-    disk.put_best_effort(BeWork::Write { job: JobKey(8), position: 3 << 30, bytes: 2 << 20 });
+    disk.put_job(BeWork::Write { job: JobKey(8), position: 3 << 30, bytes: 2 << 20 }, None);
     disk.put_commit(Commit { job, dirty_bytes: 2 << 20, awaited: true });
     let mut now = Nanos::from_millis(290);
     let mut written = 0;
@@ -69,7 +69,7 @@ fn a_batch_goes_over_the_end_of_its_round_and_ends_with_its_flush() {
         written += bytes_max;
     }
     assert!(written <= 2 << 20);
-    disk.put_best_effort(BeWork::Write { job: JobKey(9), position: 4 << 30, bytes: 2 << 20 });
+    disk.put_job(BeWork::Write { job: JobKey(9), position: 4 << 30, bytes: 2 << 20 }, None);
     assert!(matches!(disk.next(now), Step::Read { real_time: true, .. }), "then the blocks have their turn");
 }
 
@@ -78,9 +78,9 @@ fn a_batch_that_has_begun_gives_way_to_deadlines_and_ends_for_starts() {
     let now = Nanos::from_millis(290);
     let behind = |request: RtRequest| {
         let (mut disk, job) = begun_late();
-        disk.put_real_time(request);
+        disk.put_read(request);
         disk.grant_done(2 << 20, Nanos::from_millis(240), now);
-        disk.put_best_effort(BeWork::Write { job: JobKey(8), position: 3 << 30, bytes: 2 << 20 });
+        disk.put_job(BeWork::Write { job: JobKey(8), position: 3 << 30, bytes: 2 << 20 }, None);
         disk.put_commit(Commit { job, dirty_bytes: 2 << 20, awaited: true });
         (disk.next(now), job)
     };

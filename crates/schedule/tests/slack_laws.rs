@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use schedule::cycle::Grid;
 use schedule::disk::best_effort::{BeWork, Commit};
 use schedule::disk::cost::CostModel;
-use schedule::disk::real_time::{RtKey, RtQueue, RtRequest};
+use schedule::disk::real_time::{RtQueue, RtRequest};
 use schedule::disk::slack::Buckets;
 use schedule::disk::{DiskSchedule, DiskSettings, Issued, JobKey, Step};
 use schedule::profile::DiskProfile;
@@ -80,7 +80,7 @@ impl Disk {
     fn offer(&mut self) {
         if self.uploads {
             let position = 500_000_000_000 + self.written;
-            self.schedule.put_best_effort(BeWork::Write { job: WRITER, position, bytes: 8 << 20 });
+            self.schedule.put_job(BeWork::Write { job: WRITER, position, bytes: 8 << 20 }, None);
             self.schedule.put_commit(Commit { job: FLUSHER, dirty_bytes: 0, awaited: false });
         }
     }
@@ -188,19 +188,19 @@ fn serve(reads: &[Asked], uploads: bool) -> (Disk, Vec<(Nanos, RtRequest)>) {
     for (slot, read) in (0u32..).zip(reads) {
         disk.run(read.at);
         let request = RtRequest {
-            key: RtKey::Stream(slot),
+            slot,
             position: read.position,
             bytes: read.bytes,
             deadline: disk.now.saturating_add(read.within),
             rate: RATE,
             starting: false,
         };
-        disk.queue.put(slot, request);
+        disk.queue.put(request);
         if disk.slack() < 0.0 {
             disk.queue.remove(slot);
             continue;
         }
-        disk.schedule.put_real_time(request);
+        disk.schedule.put_read(request);
         disk.waiting.push((slot, request));
         admitted.push((disk.now, request));
     }

@@ -2,16 +2,12 @@
 
 use schedule::disk::JobKey;
 use schedule::disk::best_effort::{BeWork, Commit, WorkOwner};
-use schedule::disk::real_time::{RtKey, RtRequest};
 use storage::grant::{Grant, GrantDone, JobId, Offer, StoreMessage, StoreWork, WorkClass};
-use units::BitRate;
 
 use super::*;
 
 /// Messages taken in between two looks at the clock.
 const MESSAGES_PER_TURN: usize = 64;
-/// A recording's deadline does not recede while it is served: it is served whole.
-const WHOLE: BitRate = BitRate(1_000_000_000_000);
 
 impl Fetcher {
     pub(crate) fn take_store_messages<I: Io>(&mut self, outside: &mut Outside<I>) {
@@ -34,15 +30,14 @@ impl Fetcher {
         let job = JobKey(offer.job.0);
         match (offer.work, offer.class) {
             (StoreWork::Write { bytes: 0, .. }, _) => {}
-            (StoreWork::Write { bytes, position }, WorkClass::RealTime { deadline, .. }) => {
-                let key = RtKey::Job(job);
-                let request = RtRequest { key, position, bytes, deadline, rate: WHOLE, starting: false };
-                disk.schedule.put_real_time(request);
+            (StoreWork::Write { bytes, position }, class) => {
+                let deadline = match class {
+                    WorkClass::RealTime { deadline, .. } => Some(deadline),
+                    WorkClass::BestEffort => None,
+                };
+                disk.schedule.put_job(BeWork::Write { job, position, bytes }, deadline);
             }
-            (StoreWork::Write { bytes, position }, WorkClass::BestEffort) => {
-                disk.schedule.put_best_effort(BeWork::Write { job, position, bytes });
-            }
-            (StoreWork::Probe { reads }, _) => disk.schedule.put_best_effort(BeWork::Probe { job, reads }),
+            (StoreWork::Probe { reads }, _) => disk.schedule.put_job(BeWork::Probe { job, reads }, None),
             (StoreWork::Commit { dirty_bytes, awaited }, _) => {
                 disk.schedule.put_commit(Commit { job, dirty_bytes, awaited });
             }
@@ -52,7 +47,7 @@ impl Fetcher {
     fn grant_done<I: Io>(&mut self, done: GrantDone, outside: &mut Outside<I>) {
         let Some(disk) = self.disks.get_mut(usize::from(done.disk.0)) else { return };
         let job = JobKey(done.job.0);
-        let real_time = disk.schedule.grant_done(done.bytes, done.started, done.ended);
+        let deadline = disk.schedule.grant_done(done.bytes, done.started, done.ended);
         // It may have been the grant that hung, with no read out whose answer would tell.
         let mut changed = disk.health.answered();
         if !done.ok {
@@ -64,20 +59,9 @@ impl Fetcher {
         }
         // Who starts is listed at one of its content's disks, and may wait for another.
         (0..self.disks.len()).for_each(|disk| self.run_those_ready(disk, outside));
-        if done.ready_bytes == 0 {
-            return;
-        }
-        let disk = &mut self.disks[usize::from(done.disk.0)];
-        match real_time {
-            Some(deadline) => {
-                let (key, position, bytes) = (RtKey::Job(job), done.position, done.ready_bytes);
-                let request = RtRequest { key, position, bytes, deadline, rate: WHOLE, starting: false };
-                disk.schedule.put_real_time(request);
-            }
-            None => {
-                let (position, bytes) = (done.position, done.ready_bytes);
-                disk.schedule.put_best_effort(BeWork::Write { job, position, bytes });
-            }
+        if done.ready_bytes > 0 {
+            let work = BeWork::Write { job, position: done.position, bytes: done.ready_bytes };
+            self.disks[usize::from(done.disk.0)].schedule.put_job(work, deadline);
         }
     }
 }

@@ -4,7 +4,7 @@ use schedule::admission::QUARTER_BYTES;
 use schedule::admission::disk_table::{LOOKAHEAD_ROUNDS, next_read};
 use schedule::disk::Step;
 use schedule::disk::best_effort::{BeWork, WorkOwner};
-use schedule::disk::real_time::{RtKey, RtRequest};
+use schedule::disk::real_time::RtRequest;
 
 use super::*;
 use crate::layout::Piece;
@@ -82,14 +82,14 @@ impl Fetcher {
         let stream = &self.streams[slot as usize];
         let (Some(plan), Some(next)) = (stream.plan, self.next_piece(slot)) else { return };
         let request = RtRequest {
-            key: RtKey::Stream(slot),
+            slot,
             position: next.position.unwrap_or(0),
             bytes: next.length,
             deadline,
             rate: plan.rate.rate,
             starting: stream.life == ReadsLife::Starting,
         };
-        self.disk_mut(next.disk).schedule.put_real_time(request);
+        self.disk_mut(next.disk).schedule.put_read(request);
     }
 
     /// A stream that got what one disk has of what it wants asks the next.
@@ -143,7 +143,7 @@ impl Fetcher {
     fn ask_best_effort(&mut self, slot: u32) {
         let Some(next) = self.next_piece(slot) else { return };
         let work = BeWork::Read { slot, position: next.position.unwrap_or(0), bytes: next.length };
-        self.disk_mut(next.disk).schedule.put_best_effort(work);
+        self.disk_mut(next.disk).schedule.put_job(work, None);
     }
 
     /// A delivery finds no buffer: it asks again in its next step, and does not keep its disk from others meanwhile

@@ -94,23 +94,14 @@ impl BeQueue {
         self.commit = Some(commit);
     }
 
-    /// Forgets an owner's work; true if there was some.
-    pub fn remove(&mut self, owner: WorkOwner) -> bool {
-        if let WorkOwner::Job(job) = owner
-            && self.commit.is_some_and(|commit| commit.job == job)
-        {
-            self.commit = None;
-            return true;
-        }
-        match self.place_of(owner) {
-            Some(at) => {
-                self.work.remove(at);
-                if at == 0 {
-                    self.turn_bytes = 0;
-                }
-                true
+    /// Forgets an owner's work.
+    pub fn remove(&mut self, owner: WorkOwner) {
+        self.commit = self.commit.filter(|commit| WorkOwner::Job(commit.job) != owner);
+        if let Some(at) = self.place_of(owner) {
+            self.work.remove(at);
+            if at == 0 {
+                self.turn_bytes = 0;
             }
-            None => false,
         }
     }
 

@@ -25,7 +25,7 @@ use crate::profile::DiskProfile;
 use best_effort::{Allowed, BeChoice, BeQueue, BeWork, Commit, WorkOwner};
 use budget::DiskBudget;
 use cost::{CostModel, Settle};
-use real_time::{RtKey, RtQueue, RtRequest};
+use real_time::{RtQueue, RtRequest};
 use slack::{Buckets, Slack};
 
 /// A store thread's job, as the schedule knows it.
@@ -165,26 +165,18 @@ impl DiskSchedule {
         }
     }
 
-    /// A stream (or recording) wants real-time service; replaces its earlier request.
-    pub fn put_real_time(&mut self, request: RtRequest) {
-        match request.key {
-            RtKey::Stream(slot) => {
-                // A start has been given room in the coming rounds like any block.
-                let ahead = self.settings.rounds.period().saturating_mul(LOOKAHEAD_ROUNDS);
-                let late = request.starting && self.cost.profile().rotational;
-                let deadline = request.deadline.saturating_add(if late { ahead } else { Nanos::ZERO });
-                self.rt.put(slot, RtRequest { deadline, ..request });
-            }
-            RtKey::Job(job) => {
-                let RtRequest { position, bytes, deadline, .. } = request;
-                self.be.put(BeWork::Write { job, position, bytes }, Some(deadline));
-            }
-        }
+    /// A stream wants to read; replaces its earlier request.
+    pub fn put_read(&mut self, request: RtRequest) {
+        // A start has been given room in the coming rounds like any block.
+        let ahead = self.settings.rounds.period().saturating_mul(LOOKAHEAD_ROUNDS);
+        let late = request.starting && self.cost.profile().rotational;
+        let deadline = request.deadline.saturating_add(if late { ahead } else { Nanos::ZERO });
+        self.rt.put(RtRequest { deadline, ..request });
     }
 
-    /// Somebody wants best-effort service; replaces its earlier request.
-    pub fn put_best_effort(&mut self, work: BeWork) {
-        self.be.put(work, None);
+    /// Somebody wants something else done, a recording by a deadline; replaces its earlier request.
+    pub fn put_job(&mut self, work: BeWork, deadline: Option<Nanos>) {
+        self.be.put(work, deadline);
     }
 
     /// The store thread would commit.
@@ -475,9 +467,8 @@ impl DiskSchedule {
             return self.begin_job(choice, Nanos::MAX, now).unwrap_or(Step::Wait);
         }
         let Some(request) = affordable.or_else(|| self.rt.first()) else { return Step::Wait };
-        let RtKey::Stream(slot) = request.key else { return Step::Wait };
         self.enter(Phase::RealTime, now);
-        Step::Read { slot, bytes_max: request.bytes.min(limits::CHUNK_BYTES), real_time: true }
+        Step::Read { slot: request.slot, bytes_max: request.bytes.min(limits::CHUNK_BYTES), real_time: true }
     }
 
     /// Time has passed: jobs that wait have earned their share, and may have a deadline by now.

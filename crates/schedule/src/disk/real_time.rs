@@ -13,8 +13,8 @@ use super::slack::{Buckets, Slack};
 /// One request: what a stream still wants to read, from its next byte on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RtRequest {
-    /// The stream's slot, or a recording's job: unique in the queue.
-    pub key: RtKey,
+    /// The stream's slot: unique in the queue.
+    pub slot: u32,
     /// Where its next byte lies.
     pub position: u64,
     /// Bytes left; not zero.
@@ -35,15 +35,6 @@ impl RtRequest {
     }
 }
 
-/// Whose request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum RtKey {
-    /// A delivery: the slot of its stream. Served by reads.
-    Stream(u32),
-    /// A recording: the job of its store thread. Served by grants.
-    Job(crate::disk::JobKey),
-}
-
 /// Once the head is there a block is read for so much transfer time, in whole read units. While a disk is late, blocks would else be
 /// read in single read units, each with a seek of its own, and it would never catch up.
 const SLICE: Nanos = Nanos::from_millis(50);
@@ -52,7 +43,6 @@ const START_BYTES: u64 = 512 * 1024;
 
 #[derive(Debug, Clone, Copy)]
 struct WaitingRead {
-    slot: u32,
     request: RtRequest,
     /// A start that has read nothing yet.
     hurried: bool,
@@ -82,8 +72,9 @@ impl RtQueue {
     }
 
     /// Adds a stream's request, or replaces the one it had.
-    pub fn put(&mut self, slot: u32, request: RtRequest) {
-        let waiting = WaitingRead { slot, request, hurried: request.starting, begins: request.starting };
+    pub fn put(&mut self, request: RtRequest) {
+        let slot = request.slot;
+        let waiting = WaitingRead { request, hurried: request.starting, begins: request.starting };
         match self.place_of(slot) {
             Some(at) => self.waiting[at] = waiting,
             None => {
@@ -94,18 +85,15 @@ impl RtQueue {
         }
     }
 
-    /// Forgets a request; true if it was there.
-    pub fn remove(&mut self, slot: u32) -> bool {
-        let Some(at) = self.place_of(slot) else { return false };
+    /// Forgets a request.
+    pub fn remove(&mut self, slot: u32) {
+        let Some(at) = self.place_of(slot) else { return };
         self.waiting.swap_remove(at);
         self.note_place(slot, NOWHERE as usize);
-        if let Some(moved) = self.waiting.get(at).map(|moved| moved.slot) {
+        if let Some(moved) = self.waiting.get(at).map(|moved| moved.request.slot) {
             self.note_place(moved, at);
         }
-        if self.serves(slot) {
-            self.block = None;
-        }
-        true
+        self.block = self.block.filter(|(block, _)| *block != slot);
     }
 
     /// The request of this stream.
@@ -116,8 +104,7 @@ impl RtQueue {
 
     /// After `bytes` of a request were issued: what is left lies at `position`. Gone when nothing is left.
     pub fn advance(&mut self, slot: u32, bytes: u64, position: u64) {
-        let before = self.block.filter(|(block, _)| *block == slot).map_or(0, |(_, bytes)| bytes);
-        self.block = None;
+        let before = self.block.take().filter(|(block, _)| *block == slot).map_or(0, |(_, bytes)| bytes);
         let Some(at) = self.place_of(slot) else { return };
         let WaitingRead { request, hurried, .. } = &mut self.waiting[at];
         if request.bytes <= bytes {
@@ -151,8 +138,8 @@ impl RtQueue {
 
     /// Enters what is due. The request of `instead`, if one is named, counts as due at that time.
     pub fn fill(&self, buckets: &mut Buckets, instead: Option<(u32, Nanos)>, cost: &CostModel) {
-        for WaitingRead { slot, request, .. } in &self.waiting {
-            let deadline = instead.filter(|(other, _)| other == slot).map_or(request.deadline, |(_, at)| at);
+        for WaitingRead { request, .. } in &self.waiting {
+            let deadline = instead.filter(|(other, _)| *other == request.slot).map_or(request.deadline, |(_, at)| at);
             enter(buckets, request, deadline, cost);
         }
     }
@@ -192,12 +179,6 @@ impl RtQueue {
     #[must_use]
     pub fn first(&self) -> Option<RtRequest> {
         self.waiting.iter().map(|waiting| waiting.request).min_by_key(|request| request.deadline)
-    }
-
-    /// True if the read issued last was of this request.
-    #[must_use]
-    pub fn serves(&self, slot: u32) -> bool {
-        self.block.is_some_and(|(block, _)| block == slot)
     }
 
     /// True if a stream waits for its first bytes.
@@ -259,7 +240,7 @@ mod tests {
 
     fn request(slot: u32, position: u64, deadline_ms: u64) -> RtRequest {
         RtRequest {
-            key: RtKey::Stream(slot),
+            slot,
             position,
             bytes: 8 << 20,
             deadline: NOW.saturating_add(Nanos::from_millis(deadline_ms)),
@@ -270,43 +251,41 @@ mod tests {
 
     fn queue(requests: &[RtRequest]) -> RtQueue {
         let mut queue = RtQueue::new(true);
-        for (slot, request) in (0u32..).zip(requests) {
-            queue.put(slot, *request);
-        }
+        requests.iter().for_each(|request| queue.put(*request));
         queue
     }
 
-    fn next(queue: &RtQueue, head: u64) -> Option<RtKey> {
+    fn next(queue: &RtQueue, head: u64) -> Option<u32> {
         let cost = CostModel::new(DiskProfile::spindle_default());
         let mut buckets = Buckets::new(Grid::new(Nanos::ZERO, Nanos::from_secs(1)), NOW);
         queue.fill(&mut buckets, None, &cost);
-        queue.pick(&buckets.slack(NOW, cost.profile(), 1.0), head, &cost).map(|request| request.key)
+        queue.pick(&buckets.slack(NOW, cost.profile(), 1.0), head, &cost).map(|request| request.slot)
     }
 
     #[test]
     fn one_sweep_serves_all_while_what_is_due_first_can_wait() {
         let far = [request(0, 500 << 30, 900), request(1, 600 << 30, 2900), request(2, 100 << 30, 2900)];
-        assert_eq!(next(&queue(&far), 550 << 30), Some(RtKey::Stream(1)), "the next one upwards");
+        assert_eq!(next(&queue(&far), 550 << 30), Some(1), "the next one upwards");
         let near = [request(0, 500 << 30, 240), far[1], far[2]];
-        assert_eq!(next(&queue(&near), 550 << 30), Some(RtKey::Stream(0)), "it cannot wait for another block");
+        assert_eq!(next(&queue(&near), 550 << 30), Some(0), "it cannot wait for another block");
     }
 
     #[test]
     fn a_block_is_read_for_a_slice_at_least_and_on_while_others_can_wait() {
         let mut queue = queue(&[request(0, 500 << 30, 900), request(1, 600 << 30, 100)]);
         queue.advance(0, 1 << 20, (500 << 30) + (1 << 20));
-        assert_eq!(next(&queue, (500 << 30) + (1 << 20)), Some(RtKey::Stream(0)), "the head has just come");
+        assert_eq!(next(&queue, (500 << 30) + (1 << 20)), Some(0), "the head has just come");
         queue.advance(0, 6 << 20, (500 << 30) + (7 << 20));
-        assert_eq!(next(&queue, (500 << 30) + (7 << 20)), Some(RtKey::Stream(1)), "which is urgent");
+        assert_eq!(next(&queue, (500 << 30) + (7 << 20)), Some(1), "which is urgent");
         queue.remove(1);
-        assert_eq!(next(&queue, (500 << 30) + (7 << 20)), Some(RtKey::Stream(0)));
+        assert_eq!(next(&queue, (500 << 30) + (7 << 20)), Some(0));
     }
 
     #[test]
     fn a_starting_streams_first_bytes_go_ahead_unless_they_cost_a_deadline() {
-        let start = RtRequest { starting: true, ..request(9, 500 << 30, 3000) };
-        assert_eq!(next(&queue(&[request(0, 1 << 30, 900), start]), 0), Some(RtKey::Stream(9)));
-        assert_eq!(next(&queue(&[request(0, 1 << 30, 150), start]), 0), Some(RtKey::Stream(0)));
+        let start = RtRequest { starting: true, ..request(1, 500 << 30, 3000) };
+        assert_eq!(next(&queue(&[request(0, 1 << 30, 900), start]), 0), Some(1));
+        assert_eq!(next(&queue(&[request(0, 1 << 30, 150), start]), 0), Some(0));
         let mut begun = queue(&[request(0, 1 << 30, 900), start]);
         begun.advance(1, 1 << 20, (500 << 30) + (1 << 20));
         assert!(!begun.has_start(), "the rest of it is a block like others");
@@ -318,9 +297,9 @@ mod tests {
     fn without_a_head_the_most_urgent_goes_first() {
         let mut queue = RtQueue::new(false);
         for slot in 0..10u32 {
-            queue.put(slot, request(slot, u64::from(slot) << 30, u64::from(20 - slot)));
+            queue.put(request(slot, u64::from(slot) << 30, u64::from(20 - slot)));
         }
-        assert!(queue.remove(3));
-        assert_eq!(next(&queue, 0), Some(RtKey::Stream(9)));
+        queue.remove(3);
+        assert_eq!(next(&queue, 0), Some(9));
     }
 }
