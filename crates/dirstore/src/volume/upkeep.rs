@@ -80,7 +80,7 @@ enum CopyOwner {
 
 /// How a copy ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CopyEnd {
+enum CopyVerdict {
     /// The target is right.
     Right,
     /// No source is.
@@ -285,7 +285,7 @@ impl Core {
     fn read_source(&mut self, number: usize) {
         let Some(copying) = &mut self.copying else { return };
         let Some(place) = copying.task.sources.get(number).copied() else {
-            let end = if copying.was_written { CopyEnd::Unwritten } else { CopyEnd::Lost };
+            let end = if copying.was_written { CopyVerdict::Unwritten } else { CopyVerdict::Lost };
             return self.end_copy(end);
         };
         copying.source = Some(number);
@@ -306,7 +306,7 @@ impl Core {
             (CopyStep::Read(None), Some(source)) => self.read_source(source + 1),
             (CopyStep::Read(Some(bytes)), Some(source)) => {
                 if copying.task.sources[source] == copying.task.target {
-                    self.end_copy(CopyEnd::Right);
+                    self.end_copy(CopyVerdict::Right);
                 } else {
                     self.write_copy(bytes);
                 }
@@ -314,7 +314,7 @@ impl Core {
             (CopyStep::Written, None) => {
                 copying.was_written = true;
                 if copying.task.news.is_some() {
-                    self.end_copy(CopyEnd::Right);
+                    self.end_copy(CopyVerdict::Right);
                 } else {
                     // What was wrong there may be wrong again: it counts when it was read.
                     copying.task.sources = vec![copying.task.target];
@@ -340,32 +340,32 @@ impl Core {
     }
 
     /// No disk has anything to do with the copy any more.
-    fn end_copy(&mut self, end: CopyEnd) {
+    fn end_copy(&mut self, end: CopyVerdict) {
         let Some(copying) = self.copying.take() else { return };
         let CopyUnderWay { owner, name, task, was_written, .. } = copying;
         let run = self.upkeep.as_mut().filter(|_| owner == CopyOwner::Upkeep);
         match (end, task.news, run) {
-            (CopyEnd::Right, news, Some(run)) => {
+            (CopyVerdict::Right, news, Some(run)) => {
                 run.copies.extend(news);
                 run.report.written += u64::from(was_written);
             }
             (_, news, run) => {
                 news.iter().for_each(|news| self.volume.give_back(news.to));
                 if let Some(run) = run {
-                    run.report.lost += u64::from(end != CopyEnd::Right);
+                    run.report.lost += u64::from(end != CopyVerdict::Right);
                 }
             }
         }
         let is_mended = was_written && task.news.is_none();
         let part = task.part;
         match end {
-            CopyEnd::Right if is_mended => {
+            CopyVerdict::Right if is_mended => {
                 self.front.stats.copies_mended.add(1);
                 self.front.events.tell(StoreEvent::CopyMended { name, part });
             }
-            CopyEnd::Right => {}
-            CopyEnd::Lost => self.front.events.tell(StoreEvent::CopyLost { name, part }),
-            CopyEnd::Unwritten => self.front.events.tell(StoreEvent::CopyUnwritten { name, part }),
+            CopyVerdict::Right => {}
+            CopyVerdict::Lost => self.front.events.tell(StoreEvent::CopyLost { name, part }),
+            CopyVerdict::Unwritten => self.front.events.tell(StoreEvent::CopyUnwritten { name, part }),
         }
     }
 
@@ -393,7 +393,7 @@ impl Core {
         let Some(copying) = &self.copying else { return };
         match copying.source {
             Some(source) if copying.task.sources[source].member == member => self.read_source(source + 1),
-            None if copying.task.target.member == member => self.end_copy(CopyEnd::Unwritten),
+            None if copying.task.target.member == member => self.end_copy(CopyVerdict::Unwritten),
             _ => {}
         }
         self.front.wake();
