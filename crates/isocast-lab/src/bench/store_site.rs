@@ -45,7 +45,7 @@ struct ListedContent {
 
 /// The part of `isocast volume status --json` that is read.
 #[derive(Deserialize)]
-struct VolumeStatus {
+struct VolumeRoom {
     free_bytes: u64,
 }
 
@@ -158,7 +158,7 @@ impl StoreSite {
         match &self.store {
             SiteStore::Volume { devices } => {
                 let status = isocast(&["volume", "status", "--json"], std::slice::from_ref(devices))?;
-                let status: VolumeStatus = serde_json::from_str(&status).context("reading `isocast volume status`")?;
+                let status: VolumeRoom = serde_json::from_str(&status).context("reading `isocast volume status`")?;
                 Ok(status.free_bytes)
             }
             SiteStore::Folder { path } => {
