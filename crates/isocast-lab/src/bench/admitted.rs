@@ -16,8 +16,9 @@ use super::{Stop, clock};
 const STARTS_PER_SECOND: u64 = 20;
 /// Nothing is measured so long after the last began: start bursts are over then.
 const WARM_UP: Nanos = Nanos::from_secs(6);
-/// Counting goes on so long after the last asked: a start may wait 5 s for room, and is neither in nor out till then (docs/reference/http.md).
-const DECIDED_SECONDS: u64 = 7;
+/// Counting goes on so long after the last asked. A start waits up to 5 s for room (docs/reference/http.md), then for its first bytes; until these
+/// come it is neither in nor out. On a slow drive 95 % had them after 4.6 s; 20 s is four times that.
+const DECIDED_SECONDS: u64 = 20;
 /// So often admission is asked where the processor was short.
 const TRIES_MAX: u32 = 3;
 /// What a modelled player wants before it plays.
@@ -63,7 +64,8 @@ impl AdmittedStreams {
 
 /// So many bytes a content needs to last for a run of `streams` of them that measures for `seconds`.
 pub(super) fn bytes_needed(rate: BitRate, streams: usize, seconds: u64) -> u64 {
-    rate.bytes_in(ramp(streams) + WARM_UP + Nanos::from_secs(seconds) + PLAYER_START + PLAYER_START)
+    let span = Nanos::from_secs(DECIDED_SECONDS).max(WARM_UP + Nanos::from_secs(seconds));
+    rate.bytes_in(ramp(streams) + span + PLAYER_START + PLAYER_START)
 }
 
 fn ramp(streams: usize) -> Nanos {
@@ -100,9 +102,17 @@ pub(super) fn admitted(
             break all;
         }
     };
-    let streams = all.before_first_no().unwrap_or(all.admitted);
+    // Who got nothing until then was neither admitted nor refused, and does not count.
+    let streams = all.before_first_no().unwrap_or(all.admitted).min(all.admitted - all.failed);
     let short = all.before_first_no().map(|_| all.first_short.unwrap_or_default());
     let mut remarks: Vec<String> = all.disturbed.iter().map(|why| format!("while they were counted: {why}")).collect();
+    if all.failed > 0 {
+        remarks.push(format!(
+            "{} broke off or got nothing while they were counted: {}",
+            all.failed,
+            all.reasons.join("; ")
+        ));
+    }
     if streams == 0 {
         return Ok(AdmittedStreams { streams, stalled: 0, short, remarks });
     }
@@ -160,5 +170,6 @@ mod tests {
     #[test]
     fn a_content_lasts_for_ramp_warm_up_run_and_what_a_player_has_ahead() {
         assert_eq!(bytes_needed(BitRate(8_000_000), 100, 20), 35_000_000);
+        assert_eq!(bytes_needed(BitRate(8_000_000), 100, 1), 29_000_000, "counting takes longer");
     }
 }

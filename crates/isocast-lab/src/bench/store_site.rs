@@ -177,7 +177,7 @@ impl StoreSite {
         match &self.store {
             SiteStore::Volume { devices } => {
                 let listed: Vec<ListedContent> =
-                    serde_json::from_str(&isocast(&["volume", "ls", "--json"], &[devices.clone()])?)?;
+                    serde_json::from_str(&isocast(&["volume", "ls", "--json"], std::slice::from_ref(devices))?)?;
                 if listed.len() != contents.len() {
                     bail!("the volume lists {} contents of {}", listed.len(), contents.len());
                 }
