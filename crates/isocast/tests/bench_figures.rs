@@ -1,22 +1,19 @@
-//! The benchmarks that are tables (`bench access`, `buffer`, `ageing`, `disks`), tiny: each way is measured, and everything is kept.
+//! The benchmarks that are tables, `bench access` and `bench buffer`, tiny: each way is measured, and everything is kept.
 
 mod common;
 
 use std::fs;
 use std::process::Command;
 
+use common::program_with_lab;
 use common::skip::skipped;
-use common::{disk, program_with_lab};
 use serde_json::Value;
 
 fn measured(arguments: &[&str]) -> Value {
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let folder = scratch.path().join("results");
     let mut command = Command::new(program_with_lab());
-    command.arg("bench").args(arguments).args(["--quick", "--json"]);
-    if ["access", "buffer"].contains(&arguments[0]) {
-        command.arg("--root").arg(scratch.path());
-    }
+    command.arg("bench").args(arguments).args(["--quick", "--json", "--root"]).arg(scratch.path());
     let output = command.arg("--out").arg(&folder).output().expect("the program runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let printed: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -47,22 +44,4 @@ fn buffers_are_measured_from_disk_and_memory() {
     let rows = measured["rows"].as_array().expect("rows");
     assert_eq!(rows.len(), 3 * 2 * 5, "{measured}");
     assert!(rows.iter().all(|row| figure(row, "mb_per_s") > 0.0), "{measured}");
-}
-
-/// What a figure was at each number on the way.
-fn figures_of(measured: &Value, way: &str, name: &str) -> Vec<(f64, f64)> {
-    let rows = measured["rows"].as_array().expect("rows").iter();
-    rows.filter(|row| row["way"] == way).map(|row| (row["x"].as_f64().expect("a number"), figure(row, name))).collect()
-}
-
-#[test]
-fn two_files_are_read_from_one_disk_and_from_two() {
-    if !disk::possible(256 << 20) {
-        return;
-    }
-    let measured = measured(&["disks", "--part", "files"]);
-    for way in ["two files, from disk", "two files, from memory"] {
-        let figures = figures_of(&measured, way, "seconds");
-        assert!(matches!(figures[..], [(1.0, one), (2.0, two)] if one > 0.0 && two > 0.0), "{way}: {measured}");
-    }
 }
