@@ -9,6 +9,7 @@
 mod common;
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
@@ -233,6 +234,19 @@ fn each_fault() {
     disks.into_iter().for_each(Disk::end);
 }
 
+/// A server of a mirror on two disks that take no time.
+fn fast_mirror(names: [&str; 2], state: &Path) -> ([Disk; 2], String, Server) {
+    let disks = names.map(|name| Disk::up(name, "8G", FileSystem::None));
+    disks.iter().for_each(|disk| drop(disk.ctl("timing off")));
+    let devices = disks.each_ref().map(|disk| disk.device().to_str().expect("UTF-8").to_owned());
+    let mut create = Command::new(common::program());
+    create.args(["volume", "create", "--name", "films", "--layout", "mirror", "--yes"]).args(&devices);
+    assert!(create.output().expect("the program runs").status.success());
+    let devices = devices.join(",");
+    let server = Server::start(&[], state, &["--volume", &devices]);
+    (disks, devices, server)
+}
+
 /// The first disk stands for the whole volume where uploads are placed: they were refused for as long as it was not trusted.
 #[test]
 fn a_mirror_whose_first_disk_errs_takes_uploads() {
@@ -240,13 +254,7 @@ fn a_mirror_whose_first_disk_errs_takes_uploads() {
         return;
     }
     let state = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
-    let disks = ["mirror-d", "mirror-e"].map(|name| Disk::up(name, "8G", FileSystem::None));
-    disks.iter().for_each(|disk| drop(disk.ctl("timing off")));
-    let devices = disks.each_ref().map(|disk| disk.device().to_str().expect("UTF-8").to_owned());
-    let mut create = Command::new(common::program());
-    create.args(["volume", "create", "--name", "films", "--layout", "mirror", "--yes"]).args(&devices);
-    assert!(create.output().expect("the program runs").status.success());
-    let server = Server::start(&[], state.path(), &["--volume", &devices.join(",")]);
+    let (disks, _, server) = fast_mirror(["mirror-d", "mirror-e"], state.path());
     let short = |number| Content { seed: number, bytes: 17 << 20 };
     for number in 0..FILMS {
         assert_eq!(put(server.address, &film(number).0, short(number)), 201);
@@ -258,6 +266,70 @@ fn a_mirror_whose_first_disk_errs_takes_uploads() {
     }
     until_said(&server, &["disk_failing", "\"disk\":0"], 1);
     assert_eq!(put(server.address, "/media/meanwhile.bin", Content { seed: 5, bytes: 5_000_001 }), 201);
+    disks[0].ctl("fault clear");
+    let (status, said) = server.stop();
+    assert!(status.success() && !said.contains("panicked"), "{said}");
+    disks.into_iter().for_each(Disk::end);
+}
+
+/// What a disk cannot read is written anew; where that does not help, it is told, and nothing is said to be lost.
+#[test]
+fn a_sector_that_cannot_be_read_is_mended_if_it_can_be() {
+    if !possible(3 * 32 << 20) {
+        return;
+    }
+    let state = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let (disks, devices, server) = fast_mirror(["mirror-f", "mirror-g"], state.path());
+    // One of two neighbours is read from the first disk: less than what makes it a disk that fails.
+    let short = |number| Content { seed: number, bytes: 5_000_001 };
+    (0..2).for_each(|number| assert_eq!(put(server.address, &film(number).0, short(number)), 201));
+    disks[0].ctl("fault 0 8G r");
+    for number in 0..2 {
+        let (status, body) = fetch(server.address, "GET", &format!("{}?rate=max", film(number).0)).expect("an answer");
+        assert!(status == 200 && short(number).difference(0, &body).is_none(), "the other copy is whole");
+    }
+    until_said(&server, &["copy_unwritten"], 1);
+    assert!(!server.said().contains("copy_lost") && !server.said().contains("disk_failing"), "{}", server.said());
+    disks[0].ctl("fault clear");
+    let (status, said) = server.stop();
+    assert!(status.success() && !said.contains("panicked"), "{said}");
+    let sound = volume(&["scrub", "--no-repair", "--json", &devices]);
+    assert!(sound["sound"] == true && sound["contents"] == 2, "{sound:#}");
+    disks.into_iter().for_each(Disk::end);
+}
+
+/// A recording onto a mirror of which a disk does not take it any more goes on, on the other one, from its first byte.
+#[test]
+fn a_recording_goes_on_when_a_disk_of_its_mirror_errs() {
+    let recording = Content { seed: 8, bytes: 40 << 20 };
+    if !possible(3 * recording.bytes) {
+        return;
+    }
+    let state = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let (disks, _, server) = fast_mirror(["mirror-h", "mirror-i"], state.path());
+    let target = "/media/recording.bin";
+    let asked = format!("{target}?rate=8M");
+    let upload = Upload {
+        target: &asked,
+        fields: "",
+        content: recording,
+        framing: Framing::Chunked(1 << 16),
+        send_bytes: recording.bytes,
+    };
+    let (mut all, mut errs) = (0, false);
+    let answer = upload.run(&mut Client::to(server.address), &mut |count| {
+        all += count;
+        if all >= recording.bytes / 2 && !errs {
+            errs = true;
+            // The one that its rate is reserved on.
+            disks[0].ctl("fault 0 8G w");
+        }
+    });
+    assert_eq!(answer.expect("an answer").expect("all was sent").status, 201, "{}", server.said());
+    assert!(errs, "in the middle of it");
+    until_said(&server, &["disk_failing", "\"disk\":0"], 1);
+    let (status, body) = fetch(server.address, "GET", &format!("{target}?rate=max")).expect("an answer");
+    assert_eq!((status, recording.difference(0, &body), body.len() as u64), (200, None, recording.bytes));
     disks[0].ctl("fault clear");
     let (status, said) = server.stop();
     assert!(status.success() && !said.contains("panicked"), "{said}");

@@ -182,7 +182,9 @@ impl MemberWorker {
         let over = self.uploads.wrote(number, written, error.as_ref().map(StoreError::trouble), monotonic());
         if let Some(error) = error.filter(|_| over.is_some()) {
             self.numbers.remove(&upload);
-            self.failed(&error);
+            if !lock(&self.core).could_not_mend(upload) {
+                self.failed(&error);
+            }
         }
     }
 

@@ -330,6 +330,9 @@ impl Core {
         let Some(copying) = &mut self.copying else { return };
         copying.source = None;
         let (id, part, target) = (copying.id, copying.task.part, copying.task.target);
+        if self.members.get(target.member.index()).is_none_or(Option::is_none) {
+            return self.end_copy(CopyVerdict::Unwritten);
+        }
         let mend = self.volume.mend(&copying.name, &copying.content, part, target, bytes.table);
         let header = AlignedBlock::new(&mend.header.bytes);
         self.tell(target.member, Task::Begin(id, None));
@@ -337,6 +340,17 @@ impl Core {
             self.tell(target.member, Task::Write(id, Block { position, bytes: BlockBytes::Made(Arc::new(bytes)) }));
         }
         self.tell(target.member, Task::Finish(id));
+    }
+
+    /// A disk's thread could not write what this is the number of. True if it was a copy in its old place: that stays wrong, and
+    /// the disk may be good for everything else.
+    pub(super) fn could_not_mend(&mut self, id: UploadId) -> bool {
+        let is_mend = self.copying.as_ref().is_some_and(|copying| copying.id == id && copying.task.news.is_none());
+        if is_mend {
+            self.end_copy(CopyVerdict::Unwritten);
+            self.front.wake();
+        }
+        is_mend
     }
 
     /// No disk has anything to do with the copy any more.
@@ -390,6 +404,8 @@ impl Core {
         if matches!(upkeep, Some(Upkeep::Fill(own) | Upkeep::Drain(own)) if own == member) {
             self.end_upkeep(Err(VolumeError::PartLost));
         }
+        // Its number may soon be another disk's, with other contents in these units.
+        self.mending.retain(|(_, _, task)| task.target.member != member);
         let Some(copying) = &self.copying else { return };
         match copying.source {
             Some(source) if copying.task.sources[source].member == member => self.read_source(source + 1),

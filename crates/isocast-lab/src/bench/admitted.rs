@@ -84,14 +84,7 @@ pub(super) fn admitted(
 ) -> anyhow::Result<AdmittedStreams> {
     let run = |streams, warm_up, seconds| {
         let job = request(asked, streams, warm_up, seconds);
-        experiment::run(
-            &Choice::Isocast,
-            ground,
-            &job,
-            show,
-            stop,
-            &mut Spare::new(Some(Nanos::ZERO)),
-        )
+        experiment::run(&Choice::Isocast, ground, &job, show, stop, &mut Spare::new(Some(Nanos::ZERO)))
     };
     // The server also looks at the processor, which whoever else uses the machine makes short: the disks are what is asked about.
     let mut tries = 0;
