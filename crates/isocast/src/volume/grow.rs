@@ -5,6 +5,7 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
@@ -12,12 +13,16 @@ use serde_json::json;
 use units::ByteCount;
 use volume::{MemberId, Upkeep, Volume};
 
-use super::disks::{Purpose, VolumeDisks};
+use super::disks::{DiskFile, Purpose, VolumeDisks};
 use super::occupied::open_to_overwrite;
 use super::served::{VolumeOfServer, VolumeServer};
 use super::transfer::refuse_missing;
 use super::upkeep::look_after;
 use super::{DiskNames, NewDisk};
+
+/// How long a disk that has left is waited for, and between two looks at it.
+const FREE_TIME_MAX: Duration = Duration::from_secs(10);
+const FREE_PERIOD: Duration = Duration::from_millis(20);
 
 /// Add a disk to a volume: new contents use it.
 ///
@@ -163,6 +168,7 @@ impl RemoveDisk {
         let number = served.number_of(&self.old)?;
         self.confirm()?;
         let moved = served.ask(&format!("disks/{number}/remove"), true, "remove")?.context("it was waited for")?;
+        self.wait_until_free();
         if self.json {
             let done = json!({ "disk": number, "device": self.old, "moved_parts": moved.copies_written });
             writeln!(out, "{done:#}")?;
@@ -171,6 +177,15 @@ impl RemoveDisk {
         }
         writeln!(std::io::stderr(), "leave {} out where the server is told its disks", self.old.display())?;
         Ok(())
+    }
+
+    /// The server lets go of a disk when its thread has seen that it is out, and who reads there has ended: the next command may be for
+    /// this disk. One that is still read after that is told as in use by that command.
+    fn wait_until_free(&self) {
+        let began = Instant::now();
+        while DiskFile::open(&self.old, Purpose::Read).is_err() && began.elapsed() < FREE_TIME_MAX {
+            std::thread::sleep(FREE_PERIOD);
+        }
     }
 }
 
