@@ -275,7 +275,7 @@ fn a_mirror_whose_first_disk_errs_takes_uploads() {
 /// What a disk cannot read is written anew; where that does not help, it is told, and nothing is said to be lost.
 #[test]
 fn a_sector_that_cannot_be_read_is_mended_if_it_can_be() {
-    if !possible(3 * 32 << 20) {
+    if !possible(96 << 20) {
         return;
     }
     let state = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
