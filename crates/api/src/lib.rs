@@ -350,7 +350,7 @@ pub struct VolumeDiskStatus {
 /// A disk of a volume is filled or emptied, or every copy is read and mended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpkeepStatus {
-    /// `fill`, `drain` or `scrub`.
+    /// `fill`, `drain`, `scrub`, `balance` (disks equally full) or `zones` (what is read most moves outwards).
     pub kind: String,
     /// Bytes of contents that were looked at.
     pub seen_bytes: u64,
