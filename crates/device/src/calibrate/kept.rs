@@ -45,6 +45,9 @@ pub enum KeepError {
     /// Its figures contradict each other.
     #[error("the profile makes no sense: {0}")]
     Nonsense(&'static str),
+    /// Nothing was measured that could be kept.
+    #[error("the disk was not measured: {0}")]
+    Assumed(String),
     /// It is too long to be one.
     #[error("a disk profile is not longer than 1 MiB")]
     TooLong,
@@ -78,8 +81,11 @@ pub fn load(state: &Path, disk: &DiskIdentity) -> Result<Calibration, KeepError>
 /// Keeps `calibration`.
 ///
 /// # Errors
-/// The file cannot be written.
+/// The file cannot be written; or it was only assumed, for the reason may go away.
 pub fn save(state: &Path, calibration: &Calibration) -> Result<(), KeepError> {
+    if let ProfileSource::Assumed { reason } = &calibration.source {
+        return Err(KeepError::Assumed(reason.clone()));
+    }
     let path = profile_path(state, &calibration.disk);
     let json = serde_json::to_vec_pretty(&Document::from(calibration))?;
     let write = || -> io::Result<()> {

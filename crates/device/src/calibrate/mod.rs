@@ -172,8 +172,8 @@ pub fn load_or_calibrate(
 ) -> Result<Calibration, CalibrateError> {
     let disk = identity::identify(target).map_err(|source| CalibrateError::Path { path: target.into(), source })?;
     let unusable = match load(state, &disk) {
-        // What was found through files is rough: a server that may read the device by now looks again.
-        Ok(kept) if matches!(kept.source, ProfileSource::Files { .. }) && is_readable(&disk) => None,
+        // What was found through files is rough, and what is assumed rougher: a server that may read the device by now looks again.
+        Ok(kept) if !matches!(kept.source, ProfileSource::BlockDevice { .. }) && is_readable(&disk) => None,
         Ok(kept) => return Ok(kept),
         Err(KeepError::Absent) => None,
         Err(error) => Some(format!("the kept profile was not used: {}", told(&error))),
@@ -185,10 +185,13 @@ pub fn load_or_calibrate(
         fresh.notes.push(format!(
             "it is measured again at the next start; if the disk is never quiet then, measure it when it is, and what is found is kept: `isocast disk calibrate --state {state} {target}`"
         ));
-    } else if !matches!(fresh.source, ProfileSource::Assumed { .. })
-        && let Err(error) = save(state, &fresh)
-    {
-        fresh.notes.push(format!("the profile could not be kept and will be measured again: {}", told(&error)));
+    } else {
+        match save(state, &fresh) {
+            Ok(()) | Err(KeepError::Assumed(_)) => {}
+            Err(error) => {
+                fresh.notes.push(format!("the profile could not be kept and will be measured again: {}", told(&error)));
+            }
+        }
     }
     Ok(fresh)
 }

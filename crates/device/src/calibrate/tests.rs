@@ -353,7 +353,9 @@ fn a_folder_without_a_disk_gets_a_default_and_says_so() {
 #[test]
 fn profiles_are_kept_and_only_good_ones_are_used() {
     let state = memory_folder();
-    let calibration = example(state.path());
+    let assumed = example(state.path());
+    assert!(matches!(save(state.path(), &assumed), Err(KeepError::Assumed(_))), "the reason may go away");
+    let calibration = Calibration { source: ProfileSource::BlockDevice { device: "/dev/sdx".into() }, ..assumed };
     let disk = &calibration.disk;
     assert!(matches!(load(state.path(), disk), Err(KeepError::Absent)));
     save(state.path(), &calibration).expect("room for a small file");

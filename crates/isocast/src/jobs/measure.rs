@@ -50,7 +50,7 @@ pub(super) async fn measure(around: &Surroundings, stop: watch::Receiver<bool>) 
             let calibration = calibrate::calibrate(root, Options::default(), &mut watch)
                 .with_context(|| format!("the disk under {name} was not measured"))?;
             ensure!(!calibration.disturbed, "others used the disk under {name} while it was measured");
-            calibrate::save(&state, &calibration).with_context(|| format!("keeping the profile of {name}"))?;
+            calibrate::save(&state, &calibration).with_context(|| name.to_string())?;
             measured.0.store(true, Ordering::Release);
         }
         Ok(RunDone::default())
