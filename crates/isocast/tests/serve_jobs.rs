@@ -80,6 +80,20 @@ fn a_job_runs_at_its_time_and_when_asked_for_and_is_stopped() {
 }
 
 #[test]
+fn runs_that_end_at_the_same_time_are_all_kept() {
+    let config = |number: u32| {
+        format!(
+            "[[job]]\nname = \"{number}\"\nkind = \"command\"\nschedule = \"* * * * * *\"\ncommand = [\"/bin/true\"]\n"
+        )
+    };
+    let server = Setup::default().config(&(0..16).map(config).collect::<String>()).start();
+    server.wait_for("three runs of each", |server| {
+        (0..16).all(|number| job(server, &number.to_string())["succeeded"].as_u64() >= Some(3))
+    });
+    assert!(!server.said().contains("cannot keep"), "{}", server.said());
+}
+
+#[test]
 fn a_folder_is_kept_small_read_through_and_copied_to_another_server() {
     let other = Server::start();
     let config = format!(

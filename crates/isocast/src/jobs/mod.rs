@@ -59,6 +59,8 @@ pub(crate) struct Jobs {
     /// A run ended, or the configuration changed.
     changed: Notify,
     ending: watch::Sender<bool>,
+    /// Held while the file of jobs is written: runs may end at the same time.
+    saving: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -108,6 +110,7 @@ impl Jobs {
             table: Mutex::default(),
             changed: Notify::new(),
             ending: watch::Sender::new(false),
+            saving: Mutex::default(),
         });
         jobs.arrange(configs, kept);
         tokio::spawn(quotas::look_after(Arc::downgrade(&jobs.around.service)));
@@ -342,6 +345,7 @@ impl Jobs {
 
     /// Keeps until when runs are accounted for, and how the last of each came out.
     fn save(&self) {
+        let _saving = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = self.table().kept();
         kept::save(&self.around.state, &kept);
     }
