@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 
 use net::ConnectError;
+use net::greeting::GreetingError;
 use rustix::io::Errno;
 
 /// What to do where this kernel has no TIPC.
@@ -41,6 +42,9 @@ pub(super) fn advised(transport: &str, error: ConnectError) -> anyhow::Error {
         && let Some(advice) = connecting(transport, source)
     {
         return anyhow::anyhow!("{error}: {source}; {advice}");
+    }
+    if let ConnectError::Greeting(place, source @ GreetingError::Io(_)) = error {
+        return anyhow::Error::from(source).context(format!("{place}: is it `isocast net serve` that listens there?"));
     }
     error.into()
 }

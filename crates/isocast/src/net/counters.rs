@@ -75,13 +75,22 @@ pub(super) struct Interface {
     pub(super) received_bytes: u64,
 }
 
-/// Something that went wrong during a test.
+/// What the kernel counted of one kind of trouble before a test and after it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct CounterTrouble {
+pub(super) struct TroubleCounter {
     /// The interface or protocol, and the counter.
     pub(super) what: String,
-    pub(super) count: u64,
+    pub(super) before: u64,
+    pub(super) after: u64,
+    /// What to think of it where it has grown.
     pub(super) meaning: String,
+}
+
+impl TroubleCounter {
+    /// How often it happened during the test.
+    pub(super) fn count(&self) -> u64 {
+        self.after.saturating_sub(self.before)
+    }
 }
 
 /// All counters at one moment: by owner (`eth0`, `Tcp`) and name.
@@ -126,21 +135,25 @@ impl NetCounters {
         carried.max_by_key(|i| i.sent_bytes + i.received_bytes).filter(|i| i.sent_packets + i.received_packets > 0)
     }
 
-    /// What went wrong since `before`.
-    pub(super) fn troubles(&self, before: &Self) -> Vec<CounterTrouble> {
+    /// What goes wrong on the interface that carried most and in the protocols; of other interfaces, what went wrong since `before`.
+    pub(super) fn troubles(&self, before: &Self) -> Vec<TroubleCounter> {
+        let busiest = self.busiest(before).map(|interface| interface.name);
         let mut troubles = Vec::new();
-        let mut add = |owner: Option<&str>, counter: &str, meaning: &str, count: u64| {
-            if count > 0 {
-                let what = owner.map_or_else(|| counter.to_owned(), |owner| format!("{owner} {counter}"));
-                troubles.push(CounterTrouble { what, count, meaning: meaning.to_owned() });
-            }
-        };
         for (counter, meaning) in MEANINGS {
+            let mut add = |what: String, before: u64, after: u64| {
+                troubles.push(TroubleCounter { what, before, after, meaning: meaning.to_owned() });
+            };
             for (name, now) in &self.interfaces {
-                add(Some(name), counter, meaning, difference(now, before.interfaces.get(name), counter));
+                let value = |counters: Option<&BTreeMap<_, u64>>| counters.and_then(|c| c.get(counter)).copied();
+                let Some(after) = value(Some(now)) else { continue };
+                let before = value(before.interfaces.get(name)).unwrap_or(0);
+                if busiest.as_ref() == Some(name) || after > before {
+                    add(format!("{name} {counter}"), before, after);
+                }
             }
-            let then = before.protocols.get(counter).copied().unwrap_or(0);
-            add(None, counter, meaning, self.protocols.get(counter).map_or(0, |now| now.saturating_sub(then)));
+            if let Some(&after) = self.protocols.get(counter) {
+                add(counter.to_owned(), before.protocols.get(counter).copied().unwrap_or(0), after);
+            }
         }
         troubles
     }
@@ -210,11 +223,20 @@ mod tests {
     fn every_trouble_comes_with_its_meaning() {
         let before = counters("eth0: 0 0 1 2 3 0 0 0 0 0 0 0 0 0 0 0\n", "Tcp: InSegs RetransSegs\nTcp: 5 7\n");
         let after = counters("eth0: 0 0 1 2 8 0 0 0 0 0 0 0 0 0 0 0\n", "Tcp: InSegs RetransSegs\nTcp: 500 9\n");
-        let told: Vec<_> = after.troubles(&before).into_iter().map(|t| (t.what, t.count, t.meaning)).collect();
-        assert_eq!(told.len(), 2, "{told:?}");
-        assert_eq!((told[0].0.as_str(), told[0].1), ("eth0 receive overruns", 5));
-        assert!(told[0].2.contains("ethtool -G"));
-        assert_eq!((told[1].0.as_str(), told[1].1), ("Tcp RetransSegs", 2));
+        let told = after.troubles(&before);
+        let grown: Vec<_> = told.iter().filter(|t| t.count() > 0).map(|t| (t.what.as_str(), t.count())).collect();
+        assert_eq!(grown, [("eth0 receive overruns", 5), ("Tcp RetransSegs", 2)]);
+        assert!(told.iter().all(|t| !t.what.contains("overruns") || t.meaning.contains("ethtool -G")), "{told:?}");
+    }
+
+    #[test]
+    fn what_did_not_happen_on_the_interface_that_carried_most_is_told_too() {
+        let before = counters("eth0: 0 0 0 2 0 0 0 0 0 0 0 0 0 0 0 0\neth1: 0 0 0 9 0 0 0 0 0 0 0 0 0 0 0 0\n", "");
+        let after = counters("eth0: 9 9 0 2 0 0 0 0 0 0 0 0 0 0 0 0\neth1: 0 0 0 9 0 0 0 0 0 0 0 0 0 0 0 0\n", "");
+        let told = after.troubles(&before);
+        let drops = told.iter().find(|t| t.what == "eth0 receive drops").expect("it is the one that carried");
+        assert_eq!((drops.before, drops.after, drops.count()), (2, 2, 0));
+        assert!(told.iter().all(|t| t.what.starts_with("eth0 ")), "{told:?}");
     }
 
     #[test]

@@ -84,7 +84,7 @@ impl NetReport {
 
     /// As people read it.
     pub(super) fn text(&self) -> String {
-        let mut text = format!("{}, {} × {} to {}\n", name(self), self.sender.messages, ByteCount(self.size), self.to);
+        let mut text = format!("{}, {} × {} to {}\n", name(self.transport, self.no_delay), self.sender.messages, ByteCount(self.size), self.to);
         let sides = [("sent", &self.sender), ("received", &self.receiver)];
         let _ = writeln!(
             text,
@@ -122,8 +122,8 @@ impl NetReport {
                     wire.name, wire.sent_packets, wire.received_packets
                 );
             }
-            for trouble in &side.troubles {
-                let _ = writeln!(text, "{what}: {} × {}: {}", trouble.count, trouble.what, trouble.meaning);
+            for trouble in side.troubles.iter().filter(|trouble| trouble.count() > 0) {
+                let _ = writeln!(text, "{what}: {} × {}: {}", trouble.count(), trouble.what, trouble.meaning);
             }
             // The kernel doubles what it is asked for, for its own accounts.
             if let Some(asked) = self.window_bytes.filter(|asked| side.buffer_bytes.iter().any(|&made| made < *asked)) {
@@ -164,8 +164,8 @@ fn rate(bits_per_second: f64) -> BitRate {
     BitRate(Nanos::from_secs_f64(bits_per_second / 1e9).0)
 }
 
-fn name(report: &NetReport) -> &'static str {
-    match (report.transport, report.no_delay) {
+fn name(carrier: Carrier, no_delay: bool) -> &'static str {
+    match (carrier, no_delay) {
         (Carrier::Tcp, false) => "TCP",
         (Carrier::Tcp, true) => "TCP without Nagle",
         (Carrier::Udp, _) => "UDP",
@@ -215,8 +215,8 @@ pub(super) fn received(plan: &TestPlan, side: &Side, json: bool) -> anyhow::Resu
         }))?);
     }
     Ok(format!(
-        "{:?}: {} in {:.3} s, {}, {:.3} s of processor time",
-        plan.carrier,
+        "{}: {} in {:.3} s, {}, {:.3} s of processor time",
+        name(plan.carrier, plan.no_delay),
         ByteCount(side.bytes),
         side.seconds,
         rate(side.bits_per_second),

@@ -26,6 +26,8 @@ const SECOND: Duration = Duration::from_secs(1);
 const UDP_GREETINGS: u32 = 20;
 const UDP_PAUSE: Duration = Duration::from_millis(100);
 const DURATION: Duration = Duration::from_secs(10);
+/// From the end of that to giving up: a slow network takes long for what fills buffers.
+const PATIENCE: Duration = Duration::from_secs(300);
 /// As iperf3 writes at once.
 const WRITE_BYTES: usize = 128 << 10;
 /// What fits into a frame of any Ethernet, headers and a tunnel's included.
@@ -67,9 +69,9 @@ pub(super) struct TestCommand {
     /// Without Nagle's algorithm: each write leaves at once.
     #[arg(long)]
     no_delay: bool,
-    /// Give up after this time.
-    #[arg(long, value_name = "SPAN", default_value = "5min", value_parser = span)]
-    limit: Duration,
+    /// Give up after this time; 5 min after the end of the duration if not given.
+    #[arg(long, value_name = "SPAN", value_parser = span)]
+    limit: Option<Duration>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -141,6 +143,7 @@ impl TestCommand {
         let closer = socket.try_clone().context("a second handle of the socket")?;
         let pace = SenderPace { count: self.count.unwrap_or(u64::MAX), every: self.every };
         let duration = self.duration.or_else(|| self.count.is_none().then_some(DURATION));
+        let limit = self.limit.unwrap_or(duration.unwrap_or_default() + PATIENCE);
         let mut terminal = Some(std::io::stderr()).filter(|e| e.is_terminal() && !self.json);
         let sent = || ByteCount(watch.bytes.load(Ordering::Relaxed));
         let moved = std::thread::scope(|scope| {
@@ -156,14 +159,14 @@ impl TestCommand {
                 let gone = began.elapsed();
                 let over = duration.is_some_and(|duration| gone >= duration);
                 watch.over.fetch_or(over, Ordering::Relaxed);
-                if gone >= self.limit && !is_late {
+                if gone >= limit && !is_late {
                     is_late = true;
                     watch.over.store(true, Ordering::Relaxed);
                     // Whatever it waits for does not come any more.
                     let _ = closer.shutdown(std::net::Shutdown::Both);
                 }
                 let left = |end: Duration| end.checked_sub(gone).filter(|left| !left.is_zero()).unwrap_or(SECOND);
-                let next = left(self.limit).min(duration.map_or(SECOND, left)).min(SECOND);
+                let next = left(limit).min(duration.map_or(SECOND, left)).min(SECOND);
                 match finished.recv_timeout(next) {
                     Err(RecvTimeoutError::Timeout) => {}
                     _ => break,
@@ -174,7 +177,7 @@ impl TestCommand {
             }
             let moved = mover.join().map_err(|_| anyhow!("the thread that sent panicked"))?;
             if is_late {
-                bail!("the time limit of {:?} is over (--limit)", self.limit);
+                bail!("the time limit of {:?} is over (--limit)", limit);
             }
             moved
         });

@@ -8,7 +8,7 @@ use net::{Connection, Urgency};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::counters::{CounterTrouble, Interface};
+use super::counters::{Interface, TroubleCounter};
 
 /// The largest datagram of UDP over IPv4, bytes.
 const DATAGRAM_BYTES_MAX: usize = 65_507;
@@ -107,8 +107,8 @@ pub(super) struct Side {
     pub(super) buffer_bytes: [u64; 2],
     /// The interface that carried most.
     pub(super) interface: Option<Interface>,
-    /// What was lost, damaged or sent anew meanwhile, on the whole machine.
-    pub(super) troubles: Vec<CounterTrouble>,
+    /// What was lost, damaged or sent anew until the test and after it, on the whole machine.
+    pub(super) troubles: Vec<TroubleCounter>,
 }
 
 /// Sends one of them at once.
