@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::folders::mount_of;
 use super::host::Examined;
-use super::{Finding, advice, serious};
+use super::{Finding, advice, not_looked_at, serious};
 
 pub(super) fn examine(host: &Examined, roots: &[PathBuf]) -> Vec<Finding> {
     let disks: BTreeSet<String> = if roots.is_empty() {
@@ -168,8 +168,20 @@ fn shingled(host: &Examined, name: &str, spins: bool) -> Vec<Finding> {
 /// What the drive says of its own health.
 fn smart(host: &Examined, name: &str) -> Vec<Finding> {
     let device = format!("/dev/{name}");
+    if !host.has("smartctl") {
+        // A disk of a virtual machine (vda) has no health of its own.
+        if !["sd", "nvme"].iter().any(|kind| name.starts_with(kind)) {
+            return Vec::new();
+        }
+        let reason = "`smartctl`, which shows the drive's health, is not installed";
+        return vec![not_looked_at(name, reason, "apt-get install smartmontools")];
+    }
     let Some(text) = host.prints("smartctl", &["-j", "-H", "-A", &device]) else { return Vec::new() };
     let Ok(answer) = serde_json::from_str::<Value>(&text) else { return Vec::new() };
+    let said = answer["smartctl"]["messages"].to_string();
+    if said.contains("Permission denied") {
+        return vec![not_looked_at(name, "this user may not ask the drive for its health", "sudo isocast doctor")];
+    }
     let mut found = Vec::new();
     if answer["smart_status"]["passed"] == false {
         found.push(serious(

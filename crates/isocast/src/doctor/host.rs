@@ -3,6 +3,7 @@
 //! Promise: nothing is changed; a file that is not there and a command that fails or does not end are no facts. A test gives a
 //! folder that stands for `/`, in which `commands/` holds what commands print.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -67,6 +68,14 @@ impl Examined {
         Some(format!("/{}", whole.strip_prefix(root).ok()?.display()))
     }
 
+    /// Whether there is such a command.
+    pub(super) fn has(&self, program: &str) -> bool {
+        if self.recorded {
+            return self.names("/commands").iter().any(|name| name.split(' ').next() == Some(program));
+        }
+        std::env::split_paths(&search_path()).any(|folder| folder.join(program).is_file())
+    }
+
     /// What a command prints, whatever it exits with; none if there is no such command or it does not end.
     pub(super) fn prints(&self, program: &str, arguments: &[&str]) -> Option<String> {
         if self.recorded {
@@ -76,6 +85,7 @@ impl Examined {
         let mut child = Program::new(program)
             .args(arguments)
             .env("LC_ALL", "C")
+            .env("PATH", search_path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -119,4 +129,11 @@ impl Examined {
         }
         found
     }
+}
+
+/// Where commands are looked for: also where an ordinary user does not, for `ethtool` lies there.
+fn search_path() -> OsString {
+    let mut path = std::env::var_os("PATH").unwrap_or_default();
+    path.push(":/usr/sbin:/sbin");
+    path
 }

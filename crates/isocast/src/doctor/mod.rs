@@ -1,7 +1,7 @@
 //! `isocast doctor`: what of a machine decides whether streams hold: network, disks, file systems, permissions, the server.
 //!
 //! Promise: only reads; every finding says what was seen, why it matters with a figure, and the command that mends it. What
-//! cannot be looked at is passed over. Not here: where the facts come from (`host`).
+//! the kernel does not show is passed over, and what a missing program would show is said. Not here: where the facts come from (`host`).
 
 mod disks;
 mod folders;
@@ -74,6 +74,12 @@ fn serious(what: (&'static str, &str), words: [String; 3]) -> Finding {
 
 fn advice(what: (&'static str, &str), words: [String; 3]) -> Finding {
     finding(Severity::Advice, what, words)
+}
+
+/// That something is not known, for want of a program or of permission.
+fn not_looked_at(about: &str, reason: &str, mend: &str) -> Finding {
+    let why = "whether something is wrong there is not known: 0 findings of it mean nothing";
+    advice(("not-looked-at", about), [reason, why, mend].map(str::to_owned))
 }
 
 /// All that is found on this machine.

@@ -1,7 +1,7 @@
 //! Interfaces, and how much a connection may have under way.
 
 use super::host::Examined;
-use super::{Finding, advice, serious};
+use super::{Finding, advice, not_looked_at, serious};
 use crate::output::real;
 
 /// A send buffer for 25 Mbit/s, the highest rate of the papers: 0.3 s of it.
@@ -13,6 +13,7 @@ const LOST_SHARE_MAX: f64 = 1e-4;
 
 pub(super) fn examine(host: &Examined) -> Vec<Finding> {
     let mut found = windows(host);
+    found.extend(backlog(host));
     for name in host.names("/sys/class/net") {
         let at = |file: &str| format!("/sys/class/net/{name}/{file}");
         let is_real = host.resolved(&at("device")).is_some();
@@ -22,8 +23,35 @@ pub(super) fn examine(host: &Examined) -> Vec<Finding> {
         found.extend(link(host, &name, &at));
         found.extend(losses(host, &name, &at));
         found.extend(offloads(host, &name));
+        if !host.has("ethtool") {
+            let reason = "`ethtool`, which shows rings and offloads, is not installed";
+            found.push(not_looked_at(&name, reason, "apt-get install ethtool"));
+        }
     }
     found
+}
+
+/// Packets that the kernel had taken from the rings and could not keep.
+fn backlog(host: &Examined) -> Option<Finding> {
+    // A line for each processor: packets, drops, … (net/core/net-procfs.c), in hexadecimal.
+    let text = host.read("/proc/net/softnet_stat")?;
+    let column = |line: &str, at: usize| u64::from_str_radix(line.split_whitespace().nth(at)?, 16).ok();
+    let sum = |at: usize| text.lines().filter_map(|line| column(line, at)).sum::<u64>();
+    let (all, dropped) = (sum(0), sum(1));
+    (share(dropped, all) > LOST_SHARE_MAX).then(|| {
+        serious(
+            ("drops", "net.core.netdev_max_backlog"),
+            [
+                format!("{dropped} of {all} packets were dropped as a processor had too many waiting"),
+                format!("each is sent again after a round trip: {:.3} %", share(dropped, all) * 100.0),
+                "sysctl -w net.core.netdev_max_backlog=10000   (and into /etc/sysctl.d)".to_owned(),
+            ],
+        )
+    })
+}
+
+fn share(lost: u64, all: u64) -> f64 {
+    real(lost) / real(all.max(1))
 }
 
 fn windows(host: &Examined) -> Vec<Finding> {
@@ -104,7 +132,6 @@ fn losses(host: &Examined, name: &str, at: &dyn Fn(&str) -> String) -> Vec<Findi
     let count = |file: &str| host.number(&at(&format!("statistics/{file}"))).unwrap_or(0);
     let mut found = Vec::new();
     let overruns = count("rx_missed_errors") + count("rx_fifo_errors") + count("rx_over_errors");
-    let share = |lost: u64, all: u64| real(lost) / real(all.max(1));
     let received = count("rx_packets");
     if share(overruns, received) > LOST_SHARE_MAX {
         let rings = host.prints("ethtool", &["-g", name]).and_then(|text| rings(&text));

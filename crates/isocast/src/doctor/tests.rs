@@ -34,6 +34,8 @@ const WELL: &[(&str, &str)] = &[
     ("sys/class/ata_device/dev3.0/xfer_mode", "XFER_UDMA_6"),
     ("commands/smartctl -j -H -A _dev_sda", r#"{"smart_status":{"passed":true}}"#),
     ("proc/self/mountinfo", "22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw"),
+    ("commands/filefrag _media_film.ts", "/media/film.ts: 1 extent found"),
+    ("proc/net/softnet_stat", "00100000 00000000 00000000\n000f0000 00000000 00000000"),
     ("commands/df -B1 --output=size,avail _media", "Size Avail\n1000000000000 500000000000"),
     ("media/film.ts", "short"),
     ("proc/self/limits", "Max realtime priority     20    20\nMax locked memory         unlimited  unlimited bytes"),
@@ -110,6 +112,7 @@ const CASES: &[MachineCase] = {
         ("sys/devices/pci/net/eth0/statistics/rx_errors", "5000", Serious, "interface-errors", "5000 of 2000000"),
         ("sys/devices/pci/net/eth0/statistics/tx_dropped", "5000", Advice, "drops", "txqueuelen"),
         ("commands/ethtool -k eth0", "scatter-gather: off", Advice, "offloads", "ethtool -K eth0"),
+        ("proc/net/softnet_stat", "00100000 00001000 00000000", Serious, "drops", "4096 of 1048576"),
         ("sys/class/ata_link/link3/sata_spd", "1.5 Gbps", Serious, "link-speed", "150 MB/s"),
         ("sys/class/ata_device/dev3.0/xfer_mode", "XFER_PIO_4", Serious, "transfer-mode", "72.8 %"),
         ("sys/devices/ata3/host2/target/queue_depth", "1", Advice, "ncq", "91 streams"),
@@ -124,6 +127,7 @@ const CASES: &[MachineCase] = {
             "about to fail",
         ),
         ("commands/smartctl -j -H -A _dev_sda", PENDING, Serious, "smart", "3 sectors wait"),
+        ("commands/smartctl -j -H -A _dev_sda", DENIED, Advice, "not-looked-at", "sudo isocast doctor"),
         ("commands/df -B1 --output=size,avail _media", "Size Avail\n1000 50", Advice, "nearly-full", "95 %"),
         ("commands/df -B1 --output=size,avail _media", "Size Avail\n1000 10", Serious, "nearly-full", "99 %"),
         (
@@ -157,6 +161,8 @@ const CASES: &[MachineCase] = {
         ("commands/timedatectl show -p NTPSynchronized --value", "no", Advice, "clock", "set-ntp"),
     ]
 };
+const DENIED: &str =
+    r#"{"smartctl":{"messages":[{"string":"Smartctl open device: /dev/sda failed: Permission denied"}]}}"#;
 const PENDING: &str =
     r#"{"smart_status":{"passed":true},"ata_smart_attributes":{"table":[{"id":197,"raw":{"value":3}}]}}"#;
 
@@ -171,6 +177,24 @@ fn each_thing_that_is_wrong_is_found_and_nothing_else() {
         assert!(all.contains(words), "`{words}` is not in: {all}");
         assert!(one.why.bytes().any(|byte| byte.is_ascii_digit()) || !one.mend.is_empty(), "{one:?}");
     }
+}
+
+#[test]
+fn what_cannot_be_looked_at_is_said() {
+    let root = machine(&[]);
+    fs::remove_dir_all(root.path().join("commands")).expect("removed");
+    let film = fs::File::options().write(true).open(root.path().join("media/film.ts")).expect("there");
+    film.set_len(200 << 20).expect("a file with a hole");
+    let found = found(root.path());
+    let missing: Vec<_> = found.iter().map(|one| (one.check, one.about.as_str(), one.mend.as_str())).collect();
+    assert_eq!(
+        missing,
+        [
+            ("not-looked-at", "eth0", "apt-get install ethtool"),
+            ("not-looked-at", "sda", "apt-get install smartmontools"),
+            ("not-looked-at", "/media", "apt-get install e2fsprogs"),
+        ]
+    );
 }
 
 #[test]
