@@ -112,11 +112,13 @@ async fn last_words(mut stderr: ChildStderr) -> String {
         let beyond = said.len().saturating_sub(SAID_BYTES_MAX);
         said.drain(..beyond);
     }
-    let said = String::from_utf8_lossy(&said);
-    said.lines()
-        .rev()
-        .find(|line| !line.trim().is_empty())
-        .map_or_else(String::new, |line| format!(": {}", line.trim()))
+    last_line(&said).map_or_else(String::new, |line| format!(": {line}"))
+}
+
+/// The last line that is not empty, of what a program said.
+pub(crate) fn last_line(said: &[u8]) -> Option<String> {
+    let said = String::from_utf8_lossy(said);
+    said.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use serde::Deserialize;
 
 use super::pacing::PacedReader;
 use super::{READ_BYTES, fill};
+use crate::process;
 
 /// Of what it says, so much is kept.
 const SAID_BYTES_MAX: u64 = 16 * 1024;
@@ -132,6 +133,5 @@ fn is_broken_pipe(error: &std::io::Error) -> bool {
 
 /// The last thing it said.
 fn last_line(said: &[u8]) -> String {
-    let said = String::from_utf8_lossy(said);
-    said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it does not say why").trim().to_owned()
+    process::last_line(said).unwrap_or_else(|| "it does not say why".to_owned())
 }

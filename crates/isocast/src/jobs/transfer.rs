@@ -2,7 +2,7 @@
 //!
 //! Promise: as `isocast cp --resume` copies; what this server serves is read through its own schedule, at the rate that was reserved or
 //! with what is left over. A target that is full, gone or silent for a minute fails the run; the next one goes on with the files that are
-//! missing. A run that is stopped while the other end is silent is over soon; its thread moves nothing more.
+//! missing, and within the one that was under way where that comes from another Isocast into a folder. A run that is stopped while the other end is silent is over soon; its thread moves nothing more.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -55,7 +55,7 @@ impl Transfer {
             };
             let terms = CopyTerms { rate: self.rate, resume: true, verify: false };
             let summary = copy::copy(end(&self.ends.0)?, end(&self.ends.1)?, terms, &self.moved)
-                .with_context(|| format!("{} to {}", self.ends.0, self.ends.1))?;
+                .with_context(|| format!("{} to {}", shown(&self.ends.0), shown(&self.ends.1)))?;
             Ok(RunDone { files: summary.files, bytes: summary.bytes })
         });
         let waits_no_longer = async {
@@ -66,5 +66,13 @@ impl Transfer {
             done = copying => done.context("copying")?,
             () = waits_no_longer => anyhow::bail!("the other end did not answer when it was told to stop"),
         }
+    }
+}
+
+/// As people read it: all that is served is `/`.
+fn shown(end: &CopyEnd) -> String {
+    match end {
+        CopyEnd::Served(path) => path.to_string(),
+        other => other.to_string(),
     }
 }
