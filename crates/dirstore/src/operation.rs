@@ -71,8 +71,8 @@ pub(crate) enum Operation {
     Names { root: usize, path: ContentPath, reply: ReplyTo<Vec<String>> },
     /// What these names in a directory are.
     Entries { root: usize, path: ContentPath, names: Vec<String>, reply: ReplyTo<Vec<Entry>> },
-    /// Bytes free in the file system of a directory.
-    Space { root: usize, path: ContentPath, reply: ReplyTo<u64> },
+    /// Bytes free in the file system of a directory; all there can be if it holds this hidden name.
+    Space { root: usize, path: ContentPath, part: Option<String>, reply: ReplyTo<u64> },
     /// Remove a content, or an empty folder; answered when that is durable.
     Delete { root: usize, path: ContentPath, kind: NameKind, precondition: Precondition, reply: ChangeReply<()> },
     /// Make ready for an upload.

@@ -428,15 +428,16 @@ impl Store {
         if found { Ok(merged.into_values().take(NAMES_MAX).collect()) } else { Err(failure) }
     }
 
-    /// The disks an upload to `path` may go to, the best first: where the content is that it replaces, else those with
-    /// its directory, or the nearest above it, that answer and do not err, by the space they have left. At least one. An earlier root that does not
+    /// The disks an upload may go to, the best first: where the content is that it replaces, else those with
+    /// its directory, or the nearest above it, that answer and do not err: first where it goes on with an earlier one, then by the space they
+    /// have left. At least one. An earlier root that does not
     /// answer may have the name, and would hide what is put behind it: only roots before it are considered.
     ///
     /// # Errors
     /// [`StoreError::NotADirectory`], [`StoreError::IsDirectory`], [`StoreError::DiskFailing`], [`StoreError::RootAway`].
-    pub async fn placements(&self, path: &ContentPath) -> Result<Vec<DiskId>, StoreError> {
+    pub async fn placements(&self, request: &UploadRequest) -> Result<Vec<DiskId>, StoreError> {
         let mut disks: Vec<DiskId> = Vec::new();
-        for (disk, _) in self.places(path).await? {
+        for (disk, _) in self.places(request).await? {
             let disk = disk.handle.shared.id;
             if !disks.contains(&disk) {
                 disks.push(disk);
@@ -463,7 +464,7 @@ impl Store {
         let mut failure = StoreError::Busy;
         let home = self.0.homes.of(&request.path);
         let mut chosen = home.lock().await;
-        for (disk, root) in self.places(&request.path).await? {
+        for (disk, root) in self.places(&request).await? {
             let here = (disk.handle.shared.id, root);
             if bound.is_some_and(|bound| bound != here.0) || chosen.is_some_and(|chosen| chosen != here) {
                 continue;
@@ -586,9 +587,11 @@ impl Store {
         Err(failure)
     }
 
-    /// Where an upload to `path` may go, the best place first: disks, each with the root's number there. Not empty.
-    async fn places(&self, path: &ContentPath) -> Result<Vec<(&ServedDisk, usize)>, StoreError> {
-        let Some((parent, _)) = path.split() else { return Err(StoreError::IsDirectory) };
+    /// Where an upload may go, the best place first: disks, each with the root's number there. Not empty.
+    async fn places(&self, request: &UploadRequest) -> Result<Vec<(&ServedDisk, usize)>, StoreError> {
+        let path = &request.path;
+        let Some((parent, name)) = path.split() else { return Err(StoreError::IsDirectory) };
+        let part = request.on_break.part_name(name);
         self.check_served(path).map_err(|_| StoreError::Forbidden)?;
         let mut able = Vec::new();
         let mut failure = StoreError::ParentMissing;
@@ -614,8 +617,8 @@ impl Store {
         let mut nearest = Some(parent);
         while let Some(folder) = nearest.filter(|_| places.is_empty()) {
             for (disk, root, is_blocked) in &mut able {
-                let (root, path) = (*root, folder.clone());
-                match disk.handle.call(|reply| Operation::Space { root, path, reply }).await {
+                let (root, path, part) = (*root, folder.clone(), part.clone());
+                match disk.handle.call(|reply| Operation::Space { root, path, part, reply }).await {
                     // Right below it lies a content that has the name of a folder on the path.
                     Ok(_) if *is_blocked => return Err(StoreError::NotADirectory),
                     Ok(space) if disk.handle.shared.is_relied_on() => places.push((space, (*disk, root))),

@@ -9,6 +9,7 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 
 use kernel::pool::{LEASE_BYTES, LeasePool};
+use storage::leftover::part_name;
 use storage::uploads::RecordingTerms;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use units::{BitRate, DiskId, Nanos, ReservationId, UploadId};
@@ -48,6 +49,19 @@ pub enum OnBreak {
     Discard,
     /// What has come is published under its name. If the server dies, the next start does that.
     Keep,
+    /// What was written stays for a week, hidden, for an upload of the same name and the same number here, which stands for the version
+    /// of what is sent: it goes on behind it ([`Upload::begun_with`]). A volume keeps nothing.
+    Resume(u64),
+}
+
+impl OnBreak {
+    /// The hidden name of what an upload called `name` goes on with.
+    pub(crate) fn part_name(self, name: &str) -> Option<String> {
+        match self {
+            Self::Discard | Self::Keep => None,
+            Self::Resume(version) => Some(part_name(name, version)),
+        }
+    }
 }
 
 /// How an upload is written.
@@ -131,13 +145,15 @@ pub(crate) struct UploadTerms {
 pub(crate) struct Begun {
     shared: Arc<DiskShared>,
     id: UploadId,
+    /// Bytes of an earlier upload.
+    begun_with: u64,
     /// The chunk that is being filled.
     filling: Option<Chunk>,
 }
 
 impl Begun {
-    pub(crate) const fn new(shared: Arc<DiskShared>, id: UploadId) -> Self {
-        Self { shared, id, filling: None }
+    pub(crate) const fn new(shared: Arc<DiskShared>, id: UploadId, begun_with: u64) -> Self {
+        Self { shared, id, begun_with, filling: None }
     }
 }
 
@@ -200,8 +216,14 @@ impl Upload {
         let (path, length) = (request.path, request.length);
         let share = Arc::new(Semaphore::new(chunks));
         let begun = disk.call(|reply| Operation::Begin { root, path, terms, reply }).await?;
-        let (disk, received_bytes) = (disk.clone(), 0);
+        let (disk, received_bytes) = (disk.clone(), begun.begun_with);
         Ok(Self { disk, begun, buffers, share, reserved, progress, length, received_bytes, _home: home })
+    }
+
+    /// So many bytes of it are there from an earlier one: what is appended goes behind them.
+    #[must_use]
+    pub const fn begun_with(&self) -> u64 {
+        self.begun.begun_with
     }
 
     /// Takes the next bytes. Waits while the upload is as far ahead of the disk as its memory allows.

@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use common::{everything_below, finishing, folder, governed, path, pattern, put, request, settings, ungoverned, until};
 use dirstore::{
@@ -347,6 +347,13 @@ async fn killed_uploads_leave_nothing_visible_and_recordings_are_found() {
     fs::write(root.path().join("old"), "old").unwrap();
     // As an upload on a file system without nameless files would leave it.
     fs::write(root.path().join(".isocast-upload-1-2-3"), "half").unwrap();
+    // What somebody may go on with stays for a week.
+    let (waiting, given_up) = (".isocast-upload-part-07-film", ".isocast-upload-part-08-film");
+    for part in [waiting, given_up] {
+        fs::write(root.path().join(part), "half").unwrap();
+    }
+    let long_ago = SystemTime::now() - Duration::from_secs(8 * 24 * 3600);
+    fs::File::options().write(true).open(root.path().join(given_up)).unwrap().set_modified(long_ago).unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child_that_is_killed"])
         .env(CHILD, root.path())
@@ -368,7 +375,7 @@ async fn killed_uploads_leave_nothing_visible_and_recordings_are_found() {
     let teller = Arc::clone(&told);
     store.listen(Box::new(move |event| teller.lock().unwrap().push(event)));
     giver.do_chores(&store).await;
-    assert_eq!(everything_below(root.path()), ["old", "ready", "talk.recovered-1.ts", "talk.ts"]);
+    assert_eq!(everything_below(root.path()), [waiting, "old", "ready", "talk.recovered-1.ts", "talk.ts"]);
     // Another one has its name since: nothing is replaced.
     assert_eq!(fs::read(root.path().join("talk.ts")).unwrap(), b"newer");
     assert!(fs::read(root.path().join("talk.recovered-1.ts")).unwrap() == pattern(2 << 20, 6));

@@ -191,7 +191,7 @@ async fn uploads_need_a_name() {
     assert!(matches!(put(&store, "/sub", b"").await, Err(StoreError::IsDirectory)));
     assert!(matches!(put(&store, "/", b"").await, Err(StoreError::IsDirectory)));
     assert!(matches!(put(&store, "/file/a", b"").await, Err(StoreError::NotADirectory)));
-    assert_eq!(store.placements(&path("/sub/new")).await.unwrap(), [store.disks()[0].id]);
+    assert_eq!(store.placements(&request("/sub/new", None)).await.unwrap(), [store.disks()[0].id]);
 }
 
 #[tokio::test]
@@ -243,9 +243,9 @@ async fn a_recording_lies_on_the_disk_that_reserved_for_it() {
         upload.append(b"frames").await.unwrap();
         upload.finish().await.unwrap();
         assert_eq!(fs::read(root.path().join(&name[1..])).unwrap(), b"frames", "whichever has more space");
-        assert_eq!(store.placements(&path(&name)).await.unwrap(), [*disk], "it is replaced where it is");
+        assert_eq!(store.placements(&request(&name, None)).await.unwrap(), [*disk], "it is replaced where it is");
     }
-    let both = store.placements(&path("/new")).await.unwrap();
+    let both = store.placements(&request("/new", None)).await.unwrap();
     assert!(both.len() == 2 && disks.iter().all(|disk| both.contains(disk)), "{both:?}");
     let moved = store.begin_upload(recording(disks[1], "/rec-0")).await;
     assert!(matches!(moved, Err(StoreError::Busy)), "it would lie where nothing is reserved");
@@ -347,4 +347,41 @@ async fn a_recording_that_breaks_off_is_kept_with_all_that_came() {
     assert!(whole.finish().await.unwrap().created);
     until("nothing hidden is left", || everything_below(root.path()) == ["talk.ts", "whole.ts"]);
     assert!(std::fs::read(root.path().join("talk.ts")).unwrap() == bytes);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upload_goes_on_behind_what_came_of_the_same_version() {
+    let (first, second) = (folder(), folder());
+    let [before, root] = [&first, &second].map(|root| root.path().join("sub"));
+    fs::create_dir(&root).unwrap();
+    let store = ungoverned(&[first.path(), second.path()]);
+    let bytes = pattern(3 * MIB + 777, 4);
+    let of_version = |version| UploadRequest {
+        on_break: OnBreak::Resume(version),
+        ..request("/sub/film.ts", Some(bytes.len().try_into().unwrap()))
+    };
+    let mut upload = store.begin_upload(of_version(7)).await.unwrap();
+    assert_eq!(upload.begun_with(), 0);
+    upload.append(&bytes[..2 * MIB + 100]).await.unwrap();
+    let part = everything_below(&root).pop().expect("its hidden file");
+    until("what came in whole chunks is written", || fs::metadata(root.join(&part)).unwrap().len() >= 2 << 20);
+    drop(upload);
+    fence(&store).await;
+    assert_eq!(store.list(&path("/sub")).await.unwrap().len(), 0, "it is hidden");
+
+    let mut newer = store.begin_upload(of_version(8)).await.unwrap();
+    assert_eq!(newer.begun_with(), 0, "another version begins anew");
+    newer.append(b"new").await.unwrap();
+    drop(newer);
+    fence(&store).await;
+    assert_eq!(everything_below(&root), [part.as_str()], "of what nothing was written nothing stays");
+
+    // Also where another folder would be chosen for a new one.
+    fs::create_dir(&before).unwrap();
+    let mut upload = store.begin_upload(of_version(7)).await.unwrap();
+    assert_eq!(upload.begun_with(), 2 << 20);
+    upload.append(&bytes[2 * MIB..]).await.unwrap();
+    assert_eq!(upload.finish().await.unwrap().size, 3 * 1024 * 1024 + 777);
+    assert_eq!(everything_below(&root), ["film.ts"]);
+    assert!(fs::read(root.join("film.ts")).unwrap() == bytes);
 }

@@ -180,6 +180,41 @@ fn a_copy_is_stopped_though_the_other_end_is_silent() {
     assert!(last["seconds"].as_f64().expect("a number") < 30.0, "{last}");
 }
 
+#[test]
+fn a_pull_that_was_stopped_goes_on_within_the_file() {
+    let source = Server::start();
+    let film = pattern(6_000_000);
+    source.file("films/long.ts", &film);
+    let config = format!(
+        r#"
+        [[job]]
+        name = "pull"
+        kind = "copy"
+        schedule = "@monthly"
+        from = "http://{}/media/films"
+        to = "pulled"
+        rate = "8M"
+        "#,
+        source.address
+    );
+    let server = Setup::default().config(&config).start();
+    let folder = server.root.join("pulled");
+    let part = || fs::read_dir(&folder).ok()?.flatten().find(|entry| entry.file_name() != "long.ts");
+    assert_eq!(post(&server, "/api/v1/jobs/pull/run").status, 202);
+    server.wait_for("a part that is written", |_| {
+        part().is_some_and(|part| part.metadata().expect("it is there").len() >= 2 << 20)
+    });
+    assert_eq!(post(&server, "/api/v1/jobs/pull/stop").status, 202);
+    server.wait_for("its end", |server| job(server, "pull")["running"].is_null());
+    assert_eq!(server.get("/media/pulled/long.ts").status, 404, "a content has its name when it is whole");
+    assert_eq!(server.get("/media/pulled/?format=json").text(), "[]");
+    let pulled = run(&server, "pull");
+    assert_eq!((&pulled["outcome"], &pulled["files"]), (&"Succeeded".into(), &1.into()), "{pulled}");
+    assert!(pulled["bytes"].as_u64() <= Some(6_000_000 - (2 << 20)), "what was there came again: {pulled}");
+    assert_eq!(server.get("/media/pulled/long.ts").body, film);
+    assert!(part().is_none(), "nothing is left");
+}
+
 /// `rclone serve webdav`, which ends with the test.
 struct WebDav {
     child: Child,

@@ -26,8 +26,8 @@ pub trait Contents: Send + Sync + 'static {
     fn open<'a>(&'a self, path: &'a ContentPath, want: Want) -> Pending<'a, Opened>;
     /// The entries of the directory at `path`, by name.
     fn list<'a>(&'a self, path: &'a ContentPath) -> Pending<'a, Vec<Entry>>;
-    /// The disks an upload to `path` may go to, the best first; at least one.
-    fn placements<'a>(&'a self, path: &'a ContentPath) -> Pending<'a, Vec<DiskId>>;
+    /// The disks an upload may go to, the best first; at least one.
+    fn placements<'a>(&'a self, request: &'a UploadRequest) -> Pending<'a, Vec<DiskId>>;
     /// Begins an upload; nothing is visible before it is finished.
     fn begin_upload(&self, request: UploadRequest) -> Pending<'_, Box<dyn UploadSink>>;
     /// The disks, as they are shown to operators.
@@ -93,6 +93,8 @@ pub fn failure(silent: bool, gauges: &DiskGauges) -> Option<DiskFailure> {
 
 /// An upload under way; dropping it leaves nothing behind.
 pub trait UploadSink: Send {
+    /// So many bytes of it are there from an earlier one: what is appended goes behind them.
+    fn begun_with(&self) -> u64;
     /// Takes the next bytes; waits while the disk is behind.
     fn append<'a>(&'a mut self, bytes: &'a [u8]) -> Pending<'a, ()>;
     /// Waits for its failure, which may come while nothing is appended; for ever if there is none.
@@ -110,8 +112,8 @@ impl Contents for Store {
         Box::pin(Self::list(self, path))
     }
 
-    fn placements<'a>(&'a self, path: &'a ContentPath) -> Pending<'a, Vec<DiskId>> {
-        Box::pin(Self::placements(self, path))
+    fn placements<'a>(&'a self, request: &'a UploadRequest) -> Pending<'a, Vec<DiskId>> {
+        Box::pin(Self::placements(self, request))
     }
 
     fn begin_upload(&self, request: UploadRequest) -> Pending<'_, Box<dyn UploadSink>> {
@@ -164,6 +166,10 @@ impl Contents for Store {
 }
 
 impl UploadSink for Upload {
+    fn begun_with(&self) -> u64 {
+        Self::begun_with(self)
+    }
+
     fn append<'a>(&'a mut self, bytes: &'a [u8]) -> Pending<'a, ()> {
         Box::pin(Self::append(self, bytes))
     }

@@ -105,6 +105,7 @@ pub async fn begin(service: &Arc<MediaService>, request: IngestRequest, stages: 
         }
         None => (None, service.contents.begin_upload(upload).await?),
     };
+    received.store(upload.begun_with(), Ordering::Relaxed);
     service.stats.uploads_open.fetch_add(1, Ordering::Relaxed);
     Ok(Writer {
         service: Arc::clone(service),
@@ -123,6 +124,12 @@ pub async fn begin(service: &Arc<MediaService>, request: IngestRequest, stages: 
 }
 
 impl Writer {
+    /// So many bytes of it are there from an earlier one ([`OnBreak::Resume`]): what is written goes behind them.
+    #[must_use]
+    pub fn begun_with(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+
     /// Takes the next bytes; waits while the disk is behind.
     ///
     /// # Errors

@@ -46,7 +46,7 @@ pub(crate) async fn begin(
 ) -> Result<(RunningRecording, Box<dyn UploadSink>), IngestError> {
     let link = service.link(client.local);
     let mut refused: Option<Refusal> = None;
-    for disk in service.contents.placements(&request.path).await? {
+    for disk in service.contents.placements(&request).await? {
         let recording = match RunningRecording::reserve(service, RecordingDemand { rate, disk, link }).await? {
             Ok(recording) => recording,
             Err(refusal) => {

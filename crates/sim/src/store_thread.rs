@@ -167,7 +167,7 @@ impl StoreThread {
     /// An upload or recording begins.
     pub(crate) fn begin(&mut self, source: UploadSource, now: Nanos, out: &mut Actions) -> UploadId {
         let file = File { source, sent: 0, settled: now, handed: 0, written: 0 };
-        let upload = self.uploads.begin(file, source.recording, false);
+        let upload = self.uploads.begin(file, source.recording, false, 0);
         self.running.push(upload);
         self.poke(now, out);
         upload

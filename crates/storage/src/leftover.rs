@@ -5,6 +5,9 @@
 /// What the hidden names of all runs begin with. Listings hide it, and no path can spell it.
 pub const PREFIX: &str = ".isocast-upload-";
 
+/// What follows in those of parts: no process is called so.
+const PART: &str = "part-";
+
 /// Names tried for an upload that is to be kept, if its own was given to another since.
 const NAMES_TRIED: u32 = 100;
 
@@ -15,6 +18,8 @@ pub enum Leftover<'a> {
     Discard,
     /// What there is of it is to get this name.
     Keep(&'a str),
+    /// It waits for an upload that goes on with it.
+    Part,
 }
 
 /// A hidden name: the `number`th of the run that is called `run` (its process and the time it began, each without a `-`). It
@@ -25,12 +30,22 @@ pub fn hidden_name(run: &str, number: u64, own: Option<&str>) -> String {
     format!("{PREFIX}{run}-{number}{own}")
 }
 
+/// The hidden name of what has come of an upload that may be gone on with, in any run: of the content called `own`, in the version that
+/// `version` stands for.
+#[must_use]
+pub fn part_name(own: &str, version: u64) -> String {
+    format!("{PREFIX}{PART}{version:016x}-{own}")
+}
+
 /// What `name` says, if an earlier run than `run` has left it.
 #[must_use]
 pub fn leftover<'a>(name: &'a str, run: &str) -> Option<Leftover<'a>> {
     let rest = name.strip_prefix(PREFIX)?;
     if rest.strip_prefix(run).is_some_and(|rest| rest.starts_with('-')) {
         return None;
+    }
+    if rest.starts_with(PART) {
+        return Some(Leftover::Part);
     }
     // Process, time, number, name.
     let own = rest.splitn(4, '-').nth(3).filter(|own| !own.is_empty());
@@ -57,6 +72,7 @@ mod tests {
         assert_eq!(leftover(&own, "7-a0"), None);
         assert_eq!(leftover(&own, "7-a"), Some(Leftover::Discard));
         assert_eq!(leftover(&hidden_name("7-a0", 4, Some("a - b.ts")), "8-b0"), Some(Leftover::Keep("a - b.ts")));
+        assert_eq!(leftover(&part_name("a - b.ts", 7), "8-b0"), Some(Leftover::Part));
         assert_eq!(leftover("isocast-upload-1", "8-b0"), None);
         assert_eq!(leftover(".isocast", "8-b0"), None);
     }

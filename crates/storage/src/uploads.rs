@@ -240,8 +240,9 @@ impl<F: UploadFile, R> Uploads<F, R> {
         self.messages.pop_front();
     }
 
-    /// An upload begins: `file` is there and empty. If it breaks off, what has come is published if `keep`.
-    pub fn begin(&mut self, file: F, recording: Option<RecordingTerms>, keep: bool) -> UploadId {
+    /// An upload begins: `file` is there, with so many bytes `written` by an earlier one, a multiple of `DIRECT_ALIGN`. If it breaks
+    /// off, what has come is published if `keep`.
+    pub fn begin(&mut self, file: F, recording: Option<RecordingTerms>, keep: bool, written: u64) -> UploadId {
         let id = UploadId(self.next_upload);
         self.next_upload += 1;
         let upload = UploadState {
@@ -249,10 +250,10 @@ impl<F: UploadFile, R> Uploads<F, R> {
             keep,
             recording,
             life: UploadLife::Receiving,
-            received_bytes: 0,
+            received_bytes: written,
             ready_bytes: 0,
             ready_since: Nanos::ZERO,
-            written_bytes: 0,
+            written_bytes: written,
             offered_bytes: 0,
         };
         self.uploads.insert(id, upload);

@@ -159,7 +159,7 @@ impl Server {
         let file = File { file, hidden, name, content: self.contents, sent: 0, keep, effect: 0 };
         let reservation = ReservationId { slot: 1, generation: 1 };
         let recording = keep.then_some(RecordingTerms { rate: BitRate(8_000_000), reservation });
-        self.running.push(self.uploads.begin(file, recording, keep));
+        self.running.push(self.uploads.begin(file, recording, keep, 0));
     }
 
     fn receive(&mut self) {

@@ -385,8 +385,10 @@ impl Core {
         let name = upload.path.joined();
         let given_up = !upload.reply.as_ref().is_some_and(ChangeReply::begin);
         let checked = match upload.on_break {
-            OnBreak::Discard if given_up => Err(StoreError::Closed),
-            OnBreak::Discard | OnBreak::Keep => self.check_precondition(&name, &upload.precondition),
+            OnBreak::Discard | OnBreak::Resume(_) if given_up => Err(StoreError::Closed),
+            OnBreak::Discard | OnBreak::Resume(_) | OnBreak::Keep => {
+                self.check_precondition(&name, &upload.precondition)
+            }
         };
         let created = self.volume.find(&name).is_none();
         let published = match checked {

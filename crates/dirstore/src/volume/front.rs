@@ -94,7 +94,7 @@ impl Front {
                 }
                 let id = core.begin(&path, terms)?;
                 self.shared.stats.uploads_begun.add(1);
-                Ok(Begun::new(Arc::clone(&self.shared), id))
+                Ok(Begun::new(Arc::clone(&self.shared), id, 0))
             }),
             Operation::Append { upload, chunk } => lock(&self.core).take_chunk(upload, chunk),
             Operation::Finish { upload, last, reply } => lock(&self.core).finish(upload, last, Some(reply)),

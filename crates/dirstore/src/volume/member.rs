@@ -118,7 +118,7 @@ impl MemberWorker {
             let Some(task) = task else { return };
             match task {
                 Task::Begin(upload, recording) => {
-                    let number = self.uploads.begin(MemberFile::Write(UploadPart::new(upload)), recording, false);
+                    let number = self.uploads.begin(MemberFile::Write(UploadPart::new(upload)), recording, false, 0);
                     self.numbers.insert(upload, number);
                 }
                 Task::Write(upload, block) => {
@@ -144,7 +144,7 @@ impl MemberWorker {
                 Task::Journal => {}
                 Task::Read(unit) => {
                     let bytes = unit.total();
-                    let number = self.uploads.begin(MemberFile::Read(unit), None, false);
+                    let number = self.uploads.begin(MemberFile::Read(unit), None, false, 0);
                     self.uploads.received(number, bytes, monotonic());
                 }
             }

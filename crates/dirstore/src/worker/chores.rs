@@ -5,7 +5,7 @@
 //! reads it. Not here: finding a rate (`media`), keeping it (`index`).
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kernel::clock::monotonic;
 use rustix::fs::{AtFlags, Dir, FileType, OFlags, fstat, ftruncate, statat, unlinkat};
@@ -41,6 +41,9 @@ const READS_PER_STEP: u32 = 6;
 /// How long after a look through all folders the next one begins. (Each content is looked up whenever it is asked for;
 /// this only finds what others have put there before its first viewer comes.)
 const RESCAN: Nanos = Nanos::from_secs(600);
+
+/// How long it waits for somebody who goes on with it what has come of an upload.
+const PART_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Between two looks at whether a removed file is still read.
 const CONDEMNED_CHECK: Duration = Duration::from_secs(1);
@@ -146,6 +149,8 @@ impl Worker {
                 Some(Leftover::Keep(own)) => self.recover(&directory, &path, name, own),
                 // Only files: a directory of such a name is somebody else's, and unlinking it fails.
                 Some(Leftover::Discard) => drop(unlinkat(&directory, name, AtFlags::empty())),
+                Some(Leftover::Part) if !is_older(&directory, name, PART_KEPT) => {}
+                Some(Leftover::Part) => drop(unlinkat(&directory, name, AtFlags::empty())),
                 None if path.child(name).is_ok() => names.push(name.to_owned()),
                 None => {}
             }
@@ -238,6 +243,13 @@ impl Worker {
         }
         true
     }
+}
+
+/// Whether a name was written to last before so long.
+fn is_older(directory: &OwnedFd, name: &str, than: Duration) -> bool {
+    let Ok(stat) = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) else { return false };
+    let written = UNIX_EPOCH + Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0));
+    SystemTime::now().duration_since(written).is_ok_and(|age| age > than)
 }
 
 fn is_media(name: &str) -> bool {

@@ -167,13 +167,13 @@ impl Worker {
             Operation::Open { root, path, want, reply } => answer(reply, || self.open(root, &path, want)),
             Operation::Names { root, path, reply } => answer(reply, || self.names(root, &path)),
             Operation::Entries { root, path, names, reply } => answer(reply, || self.entries(root, &path, &names)),
-            Operation::Space { root, path, reply } => answer(reply, || self.space(root, &path)),
+            Operation::Space { root, path, part, reply } => answer(reply, || self.space(root, &path, part.as_deref())),
             Operation::Delete { root, path, kind, precondition, reply } => {
                 self.delete(root, &path, kind, &precondition, reply);
             }
             Operation::Begin { root, path, terms, reply } => answer(reply, || {
-                let id = self.begin_upload(root, &path, terms)?;
-                Ok(Begun::new(Arc::clone(&self.shared), id))
+                let (id, begun_with) = self.begin_upload(root, &path, terms)?;
+                Ok(Begun::new(Arc::clone(&self.shared), id, begun_with))
             }),
             Operation::Append { upload, chunk } => self.take_chunk(upload, chunk),
             Operation::Finish { upload, last, reply } => self.finish_upload(upload, last, reply),

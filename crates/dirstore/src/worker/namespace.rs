@@ -43,11 +43,14 @@ impl Worker {
         Ok(FoundName { handle, stat, entry })
     }
 
-    /// Bytes free in the file system of directory `path`.
-    pub(super) fn space(&mut self, root: usize, path: &ContentPath) -> Result<u64, StoreError> {
+    /// Bytes free in the file system of directory `path`; all there can be if it holds `part`, which an upload goes on with.
+    pub(super) fn space(&mut self, root: usize, path: &ContentPath, part: Option<&str>) -> Result<u64, StoreError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let directory = beneath::open_beneath(self.root(root)?.directory.as_fd(), &path.relative(), flags)?;
-        Ok(free_bytes(&directory)?)
+        match part {
+            Some(part) if statat(&directory, part, AtFlags::SYMLINK_NOFOLLOW).is_ok() => Ok(u64::MAX),
+            _ => Ok(free_bytes(&directory)?),
+        }
     }
 
     /// Opens a content for reading.

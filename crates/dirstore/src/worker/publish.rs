@@ -23,7 +23,7 @@ impl Worker {
     pub(super) fn publish(&mut self, upload: UploadId) -> Result<(), StoreError> {
         let Some(target) = self.uploads.file_mut(upload) else { return Err(StoreError::Closed) };
         let given_up = !target.reply.as_ref().is_some_and(ChangeReply::begin);
-        if given_up && target.on_break == OnBreak::Discard {
+        if given_up && target.on_break != OnBreak::Keep {
             self.shared.stats.uploads_failed.add(1);
             return Err(StoreError::Closed);
         }

@@ -69,6 +69,21 @@ impl TemporaryFile {
         Ok(Self { file, directory, state: TemporaryState::Recoverable(hidden) })
     }
 
+    /// The same under a given hidden name, with what an earlier one has left there. While somebody else writes that, or if the name would
+    /// be too long, it is not found.
+    pub(super) fn part(directory: OwnedFd, direct: bool, hidden: String) -> Result<Self, Errno> {
+        if hidden.len() > COMPONENT_BYTES_MAX {
+            return Self::new(directory, direct);
+        }
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | if direct { OFlags::DIRECT } else { OFlags::empty() };
+        let create = OFlags::CREATE | OFlags::NOFOLLOW;
+        let file = openat(&directory, hidden.as_str(), flags | create, Mode::from_raw_mode(0o644))?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => Self::new(directory, direct),
+            _ => Ok(Self { file, directory, state: TemporaryState::Recoverable(hidden) }),
+        }
+    }
+
     /// What an earlier run has left under a hidden name that tells its own; `WOULDBLOCK` if somebody still writes it.
     pub(super) fn left_behind(directory: OwnedFd, hidden: &str) -> Result<Self, Errno> {
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -2,7 +2,7 @@
 //!
 //! Promise: bytes go straight to their final extents, preallocated and contiguous as far as the file system can; nothing
 //! is visible before it is published; whatever ends an upload, its temporary goes with it, unless it is to be kept
-//! ([`OnBreak::Keep`]): then what has come is published.
+//! ([`OnBreak::Keep`]): then what has come is published; or to be gone on with ([`OnBreak::Resume`]): then it stays hidden.
 //! Not here: what is written when (`storage::uploads`), the client's side and its back-pressure (`crate::upload`), names
 //! (`publish`), durability (`commit`).
 
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use dataplane::layout::Extent;
 use kernel::clock::monotonic;
 use kernel::pool::Lease;
-use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, fstat, fsync, mkdirat};
+use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, fstat, fsync, ftruncate, mkdirat};
 use rustix::io::Errno;
 use storage::uploads::UploadFile;
 use tokio::sync::OwnedSemaphorePermit;
@@ -85,6 +85,15 @@ impl UploadTarget {
         }
     }
 
+    /// Its client is gone: only what another upload may go on with is left, without the space that was taken ahead.
+    fn leave(&mut self) {
+        let bytes = length(&self.temporary.file);
+        let stays = matches!(self.on_break, OnBreak::Resume(_)) && bytes > 0;
+        if !stays || ftruncate(&self.temporary.file, bytes).is_err() {
+            self.temporary.forget();
+        }
+    }
+
     /// Takes space for what is to be written next.
     fn allocate(&mut self, root: &Root, end: u64) -> Result<(), Errno> {
         if end <= self.allocated_bytes {
@@ -151,6 +160,10 @@ impl UploadTarget {
     }
 }
 
+fn length(file: &OwnedFd) -> u64 {
+    fstat(file).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0))
+}
+
 fn open_folder(root: &Root, path: &ContentPath) -> Result<OwnedFd, Errno> {
     beneath::open_beneath(root.directory.as_fd(), &path.relative(), OFlags::RDONLY | OFlags::DIRECTORY)
 }
@@ -187,13 +200,13 @@ fn folder_for(root: &Root, path: &ContentPath, length: u64) -> Result<OwnedFd, S
 }
 
 impl Worker {
-    /// Makes ready for an upload to `path`.
+    /// Makes ready for an upload to `path`; tells how many bytes of it are there already.
     pub(crate) fn begin_upload(
         &mut self,
         root_index: usize,
         path: &ContentPath,
         terms: UploadTerms,
-    ) -> Result<UploadId, StoreError> {
+    ) -> Result<(UploadId, u64), StoreError> {
         if self.uploads.count() >= limits::UPLOADS_MAX {
             return Err(StoreError::Busy);
         }
@@ -210,14 +223,21 @@ impl Worker {
         let directory = folder_for(root, &parent, terms.length.unwrap_or(0))?;
         let identity = Identity::of(&directory)?;
         let direct = !is_buffered(directory.as_fd())?;
-        let made = |directory, direct| match terms.on_break {
-            OnBreak::Discard => TemporaryFile::new(directory, direct),
-            OnBreak::Keep => TemporaryFile::recoverable(directory, direct, name),
+        let made = |directory, direct| match (terms.on_break, terms.on_break.part_name(name)) {
+            (_, Some(part)) => TemporaryFile::part(directory, direct, part),
+            (OnBreak::Keep, None) => TemporaryFile::recoverable(directory, direct, name),
+            (_, None) => TemporaryFile::new(directory, direct),
         };
         let temporary = match made(directory, direct) {
             Err(Errno::INVAL) if direct => made(open_folder(root, &parent)?, false)?,
             other => other?,
         };
+        // What is there of it is gone on with at the beginning of a chunk.
+        let there = length(&temporary.file);
+        let written = there.min(terms.length.unwrap_or(u64::MAX)) / limits::CHUNK_BYTES * limits::CHUNK_BYTES;
+        if written < there {
+            ftruncate(&temporary.file, written)?;
+        }
         let mut target = UploadTarget {
             root: root_index,
             path: path.clone(),
@@ -230,14 +250,15 @@ impl Worker {
             progress: terms.progress,
             ready: VecDeque::new(),
             length: terms.length,
-            allocated_bytes: 0,
+            allocated_bytes: written,
             extents: Box::default(),
         };
-        if terms.length.is_some_and(|length| length > 0) {
-            target.allocate(&self.roots[root_index], limits::DIRECT_ALIGN)?;
+        if terms.length.is_some_and(|length| length > written) {
+            target.allocate(&self.roots[root_index], written + limits::DIRECT_ALIGN)?;
         }
         self.shared.stats.uploads_begun.add(1);
-        Ok(self.uploads.begin(target, terms.recording, terms.on_break == OnBreak::Keep))
+        let keeps = terms.on_break == OnBreak::Keep;
+        Ok((self.uploads.begin(target, terms.recording, keeps, written), written))
     }
 
     /// A chunk has come, full unless it is the last.
@@ -267,7 +288,7 @@ impl Worker {
             self.take_chunk(upload, chunk);
         }
         if let Some(mut target) = self.uploads.break_off(upload) {
-            target.temporary.forget();
+            target.leave();
             self.shared.stats.uploads_failed.add(1);
         }
     }
@@ -287,6 +308,9 @@ impl Worker {
         if let Some(error) = &error {
             target.tell_failure(error);
             target.ready.clear();
+            if let OnBreak::Resume(_) = target.on_break {
+                target.temporary.forget();
+            }
         }
         self.shared.stats.written_bytes.add(written);
         let over = self.uploads.wrote(upload, written, error.as_ref().map(StoreError::trouble), monotonic());

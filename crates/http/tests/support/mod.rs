@@ -161,7 +161,7 @@ impl Contents for FakeStore {
         })
     }
 
-    fn placements<'a>(&'a self, _: &'a ContentPath) -> Pending<'a, Vec<DiskId>> {
+    fn placements<'a>(&'a self, _: &'a UploadRequest) -> Pending<'a, Vec<DiskId>> {
         Box::pin(async { Ok((0..=self.spare_disks.load(Ordering::SeqCst)).map(DiskId).collect()) })
     }
 
@@ -255,6 +255,10 @@ impl Drop for FakeUpload {
 }
 
 impl UploadSink for FakeUpload {
+    fn begun_with(&self) -> u64 {
+        0
+    }
+
     fn append<'a>(&'a mut self, bytes: &'a [u8]) -> Pending<'a, ()> {
         Box::pin(async {
             let capacity = self.store.capacity.load(Ordering::SeqCst);

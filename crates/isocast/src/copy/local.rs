@@ -114,10 +114,12 @@ impl Folder {
         Ok(tree)
     }
 
-    pub(super) fn version(&self, name: &str) -> anyhow::Result<String> {
+    pub(super) fn version(&self, name: &str) -> anyhow::Result<(String, u64)> {
         let path = self.at(name);
         let what = fs::metadata(&path)?;
-        Ok(format!("{} {} {} {}", path.canonicalize()?.display(), what.len(), what.mtime(), what.mtime_nsec()))
+        let version =
+            format!("{} {} {} {}", path.canonicalize()?.display(), what.len(), what.mtime(), what.mtime_nsec());
+        Ok((version, what.len()))
     }
 
     pub(super) fn length(&self, name: &str) -> anyhow::Result<Option<u64>> {

@@ -30,6 +30,7 @@ use pacing::{PacedReader, Pacing};
 pub(crate) use rclone::Rclone;
 pub(crate) use remote::{Remote, RemoteContent, RemoteEntry, check_address};
 pub(crate) use report::Summary;
+use served::OwnUpload;
 pub(crate) use served::{FolderReading, OwnFolder};
 use shared::{LocalServer, SharedFolder};
 
@@ -151,8 +152,8 @@ impl Endpoint {
         }
     }
 
-    /// What tells this version of a file from others.
-    fn version(&self, name: &str) -> anyhow::Result<String> {
+    /// What tells this version of a file from others, and its length.
+    fn version(&self, name: &str) -> anyhow::Result<(String, u64)> {
         match self {
             Self::Here(folder) | Self::Shared(SharedFolder { folder, .. }) => folder.version(name),
             Self::There(remote) | Self::Served(OwnFolder { remote, .. }) => remote.version(name),
@@ -191,10 +192,9 @@ impl Endpoint {
     /// Writes a file anew; it has its name once it is whole.
     fn put(&self, name: &str, bytes: u64, rate: Option<BitRate>, reader: &mut PacedReader<'_>) -> anyhow::Result<()> {
         match self {
-            Self::Here(_) => unreachable!("a folder of this machine is written part by part"),
+            Self::Here(_) | Self::Served(_) => unreachable!("what is gone on with is written part by part"),
             Self::Shared(shared) => shared.put(name, bytes, rate, reader),
             Self::There(remote) => remote.put(name, bytes, rate, reader),
-            Self::Served(served) => served.put(name, bytes, rate, reader),
             Self::Rclone(rclone) => rclone.put(name, bytes, reader),
         }
     }
@@ -335,10 +335,14 @@ impl Copying {
             self.moved.pass_over(file.bytes);
             self.summary.left_as_they_are += 1;
         } else {
-            let version = self.source.version(&file.name).context(shown.clone())?;
+            let (version, bytes) = self.source.version(&file.name).context(shown.clone())?;
             let began = Instant::now();
             let copied = match &self.destination {
                 Endpoint::Here(folder) => self.copy_to_folder(folder.clone(), file, &version),
+                Endpoint::Served(own) => {
+                    let begun = own.begin(&SourceFile { bytes, ..file.clone() }, self.terms.rate, &version);
+                    begun.and_then(|upload| self.copy_to_own(upload, file, &version))
+                }
                 _ => self.copy_whole(file),
             };
             copied.with_context(|| format!("{shown}: not copied"))?;
@@ -374,6 +378,23 @@ impl Copying {
         }
         self.summary.bytes += whole - part.begun_with();
         part.publish()
+    }
+
+    fn copy_to_own(&mut self, mut upload: OwnUpload, file: &SourceFile, version: &str) -> anyhow::Result<()> {
+        let begun_with = upload.begun_with();
+        let opened = self.source.open(&file.name, begun_with, self.terms.rate);
+        let opened = opened.inspect_err(|error| upload.give_up(&error.to_string()))?;
+        if begun_with > 0 {
+            let (now, _) = self.source.version(&file.name)?;
+            anyhow::ensure!(now == version, "it was changed meanwhile; copy it again");
+        }
+        self.moved.pass_over(begun_with);
+        self.summary.resumed_bytes += begun_with;
+        let mut reader = self.paced(opened.reader);
+        upload.finish(&mut reader)?;
+        drop(reader);
+        self.summary.bytes += opened.bytes - begun_with;
+        Ok(())
     }
 
     fn copy_whole(&mut self, file: &SourceFile) -> anyhow::Result<()> {

@@ -173,8 +173,9 @@ impl Remote {
         }
     }
 
-    pub(super) fn version(&self, name: &str) -> anyhow::Result<String> {
-        Ok(format!("{} {}", self.at(name), self.content(name)?.etag.unwrap_or_default()))
+    pub(super) fn version(&self, name: &str) -> anyhow::Result<(String, u64)> {
+        let content = self.content(name)?;
+        Ok((format!("{} {:?} {:?}", self.at(name), content.etag, content.modified), content.bytes))
     }
 
     pub(super) fn length(&self, name: &str) -> anyhow::Result<Option<u64>> {

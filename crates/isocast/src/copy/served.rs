@@ -1,8 +1,9 @@
 //! The folders that this very server serves, as one end of a copy, or read for their own sake.
 //!
 //! Promise: reads are those of any client, on loopback, so that the plane gives them their time; writes go to the same service as
-//! an upload's, and are durable when they are done. Called on a thread that may wait, never on one of the runtime's own.
+//! an upload's, and are durable when they are done; one that breaks off is gone on with where it was, but on a volume. Called on a thread that may wait, never on one of the runtime's own.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use bytes::Bytes;
 use dirstore::{ContentPath, OnBreak, Precondition};
 use service::MediaService;
 use service::delivery::Client;
-use service::ingest::{self, IngestRequest};
+use service::ingest::{self, IngestRequest, Writer};
 use service::pipeline::Stages;
 use tokio::runtime::Handle;
 use units::BitRate;
@@ -20,6 +21,8 @@ use super::pacing::{MoveProgress, PacedReader};
 use super::remote::Remote;
 use super::{READ_BYTES, SourceFile, fill};
 
+/// What is another after each start of the machine.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// Who writes, as the event log tells it.
 const OWN: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -54,35 +57,23 @@ impl OwnFolder {
         format!("{}{slash}{name}", self.path.joined())
     }
 
-    pub(super) fn put(
-        &self,
-        name: &str,
-        bytes: u64,
-        rate: Option<BitRate>,
-        reader: &mut PacedReader<'_>,
-    ) -> anyhow::Result<()> {
-        let mut names = name.split('/').filter(|name| !name.is_empty());
+    /// Begins to write a content, or goes on with what has come of this version of its source.
+    pub(super) fn begin(&self, file: &SourceFile, rate: Option<BitRate>, version: &str) -> anyhow::Result<OwnUpload> {
+        let mut names = file.name.split('/').filter(|name| !name.is_empty());
         let path = names.try_fold(self.path.clone(), |path, name| path.child(name));
+        let mut hasher = DefaultHasher::new();
+        // What was written when the machine stopped may not be on its disk.
+        (version, file.bytes, std::fs::read(BOOT_ID).unwrap_or_default()).hash(&mut hasher);
         let request = IngestRequest {
-            path: path.with_context(|| name.to_owned())?,
-            length: Some(bytes),
+            path: path.with_context(|| file.name.clone())?,
+            length: Some(file.bytes),
             precondition: Precondition::None,
             rate,
-            on_break: OnBreak::Discard,
+            on_break: OnBreak::Resume(hasher.finish()),
             client: Client { address: OWN, local: OWN },
         };
-        let mut writer = self.runtime.block_on(ingest::begin(&self.service, request, Stages::default()))?;
-        loop {
-            let mut piece = vec![0; READ_BYTES];
-            let count = fill(reader, &mut piece).inspect_err(|error| writer.give_up(&error.to_string()))?;
-            piece.truncate(count);
-            self.runtime.block_on(writer.write(Bytes::from(piece)))?;
-            if count < READ_BYTES {
-                break;
-            }
-        }
-        self.runtime.block_on(writer.finish())?;
-        Ok(())
+        let writer = self.runtime.block_on(ingest::begin(&self.service, request, Stages::default()))?;
+        Ok(OwnUpload { writer, runtime: self.runtime.clone() })
     }
 
     /// Reads every content below it, each at `rate`, or with what is left over.
@@ -113,5 +104,41 @@ impl OwnFolder {
         let opened = self.remote.open(&file.name, 0, rate)?;
         let mut reader = PacedReader::new(opened.reader, None, moved);
         Ok(std::io::copy(&mut reader, &mut std::io::sink())?)
+    }
+}
+
+/// A content that is being written.
+pub(super) struct OwnUpload {
+    writer: Writer,
+    runtime: Handle,
+}
+
+impl OwnUpload {
+    /// So many bytes are there from an earlier copy.
+    pub(super) fn begun_with(&self) -> u64 {
+        self.writer.begun_with()
+    }
+
+    /// Says why nothing more will come, for the log.
+    pub(super) fn give_up(&mut self, reason: &str) {
+        self.writer.give_up(reason);
+    }
+
+    /// Writes all that `reader` has behind that.
+    ///
+    /// # Errors
+    /// It cannot be read or stored; what was written is gone on with by the next one.
+    pub(super) fn finish(mut self, reader: &mut PacedReader<'_>) -> anyhow::Result<()> {
+        loop {
+            let mut piece = vec![0; READ_BYTES];
+            let count = fill(reader, &mut piece).inspect_err(|error| self.give_up(&error.to_string()))?;
+            piece.truncate(count);
+            self.runtime.block_on(self.writer.write(Bytes::from(piece)))?;
+            if count < READ_BYTES {
+                break;
+            }
+        }
+        self.runtime.block_on(self.writer.finish())?;
+        Ok(())
     }
 }

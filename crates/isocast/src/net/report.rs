@@ -84,7 +84,13 @@ impl NetReport {
 
     /// As people read it.
     pub(super) fn text(&self) -> String {
-        let mut text = format!("{}, {} × {} to {}\n", name(self.transport, self.no_delay), self.sender.messages, ByteCount(self.size), self.to);
+        let mut text = format!(
+            "{}, {} × {} to {}\n",
+            name(self.transport, self.no_delay),
+            self.sender.messages,
+            ByteCount(self.size),
+            self.to
+        );
         let sides = [("sent", &self.sender), ("received", &self.receiver)];
         let _ = writeln!(
             text,
