@@ -14,7 +14,7 @@ use units::{BitRate, ByteCount, Nanos};
 
 use super::render::{quoted, span};
 use super::settings::Settings;
-use super::{parse_path, parse_rate, parse_size, parse_span, span_up_to};
+use super::{parse_path, parse_rate, parse_size, parse_span, span_up_to, time_up_to};
 
 /// What a name is made of: it stands in addresses and labels.
 const NAME_BYTES_MAX: usize = 64;
@@ -129,7 +129,7 @@ impl JobConfig {
             "once" => Ok(Missed::Once),
             _ => Err(format!("`{text}` is neither `skip` nor `once`")),
         });
-        let time_limit = entry.take("time_limit", DAY, span_up_to(Nanos::from_secs(30 * 86_400)));
+        let time_limit = entry.take("time_limit", DAY, time_up_to(Nanos::from_secs(30 * 86_400)));
         let kind =
             needed(entry, "kind", "is `keep`, `copy`, `scrub`, `measure` or `command`", |text| Ok(text.to_owned()));
         let work = match kind.as_deref()? {

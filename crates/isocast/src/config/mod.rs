@@ -31,7 +31,7 @@ use settings::{Problem, Settings};
 pub(crate) use snmp::AgentxAddress;
 use values::{
     default_round, default_tick, parse_address, parse_choice, parse_cycle, parse_memory, parse_number, parse_path,
-    parse_percent, parse_rate, parse_size, parse_span, span_up_to, volume_disks,
+    parse_percent, parse_rate, parse_size, parse_span, span_up_to, time_up_to, volume_disks,
 };
 pub(crate) use webhooks::{WebhookConfig, WebhookTarget};
 

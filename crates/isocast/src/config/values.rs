@@ -47,6 +47,14 @@ pub(super) fn span_up_to(max: Nanos) -> impl Fn(&str) -> Result<Nanos, String> {
     }
 }
 
+/// As [`span_up_to`], and not nothing.
+pub(super) fn time_up_to(max: Nanos) -> impl Fn(&str) -> Result<Nanos, String> {
+    move |text| {
+        let span = span_up_to(max)(text)?;
+        if span.0 > 0 { Ok(span) } else { Err(format!("`{text}`: nothing is done in no time at all")) }
+    }
+}
+
 pub(super) fn parse_cycle(text: &str) -> Result<Nanos, String> {
     let cycle = parse_span(text)?;
     let fits = cycle >= Nanos::from_millis(50) && cycle <= SECOND && SECOND.0.is_multiple_of(cycle.0);

@@ -12,7 +12,7 @@ use super::jobs::{list, needed, parse_name, take_command};
 use super::parse_path;
 use super::render::{quoted, span};
 use super::settings::Settings;
-use super::span_up_to;
+use super::time_up_to;
 
 /// A webhook.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,12 +52,12 @@ impl WebhookConfig {
         if let Some(unknown) = events.iter().find(|event| !KINDS.contains(&event.as_str())) {
             entry.contradiction("events", format!("there is no event `{unknown}`; there are {}", KINDS.join(", ")));
         }
-        let timeout = entry.take("timeout", Nanos::from_secs(10), span_up_to(Nanos::from_secs(600)));
-        let url = entry.take_optional("url", |text| match text.split_once("://") {
-            Some(("http" | "https", rest)) if !rest.is_empty() => Ok(text.to_owned()),
-            _ => Err(format!("`{text}`: write http:// or https:// and the rest of an address")),
-        });
+        let timeout = entry.take("timeout", Nanos::from_secs(10), time_up_to(Nanos::from_secs(600)));
+        let url = entry.take_optional("url", |text| Ok(text.to_owned()));
         let target = if let Some(url) = url {
+            if !matches!(url.split_once("://"), Some(("http" | "https", rest)) if !rest.is_empty()) {
+                entry.contradiction("url", format!("`{url}`: write http:// or https:// and the rest of an address"));
+            }
             let what = "is a file with what signs: `openssl rand -base64 32` makes it";
             let secret = needed(entry, "secret", what, parse_path)?;
             WebhookTarget::Url { url, secret }
@@ -99,11 +99,15 @@ mod tests {
             ("name = \"a\"\nevents = [\"jobs\"]\nurl = \"http://h\"\nsecret = \"/s\"", "there is no event `jobs`"),
             ("name = \"a\"\nevents = [\"miss\"]\nurl = \"ftp://h\"", "write http:// or https://"),
             ("name = \"a\"\nevents = [\"miss\"]\nurl = \"http://h\"", "webhook.secret: it is needed"),
+            ("name = \"a\"\nevents = [\"miss\"]\ncommand = [\"/bin/true\"]\ntimeout = \"0s\"", "in no time at all"),
             ("name = \"a/b\"\nevents = [\"miss\"]\ncommand = [\"/bin/true\"]", "`a/b` is no name"),
             ("name = \"a\"\nevents = [\"miss\"]\ncommand = [\"true\"]", "with its whole path"),
         ] {
             let said = load(&format!("[[webhook]]\n{text}\n")).expect_err(text);
             assert!(said.contains(part), "{said}");
         }
+        let one = "[[webhook]]\nname = \"a\"\nevents = [\"miss\"]\nurl = \"ftp://h\"\nsecret = \"/s\"\n";
+        let said = load(one).expect_err("no such scheme");
+        assert!(!said.contains("command") && !said.contains("no such key"), "what is right is not blamed: {said}");
     }
 }

@@ -127,6 +127,7 @@ const CASES: &[MachineCase] = {
             "about to fail",
         ),
         ("commands/smartctl -j -H -A _dev_sda", PENDING, Serious, "smart", "3 sectors wait"),
+        ("commands/smartctl -j -H -A _dev_sda", WRONG_SUMS, Advice, "smart", "another SATA cable"),
         ("commands/smartctl -j -H -A _dev_sda", DENIED, Advice, "not-looked-at", "sudo isocast doctor"),
         ("commands/df -B1 --output=size,avail _media", "Size Avail\n1000 50", Advice, "nearly-full", "95 %"),
         ("commands/df -B1 --output=size,avail _media", "Size Avail\n1000 10", Serious, "nearly-full", "99 %"),
@@ -145,10 +146,12 @@ const CASES: &[MachineCase] = {
             "acknowledged",
         ),
         ("proc/self/mountinfo", "22 1 8:1 / / rw,strictatime - ext4 /dev/sda1 rw", Advice, "mount-options", "relatime"),
+        ("proc/self/mountinfo", "22 1 8:1 / / rw,sync - ext4 /dev/sda1 rw", Advice, "mount-options", "`sync`"),
         ("proc/self/mountinfo", "22 1 8:1 / / ro - ext4 /dev/sda1 ro", Advice, "read-only", "507"),
         ("proc/self/mountinfo", "22 1 0:40 / / rw - overlay overlay rw", Advice, "file-system", "ext4 or XFS"),
         ("proc/self/limits", "Max realtime priority 0 0", Serious, "real-time", "LimitRTPRIO"),
         ("proc/self/limits", "Max locked memory 8388608 8388608 bytes", Advice, "locked-memory", "8.0 MiB"),
+        ("proc/sys/kernel/io_uring_disabled", "1", Advice, "io-uring", "only privileged"),
         ("proc/sys/kernel/io_uring_disabled", "2", Advice, "io-uring", "nobody may use"),
         ("sys/fs/cgroup/system.slice/isocast.service/cpu.max", "50000 100000", Serious, "cgroup", "75 ms"),
         ("sys/fs/cgroup/system.slice/cpu.max", "50000 100000", Serious, "cgroup", "/system.slice may use"),
@@ -161,6 +164,8 @@ const CASES: &[MachineCase] = {
         ("commands/timedatectl show -p NTPSynchronized --value", "no", Advice, "clock", "set-ntp"),
     ]
 };
+const WRONG_SUMS: &str =
+    r#"{"smart_status":{"passed":true},"ata_smart_attributes":{"table":[{"id":199,"raw":{"value":300}}]}}"#;
 const DENIED: &str =
     r#"{"smartctl":{"messages":[{"string":"Smartctl open device: /dev/sda failed: Permission denied"}]}}"#;
 const PENDING: &str =
