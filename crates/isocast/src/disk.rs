@@ -76,11 +76,11 @@ impl Calibrate {
         if let Some(terminal) = &mut terminal {
             let _ = write!(terminal, "\r{:20}\r", "");
         }
+        let text = if self.json { calibration.to_json()? } else { table(&calibration) };
+        writeln!(out, "{}", text.trim_end())?;
         if let Some(state) = &self.state {
             calibrate::save(state, &calibration)?;
         }
-        let text = if self.json { calibration.to_json()? } else { table(&calibration) };
-        writeln!(out, "{}", text.trim_end())?;
         Ok(())
     }
 }

@@ -175,9 +175,11 @@ fn who_is_not_there_or_not_one_of_us_is_told_apart() {
     let closed = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port");
     assert!(complaint(&["--to", &closed.to_string()]).contains("nobody listens there"));
     assert!(complaint(&["--to", "unix:/no/such/socket"]).contains("nobody listens there"));
-    for (greeting, reason) in
-        [(&b"isocast<\xff\xff"[..], "speaks version 65535"), (b"HTTP/1.1 400 Bad", "does not speak")]
-    {
+    for (greeting, reason) in [
+        (&b"isocast<\xff\xff"[..], "speaks version 65535"),
+        (b"HTTP/1.1 400 Bad", "does not speak"),
+        (b"", "is it `isocast net serve`"),
+    ] {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let to = listener.local_addr().expect("an address").to_string();
         let other = std::thread::spawn(move || {

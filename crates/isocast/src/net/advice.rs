@@ -43,8 +43,8 @@ pub(super) fn advised(transport: &str, error: ConnectError) -> anyhow::Error {
     {
         return anyhow::anyhow!("{error}: {source}; {advice}");
     }
-    if let ConnectError::Greeting(place, source @ GreetingError::Io(_)) = error {
-        return anyhow::Error::from(source).context(format!("{place}: is it `isocast net serve` that listens there?"));
+    if let ConnectError::Greeting(place, GreetingError::Io(io)) = &error {
+        return anyhow::anyhow!("{place}: no greeting came ({io}); is it `isocast net serve` that listens there?");
     }
     error.into()
 }
