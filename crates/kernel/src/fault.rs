@@ -3,7 +3,7 @@
 use dataplane::port::IoFault;
 
 /// The fault behind a request's negative result (`-errno`).
-pub(crate) fn fault(result: i32) -> IoFault {
+fn fault(result: i32) -> IoFault {
     match result.saturating_neg() {
         libc::ECANCELED => IoFault::Cancelled,
         // All ways in which TCP says that nobody is there: reset, closed by either side, timed out, unreachable.

@@ -1,4 +1,4 @@
-//! Where a file's bytes lie on its device (`FS_IOC_FIEMAP`), and what a block device says of itself.
+//! Where a file's bytes lie on its device (`FS_IOC_FIEMAP`).
 //!
 //! Promise: bounded steps, bounded result; raw facts only. Not here: which extents can be trusted (a caller drops those
 //! whose `flags` say unknown, delayed or inline), and partitions' offsets on the whole disk (`/sys/dev/block`).
@@ -22,14 +22,8 @@ pub const FLAG_DELALLOC: u32 = 0x0004;
 pub const FLAG_ENCODED: u32 = 0x0008;
 /// Lies within metadata or a block's tail.
 pub const FLAG_NOT_ALIGNED: u32 = 0x0100;
-/// Allocated, never written: reads as zeros.
-pub const FLAG_UNWRITTEN: u32 = 0x0800;
 
 const FS_IOC_FIEMAP: libc::Ioctl = 0xC020_660B;
-const BLKSSZGET: libc::Ioctl = 0x1268;
-const BLKPBSZGET: libc::Ioctl = 0x127B;
-const BLKROTATIONAL: libc::Ioctl = 0x127E;
-const BLKGETSIZE64: libc::Ioctl = 0x8008_1272;
 
 /// One extent, as the file system reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,45 +121,6 @@ fn step(file: BorrowedFd<'_>, start: u64) -> io::Result<Box<Fiemap>> {
     }
 }
 
-/// What a block device says of itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BlockDevice {
-    /// Bytes.
-    pub bytes: u64,
-    /// Smallest unit it can address, bytes.
-    pub logical_block_bytes: u32,
-    /// Smallest unit it writes without reading first, bytes.
-    pub physical_block_bytes: u32,
-    /// Has heads to move (as the kernel believes; emulators and USB bridges often lie).
-    pub rotational: bool,
-}
-
-/// Asks an open block device.
-///
-/// # Errors
-/// The kernel's: `ENOTTY` if it is no block device.
-pub fn block_device(device: BorrowedFd<'_>) -> io::Result<BlockDevice> {
-    let (mut bytes, mut logical, mut physical, mut rotational) = (0_u64, 0_i32, 0_u32, 0_u16);
-    // SAFETY: BLKGETSIZE64 writes one u64.
-    ioctl_result(unsafe { libc::ioctl(device.as_raw_fd(), BLKGETSIZE64, &raw mut bytes) })?;
-    // SAFETY: BLKSSZGET writes one int.
-    ioctl_result(unsafe { libc::ioctl(device.as_raw_fd(), BLKSSZGET, &raw mut logical) })?;
-    // SAFETY: BLKPBSZGET writes one unsigned int.
-    ioctl_result(unsafe { libc::ioctl(device.as_raw_fd(), BLKPBSZGET, &raw mut physical) })?;
-    // SAFETY: BLKROTATIONAL writes one unsigned short.
-    ioctl_result(unsafe { libc::ioctl(device.as_raw_fd(), BLKROTATIONAL, &raw mut rotational) })?;
-    Ok(BlockDevice {
-        bytes,
-        logical_block_bytes: u32::try_from(logical).map_err(|_| invalid("a block size below zero"))?,
-        physical_block_bytes: physical,
-        rotational: rotational != 0,
-    })
-}
-
-fn ioctl_result(returned: libc::c_int) -> io::Result<()> {
-    if returned < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
 fn invalid(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
@@ -212,10 +167,5 @@ mod tests {
             Ok(found) => assert_eq!(found, []),
             Err(error) => assert_eq!(error.raw_os_error(), Some(libc::EOPNOTSUPP)),
         }
-    }
-
-    #[test]
-    fn a_file_is_no_block_device() {
-        assert_eq!(block_device(file().as_fd()).unwrap_err().raw_os_error(), Some(libc::ENOTTY));
     }
 }

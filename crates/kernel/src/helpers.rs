@@ -2,15 +2,16 @@
 //!
 //! Promise: handing over and taking back neither allocates nor locks nor waits; the threads run at ordinary priority and
 //! not on the plane's CPU; whoever waits for a result is woken. Nobody waits for a thread that hangs in the kernel: a
-//! dropped [`Helpers`] ends its threads as soon as they come back. Not here: what a job is (`reads`, `supply`).
+//! dropped [`Helpers`] ends its threads as soon as they come back. Not here: what a job is (`readers`, `supply`, `version_check`).
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use crossbeam_queue::ArrayQueue;
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::thread::CpuSet;
 
 use crate::plane_channel::PlaneWaker;
@@ -44,16 +45,30 @@ pub(crate) struct Crew {
     pub(crate) cpus: Option<CpuSet>,
 }
 
+/// What a thread does.
+pub(crate) trait HelperWork<J, D>: Send + 'static {
+    /// Does a job.
+    fn work(&mut self, job: J) -> D;
+
+    /// Does what is to be done at regular times without a job, if it is time for it, and says for how long it then may wait for a
+    /// job. Only for a crew of one.
+    fn look_around(&mut self) -> Option<Duration> {
+        None
+    }
+}
+
+impl<J, D, F: FnMut(J) -> D + Send + 'static> HelperWork<J, D> for F {
+    fn work(&mut self, job: J) -> D {
+        self(job)
+    }
+}
+
 impl<J: Send + 'static, D: Send + 'static> Helpers<J, D> {
-    /// Starts threads that do `work`.
+    /// Starts threads that work like `worker`.
     ///
     /// # Errors
     /// The kernel's, if threads or descriptors cannot be had.
-    pub(crate) fn start(
-        crew: &Crew,
-        waker: PlaneWaker,
-        work: impl Fn(J) -> D + Clone + Send + 'static,
-    ) -> io::Result<Self> {
+    pub(crate) fn start(crew: &Crew, waker: PlaneWaker, worker: impl HelperWork<J, D> + Clone) -> io::Result<Self> {
         let helpers = Self(Arc::new(HelperQueue {
             jobs: ArrayQueue::new(crew.jobs_max),
             done: ArrayQueue::new(crew.jobs_max),
@@ -62,8 +77,8 @@ impl<J: Send + 'static, D: Send + 'static> Helpers<J, D> {
             waker,
         }));
         for n in 0..crew.threads.max(1) {
-            let (shared, work) = (Arc::clone(&helpers.0), work.clone());
-            start_ordinary(format!("{}-{n}", crew.name), crew.cpus, move || serve(&shared, &work))?;
+            let (shared, worker) = (Arc::clone(&helpers.0), worker.clone());
+            start_ordinary(format!("{}-{n}", crew.name), crew.cpus, move || serve(&shared, worker))?;
         }
         Ok(helpers)
     }
@@ -93,13 +108,19 @@ impl<J, D> Drop for Helpers<J, D> {
     }
 }
 
-pub(crate) fn post(semaphore: &OwnedFd) {
+fn post(semaphore: &OwnedFd) {
     // Blocks only at 2^64 - 2 waiting jobs.
     let _ = rustix::io::write(semaphore, &1_u64.to_ne_bytes());
 }
 
-fn serve<J, D>(shared: &HelperQueue<J, D>, work: &impl Fn(J) -> D) {
+fn serve<J, D>(shared: &HelperQueue<J, D>, mut worker: impl HelperWork<J, D>) {
     loop {
+        let pause = worker.look_around().and_then(|pause| Timespec::try_from(pause).ok());
+        let is_posted =
+            |pause| matches!(poll(&mut [PollFd::new(&shared.waiting, PollFlags::IN)], Some(&pause)), Ok(1..));
+        if pause.is_some_and(|pause| !is_posted(pause)) {
+            continue;
+        }
         let taken = rustix::io::read(&shared.waiting, &mut [0; 8]);
         if shared.ended.load(Ordering::SeqCst) {
             return post(&shared.waiting);
@@ -108,7 +129,7 @@ fn serve<J, D>(shared: &HelperQueue<J, D>, work: &impl Fn(J) -> D) {
             continue; // EINTR
         }
         let Some(job) = shared.jobs.pop() else { continue };
-        assert!(shared.done.push(work(job)).is_ok(), "the plane takes a result before it hands over more");
+        assert!(shared.done.push(worker.work(job)).is_ok(), "the plane takes a result before it hands over more");
         shared.waker.wake();
     }
 }

@@ -7,6 +7,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use dataplane::port::{Chunks, MemoryChange, STEP_CHUNKS, Token};
 use rustix::thread::CpuSet;
@@ -14,35 +15,22 @@ use units::limits;
 
 use crate::arena::Arena;
 use crate::available::available_bytes;
-use crate::helpers::{Crew, Helpers};
+use crate::helpers::{Crew, HelperWork, Helpers};
 use crate::plane_channel::PlaneWaker;
+
+/// How often it is looked how much there is to have.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The thread, and what it knows.
 #[derive(Debug)]
 pub(crate) struct Supply {
     helpers: Helpers<SupplyJob, SupplyDone>,
     obtainable: Arc<AtomicU32>,
-    /// Chunks that have memory.
-    present: u32,
-    /// A look is out.
-    looking: bool,
 }
 
-#[derive(Debug, Clone, Copy)]
-enum SupplyJob {
-    Change(Token, MemoryChange),
-    /// To look how many chunks there can be, of which so many are there.
-    Look(u32),
-}
-
-/// A job that was done.
-#[derive(Debug)]
-pub(crate) enum SupplyDone {
-    /// A change was made, or could not be.
-    Changed(Token, MemoryChange, io::Result<()>),
-    /// Nothing to tell.
-    Looked,
-}
+type SupplyJob = (Token, MemoryChange);
+/// The change that was asked for, and whether it was made.
+type SupplyDone = (Token, MemoryChange, io::Result<()>);
 
 impl Supply {
     /// Starts the thread, on `cpus` (None: wherever the caller may run). The first step of `arena` is there.
@@ -52,29 +40,19 @@ impl Supply {
     pub(crate) fn start(arena: &Arc<Arena>, cpus: Option<CpuSet>, waker: PlaneWaker) -> io::Result<Self> {
         let present = arena.chunk_count().min(STEP_CHUNKS);
         let obtainable = Arc::new(AtomicU32::new(obtainable(arena, present)));
-        let (memory, known) = (Arc::clone(arena), Arc::clone(&obtainable));
-        // A change and a look can be out.
-        let crew = Crew { name: "memory", threads: 1, jobs_max: 4, cpus };
-        let helpers = Helpers::start(&crew, waker, move |job| match job {
-            SupplyJob::Change(token, change) => SupplyDone::Changed(token, change, make(&memory, change)),
-            SupplyJob::Look(present) => {
-                known.store(self::obtainable(&memory, present), Ordering::Relaxed);
-                SupplyDone::Looked
-            }
-        })?;
-        Ok(Self { helpers, obtainable, present, looking: false })
+        let look_at = Instant::now() + LOOK_EVERY;
+        let supplier = Supplier { arena: Arc::clone(arena), present, obtainable: Arc::clone(&obtainable), look_at };
+        let crew = Crew { name: "memory", threads: 1, jobs_max: 1, cpus };
+        Ok(Self { helpers: Helpers::start(&crew, waker, supplier)?, obtainable })
     }
 
-    /// Asks for a change.
+    /// Asks for a change, when none is under way.
     pub(crate) fn change(&self, token: Token, change: MemoryChange) {
-        self.helpers.begin(SupplyJob::Change(token, change));
+        self.helpers.begin((token, change));
     }
 
-    /// Chunks that there could be, as it was when this was asked last; asked about once a second.
-    pub(crate) fn obtainable(&mut self) -> u32 {
-        if !std::mem::replace(&mut self.looking, true) {
-            self.helpers.begin(SupplyJob::Look(self.present));
-        }
+    /// Chunks that there could be, as it was within the last second.
+    pub(crate) fn obtainable(&self) -> u32 {
         self.obtainable.load(Ordering::Relaxed)
     }
 
@@ -82,21 +60,39 @@ impl Supply {
         self.helpers.has_done()
     }
 
-    /// The next change that was made, or could not be.
-    pub(crate) fn next_done(&mut self) -> Option<(Token, MemoryChange, io::Result<()>)> {
-        while let Some(done) = self.helpers.next_done() {
-            let SupplyDone::Changed(token, change, result) = done else {
-                self.looking = false;
-                continue;
-            };
-            match change {
-                MemoryChange::BringIn(chunks) if result.is_ok() => self.present += chunks.count,
-                MemoryChange::BringIn(_) => {}
-                MemoryChange::GiveBack(chunks) => self.present -= chunks.count,
-            }
-            return Some((token, change, result));
+    /// The change that was made, or could not be.
+    pub(crate) fn next_done(&self) -> Option<SupplyDone> {
+        self.helpers.next_done()
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Supplier {
+    arena: Arc<Arena>,
+    /// Chunks that have memory.
+    present: u32,
+    obtainable: Arc<AtomicU32>,
+    look_at: Instant,
+}
+
+impl HelperWork<SupplyJob, SupplyDone> for Supplier {
+    fn work(&mut self, (token, change): SupplyJob) -> SupplyDone {
+        let made = make(&self.arena, change);
+        match change {
+            MemoryChange::BringIn(chunks) if made.is_ok() => self.present += chunks.count,
+            MemoryChange::BringIn(_) => {}
+            MemoryChange::GiveBack(chunks) => self.present -= chunks.count,
         }
-        None
+        (token, change, made)
+    }
+
+    fn look_around(&mut self) -> Option<Duration> {
+        let now = Instant::now();
+        if self.look_at <= now {
+            self.look_at = now + LOOK_EVERY;
+            self.obtainable.store(obtainable(&self.arena, self.present), Ordering::Relaxed);
+        }
+        Some(self.look_at - now)
     }
 }
 

@@ -8,25 +8,21 @@
 //! Not here: what a difference means (`dataplane::watched`).
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use std::{slice, thread};
 
-use crossbeam_queue::ArrayQueue;
 use dataplane::control::Content;
 use dataplane::layout::FileAccess;
 use dataplane::port::{Span, Token};
 use dataplane::watched::{ChangeVerdict, Facts, WatchedContent};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::fstat;
 use rustix::thread::CpuSet;
 
 use crate::arena::Arena;
-use crate::helpers::post;
+use crate::helpers::{Crew, HelperWork, Helpers};
 use crate::plane_channel::PlaneWaker;
-use crate::scheduling::start_ordinary;
 
 /// How often a file that may be growing is looked at, whoever reads it: a rest must not be missed.
 const GROWING_EVERY: Duration = Duration::from_millis(250);
@@ -56,8 +52,24 @@ fn now_nanos() -> i128 {
 /// The threads. Dropping it ends them as soon as they come back from the kernel.
 #[derive(Debug)]
 pub(crate) struct VersionCheckers {
-    direct: VersionChecker,
-    buffered: VersionChecker,
+    direct: Helpers<CheckJob, CheckDone>,
+    buffered: Helpers<CheckJob, CheckDone>,
+}
+
+/// What was read into `memory`: the bytes of a content from `offset` on.
+#[derive(Debug)]
+pub(crate) struct CheckJob {
+    pub(crate) token: Token,
+    pub(crate) content: Arc<Content>,
+    pub(crate) offset: u64,
+    pub(crate) memory: Span,
+}
+
+/// The plane holds the content until it knows of this: nothing is closed here.
+#[derive(Debug)]
+struct CheckDone {
+    job: CheckJob,
+    result: i32,
 }
 
 impl VersionCheckers {
@@ -71,122 +83,64 @@ impl VersionCheckers {
         arena: &Arc<Arena>,
         waker: &PlaneWaker,
     ) -> io::Result<Self> {
-        Ok(Self {
-            direct: VersionChecker::start("checker-direct", checks_max, cpus, arena, waker.clone())?,
-            buffered: VersionChecker::start("checker-cached", checks_max, cpus, arena, waker.clone())?,
-        })
+        let start = |name| {
+            let checker = Checker { arena: Arc::clone(arena), growing: Vec::new(), look_at: Instant::now() };
+            Helpers::start(&Crew { name, threads: 1, jobs_max: checks_max, cpus }, waker.clone(), checker)
+        };
+        Ok(Self { direct: start("checker-direct")?, buffered: start("checker-cached")? })
     }
 
     /// Asks for a check. There is room for as many as were promised to [`VersionCheckers::start`].
     pub(crate) fn begin(&self, job: CheckJob) {
-        let checker = match job.content.file().access {
-            FileAccess::Direct => &self.direct,
-            FileAccess::Buffered => &self.buffered,
-        };
-        assert!(checker.0.jobs.push(job).is_ok(), "a check belongs to a read, of which there are no more");
-        post(&checker.0.waiting);
+        match job.content.file().access {
+            FileAccess::Direct => self.direct.begin(job),
+            FileAccess::Buffered => self.buffered.begin(job),
+        }
     }
 
     pub(crate) fn has_done(&self) -> bool {
-        !self.direct.0.done.is_empty() || !self.buffered.0.done.is_empty()
+        self.direct.has_done() || self.buffered.has_done()
     }
 
     /// The next check that was done: 1 for the same, 0 for another version, or `-errno`.
     pub(crate) fn next_done(&self) -> Option<(Token, i32)> {
-        let done = self.direct.0.done.pop().or_else(|| self.buffered.0.done.pop())?;
-        // The plane holds the content until it knows of this: nothing is closed here.
+        let done = self.direct.next_done().or_else(|| self.buffered.next_done())?;
         Some((done.job.token, done.result))
     }
 }
 
-#[derive(Debug)]
-struct VersionChecker(Arc<CheckQueue>);
-
-#[derive(Debug)]
-struct CheckQueue {
-    jobs: ArrayQueue<CheckJob>,
-    done: ArrayQueue<CheckDone>,
-    /// An eventfd that counts jobs; the thread takes all of them at once.
-    waiting: OwnedFd,
-    ended: AtomicBool,
-    waker: PlaneWaker,
+#[derive(Debug, Clone)]
+struct Checker {
+    arena: Arc<Arena>,
+    /// Files that somebody may be adding to.
+    growing: Vec<Weak<Content>>,
+    /// When they are looked at next.
+    look_at: Instant,
 }
 
-/// What was read into `memory`: the bytes of a content from `offset` on.
-#[derive(Debug)]
-pub(crate) struct CheckJob {
-    pub(crate) token: Token,
-    pub(crate) content: Arc<Content>,
-    pub(crate) offset: u64,
-    pub(crate) memory: Span,
-}
-
-#[derive(Debug)]
-struct CheckDone {
-    job: CheckJob,
-    result: i32,
-}
-
-impl VersionChecker {
-    fn start(
-        name: &str,
-        checks_max: usize,
-        cpus: Option<CpuSet>,
-        arena: &Arc<Arena>,
-        waker: PlaneWaker,
-    ) -> io::Result<Self> {
-        let checker = Self(Arc::new(CheckQueue {
-            jobs: ArrayQueue::new(checks_max),
-            done: ArrayQueue::new(checks_max),
-            waiting: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
-            ended: AtomicBool::new(false),
-            waker,
-        }));
-        let (shared, arena) = (Arc::clone(&checker.0), Arc::clone(arena));
-        start_ordinary(name.to_owned(), cpus, move || serve(&shared, &arena))?;
-        Ok(checker)
-    }
-}
-
-impl Drop for VersionChecker {
-    fn drop(&mut self) {
-        self.0.ended.store(true, Ordering::SeqCst);
-        // Nobody waits for it: it may hang with a mount.
-        post(&self.0.waiting);
-    }
-}
-
-fn serve(shared: &CheckQueue, arena: &Arena) {
-    let mut growing: Vec<Weak<Content>> = Vec::new();
-    loop {
-        wait(&shared.waiting, if growing.is_empty() { None } else { Some(GROWING_EVERY) });
-        if shared.ended.load(Ordering::SeqCst) {
-            return;
+impl HelperWork<CheckJob, CheckDone> for Checker {
+    fn work(&mut self, job: CheckJob) -> CheckDone {
+        let result = if has_right_bytes(&job, &self.arena) { check(&job.content) } else { -libc::EBADMSG };
+        let known = || self.growing.iter().any(|other| other.as_ptr() == Arc::as_ptr(&job.content));
+        if is_growing(&job.content) && !known() {
+            self.growing.push(Arc::downgrade(&job.content));
         }
-        while let Some(job) = shared.jobs.pop() {
-            let result = if has_right_bytes(&job, arena) { check(&job.content) } else { -libc::EBADMSG };
-            let known = || growing.iter().any(|other| other.as_ptr() == Arc::as_ptr(&job.content));
-            if is_growing(&job.content) && !known() {
-                growing.push(Arc::downgrade(&job.content));
-            }
-            let pushed = shared.done.push(CheckDone { job, result });
-            assert!(pushed.is_ok(), "as long as the queue of jobs, and the plane takes one before it asks for more");
-            shared.waker.wake();
-        }
-        growing.retain(|content| {
-            content.upgrade().is_some_and(|content| {
-                check(&content);
-                is_growing(&content)
-            })
-        });
+        CheckDone { job, result }
     }
-}
 
-fn wait(waiting: &OwnedFd, timeout: Option<Duration>) {
-    let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-    // A signal wakes too; then there is nothing to do, and it waits again.
-    let _ = poll(&mut [PollFd::new(waiting, PollFlags::IN)], timeout.as_ref());
-    let _ = rustix::io::read(waiting, &mut [0; 8]);
+    fn look_around(&mut self) -> Option<Duration> {
+        let now = Instant::now();
+        if self.look_at <= now {
+            self.look_at = now + GROWING_EVERY;
+            self.growing.retain(|content| {
+                content.upgrade().is_some_and(|content| {
+                    check(&content);
+                    is_growing(&content)
+                })
+            });
+        }
+        (!self.growing.is_empty()).then(|| self.look_at - now)
+    }
 }
 
 fn is_growing(content: &Content) -> bool {
