@@ -6,6 +6,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+pub use schedule::admission::{Refusal, Resource};
 use units::{BitRate, ContentVersion, DiskId, LinkId, Nanos, ReservationId, StreamId};
 
 use crate::layout::{ContentFile, ContentLayout};
@@ -185,34 +186,6 @@ pub struct RecordingRequest {
     pub link: LinkId,
     /// Payload bits per second.
     pub rate: BitRate,
-}
-
-/// Why something was not admitted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Refusal {
-    /// What is short.
-    pub resource: Resource,
-    /// The highest rate that would be granted now in its place (zero: none).
-    pub grantable: BitRate,
-}
-
-/// What admission counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Resource {
-    /// Disk time.
-    Disk(DiskId),
-    /// A disk that errs or does not answer.
-    DiskFailing(DiskId),
-    /// Bits per second of a link.
-    Network(LinkId),
-    /// Buffers.
-    Memory,
-    /// Busy time of the data-plane core.
-    Processor,
-    /// Places in the delivery table.
-    Table,
-    /// The server drains before it stops.
-    Draining,
 }
 
 /// How a delivery ended, and what it did.

@@ -27,15 +27,6 @@ pub(crate) struct FileTable {
     sorted: Vec<((ContentVersion, u16), u32)>,
 }
 
-/// A file's slot, and whether it must be registered first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OpenedSlot {
-    /// It was open already.
-    Shared(FileSlot),
-    /// It is new.
-    New(FileSlot),
-}
-
 impl FileTable {
     pub(crate) fn new(capacity: usize) -> Self {
         let count = u32::try_from(capacity).expect("a table of at most 2^32 files");
@@ -57,20 +48,19 @@ impl FileTable {
         Some(FileSlot(self.sorted[at].1))
     }
 
-    /// One more user of a file of `content`.
-    pub(crate) fn open(&mut self, content: &Arc<Content>, file: u16) -> OpenedSlot {
+    /// One more user of a file of `content`; its slot if it is the first and the file must be registered.
+    pub(crate) fn open(&mut self, content: &Arc<Content>, file: u16) -> Option<FileSlot> {
         let key = (content.version, file);
         match self.sorted.binary_search_by_key(&key, |&(key, _)| key) {
             Ok(at) => {
-                let slot = self.sorted[at].1;
-                self.user(FileSlot(slot));
-                OpenedSlot::Shared(FileSlot(slot))
+                self.user(FileSlot(self.sorted[at].1));
+                None
             }
             Err(at) => {
                 let slot = self.free.pop().expect("as many files as streams and reads");
                 self.sorted.insert(at, (key, slot));
                 self.entries[slot as usize] = Some(FileEntry { content: Arc::clone(content), file, users: 1 });
-                OpenedSlot::New(FileSlot(slot))
+                Some(FileSlot(slot))
             }
         }
     }

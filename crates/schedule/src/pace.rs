@@ -57,7 +57,7 @@ impl Pace {
     pub fn allowance(&mut self, at: Nanos, sent_bytes: u64) -> u64 {
         if sent_bytes == self.base_bytes {
             // The clock runs from the first tick that sends: a loop that was late for it, or a client that did not take
-            // the head, is no debt to be made up at twice the rate (found by the simulator, seed 1617).
+            // the head, is no debt to be made up at twice the rate.
             self.anchor = self.anchor.max(at.saturating_sub(self.tick));
         }
         let quota = self.quota();
@@ -100,7 +100,7 @@ impl Pace {
 
     /// When byte number `bytes` (counted from the start) is promised: by the rate alone. The burst is due sooner, but it
     /// is no promise; disks asked for several bursts by their own pace read a chunk here and a chunk there, and nobody
-    /// else got anything for ten seconds (found by the simulator, seed 9028).
+    /// else got anything for ten seconds.
     #[must_use]
     pub fn promised_at(&self, bytes: u64) -> Nanos {
         self.anchor.saturating_add(self.rate.time_for(bytes.saturating_sub(self.base_bytes)))
@@ -209,7 +209,7 @@ mod tests {
         assert!(!pace.bursting(start + Nanos::from_secs(5)));
     }
 
-    /// Found by the simulator (seed 294): the anchor was moved by the burst, and the stream ran half a second late.
+    /// Else the anchor was moved by the burst, and the stream ran half a second late.
     #[test]
     fn a_burst_within_one_long_tick_is_not_forgiven_as_a_lag() {
         let tick = Nanos::from_millis(500);

@@ -176,10 +176,10 @@ impl DiskProfile {
         Nanos::from_secs_f64(seconds)
     }
 
-    /// Access and transfer of one request: what it costs on an otherwise idle disk.
+    /// Requests whose access the drive makes at the same time: a head makes one after the other.
     #[must_use]
-    pub fn service_time(&self, distance: u64, position: u64, bytes: u64) -> Nanos {
-        self.access_time(distance).saturating_add(self.transfer_time(position, bytes))
+    pub fn parallel_requests(&self) -> f64 {
+        if self.rotational { 1.0 } else { f64::from(self.queue_depth.max(1)) }
     }
 
     /// The most that `seeks` requests with so many seconds of transfer in all take, when they are served in one sweep from
@@ -195,8 +195,7 @@ impl DiskProfile {
         let access = |distance: f64| self.access_time(distance as u64).as_secs_f64();
         let hop = access(capacity / seeks.max(1.0));
         let back = (access(capacity) - hop).max(0.0);
-        let parallel = if self.rotational { 1.0 } else { f64::from(self.queue_depth.max(1)) };
-        transfer + (seeks * hop + back) / parallel
+        transfer + (seeks * hop + back) / self.parallel_requests()
     }
 
     /// The integral of 1/rate from `from` to `to`, between which the rate is a straight line. Simpson's rule: exact to

@@ -9,14 +9,14 @@ use schedule::disk::best_effort::{BeWork, Commit};
 use schedule::disk::cost::CostModel;
 use schedule::disk::real_time::{RtQueue, RtRequest};
 use schedule::disk::slack::Buckets;
-use schedule::disk::{DiskSchedule, DiskSettings, Issued, JobKey, Step};
+use schedule::disk::{DiskSchedule, DiskSettings, Issued, Step};
 use schedule::profile::DiskProfile;
-use units::{BitRate, ByteCount, Nanos, limits};
+use units::{BitRate, ByteCount, JobId, Nanos, limits};
 
 const ROUND: Nanos = Nanos::from_secs(1);
 const RATE: BitRate = BitRate(8_800_000);
-const WRITER: JobKey = JobKey(1);
-const FLUSHER: JobKey = JobKey(2);
+const WRITER: JobId = JobId(1);
+const FLUSHER: JobId = JobId(2);
 
 /// A read that somebody would like to have done.
 #[derive(Debug, Clone, Copy)]
@@ -63,7 +63,7 @@ impl Disk {
         let settings = DiskSettings { rounds: Grid::new(Nanos::ZERO, ROUND), be_share: 0.1 };
         let mut disk = Self {
             schedule: DiskSchedule::new(settings, profile.clone(), Nanos::ZERO),
-            cost: CostModel::new(profile),
+            cost: CostModel::new(profile, ROUND),
             head: 0,
             now: Nanos::ZERO,
             waiting: Vec::new(),
@@ -130,7 +130,7 @@ impl Disk {
         self.schedule.read_done(took, took, true);
     }
 
-    fn work(&mut self, job: JobKey, bytes: u64) {
+    fn work(&mut self, job: JobId, bytes: u64) {
         let position = 500_000_000_000 + self.written;
         let took = if job == WRITER {
             self.written += bytes;
@@ -153,7 +153,7 @@ fn profile() -> DiskProfile {
 
 /// Whether the earliest deadline first, in read units, meets all of them.
 fn earliest_first(reads: &[(Nanos, RtRequest)]) -> bool {
-    let cost = CostModel::new(profile());
+    let cost = CostModel::new(profile(), ROUND);
     let (mut now, mut head, mut next) = (Nanos::ZERO, 0, 0);
     let mut waiting: Vec<RtRequest> = Vec::new();
     loop {

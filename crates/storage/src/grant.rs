@@ -5,11 +5,8 @@
 //! time, and no real-time read is in flight meanwhile. Both directions are bounded queues.
 //! Not here: doing it (the `dirstore` crate), deciding (the `schedule` crate).
 
+pub use units::JobId;
 use units::{DiskId, Nanos, ReservationId};
-
-/// Names a piece of work of one store thread, chosen by the thread; unique per disk while the work lasts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct JobId(pub u64);
 
 /// From a store thread to its disk's schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -31,6 +31,10 @@ pub struct LinkId(pub u16);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct UploadId(pub u64);
 
+/// Names a piece of work of one store thread, chosen by the thread; unique per disk while the work lasts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct JobId(pub u64);
+
 /// Names one reservation: a slot of the admission table and the generation of its use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ReservationId {

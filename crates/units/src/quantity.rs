@@ -119,13 +119,6 @@ impl ByteCount {
     pub const fn from_megabytes(megabytes: u64) -> Self {
         Self(megabytes.saturating_mul(1_000_000))
     }
-
-    /// The count in units of 2^20 bytes.
-    #[must_use]
-    #[allow(clippy::cast_precision_loss, reason = "for display")]
-    pub fn as_mib_f64(self) -> f64 {
-        self.0 as f64 / 1_048_576.0
-    }
 }
 
 impl fmt::Display for ByteCount {

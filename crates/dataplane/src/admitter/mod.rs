@@ -9,7 +9,7 @@ mod requests;
 use std::sync::Arc;
 
 use schedule::admission::disk_table::Moment;
-use schedule::admission::{Admission, AdmissionRequest, AdmissionSettings, Refused, Short};
+use schedule::admission::{Admission, AdmissionRequest, AdmissionSettings};
 use schedule::cycle::Grid;
 use schedule::disk::health::DiskCondition;
 use schedule::profile::DiskProfile;
@@ -168,7 +168,7 @@ impl Admitter {
     pub(crate) fn start<I: Io>(&mut self, delivery: Box<Delivery>, outside: &mut Outside<I>) {
         let service = delivery.service;
         if let Err(resource) = self.look(&delivery, outside.config.first_byte_max, outside.now) {
-            return refuse(delivery, Refusal { resource, grantable: BitRate(0) }, outside);
+            return refuse(delivery, Refusal::outright(resource), outside);
         }
         if let Service::Constant { held: Some(id), .. } = service {
             self.take_over(id, outside);
@@ -225,7 +225,7 @@ impl Admitter {
         outside: &mut Outside<I>,
     ) {
         let Some(disk) = self.home(&delivery).filter(|_| has_room) else {
-            return refuse(delivery, Refusal { resource: Resource::Table, grantable: BitRate(0) }, outside);
+            return refuse(delivery, Refusal::outright(Resource::Table), outside);
         };
         let group = group.filter(|group| self.charge(group.leader, group.pages));
         let payload = Route::of(&delivery).payload();
@@ -329,7 +329,7 @@ impl Admitter {
                 self.disks[index].waiting.remove(0);
                 self.streams[slot as usize].is_told = true;
                 outside.gauges.plane.refused.add(1);
-                let refusal = Refusal { resource: Resource::Disk(disk), grantable: BitRate(0) };
+                let refusal = Refusal::outright(Resource::Disk(disk));
                 outside.tell_pacer(ToPacer::Refuse { slot, refusal });
             }
         }

@@ -34,11 +34,11 @@ impl Admitter {
             self.admission.release(id);
         }
         let reserved = if shares { self.admission.reserve_shared(request) } else { self.admission.reserve(request) };
-        let id = reserved.map_err(|refused| refusal(&refused, &request))?;
+        let id = reserved?;
         if !on_one_disk && !shares {
-            self.reserve_beside(id, &request, content, now).map_err(|short| {
+            self.reserve_beside(id, &request, content, now).map_err(|resource| {
                 self.admission.release(id);
-                refusal(&Refused { short, grantable: BitRate(0) }, &request)
+                Refusal::outright(resource)
             })?;
         }
         Ok(id)
@@ -51,7 +51,7 @@ impl Admitter {
         request: &AdmissionRequest,
         content: &Content,
         now: Nanos,
-    ) -> Result<(), Short> {
+    ) -> Result<(), Resource> {
         for &disk in content.layout.disks() {
             let mut further = self.request(content, request.link, disk, request.rate, request.length, 0);
             further.disk_share -= self.admission.share_held(id, disk);
@@ -106,7 +106,7 @@ impl Admitter {
 
     /// How many reservations were made before one.
     pub(super) fn age(&self, id: ReservationId) -> u64 {
-        self.admission.company_and_age(id).map_or(0, |(_, age)| age)
+        self.admission.age(id).expect("it is held")
     }
 
     /// Reserves for a recording: the store thread will offer its blocks with this reservation.
@@ -123,12 +123,11 @@ impl Admitter {
 
     fn record(&mut self, request: RecordingRequest, now: Nanos) -> Result<ReservationId, Refusal> {
         let RecordingRequest { disk, link, rate, .. } = request;
-        let none = |resource| Refusal { resource, grantable: BitRate(0) };
         if self.draining {
-            return Err(none(Resource::Draining));
+            return Err(Refusal::outright(Resource::Draining));
         }
         let entry = self.disks.get(usize::from(disk.0)).filter(|disk| disk.condition == DiskCondition::Good);
-        let entry = entry.ok_or(none(Resource::DiskFailing(disk)))?;
+        let entry = entry.ok_or(Refusal::outright(Resource::DiskFailing(disk)))?;
         let round = entry.rounds.index_at(now);
         let request = AdmissionRequest {
             disk,
@@ -142,20 +141,9 @@ impl Admitter {
             burst_bytes: 0,
             writes: true,
         };
-        let reservation = self.admission.reserve(request).map_err(|refused| refusal(&refused, &request))?;
+        let reservation = self.admission.reserve(request)?;
         // It takes its place at once; a recording has no start to wait for.
         self.admission.place(reservation, &Moment::idle(round));
         Ok(reservation)
     }
-}
-
-fn refusal(refused: &Refused, request: &AdmissionRequest) -> Refusal {
-    let resource = match refused.short {
-        Short::Disk => Resource::Disk(request.disk),
-        Short::Network => Resource::Network(request.link),
-        Short::Memory => Resource::Memory,
-        Short::Processor => Resource::Processor,
-        Short::Table => Resource::Table,
-    };
-    Refusal { resource, grantable: refused.grantable }
 }

@@ -9,10 +9,13 @@
 //! Promise: a quarter that is referenced or being read is never reused; if fewer quarters are in use than have memory,
 //! one can be had. No allocation after construction. Not here: how many quarters a stream may hold (`admission`).
 
+mod list;
+
 use schedule::admission::QUARTER_BYTES;
 use units::{ContentVersion, Nanos, limits};
 
 use crate::port::{Chunks, SHARED_STREAMS_MIN, Sharing, Span};
+use list::NumberList;
 
 /// Quarters in a frame.
 pub const FRAME_QUARTERS: u32 = 4;
@@ -54,8 +57,8 @@ struct QuarterEntry {
     reads: u8,
     /// Valid bytes that its reads have brought so far, counted from its start: they may be answered in any order.
     valid: u32,
+    /// The next one in its hash bucket.
     chain: u32,
-    list: ListLink,
 }
 
 impl QuarterEntry {
@@ -65,31 +68,15 @@ impl QuarterEntry {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
-struct ListLink {
-    previous: u32,
-    next: u32,
-}
-
-const UNLINKED: ListLink = ListLink { previous: NONE, next: NONE };
-
-/// Ends of an intrusive list.
-#[derive(Debug, Clone, Copy)]
-struct Ends {
-    first: u32,
-    last: u32,
-}
-
 /// The table of all quarters.
 #[derive(Debug)]
 pub struct Cache {
     entries: Vec<QuarterEntry>,
     buckets: Vec<u32>,
     /// Unused quarters in frames of which another quarter is used.
-    partial: Ends,
-    /// Frames of which no quarter is used.
-    idle: Ends,
-    idle_count: u32,
+    partial: NumberList,
+    /// Frames of which no quarter is used, the one that was idle for longest first.
+    idle: NumberList,
     frames: Vec<Frame>,
     /// Frames that have memory.
     present: u32,
@@ -102,8 +89,6 @@ pub struct Cache {
 struct Frame {
     /// How many of its quarters are used.
     busy: u32,
-    /// Its neighbours among the idle frames.
-    list: ListLink,
     /// Since when it is idle; zero if it was never used.
     idle_since: Nanos,
     present: bool,
@@ -117,25 +102,15 @@ impl Cache {
     #[must_use]
     pub fn new(frames: u32) -> Self {
         assert!(frames > 0, "an arena has at least one frame");
-        let quarters = frames as usize * FRAME_QUARTERS as usize;
-        let entry = QuarterEntry {
-            key: None,
-            state: QuarterState::Empty,
-            refs: 0,
-            hits: 0,
-            reads: 0,
-            valid: 0,
-            chain: NONE,
-            list: UNLINKED,
-        };
-        let ends = Ends { first: NONE, last: NONE };
-        let frame = Frame { busy: 0, list: UNLINKED, idle_since: Nanos::ZERO, present: false };
+        let quarters = frames * FRAME_QUARTERS;
+        let entry =
+            QuarterEntry { key: None, state: QuarterState::Empty, refs: 0, hits: 0, reads: 0, valid: 0, chain: NONE };
+        let frame = Frame { busy: 0, idle_since: Nanos::ZERO, present: false };
         Self {
-            entries: vec![entry; quarters],
-            buckets: vec![NONE; quarters.next_power_of_two()],
-            partial: ends,
-            idle: ends,
-            idle_count: 0,
+            entries: vec![entry; quarters as usize],
+            buckets: vec![NONE; quarters.next_power_of_two() as usize],
+            partial: NumberList::new(quarters),
+            idle: NumberList::new(frames),
             frames: vec![frame; frames as usize],
             present: 0,
             used: 0,
@@ -154,7 +129,7 @@ impl Cache {
             assert!(!self.frames[frame as usize].present, "a frame is brought in once");
             self.frames[frame as usize].present = true;
             self.frames[frame as usize].idle_since = Nanos::ZERO;
-            self.link_idle(frame, NONE, self.idle.first);
+            self.idle.push_first(frame);
         }
         self.present += chunks.count;
     }
@@ -172,7 +147,7 @@ impl Cache {
                 self.forget_key(at);
                 self.entries[at as usize].state = QuarterState::Empty;
             }
-            self.unlink_idle(frame);
+            self.idle.remove(frame);
             self.frames[frame as usize].present = false;
         }
         self.present -= chunks.count;
@@ -188,14 +163,8 @@ impl Cache {
     /// Whether there are `count` frames whose contents, if any, nobody used since `unused_since`.
     #[must_use]
     pub fn has_spare(&self, count: u32, unused_since: Nanos) -> bool {
-        let mut frame = self.idle.first;
-        for _ in 0..count {
-            if frame == NONE || self.frames[frame as usize].idle_since > unused_since {
-                return false;
-            }
-            frame = self.frames[frame as usize].list.next;
-        }
-        true
+        let spare = |&frame: &u32| self.frames[frame as usize].idle_since <= unused_since;
+        self.idle.iter().take(count as usize).take_while(spare).count() == count as usize
     }
 
     /// The quarter that holds (or will hold) `key`, with one more reference to it.
@@ -241,7 +210,6 @@ impl Cache {
                 reads,
                 valid: 0,
                 chain: NONE,
-                list: UNLINKED,
             };
             self.put_key(at, QuarterKey { index, ..key });
         }
@@ -252,10 +220,9 @@ impl Cache {
     /// and in one send. Else, while most frames are idle, in the one that was idle for longest: what was sent last rests longest,
     /// lent memory with it. Else in a leftover, so that idle frames stay for runs.
     fn place_for_one(&self, key: QuarterKey) -> Option<u32> {
-        let leftover = Some(self.partial.first).filter(|&at| at != NONE);
-        let most_are_idle = self.idle_count > self.present / 2;
+        let most_are_idle = self.idle.count() > self.present / 2;
         let idle = || self.place_in_idle(key);
-        self.place_behind(key).or_else(|| if most_are_idle { idle() } else { leftover.or_else(idle) })
+        self.place_behind(key).or_else(|| if most_are_idle { idle() } else { self.partial.first().or_else(idle) })
     }
 
     /// The unused place in memory behind the quarter before `key`, in the same frame.
@@ -269,7 +236,7 @@ impl Cache {
     /// The place of `key` in the frame that was idle for longest.
     fn place_in_idle(&self, key: QuarterKey) -> Option<u32> {
         let within = u32::try_from(key.index % u64::from(FRAME_QUARTERS)).expect("below four");
-        Some(self.idle.first).filter(|&frame| frame != NONE).map(|frame| frame * FRAME_QUARTERS + within)
+        self.idle.first().map(|frame| frame * FRAME_QUARTERS + within)
     }
 
     /// Gives back one reference.
@@ -408,15 +375,13 @@ impl Cache {
     fn leave_unused(&mut self, at: u32) {
         self.used += 1;
         let frame = at / FRAME_QUARTERS;
-        let busy = self.frames[frame as usize].busy;
-        self.frames[frame as usize].busy = busy + 1;
-        if busy > 0 {
-            self.unlink_partial(at);
-            return;
-        }
-        self.unlink_idle(frame);
-        for other in (frame * FRAME_QUARTERS..(frame + 1) * FRAME_QUARTERS).filter(|&other| other != at) {
-            self.push_partial(other);
+        let busy = &mut self.frames[frame as usize].busy;
+        *busy += 1;
+        if *busy > 1 {
+            self.partial.remove(at);
+        } else {
+            self.idle.remove(frame);
+            others_in_frame(at).for_each(|other| self.partial.push_last(other));
         }
     }
 
@@ -424,72 +389,21 @@ impl Cache {
     fn become_unused(&mut self, at: u32) {
         self.used -= 1;
         let frame = at / FRAME_QUARTERS;
-        self.frames[frame as usize].busy -= 1;
-        if self.frames[frame as usize].busy > 0 {
-            self.push_partial(at);
-            return;
+        let Frame { busy, idle_since, .. } = &mut self.frames[frame as usize];
+        *busy -= 1;
+        if *busy > 0 {
+            self.partial.push_last(at);
+        } else {
+            *idle_since = self.clock;
+            self.idle.push_last(frame);
+            others_in_frame(at).for_each(|other| self.partial.remove(other));
         }
-        for other in (frame * FRAME_QUARTERS..(frame + 1) * FRAME_QUARTERS).filter(|&other| other != at) {
-            self.unlink_partial(other);
-        }
-        self.push_idle(frame);
     }
+}
 
-    fn push_partial(&mut self, at: u32) {
-        let last = self.partial.last;
-        self.entries[at as usize].list = ListLink { previous: last, next: NONE };
-        match last {
-            NONE => self.partial.first = at,
-            last => self.entries[last as usize].list.next = at,
-        }
-        self.partial.last = at;
-    }
-
-    fn unlink_partial(&mut self, at: u32) {
-        let ListLink { previous, next } = self.entries[at as usize].list;
-        match previous {
-            NONE => self.partial.first = next,
-            previous => self.entries[previous as usize].list.next = next,
-        }
-        match next {
-            NONE => self.partial.last = previous,
-            next => self.entries[next as usize].list.previous = previous,
-        }
-        self.entries[at as usize].list = UNLINKED;
-    }
-
-    fn push_idle(&mut self, frame: u32) {
-        self.frames[frame as usize].idle_since = self.clock;
-        self.link_idle(frame, self.idle.last, NONE);
-    }
-
-    /// Puts a frame between two neighbours of the idle frames, `NONE` for an end.
-    fn link_idle(&mut self, frame: u32, previous: u32, next: u32) {
-        self.idle_count += 1;
-        self.frames[frame as usize].list = ListLink { previous, next };
-        match previous {
-            NONE => self.idle.first = frame,
-            previous => self.frames[previous as usize].list.next = frame,
-        }
-        match next {
-            NONE => self.idle.last = frame,
-            next => self.frames[next as usize].list.previous = frame,
-        }
-    }
-
-    fn unlink_idle(&mut self, frame: u32) {
-        self.idle_count -= 1;
-        let ListLink { previous, next } = self.frames[frame as usize].list;
-        match previous {
-            NONE => self.idle.first = next,
-            previous => self.frames[previous as usize].list.next = next,
-        }
-        match next {
-            NONE => self.idle.last = previous,
-            next => self.frames[next as usize].list.previous = previous,
-        }
-        self.frames[frame as usize].list = UNLINKED;
-    }
+fn others_in_frame(at: u32) -> impl Iterator<Item = u32> {
+    let first = at - at % FRAME_QUARTERS;
+    (first..first + FRAME_QUARTERS).filter(move |&other| other != at)
 }
 
 #[cfg(test)]

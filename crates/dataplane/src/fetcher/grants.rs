@@ -1,8 +1,7 @@
 //! Store threads: what they offer goes to their disk's schedule, what it grants goes to them.
 
-use schedule::disk::JobKey;
 use schedule::disk::best_effort::{BeWork, Commit, WorkOwner};
-use storage::grant::{Grant, GrantDone, JobId, Offer, StoreMessage, StoreWork, WorkClass};
+use storage::grant::{GrantDone, Offer, StoreMessage, StoreWork, WorkClass};
 
 use super::*;
 
@@ -16,7 +15,7 @@ impl Fetcher {
                 Some(StoreMessage::Offer(offer)) => self.offered(offer),
                 Some(StoreMessage::Withdraw { disk, job }) => {
                     if let Some(disk) = self.disks.get_mut(usize::from(disk.0)) {
-                        disk.schedule.remove(WorkOwner::Job(JobKey(job.0)));
+                        disk.schedule.remove(WorkOwner::Job(job));
                     }
                 }
                 Some(StoreMessage::Done(done)) => self.grant_done(done, outside),
@@ -27,7 +26,7 @@ impl Fetcher {
 
     fn offered(&mut self, offer: Offer) {
         let Some(disk) = self.disks.get_mut(usize::from(offer.disk.0)) else { return };
-        let job = JobKey(offer.job.0);
+        let job = offer.job;
         match (offer.work, offer.class) {
             (StoreWork::Write { bytes: 0, .. }, _) => {}
             (StoreWork::Write { bytes, position }, class) => {
@@ -46,7 +45,6 @@ impl Fetcher {
 
     fn grant_done<I: Io>(&mut self, done: GrantDone, outside: &mut Outside<I>) {
         let Some(disk) = self.disks.get_mut(usize::from(done.disk.0)) else { return };
-        let job = JobKey(done.job.0);
         let deadline = disk.schedule.grant_done(done.bytes, done.started, done.ended);
         // It may have been the grant that hung, with no read out whose answer would tell.
         let mut changed = disk.health.answered();
@@ -60,13 +58,8 @@ impl Fetcher {
         // Who starts is listed at one of its content's disks, and may wait for another.
         (0..self.disks.len()).for_each(|disk| self.run_those_ready(disk, outside));
         if done.ready_bytes > 0 {
-            let work = BeWork::Write { job, position: done.position, bytes: done.ready_bytes };
+            let work = BeWork::Write { job: done.job, position: done.position, bytes: done.ready_bytes };
             self.disks[usize::from(done.disk.0)].schedule.put_job(work, deadline);
         }
     }
-}
-
-/// What a disk's store thread may do now.
-pub(super) fn grant(disk: usize, job: JobKey, bytes_max: u64, until: Nanos) -> Grant {
-    Grant { disk: requests::id_of(disk), job: JobId(job.0), bytes_max, until }
 }

@@ -7,7 +7,6 @@ use units::limits;
 use super::*;
 use crate::cache::Quarter;
 use crate::control::{Outcome, Report};
-use crate::files::OpenedSlot;
 use crate::layout::Piece;
 use crate::port::{FileSlot, IoFault, ReadRequest, Span};
 
@@ -357,7 +356,7 @@ impl Fetcher {
     /// Makes the files of a content usable.
     pub(super) fn open_files<I: Io>(&mut self, content: &Arc<Content>, outside: &mut Outside<I>) {
         for (nth, file) in (0u16..).zip(content.layout.files()) {
-            if let OpenedSlot::New(slot) = self.files.open(content, nth) {
+            if let Some(slot) = self.files.open(content, nth) {
                 outside.io.open_file(slot, &file.file, file.access);
             }
         }

@@ -5,6 +5,7 @@ use schedule::admission::disk_table::{LOOKAHEAD_ROUNDS, next_read};
 use schedule::disk::Step;
 use schedule::disk::best_effort::{BeWork, WorkOwner};
 use schedule::disk::real_time::RtRequest;
+use storage::grant::Grant;
 
 use super::*;
 use crate::layout::Piece;
@@ -199,7 +200,7 @@ impl Fetcher {
                         }
                     }
                     Step::Grant { job, bytes_max, until } => {
-                        outside.io.grant(grants::grant(disk, job, bytes_max, until))
+                        outside.io.grant(Grant { disk: id_of(disk), job, bytes_max, until });
                     }
                     Step::Wait => break,
                 }

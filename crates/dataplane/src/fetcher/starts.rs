@@ -5,14 +5,12 @@
 //! stream's clock (`pacer`).
 
 use schedule::admission::disk_table::Moment;
+use schedule::disk::real_time::START_BYTES;
 
 use super::*;
 use crate::cache::QuarterState;
 use crate::control::Outcome;
 use crate::pacer::Stride;
-
-/// A start begins to run when this much of it is there (or all, if it is shorter).
-const START_BYTES: u64 = 2 * QUARTER_BYTES;
 
 impl Fetcher {
     /// A delivery begins that gets what is left over.
@@ -143,7 +141,7 @@ impl Fetcher {
         }
         let tick = Stride::of(rate, outside.config.tick).span(outside.config.tick);
         // What is in the buffers may last shorter than what its disk has to do first, a grant or promised reads: the
-        // stream's clock must not run before the rest can be there in time (simulator, seeds 4193 and 10463).
+        // stream's clock must not run before the rest can be there in time.
         let there = stream.fetch.payload - stream.send.payload;
         let lasts = rate.time_for(there + 1).saturating_sub(tick.saturating_mul(2));
         let (reader, disk) = self.next_reader(slot);
@@ -181,7 +179,7 @@ impl Fetcher {
     }
 
     /// Whether a stream's first bytes are there: three ticks' worth at least. The second follows the first at once, and the
-    /// third must not wait for a read that their end asked for (simulator, seed 486).
+    /// third must not wait for a read that their end asked for.
     fn start_is_there(&self, slot: u32, three_ticks: u64) -> bool {
         let stream = &self.streams[slot as usize];
         let (mut cursor, enough) = (stream.send, START_BYTES.max(three_ticks));

@@ -335,7 +335,7 @@ impl Pacer {
         let stride = Stride::of(rate, outside.config.tick);
         let tick = stride.span(outside.config.tick);
         // After a delay of the loop the next step to be fed lies in the past. A clock that began there would owe the
-        // viewer the delay, at twice its rate (found by the simulator, seed 995).
+        // viewer the delay, at twice its rate.
         let step = self.steps.index_at(outside.now).max(self.step);
         let seat = self.wheel.seat(slot, stride, step);
         // Nobody waits for a first byte that is there: its tick is the one before the seat's first. With the clock begun at

@@ -194,7 +194,8 @@ fn prediction(drive: &mut TestDrive, profile: &DiskProfile, bytes: u64) -> f64 {
     for _ in 0..2000 {
         place = place.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let position = (place >> 16) % (drive.capacity - bytes) / 4096 * 4096;
-        predicted += profile.service_time(position.abs_diff(drive.head), position, bytes).as_secs_f64();
+        predicted +=
+            (profile.access_time(position.abs_diff(drive.head)) + profile.transfer_time(position, bytes)).as_secs_f64();
         let before = drive.now;
         drive.serve(position, bytes, ReadAsked::Behind);
         real += drive.now - before;

@@ -1,7 +1,7 @@
 //! Counting: streams are admitted, by the code that admits them in `serve`, until one is refused.
 
 use clap::ValueEnum;
-use schedule::admission::{Admission, AdmissionRequest, AdmissionSettings, QUARTER_BYTES, Short};
+use schedule::admission::{Admission, AdmissionRequest, AdmissionSettings, QUARTER_BYTES, Resource};
 use schedule::profile::DiskProfile;
 use units::{BitRate, ByteCount, DiskId, LinkId, Nanos, ReservationId, limits};
 
@@ -128,22 +128,22 @@ impl PlannedMachine {
         places: &mut [u32],
         nth: usize,
         rate: BitRate,
-    ) -> Result<ReservationId, Short> {
-        let mut last = Short::Table;
+    ) -> Result<ReservationId, Resource> {
+        let mut last = Resource::Table;
         for disk in (0..self.disks.len()).map(|more| (nth + more) % self.disks.len()) {
             match admission.reserve(self.request(disk, places[disk], rate)) {
                 Ok(id) => {
                     places[disk] += 1;
                     return Ok(id);
                 }
-                Err(refused) => last = refused.short,
+                Err(refused) => last = refused.resource,
             }
         }
         Err(last)
     }
 
     /// A share on every disk, as the data plane asks for a content that lies on all of them (decision 0034).
-    fn reserve_on_all(&self, admission: &mut Admission, nth: usize, rate: BitRate) -> Result<ReservationId, Short> {
+    fn reserve_on_all(&self, admission: &mut Admission, nth: usize, rate: BitRate) -> Result<ReservationId, Resource> {
         let share = 1.0 / float(self.disks.len() as u64);
         let fraction = place(u32::try_from(nth).unwrap_or(u32::MAX));
         let (share, fraction) = match (self.layout, self.survives_disk_loss) {
@@ -155,7 +155,7 @@ impl PlannedMachine {
         let fragments_per_byte = 1.0 / UNIT_BYTES;
         let request =
             |disk| AdmissionRequest { disk_share: share, fragments_per_byte, ..self.request_at(disk, fraction, rate) };
-        let id = admission.reserve(request(0)).map_err(|refused| refused.short)?;
+        let id = admission.reserve(request(0)).map_err(|refused| refused.resource)?;
         for disk in 1..self.disks.len() {
             if let Err(short) = admission.reserve_beside(id, request(disk)) {
                 admission.release(id);
@@ -206,13 +206,14 @@ fn place(nth: u32) -> f64 {
     (f64::from(nth) * 0.618_033_988_75).fract()
 }
 
-fn name(short: Short) -> &'static str {
-    match short {
-        Short::Disk => "disk time",
-        Short::Network => "network",
-        Short::Memory => "memory",
-        Short::Processor => "processor",
-        Short::Table => "delivery table",
+fn name(resource: Resource) -> &'static str {
+    match resource {
+        Resource::Disk(_) => "disk time",
+        Resource::Network(_) => "network",
+        Resource::Memory => "memory",
+        Resource::Processor => "processor",
+        Resource::Table => "delivery table",
+        Resource::DiskFailing(_) | Resource::Draining => unreachable!("no reservation is refused for it"),
     }
 }
 

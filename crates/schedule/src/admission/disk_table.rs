@@ -40,8 +40,15 @@ pub struct DiskDemand {
     pub seeks: f64,
 }
 
-/// Reads beside the periodic ones while a stream starts: `load[k]` in the k-th round from now.
-pub type Transient = [RoundLoad; SLOTS];
+impl DiskDemand {
+    fn block(&self) -> RoundLoad {
+        RoundLoad { transfer: self.transfer, seeks: self.seeks }
+    }
+
+    fn per_round(&self) -> RoundLoad {
+        self.block().scaled(1.0 / f64::from(self.period))
+    }
+}
 
 /// Disk time of a round, in the parts that add up.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -66,84 +73,128 @@ impl RoundLoad {
     }
 }
 
-/// The table.
-#[derive(Debug, Clone)]
-pub struct DiskTable {
+/// What the rounds to come have promised.
+#[derive(Debug, Clone, Default)]
+struct PlannedLoads {
+    /// Of regular reads, by slot.
     periodic: [RoundLoad; SLOTS],
-    transient: [RoundLoad; SLOTS],
-    /// First round `transient` speaks of.
-    transient_from: u64,
-    /// Promised to streams that have not started yet: they will be placed when they do.
-    unplaced: RoundLoad,
+    /// Of starts, by slot, from this round on.
+    starting: [RoundLoad; SLOTS],
+    starting_from: u64,
+}
+
+impl PlannedLoads {
+    fn at(&self, round: u64) -> RoundLoad {
+        let slot = slot_of(round);
+        let has_starts = (self.starting_from..self.starting_from + SLOTS as u64).contains(&round);
+        if has_starts { self.periodic[slot].plus(self.starting[slot]) } else { self.periodic[slot] }
+    }
+
+    fn forget_starts_before(&mut self, round: u64) {
+        let passed = round.saturating_sub(self.starting_from).min(SLOTS as u64);
+        for ahead in 0..passed {
+            self.starting[slot_of(self.starting_from + ahead)] = RoundLoad::default();
+        }
+        self.starting_from = self.starting_from.max(round);
+    }
+}
+
+/// The table.
+#[derive(Debug)]
+pub struct DiskTable {
+    profile: DiskProfile,
+    /// How many times slower than its profile the disk is.
+    slowdown: f64,
     round: Nanos,
     /// Share of a round that may be promised.
     budget: f64,
+    planned: PlannedLoads,
+    /// Promised to streams that have not started yet: they will be placed when they do.
+    unplaced: RoundLoad,
 }
 
 impl DiskTable {
-    /// An empty table; `budget` is the share of each round that may be promised, 0.0 … 1.0.
+    /// An empty table of a disk with this profile; `budget` is the share of each round that may be promised, 0.0 … 1.0.
     #[must_use]
-    pub fn new(round: Nanos, budget: f64) -> Self {
-        Self {
-            periodic: [RoundLoad::default(); SLOTS],
-            transient: [RoundLoad::default(); SLOTS],
-            transient_from: 0,
-            unplaced: RoundLoad::default(),
-            round,
-            budget,
-        }
+    pub fn new(profile: DiskProfile, round: Nanos, budget: f64) -> Self {
+        let (planned, unplaced) = (PlannedLoads::default(), RoundLoad::default());
+        Self { profile, slowdown: 1.0, round, budget, planned, unplaced }
+    }
+
+    /// The disk's profile.
+    #[must_use]
+    pub const fn profile(&self) -> &DiskProfile {
+        &self.profile
+    }
+
+    /// The length of a round.
+    #[must_use]
+    pub const fn round(&self) -> Nanos {
+        self.round
+    }
+
+    /// The disk is so many times slower than its profile.
+    pub const fn set_slowdown(&mut self, slowdown: f64) {
+        self.slowdown = slowdown.max(1.0);
     }
 
     /// Seconds of disk time a round with this load needs.
-    #[must_use]
-    pub fn seconds(&self, load: RoundLoad, profile: &DiskProfile, slowdown: f64) -> f64 {
-        profile.sweep_seconds(load.seeks, load.transfer) * slowdown
+    fn seconds(&self, load: RoundLoad) -> f64 {
+        self.profile.sweep_seconds(load.seeks, load.transfer) * self.slowdown
+    }
+
+    /// Seconds of disk time that may be promised in each round.
+    pub(super) fn seconds_to_promise(&self) -> f64 {
+        self.budget * self.round.as_secs_f64()
     }
 
     /// Mean share of each round promised, 0.0 … 1.0 and above.
     #[must_use]
-    pub fn promised_share(&self, profile: &DiskProfile, slowdown: f64) -> f64 {
-        self.seconds(self.mean(), profile, slowdown) / self.round.as_secs_f64()
+    pub fn promised_share(&self) -> f64 {
+        self.seconds(self.mean()) / self.round.as_secs_f64()
+    }
+
+    /// Mean share of each round that may still be promised.
+    #[must_use]
+    pub fn free_share(&self) -> f64 {
+        (self.budget - self.promised_share()).max(0.0)
     }
 
     /// Whether `demand`, so many times, fits beside everything promised, in the long run.
     #[must_use]
-    pub fn fits(&self, demand: &DiskDemand, times: f64, profile: &DiskProfile, slowdown: f64) -> bool {
-        let load = self.mean().plus(per_round(demand).scaled(times));
-        self.seconds(load, profile, slowdown) <= self.budget * self.round.as_secs_f64()
+    pub fn fits(&self, demand: &DiskDemand, times: f64) -> bool {
+        self.seconds(self.mean().plus(demand.per_round().scaled(times))) <= self.seconds_to_promise()
     }
 
     /// Promises `demand`; it must have fitted.
     pub fn promise(&mut self, demand: &DiskDemand) {
-        self.unplaced = self.unplaced.plus(per_round(demand));
+        self.unplaced = self.unplaced.plus(demand.per_round());
     }
 
     /// Takes a promise back that was not placed.
     pub fn withdraw(&mut self, demand: &DiskDemand) {
-        self.unplaced = self.unplaced.minus(per_round(demand));
+        self.unplaced = self.unplaced.minus(demand.per_round());
     }
 
-    /// Finds the round after `now_round` in which a promised demand should read first, and enters it and the reads of
-    /// its start. `queued_seconds` is disk time already waiting; `remaining` is what is left of this round, 0.0 … 1.0.
-    /// `None`: not now, ask again next round.
-    pub fn place(&mut self, demand: &DiskDemand, start: &Start, profile: &DiskProfile, slowdown: f64) -> Option<u64> {
-        self.forget_before(start.round);
-        let mut best: Option<(f64, u64, Transient)> = None;
-        for ahead in 1..=u64::from(demand.period) {
-            let first = start.round + ahead;
-            let transient = start.reads(first, demand);
-            let peak = self.peak_with(demand, first, &transient, start, profile, slowdown);
+    /// Finds the round after the start's in which a promised demand should read first, and enters it and the reads of
+    /// its start. `None`: not now, ask again next round.
+    pub fn place(&mut self, demand: &DiskDemand, start: &Start) -> Option<u64> {
+        let round = start.moment.round;
+        self.planned.forget_starts_before(round);
+        let mut best: Option<(f64, u64)> = None;
+        for first in (round + 1..).take(demand.period as usize) {
+            let peak = self.peak_with(&self.planned, demand, start, first);
             if let Some(peak) = peak
-                && best.as_ref().is_none_or(|(least, ..)| peak < *least - 1e-9)
+                && best.is_none_or(|(least, _)| peak < least - 1e-9)
             {
-                best = Some((peak, first, transient));
+                best = Some((peak, first));
             }
         }
-        let (_, first, transient) = best?;
+        let (_, first) = best?;
         self.withdraw(demand);
         self.enter(demand, first);
-        for (round, load) in (start.round..).zip(transient) {
-            let slot = &mut self.transient[slot_of(round)];
+        for (round, load) in (round..).zip(start.reads(first, demand)) {
+            let slot = &mut self.planned.starting[slot_of(round)];
             *slot = slot.plus(load);
         }
         Some(first)
@@ -153,11 +204,13 @@ impl DiskTable {
     /// reads of other starts are over; `start` says how large its own are. What is promised and not placed yet counts as
     /// evenly spread.
     #[must_use]
-    pub fn starts(&self, demand: &DiskDemand, start: &Start, profile: &DiskProfile, slowdown: f64) -> bool {
-        let mut settled = Self::new(self.round, self.budget);
-        settled.periodic = self.periodic.map(|load| load.plus(self.unplaced));
-        let work = settled.periodic.map(|load| self.seconds(load, profile, slowdown));
-        let carried = |behind: f64, work: &f64| (behind + work - self.budget * self.round.as_secs_f64()).max(0.0);
+    pub fn starts(&self, demand: &DiskDemand, start: &Start) -> bool {
+        let settled = PlannedLoads {
+            periodic: self.planned.periodic.map(|load| load.plus(self.unplaced)),
+            ..PlannedLoads::default()
+        };
+        let work = settled.periodic.map(|load| self.seconds(load));
+        let carried = |behind: f64, work: &f64| (behind + work - self.seconds_to_promise()).max(0.0);
         let mut behind = work.iter().fold(0.0, carried);
         let mut rounds = (0u64..).zip(work.map(|due| {
             let queued = behind + due;
@@ -165,11 +218,9 @@ impl DiskTable {
             queued
         }));
         let mut has_room = |(round, queued_seconds)| {
-            let start = Start { round, queued_seconds, ..*start };
-            (1..=u64::from(demand.period)).any(|ahead| {
-                let first = round + ahead;
-                settled.peak_with(demand, first, &start.reads(first, demand), &start, profile, slowdown).is_some()
-            })
+            let start = Start { moment: Moment { round, queued_seconds, ..start.moment }, ..*start };
+            let mut firsts = (round + 1..).take(demand.period as usize);
+            firsts.any(|first| self.peak_with(&settled, demand, &start, first).is_some())
         };
         // One round with room in each eight: the next is never further away than twice that.
         (0..SLOTS / WINDOW).all(|_| {
@@ -183,105 +234,74 @@ impl DiskTable {
     /// For how long after the end of `round` the disk may do something else, if nothing is left of what was asked for up
     /// to then: no later round carries over more than [`SLACK_CARRY_MAX`]. `Nanos::MAX` if nothing is placed.
     #[must_use]
-    pub fn slack(&self, round: u64, profile: &DiskProfile, slowdown: f64) -> Nanos {
-        let length = self.round.as_secs_f64();
+    pub fn slack(&self, round: u64) -> Nanos {
         let (mut behind, mut most, mut placed) = (0.0f64, 0.0f64, false);
-        for at in round + 1..=round + SLOTS as u64 {
-            let mut load = self.periodic[slot_of(at)];
-            if at < self.transient_from + SLOTS as u64 {
-                load = load.plus(self.transient[slot_of(at)]);
-            }
+        for load in (round + 1..).take(SLOTS).map(|round| self.planned.at(round)) {
             placed |= load.seeks > 1e-6;
-            behind += self.seconds(load, profile, slowdown) - self.budget * length;
+            behind += self.seconds(load) - self.seconds_to_promise();
             most = most.max(behind);
         }
-        if placed { Nanos::from_secs_f64((SLACK_CARRY_MAX * length - most).max(0.0)) } else { Nanos::MAX }
-    }
-
-    /// Seconds of disk time entered for a round.
-    #[cfg(test)]
-    pub(super) fn work_in(&self, round: u64, profile: &DiskProfile, slowdown: f64) -> f64 {
-        let starts = (self.transient_from..self.transient_from + SLOTS as u64).contains(&round);
-        let starts = if starts { self.transient[slot_of(round)] } else { RoundLoad::default() };
-        self.seconds(self.periodic[slot_of(round)].plus(starts), profile, slowdown)
-    }
-
-    /// The share of each round that may be promised.
-    pub(super) const fn budget(&self) -> f64 {
-        self.budget
+        let left = SLACK_CARRY_MAX * self.round.as_secs_f64() - most;
+        if placed { Nanos::from_secs_f64(left.max(0.0)) } else { Nanos::MAX }
     }
 
     /// Takes a placed demand out: its regular reads, of which one is in round `first`, and what is still to come of its start.
     pub fn remove(&mut self, demand: &DiskDemand, start: &Start, first: u64) {
-        let load = RoundLoad { transfer: demand.transfer, seeks: demand.seeks };
+        let load = demand.block();
         self.each_slot(demand, first, |slot| *slot = slot.minus(load));
-        for (round, load) in (start.round..).zip(start.reads(first, demand)) {
-            if round >= self.transient_from {
-                let slot = &mut self.transient[slot_of(round)];
+        for (round, load) in (start.moment.round..).zip(start.reads(first, demand)) {
+            if round >= self.planned.starting_from {
+                let slot = &mut self.planned.starting[slot_of(round)];
                 *slot = slot.minus(load);
             }
         }
     }
 
     fn enter(&mut self, demand: &DiskDemand, first: u64) {
-        let load = RoundLoad { transfer: demand.transfer, seeks: demand.seeks };
+        let load = demand.block();
         self.each_slot(demand, first, |slot| *slot = slot.plus(load));
     }
 
-    fn each_slot(&mut self, demand: &DiskDemand, first: u64, mut change: impl FnMut(&mut RoundLoad)) {
-        let period = demand.period.max(1) as usize;
-        let phase = slot_of(first) % period;
-        self.periodic.iter_mut().skip(phase).step_by(period).for_each(&mut change);
+    fn each_slot(&mut self, demand: &DiskDemand, first: u64, change: impl FnMut(&mut RoundLoad)) {
+        let period = demand.period as usize;
+        self.planned.periodic.iter_mut().skip(slot_of(first) % period).step_by(period).for_each(change);
     }
 
-    /// The load of the fullest round the demand would read in, if all rounds from now on can be kept.
-    fn peak_with(
-        &self,
-        demand: &DiskDemand,
-        first: u64,
-        transient: &Transient,
-        start: &Start,
-        profile: &DiskProfile,
-        slowdown: f64,
-    ) -> Option<f64> {
-        let round = self.round.as_secs_f64();
-        let own = RoundLoad { transfer: demand.transfer, seeks: demand.seeks };
-        let reads = |at: u64| at >= first && (at - first).is_multiple_of(u64::from(demand.period.max(1)));
-        let (mut backlog, mut peak) = (start.queued_seconds, 0.0f64);
+    /// The load of the fullest round the demand would read in, if beside what is `planned` all rounds can be kept.
+    fn peak_with(&self, planned: &PlannedLoads, demand: &DiskDemand, start: &Start, first: u64) -> Option<f64> {
+        let carry_max = CARRY_MAX * self.round.as_secs_f64();
+        let reads = |at: u64| at >= first && (at - first).is_multiple_of(u64::from(demand.period));
+        let Moment { round, remaining, queued_seconds, .. } = start.moment;
+        let own = start.reads(first, demand);
+        let (mut backlog, mut peak) = (queued_seconds, 0.0f64);
         // Twice round the table: once with the start's reads, once more to see that the carry-over does not grow.
-        for ahead in 0..2 * SLOTS as u64 {
-            let at = start.round + ahead;
-            let mut load = if ahead == 0 { RoundLoad::default() } else { self.periodic[slot_of(at)] };
-            if ahead < SLOTS as u64 {
-                load = load.plus(transient[slot_of(ahead)]);
-                if ahead > 0 {
-                    load = load.plus(self.transient[slot_of(at)]);
-                }
-            }
+        for ahead in 0..2 * SLOTS {
+            let at = round + ahead as u64;
+            // What the present round has promised is queued, or was read.
+            let others = if ahead == 0 { RoundLoad::default() } else { planned.at(at) };
+            let mut load = others.plus(own.get(ahead).copied().unwrap_or_default());
             if reads(at) {
-                load = load.plus(own);
-                peak = peak.max(self.seconds(load, profile, slowdown));
+                load = load.plus(demand.block());
+                peak = peak.max(self.seconds(load));
             }
-            let share = if ahead == 0 { start.remaining } else { 1.0 };
-            backlog = (backlog + self.seconds(load, profile, slowdown) - share * self.budget * round).max(0.0);
-            if backlog > CARRY_MAX * round {
+            let share = if ahead == 0 { remaining } else { 1.0 };
+            backlog = (backlog + self.seconds(load) - share * self.seconds_to_promise()).max(0.0);
+            if backlog > carry_max {
                 return None;
             }
         }
         Some(peak)
     }
 
-    fn mean(&self) -> RoundLoad {
-        let sum = self.periodic.iter().fold(RoundLoad::default(), |sum, load| sum.plus(*load));
-        sum.scaled(1.0 / SLOTS as f64).plus(self.unplaced)
+    /// Seconds of disk time entered for a round.
+    #[cfg(test)]
+    pub(super) fn work_in(&self, round: u64) -> f64 {
+        self.seconds(self.planned.at(round))
     }
 
-    fn forget_before(&mut self, round: u64) {
-        let passed = round.saturating_sub(self.transient_from).min(SLOTS as u64);
-        for ahead in 0..passed {
-            self.transient[slot_of(self.transient_from + ahead)] = RoundLoad::default();
-        }
-        self.transient_from = self.transient_from.max(round);
+    fn mean(&self) -> RoundLoad {
+        let sum = self.planned.periodic.iter().fold(RoundLoad::default(), |sum, load| sum.plus(*load));
+        sum.scaled(1.0 / SLOTS as f64).plus(self.unplaced)
     }
 }
 
@@ -310,12 +330,8 @@ impl Moment {
 /// How a stream starts, in seconds of disk time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Start {
-    /// The round it starts in.
-    pub round: u64,
-    /// What is left of it, 0.0 … 1.0.
-    pub remaining: f64,
-    /// Disk time already waiting, in seconds.
-    pub queued_seconds: f64,
+    /// When.
+    pub moment: Moment,
     /// Seconds of transfer per round of the stream's data.
     pub transfer_per_round: f64,
     /// Seconds of transfer of its start burst.
@@ -326,9 +342,9 @@ pub struct Start {
 
 impl Start {
     /// The reads of a start whose first regular block is in round `first`.
-    fn reads(&self, first: u64, demand: &DiskDemand) -> Transient {
+    fn reads(&self, first: u64, demand: &DiskDemand) -> [RoundLoad; SLOTS] {
         let mut loads = [RoundLoad::default(); SLOTS];
-        let (mut round, mut gap, mut left) = (self.round, 0, self.payload_transfer);
+        let (mut round, mut gap, mut left) = (self.moment.round, 0, self.payload_transfer);
         while round < first && left > 0.0 {
             let (next, length) = next_read(round, gap, first, demand.period);
             // The first read also fills the look-ahead, which every later one only keeps up, and brings the burst. It leaves
@@ -337,7 +353,7 @@ impl Start {
             let (ahead, burst, seeks) =
                 if is_first { (LOOKAHEAD_ROUNDS, self.burst_transfer, 2.0) } else { (0, 0.0, 1.0) };
             let transfer = ((length + ahead) as f64 * self.transfer_per_round + burst).min(left);
-            let slot = &mut loads[slot_of(round - self.round)];
+            let slot = &mut loads[slot_of(round - self.moment.round)];
             *slot = slot.plus(RoundLoad { transfer, seeks });
             (round, gap, left) = (next, length, left - transfer);
         }
@@ -350,17 +366,13 @@ impl Start {
 /// and then doubles.
 #[must_use]
 pub fn next_read(round: u64, gap: u64, first: u64, period: u32) -> (u64, u64) {
-    let period = u64::from(period.max(1));
+    let period = u64::from(period);
     let next = if round >= first {
         first + ((round - first) / period + 1) * period
     } else {
         first.min(round + (2 * gap).max(4))
     };
     (next, next - round)
-}
-
-fn per_round(demand: &DiskDemand) -> RoundLoad {
-    RoundLoad { transfer: demand.transfer, seeks: demand.seeks }.scaled(1.0 / f64::from(demand.period.max(1)))
 }
 
 fn slot_of(round: u64) -> usize {
@@ -373,11 +385,13 @@ mod tests {
 
     const ROUND: Nanos = Nanos::from_secs(1);
 
+    fn table(budget: f64) -> DiskTable {
+        DiskTable::new(DiskProfile::spindle_default(), ROUND, budget)
+    }
+
     fn start(round: u64) -> Start {
         Start {
-            round,
-            remaining: 1.0,
-            queued_seconds: 0.0,
+            moment: Moment::idle(round),
             transfer_per_round: 0.01,
             burst_transfer: 0.0,
             payload_transfer: f64::INFINITY,
@@ -396,49 +410,47 @@ mod tests {
 
     #[test]
     fn the_table_fills_evenly_and_then_refuses() {
-        let profile = DiskProfile::spindle_default();
         let demand = DiskDemand { period: 16, transfer: 0.15, seeks: 1.0 };
-        let mut table = DiskTable::new(ROUND, 0.95);
+        let mut table = table(0.95);
         let mut placed = vec![];
         let mut round = 1000;
-        while table.fits(&demand, 1.0, &profile, 1.0) {
+        while table.fits(&demand, 1.0) {
             table.promise(&demand);
             round += 3;
-            let first = table.place(&demand, &start(round), &profile, 1.0).expect("fits in the long run, so places");
+            let first = table.place(&demand, &start(round)).expect("fits in the long run, so places");
             placed.push(first);
         }
         assert!((80..=101).contains(&placed.len()), "about 95 % / (160..180 ms per 16 s): {}", placed.len());
-        let share = table.promised_share(&profile, 1.0);
+        let share = table.promised_share();
         assert!((0.93..=0.95).contains(&share));
         let last = placed.pop().expect("one at least");
         table.remove(&demand, &start(round), last);
-        assert!(table.fits(&demand, 1.0, &profile, 1.0), "removing one makes room for one");
+        assert!(table.fits(&demand, 1.0), "removing one makes room for one");
         for first in placed {
             table.remove(&demand, &start(round), first);
         }
-        assert!(table.promised_share(&profile, 1.0) < 1e-6);
+        assert!(table.promised_share() < 1e-6);
     }
 
     #[test]
     fn who_leaves_takes_along_what_its_start_had_still_to_read() {
-        let profile = DiskProfile::spindle_default();
         let demand = DiskDemand { period: 16, transfer: 0.16, seeks: 1.0 };
-        let mut table = DiskTable::new(ROUND, 0.95);
+        let mut table = table(0.95);
         table.promise(&demand);
-        let first = table.place(&demand, &start(1000), &profile, 1.0).expect("nothing else is placed");
-        assert!(table.work_in(1000, &profile, 1.0) > 0.05);
+        let first = table.place(&demand, &start(1000)).expect("nothing else is placed");
+        assert!(table.work_in(1000) > 0.05);
         table.remove(&demand, &start(1000), first);
-        assert!((1000..1032).all(|round| table.work_in(round, &profile, 1.0) < 1e-9));
+        assert!((1000..1032).all(|round| table.work_in(round) < 1e-9));
     }
 
     #[test]
     fn a_slower_disk_is_promised_less() {
-        let profile = DiskProfile::spindle_default();
         let demand = DiskDemand { period: 16, transfer: 0.15, seeks: 1.0 };
         let count = |slowdown: f64| {
-            let mut table = DiskTable::new(ROUND, 0.95);
+            let mut table = table(0.95);
+            table.set_slowdown(slowdown);
             let mut count = 0;
-            while table.fits(&demand, 1.0, &profile, slowdown) {
+            while table.fits(&demand, 1.0) {
                 table.promise(&demand);
                 count += 1;
             }
@@ -468,19 +480,18 @@ mod tests {
 
     #[test]
     fn slack_is_what_the_fullest_rounds_to_come_leave() {
-        let profile = DiskProfile::spindle_default();
-        let mut table = DiskTable::new(ROUND, 0.9);
-        assert_eq!(table.slack(1000, &profile, 1.0), Nanos::MAX, "nobody reads");
+        let mut table = table(0.9);
+        assert_eq!(table.slack(1000), Nanos::MAX, "nobody reads");
         let demand = DiskDemand { period: 32, transfer: 0.5, seeks: 1.0 };
         let alone = Start { transfer_per_round: 0.0, ..start(1000) };
-        let first = (0..32).map(|_| table.place(&demand, &alone, &profile, 1.0).expect("a slot for each"));
+        let first = (0..32).map(|_| table.place(&demand, &alone).expect("a slot for each"));
         let first: Vec<u64> = first.collect();
-        assert_eq!(table.slack(1100, &profile, 1.0), ROUND, "each round makes good for some of it");
+        assert_eq!(table.slack(1100), ROUND, "each round makes good for some of it");
         // Another one in three rounds that follow each other: what they carry over is not there to be lent.
         (0..3).for_each(|ahead| table.enter(&demand, 1201 + ahead));
-        let slack = table.slack(1200, &profile, 1.0).as_secs_f64();
+        let slack = table.slack(1200).as_secs_f64();
         assert!((0.4..0.7).contains(&slack), "three times 0.14 s too much: {slack}");
         first.into_iter().for_each(|round| table.remove(&demand, &alone, round));
-        assert_eq!(table.slack(1200, &profile, 1.0), ROUND, "half a round in three of 32");
+        assert_eq!(table.slack(1200), ROUND, "half a round in three of 32");
     }
 }

@@ -25,16 +25,14 @@ impl IdealDisk {
         let queued = self.behind + self.work();
         let moment = Moment { remaining: 0.95, queued_seconds: queued, ..Moment::idle(self.now) };
         let placed = waiting.is_some_and(|id| self.admission.place(id, &moment).is_some());
-        let disk = &self.admission.disks[0];
-        let room = disk.round.as_secs_f64() * disk.table.budget();
+        let room = self.admission.disks[0].table.seconds_to_promise();
         self.behind = (self.behind + self.work() - room).max(0.0);
         self.now += 1;
         placed
     }
 
     fn work(&self) -> f64 {
-        let disk = &self.admission.disks[0];
-        disk.table.work_in(self.now, &disk.profile, disk.slowdown)
+        self.admission.disks[0].table.work_in(self.now)
     }
 }
 
@@ -93,8 +91,8 @@ proptest! {
         let asked = request(rate, burst_bytes);
         let id = match served.admission.reserve(asked) {
             Ok(id) => id,
-            Err(Refused { grantable: BitRate(0), .. }) => return Ok(()),
-            Err(Refused { grantable, .. }) => {
+            Err(Refusal { grantable: BitRate(0), .. }) => return Ok(()),
+            Err(Refusal { grantable, .. }) => {
                 prop_assert!(grantable < asked.rate);
                 let granted = served.admission.reserve(AdmissionRequest { rate: grantable, ..asked });
                 prop_assert!(granted.is_ok(), "{grantable} was said to be grantable: {granted:?}");

@@ -7,11 +7,14 @@
 //! resource that is short and the highest rate that would be granted in its place; removing a stream never turns a yes
 //! into a no. Not here: sessions, policy per path (the control plane's), serving (`disk`).
 
+mod check;
 pub mod disk_table;
 
 use units::{BitRate, DiskId, LinkId, Nanos, ReservationId, limits};
 
 use crate::profile::DiskProfile;
+pub use check::window_bytes;
+use check::{f64_of, wire};
 use disk_table::{DiskDemand, DiskTable, LOOKAHEAD_ROUNDS, Moment, SLOTS, Start};
 
 /// Unit of buffer memory: the largest read is four of them.
@@ -20,13 +23,6 @@ pub const QUARTER_BYTES: u64 = limits::CHUNK_BYTES / 4;
 pub const MARGIN: f64 = 0.04;
 /// Bytes on the wire per byte of payload: Ethernet and TCP/IP heads at an MTU of 1500 (1538 / 1448, RFC 894, RFC 7323).
 pub const WIRE_OVERHEAD: f64 = 1.0622;
-/// Share of the core's time that may be promised.
-const PROCESSOR_SHARE_MAX: f64 = 0.9;
-/// Below this load the core's cost per bit is not known well enough to refuse anybody.
-const PROCESSOR_SHARE_KNOWN: f64 = 0.5;
-/// What is left of a round when a start that waited for it is tried.
-const STARTS_WITH: f64 = 0.9;
-
 /// Everything admission has to know of a stream (or recording) that wants in.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AdmissionRequest {
@@ -50,28 +46,47 @@ pub struct AdmissionRequest {
     pub writes: bool,
 }
 
-/// What is short.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Short {
-    /// Disk time.
-    Disk,
-    /// Bits per second of the link.
-    Network,
-    /// Buffers.
-    Memory,
-    /// Busy time of the core.
-    Processor,
-    /// Places in the table.
-    Table,
+impl AdmissionRequest {
+    /// Seconds for so many bytes where its content lies.
+    fn transfer_seconds(&self, bytes: u64) -> f64 {
+        f64_of(bytes) / f64_of(self.zone_bytes_per_second.max(1))
+    }
 }
 
-/// A refusal: what is short, and the highest rate that would be granted now (zero: none).
+/// What is missing for an admission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Refused {
+pub enum Resource {
+    /// Disk time.
+    Disk(DiskId),
+    /// Bits per second of a link.
+    Network(LinkId),
+    /// Buffers.
+    Memory,
+    /// Busy time of the data-plane core.
+    Processor,
+    /// Places in the delivery table.
+    Table,
+    /// A disk that neither errs nor is silent; nothing is counted for it.
+    DiskFailing(DiskId),
+    /// A server that is to go on: it drains before it stops.
+    Draining,
+}
+
+/// Why something was not admitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refusal {
     /// What is short.
-    pub short: Short,
-    /// What would be granted.
+    pub resource: Resource,
+    /// The highest rate that would be granted now in its place (zero: none).
     pub grantable: BitRate,
+}
+
+impl Refusal {
+    /// Nothing else would be granted either.
+    #[must_use]
+    pub const fn outright(resource: Resource) -> Self {
+        Self { resource, grantable: BitRate(0) }
+    }
 }
 
 /// Settings of admission.
@@ -91,10 +106,7 @@ pub struct AdmissionSettings {
 /// One disk, as admission sees it.
 #[derive(Debug)]
 struct AdmissionDisk {
-    profile: DiskProfile,
     table: DiskTable,
-    round: Nanos,
-    slowdown: f64,
     /// Reservations of streams that share another's reads.
     sharing: u32,
 }
@@ -150,18 +162,9 @@ impl Admission {
     #[must_use]
     pub fn new(settings: &AdmissionSettings, disks: Vec<(DiskProfile, Nanos)>, links: &[BitRate]) -> Self {
         let budget = (1.0 - settings.be_share - MARGIN).max(0.01);
-        let disks = disks
-            .into_iter()
-            .map(|(profile, round)| AdmissionDisk {
-                profile,
-                table: DiskTable::new(round, budget),
-                round,
-                slowdown: 1.0,
-                sharing: 0,
-            })
-            .collect();
+        let disk = |(profile, round)| AdmissionDisk { table: DiskTable::new(profile, round, budget), sharing: 0 };
         Self {
-            disks,
+            disks: disks.into_iter().map(disk).collect(),
             links: links.iter().map(|&capacity| AdmissionLink { capacity, reserved: 0 }).collect(),
             quarters_promised: 0,
             quarters: settings.quarters,
@@ -180,16 +183,11 @@ impl Admission {
     ///
     /// # Errors
     /// What is short, and what would be granted.
-    pub fn reserve(&mut self, request: AdmissionRequest) -> Result<ReservationId, Refused> {
-        if let Err(short) = self.check(&request) {
-            return Err(Refused { short, grantable: self.grantable(&request) });
-        }
-        let demand = self.demand(&request);
-        let quarters = self.quarters_for(&request, &demand);
-        let id = self.enter(request, demand, quarters);
-        let disk = self.disk_mut(request.disk);
-        disk.table.promise(&demand);
-        Ok(id)
+    pub fn reserve(&mut self, request: AdmissionRequest) -> Result<ReservationId, Refusal> {
+        let fits = self.check(&request);
+        let (demand, quarters) = fits.map_err(|resource| self.refusal(resource, &request))?;
+        self.disk_mut(request.disk).table.promise(&demand);
+        Ok(self.enter(request, demand, quarters))
     }
 
     /// Admits or refuses a stream that another one of its content reads for: it takes no disk time, and the pages it
@@ -197,10 +195,8 @@ impl Admission {
     ///
     /// # Errors
     /// What is short, and what would be granted to a stream that reads for itself.
-    pub fn reserve_shared(&mut self, request: AdmissionRequest) -> Result<ReservationId, Refused> {
-        if let Err(short) = self.check_sending(&request) {
-            return Err(Refused { short, grantable: self.grantable(&request) });
-        }
+    pub fn reserve_shared(&mut self, request: AdmissionRequest) -> Result<ReservationId, Refusal> {
+        self.check_sending(&request).map_err(|resource| self.refusal(resource, &request))?;
         let demand = self.demand(&request);
         let id = self.enter(request, demand, 0);
         self.find_mut(id).expect("just entered").shares = true;
@@ -213,12 +209,11 @@ impl Admission {
     ///
     /// # Errors
     /// What is short.
-    pub fn reserve_beside(&mut self, id: ReservationId, request: AdmissionRequest) -> Result<ReservationId, Short> {
+    pub fn reserve_beside(&mut self, id: ReservationId, request: AdmissionRequest) -> Result<ReservationId, Resource> {
         if !self.has_entry() {
-            return Err(Short::Table);
+            return Err(Resource::Table);
         }
-        self.check_reading(&request, self.sharing_reserve)?;
-        let demand = self.demand(&request);
+        let (demand, _) = self.check_reading(&request, self.sharing_reserve)?;
         let beside = self.enter(AdmissionRequest { rate: BitRate(0), ..request }, demand, 0);
         self.disk_mut(request.disk).table.promise(&demand);
         let first = self.find_mut(id).expect("it is held");
@@ -281,13 +276,11 @@ impl Admission {
     ///
     /// # Errors
     /// What is short. Then it stays as it was.
-    pub fn unshare(&mut self, id: ReservationId, request: &AdmissionRequest) -> Result<(), Short> {
+    pub fn unshare(&mut self, id: ReservationId, request: &AdmissionRequest) -> Result<(), Resource> {
         if self.find(id).is_none_or(|reservation| !reservation.shares) {
             return Ok(());
         }
-        self.check_reading(request, 0.0)?;
-        let demand = self.demand(request);
-        let quarters = self.quarters_for(request, &demand);
+        let (demand, quarters) = self.check_reading(request, 0.0)?;
         let reservation = self.find_mut(id).expect("found above");
         let rate = reservation.request.rate;
         (reservation.shares, reservation.demand, reservation.quarters) = (false, demand, quarters);
@@ -347,7 +340,7 @@ impl Admission {
     }
 
     /// Whether a held reservation serves this request as well: same disk and link, no higher rate, no larger burst
-    /// (which is buffers: simulator, seed 1563, ran out of them).
+    ///: a burst is read ahead, into buffers.
     #[must_use]
     pub fn covers(&self, id: ReservationId, request: &AdmissionRequest) -> bool {
         self.find(id).is_some_and(|held| {
@@ -361,7 +354,7 @@ impl Admission {
     fn covers_reading(&self, held: &Reservation, request: &AdmissionRequest) -> bool {
         held.request.burst_bytes >= request.burst_bytes
             && held.request.length >= request.length.min(self.window_bytes(&held.request, &held.demand))
-            && held.demand.transfer >= self.demand(request).transfer * 0.95
+            && held.demand.transfer >= self.demand(request).transfer * (1.0 - MARGIN)
     }
 
     /// Places a reservation's reads, beginning now; the first regular round. `None`: not yet, ask again next round.
@@ -369,9 +362,7 @@ impl Admission {
         let Reservation { request, demand, placed, .. } = *self.find(id)?;
         assert!(placed.is_none(), "a reservation is placed once");
         let start = self.start_of(&request, moment);
-        let disk = self.disk_mut(request.disk);
-        let AdmissionDisk { table, profile, slowdown, .. } = disk;
-        let first = table.place(&demand, &start, profile, *slowdown)?;
+        let first = self.disk_mut(request.disk).table.place(&demand, &start)?;
         self.find_mut(id).expect("found above").placed = Some((start, first));
         Some(first)
     }
@@ -390,15 +381,13 @@ impl Admission {
     /// `Nanos::MAX` if nothing is placed on it.
     #[must_use]
     pub fn slack(&self, disk: DiskId, round: u64) -> Nanos {
-        let disk = &self.disks[usize::from(disk.0)];
-        disk.table.slack(round, &disk.profile, disk.slowdown)
+        self.disk(disk).table.slack(round)
     }
 
-    /// Whether others share the reads of this reservation, and how many reservations were made before it: greater is
-    /// younger.
+    /// How many reservations were made before this one: greater is younger.
     #[must_use]
-    pub fn company_and_age(&self, id: ReservationId) -> Option<(bool, u64)> {
-        self.find(id).map(|reservation| (reservation.held_pages > 0, reservation.before))
+    pub fn age(&self, id: ReservationId) -> Option<u64> {
+        self.find(id).map(|reservation| reservation.before)
     }
 
     /// Rounds between a reservation's blocks.
@@ -409,7 +398,7 @@ impl Admission {
 
     /// What the disk's cost model has learned.
     pub fn set_slowdown(&mut self, disk: DiskId, slowdown: f64) {
-        self.disk_mut(disk).slowdown = slowdown.max(1.0);
+        self.disk_mut(disk).table.set_slowdown(slowdown);
     }
 
     /// The share of its time the data-plane core is busy, 0.0 … 1.0.
@@ -420,14 +409,13 @@ impl Admission {
     /// Mean share of a disk's time that is promised.
     #[must_use]
     pub fn promised_share(&self, disk: DiskId) -> f64 {
-        let disk = &self.disks[usize::from(disk.0)];
-        disk.table.promised_share(&disk.profile, disk.slowdown)
+        self.disk(disk).table.promised_share()
     }
 
     /// Mean share of a disk's time that may still be promised.
     #[must_use]
     pub fn free_share(&self, disk: DiskId) -> f64 {
-        (self.disks[usize::from(disk.0)].table.budget() - self.promised_share(disk)).max(0.0)
+        self.disk(disk).table.free_share()
     }
 
     /// Promised bits per second in all.
@@ -471,124 +459,8 @@ impl Admission {
         self.quarters = quarters;
     }
 
-    /// What is short for this request, if anything.
-    ///
-    /// # Errors
-    /// The resource.
-    pub fn check(&self, request: &AdmissionRequest) -> Result<(), Short> {
-        self.check_sending(request)?;
-        self.check_reading(request, self.sharing_reserve)
-    }
-
-    /// What is short for reading, with this share of the disk time kept for those that share reads now.
-    fn check_reading(&self, request: &AdmissionRequest, reserve: f64) -> Result<(), Short> {
-        let demand = self.demand(request);
-        let disk = &self.disks[usize::from(request.disk.0)];
-        let kept = f64::from(disk.sharing) * reserve;
-        let fits = disk.table.fits(&demand, 1.0 + kept, &disk.profile, disk.slowdown);
-        if !fits || !(request.writes || self.starts(request, &demand)) {
-            return Err(Short::Disk);
-        }
-        if self.quarters_promised + self.quarters_for(request, &demand) > self.quarters {
-            return Err(Short::Memory);
-        }
-        Ok(())
-    }
-
-    /// What is short for sending.
-    fn check_sending(&self, request: &AdmissionRequest) -> Result<(), Short> {
-        if !self.has_entry() {
-            return Err(Short::Table);
-        }
-        let link = &self.links[usize::from(request.link.0)];
-        if wire(link.reserved + request.rate.0) > link.capacity.0 {
-            return Err(Short::Network);
-        }
-        if self.processor_share > PROCESSOR_SHARE_KNOWN && self.processor_promised > 0 {
-            // Per bit promised when it was measured: by what is promised now, a stream that left made every other one
-            // dearer until the next look, and a yes into a no.
-            let per_bit = self.processor_share / f64_of(self.processor_promised);
-            let grown = per_bit * f64_of(self.promised + request.rate.0);
-            if grown > PROCESSOR_SHARE_MAX {
-                return Err(Short::Processor);
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether a stream of this demand, which fits in the long run, could also start: its first read fills the
-    /// look-ahead, which no round may have room for.
-    fn starts(&self, request: &AdmissionRequest, demand: &DiskDemand) -> bool {
-        let disk = &self.disks[usize::from(request.disk.0)];
-        let moment = Moment { remaining: STARTS_WITH, payload_bytes: request.length, ..Moment::idle(0) };
-        let start = self.start_of(request, &moment);
-        disk.table.starts(demand, &start, &disk.profile, disk.slowdown)
-    }
-
-    fn start_of(&self, request: &AdmissionRequest, moment: &Moment) -> Start {
-        let zone = f64_of(request.zone_bytes_per_second.max(1));
-        let length = self.disks[usize::from(request.disk.0)].round;
-        let Moment { round, remaining, queued_seconds, payload_bytes } = *moment;
-        Start {
-            round,
-            remaining,
-            queued_seconds,
-            transfer_per_round: f64_of(request.rate.bytes_in(length)) / zone,
-            burst_transfer: f64_of(request.burst_bytes) / zone,
-            payload_transfer: f64_of(payload_bytes) / zone,
-        }
-    }
-
-    /// The highest rate below the request's that would be admitted now, to three digits. Each step halves the range, so a rate of
-    /// 40 Gbit/s takes 36 checks: a refusal with its offer takes 0.04 to 0.1 ms of the plane's thread on a full disk (release build,
-    /// two shared processors with a load of ten), a five hundredth of a tick at most.
-    fn grantable(&self, request: &AdmissionRequest) -> BitRate {
-        let (mut yes, mut no) = (0, request.rate.0);
-        while three_digits(yes + (no - yes) / 2) > yes {
-            // The very rate that is told is asked for: a lower one may be read in blocks of another length, and be refused.
-            let rate = three_digits(yes + (no - yes) / 2);
-            if self.check(&AdmissionRequest { rate: BitRate(rate), ..*request }).is_ok() {
-                yes = rate;
-            } else {
-                no = rate;
-            }
-        }
-        BitRate(yes)
-    }
-
-    /// The block a stream of this rate reads on this disk: the longest period at which as many such streams as the disk
-    /// can carry still find memory. A seek costs as much as 1–2 MiB of transfer, so longer is better while it fits.
-    fn demand(&self, request: &AdmissionRequest) -> DiskDemand {
-        let disk = &self.disks[usize::from(request.disk.0)];
-        let memory = self.quarters / u64::try_from(self.disks.len().max(1)).unwrap_or(1);
-        let mut best = demand_at(request, disk, 1);
-        let mut most = carried(request, disk, &best, memory);
-        let mut period = 2;
-        while period as usize <= SLOTS && !request.writes {
-            let demand = demand_at(request, disk, period);
-            let block = request.rate.bytes_in(disk.round.saturating_mul(u64::from(period)));
-            let count = carried(request, disk, &demand, memory);
-            // A gain below one in fifty is not worth the memory.
-            if block > limits::BLOCK_BYTES_MAX || count < most * 1.02 {
-                break;
-            }
-            (best, most) = (demand, count);
-            period *= 2;
-        }
-        best
-    }
-
-    fn quarters_for(&self, request: &AdmissionRequest, demand: &DiskDemand) -> u64 {
-        if request.writes {
-            return 0; // a recording's buffers are the store's
-        }
-        let window = self.window_bytes(request, demand).min(request.length.saturating_add(QUARTER_BYTES));
-        window.div_ceil(QUARTER_BYTES) + 1
-    }
-
-    fn window_bytes(&self, request: &AdmissionRequest, demand: &DiskDemand) -> u64 {
-        let round = self.disks[usize::from(request.disk.0)].round;
-        window_bytes(request.rate, round, demand.period) + request.burst_bytes
+    fn disk(&self, disk: DiskId) -> &AdmissionDisk {
+        &self.disks[usize::from(disk.0)]
     }
 
     fn disk_mut(&mut self, disk: DiskId) -> &mut AdmissionDisk {
@@ -604,52 +476,6 @@ impl Admission {
         let (generation, entry) = self.entries.get_mut(id.slot as usize)?;
         if *generation == id.generation { entry.as_mut() } else { None }
     }
-}
-
-/// Bytes a stream may hold: its block, the look-ahead, and the round in which it is read.
-#[must_use]
-pub fn window_bytes(rate: BitRate, round: Nanos, period: u32) -> u64 {
-    rate.bytes_in(round.saturating_mul(u64::from(period) + LOOKAHEAD_ROUNDS))
-}
-
-fn demand_at(request: &AdmissionRequest, disk: &AdmissionDisk, period: u32) -> DiskDemand {
-    let block = request.rate.bytes_in(disk.round.saturating_mul(u64::from(period)));
-    let zone = f64_of(request.zone_bytes_per_second.max(1));
-    let mut transfer = request.disk_share * f64_of(block) / zone;
-    let seeks = request.disk_share * (1.0 + request.fragments_per_byte * f64_of(block));
-    if request.writes {
-        // Written blocks are flushed: the drive's cache must not drain into somebody's deadline.
-        transfer = transfer / disk.profile.write_ratio.max(0.05) + disk.profile.flush.as_secs_f64();
-    }
-    DiskDemand { period, transfer, seeks }
-}
-
-/// How many such streams a disk and this many quarters would carry.
-fn carried(request: &AdmissionRequest, disk: &AdmissionDisk, demand: &DiskDemand, memory: u64) -> f64 {
-    let hop = disk.profile.access_time(disk.profile.capacity.0 / 8).as_secs_f64();
-    let parallel = if disk.profile.rotational { 1.0 } else { f64::from(disk.profile.queue_depth.max(1)) };
-    let busy = (demand.transfer + demand.seeks * hop / parallel) / f64::from(demand.period);
-    let by_disk = disk.round.as_secs_f64() / busy;
-    let each = window_bytes(request.rate, disk.round, demand.period).div_ceil(QUARTER_BYTES) + 1;
-    // Of what lies on several disks each has a share of the stream, and of its memory.
-    by_disk.min((f64_of(memory) / (f64_of(each) * request.disk_share)).floor())
-}
-
-/// Rounded down to three digits; nothing below 1 kbit/s.
-fn three_digits(rate: u64) -> u64 {
-    let unit = 10u64.pow(rate.checked_ilog10().unwrap_or(0).saturating_sub(2));
-    if rate < 1_000 { 0 } else { rate / unit * unit }
-}
-
-fn wire(payload: u64) -> u64 {
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and far below 2^53")]
-    let bits = (f64_of(payload) * WIRE_OVERHEAD) as u64;
-    bits
-}
-
-#[allow(clippy::cast_precision_loss, reason = "costs are estimates")]
-fn f64_of(count: u64) -> f64 {
-    count as f64
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ fn request(rate: u64) -> AdmissionRequest {
     }
 }
 
-fn fill(admission: &mut Admission, rate: u64) -> (Vec<ReservationId>, Refused) {
+fn fill(admission: &mut Admission, rate: u64) -> (Vec<ReservationId>, Refusal) {
     let mut held = vec![];
     loop {
         match admission.reserve(request(rate)) {
@@ -51,7 +51,7 @@ fn more_memory_carries_more_streams_until_the_disk_is_full() {
 fn the_grantable_rate_is_granted_and_a_higher_one_is_not() {
     let mut admission = admission(4 << 30);
     let (held, refused) = fill(&mut admission, 25_000_000);
-    assert_eq!(refused.short, Short::Disk);
+    assert_eq!(refused.resource, Resource::Disk(DiskId(0)));
     assert!(held.len() > 10);
     if refused.grantable.0 >= 1_000 {
         assert!(admission.check(&request(refused.grantable.0)).is_ok());
@@ -93,7 +93,7 @@ fn a_link_is_not_oversold() {
     let disks = vec![(DiskProfile::flash_default(), Nanos::from_millis(250))];
     let mut admission = Admission::new(&settings, disks, &[BitRate(100_000_000)]);
     let (held, refused) = fill(&mut admission, 8_800_000);
-    assert_eq!((held.len(), refused.short), (10, Short::Network));
+    assert_eq!((held.len(), refused.resource), (10, Resource::Network(LinkId(0))));
     assert!((5_900_000..6_200_000).contains(&refused.grantable.0), "{}", refused.grantable);
 }
 

@@ -10,7 +10,6 @@
 
 use units::{Nanos, limits};
 
-use super::JobKey;
 use super::cost::CostModel;
 use super::slack::Buckets;
 pub use super::work::{BeChoice, BeWork, Commit, WorkOwner};
@@ -60,7 +59,7 @@ pub struct BeQueue {
     commit: Option<Commit>,
     /// Bytes the front has had in its turn.
     turn_bytes: u64,
-    /// Bytes that bulk reads have had since the last turn of an upload.
+    /// Bytes that bulk reads have had since the last turn of a store thread's job.
     read_bytes: u64,
     /// Bytes written since the last flush: what the store thread offers may be older.
     dirty_bytes: u64,
@@ -172,12 +171,12 @@ impl BeQueue {
         };
         // Who does not fit keeps its turn; while reads wait, nobody overtakes it, for it has saved for this.
         let turns = if allowed == Allowed::Front { 1 } else { self.work.len() };
-        for work in self.work.iter().take(turns).map(|job| job.work).filter(may) {
-            if !matches!(work, BeWork::Write { .. }) && self.commit_is_wanted() && commit.is_some() {
+        for job in self.work.iter().take(turns).filter(|job| may(&job.work)) {
+            if !matches!(job.work, BeWork::Write { .. }) && self.commit_is_wanted() && commit.is_some() {
                 // What a drive has in its cache it writes among the reads: each took three times as long as expected.
                 return commit;
             }
-            if let Some(choice) = self.fitting(work, limit, head, cost) {
+            if let Some(choice) = self.fitting(*job, limit, head, cost) {
                 return Some(choice);
             }
         }
@@ -190,15 +189,12 @@ impl BeQueue {
     pub fn pick_due(&self) -> Option<BeChoice> {
         let due = self.work.iter().filter(|job| job.deadline.is_some()).min_by_key(|job| job.deadline)?;
         match due.work {
-            BeWork::Write { job, bytes, .. } => Some(BeChoice::Write { job, bytes: bytes.min(limits::RUN_BYTES_MAX) }),
+            BeWork::Write { job, position, bytes } => {
+                let bytes = bytes.min(limits::RUN_BYTES_MAX);
+                Some(BeChoice::Write { job, position, bytes, deadline: due.deadline })
+            }
             BeWork::Read { .. } | BeWork::Probe { .. } => None,
         }
-    }
-
-    /// The deadline of this job, if it is a recording's.
-    #[must_use]
-    pub fn deadline_of(&self, job: JobKey) -> Option<Nanos> {
-        self.place_of(WorkOwner::Job(job)).and_then(|at| self.work[at].deadline)
     }
 
     /// The commit, if there is something to settle and it fits.
@@ -254,15 +250,6 @@ impl BeQueue {
         self.dirty_bytes = self.dirty_bytes.saturating_add(bytes);
     }
 
-    /// Where a job's next bytes go.
-    #[must_use]
-    pub fn position_of(&self, job: JobKey) -> Option<u64> {
-        self.place_of(WorkOwner::Job(job)).and_then(|at| match self.work[at].work {
-            BeWork::Write { position, .. } => Some(position),
-            BeWork::Read { .. } | BeWork::Probe { .. } => None,
-        })
-    }
-
     /// Whether this owner waits.
     #[must_use]
     pub fn wants(&self, owner: WorkOwner) -> bool {
@@ -277,7 +264,7 @@ impl BeQueue {
         self.commit.map_or(0, |commit| commit.dirty_bytes).max(self.dirty_bytes)
     }
 
-    /// Bulk reads, all of them together, take turns of one run with uploads, uploads among themselves longer ones.
+    /// Bulk reads, all of them together, take turns of one run with the store thread's jobs; uploads among themselves longer ones.
     fn turn_bytes_max(&self) -> u64 {
         let reads = self.work.iter().any(|job| matches!(job.work, BeWork::Read { .. }));
         if reads { limits::RUN_BYTES_MAX } else { TURN_BYTES_MAX }
@@ -296,8 +283,9 @@ impl BeQueue {
         dirty.map_or(Nanos::ZERO, |commit| cost.settle(commit.settles()) + MARGIN)
     }
 
-    /// As much of `work` as is expected to be over within `limit`, with the flush of what is dirty behind it.
-    fn fitting(&self, work: BeWork, limit: Nanos, head: u64, cost: &CostModel) -> Option<BeChoice> {
+    /// As much of a job as is expected to be over within `limit`, with the flush of what is dirty behind it.
+    fn fitting(&self, job: BestEffortJob, limit: Nanos, head: u64, cost: &CostModel) -> Option<BeChoice> {
+        let BestEffortJob { work, deadline } = job;
         let settled = limit.saturating_sub(self.settling(cost));
         match work {
             BeWork::Read { slot, position, bytes } => {
@@ -312,7 +300,7 @@ impl BeQueue {
                 while bytes > limits::PIECE_BYTES_MAX && !fits(bytes) {
                     bytes = (bytes / 2).next_multiple_of(limits::PIECE_BYTES_MAX);
                 }
-                (bytes > 0 && fits(bytes)).then_some(BeChoice::Write { job, bytes })
+                (bytes > 0 && fits(bytes)).then_some(BeChoice::Write { job, position, bytes, deadline })
             }
         }
     }
@@ -320,6 +308,8 @@ impl BeQueue {
 
 #[cfg(test)]
 mod tests {
+    use units::JobId;
+
     use super::*;
     use crate::disk::cost::Settle;
     use crate::profile::DiskProfile;
@@ -327,15 +317,15 @@ mod tests {
     const LONG: Nanos = Nanos::from_secs(1);
 
     fn write(job: u64, bytes: u64) -> BeWork {
-        BeWork::Write { job: JobKey(job), position: job << 30, bytes }
+        BeWork::Write { job: JobId(job), position: job << 30, bytes }
     }
 
     fn commit(dirty_bytes: u64, awaited: bool) -> Commit {
-        Commit { job: JobKey(0), dirty_bytes, awaited }
+        Commit { job: JobId(0), dirty_bytes, awaited }
     }
 
     fn spindle() -> CostModel {
-        CostModel::new(DiskProfile::spindle_default())
+        CostModel::new(DiskProfile::spindle_default(), Nanos::from_secs(1))
     }
 
     #[test]
@@ -343,23 +333,23 @@ mod tests {
         let mut queue = BeQueue::new(4);
         queue.put_commit(commit(1 << 20, true));
         queue.put(BeWork::Read { slot: 1, position: 0, bytes: 1 << 20 }, None);
-        let flush = BeChoice::Commit { job: JobKey(0), settles: Settle::Names };
+        let flush = BeChoice::Commit { job: JobId(0), settles: Settle::Names };
         assert_eq!(queue.pick(Allowed::Anything, LONG, 0, &spindle()), Some(flush));
         queue.remove(WorkOwner::Stream(1));
         queue.put(write(7, 1 << 20), None);
         let choice = queue.pick(Allowed::Anything, LONG, 0, &spindle());
-        assert!(matches!(choice, Some(BeChoice::Write { job: JobKey(7), .. })), "{choice:?}");
+        assert!(matches!(choice, Some(BeChoice::Write { job: JobId(7), .. })), "{choice:?}");
     }
 
     #[test]
     fn owners_take_turns_of_one_run() {
-        let cost = CostModel::new(DiskProfile::flash_default());
+        let cost = CostModel::new(DiskProfile::flash_default(), Nanos::from_secs(1));
         let mut queue = BeQueue::new(8);
         queue.put(write(1, 64 << 20), None);
         queue.put(write(2, 64 << 20), None);
         let mut served = [0u64; 3];
         for _ in 0..16 {
-            let Some(BeChoice::Write { job, bytes }) = queue.pick(Allowed::Anything, LONG, 0, &cost) else {
+            let Some(BeChoice::Write { job, bytes, .. }) = queue.pick(Allowed::Anything, LONG, 0, &cost) else {
                 panic!("a write")
             };
             assert!(bytes <= limits::RUN_BYTES_MAX);
@@ -370,21 +360,22 @@ mod tests {
     }
 
     #[test]
-    fn an_upload_waits_for_one_run_of_bulk_reads_however_many_there_are() {
+    fn a_store_threads_job_waits_for_one_run_of_bulk_reads_however_many_there_are() {
         let cost = spindle();
-        let mut queue = BeQueue::new(32);
         let read = |slot: u32| BeWork::Read { slot, position: u64::from(slot) << 33, bytes: limits::PIECE_BYTES_MAX };
-        (0..20).for_each(|slot| queue.put(read(slot), None));
-        queue.put(write(1, 8 << 20), None);
-        let mut pieces = 0;
-        while let Some(BeChoice::Read { slot, bytes }) = queue.pick(Allowed::Front, LONG, 0, &cost) {
-            queue.advance(WorkOwner::Stream(slot), bytes, 0);
-            queue.put(read(slot), None);
-            pieces += 1;
-            assert!(pieces <= 16, "a run is sixteen pieces");
+        for job in [write(1, 8 << 20)] {
+            let mut queue = BeQueue::new(32);
+            (0..20).for_each(|slot| queue.put(read(slot), None));
+            queue.put(job, None);
+            let mut pieces = 0;
+            while let Some(BeChoice::Read { slot, bytes }) = queue.pick(Allowed::Front, LONG, 0, &cost) {
+                queue.advance(WorkOwner::Stream(slot), bytes, 0);
+                queue.put(read(slot), None);
+                pieces += 1;
+                assert!(pieces <= 16, "a run is sixteen pieces");
+            }
+            assert_eq!(pieces, 16, "before {job:?}");
         }
-        assert_eq!(pieces, 16);
-        assert!(matches!(queue.pick(Allowed::Front, LONG, 0, &cost), Some(BeChoice::Write { .. })));
     }
 
     #[test]
@@ -392,7 +383,7 @@ mod tests {
         let cost = spindle();
         let mut queue = BeQueue::new(8);
         queue.put(write(1, 32 << 20), None);
-        queue.advance(WorkOwner::Job(JobKey(1)), 2 * limits::RUN_BYTES_MAX, 0);
+        queue.advance(WorkOwner::Job(JobId(1)), 2 * limits::RUN_BYTES_MAX, 0);
         queue.put(BeWork::Read { slot: 1, position: 0, bytes: limits::PIECE_BYTES_MAX }, None);
         assert!(matches!(queue.pick(Allowed::Front, LONG, 0, &cost), Some(BeChoice::Read { .. })));
         queue.advance(WorkOwner::Stream(1), limits::PIECE_BYTES_MAX, 0);
@@ -436,7 +427,7 @@ mod tests {
         queue.put_commit(commit(1 << 20, false));
         assert!(queue.is_empty() && queue.is_dirty());
         assert_eq!(queue.pick(Allowed::Anything, LONG, 0, &cost), None, "more may come and share the flush");
-        let flush = BeChoice::Commit { job: JobKey(0), settles: Settle::Cache };
+        let flush = BeChoice::Commit { job: JobId(0), settles: Settle::Cache };
         let (closed, open) = (Allowed::Batch { grows: false }, Allowed::Batch { grows: true });
         assert_eq!(queue.pick(open, LONG, 0, &cost), Some(flush));
         queue.put(write(1, 4 << 20), None);
@@ -453,8 +444,9 @@ mod tests {
         assert_eq!((queue.pick_due(), queue.first_deadline()), (None, None));
         queue.put(write(2, 4 << 20), Some(Nanos::from_secs(9)));
         queue.put(write(3, 1 << 20), Some(Nanos::from_secs(5)));
-        assert_eq!(queue.pick_due(), Some(BeChoice::Write { job: JobKey(3), bytes: 1 << 20 }));
-        assert_eq!(queue.first_deadline(), Some(Nanos::from_secs(5)));
+        let deadline = Some(Nanos::from_secs(5));
+        let first = BeChoice::Write { job: JobId(3), position: 3 << 30, bytes: 1 << 20, deadline };
+        assert_eq!((queue.pick_due(), queue.first_deadline()), (Some(first), deadline));
         let mut buckets = Buckets::new(crate::cycle::Grid::new(Nanos::ZERO, Nanos::from_secs(1)), Nanos::ZERO);
         queue.fill(&mut buckets, 0, &cost);
         let work = buckets.slack(Nanos::ZERO, cost.profile(), 1.0).work();

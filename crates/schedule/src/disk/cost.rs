@@ -5,6 +5,7 @@
 
 use units::Nanos;
 
+use crate::admission::MARGIN;
 use crate::profile::DiskProfile;
 
 /// Disk time over which observations are averaged (exponentially).
@@ -19,11 +20,8 @@ const SPELLS: usize = 3;
 const OUTLIER: f64 = 4.0;
 /// A longer stall counts as one of this: then the disk is hung, which is more than slow.
 const STALL_MAX_SECONDS: f64 = 5.0;
-/// Below this the disk counts as keeping its profile: random access times scatter by that much.
-const TOLERANCE: f64 = 1.04;
-/// More lost time is not remembered: twice what counts at the default round. It is made up for by reads that take less than
-/// [`TOLERANCE`] allows.
-const LOST_MAX_SECONDS: f64 = 1.0;
+/// Below this the disk counts as keeping its profile: random access times scatter by the margin that admission holds back.
+const TOLERANCE: f64 = 1.0 + MARGIN;
 /// No drive's cache holds more dirty bytes than this; what was written beyond is on the platters already.
 const CACHE_BYTES_MAX: u64 = 32 << 20;
 /// Commits are never taken to be quicker than this when an outlier is judged.
@@ -64,14 +62,14 @@ pub struct CostModel {
     /// they are written, and whatever the writes did not take the flush will. Added in full to both, as it was before,
     /// a window seemed to need twice its time.
     unsettled: Nanos,
-    /// More than this is never expected: a window that long would never come.
-    commit_max: Nanos,
+    /// The length of a round.
+    round: Nanos,
 }
 
 impl CostModel {
     /// Nothing observed yet: as if the disk had always obeyed its profile.
     #[must_use]
-    pub fn new(profile: DiskProfile) -> Self {
+    pub fn new(profile: DiskProfile, round: Nanos) -> Self {
         let commit = profile.flush;
         Self {
             profile,
@@ -85,7 +83,7 @@ impl CostModel {
             commit,
             flush: commit,
             unsettled: Nanos::ZERO,
-            commit_max: Nanos::MAX,
+            round,
         }
     }
 
@@ -98,16 +96,14 @@ impl CostModel {
     /// Reading `bytes` at `position` with the head at `head`.
     #[must_use]
     pub fn read(&self, head: u64, position: u64, bytes: u64) -> Nanos {
-        let access = if head == position { Nanos::ZERO } else { self.profile.access_time(head.abs_diff(position)) };
-        self.corrected(access.saturating_add(self.profile.transfer_time(position, bytes)))
+        self.corrected(self.predicted_read(head, position, bytes))
     }
 
     /// Writing `bytes` at `position`, from anywhere.
     #[must_use]
     pub fn write(&self, head: u64, position: u64, bytes: u64) -> Nanos {
         let transfer = self.profile.transfer_time(position, bytes).as_secs_f64() / self.profile.write_ratio.max(0.05);
-        let access = if head == position { Nanos::ZERO } else { self.profile.access_time(head.abs_diff(position)) };
-        self.corrected(access.saturating_add(Nanos::from_secs_f64(transfer)))
+        self.corrected(self.access(head, position).saturating_add(Nanos::from_secs_f64(transfer)))
     }
 
     /// A commit now: what is in the drive's cache must go out, then the file system's own commit.
@@ -116,14 +112,15 @@ impl CostModel {
         self.settle(Settle::Names)
     }
 
-    /// What it takes to settle now.
+    /// What it takes to settle now. More than half a round is not expected of the disk itself: else one hang would teach that no time
+    /// is ever long enough, and no upload would be acknowledged again.
     #[must_use]
     pub fn settle(&self, what: Settle) -> Nanos {
         let own = match what {
             Settle::Names => self.commit,
             Settle::Cache => self.flush,
         };
-        own.min(self.commit_max).saturating_add(self.unsettled)
+        own.min(Nanos(self.round.0 / 2)).saturating_add(self.unsettled)
     }
 
     /// `reads` small random reads.
@@ -146,19 +143,15 @@ impl CostModel {
         self.predicted_seconds = self.predicted_seconds * keep + predicted;
         self.stalled_seconds = self.stalled_seconds * keep + stalled;
         self.longest_stall_seconds = (self.longest_stall_seconds * keep).max(stalled);
-        self.lost_seconds = (self.lost_seconds + counted - TOLERANCE * predicted).clamp(0.0, LOST_MAX_SECONDS);
+        // More than a round, twice what counts, is not remembered. It is made up for by reads that take less than is tolerated.
+        let lost = self.lost_seconds + counted - TOLERANCE * predicted;
+        self.lost_seconds = lost.clamp(0.0, self.round.as_secs_f64());
         self.spell = (self.spell.0 + counted, self.spell.1 + predicted);
         if self.spell.0 >= SPELL_SECONDS {
             let (took, predicted) = std::mem::take(&mut self.spell);
             self.spells.rotate_left(1);
             self.spells[SPELLS - 1] = took / predicted;
         }
-    }
-
-    /// Commits are never expected to take longer than `most`. Without a bound, one hang of the disk teaches that no window
-    /// is long enough, and no upload is ever acknowledged again.
-    pub fn limit_commit(&mut self, most: Nanos) {
-        self.commit_max = most;
     }
 
     /// A write took so long: what its bytes need beyond that, the next commit will take. Without its seek: how many
@@ -202,8 +195,11 @@ impl CostModel {
     /// A prediction without the correction, for [`CostModel::observe_read`].
     #[must_use]
     pub fn predicted_read(&self, head: u64, position: u64, bytes: u64) -> Nanos {
-        let access = if head == position { Nanos::ZERO } else { self.profile.access_time(head.abs_diff(position)) };
-        access.saturating_add(self.profile.transfer_time(position, bytes))
+        self.access(head, position).saturating_add(self.profile.transfer_time(position, bytes))
+    }
+
+    fn access(&self, head: u64, position: u64) -> Nanos {
+        if head == position { Nanos::ZERO } else { self.profile.access_time(head.abs_diff(position)) }
     }
 
     fn corrected(&self, time: Nanos) -> Nanos {
@@ -217,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_slow_disk_is_believed_soon_and_an_outlier_is_not() {
-        let mut cost = CostModel::new(DiskProfile::spindle_default());
+        let mut cost = CostModel::new(DiskProfile::spindle_default(), Nanos::from_secs(1));
         let predicted = Nanos::from_millis(100);
         for _ in 0..20 {
             cost.observe_read(predicted, Nanos::from_millis(100));
@@ -232,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_disk_that_becomes_slow_is_known_after_seconds_and_trusted_again_as_soon() {
-        let mut cost = CostModel::new(DiskProfile::spindle_default());
+        let mut cost = CostModel::new(DiskProfile::spindle_default(), Nanos::from_secs(1));
         let chunk = Nanos::from_millis(10);
         let mut after = |seconds: u64, factor: u64| {
             (0..100 * seconds / factor).for_each(|_| cost.observe_read(chunk, chunk.saturating_mul(factor)));
@@ -249,7 +245,7 @@ mod tests {
 
     #[test]
     fn time_is_lost_by_a_slower_disk_and_not_by_scatter() {
-        let mut cost = CostModel::new(DiskProfile::spindle_default());
+        let mut cost = CostModel::new(DiskProfile::spindle_default(), Nanos::from_secs(1));
         let chunk = Nanos::from_millis(10);
         let mut after = |reads: u64, percent: &[u64]| {
             let took =
@@ -266,7 +262,7 @@ mod tests {
 
     #[test]
     fn no_few_reads_prove_that_a_disk_is_slow() {
-        let mut cost = CostModel::new(DiskProfile::spindle_default());
+        let mut cost = CostModel::new(DiskProfile::spindle_default(), Nanos::from_secs(1));
         let chunk = Nanos::from_millis(10);
         for reads in [0, 1000] {
             (0..reads).for_each(|_| cost.observe_read(chunk, chunk));
@@ -278,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_stall_is_forgiven_and_stalls_that_recur_are_not() {
-        let mut cost = CostModel::new(DiskProfile::spindle_default());
+        let mut cost = CostModel::new(DiskProfile::spindle_default(), Nanos::from_secs(1));
         let chunk = Nanos::from_millis(10);
         let mut after = |seconds: u32, stall_in_each: Nanos| {
             for _ in 0..seconds {
@@ -296,15 +292,14 @@ mod tests {
 
     #[test]
     fn a_hang_does_not_teach_that_no_window_is_long_enough() {
-        let mut cost = CostModel::new(DiskProfile::spindle_default());
-        cost.limit_commit(Nanos::from_millis(500));
+        let mut cost = CostModel::new(DiskProfile::spindle_default(), Nanos::from_secs(1));
         cost.settled(Settle::Names, Nanos::from_secs(3600));
         assert!(cost.commit() <= Nanos::from_millis(500), "the bound holds");
     }
 
     #[test]
     fn commits_settle_near_a_high_quantile() {
-        let mut cost = CostModel::new(DiskProfile::spindle_default());
+        let mut cost = CostModel::new(DiskProfile::spindle_default(), Nanos::from_secs(1));
         for n in 0..400u64 {
             cost.settled(Settle::Names, Nanos::from_millis(if n % 10 == 0 { 60 } else { 30 }));
         }
@@ -314,7 +309,7 @@ mod tests {
 
     #[test]
     fn a_flush_that_nobody_waits_for_teaches_nothing_of_one_that_is_awaited() {
-        let mut cost = CostModel::new(DiskProfile::spindle_default());
+        let mut cost = CostModel::new(DiskProfile::spindle_default(), Nanos::from_secs(1));
         let awaited = cost.commit();
         for _ in 0..200 {
             cost.settled(Settle::Cache, Nanos::from_millis(10));

@@ -17,7 +17,7 @@ pub mod real_time;
 pub mod slack;
 mod work;
 
-use units::{Nanos, limits};
+use units::{JobId, Nanos, limits};
 
 use crate::admission::disk_table::LOOKAHEAD_ROUNDS;
 use crate::cycle::Grid;
@@ -27,10 +27,6 @@ use budget::DiskBudget;
 use cost::{CostModel, Settle};
 use real_time::{RtQueue, RtRequest};
 use slack::{Buckets, Slack};
-
-/// A store thread's job, as the schedule knows it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct JobKey(pub u64);
 
 /// A grant that took no longer was not used: less than a drive's least flush.
 const UNUSED_MAX: Nanos = Nanos::from_micros(20);
@@ -62,7 +58,7 @@ pub enum Step {
     /// Hand the store thread a grant; [`DiskSchedule::grant_done`] must follow.
     Grant {
         /// The job.
-        job: JobKey,
+        job: JobId,
         /// At most this many bytes (writes).
         bytes_max: u64,
         /// No piece begins later.
@@ -100,19 +96,19 @@ pub struct ScheduleStats {
 /// What is out at the store thread.
 #[derive(Debug, Clone, Copy)]
 struct Outstanding {
-    job: JobKey,
     kind: GrantKind,
     since: Nanos,
     /// Reads waited when it was handed out.
     paid: bool,
-    /// Where the head will be.
-    position: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum GrantKind {
-    Write,
-    RealTimeWrite { deadline: Nanos },
+    /// From `position` on; a recording's has a deadline.
+    Write {
+        position: u64,
+        deadline: Option<Nanos>,
+    },
     Probe,
     Commit(Settle),
 }
@@ -144,8 +140,7 @@ impl DiskSchedule {
     #[must_use]
     pub fn new(settings: DiskSettings, profile: DiskProfile, now: Nanos) -> Self {
         let sweeps = profile.rotational;
-        let mut cost = CostModel::new(profile);
-        cost.limit_commit(Nanos(settings.rounds.period().0 / 2));
+        let cost = CostModel::new(profile, settings.rounds.period());
         let owners = limits::STREAMS_MAX + limits::UPLOADS_MAX;
         Self {
             settings,
@@ -194,7 +189,8 @@ impl DiskSchedule {
 
     /// What to do now. Call until it says [`Step::Wait`].
     pub fn next(&mut self, now: Nanos) -> Step {
-        let step = self.next_by_slack(now);
+        self.elapse(now);
+        let step = self.next_step(now);
         if step == Step::Wait && self.reads_in_flight == 0 && self.grant.is_none() {
             self.enter(Phase::Idle, now);
         }
@@ -256,20 +252,18 @@ impl DiskSchedule {
             self.budget.pay(took, self.settings.rounds.period());
         }
         match grant.kind {
-            GrantKind::Write | GrantKind::RealTimeWrite { .. } => {
+            GrantKind::Write { position, deadline } => {
                 self.stats.be_bytes += bytes;
-                self.cost.wrote(grant.position, bytes, took);
+                self.cost.wrote(position, bytes, took);
                 self.be.wrote(bytes);
-                self.head = grant.position.saturating_add(bytes);
+                self.head = position.saturating_add(bytes);
+                return deadline;
             }
             // A grant that came too late, or found nothing to do, was handed back unused.
             GrantKind::Commit(what) if took > UNUSED_MAX => self.cost.settled(what, took),
             GrantKind::Commit(_) | GrantKind::Probe => {}
         }
-        match grant.kind {
-            GrantKind::RealTimeWrite { deadline } => Some(deadline),
-            GrantKind::Write | GrantKind::Probe | GrantKind::Commit(_) => None,
-        }
+        None
     }
 
     /// When [`DiskSchedule::next`] should be asked again if nothing happens before.
@@ -377,8 +371,7 @@ impl DiskSchedule {
         slack
     }
 
-    fn next_by_slack(&mut self, now: Nanos) -> Step {
-        self.elapse(now);
+    fn next_step(&mut self, now: Nanos) -> Step {
         if self.grant.is_some() {
             return Step::Wait;
         }
@@ -397,7 +390,7 @@ impl DiskSchedule {
         let head = self.head;
         let spins = self.cost.profile().rotational;
         if self.be.first_deadline().is_some_and(|deadline| slack.is_due(deadline)) {
-            return self.be.pick_due().and_then(|choice| self.begin_job(choice, Nanos::MAX, now));
+            return self.be.pick_due().map(|choice| self.begin_job(choice, Nanos::MAX, now));
         }
         if self.rt.is_empty() {
             if spins && self.reads_in_flight > 0 && self.phase == Phase::RealTime {
@@ -407,53 +400,52 @@ impl DiskSchedule {
             let end = rounds.start_of(rounds.index_at(now) + 1).saturating_add(self.over);
             let limit = end.saturating_sub(now).min(nanos(slack.least()));
             if let Some(choice) = self.be.pick(Allowed::Anything, limit, head, &self.cost) {
-                return self.begin_job(choice, now.saturating_add(limit), now);
+                return Some(self.begin_job(choice, now.saturating_add(limit), now));
             }
         } else if spins && self.be.is_dirty() {
             let limit = nanos(slack.least());
             let allowed = Allowed::Batch { grows: !self.rt.has_start() };
             if let Some(choice) = self.be.pick(allowed, limit, head, &self.cost) {
-                return self.begin_job(choice, now.saturating_add(limit), now);
+                return Some(self.begin_job(choice, now.saturating_add(limit), now));
             }
         }
         let (_, price) = self.covered?;
         let limit = nanos(slack.least()).min(price);
         let choice = self.be.pick(Allowed::Front, limit, head, &self.cost)?;
-        self.begin_job(choice, now.saturating_add(limit), now)
+        Some(self.begin_job(choice, now.saturating_add(limit), now))
     }
 
-    fn begin_job(&mut self, choice: BeChoice, until: Nanos, now: Nanos) -> Option<Step> {
+    fn begin_job(&mut self, choice: BeChoice, until: Nanos, now: Nanos) -> Step {
         let spins = self.cost.profile().rotational;
-        match choice {
+        let (job, bytes_max, kind) = match choice {
             BeChoice::Read { slot, bytes } => {
                 // A read comes in two pieces, both in flight at once: with one, a drive without a cache loses a turn
                 // after each.
                 if self.reads_in_flight + READ_PIECES > self.cost.profile().queue_depth.max(READ_PIECES) {
-                    return Some(Step::Wait);
+                    return Step::Wait;
                 }
                 self.enter(Phase::BestEffort, now);
-                Some(Step::Read { slot, bytes_max: bytes, real_time: false })
+                return Step::Read { slot, bytes_max: bytes, real_time: false };
             }
-            _ if spins && self.reads_in_flight > 0 => Some(Step::Wait),
-            BeChoice::Write { job, bytes } => {
-                let position = self.position_of(job);
-                let kind = match self.be.deadline_of(job) {
-                    Some(deadline) => GrantKind::RealTimeWrite { deadline },
-                    None => GrantKind::Write,
-                };
+            _ if spins && self.reads_in_flight > 0 => return Step::Wait,
+            BeChoice::Write { job, position, bytes, deadline } => {
                 self.be.advance(WorkOwner::Job(job), bytes, position.saturating_add(bytes));
-                Some(self.hand_out(job, kind, position, bytes, until, now))
+                (job, bytes, GrantKind::Write { position, deadline })
             }
             BeChoice::Probe { job } => {
                 self.be.advance(WorkOwner::Job(job), 0, 0);
-                Some(self.hand_out(job, GrantKind::Probe, self.head, 0, until, now))
+                (job, 0, GrantKind::Probe)
             }
             BeChoice::Commit { job, settles } => {
                 self.be.commit_granted();
                 self.stats.commits += 1;
-                Some(self.hand_out(job, GrantKind::Commit(settles), self.head, 0, until, now))
+                (job, 0, GrantKind::Commit(settles))
             }
-        }
+        };
+        assert!(self.grant.is_none(), "one grant at a time");
+        self.enter(Phase::BestEffort, now);
+        self.grant = Some(Outstanding { kind, since: now, paid: !self.rt.is_empty() });
+        Step::Grant { job, bytes_max, until }
     }
 
     fn read_step(&mut self, slack: &Slack, now: Nanos) -> Step {
@@ -464,7 +456,7 @@ impl DiskSchedule {
         // No read can go before a recording whose buffer is full soon.
         let due = if affordable.is_none() { self.be.pick_due() } else { None };
         if let Some(choice) = due {
-            return self.begin_job(choice, Nanos::MAX, now).unwrap_or(Step::Wait);
+            return self.begin_job(choice, Nanos::MAX, now);
         }
         let Some(request) = affordable.or_else(|| self.rt.first()) else { return Step::Wait };
         self.enter(Phase::RealTime, now);
@@ -474,7 +466,7 @@ impl DiskSchedule {
     /// Time has passed: jobs that wait have earned their share, and may have a deadline by now.
     fn elapse(&mut self, now: Nanos) {
         let elapsed = now.saturating_sub(self.phase_since);
-        self.stats.phase_nanos[self.phase_index()] += elapsed.0;
+        self.stats.phase_nanos[self.phase as usize] += elapsed.0;
         self.phase_since = self.phase_since.max(now);
         self.covered = None;
         if self.be.is_empty() {
@@ -492,39 +484,6 @@ impl DiskSchedule {
             self.elapse(now);
             self.phase = phase;
         }
-    }
-
-    const fn phase_index(&self) -> usize {
-        match self.phase {
-            Phase::RealTime => 0,
-            Phase::BestEffort => 1,
-            Phase::Idle => 2,
-        }
-    }
-
-    fn hand_out(
-        &mut self,
-        job: JobKey,
-        kind: GrantKind,
-        position: u64,
-        bytes_max: u64,
-        until: Nanos,
-        now: Nanos,
-    ) -> Step {
-        assert!(self.grant.is_none(), "one grant at a time");
-        self.enter(Phase::BestEffort, now);
-        self.grant = Some(Outstanding { job, kind, since: now, paid: !self.rt.is_empty(), position });
-        Step::Grant { job, bytes_max, until }
-    }
-
-    fn position_of(&self, job: JobKey) -> u64 {
-        self.be.position_of(job).unwrap_or(self.head)
-    }
-
-    /// The job a grant is out for.
-    #[must_use]
-    pub fn granted(&self) -> Option<JobKey> {
-        self.grant.map(|grant| grant.job)
     }
 
     /// When the outstanding grant was handed out.

@@ -38,8 +38,8 @@ impl RtRequest {
 /// Once the head is there a block is read for so much transfer time, in whole read units. While a disk is late, blocks would else be
 /// read in single read units, each with a seek of its own, and it would never catch up.
 const SLICE: Nanos = Nanos::from_millis(50);
-/// The part of a start that is hurried: enough to begin with (two read units).
-const START_BYTES: u64 = 512 * 1024;
+/// The part of a start that is hurried: what the plane begins to send with (two pages).
+pub const START_BYTES: u64 = 512 * 1024;
 
 #[derive(Debug, Clone, Copy)]
 struct WaitingRead {
@@ -256,7 +256,7 @@ mod tests {
     }
 
     fn next(queue: &RtQueue, head: u64) -> Option<u32> {
-        let cost = CostModel::new(DiskProfile::spindle_default());
+        let cost = CostModel::new(DiskProfile::spindle_default(), Nanos::from_secs(1));
         let mut buckets = Buckets::new(Grid::new(Nanos::ZERO, Nanos::from_secs(1)), NOW);
         queue.fill(&mut buckets, None, &cost);
         queue.pick(&buckets.slack(NOW, cost.profile(), 1.0), head, &cost).map(|request| request.slot)

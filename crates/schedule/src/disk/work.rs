@@ -1,6 +1,7 @@
 //! What best-effort work is: what wants disk time, whose it is, and what is chosen of it.
 
-use super::JobKey;
+use units::{JobId, Nanos};
+
 use super::cost::Settle;
 
 /// Something that wants disk time.
@@ -18,7 +19,7 @@ pub enum BeWork {
     /// A store thread has `bytes` ready to write at `position`.
     Write {
         /// Its job.
-        job: JobKey,
+        job: JobId,
         /// Where.
         position: u64,
         /// How many.
@@ -27,7 +28,7 @@ pub enum BeWork {
     /// A store thread would make so many small reads.
     Probe {
         /// Its job.
-        job: JobKey,
+        job: JobId,
         /// How many.
         reads: u32,
     },
@@ -56,14 +57,14 @@ pub enum WorkOwner {
     /// A delivery's.
     Stream(u32),
     /// A store thread's job.
-    Job(JobKey),
+    Job(JobId),
 }
 
 /// A commit the store thread would make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Commit {
     /// Its job.
-    pub job: JobKey,
+    pub job: JobId,
     /// Written since the last flush.
     pub dirty_bytes: u64,
     /// An upload waits for it.
@@ -76,7 +77,7 @@ impl Commit {
     }
 }
 
-/// What to do next in a window.
+/// What to do next that is not a read that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BeChoice {
     /// Read at most one piece for this stream.
@@ -89,19 +90,23 @@ pub enum BeChoice {
     /// Let the store thread write up to `bytes` of this job.
     Write {
         /// The job.
-        job: JobKey,
+        job: JobId,
+        /// Where.
+        position: u64,
         /// At most this many bytes.
         bytes: u64,
+        /// When a recording's buffer is full.
+        deadline: Option<Nanos>,
     },
     /// Let the store thread probe.
     Probe {
         /// The job.
-        job: JobKey,
+        job: JobId,
     },
     /// Let the store thread commit.
     Commit {
         /// The job.
-        job: JobKey,
+        job: JobId,
         /// What is made durable.
         settles: Settle,
     },

@@ -1,0 +1,181 @@
+//! What fits: the demand of a request, what is short for it, and what would be granted instead.
+
+use super::*;
+
+/// Share of the core's time that may be promised.
+const PROCESSOR_SHARE_MAX: f64 = 0.9;
+/// Below this load the core's cost per bit is not known well enough to refuse anybody.
+const PROCESSOR_SHARE_KNOWN: f64 = 0.5;
+/// What is left of a round when a start that waited for it is tried.
+const STARTS_WITH: f64 = 0.9;
+
+impl Admission {
+    /// What is short for this request, or else its demand and the buffers that it needs.
+    ///
+    /// # Errors
+    /// The resource that is short.
+    pub fn check(&self, request: &AdmissionRequest) -> Result<(DiskDemand, u64), Resource> {
+        self.check_sending(request)?;
+        self.check_reading(request, self.sharing_reserve)
+    }
+
+    /// The same for reading alone, with this share of the disk time kept for those that share reads now.
+    pub(super) fn check_reading(
+        &self,
+        request: &AdmissionRequest,
+        reserve: f64,
+    ) -> Result<(DiskDemand, u64), Resource> {
+        let demand = self.demand(request);
+        let disk = self.disk(request.disk);
+        let kept = f64::from(disk.sharing) * reserve;
+        if !disk.table.fits(&demand, 1.0 + kept) || !(request.writes || self.starts(request, &demand)) {
+            return Err(Resource::Disk(request.disk));
+        }
+        let quarters = self.quarters_for(request, &demand);
+        if self.quarters_promised + quarters > self.quarters {
+            return Err(Resource::Memory);
+        }
+        Ok((demand, quarters))
+    }
+
+    /// What is short for sending.
+    pub(super) fn check_sending(&self, request: &AdmissionRequest) -> Result<(), Resource> {
+        if !self.has_entry() {
+            return Err(Resource::Table);
+        }
+        let link = &self.links[usize::from(request.link.0)];
+        if wire(link.reserved + request.rate.0) > link.capacity.0 {
+            return Err(Resource::Network(request.link));
+        }
+        if self.processor_share > PROCESSOR_SHARE_KNOWN && self.processor_promised > 0 {
+            // Per bit promised when it was measured: by what is promised now, a stream that left made every other one
+            // dearer until the next look, and a yes into a no.
+            let per_bit = self.processor_share / f64_of(self.processor_promised);
+            let grown = per_bit * f64_of(self.promised + request.rate.0);
+            if grown > PROCESSOR_SHARE_MAX {
+                return Err(Resource::Processor);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a stream of this demand, which fits in the long run, could also start: its first read fills the
+    /// look-ahead, which no round may have room for.
+    fn starts(&self, request: &AdmissionRequest, demand: &DiskDemand) -> bool {
+        let moment = Moment { remaining: STARTS_WITH, payload_bytes: request.length, ..Moment::idle(0) };
+        self.disk(request.disk).table.starts(demand, &self.start_of(request, &moment))
+    }
+
+    pub(super) fn start_of(&self, request: &AdmissionRequest, moment: &Moment) -> Start {
+        let round = self.disk(request.disk).table.round();
+        Start {
+            moment: *moment,
+            transfer_per_round: request.transfer_seconds(request.rate.bytes_in(round)),
+            burst_transfer: request.transfer_seconds(request.burst_bytes),
+            payload_transfer: request.transfer_seconds(moment.payload_bytes),
+        }
+    }
+
+    pub(super) fn refusal(&self, resource: Resource, request: &AdmissionRequest) -> Refusal {
+        Refusal { resource, grantable: self.grantable(request) }
+    }
+
+    /// The highest rate below the request's that would be admitted now, to three digits. Each step halves the range, so a rate of
+    /// 40 Gbit/s takes 36 checks: a refusal with its offer takes 0.04 to 0.1 ms of the plane's thread on a full disk (release build,
+    /// two shared processors with a load of ten), a five hundredth of a tick at most.
+    fn grantable(&self, request: &AdmissionRequest) -> BitRate {
+        let (mut yes, mut no) = (0, request.rate.0);
+        while three_digits(yes + (no - yes) / 2) > yes {
+            // The very rate that is told is asked for: a lower one may be read in blocks of another length, and be refused.
+            let rate = three_digits(yes + (no - yes) / 2);
+            if self.check(&AdmissionRequest { rate: BitRate(rate), ..*request }).is_ok() {
+                yes = rate;
+            } else {
+                no = rate;
+            }
+        }
+        BitRate(yes)
+    }
+
+    /// The block a stream of this rate reads on this disk: the longest period at which as many such streams as the disk
+    /// can carry still find memory. A seek costs as much as 1–2 MiB of transfer, so longer is better while it fits.
+    pub(super) fn demand(&self, request: &AdmissionRequest) -> DiskDemand {
+        let table = &self.disk(request.disk).table;
+        let memory = self.quarters / u64::try_from(self.disks.len().max(1)).unwrap_or(1);
+        let mut best = demand_at(request, table, 1);
+        let mut most = carried(request, table, &best, memory);
+        let mut period = 2;
+        while period as usize <= SLOTS && !request.writes {
+            let demand = demand_at(request, table, period);
+            let count = carried(request, table, &demand, memory);
+            // A gain below one in fifty is not worth the memory.
+            if block_bytes(request, table, period) > limits::BLOCK_BYTES_MAX || count < most * 1.02 {
+                break;
+            }
+            (best, most) = (demand, count);
+            period *= 2;
+        }
+        best
+    }
+
+    pub(super) fn quarters_for(&self, request: &AdmissionRequest, demand: &DiskDemand) -> u64 {
+        if request.writes {
+            return 0; // a recording's buffers are the store's
+        }
+        let window = self.window_bytes(request, demand).min(request.length.saturating_add(QUARTER_BYTES));
+        window.div_ceil(QUARTER_BYTES) + 1
+    }
+
+    pub(super) fn window_bytes(&self, request: &AdmissionRequest, demand: &DiskDemand) -> u64 {
+        window_bytes(request.rate, self.disk(request.disk).table.round(), demand.period) + request.burst_bytes
+    }
+}
+
+/// Bytes a stream may hold: its block, the look-ahead, and the round in which it is read.
+#[must_use]
+pub fn window_bytes(rate: BitRate, round: Nanos, period: u32) -> u64 {
+    rate.bytes_in(round.saturating_mul(u64::from(period) + LOOKAHEAD_ROUNDS))
+}
+
+fn block_bytes(request: &AdmissionRequest, table: &DiskTable, period: u32) -> u64 {
+    request.rate.bytes_in(table.round().saturating_mul(u64::from(period)))
+}
+
+fn demand_at(request: &AdmissionRequest, table: &DiskTable, period: u32) -> DiskDemand {
+    let (block, profile) = (block_bytes(request, table, period), table.profile());
+    let mut transfer = request.disk_share * request.transfer_seconds(block);
+    let seeks = request.disk_share * (1.0 + request.fragments_per_byte * f64_of(block));
+    if request.writes {
+        // Written blocks are flushed: the drive's cache must not drain into somebody's deadline.
+        transfer = transfer / profile.write_ratio.max(0.05) + profile.flush.as_secs_f64();
+    }
+    DiskDemand { period, transfer, seeks }
+}
+
+/// How many such streams a disk and this many quarters would carry.
+fn carried(request: &AdmissionRequest, table: &DiskTable, demand: &DiskDemand, memory: u64) -> f64 {
+    let profile = table.profile();
+    let hop = profile.access_time(profile.capacity.0 / 8).as_secs_f64();
+    let busy = (demand.transfer + demand.seeks * hop / profile.parallel_requests()) / f64::from(demand.period);
+    let by_disk = table.round().as_secs_f64() / busy;
+    let each = window_bytes(request.rate, table.round(), demand.period).div_ceil(QUARTER_BYTES) + 1;
+    // Of what lies on several disks each has a share of the stream, and of its memory.
+    by_disk.min((f64_of(memory) / (f64_of(each) * request.disk_share)).floor())
+}
+
+/// Rounded down to three digits; nothing below 1 kbit/s.
+fn three_digits(rate: u64) -> u64 {
+    let unit = 10u64.pow(rate.checked_ilog10().unwrap_or(0).saturating_sub(2));
+    if rate < 1_000 { 0 } else { rate / unit * unit }
+}
+
+pub(super) fn wire(payload: u64) -> u64 {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and far below 2^53")]
+    let bits = (f64_of(payload) * WIRE_OVERHEAD) as u64;
+    bits
+}
+
+#[allow(clippy::cast_precision_loss, reason = "costs are estimates")]
+pub(super) fn f64_of(count: u64) -> f64 {
+    count as f64
+}
