@@ -75,6 +75,16 @@ fn bulk_reads_without_end_leave_uploads_their_share() {
 }
 
 #[test]
+fn bulk_reads_without_end_leave_small_reads_of_the_store_their_turn() {
+    let mut scenario = small(DriveProfile::Desktop, 60);
+    scenario.load.best_effort_share = 0.7;
+    scenario.load.viewing = (SECS(60), SECS(120));
+    scenario.load.probes = MS(700);
+    let tally = lawful(&scenario).tally;
+    assert!(tally.best_effort > 20 && tally.best_effort_wait_max < SECS(5), "{tally:?}");
+}
+
+#[test]
 fn bulk_reads_without_a_buffer_keep_nobody_from_the_disk() {
     let mut scenario = with_uploads(small(DriveProfile::Desktop, 60), 1);
     scenario.chunks = 64;

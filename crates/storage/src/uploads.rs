@@ -387,8 +387,9 @@ impl<F: UploadFile, R> Uploads<F, R> {
         if let Some(upload) = self.uploads.get_mut(&id) {
             upload.written_bytes += bytes;
             upload.ready_bytes -= bytes.min(upload.ready_bytes);
-            if bytes > 0 {
-                upload.ready_since = now;
+            if let Some(recording) = upload.recording {
+                // What is left came behind what is written, at the recording's rate: not just now.
+                upload.ready_since = upload.ready_since.saturating_add(recording.rate.time_for(bytes)).min(now);
             }
             let (position, ready_bytes) = upload.next_run();
             upload.offered_bytes = 0;
@@ -505,5 +506,45 @@ struct Used {
 impl Default for Used {
     fn default() -> Self {
         Self { bytes: 0, ok: true, ready_bytes: 0, position: u64::MAX }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct InOnePiece;
+
+    impl UploadFile for InOnePiece {
+        fn run_at(&self, offset: u64) -> (u64, u64) {
+            (offset, u64::MAX)
+        }
+    }
+
+    /// Granted a part at a time, a recording is due by when its bytes came, however late the parts before them were written. Counted
+    /// from the last write, its deadline receded until its buffer was full.
+    #[test]
+    fn what_is_left_of_a_recording_is_due_by_when_it_came() {
+        let mut uploads: Uploads<InOnePiece, ()> = Uploads::new(DiskId(0));
+        let recording =
+            RecordingTerms { rate: BitRate(8 * 1_048_576), reservation: ReservationId { slot: 0, generation: 0 } };
+        let id = uploads.begin(InOnePiece, Some(recording), false, 0);
+        let deadlines = |uploads: &mut Uploads<InOnePiece, ()>| {
+            let mut found = Vec::new();
+            while let Some(message) = uploads.message() {
+                if let StoreMessage::Offer(Offer { class: WorkClass::RealTime { deadline, .. }, .. }) = message {
+                    found.push(deadline);
+                }
+                uploads.sent();
+            }
+            found.pop()
+        };
+        let second = Nanos::from_secs;
+        (10..14).for_each(|at| uploads.received(id, limits::CHUNK_BYTES, second(at)));
+        assert_eq!(deadlines(&mut uploads), Some(second(12)), "half of four seconds later");
+        let grant = Grant { disk: DiskId(0), job: job_of(id), bytes_max: limits::CHUNK_BYTES, until: Nanos::MAX };
+        assert!(matches!(uploads.granted(grant, second(14)), Granted::Write { .. }));
+        uploads.wrote(id, limits::CHUNK_BYTES, None, second(14));
+        assert_eq!(deadlines(&mut uploads), Some(second(13)), "the second one came a second after the first");
     }
 }

@@ -226,14 +226,14 @@ impl BeQueue {
         }
         self.read_bytes = if reads { self.read_bytes + bytes.min(limits::PIECE_BYTES_MAX) } else { 0 };
         if self.read_bytes >= limits::RUN_BYTES_MAX {
-            self.upload_turn();
+            self.store_turn();
         }
     }
 
-    /// All bulk reads together have had a turn, be they ever so many: the next upload has one.
-    fn upload_turn(&mut self) {
-        let upload = self.work.iter().position(|job| matches!(job.work, BeWork::Write { .. }));
-        if let Some(at) = upload.filter(|at| *at > 0) {
+    /// All bulk reads together have had a turn, be they ever so many: the store thread's next job has one.
+    fn store_turn(&mut self) {
+        let job = self.work.iter().position(|job| !matches!(job.work, BeWork::Read { .. }));
+        if let Some(at) = job.filter(|at| *at > 0) {
             self.work[..=at].rotate_right(1);
             self.turn_bytes = 0;
         }
@@ -363,7 +363,7 @@ mod tests {
     fn a_store_threads_job_waits_for_one_run_of_bulk_reads_however_many_there_are() {
         let cost = spindle();
         let read = |slot: u32| BeWork::Read { slot, position: u64::from(slot) << 33, bytes: limits::PIECE_BYTES_MAX };
-        for job in [write(1, 8 << 20)] {
+        for job in [write(1, 8 << 20), BeWork::Probe { job: JobId(1), reads: 8 }] {
             let mut queue = BeQueue::new(32);
             (0..20).for_each(|slot| queue.put(read(slot), None));
             queue.put(job, None);
