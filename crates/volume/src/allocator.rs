@@ -1,82 +1,46 @@
-//! Which units of a disk are free.
+//! Which units of a disk are free, and where many of them follow each other.
 //!
-//! Promise: taking, giving back and finding the next free unit behind another cost the same on a full disk of ten million
-//! units as on an empty one of ten: a bitmap with a summary bit for each 64 bits, and so on up.
+//! Promise: finding a stretch of so many free units, taking a unit and giving it back cost the same on a disk of ten million units
+//! whether it is empty or nearly full: a bitmap, and for each range of 64, 512, 4096 … units the stretches it begins with, ends with and
+//! has at most (as the page allocator of Go's runtime has since 1.14). Not here: who is given which (`layout`).
 
 use std::ops::Range;
 
-const BITS: u32 = 64;
+const WORD: u32 = 64;
+/// Ranges of a level that are one of the next.
+const FAN: usize = 8;
 
-/// The free units of one disk.
+/// The free units of one disk. Some of them are held: a draft will take them next, unless there are no others.
 #[derive(Debug, Clone)]
 pub(crate) struct FreeUnits {
-    /// Level 0 has a bit for each unit, the others one for each word of the level before; one means free.
-    levels: Vec<Vec<u64>>,
-    units: u32,
-    free: u32,
-}
-
-fn index(value: u32) -> usize {
-    usize::try_from(value).expect("32 bits fit into an address")
+    free: UnitSet,
+    /// Free, and held by nobody.
+    open: UnitSet,
 }
 
 impl FreeUnits {
     /// All of `units` are free.
     pub(crate) fn new(units: u32) -> Self {
-        let mut levels = Vec::new();
-        let mut count = units;
-        loop {
-            let mut words = vec![u64::MAX; index(count.div_ceil(BITS))];
-            if let Some(last) = words.last_mut().filter(|_| !count.is_multiple_of(BITS)) {
-                *last = (1 << (count % BITS)) - 1;
-            }
-            count = count.div_ceil(BITS);
-            levels.push(words);
-            if count <= 1 {
-                return Self { levels, units, free: units };
-            }
-        }
+        Self { free: UnitSet::full(units), open: UnitSet::full(units) }
     }
 
     pub(crate) const fn free(&self) -> u32 {
-        self.free
+        self.free.count
     }
 
     pub(crate) const fn units(&self) -> u32 {
-        self.units
-    }
-
-    pub(crate) fn is_free(&self, unit: u32) -> bool {
-        unit < self.units && self.levels[0][index(unit / BITS)] & (1 << (unit % BITS)) != 0
-    }
-
-    /// Takes `unit` if it is there and free.
-    pub(crate) fn claim(&mut self, unit: u32) -> bool {
-        if !self.is_free(unit) {
-            return false;
-        }
-        self.free -= 1;
-        let mut at = unit;
-        for level in &mut self.levels {
-            let word = &mut level[index(at / BITS)];
-            *word &= !(1 << (at % BITS));
-            if *word != 0 {
-                break;
-            }
-            at /= BITS;
-        }
-        true
+        self.free.units
     }
 
     /// How many units of `range` are free.
     pub(crate) fn free_in(&self, range: Range<u32>) -> u64 {
-        let below = |end: u32| {
-            let (whole, rest) = (index(end / BITS), end % BITS);
-            let words: u64 = self.levels[0][..whole].iter().map(|word| u64::from(word.count_ones())).sum();
-            let last = self.levels[0].get(whole).map_or(0, |word| word & ((1 << rest) - 1));
-            words + u64::from(last.count_ones())
-        };
-        below(range.end).saturating_sub(below(range.start))
+        self.free.count_below(range.end).saturating_sub(self.free.count_below(range.start))
+    }
+
+    /// Takes `unit` if it is there and free.
+    pub(crate) fn claim(&mut self, unit: u32) -> bool {
+        self.open.set(unit, false);
+        self.free.set(unit, false)
     }
 
     /// Gives back a unit that was taken.
@@ -84,51 +48,215 @@ impl FreeUnits {
     /// # Panics
     /// It is free already: two contents had it.
     pub(crate) fn give(&mut self, unit: u32) {
-        assert!(unit < self.units && !self.is_free(unit), "unit {unit} is given back once");
-        self.free += 1;
-        let mut at = unit;
-        for level in &mut self.levels {
-            let word = &mut level[index(at / BITS)];
-            let had_some = *word != 0;
-            *word |= 1 << (at % BITS);
-            if had_some {
+        assert!(self.free.set(unit, true), "unit {unit} is given back once");
+        self.open.set(unit, true);
+    }
+
+    /// Holds units of `range` that follow each other: at most `wanted`, from `behind` on if that one is open, else the first
+    /// stretch of so many, else the longest. Empty if none is open.
+    pub(crate) fn hold(&mut self, range: Range<u32>, wanted: u32, behind: Option<u32>) -> Range<u32> {
+        let goes_on = behind.filter(|unit| range.contains(unit) && self.open.holds(*unit));
+        let stretch = match goes_on {
+            Some(start) => start..range.end.min(start.saturating_add(wanted)),
+            None => {
+                let length = wanted.min(self.open.search(range.clone(), u32::MAX).longest);
+                let found = self.open.search(range, length.max(1)).found.unwrap_or(0);
+                found..found + length
+            }
+        };
+        let end = stretch.clone().find(|unit| !self.open.set(*unit, false)).unwrap_or(stretch.end);
+        stretch.start..end
+    }
+
+    /// Units that were held and not taken are open again.
+    pub(crate) fn let_go(&mut self, held: Range<u32>) {
+        held.filter(|unit| self.free.holds(*unit)).for_each(|unit| {
+            self.open.set(unit, true);
+        });
+    }
+
+    /// A free unit of `range`, though somebody holds it.
+    pub(crate) fn first_free(&self, range: Range<u32>) -> Option<u32> {
+        self.free.search(range, 1).found
+    }
+}
+
+/// A set of units.
+#[derive(Debug, Clone)]
+struct UnitSet {
+    words: Vec<u64>,
+    /// Level 0 has the stretches of each word, the others those of [`FAN`] entries of the level before; all but the last are
+    /// filled up with entries of nothing.
+    levels: Vec<Vec<Stretches>>,
+    units: u32,
+    count: u32,
+}
+
+/// Stretches of a range of units: the one it begins with, the longest, and the one it ends with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Stretches {
+    first: u32,
+    longest: u32,
+    last: u32,
+}
+
+/// A search through a range, from left to right.
+#[derive(Debug)]
+struct StretchSearch {
+    range: Range<u32>,
+    wanted: u32,
+    /// The stretch that ends where the search is.
+    current: Range<u32>,
+    longest: u32,
+    found: Option<u32>,
+}
+
+fn index(value: u32) -> usize {
+    usize::try_from(value).expect("32 bits fit into an address")
+}
+
+impl UnitSet {
+    fn full(units: u32) -> Self {
+        let mut words = vec![u64::MAX; index(units.div_ceil(WORD)).max(1)];
+        let rest = units % WORD;
+        if rest != 0 || units == 0 {
+            *words.last_mut().expect("there is one") = (1 << rest) - 1;
+        }
+        let mut levels: Vec<Vec<Stretches>> = vec![words.iter().map(|word| Stretches::of_word(*word)).collect()];
+        let mut span = WORD;
+        while let Some(below) = levels.last_mut().filter(|below| below.len() > 1) {
+            below.resize(below.len().next_multiple_of(FAN), Stretches::default());
+            let above = below.chunks(FAN).map(|entries| Stretches::joined(entries, span)).collect();
+            levels.push(above);
+            span = wider(span);
+        }
+        Self { words, levels, units, count: units }
+    }
+
+    fn holds(&self, unit: u32) -> bool {
+        unit < self.units && self.words[index(unit / WORD)] & (1 << (unit % WORD)) != 0
+    }
+
+    /// Adds a unit or takes it out; false if nothing changes by it.
+    fn set(&mut self, unit: u32, is_in: bool) -> bool {
+        if unit >= self.units || self.holds(unit) == is_in {
+            return false;
+        }
+        let mut at = index(unit / WORD);
+        self.words[at] ^= 1 << (unit % WORD);
+        self.count = if is_in { self.count + 1 } else { self.count - 1 };
+        let (mut entry, mut span) = (Stretches::of_word(self.words[at]), WORD);
+        for level in 0..self.levels.len() {
+            if std::mem::replace(&mut self.levels[level][at], entry) == entry || level + 1 == self.levels.len() {
                 break;
             }
-            at /= BITS;
+            at /= FAN;
+            entry = Stretches::joined(&self.levels[level][at * FAN..(at + 1) * FAN], span);
+            span = wider(span);
+        }
+        true
+    }
+
+    fn count_below(&self, end: u32) -> u64 {
+        let (whole, rest) = (index(end / WORD), end % WORD);
+        let words: u64 = self.words[..whole].iter().map(|word| u64::from(word.count_ones())).sum();
+        let last = self.words.get(whole).map_or(0, |word| word & ((1 << rest) - 1));
+        words + u64::from(last.count_ones())
+    }
+
+    /// Looks for the first stretch of `wanted` units in `range`, or else for how long the longest is.
+    fn search(&self, range: Range<u32>, wanted: u32) -> StretchSearch {
+        let range = range.start..range.end.min(self.units);
+        let mut search = StretchSearch { range, wanted, current: 0..0, longest: 0, found: None };
+        let top = self.levels.len() - 1;
+        let span = (0..top).fold(WORD, |span, _| wider(span));
+        self.look(top, 0, span, &mut search);
+        search
+    }
+
+    fn look(&self, level: usize, at: usize, span: u32, search: &mut StretchSearch) {
+        let start = u32::try_from(at).unwrap_or(u32::MAX).saturating_mul(span);
+        let end = start.saturating_add(span);
+        let Range { start: from, end: to } = search.range;
+        if search.found.is_some() || end <= from || start >= to {
+            return;
+        }
+        let is_whole = from <= start && end <= to;
+        if is_whole && !search.ends_in(self.levels[level][at], start) {
+            return search.pass(self.levels[level][at], start..end);
+        }
+        if let Some(below) = level.checked_sub(1) {
+            (at * FAN..(at + 1) * FAN).for_each(|at| self.look(below, at, span / 8, search));
+            return;
+        }
+        let mut word = self.words[at];
+        let mut passed = 0;
+        while word != 0 {
+            let gap = word.trailing_zeros();
+            let length = (word >> gap).trailing_ones();
+            let stretch = start + passed + gap..start + passed + gap + length;
+            search.add(stretch.start.max(from)..stretch.end.min(to));
+            passed += gap + length;
+            word = word.checked_shr(gap + length).unwrap_or(0);
+        }
+    }
+}
+
+/// What an entry of the next level covers.
+const fn wider(span: u32) -> u32 {
+    span.saturating_mul(8)
+}
+
+impl Stretches {
+    fn of_word(word: u64) -> Self {
+        let (mut rest, mut longest) = (word, 0);
+        while rest != 0 {
+            rest &= rest << 1;
+            longest += 1;
+        }
+        Self { first: word.trailing_ones(), longest, last: word.leading_ones() }
+    }
+
+    /// Of ranges of `span` units each, one behind the other.
+    fn joined(entries: &[Self], span: u32) -> Self {
+        let (mut all, mut before) = (Self::default(), 0);
+        for entry in entries {
+            all.longest = all.longest.max(entry.longest).max(all.last + entry.first);
+            if all.first == before {
+                all.first += entry.first;
+            }
+            all.last = if entry.last == span { all.last + span } else { entry.last };
+            before += span;
+        }
+        all
+    }
+}
+
+impl StretchSearch {
+    /// Whether what is looked for ends in, or lies in, a range with these stretches that begins at `start`.
+    fn ends_in(&self, stretches: Stretches, start: u32) -> bool {
+        let before = if self.current.end == start { self.current.end - self.current.start } else { 0 };
+        before + stretches.first >= self.wanted || stretches.longest >= self.wanted
+    }
+
+    fn pass(&mut self, stretches: Stretches, range: Range<u32>) {
+        self.add(range.start..range.start + stretches.first);
+        self.longest = self.longest.max(stretches.longest);
+        if stretches.last > 0 {
+            let is_full = stretches.last == range.end - range.start;
+            self.current = if is_full { self.current.clone() } else { range.end - stretches.last..range.end };
         }
     }
 
-    /// Takes the first free unit of `range` at or behind `from`, else the first of `range`.
-    pub(crate) fn take(&mut self, range: Range<u32>, from: u32) -> Option<u32> {
-        let behind = self.next_free(from.max(range.start)).filter(|unit| *unit < range.end);
-        let unit = behind.or_else(|| self.next_free(range.start).filter(|unit| *unit < range.end))?;
-        assert!(self.claim(unit), "what was found free can be taken");
-        Some(unit)
-    }
-
-    /// The first free unit at or behind `unit`: up the levels until a word has one, then down to it.
-    fn next_free(&self, unit: u32) -> Option<u32> {
-        if unit >= self.units {
-            return None;
+    fn add(&mut self, stretch: Range<u32>) {
+        if self.found.is_some() || stretch.is_empty() {
+            return;
         }
-        let mut at = unit;
-        let mut level = 0;
-        loop {
-            let word = self.levels[level].get(index(at / BITS))? & (u64::MAX << (at % BITS));
-            if word != 0 {
-                at = at / BITS * BITS + word.trailing_zeros();
-                break;
-            }
-            at = at / BITS + 1;
-            level += 1;
-            if level == self.levels.len() {
-                return None;
-            }
-        }
-        for below in self.levels[..level].iter().rev() {
-            at = at * BITS + below[index(at)].trailing_zeros();
-        }
-        Some(at)
+        let goes_on = self.current.end == stretch.start && !self.current.is_empty();
+        self.current = if goes_on { self.current.start..stretch.end } else { stretch };
+        let length = self.current.end - self.current.start;
+        self.longest = self.longest.max(length);
+        self.found = (length >= self.wanted).then_some(self.current.start);
     }
 }
 
@@ -138,36 +266,75 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
+    /// The first stretch of `wanted` units of a plain set in a range, and how long the longest is.
+    fn plainly(set: &BTreeSet<u32>, range: Range<u32>, wanted: u32) -> (Option<u32>, u32) {
+        let (mut start, mut end, mut longest, mut found) = (0, 0, 0, None);
+        for unit in set.range(range).copied() {
+            if unit != end || start == end {
+                start = unit;
+            }
+            end = unit + 1;
+            longest = longest.max(end - start);
+            if end - start >= wanted {
+                found = found.or(Some(start));
+            }
+        }
+        (found, longest)
+    }
+
     proptest! {
         #[test]
-        fn it_does_what_a_plain_set_does(
+        fn it_does_what_plain_sets_do(
             units in 1u32..9_000,
-            steps in prop::collection::vec((0u32..9_000, 0u32..9_000, any::<bool>()), 1..300),
+            taken in prop::collection::vec(0u32..9_000, 0..200),
+            steps in prop::collection::vec((0u32..9_000, 0u32..9_000, 1u32..3_000, 0u8..5), 1..60),
         ) {
             let mut free = FreeUnits::new(units);
-            let mut model: BTreeSet<u32> = (0..units).collect();
-            for (from, unit, take) in steps {
-                if take {
-                    let (start, end) = (from.min(unit).min(units), from.max(unit).min(units));
-                    let expected = model.range(from.clamp(start, end)..end).next()
-                        .or_else(|| model.range(start..end).next()).copied();
-                    prop_assert_eq!(free.take(start..end, from), expected);
-                    if let Some(unit) = expected {
-                        model.remove(&unit);
+            let (mut model, mut open): (BTreeSet<u32>, BTreeSet<u32>) = ((0..units).collect(), (0..units).collect());
+            let mut held = Vec::new();
+            for unit in taken {
+                prop_assert_eq!(free.claim(unit), model.remove(&unit));
+                open.remove(&unit);
+            }
+            for (one, other, wanted, step) in steps {
+                let range = one.min(other).min(units)..one.max(other).min(units);
+                match step {
+                    0 if one < units && !model.contains(&one) => {
+                        free.give(one);
+                        model.insert(one);
+                        open.insert(one);
                     }
-                } else if unit < units && !model.contains(&unit) {
-                    free.give(unit);
-                    model.insert(unit);
-                } else {
-                    prop_assert_eq!(free.claim(unit), model.remove(&unit));
+                    0 | 1 => {
+                        prop_assert_eq!(free.claim(one), model.remove(&one));
+                        open.remove(&one);
+                    }
+                    2 | 3 => {
+                        let behind = (step == 3).then_some(one);
+                        let stretch = free.hold(range.clone(), wanted, behind);
+                        prop_assert!(stretch.clone().all(|unit| open.contains(&unit)), "only what is open");
+                        let (found, longest) = plainly(&open, range.clone(), wanted);
+                        let length = u32::try_from(stretch.len()).expect("few");
+                        if let Some(unit) = behind.filter(|unit| range.contains(unit) && open.contains(unit)) {
+                            let ends = length == wanted || stretch.end == range.end || !open.contains(&stretch.end);
+                            prop_assert!(stretch.start == unit && ends);
+                        } else {
+                            prop_assert_eq!(length, wanted.min(longest));
+                            prop_assert!(found.is_none_or(|found| found == stretch.start));
+                        }
+                        stretch.clone().for_each(|unit| { open.remove(&unit); });
+                        held.push(stretch);
+                    }
+                    _ => if let Some(stretch) = held.pop() {
+                        free.let_go(stretch.clone());
+                        open.extend(stretch.filter(|unit| model.contains(unit)));
+                    },
                 }
+                prop_assert_eq!(free.first_free(range.clone()), model.range(range.clone()).next().copied());
+                prop_assert_eq!(free.free_in(range.clone()), u64::try_from(model.range(range).count()).expect("few"));
                 prop_assert_eq!(index(free.free()), model.len());
-                let (start, end) = (from.min(unit).min(units), from.max(unit).min(units));
-                prop_assert_eq!(free.free_in(start..end), u64::try_from(model.range(start..end).count()).expect("few"));
             }
-            for unit in 0..units {
-                prop_assert_eq!(free.is_free(unit), model.contains(&unit));
-            }
+            prop_assert!((0..units).all(|unit| free.free.holds(unit) == model.contains(&unit)));
+            prop_assert!((0..units).all(|unit| free.open.holds(unit) == open.contains(&unit)));
         }
     }
 }

@@ -20,18 +20,16 @@ impl Volume {
         let (number, known) = (member.index(), self.superblock.members.len());
         let record = MemberRecord { size: areas.size, state: MemberState::Active };
         let free = FreeUnits::new(areas.units());
-        let cursor = (0, areas.units().div_ceil(2));
         if number < known {
             // Units that moved away and are still read were on the disk that left.
             let waiting = self.committing.iter_mut().chain([&mut self.staged_retired, &mut self.retired]).flatten();
             waiting.for_each(|retired| retired.units.retain(|place| place.member != member));
             self.superblock.members[number] = record;
-            (self.present[number], self.free[number], self.cursors[number]) = (true, free, cursor);
+            (self.present[number], self.free[number]) = (true, free);
         } else {
             self.superblock.members.push(record);
             self.present.push(true);
             self.free.push(free);
-            self.cursors.push(cursor);
         }
         let [one, two] = self.set_member(member, MemberState::Active);
         let own = one.iter().chain(&two).filter(|write| write.member == member).cloned().collect();

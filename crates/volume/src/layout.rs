@@ -50,6 +50,29 @@ impl Half {
     }
 }
 
+/// Units that a draft, or an upkeep, will take next: a stretch for each disk and half it writes to. What is held is as free as before,
+/// and goes to others when nothing else is left.
+#[derive(Debug, Default)]
+pub(crate) struct HeldUnits(Vec<HeldStretch>);
+
+#[derive(Debug)]
+struct HeldStretch {
+    disk: usize,
+    half: Half,
+    units: Range<u32>,
+}
+
+impl HeldUnits {
+    fn of(&mut self, disk: usize, half: Half) -> &mut Range<u32> {
+        let known = self.0.iter().position(|held| (held.disk, held.half) == (disk, half));
+        let at = known.unwrap_or_else(|| {
+            self.0.push(HeldStretch { disk, half, units: 0..0 });
+            self.0.len() - 1
+        });
+        &mut self.0[at].units
+    }
+}
+
 /// How many parts with two copies on different disks fit into disks with so many free units.
 pub(crate) fn pairs(free: &[u64]) -> u64 {
     let total: u64 = free.iter().sum();
@@ -124,26 +147,53 @@ impl Volume {
         pieces
     }
 
-    /// Takes the units for a part from the disks chosen.
-    pub(crate) fn take_units(&mut self, chosen: Chosen) -> Option<(UnitPlace, Option<UnitPlace>)> {
+    /// Takes the units for a part from the disks chosen; `parts` are expected, with this one.
+    pub(crate) fn take_units(
+        &mut self,
+        chosen: Chosen,
+        parts: u64,
+        held: &mut HeldUnits,
+    ) -> Option<(UnitPlace, Option<UnitPlace>)> {
+        let disks = match self.placement() {
+            Placement::Span => 1,
+            Placement::Stripe | Placement::Mirror => self.free_counts().iter().flatten().count(),
+        };
+        let wanted = u32::try_from(parts.div_ceil(u64::try_from(disks).ok()?)).unwrap_or(u32::MAX);
         let halves = match (self.placement(), chosen.second) {
             (Placement::Mirror, Some(_)) => [Half::Outer, Half::Inner],
             _ => [Half::Any, Half::Any],
         };
-        let first = self.take_unit(chosen.first, halves[0])?;
+        let first = self.take_unit(chosen.first, halves[0], wanted, held)?;
         let second = match chosen.second {
-            Some(disk) => Some(self.take_unit(disk, halves[1])?),
+            Some(disk) => Some(self.take_unit(disk, halves[1], wanted, held)?),
             None => None,
         };
         Some((first, second))
     }
 
-    pub(crate) fn take_unit(&mut self, disk: usize, half: Half) -> Option<UnitPlace> {
-        let (free, cursor) = (&mut self.free[disk], &mut self.cursors[disk]);
-        let from = if half == Half::Inner { &mut cursor.1 } else { &mut cursor.0 };
-        let unit = free.take(half.range(free.units()), *from).or_else(|| free.take(0..free.units(), *from))?;
-        *from = unit + 1;
-        Some(UnitPlace { member: MemberId(u8::try_from(disk).ok()?), unit })
+    /// Takes a unit in that half of a disk while it has one, else elsewhere on it: the next of what is held there, or of a new stretch
+    /// of `wanted` units.
+    pub(crate) fn take_unit(
+        &mut self,
+        disk: usize,
+        half: Half,
+        wanted: u32,
+        held: &mut HeldUnits,
+    ) -> Option<UnitPlace> {
+        let (free, held) = (&mut self.free[disk], held.of(disk, half));
+        let mut taken = held.find(|unit| free.claim(*unit));
+        for range in [half.range(free.units()), 0..free.units()] {
+            if taken.is_none() {
+                *held = free.hold(range.clone(), wanted, Some(held.end).filter(|end| *end > 0));
+                taken = held.next().or_else(|| free.first_free(range)).filter(|unit| free.claim(*unit));
+            }
+        }
+        Some(UnitPlace { member: MemberId(u8::try_from(disk).ok()?), unit: taken? })
+    }
+
+    /// What is left of stretches is for others.
+    pub(crate) fn let_go(&mut self, held: HeldUnits) {
+        held.0.into_iter().for_each(|held| self.free[held.disk].let_go(held.units));
     }
 }
 

@@ -95,6 +95,8 @@ impl Volume {
     pub fn end_upkeep(&mut self) {
         self.draining = None;
         self.surplus.clear();
+        let held = std::mem::take(&mut self.held);
+        self.let_go(held);
     }
 
     /// What there is to look after in a part of a content. Each unit that is taken is either told to [`Volume::take_copies`] or given
@@ -108,9 +110,14 @@ impl Volume {
         content: &StoredContent,
         part: u32,
     ) -> Result<Vec<CopyTask>, VolumeError> {
-        let Some(stored) = usize::try_from(part).ok().and_then(|part| content.parts.get(part)) else {
-            return Ok(vec![]);
-        };
+        let at = usize::try_from(part).unwrap_or(usize::MAX);
+        let Some(stored) = content.parts.get(at) else { return Ok(vec![]) };
+        // What is moved of a content stays together.
+        let left = u32::try_from(content.parts.len() - at).unwrap_or(u32::MAX);
+        if part == 0 {
+            let held = std::mem::take(&mut self.held);
+            self.let_go(held);
+        }
         let target_first = |target: UnitPlace| {
             let others = stored.places().filter(move |place| *place != target);
             CopyTask { part, sources: [target].into_iter().chain(others).collect(), target, news: None }
@@ -128,37 +135,35 @@ impl Volume {
             Upkeep::Fill(member) => match on(member) {
                 Some(own) => vec![target_first(own)],
                 None if stored.second.is_none() => {
-                    new(None, has_room.then(|| self.take_unit(member.index(), Half::Any)).flatten())?
+                    new(None, has_room.then(|| self.take_copy(member, Half::Any, left)).flatten())?
                 }
                 None => vec![],
             },
-            Upkeep::Balance => self.move_to_emptier(stored, part).into_iter().collect(),
-            Upkeep::Outward => self.move_first(stored, part, [Half::Inner, Half::Outer]),
-            Upkeep::Inward => self.move_first(stored, part, [Half::Outer, Half::Inner]),
+            Upkeep::Balance => self.move_to_emptier(stored, part, left).into_iter().collect(),
+            Upkeep::Outward => self.move_first(stored, (part, left), [Half::Inner, Half::Outer]),
+            Upkeep::Inward => self.move_first(stored, (part, left), [Half::Outer, Half::Inner]),
             Upkeep::Drain(member) => match on(member) {
-                Some(from) => new(Some(from), has_room.then(|| self.take_unit_instead(stored, from)).flatten())?,
+                Some(from) => new(Some(from), has_room.then(|| self.take_unit_instead(stored, from, left)).flatten())?,
                 None => vec![],
             },
         })
     }
 
     /// Moves the first copy of a part to the other half of its disk.
-    fn move_first(&mut self, stored: &StoredPart, part: u32, [from, to]: [Half; 2]) -> Vec<CopyTask> {
+    fn move_first(&mut self, stored: &StoredPart, (part, left): (u32, u32), [from, to]: [Half; 2]) -> Vec<CopyTask> {
         let first = stored.first;
-        let has_room = self.draining != Some(first.member) && self.parts_left() > 0;
-        if !has_room || !self.lies_in(first, from) {
+        let free = &self.free[first.member.index()];
+        let is_there_room = free.free_in(to.range(free.units())) > 0 && self.parts_left() > 0;
+        if self.draining == Some(first.member) || !self.lies_in(first, from) || !is_there_room {
             return vec![];
         }
-        let free = &mut self.free[first.member.index()];
-        let range = to.range(free.units());
-        let Some(unit) = free.take(range.clone(), range.start) else { return vec![] };
-        let target = UnitPlace { member: first.member, unit };
+        let Some(target) = self.take_copy(first.member, to, left) else { return vec![] };
         let news = Some(NewCopy { part, instead_of: Some(first), to: target });
         vec![CopyTask { part, sources: stored.places().collect(), target, news }]
     }
 
     /// Moves a copy of a part from a disk with a surplus to the one that lacks most and does not have the other copy.
-    fn move_to_emptier(&mut self, stored: &StoredPart, part: u32) -> Option<CopyTask> {
+    fn move_to_emptier(&mut self, stored: &StoredPart, part: u32, left: u32) -> Option<CopyTask> {
         let surplus = |member: MemberId| self.surplus.get(member.index()).copied().unwrap_or(0);
         let from =
             stored.places().filter(|place| surplus(place.member) > 0).max_by_key(|place| surplus(place.member))?;
@@ -168,7 +173,7 @@ impl Volume {
         if self.parts_left() == 0 {
             return None;
         }
-        let target = self.take_unit(to.index(), self.half_of(stored, from))?;
+        let target = self.take_copy(to, self.half_of(stored, from), left)?;
         self.surplus[from.member.index()] -= 1;
         self.surplus[to.index()] += 1;
         let news = Some(NewCopy { part, instead_of: Some(from), to: target });
@@ -185,12 +190,20 @@ impl Volume {
     }
 
     /// Takes a unit for a copy instead of the one at `from`: on a disk that does not have the other copy.
-    fn take_unit_instead(&mut self, part: &StoredPart, from: UnitPlace) -> Option<UnitPlace> {
+    fn take_unit_instead(&mut self, part: &StoredPart, from: UnitPlace, left: u32) -> Option<UnitPlace> {
         let taken = |member: MemberId| part.places().any(|place| place.member == member);
         let free = |member: MemberId| self.free[member.index()].free();
         let fits = |member: &MemberId| !taken(*member) && self.is_readable(*member) && free(*member) > 0;
         let to = self.member_ids().filter(fits).max_by_key(|member| free(*member))?;
-        self.take_unit(to.index(), self.half_of(part, from))
+        self.take_copy(to, self.half_of(part, from), left)
+    }
+
+    /// Takes a unit for a copy; `left` parts of its content are still to be looked at, with its own.
+    fn take_copy(&mut self, member: MemberId, half: Half, left: u32) -> Option<UnitPlace> {
+        let mut held = std::mem::take(&mut self.held);
+        let taken = self.take_unit(member.index(), half, left, &mut held);
+        self.held = held;
+        taken
     }
 
     /// Gives back a unit that was taken for a copy and will not be one. All writes to it must be complete.

@@ -12,7 +12,7 @@ use crate::catalogue::{Catalogue, ListedName, StoredContent, StoredPart};
 use crate::commit::Retired;
 use crate::error::{CreateError, VolumeError};
 use crate::journal::Journal;
-use crate::layout::pairs;
+use crate::layout::{HeldUnits, pairs};
 use crate::record::Record;
 use crate::superblock::{MemberRecord, MemberState, Placement, Superblock};
 use crate::{MEMBERS_MAX, MemberId, VolumeId, name_problem};
@@ -43,8 +43,6 @@ pub struct Volume {
     pub(crate) present: Vec<bool>,
     pub(crate) catalogue: Catalogue,
     pub(crate) free: Vec<FreeUnits>,
-    /// For each disk, behind the unit taken last: anywhere or in the outer half, and in the inner half.
-    pub(crate) cursors: Vec<(u32, u32)>,
     /// Parts that are promised to drafts.
     pub(crate) reserved: u64,
     pub(crate) journal: Journal,
@@ -64,6 +62,8 @@ pub struct Volume {
     pub(crate) read_only: bool,
     /// Takes nothing new: what is on it moves to the others.
     pub(crate) draining: Option<MemberId>,
+    /// Units that an upkeep takes next for the content it is at.
+    pub(crate) held: HeldUnits,
     /// While disks are balanced: the units of each that are to go to others, or to come if there are less than none; empty else.
     pub(crate) surplus: Vec<i64>,
 }
@@ -113,8 +113,7 @@ impl Volume {
         next_number: u64,
     ) -> Self {
         let members = (0..superblock.members.len()).filter_map(|number| u8::try_from(number).ok()).map(MemberId);
-        let free: Vec<FreeUnits> = members.map(|member| FreeUnits::new(superblock.areas(member).units())).collect();
-        let cursors = free.iter().map(|free| (0, free.units().div_ceil(2))).collect();
+        let free = members.map(|member| FreeUnits::new(superblock.areas(member).units())).collect();
         let numbers_staged = next_number.saturating_add(NUMBERS_STEP);
         let mut staged = Vec::new();
         Record::NumbersFrom(numbers_staged).encode(&mut staged);
@@ -123,7 +122,6 @@ impl Volume {
             present,
             catalogue,
             free,
-            cursors,
             reserved: 0,
             journal,
             staged,
@@ -137,6 +135,7 @@ impl Volume {
             must_checkpoint: false,
             read_only: false,
             draining: None,
+            held: HeldUnits::default(),
             surplus: Vec::new(),
         }
     }
