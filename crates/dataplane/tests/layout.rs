@@ -3,7 +3,7 @@
 mod common;
 
 use common::{MIB, Machine, RATE, delivery_of, disks};
-use dataplane::control::{Report, Service};
+use dataplane::control::{Outcome, Report, Service};
 use dataplane::layout::{ContentLayout, Unit};
 use units::{BitRate, Nanos};
 
@@ -27,6 +27,13 @@ fn striped() -> ContentLayout {
 /// All on each of two disks.
 fn mirrored() -> ContentLayout {
     ContentLayout::new(disks(2), Box::new([Box::new([unit(0, SIZE, 0)]), Box::new([unit(0, SIZE, 1)])]))
+}
+
+/// Time passes, and no client reads.
+fn play_unread(machine: &mut Machine, span: Nanos) {
+    for _ in 0..span.0 / Nanos::from_millis(10).0 {
+        machine.later(Nanos::from_millis(10));
+    }
 }
 
 /// Plays for so long: who ended, and whether all of it was sent.
@@ -60,6 +67,41 @@ fn a_striped_content_is_read_from_and_promised_on_each_of_its_disks() {
         assert_eq!(play(&mut machine, LONG), [(1, true)], "{service:?}");
         assert_eq!((machine.read_from(0), machine.read_from(1)), (SIZE / 2, SIZE / 2));
         assert!(machine.promised_on(0) + machine.promised_on(1) < 1e-9, "all is given back");
+    }
+}
+
+#[test]
+fn a_bulk_read_keeps_all_disks_of_a_content_busy() {
+    let mut machine = Machine::with_disks(2, LINK);
+    machine.told(delivery_of(1, 1, SIZE, striped(), Service::BestEffort));
+    assert!(machine.asked_of(0) > 0 && machine.asked_of(0) == machine.asked_of(1));
+    // A client that takes nothing leaves a unit of each, and one more, in the buffers.
+    machine.disk_answers();
+    play_unread(&mut machine, Nanos::from_millis(500));
+    assert_eq!((machine.read_from(0), machine.read_from(1)), (2 * MIB, MIB));
+    assert_eq!(play(&mut machine, LONG), [(1, true)]);
+    assert_eq!((machine.read_from(0), machine.read_from(1)), (SIZE / 2, SIZE / 2), "nothing is read twice");
+    assert_eq!(machine.pages_used(), 0, "all is given back");
+}
+
+#[test]
+fn what_cannot_be_read_before_its_turn_ends_a_bulk_read_there() {
+    for erring in [0, 1] {
+        let mut machine = Machine::with_disks(2, LINK);
+        machine.disk_answers();
+        machine.break_disks(&[erring], &[]);
+        machine.told(delivery_of(1, 1, SIZE, striped(), Service::BestEffort));
+        let mut reports = Vec::new();
+        for _ in 0..100 {
+            reports.append(&mut machine.later(Nanos::from_millis(50)));
+            reports.append(&mut machine.clients_read());
+        }
+        let sent = reports.iter().find_map(|report| match report {
+            Report::Finished { end, .. } => Some((end.sent_bytes, end.outcome)),
+            _ => None,
+        });
+        assert_eq!(sent, Some((u64::from(erring) * MIB, Outcome::DiskError)));
+        assert_eq!(machine.pages_used(), 0, "all is given back");
     }
 }
 

@@ -4,6 +4,7 @@
 //! stream has left; who has a reservation is read for in time. Not here: what to read next (`schedule::disk`), whom to
 //! admit (`admitter`), when bytes are sent (`pacer`).
 
+mod best_effort;
 mod failing;
 mod grants;
 mod reads;
@@ -32,6 +33,7 @@ use crate::message::{PlacedStart, ReadRate, SharingGroup, ToAdmitter, ToFetcher,
 use crate::outside::{Outside, TokenWork, is_time, ppm};
 use crate::plane::PlaneConfig;
 use crate::port::{Completion, Io};
+use best_effort::AheadPages;
 use reads::ReadOp;
 use slower::Speed;
 
@@ -124,6 +126,8 @@ struct StreamReads {
     /// How far it was sent.
     send: Cursor,
     fetch: Cursor,
+    /// What it holds of the pages behind that: those of other disks, read before their turn.
+    ahead_pages: AheadPages,
     /// Read ahead up to this much payload.
     target: u64,
     /// Payload in all; up to the first page that could not be read, if there is one.
@@ -176,7 +180,9 @@ impl StreamReads {
             }
             cursor.pass(left);
         }
-        None
+        let payload = (quarter.index * QUARTER_BYTES).checked_sub(self.range_start())?;
+        let end = self.fetch.payload + best_effort::AHEAD_BYTES_MAX;
+        ((self.fetch.payload..end).contains(&payload) && self.ahead_pages.has(quarter.index)).then_some(payload)
     }
 
     /// The first byte of the range it reads, if it is one.

@@ -52,37 +52,35 @@ impl Fetcher {
         outside: &mut Outside<I>,
     ) -> Option<Issued> {
         let taken = self.take_buffered(slot, outside);
+        if !real_time {
+            return self.issue_best_effort(requests::id_of(disk), slot, outside);
+        }
         let stream = &self.streams[slot as usize];
         let mut cursor = stream.fetch;
         let key = cursor.next_content(stream.route()).map(|(key, ..)| key);
         let next = self.next_piece(slot).filter(|next| usize::from(next.disk.0) == disk);
-        let (Some(key), Some(next)) = (key, next) else {
-            let all = u64::MAX;
-            return Some(Issued {
-                real_time,
-                position: 0,
-                bytes: 0,
-                requests: 0,
-                advanced_bytes: all,
-                next_position: 0,
-            });
-        };
-        let count = if real_time { self.run_length(slot, key, bytes_max.min(next.length)) } else { 1 };
+        let (Some(key), Some(next)) = (key, next) else { return Some(nothing_issued(real_time)) };
+        let count = self.run_length(slot, key, bytes_max.min(next.length));
         let (first, count) = self.allocate(key, count, real_time, slot)?;
         let mut advanced_bytes = taken;
         for _ in 0..count {
-            let stream = &mut self.streams[slot as usize];
-            let (_, _, left) = cursor.next_content(stream.route()).expect("run_length looked");
-            cursor.pass(left);
-            stream.fetch = cursor;
-            advanced_bytes += left;
-            self.count_best_effort(slot, 1);
+            advanced_bytes += self.pass_page(slot);
         }
-        outside.tell_pacer(ToPacer::Fetched { slot, payload: cursor.payload });
+        outside.tell_pacer(ToPacer::Fetched { slot, payload: self.streams[slot as usize].fetch.payload });
         outside.gauges.plane.cache_misses.add(u64::from(count));
         let (position, bytes, requests) = self.read_quarters(slot, key, (first, count), real_time, outside);
         let next_position = self.next_piece(slot).and_then(|next| next.position).unwrap_or(0);
         Some(Issued { real_time, position, bytes, requests, advanced_bytes, next_position })
+    }
+
+    /// A stream has the page that comes next; how much it wants of it.
+    pub(super) fn pass_page(&mut self, slot: u32) -> u64 {
+        let stream = &mut self.streams[slot as usize];
+        let mut cursor = stream.fetch;
+        let (_, _, left) = cursor.next_content(stream.route()).expect("there is one");
+        cursor.pass(left);
+        stream.fetch = cursor;
+        left
     }
 
     /// How many quarters from `key` on can be read in one go: in one frame, absent, wanted, and next in the stream.
@@ -104,7 +102,13 @@ impl Fetcher {
         count.max(1)
     }
 
-    fn allocate(&mut self, key: QuarterKey, count: u32, real_time: bool, slot: u32) -> Option<(Quarter, u32)> {
+    pub(super) fn allocate(
+        &mut self,
+        key: QuarterKey,
+        count: u32,
+        real_time: bool,
+        slot: u32,
+    ) -> Option<(Quarter, u32)> {
         // The share of best effort is looked at again: many may have asked before the first of them held anything.
         let share_used = !real_time && self.best_effort.1 >= self.best_effort_pages_max();
         if self.reads_free.len() < 2 || share_used {
@@ -121,7 +125,7 @@ impl Fetcher {
 
     /// Reads `count` quarters, which lie in one piece: in one request for a guaranteed stream, in pieces for a best-effort
     /// one. Their position, how many bytes, and in how many requests.
-    fn read_quarters<I: Io>(
+    pub(super) fn read_quarters<I: Io>(
         &mut self,
         slot: u32,
         key: QuarterKey,
@@ -379,6 +383,11 @@ impl Fetcher {
             outside.report(Report::Unused(content));
         }
     }
+}
+
+/// Everything that was to be issued came from the buffers.
+pub(super) const fn nothing_issued(real_time: bool) -> Issued {
+    Issued { real_time, position: 0, bytes: 0, requests: 0, advanced_bytes: u64::MAX, next_position: 0 }
 }
 
 /// Where in the arena a read's first byte comes: a part of a quarter lies at its place in it.

@@ -3,7 +3,7 @@
 use schedule::admission::QUARTER_BYTES;
 use schedule::admission::disk_table::{LOOKAHEAD_ROUNDS, next_read};
 use schedule::disk::Step;
-use schedule::disk::best_effort::{BeWork, WorkOwner};
+use schedule::disk::best_effort::WorkOwner;
 use schedule::disk::real_time::RtRequest;
 use storage::grant::Grant;
 
@@ -12,8 +12,6 @@ use crate::layout::Piece;
 
 /// Decisions asked of a disk in one turn at most.
 const STEPS_PER_TURN: usize = 256;
-/// A best-effort delivery reads ahead this far.
-pub(super) const WINDOW_BYTES: u64 = 4 * QUARTER_BYTES;
 
 impl Fetcher {
     /// At each round of each disk: blocks for later rounds are asked for, waiting streams may start.
@@ -120,33 +118,6 @@ impl Fetcher {
         }
     }
 
-    /// Asks for the next bytes of a best-effort delivery, if it has room for them.
-    pub(super) fn want_best_effort<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) {
-        let has_room = self.best_effort.1 < self.best_effort_pages_max();
-        let stream = &mut self.streams[slot as usize];
-        let is_served = stream.life == ReadsLife::Running && stream.plan.is_none();
-        if !is_served || !has_room || stream.fetch.payload < stream.target {
-            return;
-        }
-        let target = (stream.send.payload + WINDOW_BYTES).min(stream.payload);
-        if target < stream.target + WINDOW_BYTES / 2 && target < stream.payload {
-            return; // half a window at a time: not every page is worth a seek
-        }
-        stream.target = target.max(stream.target);
-        self.take_buffered(slot, outside);
-        let stream = &self.streams[slot as usize];
-        if stream.fetch.payload < stream.target {
-            self.ask_best_effort(slot);
-        }
-    }
-
-    /// Asks the disk on which a delivery's next byte lies for what it wants there.
-    fn ask_best_effort(&mut self, slot: u32) {
-        let Some(next) = self.next_piece(slot) else { return };
-        let work = BeWork::Read { slot, position: next.position.unwrap_or(0), bytes: next.length };
-        self.disk_mut(next.disk).schedule.put_job(work, None);
-    }
-
     /// A delivery finds no buffer: it asks again in its next step, and does not keep its disk from others meanwhile
     /// (uploads stood still behind it).
     fn postpone(&mut self, slot: u32) {
@@ -163,11 +134,16 @@ impl Fetcher {
             let mut cursor = stream.fetch;
             let wants = cursor.payload < stream.target;
             let next = if wants { cursor.next_content(stream.route()) } else { None };
-            let Some((_, left)) = next.and_then(|(key, _, left)| Some((self.cache.take(key)?, left))) else { break };
+            let Some((key, _, left)) = next else { break };
+            if !stream.ahead_pages.remove(key.index) {
+                if self.cache.take(key).is_none() {
+                    break;
+                }
+                outside.gauges.plane.cache_hits.add(1);
+                self.count_best_effort(slot, 1);
+            }
             cursor.pass(left);
-            stream.fetch = cursor;
-            outside.gauges.plane.cache_hits.add(1);
-            self.count_best_effort(slot, 1);
+            self.streams[slot as usize].fetch = cursor;
         }
         let payload = self.streams[slot as usize].fetch.payload;
         if payload > before {
@@ -208,7 +184,7 @@ impl Fetcher {
         }
     }
 
-    /// What a stream reads next, and where: as much as it wants and lies there.
+    /// What a guaranteed stream reads next, and where: as much as it wants and lies there.
     pub(super) fn next_piece(&self, slot: u32) -> Option<Piece> {
         let stream = &self.streams[slot as usize];
         let wanted = stream.target.saturating_sub(stream.fetch.payload);
@@ -229,8 +205,9 @@ impl Fetcher {
         self.count_best_effort(slot, -1);
     }
 
-    /// Gives back the pages that end behind `until` in a stream's payload; how many it keeps.
+    /// Gives back the pages that end behind `until` in a stream's payload, and what was read out of turn; how many it keeps.
     pub(super) fn keep_until<I: Io>(&mut self, slot: u32, until: u64, outside: &mut Outside<I>) -> u32 {
+        self.give_back_ahead(slot);
         let stream = &self.streams[slot as usize];
         let (mut cursor, end) = (stream.send, stream.fetch.payload);
         let (mut kept, mut pages) = (cursor, 0);

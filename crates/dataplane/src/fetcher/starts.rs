@@ -119,7 +119,7 @@ impl Fetcher {
         self.leave_starting(slot);
         self.ask_nothing(slot);
         if life != ReadsLife::Ending {
-            let until = self.streams[slot as usize].send.payload + requests::WINDOW_BYTES + QUARTER_BYTES;
+            let until = self.streams[slot as usize].send.payload + best_effort::WINDOW_BYTES + QUARTER_BYTES;
             let kept = self.keep_until(slot, until, outside);
             self.streams[slot as usize].plan = None;
             self.begin_best_effort(slot);

@@ -201,6 +201,12 @@ impl Machine {
         self.queues.borrow().read.get(&DiskId(disk)).copied().unwrap_or(0)
     }
 
+    /// Bytes that a disk was asked for and has not given.
+    pub(crate) fn asked_of(&self, disk: u16) -> u64 {
+        let queues = self.queues.borrow();
+        queues.asked.iter().filter(|(.., of)| *of == Some(DiskId(disk))).map(|(_, bytes, _)| u64::from(*bytes)).sum()
+    }
+
     /// The share of a disk's time that is promised.
     pub(crate) fn promised_on(&self, disk: u16) -> f64 {
         self.plane.admission().promised_share(DiskId(disk))

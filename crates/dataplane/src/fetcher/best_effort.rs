@@ -1,0 +1,176 @@
+//! Reading ahead for deliveries without a reservation: as far as their share of the buffers lets them, from all disks of a content at
+//! once.
+//!
+//! Promise: pages come to a delivery in its order, whatever the order in which they were read; what it holds of those read before their
+//! turn counts as what it holds of others. Not here: when a disk has time for it (`schedule::disk`), when it is sent (`pacer`).
+
+use schedule::disk::Issued;
+use schedule::disk::best_effort::BeWork;
+
+use super::reads::nothing_issued;
+use super::*;
+use crate::layout::Piece;
+
+/// A delivery reads ahead this far, and if its content lies on several disks a unit on each of them, and one more.
+pub(super) const WINDOW_BYTES: u64 = 4 * QUARTER_BYTES;
+/// And no farther, for the marks of pages have a place in every stream: seven disks with units of 8 MiB.
+pub(super) const AHEAD_BYTES_MAX: u64 = 64 << 20;
+const MARKS: u64 = AHEAD_BYTES_MAX / QUARTER_BYTES;
+const _: () = assert!(MARKS == 4 * 64);
+
+/// Marks of pages of one content, by their number: all within [`AHEAD_BYTES_MAX`].
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct AheadPages([u64; 4]);
+
+impl AheadPages {
+    fn place(index: u64) -> (usize, u64) {
+        let at = usize::try_from(index % MARKS).expect("small");
+        (at / 64, 1 << (at % 64))
+    }
+
+    pub(super) fn has(&self, index: u64) -> bool {
+        let (word, bit) = Self::place(index);
+        self.0[word] & bit != 0
+    }
+
+    fn add(&mut self, index: u64) {
+        let (word, bit) = Self::place(index);
+        self.0[word] |= bit;
+    }
+
+    /// False if it was not marked.
+    pub(super) fn remove(&mut self, index: u64) -> bool {
+        let (word, bit) = Self::place(index);
+        let had = self.0[word] & bit != 0;
+        self.0[word] &= !bit;
+        had
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0 == [0; 4]
+    }
+}
+
+impl Fetcher {
+    /// Asks for the next bytes of a delivery, if there is room for them.
+    pub(super) fn want_best_effort<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) {
+        let has_room = self.best_effort.1 < self.best_effort_pages_max();
+        let stream = &self.streams[slot as usize];
+        if stream.life != ReadsLife::Running || stream.plan.is_some() || !has_room {
+            return;
+        }
+        let target = (stream.send.payload + self.best_effort_window(slot)).min(stream.payload);
+        let stream = &mut self.streams[slot as usize];
+        // Half a window of one disk at a time: not every page is worth a seek.
+        if target >= stream.target + WINDOW_BYTES / 2 || target == stream.payload {
+            stream.target = target.max(stream.target);
+        }
+        self.take_buffered(slot, outside);
+        self.ask_best_effort(slot);
+    }
+
+    /// How far a delivery reads ahead: all of them together within their share of the buffers.
+    fn best_effort_window(&self, slot: u32) -> u64 {
+        let stream = &self.streams[slot as usize];
+        let layout = &stream.content().layout;
+        let disks = layout.disks().len() as u64;
+        let unit = layout.piece(0, 0, AHEAD_BYTES_MAX).map_or(0, |piece| piece.length);
+        // What is put together of several ranges is read in order, and so is what begins with so much on one disk that no other is in reach.
+        if disks == 1 || stream.route().range().is_none() || unit >= AHEAD_BYTES_MAX / 2 {
+            return WINDOW_BYTES;
+        }
+        let share = u64::from(self.best_effort_pages_max() / self.best_effort.0.max(1)) * QUARTER_BYTES;
+        // A range may begin within a page.
+        // One unit more than there are disks: who read its own does not wait until that of another was sent.
+        (unit * (disks + 1)).min(share).clamp(WINDOW_BYTES, AHEAD_BYTES_MAX - QUARTER_BYTES)
+    }
+
+    /// Asks all disks at once that have something which a delivery wants and nobody has read.
+    pub(super) fn ask_best_effort(&mut self, slot: u32) {
+        let content = Arc::clone(self.streams[slot as usize].content());
+        for disk in content.layout.disks() {
+            if self.disk(*disk).schedule.wants(slot) {
+                continue;
+            }
+            let Some((_, next)) = self.missing_on(slot, *disk) else { continue };
+            let work = BeWork::Read { slot, position: next.position.unwrap_or(0), bytes: next.length };
+            self.disk_mut(*disk).schedule.put_job(work, None);
+        }
+    }
+
+    /// The first page on this disk that a delivery wants and nobody has read; and where it lies, with all that is wanted from there on.
+    fn missing_on(&self, slot: u32, disk: DiskId) -> Option<(Cursor, Piece)> {
+        let stream = &self.streams[slot as usize];
+        let layout = &stream.content().layout;
+        let mut cursor = stream.fetch;
+        while cursor.payload < stream.target {
+            let (key, _, left) = cursor.next_content(stream.route())?;
+            if self.cache.find(key).is_none() {
+                let (offset, wanted) = (key.index * QUARTER_BYTES, stream.target - cursor.payload);
+                let piece = layout.piece(layout.copy_at(offset, |disk| self.reluctance(disk)), offset, wanted)?;
+                if piece.disk == disk {
+                    return Some((cursor, Piece { length: wanted, ..piece }));
+                }
+            }
+            cursor.pass(left);
+        }
+        None
+    }
+
+    /// Issues the read of the first page that a delivery wants from this disk; `None` if there is no buffer for it now.
+    pub(super) fn issue_best_effort<I: Io>(
+        &mut self,
+        disk: DiskId,
+        slot: u32,
+        outside: &mut Outside<I>,
+    ) -> Option<Issued> {
+        let Some((mut cursor, _)) = self.missing_on(slot, disk) else { return Some(nothing_issued(false)) };
+        let stream = &self.streams[slot as usize];
+        let is_next = cursor.payload == stream.fetch.payload;
+        let (key, ..) = cursor.next_content(stream.route()).expect("it is missing there");
+        let (first, _) = self.allocate(key, 1, false, slot)?;
+        self.count_best_effort(slot, 1);
+        outside.gauges.plane.cache_misses.add(1);
+        let (position, bytes, requests) = self.read_quarters(slot, key, (first, 1), false, outside);
+        if is_next {
+            self.pass_page(slot);
+            outside.tell_pacer(ToPacer::Fetched { slot, payload: self.streams[slot as usize].fetch.payload });
+        } else {
+            self.streams[slot as usize].ahead_pages.add(key.index);
+        }
+        let (advanced_bytes, next_position) = match self.missing_on(slot, disk) {
+            Some((_, next)) => (bytes, next.position.unwrap_or(0)),
+            None => (u64::MAX, 0),
+        };
+        Some(Issued { real_time: false, position, bytes, requests, advanced_bytes, next_position })
+    }
+
+    /// Gives back what a delivery holds of pages that were read before their turn.
+    pub(super) fn give_back_ahead(&mut self, slot: u32) {
+        let stream = &self.streams[slot as usize];
+        let mut cursor = stream.fetch;
+        while !self.streams[slot as usize].ahead_pages.is_empty() {
+            let route = self.streams[slot as usize].route();
+            let (key, _, left) = cursor.next_content(route).expect("they lie behind what it has fetched");
+            if self.streams[slot as usize].ahead_pages.remove(key.index) {
+                self.give_back(slot, key);
+            }
+            cursor.pass(left);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_of_pages_go_round() {
+        let mut pages = AheadPages::default();
+        for index in 200..400 {
+            pages.add(index);
+        }
+        assert!(pages.has(200) && pages.has(399) && !pages.has(400) && !pages.has(199));
+        assert!((200..400).all(|index| pages.remove(index)) && !pages.remove(300) && pages.is_empty());
+    }
+}
