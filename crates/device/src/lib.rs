@@ -8,4 +8,4 @@ mod location;
 pub mod state_file;
 mod sysfs;
 
-pub use location::{Device, Location, location_of};
+pub use location::{Device, Location, actuator_ranges, location_of};

@@ -1,28 +1,32 @@
 //! Which disk a folder is on.
 //!
 //! Promise: folders on partitions of one block device are on one disk; loop devices are disks of their own; what has no
-//! block device (tmpfs, overlay, network mounts, btrfs's anonymous ones) is a disk of its own without positions.
+//! block device (tmpfs, overlay, network mounts, btrfs's anonymous ones) is a disk of its own without positions. What lies in
+//! the range of one actuator of a drive of several is on a disk of its own, too: the others move while it reads.
 //! Not here: what the disk can do (`calibrate`).
 
-use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{major, minor};
 
-use crate::sysfs;
+use crate::sysfs::{self, DrivePart, number, text};
 
-/// A block device as `/sys` describes it.
+/// What is scheduled as one disk: a block device as `/sys` describes it, or what one of its actuators reaches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
-    /// Name of the whole disk (`sda`, `nvme0n1`, `loop0`), or of the file system where there is none (`tmpfs-…`).
+    /// Name of the whole disk (`sda`, `nvme0n1`, `loop0`), with the actuator's number on a drive of several (`sda-actuator1`), or of
+    /// the file system where there is no block device (`tmpfs-…`).
     pub name: String,
+    /// Name of the drive: what is on one drive fails together.
+    pub drive: String,
     /// What the drive calls itself; empty where it does not say.
     pub model: String,
     /// True if it has heads; false where unknown.
     pub rotational: bool,
-    /// Bytes of the whole disk; zero where unknown.
+    /// Bytes of it; zero where unknown.
     pub capacity_bytes: u64,
-    /// The whole disk's node in `/dev`; none where there is no block device.
+    /// The whole drive's node in `/dev`; none where there is no block device.
     pub node: Option<PathBuf>,
 }
 
@@ -31,7 +35,7 @@ pub struct Device {
 pub struct Location {
     /// The disk.
     pub device: Device,
-    /// Bytes from the start of the whole disk to the start of the file system's device; none where positions mean nothing.
+    /// Bytes from the start of the disk to the start of the file system's device; none where positions mean nothing.
     pub start_bytes: Option<u64>,
 }
 
@@ -41,40 +45,40 @@ pub fn location_of(dev: u64) -> Location {
     location_at(sysfs::folder_of(dev), dev)
 }
 
+/// The ranges that the actuators of the block device `name` reach; none where it has one.
+#[must_use]
+pub fn actuator_ranges(name: &str) -> Vec<Range<u64>> {
+    sysfs::actuators(&Path::new("/sys/block").join(name)).into_iter().map(|actuator| actuator.range).collect()
+}
+
 fn location_at(folder: Option<PathBuf>, dev: u64) -> Location {
-    let Some(mut directory) = folder else {
+    let Some(folder) = folder else {
         let name = format!("anonymous-{}-{}", major(dev), minor(dev));
-        let device = Device { name, model: String::new(), rotational: false, capacity_bytes: 0, node: None };
+        let drive = name.clone();
+        let device = Device { name, drive, model: String::new(), rotational: false, capacity_bytes: 0, node: None };
         return Location { device, start_bytes: None };
     };
-    let mut start_bytes = 0;
-    if directory.join("partition").exists() {
-        // `start` and `size` count 512-byte sectors whatever the drive's are.
-        start_bytes = number(&directory.join("start")) * 512;
-        directory.pop();
-    }
-    let name = directory.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let DrivePart { drive: directory, start_bytes, actuator } = DrivePart::of(folder);
+    let drive = directory.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let (name, range) = match actuator {
+        Some(actuator) => (format!("{drive}-actuator{}", actuator.number), actuator.range),
+        None => (drive.clone(), 0..number(&directory.join("size")) * 512),
+    };
     let device = Device {
+        name,
         model: text(&directory.join("device/model")),
         rotational: number(&directory.join("queue/rotational")) == 1,
-        capacity_bytes: number(&directory.join("size")) * 512,
+        capacity_bytes: range.end - range.start,
         // `!` stands for `/` in names of /sys (`cciss!c0d0`).
-        node: Some(Path::new("/dev").join(name.replace('!', "/"))),
-        name,
+        node: Some(Path::new("/dev").join(drive.replace('!', "/"))),
+        drive,
     };
-    Location { device, start_bytes: Some(start_bytes) }
-}
-
-fn text(path: &Path) -> String {
-    fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
-}
-
-fn number(path: &Path) -> u64 {
-    text(path).parse().unwrap_or(0)
+    Location { device, start_bytes: Some(start_bytes - range.start) }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::symlink;
 
     use rustix::fs::makedev;
@@ -113,6 +117,46 @@ mod tests {
         assert_eq!(part.device.capacity_bytes, 1_024_000);
         assert!(part.device.rotational);
         assert_eq!(part.device.node.as_deref(), Some(Path::new("/dev/sdq")));
+    }
+
+    /// Two actuators, of which each reaches half of the drive, and a partition on each, another on both.
+    #[test]
+    fn a_partition_in_the_range_of_one_actuator_is_a_disk_of_its_own() {
+        let sys = tempfile::tempdir().unwrap();
+        let disk = sys.path().join("block/sdq");
+        let files = [
+            ("size", "4000"),
+            ("queue/independent_access_ranges/0/sector", "0"),
+            ("queue/independent_access_ranges/0/nr_sectors", "2000"),
+            ("queue/independent_access_ranges/1/sector", "2000"),
+            ("queue/independent_access_ranges/1/nr_sectors", "2000"),
+            ("sdq1/partition", "1"),
+            ("sdq1/start", "40"),
+            ("sdq1/size", "1960"),
+            ("sdq2/partition", "2"),
+            ("sdq2/start", "2008"),
+            ("sdq2/size", "1000"),
+            ("sdq3/partition", "3"),
+            ("sdq3/start", "1999"),
+            ("sdq3/size", "9"),
+        ];
+        for (file, text) in files {
+            fs::create_dir_all(disk.join(file).parent().unwrap()).unwrap();
+            fs::write(disk.join(file), format!("{text}\n")).unwrap();
+        }
+        let located = |number: u32, name: &str| {
+            symlink(disk.join(name), sys.path().join(format!("8:{number}"))).unwrap();
+            let Location { device, start_bytes } = location_in(sys.path(), makedev(8, number));
+            assert_eq!((device.drive.as_str(), device.node.as_deref()), ("sdq", Some(Path::new("/dev/sdq"))));
+            (device.name, device.capacity_bytes, start_bytes.unwrap())
+        };
+        assert_eq!(located(1, "sdq1"), ("sdq-actuator0".to_owned(), 1_024_000, 20_480));
+        assert_eq!(located(2, "sdq2"), ("sdq-actuator1".to_owned(), 1_024_000, 4_096));
+        assert_eq!(located(3, "sdq3"), ("sdq".to_owned(), 2_048_000, 1_023_488));
+        assert_eq!(located(0, ""), ("sdq".to_owned(), 2_048_000, 0));
+        // One that tells a single range has one actuator.
+        fs::remove_dir_all(disk.join("queue/independent_access_ranges/1")).unwrap();
+        assert_eq!(located(9, "sdq1").0, "sdq");
     }
 
     #[test]

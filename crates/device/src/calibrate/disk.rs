@@ -13,6 +13,8 @@ use rustix::fs::{Mode, OFlags};
 use units::Nanos;
 use units::limits::DIRECT_ALIGN;
 
+use super::DiskIdentity;
+
 /// Files worth reading, and how many entries are looked at to find them.
 const FILES_MAX: usize = 64;
 const ENTRIES_MAX: usize = 20_000;
@@ -70,24 +72,27 @@ pub struct InTurn {
     pub until: Nanos,
 }
 
-/// The whole of a block device.
+/// All of a block device that is one disk.
 #[derive(Debug)]
 pub(crate) struct WholeDevice {
     file: OwnedFd,
+    /// Where it begins.
+    start: u64,
     capacity: u64,
     buffer: Buffer,
     opened: Instant,
-    /// The kernel's count at the last look; `None` where it keeps none.
+    /// The kernel's count at the last look; `None` where it keeps none, as of an actuator's part of a drive.
     counted: Option<Count>,
     /// What was asked for here since then.
     own: Count,
 }
 
 impl WholeDevice {
-    pub(crate) fn open(path: &Path, capacity: u64) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path, disk: &DiskIdentity) -> io::Result<Self> {
         let (file, buffer) = (open_direct(path)?, Buffer::new(BUFFER_BYTES)?);
-        let counted = Count::of(&file);
-        Ok(Self { file, capacity, buffer, opened: Instant::now(), counted, own: Count::default() })
+        let counted = if disk.range.is_none() { Count::of(&file) } else { None };
+        let (start, capacity) = (disk.range.as_ref().map_or(0, |range| range.start), disk.capacity.0);
+        Ok(Self { file, start, capacity, buffer, opened: Instant::now(), counted, own: Count::default() })
     }
 }
 
@@ -132,16 +137,16 @@ impl Readable for WholeDevice {
 
     fn read(&mut self, position: u64, bytes: u64) -> io::Result<Nanos> {
         self.own.add_reads(1, bytes);
-        timed_read(&self.file, &mut self.buffer, position, bytes)
+        timed_read(&self.file, &mut self.buffer, self.start + position, bytes)
     }
 
     fn read_many(&mut self, positions: &[u64], bytes: u64, depth: usize) -> io::Result<Nanos> {
         self.own.add_reads(positions.len(), bytes);
-        on_threads(positions, depth, |position, buffer| read_whole(&self.file, buffer.aligned(bytes)?, position))
+        on_threads(positions, depth, |at, buffer| read_whole(&self.file, buffer.aligned(bytes)?, self.start + at))
     }
 
     fn read_run(&mut self, positions: &[u64], run: InTurn) -> io::Result<Vec<Nanos>> {
-        let read = |position, buffer: &mut Buffer| read_whole(&self.file, buffer.aligned(run.bytes)?, position);
+        let read = |at, buffer: &mut Buffer| read_whole(&self.file, buffer.aligned(run.bytes)?, self.start + at);
         let there = in_turn(positions, run, self.opened, read)?;
         self.own.add_reads(there.len(), run.bytes);
         Ok(there)
@@ -153,7 +158,7 @@ impl Readable for WholeDevice {
 
     fn others(&mut self) -> u64 {
         let (own, before) = (std::mem::take(&mut self.own), self.counted);
-        self.counted = Count::of(&self.file);
+        self.counted = before.and_then(|_| Count::of(&self.file));
         before.zip(self.counted).map_or(0, |(before, after)| others_between(before, after, own))
     }
 }

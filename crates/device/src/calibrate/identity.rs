@@ -2,11 +2,14 @@
 
 use std::fs;
 use std::io;
+use std::ops::Range;
 use std::os::linux::fs::MetadataExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use units::ByteCount;
+
+use crate::sysfs::{Actuator, DrivePart, actuators, folder_of};
 
 /// `f_type` of tmpfs and ramfs (statfs(2)): no disk at all.
 const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
@@ -19,9 +22,11 @@ pub struct DiskIdentity {
     pub key: String,
     /// Its block device, the whole disk and not the partition; `None` where there is none (network, memory).
     pub device: Option<PathBuf>,
+    /// The bytes of the block device that are the disk: those that one of several actuators reaches; all if none.
+    pub range: Option<Range<u64>>,
     /// What the drive calls itself.
     pub model: Option<String>,
-    /// Size of the block device, or of the file system where there is no device.
+    /// Bytes of the block device that are the disk's, or of the file system where there is no device.
     pub capacity: ByteCount,
     /// What the kernel believes; calibration checks it.
     pub kernel_rotational: Option<bool>,
@@ -38,16 +43,10 @@ pub struct DiskIdentity {
 pub fn identify(target: &Path) -> io::Result<DiskIdentity> {
     let meta = fs::metadata(target)?;
     let number = if meta.file_type().is_block_device() { meta.st_rdev() } else { meta.st_dev() };
-    match sysfs_of(number).or_else(|| sysfs_of(device_of_mount(number)?)) {
-        Some(node) => Ok(from_sysfs(&node)),
+    match folder_of(number).or_else(|| folder_of(device_of_mount(number)?)) {
+        Some(folder) => Ok(from_sysfs(&DrivePart::of(folder))),
         None => without_device(target),
     }
-}
-
-/// The sysfs folder of the whole disk with this device number.
-fn sysfs_of(number: u64) -> Option<PathBuf> {
-    let node = crate::sysfs::folder_of(number)?;
-    if node.join("partition").exists() { node.parent().map(Path::to_path_buf) } else { Some(node) }
 }
 
 /// The device number of the source of the mount with this (anonymous) number: btrfs hides its disk behind one.
@@ -61,7 +60,8 @@ fn device_of_mount(number: u64) -> Option<u64> {
     meta.file_type().is_block_device().then(|| meta.st_rdev())
 }
 
-fn from_sysfs(node: &Path) -> DiskIdentity {
+fn from_sysfs(part: &DrivePart) -> DiskIdentity {
+    let node = &part.drive;
     let read = |name: &str| {
         let text = fs::read_to_string(node.join(name)).ok()?;
         let text: String = text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(200).collect();
@@ -69,7 +69,7 @@ fn from_sysfs(node: &Path) -> DiskIdentity {
     };
     let name = node.file_name().unwrap_or_default().to_string_lossy().replace('!', "/");
     let sectors: u64 = read("size").and_then(|s| s.parse().ok()).unwrap_or(0);
-    let capacity = ByteCount(sectors.saturating_mul(SECTOR_BYTES));
+    let whole = ByteCount(sectors.saturating_mul(SECTOR_BYTES));
     let model = read("device/model");
     let backing = read("loop/backing_file");
     let serial = read("device/serial").or_else(|| read("serial"));
@@ -80,16 +80,30 @@ fn from_sysfs(node: &Path) -> DiskIdentity {
         (None, None, None) => format!("path {}", read("dm/uuid").unwrap_or_else(|| name.clone())),
     };
     let cached_loop = backing.is_some() && read("loop/dio").as_deref() != Some("1");
+    let caution = if cached_loop {
+        Some(format!(
+            "/dev/{name} is a loop device without direct I/O: its reads may come from memory; attach it with losetup --direct-io=on"
+        ))
+    } else {
+        let count = if part.actuator.is_some() { 0 } else { actuators(node).len() };
+        (count > 1).then(|| format!(
+            "/dev/{name} has {count} actuators and is used as if it had one: a partition in the range of each is a disk of its own and carries as much (`isocast disk list` tells the ranges)"
+        ))
+    };
+    let key = format!("{by} size {}", whole.0);
+    let (key, capacity) = match &part.actuator {
+        Some(Actuator { number, range }) => (format!("{key} actuator {number}"), ByteCount(range.end - range.start)),
+        None => (key, whole),
+    };
     DiskIdentity {
-        key: format!("{by} size {}", capacity.0),
+        key,
         device: Some(Path::new("/dev").join(&name)),
+        range: part.actuator.as_ref().map(|actuator| actuator.range.clone()),
         model: model.or_else(|| backing.map(|file| format!("loop device of {file}"))),
         capacity,
         kernel_rotational: read("queue/rotational").map(|r| r == "1"),
         in_memory: false,
-        caution: cached_loop.then(|| {
-            format!("/dev/{name} is a loop device without direct I/O: its reads may come from memory; attach it with losetup --direct-io=on")
-        }),
+        caution,
     }
 }
 
@@ -102,6 +116,7 @@ fn without_device(target: &Path) -> io::Result<DiskIdentity> {
     Ok(DiskIdentity {
         key: format!("folder {} size {}", path.display(), capacity.0),
         device: None,
+        range: None,
         model: None,
         capacity,
         kernel_rotational: None,

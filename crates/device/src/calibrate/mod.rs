@@ -197,7 +197,7 @@ pub fn load_or_calibrate(
 }
 
 fn is_readable(disk: &DiskIdentity) -> bool {
-    disk.device.as_deref().is_some_and(|path| WholeDevice::open(path, disk.capacity.0).is_ok())
+    disk.device.as_deref().is_some_and(|path| WholeDevice::open(path, disk).is_ok())
 }
 
 /// The profile, or the reason why the device could not be measured.
@@ -207,7 +207,7 @@ fn whole_device(
     options: Options,
     watch: Watcher<'_>,
 ) -> Result<Result<MeasuredProfile, String>, CalibrateError> {
-    let mut device = match WholeDevice::open(path, disk.capacity.0) {
+    let mut device = match WholeDevice::open(path, disk) {
         Ok(device) => device,
         Err(error) => {
             return Ok(Err(format!(

@@ -177,5 +177,6 @@ pub(super) fn open_disk(path: &Path) -> Result<OpenDisk, VolumeDiskError> {
 /// A file counts as a disk of its own, as fast as the one it lies on: what else uses that one is not seen.
 fn device_of_file(path: &Path, size: u64, under: &Device) -> Device {
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    Device { name, model: "file".to_owned(), rotational: under.rotational, capacity_bytes: size, node: None }
+    let drive = path.display().to_string();
+    Device { name, drive, model: "file".to_owned(), rotational: under.rotational, capacity_bytes: size, node: None }
 }

@@ -4,11 +4,13 @@
 
 use std::fs;
 use std::io::Write;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Context as _;
 use clap::Args;
+use device::actuator_ranges;
 use device::calibrate::{Calibration, identify, load};
 use serde_json::{Value, json};
 use units::ByteCount;
@@ -51,6 +53,8 @@ struct DiskRow {
     size: u64,
     kind: &'static str,
     shingled: Option<&'static str>,
+    /// What each of several actuators reaches.
+    actuators: Vec<Range<u64>>,
     health: Option<Value>,
     calibration: Option<Calibration>,
 }
@@ -121,6 +125,7 @@ fn row(name: &str, state: &Path) -> Option<DiskRow> {
         size,
         kind: if rotational { "spinning" } else { "flash" },
         shingled,
+        actuators: actuator_ranges(name),
         health: health(&node),
         calibration,
         node,
@@ -154,6 +159,7 @@ impl DiskRow {
         });
         json!({
             "device": self.node, "model": self.model, "size_bytes": self.size, "kind": self.kind, "smr": self.shingled,
+            "actuators": self.actuators.iter().map(|range| json!([range.start, range.end])).collect::<Vec<_>>(),
             "health": self.health, "zones": zones, "streams": self.streams(), "stream_rate_bps": EXAMPLE_RATE.0,
         })
     }
@@ -178,6 +184,16 @@ impl DiskRow {
         }
         if let Some(shingled) = self.shingled {
             text += &format!("\n  note     {shingled}");
+        }
+        if !self.actuators.is_empty() {
+            let sectors =
+                |range: &Range<u64>| format!("{} to {}", range.start / 512, (range.end / 512).saturating_sub(1));
+            let ranges: Vec<String> = self.actuators.iter().map(sectors).collect();
+            text += &format!(
+                "\n  note     {} actuators, of the sectors {}: a partition in each of these ranges is scheduled as a disk of its own",
+                ranges.len(),
+                ranges.join(", ")
+            );
         }
         text
     }
