@@ -24,7 +24,12 @@ fn without_a_loss_to_survive_a_mirror_carries_what_both_its_disks_do() {
 
 /// So many disks, with streams up to what admission grants.
 fn full(seed: u64, disks: usize) -> Scenario {
-    let mut scenario = Scenario::steady(seed, DriveProfile::Desktop, 3 << 30, BitRate(8_800_000), 400);
+    watched(seed, disks, 400)
+}
+
+/// The same for so many who come.
+fn watched(seed: u64, disks: usize, streams: u32) -> Scenario {
+    let mut scenario = Scenario::steady(seed, DriveProfile::Desktop, 3 << 30, BitRate(8_800_000), streams);
     scenario.disks = vec![scenario.disks[0].clone(); disks];
     scenario.load.mirrored = true;
     scenario.load.contents_per_disk = 100;
@@ -62,6 +67,24 @@ fn a_disk_of_a_full_mirror_that_fails_costs_no_stream_a_tick() {
                     lawful(&mirror(seed, disks, Some(fault), 0), &format!("seed {seed}, {disks} disks, {fault:?}"));
                 }
             }
+        }
+    }
+}
+
+/// A disk that does not answer for a moment is waited for where the other copy is on a disk that is dead: streams ended there, though
+/// this one had what they wanted.
+#[test]
+fn the_last_disk_of_a_mirror_may_be_silent_for_a_moment() {
+    for seed in 1..=4 {
+        for disk in [0, 1] {
+            let dead = FaultAt { at: SECS(40), lasts: SECS(25), fault: Fault::Dead { disk } };
+            let silent =
+                FaultAt { at: SECS(50), lasts: Nanos::from_millis(1_800), fault: Fault::Hang { disk: 1 - disk } };
+            // With time to make up for what was lost.
+            let report = sim::run(&Scenario { faults: vec![dead, silent], ..watched(seed, 2, 50) }, Trace::Off);
+            let tally = &report.tally;
+            let ended = (tally.completed, tally.shed);
+            assert_eq!((&report.broken, ended), (&None, (tally.started, 0)), "seed {seed}: {tally:?}");
         }
     }
 }

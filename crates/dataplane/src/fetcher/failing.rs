@@ -2,9 +2,9 @@
 //!
 //! Promise: a content with another copy is read from the disk that is the better one, unit by unit; a disk of a mirror that
 //! errs, or does not answer for a round, costs no stream anything, for each is read ahead by [`LOOKAHEAD_ROUNDS`] and has its
-//! disk time reserved on every disk with a copy, unless the configuration says that no disk need fail. Where there is no other copy, streams wait for an answer for as long as
-//! `PlaneConfig::io_deadline` says, and end then; nobody else's do. Not here: when a disk counts as erring
-//! (`schedule::disk::health`).
+//! disk time reserved on every disk with a copy, unless the configuration says that no disk need fail. Where there is no other copy on
+//! a good disk, streams wait for an answer for as long as `PlaneConfig::io_deadline` says, and end then; nobody else's do. Not
+//! here: when a disk counts as erring (`schedule::disk::health`).
 
 use schedule::admission::disk_table::LOOKAHEAD_ROUNDS;
 use schedule::disk::health::DiskCondition;
@@ -62,7 +62,7 @@ impl Fetcher {
         }
     }
 
-    /// Each tick: a disk that answers nothing for a round counts as erring where what is waited for has another copy.
+    /// Each tick: a disk that answers nothing for a round counts as erring where what is waited for has another copy on a good disk.
     pub(super) fn watch_silence<I: Io>(&mut self, outside: &mut Outside<I>) {
         if !is_time(&mut self.silence_at, outside.config.tick, outside.now) {
             return;
@@ -76,7 +76,11 @@ impl Fetcher {
                 continue;
             }
             let granted = disk.schedule.granted_since().is_some_and(|since| outside.now.saturating_sub(since) > limit);
-            let waited_for = granted && disk.streams.iter().any(|&slot| self.has_other_copies(slot));
+            let waited_for = granted
+                && disk.streams.iter().any(|&slot| {
+                    let layout = &self.streams[slot as usize].content().layout;
+                    layout.copies() > 1 && layout.disks().iter().any(|&other| other != id && self.is_good(other))
+                });
             if (waited_for || self.is_overdue(id, limit, true, outside.now))
                 && self.disks[index].health.unanswered(outside.now)
             {
@@ -91,26 +95,39 @@ impl Fetcher {
         self.streams[slot as usize].content().layout.copies() > 1
     }
 
-    /// Whether a read of this disk is out for longer than `limit`; only one that another copy could answer, if `copies`.
+    fn is_good(&self, disk: DiskId) -> bool {
+        self.disk(disk).health.is_good()
+    }
+
+    /// Whether what is read has another copy on a good disk.
+    fn has_good_copy(&self, read: &ReadOp) -> bool {
+        let layout = &self.files.content(read.file).layout;
+        (0..layout.copies())
+            .filter_map(|copy| layout.piece(copy, read.offset, 1))
+            .any(|piece| piece.disk != read.disk && self.is_good(piece.disk))
+    }
+
+    /// Whether a read of this disk is out for longer than `limit`; only one that a good disk could answer, if `copies`.
     fn is_overdue(&self, disk: DiskId, limit: Nanos, copies: bool, now: Nanos) -> bool {
         self.reads.iter().flatten().any(|read| {
             let overdue = read.disk == disk && now.saturating_sub(read.issued) > limit;
-            overdue && (!copies || self.files.content(read.file).layout.copies() > 1)
+            overdue && (!copies || self.has_good_copy(read))
         })
     }
 
-    /// What a disk that does not answer was asked for and somebody waits for is read from another copy, if there is one.
+    /// What a disk that does not answer was asked for and somebody waits for is read from another copy, if there is one: from one on a
+    /// good disk, or when this one is given up, on any.
     fn read_elsewhere<I: Io>(&mut self, disk: DiskId, outside: &mut Outside<I>) {
-        for nth in (0..self.disks[usize::from(disk.0)].retries.len()).rev() {
-            let op = self.disks[usize::from(disk.0)].retries[nth];
-            let only_one = self.files.content(self.reads[op as usize].expect("a read waits").file).layout.copies() == 1;
-            if self.disks[usize::from(disk.0)].health.is_hung() || !only_one {
-                self.disks[usize::from(disk.0)].retries.remove(nth);
-                self.looked(op, Err(IoFault::Cancelled), outside);
-            }
+        let is_hung = self.disk(disk).health.is_hung();
+        // These were read here because the other copy is bad: they wait as long as there is hope.
+        while is_hung && let Some(op) = self.disk_mut(disk).retries.pop() {
+            self.looked(op, Err(IoFault::Cancelled), outside);
         }
         for op in 0..self.reads.len() {
             let Some(read) = self.reads[op].filter(|read| read.disk == disk) else { continue };
+            if !is_hung && !self.has_good_copy(&read) {
+                continue;
+            }
             let content = Arc::clone(self.files.content(read.file));
             for nth in (0..read.count).take_while(|_| content.layout.copies() > 1) {
                 let Some(&free) = self.reads_free.last() else { return };
@@ -119,9 +136,14 @@ impl Fetcher {
                 let offset = (read.offset / QUARTER_BYTES + u64::from(nth)) * QUARTER_BYTES;
                 let expected = QUARTER_BYTES.min(content.size - offset);
                 self.files.user(read.file);
-                self.reads[free as usize] = Some(read.of_one_page(first, offset, expected));
+                let mut again = read.of_one_page(first, offset, expected);
+                again.tried = if is_hung { read.tried } else { 0 };
+                self.reads[free as usize] = Some(again);
                 if !self.read_from_next_copy(free, outside) {
                     self.looked(free, Err(IoFault::Cancelled), outside);
+                } else if !is_hung && let Some(read) = &mut self.reads[free as usize] {
+                    // The other disk may be worse than it seemed: then this one, which may answer yet, is asked again.
+                    read.tried = 0;
                 }
             }
         }

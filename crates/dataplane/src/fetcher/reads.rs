@@ -23,7 +23,7 @@ pub(super) struct ReadOp {
     place: ErrorLocation,
     /// The copy of the content it reads, and how many were tried before.
     copy: usize,
-    tried: usize,
+    pub(super) tried: usize,
     /// Offset in the content, and bytes expected there.
     pub(super) offset: u64,
     expected: u64,
