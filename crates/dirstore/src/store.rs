@@ -99,7 +99,8 @@ pub enum LayoutError {
     Volume(#[from] VolumeDiskError),
     /// Two of what is served would schedule the same disk.
     #[error(
-        "the disk {0} is used by a volume and something else that is served; give the volume whole disks of its own"
+        "the disk {0} is used by a volume and something else that is served, or twice by a volume: give the volume whole disks of \
+         its own, or of a drive with several actuators a partition in the range of each"
     )]
     DiskShared(String),
     /// More disks than can be scheduled.
@@ -143,9 +144,10 @@ impl StoreLayout {
         for paths in volumes {
             layout.volumes.push(OpenVolume::open(paths)?);
         }
-        let mut names: HashSet<&str> = HashSet::new();
+        // A file is told from others of its name by where it lies.
+        let mut names: HashSet<(&str, &str)> = HashSet::new();
         for (device, _) in layout.places().filter_map(|place| place.disk) {
-            if !names.insert(device.name.as_str()) {
+            if !names.insert((device.name.as_str(), device.drive.as_str())) {
                 return Err(LayoutError::DiskShared(device.name.clone()));
             }
         }

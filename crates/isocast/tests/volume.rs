@@ -261,3 +261,79 @@ fn a_disk_of_a_stripe_has_no_copies_to_be_replaced_from() {
     let said = refused(&["replace", "--old", &one, "--new", &new, "--yes", &two]);
     assert!(said.contains("one copy") || said.contains("catalogue"), "{said}");
 }
+
+#[test]
+fn who_only_reads_goes_on_without_a_disk_that_cannot_be_used() {
+    let bench = Bench::new();
+    let (one, two, source) = (bench.disk("one"), bench.disk("two"), bench.files());
+    let both = format!("{one},{two}");
+    done(&["create", "--name", "films", "--layout", "mirror", "--unit", "1MiB", "--yes", &one, &two]);
+    done(&["import", &both, source.to_str().expect("UTF-8")]);
+    let harms: [(&str, &dyn Fn()); 3] = [
+        ("no Isocast volume", &|| fs::write(&one, vec![0; 24 << 20]).expect("there is room")),
+        ("truncated", &|| {
+            fs::copy(&two, &one).expect("there is room");
+            File::options().write(true).open(&one).and_then(|file| file.set_len(20 << 20)).expect("it can be cut");
+        }),
+        ("No such file", &|| fs::remove_file(&one).expect("it is there")),
+    ];
+    for (why, harm) in harms {
+        harm();
+        let output = volume(&["status", "--json", &both]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(1) && said.contains("is left out") && said.contains(why), "{why}: {said}");
+        let status: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert!(status["contents"] == 3 && status["disks"][0]["state"] == "missing", "{status:#}");
+        let (found, sound) = json(&["check", "--json", &both]);
+        assert!(!sound && found["lost"].as_array().is_some_and(Vec::is_empty), "{found:#}");
+        let out = tempfile::tempdir_in(bench.folder.path()).expect("there is room");
+        done(&["export", "--to", out.path().to_str().expect("UTF-8"), &both]);
+        assert!(same(&source.join("a.mp4"), &out.path().join("films/a.mp4")));
+        assert!(refused(&["import", &both, source.to_str().expect("UTF-8")]).contains(why), "who writes needs it");
+    }
+}
+
+#[test]
+fn what_is_damaged_in_every_copy_is_left_out_of_an_export() {
+    let bench = Bench::new();
+    let (disk, source) = (bench.disk("one"), bench.files());
+    done(&["create", "--name", "films", "--layout", "span", "--unit", "1MiB", "--yes", &disk]);
+    done(&["import", &disk, source.to_str().expect("UTF-8")]);
+    let (listed, _) = json(&["check", "--json", &disk]);
+    assert_eq!(listed["sound"], true);
+    // Every unit begins with payload: those of the larger content go, one after the other, until one is damaged.
+    let file = File::options().write(true).open(&disk).expect("it is there");
+    let damaged = |position| {
+        file.write_all_at(&[7; 4096], position).expect("there is room");
+        json(&["scrub", "--no-repair", "--json", &disk]).0["lost"] == serde_json::json!(["films/a.mp4"])
+    };
+    assert!((3 << 20..DISK_BYTES - (2 << 20)).step_by(1 << 20).any(damaged), "one of them is of the larger content");
+    let out = bench.path("out");
+    fs::create_dir(&out).expect("there is room");
+    let said = refused(&["export", "--to", out.to_str().expect("UTF-8"), &disk]);
+    assert!(said.contains("`films/a.mp4`: part") && said.contains("the others were exported"), "{said}");
+    assert!(same(&source.join("old/b.mp4"), &out.join("films/old/b.mp4")));
+}
+
+#[test]
+fn a_folder_has_a_layout_of_its_own() {
+    let bench = Bench::new();
+    let (one, two, source) = (bench.disk("one"), bench.disk("two"), bench.files());
+    let both = format!("{one},{two}");
+    let create = ["create", "--name", "v", "--layout", "stripe", "--unit", "1MiB", "--yes", "--folder", "films=mirror"];
+    done(&[&create[..], &[&one, &two]].concat());
+    let (shown, _) = json(&["layout", "--json", &both]);
+    assert_eq!(shown, serde_json::json!({ "layout": "stripe", "folders": { "films": "mirror" } }));
+    done(&["import", &both, source.to_str().expect("UTF-8")]);
+    done(&["import", &both, "--to", "once", source.join("a.mp4").to_str().expect("UTF-8")]);
+    done(&["layout", &both, "films=volume", "/other/=span"]);
+    assert!(done(&["status", &both]).contains("folder    other (span)"));
+    assert!(refused(&["layout", &both, "a/../b=span"]).contains("a/../b"));
+    // What was written with two copies has them.
+    fs::remove_file(&two).expect("it is there");
+    let out = bench.path("out");
+    fs::create_dir(&out).expect("there is room");
+    let said = refused(&["export", "--to", out.to_str().expect("UTF-8"), &one]);
+    assert!(said.contains("`once/a.mp4`") && !said.contains("`films/"), "{said}");
+    assert!(same(&source.join("a.mp4"), &out.join("films/a.mp4")));
+}

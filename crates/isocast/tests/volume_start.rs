@@ -162,3 +162,20 @@ fn disks_that_are_not_the_volumes_are_told_apart_and_nothing_is_changed() {
     gives_all(&server, &films(), "with the new disk");
     server.stop();
 }
+
+#[test]
+fn files_of_one_name_in_two_folders_are_two_disks() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    let disks: Vec<PathBuf> = ["a", "b"]
+        .map(|name| {
+            fs::create_dir(folder.path().join(name)).expect("there is room");
+            let path = folder.path().join(name).join("volume.img");
+            blank(&path);
+            path
+        })
+        .into();
+    volume(&["create", "--name", "films", "--layout", "mirror", "--unit", "1MiB", "--yes"], &disks);
+    let server = serving(&disks, &folder);
+    assert_eq!(put(server.address, "/media/x.ts", &pattern(70_000)), 201);
+    assert!(server.stop().0.success());
+}

@@ -7,7 +7,7 @@ use crate::layout::{HeldUnits, choose};
 use crate::record::{Record, put_bytes};
 use crate::tail::stored_bytes;
 use crate::unit::{Checksums, UnitHeader};
-use crate::{BLOCK_BYTES, BLOCK_LEN, DiskWrite, MemberId, Volume, VolumeError};
+use crate::{BLOCK_BYTES, BLOCK_LEN, DiskWrite, MemberId, Placement, Volume, VolumeError};
 
 /// Units of a content at most: its record fits into a frame of the journal.
 const PARTS_MAX: usize = 4_000_000;
@@ -30,6 +30,7 @@ pub struct Draft {
     pub(crate) table: Vec<u32>,
     parts: Vec<StoredPart>,
     open: Option<OpenUnit>,
+    placement: Placement,
     /// Parts that are reserved for it and not taken yet.
     reserved: u64,
     held: HeldUnits,
@@ -87,12 +88,14 @@ impl Volume {
         let count = usize::try_from(parts).ok().filter(|count| *count <= PARTS_MAX).ok_or(VolumeError::TooLong)?;
         self.check_catalogue_room(put_bytes(name.len(), count))?;
         self.reuse_retired();
-        if parts > self.parts_left() || self.parts_left() == 0 && length != Some(0) {
+        let placement = self.placement_of(name);
+        let left = self.parts_left(placement);
+        if parts > left || left == 0 && length != Some(0) {
             return Err(VolumeError::Full);
         }
         let generation = self.new_number()?;
         let content = self.catalogue.find(name).map_or(generation, |old| old.content);
-        self.reserved += parts;
+        *self.promised.of(placement) += parts;
         Ok(Draft {
             name: name.into(),
             content,
@@ -102,6 +105,7 @@ impl Volume {
             table: Vec::new(),
             parts: Vec::new(),
             open: None,
+            placement,
             reserved: parts,
             held: HeldUnits::default(),
         })
@@ -126,9 +130,9 @@ impl Volume {
         if draft.parts.len() >= PARTS_MAX {
             return Err(VolumeError::TooLong);
         }
-        if draft.reserved == 0 && self.parts_left() == 0 {
+        if draft.reserved == 0 && self.parts_left(draft.placement) == 0 {
             self.reuse_retired();
-            if self.parts_left() == 0 {
+            if self.parts_left(draft.placement) == 0 {
                 return Err(VolumeError::Full);
             }
         }
@@ -139,12 +143,13 @@ impl Volume {
             0 => taken.clamp(AHEAD_PARTS_MIN, AHEAD_BYTES_MAX / self.unit_bytes()),
             known => known,
         };
-        let chosen = choose(self.placement(), &self.free_counts(), turn, before);
-        let (first, second) =
-            chosen.and_then(|chosen| self.take_units(chosen, parts, &mut draft.held)).ok_or(VolumeError::Full)?;
+        let placement = draft.placement;
+        let chosen = choose(placement, &self.free_counts(), &self.drives, turn, before);
+        let taken = chosen.and_then(|chosen| self.take_units(placement, chosen, parts, &mut draft.held));
+        let (first, second) = taken.ok_or(VolumeError::Full)?;
         if draft.reserved > 0 {
             draft.reserved -= 1;
-            self.reserved -= 1;
+            *self.promised.of(draft.placement) -= 1;
         }
         draft.open = Some(OpenUnit { first, second, checksums: Checksums::default() });
         Ok(())
@@ -211,7 +216,7 @@ impl Volume {
             self.abandon(draft);
             return Err(error);
         }
-        self.reserved -= draft.reserved;
+        *self.promised.of(draft.placement) -= draft.reserved;
         self.let_go(draft.held);
         let content = StoredContent {
             content: draft.content,
@@ -231,7 +236,7 @@ impl Volume {
 
     /// Gives up a draft: its units are free at once. All writes to them must be complete.
     pub fn abandon(&mut self, draft: Draft) {
-        self.reserved -= draft.reserved;
+        *self.promised.of(draft.placement) -= draft.reserved;
         let open = draft.open.iter().flat_map(OpenUnit::places);
         for place in draft.parts.iter().flat_map(StoredPart::places).chain(open) {
             self.free[place.member.index()].give(place.unit);

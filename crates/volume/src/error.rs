@@ -28,7 +28,7 @@ pub enum CreateError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VolumeOpenError {
     /// A disk's superblock does not count.
-    #[error("disk {disk}: {source}")]
+    #[error("disk {disk}")]
     Superblock {
         /// Which of the disks given, from 0.
         disk: usize,
@@ -115,6 +115,18 @@ pub enum VolumeOpenError {
         "the catalogue is damaged ({0}), in every copy: no content is lost by that; make it anew with `isocast volume rebuild-catalogue`"
     )]
     CatalogueDamaged(&'static str),
+}
+
+impl VolumeOpenError {
+    /// The disk that cannot be used, of those given, where the volume may be opened without it.
+    #[must_use]
+    pub const fn unusable_disk(&self) -> Option<usize> {
+        match self {
+            Self::Truncated { disk, .. }
+            | Self::Superblock { disk, source: SuperblockError::NotAVolume | SuperblockError::Damaged } => Some(*disk),
+            _ => None,
+        }
+    }
 }
 
 /// Why a change of an open volume is not possible. Nothing was changed.

@@ -3,6 +3,8 @@
 //! Promise: a disk leaves when nothing that the catalogue names lies on it. A crash at any moment leaves every content whole.
 //! Not here: moving what lies on it to the others (`upkeep`).
 
+use std::collections::BTreeSet;
+
 use crate::allocator::FreeUnits;
 use crate::superblock::{MemberRecord, MemberState};
 use crate::{Areas, CreateError, DiskWrite, MEMBERS_MAX, MemberId, Volume, VolumeError};
@@ -30,7 +32,9 @@ impl Volume {
             self.superblock.members.push(record);
             self.present.push(true);
             self.free.push(free);
+            self.drives.push(0);
         }
+        self.drives[number] = self.drives.iter().max().map_or(0, |drive| drive + 1);
         let [one, two] = self.set_member(member, MemberState::Active);
         let own = one.iter().chain(&two).filter(|write| write.member == member).cloned().collect();
         Ok((member, [own, one, two]))
@@ -61,11 +65,12 @@ impl Volume {
         parts.any(|part| part.places().any(|place| place.member == member))
     }
 
-    /// Whether enough disks are left without this one for the volume's layout.
+    /// Whether disks on enough drives are left without this one for the volume's layout.
     #[must_use]
     pub fn may_leave(&self, member: MemberId) -> bool {
-        let others = self.member_ids().filter(|other| *other != member && self.is_readable(*other)).count();
-        u64::try_from(others).is_ok_and(|others| others >= self.placement().copies())
+        let others = self.member_ids().filter(|other| *other != member && self.is_readable(*other));
+        let drives = others.map(|other| self.drives[other.index()]).collect::<BTreeSet<_>>().len();
+        u64::try_from(drives).is_ok_and(|drives| drives >= self.placement().copies())
     }
 
     /// Takes a disk out on which nothing lies any more, durably. Gives the superblocks to write, in two steps (see

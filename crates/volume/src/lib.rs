@@ -44,7 +44,7 @@ pub use superblock::{MemberRecord, MemberState, Placement, Superblock, Superbloc
 pub use tail::stored_bytes;
 pub use unit::{CHECKED_BYTES, ChecksumTable, Checksums, UnitHeader};
 pub use upkeep::{CopyTask, NewCopy, Upkeep};
-pub use volume::{NewVolume, Volume};
+pub use volume::{FolderLayoutError, NewVolume, Volume};
 pub use zones::{ReadCounts, ZoneMove};
 
 /// Everything but payload is read and written in blocks of this many bytes.

@@ -5,13 +5,16 @@
 
 use crate::areas::Areas;
 use crate::bytes::{Decoder, Encode, open_block, seal_block};
-use crate::{BLOCK_LEN, FORMAT_VERSION, MEMBERS_MAX, MemberId, VolumeId};
+use crate::{BLOCK_LEN, FORMAT_VERSION, MEMBERS_MAX, MemberId, VolumeId, name_problem};
 
 const MAGIC: &[u8; 8] = b"ISOCAVOL";
 /// Bytes of the volume's name at most.
 const NAME_MAX: usize = 64;
 /// The table of disks begins here: where a partition table has its mark, there are zeros.
 const TABLE_OFFSET: usize = 512;
+/// The layouts of folders lie between the table of disks and the checksum.
+const FOLDERS_OFFSET: usize = TABLE_OFFSET + 16 * MEMBERS_MAX;
+const FOLDERS_END: usize = BLOCK_LEN - 4;
 
 /// How contents are laid over the disks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,6 +133,8 @@ pub struct Superblock {
     pub member: MemberId,
     /// All disks, 1 to [`MEMBERS_MAX`].
     pub members: Vec<MemberRecord>,
+    /// Folders below which contents are laid in another way.
+    pub folders: Vec<(String, Placement)>,
 }
 
 /// Why a disk's superblock does not count.
@@ -177,8 +182,16 @@ impl Superblock {
             bytes.put_u64(member.size);
             bytes.put_u64(member.state.code());
         }
+        bytes.resize(FOLDERS_OFFSET, 0);
+        bytes.extend(encode_folders(&self.folders));
         seal_block(&mut bytes);
         bytes
+    }
+
+    /// Whether the layouts of these folders fit into a superblock.
+    #[must_use]
+    pub fn has_room_for(folders: &[(String, Placement)]) -> bool {
+        folders.len() <= usize::from(u8::MAX) && encode_folders(folders).len() <= FOLDERS_END - FOLDERS_OFFSET
     }
 
     fn decode(block: &[u8]) -> Option<Self> {
@@ -199,7 +212,8 @@ impl Superblock {
                 Some(MemberRecord { size, state: MemberState::from_code(table.u64()?)? })
             })
             .collect::<Option<Vec<_>>>()?;
-        let read = Self { volume, generation, name, placement, unit_bytes, journal_half, member, members };
+        let folders = decode_folders(&body[FOLDERS_OFFSET..])?;
+        let read = Self { volume, generation, name, placement, unit_bytes, journal_half, member, members, folders };
         read.is_sound().then_some(read)
     }
 
@@ -238,6 +252,26 @@ impl Superblock {
     }
 }
 
+fn encode_folders(folders: &[(String, Placement)]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    bytes.put_u8(u8::try_from(folders.len()).expect("as many as have room"));
+    for (folder, placement) in folders {
+        bytes.put_u8(placement.code());
+        bytes.put_text(folder);
+    }
+    bytes
+}
+
+fn decode_folders(bytes: &[u8]) -> Option<Vec<(String, Placement)>> {
+    let mut from = Decoder::new(bytes);
+    let count = from.u8()?;
+    let mut folder = || {
+        let placement = Placement::from_code(from.u8()?)?;
+        Some((from.text().filter(|folder| name_problem(folder).is_none())?.to_owned(), placement))
+    };
+    (0..count).map(|_| folder()).collect()
+}
+
 /// The format's version if `block` begins with the mark of a volume, whether or not the rest is whole.
 #[must_use]
 pub fn mark_of(block: &[u8]) -> Option<u32> {
@@ -262,7 +296,17 @@ mod tests {
             journal_half: 1 << 20,
             member: MemberId(1),
             members,
+            folders: vec![("scratch/raw".to_owned(), Placement::Span)],
         }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let written = superblock(3);
+        let block = Some(written.encode());
+        assert_eq!(Superblock::choose(&[block.clone(), block, None, None]), Ok(written));
+        let long = |count: usize| vec![("x".repeat(1000), Placement::Stripe); count];
+        assert!(Superblock::has_room_for(&long(3)) && !Superblock::has_room_for(&long(4)));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Upkeep: which copies are read, and which are written anew from them, so that a disk is filled or emptied, or everything is known
 //! to be right.
 //!
-//! Promise: a copy goes to a disk that does not have the other one; a unit that nothing names any more is free when that is durable
+//! Promise: a copy goes to a drive that does not have the other one; a unit that nothing names any more is free when that is durable
 //! and nobody reads it. Not here: reading and writing the units (see [`Volume::mend`] for what is written).
 
 use std::sync::Arc;
@@ -107,6 +107,7 @@ impl Volume {
     pub fn copies_to_look_after(
         &mut self,
         upkeep: Upkeep,
+        name: &str,
         content: &StoredContent,
         part: u32,
     ) -> Result<Vec<CopyTask>, VolumeError> {
@@ -128,13 +129,13 @@ impl Volume {
             Ok::<_, VolumeError>(vec![CopyTask { part, sources: stored.places().collect(), target: to, news }])
         };
         // What drafts were promised is not taken from them.
-        let has_room = self.parts_left() > 0;
+        let has_room = self.parts_left(self.placement()) > 0;
         let on = |member: MemberId| stored.places().find(|place| place.member == member);
         Ok(match upkeep {
             Upkeep::Scrub => stored.places().map(target_first).collect(),
             Upkeep::Fill(member) => match on(member) {
                 Some(own) => vec![target_first(own)],
-                None if stored.second.is_none() => {
+                None if self.lacks_copy(stored, member) && self.placement_of(name) == Placement::Mirror => {
                     new(None, has_room.then(|| self.take_copy(member, Half::Any, left)).flatten())?
                 }
                 None => vec![],
@@ -153,7 +154,7 @@ impl Volume {
     fn move_first(&mut self, stored: &StoredPart, (part, left): (u32, u32), [from, to]: [Half; 2]) -> Vec<CopyTask> {
         let first = stored.first;
         let free = &self.free[first.member.index()];
-        let is_there_room = free.free_in(to.range(free.units())) > 0 && self.parts_left() > 0;
+        let is_there_room = free.free_in(to.range(free.units())) > 0 && self.parts_left(self.placement()) > 0;
         if self.draining == Some(first.member) || !self.lies_in(first, from) || !is_there_room {
             return vec![];
         }
@@ -162,18 +163,29 @@ impl Volume {
         vec![CopyTask { part, sources: stored.places().collect(), target, news }]
     }
 
+    /// Whether a part with one copy can have the second on this disk.
+    fn lacks_copy(&self, part: &StoredPart, member: MemberId) -> bool {
+        part.second.is_none() && self.drives[part.first.member.index()] != self.drives[member.index()]
+    }
+
+    /// Whether the copy at `from` can move to this disk: it is another one, and not on the drive of the other copy.
+    fn may_move(&self, part: &StoredPart, from: UnitPlace, to: MemberId) -> bool {
+        let drive = |member: MemberId| self.drives[member.index()];
+        let stays = part.places().find(|place| *place != from);
+        to != from.member && stays.is_none_or(|stays| drive(stays.member) != drive(to))
+    }
+
     /// Moves a copy of a part from a disk with a surplus to the one that lacks most and does not have the other copy.
     fn move_to_emptier(&mut self, stored: &StoredPart, part: u32, left: u32) -> Option<CopyTask> {
         let surplus = |member: MemberId| self.surplus.get(member.index()).copied().unwrap_or(0);
         let from =
             stored.places().filter(|place| surplus(place.member) > 0).max_by_key(|place| surplus(place.member))?;
-        let is_other = |member: &MemberId| stored.places().all(|place| place.member != *member);
-        let lacks = |member: &MemberId| surplus(*member) < 0 && self.is_readable(*member) && is_other(member);
+        let lacks = |to: &MemberId| surplus(*to) < 0 && self.is_readable(*to) && self.may_move(stored, from, *to);
         let to = self.member_ids().filter(lacks).min_by_key(|member| surplus(*member))?;
-        if self.parts_left() == 0 {
+        if self.parts_left(self.placement()) == 0 {
             return None;
         }
-        let target = self.take_copy(to, self.half_of(stored, from), left)?;
+        let target = self.take_copy(to, Self::half_of(stored, from), left)?;
         self.surplus[from.member.index()] -= 1;
         self.surplus[to.index()] += 1;
         let news = Some(NewCopy { part, instead_of: Some(from), to: target });
@@ -181,21 +193,20 @@ impl Volume {
     }
 
     /// The half of a disk for a copy that takes the place of the one at `from`.
-    fn half_of(&self, part: &StoredPart, from: UnitPlace) -> Half {
-        match (self.placement(), part.first == from) {
-            (Placement::Mirror, true) => Half::Outer,
-            (Placement::Mirror, false) => Half::Inner,
-            _ => Half::Any,
+    fn half_of(part: &StoredPart, from: UnitPlace) -> Half {
+        match (part.second, part.first == from) {
+            (None, _) => Half::Any,
+            (Some(_), true) => Half::Outer,
+            (Some(_), false) => Half::Inner,
         }
     }
 
     /// Takes a unit for a copy instead of the one at `from`: on a disk that does not have the other copy.
     fn take_unit_instead(&mut self, part: &StoredPart, from: UnitPlace, left: u32) -> Option<UnitPlace> {
-        let taken = |member: MemberId| part.places().any(|place| place.member == member);
         let free = |member: MemberId| self.free[member.index()].free();
-        let fits = |member: &MemberId| !taken(*member) && self.is_readable(*member) && free(*member) > 0;
+        let fits = |to: &MemberId| self.may_move(part, from, *to) && self.is_readable(*to) && free(*to) > 0;
         let to = self.member_ids().filter(fits).max_by_key(|member| free(*member))?;
-        self.take_copy(to, self.half_of(part, from), left)
+        self.take_copy(to, Self::half_of(part, from), left)
     }
 
     /// Takes a unit for a copy; `left` parts of its content are still to be looked at, with its own.

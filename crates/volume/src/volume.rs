@@ -15,7 +15,7 @@ use crate::journal::Journal;
 use crate::layout::{HeldUnits, pairs};
 use crate::record::Record;
 use crate::superblock::{MemberRecord, MemberState, Placement, Superblock};
-use crate::{MEMBERS_MAX, MemberId, VolumeId, name_problem};
+use crate::{DiskWrite, MEMBERS_MAX, MemberId, VolumeId, name_problem};
 
 /// Numbers that are reserved at once: the journal says below which number all are used up.
 const NUMBERS_STEP: u64 = 1 << 20;
@@ -35,6 +35,35 @@ pub struct NewVolume {
     pub sizes: Vec<u64>,
 }
 
+/// Why a folder cannot have a layout of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum FolderLayoutError {
+    /// Its name is not possible, or the volume takes no changes.
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
+    /// Two copies would be on one drive.
+    #[error("a mirror needs disks on two drives or more")]
+    OneDrive,
+    /// Too many folders have one.
+    #[error("the superblock has no room for the layout of another folder")]
+    NoRoom,
+}
+
+/// Parts that are promised to drafts.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct PromisedParts {
+    /// With two copies.
+    pairs: u64,
+    /// With one.
+    singles: u64,
+}
+
+impl PromisedParts {
+    pub(crate) const fn of(&mut self, placement: Placement) -> &mut u64 {
+        if placement.copies() > 1 { &mut self.pairs } else { &mut self.singles }
+    }
+}
+
 /// An open volume.
 #[derive(Debug)]
 pub struct Volume {
@@ -43,8 +72,9 @@ pub struct Volume {
     pub(crate) present: Vec<bool>,
     pub(crate) catalogue: Catalogue,
     pub(crate) free: Vec<FreeUnits>,
-    /// Parts that are promised to drafts.
-    pub(crate) reserved: u64,
+    /// For each disk the number of the drive that it is, or is a part of ([`Volume::set_drives`]).
+    pub(crate) drives: Vec<usize>,
+    pub(crate) promised: PromisedParts,
     pub(crate) journal: Journal,
     /// Records that the next commit makes durable.
     pub(crate) staged: Vec<u8>,
@@ -98,6 +128,7 @@ impl Volume {
             journal_half,
             member: MemberId(0),
             members,
+            folders: Vec::new(),
         };
         let present = vec![true; areas.len()];
         let journal = Journal::new(new.volume, journal_half, 0, journal_half);
@@ -117,12 +148,14 @@ impl Volume {
         let numbers_staged = next_number.saturating_add(NUMBERS_STEP);
         let mut staged = Vec::new();
         Record::NumbersFrom(numbers_staged).encode(&mut staged);
+        let drives = (0..superblock.members.len()).collect();
         Self {
             superblock,
             present,
             catalogue,
             free,
-            reserved: 0,
+            drives,
+            promised: PromisedParts::default(),
             journal,
             staged,
             staged_retired: Vec::new(),
@@ -150,6 +183,53 @@ impl Volume {
     #[must_use]
     pub const fn placement(&self) -> Placement {
         self.superblock.placement
+    }
+
+    /// How a content of this name is laid when it is written: as its folder, or the nearest above it, is to be; else as all.
+    #[must_use]
+    pub fn placement_of(&self, name: &str) -> Placement {
+        let is_above = |folder: &str| name.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
+        let folders = self.superblock.folders.iter().filter(|(folder, _)| is_above(folder));
+        folders.max_by_key(|(folder, _)| folder.len()).map_or(self.placement(), |(_, placement)| *placement)
+    }
+
+    /// From now on what is written below `folder` is laid so; as the volume says, if none. What is there stays as it is. Gives the
+    /// superblocks to write, in two steps (see [`Volume::take_out`]).
+    ///
+    /// # Errors
+    /// The folder's name is not possible; two copies need two drives; the volume takes no changes.
+    pub fn set_folder_layout(
+        &mut self,
+        folder: &str,
+        placement: Option<Placement>,
+    ) -> Result<[Vec<DiskWrite>; 2], FolderLayoutError> {
+        self.check_changes()?;
+        if let Some(problem) = name_problem(folder) {
+            return Err(VolumeError::Name(problem).into());
+        }
+        if placement == Some(Placement::Mirror) && self.drives.iter().collect::<BTreeSet<_>>().len() < 2 {
+            return Err(FolderLayoutError::OneDrive);
+        }
+        let mut folders = self.superblock.folders.clone();
+        folders.retain(|(other, _)| other != folder);
+        folders.extend(placement.map(|placement| (folder.to_owned(), placement)));
+        if !Superblock::has_room_for(&folders) {
+            return Err(FolderLayoutError::NoRoom);
+        }
+        self.superblock.folders = folders;
+        self.superblock.generation += 1;
+        Ok(self.superblock_writes())
+    }
+
+    /// Says on which drive each disk is, by their numbers; one of which nothing is known is a drive of its own, as all are until then and
+    /// one that comes is. The two copies of a part are never put on one drive.
+    pub fn set_drives(&mut self, names: &[Option<&str>]) {
+        let first = |(number, name): (usize, &Option<&str>)| match name {
+            Some(_) => names.iter().position(|other| other == name).unwrap_or(number),
+            None => number,
+        };
+        let known = names.iter().enumerate().map(first);
+        self.drives = known.chain(names.len()..).take(self.superblock.members.len()).collect();
     }
 
     /// Payload bytes of a unit.
@@ -242,7 +322,7 @@ impl Volume {
     /// Payload bytes that can still be written, in units, without what is promised.
     #[must_use]
     pub fn free_bytes(&self) -> u64 {
-        self.parts_left() * self.unit_bytes()
+        self.parts_left(self.placement()) * self.unit_bytes()
     }
 
     /// Removes a content. It is gone at once, and durably so with the next commit.
@@ -304,11 +384,20 @@ impl Volume {
         if bytes <= self.superblock.journal_half / 4 * 3 { Ok(()) } else { Err(VolumeError::CatalogueFull) }
     }
 
-    pub(crate) fn parts_left(&self) -> u64 {
-        let free: Vec<u64> = self.free_counts().into_iter().flatten().collect();
-        let parts =
-            if self.placement() == Placement::Mirror && free.len() > 1 { pairs(&free) } else { free.iter().sum() };
-        parts.saturating_sub(self.reserved)
+    /// How many parts more can be written in this layout. A part with one copy takes at most one of the pairs that are left.
+    pub(crate) fn parts_left(&self, placement: Placement) -> u64 {
+        let counts = self.free_counts();
+        let there = counts.iter().zip(&self.drives).filter_map(|(free, drive)| free.map(|free| (free, *drive)));
+        let (free, drives): (Vec<u64>, Vec<usize>) = there.unzip();
+        let all: u64 = free.iter().sum();
+        let pairs = if drives.iter().collect::<BTreeSet<_>>().len() > 1 { pairs(&free, &drives) } else { all };
+        let PromisedParts { pairs: doubled, singles } = self.promised;
+        let in_pairs = pairs.saturating_sub(doubled + singles);
+        match (placement, doubled) {
+            (Placement::Mirror, _) => in_pairs,
+            (Placement::Span | Placement::Stripe, 0) => all.saturating_sub(singles),
+            (Placement::Span | Placement::Stripe, _) => all.saturating_sub(2 * doubled + singles).min(in_pairs),
+        }
     }
 
     /// A number that was never used and will not be, whatever happens.

@@ -68,7 +68,7 @@ impl Bench {
         for (name, content) in contents {
             let mut copies = Vec::new();
             for (part, stored) in (0u32..).zip(&content.parts) {
-                let tasks = volume.copies_to_look_after(Upkeep::Drain(member), &content, part);
+                let tasks = volume.copies_to_look_after(Upkeep::Drain(member), &name, &content, part);
                 for task in tasks.expect("there is room") {
                     let to = task.target;
                     let bytes = read_part(volume, &content, part, &mut self.disks).expect("it is whole");
@@ -177,7 +177,7 @@ fn a_reader_keeps_what_moved_since_it_began() {
         let content = Arc::clone(volume.find("a").expect("it is there"));
         let mut copies = Vec::new();
         for part in 0..content.parts.len() as u32 {
-            let tasks = volume.copies_to_look_after(Upkeep::Drain(MemberId(member)), &content, part);
+            let tasks = volume.copies_to_look_after(Upkeep::Drain(MemberId(member)), "a", &content, part);
             copies.extend(tasks.expect("there is room").into_iter().filter_map(|task| task.news));
         }
         moved += copies.len() as u64;
@@ -269,7 +269,8 @@ fn what_is_read_most_gets_the_outer_zones_and_nothing_else_changes() {
                 let content = Arc::clone(volume.find(&name).expect("it is there"));
                 let mut copies = Vec::new();
                 for part in 0..content.parts.len() as u32 {
-                    let tasks = volume.copies_to_look_after(upkeep, &content, part).expect("room is no condition");
+                    let tasks =
+                        volume.copies_to_look_after(upkeep, &name, &content, part).expect("room is no condition");
                     for task in tasks {
                         let bytes = read_part(&volume, &content, part, &mut bench.disks).expect("it is whole");
                         let mut checksums = Checksums::default();

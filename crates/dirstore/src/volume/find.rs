@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
-use volume::{DiskWrite, Identified, MemberId, SuperblockError, Volume, VolumeError, VolumeOpenError};
+use volume::{DiskWrite, Identified, MemberId, Volume, VolumeError, VolumeOpenError};
 
 use super::member_change::write_whole;
 use super::open::{GivenDisks, OpenDisk, VolumeDiskError, open_disk};
@@ -85,13 +85,9 @@ impl FoundDisks {
                 Ok(identified) => break identified,
                 Err(error) => error,
             };
-            let (disk, member) = match &error {
-                VolumeOpenError::Stale { disk, member } => (*disk, Some(MemberId(*member))),
-                VolumeOpenError::Truncated { disk, .. }
-                | VolumeOpenError::Superblock {
-                    disk,
-                    source: SuperblockError::NotAVolume | SuperblockError::Damaged,
-                } => (*disk, None),
+            let (disk, member) = match (&error, error.unusable_disk()) {
+                (VolumeOpenError::Stale { disk, member }, _) => (*disk, Some(MemberId(*member))),
+                (_, Some(disk)) => (disk, None),
                 _ => return Err(failed(&given, error)),
             };
             if given.0.len() < 2 {

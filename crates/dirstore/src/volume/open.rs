@@ -125,6 +125,8 @@ impl OpenVolume {
         let settled = found.settle(&mut volume)?;
         commit(&mut volume, &settled)?;
         let SettledDisks { disks, away, notices } = settled;
+        let drives: Vec<_> = disks.iter().map(|disk| disk.as_ref().map(|disk| disk.device.drive.as_str())).collect();
+        volume.set_drives(&drives);
         Ok(Self { volume, disks, away, notices, has_spare_place: false })
     }
 
@@ -177,6 +179,6 @@ pub(super) fn open_disk(path: &Path) -> Result<OpenDisk, VolumeDiskError> {
 /// A file counts as a disk of its own, as fast as the one it lies on: what else uses that one is not seen.
 fn device_of_file(path: &Path, size: u64, under: &Device) -> Device {
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    let drive = path.display().to_string();
+    let drive = path.canonicalize().unwrap_or_else(|_| path.to_owned()).display().to_string();
     Device { name, drive, model: "file".to_owned(), rotational: under.rotational, capacity_bytes: size, node: None }
 }

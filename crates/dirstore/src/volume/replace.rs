@@ -192,6 +192,9 @@ impl Core {
         self.members.resize_with(count, || None);
         self.named[member.index()] = Some(NamedDisk::of(&new, shared.id));
         self.members[member.index()] = Some(Member::new(member, new, Arc::clone(shared)));
+        let drive = |named: &Option<NamedDisk>| Some(named.as_ref()?.found.as_ref()?.1.drive.clone());
+        let drives: Vec<_> = self.named.iter().map(drive).collect();
+        self.volume.set_drives(&drives.iter().map(Option::as_deref).collect::<Vec<_>>());
         self.begin_change(steps)
     }
 }

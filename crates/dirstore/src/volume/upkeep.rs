@@ -239,7 +239,7 @@ impl Core {
         else {
             return self.next_content();
         };
-        match self.volume.copies_to_look_after(run.upkeep, &content, run.next_part) {
+        match self.volume.copies_to_look_after(run.upkeep, &run.name, &content, run.next_part) {
             Ok(tasks) => {
                 run.tasks = tasks.into();
                 run.report.seen.0 += self.volume.part_bytes(&content, run.next_part);
@@ -390,7 +390,7 @@ impl Core {
                 let Some((name, generation, part)) = self.open.take_failed() else { return };
                 let content = self.volume.find(&name).filter(|content| content.generation == generation).cloned();
                 let Some(content) = content else { continue };
-                let tasks = self.volume.copies_to_look_after(Upkeep::Scrub, &content, part).unwrap_or_default();
+                let tasks = self.volume.copies_to_look_after(Upkeep::Scrub, &name, &content, part).unwrap_or_default();
                 self.mending = tasks.into_iter().map(|task| (name.clone(), Arc::clone(&content), task)).collect();
             }
             let Some((name, content, task)) = self.mending.pop_front() else { continue };

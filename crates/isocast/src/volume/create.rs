@@ -8,7 +8,8 @@ use clap::{Args, ValueEnum};
 use units::ByteCount;
 use volume::{NewVolume, Placement, Volume};
 
-use super::disks::VolumeDisks;
+use super::disks::{VolumeDisks, check_apart};
+use super::folder_layout::{FolderLayout, parse_folder_layout};
 use super::occupied::open_to_overwrite;
 
 /// Make a volume of disks, partitions or preallocated files. What is on them is lost.
@@ -20,6 +21,9 @@ pub(crate) struct Create {
     /// How contents are laid over the disks.
     #[arg(long, value_enum)]
     layout: LayoutName,
+    /// How contents below a folder are laid instead (repeatable); `isocast volume layout` changes it later.
+    #[arg(long = "folder", value_name = "FOLDER=LAYOUT", value_parser = parse_folder_layout)]
+    folders: Vec<FolderLayout>,
     /// Size of the units in which room is given: a power of two from 64 KiB to 32 MiB.
     #[arg(long, value_name = "SIZE", default_value = "8MiB", value_parser = units::parse_size)]
     unit: ByteCount,
@@ -38,7 +42,7 @@ pub(crate) struct Create {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum LayoutName {
+pub(super) enum LayoutName {
     /// Each content on one disk: a disk that dies takes its own contents only.
     Span,
     /// Each content over all disks in turn: one content at the speed of all; a disk that dies takes a part of each.
@@ -67,6 +71,7 @@ impl Create {
             }
             opened.push(open_to_overwrite(path, self.force)?);
         }
+        check_apart(&opened, self.layout.into())?;
         let mut identity = [0; 16];
         std::fs::File::open("/dev/urandom").and_then(|mut random| random.read_exact(&mut identity))?;
         let mut volume = Volume::create(NewVolume {
@@ -83,6 +88,10 @@ impl Create {
             disk.preallocate().with_context(|| format!("cannot take the room of {}", disk.path.display()))?;
         }
         let mut disks = VolumeDisks(opened.into_iter().map(Some).collect());
+        disks.tell_drives(&mut volume);
+        for FolderLayout(folder, layout) in self.folders {
+            volume.set_folder_layout(&folder, layout).with_context(|| format!("the folder `{folder}`"))?;
+        }
         disks.commit(&mut volume)?;
         disks.write_steps(&volume.superblock_writes())?;
         if self.json {

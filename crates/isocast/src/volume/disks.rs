@@ -4,13 +4,17 @@
 //! Not here: what the bytes mean (crate `volume`).
 
 use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, anyhow, bail, ensure};
+use device::{Device, location_of};
 use rustix::fs::{FlockOperation, OFlags, SeekFrom};
-use volume::{BLOCK_BYTES, DiskWrite, GroupCommit, Identified, MemberId, ReadDisk, ReadError, Volume};
+use rustix::io::Errno;
+use volume::{
+    BLOCK_BYTES, DiskWrite, GroupCommit, Identified, MemberId, Placement, ReadDisk, ReadError, Volume, VolumeOpenError,
+};
 
 use crate::aligned::AlignedBuffer;
 
@@ -29,7 +33,8 @@ pub(crate) enum Purpose {
 pub(crate) struct DiskFile {
     pub(crate) path: PathBuf,
     pub(crate) size: u64,
-    pub(crate) is_device: bool,
+    /// The disk that a server would schedule; none of a file, which is a disk of its own.
+    pub(crate) device: Option<Device>,
     file: File,
     buffer: AlignedBuffer,
 }
@@ -46,7 +51,8 @@ impl DiskFile {
     /// Opens a disk and keeps other programs of this kind away from it: a device with a mounted file system is refused.
     pub(crate) fn open(path: &Path, purpose: Purpose) -> anyhow::Result<Self> {
         let about = || format!("cannot open the disk {}", path.display());
-        let kind = std::fs::metadata(path).with_context(about)?.file_type();
+        let metadata = std::fs::metadata(path).with_context(about)?;
+        let kind = metadata.file_type();
         if !kind.is_block_device() && !kind.is_file() {
             bail!(
                 "{} is neither a block device nor a file: name a disk, a partition or a preallocated file",
@@ -83,7 +89,7 @@ impl DiskFile {
         Ok(Self {
             path: path.to_owned(),
             size,
-            is_device: kind.is_block_device(),
+            device: kind.is_block_device().then(|| location_of(metadata.rdev()).device),
             file,
             buffer: AlignedBuffer::new(TRANSFER_BYTES),
         })
@@ -125,7 +131,7 @@ impl DiskFile {
 
     /// Takes the room of a sparse file now: a volume must not find later that it is not there.
     pub(crate) fn preallocate(&self) -> io::Result<()> {
-        if self.is_device {
+        if self.device.is_some() {
             return Ok(());
         }
         match rustix::fs::fallocate(&self.file, rustix::fs::FallocateFlags::empty(), 0, self.size) {
@@ -147,25 +153,57 @@ impl ReadDisk for VolumeDisks {
 }
 
 impl VolumeDisks {
-    /// Opens disks in any order and finds out which volume they are.
+    /// Opens disks in any order and finds out which volume they are. Who only reads goes on without a disk that cannot be used, as a server
+    /// does, and it is told: it counts as missing.
     pub(crate) fn identify(paths: &[PathBuf], purpose: Purpose) -> anyhow::Result<(Self, Identified)> {
-        let disks =
-            paths.iter().map(|path| DiskFile::open(path, purpose).map(Some)).collect::<anyhow::Result<Vec<_>>>()?;
-        let sizes: Vec<u64> = disks.iter().flatten().map(|disk| disk.size).collect();
-        let mut given = Self(disks);
-        let identified = volume::identify(&sizes, &mut given).map_err(|error| named(error, paths))?;
-        Ok((given, identified))
+        let mut given = Self(Vec::new());
+        for path in paths {
+            match DiskFile::open(path, purpose) {
+                Err(error) if purpose == Purpose::Read && paths.len() > 1 && is_away(&error) => {
+                    tell_left_out(path, &format!("{error:#}"));
+                }
+                opened => given.0.push(Some(opened?)),
+            }
+        }
+        loop {
+            let sizes: Vec<u64> = given.0.iter().flatten().map(|disk| disk.size).collect();
+            let error = match volume::identify(&sizes, &mut given) {
+                Ok(identified) => return Ok((given, identified)),
+                Err(error) => error,
+            };
+            let stale = match &error {
+                VolumeOpenError::Stale { disk, .. } => Some(*disk),
+                _ => None,
+            };
+            let disk = error.unusable_disk().or(stale).filter(|_| purpose == Purpose::Read && given.0.len() > 1);
+            let Some(disk) = disk else { return Err(named(error, &given.paths())) };
+            let path = given.paths().swap_remove(disk);
+            tell_left_out(&path, &format!("{:#}", anyhow::Error::new(error)));
+            given.0.remove(disk);
+        }
+    }
+
+    fn paths(&self) -> Vec<PathBuf> {
+        self.0.iter().flatten().map(|disk| disk.path.clone()).collect()
     }
 
     /// Opens the volume that these disks are.
     pub(crate) fn open(paths: &[PathBuf], purpose: Purpose) -> anyhow::Result<(Self, Volume)> {
         let (mut given, identified) = Self::identify(paths, purpose)?;
-        let volume = volume::open(&identified, &mut given).map_err(|error| named(error, paths))?;
+        let opened = volume::open(&identified, &mut given);
+        let mut volume = opened.map_err(|error| named(error, &given.paths()))?;
         let mut disks = given.in_order(&identified);
+        disks.tell_drives(&mut volume);
         if identified.is_uneven && purpose == Purpose::Write {
             disks.write_steps(&volume.superblock_writes())?;
         }
         Ok((disks, volume))
+    }
+
+    /// Tells the volume which of its disks are on one drive.
+    pub(crate) fn tell_drives(&self, volume: &mut Volume) {
+        let drives = self.0.iter().map(|disk| Some(disk.as_ref()?.device.as_ref()?.drive.as_str()));
+        volume.set_drives(&drives.collect::<Vec<_>>());
     }
 
     /// Each disk at its number in the volume.
@@ -228,6 +266,48 @@ impl VolumeDisks {
     }
 }
 
+/// Refuses disks that a server could not schedule one by one, and a mirror whose disks are all on one drive.
+pub(crate) fn check_apart<'a>(
+    disks: impl IntoIterator<Item = &'a DiskFile>,
+    placement: Placement,
+) -> anyhow::Result<()> {
+    let devices: Vec<&Device> = disks.into_iter().filter_map(|disk| disk.device.as_ref()).collect();
+    for (number, device) in devices.iter().enumerate() {
+        if devices[..number].iter().any(|other| other.name == device.name) {
+            bail!(
+                "two of the disks are parts of {}, which a server schedules as one: use one of them, or on a drive of several actuators \
+                 a partition in the range of each (`isocast disk list` tells the ranges)",
+                device.name
+            );
+        }
+    }
+    match &devices[..] {
+        [first, others @ ..] if placement == Placement::Mirror && !others.is_empty() => {
+            let one = others.iter().all(|other| other.drive == first.drive);
+            ensure!(
+                !one,
+                "all the disks are parts of {}: a mirror needs two drives, for one takes all its parts along",
+                first.drive
+            );
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether the system says that there is no such disk: one that may not be opened is another matter.
+fn is_away(error: &anyhow::Error) -> bool {
+    let errno = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
+    [Errno::NOENT, Errno::NXIO, Errno::NODEV, Errno::IO, Errno::NOMEDIUM]
+        .iter()
+        .any(|away| Some(away.raw_os_error()) == errno)
+}
+
+fn tell_left_out(path: &Path, why: &str) {
+    // Who does not read what is told needs no answer.
+    let _ = writeln!(io::stderr(), "{} is left out, and counts as missing: {why}", path.display());
+}
+
 /// Whether another isocast has the disk.
 pub(crate) fn is_held(path: &Path) -> bool {
     let held = |file: File| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err();
@@ -240,7 +320,7 @@ pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
 }
 
 /// The error with the disks that were given as a list, since it counts them.
-fn named(error: volume::VolumeOpenError, paths: &[PathBuf]) -> anyhow::Error {
+fn named(error: VolumeOpenError, paths: &[PathBuf]) -> anyhow::Error {
     let list = |(number, path): (usize, &PathBuf)| format!("disk {number}: {}", path.display());
     let list: Vec<String> = paths.iter().enumerate().map(list).collect();
     anyhow::Error::new(error).context(format!("cannot open the volume ({})", list.join(", ")))

@@ -11,9 +11,9 @@ use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use serde_json::json;
 use units::ByteCount;
-use volume::{MemberId, Upkeep, Volume};
+use volume::{MemberId, Placement, Upkeep, Volume};
 
-use super::disks::{DiskFile, Purpose, VolumeDisks};
+use super::disks::{DiskFile, Purpose, VolumeDisks, check_apart};
 use super::occupied::open_to_overwrite;
 use super::served::{VolumeOfServer, VolumeServer};
 use super::transfer::refuse_missing;
@@ -93,6 +93,7 @@ impl AddDisk {
         let new = open_to_overwrite(&self.coming.new, self.coming.force)?;
         let (mut disks, mut volume) = VolumeDisks::open(named, Purpose::Write)?;
         refuse_missing(&volume)?;
+        check_apart(disks.0.iter().flatten().chain([&new]), Placement::Span)?;
         let (member, steps) =
             volume.add_disk(new.size).with_context(|| format!("cannot add {}", self.coming.new.display()))?;
         self.confirm()?;

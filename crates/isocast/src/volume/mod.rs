@@ -7,6 +7,7 @@
 mod check;
 mod create;
 mod disks;
+mod folder_layout;
 mod grow;
 mod mount;
 mod occupied;
@@ -35,6 +36,7 @@ pub(crate) struct VolumeCommand {
 #[derive(Debug, Subcommand)]
 enum VolumeSubcommand {
     Create(create::Create),
+    Layout(folder_layout::FolderLayouts),
     Add(grow::AddDisk),
     Remove(grow::RemoveDisk),
     Rebalance(grow::Rebalance),
@@ -112,6 +114,7 @@ impl VolumeCommand {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         match self.command {
             VolumeSubcommand::Create(create) => create.run(out),
+            VolumeSubcommand::Layout(layout) => layout.run(out),
             VolumeSubcommand::Add(add) => add.run(out),
             VolumeSubcommand::Remove(remove) => remove.run(out),
             VolumeSubcommand::Rebalance(rebalance) => rebalance.run(out),

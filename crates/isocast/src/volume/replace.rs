@@ -11,7 +11,7 @@ use clap::Args;
 use serde_json::json;
 use volume::{MemberId, MemberState, Placement, Upkeep, Volume};
 
-use super::disks::{Purpose, VolumeDisks, is_same};
+use super::disks::{Purpose, VolumeDisks, check_apart, is_same};
 use super::occupied::open_to_overwrite;
 use super::served::{VolumeOfServer, VolumeServer};
 use super::upkeep::{UpkeepDone, look_after};
@@ -141,6 +141,7 @@ impl Replace {
                 self.coming.new.display()
             );
         }
+        check_apart(disks.0.iter().flatten().chain([&new]), volume.placement())?;
         self.confirm()?;
         new.preallocate().with_context(|| format!("cannot take the room of {}", self.coming.new.display()))?;
         if volume.superblock().members[member.index()].state != MemberState::Out {
@@ -150,6 +151,7 @@ impl Replace {
         }
         let steps = volume.put_in(member, size)?;
         disks.0[member.index()] = Some(new);
+        disks.tell_drives(&mut volume);
         disks.write_steps(&steps)?;
         disks.commit(&mut volume)?;
         Ok((disks, volume, member))

@@ -10,6 +10,7 @@ use volume::{ListedName, MemberId, MemberState, Volume};
 
 use super::DiskNames;
 use super::disks::{Purpose, VolumeDisks};
+use super::folder_layout::folders;
 use super::served::VolumeServer;
 use api::{EntryKind, ListingEntry, VolumeDiskStatus, VolumeStatus};
 
@@ -75,6 +76,7 @@ impl Status {
             let status = json!({
                 "name": superblock.name,
                 "layout": superblock.placement.name(),
+                "folder_layouts": folders(&volume),
                 "unit_bytes": superblock.unit_bytes,
                 "contents": volume.len(),
                 "free_bytes": volume.free_bytes(),
@@ -84,6 +86,9 @@ impl Status {
             writeln!(out, "{status:#}")?;
         } else {
             writeln!(out, "volume    {} ({})", superblock.name, superblock.placement.name())?;
+            for (folder, placement) in &superblock.folders {
+                writeln!(out, "folder    {folder} ({})", placement.name())?;
+            }
             writeln!(out, "contents  {}", volume.len())?;
             writeln!(
                 out,

@@ -1,11 +1,11 @@
 //! `isocast volume import` and `isocast volume export`: files into a volume, and out of it.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use serde_json::json;
 use volume::{BLOCK_BYTES, Checksums, Draft, StoredContent, UnitPlace, Volume};
@@ -237,22 +237,32 @@ impl Export {
         }
         let total: u64 = contents.iter().map(|(_, content)| content.length).sum();
         let mut progress = ProgressLine::new("export");
-        let mut copied = 0;
+        let (mut copied, mut damaged) = (0, 0);
         for (name, content) in &contents {
             let path = self.to.join(name);
             if let Some(folder) = path.parent() {
                 fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
             }
             let mut file = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
-            read_content(&volume, content, &mut disks, &mut |bytes| {
+            let lost = read_content(&volume, content, &mut disks, &mut |bytes| {
                 copied += u64::try_from(bytes.len())?;
                 progress.show(copied, total);
-                Ok(file.write_all(bytes)?)
-            })
-            .with_context(|| format!("cannot export `{name}`"))?;
+                file.write_all(bytes).with_context(|| format!("cannot write {}", path.display()))
+            })?;
+            if let Some(part) = lost {
+                damaged += 1;
+                let whole = u64::from(part) * volume.unit_bytes();
+                writeln!(
+                    io::stderr(),
+                    "`{name}`: part {part} is damaged in every copy: the {whole} bytes before it were exported"
+                )?;
+            }
         }
         drop(progress);
-        report(out, self.json, contents.len(), copied)
+        report(out, self.json, contents.len() - damaged, copied)?;
+        out.flush()?;
+        ensure!(damaged == 0, "{damaged} contents are damaged: the others were exported");
+        Ok(())
     }
 }
 
@@ -275,24 +285,24 @@ impl Export {
     }
 }
 
-/// Gives all bytes of a content without its tail, verified; of a part whose first copy is wrong, those of the other one.
+/// Gives all bytes of a content without its tail, verified; of a part whose first copy is wrong, those of the other one. Ends at a part that
+/// is damaged in every copy, and tells which.
 fn read_content(
     volume: &Volume,
     content: &StoredContent,
     disks: &mut VolumeDisks,
     take: &mut dyn FnMut(&[u8]) -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Option<u32>> {
     let mut left = content.length;
     for (number, part) in (0u32..).zip(&content.parts) {
         let places: Vec<UnitPlace> = part.places().collect();
         let bytes = places.into_iter().find_map(|place| read_unit(volume, content, number, place, disks));
-        let bytes =
-            bytes.with_context(|| format!("part {number} is damaged in every copy; the parts before it are whole"))?;
+        let Some(bytes) = bytes else { return Ok(Some(number)) };
         let count = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
         take(&bytes[..count])?;
         left -= u64::try_from(count)?;
     }
-    Ok(())
+    Ok(None)
 }
 
 /// The payload of a unit, if it is what the catalogue says.

@@ -43,7 +43,7 @@ pub(super) fn look_after(
         for (part, _) in (0u32..).zip(&content.parts) {
             line.show(seen, total);
             seen += volume.part_bytes(&content, part);
-            let tasks = match volume.copies_to_look_after(upkeep, &content, part) {
+            let tasks = match volume.copies_to_look_after(upkeep, &name, &content, part) {
                 Err(VolumeError::Full) => bail!(
                     "there is no room for a copy of part {part} of `{name}`: what was copied so far stays; make room, or add a \
                      disk, then repeat"

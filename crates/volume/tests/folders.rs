@@ -1,0 +1,118 @@
+//! Folders laid in another way than the volume's, and disks that are parts of one drive.
+#![allow(clippy::cast_possible_truncation, reason = "lengths of the test are small")]
+
+mod common;
+
+use common::{Chance, MemoryDisk, MemoryDisks, UNIT, new_volume, read_content, write_content};
+use volume::{DiskWrite, FolderLayoutError, Placement, StoredPart, Volume, VolumeError};
+
+const DISK: u64 = 6 << 20;
+const LENGTH: u64 = 5 * UNIT;
+
+fn commit(volume: &mut Volume, disks: &mut MemoryDisks) {
+    while let Some(commit) = volume.commit() {
+        commit.writes.iter().for_each(|write| disks.write(write));
+        volume.committed(Ok(()));
+    }
+}
+
+fn steps(steps: &[Vec<DiskWrite>], disks: &mut MemoryDisks) {
+    steps.iter().flatten().for_each(|write| disks.write(write));
+}
+
+fn put(name: &str, volume: &mut Volume, disks: &mut MemoryDisks) {
+    let mut draft = volume.begin(name, Some(LENGTH)).expect("there is room");
+    let mut writes = Vec::new();
+    let written = write_content(volume, &mut draft, (7, LENGTH, 1), |write| writes.push(write.clone()));
+    written.expect("room was promised");
+    writes.iter().for_each(|write| disks.write(write));
+    volume.publish(draft, 1).expect("nothing came between");
+    commit(volume, disks);
+}
+
+fn parts<'a>(name: &str, volume: &'a Volume) -> &'a [StoredPart] {
+    &volume.find(name).expect("it is there").parts
+}
+
+#[test]
+fn a_folder_has_its_own_layout_and_keeps_it() {
+    let mut disks = MemoryDisks(vec![Some(MemoryDisk::new(DISK)); 3]);
+    let mut volume = Volume::create(new_volume(Placement::Stripe, vec![DISK; 3])).expect("sizes are fine");
+    commit(&mut volume, &mut disks);
+    steps(&volume.set_folder_layout("kept", Some(Placement::Mirror)).expect("three drives"), &mut disks);
+    steps(&volume.set_folder_layout("kept/raw", Some(Placement::Span)).expect("a name"), &mut disks);
+    assert!(matches!(volume.set_folder_layout("../x", None), Err(FolderLayoutError::Volume(VolumeError::Name(_)))));
+    disks.0.iter_mut().flatten().for_each(MemoryDisk::flush);
+    disks.0.iter_mut().flatten().for_each(|disk| disk.crash(&mut Chance::new(1)));
+    let mut volume = disks.open().expect("it is whole");
+    commit(&mut volume, &mut disks);
+    for name in ["all", "kept/a", "kept/raw/a", "keptnot/a"] {
+        put(name, &mut volume, &mut disks);
+    }
+    let copies = |name| parts(name, &volume).iter().map(|part| part.places().count()).collect::<Vec<_>>();
+    assert!(copies("all").iter().chain(&copies("keptnot/a")).all(|copies| *copies == 1));
+    assert!(copies("kept/a").iter().all(|copies| *copies == 2));
+    let raw = parts("kept/raw/a", &volume);
+    assert!(raw.iter().all(|part| part.second.is_none() && part.first.member == raw[0].first.member), "a span");
+    for (name, content) in volume.contents() {
+        assert!(read_content(&volume, content, &mut disks).is_some(), "{name}");
+    }
+    steps(&volume.set_folder_layout("kept/raw", None).expect("a name"), &mut disks);
+    assert_eq!(volume.placement_of("kept/raw/b"), Placement::Mirror);
+}
+
+/// What is promised with two copies has room for both, whatever comes with one meanwhile.
+#[test]
+fn room_that_was_promised_to_a_mirrored_folder_is_there() {
+    let mut volume = Volume::create(new_volume(Placement::Span, vec![DISK; 2])).expect("sizes are fine");
+    volume.set_folder_layout("kept", Some(Placement::Mirror)).expect("two drives");
+    commit(&mut volume, &mut MemoryDisks(vec![Some(MemoryDisk::new(DISK)); 2]));
+    let free: u64 = volume.free_counts().into_iter().flatten().sum();
+    let mut kept = volume.begin("kept/a", Some(LENGTH)).expect("there is room");
+    let mut others = Vec::new();
+    for number in 0.. {
+        match volume.begin(&format!("{number}"), Some(UNIT / 2)) {
+            Ok(mut draft) => {
+                volume.room(&mut draft).expect("it was promised");
+                others.push(draft);
+            }
+            Err(error) => {
+                assert_eq!(error, VolumeError::Full);
+                break;
+            }
+        }
+    }
+    let written = write_content(&mut volume, &mut kept, (7, LENGTH, 1), |_| ());
+    assert!(written.is_ok(), "{free} units, {} others: {written:?}", others.len());
+    volume.publish(kept, 1).expect("nothing came between");
+    assert!(parts("kept/a", &volume).iter().all(|part| part.second.is_some()));
+}
+
+/// Two drives of two actuators, each a disk, and one of one.
+#[test]
+fn the_copies_of_a_mirror_are_on_two_drives() {
+    let mut disks = MemoryDisks(vec![Some(MemoryDisk::new(DISK)); 5]);
+    let mut volume = Volume::create(new_volume(Placement::Mirror, vec![DISK; 5])).expect("sizes are fine");
+    volume.set_drives(&[Some("a"), Some("a"), Some("b"), None, Some("b")]);
+    let drive = |member: volume::MemberId| ["a", "a", "b", "c", "b"][member.index()];
+    commit(&mut volume, &mut disks);
+    let mut count = 0;
+    while volume.free_bytes() >= LENGTH + UNIT {
+        put(&format!("{count}"), &mut volume, &mut disks);
+        count += 1;
+    }
+    assert!(count > 3, "{count} contents");
+    for (name, content) in volume.contents() {
+        for part in &content.parts {
+            let second = part.second.expect("two copies");
+            assert_ne!(drive(part.first.member), drive(second.member), "{name}: {part:?}");
+        }
+    }
+}
+
+#[test]
+fn one_drive_mirrors_nothing() {
+    let mut volume = Volume::create(new_volume(Placement::Stripe, vec![DISK; 2])).expect("sizes are fine");
+    volume.set_drives(&[Some("a"), Some("a")]);
+    assert_eq!(volume.set_folder_layout("kept", Some(Placement::Mirror)), Err(FolderLayoutError::OneDrive));
+}
