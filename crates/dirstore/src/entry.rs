@@ -1,7 +1,9 @@
 //! What a lookup tells of a content or a directory, and what can be demanded of it.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use dataplane::control::Content;
 use rustix::fs::{FileType, Stat};
 use units::DiskId;
 
@@ -33,6 +35,26 @@ pub enum NameKind {
     File,
     /// A directory.
     Directory,
+}
+
+/// An open content.
+#[derive(Debug, Clone)]
+pub struct Opened {
+    /// What it is.
+    pub entry: Entry,
+    /// What the data plane reads.
+    pub content: Arc<Content>,
+    /// Its rate, if it was asked for and found, or known.
+    pub media: Option<MediaRate>,
+}
+
+/// What an open is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Want {
+    /// The bytes.
+    File,
+    /// And the rate they need: the container is looked into if the index does not know it.
+    FileAndRate,
 }
 
 /// A demand on what is there before it is changed (RFC 9110 §13).

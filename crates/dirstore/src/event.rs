@@ -7,7 +7,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use crate::{ContentPath, DiskNotice, RootAway, StoreError, UpkeepReport};
+use units::ByteCount;
+
+use crate::{ContentPath, RootAway, StoreError};
 
 /// Events kept for who listens later; the oldest go.
 const WAITING_MAX: usize = 256;
@@ -76,6 +78,30 @@ pub enum StoreEvent {
         /// Why not all of it was.
         failed: Option<StoreError>,
     },
+}
+
+/// What a server that serves a volume without a disk, or takes one in again, tells of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiskNotice {
+    /// The name of the volume.
+    pub volume: String,
+    /// The disk as it was named.
+    pub path: PathBuf,
+    /// What is the matter, what it means and what to do.
+    pub message: String,
+}
+
+/// How far an upkeep has come, or how it ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UpkeepReport {
+    /// Bytes of contents that were looked at.
+    pub seen: ByteCount,
+    /// Bytes of all contents when it began.
+    pub total: ByteCount,
+    /// Copies that were written.
+    pub written: u64,
+    /// Copies that could not be made right.
+    pub lost: u64,
 }
 
 /// Takes events, on the threads of the disks: it must not block.

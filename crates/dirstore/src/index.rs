@@ -24,7 +24,7 @@ pub(crate) const ENTRIES_MAX: usize = 200_000;
 const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// Changed when the file's meaning changes; files of another format are ignored.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 const FILE_NAME: &str = "contents.json";
 
@@ -35,7 +35,8 @@ const SAVE_DELAY: Duration = Duration::from_secs(5);
 const LAST_SAVE_MAX: Duration = Duration::from_secs(2);
 
 /// The key of an entry: the file and its version, as a restart finds it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct IndexKey {
     device: u64,
     inode: u64,
@@ -67,6 +68,13 @@ struct IndexState {
     closed: bool,
 }
 
+impl IndexState {
+    fn insert(&mut self, key: IndexKey, rate: Option<MediaRate>) {
+        self.known.insert(key, (rate, self.next));
+        self.next += 1;
+    }
+}
+
 /// Keeps the index in a directory until dropped.
 #[derive(Debug)]
 pub(crate) struct Saver(Arc<Index>);
@@ -95,9 +103,7 @@ impl Index {
             let limit = *youngest_to_go;
             state.known.retain(|_, (_, age)| *age > limit);
         }
-        let age = state.next;
-        state.next += 1;
-        state.known.insert(IndexKey::of(stamp), (rate, age));
+        state.insert(IndexKey::of(stamp), rate);
         state.unsaved = true;
         self.changed.notify_all();
     }
@@ -109,9 +115,7 @@ impl Index {
         if let Some(entries) = load(&file) {
             let mut state = self.lock();
             for entry in entries.into_iter().take(self.entries_max) {
-                let age = state.next;
-                state.next += 1;
-                state.known.insert(entry.key(), (entry.rate(), age));
+                state.insert(entry.version, entry.media.map(MediaRate::from));
             }
         }
         let index = Arc::clone(self);
@@ -172,10 +176,7 @@ struct IndexFile {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct KeptEntry {
-    device: u64,
-    inode: u64,
-    modified_ns: i128,
-    size: u64,
+    version: IndexKey,
     media: Option<KeptMedia>,
 }
 
@@ -184,34 +185,30 @@ struct KeptEntry {
 struct KeptMedia {
     bits_per_second: u64,
     preroll_bytes: u64,
-    container: KeptContainer,
+    #[serde(with = "KeptContainer")]
+    container: Container,
     duration_ns: u64,
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "kebab-case", remote = "Container")]
 enum KeptContainer {
     Mp4,
     MpegTs,
     Matroska,
 }
 
-impl KeptEntry {
-    fn key(&self) -> IndexKey {
-        IndexKey { device: self.device, inode: self.inode, modified_ns: self.modified_ns, size: self.size }
+impl From<MediaRate> for KeptMedia {
+    fn from(media: MediaRate) -> Self {
+        let MediaRate { rate, preroll_bytes, container, duration } = media;
+        Self { bits_per_second: rate.0, preroll_bytes, container, duration_ns: duration.0 }
     }
+}
 
-    fn rate(&self) -> Option<MediaRate> {
-        self.media.as_ref().map(|media| MediaRate {
-            rate: BitRate(media.bits_per_second),
-            preroll_bytes: media.preroll_bytes,
-            container: match media.container {
-                KeptContainer::Mp4 => Container::Mp4,
-                KeptContainer::MpegTs => Container::MpegTs,
-                KeptContainer::Matroska => Container::Matroska,
-            },
-            duration: Nanos(media.duration_ns),
-        })
+impl From<KeptMedia> for MediaRate {
+    fn from(kept: KeptMedia) -> Self {
+        let KeptMedia { bits_per_second, preroll_bytes, container, duration_ns } = kept;
+        Self { rate: BitRate(bits_per_second), preroll_bytes, container, duration: Nanos(duration_ns) }
     }
 }
 
@@ -219,23 +216,7 @@ impl KeptEntry {
 fn entries_of(state: &IndexState) -> Vec<KeptEntry> {
     let mut entries: Vec<_> = state.known.iter().collect();
     entries.sort_unstable_by_key(|(_, (_, age))| *age);
-    let kept = |(key, (rate, _)): (&IndexKey, &(Option<MediaRate>, u64))| KeptEntry {
-        device: key.device,
-        inode: key.inode,
-        modified_ns: key.modified_ns,
-        size: key.size,
-        media: rate.map(|media| KeptMedia {
-            bits_per_second: media.rate.0,
-            preroll_bytes: media.preroll_bytes,
-            container: match media.container {
-                Container::Mp4 => KeptContainer::Mp4,
-                Container::MpegTs => KeptContainer::MpegTs,
-                Container::Matroska => KeptContainer::Matroska,
-            },
-            duration_ns: media.duration.0,
-        }),
-    };
-    entries.into_iter().map(kept).collect()
+    entries.into_iter().map(|(key, (rate, _))| KeptEntry { version: *key, media: rate.map(KeptMedia::from) }).collect()
 }
 
 /// What a file holds; nothing if there is none, or it is not ours.
@@ -296,7 +277,7 @@ mod tests {
         index.insert(&stamp(1), media(8_000_000));
         drop(saver);
         let good = fs::read(&file).unwrap();
-        let other_format = String::from_utf8(good.clone()).unwrap().replace("\"format\":1", "\"format\":2");
+        let other_format = String::from_utf8(good.clone()).unwrap().replace("\"format\":2", "\"format\":1");
         for damaged in [b"".as_slice(), &good[..good.len() / 2], b"\xff\xfe", b"[]", other_format.as_bytes()] {
             fs::write(&file, damaged).unwrap();
             let (index, saver) = reopened(place.path());

@@ -5,6 +5,7 @@
 //! Not here: when a disk is used (`schedule`), reading for streams (`dataplane`), protocols (`http`).
 
 mod beneath;
+mod buffers;
 mod disk;
 mod entry;
 mod error;
@@ -12,24 +13,31 @@ mod event;
 mod grants;
 mod home;
 mod index;
+mod layout;
 mod operation;
 mod path;
+mod request;
 mod root;
+mod settings;
+mod shared;
 mod stats;
 mod store;
 mod upload;
 mod volume;
 mod worker;
 
-pub use entry::{Entry, Existing, NameKind, Precondition, etag_of};
+pub use device::Device;
+pub use entry::{Entry, Existing, NameKind, Opened, Precondition, Want, etag_of};
 pub use error::StoreError;
-pub use event::{EventListener, StoreEvent};
+pub use event::{DiskNotice, EventListener, StoreEvent, UpkeepReport};
 pub use grants::{Governed, GrantPort, Ungoverned, WakeFn};
+pub use layout::{DiskPlace, LayoutError, StoreLayout};
 pub use path::{COMPONENT_BYTES_MAX, COMPONENTS_MAX, ContentPath, PathError};
+pub use request::{OnBreak, Published, UploadClass, UploadRequest};
 pub use root::{RootAway, RootSetting};
+pub use settings::StoreSettings;
+pub use shared::Reliance;
 pub use stats::{Counter, DiskStats};
-pub use store::{
-    DiskInfo, DiskPlace, DiskPort, LayoutError, Opened, Reliance, Store, StoreLayout, StoreSettings, Want,
-};
-pub use upload::{OnBreak, Published, Upload, UploadClass, UploadRequest};
-pub use volume::{DiskNotice, UpkeepError, UpkeepReport, VolumeDiskError, VolumeInfo, VolumeMemberInfo, VolumeWish};
+pub use store::{DiskInfo, Store};
+pub use upload::Upload;
+pub use volume::{UpkeepError, VolumeDiskError, VolumeInfo, VolumeMemberInfo, VolumeWish};

@@ -3,15 +3,17 @@
 //! Promise: plain messages; each that has an answer carries where it goes; a change that its caller gave up is not made later.
 //! Not here: doing it (`worker`).
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use tokio::sync::oneshot;
+use storage::uploads::RecordingTerms;
+use tokio::sync::{Notify, oneshot};
 use units::UploadId;
 
-use crate::upload::{Begun, UploadTerms};
-use crate::worker::Chunk;
-use crate::{ContentPath, Entry, NameKind, Opened, Precondition, Published, StoreError, Want};
+use crate::buffers::Chunk;
+use crate::request::{OnBreak, Published};
+use crate::shared::DiskShared;
+use crate::{ContentPath, Entry, NameKind, Opened, Precondition, StoreError, Want};
 
 /// Where an answer goes.
 pub(crate) type ReplyTo<T> = oneshot::Sender<Result<T, StoreError>>;
@@ -57,6 +59,54 @@ impl<T> ChangeAnswer<T> {
     /// Gives the change up; false if it was begun.
     pub(crate) fn give_up(&self) -> bool {
         !self.decided.swap(true, Ordering::Relaxed)
+    }
+}
+
+/// What the disk's thread tells an upload's handle.
+#[derive(Debug, Default)]
+pub(crate) struct UploadProgress {
+    pub(crate) failure: OnceLock<StoreError>,
+    pub(crate) failed: Notify,
+}
+
+impl UploadProgress {
+    pub(crate) fn fail(&self, error: StoreError) {
+        let _ = self.failure.set(error);
+        self.failed.notify_one();
+    }
+}
+
+/// What the disk's thread must know to begin.
+#[derive(Debug)]
+pub(crate) struct UploadTerms {
+    pub(crate) length: Option<u64>,
+    pub(crate) precondition: Precondition,
+    pub(crate) recording: Option<RecordingTerms>,
+    pub(crate) on_break: OnBreak,
+    pub(crate) progress: Arc<UploadProgress>,
+}
+
+/// An upload that the disk's thread knows. Dropping it tells the thread that no more will come.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    shared: Arc<DiskShared>,
+    pub(crate) id: UploadId,
+    /// Bytes of an earlier upload.
+    pub(crate) begun_with: u64,
+    /// The chunk that is being filled.
+    pub(crate) filling: Option<Chunk>,
+}
+
+impl Begun {
+    pub(crate) const fn new(shared: Arc<DiskShared>, id: UploadId, begun_with: u64) -> Self {
+        Self { shared, id, begun_with, filling: None }
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        // Of an upload that is finished the thread knows nothing any more.
+        self.shared.abort(self.id, self.filling.take());
     }
 }
 

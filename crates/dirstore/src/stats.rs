@@ -25,38 +25,20 @@ impl Counter {
 /// One disk's counts since the start.
 #[derive(Debug, Default)]
 pub struct DiskStats {
-    /// Lookups answered.
-    pub lookups: Counter,
-    /// Contents opened anew.
-    pub opens: Counter,
-    /// Opens answered with a content that was open already.
-    pub opens_shared: Counter,
-    /// Directories listed.
-    pub listings: Counter,
-    /// Uploads begun.
-    pub uploads_begun: Counter,
     /// Uploads published and durable.
     pub uploads_published: Counter,
     /// Uploads given up: dropped, or failed.
     pub uploads_failed: Counter,
-    /// Contents deleted.
-    pub deletes: Counter,
     /// Bytes written to uploads.
     pub written_bytes: Counter,
     /// Commits done.
     pub commits: Counter,
     /// Containers probed for a rate.
     pub probes: Counter,
-    /// Grants that had run out before they could be used.
-    pub grants_late: Counter,
     /// Grants of work that was no longer there.
     pub grants_unused: Counter,
-    /// Copies in a volume that were wrong and were written anew from another one; at its first disk.
-    pub copies_mended: Counter,
     /// Calls that failed because something could not be read from the disk or written to it.
     pub errors: Counter,
-    /// Calls refused because the thread's queue was full.
-    pub busy_refusals: Counter,
     /// Gauge: uploads in progress.
     pub uploads_open: Counter,
     /// Gauge: bytes written since the last flush.

@@ -7,190 +7,33 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 use std::thread;
-use std::time::Duration;
 
-use dataplane::control::Content;
-use rustix::thread::{CpuSet, sched_setaffinity};
-use schedule::profile::DiskProfile;
-use units::{DiskId, limits};
+use device::Device;
+use units::DiskId;
 
-use crate::disk::{DiskHandle, DiskShared};
+use crate::buffers::UploadBuffers;
+use crate::disk::DiskHandle;
 use crate::event::{EventListener, EventSender};
 use crate::grants::GrantPort;
 use crate::home::Homes;
 use crate::index::{Index, Saver};
+use crate::layout::{StoreLayout, disk_id};
 use crate::operation::{self, Operation};
 use crate::path::is_hidden;
-use crate::root::{Root, RootSetting};
+use crate::settings::{StoreSettings, restrict_to};
+use crate::shared::{DiskShared, Reliance};
 use crate::stats::DiskStats;
-use crate::upload::UploadBuffers;
-use crate::volume::{
-    self, DiskNotice, OpenVolume, ServedVolume, UpkeepError, VolumeCommon, VolumeDiskError, VolumeInfo, VolumePlace,
-    VolumeWish,
-};
+use crate::volume::{self, ServedVolume, UpkeepError, VolumeCommon, VolumeInfo, VolumeWish};
 use crate::worker::content::KnownVersions;
 use crate::worker::{NAMES_MAX, Worker, WorkerParts};
-use crate::{ContentPath, Entry, NameKind, Precondition, StoreError, Upload, UploadClass, UploadRequest};
-use ::volume::MEMBERS_MAX;
-use device::Device;
-use media::MediaRate;
+use crate::{ContentPath, Entry, NameKind, Opened, Precondition, StoreError, Upload, UploadClass, UploadRequest, Want};
 
 /// Entries looked at by one task of a listing: between two, the disk's thread can use a grant.
 const ENTRIES_PER_TASK: usize = 256;
-
-/// How the store is to work.
-#[derive(Debug, Clone)]
-pub struct StoreSettings {
-    /// How long a caller waits for a disk before it is told that the disk fails.
-    pub patience: Duration,
-    /// Memory for best-effort uploads, in chunks of 1 MiB. At least 1.
-    pub upload_chunks: usize,
-    /// Memory for recordings, in chunks of 1 MiB; each takes 4 to 32. At least 1.
-    pub recording_chunks: usize,
-    /// CPUs the disks' threads may run on; all if empty.
-    pub cpus: Vec<usize>,
-    /// Whether hidden names ([`ContentPath::is_hidden`]) are served.
-    pub hidden_files: bool,
-    /// Where the index is kept; nowhere if none.
-    pub state: Option<PathBuf>,
-}
-
-impl Default for StoreSettings {
-    fn default() -> Self {
-        Self {
-            patience: Duration::from_secs(10),
-            upload_chunks: 128,
-            recording_chunks: 512,
-            cpus: Vec::new(),
-            hidden_files: false,
-            state: None,
-        }
-    }
-}
-
-/// The folders, and the disks they are on.
-#[derive(Debug)]
-pub struct StoreLayout {
-    disks: Vec<LaidOutDisk>,
-    /// For each root, in the order given: its disk, and its number on that disk.
-    roots: Vec<(usize, usize)>,
-    /// Their disks are behind `disks`.
-    volumes: Vec<OpenVolume>,
-}
-
-#[derive(Debug)]
-struct LaidOutDisk {
-    device: Device,
-    roots: Vec<Root>,
-}
-
-/// Why the folders cannot be served.
-#[derive(Debug, thiserror::Error)]
-pub enum LayoutError {
-    /// Neither a folder nor a volume was given.
-    #[error("nothing to serve was given; name a folder or a volume")]
-    NoRoot,
-    /// A volume cannot be opened.
-    #[error(transparent)]
-    Volume(#[from] VolumeDiskError),
-    /// Two of what is served would schedule the same disk.
-    #[error(
-        "the disk {0} is used by a volume and something else that is served, or twice by a volume: give the volume whole disks of \
-         its own, or of a drive with several actuators a partition in the range of each"
-    )]
-    DiskShared(String),
-    /// More disks than can be scheduled.
-    #[error("the roots are on more than {} disks", limits::DISKS_MAX)]
-    TooManyDisks,
-    /// The folder cannot be opened.
-    #[error("cannot open the root {}: name a folder that is there and that the server may read", path.display())]
-    Root {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
-}
-
-impl StoreLayout {
-    /// Opens the folders and finds their disks; opens the volumes, each given as its disks in any order.
-    ///
-    /// # Errors
-    /// A folder that is none or cannot be opened; disks that are no volume; nothing to serve; too many disks.
-    pub fn discover(roots: &[RootSetting], volumes: &[Vec<PathBuf>]) -> Result<Self, LayoutError> {
-        if roots.is_empty() && volumes.is_empty() {
-            return Err(LayoutError::NoRoot);
-        }
-        let mut layout = Self { disks: Vec::new(), roots: Vec::new(), volumes: Vec::new() };
-        for setting in roots {
-            let failed =
-                |source: rustix::io::Errno| LayoutError::Root { path: setting.path.clone(), source: source.into() };
-            let (root, device) = Root::open(setting).map_err(failed)?;
-            let disk = match layout.disks.iter().position(|disk| disk.device.name == device.name) {
-                Some(disk) => disk,
-                None => {
-                    layout.disks.push(LaidOutDisk { device, roots: Vec::new() });
-                    layout.disks.len() - 1
-                }
-            };
-            layout.roots.push((disk, layout.disks[disk].roots.len()));
-            layout.disks[disk].roots.push(root);
-        }
-        for paths in volumes {
-            layout.volumes.push(OpenVolume::open(paths)?);
-        }
-        // A file is told from others of its name by where it lies.
-        let mut names: HashSet<(&str, &str)> = HashSet::new();
-        for (device, _) in layout.places().filter_map(|place| place.disk) {
-            if !names.insert((device.name.as_str(), device.drive.as_str())) {
-                return Err(LayoutError::DiskShared(device.name.clone()));
-            }
-        }
-        let count = layout.places().count();
-        if count > limits::DISKS_MAX {
-            return Err(LayoutError::TooManyDisks);
-        }
-        for volume in layout.volumes.iter_mut().take(limits::DISKS_MAX - count) {
-            volume.has_spare_place = volume.disks.len() < MEMBERS_MAX;
-        }
-        Ok(layout)
-    }
-
-    /// The places for disks in the order of their identifiers: those of volumes also where no disk is.
-    pub fn places(&self) -> impl Iterator<Item = DiskPlace<'_>> {
-        let folders = self.disks.iter().map(|disk| (None, Some((&disk.device, disk.roots[0].path.as_path()))));
-        let volumes = self.volumes.iter().enumerate().flat_map(|(number, volume)| {
-            volume.places().map(move |disk| (Some(number), disk.map(|disk| (&disk.device, disk.path.as_path()))))
-        });
-        let all = folders.chain(volumes).enumerate();
-        all.map(|(number, (volume, disk))| DiskPlace { id: disk_id(number), volume, disk })
-    }
-
-    /// What is to be told of the disks of volumes that are not served, or are again.
-    pub fn notices(&self) -> impl Iterator<Item = &DiskNotice> {
-        self.volumes.iter().flat_map(|volume| &volume.notices)
-    }
-}
-
-/// A place for a disk: what the data plane schedules.
-#[derive(Debug, Clone, Copy)]
-pub struct DiskPlace<'a> {
-    /// Its identifier.
-    pub id: DiskId,
-    /// Which volume it is of, if it is one's.
-    pub volume: Option<usize>,
-    /// The disk, if one is there, and a folder on it, or the disk itself: something to measure it by.
-    pub disk: Option<(&'a Device, &'a Path)>,
-}
-
-fn disk_id(number: usize) -> DiskId {
-    DiskId(u16::try_from(number).expect("at most DISKS_MAX"))
-}
 
 /// A disk as the store knows it.
 #[derive(Debug, Clone)]
@@ -203,40 +46,15 @@ pub struct DiskInfo {
     pub roots: Vec<PathBuf>,
     /// Bytes free for uploads, a second ago at most.
     pub free_bytes: u64,
-    /// What it was measured to do, if it was.
-    pub profile: Option<DiskProfile>,
     /// True while it does not answer.
     pub failing: bool,
     /// Lookups, listings and the like that it could not answer since the start.
     pub errors: u64,
 }
 
-/// An open content.
-#[derive(Debug, Clone)]
-pub struct Opened {
-    /// What it is.
-    pub entry: Entry,
-    /// What the data plane reads.
-    pub content: Arc<Content>,
-    /// Its rate, if it was asked for and found, or known.
-    pub media: Option<MediaRate>,
-}
-
-/// What an open is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Want {
-    /// The bytes.
-    File,
-    /// And the rate they need: the container is looked into if the index does not know it.
-    FileAndRate,
-}
-
 /// All folders as one namespace. A cheap handle: clone it.
 #[derive(Debug, Clone)]
 pub struct Store(Arc<StoreInner>);
-
-/// Says of a disk whether it may be given uploads.
-pub type Reliance = Box<dyn Fn(DiskId) -> bool + Send + Sync>;
 
 struct StoreInner {
     disks: Vec<ServedDisk>,
@@ -257,26 +75,17 @@ struct ServedDisk {
     handle: DiskHandle,
     /// What it is, and the folders on it; of a volume's disk the volume knows that.
     folders: Option<(Device, Vec<PathBuf>)>,
-    profile: Option<DiskProfile>,
-}
-
-/// What a disk needs to be served: the way to its schedule, and its profile if it was measured.
-pub struct DiskPort {
-    /// Where its thread gets grants.
-    pub port: Box<dyn GrantPort>,
-    /// For [`DiskInfo::profile`].
-    pub profile: Option<DiskProfile>,
 }
 
 impl Store {
-    /// Starts one thread per disk. `serve` is asked once for each place of the layout, in order.
+    /// Starts one thread per disk. `serve` says once for each place of the layout, in order, where its thread gets grants.
     ///
     /// # Errors
     /// Memory for the buffers or a thread cannot be had: as the system says it.
     pub fn start(
         layout: StoreLayout,
         settings: &StoreSettings,
-        mut serve: impl FnMut(DiskId) -> DiskPort,
+        mut serve: impl FnMut(DiskId) -> Box<dyn GrantPort>,
     ) -> io::Result<Self> {
         let versions = Arc::new(AtomicU64::new(1));
         let index = Arc::new(Index::new());
@@ -288,8 +97,8 @@ impl Store {
         let mut disks = Vec::new();
         for (number, laid_out) in layout.disks.into_iter().enumerate() {
             let id = disk_id(number);
-            let served = serve(id);
-            let waker = served.port.waker();
+            let port = serve(id);
+            let waker = port.waker();
             let shared = DiskShared::new(id, settings.patience, waker, Arc::clone(&events), Arc::clone(&reliance));
             let shared = Arc::new(shared);
             let (handle, operations) = DiskHandle::new(Arc::clone(&shared));
@@ -299,7 +108,7 @@ impl Store {
                 shared,
                 device: device.clone(),
                 roots: laid_out.roots,
-                port: served.port,
+                port,
                 operations,
                 contents: KnownVersions::new(Arc::clone(&versions)),
                 index: Arc::clone(&index),
@@ -310,7 +119,7 @@ impl Store {
                 restrict_to(&cpus);
                 Worker::new(parts).run();
             })?;
-            disks.push(ServedDisk { handle, folders: Some((device, roots)), profile: served.profile });
+            disks.push(ServedDisk { handle, folders: Some((device, roots)) });
         }
         let (mut roots, mut volumes) = (layout.roots, Vec::new());
         for open in layout.volumes {
@@ -321,8 +130,7 @@ impl Store {
             roots.push((first + front, 0));
             let (started, served) = volume::start(open, disk_id(first), &common, &mut serve)?;
             volumes.push(served);
-            let places = started.into_iter();
-            disks.extend(places.map(|VolumePlace { handle, profile }| ServedDisk { handle, folders: None, profile }));
+            disks.extend(started.into_iter().map(|handle| ServedDisk { handle, folders: None }));
         }
         Ok(Self(Arc::new(StoreInner {
             disks,
@@ -388,7 +196,7 @@ impl Store {
         Ok(self.locate(path).await?.1)
     }
 
-    /// Opens a content for the data plane. The same unchanged file gives the same [`Content`] while it is open.
+    /// Opens a content for the data plane. The same unchanged file gives the same [`Opened::content`] while it is open.
     ///
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::IsDirectory`] and what the system says.
@@ -430,10 +238,10 @@ impl Store {
         if found { Ok(merged.into_values().take(NAMES_MAX).collect()) } else { Err(failure) }
     }
 
-    /// The disks an upload may go to, the best first: where the content is that it replaces, else those with
-    /// its directory, or the nearest above it, that answer and do not err: first where it goes on with an earlier one, then by the space they
-    /// have left. At least one. An earlier root that does not
-    /// answer may have the name, and would hide what is put behind it: only roots before it are considered.
+    /// The disks an upload may go to, the best first: where the content is that it replaces, else those with its directory, or the
+    /// nearest above it, that answer and do not err: first where it goes on with an earlier one, then by the space they have left. At
+    /// least one. An earlier root that does not answer may have the name, and would hide what is put behind it: only roots before it
+    /// are considered.
     ///
     /// # Errors
     /// [`StoreError::NotADirectory`], [`StoreError::IsDirectory`], [`StoreError::DiskFailing`], [`StoreError::RootAway`].
@@ -449,9 +257,8 @@ impl Store {
     }
 
     /// Begins an upload: a recording on the disk where its rate is reserved, and where another upload of this name is under
-    /// way, in the same root as that. It does not end at a root whose file system
-    /// turns out to be read-only: the kernel makes one so when its disk errs, and does not show it before something is
-    /// written.
+    /// way, in the same root as that. It does not end at a root whose file system turns out to be read-only: the kernel makes one
+    /// so when its disk errs, and does not show it before something is written.
     ///
     /// # Errors
     /// [`StoreError::NotADirectory`], [`StoreError::IsDirectory`], [`StoreError::PreconditionFailed`],
@@ -523,18 +330,16 @@ impl Store {
 
     /// The disks.
     #[must_use]
-    pub fn disks(&self) -> Arc<[DiskInfo]> {
+    pub fn disks(&self) -> Vec<DiskInfo> {
         let info = |id: DiskId, device: Device, roots: Vec<PathBuf>| {
-            let ServedDisk { handle, profile, .. } = &self.0.disks[usize::from(id.0)];
-            let stats = &handle.shared.stats;
+            let shared = &self.0.disks[usize::from(id.0)].handle.shared;
             DiskInfo {
                 id,
                 device,
                 roots,
-                free_bytes: stats.free_bytes.value(),
-                profile: profile.clone(),
-                failing: handle.shared.is_stuck(),
-                errors: stats.errors.value(),
+                free_bytes: shared.stats.free_bytes.value(),
+                failing: shared.is_stuck(),
+                errors: shared.stats.errors.value(),
             }
         };
         let folders = self.0.disks.iter().filter_map(|disk| Some((disk.handle.shared.id, disk.folders.clone()?)));
@@ -640,7 +445,7 @@ impl Store {
 
 impl std::fmt::Debug for StoreInner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Inner").field("disks", &self.disks).field("roots", &self.roots).finish_non_exhaustive()
+        f.debug_struct("StoreInner").field("disks", &self.disks).field("roots", &self.roots).finish_non_exhaustive()
     }
 }
 
@@ -674,16 +479,6 @@ fn worse(so_far: StoreError, error: StoreError) -> Result<StoreError, StoreError
         StoreError::NotADirectory | StoreError::DiskFailing(_) | StoreError::RootAway(_) => Ok(error),
         other => Err(other),
     }
-}
-
-pub(crate) fn restrict_to(cpus: &[usize]) {
-    if cpus.is_empty() {
-        return;
-    }
-    let mut set = CpuSet::new();
-    cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU).for_each(|cpu| set.set(*cpu));
-    // Where it is not allowed the thread runs anywhere: slower, not wrong.
-    let _ = sched_setaffinity(None, &set);
 }
 
 const _: fn() = || {

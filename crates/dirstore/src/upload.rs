@@ -5,166 +5,23 @@
 //! came of it if that was asked for.
 //! Not here: writing (`worker::upload`).
 
-use std::io;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use kernel::pool::{LEASE_BYTES, LeasePool};
-use storage::leftover::part_name;
+use kernel::pool::LEASE_BYTES;
 use storage::uploads::RecordingTerms;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
-use units::{BitRate, DiskId, Nanos, ReservationId, UploadId};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::disk::{DiskHandle, DiskShared};
+use crate::StoreError;
+use crate::buffers::{BufferRight, Chunk, UploadBuffers};
+use crate::disk::DiskHandle;
 use crate::home::NameHome;
-use crate::operation::{self, Operation};
-use crate::worker::Chunk;
-use crate::{ContentPath, Precondition, StoreError};
+use crate::operation::{self, Begun, Operation, UploadProgress, UploadTerms};
+use crate::request::{Published, UploadClass, UploadRequest};
 
 /// Chunks a best-effort upload has in flight at most: enough to keep its disk busy while more come.
 const CHUNKS_PER_UPLOAD: usize = 8;
 
-/// How long a buffer's memory is kept for the next upload.
-const LULL: Nanos = Nanos::from_secs(10);
-
-/// What is to be uploaded.
-#[derive(Debug, Clone)]
-pub struct UploadRequest {
-    /// Where to. Its directory must exist.
-    pub path: ContentPath,
-    /// Bytes, if known. It is refused at once if there is no space for all of it; space is taken as it comes.
-    pub length: Option<u64>,
-    /// Checked at once, and again when it is published.
-    pub precondition: Precondition,
-    /// How it is written.
-    pub class: UploadClass,
-    /// What becomes of it if it breaks off.
-    pub on_break: OnBreak,
-}
-
-/// What becomes of an upload that is dropped before it is finished, or for which the disk has no more room.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum OnBreak {
-    /// Nothing of it is left.
-    #[default]
-    Discard,
-    /// What has come is published under its name. If the server dies, the next start does that.
-    Keep,
-    /// What was written stays for a week, hidden, for an upload of the same name and the same number here, which stands for the version
-    /// of what is sent: it goes on behind it ([`Upload::begun_with`]). A volume keeps nothing.
-    Resume(u64),
-}
-
-impl OnBreak {
-    /// The hidden name of what an upload called `name` goes on with.
-    pub(crate) fn part_name(self, name: &str) -> Option<String> {
-        match self {
-            Self::Discard | Self::Keep => None,
-            Self::Resume(version) => Some(part_name(name, version)),
-        }
-    }
-}
-
-/// How an upload is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UploadClass {
-    /// In the time that streams leave.
-    BestEffort,
-    /// A recording, at a rate admission has granted.
-    Recording {
-        /// Payload bits per second.
-        rate: BitRate,
-        /// Where admission gave it.
-        disk: DiskId,
-        /// What admission gave.
-        reservation: ReservationId,
-    },
-}
-
-/// A content that is visible and durable.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Published {
-    /// False if it replaced another one.
-    pub created: bool,
-    /// As [`crate::Entry::etag`].
-    pub etag: String,
-    /// Bytes.
-    pub size: u64,
-}
-
-/// Upload buffers: the memory, and who is next.
-#[derive(Debug, Clone)]
-pub(crate) struct UploadBuffers {
-    pool: LeasePool,
-    permits: Arc<Semaphore>,
-}
-
-impl UploadBuffers {
-    pub(crate) fn new(count: usize) -> io::Result<Self> {
-        Ok(Self { pool: LeasePool::new(count)?, permits: Arc::new(Semaphore::new(count)) })
-    }
-
-    /// Gives memory back that was not used for a while.
-    pub(crate) fn give_back(&self) {
-        self.pool.give_back(LULL);
-    }
-}
-
-/// The right to a buffer: one taken from what is free, or one of a recording's own.
-#[derive(Debug)]
-pub(crate) enum BufferRight {
-    One { _permit: OwnedSemaphorePermit },
-    Reserved { _permit: Arc<OwnedSemaphorePermit> },
-}
-
-/// What the disk's thread tells an upload's handle.
-#[derive(Debug, Default)]
-pub(crate) struct UploadProgress {
-    failure: OnceLock<StoreError>,
-    failed: Notify,
-}
-
-impl UploadProgress {
-    pub(crate) fn fail(&self, error: StoreError) {
-        let _ = self.failure.set(error);
-        self.failed.notify_one();
-    }
-}
-
-/// What the disk's thread must know to begin.
-#[derive(Debug)]
-pub(crate) struct UploadTerms {
-    pub(crate) length: Option<u64>,
-    pub(crate) precondition: Precondition,
-    pub(crate) recording: Option<RecordingTerms>,
-    pub(crate) on_break: OnBreak,
-    pub(crate) progress: Arc<UploadProgress>,
-}
-
-/// An upload that the disk's thread knows. Dropping it tells the thread that no more will come.
-#[derive(Debug)]
-pub(crate) struct Begun {
-    shared: Arc<DiskShared>,
-    id: UploadId,
-    /// Bytes of an earlier upload.
-    begun_with: u64,
-    /// The chunk that is being filled.
-    filling: Option<Chunk>,
-}
-
-impl Begun {
-    pub(crate) const fn new(shared: Arc<DiskShared>, id: UploadId, begun_with: u64) -> Self {
-        Self { shared, id, begun_with, filling: None }
-    }
-}
-
-impl Drop for Begun {
-    fn drop(&mut self) {
-        // Of an upload that is finished the thread knows nothing any more.
-        self.shared.abort(self.id, self.filling.take());
-    }
-}
-
-/// An upload in progress. Dropping it breaks it off ([`OnBreak`]).
+/// An upload in progress. Dropping it breaks it off ([`crate::OnBreak`]).
 #[derive(Debug)]
 pub struct Upload {
     disk: DiskHandle,
@@ -260,7 +117,7 @@ impl Upload {
     ///
     /// # Errors
     /// [`StoreError::TooShort`] if bytes are missing, [`StoreError::PreconditionFailed`] if the precondition does not
-    /// hold any more, and as [`Upload::append`]. Nothing is visible then or later, unless it is [`OnBreak::Keep`] or the
+    /// hold any more, and as [`Upload::append`]. Nothing is visible then or later, unless it is [`crate::OnBreak::Keep`] or the
     /// error [`StoreError::Unsettled`].
     pub async fn finish(mut self) -> Result<Published, StoreError> {
         self.check()?;
@@ -334,14 +191,4 @@ impl Upload {
         }
         Ok(())
     }
-}
-
-/// So many bytes of chunks in memory.
-pub(crate) fn index(bytes: u64) -> usize {
-    usize::try_from(bytes).expect("within a few chunks")
-}
-
-/// A length in memory, in bytes.
-pub(crate) fn count(bytes: usize) -> u64 {
-    u64::try_from(bytes).expect("usize is at most 64 bits")
 }

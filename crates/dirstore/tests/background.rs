@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use common::{everything_below, finishing, folder, governed, path, pattern, put, request, settings, ungoverned, until};
 use dirstore::{
-    DiskPort, GrantPort, OnBreak, Precondition, Store, StoreError, StoreEvent, StoreLayout, StoreSettings, Ungoverned,
+    GrantPort, OnBreak, Precondition, Store, StoreError, StoreEvent, StoreLayout, StoreSettings, Ungoverned,
     UploadRequest, WakeFn, Want,
 };
 use storage::grant::{Grant, StoreMessage};
@@ -154,7 +154,7 @@ async fn a_disk_that_hangs_holds_up_nobody_else() {
             0 => Box::new(Hanging { inner: Ungoverned::default(), hangs: Arc::clone(&hangs) }),
             _ => Box::new(Ungoverned::default()),
         };
-        DiskPort { port, profile: None }
+        port
     })
     .unwrap();
     put(&store, "/on-one", b"before").await.unwrap();

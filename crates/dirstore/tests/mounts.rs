@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{everything_below, folder, path, put, request, settings, ungoverned, until};
-use dirstore::{DiskPort, Precondition, RootAway, RootSetting, Store, StoreError, StoreEvent, StoreLayout, Ungoverned};
+use dirstore::{
+    GrantPort, Precondition, RootAway, RootSetting, Store, StoreError, StoreEvent, StoreLayout, Ungoverned,
+};
 
 /// Mounts, or tells why the test is skipped where it cannot.
 fn mount(name: &str, arguments: &[&str], at: &Path) -> bool {
@@ -108,7 +110,7 @@ async fn a_root_that_must_be_mounted_is_not_served_without() {
     fs::create_dir(&root).unwrap();
     let setting = RootSetting { path: root.clone(), require_mount: true };
     let layout = StoreLayout::discover(&[setting], &[]).unwrap();
-    let serve = |_| DiskPort { port: Box::new(Ungoverned::default()), profile: None };
+    let serve = |_| -> Box<dyn GrantPort> { Box::new(Ungoverned::default()) };
     let store = Store::start(layout, &settings(), serve).unwrap();
     assert_eq!(away(&put(&store, "/film", b"1").await), Some(RootAway::NotMounted));
     assert_eq!(everything_below(&root), Vec::<String>::new());

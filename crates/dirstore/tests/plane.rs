@@ -9,7 +9,7 @@ use common::{everything_below, folder, path, pattern, put, request, settings};
 use dataplane::control::{Command, RecordingRequest, Report};
 use dataplane::gauges::Gauges;
 use dataplane::{Plane, PlaneConfig};
-use dirstore::{DiskPort, Governed, Precondition, Store, StoreError, StoreLayout, UploadClass, UploadRequest};
+use dirstore::{Governed, GrantPort, Precondition, Store, StoreError, StoreLayout, UploadClass, UploadRequest};
 use kernel::plane_channel::{PlaneHandle, ReportReceiver, connect};
 use kernel::thread::PlaneThread;
 use schedule::profile::{DiskProfile, SeekPoint, Zone};
@@ -56,7 +56,7 @@ fn govern(root: &std::path::Path, rotational: bool) -> Governing {
     .expect("io_uring is needed for these tests");
     let port = Governed::new(links.stores.pop().unwrap());
     let mut port = Some(port);
-    let serve = |_| DiskPort { port: Box::new(port.take().unwrap()), profile: None };
+    let serve = |_| -> Box<dyn GrantPort> { Box::new(port.take().unwrap()) };
     let store = Store::start(layout, &settings(), serve).unwrap();
     Governing { handle: links.handle, reports: links.reports, thread, store }
 }

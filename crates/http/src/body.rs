@@ -6,7 +6,6 @@
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use http_types::StatusCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -28,17 +27,6 @@ pub(crate) enum BodyError {
     Unwanted,
     #[error(transparent)]
     Coding(#[from] ChunkError),
-}
-
-impl BodyError {
-    /// The status that answers it.
-    pub(crate) const fn status(self) -> StatusCode {
-        match self {
-            Self::TimedOut => StatusCode::REQUEST_TIMEOUT,
-            Self::Unwanted => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::BrokenOff | Self::Coding(_) => StatusCode::BAD_REQUEST,
-        }
-    }
 }
 
 /// What is left of a body.

@@ -15,12 +15,8 @@ pub struct HttpConfig {
     pub idle_time_max: Duration,
     /// Without a byte of an upload's body.
     pub upload_idle_max: Duration,
-    /// For the client to take a small response.
-    pub write_time_max: Duration,
     /// For the client to take something of a response that this side writes; the data plane has the same limit for its own.
     pub stall_max: Duration,
-    /// Told to refused clients, in seconds.
-    pub retry_after_seconds: u32,
     /// Origins (`https://player.example`) whose pages may read what is answered; `*` is every one.
     pub cors_origins: Vec<String>,
     /// Settings of the service behind it.
@@ -34,9 +30,7 @@ impl Default for HttpConfig {
             head_time_max: Duration::from_secs(10),
             idle_time_max: Duration::from_secs(75),
             upload_idle_max: Duration::from_secs(30),
-            write_time_max: Duration::from_secs(30),
             stall_max: Duration::from_secs(30),
-            retry_after_seconds: 10,
             cors_origins: Vec::new(),
             service: service::config::ServiceConfig::default(),
         }

@@ -15,6 +15,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::access_log::AccessRecord;
 use crate::body::RequestBody;
+use crate::connection_limit::Arrival;
 use crate::content;
 use crate::exchange::{Exchange, write_all};
 use crate::message::head::{BodyFraming, HEAD_BYTES_MAX, HeadError, RequestHead, parse_head};
@@ -35,17 +36,6 @@ const LINGER_SILENCE: Duration = Duration::from_secs(2);
 const SKIPPED_BYTES_MAX: u64 = 64 * 1024;
 /// Read at once while it lingers.
 const LINGER_READ_BYTES: usize = 64 * 1024;
-
-/// When a connection came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Arrival {
-    /// While all is served.
-    Serving,
-    /// While the server drains: its one request is answered, if only with a refusal.
-    Draining,
-    /// While all connections are taken: its one request is answered if it asks how the server is.
-    Reserve,
-}
 
 /// What came of waiting for a request head.
 enum NextHead {
@@ -69,10 +59,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: SocketAd
         let head = match next_head(&shared, &mut stream, &mut buffer, wait_max, arrival).await {
             NextHead::Head(head) => *head,
             NextHead::Closed => return,
-            NextHead::Refused(error) => {
-                let reply = Reply::problem(error.status(), &error.to_string());
-                return refuse(&shared, stream, peer, &reply).await;
-            }
+            NextHead::Refused(error) => return refuse(&shared, stream, peer, &problem::of_head(&error)).await,
             NextHead::TimedOut => {
                 let reply = Reply::problem(StatusCode::REQUEST_TIMEOUT, "the request head did not come in time");
                 return refuse(&shared, stream, peer, &reply).await;
@@ -84,7 +71,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: SocketAd
             if management::is_health(&exchange.head.path) {
                 answer(exchange, &mut buffer, stream).await;
             } else {
-                refuse(&shared, stream, peer, &problem::busy(&shared)).await;
+                refuse(&shared, stream, peer, &problem::busy()).await;
             }
             return;
         }
@@ -146,8 +133,7 @@ async fn answer(mut exchange: Exchange, buffer: &mut BytesMut, mut stream: TcpSt
         && exchange.head.body != BodyFraming::Length(0)
         && let Err(error) = body.discard(SKIPPED_BYTES_MAX).await
     {
-        let reply = Reply::problem(error.status(), &error.to_string());
-        refuse(&exchange.shared, stream, exchange.peer, &reply).await;
+        refuse(&exchange.shared, stream, exchange.peer, &problem::of_body(&error)).await;
         return None;
     }
     if content::is_content_read(&exchange.head) {
@@ -177,7 +163,7 @@ async fn answer(mut exchange: Exchange, buffer: &mut BytesMut, mut stream: TcpSt
 /// Answers what is no acceptable request, and closes.
 async fn refuse(shared: &Shared, mut stream: TcpStream, peer: SocketAddr, reply: &Reply) {
     let bytes = render(reply, After::Close, SystemTime::now());
-    let written = write_all(shared, &mut stream, bytes.as_slice()).await;
+    let written = write_all(&mut stream, bytes.as_slice()).await;
     shared.note_request(reply.status, reply.body.len() as u64, || {
         let none = || "-".to_owned();
         AccessRecord { peer: peer.ip(), user: None, request: none(), referer: none(), agent: none() }

@@ -7,7 +7,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
-use crate::connection::Arrival;
+/// When a connection came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// While all is served.
+    Serving,
+    /// While the server drains: its one request is answered, if only with a refusal.
+    Draining,
+    /// While all connections are taken: its one request is answered if it asks how the server is.
+    Reserve,
+}
 
 /// Open connections.
 #[derive(Debug, Default)]

@@ -12,9 +12,10 @@ use http_types::header::{self, HeaderName, USER_AGENT};
 use http_types::{Method, StatusCode};
 use service::contents::{ContentPath, Opened, PathError, StoreError, Want};
 use service::delivery::{self, DeliveryRequest, DeliveryTerms, Finished};
-use service::pipeline::{self, PipeError, Stages};
+use service::pipeline::{self, Stages};
 use service::rate::AskedRate;
 use service::session::{ContentPart, Viewer};
+use service::small_reads;
 use tokio::net::TcpStream;
 use units::BitRate;
 
@@ -33,6 +34,8 @@ use crate::streamed::{Framing, Streamed};
 
 /// The field that tells the granted rate, in bits per second.
 const RATE_FIELD: HeaderName = HeaderName::from_static("x-isocast-rate");
+/// A range up to so many bytes may be a look at an index.
+const INDEX_READ_BYTES_MAX: u64 = 1 << 20;
 /// Where contents live.
 pub(crate) const PREFIX: &str = "/media/";
 
@@ -50,29 +53,40 @@ pub(crate) fn content_path(head: &RequestHead) -> Result<ContentPath, PathError>
 
 /// Answers a read of a content. Returns the socket if the connection goes on.
 pub(crate) async fn serve(exchange: &Exchange, stream: TcpStream) -> Option<TcpStream> {
-    match prepare(exchange).await {
-        Ok(prepared) if prepared.request.is_none() => {
-            let rate = prepared.terms.decision.rate();
-            let head = response_head(exchange, &prepared.plan, rate);
-            exchange.send_head(stream, head, prepared.plan.status, keeps_alive(&exchange.head, &prepared.plan)).await
+    let PreparedRead { plan, body } = match prepare(exchange).await {
+        Ok(prepared) => prepared,
+        Err(reply) => return exchange.answer(stream, reply).await,
+    };
+    match body {
+        ReadBody::None(rate) => {
+            let head = response_head(exchange, &plan, rate);
+            exchange.send_head(stream, head, plan.status, keeps_alive(&exchange.head, &plan)).await
         }
-        Ok(PreparedRead { plan, kept: Some(bytes), .. }) => send_kept(exchange, stream, &plan, bytes).await,
-        Ok(prepared) if prepared.stages.0.is_empty() => deliver(exchange, stream, prepared).await,
+        ReadBody::Kept(bytes) => send_kept(exchange, stream, &plan, bytes).await,
+        ReadBody::Delivery(request) => deliver(exchange, stream, &plan, *request).await,
         // In a box, so that those who pass no stage carry none of it for hours.
-        Ok(prepared) => Box::pin(deliver_through_stages(exchange, stream, prepared)).await,
-        Err(reply) => exchange.answer(stream, reply).await,
+        ReadBody::Staged(request, stages) => {
+            Box::pin(deliver_through_stages(exchange, stream, &plan, *request, stages)).await
+        }
     }
 }
 
 /// A request that is understood and whose content is open.
 struct PreparedRead {
     plan: StreamPlan,
-    terms: DeliveryTerms,
-    stages: Stages,
-    /// None: nothing but the head is sent.
-    request: Option<DeliveryRequest>,
-    /// All that the body is, where it is in memory.
-    kept: Option<Bytes>,
+    body: ReadBody,
+}
+
+/// What is sent behind the head.
+enum ReadBody {
+    /// Nothing; a GET would have this rate.
+    None(Option<BitRate>),
+    /// What is in memory.
+    Kept(Bytes),
+    /// What the data plane delivers to the client's socket.
+    Delivery(Box<DeliveryRequest>),
+    /// What the data plane delivers, through stages.
+    Staged(Box<DeliveryRequest>, Stages),
 }
 
 /// Understands the request and opens the content, or says what is answered instead.
@@ -99,7 +113,7 @@ async fn prepare(exchange: &Exchange) -> Result<PreparedRead, Reply> {
     let accompanies = cmcd.object == ObjectType::Accompanying;
     let viewer = viewer(exchange, &query, cmcd);
     let config = service.config();
-    if plan.content_bytes <= config.sessions.probe_bytes_max {
+    if plan.content_bytes <= INDEX_READ_BYTES_MAX {
         // A look at the index. Of what the viewer plays it is read with its reservation, otherwise in what is left over, and
         // so is what a player reads at the same time as the parts it plays: playlists, initialization segments, captions.
         if part && service.has_reservation(&viewer, &name) {
@@ -109,8 +123,10 @@ async fn prepare(exchange: &Exchange) -> Result<PreparedRead, Reply> {
         }
     }
     let terms = DeliveryTerms::decide(&config, &name, asked, media, plan.content_bytes);
-    let sends = delivers && (plan.content_bytes > 0 || !stages.0.is_empty());
-    let request = sends.then(|| DeliveryRequest {
+    if !delivers || (plan.content_bytes == 0 && stages.0.is_empty()) {
+        return Ok(PreparedRead { plan, body: ReadBody::None(terms.decision.rate()) });
+    }
+    let request = Box::new(DeliveryRequest {
         viewer,
         path: name,
         content,
@@ -119,11 +135,13 @@ async fn prepare(exchange: &Exchange) -> Result<PreparedRead, Reply> {
         part: part_of(&plan, &query),
         client: exchange.client(),
     });
-    let kept = match &request {
-        Some(request) if stages.0.is_empty() => service.small_read(request, &mut stages),
-        _ => None,
+    let kept = if stages.0.is_empty() { small_reads::kept_bytes(service, &request, &mut stages) } else { None };
+    let body = match kept {
+        Some(bytes) => ReadBody::Kept(bytes),
+        None if stages.0.is_empty() => ReadBody::Delivery(request),
+        None => ReadBody::Staged(request, stages),
     };
-    Ok(PreparedRead { plan, terms, stages, request, kept })
+    Ok(PreparedRead { plan, body })
 }
 
 /// A directory named without its slash is a redirect; everything else is in the one table.
@@ -171,21 +189,24 @@ fn viewer(exchange: &Exchange, query: &Query, cmcd: Cmcd) -> Viewer {
 /// Head and content are in memory, and leave at once.
 async fn send_kept(exchange: &Exchange, mut stream: TcpStream, plan: &StreamPlan, body: Bytes) -> Option<TcpStream> {
     let (head, length) = (response_head(exchange, plan, None), body.len() as u64);
-    let written = write_all(&exchange.shared, &mut stream, Bytes::from(head).chain(body)).await;
+    let written = write_all(&mut stream, Bytes::from(head).chain(body)).await;
     exchange.log(plan.status, if written.is_ok() { length } else { 0 });
     (written.is_ok() && exchange.head.keep_alive).then_some(stream)
 }
 
 /// Head and content leave through the data plane.
-async fn deliver(exchange: &Exchange, stream: TcpStream, prepared: PreparedRead) -> Option<TcpStream> {
-    let PreparedRead { plan, request, .. } = prepared;
+async fn deliver(
+    exchange: &Exchange,
+    stream: TcpStream,
+    plan: &StreamPlan,
+    request: DeliveryRequest,
+) -> Option<TcpStream> {
     let socket = detach(stream)?;
-    let prefix = |rate| response_head(exchange, &plan, rate);
-    let request = request.expect("there is something to send");
+    let prefix = |rate| response_head(exchange, plan, rate);
     let paced = match delivery::open(&exchange.shared.service, request, socket, &prefix).await {
         Ok(paced) => paced,
         Err((socket, error)) => {
-            return exchange.answer(attach(socket?)?, problem::of_open(&exchange.shared, &error)).await;
+            return exchange.answer(attach(socket?)?, problem::of_open(&error)).await;
         }
     };
     let Finished { socket, end, body_bytes } = paced.finished().await;
@@ -195,15 +216,19 @@ async fn deliver(exchange: &Exchange, stream: TcpStream, prepared: PreparedRead)
             let whole = end.outcome == Outcome::Complete && exchange.head.keep_alive;
             if whole { attach(socket?) } else { None }
         }
-        Err(error) => exchange.answer(attach(socket?)?, problem::of_open(&exchange.shared, &error)).await,
+        Err(error) => exchange.answer(attach(socket?)?, problem::of_open(&error)).await,
     }
 }
 
 /// What the data plane delivers passes stages here, and is written by us. What fails before the first byte is out is answered
 /// with a problem; later the response breaks off.
-async fn deliver_through_stages(exchange: &Exchange, stream: TcpStream, prepared: PreparedRead) -> Option<TcpStream> {
-    let PreparedRead { plan, request, stages, .. } = prepared;
-    let request = request.expect("there is something to send");
+async fn deliver_through_stages(
+    exchange: &Exchange,
+    stream: TcpStream,
+    plan: &StreamPlan,
+    request: DeliveryRequest,
+    stages: Stages,
+) -> Option<TcpStream> {
     let framing = match (plan.length, exchange.head.version) {
         (Some(length), _) => Framing::Length(length),
         (None, HttpVersion::Http11) => Framing::Chunked,
@@ -212,13 +237,13 @@ async fn deliver_through_stages(exchange: &Exchange, stream: TcpStream, prepared
     let rate = request.terms.decision.rate();
     let mut pipe = match pipeline::open(&exchange.shared.service, request, stages).await {
         Ok(pipe) => pipe,
-        Err(error) => return exchange.answer(stream, problem::of_open(&exchange.shared, &error)).await,
+        Err(error) => return exchange.answer(stream, problem::of_open(&error)).await,
     };
     let mut next = match pipe.next().await {
         Ok(first) => first,
-        Err(error) => return exchange.answer(stream, of_pipe(&error)).await,
+        Err(error) => return exchange.answer(stream, problem::of_pipe(&error)).await,
     };
-    let head = response_head(exchange, &plan, rate);
+    let head = response_head(exchange, plan, rate);
     let mut response = Streamed::new(stream, head, framing, exchange.shared.config().stall_max);
     let finished = async {
         while let Some(piece) = next {
@@ -229,23 +254,7 @@ async fn deliver_through_stages(exchange: &Exchange, stream: TcpStream, prepared
     };
     let finished = finished.await;
     exchange.log(plan.status, response.body_bytes());
-    finished.filter(|()| keeps_alive(&exchange.head, &plan)).map(|()| response.into_socket())
-}
-
-fn of_pipe(error: &PipeError) -> Reply {
-    match error {
-        PipeError::Stage(error) => Reply::problem(StatusCode::UNPROCESSABLE_ENTITY, &error.to_string()),
-        PipeError::BrokenOff(outcome) => {
-            let detail = match outcome {
-                Some(Outcome::DiskError) => "the disk errs or does not answer",
-                Some(Outcome::StartTooLate) => "the disk has no time to start another stream now",
-                Some(Outcome::DiskOverloaded) => "the disk has become too slow for all its streams",
-                Some(Outcome::ContentChanged) => "the content became shorter while it was read",
-                _ => "the stream was stopped: the server is about to stop, or its viewer reads elsewhere",
-            };
-            Reply::problem(StatusCode::SERVICE_UNAVAILABLE, detail)
-        }
-    }
+    finished.filter(|()| keeps_alive(&exchange.head, plan)).map(|()| response.into_socket())
 }
 
 /// True if the connection goes on after the planned response. HTTP/1.0 tells the end of a body without a length by
@@ -257,7 +266,7 @@ fn keeps_alive(head: &RequestHead, plan: &StreamPlan) -> bool {
 fn response_head(exchange: &Exchange, plan: &StreamPlan, rate: Option<BitRate>) -> Vec<u8> {
     let head = &exchange.head;
     let mut fields = plan.fields.clone();
-    fields.extend(cors::fields(exchange));
+    fields.extend(cors::fields(&exchange.shared.config(), head));
     if let Some(rate) = rate {
         fields.push((RATE_FIELD, rate.0.to_string()));
     }

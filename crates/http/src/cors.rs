@@ -11,7 +11,8 @@ use http_types::header::{
 };
 use http_types::{Method, StatusCode};
 
-use crate::exchange::Exchange;
+use crate::config::HttpConfig;
+use crate::message::head::RequestHead;
 use crate::message::reply::Reply;
 
 /// What a player's page may see of an answer, beyond what every page may.
@@ -21,21 +22,21 @@ const ALLOWED: &str = "Range, If-Range, If-Match, If-None-Match, If-Modified-Sin
                        CMCD-Object, CMCD-Request, CMCD-Session, CMCD-Status";
 
 /// The answer to a browser that asks whether a page may send a request.
-pub(crate) fn preflight(exchange: &Exchange) -> Option<Reply> {
-    let headers = &exchange.head.headers;
-    let asks = exchange.head.method == Method::OPTIONS && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
+pub(crate) fn preflight(config: &HttpConfig, head: &RequestHead) -> Option<Reply> {
+    let headers = &head.headers;
+    let asks = head.method == Method::OPTIONS && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
     let reply = Reply::empty(StatusCode::NO_CONTENT).field(ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD");
     let reply = if headers.contains_key(ACCESS_CONTROL_REQUEST_HEADERS) {
         reply.field(ACCESS_CONTROL_ALLOW_HEADERS, ALLOWED)
     } else {
         reply
     };
-    (asks && allowed(exchange).is_some()).then(|| reply.field(ACCESS_CONTROL_MAX_AGE, "86400"))
+    (asks && allowed(config, head).is_some()).then(|| reply.field(ACCESS_CONTROL_MAX_AGE, "86400"))
 }
 
 /// Adds to a reply what [`fields`] says.
-pub(crate) fn add(exchange: &Exchange, reply: &mut Reply) {
-    for (name, value) in fields(exchange) {
+pub(crate) fn add(config: &HttpConfig, head: &RequestHead, reply: &mut Reply) {
+    for (name, value) in fields(config, head) {
         match reply.fields.iter_mut().find(|(known, _)| *known == name && name == VARY) {
             Some((_, vary)) => *vary = format!("{vary}, {value}"),
             None => reply.fields.push((name, value)),
@@ -44,13 +45,13 @@ pub(crate) fn add(exchange: &Exchange, reply: &mut Reply) {
 }
 
 /// The fields that let the page which sent this request read its answer.
-pub(crate) fn fields(exchange: &Exchange) -> Vec<(HeaderName, String)> {
-    if exchange.shared.config().cors_origins.is_empty() {
+pub(crate) fn fields(config: &HttpConfig, head: &RequestHead) -> Vec<(HeaderName, String)> {
+    if config.cors_origins.is_empty() {
         return Vec::new();
     }
     // What is answered differs by who asks, also where nobody did.
     let mut fields = vec![(VARY, "Origin".to_owned())];
-    if let Some(origin) = allowed(exchange) {
+    if let Some(origin) = allowed(config, head) {
         fields.push((ACCESS_CONTROL_ALLOW_ORIGIN, origin));
         fields.push((ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED.to_owned()));
     }
@@ -58,9 +59,8 @@ pub(crate) fn fields(exchange: &Exchange) -> Vec<(HeaderName, String)> {
 }
 
 /// The origin of a page that may read; `*` where every one may.
-fn allowed(exchange: &Exchange) -> Option<String> {
-    let config = exchange.shared.config();
-    let origin = exchange.head.headers.get(ORIGIN)?.to_str().ok()?;
+fn allowed(config: &HttpConfig, head: &RequestHead) -> Option<String> {
+    let origin = head.headers.get(ORIGIN)?.to_str().ok()?;
     let named = config.cors_origins.iter().find(|known| *known == "*" || known.eq_ignore_ascii_case(origin))?;
     Some(if named == "*" { named.clone() } else { origin.to_owned() })
 }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bytes::{Buf, Bytes};
 use http_types::header::TRANSFER_ENCODING;
@@ -18,6 +18,9 @@ use crate::message::reply::{After, Reply, render_head, render_reply_head};
 use crate::shared::Shared;
 use crate::streamed::{Framing, Streamed};
 use crate::{cors, problem};
+
+/// For a client to take a small response.
+const WRITE_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// One request.
 pub(crate) struct Exchange {
@@ -47,9 +50,9 @@ impl Exchange {
     ) -> Option<TcpStream> {
         let reserved = self.shared.replies.reserve(reply.body.len());
         if reserved.is_none() {
-            reply = problem::busy(&self.shared);
+            reply = problem::busy();
         }
-        cors::add(self, &mut reply);
+        cors::add(&self.shared.config(), &self.head, &mut reply);
         let (status, mut sent) = (reply.status, reply.body_bytes(&self.head.method));
         let back = if reply.rest.is_some() {
             let written = self.answer_in_pieces(stream, reply).await;
@@ -58,7 +61,7 @@ impl Exchange {
         } else {
             let head = render_reply_head(&reply, After::of(&self.head), SystemTime::now());
             let body = if self.head.method == Method::HEAD { Bytes::new() } else { reply.body };
-            let written = write_all(&self.shared, &mut stream, Bytes::from(head).chain(body)).await;
+            let written = write_all(&mut stream, Bytes::from(head).chain(body)).await;
             written.is_ok().then_some(stream)
         };
         self.shared
@@ -75,7 +78,7 @@ impl Exchange {
         }
         let head = render_head(reply.status, &reply.fields, None, after, SystemTime::now());
         if self.head.method == Method::HEAD {
-            let written = write_all(&self.shared, &mut stream, Bytes::from(head)).await;
+            let written = write_all(&mut stream, Bytes::from(head)).await;
             return (written.is_ok().then_some(stream), 0);
         }
         let framing = if chunked { Framing::Chunked } else { Framing::UntilClose };
@@ -100,7 +103,7 @@ impl Exchange {
         status: StatusCode,
         keep_alive: bool,
     ) -> Option<TcpStream> {
-        let written = write_all(&self.shared, &mut stream, Bytes::from(head)).await;
+        let written = write_all(&mut stream, Bytes::from(head)).await;
         self.log(status, 0);
         (written.is_ok() && keep_alive).then_some(stream)
     }
@@ -111,13 +114,9 @@ impl Exchange {
     }
 }
 
-/// Writes all of a small response, within the configured time.
-pub(crate) async fn write_all(
-    shared: &Shared,
-    stream: &mut TcpStream,
-    mut bytes: impl Buf + Send,
-) -> std::io::Result<()> {
-    timeout(shared.config().write_time_max, stream.write_all_buf(&mut bytes))
+/// Writes all of a small response, within [`WRITE_TIME_MAX`].
+pub(crate) async fn write_all(stream: &mut TcpStream, mut bytes: impl Buf + Send) -> std::io::Result<()> {
+    timeout(WRITE_TIME_MAX, stream.write_all_buf(&mut bytes))
         .await
         .unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))
 }

@@ -3,50 +3,20 @@
 //! Promise: reading them costs the data plane nothing. Rates are differences between two looks a second apart.
 //! Not here: rendering (`management`).
 
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 use api::{Buffers, Class, Direction, Disk, HeldUpBy, Phases, Stream, System};
 use dataplane::gauges::{DiskGauges, Gauges, StreamGauges};
-use std::collections::HashMap;
-
-use service::contents::{DiskDescription, failure};
+use service::contents::{DiskInfo, errors_of, failure};
 use service::events::unix_seconds;
+use service::lock::lock;
 
-use crate::machine::MachineSample;
-use crate::shared::{Shared, lock};
+use crate::counts::AllCounts;
+use crate::shared::Shared;
 
 /// What the plane counts buffers in.
 pub(crate) const QUARTER_BYTES: u64 = schedule::admission::QUARTER_BYTES;
-
-/// All counts at one time.
-#[derive(Debug, Clone)]
-pub(crate) struct AllCounts {
-    at: Instant,
-    machine: Option<MachineSample>,
-    sent_bytes: u64,
-    lent_bytes: u64,
-    uploaded_bytes: u64,
-    disk_bytes: u64,
-    phases: Vec<[u64; 3]>,
-}
-
-/// The last two looks, the older first.
-pub(crate) type Looks = Option<(AllCounts, AllCounts)>;
-
-/// Looks at all counts. The machine is read by the caller, where reading may take its time.
-pub(crate) fn look(shared: &Shared, machine: Option<MachineSample>) -> AllCounts {
-    let gauges = &shared.service.gauges;
-    AllCounts {
-        at: Instant::now(),
-        machine,
-        sent_bytes: gauges.plane.sent_bytes.get(),
-        lent_bytes: gauges.plane.lent_bytes.get(),
-        uploaded_bytes: shared.service.stats.bytes_uploaded.load(Ordering::Relaxed),
-        disk_bytes: gauges.disks.iter().map(|disk| disk.rt_bytes.get().wrapping_add(disk.be_bytes.get())).sum(),
-        phases: gauges.disks.iter().map(|disk| disk.phase_nanos.each_ref().map(|gauge| gauge.get())).collect(),
-    }
-}
 
 /// The streams and recordings under way, by number.
 pub(crate) fn streams(shared: &Shared) -> Vec<Stream> {
@@ -99,14 +69,14 @@ fn slots(gauges: &Gauges) -> HashMap<u64, &StreamGauges> {
 
 /// The disks.
 pub(crate) fn disks(shared: &Shared) -> Vec<Disk> {
-    let looks = lock(&shared.looks).clone();
+    let looks = lock(&shared.counts).clone();
     let none = DiskGauges::default();
     let described = shared.service.contents.disks();
     described
         .into_iter()
         .map(|disk| {
-            let gauges = shared.service.gauges.disks.get(usize::from(disk.id)).unwrap_or(&none);
-            let phases = looks.as_ref().and_then(|(older, newer)| phases(older, newer, usize::from(disk.id)));
+            let gauges = shared.service.gauges.disks.get(usize::from(disk.id.0)).unwrap_or(&none);
+            let phases = looks.as_ref().and_then(|(older, newer)| phases(older, newer, usize::from(disk.id.0)));
             described_disk(disk, gauges, phases)
         })
         .collect()
@@ -115,20 +85,20 @@ pub(crate) fn disks(shared: &Shared) -> Vec<Disk> {
 /// Whether no disk could serve a stream now.
 pub(crate) fn every_disk_fails(shared: &Shared) -> bool {
     let (disks, gauges) = (shared.service.contents.disks(), &shared.service.gauges.disks);
-    let fails = |disk: &DiskDescription| failure(disk.failing, &gauges[usize::from(disk.id)]).is_some();
+    let fails = |disk: &DiskInfo| failure(disk.failing, &gauges[usize::from(disk.id.0)]).is_some();
     !disks.is_empty() && disks.iter().all(fails)
 }
 
-fn described_disk(disk: DiskDescription, gauges: &DiskGauges, phases: Option<Phases>) -> Disk {
-    let (failure, errors) = (failure(disk.failing, gauges), disk.errors_in_all(gauges));
+fn described_disk(disk: DiskInfo, gauges: &DiskGauges, phases: Option<Phases>) -> Disk {
+    let (failure, errors) = (failure(disk.failing, gauges), errors_of(&disk, gauges));
     let (promised, free) = (gauges.promised_ppm.get(), gauges.free_ppm.get());
     Disk {
-        id: disk.id,
-        name: disk.name,
-        folders: disk.folders.iter().map(|folder| folder.display().to_string()).collect(),
-        model: disk.model,
-        rotational: disk.rotational,
-        capacity_bytes: disk.capacity_bytes,
+        id: disk.id.0,
+        name: disk.device.name,
+        folders: disk.roots.iter().map(|folder| folder.display().to_string()).collect(),
+        model: disk.device.model,
+        rotational: disk.device.rotational,
+        capacity_bytes: disk.device.capacity_bytes,
         free_bytes: disk.free_bytes,
         failing: failure.is_some(),
         failure,
@@ -159,7 +129,7 @@ fn phases(older: &AllCounts, newer: &AllCounts, disk: usize) -> Option<Phases> {
 
 /// The machine and the server.
 pub(crate) fn system(shared: &Shared) -> System {
-    let looks = lock(&shared.looks).clone();
+    let looks = lock(&shared.counts).clone();
     let per_second = |field: fn(&AllCounts) -> u64| {
         looks.as_ref().map_or(0.0, |(older, newer)| {
             let seconds = newer.at.duration_since(older.at).as_secs_f64().max(1e-3);

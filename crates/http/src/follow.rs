@@ -49,7 +49,7 @@ pub(crate) async fn serve(exchange: &Exchange, stream: TcpStream) {
     if chunked {
         reply = reply.field(TRANSFER_ENCODING, "chunked");
     }
-    cors::add(exchange, &mut reply);
+    cors::add(&exchange.shared.config(), &exchange.head, &mut reply);
     let head = render_head(reply.status, &reply.fields, None, After::Close, SystemTime::now());
     let framing = if chunked { Framing::Chunked } else { Framing::UntilClose };
     let mut response = Streamed::new(stream, head, framing, exchange.shared.config().stall_max);

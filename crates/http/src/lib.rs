@@ -5,16 +5,17 @@
 //! it. Not here: who is served how (`service`), disks.
 
 mod access_log;
+mod actions;
 mod asked;
 mod body;
 mod connection;
 mod connection_limit;
 mod content;
 mod cors;
+mod counts;
 mod exchange;
 mod figures;
 mod follow;
-mod jobs;
 mod listing;
 mod login;
 mod management;
@@ -27,7 +28,6 @@ mod router;
 mod server;
 mod shared;
 mod starting;
-mod stop;
 mod streamed;
 mod upload;
 mod volumes;

@@ -9,9 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http_types::header::{AUTHORIZATION, FORWARDED, HOST, ORIGIN, VIA};
 use http_types::{HeaderMap, Method, StatusCode};
-use service::access::{self, Principal, Verb};
-use service::contents::ContentPath;
-use units::BitRate;
+use service::access::{self, Principal};
 
 use crate::exchange::Exchange;
 use crate::message::reply::Reply;
@@ -22,17 +20,12 @@ pub(crate) async fn authorize_post(exchange: &Exchange, user: &mut Option<String
     if exchange.head.method != Method::POST {
         return Err(problem::not_allowed("POST"));
     }
-    *user = authorize(exchange, Verb::Write, &ContentPath::root(), None).await?;
+    *user = authorize(exchange).await?;
     Ok(())
 }
 
 /// Lets a write pass, with the user's name if there is one.
-pub(crate) async fn authorize(
-    exchange: &Exchange,
-    verb: Verb,
-    path: &ContentPath,
-    rate: Option<BitRate>,
-) -> Result<Option<String>, Reply> {
+pub(crate) async fn authorize(exchange: &Exchange) -> Result<Option<String>, Reply> {
     let (headers, config) = (&exchange.head.headers, exchange.shared.service.config());
     if is_cross_origin(headers) {
         let detail = "a page of another origin may not write here";
@@ -49,7 +42,7 @@ pub(crate) async fn authorize(
         let login = exchange.shared.service.logins.login(&config, &name, &password, exchange.peer.ip()).await;
         principal = login.or_else(|error| problem::of_login(error).map_or(Ok(Principal::Anonymous), Err))?;
     }
-    access::authorize(&config, &principal, verb, path, rate).map_err(problem::of_denied)?;
+    access::may_write(&config, &principal).map_err(problem::of_denied)?;
     Ok(if let Principal::User(name) = principal { Some(name) } else { None })
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use api::DiskFailure;
 
-use service::contents::failure;
+use service::contents::{errors_of, failure};
 use service::refusals::RESOURCES;
 
 use crate::figures;
@@ -137,7 +137,7 @@ fn disk_metrics(page: &mut Exposition, shared: &Shared) {
     let disks: Vec<_> = described
         .iter()
         .filter_map(|disk| {
-            Some((label("disk", &disk.name), shared.service.gauges.disks.get(usize::from(disk.id))?, disk))
+            Some((label("disk", &disk.device.name), shared.service.gauges.disks.get(usize::from(disk.id.0))?, disk))
         })
         .collect();
     let mut family = |name: &str, kind: &str, help: &str, samples: &dyn Fn(&mut Exposition)| {
@@ -165,7 +165,7 @@ fn disk_metrics(page: &mut Exposition, shared: &Shared) {
     });
     family("disk_errors_total", "counter", "Reads and writes that failed.", &|page| {
         for (label, gauges, disk) in &disks {
-            page.sample("disk_errors_total", label, disk.errors_in_all(gauges));
+            page.sample("disk_errors_total", label, errors_of(disk, gauges));
         }
     });
     family("disk_failing", "gauge", "1 while the disk errs or does not answer.", &|page| {

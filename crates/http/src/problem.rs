@@ -1,16 +1,23 @@
 //! The one table from what went wrong to what is answered.
 
-use dataplane::control::{Refusal, Resource};
+use dataplane::control::{Outcome, Refusal, Resource};
 use http_types::StatusCode;
 use http_types::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
+use service::StopError;
 use service::access::Denied;
-use service::contents::StoreError;
+use service::contents::{StoreError, UpkeepError};
 use service::delivery::{DeliveryError, resource_name};
 use service::ingest::IngestError;
 use service::logins::LoginError;
+use service::pipeline::{PipeError, StageError};
 
+use crate::body::BodyError;
+use crate::message::head::HeadError;
 use crate::message::reply::{Reply, problem_with};
-use crate::shared::Shared;
+use crate::operations::JobError;
+
+/// Told to refused clients.
+const RETRY_AFTER_SECONDS: &str = "10";
 
 /// 400 with the reason.
 pub(crate) fn bad_request(error: impl std::error::Error) -> Reply {
@@ -26,6 +33,34 @@ pub(crate) fn bad_request(error: impl std::error::Error) -> Reply {
     Reply::problem(StatusCode::BAD_REQUEST, &detail)
 }
 
+/// What is answered to a head that is no acceptable request.
+pub(crate) fn of_head(error: &HeadError) -> Reply {
+    let status = match error {
+        HeadError::TooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+        HeadError::TargetTooLong => StatusCode::URI_TOO_LONG,
+        HeadError::Malformed(_)
+        | HeadError::Host
+        | HeadError::ContentLength
+        | HeadError::TwoLengths
+        | HeadError::TransferEncoding => StatusCode::BAD_REQUEST,
+        HeadError::LengthTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        HeadError::UnknownMethod | HeadError::UnknownCoding => StatusCode::NOT_IMPLEMENTED,
+        HeadError::Version => StatusCode::HTTP_VERSION_NOT_SUPPORTED,
+        HeadError::Expectation => StatusCode::EXPECTATION_FAILED,
+    };
+    Reply::problem(status, &error.to_string())
+}
+
+/// What is answered where no more of a body comes.
+pub(crate) fn of_body(error: &BodyError) -> Reply {
+    let status = match error {
+        BodyError::TimedOut => StatusCode::REQUEST_TIMEOUT,
+        BodyError::Unwanted => StatusCode::PAYLOAD_TOO_LARGE,
+        BodyError::BrokenOff | BodyError::Coding(_) => StatusCode::BAD_REQUEST,
+    };
+    Reply::problem(status, &error.to_string())
+}
+
 /// 405 with what is allowed.
 pub(crate) fn not_allowed(methods: &str) -> Reply {
     Reply::problem(StatusCode::METHOD_NOT_ALLOWED, &format!("the methods for this path are {methods}"))
@@ -33,39 +68,95 @@ pub(crate) fn not_allowed(methods: &str) -> Reply {
 }
 
 /// 503: `resource` is short; a rate of up to `grantable` would be granted.
-fn unavailable(shared: &Shared, title: &str, detail: &str, (resource, grantable): (&str, u64)) -> Reply {
+fn unavailable(title: &str, detail: &str, (resource, grantable): (&str, u64)) -> Reply {
     let members = [("resource", resource.into()), ("grantable_bps", grantable.into())];
-    problem_with(StatusCode::SERVICE_UNAVAILABLE, title, detail, &members)
-        .field(RETRY_AFTER, shared.config().retry_after_seconds.to_string())
+    problem_with(StatusCode::SERVICE_UNAVAILABLE, title, detail, &members).field(RETRY_AFTER, RETRY_AFTER_SECONDS)
 }
 
 /// 503: a queue or table is full.
-pub(crate) fn busy(shared: &Shared) -> Reply {
-    unavailable(shared, "Busy", "too many requests are under way; try again later", ("table", 0))
+pub(crate) fn busy() -> Reply {
+    unavailable("Busy", "too many requests are under way; try again later", ("table", 0))
 }
 
 /// 503: what would change something is not begun any more.
-pub(crate) fn stopping(shared: &Shared) -> Reply {
-    unavailable(shared, "Stopping", "the server is about to stop; try again later", ("draining", 0))
+pub(crate) fn stopping() -> Reply {
+    unavailable("Stopping", "the server is about to stop; try again later", ("draining", 0))
 }
 
 /// What is answered where a delivery was not started.
-pub(crate) fn of_open(shared: &Shared, error: &DeliveryError) -> Reply {
+pub(crate) fn of_open(error: &DeliveryError) -> Reply {
     match error {
-        DeliveryError::NoRoom(refusal) => of_refusal(shared, *refusal),
-        DeliveryError::Busy | DeliveryError::Lost => busy(shared),
+        DeliveryError::NoRoom(refusal) => of_refusal(*refusal),
+        DeliveryError::Busy | DeliveryError::Lost => busy(),
     }
 }
 
+/// What is answered where a delivery through stages breaks off before its first byte.
+pub(crate) fn of_pipe(error: &PipeError) -> Reply {
+    match error {
+        PipeError::Stage(error) => of_stage(error),
+        PipeError::BrokenOff(outcome) => {
+            let detail = match outcome {
+                Some(Outcome::DiskError) => "the disk errs or does not answer",
+                Some(Outcome::StartTooLate) => "the disk has no time to start another stream now",
+                Some(Outcome::DiskOverloaded) => "the disk has become too slow for all its streams",
+                Some(Outcome::ContentChanged) => "the content became shorter while it was read",
+                _ => "the stream was stopped: the server is about to stop, or its viewer reads elsewhere",
+            };
+            Reply::problem(StatusCode::SERVICE_UNAVAILABLE, detail)
+        }
+    }
+}
+
+fn of_stage(error: &StageError) -> Reply {
+    Reply::problem(StatusCode::UNPROCESSABLE_ENTITY, &error.to_string())
+}
+
 /// What is answered where something is not stored.
-pub(crate) fn of_ingest(shared: &Shared, error: &IngestError) -> Reply {
+pub(crate) fn of_ingest(error: &IngestError) -> Reply {
     match error {
         IngestError::Store(error) => of_store(error),
-        IngestError::NoRoom(refusal) => of_refusal(shared, *refusal),
-        IngestError::Busy => busy(shared),
-        IngestError::Stopping => stopping(shared),
+        IngestError::NoRoom(refusal) => of_refusal(*refusal),
+        IngestError::Busy => busy(),
+        IngestError::Stopping => stopping(),
         IngestError::TooLarge(_) => Reply::problem(StatusCode::PAYLOAD_TOO_LARGE, &error.to_string()),
-        IngestError::Stage(error) => Reply::problem(StatusCode::UNPROCESSABLE_ENTITY, &error.to_string()),
+        IngestError::Stage(error) => of_stage(error),
+    }
+}
+
+/// What is answered where something is not removed.
+pub(crate) fn of_delete(error: &StoreError) -> Reply {
+    match error {
+        // What is there stays there, whoever asks; for an upload the next disk may do.
+        StoreError::ReadOnly => Reply::problem(StatusCode::FORBIDDEN, "the file system it lies on is read-only"),
+        error => of_store(error),
+    }
+}
+
+/// What is answered where a stream is not stopped.
+pub(crate) fn of_stop(error: &StopError) -> Reply {
+    match error {
+        StopError::Unknown => Reply::problem(StatusCode::NOT_FOUND, &error.to_string()),
+        StopError::Recording => Reply::problem(StatusCode::CONFLICT, &error.to_string()),
+        StopError::Busy => busy(),
+    }
+}
+
+/// What is answered where a job is not begun or stopped.
+pub(crate) fn of_job(error: &JobError) -> Reply {
+    match error {
+        JobError::Unknown => Reply::problem(StatusCode::NOT_FOUND, &error.to_string()),
+        JobError::Runs | JobError::RunsNot => Reply::problem(StatusCode::CONFLICT, &error.to_string()),
+        JobError::Stopping => stopping(),
+    }
+}
+
+/// What is answered where a volume's upkeep is not begun.
+pub(crate) fn of_upkeep(error: &UpkeepError) -> Reply {
+    match error {
+        UpkeepError::Store(error) => of_store(error),
+        UpkeepError::Unknown => Reply::problem(StatusCode::NOT_FOUND, &error.to_string()),
+        error => Reply::problem(StatusCode::CONFLICT, &error.to_string()),
     }
 }
 
@@ -88,7 +179,7 @@ pub(crate) fn of_login(error: LoginError) -> Option<Reply> {
     }
 }
 
-fn of_refusal(shared: &Shared, refusal: Refusal) -> Reply {
+fn of_refusal(refusal: Refusal) -> Reply {
     let what = match refusal.resource {
         Resource::Disk(_) => "the disk has no time left for another stream at this rate",
         Resource::DiskFailing(_) => "the disk errs or does not answer",
@@ -99,7 +190,7 @@ fn of_refusal(shared: &Shared, refusal: Refusal) -> Reply {
         Resource::Draining => "the server is about to stop",
     };
     let resource = resource_name(refusal.resource);
-    unavailable(shared, "No room for this stream", what, (&resource, refusal.grantable.0))
+    unavailable("No room for this stream", what, (&resource, refusal.grantable.0))
 }
 
 /// What a store's refusal is answered with.
@@ -152,8 +243,7 @@ pub(crate) fn of_store(error: &StoreError) -> Reply {
         StoreError::RootAway(_) => "folder away".to_owned(),
         _ => "table".to_owned(),
     };
-    let members = [("resource", resource.into()), ("grantable_bps", 0.into())];
-    problem_with(status, "Service Unavailable", &detail, &members).field(RETRY_AFTER, "10")
+    unavailable("Service Unavailable", &detail, (&resource, 0))
 }
 
 #[cfg(test)]

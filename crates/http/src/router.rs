@@ -7,7 +7,7 @@ use crate::body::RequestBody;
 use crate::content::PREFIX;
 use crate::exchange::Exchange;
 use crate::message::reply::Reply;
-use crate::{cors, jobs, listing, management, page, problem, stop, upload, volumes};
+use crate::{actions, cors, listing, management, page, problem, upload};
 
 /// What is answered to a request, and who asked, if that was proved.
 pub(crate) async fn respond(exchange: &Exchange, body: &mut RequestBody<'_>) -> (Reply, Option<String>) {
@@ -17,24 +17,14 @@ pub(crate) async fn respond(exchange: &Exchange, body: &mut RequestBody<'_>) -> 
 }
 
 async fn route(exchange: &Exchange, body: &mut RequestBody<'_>, user: &mut Option<String>) -> Reply {
-    if let Some(reply) = cors::preflight(exchange) {
+    if let Some(reply) = cors::preflight(&exchange.shared.config(), &exchange.head) {
         return reply;
     }
     let path = exchange.head.path.as_str();
     if path.starts_with(PREFIX) {
         return media(exchange, body, user).await;
     }
-    if let Some(number) = path.strip_prefix("/api/v1/streams/").and_then(|rest| rest.strip_suffix("/stop")) {
-        return stop::answer(exchange, number, user).await;
-    }
-    if let Some(rest) = path.strip_prefix("/api/v1/jobs/")
-        && let Some(reply) = jobs::answer(exchange, rest, user).await
-    {
-        return reply;
-    }
-    if let Some(rest) = path.strip_prefix("/api/v1/volumes/")
-        && let Some(reply) = volumes::answer(exchange, rest, user).await
-    {
+    if let Some(reply) = actions::answer(exchange, user).await {
         return reply;
     }
     let read = exchange.head.method == Method::GET || exchange.head.method == Method::HEAD;
@@ -57,7 +47,7 @@ async fn route(exchange: &Exchange, body: &mut RequestBody<'_>, user: &mut Optio
 async fn media(exchange: &Exchange, body: &mut RequestBody<'_>, user: &mut Option<String>) -> Reply {
     match exchange.head.method {
         Method::GET | Method::HEAD => listing::answer(exchange).await,
-        Method::PUT | Method::DELETE if exchange.shared.service.is_draining() => problem::stopping(&exchange.shared),
+        Method::PUT | Method::DELETE if exchange.shared.service.is_draining() => problem::stopping(),
         Method::PUT => upload::put(exchange, body, user).await,
         Method::DELETE => upload::delete(exchange, user).await,
         Method::OPTIONS => Reply::empty(StatusCode::NO_CONTENT).field(ALLOW, "GET, HEAD, PUT, DELETE, OPTIONS"),

@@ -9,18 +9,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
+use service::lock::lock;
 use service::log::{Log, LogWriter};
 use service::{MediaService, events};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::config::HttpConfig;
-use crate::connection::{self, Arrival};
-use crate::figures;
+use crate::connection;
+use crate::connection_limit::Arrival;
+use crate::counts::AllCounts;
 use crate::machine::Machine;
 use crate::message::reply::{After, render};
 use crate::operations::Operations;
 use crate::problem;
-use crate::shared::{Shared, lock};
+use crate::shared::Shared;
 
 /// Between two looks at what sessions hold.
 const EXPIRY_PERIOD: Duration = Duration::from_secs(1);
@@ -167,7 +169,7 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener) {
             });
         let Some((permit, arrival)) = permit else {
             shared.stats.connections_refused.fetch_add(1, Ordering::Relaxed);
-            turn_away(&shared, &stream);
+            turn_away(&stream);
             continue;
         };
         let shared = Arc::clone(&shared);
@@ -179,8 +181,8 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener) {
 }
 
 /// One connection too many: told so as far as the socket takes it at once.
-fn turn_away(shared: &Shared, stream: &TcpStream) {
-    let _ = stream.try_write(&render(&problem::busy(shared), After::Close, SystemTime::now()));
+fn turn_away(stream: &TcpStream) {
+    let _ = stream.try_write(&render(&problem::busy(), After::Close, SystemTime::now()));
 }
 
 /// Releases what sessions held for too long, and looks at the counts from which rates are told.
@@ -193,7 +195,7 @@ async fn every_second(shared: Arc<Shared>, machine: Arc<dyn Machine>) {
         shared.tell_left_out();
         let machine = Arc::clone(&machine);
         let sample = tokio::task::spawn_blocking(move || machine.sample()).await.ok().flatten();
-        let now = figures::look(&shared, sample);
-        *lock(&shared.looks) = last.replace(now.clone()).map(|older| (older, now));
+        let now = AllCounts::read(&shared.service, sample);
+        *lock(&shared.counts) = last.replace(now.clone()).map(|older| (older, now));
     }
 }

@@ -1,7 +1,7 @@
 //! What all connections share.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Instant, SystemTime};
 
 use http_types::StatusCode;
@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use crate::access_log::AccessRecord;
 use crate::config::HttpConfig;
 use crate::connection_limit::Connections;
-use crate::figures::Looks;
+use crate::counts::AllCounts;
 use crate::operations::Operations;
 
 /// What all connections share.
@@ -24,7 +24,8 @@ pub(crate) struct Shared {
     pub(crate) draining: watch::Receiver<bool>,
     pub(crate) stats: ConnectionStats,
     pub(crate) connections: Arc<Connections>,
-    pub(crate) looks: Mutex<Looks>,
+    /// The last two readings, a second apart, the older first.
+    pub(crate) counts: Mutex<Option<(AllCounts, AllCounts)>>,
     pub(crate) replies: ReplyMemory,
     errors_logged: KindLimit,
     config: RwLock<Arc<HttpConfig>>,
@@ -53,7 +54,7 @@ impl Shared {
             access,
             stats: ConnectionStats::default(),
             connections: Arc::default(),
-            looks: Mutex::new(None),
+            counts: Mutex::new(None),
             replies: ReplyMemory::default(),
             errors_logged: KindLimit::default(),
             config: RwLock::new(Arc::new(config)),
@@ -115,9 +116,4 @@ impl Drop for ReplyBytes<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(self.1, Ordering::AcqRel);
     }
-}
-
-/// No table here is left half-changed by a panic.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

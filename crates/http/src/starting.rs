@@ -18,6 +18,7 @@ use tokio::time::timeout;
 
 use crate::message::head::{HEAD_BYTES_MAX, parse_head};
 use crate::message::reply::{After, Reply, problem_with, render_reply_head};
+use crate::problem;
 
 /// Connections answered at a time; more wait in the listener's queue.
 const CONNECTIONS_MAX: usize = 64;
@@ -73,7 +74,7 @@ async fn exchange(mut stream: TcpStream, step: &str) -> io::Result<()> {
             Ok(Some(head)) => break (reply(&head.path, step), head.method == Method::HEAD),
             Ok(None) if head.len() < HEAD_BYTES_MAX => {}
             Ok(None) => return Ok(()),
-            Err(error) => break (Reply::problem(error.status(), &error.to_string()), false),
+            Err(error) => break (problem::of_head(&error), false),
         }
         if stream.read_buf(&mut head).await? == 0 {
             return Ok(());

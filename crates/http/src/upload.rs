@@ -1,14 +1,14 @@
 //! PUT and DELETE of contents.
 //!
 //! Promise: an upload is answered when it is durable; one that is slow, vanishes or is refused leaves nothing behind, or what
-//! came of it where that was asked for (recordings, `on_break=keep`); the socket is not read while the disk is behind. Not here: storing (`service::ingest`), who may write (`login`).
+//! came of it where that was asked for (recordings, `on_break=keep`); the socket is not read while the disk is behind.
+//! Not here: storing (`service::ingest`), who may write (`login`).
 
 use http_types::StatusCode;
 use http_types::header::{
     ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, IF_MATCH, IF_NONE_MATCH,
     IF_UNMODIFIED_SINCE, LOCATION,
 };
-use service::access::Verb;
 use service::contents::{ContentPath, OnBreak, Precondition, Published, StoreError, Want};
 use service::ingest::{self, IngestRequest, Writer};
 use service::pipeline::Stages;
@@ -39,7 +39,7 @@ pub(crate) async fn put(exchange: &Exchange, body: &mut RequestBody<'_>, user: &
 pub(crate) async fn delete(exchange: &Exchange, user: &mut Option<String>) -> Reply {
     let outcome = async {
         let path = path_below(exchange)?;
-        *user = login::authorize(exchange, Verb::Delete, &path, None).await?;
+        *user = login::authorize(exchange).await?;
         if exchange.head.path.ends_with('/') {
             match exchange.shared.service.contents.open(&path, Want::File).await {
                 Err(StoreError::IsDirectory) => {}
@@ -48,11 +48,7 @@ pub(crate) async fn delete(exchange: &Exchange, user: &mut Option<String>) -> Re
             }
         }
         let deleted = ingest::delete(&exchange.shared.service, &path, precondition(exchange), exchange.peer.ip()).await;
-        deleted.map_err(|error| match error {
-            // What is there stays there, whoever asks; for an upload the next disk may do.
-            StoreError::ReadOnly => Reply::problem(StatusCode::FORBIDDEN, "the file system it lies on is read-only"),
-            error => problem::of_store(&error),
-        })
+        deleted.map_err(|error| problem::of_delete(&error))
     };
     outcome.await.map_or_else(|reply| reply, |()| Reply::empty(StatusCode::NO_CONTENT))
 }
@@ -62,7 +58,7 @@ async fn put_checked(
     body: &mut RequestBody<'_>,
     user: &mut Option<String>,
 ) -> Result<Published, Reply> {
-    let (shared, head) = (&exchange.shared, &exchange.head);
+    let head = &exchange.head;
     let path = path_below(exchange)?;
     if exchange.head.path.ends_with('/') {
         return Err(no_slash());
@@ -70,7 +66,7 @@ async fn put_checked(
     let query = Query::parse(head.query.as_deref()).map_err(problem::bad_request)?;
     let rate = rate(&query)?;
     let on_break = on_break(&query, rate)?;
-    *user = login::authorize(exchange, Verb::Write, &path, rate).await?;
+    *user = login::authorize(exchange).await?;
     can_be_taken(head)?;
     let length = match head.body {
         BodyFraming::Length(length) => Some(length),
@@ -78,28 +74,28 @@ async fn put_checked(
     };
     let precondition = precondition(exchange);
     let request = IngestRequest { path, length, precondition, rate, on_break, client: exchange.client() };
-    let writer = ingest::begin(&shared.service, request, Stages::default()).await;
-    let mut writer = writer.map_err(|error| problem::of_ingest(shared, &error))?;
-    take_body(exchange, body, &mut writer).await?;
-    writer.finish().await.map_err(|error| problem::of_ingest(shared, &error))
+    let writer = ingest::begin(&exchange.shared.service, request, Stages::default()).await;
+    let mut writer = writer.map_err(|error| problem::of_ingest(&error))?;
+    take_body(body, &mut writer).await?;
+    writer.finish().await.map_err(|error| problem::of_ingest(&error))
 }
 
 /// Carries all of the body to the store. A failure of the store is seen while nothing comes, too.
-async fn take_body(exchange: &Exchange, body: &mut RequestBody<'_>, writer: &mut Writer) -> Result<(), Reply> {
+async fn take_body(body: &mut RequestBody<'_>, writer: &mut Writer) -> Result<(), Reply> {
     loop {
         let piece = tokio::select! {
             biased;
             piece = body.next() => piece,
-            error = writer.failed() => return Err(problem::of_ingest(&exchange.shared, &error)),
+            error = writer.failed() => return Err(problem::of_ingest(&error)),
         };
         match piece {
             Ok(Some(bytes)) => {
-                writer.write(bytes).await.map_err(|error| problem::of_ingest(&exchange.shared, &error))?;
+                writer.write(bytes).await.map_err(|error| problem::of_ingest(&error))?;
             }
             Ok(None) => return Ok(()),
             Err(error) => {
                 writer.give_up(&error.to_string());
-                return Err(Reply::problem(error.status(), &error.to_string()));
+                return Err(problem::of_body(&error));
             }
         }
     }

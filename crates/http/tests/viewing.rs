@@ -4,7 +4,7 @@ mod support;
 
 use http::config::HttpConfig;
 use media::Container;
-use service::config::{PathPolicy, SessionConfig, WhenFull};
+use service::config::{PathPolicy, WhenFull};
 use service::contents::MediaRate;
 use support::{Harness, Told, pattern, with_service};
 use units::{BitRate, Nanos, ReservationId};
@@ -61,8 +61,8 @@ async fn the_segments_of_a_player_after_the_first_are_sent_ahead() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_held_is_released_after_a_while() {
-    let sessions = SessionConfig { hold: Nanos::ZERO, ..SessionConfig::default() };
-    let harness = Harness::start(with_service(service::config::ServiceConfig { sessions, ..Default::default() }));
+    let service = service::config::ServiceConfig { session_hold: Nanos::ZERO, ..Default::default() };
+    let harness = Harness::start(with_service(service));
     harness.store.put("film.mp4", &pattern(3 << 20));
     assert_eq!(harness.one(&get("film.mp4?rate=60M", "Range: bytes=0-\r\n")).status, 206);
     harness.plane.wait_until(|told| told.contains(&Told::Release(FIRST)));

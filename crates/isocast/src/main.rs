@@ -11,6 +11,7 @@ mod disk;
 mod doctor;
 mod jobs;
 mod lab;
+mod machine;
 mod net;
 mod output;
 mod plan;

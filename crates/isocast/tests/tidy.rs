@@ -12,6 +12,8 @@ use std::process::Command;
 const LINES_MAX: usize = 800;
 /// The crate that may hold `unsafe`, each block with its SAFETY sentence.
 const UNSAFE_CRATE: &str = "kernel";
+/// Crates in which a circle of imports is left to be cut: fewer, never more.
+const CIRCULAR: [&str; 4] = ["dataplane", "kernel", "sim", "volume"];
 /// What is generated or fetched.
 const SKIPPED: [&str; 8] =
     [".git", "target", "demo", "state", "web/node_modules", "web/dist", "fuzz/target", "tests/players/node_modules"];
@@ -67,6 +69,34 @@ fn the_server_links_no_measuring_tools() {
     for tool in ["isocast-lab", "plotters", "indicatif"] {
         assert!(!linked.contains(tool), "`isocast` is linked with `{tool}`: it belongs to `isocast-lab` alone");
     }
+}
+
+/// Modules of a crate, each with the modules it imports. A folder is one module.
+#[test]
+fn modules_do_not_import_each_other_in_circles() {
+    let mut problems = Vec::new();
+    for name in dependencies().keys() {
+        let mut imports = module_imports(name);
+        // What imports nothing that is left is in no circle, nor is what nothing left imports.
+        loop {
+            let left: BTreeSet<String> = imports.keys().cloned().collect();
+            let imported: BTreeSet<String> = imports.values().flatten().cloned().collect();
+            imports.retain(|module, of| imported.contains(module) && of.iter().any(|other| left.contains(other)));
+            if imports.len() == left.len() {
+                break;
+            }
+        }
+        let left: BTreeSet<String> = imports.keys().cloned().collect();
+        match (imports.is_empty(), CIRCULAR.contains(&name.as_str())) {
+            (false, false) => problems.extend(imports.iter().map(|(module, of)| {
+                let of: Vec<&String> = of.intersection(&left).collect();
+                format!("crates/{name}: `{module}` is in a circle of imports, by way of {of:?}; move what both need to a third")
+            })),
+            (true, true) => problems.push(format!("crates/{name} has no circle any more; take it out of CIRCULAR")),
+            _ => {}
+        }
+    }
+    report(&problems);
 }
 
 #[test]
@@ -240,6 +270,22 @@ fn links_in_the_documents_resolve() {
     report(&problems);
 }
 
+/// `crate::module::item` in the documents about the code.
+#[test]
+fn paths_of_code_in_the_documents_exist() {
+    let mut problems = Vec::new();
+    for (path, text) in sources("md").into_iter().filter(|(path, _)| path.parent() == Some(Path::new("docs"))) {
+        for (number, line) in outside_fences(&text) {
+            for code in line.split('`').skip(1).step_by(2).filter(|code| code.contains("::") && !code.contains(' ')) {
+                if let Err(missing) = item_exists(code) {
+                    problems.push(format!("{}:{number}: `{code}`: there is no `{missing}` in it", path.display()));
+                }
+            }
+        }
+    }
+    report(&problems);
+}
+
 #[test]
 fn commands_in_the_documents_exist() {
     let makefile = read("Makefile");
@@ -307,6 +353,30 @@ fn every_decision_has_a_number_of_its_own() {
         }
     }
     report(&problems);
+}
+
+#[test]
+fn the_oldest_compiler_is_the_one_it_is_built_with() {
+    let (workspace, toolchain) = (read("Cargo.toml"), read("rust-toolchain.toml"));
+    let value = |text: &str, key: &str| -> String {
+        let line = text.lines().find(|line| line.starts_with(key)).unwrap_or_else(|| panic!("`{key}` is needed"));
+        line.split('"').nth(1).unwrap_or_default().to_owned()
+    };
+    let (oldest, pinned) = (value(&workspace, "rust-version"), value(&toolchain, "channel"));
+    assert_eq!(
+        format!("{oldest}.0"),
+        pinned,
+        "give Cargo.toml's rust-version and rust-toolchain.toml's channel one version"
+    );
+    let manifests =
+        all_files().into_iter().filter(|(path, _)| path.starts_with("crates") && path.ends_with("Cargo.toml"));
+    for (path, text) in manifests {
+        assert!(
+            text.contains("rust-version.workspace = true"),
+            "{}: take the workspace's rust-version",
+            path.display()
+        );
+    }
 }
 
 #[test]
@@ -408,6 +478,102 @@ fn all_files() -> Vec<(PathBuf, String)> {
 fn sources(extension: &str) -> Vec<(PathBuf, String)> {
     let wanted = |path: &Path| path.extension().is_some_and(|found| found == extension);
     all_files().into_iter().filter(|(path, _)| wanted(path)).collect()
+}
+
+/// Whether the modules of a path are there, and the last of them has an item of the name that follows. What begins with no crate of
+/// ours is not looked for.
+fn item_exists(code: &str) -> Result<(), String> {
+    let mut parts = code.split("::");
+    let mut folder = root().join("crates").join(parts.next().unwrap_or_default()).join("src");
+    if !folder.exists() {
+        return Ok(());
+    }
+    let mut file = folder.join("lib.rs");
+    for part in parts {
+        let (as_file, as_folder) = (folder.join(format!("{part}.rs")), folder.join(part).join("mod.rs"));
+        folder = folder.join(part);
+        file = match (as_file.exists(), as_folder.exists()) {
+            (true, _) => as_file,
+            (_, true) => as_folder,
+            _ => {
+                let text = fs::read_to_string(&file).unwrap_or_default();
+                let words: Vec<&str> = text.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+                let keywords = ["fn", "struct", "enum", "trait", "const", "type", "mod"];
+                let is_defined = words.windows(2).any(|pair| keywords.contains(&pair[0]) && pair[1] == part);
+                return if is_defined { Ok(()) } else { Err(part.to_owned()) };
+            }
+        };
+    }
+    Ok(())
+}
+
+/// The modules right below the root of a crate, each with those that it imports, tests left out.
+fn module_imports(name: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let source = Path::new("crates").join(name).join("src");
+    let mut code: BTreeMap<String, Vec<(usize, String)>> = BTreeMap::new();
+    let mut exported = BTreeMap::new();
+    for (path, text) in sources("rs") {
+        let Ok(inner) = path.strip_prefix(&source) else { continue };
+        let parts: Vec<String> = inner.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+        let text = text.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default();
+        let text = code_lines(text).map(|(_, line)| line).collect::<Vec<_>>().join("\n");
+        let module = parts[0].trim_end_matches(".rs").to_owned();
+        match module.as_str() {
+            "lib" | "main" => exported = root_exports(&text),
+            _ if parts.iter().any(|part| part.ends_with("tests.rs") || part == "tests") => {}
+            // By so many `super` a file reaches the root.
+            _ => code.entry(module).or_default().push((parts.iter().filter(|part| *part != "mod.rs").count(), text)),
+        }
+    }
+    let known: BTreeSet<String> = code.keys().cloned().collect();
+    code.into_iter()
+        .map(|(module, files)| {
+            let named = files.iter().flat_map(|(depth, text)| {
+                ["crate::".to_owned(), "super::".repeat(*depth)].into_iter().flat_map(|root| names_behind(text, &root))
+            });
+            let homes = named.filter_map(|name| exported.get(&name).cloned().or(Some(name)));
+            let imports = homes.filter(|home| known.contains(home) && *home != module).collect();
+            (module, imports)
+        })
+        .collect()
+}
+
+/// What the root of a crate gives on from its modules: each name with its module.
+fn root_exports(text: &str) -> BTreeMap<String, String> {
+    let uses = text.split(';').filter_map(|statement| statement.split_once("use ")?.1.split_once("::"));
+    let names = uses.flat_map(|(module, names)| {
+        let names = names.split([',', '{', '}']).map(|name| name.trim().to_owned());
+        names.map(|name| (name, module.trim().to_owned()))
+    });
+    names.collect()
+}
+
+/// The first component of each path that follows `root`, in `root::a::b` as in `root::{a, b::{c, d}}`.
+fn names_behind(text: &str, root: &str) -> Vec<String> {
+    let word = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+    let mut names = Vec::new();
+    for (at, _) in text.match_indices(root) {
+        if text[..at].ends_with("::") {
+            continue;
+        }
+        let rest = &text[at + root.len()..];
+        let Some(group) = rest.strip_prefix('{') else {
+            names.push(word(rest));
+            continue;
+        };
+        let mut depth = 0;
+        let end = group.find(|c: char| {
+            depth += i32::from(c == '{') - i32::from(c == '}');
+            depth < 0
+        });
+        let mut depth = 0;
+        let items = group[..end.unwrap_or(0)].split(|c: char| {
+            depth += i32::from(c == '{') - i32::from(c == '}');
+            c == ',' && depth == 0
+        });
+        names.extend(items.map(|item| word(item.trim())));
+    }
+    names
 }
 
 /// Lines with their numbers, without comments, attributes of lints and texts in quotes.

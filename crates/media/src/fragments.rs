@@ -3,9 +3,9 @@
 
 use units::Nanos;
 
+use super::boxes::{Boxes, TopBox, find, leading_track, movie_duration, top_box};
 use super::curve::Marks;
 use super::input::{BudgetedFile, VIEW_MAX};
-use super::mp4::{Boxes, TopBox, find, leading_track, movie_duration, top_box};
 use super::{
     ContainerFacts, HEADROOM_AVERAGE_PERCENT, HEADROOM_MARKS_PERCENT, ProbeError, be_u16, be_u32, be_u64, ticks,
 };

@@ -7,6 +7,7 @@
 //! Not here: opening and reading a file (the caller gives a [`ReadAt`]); decoding, codecs, subtitles; what a viewer needs who jumps into a busier part (the rate holds from the
 //! start). Why no library does this: docs/decisions/0004-container-probes-are-our-own.md.
 
+mod boxes;
 mod curve;
 mod fragments;
 mod input;

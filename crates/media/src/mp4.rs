@@ -5,6 +5,7 @@
 
 use units::Nanos;
 
+use super::boxes::{Boxes, TRACKS_MAX, TopBox, clock, find, handler, movie_duration, top_box};
 use super::curve::Samples;
 use super::input::BudgetedFile;
 use super::{ContainerFacts, ProbeError, be_u32, be_u64, fragments, ticks};
@@ -13,23 +14,9 @@ use super::{ContainerFacts, ProbeError, be_u32, be_u64, fragments, ticks};
 const MOOV_BYTES_MAX: u64 = 12 << 20;
 /// Boxes looked at on the top level before the search for `moov` is given up.
 const TOP_BOXES_MAX: usize = 48;
-/// Tracks looked at.
-const TRACKS_MAX: usize = 64;
 /// Kinds of the first box by which a file is taken for an MP4.
 const FIRST: [&[u8; 4]; 10] =
     [b"ftyp", b"styp", b"moov", b"mdat", b"free", b"skip", b"wide", b"pnot", b"moof", b"sidx"];
-
-/// A box of the file: where its contents lie.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct TopBox {
-    pub(super) kind: [u8; 4],
-    /// First byte of the box, head included.
-    pub(super) start: u64,
-    /// First byte after the head.
-    pub(super) body: u64,
-    /// First byte after the box.
-    pub(super) end: u64,
-}
 
 pub(super) fn begins(start: &[u8]) -> bool {
     start.get(4..8).is_some_and(|kind| FIRST.iter().any(|known| known.as_slice() == kind))
@@ -82,85 +69,6 @@ impl Movie {
     fn fragmented(&self) -> bool {
         find(&self.body, &[b"mvex"]).is_some()
     }
-}
-
-/// The box at `at`; `None` where its head makes no sense.
-pub(super) fn top_box(source: &mut BudgetedFile<'_>, at: u64) -> Result<Option<TopBox>, ProbeError> {
-    let size = source.size();
-    let head = source.view(at, 16)?;
-    let kind: [u8; 4] = match head.get(4..8).and_then(|k| k.try_into().ok()) {
-        Some(kind) => kind,
-        None => return Ok(None),
-    };
-    let (head_bytes, length) = match be_u32(head, 0) {
-        Some(0) => (8, size - at),
-        Some(1) => (16, be_u64(head, 8).ok_or(ProbeError::Broken("a box ends too soon"))?),
-        Some(short) => (8, u64::from(short)),
-        None => return Ok(None),
-    };
-    if length < head_bytes {
-        return Err(ProbeError::Broken("a box is shorter than its head"));
-    }
-    Ok(Some(TopBox { kind, start: at, body: at + head_bytes, end: at.saturating_add(length) }))
-}
-
-/// The children of a box in memory: kind and body.
-pub(super) struct Boxes<'a>(pub(super) &'a [u8]);
-
-impl<'a> Iterator for Boxes<'a> {
-    type Item = ([u8; 4], &'a [u8]);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let kind = self.0.get(4..8)?.try_into().ok()?;
-        let (head, length) = match be_u32(self.0, 0)? {
-            0 => (8, self.0.len()),
-            1 => (16, usize::try_from(be_u64(self.0, 8)?).ok()?),
-            short => (8, usize::try_from(short).ok()?),
-        };
-        let body = self.0.get(head..length.min(self.0.len()))?;
-        self.0 = self.0.get(length..).unwrap_or_default();
-        Some((kind, body))
-    }
-}
-
-/// The first box down the path `kinds`.
-pub(super) fn find<'a>(body: &'a [u8], kinds: &[&[u8; 4]]) -> Option<&'a [u8]> {
-    kinds.iter().try_fold(body, |body, kind| Boxes(body).find(|(k, _)| k == *kind).map(|(_, body)| body))
-}
-
-/// What `mvhd` and `mdhd` begin with: ticks per second, and the duration in them (`None` if not known yet).
-fn clock(body: &[u8]) -> Option<(u64, Option<u64>)> {
-    let (at, duration) = match body.first()? {
-        1 => (20, be_u64(body, 24)?),
-        _ => (12, u64::from(be_u32(body, 16)?)),
-    };
-    let unknown = duration == u64::MAX || duration == u64::from(u32::MAX) || duration == 0;
-    Some((u64::from(be_u32(body, at)?), (!unknown).then_some(duration)))
-}
-
-/// Duration of the movie as `moov` tells it.
-pub(super) fn movie_duration(moov: &[u8]) -> Option<Nanos> {
-    let (per_second, duration) = clock(find(moov, &[b"mvhd"])?)?;
-    let extended = find(moov, &[b"mvex", b"mehd"]).and_then(|body| match body.first()? {
-        1 => be_u64(body, 4),
-        _ => be_u32(body, 4).map(u64::from),
-    });
-    (per_second > 0).then_some(())?;
-    extended.filter(|d| *d > 0).or(duration).map(|d| ticks(d, per_second))
-}
-
-/// Ticks per second of the track that leads (the first video track, else the first), and its number.
-pub(super) fn leading_track(moov: &[u8]) -> Option<(u32, u64)> {
-    let tracks = || Boxes(moov).filter(|(kind, _)| kind == b"trak").map(|(_, body)| body).take(TRACKS_MAX);
-    let track = tracks().find(|t| handler(t) == Some(*b"vide")).or_else(|| tracks().next())?;
-    let header = find(track, &[b"tkhd"])?;
-    let number = be_u32(header, if header.first() == Some(&1) { 20 } else { 12 })?;
-    let (per_second, _) = clock(find(track, &[b"mdia", b"mdhd"])?)?;
-    (per_second > 0).then_some((number, per_second))
-}
-
-fn handler(track: &[u8]) -> Option<[u8; 4]> {
-    find(track, &[b"mdia", b"hdlr"])?.get(8..12)?.try_into().ok()
 }
 
 /// The rate from the sample tables of a movie that is not fragmented.

@@ -1,13 +1,10 @@
-//! Who may do what.
+//! Who may write.
 //!
-//! Promise: every front end asks here before it calls the rest. Reading is open to all who reach the server; writing needs a
-//! user, or, where none is configured and the settings allow it, a program on this machine. Not here: how a client says
-//! who it is, and whether that is true (`logins`).
-
-use units::BitRate;
+//! Promise: every front end asks here before it stores, removes or stops something. Reading is open to all who reach the server;
+//! writing needs a user, or, where none is configured and the settings allow it, a program on this machine. Not here: how a
+//! client says who it is, and whether that is true (`logins`).
 
 use crate::config::ServiceConfig;
-use crate::contents::ContentPath;
 
 /// Who asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,17 +15,6 @@ pub enum Principal {
     Local,
     /// Somebody who proved to be this user.
     User(String),
-}
-
-/// What is asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verb {
-    /// To read or list.
-    Read,
-    /// To store.
-    Write,
-    /// To remove.
-    Delete,
 }
 
 /// Why it is denied.
@@ -45,24 +31,17 @@ pub enum Denied {
     LocalOnly,
 }
 
-/// Whether `principal` may do that to the content at `path`, at `rate` if one is to be reserved. Neither of the two makes a
-/// difference yet.
+/// Whether `principal` may write.
 ///
 /// # Errors
 /// Why not.
-pub fn authorize(
-    config: &ServiceConfig,
-    principal: &Principal,
-    verb: Verb,
-    _path: &ContentPath,
-    _rate: Option<BitRate>,
-) -> Result<(), Denied> {
-    match (verb, principal) {
-        (Verb::Read, _) | (_, Principal::User(_)) => Ok(()),
+pub fn may_write(config: &ServiceConfig, principal: &Principal) -> Result<(), Denied> {
+    match principal {
+        Principal::User(_) => Ok(()),
         _ if !config.users.is_empty() => Err(Denied::UserNeeded),
         _ if !config.local_writes => Err(Denied::NobodyMay),
-        (_, Principal::Local) => Ok(()),
-        _ => Err(Denied::LocalOnly),
+        Principal::Local => Ok(()),
+        Principal::Anonymous => Err(Denied::LocalOnly),
     }
 }
 
@@ -73,19 +52,15 @@ mod tests {
 
     #[test]
     fn who_may_write() {
-        let path = ContentPath::root();
-        let ask =
-            |config: &ServiceConfig, principal: &Principal| authorize(config, principal, Verb::Write, &path, None);
         let user = Principal::User("ada".to_owned());
         let closed = ServiceConfig::default();
-        assert_eq!(ask(&closed, &Principal::Local), Err(Denied::NobodyMay));
-        assert_eq!(authorize(&closed, &Principal::Anonymous, Verb::Read, &path, None), Ok(()));
+        assert_eq!(may_write(&closed, &Principal::Local), Err(Denied::NobodyMay));
         let local = ServiceConfig { local_writes: true, ..ServiceConfig::default() };
-        assert_eq!(ask(&local, &Principal::Local), Ok(()));
-        assert_eq!(ask(&local, &Principal::Anonymous), Err(Denied::LocalOnly));
+        assert_eq!(may_write(&local, &Principal::Local), Ok(()));
+        assert_eq!(may_write(&local, &Principal::Anonymous), Err(Denied::LocalOnly));
         let users = vec![User { name: "ada".to_owned(), password_hash: String::new() }];
         let closed = ServiceConfig { users, local_writes: true, ..ServiceConfig::default() };
-        assert_eq!(ask(&closed, &Principal::Local), Err(Denied::UserNeeded));
-        assert_eq!(ask(&closed, &user), Ok(()));
+        assert_eq!(may_write(&closed, &Principal::Local), Err(Denied::UserNeeded));
+        assert_eq!(may_write(&closed, &user), Ok(()));
     }
 }

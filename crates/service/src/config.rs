@@ -16,12 +16,10 @@ pub struct ServiceConfig {
     pub upload_bytes_max: u64,
     /// The data plane's tick: sockets get a send buffer of two ticks and 200 ms of their rate.
     pub tick: Nanos,
-    /// Send buffer of a best-effort delivery, in bytes.
-    pub best_effort_buffer_bytes: usize,
     /// Start burst where neither the request nor the content says one.
     pub burst: Nanos,
-    /// How requests of one viewer hold one stream.
-    pub sessions: SessionConfig,
+    /// A viewer's reservation is held this long after its last request.
+    pub session_hold: Nanos,
     /// By longest matching path prefix (decoded, relative to the root).
     pub policies: Vec<PathPolicy>,
     /// Links by local address; what is not listed leaves by link 0.
@@ -34,15 +32,6 @@ pub struct ServiceConfig {
     pub users: Vec<User>,
     /// Without users, programs on this machine may write.
     pub local_writes: bool,
-}
-
-/// How requests of one viewer hold one stream.
-#[derive(Debug, Clone, Copy)]
-pub struct SessionConfig {
-    /// A reservation is held this long after the session's last request.
-    pub hold: Nanos,
-    /// Ranges up to this many bytes are probes and ride best-effort.
-    pub probe_bytes_max: u64,
 }
 
 /// How contents below a prefix are served.
@@ -81,9 +70,8 @@ impl Default for ServiceConfig {
             drain_time_max: Duration::from_secs(30),
             upload_bytes_max: 1 << 40,
             tick: Nanos::from_millis(50),
-            best_effort_buffer_bytes: 512 * 1024,
             burst: Nanos::ZERO,
-            sessions: SessionConfig::default(),
+            session_hold: Nanos::from_secs(60),
             policies: Vec::new(),
             links: Vec::new(),
             link_capacities: Vec::new(),
@@ -91,12 +79,6 @@ impl Default for ServiceConfig {
             users: Vec::new(),
             local_writes: false,
         }
-    }
-}
-
-impl Default for SessionConfig {
-    fn default() -> Self {
-        Self { hold: Nanos::from_secs(60), probe_bytes_max: 1 << 20 }
     }
 }
 

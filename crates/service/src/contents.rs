@@ -4,14 +4,14 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::path::PathBuf;
 use std::pin::Pin;
 
 use api::DiskFailure;
 use dataplane::gauges::{DISK_GOOD, DISK_HUNG, DiskGauges};
 pub use dirstore::{
-    ContentPath, Entry, NameKind, OnBreak, Opened, PathError, Precondition, Published, RootAway, StoreError,
-    StoreEvent, UpkeepError, UpkeepReport, UploadClass, UploadRequest, VolumeInfo, VolumeMemberInfo, VolumeWish, Want,
+    ContentPath, Device, DiskInfo, Entry, NameKind, OnBreak, Opened, PathError, Precondition, Published, RootAway,
+    StoreError, StoreEvent, UpkeepError, UpkeepReport, UploadClass, UploadRequest, VolumeInfo, VolumeMemberInfo,
+    VolumeWish, Want,
 };
 use dirstore::{Store, Upload};
 pub use media::MediaRate;
@@ -31,7 +31,7 @@ pub trait Contents: Send + Sync + 'static {
     /// Begins an upload; nothing is visible before it is finished.
     fn begin_upload(&self, request: UploadRequest) -> Pending<'_, Box<dyn UploadSink>>;
     /// The disks, as they are shown to operators.
-    fn disks(&self) -> Vec<DiskDescription>;
+    fn disks(&self) -> Vec<DiskInfo>;
     /// Whether that disk does not answer.
     fn is_failing(&self, disk: DiskId) -> bool;
     /// Removes the content at `path`.
@@ -49,35 +49,10 @@ pub trait Contents: Send + Sync + 'static {
     fn begin_upkeep(&self, volume: &str, wish: &VolumeWish) -> Result<(), UpkeepError>;
 }
 
-/// A disk, as it is shown to operators.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DiskDescription {
-    /// Its number.
-    pub id: u16,
-    /// Its name (`sda`).
-    pub name: String,
-    /// What the drive calls itself.
-    pub model: String,
-    /// True if it has heads.
-    pub rotational: bool,
-    /// Bytes of the whole disk.
-    pub capacity_bytes: u64,
-    /// Bytes free for uploads.
-    pub free_bytes: u64,
-    /// True while it does not answer.
-    pub failing: bool,
-    /// The folders on it, or its own path if it is one of a volume.
-    pub folders: Vec<PathBuf>,
-    /// What could not be read of it to look a name up, or to list a folder.
-    pub errors: u64,
-}
-
-impl DiskDescription {
-    /// What failed on it: reads of streams and writes, as the plane sees them, and what the store's thread looked up.
-    #[must_use]
-    pub fn errors_in_all(&self, gauges: &DiskGauges) -> u64 {
-        gauges.errors.get().saturating_add(self.errors)
-    }
+/// What failed on a disk: reads of streams and writes, as the plane sees them, and what the store's thread looked up.
+#[must_use]
+pub fn errors_of(disk: &DiskInfo, gauges: &DiskGauges) -> u64 {
+    gauges.errors.get().saturating_add(disk.errors)
 }
 
 /// What is wrong with a disk: as the plane sees its reads, and `silent` if the store's thread does not answer.
@@ -123,21 +98,8 @@ impl Contents for Store {
         })
     }
 
-    fn disks(&self) -> Vec<DiskDescription> {
+    fn disks(&self) -> Vec<DiskInfo> {
         Self::disks(self)
-            .iter()
-            .map(|disk| DiskDescription {
-                id: disk.id.0,
-                name: disk.device.name.clone(),
-                model: disk.device.model.clone(),
-                rotational: disk.device.rotational,
-                capacity_bytes: disk.device.capacity_bytes,
-                free_bytes: disk.free_bytes,
-                folders: disk.roots.clone(),
-                errors: disk.errors,
-                failing: disk.failing,
-            })
-            .collect()
     }
 
     fn is_failing(&self, disk: DiskId) -> bool {

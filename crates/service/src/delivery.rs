@@ -29,6 +29,8 @@ use crate::session_table::{RefusedTry, SessionSlot};
 const BUFFER_BYTES_MIN: usize = 16 * 1024;
 /// Largest send buffer asked for.
 const BUFFER_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Send buffer of a best-effort delivery.
+const BEST_EFFORT_BUFFER_BYTES: usize = 512 * 1024;
 
 /// The two ends of a client's connection.
 #[derive(Debug, Clone, Copy)]
@@ -281,7 +283,7 @@ impl Paced {
 
 /// Two ticks and 200 ms of the rate: enough for a stream, and counted by admission.
 fn send_buffer_bytes(config: &ServiceConfig, rate: Option<BitRate>) -> usize {
-    let Some(rate) = rate else { return config.best_effort_buffer_bytes };
+    let Some(rate) = rate else { return BEST_EFFORT_BUFFER_BYTES };
     let span = config.tick.saturating_mul(2).saturating_add(Nanos::from_millis(200));
     usize::try_from(rate.bytes_in(span)).unwrap_or(usize::MAX).clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX)
 }

@@ -12,7 +12,7 @@ use crate::latest::Latest;
 use crate::log::{KindLimit, Log, LogWriter};
 
 /// The kinds of events there are, but for those about the logs and the webhooks themselves.
-pub const KINDS: [&str; 24] = [
+pub const KINDS: [&str; 29] = [
     "server_started",
     "server_stopping",
     "configuration_reloaded",
@@ -25,6 +25,11 @@ pub const KINDS: [&str; 24] = [
     "recording_lost",
     "root_away",
     "root_back",
+    "volume_disk",
+    "upkeep_ended",
+    "copy_mended",
+    "copy_unwritten",
+    "copy_lost",
     "content_deleted",
     "miss",
     "disk_slower",
@@ -288,4 +293,21 @@ fn stamped(mut object: serde_json::Value, now: SystemTime) -> EventLine {
 pub fn unix_seconds(now: SystemTime) -> f64 {
     let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     (since.as_secs_f64() * 1e3).round() / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reference_has_each_kind_once() {
+        let reference = include_str!("../../../docs/reference/events.md");
+        let rows = reference.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+        let mut described: Vec<&str> =
+            rows.filter(|kind| !["event", "left_out", "webhook_failed"].contains(kind)).collect();
+        let mut kinds = KINDS.to_vec();
+        described.sort_unstable();
+        kinds.sort_unstable();
+        assert_eq!(described, kinds);
+    }
 }

@@ -1,9 +1,8 @@
 //! Uploads and recordings: bytes that come in, through stages, to the store.
 //!
 //! Promise: what is finished is durable; a writer that is dropped, or fails, leaves nothing behind or what came ([`OnBreak`]),
-//! and is logged. Its caller
-//! does not read on while `write` waits, so that a slow disk slows the client. Not here: disks (`contents`), who may
-//! write (`access`), reservations (`recording`).
+//! and is logged. A recording is written on the disk that reserved its rate. The caller does not read on while `write` waits, so
+//! that a slow disk slows the client. Not here: disks (`contents`), who may write (`access`), a reservation's life (`recording`).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,12 +17,12 @@ use units::BitRate;
 use crate::contents::{
     ContentPath, OnBreak, Precondition, Published, StoreError, UploadClass, UploadRequest, UploadSink,
 };
-use crate::delivery::Client;
+use crate::delivery::{Client, note_refusal};
 use crate::events::{self, UploadOutcome};
 use crate::media_service::MediaService;
 use crate::pipeline::{StageError, Stages};
 use crate::quota::QuotaShare;
-use crate::recording::{self, RunningRecording};
+use crate::recording::{RecordingDemand, ReserveError, RunningRecording};
 
 /// What is to be stored.
 #[derive(Debug, Clone)]
@@ -100,7 +99,7 @@ pub async fn begin(service: &Arc<MediaService>, request: IngestRequest, stages: 
     let upload = UploadRequest { path, length, precondition, class: UploadClass::BestEffort, on_break };
     let (recording, upload) = match rate {
         Some(rate) => {
-            let (recording, upload) = recording::begin(service, upload, rate, client, &received).await?;
+            let (recording, upload) = begin_recording(service, upload, rate, client, &received).await?;
             (Some(recording), upload)
         }
         None => (None, service.contents.begin_upload(upload).await?),
@@ -121,6 +120,43 @@ pub async fn begin(service: &Arc<MediaService>, request: IngestRequest, stages: 
         begun: Instant::now(),
         end: Err("it broke off".to_owned()),
     })
+}
+
+/// Reserves `rate` and begins the upload `request`, on the first of the disks it may go to that has room for it and takes it. What
+/// is counted in `received` is listed as its bytes.
+///
+/// # Errors
+/// No room, with the highest rate that one of the disks would grant; what the store says.
+async fn begin_recording(
+    service: &Arc<MediaService>,
+    request: UploadRequest,
+    rate: BitRate,
+    client: Client,
+    received: &Arc<AtomicU64>,
+) -> Result<(RunningRecording, Box<dyn UploadSink>), IngestError> {
+    let link = service.link(client.local);
+    let mut refused: Option<Refusal> = None;
+    for disk in service.contents.placements(&request).await? {
+        let recording = match RunningRecording::reserve(service, RecordingDemand { rate, disk, link }).await {
+            Ok(recording) => recording,
+            Err(ReserveError::NoRoom(refusal)) => {
+                refused = refused.filter(|before| before.grantable >= refusal.grantable).or(Some(refusal));
+                continue;
+            }
+            Err(ReserveError::Busy) => return Err(IngestError::Busy),
+        };
+        match service.contents.begin_upload(UploadRequest { class: recording.class(), ..request.clone() }).await {
+            Ok(upload) => {
+                recording.list(&request.path, client.address, Arc::clone(received));
+                return Ok((recording, upload));
+            }
+            Err(StoreError::ReadOnly) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let Some(refusal) = refused else { return Err(StoreError::ReadOnly.into()) };
+    note_refusal(service, &refusal, &request.path.joined(), client.address, Some(rate));
+    Err(IngestError::NoRoom(refusal))
 }
 
 impl Writer {

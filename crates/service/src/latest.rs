@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::watch;
 
-use crate::media_service::lock;
+use crate::lock::lock;
 
 /// Events kept.
 const KEPT: usize = 256;

@@ -4,7 +4,7 @@
 //! are enums, into its answers; nothing here knows a header, a status or a URL. It touches no disk itself (it asks the
 //! store) and does nothing for a stream between its start and its end.
 //!
-//! The calls: [`access::authorize`] says whether a principal may do something, [`delivery::open`] starts the paced
+//! The calls: [`access::may_write`] says whether somebody may change something, [`delivery::open`] starts the paced
 //! delivery of a content to a socket, [`pipeline::open`] into a pipe that stages may follow, [`ingest::begin`] takes an upload
 //! or a recording.
 
@@ -16,6 +16,7 @@ pub mod events;
 pub mod ingest;
 pub mod latest;
 pub mod listing;
+pub mod lock;
 pub mod log;
 pub mod logins;
 pub mod pipeline;
@@ -27,6 +28,7 @@ pub mod session;
 pub mod small_reads;
 
 mod media_service;
+mod piece_cache;
 mod recording;
 mod session_table;
 

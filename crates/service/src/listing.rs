@@ -13,7 +13,7 @@ use std::time::Instant;
 use tokio::sync::Semaphore;
 
 use crate::contents::{ContentPath, Contents, Entry, StoreError};
-use crate::media_service::lock;
+use crate::lock::lock;
 
 /// No snapshot is taken while those that are held have so many bytes.
 const BYTES_MAX: usize = 64 << 20;

@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 
 use crate::access::Principal;
 use crate::config::ServiceConfig;
-use crate::media_service::lock;
+use crate::lock::lock;
 
 /// What was right is not verified again for so long after its last use.
 const REMEMBERED_TIME: Duration = Duration::from_secs(600);

@@ -15,17 +15,18 @@ use tokio::sync::watch;
 use units::{BitRate, DiskId, LinkId, Nanos, StreamId};
 
 use crate::config::ServiceConfig;
-use crate::contents::{ContentPath, Contents, DiskDescription, StoreError, StoreEvent};
+use crate::contents::{ContentPath, Contents, DiskInfo, StoreError, StoreEvent};
 use crate::events::{self, Events};
 use crate::listing::{Listing, Listings};
+use crate::lock::lock;
 use crate::log::{Log, LogWriter};
 use crate::logins::Logins;
+use crate::piece_cache::PieceCache;
 use crate::plane_client::{PlaneClient, PlaneQueue};
 use crate::quota::Quotas;
 use crate::refusals::RefusalCounts;
 use crate::session::Viewer;
 use crate::session_table::SessionTable;
-use crate::small_reads::SmallReads;
 
 /// What the wiring gives the service.
 pub struct ServiceParts {
@@ -60,7 +61,7 @@ pub struct MediaService {
     pub(crate) listings: Listings,
     pub(crate) plane: Arc<PlaneClient>,
     pub(crate) sessions: SessionTable,
-    pub(crate) small_reads: Arc<SmallReads>,
+    pub(crate) small_reads: Arc<PieceCache>,
     pub(crate) runtime: Handle,
     running: Mutex<HashMap<StreamId, RunningStream>>,
     /// Folders that are away.
@@ -166,10 +167,10 @@ impl MediaService {
         let quotas = Arc::new(Quotas::default());
         quotas.configure(&parts.config.quotas);
         Arc::new(Self {
-            sessions: SessionTable::new(parts.config.sessions, Arc::clone(&plane), Arc::clone(&parts.gauges)),
+            sessions: SessionTable::new(parts.config.session_hold, Arc::clone(&plane), Arc::clone(&parts.gauges)),
             config: RwLock::new(Arc::new(parts.config)),
             contents: parts.contents,
-            small_reads: Arc::new(SmallReads::new(Arc::clone(&parts.gauges))),
+            small_reads: Arc::new(PieceCache::new(Arc::clone(&parts.gauges))),
             gauges: parts.gauges,
             events: Events::new(parts.events),
             stats: ServiceStats::default(),
@@ -226,7 +227,7 @@ impl MediaService {
     /// uploads go on as they began.
     pub fn reload(&self, config: ServiceConfig, events: LogWriter) {
         self.events.reopen(events);
-        self.sessions.configure(config.sessions);
+        self.sessions.hold_for(config.session_hold);
         if self.config().quotas != config.quotas {
             self.quotas.configure(&config.quotas);
         }
@@ -294,10 +295,7 @@ impl MediaService {
     #[must_use]
     pub fn folders(&self) -> Vec<ServedFolder> {
         let away = lock(&self.away);
-        let of_disk = |disk: DiskDescription| {
-            let id = DiskId(disk.id);
-            disk.folders.into_iter().map(move |path| (path, id))
-        };
+        let of_disk = |disk: DiskInfo| disk.roots.into_iter().map(move |path| (path, disk.id));
         let all = self.contents.disks().into_iter().flat_map(of_disk);
         all.map(|(path, disk)| ServedFolder { is_away: away.contains(&path), path, disk }).collect()
     }
@@ -324,7 +322,7 @@ impl MediaService {
         self.sessions.expire();
         self.plane.send_releases();
         self.listings.expire();
-        let held = self.small_reads.let_go();
+        let held = self.small_reads.take_open();
         drop(self.runtime.spawn_blocking(move || drop(held)));
         self.events.tell_left_out(SystemTime::now());
     }
@@ -384,9 +382,4 @@ impl MediaService {
     pub(crate) fn stopping(&self) -> watch::Receiver<bool> {
         self.stopping.subscribe()
     }
-}
-
-/// No table here is left half-changed by a panic.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

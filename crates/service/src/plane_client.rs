@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use units::limits::{STREAMS_MAX, UPLOADS_MAX};
 use units::{ReservationId, StreamId};
 
-use crate::media_service::lock;
+use crate::lock::lock;
 
 /// The data plane's command queue.
 pub trait PlaneQueue: Send + Sync + 'static {

@@ -1,7 +1,7 @@
-//! Recordings: an upload whose rate is reserved before its first byte is taken.
+//! The reservation of a recording, an upload whose rate is reserved before its first byte is taken.
 //!
-//! Promise: a recording is written on the disk that reserved for it, and gives the reservation back however it ends. Not
-//! here: its bytes (`ingest`), what a reservation counts (the data plane).
+//! Promise: it is given back however the recording ends. Not here: its bytes, and on which disk it is written (`ingest`), what a
+//! reservation counts (the data plane).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,9 +11,7 @@ use std::time::SystemTime;
 use dataplane::control::{Command, RecordingRequest, Refusal, Report};
 use units::{BitRate, DiskId, LinkId, ReservationId, StreamId};
 
-use crate::contents::{ContentPath, StoreError, UploadClass, UploadRequest, UploadSink};
-use crate::delivery::{Client, note_refusal};
-use crate::ingest::IngestError;
+use crate::contents::{ContentPath, UploadClass};
 use crate::media_service::{MediaService, RunningStream};
 
 /// A recording's reservation and its entry in the listing of streams, given back when it is dropped.
@@ -26,68 +24,44 @@ pub(crate) struct RunningRecording {
 
 /// What is to be reserved.
 #[derive(Debug, Clone, Copy)]
-struct RecordingDemand {
-    rate: BitRate,
-    disk: DiskId,
-    link: LinkId,
+pub(crate) struct RecordingDemand {
+    pub(crate) rate: BitRate,
+    pub(crate) disk: DiskId,
+    pub(crate) link: LinkId,
 }
 
-/// Reserves `rate` and begins the upload `request`, on the first of the disks it may go to that has room for it and takes
-/// it. What is counted in `received` is listed as its bytes.
-///
-/// # Errors
-/// No room, with the highest rate that one of the disks would grant; what the store says.
-pub(crate) async fn begin(
-    service: &Arc<MediaService>,
-    request: UploadRequest,
-    rate: BitRate,
-    client: Client,
-    received: &Arc<AtomicU64>,
-) -> Result<(RunningRecording, Box<dyn UploadSink>), IngestError> {
-    let link = service.link(client.local);
-    let mut refused: Option<Refusal> = None;
-    for disk in service.contents.placements(&request).await? {
-        let recording = match RunningRecording::reserve(service, RecordingDemand { rate, disk, link }).await? {
-            Ok(recording) => recording,
-            Err(refusal) => {
-                refused = refused.filter(|before| before.grantable >= refusal.grantable).or(Some(refusal));
-                continue;
-            }
-        };
-        let class = UploadClass::Recording { rate, disk, reservation: recording.reservation };
-        match service.contents.begin_upload(UploadRequest { class, ..request.clone() }).await {
-            Ok(upload) => {
-                recording.list(&request.path, client.address, Arc::clone(received));
-                return Ok((recording, upload));
-            }
-            Err(StoreError::ReadOnly) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    let Some(refusal) = refused else { return Err(StoreError::ReadOnly.into()) };
-    note_refusal(service, &refusal, &request.path.joined(), client.address, Some(rate));
-    Err(IngestError::NoRoom(refusal))
+/// Why a rate was not reserved.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum ReserveError {
+    /// There is no room for it.
+    NoRoom(Refusal),
+    /// A queue or table is full.
+    Busy,
 }
 
 impl RunningRecording {
-    async fn reserve(
-        service: &Arc<MediaService>,
-        demand: RecordingDemand,
-    ) -> Result<Result<Self, Refusal>, IngestError> {
-        let mut pending = service.plane.number().ok_or(IngestError::Busy)?;
+    /// Reserves the rate.
+    pub(crate) async fn reserve(service: &Arc<MediaService>, demand: RecordingDemand) -> Result<Self, ReserveError> {
+        let mut pending = service.plane.number().ok_or(ReserveError::Busy)?;
         let RecordingDemand { rate, disk, link } = demand;
         let request = RecordingRequest { stream: pending.stream, disk, link, rate };
-        service.plane.send(Command::Reserve(request)).map_err(|_| IngestError::Busy)?;
+        service.plane.send(Command::Reserve(request)).map_err(|_| ReserveError::Busy)?;
         match pending.report().await {
             Some(Report::Reserved { reservation, .. }) => {
-                Ok(Ok(Self { service: Arc::clone(service), stream: pending.stream, demand, reservation }))
+                Ok(Self { service: Arc::clone(service), stream: pending.stream, demand, reservation })
             }
-            Some(Report::ReserveRefused { refusal, .. }) => Ok(Err(refusal)),
-            _ => Err(IngestError::Busy),
+            Some(Report::ReserveRefused { refusal, .. }) => Err(ReserveError::NoRoom(refusal)),
+            _ => Err(ReserveError::Busy),
         }
     }
 
-    fn list(&self, path: &ContentPath, client: IpAddr, received: Arc<AtomicU64>) {
+    /// How its upload is written.
+    pub(crate) const fn class(&self) -> UploadClass {
+        UploadClass::Recording { rate: self.demand.rate, disk: self.demand.disk, reservation: self.reservation }
+    }
+
+    /// Enters it into the listing of streams; what is counted in `received` is shown as its bytes.
+    pub(crate) fn list(&self, path: &ContentPath, client: IpAddr, received: Arc<AtomicU64>) {
         let running = RunningStream {
             path: path.joined(),
             client,

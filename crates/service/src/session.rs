@@ -27,8 +27,6 @@ use std::net::IpAddr;
 
 use units::{BitRate, DiskId, LinkId, Nanos, ReservationId, StreamId};
 
-use crate::config::SessionConfig;
-
 /// A viewer without a name plays once its reads have used a reservation for so long; until then it only looks.
 pub const PLAYS_AFTER: Nanos = Nanos::from_secs(10);
 /// For the next title, after a read to the end of a content: the player shows the rest of its buffer first.
@@ -187,20 +185,21 @@ struct Older {
 /// All viewers that read or hold something.
 #[derive(Debug)]
 pub struct Sessions {
-    config: SessionConfig,
+    /// For how long a reservation is held after a read.
+    hold: Nanos,
     table: HashMap<Viewer, Vec<ViewerShare>>,
 }
 
 impl Sessions {
-    /// No sessions.
+    /// No sessions. A reservation is held for `hold` after a read.
     #[must_use]
-    pub fn new(config: SessionConfig) -> Self {
-        Self { config, table: HashMap::new() }
+    pub fn new(hold: Nanos) -> Self {
+        Self { hold, table: HashMap::new() }
     }
 
-    /// Puts other settings in force, for what is held from now on.
-    pub fn configure(&mut self, config: SessionConfig) {
-        self.config = config;
+    /// Reservations are held for `hold` from now on.
+    pub fn hold_for(&mut self, hold: Nanos) {
+        self.hold = hold;
     }
 
     /// Viewers that read or hold something.
@@ -301,7 +300,7 @@ impl Sessions {
         let named = matches!(viewer, Viewer::Named(_));
         let release = match (left, shares[nth].state) {
             (StreamLeft::Held(reservation, left_off), _) => {
-                shares[nth].hold(reservation, left_off, named, self.config.hold, now);
+                shares[nth].hold(reservation, left_off, named, self.hold, now);
                 None
             }
             (StreamLeft::Refused, ReservationState::Running { reservation, older: Some(older), .. }) => {

@@ -11,8 +11,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout_at;
 use units::{Nanos, ReservationId, StreamId};
 
-use crate::config::SessionConfig;
-use crate::media_service::lock;
+use crate::lock::lock;
 use crate::plane_client::PlaneClient;
 use crate::session::{Begin, ContentPart, Retry, SessionRequest, Sessions, StreamLeft, Viewer};
 
@@ -59,13 +58,13 @@ struct OlderRead {
 }
 
 impl SessionTable {
-    pub(crate) fn new(config: SessionConfig, plane: Arc<PlaneClient>, gauges: Arc<Gauges>) -> Self {
-        let sessions = Mutex::new(Sessions::new(config));
+    pub(crate) fn new(hold: Nanos, plane: Arc<PlaneClient>, gauges: Arc<Gauges>) -> Self {
+        let sessions = Mutex::new(Sessions::new(hold));
         Self { sessions, changed: Notify::new(), plane, gauges, started: Instant::now() }
     }
 
-    pub(crate) fn configure(&self, config: SessionConfig) {
-        lock(&self.sessions).configure(config);
+    pub(crate) fn hold_for(&self, hold: Nanos) {
+        lock(&self.sessions).hold_for(hold);
     }
 
     pub(crate) fn len(&self) -> usize {

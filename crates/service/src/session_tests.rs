@@ -13,7 +13,7 @@ const OTHER: ReservationTerms = ReservationTerms { rate: BitRate(25_000_000), ..
 const HOLD: Nanos = Nanos::from_secs(60);
 
 fn sessions() -> Sessions {
-    Sessions::new(SessionConfig { hold: HOLD, ..SessionConfig::default() })
+    Sessions::new(HOLD)
 }
 
 fn named(id: &str) -> Viewer {

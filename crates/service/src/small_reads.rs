@@ -1,196 +1,53 @@
 //! Small reads that are asked for again and again, answered from memory by whoever has the request: without a command to the
 //! data plane, a report, and the two threads that these wake.
 //!
-//! Promise: only what is served with what is left over, and within it: at most half of what a link has left, which the data
-//! plane takes off its own best effort. What is kept came through the data plane, so it was looked at like any read
-//! (decision 0012), and is of one version of a content; it is bounded in bytes. Not here: what a small read is (`delivery`).
+//! Promise: only what is served best effort, and within what links have left for that. What is kept came through the data
+//! plane, so it was verified like any read (decision 0012). Not here: what is kept and may be sent (`piece_cache`).
 
-use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
-use dataplane::control::{Content, Segment};
-use dataplane::gauges::Gauges;
-use units::limits::LINKS_MAX;
-use units::{BitRate, ContentVersion, LinkId, Nanos};
+use dataplane::control::Segment;
 
 use crate::delivery::DeliveryRequest;
-use crate::media_service::{MediaService, lock};
+use crate::media_service::MediaService;
+use crate::piece_cache::{PieceCache, PieceState, SMALL_BYTES_MAX, SmallPiece};
 use crate::pipeline::{Stage, StageError, Stages};
 use crate::rate::Decision;
 
-/// Longer reads go through the data plane: from here on the bytes cost more than the request.
-const SMALL_BYTES_MAX: u64 = 64 * 1024;
-/// Bytes kept, with what an entry itself takes.
-const KEPT_BYTES_MAX: usize = 32 << 20;
-/// What an entry takes besides its bytes.
-const ENTRY_BYTES: usize = 128;
-/// Contents held open at once.
-const HELD_MAX: usize = 1024;
-/// A link's share that was not used is kept for so long.
-const SAVED: Nanos = Nanos::from_millis(50);
-
-/// A part of one version of a content.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct SmallPiece {
-    version: ContentVersion,
-    offset: u64,
-    length: u64,
-}
-
-/// What is known of a piece.
-#[derive(Debug)]
-enum PieceState {
-    /// Its bytes, which may be sent now.
-    Kept(Bytes),
-    /// It was asked for lately: it is worth keeping.
-    Again,
-    /// Nothing.
-    Unknown,
-}
-
-/// The pieces kept, and what may be sent of them.
-pub(crate) struct SmallReads {
-    gauges: Arc<Gauges>,
-    kept: Mutex<PieceCache>,
-    allowances: Mutex<[Option<LinkAllowance>; LINKS_MAX]>,
-    /// Contents that were read from here in this second: kept open, they are found open by the next request.
-    held: Mutex<HashMap<ContentVersion, Arc<Content>>>,
-}
-
-/// Pieces in two generations: what is asked for goes to the young one, and when that is full the old one is forgotten.
-#[derive(Debug, Default)]
-struct PieceCache {
-    young: HashMap<SmallPiece, Bytes>,
-    old: HashMap<SmallPiece, Bytes>,
-    young_bytes: usize,
-}
-
-/// What may be sent on a link.
-#[derive(Debug, Clone, Copy)]
-struct LinkAllowance {
-    bytes: u64,
-    at: Instant,
-}
-
-impl MediaService {
-    /// The bytes of a small read that is served with what is left over, if they are kept and may be sent now. Otherwise, if
-    /// it was asked for before, `stages` gets one that keeps what passes.
-    pub fn small_read(&self, request: &DeliveryRequest, stages: &mut Stages) -> Option<Bytes> {
-        let (Decision::BestEffort, [Segment::Range { offset, length: length @ ..=SMALL_BYTES_MAX }]) =
-            (request.terms.decision, request.body.as_slice())
-        else {
-            return None;
-        };
-        let piece = SmallPiece { version: request.content.version, offset: *offset, length: *length };
-        if self.is_draining() {
-            return None;
-        }
-        match self.small_reads.look(piece, self.link(request.client.local), Instant::now()) {
-            PieceState::Kept(bytes) => {
-                self.stats.small_reads.fetch_add(1, Ordering::Relaxed);
-                self.stats.bytes_sent.fetch_add(*length, Ordering::Relaxed);
-                self.small_reads.hold(&request.content);
-                Some(bytes)
-            }
-            PieceState::Again => {
-                let small_reads = Arc::clone(&self.small_reads);
-                stages.0.push(Box::new(Keep { small_reads, piece, passed: BytesMut::new() }));
-                None
-            }
-            PieceState::Unknown => None,
-        }
+/// The bytes of a small best-effort read, if they are kept and may be sent now. Otherwise, if it was asked for before, `stages`
+/// gets one that keeps what passes.
+pub fn kept_bytes(service: &MediaService, request: &DeliveryRequest, stages: &mut Stages) -> Option<Bytes> {
+    let (Decision::BestEffort, [Segment::Range { offset, length: length @ ..=SMALL_BYTES_MAX }]) =
+        (request.terms.decision, request.body.as_slice())
+    else {
+        return None;
+    };
+    let piece = SmallPiece { version: request.content.version, offset: *offset, length: *length };
+    if service.is_draining() {
+        return None;
     }
-}
-
-impl SmallReads {
-    pub(crate) fn new(gauges: Arc<Gauges>) -> Self {
-        Self { gauges, kept: Mutex::default(), allowances: Mutex::new([None; LINKS_MAX]), held: Mutex::default() }
-    }
-
-    /// Looks for a piece that would leave by `link` now, and remembers that it was asked for.
-    fn look(&self, piece: SmallPiece, link: LinkId, now: Instant) -> PieceState {
-        let mut kept = lock(&self.kept);
-        match kept.find(&piece) {
-            None => {
-                kept.put(piece, Bytes::new());
-                PieceState::Unknown
-            }
-            Some(bytes) if bytes.is_empty() => PieceState::Again,
-            Some(bytes) => {
-                drop(kept);
-                if self.may_send(link, piece.length, now) { PieceState::Kept(bytes) } else { PieceState::Unknown }
-            }
+    match service.small_reads.look(piece, service.link(request.client.local), Instant::now()) {
+        PieceState::Kept(bytes) => {
+            service.stats.small_reads.fetch_add(1, Ordering::Relaxed);
+            service.stats.bytes_sent.fetch_add(*length, Ordering::Relaxed);
+            service.small_reads.keep_open(&request.content);
+            Some(bytes)
         }
-    }
-
-    fn hold(&self, content: &Arc<Content>) {
-        let mut held = lock(&self.held);
-        if held.len() < HELD_MAX {
-            held.entry(content.version).or_insert_with(|| Arc::clone(content));
+        PieceState::Again => {
+            let cache = Arc::clone(&service.small_reads);
+            stages.0.push(Box::new(Keep { cache, piece, passed: BytesMut::new() }));
+            None
         }
-    }
-
-    /// The contents that were held open: not for longer than from one call to the next, for a deleted one takes space.
-    pub(crate) fn let_go(&self) -> impl Send + use<> {
-        std::mem::take(&mut *lock(&self.held))
-    }
-
-    /// Takes `bytes` of what a link has left, if there are so many.
-    fn may_send(&self, link: LinkId, bytes: u64, now: Instant) -> bool {
-        let index = usize::from(link.0);
-        let Some(gauges) = self.gauges.links.get(index) else { return false };
-        let share = BitRate(gauges.left_bps.get() / 2);
-        let mut allowances = lock(&self.allowances);
-        let allowance = allowances[index].get_or_insert(LinkAllowance { bytes: 0, at: now });
-        allowance.refill(share, now);
-        let granted = allowance.bytes >= bytes;
-        if granted {
-            allowance.bytes -= bytes;
-            gauges.small_bytes.add(bytes);
-        }
-        granted
-    }
-}
-
-impl LinkAllowance {
-    fn refill(&mut self, share: BitRate, now: Instant) {
-        let most = share.bytes_in(SAVED).max(SMALL_BYTES_MAX);
-        let since = Nanos(u64::try_from((now - self.at).as_nanos()).unwrap_or(u64::MAX)).min(Nanos::from_secs(1));
-        let more = share.bytes_in(since);
-        if more > 0 {
-            *self = Self { bytes: self.bytes.saturating_add(more).min(most), at: now };
-        }
-    }
-}
-
-impl PieceCache {
-    fn find(&mut self, piece: &SmallPiece) -> Option<Bytes> {
-        if let Some(bytes) = self.young.get(piece) {
-            return Some(bytes.clone());
-        }
-        let bytes = self.old.remove(piece)?;
-        self.put(*piece, bytes.clone());
-        Some(bytes)
-    }
-
-    fn put(&mut self, piece: SmallPiece, bytes: Bytes) {
-        self.young_bytes += bytes.len() + ENTRY_BYTES;
-        if let Some(before) = self.young.insert(piece, bytes) {
-            self.young_bytes -= before.len() + ENTRY_BYTES;
-        }
-        if self.young_bytes > KEPT_BYTES_MAX / 2 {
-            self.old = std::mem::take(&mut self.young);
-            self.young_bytes = 0;
-        }
+        PieceState::Unknown => None,
     }
 }
 
 /// Keeps a piece that passes, if all of it does.
 struct Keep {
-    small_reads: Arc<SmallReads>,
+    cache: Arc<PieceCache>,
     piece: SmallPiece,
     passed: BytesMut,
 }
@@ -204,7 +61,7 @@ impl Stage for Keep {
     fn end(&mut self) -> Result<Bytes, StageError> {
         if self.passed.len() as u64 == self.piece.length {
             // A copy of its own size: the buffer may be larger.
-            lock(&self.small_reads.kept).put(self.piece, Bytes::copy_from_slice(&self.passed));
+            self.cache.keep(self.piece, Bytes::copy_from_slice(&self.passed));
         }
         Ok(Bytes::new())
     }
@@ -212,88 +69,27 @@ impl Stage for Keep {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use dataplane::gauges::Gauges;
+    use units::{ContentVersion, LinkId};
 
     use super::*;
 
-    const LINK: LinkId = LinkId(0);
-
-    fn small_reads(left: BitRate) -> Arc<SmallReads> {
+    #[test]
+    fn only_a_whole_piece_is_kept() {
         let gauges = Arc::new(Gauges::new(1, 1));
-        gauges.links[0].left_bps.set(left.0);
-        Arc::new(SmallReads::new(gauges))
-    }
-
-    fn piece(offset: u64, length: u64) -> SmallPiece {
-        SmallPiece { version: ContentVersion(1), offset, length }
-    }
-
-    fn keep(small_reads: &Arc<SmallReads>, piece: SmallPiece, bytes: &[u8]) {
-        let mut stage = Keep { small_reads: Arc::clone(small_reads), piece, passed: BytesMut::new() };
-        for part in bytes.chunks(3) {
-            assert_eq!(stage.pass(Bytes::copy_from_slice(part)).as_deref(), Ok(part));
-        }
-        assert_eq!(stage.end(), Ok(Bytes::new()));
-    }
-
-    #[test]
-    fn what_is_asked_for_twice_is_kept_and_only_whole() {
-        let (reads, start) = (small_reads(BitRate(1_000_000_000)), Instant::now());
-        let look = |piece, millis| reads.look(piece, LINK, start + Duration::from_millis(millis));
-        let asked = piece(4096, 8);
-        assert!(matches!(look(asked, 0), PieceState::Unknown));
-        assert!(matches!(look(asked, 1), PieceState::Again));
-        keep(&reads, asked, b"broken");
-        assert!(matches!(look(asked, 2), PieceState::Again), "two bytes are missing");
-        keep(&reads, asked, b"it is all");
-        keep(&reads, asked, b"it is it");
-        assert!(matches!(look(asked, 3), PieceState::Unknown), "the link's share begins now");
-        assert!(matches!(look(asked, 4), PieceState::Kept(bytes) if bytes == "it is it"));
-        assert!(
-            matches!(look(SmallPiece { version: ContentVersion(2), ..asked }, 5), PieceState::Unknown),
-            "another version"
-        );
-    }
-
-    #[test]
-    fn no_more_is_sent_than_half_of_what_the_link_has_left() {
-        let share = BitRate(8_000_000);
-        let mut allowance = LinkAllowance { bytes: 0, at: Instant::now() };
-        let start = allowance.at;
-        let mut sent = 0;
-        for millis in 1..=1000 {
-            allowance.refill(share, start + Duration::from_millis(millis));
-            while allowance.bytes >= 16_384 {
-                (allowance.bytes, sent) = (allowance.bytes - 16_384, sent + 16_384);
+        gauges.links[0].left_bps.set(1_000_000_000);
+        let cache = Arc::new(PieceCache::new(gauges));
+        let piece = SmallPiece { version: ContentVersion(1), offset: 4096, length: 8 };
+        let now = Instant::now();
+        for (passes, is_kept) in [("broken", false), ("it is all", false), ("it is it", true)] {
+            let mut stage = Keep { cache: Arc::clone(&cache), piece, passed: BytesMut::new() };
+            for part in passes.as_bytes().chunks(3) {
+                assert_eq!(stage.pass(Bytes::copy_from_slice(part)).as_deref(), Ok(part));
             }
+            assert_eq!(stage.end(), Ok(Bytes::new()));
+            cache.look(piece, LinkId(0), now);
+            let later = cache.look(piece, LinkId(0), now + std::time::Duration::from_millis(10));
+            assert_eq!(matches!(later, PieceState::Kept(bytes) if bytes == passes), is_kept, "{passes}");
         }
-        assert!((950_000..=1_000_000).contains(&sent), "{sent} bytes in a second of 8 Mbit/s");
-        allowance.refill(share, start + Duration::from_secs(100));
-        assert_eq!(allowance.bytes, SMALL_BYTES_MAX, "what was not used is not saved for long");
-    }
-
-    #[test]
-    fn a_link_without_room_sends_nothing_from_here() {
-        let (reads, asked, start) = (small_reads(BitRate(0)), piece(0, 4), Instant::now());
-        keep(&reads, asked, b"four");
-        for link in [LINK, LinkId(9), LinkId(u16::MAX)] {
-            for millis in [0, 1000] {
-                let look = reads.look(asked, link, start + Duration::from_millis(millis));
-                assert!(matches!(look, PieceState::Unknown), "{link:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn what_is_kept_is_bounded_and_what_is_asked_for_stays() {
-        let (mut kept, bytes) = (PieceCache::default(), Bytes::from(vec![0; 16 * 1024]));
-        kept.put(piece(0, 1), bytes.clone());
-        for offset in 1..10_000 {
-            kept.put(piece(offset, 1), bytes.clone());
-            assert!(kept.find(&piece(0, 1)).is_some(), "{offset}");
-            let held: usize = kept.young.values().chain(kept.old.values()).map(|bytes| bytes.len() + ENTRY_BYTES).sum();
-            assert!(held <= KEPT_BYTES_MAX, "{held}");
-        }
-        assert!(kept.find(&piece(1, 1)).is_none(), "long ago");
     }
 }

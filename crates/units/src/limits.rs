@@ -27,6 +27,8 @@ pub const DIRECT_ALIGN: u64 = 4096;
 /// Uploads in progress at once.
 pub const UPLOADS_MAX: usize = 1024;
 
+// `as` between `usize` and `u64` loses nothing.
+const _: () = assert!(usize::BITS == u64::BITS);
 const _: () = assert!(FILES_MAX >= STREAMS_MAX);
 const _: () = assert!(RUN_BYTES_MAX.is_multiple_of(PIECE_BYTES_MAX));
 const _: () = assert!(CHUNK_BYTES.is_multiple_of(DIRECT_ALIGN) && PIECE_BYTES_MAX.is_multiple_of(DIRECT_ALIGN));

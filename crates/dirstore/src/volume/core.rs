@@ -21,11 +21,12 @@ use super::part::{AlignedBlock, Block, BlockBytes};
 use super::replace::VacantDisk;
 use super::unit_read::UnitRead;
 use super::upkeep::{CopyStep, CopyUnderWay, EndedUpkeep, MendTask, UpkeepRun};
-use crate::disk::DiskShared;
+use crate::buffers::Chunk;
+use crate::buffers::index;
 use crate::event::StoreEvent;
 use crate::operation::ChangeReply;
-use crate::upload::{UploadProgress, UploadTerms, index};
-use crate::worker::Chunk;
+use crate::operation::{UploadProgress, UploadTerms};
+use crate::shared::DiskShared;
 use crate::{ContentPath, OnBreak, Precondition, Published, StoreError};
 
 /// What a disk's thread is to do.
@@ -430,7 +431,6 @@ impl Core {
         });
         match removed {
             Ok(()) => {
-                self.front.stats.deletes.add(1);
                 self.waiters.push(Waiter::Removal(reply));
                 self.start_journal();
             }

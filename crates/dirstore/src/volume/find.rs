@@ -13,23 +13,13 @@ use volume::{DiskWrite, Identified, MemberId, Volume, VolumeError, VolumeOpenErr
 use super::member_change::write_whole;
 use super::open::{GivenDisks, OpenDisk, VolumeDiskError, open_disk};
 use super::part::AlignedBlock;
+use crate::event::DiskNotice;
 
 /// What it means that a disk is away.
 const READ_ELSEWHERE: &str =
     "everything is read from the other copies; put it back and start again, or `isocast volume replace` it";
 const NO_OTHER_COPY: &str =
     "there is no other copy of what lies on it: the rest is served, and nothing is written until it is back";
-
-/// What a server that serves a volume without a disk, or takes one in again, tells of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DiskNotice {
-    /// The name of the volume.
-    pub volume: String,
-    /// The disk as it was named.
-    pub path: PathBuf,
-    /// What is the matter, what it means and what to do.
-    pub message: String,
-}
 
 /// A disk that was named and cannot be used, and why.
 #[derive(Debug)]

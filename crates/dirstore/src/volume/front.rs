@@ -17,10 +17,11 @@ use super::content::{entry_of, folder_of, stamp_of};
 use super::member_change::take_out;
 use super::part::AlignedBlock;
 use super::{SharedCore, lock};
-use crate::disk::DiskShared;
+use crate::buffers::{count, index};
 use crate::index::Index;
+use crate::operation::Begun;
 use crate::operation::Operation;
-use crate::upload::{Begun, count, index};
+use crate::shared::DiskShared;
 use crate::worker::{NAMES_MAX, answer};
 use crate::{ContentPath, Entry, Opened, StoreError, Want};
 
@@ -93,7 +94,6 @@ impl Front {
                     return Err(StoreError::Busy);
                 }
                 let id = core.begin(&path, terms)?;
-                self.shared.stats.uploads_begun.add(1);
                 Ok(Begun::new(Arc::clone(&self.shared), id, 0))
             }),
             Operation::Append { upload, chunk } => lock(&self.core).take_chunk(upload, chunk),
@@ -102,7 +102,6 @@ impl Front {
     }
 
     fn look_up(&self, path: &ContentPath) -> Result<Entry, StoreError> {
-        self.shared.stats.lookups.add(1);
         let core = lock(&self.core);
         let name = path.joined();
         if let Some(content) = core.volume.find(&name) {
@@ -126,7 +125,6 @@ impl Front {
         let stamp = stamp_of(&core.volume, &stored);
         drop(core);
         let content = self.content(&name, &stored)?;
-        self.shared.stats.opens.add(1);
         let media = match (self.index.rate(&stamp), want) {
             (Some(known), _) => known,
             (None, Want::File) => None,
@@ -160,7 +158,6 @@ impl Front {
     }
 
     fn names(&self, path: &ContentPath) -> Result<Vec<String>, StoreError> {
-        self.shared.stats.listings.add(1);
         let core = lock(&self.core);
         let folder = path.joined();
         if core.volume.find(&folder).is_some() {

@@ -6,8 +6,9 @@ use device::Device;
 use units::{ByteCount, DiskId};
 use volume::{MemberId, MemberState, Upkeep};
 
-use super::{SharedCore, UpkeepError, UpkeepReport, lock};
+use super::{SharedCore, UpkeepError, lock};
 use crate::StoreError;
+use crate::event::UpkeepReport;
 
 /// A volume that is served.
 #[derive(Debug, Clone)]

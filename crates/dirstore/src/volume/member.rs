@@ -21,8 +21,8 @@ use super::unit_read::UnitRead;
 use super::upkeep::CopyStep;
 use super::{SharedCore, lock};
 use crate::StoreError;
-use crate::disk::DiskShared;
 use crate::grants::GrantPort;
+use crate::shared::DiskShared;
 
 /// How long the thread sleeps at most; it is woken for tasks and grants.
 const NAP: Duration = Duration::from_secs(1);
@@ -162,7 +162,7 @@ impl MemberWorker {
 
     fn use_grant(&mut self, grant: Grant) {
         match self.uploads.granted(grant, monotonic()) {
-            Granted::Late => self.shared.stats.grants_late.add(1),
+            Granted::Late => {}
             Granted::Unused => self.shared.stats.grants_unused.add(1),
             Granted::Write { upload, bytes, .. } => self.write(upload, bytes, grant.until),
             Granted::Commit => self.commit(),

@@ -11,7 +11,7 @@ use volume::{DiskWrite, MemberId};
 use super::part::AlignedBlock;
 use super::{SharedCore, lock};
 use crate::StoreError;
-use crate::upload::count;
+use crate::buffers::count;
 
 /// What is to be written for it: steps, each flushed, to these files.
 pub(super) struct MemberChange {

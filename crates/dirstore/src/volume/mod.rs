@@ -22,7 +22,6 @@ mod upkeep;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub(crate) use self::core::Core;
-pub use self::find::DiskNotice;
 pub(crate) use self::front::Front;
 pub(crate) use self::info::ServedVolume;
 pub use self::info::{VolumeInfo, VolumeMemberInfo, VolumeWish};
@@ -30,8 +29,7 @@ pub(crate) use self::member::MemberWorker;
 pub(crate) use self::open::OpenVolume;
 pub use self::open::VolumeDiskError;
 pub use self::replace::UpkeepError;
-pub(crate) use self::start::{VolumeCommon, VolumePlace, start};
-pub use self::upkeep::UpkeepReport;
+pub(crate) use self::start::{VolumeCommon, start};
 
 /// What all threads of a volume share. It is held for look-ups and decisions, never while a disk works.
 pub(crate) type SharedCore = Arc<Mutex<Core>>;

@@ -12,9 +12,10 @@ use rustix::fs::{FlockOperation, OFlags, SeekFrom, flock, seek};
 use units::limits;
 use volume::{MemberId, ReadDisk, ReadError, Volume, VolumeOpenError};
 
-use super::find::{DiskNotice, FoundDisks, SettledDisks, failed};
+use super::find::{FoundDisks, SettledDisks, failed};
 use super::member_change::read_whole;
 use super::part::AlignedBlock;
+use crate::event::DiskNotice;
 
 /// The chunks of uploads are not cut: a unit holds whole ones.
 const UNIT_BYTES_MIN: u64 = limits::CHUNK_BYTES;

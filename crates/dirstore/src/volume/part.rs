@@ -9,8 +9,8 @@ use storage::uploads::UploadFile;
 use units::{UploadId, limits};
 
 use crate::StoreError;
-use crate::upload::{count, index};
-use crate::worker::Chunk;
+use crate::buffers::Chunk;
+use crate::buffers::{count, index};
 
 /// Bytes to be written at a position of the disk.
 #[derive(Debug, Clone)]

@@ -17,9 +17,9 @@ use super::member_change::{MemberChange, read_whole, take_out};
 use super::open::{OpenDisk, VolumeDiskError, open_disk};
 use super::part::AlignedBlock;
 use crate::StoreError;
-use crate::disk::DiskShared;
+use crate::buffers::index;
 use crate::grants::GrantPort;
-use crate::upload::index;
+use crate::shared::DiskShared;
 
 /// Bytes at both ends of a disk that must be zero: what a disk holds has its mark there.
 const BLANK_BYTES: u64 = 1 << 20;

@@ -7,7 +7,6 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 
-use schedule::profile::DiskProfile;
 use units::DiskId;
 use volume::MemberId;
 
@@ -16,10 +15,12 @@ use super::core::{Core, Member, NamedDisk};
 use super::open::OpenVolume;
 use super::replace::VacantDisk;
 use super::{Front, MemberWorker, ServedVolume};
-use crate::disk::{DiskHandle, DiskShared};
+use crate::disk::DiskHandle;
 use crate::event::{EventSender, StoreEvent};
+use crate::grants::GrantPort;
 use crate::index::Index;
-use crate::store::{DiskPort, Reliance, StoreSettings, restrict_to};
+use crate::settings::{StoreSettings, restrict_to};
+use crate::shared::{DiskShared, Reliance};
 
 /// What the volume has in common with the folders of the store.
 pub(crate) struct VolumeCommon<'a> {
@@ -30,13 +31,6 @@ pub(crate) struct VolumeCommon<'a> {
     pub(crate) index: &'a Arc<Index>,
 }
 
-/// A place of the volume for a disk, whether one is there or not.
-pub(crate) struct VolumePlace {
-    /// Of the first disk that is there: the way to the volume's front.
-    pub(crate) handle: DiskHandle,
-    pub(crate) profile: Option<DiskProfile>,
-}
-
 /// A volume is relied on as long as any of its disks is: one that errs or does not answer is taken out by what is written to it, and what
 /// has no other place fails then.
 fn any_of(disks: Vec<DiskId>, each: &Arc<OnceLock<Reliance>>) -> Arc<OnceLock<Reliance>> {
@@ -45,13 +39,14 @@ fn any_of(disks: Vec<DiskId>, each: &Arc<OnceLock<Reliance>>) -> Arc<OnceLock<Re
     Arc::new(OnceLock::from(any))
 }
 
-/// Starts a thread for the names and one for each disk; `first` is the identifier of the volume's first place. Gives the places in their order.
+/// Starts a thread for the names and one for each disk; `first` is the identifier of the volume's first place. Gives the handles of the
+/// places in their order, whether a disk is there or not: that of the first disk that is there leads to the volume's front.
 pub(crate) fn start(
     open: OpenVolume,
     first: DiskId,
     common: &VolumeCommon,
-    serve: &mut impl FnMut(DiskId) -> DiskPort,
-) -> io::Result<(Vec<VolumePlace>, ServedVolume)> {
+    serve: &mut impl FnMut(DiskId) -> Box<dyn GrantPort>,
+) -> io::Result<(Vec<DiskHandle>, ServedVolume)> {
     let front_thread: Arc<OnceLock<thread::Thread>> = Arc::default();
     let woken = Arc::clone(&front_thread);
     let wake = Arc::new(move || {
@@ -75,27 +70,26 @@ pub(crate) fn start(
     let (mut places, mut members, mut named, mut workers) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut vacant = BTreeMap::new();
     for (number, id) in (0u8..).zip((first.0..).map(DiskId)).take(count) {
-        let (member, served) = (MemberId(number), serve(id));
-        let own = shared(id, served.port.waker(), common.reliance);
+        let (member, port) = (MemberId(number), serve(id));
+        let own = shared(id, port.waker(), common.reliance);
         // The one behind all numbers is spare.
         if let Some(disk) = disks.next() {
             let away = open.away.iter().find(|(away, _)| *away == member).map(|(_, path)| NamedDisk::away(path));
             named.push(disk.as_ref().map(|disk| NamedDisk::of(disk, id)).or(away));
             match disk {
                 Some(disk) => {
-                    workers.push((member, Arc::clone(&own), served.port, disk.file.try_clone()?));
+                    workers.push((member, Arc::clone(&own), port, disk.file.try_clone()?));
                     members.push(Some(Member::new(member, disk, Arc::clone(&own))));
                 }
                 None => {
-                    vacant.insert(member, VacantDisk { shared: Arc::clone(&own), port: served.port });
+                    vacant.insert(member, VacantDisk { shared: Arc::clone(&own), port });
                     members.push(None);
                 }
             }
         } else {
-            vacant.insert(member, VacantDisk { shared: Arc::clone(&own), port: served.port });
+            vacant.insert(member, VacantDisk { shared: Arc::clone(&own), port });
         }
-        let handle = front_handle.take_if(|_| id == front_id).unwrap_or_else(|| DiskHandle::new(own).0);
-        places.push(VolumePlace { handle, profile: served.profile });
+        places.push(front_handle.take_if(|_| id == front_id).unwrap_or_else(|| DiskHandle::new(own).0));
     }
     let contents = OpenContents::new(Arc::clone(common.versions));
     let core = Core::new(open.volume, (members, named, vacant), contents, Arc::clone(&front));

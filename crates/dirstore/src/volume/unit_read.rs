@@ -12,7 +12,7 @@ use volume::{Areas, BLOCK_BYTES, ChecksumTable, StoredContent, UnitPlace, Volume
 
 use super::part::AlignedBlock;
 use crate::StoreError;
-use crate::upload::{count, index};
+use crate::buffers::{count, index};
 
 /// A unit that is being read. The disk's schedule sees it as an upload's file: the header, and the payload behind it. It takes the
 /// same time of the disk as one, and a batch of it ends with a flush as one's does, which has little to do.

@@ -17,24 +17,11 @@ use super::member_change::MemberChange;
 use super::part::{AlignedBlock, Block, BlockBytes};
 use super::unit_read::{UnitBytes, UnitRead};
 use crate::StoreError;
-use crate::event::StoreEvent;
-use crate::upload::index;
+use crate::buffers::index;
+use crate::event::{StoreEvent, UpkeepReport};
 
 /// Contents that are looked at without letting others at the volume.
 const CONTENTS_PER_TURN: usize = 1_000;
-
-/// How far an upkeep has come, or how it ended.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct UpkeepReport {
-    /// Bytes of contents that were looked at.
-    pub seen: ByteCount,
-    /// Bytes of all contents when it began.
-    pub total: ByteCount,
-    /// Copies that were written.
-    pub written: u64,
-    /// Copies that could not be made right.
-    pub lost: u64,
-}
 
 /// What an upkeep was, what it did, and why it did not do all.
 pub(super) type EndedUpkeep = (&'static str, UpkeepReport, Option<StoreError>);
@@ -374,7 +361,6 @@ impl Core {
         let part = task.part;
         match end {
             CopyVerdict::Right if is_mended => {
-                self.front.stats.copies_mended.add(1);
                 self.front.events.tell(StoreEvent::CopyMended { name, part });
             }
             CopyVerdict::Right => {}

@@ -19,13 +19,13 @@ use tokio::sync::mpsc;
 use units::{DiskId, Nanos};
 
 use crate::StoreError;
-use crate::disk::DiskShared;
+use crate::buffers::UploadBuffers;
 use crate::event::StoreEvent;
 use crate::grants::GrantPort;
 use crate::index::Index;
-use crate::operation::{Operation, ReplyTo};
+use crate::operation::{Begun, Operation, ReplyTo};
 use crate::root::Root;
-use crate::upload::{Begun, UploadBuffers};
+use crate::shared::DiskShared;
 
 mod chores;
 mod commit;
@@ -40,7 +40,6 @@ use chores::Chores;
 use commit::Removal;
 use content::KnownVersions;
 pub(crate) use namespace::NAMES_MAX;
-pub(crate) use upload::Chunk;
 use upload::UploadTarget;
 
 /// Operations done before grants are looked at again.
@@ -203,10 +202,9 @@ impl Worker {
     }
 
     fn use_grant(&mut self, grant: Grant) {
-        let stats = &self.shared.stats;
         match self.uploads.granted(grant, monotonic()) {
-            Granted::Late => stats.grants_late.add(1),
-            Granted::Unused => stats.grants_unused.add(1),
+            Granted::Late => {}
+            Granted::Unused => self.shared.stats.grants_unused.add(1),
             Granted::Write { upload, offset, bytes } => self.write(upload, offset, bytes, grant.until),
             Granted::Commit => self.commit(),
             Granted::Chore => {

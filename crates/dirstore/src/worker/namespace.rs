@@ -29,7 +29,6 @@ pub(super) struct FoundName {
 impl Worker {
     /// What `path` names below root number `root` of this disk.
     pub(super) fn look_up(&mut self, root: usize, path: &ContentPath) -> Result<Entry, StoreError> {
-        self.shared.stats.lookups.add(1);
         Ok(self.find(root, path)?.entry)
     }
 
@@ -72,16 +71,13 @@ impl Worker {
 
     pub(super) fn content_of(&mut self, root: usize, found: &FoundName) -> Result<Arc<Content>, StoreError> {
         if let Some(content) = self.contents.open_already(&Stamp::of(&found.stat)) {
-            self.shared.stats.opens_shared.add(1);
             return Ok(content);
         }
-        self.shared.stats.opens.add(1);
         self.contents.open(self.disk(), &self.roots[root], found.handle.as_fd())
     }
 
     /// The names in a directory, without those of temporaries and those that are not UTF-8 (no path can name them).
     pub(super) fn names(&mut self, root: usize, path: &ContentPath) -> Result<Vec<String>, StoreError> {
-        self.shared.stats.listings.add(1);
         let root = self.root(root)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let directory = beneath::open_beneath(root.directory.as_fd(), &path.relative(), flags)?;
@@ -175,7 +171,6 @@ impl Worker {
         match unlinkat(&directory, name, AtFlags::empty()) {
             Err(error) => Err(error.into()),
             Ok(()) => {
-                self.shared.stats.deletes.add(1);
                 self.condemn(doomed);
                 Ok(directory)
             }

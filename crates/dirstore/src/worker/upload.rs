@@ -12,16 +12,14 @@ use std::sync::Arc;
 
 use dataplane::layout::Extent;
 use kernel::clock::monotonic;
-use kernel::pool::Lease;
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, fstat, fsync, ftruncate, mkdirat};
 use rustix::io::Errno;
 use storage::uploads::UploadFile;
-use tokio::sync::OwnedSemaphorePermit;
 use units::{Nanos, UploadId, limits};
 
-use crate::operation::ChangeReply;
+use crate::buffers::{Chunk, count, index};
+use crate::operation::{ChangeReply, UploadProgress, UploadTerms};
 use crate::root::{Identity, Root};
-use crate::upload::{BufferRight, UploadProgress, UploadTerms, count, index};
 use crate::{ContentPath, Entry, NameKind, OnBreak, Precondition, Published, StoreError, beneath};
 
 use super::content::{self, extents_of, is_buffered};
@@ -30,16 +28,6 @@ use super::{Worker, free_bytes};
 
 /// Space taken ahead of what comes, at most, unless as much has come of a length that was announced.
 const GROWTH_BYTES_MAX: u64 = 64 * 1024 * 1024;
-
-/// Bytes on their way from a client to the disk. Dropping it frees the memory and wakes who waits for some.
-#[derive(Debug)]
-pub(crate) struct Chunk {
-    // Dropped before the permits, so that a permit always finds a buffer.
-    pub(crate) lease: Lease,
-    pub(crate) filled: usize,
-    pub(crate) _of_pool: BufferRight,
-    pub(crate) _of_upload: OwnedSemaphorePermit,
-}
 
 /// The file of an upload in progress, and what is to become of it.
 pub(super) struct UploadTarget {
@@ -256,7 +244,6 @@ impl Worker {
         if terms.length.is_some_and(|length| length > written) {
             target.allocate(&self.roots[root_index], written + limits::DIRECT_ALIGN)?;
         }
-        self.shared.stats.uploads_begun.add(1);
         let keeps = terms.on_break == OnBreak::Keep;
         Ok((self.uploads.begin(target, terms.recording, keeps, written), written))
     }

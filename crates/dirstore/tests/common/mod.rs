@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use dirstore::{
-    ContentPath, DiskPort, GrantPort, OnBreak, Precondition, RootSetting, Store, StoreError, StoreLayout, StoreSettings,
+    ContentPath, GrantPort, OnBreak, Precondition, RootSetting, Store, StoreError, StoreLayout, StoreSettings,
 };
 use dirstore::{Published, Ungoverned, Upload, UploadClass, UploadRequest};
 use storage::grant::{Grant, GrantDone, JobId, Offer, StoreMessage, StoreWork};
@@ -33,14 +33,14 @@ pub fn settings() -> StoreSettings {
 pub fn ungoverned(roots: &[&Path]) -> Store {
     let roots: Vec<RootSetting> = roots.iter().map(|root| root.to_path_buf().into()).collect();
     let layout = StoreLayout::discover(&roots, &[]).unwrap();
-    Store::start(layout, &settings(), |_| DiskPort { port: Box::new(Ungoverned::default()), profile: None }).unwrap()
+    Store::start(layout, &settings(), |_| Box::new(Ungoverned::default())).unwrap()
 }
 
 /// A store whose one disk is granted what the test says.
 pub fn governed(root: &Path, settings: &StoreSettings) -> (Store, Giver) {
     let giver = Giver::default();
     let layout = StoreLayout::discover(&[root.to_path_buf().into()], &[]).unwrap();
-    let serve = |_| DiskPort { port: Box::new(giver.clone()), profile: None };
+    let serve = |_| -> Box<dyn GrantPort> { Box::new(giver.clone()) };
     (Store::start(layout, settings, serve).unwrap(), giver)
 }
 

@@ -4,7 +4,7 @@
 //! (request smuggling: conflicting lengths, folded lines, unknown codings). Not here: the body. See RFC 9112.
 
 use http_types::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, TRANSFER_ENCODING};
-use http_types::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use http_types::{HeaderMap, HeaderName, HeaderValue, Method};
 
 /// Longest request head, in bytes, its closing empty line included.
 pub const HEAD_BYTES_MAX: usize = 16 * 1024;
@@ -108,24 +108,6 @@ pub enum HeadError {
     /// An expectation other than `100-continue`.
     #[error("the only expectation understood is `100-continue`")]
     Expectation,
-}
-
-impl HeadError {
-    /// The status that answers it.
-    #[must_use]
-    pub const fn status(self) -> StatusCode {
-        match self {
-            Self::TooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            Self::TargetTooLong => StatusCode::URI_TOO_LONG,
-            Self::Malformed(_) | Self::Host | Self::ContentLength | Self::TwoLengths | Self::TransferEncoding => {
-                StatusCode::BAD_REQUEST
-            }
-            Self::LengthTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::UnknownMethod | Self::UnknownCoding => StatusCode::NOT_IMPLEMENTED,
-            Self::Version => StatusCode::HTTP_VERSION_NOT_SUPPORTED,
-            Self::Expectation => StatusCode::EXPECTATION_FAILED,
-        }
-    }
 }
 
 /// Reads a head from the start of `bytes`; `None` if its end has not come yet.
@@ -412,11 +394,8 @@ mod tests {
         for codings in
             ["chunked, chunked", "chunked\r\nTransfer-Encoding: chunked", "xchunked", "chunked, gzip", "", ","]
         {
-            assert_eq!(
-                with(&format!("Host: h\r\nTransfer-Encoding: {codings}\r\n")).status(),
-                StatusCode::BAD_REQUEST,
-                "{codings}"
-            );
+            let error = with(&format!("Host: h\r\nTransfer-Encoding: {codings}\r\n"));
+            assert_eq!(error, HeadError::TransferEncoding, "{codings}");
         }
         assert_eq!(with("Host: h\r\nExpect: miracles\r\n"), HeadError::Expectation);
         assert!(matches!(with("Host: h\r\nX: a\r\n b\r\n"), HeadError::Malformed(_)), "folded line");
@@ -427,10 +406,10 @@ mod tests {
             assert_eq!(head.expect_err(method), HeadError::UnknownMethod);
         }
         let blank = parse("GET /media/a b.txt HTTP/1.1\r\nHost: h\r\n\r\n").expect_err("refused");
-        assert_eq!(blank.status(), StatusCode::BAD_REQUEST);
+        assert!(matches!(blank, HeadError::Malformed(_)));
         for length in ["9223372036854775808", "18446744073709551615", "99999999999999999999999"] {
             let head = parse(&format!("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\n"));
-            assert_eq!(head.expect_err("refused").status(), StatusCode::PAYLOAD_TOO_LARGE, "{length}");
+            assert_eq!(head.expect_err("refused"), HeadError::LengthTooLarge, "{length}");
         }
         assert!(matches!(parse("GET / SPDY\r\n\r\n").expect_err("refused"), HeadError::Malformed(_)));
         assert!(matches!(parse("\u{1}\u{2}").expect_err("refused"), HeadError::Malformed(_)));

@@ -25,7 +25,7 @@ use dataplane::watched::{Facts, WatchedContent};
 use http::config::HttpConfig;
 use http::{Server, ServerParts, listen};
 use service::contents::{
-    ContentPath, Contents, DiskDescription, Entry, NameKind, Opened, Pending, Precondition, Published, StoreError,
+    ContentPath, Contents, Device, DiskInfo, Entry, NameKind, Opened, Pending, Precondition, Published, StoreError,
     UpkeepError, UpkeepReport, UploadClass, UploadRequest, UploadSink, VolumeInfo, VolumeMemberInfo, VolumeWish, Want,
 };
 use service::log::Log;
@@ -183,15 +183,20 @@ impl Contents for FakeStore {
         })
     }
 
-    fn disks(&self) -> Vec<DiskDescription> {
-        vec![DiskDescription {
-            id: 0,
+    fn disks(&self) -> Vec<DiskInfo> {
+        let device = Device {
             name: "sda".to_owned(),
+            drive: "sda".to_owned(),
             model: "FAKE".to_owned(),
             rotational: true,
             capacity_bytes: 1 << 40,
+            node: None,
+        };
+        vec![DiskInfo {
+            id: DiskId(0),
+            device,
             free_bytes: 1 << 39,
-            folders: vec!["/srv/video".into()],
+            roots: vec!["/srv/video".into()],
             errors: 0,
             failing: self.failing.load(Ordering::SeqCst),
         }]

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::json;
 use units::{BitRate, ByteCount};
 
+use crate::machine::Proc;
 use crate::output::real;
-use crate::serve::machine::Proc;
 use http::machine::{Machine as _, MachineSample};
 
 /// What a copy took.

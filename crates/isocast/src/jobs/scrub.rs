@@ -9,6 +9,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use dirstore::ContentPath;
 use service::MediaService;
+use service::contents::errors_of;
 use tokio::runtime::Handle;
 use units::BitRate;
 
@@ -38,7 +39,7 @@ pub(super) async fn scrub(
 fn disk_errors(service: &MediaService) -> u64 {
     let disks = service.contents.disks();
     let gauges = &service.gauges.disks;
-    disks.iter().filter_map(|disk| Some(disk.errors_in_all(gauges.get(usize::from(disk.id))?))).sum()
+    disks.iter().filter_map(|disk| Some(errors_of(disk, gauges.get(usize::from(disk.id.0))?))).sum()
 }
 
 fn judge(reading: &FolderReading, errors: u64) -> anyhow::Result<RunDone> {

@@ -10,7 +10,6 @@ mod again;
 mod disks;
 mod greeting;
 mod links;
-pub(crate) mod machine;
 mod operations;
 mod resources;
 mod state;
@@ -27,7 +26,7 @@ use anyhow::Context as _;
 use dataplane::Plane;
 use dataplane::control::Command;
 use dataplane::gauges::Gauges;
-use dirstore::{DiskPort, Governed, LayoutError, RootSetting, Store, StoreLayout, StoreSettings};
+use dirstore::{Governed, LayoutError, RootSetting, Store, StoreLayout, StoreSettings};
 use http::{Reload, Server, Starting};
 use kernel::plane_channel::{PlaneHandle, ReportReceiver};
 use kernel::thread::PlaneThread;
@@ -213,10 +212,7 @@ fn prepare(config: &Config, console: Console, step: &watch::Sender<String>) -> a
         cpus: other_cpus,
         ..wiring::upload_memory(allowed)
     };
-    let store = Store::start(layout, &settings, |id| DiskPort {
-        port: Box::new(Governed::new(ports.next().expect("one port per disk"))),
-        profile: profiles.get(usize::from(id.0)).cloned(),
-    })?;
+    let store = Store::start(layout, &settings, |_| Box::new(Governed::new(ports.next().expect("one port per disk"))))?;
     let known = Arc::clone(&gauges);
     let is_good = move |id: units::DiskId| {
         known.disks.get(usize::from(id.0)).is_none_or(|disk| disk.failing.get() == dataplane::gauges::DISK_GOOD)
@@ -286,7 +282,7 @@ async fn serve(
         listeners: vec![listener],
         operations: Arc::clone(&operations) as Arc<dyn http::operations::Operations>,
         service,
-        machine: Arc::new(machine::Proc),
+        machine: Arc::new(crate::machine::Proc),
         access: Log::start("access-log", access)?,
     })?;
     ready.store(true, Ordering::Release);

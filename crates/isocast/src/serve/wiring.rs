@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use dataplane::PlaneConfig;
 use dirstore::StoreSettings;
-use service::config::{PathPolicy, SessionConfig, User, WhenFull};
+use service::config::{PathPolicy, User, WhenFull};
 use units::{ByteCount, Nanos, limits};
 
 use super::links::Links;
@@ -43,7 +43,7 @@ pub(super) fn http_config(config: &Config, links: &Links) -> http::config::HttpC
         upload_bytes_max: limits.upload_size.0,
         tick: config.schedule.tick,
         burst: config.streams.start_burst,
-        sessions: SessionConfig { hold: config.session_hold, ..SessionConfig::default() },
+        session_hold: config.session_hold,
         policies,
         links: links.by_address(),
         link_capacities: links.0.iter().map(|link| (link.name.clone(), link.capacity)).collect(),

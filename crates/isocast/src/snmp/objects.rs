@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use agentx::{MibObjects, MibValue, Oid};
 use api::DiskFailure;
 use service::MediaService;
-use service::contents::failure;
+use service::contents::{errors_of, failure};
 
 /// `isocastMIB`: no number is registered for Isocast; net-snmp keeps this part of its own for experiments (`netSnmpPlaypen`).
 const ROOT: [u32; 10] = [1, 3, 6, 1, 4, 1, 8072, 9999, 9999, 8080];
@@ -64,20 +64,20 @@ fn refusals(objects: &mut MibObjects, service: &MediaService) {
 
 fn disks(objects: &mut MibObjects, service: &MediaService) {
     for disk in service.contents.disks() {
-        let Some(gauges) = service.gauges.disks.get(usize::from(disk.id)) else { continue };
+        let Some(gauges) = service.gauges.disks.get(usize::from(disk.id.0)) else { continue };
         let state = match failure(disk.failing, gauges) {
             None => 1,
             Some(DiskFailure::Erring) => 2,
             Some(DiskFailure::Hung) => 3,
         };
-        let errors = disk.errors_in_all(gauges);
+        let errors = errors_of(&disk, gauges);
         let late = gauges.lateness.iter().map(|bucket| bucket.get()).sum();
         let [real_time, best_effort, idle] = gauges.phase_nanos.each_ref().map(|nanos| nanos.get() / 1_000_000);
         let values = [
-            MibValue::Text(disk.name),
-            MibValue::Text(disk.model),
+            MibValue::Text(disk.device.name),
+            MibValue::Text(disk.device.model),
             MibValue::Integer(state),
-            MibValue::Counter(disk.capacity_bytes),
+            MibValue::Counter(disk.device.capacity_bytes),
             MibValue::Counter(disk.free_bytes),
             gauge(gauges.streams.get()),
             gauge(gauges.carries_streams.get()),
@@ -94,7 +94,7 @@ fn disks(objects: &mut MibObjects, service: &MediaService) {
             MibValue::Counter(errors),
             MibValue::Counter(gauges.shed_streams.get()),
         ];
-        add_row(objects, DISKS, disk_index(disk.id), values);
+        add_row(objects, DISKS, disk_index(disk.id.0), values);
     }
 }
 

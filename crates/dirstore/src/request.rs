@@ -1,0 +1,72 @@
+//! What an upload is asked to be, and what became of it.
+
+use storage::leftover::part_name;
+use units::{BitRate, DiskId, ReservationId};
+
+use crate::entry::Precondition;
+use crate::path::ContentPath;
+
+/// What is to be uploaded.
+#[derive(Debug, Clone)]
+pub struct UploadRequest {
+    /// Where to. Its directory must exist.
+    pub path: ContentPath,
+    /// Bytes, if known. It is refused at once if there is no space for all of it; space is taken as it comes.
+    pub length: Option<u64>,
+    /// Checked at once, and again when it is published.
+    pub precondition: Precondition,
+    /// How it is written.
+    pub class: UploadClass,
+    /// What becomes of it if it breaks off.
+    pub on_break: OnBreak,
+}
+
+/// What becomes of an upload that is dropped before it is finished, or for which the disk has no more room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnBreak {
+    /// Nothing of it is left.
+    #[default]
+    Discard,
+    /// What has come is published under its name. If the server dies, the next start does that.
+    Keep,
+    /// What was written stays for a week, hidden, for an upload of the same name and the same number here, which stands for the version
+    /// of what is sent: it goes on behind it ([`crate::Upload::begun_with`]). A volume keeps nothing.
+    Resume(u64),
+}
+
+impl OnBreak {
+    /// The hidden name of what an upload called `name` goes on with.
+    pub(crate) fn part_name(self, name: &str) -> Option<String> {
+        match self {
+            Self::Discard | Self::Keep => None,
+            Self::Resume(version) => Some(part_name(name, version)),
+        }
+    }
+}
+
+/// How an upload is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UploadClass {
+    /// In the time that streams leave.
+    BestEffort,
+    /// A recording, at a rate admission has granted.
+    Recording {
+        /// Payload bits per second.
+        rate: BitRate,
+        /// Where admission gave it.
+        disk: DiskId,
+        /// What admission gave.
+        reservation: ReservationId,
+    },
+}
+
+/// A content that is visible and durable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Published {
+    /// False if it replaced another one.
+    pub created: bool,
+    /// As [`crate::Entry::etag`].
+    pub etag: String,
+    /// Bytes.
+    pub size: u64,
+}

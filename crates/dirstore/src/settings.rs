@@ -1,0 +1,47 @@
+//! How the store is to work.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+/// How the store is to work.
+#[derive(Debug, Clone)]
+pub struct StoreSettings {
+    /// How long a caller waits for a disk before it is told that the disk fails.
+    pub patience: Duration,
+    /// Memory for best-effort uploads, in chunks of 1 MiB. At least 1.
+    pub upload_chunks: usize,
+    /// Memory for recordings, in chunks of 1 MiB; each takes 4 to 32. At least 1.
+    pub recording_chunks: usize,
+    /// CPUs the disks' threads may run on; all if empty.
+    pub cpus: Vec<usize>,
+    /// Whether hidden names ([`ContentPath::is_hidden`]) are served.
+    pub hidden_files: bool,
+    /// Where the index is kept; nowhere if none.
+    pub state: Option<PathBuf>,
+}
+
+impl Default for StoreSettings {
+    fn default() -> Self {
+        Self {
+            patience: Duration::from_secs(10),
+            upload_chunks: 128,
+            recording_chunks: 512,
+            cpus: Vec::new(),
+            hidden_files: false,
+            state: None,
+        }
+    }
+}
+
+/// Lets this thread run on these CPUs only, if any are named.
+pub(crate) fn restrict_to(cpus: &[usize]) {
+    if cpus.is_empty() {
+        return;
+    }
+    let mut set = CpuSet::new();
+    cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU).for_each(|cpu| set.set(*cpu));
+    // Where it is not allowed the thread runs anywhere: slower, not wrong.
+    let _ = sched_setaffinity(None, &set);
+}

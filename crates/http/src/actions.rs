@@ -1,0 +1,109 @@
+//! What somebody who may write can have the server do, by a `POST` below `/api/v1`: end a stream, begin or end a job, have a volume
+//! look after itself.
+//!
+//! Promise: nothing is looked up or begun before the login. Not here: what may be asked of a volume's disks (`dirstore`), jobs
+//! (`operations`).
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use http_types::StatusCode;
+use percent_encoding::percent_decode_str;
+use service::StopError;
+use service::contents::VolumeWish;
+use units::StreamId;
+
+use crate::exchange::Exchange;
+use crate::message::query::Query;
+use crate::message::reply::Reply;
+use crate::operations::AskedBy;
+use crate::{login, problem};
+
+/// What is asked for; names are as the target has them.
+#[derive(Debug, Clone, Copy)]
+enum Action<'a> {
+    StopStream(&'a str),
+    RunJob(&'a str),
+    StopJob(&'a str),
+    Upkeep(&'a str, UpkeepAction),
+}
+
+/// What is asked of a volume; a disk that comes is named in the query.
+#[derive(Debug, Clone, Copy)]
+enum UpkeepAction {
+    Scrub,
+    Rebalance,
+    AddDisk,
+    RemoveDisk(u8),
+    ReplaceDisk(u8),
+}
+
+impl<'a> Action<'a> {
+    fn at(path: &'a str) -> Option<Self> {
+        let parts: Vec<&str> = path.strip_prefix("/api/v1/")?.split('/').collect();
+        Some(match *parts.as_slice() {
+            ["streams", number, "stop"] => Self::StopStream(number),
+            ["jobs", name, "run"] => Self::RunJob(name),
+            ["jobs", name, "stop"] => Self::StopJob(name),
+            ["volumes", name, "scrub"] => Self::Upkeep(name, UpkeepAction::Scrub),
+            ["volumes", name, "rebalance"] => Self::Upkeep(name, UpkeepAction::Rebalance),
+            ["volumes", name, "disks", "add"] => Self::Upkeep(name, UpkeepAction::AddDisk),
+            ["volumes", name, "disks", number, "remove"] => {
+                Self::Upkeep(name, UpkeepAction::RemoveDisk(number.parse().ok()?))
+            }
+            ["volumes", name, "disks", number, "replace"] => {
+                Self::Upkeep(name, UpkeepAction::ReplaceDisk(number.parse().ok()?))
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// Does what the target asks for; none if it is no such path.
+pub(crate) async fn answer(exchange: &Exchange, user: &mut Option<String>) -> Option<Reply> {
+    let action = Action::at(&exchange.head.path)?;
+    if let Err(reply) = login::authorize_post(exchange, user).await {
+        return Some(reply);
+    }
+    let done = match action {
+        Action::StopStream(number) => stop_stream(exchange, number, user.as_deref()),
+        Action::RunJob(name) | Action::StopJob(name) => {
+            let operations = &exchange.shared.operations;
+            let by = AskedBy { address: exchange.peer.ip(), user: user.as_deref() };
+            let begins = matches!(action, Action::RunJob(_));
+            let done = if begins { operations.run_job(name, by) } else { operations.stop_job(name, by) };
+            done.map_err(|error| problem::of_job(&error))
+        }
+        Action::Upkeep(name, upkeep) => begin_upkeep(exchange, name, upkeep).await,
+    };
+    Some(done.map_or_else(|reply| reply, |()| Reply::empty(StatusCode::ACCEPTED)))
+}
+
+fn stop_stream(exchange: &Exchange, number: &str, user: Option<&str>) -> Result<(), Reply> {
+    let service = &exchange.shared.service;
+    let stream = number.parse().map(StreamId).map_err(|_| StopError::Unknown);
+    let stopped = stream.and_then(|stream| service.stop_stream(stream, exchange.peer.ip(), user));
+    stopped.map_err(|error| problem::of_stop(&error))
+}
+
+async fn begin_upkeep(exchange: &Exchange, name: &str, upkeep: UpkeepAction) -> Result<(), Reply> {
+    let device = || {
+        let query = Query::parse(exchange.head.query.as_deref()).map_err(problem::bad_request)?;
+        let unnamed = || Reply::problem(StatusCode::BAD_REQUEST, "name the disk that comes: `?device=DEV`");
+        query.device.map(PathBuf::from).ok_or_else(unnamed)
+    };
+    let wish = match upkeep {
+        UpkeepAction::Scrub => VolumeWish::Scrub,
+        UpkeepAction::Rebalance => VolumeWish::Rebalance,
+        UpkeepAction::AddDisk => VolumeWish::Add(device()?),
+        UpkeepAction::RemoveDisk(number) => VolumeWish::Remove(number),
+        UpkeepAction::ReplaceDisk(number) => VolumeWish::Replace(number, device()?),
+    };
+    let contents = Arc::clone(&exchange.shared.service.contents);
+    let name = percent_decode_str(name).decode_utf8_lossy().into_owned();
+    // It waits for disks.
+    match tokio::task::spawn_blocking(move || contents.begin_upkeep(&name, &wish)).await {
+        Ok(begun) => begun.map_err(|error| problem::of_upkeep(&error)),
+        Err(_) => Err(problem::stopping()),
+    }
+}

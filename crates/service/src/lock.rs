@@ -1,0 +1,8 @@
+//! Locks whose tables no panic leaves half-changed: they are taken after one, too.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Takes the lock, also after a panic under it.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
