@@ -54,7 +54,6 @@ pub(super) fn http_config(config: &Config, links: &Links) -> http::config::HttpC
             .collect(),
         quotas: config.quotas.clone(),
         local_writes: config.local_writes,
-        ..service::config::ServiceConfig::default()
     };
     http::config::HttpConfig {
         connections_max: usize::try_from(limits.connections).unwrap_or(usize::MAX),
@@ -64,7 +63,6 @@ pub(super) fn http_config(config: &Config, links: &Links) -> http::config::HttpC
         stall_max: duration(config.streams.stall),
         cors_origins: config.cors_origins.clone(),
         service,
-        ..http::config::HttpConfig::default()
     }
 }
 
