@@ -1,17 +1,18 @@
 //! Whether a name and a password are a user's.
 //!
 //! Promise: argon2 is slow on purpose, so what was right is remembered for a while by a keyed hash, and is not verified again
-//! meanwhile; a storm of wrong ones takes one processor at most, its address waits for itself only, and who cannot be
-//! verified within a second is told to come again. No password is kept.
+//! meanwhile; a storm of wrong ones takes one processor at most and delays another address by one verification; those of one
+//! address are verified in the order they came, so that a right one behind the same proxy has its turn as well; and who
+//! cannot be verified within seconds is told to come again. No password is kept.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use argon2::{Argon2, PasswordHash, PasswordVerifier};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::access::Principal;
 use crate::config::ServiceConfig;
@@ -21,12 +22,12 @@ use crate::lock::lock;
 const REMEMBERED_TIME: Duration = Duration::from_secs(600);
 /// Remembered at once.
 const REMEMBERED_MAX: usize = 1024;
-/// Verifications of one address that run or wait at once: two, so that a program's second connection need not come again.
-const PER_ADDRESS_MAX: usize = 2;
+/// Verifications of one address that run or wait at once.
+const PER_ADDRESS_MAX: usize = 512;
 /// Addresses whose verifications run or wait at once.
 const ADDRESSES_MAX: usize = 256;
-/// Longest wait for a verification to begin.
-const WAIT_MAX: Duration = Duration::from_millis(700);
+/// Longest wait for a verification to begin: 512 of 10 ms each, and sooner than clients give up.
+const WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Why nobody was logged in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -46,7 +47,8 @@ pub struct Logins {
     keys: (RandomState, RandomState),
     /// One at a time: guessing must not take all processors.
     verifying: Semaphore,
-    waiting: Mutex<HashMap<IpAddr, usize>>,
+    /// The addresses whose verifications run or wait.
+    queues: Mutex<HashMap<IpAddr, Queue>>,
 }
 
 impl Default for Logins {
@@ -55,7 +57,7 @@ impl Default for Logins {
             verified: Mutex::default(),
             keys: Default::default(),
             verifying: Semaphore::new(1),
-            waiting: Mutex::default(),
+            queues: Mutex::default(),
         }
     }
 }
@@ -80,9 +82,9 @@ impl Logins {
             *until = now + REMEMBERED_TIME;
             return Ok(Principal::User(name.to_owned()));
         }
-        let _turn = self.turn(from).ok_or(LoginError::Busy)?;
-        let permit = tokio::time::timeout(WAIT_MAX, self.verifying.acquire()).await;
-        let _permit = permit.ok().and_then(Result::ok).ok_or(LoginError::Busy)?;
+        let place = QueuePlace::of(self, from).ok_or(LoginError::Busy)?;
+        let turn = tokio::time::timeout(WAIT_MAX, place.turn()).await;
+        let _turn = turn.map_err(|_elapsed| LoginError::Busy)?;
         let (hash, password) = (user.password_hash.clone(), password.to_owned());
         let verification = tokio::task::spawn_blocking(move || {
             PasswordHash::new(&hash)
@@ -98,36 +100,58 @@ impl Logins {
         }
         Ok(Principal::User(name.to_owned()))
     }
+}
 
-    /// A turn of this address, if it has one left.
-    fn turn(&self, from: IpAddr) -> Option<Turn<'_>> {
-        let address = network(from);
-        let mut waiting = lock(&self.waiting);
-        if waiting.len() >= ADDRESSES_MAX && !waiting.contains_key(&address) {
-            return None;
-        }
-        let count = waiting.entry(address).or_default();
-        if *count >= PER_ADDRESS_MAX {
-            return None;
-        }
-        *count += 1;
-        Some(Turn { logins: self, address })
+/// The verifications of an address.
+struct Queue {
+    length: usize,
+    /// One at a time waits among those of all addresses, in the order they came.
+    turn: Arc<Semaphore>,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self { length: 0, turn: Arc::new(Semaphore::new(1)) }
     }
 }
 
-/// A verification of an address that runs or waits; over when dropped.
-struct Turn<'a> {
+/// A verification's place in the queue of its address; left when dropped.
+struct QueuePlace<'a> {
     logins: &'a Logins,
     address: IpAddr,
+    turn: Arc<Semaphore>,
 }
 
-impl Drop for Turn<'_> {
+impl<'a> QueuePlace<'a> {
+    /// A place, if there is one left.
+    fn of(logins: &'a Logins, from: IpAddr) -> Option<Self> {
+        let address = network(from);
+        let mut queues = lock(&logins.queues);
+        if queues.len() >= ADDRESSES_MAX && !queues.contains_key(&address) {
+            return None;
+        }
+        let queue = queues.entry(address).or_default();
+        if queue.length >= PER_ADDRESS_MAX {
+            return None;
+        }
+        queue.length += 1;
+        Some(Self { logins, address, turn: Arc::clone(&queue.turn) })
+    }
+
+    /// Waits for its turn: first among those of its address, then among the addresses.
+    async fn turn(&self) -> (SemaphorePermit<'_>, SemaphorePermit<'_>) {
+        let own = self.turn.acquire().await.expect("it is never closed");
+        (own, self.logins.verifying.acquire().await.expect("it is never closed"))
+    }
+}
+
+impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
-        let mut waiting = lock(&self.logins.waiting);
-        if let Some(count) = waiting.get_mut(&self.address) {
-            *count -= 1;
-            if *count == 0 {
-                waiting.remove(&self.address);
+        let mut queues = lock(&self.logins.queues);
+        if let Some(queue) = queues.get_mut(&self.address) {
+            queue.length -= 1;
+            if queue.length == 0 {
+                queues.remove(&self.address);
             }
         }
     }
@@ -144,7 +168,7 @@ fn network(address: IpAddr) -> IpAddr {
 #[cfg(test)]
 mod tests {
     use argon2::password_hash::{PasswordHasher, SaltString};
-    use std::sync::Arc;
+    use argon2::{Algorithm, Params, Version};
 
     use super::*;
     use crate::config::User;
@@ -155,37 +179,69 @@ mod tests {
 
     fn config() -> ServiceConfig {
         let salt = SaltString::encode_b64(b"0123456789abcdef").expect("a salt");
-        let password_hash = Argon2::default().hash_password(b"secret", &salt).expect("a hash").to_string();
-        ServiceConfig { users: vec![User { name: "ada".to_owned(), password_hash }], ..ServiceConfig::default() }
+        let quick = Argon2::new(Algorithm::Argon2id, Version::V0x13, Params::new(8, 1, 1, None).expect("parameters"));
+        let hash = |password: &[u8]| quick.hash_password(password, &salt).expect("a hash").to_string();
+        let user = |name: &str, password| User { name: name.to_owned(), password_hash: hash(password) };
+        ServiceConfig { users: vec![user("ada", b"secret"), user("eve", b"other")], ..ServiceConfig::default() }
     }
 
     #[tokio::test]
-    async fn a_storm_of_wrong_passwords_takes_nobody_elses_turn() {
+    async fn a_storm_of_wrong_passwords_keeps_nobody_out() {
         let (logins, config) = (Arc::new(Logins::default()), Arc::new(config()));
         let user = Ok(Principal::User("ada".to_owned()));
         assert_eq!(logins.login(&config, "ada", "secret", address(1)).await, user);
         assert_eq!(logins.login(&config, "bob", "secret", address(1)).await, Err(LoginError::Wrong));
-        // Nobody else's verification ends while this is held.
+        // Nobody else's verification begins while this is held.
         let held = logins.verifying.acquire().await.expect("it is never closed");
-        let storm: Vec<_> = (0..50)
-            .map(|guess| {
-                let (logins, config) = (Arc::clone(&logins), Arc::clone(&config));
-                tokio::spawn(async move { logins.login(&config, "ada", &guess.to_string(), address(1)).await })
-            })
-            .collect();
-        while lock(&logins.waiting).get(&address(1)) != Some(&PER_ADDRESS_MAX) {
+        let ask = |name: &'static str, password: String, from| {
+            let (logins, config) = (Arc::clone(&logins), Arc::clone(&config));
+            tokio::spawn(async move { logins.login(&config, name, &password, from).await })
+        };
+        let storm: Vec<_> = (0..=PER_ADDRESS_MAX).map(|guess| ask("ada", guess.to_string(), address(1))).collect();
+        // One of them found no place left.
+        while !storm.iter().any(tokio::task::JoinHandle::is_finished) {
             tokio::task::yield_now().await;
         }
         assert_eq!(logins.login(&config, "ada", "secret", address(1)).await, user, "it is remembered");
-        assert_eq!(logins.login(&config, "ada", "x", address(1)).await, Err(LoginError::Busy), "no turn is left");
-        assert!(logins.turn(address(2)).is_some(), "another address has its own");
+        assert_eq!(logins.login(&config, "eve", "other", address(1)).await, Err(LoginError::Busy), "no place is left");
+        let elsewhere = ask("eve", "other".to_owned(), address(2));
+        while lock(&logins.queues).len() < 2 {
+            tokio::task::yield_now().await;
+        }
         drop(held);
+        assert!(elsewhere.await.expect("no panic").is_ok(), "another address waits for one of them");
+        assert!(storm.iter().any(|guess| !guess.is_finished()), "and not for all");
         let mut outcomes = Vec::new();
         for guess in storm {
             outcomes.push(guess.await.expect("no panic"));
         }
-        assert!(outcomes.iter().all(Result::is_err) && outcomes.contains(&Err(LoginError::Busy)));
-        assert!(lock(&logins.waiting).is_empty());
+        let wrong = outcomes.iter().filter(|outcome| **outcome == Err(LoginError::Wrong)).count();
+        assert_eq!((wrong, outcomes.len()), (PER_ADDRESS_MAX, PER_ADDRESS_MAX + 1), "each had its turn");
+        assert!(lock(&logins.queues).is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_right_password_amid_a_storm_from_its_own_address_has_its_turn() {
+        let (logins, config) = (Arc::new(Logins::default()), Arc::new(config()));
+        let held = logins.verifying.acquire().await.expect("it is never closed");
+        let ask = |password: String| {
+            let (logins, config) = (Arc::clone(&logins), Arc::clone(&config));
+            tokio::spawn(async move { logins.login(&config, "ada", &password, address(1)).await })
+        };
+        let waiting = |count| lock(&logins.queues).get(&address(1)).is_some_and(|queue| queue.length == count);
+        let before: Vec<_> = (0..50).map(|guess| ask(guess.to_string())).collect();
+        while !waiting(50) {
+            tokio::task::yield_now().await;
+        }
+        let right = ask("secret".to_owned());
+        while !waiting(51) {
+            tokio::task::yield_now().await;
+        }
+        let after: Vec<_> = (50..100).map(|guess| ask(guess.to_string())).collect();
+        drop(held);
+        assert_eq!(right.await.expect("no panic"), Ok(Principal::User("ada".to_owned())));
+        assert!(before.iter().all(tokio::task::JoinHandle::is_finished), "it came after those before it");
+        assert!(after.iter().any(|guess| !guess.is_finished()), "and before those behind it");
     }
 
     #[test]
