@@ -77,18 +77,18 @@ impl Greeting<'_> {
 
     fn writing(&self) -> String {
         let (users, open) = (self.config.users.len(), self.addresses.iter().any(|address| !address.ip().is_loopback()));
-        let writers = if self.config.local_writes {
-            "programs on this machine"
-        } else {
-            "nobody (`--local-writes`: this machine)"
+        let writers = match (users, self.config.local_writes) {
+            (1.., _) => format!("{users} user(s), with a password"),
+            (0, true) => "programs on this machine".to_owned(),
+            (0, false) => "nobody (`--local-writes`: this machine)".to_owned(),
         };
         match (users, open) {
             (0, true) => format!(
                 "WARNING: whoever reaches this address can read everything; writing: {writers}, until there is a user \
                  (`isocast user add NAME`)"
             ),
-            (0, false) => format!("reading: programs on this machine; writing: {writers}"),
-            (users, _) => format!("reading: whoever reaches this address; writing: {users} user(s), with a password"),
+            (_, true) => format!("reading: whoever reaches this address; writing: {writers}"),
+            (_, false) => format!("reading: programs on this machine; writing: {writers}"),
         }
     }
 
