@@ -7,9 +7,10 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
+use serde_json::json;
 
-use super::Config;
-use super::settings::Settings;
+use super::settings::{Problem, Settings};
+use super::{Config, ConfigError};
 
 /// Serve folders of videos over HTTP, each stream at a guaranteed rate.
 #[derive(Debug, Clone, Default, Args)]
@@ -91,6 +92,9 @@ enum ConfigCommand {
     Check {
         /// The file.
         file: PathBuf,
+        /// Print JSON: whether it is usable, and each problem.
+        #[arg(long)]
+        json: bool,
     },
     /// Print the configuration that `serve` would run with, given the same flags, as TOML.
     Show {
@@ -109,11 +113,19 @@ impl ConfigArgs {
     /// The file cannot be read, or is wrong: every problem with its line and key.
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         match &self.command {
-            ConfigCommand::Check { file } => {
-                let config = Config::load_with_parts(file)?;
-                config.check_here()?;
-                let (file, folders) = (file.display(), config.roots.len());
-                writeln!(out, "{file}: usable; serves {folders} folder(s) on {}", config.listen)?;
+            ConfigCommand::Check { file, json } => {
+                let checked = Config::load_with_parts(file).and_then(|config| config.check_here().map(|()| config));
+                if *json {
+                    let problems: Vec<_> =
+                        checked.as_ref().err().map_or(&[][..], ConfigError::problems).iter().map(told).collect();
+                    let verdict = json!({ "file": file, "usable": checked.is_ok(), "problems": problems });
+                    writeln!(out, "{verdict:#}")?;
+                }
+                let config = checked?;
+                if !*json {
+                    let (file, folders) = (file.display(), config.roots.len());
+                    writeln!(out, "{file}: usable; serves {folders} folder(s) on {}", config.listen)?;
+                }
             }
             ConfigCommand::Show { serve, json } => {
                 let shown = Config::load(serve)?.to_string();
@@ -127,6 +139,14 @@ impl ConfigArgs {
         }
         Ok(())
     }
+}
+
+fn told(problem: &Problem) -> serde_json::Value {
+    json!({
+        "place": problem.origin.as_ref().map(ToString::to_string),
+        "key": problem.key,
+        "message": problem.message,
+    })
 }
 
 #[cfg(test)]
@@ -162,6 +182,29 @@ mod tests {
         let config = Config::load(&args).unwrap();
         let shown = config.to_string();
         assert_eq!(Config::load_file("shown.toml".as_ref(), &shown).unwrap(), config, "{shown}");
+    }
+
+    #[test]
+    fn a_check_tells_programs_each_problem() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("isocast.toml");
+        let state = folder.path().join("state");
+        let check = |text: &str| {
+            std::fs::write(&file, text).unwrap();
+            let args = ConfigArgs { command: ConfigCommand::Check { file: file.clone(), json: true } };
+            let mut out = Vec::new();
+            let checked = args.run(&mut out);
+            (checked.is_ok(), serde_json::from_slice::<serde_json::Value>(&out).unwrap())
+        };
+        let good = format!("roots = [{:?}]\nstate = {state:?}\n", folder.path());
+        let (usable, verdict) = check(&good);
+        assert_eq!((usable, &verdict["usable"], &verdict["problems"]), (true, &json!(true), &json!([])), "{verdict}");
+        let (usable, verdict) = check(&format!("{good}[plane]\nengine = \"none\"\n"));
+        assert_eq!(
+            (usable, &verdict["usable"], &verdict["problems"][0]["key"]),
+            (false, &json!(false), &json!("plane.engine"))
+        );
+        assert_eq!(verdict["problems"][0]["place"], json!(format!("{}:4", file.display())));
     }
 
     #[test]

@@ -197,6 +197,12 @@ pub(crate) struct LogConfig {
 #[derive(Debug)]
 pub(crate) struct ConfigError(Vec<Problem>);
 
+impl ConfigError {
+    pub(crate) fn problems(&self) -> &[Problem] {
+        &self.0
+    }
+}
+
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the configuration is not usable:")?;
