@@ -118,6 +118,8 @@ enum Waiter {
 
 /// A commit of the journal under way.
 struct JournalCommit {
+    /// Tells it from the one that it replaced when a disk was taken out.
+    number: u64,
     commit: GroupCommit,
     waiters: Vec<Waiter>,
     /// Disks that are done with it.
@@ -138,6 +140,8 @@ pub(crate) struct Core {
     next_upload: u64,
     waiters: Vec<Waiter>,
     journal: Option<JournalCommit>,
+    /// Commits that were begun so far.
+    commits_begun: u64,
     pub(super) upkeep: Option<UpkeepRun>,
     /// What was read of contents lately, and whether that has changed since it was last looked what to move for it.
     pub(super) reads: ReadCounts,
@@ -174,6 +178,7 @@ impl Core {
             next_upload: 0,
             waiters: Vec::new(),
             journal: None,
+            commits_begun: 0,
             upkeep: None,
             reads: ReadCounts::default(),
             reads_changed: false,
@@ -445,7 +450,9 @@ impl Core {
         }
         let Some(commit) = self.volume.commit() else { return };
         let first = commit.flush_then.first().copied();
-        self.journal = Some(JournalCommit { commit, waiters: std::mem::take(&mut self.waiters), done: 0 });
+        self.commits_begun += 1;
+        let (number, waiters) = (self.commits_begun, std::mem::take(&mut self.waiters));
+        self.journal = Some(JournalCommit { number, commit, waiters, done: 0 });
         if let Some(first) = first {
             self.tell(first, Task::Journal);
         }
@@ -466,16 +473,17 @@ impl Core {
         self.journal.as_ref().is_some_and(|journal| journal.commit.flush_then.get(journal.done) == Some(&member))
     }
 
-    /// What `member` is to write of the commit under way, if it is its turn.
-    pub(super) fn journal_share(&self, member: MemberId) -> Option<Vec<(u64, AlignedBlock)>> {
+    /// What `member` is to write of the commit under way, if it is its turn, and the commit's number.
+    pub(super) fn journal_share(&self, member: MemberId) -> Option<(u64, Vec<(u64, AlignedBlock)>)> {
         let journal = self.journal.as_ref().filter(|_| self.is_journal_turn(member))?;
         let writes = journal.commit.writes.iter().filter(|write| write.member == member);
-        Some(writes.map(|write| (write.position, AlignedBlock::new(&write.bytes))).collect())
+        Some((journal.number, writes.map(|write| (write.position, AlignedBlock::new(&write.bytes))).collect()))
     }
 
-    /// A disk wrote and flushed its share of the commit.
-    pub(super) fn journal_done(&mut self) {
-        let Some(journal) = &mut self.journal else { return };
+    /// A disk wrote and flushed its share of the commit with this number. That of a commit which was given up meanwhile, since
+    /// another disk was taken out, says nothing of the one that came in its place.
+    pub(super) fn journal_done(&mut self, number: u64) {
+        let Some(journal) = self.journal.as_mut().filter(|journal| journal.number == number) else { return };
         journal.done += 1;
         if let Some(next) = journal.commit.flush_then.get(journal.done).copied() {
             return self.tell(next, Task::Journal);

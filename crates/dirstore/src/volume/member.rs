@@ -252,14 +252,14 @@ impl MemberWorker {
 
     /// Writes and flushes this disk's share of the journal's commit, if it is its turn.
     fn write_journal(&mut self) -> Result<(), StoreError> {
-        let Some(writes) = lock(&self.core).journal_share(self.member) else { return Ok(()) };
+        let Some((number, writes)) = lock(&self.core).journal_share(self.member) else { return Ok(()) };
         let written = writes.iter().try_for_each(|(position, block)| {
             let run = self.writer.write_run(self.file.as_fd(), *position, &[block.bytes()], || true);
             run.error.map_or(Ok(()), |error| Err(StoreError::from(error)))
         });
         let outcome = written.and_then(|()| flush(&self.file));
         match &outcome {
-            Ok(()) => lock(&self.core).journal_done(),
+            Ok(()) => lock(&self.core).journal_done(number),
             Err(error) => self.failed(error),
         }
         outcome
