@@ -120,6 +120,14 @@ fn a_cut_cable_takes_the_link_down_and_a_healed_one_brings_it_back() {
     let told = serde_json::from_slice::<Value>(&ran.stdout).expect("JSON");
     assert_eq!((&told["status"], &told["stdout"]), (&3.into(), &"here\n".into()), "{told}");
     assert_eq!(ran.status.code(), Some(1), "{}", said(&ran));
+    // As the caller would: in its folder, with its programs.
+    let program = program_with_lab();
+    let folder = program.parent().expect("a folder");
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").expect("a path"));
+    let mut as_caller = Command::new(&program);
+    as_caller.args(["lab", "net", "run", "--name", &network.0, "1", "--", "sh", "-c", "pwd; isocast --version"]);
+    let ran = said(&as_caller.current_dir(folder).env("PATH", path).output().expect("it runs"));
+    assert!(ran.starts_with(&format!("{}\nisocast ", folder.display())), "{ran}");
     network.ctl(&["cut", "2"]);
     link("down");
     network.ctl(&["heal", "2"]);

@@ -84,8 +84,7 @@ impl NetworkFolder {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let id = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let path = |suffix: &str| self.folder.join(format!("{id}.{suffix}"));
-        let quoted: Vec<String> = words.iter().map(|word| format!("'{}'", word.replace('\'', r"'\''"))).collect();
-        fs::write(path("sh"), format!("exec {}\n", quoted.join(" ")))
+        fs::write(path("sh"), script(words))
             .with_context(|| format!("network `{}` is not up; see `isocast lab net list`", self.name))?;
         let asked = self.ask(&format!("run {node} {id}"));
         let read = |suffix| fs::read(path(suffix)).unwrap_or_default();
@@ -96,6 +95,17 @@ impl NetworkFolder {
         }
         ran
     }
+}
+
+/// What a node's shell does to run a command line as the caller would: in the same folder, unless that is one the node has of
+/// its own, and with programs of the caller's `PATH` behind the node's.
+fn script(words: &[String]) -> String {
+    let quoted = |word: &str| format!("'{}'", word.replace('\'', r"'\''"));
+    let folder = std::env::current_dir().unwrap_or_default();
+    let path = std::env::var("PATH").unwrap_or_default();
+    let line: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+    let (folder, path) = (quoted(&folder.to_string_lossy()), quoted(&path));
+    format!("cd {folder} 2>/dev/null\nexport PATH=\"$PATH:\"{path}\nexec {}\n", line.join(" "))
 }
 
 /// Reads the one line that a client sends.
