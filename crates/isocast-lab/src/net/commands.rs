@@ -1,6 +1,7 @@
 //! The command line: `isocast-lab net …`.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek, Write};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -16,6 +17,8 @@ use super::home::NetworkFolder;
 use super::hub::Cables;
 use crate::{say, tell_down};
 
+/// Of what its daemon said before it ended, so many bytes are shown.
+const DAEMON_LOG_MAX: u64 = 4096;
 /// A network ends within this time, guests included.
 const END_MAX: Duration = Duration::from_secs(20);
 
@@ -184,14 +187,15 @@ impl NetUp {
             home.remove().context("what a network that was killed has left")?;
         }
         home.make().with_context(|| format!("making {}", home.folder.display()))?;
-        let log = std::fs::File::create(home.folder.join("daemon.log"))?;
+        // It goes with the folder, which the daemon removes at its end; what was said is still to be read here.
+        let mut log = File::options().read(true).write(true).create_new(true).open(home.folder.join("daemon.log"))?;
         let mut daemon = Command::new("/proc/self/exe");
         daemon.args(["net", "daemon", &self.name, "--nodes", &self.nodes.to_string()]);
         let option = |name: &str, value: Option<String>| value.map(|value| [name.to_owned(), value]);
         daemon.args(option("--rate", self.rate.map(|rate| format!("{}bit/s", rate.0))).into_iter().flatten());
         daemon.args(option("--loss", self.loss.map(|share| (share * 100.0).to_string())).into_iter().flatten());
         daemon.args(option("--delay", self.delay.map(|span| format!("{}us", span.0 / 1000))).into_iter().flatten());
-        let mut daemon = daemon.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn()?;
+        let mut daemon = daemon.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log.try_clone()?).spawn()?;
         let mut said = String::new();
         if let Some(stdout) = daemon.stdout.take() {
             BufReader::new(stdout.take(80)).read_line(&mut said)?;
@@ -200,8 +204,10 @@ impl NetUp {
             return Ok(home);
         }
         let _ = daemon.wait();
-        // It removes its folder; what it said is in the file that is still open here.
-        bail!("network `{}` does not start; try it in sight: isocast-lab net daemon {0}", self.name)
+        let mut why = String::new();
+        log.rewind()?;
+        log.take(DAEMON_LOG_MAX).read_to_string(&mut why)?;
+        bail!("network `{}` does not start: {}", self.name, why.trim())
     }
 }
 
