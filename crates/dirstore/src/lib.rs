@@ -30,7 +30,7 @@ pub use device::Device;
 pub use entry::{Entry, Existing, NameKind, Opened, Precondition, Want, etag_of};
 pub use error::StoreError;
 pub use event::{DiskNotice, EventListener, StoreEvent, UpkeepReport};
-pub use grants::{Governed, GrantPort, Ungoverned, WakeFn};
+pub use grants::{Governed, GrantPort, WakeFn};
 pub use layout::{DiskPlace, LayoutError, StoreLayout};
 pub use path::{COMPONENT_BYTES_MAX, COMPONENTS_MAX, ContentPath, PathError};
 pub use request::{OnBreak, Published, UploadClass, UploadRequest};

@@ -11,10 +11,12 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, SystemTime};
 
-use common::{everything_below, finishing, folder, governed, path, pattern, put, request, settings, ungoverned, until};
+use common::{
+    Ungoverned, everything_below, finishing, folder, governed, path, pattern, put, request, settings, ungoverned, until,
+};
 use dirstore::{
-    GrantPort, OnBreak, Precondition, Store, StoreError, StoreEvent, StoreLayout, StoreSettings, Ungoverned,
-    UploadRequest, WakeFn, Want,
+    GrantPort, OnBreak, Precondition, Store, StoreError, StoreEvent, StoreLayout, StoreSettings, UploadRequest, WakeFn,
+    Want,
 };
 use storage::grant::{Grant, StoreMessage};
 use units::DiskId;

@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{folder, path, pattern, put, request, ungoverned};
+use common::{Ungoverned, folder, path, pattern, put, request, ungoverned};
 use dataplane::layout::FileAccess;
 use dirstore::{ContentPath, NameKind, Precondition, StoreError, Want};
 use rustix::fs::IFlags;
@@ -253,7 +253,7 @@ async fn hidden_names_are_neither_listed_nor_served_unless_they_are_to_be() {
     drop(store);
     let layout = dirstore::StoreLayout::discover(&[root.path().to_path_buf().into()], &[]).unwrap();
     let shown = dirstore::StoreSettings { hidden_files: true, ..common::settings() };
-    let serve = |_| -> Box<dyn dirstore::GrantPort> { Box::new(dirstore::Ungoverned::default()) };
+    let serve = |_| -> Box<dyn dirstore::GrantPort> { Box::new(Ungoverned::default()) };
     let store = dirstore::Store::start(layout, &shown, serve).unwrap();
     assert_eq!(names(store.list(&path("/")).await.unwrap()), [".env", ".git", "film", "lost+found"]);
     assert_eq!(store.lookup(&path("/.git/config")).await.unwrap().size, 6);

@@ -8,10 +8,8 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{everything_below, folder, path, put, request, settings, ungoverned, until};
-use dirstore::{
-    GrantPort, Precondition, RootAway, RootSetting, Store, StoreError, StoreEvent, StoreLayout, Ungoverned,
-};
+use common::{Ungoverned, everything_below, folder, path, put, request, settings, ungoverned, until};
+use dirstore::{GrantPort, Precondition, RootAway, RootSetting, Store, StoreError, StoreEvent, StoreLayout};
 
 /// Mounts, or tells why the test is skipped where it cannot.
 fn mount(name: &str, arguments: &[&str], at: &Path) -> bool {

@@ -23,7 +23,7 @@ use crate::asked::asked;
 use crate::cors;
 use crate::exchange::{Exchange, write_all};
 use crate::message::cmcd::{Cmcd, ObjectType};
-use crate::message::head::{HttpVersion, RequestHead};
+use crate::message::head::RequestHead;
 use crate::message::media_type::{PLAYLIST, media_type};
 use crate::message::query::Query;
 use crate::message::reply::{After, Reply, location, render_head};
@@ -229,11 +229,7 @@ async fn deliver_through_stages(
     request: DeliveryRequest,
     stages: Stages,
 ) -> Option<TcpStream> {
-    let framing = match (plan.length, exchange.head.version) {
-        (Some(length), _) => Framing::Length(length),
-        (None, HttpVersion::Http11) => Framing::Chunked,
-        (None, HttpVersion::Http10) => Framing::UntilClose,
-    };
+    let framing = Framing::of(plan.length, exchange.head.version);
     let rate = request.terms.decision.rate();
     let mut pipe = match pipeline::open(&exchange.shared.service, request, stages).await {
         Ok(pipe) => pipe,
@@ -257,10 +253,9 @@ async fn deliver_through_stages(
     finished.filter(|()| keeps_alive(&exchange.head, plan)).map(|()| response.into_socket())
 }
 
-/// True if the connection goes on after the planned response. HTTP/1.0 tells the end of a body without a length by
-/// closing it.
+/// True if the connection goes on after the planned response.
 fn keeps_alive(head: &RequestHead, plan: &StreamPlan) -> bool {
-    head.keep_alive && (plan.length.is_some() || head.version == HttpVersion::Http11)
+    Framing::of(plan.length, head.version).after(head) != After::Close
 }
 
 fn response_head(exchange: &Exchange, plan: &StreamPlan, rate: Option<BitRate>) -> Vec<u8> {
@@ -270,11 +265,9 @@ fn response_head(exchange: &Exchange, plan: &StreamPlan, rate: Option<BitRate>) 
     if let Some(rate) = rate {
         fields.push((RATE_FIELD, rate.0.to_string()));
     }
-    if plan.length.is_none() && head.version == HttpVersion::Http11 {
-        fields.push((header::TRANSFER_ENCODING, "chunked".to_owned()));
-    }
-    let after = if keeps_alive(head, plan) { After::of(head) } else { After::Close };
-    render_head(plan.status, &fields, plan.length, after, SystemTime::now())
+    let framing = Framing::of(plan.length, head.version);
+    fields.extend(framing.field());
+    render_head(plan.status, &fields, plan.length, framing.after(head), SystemTime::now())
 }
 
 /// The `session` cookie.

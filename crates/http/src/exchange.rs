@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::{Buf, Bytes};
-use http_types::header::TRANSFER_ENCODING;
 use http_types::{Method, StatusCode};
 use service::delivery::Client;
 use tokio::io::AsyncWriteExt;
@@ -13,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::access_log::AccessRecord;
-use crate::message::head::{HttpVersion, RequestHead};
+use crate::message::head::RequestHead;
 use crate::message::reply::{After, Reply, render_head, render_reply_head};
 use crate::shared::Shared;
 use crate::streamed::{Framing, Streamed};
@@ -71,17 +70,14 @@ impl Exchange {
 
     /// Writes a reply whose body is made as the client takes it; and how many bytes of the body it took.
     async fn answer_in_pieces(&self, mut stream: TcpStream, mut reply: Reply) -> (Option<TcpStream>, u64) {
-        let chunked = self.head.version == HttpVersion::Http11;
-        let after = if chunked { After::of(&self.head) } else { After::Close };
-        if chunked {
-            reply = reply.field(TRANSFER_ENCODING, "chunked");
-        }
+        let framing = Framing::of(None, self.head.version);
+        let after = framing.after(&self.head);
+        reply.fields.extend(framing.field());
         let head = render_head(reply.status, &reply.fields, None, after, SystemTime::now());
         if self.head.method == Method::HEAD {
             let written = write_all(&mut stream, Bytes::from(head)).await;
             return (written.is_ok().then_some(stream), 0);
         }
-        let framing = if chunked { Framing::Chunked } else { Framing::UntilClose };
         let mut response = Streamed::new(stream, head, framing, self.shared.config().stall_max);
         let pieces = reply.rest.into_iter().flat_map(|rest| rest.0);
         let written = async {
@@ -92,7 +88,7 @@ impl Exchange {
         };
         let written = written.await;
         let sent = response.body_bytes();
-        (written.filter(|()| chunked).map(|()| response.into_socket()), sent)
+        (written.filter(|()| after != After::Close).map(|()| response.into_socket()), sent)
     }
 
     /// Writes a head that is followed by nothing.

@@ -7,7 +7,7 @@
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use http_types::header::{ACCEPT, CACHE_CONTROL, TRANSFER_ENCODING};
+use http_types::header::{ACCEPT, CACHE_CONTROL};
 use http_types::{HeaderName, Method, StatusCode};
 use tokio::net::TcpStream;
 use tokio::time::sleep;
@@ -16,7 +16,7 @@ use crate::cors;
 use crate::exchange::Exchange;
 use crate::listing::quality;
 use crate::message::conditional::joined;
-use crate::message::head::{HttpVersion, RequestHead};
+use crate::message::head::RequestHead;
 use crate::message::reply::{After, Reply, render_head};
 use crate::shared::Shared;
 use crate::streamed::{Framing, Streamed};
@@ -44,14 +44,11 @@ pub(crate) fn is_asked_for(head: &RequestHead) -> bool {
 
 /// Sends events until the client is gone or the server drains.
 pub(crate) async fn serve(exchange: &Exchange, stream: TcpStream) {
-    let chunked = exchange.head.version == HttpVersion::Http11;
+    let framing = Framing::of(None, exchange.head.version);
     let mut reply = Reply::with_body(StatusCode::OK, MEDIA_TYPE, Bytes::new()).field(CACHE_CONTROL, "no-store");
-    if chunked {
-        reply = reply.field(TRANSFER_ENCODING, "chunked");
-    }
+    reply.fields.extend(framing.field());
     cors::add(&exchange.shared.config(), &exchange.head, &mut reply);
     let head = render_head(reply.status, &reply.fields, None, After::Close, SystemTime::now());
-    let framing = if chunked { Framing::Chunked } else { Framing::UntilClose };
     let mut response = Streamed::new(stream, head, framing, exchange.shared.config().stall_max);
     if follow(exchange, &mut response).await.is_some() {
         response.finish().await;

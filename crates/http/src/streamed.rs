@@ -7,10 +7,14 @@
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
+use http_types::header::{HeaderName, TRANSFER_ENCODING};
 use socket2::SockRef;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+
+use crate::message::head::{HttpVersion, RequestHead};
+use crate::message::reply::After;
 
 /// How the client knows where the body ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +25,27 @@ pub(crate) enum Framing {
     Chunked,
     /// The connection is closed (HTTP/1.0).
     UntilClose,
+}
+
+impl Framing {
+    /// How a body of this length, if it is known, is sent to a client of this version.
+    pub(crate) fn of(length: Option<u64>, version: HttpVersion) -> Self {
+        match (length, version) {
+            (Some(length), _) => Self::Length(length),
+            (None, HttpVersion::Http11) => Self::Chunked,
+            (None, HttpVersion::Http10) => Self::UntilClose,
+        }
+    }
+
+    /// The head field that says so, besides `Content-Length`.
+    pub(crate) fn field(self) -> Option<(HeaderName, String)> {
+        (self == Self::Chunked).then(|| (TRANSFER_ENCODING, "chunked".to_owned()))
+    }
+
+    /// What becomes of the connection after the body.
+    pub(crate) fn after(self, head: &RequestHead) -> After {
+        if self == Self::UntilClose { After::Close } else { After::of(head) }
+    }
 }
 
 pub(crate) struct Streamed {

@@ -1,6 +1,8 @@
 //! A store on real folders, and a grant giver that tests play.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
+mod ungoverned;
+
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
@@ -9,9 +11,11 @@ use std::time::{Duration, Instant};
 use dirstore::{
     ContentPath, GrantPort, OnBreak, Precondition, RootSetting, Store, StoreError, StoreLayout, StoreSettings,
 };
-use dirstore::{Published, Ungoverned, Upload, UploadClass, UploadRequest};
+use dirstore::{Published, Upload, UploadClass, UploadRequest};
 use storage::grant::{Grant, GrantDone, JobId, Offer, StoreMessage, StoreWork};
 use units::Nanos;
+
+pub use ungoverned::Ungoverned;
 
 /// Longer than anything here takes; a test that waits this long has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
