@@ -56,13 +56,14 @@ impl Pace {
     /// Bytes the tick at `at` may send when `sent_bytes` went before; forgets what is owed beyond [`LAG_MAX`].
     pub fn allowance(&mut self, at: Nanos, sent_bytes: u64) -> u64 {
         if sent_bytes == self.base_bytes {
-            // The clock runs from the first tick that sends: a loop that was late for it, or a client that did not take
-            // the head, is no debt to be made up at twice the rate.
+            // The clock runs from the first tick that sends: if the loop was late for it, or the client did not take
+            // the head at once, that is not made up for at twice the rate.
             self.anchor = self.anchor.max(at.saturating_sub(self.tick));
         }
         let quota = self.quota();
         let lag_max = self.rate.bytes_in(LAG_MAX) + quota;
-        // Only what the rate promises is a lag: a burst that fits into one long tick is still to be sent, not forgiven.
+        // Only bytes that the rate promises can lag: a burst that fits into one long tick is still sent, and not
+        // forgotten.
         let lag = self.promised_bytes(at).saturating_sub(sent_bytes);
         if lag > lag_max {
             let forgiven = self.rate.time_for(lag - lag_max);
@@ -87,9 +88,9 @@ impl Pace {
         }
     }
 
-    /// True once the start burst is behind the stream, which has sent `sent_bytes` before the tick at `at`: the burst's time
-    /// is over and its bytes are out, and nothing is left to be made up. Whoever is sent them no faster than at the rate is
-    /// waited for twice as long as they last.
+    /// True once the start burst is behind the stream, which has sent `sent_bytes` before the tick at `at`: the burst's
+    /// time is over and its bytes are out, and nothing is left to be made up. If the burst leaves no faster than at the
+    /// rate, the wait for that is over after twice the time that it lasts.
     #[must_use]
     pub fn is_steady(&self, at: Nanos, sent_bytes: u64) -> bool {
         let last_tick = at.saturating_sub(self.tick);
@@ -98,9 +99,9 @@ impl Pace {
         !self.bursting(last_tick) && level && (out || lasted)
     }
 
-    /// When byte number `bytes` (counted from the start) is promised: by the rate alone. The burst is due sooner, but it
-    /// is no promise; disks asked for several bursts by their own pace read a chunk here and a chunk there, and nobody
-    /// else got anything for ten seconds.
+    /// When byte number `bytes` (counted from the start) is promised: by the rate alone. The burst is due sooner, but
+    /// is not promised: disks that were asked for several bursts at that pace read a chunk here and a chunk there, and
+    /// no other stream got anything for ten seconds.
     #[must_use]
     pub fn promised_at(&self, bytes: u64) -> Nanos {
         self.anchor.saturating_add(self.rate.time_for(bytes.saturating_sub(self.base_bytes)))

@@ -6,7 +6,7 @@ use super::*;
 const PROCESSOR_SHARE_MAX: f64 = 0.9;
 /// Below this load the core's cost per bit is not known well enough to refuse anybody.
 const PROCESSOR_SHARE_KNOWN: f64 = 0.5;
-/// What is left of a round when a start that waited for it is tried.
+/// The share of a round that is left when a start is tried that has waited for this round.
 const STARTS_WITH: f64 = 0.9;
 
 impl Admission {
@@ -48,8 +48,9 @@ impl Admission {
             return Err(Resource::Network(request.link));
         }
         if self.processor_share > PROCESSOR_SHARE_KNOWN && self.processor_promised > 0 {
-            // Per bit promised when it was measured: by what is promised now, a stream that left made every other one
-            // dearer until the next look, and a yes into a no.
+            // The cost per bit is that of the bits that were promised when the load was measured. Divided by what is
+            // promised now, each stream that left would make all others dearer until the next measurement, and a yes
+            // into a no.
             let per_bit = self.processor_share / f64_of(self.processor_promised);
             let grown = per_bit * f64_of(self.promised + request.rate.0);
             if grown > PROCESSOR_SHARE_MAX {
@@ -86,7 +87,8 @@ impl Admission {
     fn grantable(&self, request: &AdmissionRequest) -> BitRate {
         let (mut yes, mut no) = (0, request.rate.0);
         while three_digits(yes + (no - yes) / 2) > yes {
-            // The very rate that is told is asked for: a lower one may be read in blocks of another length, and be refused.
+            // Exactly the rate that will be offered is checked: a lower one may be read in blocks of another length,
+            // and be refused.
             let rate = three_digits(yes + (no - yes) / 2);
             if self.check(&AdmissionRequest { rate: BitRate(rate), ..*request }).is_ok() {
                 yes = rate;
@@ -146,7 +148,7 @@ fn demand_at(request: &AdmissionRequest, table: &DiskTable, period: u32) -> Disk
     let mut transfer = request.disk_share * request.transfer_seconds(block);
     let seeks = request.disk_share * (1.0 + request.fragments_per_byte * f64_of(block));
     if request.writes {
-        // Written blocks are flushed: the drive's cache must not drain into somebody's deadline.
+        // Written blocks are flushed, so that the drive does not empty its cache while reads are due.
         transfer = transfer / profile.write_ratio.max(0.05) + profile.flush.as_secs_f64();
     }
     DiskDemand { period, transfer, seeks }
@@ -159,7 +161,7 @@ fn carried(request: &AdmissionRequest, table: &DiskTable, demand: &DiskDemand, m
     let busy = (demand.transfer + demand.seeks * hop / profile.parallel_requests()) / f64::from(demand.period);
     let by_disk = table.round().as_secs_f64() / busy;
     let each = window_bytes(request.rate, table.round(), demand.period).div_ceil(QUARTER_BYTES) + 1;
-    // Of what lies on several disks each has a share of the stream, and of its memory.
+    // If a content lies on several disks, each of them has a share of the stream and of its memory.
     by_disk.min((f64_of(memory) / (f64_of(each) * request.disk_share)).floor())
 }
 

@@ -17,16 +17,16 @@ use crate::profile::DiskProfile;
 pub const SLOTS: usize = 32;
 /// Rounds a stream is read ahead when its block is asked for: its deadline lies at least this far away.
 pub const LOOKAHEAD_ROUNDS: u64 = 3;
-/// Rounds of work that may carry over: what is left of the look-ahead when the round itself is taken off, with half a
-/// round in hand for what no model foresees. It is what lets many start in one round: placement keeps it near zero in
-/// the long run.
+/// Rounds of work that may carry over into the next: the look-ahead, less the round itself, and less half a round that
+/// is kept for what no model foresees. Many streams can start in one round because of it; in the long run, placement
+/// keeps the carry-over near zero.
 pub const CARRY_MAX: f64 = 1.5;
-/// Of so many rounds one must have room for a start.
+/// At least one of so many rounds must have room for a start.
 const WINDOW: usize = 8;
 /// Rounds in which a start finds room at the latest, if nobody else starts.
 pub const STARTS_WITHIN: u64 = 2 * WINDOW as u64 - 1;
-/// Rounds of work that may carry over where best-effort work kept the disk over the end of a round: half a round less, for
-/// how long a flush takes is known less well than how long a read does.
+/// Rounds of work that may carry over when best-effort work used the disk beyond the end of a round: half a round less,
+/// because the time of a flush is known less well than that of a read.
 const SLACK_CARRY_MAX: f64 = 1.0;
 
 /// What one stream's reading (or one recording's writing) costs.
@@ -222,7 +222,7 @@ impl DiskTable {
             let mut firsts = (round + 1..).take(demand.period as usize);
             firsts.any(|first| self.peak_with(&settled, demand, &start, first).is_some())
         };
-        // One round with room in each eight: the next is never further away than twice that.
+        // One round in each eight has room, so the next one is never further away than twice that.
         (0..SLOTS / WINDOW).all(|_| {
             let mut window = rounds.by_ref().take(WINDOW);
             let found = window.any(&mut has_room);
@@ -347,8 +347,8 @@ impl Start {
         let (mut round, mut gap, mut left) = (self.moment.round, 0, self.payload_transfer);
         while round < first && left > 0.0 {
             let (next, length) = next_read(round, gap, first, demand.period);
-            // The first read also fills the look-ahead, which every later one only keeps up, and brings the burst. It leaves
-            // the sweep, and somebody's block is gone back to behind it.
+            // The first read also fills the look-ahead, which every later one only keeps up, and brings the burst. For
+            // it the head leaves its sweep, and afterwards goes back to the block where it was.
             let is_first = gap == 0;
             let (ahead, burst, seeks) =
                 if is_first { (LOOKAHEAD_ROUNDS, self.burst_transfer, 2.0) } else { (0, 0.0, 1.0) };

@@ -66,9 +66,9 @@ pub enum Resource {
     Processor,
     /// Places in the delivery table.
     Table,
-    /// A disk that neither errs nor is silent; nothing is counted for it.
+    /// The disk errs or does not answer: nothing is admitted on it.
     DiskFailing(DiskId),
-    /// A server that is to go on: it drains before it stops.
+    /// The server drains before it stops: nothing is admitted any more.
     Draining,
 }
 
@@ -143,7 +143,7 @@ pub struct Admission {
     links: Vec<AdmissionLink>,
     quarters_promised: u64,
     quarters: u64,
-    /// As many as there ever were at once, in the room for all.
+    /// As many as were ever held at once; there is room for all of them from the start.
     entries: Vec<(u32, Option<Reservation>)>,
     free: Vec<u32>,
     reservations_max: usize,
@@ -310,7 +310,7 @@ impl Admission {
         let (promised, most) = (self.quarters_promised, self.quarters);
         let Some(reservation) = self.find_mut(id) else { return false };
         let others = promised - reservation.held_pages;
-        // Fewer are always possible: what was promised stays so when there is less memory than there was.
+        // Fewer pages than before are always possible, even if there is less memory by now than was promised.
         if pages > reservation.held_pages && others + pages > most {
             return false;
         }
@@ -339,8 +339,8 @@ impl Admission {
         reservation.beside.into_iter().for_each(|beside| self.release(beside));
     }
 
-    /// Whether a held reservation serves this request as well: same disk and link, no higher rate, no larger burst
-    ///: a burst is read ahead, into buffers.
+    /// Whether a held reservation serves this request as well: same disk and link, no higher rate, and no larger burst,
+    /// for a burst is read ahead, into buffers.
     #[must_use]
     pub fn covers(&self, id: ReservationId, request: &AdmissionRequest) -> bool {
         self.find(id).is_some_and(|held| {

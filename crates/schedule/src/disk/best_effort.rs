@@ -18,16 +18,16 @@ pub use super::work::{BeChoice, BeWork, Commit, WorkOwner};
 /// of 10 MB should need one.
 const BATCH_BYTES_MAX: u64 = 16 << 20;
 
-/// Dirty bytes that are flushed though nobody waits for it and nothing else asks for it: a flush of less costs more than
-/// leaving it to the drive.
+/// From so many dirty bytes on a flush is worth its time even if nobody waits for it. Flushing fewer costs more than
+/// leaving them to the drive.
 const DIRTY_BYTES_WORTH: u64 = 4 << 20;
 
-/// In hand behind a write and its flush, for what passes between two grants: without it the flush of a batch that filled its
-/// time to the end did not fit by a hair.
+/// Time that is kept free behind a write and its flush, for what passes between two grants. Without it, the flush of a
+/// batch that had used all of its time did not quite fit any more.
 const MARGIN: Nanos = Nanos::from_millis(3);
 
-/// What an upload may write in a row while no bulk read waits. Changing to another one costs two seeks: with 2 MiB a
-/// quarter of a 2005 drive's time beside 16 writers.
+/// How much an upload may write in a row while no bulk read waits. Changing to another upload costs two seeks: with
+/// turns of 2 MiB and 16 writers, these took a quarter of the time of a drive of 2005.
 const TURN_BYTES_MAX: u64 = 4 * limits::RUN_BYTES_MAX;
 
 /// What is allowed now.
@@ -35,9 +35,9 @@ const TURN_BYTES_MAX: u64 = 4 * limits::RUN_BYTES_MAX;
 pub enum Allowed {
     /// No read waits: whatever fits, in turn.
     Anything,
-    /// Reads wait, and whose turn it is has earned its time.
+    /// Reads wait, but the job whose turn it is has earned its time.
     Front,
-    /// Reads wait behind a batch that has begun: it ends with its flush, with more writes before it or without.
+    /// Reads wait, but a batch has begun: it ends with its flush, before which there may be more writes.
     Batch {
         /// More writes may share the flush.
         grows: bool,
@@ -61,7 +61,7 @@ pub struct BeQueue {
     turn_bytes: u64,
     /// Bytes that bulk reads have had since the last turn of a store thread's job.
     read_bytes: u64,
-    /// Bytes written since the last flush: what the store thread offers may be older.
+    /// Bytes written since the last flush. The number in the store thread's offer may be older.
     dirty_bytes: u64,
 }
 
@@ -80,7 +80,7 @@ impl BeQueue {
             None => {
                 assert!(self.work.len() < self.work.capacity(), "owners are bounded");
                 self.work.push(job);
-                // Beside bulk reads turns are shorter: one may be over already.
+                // Turns are shorter beside bulk reads, so the present one may be over already.
                 if self.turn_bytes >= self.turn_bytes_max() {
                     self.next_turn();
                 }
@@ -169,18 +169,19 @@ impl BeQueue {
             Allowed::Anything | Allowed::Front => true,
             Allowed::Batch { grows } => grows && matches!(work, BeWork::Write { .. }),
         };
-        // Who does not fit keeps its turn; while reads wait, nobody overtakes it, for it has saved for this.
+        // A job that does not fit keeps its turn. While reads wait no other job overtakes it, for its time was saved
+        // for it.
         let turns = if allowed == Allowed::Front { 1 } else { self.work.len() };
         for job in self.work.iter().take(turns).filter(|job| may(&job.work)) {
             if !matches!(job.work, BeWork::Write { .. }) && self.commit_is_wanted() && commit.is_some() {
-                // What a drive has in its cache it writes among the reads: each took three times as long as expected.
+                // A drive empties a dirty cache among the reads: each of them took three times as long as expected.
                 return commit;
             }
             if let Some(choice) = self.fitting(*job, limit, head, cost) {
                 return Some(choice);
             }
         }
-        // Where nothing waits at all, more may come and share the flush.
+        // If no job waits at all, the flush is left until more writes have come that share it.
         commit.filter(|_| allowed != Allowed::Anything || self.commit_is_wanted() || !self.work.is_empty())
     }
 
@@ -230,7 +231,7 @@ impl BeQueue {
         }
     }
 
-    /// All bulk reads together have had a turn, be they ever so many: the store thread's next job has one.
+    /// All bulk reads together, however many there are, have had a turn: the next one is the store thread's.
     fn store_turn(&mut self) {
         let job = self.work.iter().position(|job| !matches!(job.work, BeWork::Read { .. }));
         if let Some(at) = job.filter(|at| *at > 0) {
@@ -264,7 +265,8 @@ impl BeQueue {
         self.commit.map_or(0, |commit| commit.dirty_bytes).max(self.dirty_bytes)
     }
 
-    /// Bulk reads, all of them together, take turns of one run with the store thread's jobs; uploads among themselves longer ones.
+    /// All bulk reads together take turns with the store thread's jobs, each turn of one run. Where only uploads wait,
+    /// they have longer turns.
     fn turn_bytes_max(&self) -> u64 {
         let reads = self.work.iter().any(|job| matches!(job.work, BeWork::Read { .. }));
         if reads { limits::RUN_BYTES_MAX } else { TURN_BYTES_MAX }

@@ -7,8 +7,8 @@
 
 use units::Nanos;
 
-/// Of the share that admission holds back for what no model foresees, jobs have this much where none is set: an upload
-/// beside a full disk goes on, if slowly.
+/// Where no share is configured, jobs have this much of the margin that admission holds back: an upload to a disk that
+/// is full of streams goes on, if slowly.
 const SHARE_MIN: f64 = 0.01;
 
 /// The budget of one disk.
@@ -28,12 +28,12 @@ impl DiskBudget {
         Self { share: share.max(SHARE_MIN), saved: 0.0, deadline: None }
     }
 
-    /// Jobs earn so much of the time from now on, as in [`Budget::new`]; what was saved stays.
+    /// Jobs earn so much of the time from now on, as in [`DiskBudget::new`]; what was saved stays.
     pub(super) const fn set_share(&mut self, share: f64) {
         self.share = share.max(SHARE_MIN);
     }
 
-    /// Jobs have waited for `elapsed`; nobody saves more than `most`.
+    /// Jobs have waited for `elapsed`; no more than `most` is ever saved.
     pub(super) fn earn(&mut self, elapsed: Nanos, most: Nanos) {
         self.saved = (self.saved + self.share * elapsed.as_secs_f64()).min(most.as_secs_f64());
     }
@@ -44,7 +44,7 @@ impl DiskBudget {
         self.deadline
     }
 
-    /// A job took so long of what reads were waiting for; nobody owes more than `most`.
+    /// A job took so much time while reads waited; the debt never exceeds `most`.
     pub(super) fn pay(&mut self, took: Nanos, most: Nanos) {
         self.saved = (self.saved - took.as_secs_f64()).max(-most.as_secs_f64());
         self.deadline = None;

@@ -10,15 +10,15 @@ use crate::profile::DiskProfile;
 
 /// Disk time over which observations are averaged (exponentially).
 const MEMORY_SECONDS: f64 = 5.0;
-/// What so many spells of disk time in a row agree on is believed at once: a disk that becomes slow is known after a
-/// second, and no few reads, however long, are taken for that. In a spell are a dozen reads or more.
+/// A slowdown on which so many spells of disk time in a row agree is believed at once. So a disk that becomes slow is
+/// known after a second, and a few reads that take long are not mistaken for that: a spell has a dozen reads or more.
 const SPELL_SECONDS: f64 = 0.3;
 const SPELLS: usize = 3;
-/// An observation counts as at most this many times its prediction: a retry of the drive or a stall of the machine is
-/// not a slow disk. What is beyond counts where it comes again while the first is remembered: a drive that cleans up
-/// behind itself every few seconds has that much less time.
+/// An observation counts as at most this many times its prediction: a retry of the drive or a stall of the machine does
+/// not make a slow disk. Time beyond that counts only when it is lost again while the first loss is remembered: a drive
+/// that cleans up every few seconds does have that much less time.
 const OUTLIER: f64 = 4.0;
-/// A longer stall counts as one of this: then the disk is hung, which is more than slow.
+/// A longer stall counts as one of this length: then the disk is not slow but hung.
 const STALL_MAX_SECONDS: f64 = 5.0;
 /// Below this the disk counts as keeping its profile: random access times scatter by the margin that admission holds back.
 const TOLERANCE: f64 = 1.0 + MARGIN;
@@ -35,7 +35,7 @@ const FALL: f64 = 0.05;
 pub enum Settle {
     /// Bytes and names, for those who wait for it: the file system commits.
     Names,
-    /// What is in the drive's cache, so that it is clean behind a window.
+    /// What is in the drive's cache, so that the reads that follow find it clean.
     Cache,
 }
 
@@ -58,9 +58,9 @@ pub struct CostModel {
     commit: Nanos,
     /// The same where nobody waits for it: the drive's cache alone is emptied, the file system has nothing to name.
     flush: Nanos,
-    /// What the platters still have to take of the writes since the last commit: a drive's cache takes bytes sooner than
-    /// they are written, and whatever the writes did not take the flush will. Added in full to both, as it was before,
-    /// a window seemed to need twice its time.
+    /// The time that writes since the last commit still need on the platters. A drive's cache accepts bytes before they
+    /// are written, so the flush takes whatever time the writes did not. Counted in full for both, as it once was, a
+    /// batch seemed to need twice its time.
     unsettled: Nanos,
     /// The length of a round.
     round: Nanos,
@@ -112,8 +112,8 @@ impl CostModel {
         self.settle(Settle::Names)
     }
 
-    /// What it takes to settle now. More than half a round is not expected of the disk itself: else one hang would teach that no time
-    /// is ever long enough, and no upload would be acknowledged again.
+    /// What it takes to settle now. At most half a round is counted for the commit itself: otherwise one hang would
+    /// teach that no time is ever long enough, and no upload would be acknowledged again.
     #[must_use]
     pub fn settle(&self, what: Settle) -> Nanos {
         let own = match what {
@@ -143,7 +143,8 @@ impl CostModel {
         self.predicted_seconds = self.predicted_seconds * keep + predicted;
         self.stalled_seconds = self.stalled_seconds * keep + stalled;
         self.longest_stall_seconds = (self.longest_stall_seconds * keep).max(stalled);
-        // More than a round, twice what counts, is not remembered. It is made up for by reads that take less than is tolerated.
+        // At most a round is remembered, which is twice what makes a difference. Reads that take less than is tolerated
+        // make up for it.
         let lost = self.lost_seconds + counted - TOLERANCE * predicted;
         self.lost_seconds = lost.clamp(0.0, self.round.as_secs_f64());
         self.spell = (self.spell.0 + counted, self.spell.1 + predicted);
@@ -154,8 +155,9 @@ impl CostModel {
         }
     }
 
-    /// A write took so long: what its bytes need beyond that, the next commit will take. Without its seek: how many
-    /// there are left to do nobody above the drive knows, and a high quantile of them is learned with the commit.
+    /// A write took so long; the time that its bytes need beyond that will be taken by the next commit. Seeks are not
+    /// counted: nobody above the drive knows how many are still to be made, and a high quantile of them is learned with
+    /// the commit.
     pub fn wrote(&mut self, position: u64, bytes: u64, took: Nanos) {
         let cache = self.profile.transfer_time(u64::MAX, CACHE_BYTES_MAX);
         let transfer = self.profile.transfer_time(position, bytes);
@@ -170,7 +172,8 @@ impl CostModel {
             Settle::Cache => &mut self.flush,
         };
         let known = learned.as_secs_f64();
-        // A hang is no commit's cost: an hour of it must not close the windows of the next minute.
+        // A hang is not the cost of a commit: even an hour of it must not keep commits from being granted in the minute
+        // after.
         let own = own.min(OUTLIER * known.max(COMMIT_KNOWN_MIN));
         let weight = if own > known { RISE } else { FALL };
         *learned = Nanos::from_secs_f64(known + (own - known) * weight);

@@ -1,9 +1,10 @@
 //! Whether a disk can be relied on, from its errors and its silence.
 //!
 //! The rule: errors at [`PLACES`] different places within [`SPAN`], or one failed write, make it *erring*; a request
-//! that stays unanswered makes it *hung*, until it is answered. One bad sector is neither: it harms who needs it, and
-//! nobody else. An erring disk gets no new streams and uploads; those it has go on. It is given another chance when it
-//! made no error for a while ([`HOLD_MIN`]), and each time it errs again soon after, twice as long a while.
+//! that stays unanswered makes it *hung*, until it is answered. A disk with one bad sector is neither: that harms only
+//! those who need the sector. An erring disk gets no new streams and uploads; those it has go on. It is given another
+//! chance when it made no error for a while ([`HOLD_MIN`]), and each time it errs again soon after, twice as long a
+//! while.
 //!
 //! Not here: noticing an error or a silence (the plane does), what is done about it.
 
@@ -52,7 +53,7 @@ pub enum DiskCondition {
 }
 
 impl DiskCondition {
-    /// How little a disk is to be read from where another has the same.
+    /// How much the disk is to be avoided where another one has the same bytes.
     #[must_use]
     pub const fn reluctance(self) -> u8 {
         match self {
@@ -121,7 +122,7 @@ impl Health {
         self.err(now)
     }
 
-    /// It has not answered for longer than they can wait who may read elsewhere.
+    /// It has not answered for longer than streams can wait that have another copy to read.
     pub fn unanswered(&mut self, now: Nanos) -> bool {
         self.err(now)
     }
@@ -133,7 +134,7 @@ impl Health {
         changed
     }
 
-    /// It answered, with whatever.
+    /// It answered, if only with an error.
     pub fn answered(&mut self) -> bool {
         let changed = self.is_hung();
         if changed {
@@ -153,7 +154,7 @@ impl Health {
                 true
             }
             DiskCondition::Good if self.erred_until.is_some_and(|until| now.saturating_sub(until) > HOLD_MAX) => {
-                // Good for so long: what was is forgotten.
+                // It was good for so long that its earlier errors are forgotten.
                 self.erred_until = None;
                 self.hold = HOLD_MIN;
                 false

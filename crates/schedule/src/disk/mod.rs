@@ -28,7 +28,7 @@ use cost::{CostModel, Settle};
 use real_time::{RtQueue, RtRequest};
 use slack::{Buckets, Slack};
 
-/// A grant that took no longer was not used: less than a drive's least flush.
+/// A grant that took no longer was not used: no flush of a drive is as short.
 const UNUSED_MAX: Nanos = Nanos::from_micros(20);
 
 /// Pieces of a best-effort read, issued together.
@@ -126,7 +126,7 @@ pub struct DiskSchedule {
     grant: Option<Outstanding>,
     head: u64,
     budget: DiskBudget,
-    /// How far over the end of the present round jobs may keep the disk.
+    /// How long after the end of the present round jobs may still use the disk.
     over: Nanos,
     /// The job that the budget covers: by when it shall run, and how long it may take.
     covered: Option<(Nanos, Nanos)>,
@@ -162,7 +162,7 @@ impl DiskSchedule {
 
     /// A stream wants to read; replaces its earlier request.
     pub fn put_read(&mut self, request: RtRequest) {
-        // A start has been given room in the coming rounds like any block.
+        // A start was given room in the coming rounds, as any block is.
         let ahead = self.settings.rounds.period().saturating_mul(LOOKAHEAD_ROUNDS);
         let late = request.starting && self.cost.profile().rotational;
         let deadline = request.deadline.saturating_add(if late { ahead } else { Nanos::ZERO });
@@ -314,8 +314,9 @@ impl DiskSchedule {
         self.slack_of_reads(None, now).work()
     }
 
-    /// How far over the end of the present round jobs may keep the disk when no read waits: what streams have read ahead
-    /// beyond what the coming rounds need ([`crate::admission::Admission::slack`]). Without end before anything is promised.
+    /// Sets for how long after the end of the present round jobs may still use the disk when no read waits: for as long
+    /// as what streams have read ahead beyond the needs of the coming rounds ([`crate::admission::Admission::slack`]).
+    /// Before anything is promised there is no limit.
     pub fn set_slack(&mut self, over: Nanos) {
         self.over = over;
     }
@@ -325,9 +326,10 @@ impl DiskSchedule {
         self.budget.set_share(share);
     }
 
-    /// True if the disk has lost half a round against its profile, and the regular reads that wait could not all be there half a
-    /// round before their time, were it as fast as its profile from now on: so much is kept for what no model foresees. No
-    /// belief in a slower disk makes this true, nor how many start: only reads that took longer, and others that waited.
+    /// True if the disk has lost half a round against its profile, and the regular reads that wait could not all be
+    /// there half a round before their time, were it as fast as its profile from now on: so much is kept for what no
+    /// model foresees. Neither the slowdown that was learned nor the number of starts makes this true, only reads that
+    /// took longer and others that waited for them.
     #[must_use]
     pub fn is_behind(&self, now: Nanos) -> bool {
         let kept = self.settings.rounds.period().as_secs_f64() / 2.0;
@@ -336,8 +338,8 @@ impl DiskSchedule {
         self.cost.lost_seconds() >= kept && buckets.slack(now, self.cost.profile(), 1.0).least() < kept
     }
 
-    /// Whether a stream whose clock began to run now, or a follower's, would have its next byte by `deadline`. Not while a store
-    /// thread has the head: how long it keeps it is only expected.
+    /// Whether a stream, or one that shares its reads, would have its next byte by `deadline` if its clock began to run
+    /// now. Not while a grant is out: how long the store thread needs for it is only an estimate.
     #[must_use]
     pub fn can_promise(&self, slot: u32, deadline: Nanos, now: Nanos) -> bool {
         let Some(request) = self.rt.find(slot).filter(|_| self.cost.profile().rotational) else { return true };
@@ -345,8 +347,8 @@ impl DiskSchedule {
         self.grant.is_none() && self.slack_of_reads(Some((slot, deadline)), now).from(deadline) >= 0.0
     }
 
-    /// A stream's clock began to run: what it still wants is due then, not when it was asked for, and promised from now
-    /// on.
+    /// A stream's clock began to run: from now on its next byte is promised by `deadline`, whatever was asked for
+    /// before.
     pub fn promise(&mut self, slot: u32, deadline: Nanos) {
         self.rt.promise(slot, deadline);
     }
@@ -362,7 +364,7 @@ impl DiskSchedule {
         buckets.slack(free.saturating_add(dirty), self.cost.profile(), self.cost.slowdown())
     }
 
-    /// The same for reads, which leave the job that the budget covers its time.
+    /// The same for reads, which must leave enough time for the job that the budget covers.
     fn slack_of_reads(&self, instead: Option<(u32, Nanos)>, now: Nanos) -> Slack {
         let mut slack = self.slack(instead, now);
         if let Some((deadline, price)) = self.covered {
@@ -419,8 +421,8 @@ impl DiskSchedule {
         let spins = self.cost.profile().rotational;
         let (job, bytes_max, kind) = match choice {
             BeChoice::Read { slot, bytes } => {
-                // A read comes in two pieces, both in flight at once: with one, a drive without a cache loses a turn
-                // after each.
+                // A read is made in two pieces that are in flight at once: with a single one, a drive without a cache
+                // loses a turn of the platter after each.
                 if self.reads_in_flight + READ_PIECES > self.cost.profile().queue_depth.max(READ_PIECES) {
                     return Step::Wait;
                 }

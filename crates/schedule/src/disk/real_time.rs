@@ -28,15 +28,16 @@ pub struct RtRequest {
 }
 
 impl RtRequest {
-    /// When its next byte is due, if a clock that needs it by `deadline` begins to run: what is promised is never due later.
+    /// When its next byte is due if a clock begins to run that needs it by `deadline`: an earlier promise stays in
+    /// force.
     #[must_use]
     pub fn promised(&self, deadline: Nanos) -> Nanos {
         if self.starting { deadline } else { deadline.min(self.deadline) }
     }
 }
 
-/// Once the head is there a block is read for so much transfer time, in whole read units. While a disk is late, blocks would else be
-/// read in single read units, each with a seek of its own, and it would never catch up.
+/// When the head has come to a block, so much transfer time of it is read, in whole read units. Otherwise a disk that
+/// is late would read blocks in single read units, each with a seek of its own, and would never catch up.
 const SLICE: Nanos = Nanos::from_millis(50);
 /// The part of a start that is hurried: what the plane begins to send with (two pages).
 pub const START_BYTES: u64 = 512 * 1024;
@@ -212,8 +213,8 @@ fn enter(buckets: &mut Buckets, request: &RtRequest, deadline: Nanos, cost: &Cos
     }
 }
 
-/// Bytes of a slice that begins at `position`: as many whole read units as go into it, and one at least. A part of one more
-/// would be read to its end, beyond what was counted.
+/// Bytes of a slice that begins at `position`: as many whole read units as fit into it, and at least one. If a part of
+/// one more were counted, that unit would be read to its end, which takes longer than was counted.
 fn slice_bytes(position: u64, cost: &CostModel) -> u64 {
     let bytes = cost.profile().rate_at(position) / (Nanos::from_secs(1).0 / SLICE.0);
     (bytes - bytes % limits::CHUNK_BYTES).max(limits::CHUNK_BYTES)

@@ -84,7 +84,8 @@ impl Buckets {
     #[must_use]
     pub fn slack(self, free: Nanos, profile: &DiskProfile, slowdown: f64) -> Slack {
         let sweep = |seeks, transfer| profile.sweep_seconds(seeks, transfer) * slowdown;
-        // The bound speaks of whole sweeps: half-way, the head may have been to the far end and have to come back.
+        // The bound is for whole sweeps: in the middle of one, the head may have to go to the far end first and then
+        // come back.
         let epsilon = 2.0 * profile.access_time(profile.capacity.0).as_secs_f64() * slowdown;
         let (mut work, mut left) = (0.0, [f64::INFINITY; BUCKETS]);
         let sum = |of: fn(&Bucket) -> f64| self.buckets.iter().map(of).sum::<f64>();
