@@ -58,7 +58,7 @@ impl<'a> RequestBody<'a> {
             BodyFraming::Length(length) => BodyLeft::Length(length),
             BodyFraming::Chunked => BodyLeft::Chunked(ChunkedDecoder::default()),
         };
-        // Who sent some of it already does not wait.
+        // A client that has sent some of the body already does not wait.
         let expects = head.expects_continue && buffer.is_empty();
         Self { stream, buffer, left, expects, idle_max }
     }

@@ -1,4 +1,4 @@
-//! One connection: reads request heads and gives each request to who answers it, until one of both sides has enough.
+//! One connection: reads request heads and gives each request to the module that answers it, until either side closes.
 //!
 //! Promise: a head is bounded in size and time; bytes read beyond a request belong to the next one; an error is answered
 //! precisely before the connection is closed. Not here: answers.
@@ -24,15 +24,16 @@ use crate::router;
 use crate::shared::Shared;
 use crate::{follow, management, problem};
 
-/// A connection of the reserve says what it wants within so long.
+/// A connection of the reserve must have sent its request within this time.
 const RESERVE_TIME_MAX: Duration = Duration::from_secs(1);
 /// First size of the read buffer: an ordinary head fits.
 const BUFFER_BYTES: usize = 2048;
-/// A client that still sends when it was refused is listened to for so long, and while it is silent for so long, that it can
-/// read why: closing at once would reset the connection. A proxy sends all of an upload before it looks for the answer.
+/// A client that was refused but still sends is read from for at most this long, and until it was silent for
+/// [`LINGER_SILENCE`], so that it can read why: closing at once would reset the connection. A proxy sends all of an
+/// upload before it looks for the answer.
 const LINGER_TIME: Duration = Duration::from_secs(30);
 const LINGER_SILENCE: Duration = Duration::from_secs(2);
-/// So much of a body nobody needs is read, that the connection can go on.
+/// At most so much of a body that nobody needs is read, so that the connection can go on.
 const SKIPPED_BYTES_MAX: u64 = 64 * 1024;
 /// Read at once while it lingers.
 const LINGER_READ_BYTES: usize = 64 * 1024;
@@ -84,7 +85,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: SocketAd
 }
 
 /// Reads until a head is complete. The clock of the head starts with its first byte. A head that is not complete when a
-/// drain begins is none that runs.
+/// drain begins does not count as a running request.
 async fn next_head(
     shared: &Shared,
     stream: &mut TcpStream,
@@ -173,8 +174,8 @@ async fn refuse(shared: &Shared, mut stream: TcpStream, peer: SocketAddr, reply:
     }
 }
 
-/// Closes our side and listens for a moment: closing at once would reset the connection, and the client would lose
-/// the answer while it still sends (RFC 9112 §9.6). Nobody who stops waits for that.
+/// Closes our side and listens for a moment: closing at once would reset the connection, and the client would lose the
+/// answer while it still sends (RFC 9112 §9.6). A server that stops does not wait for that.
 async fn linger(shared: &Shared, mut stream: TcpStream) {
     if stream.shutdown().await.is_err() {
         return;

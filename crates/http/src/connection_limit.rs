@@ -23,7 +23,7 @@ pub(crate) enum Arrival {
 pub(crate) struct Connections {
     /// Those that the limit counts.
     counted: AtomicUsize,
-    /// Those of the reserve: they take none of the limit's places, for as long as they are told that there is none.
+    /// Those of the reserve. The limit does not count them: most are open only until they are told that it is reached.
     reserve: AtomicUsize,
     /// Those that were there when the drain began: their requests may finish.
     awaited: AtomicUsize,

@@ -172,7 +172,7 @@ fn part_of(plan: &StreamPlan, query: &Query) -> ContentPart {
 /// Who watches: the session it names, else its address and program.
 fn viewer(exchange: &Exchange, query: &Query, cmcd: Cmcd) -> Viewer {
     let head = &exchange.head;
-    // Sound is a viewer of its own: what is held for it is of no use to the picture.
+    // Sound counts as a viewer of its own: a reservation for its rate is of no use to the picture.
     let track = if cmcd.object == ObjectType::Audio { " audio" } else { "" };
     let session = cmcd.session.map(|session| format!("{session}{track}"));
     let named = session.or_else(|| query.session.clone()).or_else(|| session_cookie(head));

@@ -48,7 +48,7 @@ pub(crate) struct StreamPlan {
 }
 
 /// Plans the answer to `request`, a GET or HEAD of the content `entry`, of which stages make something else if there is
-/// an `alteration`. `boundary` parts a multipart body: it must not be foreseeable by who uploads contents.
+/// an `alteration`. `boundary` parts a multipart body: whoever uploads contents must not be able to foresee it.
 #[must_use]
 pub(crate) fn plan(
     request: &RequestHead,

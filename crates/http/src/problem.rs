@@ -160,7 +160,7 @@ pub(crate) fn of_upkeep(error: &UpkeepError) -> Reply {
     }
 }
 
-/// What is answered to who may not do that.
+/// The answer to a client that may not do that.
 pub(crate) fn of_denied(denied: Denied) -> Reply {
     match denied {
         Denied::UserNeeded => Reply::problem(StatusCode::UNAUTHORIZED, &format!("{denied} (Basic)"))
@@ -169,7 +169,7 @@ pub(crate) fn of_denied(denied: Denied) -> Reply {
     }
 }
 
-/// What is answered to a login that was not verified; none where it was, and was wrong.
+/// The answer to a login that was not verified; none if it was verified and was wrong.
 pub(crate) fn of_login(error: LoginError) -> Option<Reply> {
     match error {
         LoginError::Wrong => None,
@@ -228,7 +228,7 @@ pub(crate) fn of_store(error: &StoreError) -> Reply {
         StoreError::DiskFailing(disk) => {
             (StatusCode::SERVICE_UNAVAILABLE, format!("disk {} errs or does not answer", disk.0))
         }
-        // Of what is answered with 503 nothing appears later.
+        // A change that is answered with 503 is not made later either.
         StoreError::Unsettled(_) => (StatusCode::GATEWAY_TIMEOUT, format!("{error}; look again when the disk answers")),
         StoreError::RootAway(_) | StoreError::Busy | StoreError::Closed => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}")),
         StoreError::NameTooLong => (StatusCode::BAD_REQUEST, "a name in the path is too long".to_owned()),

@@ -1,4 +1,4 @@
-//! Who answers a request that is no read of a content.
+//! Which module answers a request that is not a read of a content.
 
 use http_types::header::{ALLOW, LOCATION};
 use http_types::{Method, StatusCode};

@@ -24,18 +24,18 @@ use crate::operations::Operations;
 use crate::problem;
 use crate::shared::Shared;
 
-/// Between two looks at what sessions hold.
+/// Between two checks of what sessions hold.
 const EXPIRY_PERIOD: Duration = Duration::from_secs(1);
 /// Pause after an accept that failed for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Connections beyond the limit, for who asks how the server is.
+/// Connections beyond the limit, for requests that ask for the server's health.
 const RESERVE: usize = 64;
 /// For the last reports after streams were told to stop.
 const STOP_TIME_MAX: Duration = Duration::from_secs(2);
 /// For the disks to write what recordings have in memory, as long as a caller waits for a disk (`StoreSettings::patience`). What
 /// is not written by then gets its name at the next start.
 const SETTLE_TIME_MAX: Duration = Duration::from_secs(10);
-/// Between two looks whether they have.
+/// Between two checks of whether they have.
 const SETTLE_PERIOD: Duration = Duration::from_millis(10);
 
 /// What the wiring gives the front end.

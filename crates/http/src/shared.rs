@@ -95,7 +95,7 @@ const REPLY_BYTES_MAX: usize = 32 << 20;
 /// A reply up to this length is not counted: the number of connections bounds those.
 const SHORT_BYTES: usize = 16 * 1024;
 
-/// What replies hold whose clients do not read, bounded in all.
+/// The memory of replies whose clients do not read, bounded in all.
 #[derive(Default)]
 pub(crate) struct ReplyMemory(AtomicUsize);
 

@@ -36,7 +36,7 @@ pub trait Contents: Send + Sync + 'static {
     fn is_failing(&self, disk: DiskId) -> bool;
     /// Removes the content at `path`.
     fn delete<'a>(&'a self, path: &'a ContentPath, precondition: Precondition) -> Pending<'a, ()>;
-    /// So many bytes of a content were sent to who read it from `disk`.
+    /// So many bytes of a content were read from `disk` and sent.
     fn note_read(&self, _disk: DiskId, _path: &str, _bytes: u64) {}
     /// The volumes.
     fn volumes(&self) -> Vec<VolumeInfo>;
@@ -68,7 +68,7 @@ pub fn failure(silent: bool, gauges: &DiskGauges) -> Option<DiskFailure> {
 
 /// An upload under way; dropping it leaves nothing behind.
 pub trait UploadSink: Send {
-    /// So many bytes of it are there from an earlier one: what is appended goes behind them.
+    /// Bytes that an earlier upload has left: what is appended goes behind them.
     fn begun_with(&self) -> u64;
     /// Takes the next bytes; waits while the disk is behind.
     fn append<'a>(&'a mut self, bytes: &'a [u8]) -> Pending<'a, ()>;

@@ -84,7 +84,7 @@ pub enum DeliveryError {
     Lost,
 }
 
-/// What sends a head with the content: the bytes that go before it, by the rate granted.
+/// Makes the bytes that go before the content (the head of a response), given the rate that was granted.
 pub type Prefix<'a> = &'a (dyn Fn(Option<BitRate>) -> Vec<u8> + Send + Sync);
 
 /// A delivery under way.
@@ -114,15 +114,15 @@ impl DeliveryTerms {
     pub fn decide(config: &ServiceConfig, path: &str, asked: RateAsked, media: Option<MediaRate>, bytes: u64) -> Self {
         let policy = config.policy(path);
         let decision = asked.decide(media, &policy, config.burst, bytes);
-        // What was asked for stands.
+        // What the request itself asks for is not changed.
         let is_said = asked.burst.is_some() || asked.ceiling.is_some();
         let next = if is_said { decision } else { decision.ahead(bytes, BitRate(u64::MAX)) };
         Self { decision, next, when_full: policy.when_full }
     }
 }
 
-/// Starts a delivery to `socket`. Where there is no room, what its viewer has and what others only looked with is used, and
-/// best effort is tried where the path is set to that.
+/// Starts a delivery to `socket`. If there is no room, it uses what its viewer holds and what others hold after a mere
+/// look at a content; then it tries best effort, if the path is configured for that.
 ///
 /// # Errors
 /// Why it was not started, with the socket as it was.
@@ -245,7 +245,7 @@ impl Paced {
             None => StreamLeft::Nothing,
         };
         let stream = self.pending.stream;
-        // Whoever reads in the log that it ended does not find it listed.
+        // It leaves the listing before its end is logged.
         drop(self.session);
         let stats = &self.service.stats;
         stats.bytes_sent.fetch_add(end.sent_bytes, Ordering::Relaxed);
@@ -263,7 +263,7 @@ impl Paced {
             Outcome::DiskOverloaded | Outcome::StartTooLate => Some(Resource::Disk(disk)),
             _ => None,
         };
-        // Nothing was sent yet: this can still be told.
+        // Nothing was sent yet, so the client can still be told.
         let end = if let Some(resource) = short.filter(|_| end.sent_bytes == 0) {
             let refusal = Refusal { resource, grantable: BitRate(0) };
             note_refusal(&self.service, &refusal, path, client, self.request.terms.decision.rate());

@@ -160,7 +160,7 @@ async fn begin_recording(
 }
 
 impl Writer {
-    /// So many bytes of it are there from an earlier one ([`OnBreak::Resume`]): what is written goes behind them.
+    /// Bytes that an earlier upload has left ([`OnBreak::Resume`]): what is written goes behind them.
     #[must_use]
     pub fn begun_with(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
@@ -242,7 +242,7 @@ async fn append(upload: &mut Option<Box<dyn UploadSink>>, bytes: &[u8]) -> Resul
 impl Drop for Writer {
     fn drop(&mut self) {
         self.service.stats.uploads_open.fetch_sub(1, Ordering::Relaxed);
-        // Whoever reads in the log that it ended does not find it listed.
+        // It leaves the listing before its end is logged.
         drop((self.upload.take(), self.recording.take()));
         let stored_bytes = std::mem::replace(&mut self.end, Ok(0));
         let end = UploadOutcome { stored_bytes, duration: self.begun.elapsed() };

@@ -1,7 +1,7 @@
 //! The latest events, kept in memory for whoever follows them.
 //!
-//! Promise: an event is added without waiting for anybody; who follows too slowly misses the oldest, and sees by the numbers
-//! that it did. Not here: who may follow them, and how (`http`).
+//! Promise: an event is added without waiting for anybody; a client that follows too slowly misses the oldest, and can
+//! tell from the numbers. Not here: who may follow them, and how (`http`).
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

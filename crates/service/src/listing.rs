@@ -92,7 +92,7 @@ impl Listings {
         let writes = self.writes.load(Ordering::Acquire);
         let is_full = self.bytes() >= BYTES_MAX;
         if let Some(snapshot) = latest.as_ref().filter(|snapshot| snapshot.writes == writes)
-            // While clients that do not read hold all there may be, what they hold serves others, too.
+            // While clients that do not read hold as much as there may be, their snapshots serve others as well.
             && (is_full || asked < snapshot.fresh_until)
         {
             return Ok(Arc::clone(&snapshot.listing));

@@ -1,9 +1,10 @@
 //! Whether a name and a password are a user's.
 //!
-//! Promise: argon2 is slow on purpose, so what was right is remembered for a while by a keyed hash, and is not verified again
-//! meanwhile; a storm of wrong ones takes one processor at most and delays another address by one verification; those of one
-//! address are verified in the order they came, so that a right one behind the same proxy has its turn as well; and who
-//! cannot be verified within seconds is told to come again. No password is kept.
+//! Promise: argon2 is slow on purpose, so what was right is remembered for a while by a keyed hash, and is not verified
+//! again meanwhile; a storm of wrong ones takes one processor at most and delays another address by one verification;
+//! those of one address are verified in the order they came, so that a right one behind the same proxy has its turn as
+//! well; and a login that cannot be verified within seconds is answered with a request to try again. No password is
+//! kept.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -18,7 +19,7 @@ use crate::access::Principal;
 use crate::config::ServiceConfig;
 use crate::lock::lock;
 
-/// What was right is not verified again for so long after its last use.
+/// A login that was right is not verified again for so long after its last use.
 const REMEMBERED_TIME: Duration = Duration::from_secs(600);
 /// Remembered at once.
 const REMEMBERED_MAX: usize = 1024;

@@ -54,7 +54,7 @@ pub struct MediaService {
     pub events: Events,
     /// What is counted here.
     pub stats: ServiceStats,
-    /// Whose names and passwords are right.
+    /// Checks names and passwords.
     pub logins: Logins,
     /// What folders may hold.
     pub quotas: Arc<Quotas>,
@@ -347,9 +347,10 @@ impl MediaService {
 
     /// Begins to drain: nothing new is admitted, what runs goes on.
     pub fn drain(&self) {
-        // Told first: who follows the events hears why their answer ends.
+        // The event comes first, so that clients that follow the events learn why their answer ends.
         self.events.tell(events::server_stopping(SystemTime::now()));
-        // In this order, whoever has heard that it is not ready any more is refused on the next connection, not cut off.
+        // In this order, a client that has learned that the server is not ready is refused on its next connection, and
+        // not cut off.
         let _ = self.plane.send(Command::Drain);
         self.draining.send_replace(true);
         self.ready.store(false, Ordering::Release);

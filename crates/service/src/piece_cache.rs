@@ -50,7 +50,8 @@ pub(crate) struct PieceCache {
     gauges: Arc<Gauges>,
     kept: Mutex<PieceGenerations>,
     allowances: Mutex<[Option<LinkAllowance>; LINKS_MAX]>,
-    /// Contents that were read from here in this second: kept open, they are found open by the next request.
+    /// Contents that were read from here in this second. They are kept open, so that the next request need not open
+    /// them.
     held: Mutex<HashMap<ContentVersion, Arc<Content>>>,
 }
 
@@ -103,7 +104,8 @@ impl PieceCache {
         }
     }
 
-    /// The contents that were held open: not for longer than from one call to the next, for a deleted one takes space.
+    /// Takes out the contents that were held open. None is held for longer than from one call to the next, for a
+    /// deleted one still takes space.
     pub(crate) fn take_open(&self) -> impl Send + use<> {
         std::mem::take(&mut *lock(&self.held))
     }

@@ -20,7 +20,7 @@ use crate::media_service::MediaService;
 
 /// Largest piece.
 const PIECE_BYTES: usize = 64 * 1024;
-/// An end of which the plane knows nothing, in the words of the event log.
+/// What the event log calls an end that the plane knows nothing of.
 const STAGE_FAILED: &str = "StageFailed";
 
 /// What happens to bytes on their way: they are looked at, changed or refused. Never slow: a stage runs on a thread that
@@ -134,7 +134,7 @@ pub async fn open(
     // The plane's end stays in blocking mode, for then no memory is lent to it (`kernel::lend`): before Linux 6.5, splicing to
     // such a socket waits for its reader, which is no thread of real-time priority. The plane's sends never wait.
     let left = request.body.iter().map(segment_bytes).sum();
-    // The plane has no streams of nothing; stages may still add to it.
+    // The plane has no streams without bytes, but stages may still add some.
     let paced = match left {
         0 => None,
         _ => Some(

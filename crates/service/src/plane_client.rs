@@ -1,4 +1,5 @@
-//! Between requests and the data plane: numbers streams, sends commands, brings each report to who waits for it.
+//! Between requests and the data plane: numbers streams, sends commands, and gives each report to the request that
+//! waits for it.
 //!
 //! Promise: never waits for the plane (a full queue is an answer); a reservation whose owner is gone is released.
 //! Not here: what a request makes of a report (`delivery`, `recording`).
@@ -106,7 +107,7 @@ impl PlaneClient {
         }
     }
 
-    /// Brings a report of a stream to who waits for it.
+    /// Gives a report of a stream to the request that waits for it.
     pub(crate) fn on_report(&self, report: Report) {
         let stream = match &report {
             Report::Started { stream, .. }

@@ -12,7 +12,8 @@ use units::Nanos;
 
 use crate::contents::{ContentPath, StoreError};
 
-/// Of a quota, what is kept free where the oldest is overwritten: one part of so many. Removing begins when half of it is used.
+/// Where the oldest contents are overwritten, one part in so many of a quota is kept free. Removing begins when half of
+/// that is used.
 const SPARE: u64 = 16;
 /// An upload waits so long for the oldest to be removed.
 const ROOM_TIME_MAX: Duration = Duration::from_secs(10);
@@ -87,7 +88,7 @@ impl Quotas {
         self.wanted.notified().await;
     }
 
-    /// Takes part in all quotas that `path` lies in, with the bytes that were announced.
+    /// Counts an upload to `path` towards all quotas that it lies in, with the bytes that were announced.
     ///
     /// # Errors
     /// One of them has no room.
@@ -103,7 +104,7 @@ impl Quotas {
         Ok(share)
     }
 
-    /// A content was removed: who was refused may have room now.
+    /// A content was removed: an upload that was refused may find room now.
     pub(crate) fn removed(&self, path: &ContentPath) {
         let refuses = |quota: &Arc<Quota>| quota.config.when_full == WhenQuotaFull::Refuse;
         if self.all().iter().any(|quota| refuses(quota) && is_in(path, &quota.config.folder)) {

@@ -161,7 +161,8 @@ struct ViewerShare {
     /// For how long reads had it, and since when one has it now.
     used: Nanos,
     since: Nanos,
-    /// It served several contents, as segments are: the end of one is not the end of what is played.
+    /// It has served several contents, one after the other, as players read segments: the end of one is not the end of
+    /// what is played.
     goes_on: bool,
     state: ReservationState,
 }
@@ -331,7 +332,7 @@ impl Sessions {
     }
 }
 
-/// The newest share that is so.
+/// The newest share for which `so` is true.
 fn newest(shares: &[ViewerShare], so: impl Fn(&ViewerShare) -> bool) -> Option<usize> {
     shares.iter().rposition(so)
 }

@@ -15,8 +15,8 @@ use crate::lock::lock;
 use crate::plane_client::PlaneClient;
 use crate::session::{Begin, ContentPart, Retry, SessionRequest, Sessions, StreamLeft, Viewer};
 
-/// A player closes the connection it leaves while it opens the next, which the data plane notices two sends later. Who takes
-/// nothing for so long, twenty ticks, does not play.
+/// A player closes its old connection while it opens the next one, which the data plane notices two sends later. A
+/// client that takes nothing for so long, twenty ticks, does not play.
 const GONE_TIME_MAX: Duration = Duration::from_secs(1);
 /// Longest wait for the end of a stream that was stopped because it had not started; then the newer one runs in no session.
 const STOP_TIME_MAX: Duration = Duration::from_secs(2);

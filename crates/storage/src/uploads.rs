@@ -283,7 +283,8 @@ impl<F: UploadFile, R> Uploads<F, R> {
         self.conclude_if_written(id);
     }
 
-    /// No more will come of it, and nobody waits for it. Its file, if it is over: it is to leave nothing.
+    /// No more bytes will come, and nobody waits for the upload. Returns its file if the upload is over: nothing of it
+    /// is to be left.
     pub fn break_off(&mut self, id: UploadId) -> Option<F> {
         let upload = self.uploads.get(&id)?;
         let receiving = upload.life == UploadLife::Receiving;
@@ -297,7 +298,8 @@ impl<F: UploadFile, R> Uploads<F, R> {
         None
     }
 
-    /// It cannot go on. Its file, if it is over; else what is written of it will be published, and the rest is to be dropped.
+    /// The upload cannot go on. Returns its file if the upload is over; otherwise what is written will be published,
+    /// and the caller is to drop the rest.
     pub fn failed(&mut self, id: UploadId, why: UploadTrouble) -> Option<F> {
         let upload = self.uploads.get_mut(&id)?;
         if !upload.keep || upload.written_bytes == 0 || why != UploadTrouble::Full {
@@ -377,8 +379,8 @@ impl<F: UploadFile, R> Uploads<F, R> {
         self.done(Used::default(), now);
     }
 
-    /// So many bytes of an upload were written on the grant, a multiple of `DIRECT_ALIGN`, and why no more, if something was
-    /// the matter. Its file, if it is over.
+    /// So many bytes of an upload were written on the grant, a multiple of `DIRECT_ALIGN`; `trouble` says why there
+    /// were no more, if something failed. Returns the file if the upload is over.
     pub fn wrote(&mut self, id: UploadId, bytes: u64, trouble: Option<UploadTrouble>, now: Nanos) -> Option<F> {
         let mut used = Used { bytes, ok: trouble != Some(UploadTrouble::Disk), ..Used::default() };
         self.commits.wrote(id, bytes);
@@ -388,7 +390,8 @@ impl<F: UploadFile, R> Uploads<F, R> {
             upload.written_bytes += bytes;
             upload.ready_bytes -= bytes.min(upload.ready_bytes);
             if let Some(recording) = upload.recording {
-                // What is left came behind what is written, at the recording's rate: not just now.
+                // The bytes that are left came after those that are written, at the recording's rate: their time is
+                // reckoned from that.
                 upload.ready_since = upload.ready_since.saturating_add(recording.rate.time_for(bytes)).min(now);
             }
             let (position, ready_bytes) = upload.next_run();
@@ -404,7 +407,8 @@ impl<F: UploadFile, R> Uploads<F, R> {
                 None => self.conclude_if_written(id),
             }
         }
-        // Before the grant is given back: what comes next is decided then, and a flush is part of it.
+        // This comes before the grant is given back: the schedule then decides what comes next, and that may be the
+        // flush.
         self.offer_commit();
         self.done(used, now);
         if let Some((work, class)) = renewed {

@@ -15,7 +15,8 @@ use crate::grant::StoreWork;
 /// Bytes by which what is in the drive's cache must have grown to be told again.
 const DIRTY_BYTES_NEWS: u64 = 4 * 1024 * 1024;
 
-/// Names made durable by one commit at most: its time is what the schedule has learned, and must stay alike.
+/// Names that one commit makes durable at most: the schedule has learned how long a commit takes, so all must take
+/// about as long.
 const NAMES_PER_COMMIT: usize = 32;
 
 /// What is to be done next of a commit. Tell how it went by [`Uploads::part_done`].
@@ -33,7 +34,8 @@ pub enum CommitPart<'a, R> {
     Publish(UploadId),
     /// Make the file and its name durable. If that succeeded, it is acknowledged.
     SyncName(UploadId),
-    /// An earlier sync failed, and with it what this file's would have found to do: it may not be acknowledged.
+    /// An earlier sync failed and may have lost what this file's sync should have written: the upload may not be
+    /// acknowledged.
     Withhold(UploadId),
     /// Make a removal durable.
     SyncRemoval(&'a mut R),
@@ -72,7 +74,7 @@ struct CommitBatch<R> {
     removals_to_sync: VecDeque<R>,
     removals_to_check: VecDeque<R>,
     to_flush: bool,
-    /// A sync failed: others' may find nothing left to do, and succeed.
+    /// A sync failed: later ones may succeed only because they find nothing left to do.
     journal_broke: bool,
     /// Everything in the drive's cache is durable now.
     settled: bool,
@@ -207,7 +209,8 @@ impl<F: UploadFile, R> Uploads<F, R> {
         if let Some(removal) = batch.removals_to_sync.front_mut() {
             return Some(CommitPart::SyncRemoval(removal));
         }
-        // First all, then the looks: what a look changes would be committed by the next one's sync.
+        // All removals are synced before the first is checked: a check changes something itself, which the next
+        // removal's sync would commit.
         if let Some(removal) = batch.removals_to_check.front_mut() {
             return Some(CommitPart::CheckRemoval(removal));
         }
@@ -216,8 +219,8 @@ impl<F: UploadFile, R> Uploads<F, R> {
         batch.to_flush.then_some(CommitPart::Flush { upload, keep })
     }
 
-    /// The part that [`Uploads::next_part`] gave last is done, or could not be. An upload that could not be made whole, was
-    /// refused its name, or is through, is forgotten: its client is to be told before.
+    /// The part that [`Uploads::next_part`] gave last is done, or could not be. An upload that could not be secured,
+    /// was refused its name, or is durable, is forgotten: tell its client before this call.
     pub fn part_done(&mut self, outcome: Result<(), UploadTrouble>, now: Nanos) {
         let Some(batch) = self.commits.batch.as_mut() else { return };
         let mut over = None;
