@@ -103,7 +103,8 @@ pub struct DiskGauges {
     pub promised_ppm: Gauge,
     /// Share of its time that may still be promised, in millionths.
     pub free_ppm: Gauge,
-    /// Streams of 8.8 Mbit/s that it carries with nothing else to do, each of another content; whoever counts them tells.
+    /// Streams of 8.8 Mbit/s that it carries with nothing else to do, each of another content; set by whoever counts
+    /// them.
     pub carries_streams: Gauge,
     /// Observed over predicted service time, in millionths.
     pub slowdown_ppm: Gauge,

@@ -4,7 +4,8 @@
 //! and the file system's extents say where that lies on its disk. A store over whole disks names each disk once as a file
 //! and lists the units; a mirror has a second copy, whose units lie on other disks.
 //!
-//! Promise: pure look-ups, no allocation after the making. Not here: reading (`fetcher`), what it costs (`schedule`).
+//! Promise: pure look-ups, no allocation after a layout is made. Not here: reading (`fetcher`), what it costs
+//! (`schedule`).
 
 use std::os::fd::OwnedFd;
 
@@ -45,7 +46,7 @@ pub enum Positions {
 pub struct ContentFile {
     /// The disk it lies on, or is.
     pub disk: DiskId,
-    /// Open for reading; with `O_DIRECT` where `access` is [`Access::Direct`].
+    /// Open for reading; with `O_DIRECT` where `access` is [`FileAccess::Direct`].
     pub file: OwnedFd,
     /// How it can be read.
     pub access: FileAccess,

@@ -111,7 +111,7 @@ pub(crate) enum ToFetcher {
     BeShare { disk: DiskId, share: f64 },
     /// From the admitter: a disk has promised more than it can do; its youngest stream is to end.
     Shed { disk: DiskId },
-    /// From the pacer: so far a stream was sent.
+    /// From the pacer: how far a stream was sent.
     Sent { slot: u32, cursor: Cursor },
     /// From the pacer: a stream's clock.
     Paced { slot: u32, pace: Pace },
@@ -125,7 +125,7 @@ pub(crate) enum ToFetcher {
     Park { slot: u32 },
     /// From the pacer: a demoted stream's client reads again.
     AskBack { slot: u32 },
-    /// From the pacer: a stream ends as soon as its socket lets it; who shares its reads goes on without it.
+    /// From the pacer: a stream ends as soon as its socket lets it; the streams that share its reads go on without it.
     Ending { slot: u32 },
     /// From the pacer: a stream ended.
     Leave { slot: u32, may_hold: bool },
@@ -146,7 +146,7 @@ pub(crate) enum ToPacer {
     Refuse { slot: u32, refusal: Refusal },
     /// From the admitter: everything of an ended stream was given back but the reservation `held`.
     Left { slot: u32, held: Option<ReservationId> },
-    /// From the fetcher: so far pages are held for a stream.
+    /// From the fetcher: up to this payload, pages are held for a stream.
     Fetched { slot: u32, payload: u64 },
     /// From the fetcher: what a stream's content cannot be read beyond, and what it ends with there.
     Cut { slot: u32, payload: u64, outcome: Outcome },

@@ -42,8 +42,9 @@ pub struct PlaneConfig {
     /// Streams of one content share its reads, and so much disk time is kept for those that then need their own: a share
     /// of what all of them would take. `None`: each reads for itself.
     pub sharing: Option<f64>,
-    /// What has copies on several disks is promised time on each of them, so that any one may fail; else only where it is read
-    /// while all of them work, and who finds no time elsewhere when one fails loses its promise.
+    /// Streams of contents with copies on several disks are promised time on each of these, so that any one may fail.
+    /// Otherwise they are promised time only on the disks that are read while all of them work, and a stream that finds
+    /// no time elsewhere when one fails loses its reservation.
     pub survive_disk_loss: bool,
     /// A client that takes nothing for so long gives its reservation back; a best-effort delivery ends.
     pub stall_max: Nanos,
@@ -189,7 +190,7 @@ impl<I: Io> Plane<I> {
         }
     }
 
-    /// The world it runs in (for the simulator, which is one).
+    /// The world it runs in, for the simulator to look into its own.
     pub fn io(&mut self) -> &mut I {
         &mut self.outside.io
     }

@@ -158,8 +158,8 @@ pub trait Io {
         self.chunk_count()
     }
 
-    /// Asks for a change of memory; one at a time is out. It completes like a read, with 1 if it was made and with a
-    /// [`Fault`] if not.
+    /// Asks for a change of memory; one at a time is out. It completes like a read, with 1 if it was made and with an
+    /// [`IoFault`] if not.
     fn change_memory(&mut self, token: Token, change: MemoryChange);
 
     /// Makes `file` usable as `slot` until [`Io::close_file`]. The plane keeps `file` open meanwhile.
@@ -193,7 +193,7 @@ pub trait Io {
     /// number once there is room or an error to be told by the next send.
     fn await_room(&mut self, token: Token, socket: SocketSlot);
 
-    /// Asks for the end of a pending send. Its completion still comes, once: with its result or [`Fault::Cancelled`].
+    /// Asks for the end of a pending send. Its completion still comes, once: with its result or [`IoFault::Cancelled`].
     fn cancel_send(&mut self, token: Token);
 
     /// Hands a grant to its disk's store thread and wakes it. At most one per disk is out, so there is always room.

@@ -126,7 +126,7 @@ impl WatchedContent {
         ChangeVerdict::Changed
     }
 
-    /// It stayed [`Verdict::Unsure`] for too long.
+    /// It stayed [`ChangeVerdict::Unsure`] for too long.
     pub fn give_up(&self) {
         self.lock().changed = true;
     }

@@ -88,7 +88,8 @@ impl DiskHandle {
     }
 
     /// Waits for `event` as long as the disk is relied on: for what may rightly take long (grants are rare on a busy
-    /// disk). One that hangs under the data plane's reads gets no grants, so that its thread never comes to hang, too.
+    /// disk). A disk that hangs under the data plane's reads gets no grants: its thread does not get stuck, so these
+    /// reads are asked, too.
     pub(crate) async fn while_it_works<T>(&self, event: impl Future<Output = T>) -> Result<T, StoreError> {
         let mut event = std::pin::pin!(event);
         loop {

@@ -67,8 +67,9 @@ pub enum Precondition {
     MustNotExist,
     /// `If-Match`: quoted entity tags, or `*` for any.
     MustMatch(Vec<String>),
-    /// `If-None-Match` with quoted entity tags, and `If-Unmodified-Since`: what is there has none of these tags (whether
-    /// they are weak does not matter), and was not modified after that second. Nothing there will do.
+    /// `If-None-Match` with quoted entity tags, and `If-Unmodified-Since`: what is there has none of these tags
+    /// (whether they are weak does not matter), and was not modified after that second. It also holds if nothing is
+    /// there.
     MustNotBe {
         /// The tags.
         tags: Vec<String>,

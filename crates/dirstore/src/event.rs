@@ -11,7 +11,7 @@ use units::ByteCount;
 
 use crate::{ContentPath, RootAway, StoreError};
 
-/// Events kept for who listens later; the oldest go.
+/// Events kept until somebody listens; the oldest are dropped.
 const WAITING_MAX: usize = 256;
 
 /// Something that happened.
@@ -107,7 +107,7 @@ pub struct UpkeepReport {
 /// Takes events, on the threads of the disks: it must not block.
 pub type EventListener = Box<dyn Fn(StoreEvent) + Send + Sync>;
 
-/// The way from the disks' threads to who listens.
+/// The way from the disks' threads to the listener.
 #[derive(Default)]
 pub(crate) struct EventSender(Mutex<EventQueue>);
 

@@ -18,8 +18,8 @@ use crate::{ContentPath, Entry, NameKind, Opened, Precondition, StoreError, Want
 /// Where an answer goes.
 pub(crate) type ReplyTo<T> = oneshot::Sender<Result<T, StoreError>>;
 
-/// Where the answer to a change goes. Either the disk's thread begins what it cannot take back, or the caller gives up: who
-/// comes first decides.
+/// Where the answer to a change goes. Either the disk's thread begins what it cannot take back, or the caller gives up:
+/// whichever comes first decides.
 #[derive(Debug)]
 pub(crate) struct ChangeReply<T> {
     reply: ReplyTo<T>,
@@ -105,7 +105,7 @@ impl Begun {
 
 impl Drop for Begun {
     fn drop(&mut self) {
-        // Of an upload that is finished the thread knows nothing any more.
+        // The thread has forgotten an upload that is finished.
         self.shared.abort(self.id, self.filling.take());
     }
 }

@@ -29,8 +29,9 @@ pub enum OnBreak {
     Discard,
     /// What has come is published under its name. If the server dies, the next start does that.
     Keep,
-    /// What was written stays for a week, hidden, for an upload of the same name and the same number here, which stands for the version
-    /// of what is sent: it goes on behind it ([`crate::Upload::begun_with`]). A volume keeps nothing.
+    /// What was written stays for a week under a hidden name. An upload of the same name and with the same number,
+    /// which stands for the version of what is sent, goes on behind it ([`crate::Upload::begun_with`]). A volume keeps
+    /// nothing.
     Resume(u64),
 }
 

@@ -70,7 +70,7 @@ impl DiskShared {
         since != 0 && kernel::clock::monotonic().saturating_sub(Nanos(since)).0 > patience
     }
 
-    /// True if it answers, and who reads from the disk has nothing against it.
+    /// True if it answers, and the reads of the data plane say nothing against it.
     pub(crate) fn is_relied_on(&self) -> bool {
         !self.is_stuck() && self.reliance.get().is_none_or(|reliance| reliance(self.id))
     }

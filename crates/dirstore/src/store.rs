@@ -168,7 +168,7 @@ impl Store {
         self.0.volumes.iter().find(|volume| volume.is_named(name)).ok_or(UpkeepError::Unknown)?.begin(wish)
     }
 
-    /// So many bytes of a content were sent to who read it from `disk`: volumes count what is read most.
+    /// So many bytes of a content were read from `disk` and sent: volumes count what is read most.
     pub fn note_read(&self, disk: DiskId, name: &str, bytes: u64) {
         let has_disk = |volume: &&ServedVolume| volume.disks().iter().any(|(id, ..)| *id == disk);
         if let Some(volume) = self.0.volumes.iter().find(has_disk) {
@@ -176,8 +176,8 @@ impl Store {
         }
     }
 
-    /// Asks `reliance` before a disk is given an upload, from now on: who reads from the disks knows more of their errors
-    /// than their threads do. The first one given stays.
+    /// From now on `reliance` is asked before a disk is given an upload: the data plane, which reads from the disks,
+    /// knows more of their errors than their threads do. The first one that is given stays.
     pub fn rely_on(&self, reliance: Reliance) {
         let _ = self.0.reliance.set(reliance);
     }
@@ -301,8 +301,9 @@ impl Store {
         if !precondition.holds(Some(found.existing())) {
             return Err(StoreError::PreconditionFailed);
         }
-        // What a later root has under this name is hidden and must not come to light: it goes first, so that what is
-        // seen stays as it is if that fails. A folder that a content hides stays, and a content that a folder hides.
+        // What later roots have under this name is hidden and must not become visible: it is removed first, so that
+        // what is visible stays as it is if that fails. A folder that a content hides stays, and so does a content that
+        // a folder hides.
         for number in (first + 1..self.0.roots.len()).rev() {
             match self.remove_from(number, path, found.kind, &Precondition::None).await {
                 Err(StoreError::IsDirectory) => {}
@@ -360,7 +361,7 @@ impl Store {
         self.0.disks.get(usize::from(disk.0)).map(|disk| &disk.handle.shared.stats)
     }
 
-    /// Hidden names are there for nobody, unless they are to be served.
+    /// Hidden names are not found, unless they are configured to be served.
     fn check_served(&self, path: &ContentPath) -> Result<(), StoreError> {
         if self.0.hidden_files || !path.is_hidden() { Ok(()) } else { Err(StoreError::NotFound) }
     }
@@ -370,7 +371,8 @@ impl Store {
         self.0.roots.iter().map(|(disk, root)| (&self.0.disks[*disk], *root))
     }
 
-    /// The first root that has `path`, for who reads it: what an earlier root that does not answer may have is passed over.
+    /// The first root that has `path`, for reading it: an earlier root that does not answer is passed over, whatever it
+    /// may have.
     async fn locate(&self, path: &ContentPath) -> Result<(usize, Entry), StoreError> {
         let mut failure = StoreError::NotFound;
         for (number, (disk, root)) in self.roots().enumerate() {
@@ -382,7 +384,7 @@ impl Store {
         Err(failure)
     }
 
-    /// The first root that has `path`, for who changes it: each earlier one has answered that it has not.
+    /// The first root that has `path`, for changing it: each earlier root has answered that it does not have it.
     async fn locate_to_change(&self, path: &ContentPath) -> Result<(usize, Entry), StoreError> {
         let mut failure = StoreError::NotFound;
         for (number, (disk, root)) in self.roots().enumerate() {
@@ -418,8 +420,8 @@ impl Store {
             }
             able.push((disk, root, false));
         }
-        // Where the folder is; where nobody has it, it is made where the nearest above it is. One that only a failing disk has is
-        // not made elsewhere.
+        // Where the folder is. If no root has it, it will be made where the nearest folder above it is. A folder that
+        // only a failing disk has is not made elsewhere.
         let mut places = Vec::new();
         let mut nearest = Some(parent);
         while let Some(folder) = nearest.filter(|_| places.is_empty()) {
@@ -437,7 +439,7 @@ impl Store {
             }
             nearest = folder.split().map(|(above, _)| above).filter(|_| matches!(failure, StoreError::ParentMissing));
         }
-        // Of those with as much space the first root stays first.
+        // Among roots with the same space the order stays.
         places.sort_by_key(|(space, _)| Reverse(*space));
         if places.is_empty() { Err(failure) } else { Ok(places.into_iter().map(|(_, place)| place).collect()) }
     }
@@ -471,8 +473,8 @@ async fn list_one(disk: &ServedDisk, root: usize, path: &ContentPath) -> Result<
     Ok(entries)
 }
 
-/// What to say if no root has it: a root that could not be asked says more than one that has it not. Errors that a
-/// later root cannot mend end the search.
+/// What to answer if no root has it: that a root could not be asked matters more than that another does not have it. An
+/// error that no later root can make up for ends the search.
 fn worse(so_far: StoreError, error: StoreError) -> Result<StoreError, StoreError> {
     match error {
         StoreError::NotFound => Ok(so_far),

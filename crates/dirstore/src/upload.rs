@@ -34,7 +34,7 @@ pub struct Upload {
     progress: Arc<UploadProgress>,
     length: Option<u64>,
     received_bytes: u64,
-    /// Kept for who uploads the same name meanwhile.
+    /// Kept so that other uploads of this name go to the same root meanwhile.
     _home: Arc<NameHome>,
 }
 
@@ -77,7 +77,7 @@ impl Upload {
         Ok(Self { disk, begun, buffers, share, reserved, progress, length, received_bytes, _home: home })
     }
 
-    /// So many bytes of it are there from an earlier one: what is appended goes behind them.
+    /// Bytes that an earlier upload has left: what is appended goes behind them.
     #[must_use]
     pub const fn begun_with(&self) -> u64 {
         self.begun.begun_with

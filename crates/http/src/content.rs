@@ -1,7 +1,7 @@
 //! GET and HEAD of contents: from the request head to the service and back.
 //!
-//! Promise: what ends badly ends the connection; only a complete response keeps it. Not here: what is answered (`plan`), at
-//! which rate (`service`).
+//! Promise: only a complete response keeps the connection open. Not here: what is answered (`plan`), at which rate
+//! (`service`).
 
 use std::os::fd::OwnedFd;
 use std::time::SystemTime;

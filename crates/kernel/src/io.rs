@@ -1,8 +1,8 @@
 //! The data plane's way out on Linux: [`dataplane::port::Io`] over an engine, the arena and helper threads.
 //!
-//! Promise: nothing is allocated after [`KernelIo::new`], and nothing waits but [`Io::wait`]: what could is done by helper
-//! threads (reads that the engine does not make, changes of memory, looks at files). Not here: how requests reach the kernel
-//! (`engine`), the thread and its priority (`thread`).
+//! Promise: nothing is allocated after [`KernelIo::new`], and nothing waits but [`Io::wait`]: what could wait is done
+//! by helper threads (reads that the engine does not make, changes of memory, looks at files). Not here: how requests
+//! reach the kernel (`engine`), the thread and its priority (`thread`).
 
 use std::collections::VecDeque;
 use std::io;
@@ -47,7 +47,7 @@ const FILES: usize = limits::FILES_MAX + READS_MAX;
 /// Tokens from here on are the engine's. The plane's stay below (`Token`).
 const OURS: u64 = 0xFF << 56;
 
-/// How long the end waits for the kernel to let go of what is in flight, before memory is rather leaked.
+/// How long the end waits for the kernel to let go of what is in flight. After that, the memory is leaked instead.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What [`KernelIo::new`] needs to know.
@@ -115,7 +115,8 @@ pub struct KernelIo {
 }
 
 impl KernelIo {
-    /// The engine, the arena and the helper threads, for the calling thread. Says in the second part what could be had.
+    /// The engine, the arena and the helper threads, for the calling thread. The second part of the result says what
+    /// could be had.
     ///
     /// # Errors
     /// What io_uring or the memory lacks, with what to do about it.

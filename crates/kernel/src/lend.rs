@@ -23,9 +23,9 @@ const PAGE_BYTES: u64 = limits::DIRECT_ALIGN;
 /// Pages whose marks share a word.
 const WORD_PAGES: u64 = u64::BITS as u64;
 const HUGE_PAGES: u64 = crate::mapping::HUGE_PAGE_BYTES as u64 / PAGE_BYTES;
-/// The kernel frees a huge page when all of it was replaced (or when memory is short). What is lent, and so will be
-/// replaced, of huge pages of which the rest is not, is memory beyond the arena: about this share of it at most (one in
-/// so many). From then on only memory is lent that was lent before.
+/// Pages that were lent are replaced later, but the kernel frees a huge page only when all of it was replaced (or when
+/// memory is short). So the lent pages of huge pages that were lent in part take memory beyond the arena: about one
+/// part of it in so many at most. From then on only memory is lent that was lent before.
 const SPARE_SHARE: u64 = 8;
 
 /// What is lent, and the pipe it passes through.

@@ -75,7 +75,8 @@ pub fn connect(disks: u16) -> io::Result<ChannelEnds> {
 
 #[derive(Debug)]
 struct ChannelShared {
-    /// These two commands need no room, and pass all others: they came after a crowd's, and must not be lost for it.
+    /// These two commands need no room in the queue and overtake all others, so that they are not lost when a crowd has
+    /// filled it.
     drains: AtomicBool,
     shuts_down: AtomicBool,
     commands: ArrayQueue<Command>,

@@ -72,8 +72,8 @@ impl LeasePool {
         Some(Lease { pool: Arc::clone(&self.0), index })
     }
 
-    /// Gives the memory of the buffers back that nobody has had for `lull`. Who wants one meanwhile waits for as long as one
-    /// takes.
+    /// Gives the memory of the buffers back that nobody has had for `lull`. A caller that wants a buffer meanwhile
+    /// waits for no longer than one of them takes.
     pub fn give_back(&self, lull: Nanos) {
         let now = monotonic();
         loop {

@@ -39,7 +39,7 @@ pub fn first_in_first_out(priority: u8, heirs: Heirs) -> io::Result<()> {
 }
 
 /// Starts a thread of ordinary priority, on `cpus` (None: wherever the caller may run), whatever the caller's own is.
-/// Returns once it is so, before the caller becomes something else.
+/// Returns once the thread is an ordinary one, so that the caller may then change its own scheduling.
 ///
 /// # Errors
 /// The kernel's, if there can be no more threads.

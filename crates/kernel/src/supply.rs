@@ -18,7 +18,7 @@ use crate::available::available_bytes;
 use crate::helpers::{Crew, HelperWork, Helpers};
 use crate::plane_channel::PlaneWaker;
 
-/// How often it is looked how much there is to have.
+/// How often it is checked how much memory could be had.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The thread, and what it knows.

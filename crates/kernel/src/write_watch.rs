@@ -1,4 +1,4 @@
-//! Who writes to a file, told from who only sets its times: inotify tells them apart, `fstat` does not.
+//! Whether a file was written to, or only its times were set: inotify tells these apart, `fstat` does not.
 //!
 //! Promise: a look is one read of a queue, and waits for nothing. Where something may have been missed (no room for a watch,
 //! events lost), nothing is told of that file any more. Not here: what follows from it (`dataplane::watched`).

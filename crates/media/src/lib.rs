@@ -1,9 +1,9 @@
 //! The rate a content needs, from its container: MP4/MOV (plain and fragmented), MPEG-TS, Matroska/WebM.
 //!
-//! Promise: whatever the bytes are, it never panics, ends, reads no more than its [`Budget`], and holds no more memory
-//! than a small multiple of it; no length found in a file is believed before that many bytes were there.
-//! The rate is the least constant one at which playing from the start never waits once [`PREROLL_MAX`] of it (beyond
-//! the container's head) is there: see `curve`. Where only an average is known, [`HEADROOM_AVERAGE_PERCENT`] is added.
+//! Promise: whatever the bytes are, it never panics, ends, reads no more than its [`ProbeBudget`], and holds no more
+//! memory than a small multiple of it; no length found in a file is believed before that many bytes were there. The
+//! rate is the least constant one at which playing from the start never waits once [`PREROLL_MAX`] of it (beyond the
+//! container's head) is there: see `curve`. Where only an average is known, [`HEADROOM_AVERAGE_PERCENT`] is added.
 //! Not here: opening and reading a file (the caller gives a [`ReadAt`]); decoding, codecs, subtitles; what a viewer needs who jumps into a busier part (the rate holds from the
 //! start). Why no library does this: docs/decisions/0004-container-probes-are-our-own.md.
 

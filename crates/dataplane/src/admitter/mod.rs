@@ -28,7 +28,7 @@ pub(crate) struct Admitter {
     admission: Admission,
     streams: Vec<AdmittedStream>,
     free: Vec<u32>,
-    /// Who uses a reservation: the slot of its stream.
+    /// The stream that uses each reservation, by its slot.
     holders: Vec<Option<u32>>,
     disks: Vec<AdmitterDisk>,
     links: u16,
@@ -59,7 +59,7 @@ struct AdmittedStream {
     burst_bytes: u64,
     payload: u64,
     started: Nanos,
-    /// Its start was told, or that it has none.
+    /// The control plane was told of its start, or that it has none.
     is_told: bool,
     reservation: Option<ReservationId>,
     /// Keep the reservation at its end.
@@ -192,8 +192,8 @@ impl Admitter {
         if self.free.is_empty() { Err(Resource::Table) } else { Ok(()) }
     }
 
-    /// Whether a disk is good for a delivery. Who has a reservation on an erring disk goes on, and what can still be read is
-    /// copied off in what is left over.
+    /// Whether a disk may serve a delivery. On an erring disk, viewers with a reservation go on, and what can still be
+    /// read may be copied off as best effort.
     fn serves(&self, disk: DiskId, delivery: &Delivery) -> bool {
         let condition = self.disks.get(usize::from(disk.0)).map(|disk| disk.condition);
         condition.is_some_and(|condition| match is_new(delivery) {
@@ -208,8 +208,8 @@ impl Admitter {
         layout.best_disk(|disk| self.serves(disk, delivery), |disk| self.disk(disk).condition.reluctance())
     }
 
-    /// True while who waits longest for a disk has waited for half of the time that it may: whoever came now would wait for as
-    /// long as the others before it, and then for them.
+    /// True while the start that has waited longest for a disk has waited for half of the time that it may: one that
+    /// came now would wait for as long, and then for all those before it.
     fn is_crowded(&self, disk: DiskId, first_byte_max: Nanos, now: Nanos) -> bool {
         let longest = self.disk(disk).waiting.first();
         let waited = longest.map(|&slot| now.saturating_sub(self.streams[slot as usize].started));
@@ -288,7 +288,7 @@ impl Admitter {
         }
     }
 
-    /// What a start would meet is known: it has its place, or waits on.
+    /// It is known what a start would meet: it gets its place, or goes on waiting.
     fn weighed<I: Io>(&mut self, slot: u32, moment: &Moment, outside: &mut Outside<I>) {
         let AdmittedStream { disk, reservation, .. } = self.streams[slot as usize];
         let (true, Some(id)) = (self.disk(disk).waiting.first() == Some(&slot), reservation) else { return };
@@ -310,7 +310,8 @@ impl Admitter {
         }
     }
 
-    /// Whoever ends before its start was told is told both: an end without a start is not in the contract.
+    /// If a stream ends before its start was reported, both are reported: the control plane expects no end without a
+    /// start.
     fn tell_start<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) {
         let AdmittedStream { stream, reservation, is_told, .. } = &mut self.streams[slot as usize];
         if !std::mem::replace(is_told, true) {
@@ -318,7 +319,8 @@ impl Admitter {
         }
     }
 
-    /// Streams that could not start within the time to first byte are refused after all: a viewer rather hears no than nothing.
+    /// Streams that could not start within the time to first byte are refused after all: a refusal is better for a
+    /// viewer than no answer.
     pub(crate) fn refuse_late_starts<I: Io>(&mut self, outside: &mut Outside<I>) {
         for index in 0..self.disks.len() {
             while let Some(&slot) = self.disks[index].waiting.first() {
@@ -335,7 +337,7 @@ impl Admitter {
         }
     }
 
-    /// A stream that shared another's reads needs disk time of its own: out of the reserve, or else there is none.
+    /// A stream that shared another's reads needs disk time of its own. It gets that from the reserve, or is demoted.
     fn needs_own<I: Io>(&mut self, slot: u32, moment: &Moment, outside: &mut Outside<I>) {
         let entry = &self.streams[slot as usize];
         let (Some(id), Some(content)) = (entry.reservation, entry.content.as_ref()) else { return };
@@ -350,7 +352,7 @@ impl Admitter {
         }
     }
 
-    /// A stream is best effort from now on: nobody has its reservation, or the request that took it over.
+    /// A stream is best effort from now on: its reservation is free, or belongs to the request that took it over.
     fn demoted<I: Io>(&mut self, slot: u32, at: Nanos, outside: &mut Outside<I>) {
         let asks_back = !self.streams[slot as usize].is_taken_over;
         self.take_back(slot);
@@ -427,8 +429,8 @@ impl Admitter {
         }
     }
 
-    /// A stream gets disk time for what it now reads elsewhere; it has that already where any one disk may fail. Without it, it
-    /// goes on in what is left over, and what it had is there for the next one that asks.
+    /// A stream gets disk time for what it now reads from other disks; it has that already where admission provides for
+    /// the loss of a disk. If there is none, it goes on as best effort, and its reservation is free for others.
     fn cover<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) {
         let AdmittedStream { content, reservation, link, disk, rate, payload, .. } = &self.streams[slot as usize];
         let (Some(id), Some(content)) = (*reservation, content.clone()) else { return };
@@ -439,8 +441,8 @@ impl Admitter {
         }
     }
 
-    /// What the speed of a disk means for who was promised its time: best effort rests first, and streams end only when all of
-    /// its time is less than what it has promised.
+    /// What the speed of a disk means for the streams that were promised its time: best effort rests first, and streams
+    /// end only when all of its time is less than what it has promised.
     fn follow_speed<I: Io>(&mut self, disk: DiskId, factor: f64, is_behind: bool, outside: &mut Outside<I>) {
         self.admission.set_slowdown(disk, factor);
         let promised = self.admission.promised_share(disk);
@@ -450,7 +452,7 @@ impl Admitter {
         }
     }
 
-    /// What is promised is shown before the answers to who asked for it.
+    /// Publishes what is promised, before the answers to those who asked for it.
     pub(crate) fn publish_promises<I: Io>(&self, outside: &Outside<I>) {
         let gauges = &outside.gauges;
         for (link, gauges) in (0..self.links).zip(&gauges.links) {

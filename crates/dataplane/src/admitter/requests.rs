@@ -5,7 +5,7 @@ use schedule::admission::disk_table::Moment;
 use super::*;
 use crate::control::RecordingRequest;
 
-/// A smaller share of a content than this is none: shares are sums, and rounded.
+/// A smaller share of a content counts as none: shares are sums of rounded numbers.
 const SHARE_TOLERANCE: f64 = 1e-9;
 
 impl Admitter {
@@ -65,8 +65,8 @@ impl Admitter {
         Ok(())
     }
 
-    /// What a delivery needs of a disk: where any one disk may fail, all that has a copy there may have to be read there, else what
-    /// is read there as the disks are now.
+    /// What a delivery needs of a disk. Where admission provides for the loss of any one disk, this is everything that
+    /// has a copy on it; otherwise it is what is read from it with the disks as they are now.
     pub(super) fn request(
         &self,
         content: &Content,

@@ -13,7 +13,8 @@ use crate::layout::Piece;
 
 /// A delivery reads ahead this far, and if its content lies on several disks a unit on each of them, and one more.
 pub(super) const WINDOW_BYTES: u64 = 4 * QUARTER_BYTES;
-/// And no farther, for the marks of pages have a place in every stream: seven disks with units of 8 MiB.
+/// It reads no farther ahead than this, for every stream has room for marks of so many pages: enough for seven disks
+/// with units of 8 MiB.
 pub(super) const AHEAD_BYTES_MAX: u64 = 64 << 20;
 const MARKS: u64 = AHEAD_BYTES_MAX / QUARTER_BYTES;
 const _: () = assert!(MARKS == 4 * 64);
@@ -75,13 +76,14 @@ impl Fetcher {
         let layout = &stream.content().layout;
         let disks = layout.disks().len() as u64;
         let unit = layout.piece(0, 0, AHEAD_BYTES_MAX).map_or(0, |piece| piece.length);
-        // What is put together of several ranges is read in order, and so is what begins with so much on one disk that no other is in reach.
+        // A response of several ranges is read in order, and so is one that begins with so much on one disk that no
+        // other disk is within reach.
         if disks == 1 || stream.route().range().is_none() || unit >= AHEAD_BYTES_MAX / 2 {
             return WINDOW_BYTES;
         }
         let share = u64::from(self.best_effort_pages_max() / self.best_effort.0.max(1)) * QUARTER_BYTES;
-        // A range may begin within a page.
-        // One unit more than there are disks: who read its own does not wait until that of another was sent.
+        // A range may begin within a page. One unit more than there are disks: a disk that has read its own does not
+        // wait until that of another was sent.
         (unit * (disks + 1)).min(share).clamp(WINDOW_BYTES, AHEAD_BYTES_MAX - QUARTER_BYTES)
     }
 

@@ -1,10 +1,11 @@
-//! Disks that fail: who notices it, and what becomes of those who read from them.
+//! Disks that fail: how that is noticed, and what becomes of the streams that read from them.
 //!
-//! Promise: a content with another copy is read from the disk that is the better one, unit by unit; a disk of a mirror that
-//! errs, or does not answer for a round, costs no stream anything, for each is read ahead by [`LOOKAHEAD_ROUNDS`] and has its
-//! disk time reserved on every disk with a copy, unless the configuration says that no disk need fail. Where there is no other copy on
-//! a good disk, streams wait for an answer for as long as `PlaneConfig::io_deadline` says, and end then; nobody else's do. Not
-//! here: when a disk counts as erring (`schedule::disk::health`).
+//! Promise: a content with another copy is read from the disk that is the better one, unit by unit; a disk of a mirror
+//! that errs, or does not answer for a round, costs no stream anything, for each is read ahead by [`LOOKAHEAD_ROUNDS`]
+//! and has its disk time reserved on every disk with a copy, unless the configuration says not to provide for the loss
+//! of a disk. Where there is no other copy on a good disk, streams wait for an answer for as long as
+//! `PlaneConfig::io_deadline` says, and end then; nobody else's do. Not here: when a disk counts as erring
+//! (`schedule::disk::health`).
 
 use schedule::admission::disk_table::LOOKAHEAD_ROUNDS;
 use schedule::disk::health::DiskCondition;
@@ -35,7 +36,7 @@ impl Fetcher {
         outside.tell(event);
     }
 
-    /// How little a disk is to be read from where another has the same.
+    /// How much a disk is to be avoided where another one has the same bytes.
     pub(super) fn reluctance(&self, disk: DiskId) -> u8 {
         self.disk(disk).health.condition().reluctance()
     }
@@ -115,11 +116,11 @@ impl Fetcher {
         })
     }
 
-    /// What a disk that does not answer was asked for and somebody waits for is read from another copy, if there is one: from one on a
-    /// good disk, or when this one is given up, on any.
+    /// Reads that a disk does not answer, and for which a stream waits, are made from another copy if there is one:
+    /// from one on a good disk, or, once this disk is given up, from any.
     fn read_elsewhere<I: Io>(&mut self, disk: DiskId, outside: &mut Outside<I>) {
         let is_hung = self.disk(disk).health.is_hung();
-        // These were read here because the other copy is bad: they wait as long as there is hope.
+        // These are read from here because the other copy is bad: they wait for as long as the disk may still answer.
         while is_hung && let Some(op) = self.disk_mut(disk).retries.pop() {
             self.looked(op, Err(IoFault::Cancelled), outside);
         }
@@ -149,8 +150,8 @@ impl Fetcher {
         }
     }
 
-    /// A page cannot be read: who waits for it is sent what lies before it and ends with `outcome`, and whoever wants it from
-    /// now on reads it anew.
+    /// A page cannot be read: the streams that wait for it are sent what lies before it and end with `outcome`; a
+    /// stream that wants it from now on reads it anew.
     pub(super) fn lose_page<I: Io>(
         &mut self,
         page: Quarter,
@@ -172,8 +173,8 @@ impl Fetcher {
         self.cache.read_failed(page);
     }
 
-    /// The streams of a disk that is not what it was read from other copies of their contents, where there are any; of one that
-    /// does not answer, the others end.
+    /// The condition of a disk has changed: its streams read from other copies of their contents, where there are any.
+    /// If the disk does not answer, the streams without another copy end.
     pub(super) fn leave_disk<I: Io>(&mut self, disk: DiskId, outside: &mut Outside<I>) {
         let is_hung = self.disk(disk).health.is_hung();
         for slot in (0..).take(self.streams.len()) {

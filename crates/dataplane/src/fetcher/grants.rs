@@ -46,7 +46,7 @@ impl Fetcher {
     fn grant_done<I: Io>(&mut self, done: GrantDone, outside: &mut Outside<I>) {
         let Some(disk) = self.disks.get_mut(usize::from(done.disk.0)) else { return };
         let deadline = disk.schedule.grant_done(done.bytes, done.started, done.ended);
-        // It may have been the grant that hung, with no read out whose answer would tell.
+        // It may have been the grant that hung, while no read was out whose answer would show that the disk is back.
         let mut changed = disk.health.answered();
         if !done.ok {
             outside.gauges.disks[usize::from(done.disk.0)].errors.add(1);
@@ -55,7 +55,7 @@ impl Fetcher {
         if changed {
             self.tell_condition(done.disk, outside);
         }
-        // Who starts is listed at one of its content's disks, and may wait for another.
+        // A starting stream is listed at one of its content's disks, and may wait for another one.
         (0..self.disks.len()).for_each(|disk| self.run_those_ready(disk, outside));
         if done.ready_bytes > 0 {
             let work = BeWork::Write { job: done.job, position: done.position, bytes: done.ready_bytes };

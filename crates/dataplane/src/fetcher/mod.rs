@@ -1,8 +1,8 @@
 //! The fetcher: the disks with their schedules, the buffers, and what streams shall have read ahead.
 //!
-//! Promise: what a stream was told to have ([`ToPacer::Fetched`]) is in the buffers or being read until it was sent or the
-//! stream has left; who has a reservation is read for in time. Not here: what to read next (`schedule::disk`), whom to
-//! admit (`admitter`), when bytes are sent (`pacer`).
+//! Promise: what a stream was told to have ([`ToPacer::Fetched`]) is in the buffers or being read until it was sent or
+//! the stream has left; a stream with a reservation is read for in time. Not here: what to read next
+//! (`schedule::disk`), whom to admit (`admitter`), when bytes are sent (`pacer`).
 
 mod best_effort;
 mod failing;
@@ -77,7 +77,7 @@ struct FetchDisk {
     health: Health,
     /// How slow it was said to be.
     speed: Speed,
-    /// Streams that ended because of it and were not told of.
+    /// Streams that ended because of it and are not reported yet.
     shed: u64,
 }
 
@@ -169,7 +169,7 @@ impl StreamReads {
         self.pace.map_or(now, |pace| pace.promised_at(self.fetch.payload + 1))
     }
 
-    /// Where in its payload a quarter begins that it holds.
+    /// Where in its payload a quarter begins, if it holds that.
     fn holds_at(&self, quarter: QuarterKey) -> Option<u64> {
         self.content.as_ref().filter(|content| content.version == quarter.version)?;
         let mut cursor = self.send;
@@ -237,7 +237,7 @@ impl Fetcher {
                     (Some(_), None) => self.wait_for_start(slot, outside),
                 }
             }
-            // Whoever ends may have left before an answer for it comes.
+            // A stream may have ended before the answer for it comes.
             ToFetcher::Weigh { slot } => {
                 if self.streams[slot as usize].life == ReadsLife::Waiting {
                     outside.tell_admitter(ToAdmitter::Weighed { slot, moment: self.moment_of(slot, outside.now) });
@@ -304,8 +304,8 @@ impl Fetcher {
     pub(crate) fn change_memory<I: Io>(&mut self, promised: u64, outside: &mut Outside<I>) {
         let in_use = u64::from(self.best_effort.0) * u64::from(FRAME_QUARTERS);
         let best_effort = u64::from(self.best_effort_pages_max()).min(in_use);
-        // Viewers of the same contents use little of what each was promised. A crowd would wait for gigabytes, which take seconds
-        // to bring in, that it never reads into.
+        // Viewers of the same contents use little of what each was promised. If all of that were brought in, a crowd
+        // would wait seconds for gigabytes that it never uses.
         let wanted = promised.min(2 * u64::from(self.cache.used())) + best_effort;
         if let Some(change) = self.memory.next_change(&mut self.cache, wanted, outside.now) {
             outside.io.change_memory(TokenWork::Memory.token(), change);

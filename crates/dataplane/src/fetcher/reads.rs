@@ -305,7 +305,7 @@ impl Fetcher {
                 self.lose_page(page, QuarterKey { version, index: (read.offset + from) / QUARTER_BYTES }, bad, outside);
             }
         }
-        // Who starts is listed at one of the content's disks.
+        // A starting stream is listed at one of its content's disks.
         let content = Arc::clone(self.files.content(read.file));
         for disk in content.layout.disks() {
             self.run_those_ready(usize::from(disk.0), outside);
@@ -378,8 +378,8 @@ impl Fetcher {
     pub(super) fn release_file<I: Io>(&mut self, file: FileSlot, outside: &mut Outside<I>) {
         if let Some(content) = self.files.release(file) {
             outside.io.close_file(file);
-            // Whoever drops the last reference closes the file, which may take its time. That others hold one now says
-            // nothing: they may drop theirs before this one is.
+            // Dropping the last reference closes the file, which may take long, so it is not done here. That others
+            // hold one now does not help: they may drop theirs first.
             outside.report(Report::Unused(content));
         }
     }

@@ -35,7 +35,7 @@ impl Fetcher {
         }
     }
 
-    /// A stream's tick: from flash it reads on, and who shares another's reads follows them.
+    /// A stream's tick: from flash it reads on, and a stream that shares another's reads follows them.
     pub(super) fn tick<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) {
         let stream = &self.streams[slot as usize];
         if stream.life != ReadsLife::Running || stream.plan.is_none() {
@@ -100,7 +100,7 @@ impl Fetcher {
         }
     }
 
-    /// Asks for what a stream wants next as what it is served as.
+    /// Asks for what a stream wants next, in the class in which it is served.
     pub(super) fn ask_again(&mut self, slot: u32, now: Nanos) {
         let stream = &self.streams[slot as usize];
         if stream.plan.is_some() {

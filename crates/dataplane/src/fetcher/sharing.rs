@@ -1,10 +1,11 @@
 //! Streams of one content that share its reads: a *group*. The one furthest ahead, the leader, reads; the others hold
 //! what it read until they have sent it, and take no disk time.
 //!
-//! Promise: who plays on is served as if it read for itself: when the leader goes, the next one reads in its place with
-//! its disk time; when the leader's client stalls, whoever overtakes it does. The pages between the last of a group and
-//! its leader are charged to the leader's reservation. Who falls further behind than it was when it joined reads for
-//! itself, out of the reserve that admission keeps for that, or goes on as best effort. Not here: who is admitted.
+//! Promise: a stream whose viewer plays on is served as if it read for itself: when the leader ends, the next stream
+//! reads in its place, with its disk time; when the leader's client stalls, the stream that overtakes it does. The
+//! pages between the last of a group and its leader are charged to the leader's reservation. A stream that falls
+//! further behind than it was when it joined reads for itself, with disk time of the reserve that admission keeps for
+//! that, or goes on as best effort. Not here: who is admitted.
 
 use super::*;
 use crate::cache::QuarterState;
@@ -35,7 +36,8 @@ impl Fetcher {
             }
             let read = stream.route().range()?;
             let (next, sent) = (read.start + stream.fetch.payload, read.start + stream.send.payload);
-            // Only from behind: whoever overtakes its leader by a burst would need what nobody has planned to read.
+            // Only from behind: a stream that overtook its leader by a burst would need pages that nobody has planned
+            // to read.
             let fits = sent >= range.start && read.end >= range.end && next < read.end;
             fits.then(|| (next, slot, sent - range.start + stream.behind_bytes))
         });
@@ -138,7 +140,8 @@ impl Fetcher {
         outside.tell_admitter(ToAdmitter::HandOver { from, to });
         self.ask_nothing(from);
         let giver = &self.streams[from as usize];
-        // What one had asked its disk for and not got, the other asks for, and for more if its range goes further.
+        // What the old leader had asked its disk for and not got, the new one asks for, and for more if its own range
+        // goes further.
         let (end, ahead, given, disk) = (giver.range_start() + giver.target, giver.ahead, giver.plan, giver.disk);
         self.reads_nothing(from);
         for nth in 0..self.disk(disk).streams.len() {

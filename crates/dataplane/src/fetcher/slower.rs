@@ -1,4 +1,4 @@
-//! A disk that has become slower than its profile: who notices it, in which order.
+//! A disk that has become slower than its profile: who is affected, in which order.
 //!
 //! Promise: admission stops first, then best effort rests, and streams end only when all of the disk's time is less than what it
 //! has promised, and it has lost so much already that regular reads would be late even if it were as fast as its profile from
@@ -8,10 +8,11 @@
 use super::*;
 use crate::control::{Event, Outcome};
 
-/// How many times slower than its profile a disk is, in levels that are told. A doubling is worth a word or two; the first
-/// is beyond what the access times of a sound disk scatter by.
+/// How many times slower than its profile a disk is, in the levels at which an event is told: two or three on the way
+/// to half its speed. The first one is beyond the scatter of a sound disk's access times.
 const LEVELS: [f64; 4] = [1.2, 1.5, 2.0, 3.0];
-/// A level is left only when the disk is so much better than it: one that lies at a level is told once.
+/// A level is left only when the disk is so much better than it: a disk whose speed varies around a level is told of
+/// once.
 const HYSTERESIS: f64 = 0.9;
 /// How often the speed of the disks is looked at: a part of the half round that is in hand when streams have to end.
 const LOOK: Nanos = Nanos::from_millis(250);

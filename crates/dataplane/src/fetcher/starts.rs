@@ -114,7 +114,7 @@ impl Fetcher {
         if life == ReadsLife::Free || self.streams[slot as usize].plan.is_none() {
             return;
         }
-        // While it has something to hand over: who shares its reads takes its disk time.
+        // This comes first, while the stream still has disk time to hand over to one that shares its reads.
         self.leave_group(slot, outside);
         self.leave_starting(slot);
         self.ask_nothing(slot);
@@ -169,7 +169,7 @@ impl Fetcher {
 
     /// The starting streams of a disk begin to run if their first bytes are there.
     pub(super) fn run_those_ready<I: Io>(&mut self, disk: usize, outside: &mut Outside<I>) {
-        // In the order they came: who shares another's reads starts after it.
+        // In the order in which they came: a stream that shares another's reads starts after that one.
         let mut nth = 0;
         while let Some(&slot) = self.disks[disk].starting.get(nth) {
             self.take_behind_leader(slot, outside);
@@ -188,8 +188,8 @@ impl Fetcher {
                 return true;
             }
             if cursor.payload >= stream.fetch.payload {
-                // A slow stream's first block can be less than a usual start: then all that was asked for is enough.
-                // One that cannot be read on is to be told so.
+                // A slow stream's first block can be less than a usual start: then all that was asked for is enough. A
+                // stream that cannot be read any further runs as well, so that its client is told.
                 return stream.fetch.payload >= stream.target && (stream.target > 0 || stream.is_cut);
             }
             match self.cache.find(key).map(|quarter| self.cache.state(quarter)) {
@@ -200,7 +200,8 @@ impl Fetcher {
         true
     }
 
-    /// Streams whose first bytes do not come within the time to first byte end: a viewer rather hears no than nothing.
+    /// Streams whose first bytes do not come within the time to first byte end: a refusal is better for a viewer than
+    /// no answer.
     pub(crate) fn end_late_starts<I: Io>(&mut self, outside: &mut Outside<I>) {
         for disk in &self.disks {
             for &slot in disk.starting.iter().rev() {

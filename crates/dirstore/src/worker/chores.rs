@@ -42,7 +42,7 @@ const READS_PER_STEP: u32 = 6;
 /// this only finds what others have put there before its first viewer comes.)
 const RESCAN: Nanos = Nanos::from_secs(600);
 
-/// How long it waits for somebody who goes on with it what has come of an upload.
+/// How long what has come of an upload is kept for another one that goes on with it.
 const PART_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Between two looks at whether a removed file is still read.
@@ -160,8 +160,8 @@ impl Worker {
         }
     }
 
-    /// Gives a recording that an earlier run was killed in its name, with what is there of it. It replaces nothing: if its
-    /// name was given since, it gets another.
+    /// Gives its name to a recording during which an earlier run was killed, with what is there of it. It replaces
+    /// nothing: if the name is taken by now, the recording gets another one.
     fn recover(&mut self, directory: &OwnedFd, parent: &ContentPath, hidden: &str, own: &str) {
         let Ok(mut found) =
             directory.try_clone().map_err(|_| Errno::MFILE).and_then(|d| TemporaryFile::left_behind(d, hidden))
@@ -245,7 +245,7 @@ impl Worker {
     }
 }
 
-/// Whether a name was written to last before so long.
+/// Whether the file of this name was last written to longer ago than this.
 fn is_older(directory: &OwnedFd, name: &str, than: Duration) -> bool {
     let Ok(stat) = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) else { return false };
     let written = UNIX_EPOCH + Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0));

@@ -192,7 +192,7 @@ impl Worker {
         if !root.look(&self.device) {
             return;
         }
-        // It may be a file of the folder before, which would keep that one's file system busy.
+        // It may lie in the folder that was served before, and would keep the file system of that busy.
         self.unchanged = None;
         let path = root.path.clone();
         self.shared.events.tell(match root.away() {

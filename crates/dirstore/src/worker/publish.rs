@@ -19,7 +19,7 @@ use crate::{ContentPath, NameKind, OnBreak, Precondition, Published, StoreError,
 use super::Worker;
 
 impl Worker {
-    /// Gives a complete upload its name. Who waits for it is told of a refusal, and hears no more of it.
+    /// Gives a complete upload its name. If that is refused, its client is told here, and hears nothing more of it.
     pub(super) fn publish(&mut self, upload: UploadId) -> Result<(), StoreError> {
         let Some(target) = self.uploads.file_mut(upload) else { return Err(StoreError::Closed) };
         let given_up = !target.reply.as_ref().is_some_and(ChangeReply::begin);
@@ -46,7 +46,7 @@ impl Worker {
         }
     }
 
-    /// Tells who waits for an upload that it is durable, or why it is not.
+    /// Tells the client of an upload that it is durable, or why it is not.
     pub(super) fn acknowledge(&mut self, upload: UploadId, durable: Result<(), Errno>) -> Result<(), StoreError> {
         let published = self.uploads.file_mut(upload).and_then(|target| target.published.take());
         let durable = durable.map_err(StoreError::from);

@@ -1,8 +1,9 @@
 //! A file without a name, or with a hidden one, and how it gets its own.
 //!
 //! Promise: dropped before it is published, nothing of it is left; a crash leaves at most hidden names, which the next
-//! run's first look through the folders removes (`chores`). One that is recoverable has a hidden name from the start that
-//! tells its own, and is left where it is when it is dropped: the next run gives it its own name. Works without `O_TMPFILE` (NFS, FUSE) and without `RENAME_NOREPLACE`, there with a hidden name.
+//! run's first look through the folders removes (`chores`). A recoverable file has a hidden name from the start, which
+//! contains its own one. It stays when it is dropped, and the next run gives it its own name. Works without `O_TMPFILE`
+//! (NFS, FUSE) and without `RENAME_NOREPLACE`, there with a hidden name.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::OnceLock;
@@ -53,8 +54,8 @@ impl TemporaryFile {
         }
     }
 
-    /// The same for one whose bytes are to be found if this process ends before it has its `name`. If the hidden name would
-    /// be too long, it is not found.
+    /// The same for a file that the next run is to find if this process ends before it has given it its `name`. If the
+    /// hidden name would be too long, it is not found.
     pub(super) fn recoverable(directory: OwnedFd, direct: bool, name: &str) -> Result<Self, Errno> {
         let hidden = next_hidden_name(Some(name));
         if hidden.len() > COMPONENT_BYTES_MAX {
@@ -69,8 +70,8 @@ impl TemporaryFile {
         Ok(Self { file, directory, state: TemporaryState::Recoverable(hidden) })
     }
 
-    /// The same under a given hidden name, with what an earlier one has left there. While somebody else writes that, or if the name would
-    /// be too long, it is not found.
+    /// The same under a given hidden name, with what an earlier upload has left there. If somebody else is writing to
+    /// that, or the name would be too long, the file is a new one that is not found later.
     pub(super) fn part(directory: OwnedFd, direct: bool, hidden: String) -> Result<Self, Errno> {
         if hidden.len() > COMPONENT_BYTES_MAX {
             return Self::new(directory, direct);

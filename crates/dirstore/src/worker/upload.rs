@@ -99,9 +99,9 @@ impl UploadTarget {
         Ok(())
     }
 
-    /// Space to take ahead. All uploads at once take no more than half of what is free: who needs the rest now is not
-    /// refused for what others may yet send. Of an announced length as much is taken as has come: a file lies in few
-    /// pieces, and who announces much and sends little holds little.
+    /// Space to take ahead. All uploads together take no more than half of what is free, so that nobody is refused now
+    /// for what others may send later. If a length was announced, as much is taken ahead as has come: a file then lies
+    /// in few pieces, and a client that announces much and sends little holds little.
     fn growth_bytes(&self, allocated_bytes: u64) -> u64 {
         let share = free_bytes(&self.temporary.file).unwrap_or(0) / (2 * count(limits::UPLOADS_MAX));
         let share = (share - share % limits::DIRECT_ALIGN).min(GROWTH_BYTES_MAX);
