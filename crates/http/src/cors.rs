@@ -49,7 +49,7 @@ pub(crate) fn fields(config: &HttpConfig, head: &RequestHead) -> Vec<(HeaderName
     if config.cors_origins.is_empty() {
         return Vec::new();
     }
-    // What is answered differs by who asks, also where nobody did.
+    // The answer differs by the origin that asks, also where none is named.
     let mut fields = vec![(VARY, "Origin".to_owned())];
     if let Some(origin) = allowed(config, head) {
         fields.push((ACCESS_CONTROL_ALLOW_ORIGIN, origin));

@@ -1,6 +1,6 @@
 //! What the server does by itself, as the front end shows and steers it: jobs and webhooks.
 //!
-//! Not here: doing them; the wiring gives who does.
+//! Not here: doing them; the wiring gives an object that does.
 
 use std::net::IpAddr;
 

@@ -127,7 +127,7 @@ pub(crate) fn of_ingest(error: &IngestError) -> Reply {
 /// What is answered where something is not removed.
 pub(crate) fn of_delete(error: &StoreError) -> Reply {
     match error {
-        // What is there stays there, whoever asks; for an upload the next disk may do.
+        // What lies there cannot be removed by anybody; an upload could go to the next disk.
         StoreError::ReadOnly => Reply::problem(StatusCode::FORBIDDEN, "the file system it lies on is read-only"),
         error => of_store(error),
     }

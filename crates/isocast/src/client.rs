@@ -89,7 +89,7 @@ impl HttpClient {
     pub(crate) fn json<T: serde::de::DeserializeOwned>(&self, url: &str) -> anyhow::Result<T> {
         let answer = self.ask("GET", url, &[])?;
         let mut answer = expect(answer, &[200])?;
-        // Read whole first: parsing it byte by byte took most of what `top` takes.
+        // The answer is read whole first: parsing it byte by byte took most of the processor time of `top`.
         let body = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
         let body = body.with_context(|| url.to_owned())?;
         serde_json::from_slice(&body).with_context(|| format!("{url}: not what Isocast answers"))

@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 const NICE: i32 = 19;
 /// From SIGTERM to SIGKILL, and for its last words.
 const GRACE: Duration = Duration::from_secs(5);
-/// Of what it says on standard error, the last so many bytes are kept.
+/// So many of the last bytes that it writes to standard error are kept.
 const SAID_BYTES_MAX: usize = 1024;
 
 /// How a program ended.

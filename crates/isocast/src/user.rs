@@ -126,7 +126,8 @@ impl UsersFile {
         let write = || -> io::Result<()> {
             fs::create_dir_all(folder)?;
             device::state_file::replace_with(&part, 0o640, |file| {
-                // The server reads it as a member of the folder's group; who may not give it away is that user anyway.
+                // The server reads the file as a member of the folder's group. A user who may not change the group is
+                // the server's own anyway.
                 let _ = std::os::unix::fs::fchown(&*file, None, Some(fs::metadata(folder)?.gid()));
                 file.write_all(text.as_bytes())
             })

@@ -112,7 +112,7 @@ impl Listener {
             }
             self.place.set_no_delay(&socket, true)
         })();
-        // Who has gone meanwhile is noticed when it is greeted.
+        // A peer that has gone meanwhile is noticed when it is greeted.
         drop(prepared);
         Ok(socket)
     }

@@ -1,4 +1,4 @@
-//! The first bytes of a connection: version, who may, and which message comes first.
+//! The first bytes of a connection: version, proof of the token, and which message comes first.
 //!
 //! Promise: nothing is believed and little is kept before the other side has shown that it has the token; the token itself
 //! is never sent. Each side proves it over the other's fresh random bytes, by a keyed hash (BLAKE2b, RFC 7693) that is
@@ -162,7 +162,7 @@ pub fn call(socket: &Socket, token: Option<&SharedSecret>, numbered: Numbered) -
     settle(socket)
 }
 
-/// Greets as the one who was called; returns which messages will come.
+/// Greets as the side that was connected to; returns which messages will come.
 ///
 /// # Errors
 /// As [`call`]; the other side was told.

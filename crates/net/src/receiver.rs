@@ -1,7 +1,7 @@
 //! The receiving side of a connection.
 //!
-//! Promise: whole messages in the order sent; memory for one message and 128 KiB. Who is silent for longer than a living
-//! sender can be, has gone, also where no packet says so (a half-open connection).
+//! Promise: whole messages in the order sent; memory for one message and 128 KiB. A peer that is silent for longer than
+//! a living sender can be, has gone, also where no packet says so (a half-open connection).
 
 use std::io::{self, Read};
 use std::sync::Arc;

@@ -188,7 +188,7 @@ impl Sender {
 }
 
 impl Drop for Sender {
-    /// What waits is sent if there is room for it; who wants to know calls [`Sender::finish`].
+    /// What waits is sent if there is room for it; call [`Sender::finish`] to know that it was.
     fn drop(&mut self) {
         if self.flusher.is_some() {
             let _ = self.shared.socket.set_nonblocking(true);

@@ -49,7 +49,7 @@ pub trait Transport: Display + Debug + Send + Sync {
     /// The kernel's.
     fn set_no_delay(&self, socket: &Socket, on: bool) -> io::Result<()>;
 
-    /// Who can reach whoever listens at it.
+    /// From where a listener at it can be reached.
     fn reach(&self) -> Reach;
 
     /// Removes what listening leaves behind.

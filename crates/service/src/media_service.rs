@@ -300,7 +300,7 @@ impl MediaService {
         all.map(|(path, disk)| ServedFolder { is_away: away.contains(&path), path, disk }).collect()
     }
 
-    /// The links: the name of each, and of what it carries how much is promised.
+    /// The links: the name of each, what it carries, and how much of that is promised.
     #[must_use]
     pub fn links(&self) -> Vec<ServedLink> {
         let links = self.config().link_capacities.clone().into_iter().zip(&self.gauges.links);

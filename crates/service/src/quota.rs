@@ -60,7 +60,7 @@ pub struct Quota {
 
 #[derive(Debug, Default, Clone, Copy)]
 struct QuotaCounts {
-    /// Bytes when the folder was last looked at, and of what came since.
+    /// Bytes that were counted in the folder, and those stored since.
     stored: u64,
     /// Bytes of uploads under way: announced, or come where nothing was announced.
     coming: u64,
@@ -119,7 +119,7 @@ impl Quota {
         self.counts.send_modify(|counts| counts.stored = bytes);
     }
 
-    /// How much may stay of what is there, where the oldest goes.
+    /// How many of the bytes that are there may stay, where the oldest contents are overwritten.
     #[must_use]
     pub fn keep_bytes(&self) -> u64 {
         let coming = self.counts.borrow().coming;

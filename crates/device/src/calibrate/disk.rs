@@ -21,7 +21,7 @@ const ENTRIES_MAX: usize = 20_000;
 const DEPTH_MAX: usize = 6;
 /// A smaller file says little about its disk.
 const FILE_BYTES_MIN: u64 = 8 << 20;
-/// Why what is there cannot be measured, be it too few bytes or none.
+/// Why there is nothing that can be measured: too few bytes, or none.
 pub(crate) const TOO_LITTLE: &str =
     "measuring takes a disk of 64 MiB or more, or files of 8 MiB or more each and 64 MiB together";
 /// The largest single read.

@@ -95,7 +95,7 @@ pub fn save(state: &Path, calibration: &Calibration) -> Result<(), KeepError> {
     write().map_err(|source| KeepError::File { path: path.clone(), source })
 }
 
-/// The profile in a JSON document, as [`save`] and `isocast disk calibrate --json` write it, of whatever disk.
+/// The profile in a JSON document, as [`save`] and `isocast disk calibrate --json` write it, whichever disk it is of.
 ///
 /// # Errors
 /// It is no profile.

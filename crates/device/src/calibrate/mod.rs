@@ -172,7 +172,8 @@ pub fn load_or_calibrate(
 ) -> Result<Calibration, CalibrateError> {
     let disk = identity::identify(target).map_err(|source| CalibrateError::Path { path: target.into(), source })?;
     let unusable = match load(state, &disk) {
-        // What was found through files is rough, and what is assumed rougher: a server that may read the device by now looks again.
+        // Figures measured through files are rough, and assumed ones are rougher: a server that may read the device by
+        // now measures again.
         Ok(kept) if !matches!(kept.source, ProfileSource::BlockDevice { .. }) && is_readable(&disk) => None,
         Ok(kept) => return Ok(kept),
         Err(KeepError::Absent) => None,

@@ -26,7 +26,7 @@ pub struct Cmcd {
     pub object: ObjectType,
 }
 
-/// What a player asks for, as far as it matters for who reads what beside what.
+/// What kind of object a player asks for, as far as that tells which of its reads are media and which accompany them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ObjectType {
     /// Picture, or picture and sound; or nothing was said.

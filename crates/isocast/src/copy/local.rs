@@ -21,7 +21,7 @@ use crate::aligned::AlignedBuffer;
 
 /// Between two flushes of what is written through the page cache.
 const FLUSH_BYTES: u64 = 8 << 20;
-/// So much of a file's name is in that of its part: a name has at most 255 bytes.
+/// So much of a file's name is part of the hidden name of its copy: a name has at most 255 bytes.
 const NAME_BYTES_MAX: usize = 200;
 const PART: &str = ".isocast-cp-";
 
@@ -64,7 +64,7 @@ impl Folder {
         whole.starts_with(other)
     }
 
-    /// Its whole path; of what does not exist yet, that of the nearest folder which does.
+    /// Its whole path; if it does not exist yet, that of the nearest folder above it that does.
     fn nearest(&self) -> Option<PathBuf> {
         std::path::absolute(&self.path).ok()?.ancestors().find_map(|path| path.canonicalize().ok())
     }
@@ -208,7 +208,7 @@ struct DirectReader {
     /// Where in the file the next piece begins, or within it a resumed copy.
     at: u64,
     buffer: AlignedBuffer,
-    /// What of the buffer was not taken yet.
+    /// The rest of the buffer that was not taken yet.
     filled: std::ops::Range<usize>,
 }
 
@@ -249,7 +249,7 @@ pub(super) struct PartialCopy {
     path: PathBuf,
     written: u64,
     begun_with: u64,
-    /// Of what goes through the page cache, so much is on the disk.
+    /// So many of the bytes that go through the page cache are on the disk.
     flushed: u64,
 }
 

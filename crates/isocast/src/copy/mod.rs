@@ -263,7 +263,8 @@ fn copy_tree(
         source,
         destination,
         terms,
-        // A server's first bytes are a tick ahead of the rate that it was asked for; over a short copy that counts.
+        // A server sends its first bytes a tick ahead of the rate that it was asked for; in a short copy that makes a
+        // difference.
         pacing: terms.rate.map(Pacing::new),
         summary: Summary::begin(terms.rate, tree.passed_over),
         moved: Arc::clone(moved),

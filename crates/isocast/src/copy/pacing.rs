@@ -45,7 +45,8 @@ impl Pacing {
             }
             let elapsed = self.began.elapsed();
             std::thread::sleep(Duration::from_nanos(at.0).saturating_sub(elapsed));
-            // A tick that was slept over is not made up one by one: what it owed is in the next one's allowance.
+            // Ticks that were missed while this slept are not made up one by one: the next tick may pass their bytes as
+            // well.
             let now = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
             self.ticks = (now / TICK.0).max(self.ticks + 1);
             self.allowed = self.pace.allowance(Nanos(self.ticks * TICK.0).min(at.max(Nanos(now))), self.passed);
@@ -59,7 +60,7 @@ impl Pacing {
     }
 }
 
-/// How much was moved, for who looks on and may stop it.
+/// How much was moved, for the caller that watches it and may stop it.
 pub(crate) struct MoveProgress {
     /// Zero until it is known.
     all: AtomicU64,
@@ -137,7 +138,7 @@ impl Read for PacedReader<'_> {
         self.moved.check()?;
         let left = self.moved.all().saturating_sub(self.moved.bytes());
         let mut most = buffer.len();
-        // Behind the last byte nothing is waited for: the file's end is read.
+        // After the last byte there is nothing to wait for: only the end of the file is read.
         if let Some(pacing) = self.pacing.as_mut().filter(|_| left > 0) {
             let wanted = left.min(buffer.len() as u64);
             let allowed = pacing.allow(wanted, wanted == left);

@@ -15,7 +15,7 @@ use super::pacing::PacedReader;
 use super::{READ_BYTES, fill};
 use crate::process;
 
-/// Of what it says, so much is kept.
+/// So much of its output is kept.
 const SAID_BYTES_MAX: u64 = 16 * 1024;
 /// What a folder of a remote that does not exist yet is answered with.
 const NO_FOLDER: i32 = 3;

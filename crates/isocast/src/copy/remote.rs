@@ -22,7 +22,7 @@ use crate::client::{HttpClient, Login, expect};
 
 /// What may stand in a path as it is (RFC 3986, unreserved).
 const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
-/// Before each try to go on with a body that broke off: a server that is started again answers within them.
+/// Waits before each attempt to go on with a body that broke off: a server that is started again answers within them.
 const REOPEN_PAUSES: [Duration; 5] = [
     Duration::from_secs(1),
     Duration::from_secs(2),
@@ -265,14 +265,14 @@ impl Remote {
         // Nothing of a copy that broke off is kept: it is sent again from its beginning.
         let query = rate.map_or_else(String::new, |rate| format!("?rate={}bit/s&on_break=discard", rate.0));
         let url = format!("{}{query}", self.at(name));
-        // What is refused is refused before it is sent.
+        // If the server refuses the content, it does so before anything of it is sent.
         let fields = [(CONTENT_LENGTH, bytes.to_string()), (EXPECT, "100-continue".to_owned())];
         let answer = self.client.send("PUT", &url, &fields, SendBody::from_reader(reader))?;
         expect(answer, &[200, 201, 204]).map(drop)
     }
 }
 
-/// The body of a content. What breaks off, with its connection or its server, is asked for again from where it broke.
+/// The body of a content. If it breaks off, with its connection or its server, the rest is asked for again from there.
 struct ResumedBody {
     remote: Remote,
     name: String,

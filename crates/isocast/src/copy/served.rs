@@ -21,7 +21,7 @@ use super::pacing::{MoveProgress, PacedReader};
 use super::remote::Remote;
 use super::{READ_BYTES, SourceFile, fill};
 
-/// What is another after each start of the machine.
+/// A file with an identifier that changes with each start of the machine.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// Who writes, as the event log tells it.
 const OWN: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -62,7 +62,7 @@ impl OwnFolder {
         let mut names = file.name.split('/').filter(|name| !name.is_empty());
         let path = names.try_fold(self.path.clone(), |path, name| path.child(name));
         let mut hasher = DefaultHasher::new();
-        // What was written when the machine stopped may not be on its disk.
+        // Bytes that were written shortly before the machine stopped may not be on its disk.
         (version, file.bytes, std::fs::read(BOOT_ID).unwrap_or_default()).hash(&mut hasher);
         let request = IngestRequest {
             path: path.with_context(|| file.name.clone())?,
@@ -114,7 +114,7 @@ pub(super) struct OwnUpload {
 }
 
 impl OwnUpload {
-    /// So many bytes are there from an earlier copy.
+    /// Bytes that an earlier copy has left.
     pub(super) fn begun_with(&self) -> u64 {
         self.writer.begun_with()
     }

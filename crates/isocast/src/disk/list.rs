@@ -94,7 +94,7 @@ impl ShowProfile {
     }
 }
 
-/// What `/sys` and the tools say of a block device; nothing of what is no disk.
+/// What `/sys` and the tools say of a block device; nothing if it is not a disk.
 fn row(name: &str, state: &Path) -> Option<DiskRow> {
     const NO_DISKS: [&str; 5] = ["ram", "zram", "sr", "fd", "nbd"];
     let folder = Path::new("/sys/block").join(name);

@@ -1,4 +1,5 @@
-//! What of jobs outlives the server: until when their runs are accounted for, and how the last came out.
+//! What is kept about jobs when the server ends: until when their runs are accounted for, and how the last one came
+//! out.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -32,7 +32,7 @@ use crate::process::{self, Exit};
 use kept::KeptJob;
 pub(crate) use measure::{MeasureState, is_busy};
 
-/// The clock is looked at so often, whatever is due: it may be set.
+/// The clock is read this often whatever is due, for it may be set.
 const LOOK_PERIOD: Duration = Duration::from_secs(30);
 /// From the end of the server's work to the end of the jobs'.
 const END_TIME_MAX: Duration = Duration::from_secs(10);
@@ -78,7 +78,7 @@ struct KnownJob {
     succeeded: u64,
     failed: u64,
     stopped: u64,
-    /// Of the missed runs, so many are in the event log.
+    /// So many of the missed runs are in the event log.
     missed_told: u64,
 }
 
@@ -269,7 +269,7 @@ impl Jobs {
         let (tell, mut end) = watch::channel(false);
         let over = Arc::new(tell);
         let (limit, ends, moved) = (config.time_limit, Arc::clone(&over), Arc::clone(&running.moved));
-        // Whatever ends it first: the work is told in one way, and waited for.
+        // Whichever of these comes first: the work is told to end in the same way, and waited for.
         let watching = tokio::spawn(async move {
             let is_over_time = tokio::select! {
                 _ = stopped.wait_for(|stop| *stop) => false,
@@ -338,7 +338,7 @@ impl Jobs {
             }
         }
         self.save();
-        // Whoever hears that it ended finds it ended.
+        // This comes before the event, so that whoever reads that the run ended finds it ended.
         self.around.service.events.tell(told);
         self.changed.notify_one();
     }

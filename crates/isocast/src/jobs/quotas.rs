@@ -16,9 +16,10 @@ use units::ByteCount;
 use super::keep::{self, Limits};
 use crate::output::say;
 
-/// Folders are looked at so often: others than this server may have written there.
+/// How often folders are counted: other programs than this server may have written there.
 const PERIOD: Duration = Duration::from_secs(60);
-/// And after looking, not for so many times as long as that took: uploads that are refused one after the other must not keep a disk busy.
+/// After that, they are not counted again for so many times as long as it took: uploads that are refused one after the
+/// other must not keep a disk busy.
 const PAUSE_TIMES: u32 = 9;
 
 /// Looks after the quotas of a service until it is gone.

@@ -16,7 +16,7 @@ use units::BitRate;
 use super::RunDone;
 use crate::copy::{FolderReading, MoveProgress, OwnFolder};
 
-/// Of what cannot be read, so many are named.
+/// So many of the contents that cannot be read are named.
 const NAMED_MAX: usize = 5;
 
 /// Reads all contents of a folder, on a thread that may wait.

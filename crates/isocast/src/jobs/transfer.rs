@@ -20,7 +20,7 @@ use crate::client::Login;
 use crate::config::CopyEnd;
 use crate::copy::{self, CopyTerms, Endpoint, MoveProgress, OwnFolder, Rclone, Remote};
 
-/// From the word to end to the end of a run whose other end is silent.
+/// How long a run whose other end is silent may still take after it was told to end.
 const STOP_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// One run of a copy.

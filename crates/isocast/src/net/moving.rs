@@ -170,7 +170,7 @@ pub(super) fn receive(socket: Socket, plan: &TestPlan, watch: &Watch) -> anyhow:
                     ended = Some(Instant::now());
                 }
                 Err(error) if is_wait(&error) && !watch.is_over() => continue,
-                // A datagram of ours told the sender's machine that nobody listens there: it has finished.
+                // The sender's machine answered a datagram of ours that nobody listens there: the sender has finished.
                 Err(_) => break,
             }
             if watch.is_over() && messages >= watch.expected.load(Ordering::Relaxed) {
@@ -209,7 +209,8 @@ fn write_all(mut socket: &Socket, mut bytes: &[u8]) -> anyhow::Result<()> {
                 stuck_since = None;
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                // A slow network takes seconds for what fills the kernel's buffer, also when the time of the test is over.
+                // On a slow network the kernel's full buffer takes seconds to leave, even after the time of the test is
+                // over.
                 if stuck_since.get_or_insert_with(Instant::now).elapsed() > net::transport::SILENCE_MAX {
                     bail!("the receiver has stopped reading");
                 }

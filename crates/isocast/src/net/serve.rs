@@ -151,7 +151,7 @@ impl Receiving {
         };
         let waiting = self.awaited.lock().unwrap_or_else(PoisonError::into_inner).remove(&numbered.session);
         match waiting {
-            // Who waited may have given up.
+            // The thread that waited may have given up.
             Some(waiting) => drop(waiting.send(socket)),
             None => {
                 let ended = self.test(socket, numbered).transpose();

@@ -26,7 +26,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const UDP_GREETINGS: u32 = 20;
 const UDP_PAUSE: Duration = Duration::from_millis(100);
 const DURATION: Duration = Duration::from_secs(10);
-/// From the end of that to giving up: a slow network takes long for what fills buffers.
+/// How long after that a test is given up: on a slow network, full buffers take long to empty.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// As iperf3 writes at once.
 const WRITE_BYTES: usize = 128 << 10;
@@ -162,7 +162,7 @@ impl TestCommand {
                 if gone >= limit && !is_late {
                     is_late = true;
                     watch.over.store(true, Ordering::Relaxed);
-                    // Whatever it waits for does not come any more.
+                    // What it waits for will not come any more.
                     let _ = closer.shutdown(std::net::Shutdown::Both);
                 }
                 let left = |end: Duration| end.checked_sub(gone).filter(|left| !left.is_zero()).unwrap_or(SECOND);

@@ -54,7 +54,7 @@ use wiring::{http_config, plane_config};
 const CPUS_FOR_OWN: usize = 3;
 /// Threads per disk of the data plane, for reads that its own thread must not make.
 const READERS: usize = 2;
-/// For the event log to take what was told last: its disk may hang.
+/// How long the end waits for the event log to write the last events: its disk may hang.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Runs until it is told to stop.
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
 enum ServerEnded {
     /// It was told to.
     Told,
-    /// A start finds more than it did ([`again`]).
+    /// Another start would know more of its disks ([`again`]).
     ToStartAgain,
 }
 
@@ -154,7 +154,7 @@ async fn start_and_serve(args: &ServeArgs) -> anyhow::Result<ServerEnded> {
     serve(args, config, listener, signals, prepared, console).await
 }
 
-/// What is there before anything is served. Dropped, it frees the state folder.
+/// Everything that is started before anything is served. Dropping it frees the state folder.
 struct PreparedServer {
     disks: Vec<KnownDisk>,
     links: Links,
@@ -296,7 +296,7 @@ async fn serve(
         tokio::select! {
             _ = signals.terminate.recv() => break ServerEnded::Told,
             _ = signals.interrupt.recv() => break ServerEnded::Told,
-            // Who let the system choose the port would not find it again.
+            // If the system chose the port, nobody would find the server again.
             () = &mut known_better, if config.listen.port() != 0 => break ServerEnded::ToStartAgain,
             _ = signals.hang_up.recv() => {
                 tell_reloading();

@@ -1,7 +1,8 @@
 //! One request that posts an event to an address.
 //!
-//! Promise: over within its time, on a thread that may wait; over TLS only to who has a certificate for the address's host from an
-//! authority that this machine trusts, and an error of certificates says what to do. Not here: trying again.
+//! Promise: over within its time, on a thread that may wait; over TLS only to a server with a certificate for the
+//! address's host from an authority that this machine trusts, and an error of certificates says what to do. Not here:
+//! trying again.
 
 use std::io;
 use std::time::{Duration, SystemTime};

@@ -1,7 +1,7 @@
 //! Signatures of webhooks, as the specification Standard Webhooks 1.0.0 has them: HMAC-SHA256 over `ID.TIMESTAMP.BODY`.
 //!
-//! Promise: who has the secret can tell that an event is ours and how old it is; libraries of that name verify it. Not here: the
-//! other fields of a request.
+//! Promise: a receiver that has the secret can tell that an event is ours and how old it is; libraries of that name
+//! verify it. Not here: the other fields of a request.
 
 use std::path::Path;
 
