@@ -1,7 +1,7 @@
 //! Loop devices: files as block devices (`<linux/loop.h>`).
 //!
 //! Promise: raw calls on open descriptors. Not here: opening `/dev/loop-control` and `/dev/loopN`, and trying again when
-//! another process took the free one (emulated disks, `lab`).
+//! another process took the free one (emulated disks, `isocast-lab`).
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};

@@ -2,7 +2,7 @@
 //!
 //! Promise: never writes; takes about ten seconds of a spinning disk and less of a flash drive; the same seed reads the
 //! same places. Where there is no block device or no permission, the folder's own files are read; where there are none,
-//! a conservative default is assumed; [`Source`] says which and why, and is meant to be shown.
+//! a conservative default is assumed; [`ProfileSource`] says which and why, and is meant to be shown.
 //! What reading cannot tell is assumed and said so in [`Calibration::notes`]: the time of a flush (it needs a dirty
 //! cache), the write rate, and whether a flash drive's blocks were ever written (blocks never written read too fast).
 //! Not here: learning from observed service times (the schedule does that), predicting (`schedule::profile`).
@@ -124,7 +124,7 @@ pub enum CalibrateError {
 /// Measures the disk under `target`, a block device or anything in a file system on it.
 ///
 /// # Errors
-/// The path cannot be examined, or `watch` ended it. A disk that cannot be measured is no error: see [`Source`].
+/// The path cannot be examined, or `watch` ended it. A disk that cannot be measured is no error: see [`ProfileSource`].
 pub fn calibrate(target: &Path, options: Options, watch: Watcher<'_>) -> Result<Calibration, CalibrateError> {
     let disk = identity::identify(target).map_err(|source| CalibrateError::Path { path: target.into(), source })?;
     let refused = match disk.device.as_deref().ok_or_else(|| "no block device is behind it".to_owned()) {

@@ -1,7 +1,7 @@
 //! Conditional requests: If-Match, If-Unmodified-Since, If-None-Match, If-Modified-Since, If-Range.
 //!
 //! Promise: the precedence of RFC 9110 §13.2.2; entity tags are compared strongly or weakly as each field demands.
-//! Not here: what is answered (`media`).
+//! Not here: what is answered (`plan`).
 
 use std::time::{Duration, SystemTime};
 

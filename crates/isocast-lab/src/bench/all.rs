@@ -223,7 +223,7 @@ impl ContentSite {
     }
 }
 
-/// What a command line names of a [`Site`].
+/// What a command line names of a site.
 #[derive(Debug)]
 struct SiteArgs {
     root: PathBuf,

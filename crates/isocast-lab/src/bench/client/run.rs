@@ -15,7 +15,7 @@ use crate::bench::clock;
 pub(crate) const LATE_BOUND: Nanos = Nanos::from_millis(10);
 /// Bytes one read may drop; the memory is never touched.
 pub(super) const SCRATCH_BYTES: usize = 8 * 1024 * 1024;
-/// Two streams of one client thread are never further apart in a slot than the whole sweep; see [`Lateness::sweep_max`].
+/// Two streams of one client thread are never further apart in a slot than the whole sweep; see [`ClientLateness`].
 const _: () = assert!(LATE_BOUND.0 < WINDOW.0);
 
 /// How late the client was at the ends of its windows, while measuring.
