@@ -5,6 +5,7 @@
 
 mod admitter;
 pub mod cache;
+mod config;
 pub mod control;
 mod cursor;
 mod fetcher;
@@ -19,4 +20,5 @@ pub mod plane;
 pub mod port;
 pub mod watched;
 
-pub use plane::{Plane, PlaneConfig};
+pub use config::PlaneConfig;
+pub use plane::Plane;

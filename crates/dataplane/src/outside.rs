@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use units::{DiskId, Nanos, limits};
 
+use crate::config::PlaneConfig;
 use crate::control::{Event, Report};
 use crate::gauges::Gauges;
 use crate::message::{PartMessage, ToAdmitter, ToFetcher, ToPacer};
-use crate::plane::PlaneConfig;
 use crate::port::{Io, Token};
 
 /// Reports that wait for room in the queue.

@@ -1,32 +1,15 @@
-//! The two ways in which the plane's requests reach the kernel: io_uring, and ordinary system calls where it cannot be had.
+//! What an engine does: a way in which the plane's requests reach the kernel.
 //!
 //! Promise: whichever it is, a request completes once, nothing waits but [`Engine::enter`], and nothing is allocated.
-//! Not here: what a request means (`io`), reads that an engine does not make itself (`readers`).
+//! Not here: the two there are (`ring`, `epoll`) and which is taken (`engine_choice`), what a request means (`io`), reads that an engine
+//! does not make itself (`readers`).
 
 use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
 use dataplane::port::{SocketSlot, Token};
-use rustix::thread::CpuSet;
 use units::Nanos;
-
-use crate::epoll::EpollEngine;
-use crate::permissions::{PermissionSubject, Permissions, StartError};
-use crate::plane_channel::PlaneLink;
-use crate::ring::RingEngine;
-
-/// Which engine the data plane shall use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum EngineChoice {
-    /// io_uring, or ordinary system calls where it cannot be had.
-    #[default]
-    Auto,
-    /// io_uring or nothing.
-    IoUring,
-    /// Ordinary system calls: epoll for sockets, threads for reads.
-    Threads,
-}
 
 /// A read of a file that is open for direct I/O.
 #[derive(Debug, Clone, Copy)]
@@ -103,37 +86,4 @@ pub(crate) trait Engine {
 
     /// Completions that were lost; anything but zero is a fault of ours.
     fn lost_completions(&mut self) -> u64;
-}
-
-/// Sets up an engine and says which it is and why.
-///
-/// # Errors
-/// What io_uring lacks, if nothing else was asked for; else what any engine lacks.
-pub(crate) fn start(
-    choice: EngineChoice,
-    link: &PlaneLink,
-    helper_cpus: Option<&CpuSet>,
-    permissions: &mut Permissions,
-) -> Result<Box<dyn Engine>, StartError> {
-    let why = match choice {
-        EngineChoice::Threads => None,
-        EngineChoice::Auto | EngineChoice::IoUring => match RingEngine::new(link.own_waker(), helper_cpus) {
-            Ok(engine) => {
-                permissions.say(PermissionSubject::Engine, true, "the data plane runs on io_uring".to_owned());
-                return Ok(Box::new(engine));
-            }
-            Err(error) if choice == EngineChoice::IoUring => return Err(error),
-            Err(error) => Some(error.to_string()),
-        },
-    };
-    let engine = EpollEngine::new(link.own_waker()).map_err(StartError::Helpers)?;
-    let sentence = match &why {
-        None => "the data plane runs on ordinary system calls, as configured".to_owned(),
-        Some(why) => format!(
-            "the data plane runs on ordinary system calls, which keep the same promises for some more processor time per \
-             read: it {why}"
-        ),
-    };
-    permissions.say(PermissionSubject::Engine, why.is_none(), sentence);
-    Ok(Box::new(engine))
 }

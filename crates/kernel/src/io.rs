@@ -23,7 +23,8 @@ use units::{Nanos, limits};
 
 use crate::arena::Arena;
 use crate::clock;
-use crate::engine::{self, DirectRead, Engine, EngineChoice, EngineReport, OutgoingBytes};
+use crate::engine::{DirectRead, Engine, EngineReport, OutgoingBytes};
+use crate::engine_choice::{self, EngineChoice};
 use crate::fault;
 use crate::helpers::Crew;
 use crate::lend::Lender;
@@ -128,7 +129,7 @@ impl KernelIo {
         let lender = Lender::new(&arena);
         permissions.lending(lender.is_some());
         let (choice, cpus) = (config.engine, config.helper_cpus);
-        let engine = engine::start(choice, &link, cpus.as_ref(), &mut permissions)?;
+        let engine = engine_choice::start(choice, &link, cpus.as_ref(), &mut permissions)?;
         let threads = if engine.makes_reads() { config.readers } else { config.readers.max(READERS_WITHOUT_RING) };
         let crew = Crew { name: "reader", threads, jobs_max: READS_MAX, cpus };
         let readers = (0..link.disks().max(1)).map(|_| readers::start(&crew, &arena, link.waker()));

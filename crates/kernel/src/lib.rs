@@ -22,6 +22,7 @@ pub mod write_watch;
 mod arena;
 mod available;
 mod engine;
+mod engine_choice;
 mod epoll;
 mod eventfd_waker;
 mod fault;
@@ -33,5 +34,5 @@ mod reads;
 mod ring;
 mod supply;
 
-pub use engine::EngineChoice;
+pub use engine_choice::EngineChoice;
 pub use io::{IoConfig, KernelIo};

@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 
 use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
 
-use crate::engine::EngineChoice;
+use crate::engine_choice::EngineChoice;
 use crate::io::{IoConfig, KernelIo};
 use crate::permissions::{PermissionSubject, Permissions, StartError};
 use crate::plane_channel::{PlaneLink, connect};

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use dataplane::gauges::Gauges;
-use dataplane::plane::{Plane, PlaneConfig};
+use dataplane::{Plane, PlaneConfig};
 use schedule::profile::DiskProfile;
 use units::{Nanos, limits};
 

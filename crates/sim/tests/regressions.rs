@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use dataplane::gauges::Gauges;
-use dataplane::plane::{Plane, PlaneConfig};
+use dataplane::{Plane, PlaneConfig};
 use sim::drive::DriveProfile;
 use sim::{Fault, FaultAt, Popularity, RunReport, Scenario, Trace};
 use units::{BitRate, Nanos};

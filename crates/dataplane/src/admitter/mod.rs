@@ -15,11 +15,11 @@ use schedule::disk::health::DiskCondition;
 use schedule::profile::DiskProfile;
 use units::{BitRate, DiskId, LinkId, Nanos, ReservationId, StreamId};
 
+use crate::config::PlaneConfig;
 use crate::control::{Content, Delivery, Refusal, Report, Resource, Service};
 use crate::cursor::Route;
 use crate::message::{PlacedStart, ReadRate, SharingGroup, ToAdmitter, ToFetcher, ToPacer};
 use crate::outside::{Outside, ppm};
-use crate::plane::PlaneConfig;
 use crate::port::Io;
 
 /// The admitter.

@@ -24,6 +24,7 @@ use schedule::profile::DiskProfile;
 use units::{DiskId, Nanos};
 
 use crate::cache::{Cache, FRAME_QUARTERS, QuarterKey};
+use crate::config::PlaneConfig;
 use crate::control::{Content, Delivery, Segment};
 use crate::cursor::{Cursor, Route};
 use crate::files::FileTable;
@@ -31,7 +32,6 @@ use crate::gauges::Gauges;
 use crate::memory::ArenaMemory;
 use crate::message::{PlacedStart, ReadRate, SharingGroup, ToAdmitter, ToFetcher, ToPacer};
 use crate::outside::{Outside, TokenWork, is_time, ppm};
-use crate::plane::PlaneConfig;
 use crate::port::{Completion, Io};
 use best_effort::AheadPages;
 use reads::ReadOp;

@@ -11,11 +11,11 @@ use std::sync::Arc;
 use dataplane::control::{BlockChecksums, Command, Content, Delivery, Report, Segment, Service};
 use dataplane::gauges::{Gauges, StreamGauges};
 use dataplane::layout::{ContentFile, ContentLayout, Extent, FileAccess, Positions};
-use dataplane::plane::{Plane, PlaneConfig};
 use dataplane::port::{
     Completion, FileSlot, Io, IoFault, MemoryChange, ReadRequest, SendRequest, SocketSlot, Span, Token,
 };
 use dataplane::watched::{Facts, WatchedContent};
+use dataplane::{Plane, PlaneConfig};
 use schedule::admission::QUARTER_BYTES;
 use schedule::profile::DiskProfile;
 use storage::grant::{Grant, StoreMessage};

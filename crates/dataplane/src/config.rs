@@ -1,0 +1,56 @@
+//! The settings of a data plane.
+
+use schedule::profile::DiskProfile;
+use units::{Nanos, limits};
+
+/// Settings of a plane. All derived limits follow from these.
+#[derive(Debug, Clone, Copy)]
+pub struct PlaneConfig {
+    /// Fraction of a cycle at which sockets are fed; 25 or 50 ms by default.
+    pub tick: Nanos,
+    /// Round of a spinning disk; flash is asked tick by tick.
+    pub round: Nanos,
+    /// Share of disk time best-effort work keeps, 0.0 … 0.9.
+    pub be_share: f64,
+    /// Streams of one content share its reads, and so much disk time is kept for those that then need their own: a share
+    /// of what all of them would take. `None`: each reads for itself.
+    pub sharing: Option<f64>,
+    /// Streams of contents with copies on several disks are promised time on each of these, so that any one may fail.
+    /// Otherwise they are promised time only on the disks that are read while all of them work, and a stream that finds
+    /// no time elsewhere when one fails loses its reservation.
+    pub survive_disk_loss: bool,
+    /// A client that takes nothing for so long gives its reservation back; a best-effort delivery ends.
+    pub stall_max: Nanos,
+    /// A read that takes longer marks its disk as failing.
+    pub io_deadline: Nanos,
+    /// The time to first byte: a guaranteed stream of which nothing was sent for so long is refused after all.
+    pub first_byte_max: Nanos,
+    /// What nobody read for so long is not kept in memory, which is then given back.
+    pub memory_lull: Nanos,
+    /// Streams at once, at most `limits::STREAMS_MAX`.
+    pub streams_max: usize,
+}
+
+impl Default for PlaneConfig {
+    fn default() -> Self {
+        Self {
+            tick: Nanos::from_millis(50),
+            round: Nanos::from_secs(1),
+            be_share: 0.1,
+            sharing: Some(0.1),
+            survive_disk_loss: true,
+            stall_max: Nanos::from_secs(30),
+            io_deadline: Nanos::from_secs(5),
+            first_byte_max: Nanos::from_secs(5),
+            memory_lull: Nanos::from_secs(60),
+            streams_max: limits::STREAMS_MAX,
+        }
+    }
+}
+
+impl PlaneConfig {
+    /// The round in which this disk is asked: admission and the disk's own schedule must mean the same.
+    pub(crate) fn round_of(&self, profile: &DiskProfile) -> Nanos {
+        if profile.rotational { self.round } else { self.tick.saturating_mul(5) }
+    }
+}

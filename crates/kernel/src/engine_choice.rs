@@ -1,0 +1,54 @@
+//! Which engine the plane gets: io_uring, or ordinary system calls where it cannot be had.
+
+use rustix::thread::CpuSet;
+
+use crate::engine::Engine;
+use crate::epoll::EpollEngine;
+use crate::permissions::{PermissionSubject, Permissions, StartError};
+use crate::plane_channel::PlaneLink;
+use crate::ring::RingEngine;
+
+/// Which engine the data plane shall use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum EngineChoice {
+    /// io_uring, or ordinary system calls where it cannot be had.
+    #[default]
+    Auto,
+    /// io_uring or nothing.
+    IoUring,
+    /// Ordinary system calls: epoll for sockets, threads for reads.
+    Threads,
+}
+
+/// Sets up an engine and says which it is and why.
+///
+/// # Errors
+/// What io_uring lacks, if nothing else was asked for; else what any engine lacks.
+pub(crate) fn start(
+    choice: EngineChoice,
+    link: &PlaneLink,
+    helper_cpus: Option<&CpuSet>,
+    permissions: &mut Permissions,
+) -> Result<Box<dyn Engine>, StartError> {
+    let why = match choice {
+        EngineChoice::Threads => None,
+        EngineChoice::Auto | EngineChoice::IoUring => match RingEngine::new(link.own_waker(), helper_cpus) {
+            Ok(engine) => {
+                permissions.say(PermissionSubject::Engine, true, "the data plane runs on io_uring".to_owned());
+                return Ok(Box::new(engine));
+            }
+            Err(error) if choice == EngineChoice::IoUring => return Err(error),
+            Err(error) => Some(error.to_string()),
+        },
+    };
+    let engine = EpollEngine::new(link.own_waker()).map_err(StartError::Helpers)?;
+    let sentence = match &why {
+        None => "the data plane runs on ordinary system calls, as configured".to_owned(),
+        Some(why) => format!(
+            "the data plane runs on ordinary system calls, which keep the same promises for some more processor time per \
+             read: it {why}"
+        ),
+    };
+    permissions.say(PermissionSubject::Engine, why.is_none(), sentence);
+    Ok(Box::new(engine))
+}
