@@ -33,7 +33,7 @@ impl UploadBuffers {
 
 /// The right to a buffer: one taken from what is free, or one of a recording's own.
 #[derive(Debug)]
-pub(crate) enum BufferRight {
+pub(crate) enum BufferPermit {
     One { _permit: OwnedSemaphorePermit },
     Reserved { _permit: Arc<OwnedSemaphorePermit> },
 }
@@ -44,7 +44,7 @@ pub(crate) struct Chunk {
     // Dropped before the permits, so that a permit always finds a buffer.
     pub(crate) lease: Lease,
     pub(crate) filled: usize,
-    pub(crate) _of_pool: BufferRight,
+    pub(crate) _of_pool: BufferPermit,
     pub(crate) _of_upload: OwnedSemaphorePermit,
 }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use storage::uploads::UploadTrouble;
+use storage::uploads::UploadFailure;
 use units::DiskId;
 
 use crate::RootAway;
@@ -115,11 +115,11 @@ impl StoreError {
     }
 
     /// What it is to the life of an upload and to the disk's schedule: a full or read-only file system is no disk that errs.
-    pub(crate) fn trouble(&self) -> UploadTrouble {
+    pub(crate) fn trouble(&self) -> UploadFailure {
         match self {
-            Self::NoSpace => UploadTrouble::Full,
-            Self::Io(_) => UploadTrouble::Disk,
-            _ => UploadTrouble::Other,
+            Self::NoSpace => UploadFailure::Full,
+            Self::Io(_) => UploadFailure::Disk,
+            _ => UploadFailure::Other,
         }
     }
 

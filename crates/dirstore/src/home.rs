@@ -11,15 +11,15 @@ use units::DiskId;
 use crate::ContentPath;
 
 /// The root of a name, as its disk and its number there, once an upload has begun in it. Locked while one begins.
-pub(crate) type NameHome = tokio::sync::Mutex<Option<(DiskId, usize)>>;
+pub(crate) type UploadRoot = tokio::sync::Mutex<Option<(DiskId, usize)>>;
 
 /// The homes of all names that are being uploaded: each is kept by the uploads it is of.
 #[derive(Debug, Default)]
-pub(crate) struct Homes(Mutex<HashMap<ContentPath, Weak<NameHome>>>);
+pub(crate) struct UploadRoots(Mutex<HashMap<ContentPath, Weak<UploadRoot>>>);
 
-impl Homes {
+impl UploadRoots {
     /// That of `path`: a new one, if none of its uploads is under way.
-    pub(crate) fn of(&self, path: &ContentPath) -> Arc<NameHome> {
+    pub(crate) fn of(&self, path: &ContentPath) -> Arc<UploadRoot> {
         let mut homes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         homes.retain(|_, home| home.strong_count() > 0);
         if let Some(home) = homes.get(path).and_then(Weak::upgrade) {

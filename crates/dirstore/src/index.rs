@@ -77,7 +77,7 @@ impl IndexState {
 
 /// Keeps the index in a directory until dropped.
 #[derive(Debug)]
-pub(crate) struct Saver(Arc<Index>);
+pub(crate) struct IndexWriter(Arc<Index>);
 
 impl Index {
     pub(crate) fn new() -> Self {
@@ -109,7 +109,7 @@ impl Index {
     }
 
     /// Reads what `directory` holds, and keeps it up to date there until the answer is dropped.
-    pub(crate) fn keep_in(self: &Arc<Self>, directory: &Path) -> io::Result<Saver> {
+    pub(crate) fn keep_in(self: &Arc<Self>, directory: &Path) -> io::Result<IndexWriter> {
         fs::create_dir_all(directory)?;
         let file = directory.join(FILE_NAME);
         if let Some(entries) = load(&file) {
@@ -120,7 +120,7 @@ impl Index {
         }
         let index = Arc::clone(self);
         thread::Builder::new().name("store-index".into()).spawn(move || index.save_until_closed(&file))?;
-        Ok(Saver(Arc::clone(self)))
+        Ok(IndexWriter(Arc::clone(self)))
     }
 
     fn save_until_closed(&self, file: &Path) {
@@ -155,7 +155,7 @@ impl Index {
     }
 }
 
-impl Drop for Saver {
+impl Drop for IndexWriter {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.closed = true;
@@ -247,7 +247,7 @@ mod tests {
         Some(MediaRate { rate: BitRate(rate), preroll_bytes: 3, container, duration: Nanos(4) })
     }
 
-    fn reopened(directory: &Path) -> (Arc<Index>, Saver) {
+    fn reopened(directory: &Path) -> (Arc<Index>, IndexWriter) {
         let index = Arc::new(Index::new());
         let saver = index.keep_in(directory).unwrap();
         (index, saver)

@@ -36,7 +36,7 @@ pub use path::{COMPONENT_BYTES_MAX, COMPONENTS_MAX, ContentPath, PathError};
 pub use request::{OnBreak, Published, UploadClass, UploadRequest};
 pub use root::{RootAway, RootSetting};
 pub use settings::StoreSettings;
-pub use shared::Reliance;
+pub use shared::DiskUsable;
 pub use stats::{Counter, DiskStats};
 pub use store::{DiskInfo, Store};
 pub use upload::Upload;

@@ -15,7 +15,7 @@ use crate::grants::WakeFn;
 use crate::stats::DiskStats;
 
 /// Says of a disk whether it may be given uploads.
-pub type Reliance = Box<dyn Fn(DiskId) -> bool + Send + Sync>;
+pub type DiskUsable = Box<dyn Fn(DiskId) -> bool + Send + Sync>;
 
 /// What the thread and its callers both see.
 pub(crate) struct DiskShared {
@@ -26,7 +26,7 @@ pub(crate) struct DiskShared {
     /// Uploads whose handle was dropped, each with what had not been handed over of it. At most `UPLOADS_MAX` exist.
     aborted: Mutex<Vec<(UploadId, Option<Chunk>)>>,
     pub(crate) events: Arc<EventSender>,
-    reliance: Arc<OnceLock<Reliance>>,
+    reliance: Arc<OnceLock<DiskUsable>>,
     waker: WakeFn,
     pub(crate) patience: Duration,
 }
@@ -43,7 +43,7 @@ impl DiskShared {
         patience: Duration,
         waker: WakeFn,
         events: Arc<EventSender>,
-        reliance: Arc<OnceLock<Reliance>>,
+        reliance: Arc<OnceLock<DiskUsable>>,
     ) -> Self {
         Self {
             id,

@@ -19,13 +19,13 @@ use crate::buffers::UploadBuffers;
 use crate::disk::DiskHandle;
 use crate::event::{EventListener, EventSender};
 use crate::grants::GrantPort;
-use crate::home::Homes;
-use crate::index::{Index, Saver};
+use crate::home::UploadRoots;
+use crate::index::{Index, IndexWriter};
 use crate::layout::{StoreLayout, disk_id};
 use crate::operation::{self, Operation};
 use crate::path::is_hidden;
 use crate::settings::{StoreSettings, restrict_to};
-use crate::shared::{DiskShared, Reliance};
+use crate::shared::{DiskShared, DiskUsable};
 use crate::stats::DiskStats;
 use crate::volume::{self, ServedVolume, UpkeepError, VolumeCommon, VolumeInfo, VolumeWish};
 use crate::worker::content::KnownVersions;
@@ -60,14 +60,14 @@ struct StoreInner {
     disks: Vec<ServedDisk>,
     roots: Vec<(usize, usize)>,
     volumes: Vec<ServedVolume>,
-    reliance: Arc<OnceLock<Reliance>>,
+    reliance: Arc<OnceLock<DiskUsable>>,
     events: Arc<EventSender>,
     hidden_files: bool,
     uploads: UploadBuffers,
     recordings: UploadBuffers,
-    homes: Homes,
+    homes: UploadRoots,
     /// Saves the index once more when it is dropped.
-    _saver: Option<Saver>,
+    _saver: Option<IndexWriter>,
 }
 
 #[derive(Debug)]
@@ -90,7 +90,7 @@ impl Store {
         let versions = Arc::new(AtomicU64::new(1));
         let index = Arc::new(Index::new());
         let saver = settings.state.as_deref().map(|state| index.keep_in(state)).transpose()?;
-        let reliance: Arc<OnceLock<Reliance>> = Arc::default();
+        let reliance: Arc<OnceLock<DiskUsable>> = Arc::default();
         let events: Arc<EventSender> = Arc::default();
         let uploads = UploadBuffers::new(settings.upload_chunks)?;
         let recordings = UploadBuffers::new(settings.recording_chunks)?;
@@ -141,7 +141,7 @@ impl Store {
             hidden_files: settings.hidden_files,
             uploads,
             recordings,
-            homes: Homes::default(),
+            homes: UploadRoots::default(),
             _saver: saver,
         })))
     }
@@ -178,7 +178,7 @@ impl Store {
 
     /// From now on `reliance` is asked before a disk is given an upload: the data plane, which reads from the disks,
     /// knows more of their errors than their threads do. The first one that is given stays.
-    pub fn rely_on(&self, reliance: Reliance) {
+    pub fn rely_on(&self, reliance: DiskUsable) {
         let _ = self.0.reliance.set(reliance);
     }
 

@@ -12,9 +12,9 @@ use storage::uploads::RecordingTerms;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::StoreError;
-use crate::buffers::{BufferRight, Chunk, UploadBuffers};
+use crate::buffers::{BufferPermit, Chunk, UploadBuffers};
 use crate::disk::DiskHandle;
-use crate::home::NameHome;
+use crate::home::UploadRoot;
 use crate::operation::{self, Begun, Operation, UploadProgress, UploadTerms};
 use crate::request::{Published, UploadClass, UploadRequest};
 
@@ -35,7 +35,7 @@ pub struct Upload {
     length: Option<u64>,
     received_bytes: u64,
     /// Kept so that other uploads of this name go to the same root meanwhile.
-    _home: Arc<NameHome>,
+    _home: Arc<UploadRoot>,
 }
 
 impl Upload {
@@ -45,7 +45,7 @@ impl Upload {
         root: usize,
         request: UploadRequest,
         buffers: UploadBuffers,
-        home: Arc<NameHome>,
+        home: Arc<UploadRoot>,
     ) -> Result<Self, StoreError> {
         let (chunks, recording) = match request.class {
             UploadClass::BestEffort => (CHUNKS_PER_UPLOAD, None),
@@ -160,10 +160,10 @@ impl Upload {
         let work = async {
             let of_upload = Arc::clone(&self.share).acquire_owned().await;
             let of_pool = match &self.reserved {
-                Some(reserved) => BufferRight::Reserved { _permit: Arc::clone(reserved) },
+                Some(reserved) => BufferPermit::Reserved { _permit: Arc::clone(reserved) },
                 None => {
                     let permit = Arc::clone(&self.buffers.permits).acquire_owned().await;
-                    BufferRight::One { _permit: permit.map_err(|_| StoreError::Closed)? }
+                    BufferPermit::One { _permit: permit.map_err(|_| StoreError::Closed)? }
                 }
             };
             let lease = self.buffers.pool.try_lease().ok_or(StoreError::Busy)?;

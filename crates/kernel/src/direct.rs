@@ -70,7 +70,7 @@ impl DirectWriter {
             Err(error) => return Written { bytes: 0, error: Some(error) },
         };
         let error = match &mut self.ring {
-            Some(ring) => Flight { ring, file, pieces: &mut pieces, queued: 0, error: None }.run(may_begin),
+            Some(ring) => WritesInFlight { ring, file, pieces: &mut pieces, queued: 0, error: None }.run(may_begin),
             None => write_plainly(file, &mut pieces, may_begin),
         };
         Written { bytes: contiguous(&pieces), error }
@@ -112,7 +112,7 @@ fn contiguous(pieces: &[WritePiece<'_>]) -> u64 {
 }
 
 /// A run in flight. Dropping it waits for the kernel to let go of the buffers, also when `may_begin` panics.
-struct Flight<'a, 'b> {
+struct WritesInFlight<'a, 'b> {
     ring: &'a mut IoUring,
     file: BorrowedFd<'a>,
     pieces: &'a mut [WritePiece<'b>],
@@ -121,7 +121,7 @@ struct Flight<'a, 'b> {
     error: Option<io::Error>,
 }
 
-impl Flight<'_, '_> {
+impl WritesInFlight<'_, '_> {
     fn run(mut self, mut may_begin: impl FnMut() -> bool) -> Option<io::Error> {
         let mut next = 0;
         let mut stopped = false;
@@ -186,7 +186,7 @@ impl Flight<'_, '_> {
     }
 }
 
-impl Drop for Flight<'_, '_> {
+impl Drop for WritesInFlight<'_, '_> {
     fn drop(&mut self) {
         self.error.get_or_insert_with(|| io::Error::from(io::ErrorKind::Interrupted)); // begin no remainder
         while self.queued > 0 {

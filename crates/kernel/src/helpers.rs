@@ -34,7 +34,7 @@ struct HelperQueue<J, D> {
 
 /// How many threads there are, and where they run.
 #[derive(Debug, Clone)]
-pub(crate) struct Crew {
+pub(crate) struct HelperSetup {
     /// The threads' name; a number follows.
     pub(crate) name: &'static str,
     /// One at least.
@@ -51,7 +51,7 @@ pub(crate) trait HelperWork<J, D>: Send + 'static {
     fn work(&mut self, job: J) -> D;
 
     /// Does what is to be done at regular times without a job, if it is time for it, and says for how long it then may wait for a
-    /// job. Only for a crew of one.
+    /// job. Only for a setup of one.
     fn look_around(&mut self) -> Option<Duration> {
         None
     }
@@ -68,17 +68,21 @@ impl<J: Send + 'static, D: Send + 'static> Helpers<J, D> {
     ///
     /// # Errors
     /// The kernel's, if threads or descriptors cannot be had.
-    pub(crate) fn start(crew: &Crew, waker: PlaneWaker, worker: impl HelperWork<J, D> + Clone) -> io::Result<Self> {
+    pub(crate) fn start(
+        setup: &HelperSetup,
+        waker: PlaneWaker,
+        worker: impl HelperWork<J, D> + Clone,
+    ) -> io::Result<Self> {
         let helpers = Self(Arc::new(HelperQueue {
-            jobs: ArrayQueue::new(crew.jobs_max),
-            done: ArrayQueue::new(crew.jobs_max),
+            jobs: ArrayQueue::new(setup.jobs_max),
+            done: ArrayQueue::new(setup.jobs_max),
             waiting: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE)?,
             ended: AtomicBool::new(false),
             waker,
         }));
-        for n in 0..crew.threads.max(1) {
+        for n in 0..setup.threads.max(1) {
             let (shared, worker) = (Arc::clone(&helpers.0), worker.clone());
-            start_ordinary(format!("{}-{n}", crew.name), crew.cpus, move || serve(&shared, worker))?;
+            start_ordinary(format!("{}-{n}", setup.name), setup.cpus, move || serve(&shared, worker))?;
         }
         Ok(helpers)
     }

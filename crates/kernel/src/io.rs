@@ -26,13 +26,13 @@ use crate::clock;
 use crate::engine::{DirectRead, Engine, EngineReport, OutgoingBytes};
 use crate::engine_choice::{self, EngineChoice};
 use crate::fault;
-use crate::helpers::Crew;
+use crate::helpers::HelperSetup;
 use crate::lend::Lender;
 use crate::permissions::{Permissions, StartError};
 use crate::plane_channel::PlaneLink;
 use crate::readers::{self, ReadJob, Readers};
 use crate::reads::ReadTable;
-use crate::supply::Supply;
+use crate::supply::ArenaGrower;
 use crate::version_check::{CheckJob, VersionCheckers};
 
 /// Reads in flight at once at most; the plane keeps far fewer (a few per disk).
@@ -99,10 +99,10 @@ pub struct KernelIo {
     engine: Box<dyn Engine>,
     arena: Arc<Arena>,
     link: PlaneLink,
-    /// A crew for each disk, so that none waits for another's.
+    /// A setup for each disk, so that none waits for another's.
     readers: Box<[Readers]>,
     checkers: VersionCheckers,
-    supply: Supply,
+    supply: ArenaGrower,
     files: Box<[Option<OpenDescriptor>]>,
     sockets: Box<[Option<OpenDescriptor>]>,
     reads: ReadTable,
@@ -131,10 +131,10 @@ impl KernelIo {
         let (choice, cpus) = (config.engine, config.helper_cpus);
         let engine = engine_choice::start(choice, &link, cpus.as_ref(), &mut permissions)?;
         let threads = if engine.makes_reads() { config.readers } else { config.readers.max(READERS_WITHOUT_RING) };
-        let crew = Crew { name: "reader", threads, jobs_max: READS_MAX, cpus };
-        let readers = (0..link.disks().max(1)).map(|_| readers::start(&crew, &arena, link.waker()));
+        let setup = HelperSetup { name: "reader", threads, jobs_max: READS_MAX, cpus };
+        let readers = (0..link.disks().max(1)).map(|_| readers::start(&setup, &arena, link.waker()));
         let readers = readers.collect::<io::Result<_>>().map_err(StartError::Helpers)?;
-        let supply = Supply::start(&arena, config.helper_cpus, link.waker()).map_err(StartError::Helpers)?;
+        let supply = ArenaGrower::start(&arena, config.helper_cpus, link.waker()).map_err(StartError::Helpers)?;
         let checkers = VersionCheckers::start(READS_MAX, config.helper_cpus, &arena, &link.waker())
             .map_err(StartError::Helpers)?;
         let this = Self {
@@ -279,8 +279,8 @@ impl KernelIo {
         let place = self.files[index_of(request.file.0)].expect("files stay open while they are read");
         let job = ReadJob { read: index, file: place.raw, offset: request.offset, memory: request.memory };
         // A disk beyond those that were connected has none of its own; tests have such.
-        let crew = usize::from(request.disk.0).min(self.readers.len() - 1);
-        self.readers[crew].begin(job);
+        let setup = usize::from(request.disk.0).min(self.readers.len() - 1);
+        self.readers[setup].begin(job);
     }
 
     /// Hands over, and waits unless something is there already.

@@ -26,19 +26,19 @@ struct PoolShared {
     memory: Mapping,
     count: usize,
     /// The one that was used last is taken first.
-    free: Mutex<Vec<Free>>,
+    free: Mutex<Vec<FreeLease>>,
 }
 
 /// A buffer that nobody has.
 #[derive(Debug, Clone, Copy)]
-struct Free {
+struct FreeLease {
     index: usize,
     /// Since when. `None`: it has no memory.
     since: Option<Nanos>,
 }
 
 impl PoolShared {
-    fn free(&self) -> MutexGuard<'_, Vec<Free>> {
+    fn free(&self) -> MutexGuard<'_, Vec<FreeLease>> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -61,7 +61,7 @@ impl LeasePool {
         }
         let bytes = count.checked_mul(LEASE_BYTES).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
         let memory = Mapping::new(bytes)?;
-        let free = (0..count).rev().map(|index| Free { index, since: None }).collect();
+        let free = (0..count).rev().map(|index| FreeLease { index, since: None }).collect();
         Ok(Self(Arc::new(PoolShared { memory, count, free: Mutex::new(free) })))
     }
 
@@ -78,7 +78,7 @@ impl LeasePool {
         let now = monotonic();
         loop {
             let mut free = self.0.free();
-            let unused = |free: &Free| free.since.is_some_and(|since| now.saturating_sub(since) >= lull);
+            let unused = |free: &FreeLease| free.since.is_some_and(|since| now.saturating_sub(since) >= lull);
             let Some(place) = free.iter().position(unused) else { return };
             let from = free[place].index * LEASE_BYTES;
             // Memory that cannot be given back stays as it is, and is not tried again before it was used.
@@ -132,7 +132,7 @@ impl DerefMut for Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.pool.free().push(Free { index: self.index, since: Some(monotonic()) });
+        self.pool.free().push(FreeLease { index: self.index, since: Some(monotonic()) });
     }
 }
 

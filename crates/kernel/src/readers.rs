@@ -13,7 +13,7 @@ use std::sync::Arc;
 use dataplane::port::Span;
 
 use crate::arena::Arena;
-use crate::helpers::{Crew, Helpers};
+use crate::helpers::{HelperSetup, Helpers};
 use crate::plane_channel::PlaneWaker;
 
 /// The threads. Each holds a share of the arena: the memory stays while a read is under way, whatever becomes of the plane.
@@ -42,9 +42,9 @@ pub(crate) struct JobDone {
 ///
 /// # Errors
 /// The kernel's, if threads or descriptors cannot be had.
-pub(crate) fn start(crew: &Crew, arena: &Arc<Arena>, waker: PlaneWaker) -> io::Result<Readers> {
+pub(crate) fn start(setup: &HelperSetup, arena: &Arc<Arena>, waker: PlaneWaker) -> io::Result<Readers> {
     let arena = Arc::clone(arena);
-    Readers::start(crew, waker, move |job: ReadJob| JobDone { read: job.read, result: read(&arena, job) })
+    Readers::start(setup, waker, move |job: ReadJob| JobDone { read: job.read, result: read(&arena, job) })
 }
 
 fn read(arena: &Arena, job: ReadJob) -> i32 {

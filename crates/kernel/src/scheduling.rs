@@ -14,9 +14,9 @@ const STACK_BYTES: usize = 64 * 1024;
 
 /// How what a thread starts is scheduled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Heirs {
+pub enum ChildScheduling {
     /// As the thread itself.
-    Alike,
+    Inherited,
     /// As ordinary ones.
     Ordinary,
 }
@@ -25,11 +25,11 @@ pub enum Heirs {
 ///
 /// # Errors
 /// The kernel's: `EPERM` where it is not permitted, `EINVAL` for another priority.
-pub fn first_in_first_out(priority: u8, heirs: Heirs) -> io::Result<()> {
+pub fn first_in_first_out(priority: u8, children: ChildScheduling) -> io::Result<()> {
     let parameter = libc::sched_param { sched_priority: priority.into() };
-    let policy = match heirs {
-        Heirs::Alike => libc::SCHED_FIFO,
-        Heirs::Ordinary => libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK,
+    let policy = match children {
+        ChildScheduling::Inherited => libc::SCHED_FIFO,
+        ChildScheduling::Ordinary => libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK,
     };
     // SAFETY: the parameter lives through the call; 0 is the calling thread.
     match unsafe { libc::sched_setscheduler(0, policy, &raw const parameter) } {

@@ -15,7 +15,7 @@ use units::limits;
 
 use crate::arena::Arena;
 use crate::available::available_bytes;
-use crate::helpers::{Crew, HelperWork, Helpers};
+use crate::helpers::{HelperSetup, HelperWork, Helpers};
 use crate::plane_channel::PlaneWaker;
 
 /// How often it is checked how much memory could be had.
@@ -23,7 +23,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The thread, and what it knows.
 #[derive(Debug)]
-pub(crate) struct Supply {
+pub(crate) struct ArenaGrower {
     helpers: Helpers<SupplyJob, SupplyDone>,
     obtainable: Arc<AtomicU32>,
 }
@@ -32,7 +32,7 @@ type SupplyJob = (Token, MemoryChange);
 /// The change that was asked for, and whether it was made.
 type SupplyDone = (Token, MemoryChange, io::Result<()>);
 
-impl Supply {
+impl ArenaGrower {
     /// Starts the thread, on `cpus` (None: wherever the caller may run). The first step of `arena` is there.
     ///
     /// # Errors
@@ -41,9 +41,9 @@ impl Supply {
         let present = arena.chunk_count().min(STEP_CHUNKS);
         let obtainable = Arc::new(AtomicU32::new(obtainable(arena, present)));
         let look_at = Instant::now() + LOOK_EVERY;
-        let supplier = Supplier { arena: Arc::clone(arena), present, obtainable: Arc::clone(&obtainable), look_at };
-        let crew = Crew { name: "memory", threads: 1, jobs_max: 1, cpus };
-        Ok(Self { helpers: Helpers::start(&crew, waker, supplier)?, obtainable })
+        let supplier = ArenaWorker { arena: Arc::clone(arena), present, obtainable: Arc::clone(&obtainable), look_at };
+        let setup = HelperSetup { name: "memory", threads: 1, jobs_max: 1, cpus };
+        Ok(Self { helpers: Helpers::start(&setup, waker, supplier)?, obtainable })
     }
 
     /// Asks for a change, when none is under way.
@@ -67,7 +67,7 @@ impl Supply {
 }
 
 #[derive(Debug, Clone)]
-struct Supplier {
+struct ArenaWorker {
     arena: Arc<Arena>,
     /// Chunks that have memory.
     present: u32,
@@ -75,7 +75,7 @@ struct Supplier {
     look_at: Instant,
 }
 
-impl HelperWork<SupplyJob, SupplyDone> for Supplier {
+impl HelperWork<SupplyJob, SupplyDone> for ArenaWorker {
     fn work(&mut self, (token, change): SupplyJob) -> SupplyDone {
         let made = make(&self.arena, change);
         match change {

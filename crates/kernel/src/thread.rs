@@ -14,7 +14,7 @@ use crate::engine_choice::EngineChoice;
 use crate::io::{IoConfig, KernelIo};
 use crate::permissions::{PermissionSubject, Permissions, StartError};
 use crate::plane_channel::{PlaneLink, connect};
-use crate::scheduling::{Heirs, first_in_first_out};
+use crate::scheduling::{ChildScheduling, first_in_first_out};
 
 /// What the plane's thread is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -171,7 +171,7 @@ fn take_priority(priority: Option<u8>, permissions: &mut Permissions) {
         return permissions.say(PermissionSubject::RealTime, true, "ordinary priority, as configured".to_owned());
     };
     // Whatever this thread may start (io-wq's workers among it) starts as ordinary.
-    let Err(error) = first_in_first_out(priority, Heirs::Ordinary) else {
+    let Err(error) = first_in_first_out(priority, ChildScheduling::Ordinary) else {
         return permissions.say(
             PermissionSubject::RealTime,
             true,

@@ -21,7 +21,7 @@ use rustix::fs::fstat;
 use rustix::thread::CpuSet;
 
 use crate::arena::Arena;
-use crate::helpers::{Crew, HelperWork, Helpers};
+use crate::helpers::{HelperSetup, HelperWork, Helpers};
 use crate::plane_channel::PlaneWaker;
 
 /// How often a file that may be growing is looked at, whoever reads it: a rest must not be missed.
@@ -85,7 +85,7 @@ impl VersionCheckers {
     ) -> io::Result<Self> {
         let start = |name| {
             let checker = Checker { arena: Arc::clone(arena), growing: Vec::new(), look_at: Instant::now() };
-            Helpers::start(&Crew { name, threads: 1, jobs_max: checks_max, cpus }, waker.clone(), checker)
+            Helpers::start(&HelperSetup { name, threads: 1, jobs_max: checks_max, cpus }, waker.clone(), checker)
         };
         Ok(Self { direct: start("checker-direct")?, buffered: start("checker-cached")? })
     }

@@ -9,7 +9,7 @@ use schedule::disk::best_effort::{BeWork, Commit};
 use schedule::disk::cost::CostModel;
 use schedule::disk::real_time::{RtQueue, RtRequest};
 use schedule::disk::slack::Buckets;
-use schedule::disk::{DiskSchedule, DiskSettings, Issued, Step};
+use schedule::disk::{DiskSchedule, DiskSettings, IssuedRead, Step};
 use schedule::profile::DiskProfile;
 use units::{BitRate, ByteCount, JobId, Nanos, limits};
 
@@ -109,7 +109,7 @@ impl Disk {
         let bytes = request.bytes.min(bytes_max);
         let took = self.cost.read(self.head, request.position, bytes);
         let next_position = request.position + bytes;
-        let issued = Issued {
+        let issued = IssuedRead {
             real_time: true,
             position: request.position,
             bytes,

@@ -22,8 +22,8 @@ use crate::events;
 use crate::media_service::{MediaService, RunningStream};
 use crate::plane_client::PendingStream;
 use crate::rate::{Decision, RateAsked};
-use crate::session::{self, ContentPart, LeftOff, StreamLeft, Viewer};
-use crate::session_table::{RefusedTry, SessionSlot};
+use crate::session::{self, ContentPart, StopPoint, StreamRelease, Viewer};
+use crate::session_table::{RefusedStart, SessionSlot};
 
 /// Smallest send buffer asked for.
 const BUFFER_BYTES_MIN: usize = 16 * 1024;
@@ -85,7 +85,7 @@ pub enum DeliveryError {
 }
 
 /// Makes the bytes that go before the content (the head of a response), given the rate that was granted.
-pub type Prefix<'a> = &'a (dyn Fn(Option<BitRate>) -> Vec<u8> + Send + Sync);
+pub type HeadRenderer<'a> = &'a (dyn Fn(Option<BitRate>) -> Vec<u8> + Send + Sync);
 
 /// A delivery under way.
 pub struct Paced {
@@ -130,11 +130,11 @@ pub async fn open(
     service: &Arc<MediaService>,
     mut request: DeliveryRequest,
     mut socket: OwnedFd,
-    prefix: Prefix<'_>,
+    prefix: HeadRenderer<'_>,
 ) -> Result<Paced, (Option<OwnedFd>, DeliveryError)> {
     let asked_rate = request.terms.decision.rate();
     let content = service.hash(&request.path);
-    let mut tried = RefusedTry::default();
+    let mut tried = RefusedStart::default();
     loop {
         let (back, unused, error) = match start(service, request, socket, prefix, tried.no_room).await {
             Ok(paced) => return Ok(paced),
@@ -169,7 +169,7 @@ async fn start(
     service: &Arc<MediaService>,
     mut request: DeliveryRequest,
     socket: OwnedFd,
-    prefix: Prefix<'_>,
+    prefix: HeadRenderer<'_>,
     no_room: bool,
 ) -> Result<Paced, Box<(Option<OwnedFd>, DeliveryRequest, DeliveryError)>> {
     let Some(mut pending) = service.plane.number() else {
@@ -188,7 +188,7 @@ async fn start(
     let link = service.link(request.client.local);
     let (class, viewer) = enter(service, &mut request, pending.stream, link, no_room).await;
     let mut session =
-        SessionGuard { service: Arc::clone(service), stream: pending.stream, viewer, left: StreamLeft::Refused };
+        SessionGuard { service: Arc::clone(service), stream: pending.stream, viewer, left: StreamRelease::Refused };
     // Listed from here on, not when the plane's report arrives: a client that reads its head finds its stream.
     list(service, &request, pending.stream);
     let content = Arc::clone(&request.content);
@@ -200,7 +200,7 @@ async fn start(
     }
     let ended = match pending.report().await {
         Some(Report::Started { reservation, .. }) => {
-            session.left = StreamLeft::Nothing;
+            session.left = StreamRelease::Nothing;
             if let (Some(viewer), Some(reservation)) = (&session.viewer, reservation) {
                 service.sessions.started(viewer, pending.stream, reservation);
             }
@@ -241,8 +241,8 @@ impl Paced {
             }
         };
         self.session.left = match end.held {
-            Some(held) => StreamLeft::Held(held, left_off(&self.request, end.outcome)),
-            None => StreamLeft::Nothing,
+            Some(held) => StreamRelease::Held(held, left_off(&self.request, end.outcome)),
+            None => StreamRelease::Nothing,
         };
         let stream = self.pending.stream;
         // It leaves the listing before its end is logged.
@@ -350,10 +350,10 @@ pub fn resource_name(resource: Resource) -> String {
 }
 
 /// Where a delivery that ended so left off in its content.
-fn left_off(request: &DeliveryRequest, outcome: Outcome) -> LeftOff {
+fn left_off(request: &DeliveryRequest, outcome: Outcome) -> StopPoint {
     let size = request.content.size;
     let at_end = |segment: &Segment| matches!(segment, Segment::Range { offset, length } if offset + length >= size);
-    if outcome == Outcome::Complete && request.body.iter().any(at_end) { LeftOff::AtEnd } else { LeftOff::Midway }
+    if outcome == Outcome::Complete && request.body.iter().any(at_end) { StopPoint::AtEnd } else { StopPoint::Midway }
 }
 
 /// A stream's entries in the listing and in its viewer's session, taken out when this is dropped.
@@ -362,14 +362,14 @@ struct SessionGuard {
     stream: StreamId,
     /// None: in no session.
     viewer: Option<Viewer>,
-    left: StreamLeft,
+    left: StreamRelease,
 }
 
 impl Drop for SessionGuard {
     fn drop(&mut self) {
         match (&self.viewer, self.left) {
             (Some(viewer), left) => self.service.sessions.leave(viewer, self.stream, left),
-            (None, StreamLeft::Held(held, _)) => self.service.plane.release(held),
+            (None, StreamRelease::Held(held, _)) => self.service.plane.release(held),
             (None, _) => {}
         }
         self.service.running().remove(&self.stream);

@@ -8,7 +8,7 @@ use serde_json::json;
 use units::{BitRate, StreamId};
 
 use crate::contents::StoreEvent;
-use crate::latest::Latest;
+use crate::latest::RecentEvents;
 use crate::log::{KindLimit, Log, LogWriter};
 
 /// The kinds of events there are, but for those about the logs and the webhooks themselves.
@@ -56,14 +56,14 @@ pub struct Events {
     log: Log,
     limit: KindLimit,
     /// The latest ones, for whoever follows them.
-    pub latest: Latest,
+    pub latest: RecentEvents,
 }
 
 impl Events {
     /// Writes to `log`.
     #[must_use]
     pub fn new(log: Log) -> Self {
-        Self { log, limit: KindLimit::default(), latest: Latest::default() }
+        Self { log, limit: KindLimit::default(), latest: RecentEvents::default() }
     }
 
     /// Writes an event, unless too many of its kind came within this second.

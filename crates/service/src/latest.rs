@@ -15,13 +15,13 @@ const KEPT: usize = 256;
 
 /// The latest events, numbered from 1.
 #[derive(Debug, Default)]
-pub struct Latest {
+pub struct RecentEvents {
     kept: Mutex<VecDeque<Arc<str>>>,
     /// The number of the last one.
     last: watch::Sender<u64>,
 }
 
-impl Latest {
+impl RecentEvents {
     /// Adds one, a JSON object in one line.
     pub(crate) fn add(&self, line: Arc<str>) {
         let mut kept = lock(&self.kept);
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn the_oldest_make_room_and_numbers_go_on() {
-        let latest = Latest::default();
+        let latest = RecentEvents::default();
         assert!(latest.after(0).is_empty());
         let added = KEPT as u64 + 10;
         (1..=added).for_each(|number| latest.add(format!("{number}").into()));

@@ -78,7 +78,7 @@ pub enum ContentPart {
 
 impl ContentPart {
     /// True if a read of it may take a reservation from an older read of its viewer that goes on.
-    fn takes_over(self, viewer: &Viewer, older: &ViewerShare, now: Nanos) -> bool {
+    fn takes_over(self, viewer: &Viewer, older: &ViewerReservation, now: Nanos) -> bool {
         matches!(viewer, Viewer::Named(_))
             || match self {
                 Self::Download => false,
@@ -134,7 +134,7 @@ pub enum Retry {
 
 /// Where a read ended in its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LeftOff {
+pub enum StopPoint {
     /// Before the end: its viewer seeks or pauses.
     Midway,
     /// At the end.
@@ -143,18 +143,18 @@ pub enum LeftOff {
 
 /// What is left of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StreamLeft {
+pub enum StreamRelease {
     /// It was not admitted.
     Refused,
     /// Its reservation.
-    Held(ReservationId, LeftOff),
+    Held(ReservationId, StopPoint),
     /// Nothing: it has lost its reservation.
     Nothing,
 }
 
 /// A reservation of a viewer, or one that it asks for.
 #[derive(Debug, Clone, Copy)]
-struct ViewerShare {
+struct ViewerReservation {
     terms: ReservationTerms,
     content: u64,
     part: ContentPart,
@@ -188,7 +188,7 @@ struct Older {
 pub struct Sessions {
     /// For how long a reservation is held after a read.
     hold: Nanos,
-    table: HashMap<Viewer, Vec<ViewerShare>>,
+    table: HashMap<Viewer, Vec<ViewerReservation>>,
 }
 
 impl Sessions {
@@ -225,7 +225,7 @@ impl Sessions {
     #[must_use]
     pub fn reads(&self, viewer: &Viewer, content: u64) -> Option<StreamId> {
         let mut shares = self.table.get(viewer).into_iter().flatten().rev();
-        shares.find(|share| share.content == content).and_then(ViewerShare::stream)
+        shares.find(|share| share.content == content).and_then(ViewerReservation::stream)
     }
 
     /// The client of this read takes nothing: it counts as one that has only looked so far.
@@ -242,7 +242,7 @@ impl Sessions {
         let named = matches!(request.viewer, Viewer::Named(_));
         let takes_any = named || request.no_room;
         let moves_on = takes_any || request.part == ContentPart::Elsewhere;
-        let is_older = |share: &ViewerShare| {
+        let is_older = |share: &ViewerReservation| {
             share.content == request.content && request.part.takes_over(&request.viewer, share, now)
         };
         let held = newest(shares, |share| share.is_held() && share.terms.fit(&request.terms))
@@ -251,7 +251,7 @@ impl Sessions {
         match held.or_else(older) {
             Some(nth) => shares[nth].take(request, now),
             None => {
-                shares.push(ViewerShare::new(request, now));
+                shares.push(ViewerReservation::new(request, now));
                 Begin::New
             }
         }
@@ -272,8 +272,9 @@ impl Sessions {
         if !loose.is_empty() {
             return Retry::Release(loose);
         }
-        let has_own =
-            |share: &ViewerShare| share.is_held() || (share.content == content && part.takes_over(viewer, share, now));
+        let has_own = |share: &ViewerReservation| {
+            share.is_held() || (share.content == content && part.takes_over(viewer, share, now))
+        };
         match self.table.get(viewer) {
             None => Retry::GiveUp,
             Some(shares) if shares.iter().any(has_own) => Retry::TakeOwn,
@@ -290,8 +291,8 @@ impl Sessions {
     }
 
     /// A stream that began in the session ended, or was refused. Returns what is to be released.
-    pub fn end(&mut self, viewer: &Viewer, stream: StreamId, left: StreamLeft, now: Nanos) -> Option<ReservationId> {
-        let given_back = if let StreamLeft::Held(reservation, _) = left { Some(reservation) } else { None };
+    pub fn end(&mut self, viewer: &Viewer, stream: StreamId, left: StreamRelease, now: Nanos) -> Option<ReservationId> {
+        let given_back = if let StreamRelease::Held(reservation, _) = left { Some(reservation) } else { None };
         let Some(shares) = self.table.get_mut(viewer) else { return given_back };
         let Some(nth) = newest(shares, |share| share.stream() == Some(stream)) else {
             shares.iter_mut().for_each(|share| share.forget(stream));
@@ -300,11 +301,11 @@ impl Sessions {
         };
         let named = matches!(viewer, Viewer::Named(_));
         let release = match (left, shares[nth].state) {
-            (StreamLeft::Held(reservation, left_off), _) => {
+            (StreamRelease::Held(reservation, left_off), _) => {
                 shares[nth].hold(reservation, left_off, named, self.hold, now);
                 None
             }
-            (StreamLeft::Refused, ReservationState::Running { reservation, older: Some(older), .. }) => {
+            (StreamRelease::Refused, ReservationState::Running { reservation, older: Some(older), .. }) => {
                 shares[nth].give_back(reservation, older);
                 None
             }
@@ -321,10 +322,10 @@ impl Sessions {
         self.take_out(|share| matches!(share.state, ReservationState::Held { until, .. } if until <= now))
     }
 
-    fn take_out(&mut self, goes: impl Fn(&ViewerShare) -> bool) -> Vec<ReservationId> {
+    fn take_out(&mut self, goes: impl Fn(&ViewerReservation) -> bool) -> Vec<ReservationId> {
         let mut released = Vec::new();
         self.table.retain(|_, shares| {
-            released.extend(shares.iter().filter(|share| goes(share)).filter_map(ViewerShare::reservation));
+            released.extend(shares.iter().filter(|share| goes(share)).filter_map(ViewerReservation::reservation));
             shares.retain(|share| !goes(share));
             !shares.is_empty()
         });
@@ -333,11 +334,11 @@ impl Sessions {
 }
 
 /// The newest share for which `so` is true.
-fn newest(shares: &[ViewerShare], so: impl Fn(&ViewerShare) -> bool) -> Option<usize> {
+fn newest(shares: &[ViewerReservation], so: impl Fn(&ViewerReservation) -> bool) -> Option<usize> {
     shares.iter().rposition(so)
 }
 
-impl ViewerShare {
+impl ViewerReservation {
     /// What a request asks for.
     const fn new(request: &SessionRequest, now: Nanos) -> Self {
         let SessionRequest { stream, content, part, terms, .. } = *request;
@@ -407,13 +408,13 @@ impl ViewerShare {
     }
 
     /// Its read ended: it is held for the viewer's next one.
-    fn hold(&mut self, reservation: ReservationId, left_off: LeftOff, named: bool, hold: Nanos, now: Nanos) {
+    fn hold(&mut self, reservation: ReservationId, left_off: StopPoint, named: bool, hold: Nanos, now: Nanos) {
         self.used = self.used_at(now);
         let in_parts = self.goes_on || matches!(self.part, ContentPart::FromStart | ContentPart::Elsewhere);
         let plays = self.used >= PLAYS_AFTER && in_parts;
         let firm = match () {
             () if !named && !plays => Nanos::ZERO,
-            () if left_off == LeftOff::AtEnd && !self.goes_on => hold.min(AFTER_END),
+            () if left_off == StopPoint::AtEnd && !self.goes_on => hold.min(AFTER_END),
             () => hold,
         };
         self.state = ReservationState::Held {

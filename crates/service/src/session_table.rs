@@ -13,7 +13,7 @@ use units::{Nanos, ReservationId, StreamId};
 
 use crate::lock::lock;
 use crate::plane_client::PlaneClient;
-use crate::session::{Begin, ContentPart, Retry, SessionRequest, Sessions, StreamLeft, Viewer};
+use crate::session::{Begin, ContentPart, Retry, SessionRequest, Sessions, StreamRelease, Viewer};
 
 /// A player closes its old connection while it opens the next one, which the data plane notices two sends later. A
 /// client that takes nothing for so long, twenty ticks, does not play.
@@ -43,7 +43,7 @@ pub(crate) struct SessionSlot {
 
 /// What a request that is refused for want of room has tried.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct RefusedTry {
+pub(crate) struct RefusedStart {
     released: bool,
     /// It uses whatever its viewer has.
     pub(crate) no_room: bool,
@@ -123,7 +123,7 @@ impl SessionTable {
         viewer: &Viewer,
         content: u64,
         part: ContentPart,
-        tried: &mut RefusedTry,
+        tried: &mut RefusedStart,
     ) -> bool {
         let deadline = tokio::time::Instant::now() + GONE_TIME_MAX;
         let older = if part == ContentPart::Whole { self.older(viewer, content) } else { None };
@@ -161,7 +161,7 @@ impl SessionTable {
     }
 
     /// Ends a stream's part in its session; what the session does not keep is released.
-    pub(crate) fn leave(&self, viewer: &Viewer, stream: StreamId, left: StreamLeft) {
+    pub(crate) fn leave(&self, viewer: &Viewer, stream: StreamId, left: StreamRelease) {
         let release = lock(&self.sessions).end(viewer, stream, left, self.now());
         self.changed.notify_waiters();
         if let Some(reservation) = release {

@@ -32,8 +32,8 @@ fn id(slot: u32) -> ReservationId {
     ReservationId { slot, generation: 1 }
 }
 
-const fn midway(slot: u32) -> StreamLeft {
-    StreamLeft::Held(ReservationId { slot, generation: 1 }, LeftOff::Midway)
+const fn midway(slot: u32) -> StreamRelease {
+    StreamRelease::Held(ReservationId { slot, generation: 1 }, StopPoint::Midway)
 }
 
 /// A read that was admitted with a new reservation.
@@ -71,7 +71,7 @@ fn a_seek_takes_over_from_the_older_read_at_once() {
         admitted(&mut sessions, &read(viewer.clone(), 1, 1, ContentPart::Whole), 5, Nanos::ZERO);
         assert_eq!(sessions.begin(&read(viewer.clone(), 2, 1, part), Nanos::ZERO), Begin::Take(id(5)));
         sessions.started(&viewer, StreamId(2), id(5));
-        assert_eq!(sessions.end(&viewer, StreamId(1), StreamLeft::Nothing, Nanos::ZERO), None);
+        assert_eq!(sessions.end(&viewer, StreamId(1), StreamRelease::Nothing, Nanos::ZERO), None);
         assert_eq!(sessions.end(&viewer, StreamId(2), midway(5), Nanos::ZERO), None, "it holds what it took over");
         assert_eq!(sessions.expire(HOLD), [id(5)]);
     }
@@ -104,10 +104,10 @@ fn a_newer_read_that_is_refused_leaves_the_older_one_its_own() {
     let mut sessions = sessions();
     admitted(&mut sessions, &read(unnamed(), 1, 1, ContentPart::FromStart), 5, Nanos::ZERO);
     assert_eq!(sessions.begin(&read(unnamed(), 2, 1, ContentPart::Elsewhere), Nanos::ZERO), Begin::Take(id(5)));
-    assert_eq!(sessions.end(&unnamed(), StreamId(2), StreamLeft::Refused, Nanos::ZERO), None);
+    assert_eq!(sessions.end(&unnamed(), StreamId(2), StreamRelease::Refused, Nanos::ZERO), None);
     assert_eq!(sessions.begin(&read(unnamed(), 3, 1, ContentPart::Elsewhere), Nanos::ZERO), Begin::Take(id(5)));
     assert_eq!(sessions.end(&unnamed(), StreamId(1), midway(5), Nanos::ZERO), None, "and it may end meanwhile");
-    assert_eq!(sessions.end(&unnamed(), StreamId(3), StreamLeft::Refused, Nanos::ZERO), Some(id(5)));
+    assert_eq!(sessions.end(&unnamed(), StreamId(3), StreamRelease::Refused, Nanos::ZERO), Some(id(5)));
     assert!(sessions.is_empty());
 }
 
@@ -128,7 +128,7 @@ fn without_a_name_a_read_from_the_start_takes_over_only_where_there_is_no_room()
     admitted(&mut sessions, &read(unnamed(), 2, 1, ContentPart::FromStart), 6, Nanos::ZERO);
     let third = read(unnamed(), 3, 1, ContentPart::FromStart);
     assert_eq!(sessions.begin(&third, Nanos::ZERO), Begin::New);
-    assert_eq!(sessions.end(&unnamed(), StreamId(3), StreamLeft::Refused, Nanos::ZERO), None);
+    assert_eq!(sessions.end(&unnamed(), StreamId(3), StreamRelease::Refused, Nanos::ZERO), None);
     assert_eq!(sessions.refused(&unnamed(), 1, ContentPart::FromStart, Nanos::ZERO), Retry::TakeOwn);
     assert_eq!(sessions.begin(&SessionRequest { no_room: true, ..third }, Nanos::ZERO), Begin::Take(id(6)));
 }
@@ -142,7 +142,7 @@ fn a_whole_read_without_a_name_takes_over_from_nobody_who_plays() {
         admitted(&mut sessions, &read(unnamed(), 1, 1, ContentPart::FromStart), 5, Nanos::ZERO);
         let second = read(unnamed(), 2, 1, part);
         assert_eq!(sessions.begin(&second, playing), Begin::New);
-        assert_eq!(sessions.end(&unnamed(), StreamId(2), StreamLeft::Refused, playing), None);
+        assert_eq!(sessions.end(&unnamed(), StreamId(2), StreamRelease::Refused, playing), None);
         assert_eq!(
             sessions.refused(&unnamed(), 1, part, playing),
             Retry::Wait,
@@ -160,7 +160,7 @@ fn a_player_that_opens_its_content_again_takes_over_from_its_look() {
     let now = Nanos::from_secs(5);
     let again = read(unnamed(), 2, 1, ContentPart::Whole);
     assert_eq!(sessions.begin(&again, now), Begin::New, "there may be room for both");
-    assert_eq!(sessions.end(&unnamed(), StreamId(2), StreamLeft::Refused, now), None);
+    assert_eq!(sessions.end(&unnamed(), StreamId(2), StreamRelease::Refused, now), None);
     assert_eq!(sessions.refused(&unnamed(), 1, ContentPart::Whole, now), Retry::TakeOwn);
     assert_eq!(sessions.begin(&SessionRequest { no_room: true, ..again }, now), Begin::Take(id(5)));
 }
@@ -199,11 +199,11 @@ fn what_the_viewer_reads_beside_is_waited_for_and_then_used() {
     admitted(&mut sessions, &read(named("a"), 1, 1, ContentPart::Whole), 5, Nanos::ZERO);
     let next = read(named("a"), 2, 2, ContentPart::Whole);
     assert_eq!(sessions.begin(&next, Nanos::ZERO), Begin::New);
-    assert_eq!(sessions.end(&named("a"), StreamId(2), StreamLeft::Refused, Nanos::ZERO), None);
+    assert_eq!(sessions.end(&named("a"), StreamId(2), StreamRelease::Refused, Nanos::ZERO), None);
     assert_eq!(sessions.refused(&named("a"), 2, ContentPart::Whole, Nanos::ZERO), Retry::Wait);
     assert_eq!(sessions.end(&named("a"), StreamId(1), midway(5), Nanos::ZERO), None);
     assert_eq!(sessions.begin(&next, Nanos::ZERO), Begin::Take(id(5)));
-    assert_eq!(sessions.end(&named("a"), StreamId(2), StreamLeft::Nothing, Nanos::ZERO), Some(id(5)));
+    assert_eq!(sessions.end(&named("a"), StreamId(2), StreamRelease::Nothing, Nanos::ZERO), Some(id(5)));
     assert_eq!(sessions.refused(&named("a"), 2, ContentPart::Whole, Nanos::ZERO), Retry::GiveUp);
 }
 
@@ -220,11 +220,11 @@ fn another_rate_takes_the_place_of_what_is_held() {
 }
 
 /// How long others are refused what a viewer held that read `part` of a content for `seconds`.
-fn firm_for(viewer: &Viewer, part: ContentPart, seconds: u64, left_off: LeftOff) -> u64 {
+fn firm_for(viewer: &Viewer, part: ContentPart, seconds: u64, left_off: StopPoint) -> u64 {
     let mut sessions = sessions();
     admitted(&mut sessions, &read(viewer.clone(), 1, 1, part), 5, Nanos::ZERO);
     let end = Nanos::from_secs(seconds);
-    assert_eq!(sessions.end(viewer, StreamId(1), StreamLeft::Held(id(5), left_off), end), None);
+    assert_eq!(sessions.end(viewer, StreamId(1), StreamRelease::Held(id(5), left_off), end), None);
     let other = named("other");
     let gives =
         |&after: &u64| sessions.refused(&other, 9, ContentPart::Whole, end + Nanos::from_secs(after)) != Retry::GiveUp;
@@ -234,19 +234,19 @@ fn firm_for(viewer: &Viewer, part: ContentPart, seconds: u64, left_off: LeftOff)
 #[test]
 fn who_only_looked_holds_nothing_that_others_need() {
     for part in [ContentPart::FromStart, ContentPart::Elsewhere] {
-        assert_eq!(firm_for(&unnamed(), part, 9, LeftOff::Midway), 0, "a head, or an index");
-        assert_eq!(firm_for(&unnamed(), part, 10, LeftOff::Midway), 60, "a pause");
-        assert_eq!(firm_for(&unnamed(), part, 10, LeftOff::AtEnd), 10, "the next title comes, or nothing");
+        assert_eq!(firm_for(&unnamed(), part, 9, StopPoint::Midway), 0, "a head, or an index");
+        assert_eq!(firm_for(&unnamed(), part, 10, StopPoint::Midway), 60, "a pause");
+        assert_eq!(firm_for(&unnamed(), part, 10, StopPoint::AtEnd), 10, "the next title comes, or nothing");
     }
-    assert_eq!(firm_for(&unnamed(), ContentPart::Whole, 100, LeftOff::Midway), 0, "a download");
-    assert_eq!(firm_for(&named("a"), ContentPart::Whole, 1, LeftOff::Midway), 60, "who has a name is a player");
-    assert_eq!(firm_for(&named("a"), ContentPart::Whole, 1, LeftOff::AtEnd), 10);
+    assert_eq!(firm_for(&unnamed(), ContentPart::Whole, 100, StopPoint::Midway), 0, "a download");
+    assert_eq!(firm_for(&named("a"), ContentPart::Whole, 1, StopPoint::Midway), 60, "who has a name is a player");
+    assert_eq!(firm_for(&named("a"), ContentPart::Whole, 1, StopPoint::AtEnd), 10);
 }
 
 #[test]
 fn a_viewer_that_goes_from_segment_to_segment_is_waited_for_at_the_end_of_each() {
     let mut sessions = sessions();
-    let at_end = StreamLeft::Held(id(5), LeftOff::AtEnd);
+    let at_end = StreamRelease::Held(id(5), StopPoint::AtEnd);
     admitted(&mut sessions, &read(unnamed(), 1, 1, ContentPart::Whole), 5, Nanos::ZERO);
     let mut now = Nanos::ZERO;
     for stream in 2..=6 {
@@ -373,11 +373,11 @@ impl ModelWorld {
         match report {
             ModelReport::Started(reservation) => self.sessions.started(&viewer, stream, reservation),
             ModelReport::Finished(held) => {
-                let left = held.map_or(StreamLeft::Nothing, |held| StreamLeft::Held(held, LeftOff::Midway));
+                let left = held.map_or(StreamRelease::Nothing, |held| StreamRelease::Held(held, StopPoint::Midway));
                 self.leave(&viewer, stream, left);
             }
             ModelReport::Refused => {
-                self.leave(&viewer, stream, StreamLeft::Refused);
+                self.leave(&viewer, stream, StreamRelease::Refused);
                 match self.sessions.refused(&viewer, request.content, request.part, self.now) {
                     Retry::Release(loose) => loose.into_iter().for_each(|reservation| self.release(reservation)),
                     Retry::TakeOwn if !request.no_room => {
@@ -390,7 +390,7 @@ impl ModelWorld {
         }
     }
 
-    fn leave(&mut self, viewer: &Viewer, stream: StreamId, left: StreamLeft) {
+    fn leave(&mut self, viewer: &Viewer, stream: StreamId, left: StreamRelease) {
         if let Some(reservation) = self.sessions.end(viewer, stream, left, self.now) {
             self.release(reservation);
         }

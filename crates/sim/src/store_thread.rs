@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use storage::grant::{Grant, JobId, Offer, StoreMessage, StoreWork, WorkClass};
-use storage::uploads::{CommitPart, Granted, RecordingTerms, UploadFile, UploadTrouble, Uploads};
+use storage::uploads::{CommitPart, Granted, RecordingTerms, UploadFailure, UploadFile, Uploads};
 use units::{BitRate, DiskId, Nanos, UploadId, limits};
 
 use crate::drive::Op;
@@ -258,7 +258,7 @@ impl StoreThread {
             }
             self.end(upload, if ok { UploadEnd::Acknowledged } else { UploadEnd::Failed }, out);
         }
-        self.uploads.part_done(if ok { Ok(()) } else { Err(UploadTrouble::Disk) }, now);
+        self.uploads.part_done(if ok { Ok(()) } else { Err(UploadFailure::Disk) }, now);
     }
 
     fn end(&mut self, upload: UploadId, how: UploadEnd, out: &mut Actions) {
@@ -323,7 +323,7 @@ impl StoreThread {
             self.overflow_max = self.overflow_max.max(file.settle(now));
             file.written += bytes;
         }
-        let over = self.uploads.wrote(upload, bytes, (!ok).then_some(UploadTrouble::Disk), now);
+        let over = self.uploads.wrote(upload, bytes, (!ok).then_some(UploadFailure::Disk), now);
         if over.is_some() {
             self.end(upload, UploadEnd::Failed, out);
         }
@@ -347,7 +347,7 @@ impl StoreThread {
                 CommitPart::SyncName(_) => self.part_done(true, now, out),
                 CommitPart::Withhold(upload) => {
                     self.end(upload, UploadEnd::Failed, out);
-                    self.uploads.part_done(Err(UploadTrouble::Disk), now);
+                    self.uploads.part_done(Err(UploadFailure::Disk), now);
                 }
                 CommitPart::Secure { .. }
                 | CommitPart::Publish(_)

@@ -73,7 +73,7 @@ impl RecordingTerms {
 
 /// Why something could not be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UploadTrouble {
+pub enum UploadFailure {
     /// The file system has no more room: no fault of the disk.
     Full,
     /// The disk erred.
@@ -162,7 +162,7 @@ impl<F: UploadFile> UploadState<F> {
 
 /// A grant that is being used.
 #[derive(Debug, Clone, Copy)]
-struct InUse {
+struct GrantInUse {
     job: JobId,
     started: Nanos,
 }
@@ -175,7 +175,7 @@ pub struct Uploads<F, R> {
     next_upload: u64,
     commits: Commits<R>,
     chore_offered: bool,
-    in_use: Option<InUse>,
+    in_use: Option<GrantInUse>,
     /// Bounded: each job has at most an offer, a withdrawal and a done in it.
     messages: VecDeque<StoreMessage>,
 }
@@ -300,9 +300,9 @@ impl<F: UploadFile, R> Uploads<F, R> {
 
     /// The upload cannot go on. Returns its file if the upload is over; otherwise what is written will be published,
     /// and the caller is to drop the rest.
-    pub fn failed(&mut self, id: UploadId, why: UploadTrouble) -> Option<F> {
+    pub fn failed(&mut self, id: UploadId, why: UploadFailure) -> Option<F> {
         let upload = self.uploads.get_mut(&id)?;
-        if !upload.keep || upload.written_bytes == 0 || why != UploadTrouble::Full {
+        if !upload.keep || upload.written_bytes == 0 || why != UploadFailure::Full {
             return self.abandon(id);
         }
         upload.ready_bytes = 0;
@@ -335,11 +335,11 @@ impl<F: UploadFile, R> Uploads<F, R> {
 
     /// A grant has come.
     pub fn granted(&mut self, grant: Grant, now: Nanos) -> Granted {
-        self.in_use = Some(InUse { job: grant.job, started: now });
+        self.in_use = Some(GrantInUse { job: grant.job, started: now });
         let late = now > grant.until;
         if late {
             // It used up the offer it answers; the work is still there.
-            self.done(Used::default(), now);
+            self.done(GrantUse::default(), now);
         }
         match grant.job {
             COMMIT_JOB => self.commits.forget_offer(),
@@ -350,14 +350,14 @@ impl<F: UploadFile, R> Uploads<F, R> {
             COMMIT_JOB if late => self.offer_commit(),
             COMMIT_JOB if self.commits.begin() => return Granted::Commit,
             // The offer and the last grant crossed on their ways.
-            COMMIT_JOB => self.done(Used::default(), now),
+            COMMIT_JOB => self.done(GrantUse::default(), now),
             CHORE_JOB if late => {}
             CHORE_JOB => return Granted::Chore,
             job => {
                 let id = UploadId(job.0 - UPLOAD_JOBS);
                 match self.uploads.get_mut(&id) {
                     None if late => {}
-                    None => self.done(Used::default(), now),
+                    None => self.done(GrantUse::default(), now),
                     Some(upload) if late => {
                         upload.offered_bytes = 0;
                         self.offer_write(id);
@@ -376,13 +376,13 @@ impl<F: UploadFile, R> Uploads<F, R> {
 
     /// The work nobody waits for is done, as far as it was granted.
     pub fn chore_done(&mut self, now: Nanos) {
-        self.done(Used::default(), now);
+        self.done(GrantUse::default(), now);
     }
 
     /// So many bytes of an upload were written on the grant, a multiple of `DIRECT_ALIGN`; `trouble` says why there
     /// were no more, if something failed. Returns the file if the upload is over.
-    pub fn wrote(&mut self, id: UploadId, bytes: u64, trouble: Option<UploadTrouble>, now: Nanos) -> Option<F> {
-        let mut used = Used { bytes, ok: trouble != Some(UploadTrouble::Disk), ..Used::default() };
+    pub fn wrote(&mut self, id: UploadId, bytes: u64, trouble: Option<UploadFailure>, now: Nanos) -> Option<F> {
+        let mut used = GrantUse { bytes, ok: trouble != Some(UploadFailure::Disk), ..GrantUse::default() };
         self.commits.wrote(id, bytes);
         let mut renewed = None;
         let mut over = None;
@@ -479,8 +479,8 @@ impl<F: UploadFile, R> Uploads<F, R> {
     }
 
     /// The grant in use is over.
-    fn done(&mut self, used: Used, now: Nanos) {
-        let Some(InUse { job, started }) = self.in_use.take() else { return };
+    fn done(&mut self, used: GrantUse, now: Nanos) {
+        let Some(GrantInUse { job, started }) = self.in_use.take() else { return };
         self.messages.push_back(StoreMessage::Done(GrantDone {
             disk: self.disk,
             job,
@@ -500,14 +500,14 @@ const fn job_of(id: UploadId) -> JobId {
 
 /// What became of a grant.
 #[derive(Debug, Clone, Copy)]
-struct Used {
+struct GrantUse {
     bytes: u64,
     ok: bool,
     ready_bytes: u64,
     position: u64,
 }
 
-impl Default for Used {
+impl Default for GrantUse {
     fn default() -> Self {
         Self { bytes: 0, ok: true, ready_bytes: 0, position: u64::MAX }
     }

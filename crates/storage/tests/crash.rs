@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use common::{Chance, FileSystem, SECTOR, Sector};
 use storage::grant::{Grant, JobId, StoreMessage, StoreWork};
 use storage::leftover::{Leftover, PREFIX, hidden_name, leftover, recovered_names};
-use storage::uploads::{CommitPart, Granted, RecordingTerms, UploadFile, UploadTrouble, Uploads};
+use storage::uploads::{CommitPart, Granted, RecordingTerms, UploadFailure, UploadFile, Uploads};
 use units::{BitRate, DiskId, Nanos, ReservationId, UploadId};
 
 const OPERATIONS: u32 = 1000;
@@ -267,7 +267,7 @@ impl Server {
             file.sent = file.sent.min(offset + written);
             self.running.retain(|running| *running != upload);
         }
-        if let Some(file) = self.uploads.wrote(upload, written, full.then_some(UploadTrouble::Full), self.now) {
+        if let Some(file) = self.uploads.wrote(upload, written, full.then_some(UploadFailure::Full), self.now) {
             self.forget(file);
         }
     }

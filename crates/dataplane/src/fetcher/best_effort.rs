@@ -4,7 +4,7 @@
 //! Promise: pages come to a delivery in its order, whatever the order in which they were read; what it holds of those read before their
 //! turn counts as what it holds of others. Not here: when a disk has time for it (`schedule::disk`), when it is sent (`pacer`).
 
-use schedule::disk::Issued;
+use schedule::disk::IssuedRead;
 use schedule::disk::best_effort::BeWork;
 
 use super::reads::nothing_issued;
@@ -125,7 +125,7 @@ impl Fetcher {
         disk: DiskId,
         slot: u32,
         outside: &mut Outside<I>,
-    ) -> Option<Issued> {
+    ) -> Option<IssuedRead> {
         let Some((mut cursor, _)) = self.missing_on(slot, disk) else { return Some(nothing_issued(false)) };
         let stream = &self.streams[slot as usize];
         let is_next = cursor.payload == stream.fetch.payload;
@@ -144,7 +144,7 @@ impl Fetcher {
             Some((_, next)) => (bytes, next.position.unwrap_or(0)),
             None => (u64::MAX, 0),
         };
-        Some(Issued { real_time: false, position, bytes, requests, advanced_bytes, next_position })
+        Some(IssuedRead { real_time: false, position, bytes, requests, advanced_bytes, next_position })
     }
 
     /// Gives back what a delivery holds of pages that were read before their turn.

@@ -1,6 +1,6 @@
 //! Reads: each from the request to the page that is ready, or cannot be read.
 
-use schedule::disk::Issued;
+use schedule::disk::IssuedRead;
 use schedule::disk::health::ErrorLocation;
 use units::limits;
 
@@ -50,7 +50,7 @@ impl Fetcher {
         bytes_max: u64,
         real_time: bool,
         outside: &mut Outside<I>,
-    ) -> Option<Issued> {
+    ) -> Option<IssuedRead> {
         let taken = self.take_buffered(slot, outside);
         if !real_time {
             return self.issue_best_effort(requests::id_of(disk), slot, outside);
@@ -70,7 +70,7 @@ impl Fetcher {
         outside.gauges.plane.cache_misses.add(u64::from(count));
         let (position, bytes, requests) = self.read_quarters(slot, key, (first, count), real_time, outside);
         let next_position = self.next_piece(slot).and_then(|next| next.position).unwrap_or(0);
-        Some(Issued { real_time, position, bytes, requests, advanced_bytes, next_position })
+        Some(IssuedRead { real_time, position, bytes, requests, advanced_bytes, next_position })
     }
 
     /// A stream has the page that comes next; how much it wants of it.
@@ -386,8 +386,8 @@ impl Fetcher {
 }
 
 /// Everything that was to be issued came from the buffers.
-pub(super) const fn nothing_issued(real_time: bool) -> Issued {
-    Issued { real_time, position: 0, bytes: 0, requests: 0, advanced_bytes: u64::MAX, next_position: 0 }
+pub(super) const fn nothing_issued(real_time: bool) -> IssuedRead {
+    IssuedRead { real_time, position: 0, bytes: 0, requests: 0, advanced_bytes: u64::MAX, next_position: 0 }
 }
 
 /// Where in the arena a read's first byte comes: a part of a quarter lies at its place in it.

@@ -20,22 +20,23 @@ use crate::event::{EventSender, StoreEvent};
 use crate::grants::GrantPort;
 use crate::index::Index;
 use crate::settings::{StoreSettings, restrict_to};
-use crate::shared::{DiskShared, Reliance};
+use crate::shared::{DiskShared, DiskUsable};
 
 /// What the volume has in common with the folders of the store.
 pub(crate) struct VolumeCommon<'a> {
     pub(crate) settings: &'a StoreSettings,
     pub(crate) events: &'a Arc<EventSender>,
-    pub(crate) reliance: &'a Arc<OnceLock<Reliance>>,
+    pub(crate) reliance: &'a Arc<OnceLock<DiskUsable>>,
     pub(crate) versions: &'a Arc<AtomicU64>,
     pub(crate) index: &'a Arc<Index>,
 }
 
 /// A volume is relied on as long as any of its disks is: one that errs or does not answer is taken out by what is written to it, and what
 /// has no other place fails then.
-fn any_of(disks: Vec<DiskId>, each: &Arc<OnceLock<Reliance>>) -> Arc<OnceLock<Reliance>> {
+fn any_of(disks: Vec<DiskId>, each: &Arc<OnceLock<DiskUsable>>) -> Arc<OnceLock<DiskUsable>> {
     let each = Arc::clone(each);
-    let any: Reliance = Box::new(move |_| each.get().is_none_or(|relied_on| disks.iter().any(|disk| relied_on(*disk))));
+    let any: DiskUsable =
+        Box::new(move |_| each.get().is_none_or(|relied_on| disks.iter().any(|disk| relied_on(*disk))));
     Arc::new(OnceLock::from(any))
 }
 
@@ -54,7 +55,7 @@ pub(crate) fn start(
             thread.unpark();
         }
     });
-    let shared = |id, waker, reliance: &Arc<OnceLock<Reliance>>| {
+    let shared = |id, waker, reliance: &Arc<OnceLock<DiskUsable>>| {
         let (events, reliance) = (Arc::clone(common.events), Arc::clone(reliance));
         Arc::new(DiskShared::new(id, common.settings.patience, waker, events, reliance))
     };

@@ -56,7 +56,7 @@ const MEDIA_ENDINGS: [&str; 12] =
 #[derive(Debug, Default)]
 pub(super) struct Chores {
     steps: Vec<ChoreStep>,
-    condemned: Vec<Condemned>,
+    condemned: Vec<DeferredTruncation>,
     next_scan: Nanos,
     next_check: Nanos,
 }
@@ -73,7 +73,7 @@ enum ChoreStep {
 
 /// A big file that lost its name.
 #[derive(Debug)]
-pub(super) struct Condemned {
+pub(super) struct DeferredTruncation {
     file: OwnedFd,
     device: u64,
     inode: u64,
@@ -209,18 +209,18 @@ impl Worker {
     }
 
     /// Called before a name goes away: keeps hold of a big file, if that was its last name.
-    pub(super) fn prepare_removal(&mut self, found: &FoundName) -> Option<Condemned> {
+    pub(super) fn prepare_removal(&mut self, found: &FoundName) -> Option<DeferredTruncation> {
         let stamp = Stamp::of(&found.stat);
         let big = stamp.size > TRUNCATE_STEP_BYTES && found.stat.st_nlink == 1;
         if !big || self.chores.condemned.len() >= CONDEMNED_MAX {
             return None;
         }
         let file = beneath::reopen(found.handle.as_fd(), OFlags::WRONLY | OFlags::CLOEXEC).ok()?;
-        Some(Condemned { file, device: stamp.device, inode: stamp.inode })
+        Some(DeferredTruncation { file, device: stamp.device, inode: stamp.inode })
     }
 
     /// Called after the name is gone.
-    pub(super) fn condemn(&mut self, condemned: Option<Condemned>) {
+    pub(super) fn condemn(&mut self, condemned: Option<DeferredTruncation>) {
         self.chores.condemned.extend(condemned);
     }
 

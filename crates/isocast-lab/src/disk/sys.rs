@@ -9,7 +9,7 @@ use std::thread;
 
 use anyhow::{Context, bail};
 use kernel::loop_device;
-use kernel::scheduling::{Heirs, first_in_first_out};
+use kernel::scheduling::{ChildScheduling, first_in_first_out};
 
 const SETPRIV: &str = "/usr/bin/setpriv";
 
@@ -52,7 +52,7 @@ pub(crate) fn loop_detach(number: u32) -> io::Result<()> {
 
 /// Gives the calling thread, and those it will start, SCHED_FIFO.
 pub(crate) fn real_time(priority: u8) -> io::Result<()> {
-    first_in_first_out(priority, Heirs::Alike)
+    first_in_first_out(priority, ChildScheduling::Inherited)
 }
 
 /// Does `work` in a thread of its own under SCHED_FIFO where that is permitted; what it starts inherits the class.

@@ -32,7 +32,7 @@ const TURN_BYTES_MAX: u64 = 4 * limits::RUN_BYTES_MAX;
 
 /// What is allowed now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Allowed {
+pub enum JobsAllowed {
     /// No read waits: whatever fits, in turn.
     Anything,
     /// Reads wait, but the job whose turn it is has earned its time.
@@ -157,21 +157,23 @@ impl BeQueue {
                 cost.read(head, position, bytes.min(limits::PIECE_BYTES_MAX)) + self.settling(cost)
             }
             Some(BeWork::Probe { reads, .. }) => cost.probe(reads) + self.settling(cost),
-            None => self.settling(cost).max(self.commit.map_or(Nanos::ZERO, |commit| cost.settle(commit.settles()))),
+            None => {
+                self.settling(cost).max(self.commit.map_or(Nanos::ZERO, |commit| cost.sync_time(commit.sync_scope())))
+            }
         }
     }
 
     /// The next thing to do that is over, its flush included, within `limit`.
     #[must_use]
-    pub fn pick(&self, allowed: Allowed, limit: Nanos, head: u64, cost: &CostModel) -> Option<BeChoice> {
+    pub fn pick(&self, allowed: JobsAllowed, limit: Nanos, head: u64, cost: &CostModel) -> Option<BeChoice> {
         let commit = self.commit_within(limit, cost);
         let may = |work: &BeWork| match allowed {
-            Allowed::Anything | Allowed::Front => true,
-            Allowed::Batch { grows } => grows && matches!(work, BeWork::Write { .. }),
+            JobsAllowed::Anything | JobsAllowed::Front => true,
+            JobsAllowed::Batch { grows } => grows && matches!(work, BeWork::Write { .. }),
         };
         // A job that does not fit keeps its turn. While reads wait no other job overtakes it, for its time was saved
         // for it.
-        let turns = if allowed == Allowed::Front { 1 } else { self.work.len() };
+        let turns = if allowed == JobsAllowed::Front { 1 } else { self.work.len() };
         for job in self.work.iter().take(turns).filter(|job| may(&job.work)) {
             if !matches!(job.work, BeWork::Write { .. }) && self.commit_is_wanted() && commit.is_some() {
                 // A drive empties a dirty cache among the reads: each of them took three times as long as expected.
@@ -182,7 +184,7 @@ impl BeQueue {
             }
         }
         // If no job waits at all, the flush is left until more writes have come that share it.
-        commit.filter(|_| allowed != Allowed::Anything || self.commit_is_wanted() || !self.work.is_empty())
+        commit.filter(|_| allowed != JobsAllowed::Anything || self.commit_is_wanted() || !self.work.is_empty())
     }
 
     /// The recording that is due first, as much of it as fits.
@@ -201,8 +203,8 @@ impl BeQueue {
     /// The commit, if there is something to settle and it fits.
     fn commit_within(&self, limit: Nanos, cost: &CostModel) -> Option<BeChoice> {
         let commit = self.commit.filter(|commit| commit.awaited || self.dirty_bytes() > 0)?;
-        let settles = commit.settles();
-        (cost.settle(settles) <= limit).then_some(BeChoice::Commit { job: commit.job, settles })
+        let scope = commit.sync_scope();
+        (cost.sync_time(scope) <= limit).then_some(BeChoice::Commit { job: commit.job, scope })
     }
 
     /// After `bytes` of an owner's work were issued; what is left lies at `position`.
@@ -282,7 +284,7 @@ impl BeQueue {
     /// What the flush behind other work takes, if something is dirty.
     pub(super) fn settling(&self, cost: &CostModel) -> Nanos {
         let dirty = self.commit.filter(|_| self.is_dirty());
-        dirty.map_or(Nanos::ZERO, |commit| cost.settle(commit.settles()) + MARGIN)
+        dirty.map_or(Nanos::ZERO, |commit| cost.sync_time(commit.sync_scope()) + MARGIN)
     }
 
     /// As much of a job as is expected to be over within `limit`, with the flush of what is dirty behind it.
@@ -313,7 +315,7 @@ mod tests {
     use units::JobId;
 
     use super::*;
-    use crate::disk::cost::Settle;
+    use crate::disk::cost::SyncScope;
     use crate::profile::DiskProfile;
 
     const LONG: Nanos = Nanos::from_secs(1);
@@ -335,11 +337,11 @@ mod tests {
         let mut queue = BeQueue::new(4);
         queue.put_commit(commit(1 << 20, true));
         queue.put(BeWork::Read { slot: 1, position: 0, bytes: 1 << 20 }, None);
-        let flush = BeChoice::Commit { job: JobId(0), settles: Settle::Names };
-        assert_eq!(queue.pick(Allowed::Anything, LONG, 0, &spindle()), Some(flush));
+        let flush = BeChoice::Commit { job: JobId(0), scope: SyncScope::Journal };
+        assert_eq!(queue.pick(JobsAllowed::Anything, LONG, 0, &spindle()), Some(flush));
         queue.remove(WorkOwner::Stream(1));
         queue.put(write(7, 1 << 20), None);
-        let choice = queue.pick(Allowed::Anything, LONG, 0, &spindle());
+        let choice = queue.pick(JobsAllowed::Anything, LONG, 0, &spindle());
         assert!(matches!(choice, Some(BeChoice::Write { job: JobId(7), .. })), "{choice:?}");
     }
 
@@ -351,7 +353,7 @@ mod tests {
         queue.put(write(2, 64 << 20), None);
         let mut served = [0u64; 3];
         for _ in 0..16 {
-            let Some(BeChoice::Write { job, bytes, .. }) = queue.pick(Allowed::Anything, LONG, 0, &cost) else {
+            let Some(BeChoice::Write { job, bytes, .. }) = queue.pick(JobsAllowed::Anything, LONG, 0, &cost) else {
                 panic!("a write")
             };
             assert!(bytes <= limits::RUN_BYTES_MAX);
@@ -370,7 +372,7 @@ mod tests {
             (0..20).for_each(|slot| queue.put(read(slot), None));
             queue.put(job, None);
             let mut pieces = 0;
-            while let Some(BeChoice::Read { slot, bytes }) = queue.pick(Allowed::Front, LONG, 0, &cost) {
+            while let Some(BeChoice::Read { slot, bytes }) = queue.pick(JobsAllowed::Front, LONG, 0, &cost) {
                 queue.advance(WorkOwner::Stream(slot), bytes, 0);
                 queue.put(read(slot), None);
                 pieces += 1;
@@ -387,10 +389,10 @@ mod tests {
         queue.put(write(1, 32 << 20), None);
         queue.advance(WorkOwner::Job(JobId(1)), 2 * limits::RUN_BYTES_MAX, 0);
         queue.put(BeWork::Read { slot: 1, position: 0, bytes: limits::PIECE_BYTES_MAX }, None);
-        assert!(matches!(queue.pick(Allowed::Front, LONG, 0, &cost), Some(BeChoice::Read { .. })));
+        assert!(matches!(queue.pick(JobsAllowed::Front, LONG, 0, &cost), Some(BeChoice::Read { .. })));
         queue.advance(WorkOwner::Stream(1), limits::PIECE_BYTES_MAX, 0);
         assert!(
-            matches!(queue.pick(Allowed::Front, LONG, 0, &cost), Some(BeChoice::Write { .. })),
+            matches!(queue.pick(JobsAllowed::Front, LONG, 0, &cost), Some(BeChoice::Write { .. })),
             "it has its turn again"
         );
     }
@@ -403,10 +405,10 @@ mod tests {
         queue.put(BeWork::Read { slot: 1, position: 0, bytes: 1 << 20 }, None);
         let enough = queue.price(Nanos::ZERO, 0, &cost);
         let short = enough.saturating_sub(Nanos(1));
-        assert_eq!(queue.pick(Allowed::Front, short, 0, &cost), None, "it has saved for this");
-        let read = queue.pick(Allowed::Anything, short, 0, &cost);
+        assert_eq!(queue.pick(JobsAllowed::Front, short, 0, &cost), None, "it has saved for this");
+        let read = queue.pick(JobsAllowed::Anything, short, 0, &cost);
         assert!(matches!(read, Some(BeChoice::Read { .. })), "nobody else wants the time: {read:?}");
-        let turn = queue.pick(Allowed::Front, enough, 0, &cost);
+        let turn = queue.pick(JobsAllowed::Front, enough, 0, &cost);
         assert!(matches!(turn, Some(BeChoice::Write { bytes: limits::PIECE_BYTES_MAX, .. })), "{turn:?}");
         assert!(queue.price(LONG, 0, &cost) > enough, "a batch is worth more than a piece");
     }
@@ -417,9 +419,9 @@ mod tests {
         let mut queue = BeQueue::new(8);
         queue.put(write(1, 64 << 20), None);
         queue.put_commit(commit(BATCH_BYTES_MAX, false));
-        assert!(matches!(queue.pick(Allowed::Anything, LONG, 0, &cost), Some(BeChoice::Commit { .. })));
+        assert!(matches!(queue.pick(JobsAllowed::Anything, LONG, 0, &cost), Some(BeChoice::Commit { .. })));
         queue.commit_granted();
-        assert!(matches!(queue.pick(Allowed::Anything, LONG, 0, &cost), Some(BeChoice::Write { .. })));
+        assert!(matches!(queue.pick(JobsAllowed::Anything, LONG, 0, &cost), Some(BeChoice::Write { .. })));
     }
 
     #[test]
@@ -428,14 +430,14 @@ mod tests {
         let mut queue = BeQueue::new(8);
         queue.put_commit(commit(1 << 20, false));
         assert!(queue.is_empty() && queue.is_dirty());
-        assert_eq!(queue.pick(Allowed::Anything, LONG, 0, &cost), None, "more may come and share the flush");
-        let flush = BeChoice::Commit { job: JobId(0), settles: Settle::Cache };
-        let (closed, open) = (Allowed::Batch { grows: false }, Allowed::Batch { grows: true });
+        assert_eq!(queue.pick(JobsAllowed::Anything, LONG, 0, &cost), None, "more may come and share the flush");
+        let flush = BeChoice::Commit { job: JobId(0), scope: SyncScope::DriveCache };
+        let (closed, open) = (JobsAllowed::Batch { grows: false }, JobsAllowed::Batch { grows: true });
         assert_eq!(queue.pick(open, LONG, 0, &cost), Some(flush));
         queue.put(write(1, 4 << 20), None);
         assert!(matches!(queue.pick(open, LONG, 0, &cost), Some(BeChoice::Write { .. })));
         assert_eq!(queue.pick(closed, LONG, 0, &cost), Some(flush), "a start waits");
-        assert_eq!(queue.pick(open, cost.settle(Settle::Cache), 0, &cost), Some(flush), "no write fits");
+        assert_eq!(queue.pick(open, cost.sync_time(SyncScope::DriveCache), 0, &cost), Some(flush), "no write fits");
     }
 
     #[test]

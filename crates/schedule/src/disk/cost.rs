@@ -26,17 +26,17 @@ const TOLERANCE: f64 = 1.0 + MARGIN;
 const CACHE_BYTES_MAX: u64 = 32 << 20;
 /// Commits are never taken to be quicker than this when an outlier is judged.
 const COMMIT_KNOWN_MIN: f64 = 0.005;
-/// A learned operation cost rises by this share of an excess and falls by `FALL`: it settles near the 90th percentile.
+/// A learned operation cost rises by this share of an excess and falls by `FALL`: it scope near the 90th percentile.
 const RISE: f64 = 0.5;
 const FALL: f64 = 0.05;
 
 /// What is made durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Settle {
+pub enum SyncScope {
     /// Bytes and names, for those who wait for it: the file system commits.
-    Names,
+    Journal,
     /// What is in the drive's cache, so that the reads that follow find it clean.
-    Cache,
+    DriveCache,
 }
 
 /// The cost model of one disk.
@@ -109,16 +109,16 @@ impl CostModel {
     /// A commit now: what is in the drive's cache must go out, then the file system's own commit.
     #[must_use]
     pub fn commit(&self) -> Nanos {
-        self.settle(Settle::Names)
+        self.sync_time(SyncScope::Journal)
     }
 
     /// What it takes to settle now. At most half a round is counted for the commit itself: otherwise one hang would
     /// teach that no time is ever long enough, and no upload would be acknowledged again.
     #[must_use]
-    pub fn settle(&self, what: Settle) -> Nanos {
+    pub fn sync_time(&self, what: SyncScope) -> Nanos {
         let own = match what {
-            Settle::Names => self.commit,
-            Settle::Cache => self.flush,
+            SyncScope::Journal => self.commit,
+            SyncScope::DriveCache => self.flush,
         };
         own.min(Nanos(self.round.0 / 2)).saturating_add(self.unsettled)
     }
@@ -165,11 +165,11 @@ impl CostModel {
     }
 
     /// Learns from a commit.
-    pub fn settled(&mut self, what: Settle, took: Nanos) {
+    pub fn sync_took(&mut self, what: SyncScope, took: Nanos) {
         let own = took.saturating_sub(std::mem::take(&mut self.unsettled)).as_secs_f64();
         let learned = match what {
-            Settle::Names => &mut self.commit,
-            Settle::Cache => &mut self.flush,
+            SyncScope::Journal => &mut self.commit,
+            SyncScope::DriveCache => &mut self.flush,
         };
         let known = learned.as_secs_f64();
         // A hang is not the cost of a commit: even an hour of it must not keep commits from being granted in the minute
@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn a_hang_does_not_teach_that_no_window_is_long_enough() {
         let mut cost = CostModel::new(DiskProfile::spindle_default(), Nanos::from_secs(1));
-        cost.settled(Settle::Names, Nanos::from_secs(3600));
+        cost.sync_took(SyncScope::Journal, Nanos::from_secs(3600));
         assert!(cost.commit() <= Nanos::from_millis(500), "the bound holds");
     }
 
@@ -304,7 +304,7 @@ mod tests {
     fn commits_settle_near_a_high_quantile() {
         let mut cost = CostModel::new(DiskProfile::spindle_default(), Nanos::from_secs(1));
         for n in 0..400u64 {
-            cost.settled(Settle::Names, Nanos::from_millis(if n % 10 == 0 { 60 } else { 30 }));
+            cost.sync_took(SyncScope::Journal, Nanos::from_millis(if n % 10 == 0 { 60 } else { 30 }));
         }
         let learned = cost.commit();
         assert!(learned > Nanos::from_millis(33) && learned < Nanos::from_millis(61), "{learned}");
@@ -315,9 +315,9 @@ mod tests {
         let mut cost = CostModel::new(DiskProfile::spindle_default(), Nanos::from_secs(1));
         let awaited = cost.commit();
         for _ in 0..200 {
-            cost.settled(Settle::Cache, Nanos::from_millis(10));
+            cost.sync_took(SyncScope::DriveCache, Nanos::from_millis(10));
         }
         assert_eq!(cost.commit(), awaited);
-        assert!(cost.settle(Settle::Cache) < Nanos::from_millis(11));
+        assert!(cost.sync_time(SyncScope::DriveCache) < Nanos::from_millis(11));
     }
 }

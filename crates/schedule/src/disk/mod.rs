@@ -22,9 +22,9 @@ use units::{JobId, Nanos, limits};
 use crate::admission::disk_table::LOOKAHEAD_ROUNDS;
 use crate::cycle::Grid;
 use crate::profile::DiskProfile;
-use best_effort::{Allowed, BeChoice, BeQueue, BeWork, Commit, WorkOwner};
+use best_effort::{BeChoice, BeQueue, BeWork, Commit, JobsAllowed, WorkOwner};
 use budget::DiskBudget;
-use cost::{CostModel, Settle};
+use cost::{CostModel, SyncScope};
 use real_time::{RtQueue, RtRequest};
 use slack::{Buckets, Slack};
 
@@ -110,7 +110,7 @@ enum GrantKind {
         deadline: Option<Nanos>,
     },
     Probe,
-    Commit(Settle),
+    Commit(SyncScope),
 }
 
 /// The scheduler of one disk.
@@ -199,7 +199,7 @@ impl DiskSchedule {
 
     /// After [`Step::Read`]: `bytes` were issued from `position` (zero: all there was to issue came from buffers).
     /// The request's remainder is `bytes_left` at `next_position`.
-    pub fn issued(&mut self, slot: u32, issued: Issued, now: Nanos) {
+    pub fn issued(&mut self, slot: u32, issued: IssuedRead, now: Nanos) {
         if issued.real_time {
             self.rt.advance(slot, issued.advanced_bytes, issued.next_position);
             self.enter(Phase::RealTime, now);
@@ -260,7 +260,7 @@ impl DiskSchedule {
                 return deadline;
             }
             // A grant that came too late, or found nothing to do, was handed back unused.
-            GrantKind::Commit(what) if took > UNUSED_MAX => self.cost.settled(what, took),
+            GrantKind::Commit(what) if took > UNUSED_MAX => self.cost.sync_took(what, took),
             GrantKind::Commit(_) | GrantKind::Probe => {}
         }
         None
@@ -401,19 +401,19 @@ impl DiskSchedule {
             let rounds = &self.settings.rounds;
             let end = rounds.start_of(rounds.index_at(now) + 1).saturating_add(self.over);
             let limit = end.saturating_sub(now).min(nanos(slack.least()));
-            if let Some(choice) = self.be.pick(Allowed::Anything, limit, head, &self.cost) {
+            if let Some(choice) = self.be.pick(JobsAllowed::Anything, limit, head, &self.cost) {
                 return Some(self.begin_job(choice, now.saturating_add(limit), now));
             }
         } else if spins && self.be.is_dirty() {
             let limit = nanos(slack.least());
-            let allowed = Allowed::Batch { grows: !self.rt.has_start() };
+            let allowed = JobsAllowed::Batch { grows: !self.rt.has_start() };
             if let Some(choice) = self.be.pick(allowed, limit, head, &self.cost) {
                 return Some(self.begin_job(choice, now.saturating_add(limit), now));
             }
         }
         let (_, price) = self.covered?;
         let limit = nanos(slack.least()).min(price);
-        let choice = self.be.pick(Allowed::Front, limit, head, &self.cost)?;
+        let choice = self.be.pick(JobsAllowed::Front, limit, head, &self.cost)?;
         Some(self.begin_job(choice, now.saturating_add(limit), now))
     }
 
@@ -438,10 +438,10 @@ impl DiskSchedule {
                 self.be.advance(WorkOwner::Job(job), 0, 0);
                 (job, 0, GrantKind::Probe)
             }
-            BeChoice::Commit { job, settles } => {
+            BeChoice::Commit { job, scope } => {
                 self.be.commit_granted();
                 self.stats.commits += 1;
-                (job, 0, GrantKind::Commit(settles))
+                (job, 0, GrantKind::Commit(scope))
             }
         };
         assert!(self.grant.is_none(), "one grant at a time");
@@ -497,7 +497,7 @@ impl DiskSchedule {
 
 /// What the plane did with a [`Step::Read`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Issued {
+pub struct IssuedRead {
     /// As in the step.
     pub real_time: bool,
     /// Position of the first byte read from the disk.

@@ -2,7 +2,7 @@
 
 use units::{JobId, Nanos};
 
-use super::cost::Settle;
+use super::cost::SyncScope;
 
 /// Something that wants disk time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,8 +72,8 @@ pub struct Commit {
 }
 
 impl Commit {
-    pub(super) const fn settles(&self) -> Settle {
-        if self.awaited { Settle::Names } else { Settle::Cache }
+    pub(super) const fn sync_scope(&self) -> SyncScope {
+        if self.awaited { SyncScope::Journal } else { SyncScope::DriveCache }
     }
 }
 
@@ -108,6 +108,6 @@ pub enum BeChoice {
         /// The job.
         job: JobId,
         /// What is made durable.
-        settles: Settle,
+        scope: SyncScope,
     },
 }

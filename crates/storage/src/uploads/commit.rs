@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use units::{Nanos, UploadId};
 
-use super::{UploadFile, UploadLife, UploadTrouble, Uploads, Used};
+use super::{GrantUse, UploadFailure, UploadFile, UploadLife, Uploads};
 use crate::grant::StoreWork;
 
 /// Bytes by which what is in the drive's cache must have grown to be told again.
@@ -182,9 +182,9 @@ impl<R> CommitBatch<R> {
             && !self.to_flush
     }
 
-    fn note(&mut self, outcome: Result<(), UploadTrouble>) {
+    fn note(&mut self, outcome: Result<(), UploadFailure>) {
         self.settled &= outcome.is_ok();
-        self.disk_ok &= outcome != Err(UploadTrouble::Disk);
+        self.disk_ok &= outcome != Err(UploadFailure::Disk);
     }
 }
 
@@ -221,7 +221,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
 
     /// The part that [`Uploads::next_part`] gave last is done, or could not be. An upload that could not be secured,
     /// was refused its name, or is durable, is forgotten: tell its client before this call.
-    pub fn part_done(&mut self, outcome: Result<(), UploadTrouble>, now: Nanos) {
+    pub fn part_done(&mut self, outcome: Result<(), UploadFailure>, now: Nanos) {
         let Some(batch) = self.commits.batch.as_mut() else { return };
         let mut over = None;
         if let Some(id) = batch.to_publish.take() {
@@ -237,7 +237,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
             }
         } else if let Some(id) = batch.to_sync.pop_front() {
             batch.note(outcome);
-            batch.journal_broke |= matches!(outcome, Err(UploadTrouble::Disk | UploadTrouble::Other));
+            batch.journal_broke |= matches!(outcome, Err(UploadFailure::Disk | UploadFailure::Other));
             over = Some(id);
         } else if let Some(removal) = batch.removals_to_sync.pop_front() {
             batch.note(outcome);
@@ -261,7 +261,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
         if batch.settled {
             self.commits.dirty_bytes -= batch.dirty_bytes;
         }
-        self.done(Used { bytes: batch.dirty_bytes, ok: batch.disk_ok, ..Used::default() }, now);
+        self.done(GrantUse { bytes: batch.dirty_bytes, ok: batch.disk_ok, ..GrantUse::default() }, now);
         self.offer_commit();
     }
 }
