@@ -33,8 +33,6 @@ pub(crate) struct ArenaMemory {
     look_at: Nanos,
     /// No step is brought in before, since the last could not be had.
     retry_at: Nanos,
-    /// Chunks that there can be now, as far as the world outside knows.
-    obtainable: u32,
 }
 
 impl ArenaMemory {
@@ -42,27 +40,9 @@ impl ArenaMemory {
     pub(crate) fn new(chunk_count: u32, lull: Nanos, cache: &mut Cache) -> Self {
         let mut present = vec![false; chunk_count.div_ceil(STEP_CHUNKS) as usize];
         present[0] = true;
-        let this = Self {
-            chunk_count,
-            lull,
-            present,
-            changing: None,
-            look_at: Nanos::ZERO,
-            retry_at: Nanos::ZERO,
-            obtainable: chunk_count,
-        };
+        let this = Self { chunk_count, lull, present, changing: None, look_at: Nanos::ZERO, retry_at: Nanos::ZERO };
         cache.add(this.chunks(0));
         this
-    }
-
-    /// Takes note of how many chunks there can be now.
-    pub(crate) fn set_obtainable(&mut self, chunks: u32) {
-        self.obtainable = chunks.min(self.chunk_count);
-    }
-
-    /// Quarters that there can be now.
-    pub(crate) fn quarters(&self) -> u32 {
-        self.obtainable * FRAME_QUARTERS
     }
 
     /// The change of memory that shall be made now, if any, with `quarters` promised or asked for. It is under way until
@@ -183,6 +163,27 @@ mod tests {
         assert!(memory.next_wakeup().is_some_and(|wakeup| wakeup > at(159)), "it looks again by itself");
         assert_eq!(settle(&mut memory, &mut cache, 0, at(161)), STEP_CHUNKS);
         assert!(cache.find(QuarterKey { version: ContentVersion(11), index: 0 }).is_none());
+    }
+
+    #[test]
+    fn contents_read_by_the_quarter_are_kept_while_there_is_more_memory_to_have() {
+        let (mut memory, mut cache) = arena(8);
+        let (contents, quarters) = (40, 16);
+        let key = |version, index| QuarterKey { version: ContentVersion(version), index };
+        // All contents at once, each a quarter at a time: the next is there before the last is given back.
+        let mut held = vec![];
+        for index in 0..quarters {
+            let before = std::mem::take(&mut held);
+            for version in 0..contents {
+                settle(&mut memory, &mut cache, 0, at(100));
+                let quarter = cache.allocate(key(version, index), 1, 1).expect("there is room");
+                cache.read_done(quarter, 1);
+                held.push(quarter);
+            }
+            before.into_iter().for_each(|quarter| cache.release(quarter));
+        }
+        let kept = (0..contents).flat_map(|version| (0..quarters).map(move |index| key(version, index)));
+        assert_eq!(kept.filter(|&key| cache.find(key).is_none()).count(), 0, "nothing had to go");
     }
 
     #[test]

@@ -202,7 +202,8 @@ fn without_a_loss_to_survive_a_mirror_promises_what_all_its_disks_carry_and_take
     assert_eq!(careful.promised(), before, "nobody lost anything");
     let kept = machine.promised() / (RATE.0 * 8);
     assert!(kept >= few && kept < many, "of {many} as many keep their promise as one disk carries: {kept}, {few}");
-    let ended = play(&mut machine, LONG);
+    // Best effort takes longer than its rate would: the last one ends some 110 s after it began.
+    let ended = play(&mut machine, LONG.saturating_mul(2));
     assert!(
         ended.len() as u64 == many && ended.iter().all(|(_, whole)| *whole),
         "the others get what is left: {ended:?}"

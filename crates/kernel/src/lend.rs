@@ -70,8 +70,9 @@ impl Lender {
             spare_max: (pages / SPARE_SHARE).max(HUGE_PAGES),
             broken: false,
         };
-        // Tried once in earnest, on memory that nobody uses yet.
-        let page = Span { offset: 0, length: u32::try_from(PAGE_BYTES).expect("a page is small") };
+        // Tried once in earnest, on memory that nobody uses yet; behind the chunks, whose huge pages stay whole.
+        let page =
+            Span { offset: arena.bytes() - PAGE_BYTES, length: u32::try_from(PAGE_BYTES).expect("a page is small") };
         let passed = this.fill_pipe(arena, page, None).ok()?;
         this.empty_pipe(passed);
         arena.replace(page).ok()?;

@@ -80,6 +80,8 @@ pub struct Cache {
     frames: Vec<Frame>,
     /// Frames that have memory.
     present: u32,
+    /// Frames that there can be, as far as the world outside knows.
+    obtainable: u32,
     used: u32,
     clock: Nanos,
 }
@@ -113,6 +115,7 @@ impl Cache {
             idle: NumberList::new(frames),
             frames: vec![frame; frames as usize],
             present: 0,
+            obtainable: frames,
             used: 0,
             clock: Nanos::ZERO,
         }
@@ -158,6 +161,17 @@ impl Cache {
     #[must_use]
     pub const fn present(&self) -> u32 {
         self.present
+    }
+
+    /// Frames that there can be now.
+    #[must_use]
+    pub const fn obtainable(&self) -> u32 {
+        self.obtainable
+    }
+
+    /// Takes note of how many frames there can be now.
+    pub fn set_obtainable(&mut self, frames: u32) {
+        self.obtainable = frames.min(u32::try_from(self.frames.len()).expect("built from a u32"));
     }
 
     /// Whether there are `count` frames whose contents, if any, nobody used since `unused_since`.
@@ -217,12 +231,12 @@ impl Cache {
     }
 
     /// Where one quarter may lie. Behind the one before it: a frame that has one content is passed on whole, in large pages
-    /// and in one send. Else, while most frames are idle, in the one that was idle for longest: what was sent last rests longest,
-    /// lent memory with it. Else in a leftover, so that idle frames stay for runs.
+    /// and in one send. Else in the frame that was idle for longest: what was sent last rests longest, lent memory with it.
+    /// Else, once every second frame that there can be is used, in a leftover, so that the others stay for runs.
     fn place_for_one(&self, key: QuarterKey) -> Option<u32> {
-        let most_are_idle = self.idle.count() > self.present / 2;
-        let idle = || self.place_in_idle(key);
-        self.place_behind(key).or_else(|| if most_are_idle { idle() } else { self.partial.first().or_else(idle) })
+        let (idle, leftover) = (self.place_in_idle(key), self.partial.first());
+        let few_are_used = self.present - self.idle.count() < self.obtainable / 2;
+        self.place_behind(key).or(if few_are_used { idle.or(leftover) } else { leftover.or(idle) })
     }
 
     /// The unused place in memory behind the quarter before `key`, in the same frame.

@@ -216,7 +216,7 @@ impl Fetcher {
 
     /// Pages that can be promised to guaranteed streams.
     pub(crate) fn pages_to_promise(&self) -> u64 {
-        u64::from(self.memory.quarters() - self.best_effort_pages_max())
+        u64::from(self.cache.obtainable() * FRAME_QUARTERS - self.best_effort_pages_max())
     }
 
     /// The schedule of a disk, for checkers.
@@ -314,7 +314,7 @@ impl Fetcher {
 
     /// Once a second: figures for everybody, and a look at the disks.
     pub(crate) fn measure<I: Io>(&mut self, outside: &mut Outside<I>) {
-        self.memory.set_obtainable(outside.io.chunks_obtainable());
+        self.cache.set_obtainable(outside.io.chunks_obtainable());
         outside.gauges.plane.quarters_used.set(u64::from(self.cache.used()));
         for index in 0..self.disks.len() {
             self.disks[index].publish(&outside.gauges, index);
@@ -387,7 +387,7 @@ impl Fetcher {
 
     /// Pages that best-effort deliveries may hold in all.
     fn best_effort_pages_max(&self) -> u32 {
-        self.memory.quarters() / PAGES_SHARE
+        self.cache.obtainable() * FRAME_QUARTERS / PAGES_SHARE
     }
 
     fn count_best_effort(&mut self, slot: u32, change: i32) {
