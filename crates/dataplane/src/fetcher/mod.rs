@@ -125,6 +125,9 @@ struct StreamReads {
     disk: DiskId,
     /// How far it was sent.
     send: Cursor,
+    /// Up to here in its payload no page is to be given back: it is the end of the one that is being sent. A tick's bytes seldom
+    /// leave their page, and a stream's segments lie in no cache.
+    page_end: u64,
     fetch: Cursor,
     /// What it holds of the pages behind that: those of other disks, read before their turn.
     ahead_pages: AheadPages,
@@ -135,6 +138,8 @@ struct StreamReads {
     /// There is such a page.
     is_cut: bool,
     pace: Option<Pace>,
+    /// The first byte of the range it reads, if it is one.
+    range_start: u64,
     /// The stream of the same content whose reads it shares.
     leader: Option<u32>,
     /// How far it was behind that one's sends when it began to share.
@@ -180,14 +185,9 @@ impl StreamReads {
             }
             cursor.pass(left);
         }
-        let payload = (quarter.index * QUARTER_BYTES).checked_sub(self.range_start())?;
+        let payload = (quarter.index * QUARTER_BYTES).checked_sub(self.range_start)?;
         let end = self.fetch.payload + best_effort::AHEAD_BYTES_MAX;
         ((self.fetch.payload..end).contains(&payload) && self.ahead_pages.has(quarter.index)).then_some(payload)
-    }
-
-    /// The first byte of the range it reads, if it is one.
-    fn range_start(&self) -> u64 {
-        self.route().range().map_or(0, |range| range.start)
     }
 }
 
@@ -331,7 +331,8 @@ impl Fetcher {
         outside: &mut Outside<I>,
     ) {
         self.open_files(&content, outside);
-        let payload = Route { version: content.version, segments: &segments }.payload();
+        let route = Route { version: content.version, segments: &segments };
+        let (payload, range_start) = (route.payload(), route.range().map_or(0, |range| range.start));
         let stream = &mut self.streams[slot as usize];
         assert_eq!(stream.life, ReadsLife::Free, "a slot is used by one stream at a time");
         let (life, generation) = (ReadsLife::Waiting, stream.generation);
@@ -343,6 +344,7 @@ impl Fetcher {
             segments,
             disk,
             payload,
+            range_start,
             started: outside.now,
             ..StreamReads::default()
         };
@@ -375,13 +377,14 @@ impl Fetcher {
     /// How much a client was sent: the pages before it are given back.
     fn sent(&mut self, slot: u32, cursor: Cursor) {
         let mut at = std::mem::replace(&mut self.streams[slot as usize].send, cursor);
-        while at.payload < cursor.payload {
-            let Some((key, _, left)) = at.next_content(self.streams[slot as usize].route()) else { return };
-            if cursor.payload - at.payload < left {
-                return;
+        while cursor.payload >= self.streams[slot as usize].page_end {
+            let stream = &mut self.streams[slot as usize];
+            let Some((key, _, left)) = at.next_content(stream.route()) else { return };
+            stream.page_end = at.payload + left;
+            if cursor.payload >= stream.page_end {
+                at.pass(left);
+                self.give_back(slot, key);
             }
-            at.pass(left);
-            self.give_back(slot, key);
         }
     }
 

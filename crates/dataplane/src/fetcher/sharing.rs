@@ -86,8 +86,7 @@ impl Fetcher {
     fn leader_at(&self, slot: u32) -> Option<(u64, u64)> {
         let stream = &self.streams[slot as usize];
         let leader = &self.streams[stream.leader? as usize];
-        let (own, other) = (stream.route().range()?, leader.route().range()?);
-        let from = |payload: u64| (other.start + payload).saturating_sub(own.start);
+        let from = |payload: u64| (leader.range_start + payload).saturating_sub(stream.range_start);
         Some((from(leader.fetch.payload), from(leader.send.payload)))
     }
 
@@ -124,7 +123,7 @@ impl Fetcher {
             }
             self.take_behind_leader(other, outside);
             let stream = &self.streams[other as usize];
-            let at = stream.range_start() + stream.send.payload;
+            let at = stream.range_start + stream.send.payload;
             if next.is_none_or(|(furthest, _)| at > furthest) {
                 next = Some((at, other));
             }
@@ -142,7 +141,7 @@ impl Fetcher {
         let giver = &self.streams[from as usize];
         // What the old leader had asked its disk for and not got, the new one asks for, and for more if its own range
         // goes further.
-        let (end, ahead, given, disk) = (giver.range_start() + giver.target, giver.ahead, giver.plan, giver.disk);
+        let (end, ahead, given, disk) = (giver.range_start + giver.target, giver.ahead, giver.plan, giver.disk);
         self.reads_nothing(from);
         for nth in 0..self.disk(disk).streams.len() {
             let other = self.disk(disk).streams[nth];
@@ -156,7 +155,7 @@ impl Fetcher {
             let rate = ReadRate { period: given.rate.period, ..plan.rate };
             *plan = ReadPlan { rate, age: plan.age, ..given };
         }
-        let own = stream.range_start();
+        let own = stream.range_start;
         (stream.leader, stream.ahead) = (None, ahead);
         stream.target = end.saturating_sub(own).min(stream.payload).max(stream.target);
         let behind = stream.behind_bytes;

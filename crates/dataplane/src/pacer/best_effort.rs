@@ -148,7 +148,7 @@ impl Pacer {
         if !self.may_send_best_effort(slot) {
             return;
         }
-        if !self.best_effort.is_short[usize::from(self.streams[slot as usize].delivery().link.0)] {
+        if !self.best_effort.is_short[usize::from(self.streams[slot as usize].link.0)] {
             self.allot(slot, SEND_BYTES, outside);
         }
         self.push(slot, pages, outside, outside.now);
@@ -182,7 +182,7 @@ impl Pacer {
         let at = Nanos(now.0 - now.0 % tick.0);
         let in_step = self.best_effort.left_in_step(self.steps.index_at(now));
         let stream = &mut self.streams[slot as usize];
-        let link = stream.delivery().link;
+        let link = stream.link;
         let there = stream.fetched - stream.send.payload;
         let due = stream.pace.as_mut().map_or(u64::MAX, |pace| pace.allowance(at, stream.send.payload));
         let wanted = most.min(there).min(due);

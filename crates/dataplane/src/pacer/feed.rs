@@ -73,7 +73,7 @@ impl Pacer {
         if pace != before {
             outside.tell_fetcher(ToFetcher::Paced { slot, pace });
         }
-        let link = stream.delivery().link;
+        let link = stream.link;
         // Its rate is promised; a burst, and what it is behind, are sent as far as the link has room for them.
         let most = if due > quota { self.link_room(link, Nanos::ZERO, outside, at).max(quota) } else { quota };
         self.streams[slot as usize].budget = due.min(most);

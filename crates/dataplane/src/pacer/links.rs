@@ -67,7 +67,7 @@ impl Pacer {
     /// A stream hands so many bytes over.
     pub(super) fn link_takes<I: Io>(&mut self, slot: u32, bytes: u64, outside: &Outside<I>, now: Nanos) {
         let stream = &self.streams[slot as usize];
-        let link = stream.delivery().link;
+        let link = stream.link;
         if !stream.is_guaranteed {
             self.best_effort.sent_in_step(bytes);
         }
@@ -76,7 +76,7 @@ impl Pacer {
 
     /// A socket did not take so many of them.
     pub(super) fn link_gets_back(&mut self, slot: u32, bytes: u64) {
-        let link = self.streams[slot as usize].delivery().link;
+        let link = self.streams[slot as usize].link;
         let load = &mut self.links[usize::from(link.0)];
         load.busy_until = load.busy_until.saturating_sub(load.rate.time_for(bytes));
     }

@@ -11,7 +11,7 @@ mod wheel;
 
 use schedule::cycle::Grid;
 use schedule::pace::Pace;
-use units::{BitRate, DiskId, Nanos, ReservationId, StreamId};
+use units::{BitRate, DiskId, LinkId, Nanos, ReservationId, StreamId};
 
 use crate::cache::Cache;
 use crate::control::{Delivery, Ending, Outcome, Refusal, Report, Service};
@@ -105,6 +105,8 @@ struct PacedStream {
     seat: Option<Seat>,
     /// The disk at which it is listed.
     disk: DiskId,
+    /// The link that its socket goes out by.
+    link: LinkId,
     /// How far it was sent.
     send: Cursor,
     /// Payload of which the fetcher holds the pages for it.
@@ -205,6 +207,7 @@ impl Pacer {
             generation: stream.generation,
             is_guaranteed: delivery.service != Service::BestEffort,
             disk,
+            link: delivery.link,
             payload: Route::of(&delivery).payload(),
             delivery: Some(delivery),
             started: outside.now,
