@@ -4,6 +4,7 @@ mod common;
 
 use common::{MIB, Machine, RATE, delivery};
 use dataplane::control::{Report, Service};
+use dataplane::port::Sharing;
 use units::{BitRate, Nanos};
 
 #[test]
@@ -22,4 +23,30 @@ fn memory_comes_for_what_a_crowd_reads_and_not_for_what_it_was_promised() {
     let (promised, present) = machine.memory();
     assert!(started > 100 && promised > 256 * MIB, "{started} were promised {promised} bytes");
     assert!(present <= 64 * MIB, "{present} bytes for {} in use", machine.pages_used());
+}
+
+#[test]
+fn what_a_crowd_is_sent_is_lent_to_it_at_low_rates_and_across_pages() {
+    for rate in [BitRate(2_000_000), BitRate(8_800_000)] {
+        let mut machine = Machine::new(BitRate(10_000_000_000));
+        machine.disk_answers();
+        for number in 1..=5 {
+            let service = Service::Constant { rate, burst_bytes: 0, held: None, hold: false };
+            machine.told(delivery(number, 1, 32 * MIB, service));
+        }
+        let (mut sends, mut copied, mut in_two) = (0, 0, 0);
+        for tick in 0..400 {
+            machine.later(Nanos::from_millis(50));
+            // All hold the pages from then on.
+            if tick > 40 {
+                let out = machine.sends();
+                sends += out.len();
+                copied += out.iter().filter(|send| send.sharing == Sharing::Single).count();
+                in_two += out.iter().filter(|send| send.then.is_some()).count();
+            }
+            machine.clients_read();
+        }
+        assert!(sends > 500 && in_two >= 10, "{rate}: {sends} sends, {in_two} of bytes in two places");
+        assert_eq!(copied, 0, "{rate}: of {sends}");
+    }
 }

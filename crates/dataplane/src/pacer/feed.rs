@@ -3,13 +3,15 @@
 use schedule::admission::QUARTER_BYTES;
 use units::limits;
 
-use super::wheel::SEND_BYTES_MIN;
 use super::*;
 use crate::cache::{QuarterKey, QuarterState};
 use crate::control::{Event, Segment};
 use crate::cursor::{AtCursor, length_of};
 use crate::port::{Completion, IoFault, LITERAL_BYTES, SendRequest, Span};
 
+/// Fewer bytes are copied: to lend a few pages costs as much, and memory that was lent is replaced before it is read into
+/// (decision 0008).
+const LENT_BYTES_MIN: u64 = 16 * 1024;
 const JITTER_WINDOW: Nanos = Nanos::from_secs(1);
 /// News of misses are told at most this often.
 const MISS_NEWS: Nanos = Nanos::from_secs(1);
@@ -137,11 +139,10 @@ impl Pacer {
 
     fn hand_over<I: Io>(&mut self, slot: u32, piece: SendPiece, outside: &mut Outside<I>, now: Nanos) {
         let SendPiece { memory, then, sharing, sent } = piece;
-        // Lending a few pages costs more than copying them.
-        let sharing = if u64::from(memory.length) < SEND_BYTES_MIN { Sharing::Single } else { sharing };
+        let bytes = u64::from(memory.length) + then.map_or(0, |then| u64::from(then.length));
+        let sharing = if bytes < LENT_BYTES_MIN { Sharing::Single } else { sharing };
         self.on_time(slot, outside, now);
         let stream = &mut self.streams[slot as usize];
-        let bytes = u64::from(memory.length) + then.map_or(0, |then| u64::from(then.length));
         stream.in_flight = Some(InFlight { what: sent, bytes, since: now });
         let token = TokenWork::Send { slot, generation: stream.generation }.token();
         outside.gauges.plane.sends.add(1);

@@ -10,7 +10,7 @@ use units::{BitRate, Nanos, limits};
 
 /// A tick's send smaller than this is not worth its system call: such streams are fed every second tick, which at the
 /// default tick is still as smooth (100 ms windows: research trial, 0.00 %) and costs a seventh less per bit.
-pub(crate) const SEND_BYTES_MIN: u64 = 64 * 1024;
+const SEND_BYTES_MIN: u64 = 64 * 1024;
 
 /// Steps in a tick.
 pub(crate) const STEPS: usize = 8;
