@@ -287,7 +287,13 @@ fn devices(disks: &[Disk]) -> Vec<String> {
 fn volume(look: &str, disks: &[Disk]) {
     disks.iter().for_each(|disk| drop(disk.ctl("timing off")));
     let mut command = Command::new(common::program());
-    let output = command.args(["volume", look, &devices(disks).join(",")]).output().expect("the program runs");
+    command.args(["volume", look, &devices(disks).join(",")]);
+    // The kernel ends what a killed server had under way, and holds its disks until then.
+    let output = until("the killed server's disks", || {
+        let output = command.output().expect("the program runs");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        if said.contains("is in use") { Err(said) } else { Ok(output) }
+    });
     let said = String::from_utf8_lossy(&output.stderr);
     let found = String::from_utf8_lossy(&output.stdout);
     let mut damaged = found.lines().filter(|line| line.starts_with('`'));

@@ -39,6 +39,16 @@ pub struct GroupCommit {
     pub flush_then: Vec<MemberId>,
 }
 
+/// The commit under way.
+#[derive(Debug)]
+pub(crate) struct CommitUnderWay {
+    pub(crate) retired: Vec<Retired>,
+    /// Disks with payload that is durable when it is.
+    dirty: BTreeSet<MemberId>,
+    /// Disks that hold the journal when it is durable.
+    journal: Vec<MemberId>,
+}
+
 /// Units that nothing in the catalogue names any more, and the content whose readers may still use them.
 #[derive(Debug)]
 pub(crate) struct Retired {
@@ -66,25 +76,28 @@ impl Volume {
         };
         self.must_checkpoint = false;
         let members = self.journal_members();
+        let start = self.areas(MemberId(0)).journal_start();
         let writes = area_writes.into_iter().flat_map(|(position, bytes)| {
+            let position = start + position;
             members.iter().map(move |member| DiskWrite { member: *member, position, bytes: bytes.clone() })
         });
-        let start = self.areas(MemberId(0)).journal_start();
-        let writes = writes.map(|write| DiskWrite { position: start + write.position, ..write }).collect();
-        self.committing = Some(std::mem::take(&mut self.staged_retired));
-        let flush_first = std::mem::take(&mut self.dirty).into_iter().collect();
-        Some(GroupCommit { flush_first, writes, flush_then: members })
+        let (retired, dirty) = (std::mem::take(&mut self.staged_retired), std::mem::take(&mut self.dirty));
+        let flush_first = dirty.iter().copied().collect();
+        self.committing = Some(CommitUnderWay { retired, dirty, journal: members.clone() });
+        Some(GroupCommit { flush_first, writes: writes.collect(), flush_then: members })
     }
 
     /// Tells how the commit under way went. After a failure the volume takes no more changes, unless the disk that failed
     /// is taken out with [`Volume::take_out`] instead.
     pub fn committed(&mut self, outcome: Result<(), MemberId>) {
-        let retired = self.committing.take().unwrap_or_default();
+        let Some(commit) = self.committing.take() else { return };
         if outcome.is_err() {
             self.read_only = true;
             return;
         }
-        self.retired.extend(retired);
+        self.retired.extend(commit.retired);
+        self.journal_on = commit.journal;
+        self.journal.made_durable();
         self.numbers_durable = self.numbers_staged;
         self.reuse_retired();
     }
@@ -96,7 +109,10 @@ impl Volume {
     /// # Errors
     /// No other disk that can be read has copies of all that is on it: the volume takes no more changes, and reads go on.
     pub fn take_out(&mut self, member: MemberId) -> Result<[Vec<DiskWrite>; 2], VolumeError> {
-        self.staged_retired.extend(self.committing.take().unwrap_or_default());
+        if let Some(commit) = self.committing.take() {
+            self.staged_retired.extend(commit.retired);
+            self.dirty.extend(commit.dirty);
+        }
         if !self.keeps_all_without(member) {
             self.read_only = true;
             return Err(VolumeError::ReadOnly);
@@ -104,13 +120,16 @@ impl Volume {
         Ok(self.set_member(member, MemberState::Out))
     }
 
-    /// Whether other disks that can be read have a copy of everything.
+    /// Whether other disks that can be read have a copy of everything, the journal too; also of what is gone, but not durably.
     #[must_use]
     pub fn keeps_all_without(&self, member: MemberId) -> bool {
         let stays = |other: MemberId| other != member && self.is_readable(other);
-        let mut parts = self.catalogue.iter().flat_map(|(_, content)| &content.parts);
+        let committing = self.committing.iter().flat_map(|commit| &commit.retired);
+        let gone = self.staged_retired.iter().chain(committing).map(|retired| &retired.content);
+        let contents = self.catalogue.iter().map(|(_, content)| content).chain(gone);
+        let mut parts = contents.flat_map(|content| &content.parts);
         self.placement().copies() > 1
-            && self.member_ids().any(stays)
+            && self.journal_on.iter().any(|other| stays(*other))
             && parts.all(|part| part.places().any(|place| stays(place.member)))
     }
 
@@ -118,9 +137,21 @@ impl Volume {
     pub(crate) fn set_member(&mut self, member: MemberId, state: MemberState) -> [Vec<DiskWrite>; 2] {
         self.superblock.members[member.index()].state = state;
         self.superblock.generation += 1;
+        self.filled.retain(|filled| *filled != member);
         self.dirty.retain(|dirty| *dirty != member || state != MemberState::Out);
         self.must_checkpoint = true;
         self.superblock_writes()
+    }
+
+    /// Gives a disk that comes its state: its own superblocks are durable before any other says that it is there, or it would be taken for
+    /// the one that had its number before.
+    pub(crate) fn set_coming(&mut self, member: MemberId, state: MemberState) -> [Vec<DiskWrite>; 4] {
+        let steps = self.set_member(member, state);
+        let [[own_one, one], [own_two, two]] = steps.map(|step| {
+            let (own, others): (Vec<_>, Vec<_>) = step.into_iter().partition(|write| write.member == member);
+            [own, others]
+        });
+        [own_one, own_two, one, two]
     }
 
     /// The superblocks of all disks that take part, in two steps.
@@ -142,9 +173,11 @@ impl Volume {
         steps
     }
 
-    /// The disks that hold the journal: the first two that can be read.
+    /// The disks that the journal is written to: the first two that can be read, and those that are being filled, so that one which
+    /// counts from now on has no old journal.
     pub(crate) fn journal_members(&self) -> Vec<MemberId> {
-        self.member_ids().filter(|member| self.is_readable(*member)).take(JOURNAL_COPIES).collect()
+        let readable = self.member_ids().filter(|member| self.is_readable(*member)).take(JOURNAL_COPIES);
+        readable.chain(self.unreadable()).collect()
     }
 
     pub(crate) fn member_ids(&self) -> impl Iterator<Item = MemberId> + use<> {

@@ -1,5 +1,6 @@
 //! A draft: a content that is being written. It is in no catalogue before it is published; a crash leaves its units free.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::catalogue::{StoredContent, StoredPart, UnitPlace};
@@ -34,6 +35,8 @@ pub struct Draft {
     /// Parts that are reserved for it and not taken yet.
     reserved: u64,
     held: HeldUnits,
+    /// A part of it was on a disk that was taken out, and nowhere else.
+    is_lost: bool,
 }
 
 /// A unit that was taken and is not sealed yet.
@@ -55,6 +58,13 @@ impl Draft {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whether a copy of something of it is on a disk.
+    #[must_use]
+    pub fn is_on(&self, member: MemberId) -> bool {
+        let open = self.open.iter().flat_map(OpenUnit::places);
+        self.parts.iter().flat_map(StoredPart::places).chain(open).any(|place| place.member == member)
     }
 
     /// Payload bytes that have come.
@@ -108,6 +118,7 @@ impl Volume {
             placement,
             reserved: parts,
             held: HeldUnits::default(),
+            is_lost: false,
         })
     }
 
@@ -144,7 +155,7 @@ impl Volume {
             known => known,
         };
         let placement = draft.placement;
-        let chosen = choose(placement, &self.free_counts(), &self.drives, turn, before);
+        let chosen = choose(placement, &self.free_for(placement), &self.drives, turn, before);
         let taken = chosen.and_then(|chosen| self.take_units(placement, chosen, parts, &mut draft.held));
         let (first, second) = taken.ok_or(VolumeError::Full)?;
         if draft.reserved > 0 {
@@ -207,10 +218,13 @@ impl Volume {
     /// # Errors
     /// A disk was taken out that held the only copy of a part; a name on the way to it became a content; the catalogue is
     /// full. The draft's units are free again.
-    pub fn publish(&mut self, mut draft: Draft, modified: u64) -> Result<Arc<StoredContent>, VolumeError> {
+    ///
+    /// # Panics
+    /// A disk was taken out and [`Volume::leave_out`] not called.
+    pub fn publish(&mut self, draft: Draft, modified: u64) -> Result<Arc<StoredContent>, VolumeError> {
         let checked = self.check_new_name(&draft.name).and_then(|()| {
             self.check_catalogue_room(put_bytes(draft.name.len(), draft.parts.len()))?;
-            draft.parts.iter_mut().try_for_each(|part| self.keep_written_copies(part))
+            if draft.is_lost { Err(VolumeError::PartLost) } else { Ok(()) }
         });
         if let Err(error) = checked {
             self.abandon(draft);
@@ -225,7 +239,10 @@ impl Volume {
             modified,
             parts: draft.parts.into_boxed_slice(),
         };
-        self.dirty.extend(content.parts.iter().flat_map(StoredPart::places).map(|place| place.member));
+        let members = content.parts.iter().flat_map(StoredPart::places).map(|place| place.member);
+        let members = members.collect::<BTreeSet<_>>();
+        assert!(members.iter().all(|member| self.is_writable(*member)), "copies on disks that are out were left out");
+        self.dirty.extend(members);
         Record::Put(draft.name.clone(), content.clone()).encode(&mut self.staged);
         let content = Arc::new(content);
         if let Some(old) = self.catalogue.insert(draft.name, Arc::clone(&content)) {
@@ -244,12 +261,26 @@ impl Volume {
         self.let_go(draft.held);
     }
 
-    /// Leaves out copies on a disk that was taken out since they were written.
-    fn keep_written_copies(&mut self, part: &mut StoredPart) -> Result<(), VolumeError> {
-        let (kept, lost): (Vec<_>, Vec<_>) = part.places().partition(|place| self.is_writable(place.member));
-        let Some(first) = kept.first() else { return Err(VolumeError::PartLost) };
-        (part.first, part.second) = (*first, kept.get(1).copied());
-        lost.iter().for_each(|place| self.free[place.member.index()].give(place.unit));
-        Ok(())
+    /// Leaves out the copies of a draft on a disk that was taken out, or leaves. To be done for each draft at once: the next disk of this
+    /// number does not hold them.
+    ///
+    /// # Errors
+    /// A part has no other copy that can be read: the draft can only be abandoned.
+    pub fn leave_out(&mut self, draft: &mut Draft, member: MemberId) -> Result<(), VolumeError> {
+        let (mut left_out, mut is_lost) = (Vec::new(), draft.is_lost);
+        let mut keep = |first: &mut UnitPlace, second: &mut Option<UnitPlace>| {
+            let copies = [Some(*first), *second].into_iter().flatten();
+            let (gone, kept): (Vec<_>, Vec<_>) = copies.partition(|place| place.member == member);
+            left_out.extend(gone);
+            is_lost |= !kept.iter().any(|place| self.is_readable(place.member));
+            *first = *kept.first()?;
+            *second = kept.get(1).copied();
+            Some(())
+        };
+        draft.parts.retain_mut(|part| keep(&mut part.first, &mut part.second).is_some());
+        draft.open.take_if(|open| keep(&mut open.first, &mut open.second).is_none());
+        draft.is_lost = is_lost;
+        left_out.iter().for_each(|place| self.free[place.member.index()].give(place.unit));
+        if is_lost { Err(VolumeError::PartLost) } else { Ok(()) }
     }
 }

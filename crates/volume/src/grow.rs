@@ -11,20 +11,22 @@ use crate::{Areas, CreateError, DiskWrite, MEMBERS_MAX, MemberId, Volume, Volume
 
 impl Volume {
     /// Takes a disk of `size` bytes into the volume: under the number of one that left, or a new one. Gives the superblocks
-    /// to write, in three steps: its own, and those of all disks in two (see [`Volume::take_out`]).
+    /// to write, in four steps: its own, and those of all others (see [`Volume::take_out`]).
     ///
     /// # Errors
     /// It is too small, or there are as many disks as can be; the volume takes no changes.
-    pub fn add_disk(&mut self, size: u64) -> Result<(MemberId, [Vec<DiskWrite>; 3]), AddError> {
+    pub fn add_disk(&mut self, size: u64) -> Result<(MemberId, [Vec<DiskWrite>; 4]), AddError> {
         self.check_changes()?;
         let areas = Areas::for_disk(size, self.superblock.journal_half, self.unit_bytes())?;
         let member = self.next_member().ok_or(CreateError::DiskCount(MEMBERS_MAX + 1))?;
         let (number, known) = (member.index(), self.superblock.members.len());
-        let record = MemberRecord { size: areas.size, state: MemberState::Active };
+        let since = self.superblock.generation + 1;
+        let record = MemberRecord { size: areas.size, state: MemberState::Active, since };
         let free = FreeUnits::new(areas.units());
         if number < known {
             // Units that moved away and are still read were on the disk that left.
-            let waiting = self.committing.iter_mut().chain([&mut self.staged_retired, &mut self.retired]).flatten();
+            let committing = self.committing.iter_mut().map(|commit| &mut commit.retired);
+            let waiting = committing.chain([&mut self.staged_retired, &mut self.retired]).flatten();
             waiting.for_each(|retired| retired.units.retain(|place| place.member != member));
             self.superblock.members[number] = record;
             (self.present[number], self.free[number]) = (true, free);
@@ -35,9 +37,7 @@ impl Volume {
             self.drives.push(0);
         }
         self.drives[number] = self.drives.iter().max().map_or(0, |drive| drive + 1);
-        let [one, two] = self.set_member(member, MemberState::Active);
-        let own = one.iter().chain(&two).filter(|write| write.member == member).cloned().collect();
-        Ok((member, [own, one, two]))
+        Ok((member, self.set_coming(member, MemberState::Active)))
     }
 
     /// The number that the next disk gets: one that left, or a new one; none if there are as many disks as can be.

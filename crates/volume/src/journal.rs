@@ -1,6 +1,6 @@
 //! The journal: the catalogue on the disks, as a checkpoint and the changes behind it.
 //!
-//! Promise: the area has two halves; a checkpoint goes to the half that is not in use, so that the old state stays until the
+//! Promise: the area has two halves; a checkpoint goes to the half without the durable state, so that this stays until the
 //! new one is durable. All writes are in sequence. Two disks hold the same journal, and a frame that one of them lost or
 //! damaged is read from the other.
 //! Not here: what the records mean (`open`).
@@ -26,6 +26,8 @@ pub(crate) struct Journal {
     previous: u32,
     /// Where the half in use begins, in bytes from the start of the area: zero or `half`.
     base: u64,
+    /// Where the half begins that holds the state which is durable.
+    durable: u64,
     /// In bytes from the start of the area; at the end of the half when that is full.
     position: u64,
 }
@@ -37,7 +39,12 @@ impl Journal {
     /// A journal without a checkpoint, in the half that begins at `base` (zero or `half`): the first checkpoint goes to the
     /// other one, with an epoch above `epoch`.
     pub(crate) const fn new(volume: VolumeId, half: u64, epoch: u64, base: u64) -> Self {
-        Self { volume, half, epoch, sequence: 0, checkpoint: 0, previous: 0, base, position: base }
+        Self { volume, half, epoch, sequence: 0, checkpoint: 0, previous: 0, base, durable: base, position: base }
+    }
+
+    /// All that was appended, or begun as a checkpoint, is durable.
+    pub(crate) const fn made_durable(&mut self) {
+        self.durable = self.base;
     }
 
     const fn half_end(&self) -> u64 {
@@ -52,9 +59,10 @@ impl Journal {
         fits.then(|| self.next_frame(payload))
     }
 
-    /// The writes of a checkpoint, into the other half. They must fit into it: `payloads` are at least one.
+    /// The writes of a checkpoint, into the half that does not hold the durable state: one in the place of a checkpoint that was given up
+    /// goes where that went. They must fit into it: `payloads` are at least one.
     pub(crate) fn start_checkpoint(&mut self, payloads: &[Vec<u8>]) -> Vec<AreaWrite> {
-        self.base = if self.base == 0 { self.half } else { 0 };
+        self.base = if self.durable == 0 { self.half } else { 0 };
         self.position = self.base;
         self.epoch += 1;
         self.sequence = 0;

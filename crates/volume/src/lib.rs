@@ -22,6 +22,7 @@ mod mend;
 mod open;
 mod rebuild;
 mod record;
+mod rounds;
 mod superblock;
 mod tail;
 mod unit;
@@ -40,6 +41,7 @@ pub use layout::{PieceCopy, UnitPiece};
 pub use mend::Mend;
 pub use open::{Identified, ReadDisk, ReadError, identify, open};
 pub use rebuild::{Rebuilt, rebuild};
+pub use rounds::Rounds;
 pub use superblock::{MemberRecord, MemberState, Placement, Superblock, SuperblockError, mark_of};
 pub use tail::stored_bytes;
 pub use unit::{CHECKED_BYTES, ChecksumTable, Checksums, UnitHeader};
@@ -55,7 +57,9 @@ pub const MEMBERS_MAX: usize = 32;
 /// Bytes of a content's name, 1 to this many: name and checksums fit into a unit's header.
 pub const NAME_BYTES_MAX: usize = 1024;
 /// The version of the format that this crate writes, and the newest it reads.
-pub const FORMAT_VERSION: u32 = 2;
+pub const FORMAT_VERSION: u32 = 3;
+/// The oldest it reads.
+const FORMAT_VERSION_MIN: u32 = 2;
 
 /// The identity of a volume: random, chosen at creation.
 pub type VolumeId = [u8; 16];

@@ -40,11 +40,12 @@ impl Volume {
     }
 
     /// Puts a new disk of `size` bytes in the place of `member`, to be filled: it is written to from now on and read when
-    /// [`Volume::filled`] was called. Gives the superblocks to write, in two steps (see [`Volume::take_out`]).
+    /// [`Volume::filled`] was called. Gives the superblocks to write, in four steps: its own, and those of all others (see
+    /// [`Volume::take_out`]).
     ///
     /// # Errors
     /// It is too small; no other disk has copies of what the old one held.
-    pub fn put_in(&mut self, member: MemberId, size: u64) -> Result<[Vec<DiskWrite>; 2], VolumeError> {
+    pub fn put_in(&mut self, member: MemberId, size: u64) -> Result<[Vec<DiskWrite>; 4], VolumeError> {
         self.check_changes()?;
         let areas = self.areas(member);
         let new = Areas { size: size - size % crate::BLOCK_BYTES, ..areas };
@@ -53,9 +54,10 @@ impl Volume {
             return Err(VolumeError::Full);
         }
         // Used as far as the old one was: unit numbers stay what they are.
-        self.superblock.members[member.index()] = MemberRecord { size: areas.size, state: MemberState::Filling };
+        let since = self.superblock.generation + 1;
+        self.superblock.members[member.index()] = MemberRecord { size: areas.size, state: MemberState::Filling, since };
         self.present[member.index()] = true;
-        Ok(self.set_member(member, MemberState::Filling))
+        Ok(self.set_coming(member, MemberState::Filling))
     }
 
     /// Whether the unit at `place`, on a disk that may still be filled, is part `part` of `content`, whole.
@@ -67,8 +69,16 @@ impl Volume {
         table.is_some_and(|table| self.read_whole(place, length, &table, disks, |_| {}).is_ok())
     }
 
-    /// Tells that a disk that was put in has all its copies, durably. Gives the superblocks to write, in two steps.
+    /// Tells that a disk that was put in has all its copies, durably. Gives the superblocks to write, in two steps; the disk counts when
+    /// they are durable ([`Volume::superblocks_durable`]).
     pub fn filled(&mut self, member: MemberId) -> [Vec<DiskWrite>; 2] {
-        self.set_member(member, MemberState::Active)
+        let steps = self.set_member(member, MemberState::Active);
+        self.filled.push(member);
+        steps
+    }
+
+    /// All superblocks that were to be written are durable.
+    pub fn superblocks_durable(&mut self) {
+        self.filled.clear();
     }
 }

@@ -10,9 +10,9 @@ use crate::catalogue::{Catalogue, StoredContent, UnitPlace};
 use crate::error::VolumeOpenError;
 use crate::journal::{Area, JournalContents};
 use crate::record::Record;
-use crate::superblock::MemberState;
+use crate::superblock::{MemberRecord, MemberState};
 use crate::tail::stored_bytes;
-use crate::{BLOCK_LEN, MemberId, Superblock, SuperblockError, Volume};
+use crate::{BLOCK_LEN, DiskWrite, MemberId, Superblock, SuperblockError, Volume};
 
 /// A disk that did not give its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -36,9 +36,10 @@ pub struct Identified {
     pub superblock: Superblock,
     /// For each disk of the volume which of the disks given it is, if it was given.
     pub disks: Vec<Option<usize>>,
-    /// Not all of them know the newest superblock, for a crash came between: whoever writes to the volume writes
-    /// [`Volume::superblock_writes`] first, so that no disk of it is ever two changes behind.
+    /// Not all of them know the newest superblock, for a crash came between.
     pub is_uneven: bool,
+    /// Copies of the superblock of a disk that differ from the one that counts there, for a crash came between, as that one.
+    torn: Vec<DiskWrite>,
 }
 
 impl Identified {
@@ -60,8 +61,10 @@ impl Identified {
 /// other; one is out of date.
 pub fn identify(sizes: &[u64], disks: &mut impl ReadDisk) -> Result<Identified, VolumeOpenError> {
     let mut found: Vec<Superblock> = Vec::new();
+    let mut torn = Vec::new();
     for (disk, size) in sizes.iter().enumerate() {
-        let superblock = superblock_of(disk, *size, disks)?;
+        let (superblock, differ) = superblock_of(disk, *size, disks)?;
+        torn.extend(differ);
         if found.first().is_some_and(|first| first.volume != superblock.volume) {
             return Err(VolumeOpenError::OtherVolume { disk, name: superblock.name });
         }
@@ -85,20 +88,21 @@ pub fn identify(sizes: &[u64], disks: &mut impl ReadDisk) -> Result<Identified, 
         if stale {
             return Err(VolumeOpenError::Stale { disk, member: member.0 });
         }
-        // A disk of the volume is one change behind at most; the one that had its number before is two: it went, another came.
-        if superblock.generation + 1 < newest.generation {
+        if superblock.generation < newest.members[member.index()].since {
             return Err(VolumeOpenError::Replaced { disk, member: member.0 });
         }
         places[member.index()] = Some(disk);
     }
     let is_uneven = found.iter().any(|superblock| superblock.generation < newest.generation);
-    Ok(Identified { superblock: newest, disks: places, is_uneven })
+    Ok(Identified { superblock: newest, disks: places, is_uneven, torn })
 }
 
-/// Two disks of which each says that the other one is out: both went on alone, and no one of them has all that was acknowledged.
+/// Two disks of which each says that the other one is out: both went on alone, and no one of them has all that was acknowledged. What a
+/// disk says of one that had the other's number before does not count.
 fn diverged(found: &[Superblock]) -> Option<(usize, usize)> {
     let says_out = |one: &Superblock, other: &Superblock| {
-        one.members.get(other.member.index()).is_some_and(|record| record.state == MemberState::Out)
+        let record = one.members.get(other.member.index());
+        record == Some(&MemberRecord { state: MemberState::Out, ..other.members[other.member.index()] })
     };
     let pairs = (0..found.len()).flat_map(|first| (first + 1..found.len()).map(move |second| (first, second)));
     pairs
@@ -106,23 +110,39 @@ fn diverged(found: &[Superblock]) -> Option<(usize, usize)> {
         .find(|(first, second)| says_out(&found[*first], &found[*second]) && says_out(&found[*second], &found[*first]))
 }
 
-/// A disk whose first copies are gone is looked at from its end, and the other way round.
-fn superblock_of(disk: usize, size: u64, disks: &mut impl ReadDisk) -> Result<Superblock, VolumeOpenError> {
-    let mut at = |positions: [u64; 4]| {
-        positions.map(|position| {
+/// The superblock of a disk, and the copies that differ from it. A disk whose first copies are gone is looked at from its end, and the other
+/// way round; one that is larger than what is used of it has the last copies where that ends.
+fn superblock_of(
+    disk: usize,
+    size: u64,
+    disks: &mut impl ReadDisk,
+) -> Result<(Superblock, Vec<DiskWrite>), VolumeOpenError> {
+    let mut at = |size: u64| {
+        crate::Areas::superblock_positions(size).map(|position| {
             let mut block = vec![0; BLOCK_LEN];
             disks.read(disk, position, &mut block).is_ok().then_some(block)
         })
     };
-    let copies = at(crate::Areas::superblock_positions(size));
-    match Superblock::choose(&copies) {
-        Ok(superblock) => Ok(superblock),
+    let mut copies = at(size);
+    let told = copies.iter().flatten().find_map(|block| Superblock::decode(block));
+    let used = told.map_or(size, |superblock| superblock.areas(superblock.member).size);
+    if used < size {
+        copies = at(used);
+    }
+    let superblock = match Superblock::choose(&copies) {
+        Ok(superblock) => superblock,
         // On a disk that was cut its two first copies still agree, unless one of them is damaged.
         Err(SuperblockError::NotAVolume) if copies.iter().all(Option::is_none) => {
-            Err(VolumeOpenError::Superblock { disk, source: SuperblockError::Damaged })
+            return Err(VolumeOpenError::Superblock { disk, source: SuperblockError::Damaged });
         }
-        Err(source) => Err(VolumeOpenError::Superblock { disk, source }),
-    }
+        Err(source) => return Err(VolumeOpenError::Superblock { disk, source }),
+    };
+    let (member, bytes) = (superblock.member, superblock.encode());
+    let differs = |copy: &Vec<u8>| Superblock::decode(copy).as_ref() != Some(&superblock);
+    let copies = crate::Areas::superblock_positions(used).into_iter().zip(copies);
+    let torn = copies.filter(|(_, copy)| copy.as_ref().is_some_and(differs));
+    let torn = torn.map(|(position, _)| DiskWrite { member, position, bytes: bytes.clone() }).collect();
+    Ok((superblock, torn))
 }
 
 /// Opens the volume: reads the catalogue. Nothing is written; the first commit must be durable before a content is begun.
@@ -146,8 +166,10 @@ pub fn open(identified: &Identified, disks: &mut impl ReadDisk) -> Result<Volume
     let present = identified.disks.iter().map(Option::is_some).collect();
     let mut volume = Volume::assemble(superblock.clone(), present, catalogue, journal, numbers);
     volume.claim_all().map_err(VolumeOpenError::CatalogueDamaged)?;
-    // A checkpoint is read several times as fast as as many changes: the next start is to find one.
-    volume.must_checkpoint = uneven || is_mostly_changes;
+    // A checkpoint is read several times as fast as as many changes: the next start is to find one. A disk that is being filled may have
+    // an old journal.
+    volume.must_checkpoint = uneven || is_mostly_changes || volume.filling().next().is_some();
+    volume.journal_on = volume.journal_members();
     Ok(volume)
 }
 
@@ -193,6 +215,15 @@ fn replay(found: JournalContents) -> Result<(Catalogue, u64), VolumeOpenError> {
 }
 
 impl Volume {
+    /// What whoever writes to the volume writes first, each step durable before the next: a crash left the superblocks as they are, and
+    /// another one would leave none that two copies share, or one that is too old. Of each disk first the copies that do not count.
+    #[must_use]
+    pub fn even_superblocks(&self, identified: &Identified) -> Vec<Vec<DiskWrite>> {
+        let newest = if identified.is_uneven { self.superblock_writes().to_vec() } else { Vec::new() };
+        let torn = (!identified.torn.is_empty()).then(|| identified.torn.clone());
+        torn.into_iter().chain(newest).collect()
+    }
+
     /// Takes the units of all contents.
     pub(crate) fn claim_all(&mut self) -> Result<(), &'static str> {
         let unit_bytes = self.unit_bytes();

@@ -5,13 +5,15 @@
 
 use crate::areas::Areas;
 use crate::bytes::{Decoder, Encode, open_block, seal_block};
-use crate::{BLOCK_LEN, FORMAT_VERSION, MEMBERS_MAX, MemberId, VolumeId, name_problem};
+use crate::{BLOCK_LEN, FORMAT_VERSION, FORMAT_VERSION_MIN, MEMBERS_MAX, MemberId, VolumeId, name_problem};
 
 const MAGIC: &[u8; 8] = b"ISOCAVOL";
 /// Bytes of the volume's name at most.
 const NAME_MAX: usize = 64;
 /// The table of disks begins here: where a partition table has its mark, there are zeros.
 const TABLE_OFFSET: usize = 512;
+/// A disk's state takes so many bits; the generation with which it came is above them.
+const STATE_BITS: u32 = 8;
 /// The layouts of folders lie between the table of disks and the checksum.
 const FOLDERS_OFFSET: usize = TABLE_OFFSET + 16 * MEMBERS_MAX;
 const FOLDERS_END: usize = BLOCK_LEN - 4;
@@ -112,6 +114,9 @@ pub struct MemberRecord {
     pub size: u64,
     /// Whether it takes part.
     pub state: MemberState,
+    /// The generation of the superblock with which it came: a disk that knows only older ones had its number before. Zero if it was there
+    /// from the beginning.
+    pub since: u64,
 }
 
 /// What is the same on all disks but `member`.
@@ -180,7 +185,7 @@ impl Superblock {
         bytes.resize(TABLE_OFFSET, 0);
         for member in &self.members {
             bytes.put_u64(member.size);
-            bytes.put_u64(member.state.code());
+            bytes.put_u64(member.since << STATE_BITS | member.state.code());
         }
         bytes.resize(FOLDERS_OFFSET, 0);
         bytes.extend(encode_folders(&self.folders));
@@ -194,11 +199,11 @@ impl Superblock {
         folders.len() <= usize::from(u8::MAX) && encode_folders(folders).len() <= FOLDERS_END - FOLDERS_OFFSET
     }
 
-    fn decode(block: &[u8]) -> Option<Self> {
+    pub(crate) fn decode(block: &[u8]) -> Option<Self> {
         let body = open_block(block)?;
         let mut head = Decoder::new(body);
         (head.array()? == *MAGIC).then_some(())?;
-        (head.u32()? == FORMAT_VERSION).then_some(())?;
+        (FORMAT_VERSION_MIN..=FORMAT_VERSION).contains(&head.u32()?).then_some(())?;
         let placement = Placement::from_code(head.u8()?)?;
         let (member, count, shift) = (MemberId(head.u8()?), usize::from(head.u8()?), head.u8()?);
         let volume = head.array()?;
@@ -209,7 +214,9 @@ impl Superblock {
         let members = (0..count)
             .map(|_| {
                 let size = table.u64()?;
-                Some(MemberRecord { size, state: MemberState::from_code(table.u64()?)? })
+                let state = table.u64()?;
+                let code = state & ((1 << STATE_BITS) - 1);
+                Some(MemberRecord { size, state: MemberState::from_code(code)?, since: state >> STATE_BITS })
             })
             .collect::<Option<Vec<_>>>()?;
         let folders = decode_folders(&body[FOLDERS_OFFSET..])?;
@@ -229,6 +236,7 @@ impl Superblock {
             && Areas::unit_bytes_allowed(self.unit_bytes)
             && self.journal_half.is_multiple_of(crate::BLOCK_BYTES)
             && (1 << 16..1 << 40).contains(&self.journal_half)
+            && self.generation < 1 << (64 - STATE_BITS)
             && self.members.iter().all(|member| member.size < 1 << 56 && fits(member))
             && (1..=NAME_MAX).contains(&self.name.len())
     }
@@ -286,7 +294,8 @@ mod tests {
 
     fn superblock(generation: u64) -> Superblock {
         let size = 64 << 20;
-        let members = vec![MemberRecord { size, state: MemberState::Active }; 2];
+        let record = MemberRecord { size, state: MemberState::Active, since: 0 };
+        let members = vec![record, MemberRecord { since: generation, ..record }];
         Superblock {
             volume: [7; 16],
             generation,

@@ -58,7 +58,12 @@ impl Volume {
     /// The disks that are to be filled.
     pub fn filling(&self) -> impl Iterator<Item = MemberId> {
         let state = |member: &MemberId| self.superblock.members[member.index()].state;
-        self.member_ids().filter(move |member| state(member) == MemberState::Filling && self.is_writable(*member))
+        self.unreadable().filter(move |member| state(member) == MemberState::Filling)
+    }
+
+    /// The disks that are written to and not read yet.
+    pub(crate) fn unreadable(&self) -> impl Iterator<Item = MemberId> {
+        self.member_ids().filter(|member| self.is_writable(*member) && !self.is_readable(*member))
     }
 
     /// From now on nothing new goes to a disk that is to leave, until [`Volume::end_upkeep`].
@@ -239,11 +244,15 @@ impl Volume {
             copies.iter().for_each(|copy| self.give_back(copy.to));
             return Ok(false);
         };
+        // What was copied to a disk that was taken out since is not there.
+        let (copies, gone): (Vec<NewCopy>, Vec<NewCopy>) =
+            copies.iter().partition(|copy| self.is_writable(copy.to.member));
+        gone.iter().for_each(|copy| self.give_back(copy.to));
         if copies.is_empty() {
             return Ok(true);
         }
         let mut content = StoredContent::clone(&old);
-        for NewCopy { part, instead_of, to } in copies {
+        for NewCopy { part, instead_of, to } in &copies {
             let part = usize::try_from(*part).ok().and_then(|part| content.parts.get_mut(part));
             let part = part.expect("a part of the content");
             match *instead_of {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::allocator::FreeUnits;
 use crate::areas::Areas;
 use crate::catalogue::{Catalogue, ListedName, StoredContent, StoredPart};
-use crate::commit::Retired;
+use crate::commit::{CommitUnderWay, Retired};
 use crate::error::{CreateError, VolumeError};
 use crate::journal::Journal;
 use crate::layout::{HeldUnits, pairs};
@@ -80,7 +80,9 @@ pub struct Volume {
     pub(crate) staged: Vec<u8>,
     /// Units that are free when the next commit, or the one under way, is durable.
     pub(crate) staged_retired: Vec<Retired>,
-    pub(crate) committing: Option<Vec<Retired>>,
+    pub(crate) committing: Option<CommitUnderWay>,
+    /// Disks that hold the durable state of the journal.
+    pub(crate) journal_on: Vec<MemberId>,
     pub(crate) retired: Vec<Retired>,
     /// Disks with payload that the next commit must make durable first.
     pub(crate) dirty: BTreeSet<MemberId>,
@@ -90,6 +92,8 @@ pub struct Volume {
     pub(crate) numbers_durable: u64,
     pub(crate) must_checkpoint: bool,
     pub(crate) read_only: bool,
+    /// Disks that were filled, which no superblock says durably: until then nothing relies on them.
+    pub(crate) filled: Vec<MemberId>,
     /// Takes nothing new: what is on it moves to the others.
     pub(crate) draining: Option<MemberId>,
     /// Units that an upkeep takes next for the content it is at.
@@ -118,7 +122,8 @@ impl Volume {
         let journal_half = Areas::journal_half_for(&new.sizes, new.unit_bytes);
         let areas = new.sizes.iter().map(|size| Areas::for_disk(*size, journal_half, new.unit_bytes));
         let areas = areas.collect::<Result<Vec<_>, _>>()?;
-        let members = areas.iter().map(|areas| MemberRecord { size: areas.size, state: MemberState::Active }).collect();
+        let record = |areas: &Areas| MemberRecord { size: areas.size, state: MemberState::Active, since: 0 };
+        let members = areas.iter().map(record).collect();
         let superblock = Superblock {
             volume: new.volume,
             generation: 1,
@@ -160,6 +165,7 @@ impl Volume {
             staged,
             staged_retired: Vec::new(),
             committing: None,
+            journal_on: Vec::new(),
             retired: Vec::new(),
             dirty: BTreeSet::new(),
             next_number,
@@ -167,6 +173,7 @@ impl Volume {
             numbers_durable: 0,
             must_checkpoint: false,
             read_only: false,
+            filled: Vec::new(),
             draining: None,
             held: HeldUnits::default(),
             surplus: Vec::new(),
@@ -248,7 +255,7 @@ impl Volume {
     #[must_use]
     pub fn is_readable(&self, member: MemberId) -> bool {
         let state = self.superblock.members.get(member.index()).map(|member| member.state);
-        state == Some(MemberState::Active) && self.present[member.index()]
+        state == Some(MemberState::Active) && self.present[member.index()] && !self.filled.contains(&member)
     }
 
     /// Whether contents are written to a disk.
@@ -311,6 +318,14 @@ impl Volume {
         let takes = |member: MemberId| self.is_writable(member) && self.draining != Some(member);
         let free = |member: MemberId| takes(member).then(|| u64::from(self.free[member.index()].free()));
         self.member_ids().map(free).collect()
+    }
+
+    /// Those that new contents of this layout may take: of each part a copy can be read at once. So of the disks that are being filled one
+    /// takes second copies, and none takes single ones.
+    pub(crate) fn free_for(&self, placement: Placement) -> Vec<Option<u64>> {
+        let filling = self.unreadable().next().filter(|_| placement.copies() > 1);
+        let takes = |member: MemberId| self.is_readable(member) || filling == Some(member);
+        self.member_ids().zip(self.free_counts()).map(|(member, free)| free.filter(|_| takes(member))).collect()
     }
 
     /// Units of a disk, free and used.
@@ -386,10 +401,10 @@ impl Volume {
 
     /// How many parts more can be written in this layout. A part with one copy takes at most one of the pairs that are left.
     pub(crate) fn parts_left(&self, placement: Placement) -> u64 {
-        let counts = self.free_counts();
+        let counts = self.free_for(Placement::Mirror);
         let there = counts.iter().zip(&self.drives).filter_map(|(free, drive)| free.map(|free| (free, *drive)));
         let (free, drives): (Vec<u64>, Vec<usize>) = there.unzip();
-        let all: u64 = free.iter().sum();
+        let all: u64 = self.free_for(Placement::Stripe).iter().flatten().sum();
         let pairs = if drives.iter().collect::<BTreeSet<_>>().len() > 1 { pairs(&free, &drives) } else { all };
         let PromisedParts { pairs: doubled, singles } = self.promised;
         let in_pairs = pairs.saturating_sub(doubled + singles);

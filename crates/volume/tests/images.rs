@@ -18,8 +18,8 @@ fn commit(volume: &mut Volume, disks: &mut MemoryDisks) {
     volume.committed(Ok(()));
 }
 
-fn write_steps(steps: [Vec<DiskWrite>; 2], disks: &mut MemoryDisks) {
-    steps.iter().flatten().for_each(|write| disks.write(write));
+fn write_steps(steps: impl IntoIterator<Item = Vec<DiskWrite>>, disks: &mut MemoryDisks) {
+    steps.into_iter().flatten().for_each(|write| disks.write(&write));
     disks.0.iter_mut().flatten().for_each(MemoryDisk::flush);
 }
 

@@ -69,7 +69,7 @@ impl Machine {
         machine
     }
 
-    fn write_steps(&mut self, steps: [Vec<DiskWrite>; 2]) {
+    fn write_steps(&mut self, steps: impl IntoIterator<Item = Vec<DiskWrite>>) {
         for step in steps {
             step.iter().for_each(|write| self.disks.write(write));
             let members: std::collections::BTreeSet<_> = step.iter().map(|write| write.member).collect();

@@ -1,4 +1,4 @@
-//! What the threads of a volume decide together: the volume itself, its uploads, and the commit of its journal.
+//! What the threads of a volume decide together: the volume itself, its uploads, and the rounds that make changes durable.
 //!
 //! Promise: no disk is touched here. What a disk is to do is put into its inbox, and its thread is woken.
 
@@ -12,10 +12,9 @@ use dataplane::layout::FileAccess;
 use device::Device;
 use storage::uploads::RecordingTerms;
 use units::{DiskId, UploadId};
-use volume::{DiskWrite, Draft, GroupCommit, MemberId, ReadCounts, Volume, VolumeError};
+use volume::{DiskWrite, Draft, MemberId, ReadCounts, Rounds, Volume, VolumeError};
 
 use super::content::{OpenContents, entry_of};
-use super::member_change::MemberChange;
 use super::open::OpenDisk;
 use super::part::{AlignedBlock, Block, BlockBytes};
 use super::replace::VacantDisk;
@@ -39,8 +38,8 @@ pub(super) enum Task {
     Finish(UploadId),
     /// Forget it.
     Forget(UploadId),
-    /// Write this disk's share of the journal's commit under way.
-    Journal,
+    /// Write this disk's share of the round under way.
+    Round,
     /// Read a unit, and tell the upkeep what it is.
     Read(Box<UnitRead>),
 }
@@ -110,20 +109,10 @@ enum VolumeUploadLife {
     Ending,
 }
 
-/// Somebody who waits for the journal.
+/// Somebody who waits until a change is durable.
 enum Waiter {
     Upload { path: ContentPath, published: Published, reply: Option<ChangeReply<Published>> },
     Removal(ChangeReply<()>),
-}
-
-/// A commit of the journal under way.
-struct JournalCommit {
-    /// Tells it from the one that it replaced when a disk was taken out.
-    number: u64,
-    commit: GroupCommit,
-    waiters: Vec<Waiter>,
-    /// Disks that are done with it.
-    done: usize,
 }
 
 /// See the module.
@@ -138,10 +127,7 @@ pub(crate) struct Core {
     pub(super) front: Arc<DiskShared>,
     uploads: BTreeMap<UploadId, VolumeUpload>,
     next_upload: u64,
-    waiters: Vec<Waiter>,
-    journal: Option<JournalCommit>,
-    /// Commits that were begun so far.
-    commits_begun: u64,
+    rounds: Rounds<Waiter>,
     pub(super) upkeep: Option<UpkeepRun>,
     /// What was read of contents lately, and whether that has changed since it was last looked what to move for it.
     pub(super) reads: ReadCounts,
@@ -156,8 +142,6 @@ pub(crate) struct Core {
     pub(super) last_upkeep: Option<EndedUpkeep>,
     /// The places where no disk is, or one was taken out, for those that come: also the one behind the last number, if there is one.
     pub(super) vacant: BTreeMap<MemberId, VacantDisk>,
-    /// A disk gets another state: nothing is acknowledged before that is durable.
-    is_changing: bool,
     closed: bool,
 }
 
@@ -176,9 +160,7 @@ impl Core {
             front,
             uploads: BTreeMap::new(),
             next_upload: 0,
-            waiters: Vec::new(),
-            journal: None,
-            commits_begun: 0,
+            rounds: Rounds::default(),
             upkeep: None,
             reads: ReadCounts::default(),
             reads_changed: false,
@@ -187,7 +169,6 @@ impl Core {
             mending: VecDeque::new(),
             last_upkeep: None,
             vacant,
-            is_changing: false,
             closed: false,
         }
     }
@@ -201,8 +182,7 @@ impl Core {
 
     /// Uploads that are not over; one that waits for the journal is none that is.
     pub(super) fn upload_count(&self) -> usize {
-        let in_journal = self.journal.iter().flat_map(|journal| &journal.waiters);
-        let waiting = self.waiters.iter().chain(in_journal).filter(|waiter| matches!(waiter, Waiter::Upload { .. }));
+        let waiting = self.rounds.waiting().filter(|waiter| matches!(waiter, Waiter::Upload { .. }));
         self.uploads.len() + waiting.count()
     }
 
@@ -385,7 +365,7 @@ impl Core {
         }
     }
 
-    /// Gives an upload its name; it is answered when the journal has that.
+    /// Gives an upload its name; it is answered when that is durable.
     fn publish(&mut self, id: UploadId) {
         let Some(mut upload) = self.uploads.remove(&id) else { return };
         let name = upload.path.joined();
@@ -409,8 +389,8 @@ impl Core {
                 let etag = entry_of(&name, &content, self.front.id, None).etag;
                 let published = Published { created, etag, size: content.length };
                 let reply = upload.reply.take();
-                self.waiters.push(Waiter::Upload { path: upload.path, published, reply });
-                self.start_journal();
+                self.rounds.wait(Waiter::Upload { path: upload.path, published, reply });
+                self.begin_round();
             }
             Err(error) => {
                 self.front.stats.uploads_failed.add(1);
@@ -436,100 +416,93 @@ impl Core {
         });
         match removed {
             Ok(()) => {
-                self.waiters.push(Waiter::Removal(reply));
-                self.start_journal();
+                self.rounds.wait(Waiter::Removal(reply));
+                self.begin_round();
             }
             Err(error) => reply.send(Err(error)),
         }
     }
 
-    /// Begins a commit of what is staged, unless one is under way.
-    pub(super) fn start_journal(&mut self) {
-        if self.journal.is_some() || self.is_changing {
+    /// Begins to make durable what is to be, unless a round is under way.
+    pub(super) fn begin_round(&mut self) {
+        for member in self.rounds.begin(&mut self.volume) {
+            self.tell(member, Task::Round);
+        }
+    }
+
+    /// Whether disks' states are being made durable.
+    pub(super) fn has_superblocks(&self) -> bool {
+        self.rounds.has_superblocks()
+    }
+
+    /// Whether something is being made durable.
+    pub(super) fn has_round(&self) -> bool {
+        !self.rounds.is_idle()
+    }
+
+    /// Whether `member` has a share of the round under way that it has not written.
+    pub(super) fn is_turn_of(&self, member: MemberId) -> bool {
+        self.rounds.is_turn_of(member)
+    }
+
+    /// What `member` is to write of the round under way, if it is its turn, and the round's number.
+    pub(super) fn share(&self, member: MemberId) -> Option<(u64, Vec<(u64, AlignedBlock)>)> {
+        let (number, writes) = self.rounds.share(member)?;
+        Some((number, writes.into_iter().map(|write| (write.position, AlignedBlock::new(&write.bytes))).collect()))
+    }
+
+    /// A disk wrote and flushed its share of the round with this number.
+    pub(super) fn share_done(&mut self, member: MemberId, number: u64) {
+        for waiter in self.rounds.done(member, number, &mut self.volume) {
+            waiter.answer(Ok(()), &self.front);
+        }
+        self.front.wake(); // its gauges have changed
+        self.begin_round();
+    }
+
+    /// Takes `member` out, durably before anything else. Uploads go on with their other copies; where there are none, they fail with
+    /// `error`. Where the member has the only copies of a content, the volume takes no more changes instead, and everything fails that
+    /// waits.
+    pub(super) fn take_out(&mut self, member: MemberId, error: &StoreError) {
+        if self.members[member.index()].is_none() {
             return;
         }
-        let Some(commit) = self.volume.commit() else { return };
-        let first = commit.flush_then.first().copied();
-        self.commits_begun += 1;
-        let (number, waiters) = (self.commits_begun, std::mem::take(&mut self.waiters));
-        self.journal = Some(JournalCommit { number, commit, waiters, done: 0 });
-        if let Some(first) = first {
-            self.tell(first, Task::Journal);
-        }
-    }
-
-    /// Whether a disk's change of state is being made durable.
-    pub(super) const fn has_journal_change(&self) -> bool {
-        self.is_changing
-    }
-
-    /// Whether a commit is under way, or waits for a disk's change of state.
-    pub(super) const fn has_journal(&self) -> bool {
-        self.journal.is_some() || self.is_changing
-    }
-
-    /// Whether it is the turn of `member` to write its share of the commit under way.
-    pub(super) fn is_journal_turn(&self, member: MemberId) -> bool {
-        self.journal.as_ref().is_some_and(|journal| journal.commit.flush_then.get(journal.done) == Some(&member))
-    }
-
-    /// What `member` is to write of the commit under way, if it is its turn, and the commit's number.
-    pub(super) fn journal_share(&self, member: MemberId) -> Option<(u64, Vec<(u64, AlignedBlock)>)> {
-        let journal = self.journal.as_ref().filter(|_| self.is_journal_turn(member))?;
-        let writes = journal.commit.writes.iter().filter(|write| write.member == member);
-        Some((journal.number, writes.map(|write| (write.position, AlignedBlock::new(&write.bytes))).collect()))
-    }
-
-    /// A disk wrote and flushed its share of the commit with this number. That of a commit which was given up meanwhile, since
-    /// another disk was taken out, says nothing of the one that came in its place.
-    pub(super) fn journal_done(&mut self, number: u64) {
-        let Some(journal) = self.journal.as_mut().filter(|journal| journal.number == number) else { return };
-        journal.done += 1;
-        if let Some(next) = journal.commit.flush_then.get(journal.done).copied() {
-            return self.tell(next, Task::Journal);
-        }
-        let Some(journal) = self.journal.take() else { return };
-        self.volume.committed(Ok(()));
-        journal.waiters.into_iter().for_each(|waiter| waiter.answer(Ok(()), &self.front));
-        self.front.wake(); // its gauges have changed
-        self.start_journal();
-    }
-
-    /// Plans what makes it durable that `member` is out. Uploads go on with their other copies; where there are none, they
-    /// fail with `error`, and so does everything that waits for the journal.
-    pub(super) fn begin_take_out(&mut self, member: MemberId, error: &StoreError) -> Option<MemberChange> {
-        self.members[member.index()].as_ref()?;
-        let journal = self.journal.take().map(|journal| journal.waiters).unwrap_or_default();
-        self.waiters.splice(0..0, journal);
-        let Ok(steps) = self.volume.take_out(member) else {
+        if let Err((_, waiters)) = self.rounds.take_out(member, &mut self.volume) {
             let touched = self.uploads.iter().filter(|(_, upload)| upload.members.contains(&member));
             let touched: Vec<UploadId> = touched.map(|(id, _)| *id).collect();
             touched.into_iter().for_each(|id| self.fail(id, error));
-            for waiter in std::mem::take(&mut self.waiters) {
+            for waiter in waiters {
                 waiter.answer(Err(error.clone()), &self.front);
             }
             self.end_upkeep(Err(VolumeError::ReadOnly));
             self.copying = None;
-            return None;
-        };
+            return;
+        }
         self.members[member.index()] = None;
         let ids: Vec<UploadId> = self.uploads.keys().copied().collect();
-        ids.into_iter().for_each(|id| self.member_done(id, member));
+        for id in ids {
+            let Some(upload) = self.uploads.get_mut(&id) else { continue };
+            let is_lost = self.volume.leave_out(&mut upload.draft, member).is_err();
+            if is_lost && upload.life != VolumeUploadLife::Ending {
+                upload.members.retain(|other| *other != member);
+                self.fail(id, error);
+            } else {
+                self.member_done(id, member);
+            }
+        }
         self.upkeep_without(member);
-        Some(self.begin_change(steps))
+        self.begin_round();
     }
 
-    /// Nothing is acknowledged until [`MemberChange::make_durable`].
-    pub(super) fn begin_change(&mut self, steps: impl Into<Vec<Vec<DiskWrite>>>) -> MemberChange {
-        self.is_changing = true;
-        let files = self.members.iter().flatten().map(|other| Some((other.member, other.file.try_clone().ok()?)));
-        MemberChange { steps: steps.into(), files: files.flatten().collect() }
+    /// Disks have other states: durably so before anything else is acknowledged.
+    pub(super) fn write_superblocks(&mut self, steps: impl IntoIterator<Item = Vec<DiskWrite>>) {
+        self.rounds.write_superblocks(steps);
+        self.begin_round();
     }
 
-    /// It is durable.
-    pub(super) fn end_change(&mut self) {
-        self.is_changing = false;
-        self.start_journal();
+    /// Whether an upload has something on a disk.
+    pub(super) fn has_upload_on(&self, member: MemberId) -> bool {
+        self.uploads.values().any(|upload| upload.draft.is_on(member))
     }
 
     /// The disks whose threads have been at one thing for longer than anybody should wait.
@@ -550,8 +523,7 @@ impl Core {
         self.members.iter().flatten().for_each(|member| member.shared.wake());
         let ids: Vec<UploadId> = self.uploads.keys().copied().collect();
         ids.into_iter().for_each(|id| self.fail(id, &StoreError::Closed));
-        let journal = self.journal.take().map(|journal| journal.waiters).unwrap_or_default();
-        for waiter in journal.into_iter().chain(std::mem::take(&mut self.waiters)) {
+        for waiter in self.rounds.give_up() {
             waiter.answer(Err(StoreError::Closed), &self.front);
         }
     }

@@ -10,8 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use volume::{DiskWrite, Identified, MemberId, Volume, VolumeError, VolumeOpenError};
 
-use super::member_change::write_whole;
-use super::open::{GivenDisks, OpenDisk, VolumeDiskError, open_disk};
+use super::open::{GivenDisks, OpenDisk, VolumeDiskError, open_disk, write_whole};
 use super::part::AlignedBlock;
 use crate::event::DiskNotice;
 
@@ -103,9 +102,7 @@ impl FoundDisks {
         let mut given: Vec<Option<OpenDisk>> = given.0.into_iter().map(Some).collect();
         let disks = identified.disks.iter().map(|disk| disk.and_then(|disk| given[disk].take())).collect();
         let mut settled = SettledDisks { disks, away: Vec::new(), notices: Vec::new() };
-        if identified.is_uneven {
-            settled.write(&volume.superblock_writes())?;
-        }
+        settled.write(&volume.even_superblocks(&identified))?;
         let is_stale = |member: &MemberId| stale.iter().any(|(_, other)| other == member);
         let out = volume.taken_out().filter(|member| !is_stale(member)).collect::<Vec<_>>();
         let mut absent = identified.missing().into_iter().chain(out);

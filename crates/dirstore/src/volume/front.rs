@@ -14,7 +14,6 @@ use units::limits;
 use volume::{ChecksumTable, ListedName, StoredContent};
 
 use super::content::{entry_of, folder_of, stamp_of};
-use super::member_change::take_out;
 use super::part::AlignedBlock;
 use super::{SharedCore, lock};
 use crate::buffers::{count, index};
@@ -60,15 +59,11 @@ impl Front {
                     for (upload, rest) in self.shared.take_aborted() {
                         lock(&self.core).break_off(upload, rest);
                     }
-                    let stuck = lock(&self.core).stuck();
-                    for member in stuck {
-                        take_out(&self.core, member, &StoreError::DiskFailing(self.shared.id));
-                    }
-                    let change = lock(&self.core).upkeep_turn();
-                    if let Some(change) = change {
-                        change.make_durable(&self.core);
-                    }
                     let mut core = lock(&self.core);
+                    for member in core.stuck() {
+                        core.take_out(member, &StoreError::DiskFailing(self.shared.id));
+                    }
+                    core.upkeep_turn();
                     core.open.let_go();
                     self.shared.stats.free_bytes.set(core.volume.free_bytes());
                     self.shared.stats.uploads_open.set(count(core.upload_count()));

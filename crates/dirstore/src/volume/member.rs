@@ -14,7 +14,6 @@ use units::{Nanos, UploadId};
 use volume::MemberId;
 
 use super::core::Task;
-use super::member_change::take_out;
 use super::part::UploadPart;
 use super::replace::VacantDisk;
 use super::unit_read::UnitRead;
@@ -30,9 +29,9 @@ const NAP: Duration = Duration::from_secs(1);
 /// How long until a message is tried again for which the schedule had no room.
 const RETRY: Duration = Duration::from_millis(5);
 
-/// The journal waits for this disk: a commit of its schedule like a removed name.
+/// A round waits for this disk: a commit of its schedule like a removed name.
 #[derive(Debug)]
-struct JournalTurn;
+struct RoundTurn;
 
 /// What is done on the grants of an upload.
 #[derive(Debug)]
@@ -57,7 +56,7 @@ pub(crate) struct MemberWorker {
     shared: Arc<DiskShared>,
     port: Box<dyn GrantPort>,
     file: OwnedFd,
-    uploads: Uploads<MemberFile, JournalTurn>,
+    uploads: Uploads<MemberFile, RoundTurn>,
     /// The volume's number of an upload to this disk's.
     numbers: HashMap<UploadId, UploadId>,
     writer: DirectWriter,
@@ -139,9 +138,9 @@ impl MemberWorker {
                     }
                     lock(&self.core).member_done(upload, self.member);
                 }
-                Task::Journal if lock(&self.core).is_journal_turn(self.member) => self.uploads.removed(JournalTurn),
+                Task::Round if lock(&self.core).is_turn_of(self.member) => self.uploads.removed(RoundTurn),
                 // It was written in the grant that published.
-                Task::Journal => {}
+                Task::Round => {}
                 Task::Read(unit) => {
                     let bytes = unit.total();
                     let number = self.uploads.begin(MemberFile::Read(unit), None, false, 0);
@@ -208,10 +207,10 @@ impl MemberWorker {
 
     /// The disk erred: what it was told before its last flush may be lost, so that nothing on it counts any more.
     fn failed(&self, error: &StoreError) {
-        take_out(&self.core, self.member, &error.clone().of_disk(self.shared.id));
+        lock(&self.core).take_out(self.member, &error.clone().of_disk(self.shared.id));
     }
 
-    /// Uses a grant for a commit: one flush for all units that are waited for, then this disk's share of the journal.
+    /// Uses a grant for a commit: one flush for all units that are waited for, then this disk's share of a round.
     fn commit(&mut self) {
         self.shared.stats.commits.add(1);
         let mut flushed: Option<Result<(), StoreError>> = None;
@@ -225,7 +224,7 @@ impl MemberWorker {
                 CommitPart::SyncRemoval(_) | CommitPart::CheckRemoval(_) => (None, false),
             };
             let outcome = match part {
-                CommitPart::SyncRemoval(_) => self.write_journal(),
+                CommitPart::SyncRemoval(_) => self.write_share(),
                 CommitPart::Withhold(_) => flushed.clone().unwrap_or(Err(StoreError::DiskFailing(self.shared.id))),
                 _ if is_flush => flushed.get_or_insert_with(|| flush(&self.file)).clone(),
                 _ => Ok(()),
@@ -246,20 +245,20 @@ impl MemberWorker {
         }
         // What was just published may go on in this grant: on a volume of one disk it is answered a turn earlier.
         if flushed.is_some() {
-            let _ = self.write_journal();
+            let _ = self.write_share();
         }
     }
 
-    /// Writes and flushes this disk's share of the journal's commit, if it is its turn.
-    fn write_journal(&mut self) -> Result<(), StoreError> {
-        let Some((number, writes)) = lock(&self.core).journal_share(self.member) else { return Ok(()) };
+    /// Writes and flushes this disk's share of the round under way, if it has one.
+    fn write_share(&mut self) -> Result<(), StoreError> {
+        let Some((number, writes)) = lock(&self.core).share(self.member) else { return Ok(()) };
         let written = writes.iter().try_for_each(|(position, block)| {
             let run = self.writer.write_run(self.file.as_fd(), *position, &[block.bytes()], || true);
             run.error.map_or(Ok(()), |error| Err(StoreError::from(error)))
         });
         let outcome = written.and_then(|()| flush(&self.file));
         match &outcome {
-            Ok(()) => lock(&self.core).journal_done(number),
+            Ok(()) => lock(&self.core).share_done(self.member, number),
             Err(error) => self.failed(error),
         }
         outcome

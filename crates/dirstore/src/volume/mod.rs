@@ -11,7 +11,6 @@ mod find;
 mod front;
 mod info;
 mod member;
-mod member_change;
 mod open;
 mod part;
 mod replace;

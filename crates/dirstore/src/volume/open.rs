@@ -13,8 +13,8 @@ use units::limits;
 use volume::{MemberId, ReadDisk, ReadError, Volume, VolumeOpenError};
 
 use super::find::{FoundDisks, SettledDisks, failed};
-use super::member_change::read_whole;
 use super::part::AlignedBlock;
+use crate::buffers::count;
 use crate::event::DiskNotice;
 
 /// The chunks of uploads are not cut: a unit holds whole ones.
@@ -182,4 +182,25 @@ fn device_of_file(path: &Path, size: u64, under: &Device) -> Device {
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let drive = path.canonicalize().unwrap_or_else(|_| path.to_owned()).display().to_string();
     Device { name, drive, model: "file".to_owned(), rotational: under.rotational, capacity_bytes: size, node: None }
+}
+
+/// Reads until the buffer is full or the file ends; gives how many bytes that were.
+pub(super) fn read_whole(file: &OwnedFd, position: u64, buffer: &mut [u8]) -> rustix::io::Result<usize> {
+    let mut done = 0;
+    while done < buffer.len() {
+        match rustix::io::pread(file, &mut buffer[done..], position + count(done))? {
+            0 => break,
+            read => done += read,
+        }
+    }
+    Ok(done)
+}
+
+pub(super) fn write_whole(file: &OwnedFd, mut position: u64, mut bytes: &[u8]) -> rustix::io::Result<()> {
+    while !bytes.is_empty() {
+        let written = rustix::io::pwrite(file, bytes, position)?;
+        bytes = &bytes[written..];
+        position += count(written);
+    }
+    Ok(())
 }

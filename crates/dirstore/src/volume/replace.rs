@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use units::DiskId;
 use volume::{AddError, CreateError, DiskWrite, MEMBERS_MAX, MemberId, Upkeep};
 
 use super::core::{Core, Member, NamedDisk};
 use super::info::ServedVolume;
 use super::lock;
-use super::member_change::{MemberChange, read_whole, take_out};
-use super::open::{OpenDisk, VolumeDiskError, open_disk};
+use super::open::{OpenDisk, VolumeDiskError, open_disk, read_whole};
 use super::part::AlignedBlock;
 use crate::StoreError;
 use crate::buffers::index;
@@ -83,7 +83,7 @@ impl ServedVolume {
         if new.size < needed {
             return Err(UpkeepError::TooSmall(needed));
         }
-        take_out(&self.core, member, &StoreError::Closed);
+        lock(&self.core).take_out(member, &StoreError::Closed);
         self.occupy(member, new, Core::put_in)?;
         lock(&self.core).begin_upkeep(Upkeep::Fill(member))
     }
@@ -111,23 +111,39 @@ impl ServedVolume {
         &self,
         member: MemberId,
         new: OpenDisk,
-        into: fn(&mut Core, MemberId, OpenDisk, &Arc<DiskShared>) -> Result<MemberChange, UpkeepError>,
+        into: fn(&mut Core, MemberId, OpenDisk, &Arc<DiskShared>) -> Result<(), UpkeepError>,
     ) -> Result<(), UpkeepError> {
         let vacant = self.vacant(member)?;
         let file = new.file.try_clone().map_err(StoreError::from);
-        let change = file.map_err(UpkeepError::from).and_then(|file| {
-            let change = into(&mut lock(&self.core), member, new, &vacant.shared)?;
-            Ok((file, change))
+        let taken = file.map_err(UpkeepError::from).and_then(|file| {
+            into(&mut lock(&self.core), member, new, &vacant.shared)?;
+            Ok(file)
         });
-        let (file, change) = match change {
-            Ok(change) => change,
+        let file = match taken {
+            Ok(file) => file,
             Err(error) => {
                 lock(&self.core).vacant.insert(member, vacant);
                 return Err(error);
             }
         };
-        change.make_durable(&self.core);
-        Ok(self.serve_disk(member, vacant, file).map_err(StoreError::from)?)
+        let disk = vacant.shared.id;
+        if let Err(error) = self.serve_disk(member, vacant, file).map_err(StoreError::from) {
+            lock(&self.core).take_out(member, &error);
+            return Err(error.into());
+        }
+        self.wait_until_durable(disk)
+    }
+
+    /// Waits until the disks' states are durable.
+    fn wait_until_durable(&self, disk: DiskId) -> Result<(), UpkeepError> {
+        let begun = Instant::now();
+        while begun.elapsed() < LEAVE_MAX {
+            if !lock(&self.core).has_superblocks() {
+                return Ok(());
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Err(StoreError::Unsettled(disk).into())
     }
 
     fn check_replacement(&self, member: MemberId) -> Result<(), UpkeepError> {
@@ -156,28 +172,20 @@ impl ServedVolume {
 }
 
 impl Core {
-    fn put_in(
-        &mut self,
-        member: MemberId,
-        new: OpenDisk,
-        shared: &Arc<DiskShared>,
-    ) -> Result<MemberChange, UpkeepError> {
+    fn put_in(&mut self, member: MemberId, new: OpenDisk, shared: &Arc<DiskShared>) -> Result<(), UpkeepError> {
         let steps = self.volume.put_in(member, new.size).map_err(|error| self.error(error))?;
-        Ok(self.serve_from_now(member, new, shared, steps))
+        self.serve_from_now(member, new, shared, steps);
+        Ok(())
     }
 
-    fn take_in(
-        &mut self,
-        member: MemberId,
-        new: OpenDisk,
-        shared: &Arc<DiskShared>,
-    ) -> Result<MemberChange, UpkeepError> {
+    fn take_in(&mut self, member: MemberId, new: OpenDisk, shared: &Arc<DiskShared>) -> Result<(), UpkeepError> {
         // Another one may have come meanwhile.
-        if self.has_journal_change() || self.volume.next_member() != Some(member) {
+        if self.has_superblocks() || self.volume.next_member() != Some(member) {
             return Err(UpkeepError::Busy);
         }
         let (_, steps) = self.volume.add_disk(new.size)?;
-        Ok(self.serve_from_now(member, new, shared, steps))
+        self.serve_from_now(member, new, shared, steps);
+        Ok(())
     }
 
     fn serve_from_now(
@@ -185,8 +193,8 @@ impl Core {
         member: MemberId,
         new: OpenDisk,
         shared: &Arc<DiskShared>,
-        steps: impl Into<Vec<Vec<DiskWrite>>>,
-    ) -> MemberChange {
+        steps: impl IntoIterator<Item = Vec<DiskWrite>>,
+    ) {
         let count = self.volume.superblock().members.len();
         self.named.resize_with(count, || None);
         self.members.resize_with(count, || None);
@@ -195,7 +203,7 @@ impl Core {
         let drive = |named: &Option<NamedDisk>| Some(named.as_ref()?.found.as_ref()?.1.drive.clone());
         let drives: Vec<_> = self.named.iter().map(drive).collect();
         self.volume.set_drives(&drives.iter().map(Option::as_deref).collect::<Vec<_>>());
-        self.begin_change(steps)
+        self.write_superblocks(steps);
     }
 }
 

@@ -13,7 +13,6 @@ use volume::{CopyTask, MemberId, NewCopy, StoredContent, Upkeep, VolumeError, Zo
 
 use super::UpkeepError;
 use super::core::{Core, Task};
-use super::member_change::MemberChange;
 use super::part::{AlignedBlock, Block, BlockBytes};
 use super::unit_read::{UnitBytes, UnitRead};
 use crate::StoreError;
@@ -108,6 +107,12 @@ impl UpkeepRun {
         Self { moves: Some(moves.into()), ..Self::new(Upkeep::Outward, ByteCount(0)) }
     }
 
+    /// Looks after every content once more.
+    fn begin_again(&mut self) {
+        self.name.clear();
+        (self.content, self.next_part, self.is_through) = (None, 0, false);
+    }
+
     /// Whether it gives way to whatever else is asked for.
     pub(super) const fn gives_way(&self) -> bool {
         self.moves.is_some()
@@ -177,9 +182,9 @@ impl Core {
         }
     }
 
-    /// Nobody reads a content, uploads one, or waits for the journal.
+    /// Nobody reads a content, uploads one, or waits for a change.
     fn is_idle(&self) -> bool {
-        self.open.is_empty() && self.upload_count() == 0 && !self.has_journal()
+        self.open.is_empty() && self.upload_count() == 0 && !self.has_round()
     }
 
     /// Fills a disk that stands in for one that failed.
@@ -190,19 +195,16 @@ impl Core {
         }
     }
 
-    /// Goes on with the upkeep. What is to be written so that a disk that was filled, or is empty, counts as that.
-    pub(super) fn upkeep_turn(&mut self) -> Option<MemberChange> {
+    /// Goes on with the upkeep.
+    pub(super) fn upkeep_turn(&mut self) {
         self.begin_moves();
         self.mend_next();
         for _ in 0..CONTENTS_PER_TURN {
             let is_idle = self.is_idle();
-            if self.copying.is_some() {
-                return None;
-            }
-            let run = self.upkeep.as_mut()?;
+            let Some(run) = self.upkeep.as_mut().filter(|_| self.copying.is_none()) else { return };
             // A unit that was left is free for the next content when that is durable.
             if run.gives_way() && !is_idle {
-                return None;
+                return;
             }
             if run.is_through {
                 return self.conclude_upkeep();
@@ -216,7 +218,6 @@ impl Core {
             }
         }
         self.front.wake();
-        None
     }
 
     /// Finds out what there is to look after in the next part, or content.
@@ -255,7 +256,7 @@ impl Core {
             None => run.is_through = true,
         }
         if !copies.is_empty() {
-            self.start_journal();
+            self.begin_round();
         }
         if let Err(error) = taken {
             self.end_upkeep(Err(error));
@@ -402,27 +403,30 @@ impl Core {
     }
 
     /// Every content was looked after: when that is durable, a disk that was filled or emptied counts as that.
-    fn conclude_upkeep(&mut self) -> Option<MemberChange> {
-        self.start_journal();
-        if self.has_journal() {
-            return None;
-        }
-        let upkeep = self.upkeep.as_ref()?.upkeep;
-        let lost = self.upkeep.as_ref()?.report.lost > 0;
-        let steps = match upkeep {
-            Upkeep::Fill(member) => Some(Ok(self.volume.filled(member))),
-            Upkeep::Drain(_) if lost => Some(Err(VolumeError::PartLost)),
-            Upkeep::Drain(member) => Some(self.volume.leave(member)),
-            Upkeep::Scrub | Upkeep::Balance | Upkeep::Outward | Upkeep::Inward => None,
+    fn conclude_upkeep(&mut self) {
+        self.begin_round();
+        let Some(run) = self.upkeep.as_ref().filter(|_| !self.has_round()) else { return };
+        let (upkeep, lost) = (run.upkeep, run.report.lost > 0);
+        let left = match upkeep {
+            Upkeep::Drain(_) if lost => Err(VolumeError::PartLost),
+            // What is being uploaded to it still is not lost.
+            Upkeep::Drain(member) if self.has_upload_on(member) => return,
+            Upkeep::Drain(member) => match self.volume.leave(member) {
+                // That came while it was emptied.
+                Err(VolumeError::PartLost) => return self.upkeep.iter_mut().for_each(UpkeepRun::begin_again),
+                left => left.map(Some),
+            },
+            Upkeep::Fill(member) => Ok(Some(self.volume.filled(member))),
+            Upkeep::Scrub | Upkeep::Balance | Upkeep::Outward | Upkeep::Inward => Ok(None),
         };
-        let steps = steps.transpose();
-        self.end_upkeep(steps.as_ref().map(|_| ()).map_err(|error| *error));
-        if let (Upkeep::Drain(member), Ok(_)) = (upkeep, &steps) {
+        self.end_upkeep(left.as_ref().map(|_| ()).map_err(|error| *error));
+        if let (Upkeep::Drain(member), Ok(_)) = (upkeep, &left) {
             self.members[member.index()] = None;
         }
-        let change = steps.ok().flatten().map(|steps| self.begin_change(steps));
+        if let Ok(Some(steps)) = left {
+            self.write_superblocks(steps);
+        }
         self.fill_disks();
-        change
     }
 
     pub(super) fn end_upkeep(&mut self, outcome: Result<(), VolumeError>) {

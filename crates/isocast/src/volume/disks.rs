@@ -194,8 +194,8 @@ impl VolumeDisks {
         let mut volume = opened.map_err(|error| named(error, &given.paths()))?;
         let mut disks = given.in_order(&identified);
         disks.tell_drives(&mut volume);
-        if identified.is_uneven && purpose == Purpose::Write {
-            disks.write_steps(&volume.superblock_writes())?;
+        if purpose == Purpose::Write {
+            disks.write_steps(&volume.even_superblocks(&identified))?;
         }
         Ok((disks, volume))
     }

@@ -58,6 +58,7 @@ impl Replace {
         disks.commit(&mut volume)?;
         let steps = volume.filled(member);
         disks.write_steps(&steps)?;
+        volume.superblocks_durable();
         disks.commit(&mut volume)?;
         self.report(out, member, &filled)
     }

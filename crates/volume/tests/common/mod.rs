@@ -130,11 +130,9 @@ impl MemoryDisks {
             match volume::identify(&sizes, &mut given) {
                 Ok(identified) => {
                     let volume = volume::open(&identified, &mut given)?;
-                    if identified.is_uneven {
-                        for step in volume.superblock_writes() {
-                            step.iter().for_each(|write| self.write(write));
-                            step.iter().for_each(|write| self.flush(write.member));
-                        }
+                    for step in volume.even_superblocks(&identified) {
+                        step.iter().for_each(|write| self.write(write));
+                        step.iter().for_each(|write| self.flush(write.member));
                     }
                     return Ok(volume);
                 }

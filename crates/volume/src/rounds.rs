@@ -1,0 +1,154 @@
+//! What makes changes durable, in rounds: each disk of a round writes its share and flushes it, at its own pace, and the next round begins
+//! when all have.
+//!
+//! Promise: one round is under way at a time. What waits is durable when every disk that holds the journal has flushed a commit that was
+//! begun after it came, and no commit is begun before each change of a disk's state is in the superblocks of all others. When a disk is
+//! taken out, the commit under way is given up and another one takes its place; what a disk still tells of the old one counts for nothing.
+//! Not here: doing it; what is to be written (`commit`).
+
+use std::collections::VecDeque;
+
+use crate::{DiskWrite, MemberId, Volume, VolumeError};
+
+/// See the module. `W` is who waits.
+#[derive(Debug)]
+pub struct Rounds<W> {
+    /// Superblocks to be written before anything else, a round each.
+    superblocks: VecDeque<Vec<DiskWrite>>,
+    under_way: Option<Round<W>>,
+    /// For the next commit.
+    waiting: Vec<W>,
+    /// Rounds that were begun so far.
+    begun: u64,
+}
+
+#[derive(Debug)]
+struct Round<W> {
+    /// Tells it from the one that was given up before it.
+    number: u64,
+    writes: Vec<DiskWrite>,
+    /// Disks that have not flushed it yet.
+    left: Vec<MemberId>,
+    /// Who waits for it; none if it is of superblocks.
+    commit: Option<Vec<W>>,
+}
+
+impl<W> Default for Rounds<W> {
+    fn default() -> Self {
+        Self { superblocks: VecDeque::new(), under_way: None, waiting: Vec::new(), begun: 0 }
+    }
+}
+
+impl<W> Rounds<W> {
+    /// The change that was just staged is somebody's: [`Rounds::done`] gives who waits back when it is durable.
+    pub fn wait(&mut self, waiter: W) {
+        self.waiting.push(waiter);
+    }
+
+    /// Everybody who waits.
+    pub fn waiting(&self) -> impl Iterator<Item = &W> {
+        let in_commit = self.under_way.iter().filter_map(|round| round.commit.as_ref()).flatten();
+        self.waiting.iter().chain(in_commit)
+    }
+
+    /// A disk has another state: its steps (see [`Volume::take_out`]) come before the next commit.
+    pub fn write_superblocks(&mut self, steps: impl IntoIterator<Item = Vec<DiskWrite>>) {
+        self.superblocks.extend(steps);
+    }
+
+    /// Begins the next round if none is under way and there is something to be written. Gives the disks whose turn it is now.
+    pub fn begin(&mut self, volume: &mut Volume) -> Vec<MemberId> {
+        while self.under_way.is_none() {
+            let (writes, commit) = if let Some(writes) = self.superblocks.pop_front() {
+                (writes, None)
+            } else if let Some(commit) = volume.commit() {
+                (commit.writes, Some(std::mem::take(&mut self.waiting)))
+            } else {
+                return Vec::new();
+            };
+            let mut left: Vec<MemberId> = writes.iter().map(|write| write.member).collect();
+            left.sort_unstable();
+            left.dedup();
+            if left.is_empty() {
+                continue;
+            }
+            self.begun += 1;
+            self.under_way = Some(Round { number: self.begun, writes, left: left.clone(), commit });
+            return left;
+        }
+        Vec::new()
+    }
+
+    /// Whether nothing is to be written, as far as was begun.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.under_way.is_none() && self.superblocks.is_empty()
+    }
+
+    /// Whether superblocks are to be written.
+    #[must_use]
+    pub fn has_superblocks(&self) -> bool {
+        !self.superblocks.is_empty() || self.under_way.as_ref().is_some_and(|round| round.commit.is_none())
+    }
+
+    /// Whether a disk has a share of the round under way that it has not flushed yet.
+    #[must_use]
+    pub fn is_turn_of(&self, member: MemberId) -> bool {
+        self.under_way.as_ref().is_some_and(|round| round.left.contains(&member))
+    }
+
+    /// What a disk is to write and flush, if it is its turn, and the number of the round.
+    #[must_use]
+    pub fn share(&self, member: MemberId) -> Option<(u64, Vec<&DiskWrite>)> {
+        let round = self.under_way.as_ref().filter(|round| round.left.contains(&member))?;
+        Some((round.number, round.writes.iter().filter(|write| write.member == member).collect()))
+    }
+
+    /// A disk flushed its share of the round of this number. Gives who need not wait any more: what they wait for is durable.
+    pub fn done(&mut self, member: MemberId, number: u64, volume: &mut Volume) -> Vec<W> {
+        let Some(round) = self.under_way.as_mut().filter(|round| round.number == number) else { return Vec::new() };
+        round.left.retain(|other| *other != member);
+        self.end_if_written(volume)
+    }
+
+    fn end_if_written(&mut self, volume: &mut Volume) -> Vec<W> {
+        let Some(round) = self.under_way.take_if(|round| round.left.is_empty()) else { return Vec::new() };
+        if let Some(waiters) = round.commit {
+            volume.committed(Ok(()));
+            return waiters;
+        }
+        if self.superblocks.is_empty() {
+            volume.superblocks_durable();
+        }
+        Vec::new()
+    }
+
+    /// Takes a disk out that failed (see [`Volume::take_out`]). A commit under way is given up: another one takes its place.
+    ///
+    /// # Errors
+    /// The volume takes no more changes: gives who waits, for it will never be known what became of that.
+    pub fn take_out(&mut self, member: MemberId, volume: &mut Volume) -> Result<(), (VolumeError, Vec<W>)> {
+        let given_up = self.under_way.take_if(|round| round.commit.is_some());
+        self.waiting.splice(0..0, given_up.and_then(|round| round.commit).unwrap_or_default());
+        match volume.take_out(member) {
+            Ok(steps) => {
+                // Nor does the next disk of this number get what this one did not.
+                self.superblocks.iter_mut().for_each(|step| step.retain(|write| write.member != member));
+                self.write_superblocks(steps);
+            }
+            Err(error) => return Err((error, self.give_up())),
+        }
+        if let Some(round) = &mut self.under_way {
+            round.left.retain(|other| *other != member);
+        }
+        self.end_if_written(volume);
+        Ok(())
+    }
+
+    /// Nothing more is written. Gives who waits.
+    pub fn give_up(&mut self) -> Vec<W> {
+        self.superblocks.clear();
+        let commit = self.under_way.take().and_then(|round| round.commit).unwrap_or_default();
+        commit.into_iter().chain(std::mem::take(&mut self.waiting)).collect()
+    }
+}

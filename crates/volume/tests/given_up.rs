@@ -1,0 +1,279 @@
+//! What is under way when a disk is taken out: a commit that is given up, a state that is not durable yet, a copy that is not named yet.
+#![allow(clippy::cast_possible_truncation, reason = "lengths of the test are small")]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{Chance, MemoryDisk, MemoryDisks, UNIT, new_volume, payload, read_content, write_content};
+use volume::{MemberId, NewCopy, Placement, Rounds, StoredContent, Upkeep, Volume};
+
+const DISK: u64 = 6 << 20;
+const ONE: MemberId = MemberId(0);
+const TWO: MemberId = MemberId(1);
+const THREE: MemberId = MemberId(2);
+
+struct Bench {
+    volume: Volume,
+    rounds: Rounds<&'static str>,
+    disks: MemoryDisks,
+}
+
+impl Bench {
+    fn new(count: usize) -> Self {
+        let volume = Volume::create(new_volume(Placement::Mirror, vec![DISK; count])).expect("sizes are fine");
+        let disks = MemoryDisks(vec![Some(MemoryDisk::new(DISK)); count]);
+        let mut bench = Self { volume, rounds: Rounds::default(), disks };
+        let superblocks = bench.volume.superblock_writes();
+        bench.rounds.write_superblocks(superblocks);
+        bench.go_on();
+        bench
+    }
+
+    /// A disk writes its share of the round under way, and does not tell that yet. Gives the round's number.
+    fn write(&mut self, member: MemberId) -> u64 {
+        let (number, writes) = self.rounds.share(member).expect("its turn");
+        writes.into_iter().for_each(|write| self.disks.write(write));
+        number
+    }
+
+    /// All that is to be made durable is. Gives who waited.
+    fn go_on(&mut self) -> Vec<&'static str> {
+        let mut durable = Vec::new();
+        self.rounds.begin(&mut self.volume);
+        while !self.rounds.is_idle() {
+            for member in [ONE, TWO, THREE] {
+                if self.rounds.is_turn_of(member) {
+                    let number = self.write(member);
+                    self.disks.flush(member);
+                    durable.extend(self.rounds.done(member, number, &mut self.volume));
+                }
+            }
+            self.rounds.begin(&mut self.volume);
+        }
+        durable
+    }
+
+    fn publish(&mut self, name: &'static str) {
+        let mut draft = self.volume.begin(name, Some(UNIT)).expect("there is room");
+        let disks = &mut self.disks;
+        write_content(&mut self.volume, &mut draft, (1, UNIT, 1), |write| disks.write(write)).expect("it was promised");
+        self.disks.0.iter_mut().flatten().for_each(MemoryDisk::flush);
+        self.volume.publish(draft, 1).expect("nothing came between");
+        self.rounds.wait(name);
+    }
+
+    fn take_out(&mut self, member: MemberId) {
+        self.rounds.take_out(member, &mut self.volume).expect("the others have everything");
+    }
+
+    fn put_in(&mut self, member: MemberId) {
+        self.disks.0[member.index()] = Some(MemoryDisk::new(DISK));
+        let steps = self.volume.put_in(member, DISK).expect("the others have everything");
+        self.rounds.write_superblocks(steps);
+    }
+
+    fn content(&self, name: &str) -> Arc<StoredContent> {
+        Arc::clone(self.volume.find(name).expect("it is there"))
+    }
+}
+
+/// The disk's thread was in its flush when the other disk was taken out: it told so when the next commit was under way, which was
+/// acknowledged before it was written.
+#[test]
+fn what_a_disk_tells_of_a_commit_that_was_given_up_counts_for_no_other() {
+    let mut bench = Bench::new(2);
+    bench.publish("a");
+    assert_eq!(bench.rounds.begin(&mut bench.volume), [ONE, TWO]);
+    let given_up = bench.write(ONE);
+    bench.disks.flush(ONE);
+    bench.publish("b");
+    bench.take_out(TWO);
+    bench.rounds.begin(&mut bench.volume);
+    while bench.rounds.has_superblocks() {
+        assert!(bench.rounds.done(ONE, given_up, &mut bench.volume).is_empty());
+        let number = bench.write(ONE);
+        bench.disks.flush(ONE);
+        assert!(bench.rounds.done(ONE, number, &mut bench.volume).is_empty());
+        bench.rounds.begin(&mut bench.volume);
+    }
+    assert!(bench.rounds.done(ONE, given_up, &mut bench.volume).is_empty(), "nothing of the next commit is written");
+    assert!(bench.rounds.is_turn_of(ONE));
+    assert_eq!(bench.go_on(), ["a", "b"]);
+    let volume = bench.disks.open().expect("all is durable");
+    assert!(volume.find("a").is_some() && volume.find("b").is_some());
+}
+
+/// A checkpoint goes to the half of the journal that is not in use. One that is given up before it is written leaves the other half in use.
+#[test]
+fn a_checkpoint_in_the_place_of_one_that_was_given_up_does_not_go_over_the_state_that_is_durable() {
+    let mut bench = Bench::new(2);
+    bench.publish("a");
+    // A checkpoint of several blocks, which can be torn.
+    for number in 0..20 {
+        let draft = bench.volume.begin(&format!("{number}{}", "x".repeat(900)), Some(0)).expect("it needs no room");
+        bench.volume.publish(draft, 1).expect("nothing came between");
+    }
+    bench.go_on();
+    bench.take_out(TWO);
+    bench.publish("b");
+    assert_eq!(bench.go_on(), ["b"]);
+    bench.put_in(TWO);
+    bench.rounds.begin(&mut bench.volume);
+    while bench.rounds.has_superblocks() {
+        for member in [ONE, TWO].into_iter().filter(|member| bench.rounds.is_turn_of(*member)).collect::<Vec<_>>() {
+            let number = bench.write(member);
+            bench.disks.flush(member);
+            bench.rounds.done(member, number, &mut bench.volume);
+        }
+        bench.rounds.begin(&mut bench.volume);
+    }
+    assert!(bench.rounds.is_turn_of(ONE), "the checkpoint is under way");
+    bench.volume.remove("a").expect("it is there");
+    bench.take_out(TWO);
+    bench.rounds.begin(&mut bench.volume);
+    while bench.rounds.has_superblocks() {
+        let number = bench.write(ONE);
+        bench.disks.flush(ONE);
+        bench.rounds.done(ONE, number, &mut bench.volume);
+        bench.rounds.begin(&mut bench.volume);
+    }
+    bench.write(ONE);
+    for seed in 0..100 {
+        let mut disks = bench.disks.clone();
+        disks.0.iter_mut().flatten().for_each(|disk| disk.crash(&mut Chance::new(seed)));
+        let volume = disks.open().expect("a power cut leaves a state");
+        assert!(volume.find("b").is_some(), "seed {seed}");
+    }
+}
+
+#[test]
+fn nothing_relies_on_a_disk_that_was_filled_before_a_superblock_says_so() {
+    let mut bench = Bench::new(2);
+    bench.take_out(TWO);
+    bench.put_in(TWO);
+    bench.go_on();
+    let steps = bench.volume.filled(TWO);
+    bench.rounds.write_superblocks(steps);
+    assert!(!bench.volume.is_readable(TWO) && !bench.volume.keeps_all_without(ONE));
+    bench.go_on();
+    assert!(bench.volume.is_readable(TWO) && bench.volume.keeps_all_without(ONE));
+}
+
+#[test]
+fn a_disk_counts_for_its_copies_until_what_was_removed_is_durably_gone() {
+    let mut bench = Bench::new(3);
+    bench.publish("a");
+    bench.go_on();
+    let [first, second] = bench.content("a").parts[0].places().map(|place| place.member).collect::<Vec<_>>()[..] else {
+        panic!("a mirror has two copies")
+    };
+    bench.take_out(first);
+    bench.go_on();
+    bench.volume.remove("a").expect("it is there");
+    assert!(!bench.volume.keeps_all_without(second), "a power cut now brings it back");
+    bench.go_on();
+    assert!(bench.volume.keeps_all_without(second));
+}
+
+/// What was copied to a disk, and not named yet, went with the disk, and the copy that it took the place of was free.
+#[test]
+fn a_copy_on_a_disk_that_was_taken_out_takes_the_place_of_none() {
+    let mut bench = Bench::new(3);
+    bench.publish("a");
+    bench.go_on();
+    let (content, mut news) = (bench.content("a"), Vec::<NewCopy>::new());
+    let from = content.parts[0].first.member;
+    bench.volume.begin_drain(from).expect("two are left");
+    for part in 0..content.parts.len() as u32 {
+        let tasks = bench.volume.copies_to_look_after(Upkeep::Drain(from), "a", &content, part);
+        news.extend(tasks.expect("there is room").into_iter().filter_map(|task| task.news));
+    }
+    let to = news[0].to.member;
+    bench.take_out(to);
+    assert_eq!(bench.volume.take_copies("a", &content, &news), Ok(true));
+    bench.volume.end_upkeep();
+    drop(content);
+    bench.go_on();
+    bench.disks.0[to.index()] = None;
+    let volume = bench.disks.open().expect("two of three are there");
+    assert!(volume.unbalanced().is_empty());
+    let content = Arc::clone(volume.find("a").expect("it is there"));
+    assert!(content.parts[0].places().all(|place| place.member != to));
+    assert_eq!(read_content(&volume, &content, &mut bench.disks), Some(payload(1, 0, UNIT)));
+}
+
+/// An upload that lasts longer than a disk is away: the disk that comes in its place does not have what was written to the other one.
+#[test]
+fn the_disk_that_comes_has_nothing_of_an_upload_that_was_written_to_the_one_before() {
+    let mut bench = Bench::new(2);
+    let mut draft = bench.volume.begin("a", Some(UNIT)).expect("there is room");
+    let disks = &mut bench.disks;
+    write_content(&mut bench.volume, &mut draft, (1, UNIT, 1), |write| disks.write(write)).expect("it was promised");
+    bench.disks.0.iter_mut().flatten().for_each(MemoryDisk::flush);
+    bench.take_out(TWO);
+    assert_eq!(bench.volume.leave_out(&mut draft, TWO), Ok(()));
+    bench.put_in(TWO);
+    bench.go_on();
+    let steps = bench.volume.filled(TWO);
+    bench.rounds.write_superblocks(steps);
+    bench.go_on();
+    let content = bench.volume.publish(draft, 1).expect("the other copy is there");
+    assert!(content.parts.iter().flat_map(volume::StoredPart::places).all(|place| place.member == ONE));
+    assert!(bench.volume.unbalanced().is_empty());
+}
+
+#[test]
+fn every_part_has_a_copy_that_can_be_read_while_disks_are_being_filled() {
+    let mut bench = Bench::new(3);
+    for member in [ONE, TWO] {
+        bench.take_out(member);
+        bench.put_in(member);
+        bench.go_on();
+    }
+    for name in ["a", "b", "c", "d"] {
+        bench.publish(name);
+        let readable = |place: volume::UnitPlace| bench.volume.is_readable(place.member);
+        assert!(bench.content(name).parts.iter().all(|part| part.places().any(readable)), "`{name}`");
+    }
+}
+
+#[test]
+fn a_superblock_on_a_disk_that_is_larger_than_what_is_used_of_it_survives_a_power_cut() {
+    let mut bench = Bench::new(2);
+    bench.take_out(TWO);
+    let size = DISK + (3 << 20);
+    bench.disks.0[1] = Some(MemoryDisk::new(size));
+    let steps = bench.volume.put_in(TWO, size).expect("it is larger");
+    bench.rounds.write_superblocks(steps);
+    bench.go_on();
+    let [one, _] = bench.volume.filled(TWO);
+    one.iter().for_each(|write| bench.disks.write(write));
+    bench.disks.0.iter_mut().flatten().for_each(MemoryDisk::flush);
+    assert!(bench.disks.open().is_ok(), "two copies of each disk are old, two are new");
+}
+
+/// Two power cuts in a row, each in a change of the superblocks: what the first one left half written is mended first.
+#[test]
+fn a_superblock_that_a_power_cut_left_half_written_survives_the_next_one() {
+    let mut disks = Bench::new(2).disks;
+    let change = |disks: &mut MemoryDisks, folder: &str| {
+        let identified = volume::identify(&[DISK; 2], disks).expect("a power cut leaves a superblock");
+        let mut volume = volume::open(&identified, disks).expect("nothing else was changed");
+        for step in volume.even_superblocks(&identified) {
+            step.iter().for_each(|write| disks.write(write));
+            disks.0.iter_mut().flatten().for_each(MemoryDisk::flush);
+        }
+        let [one, _] = volume.set_folder_layout(folder, Some(Placement::Span)).expect("there is room");
+        one.iter().for_each(|write| disks.write(write));
+    };
+    change(&mut disks, "first");
+    disks.0.iter_mut().flatten().for_each(MemoryDisk::flush);
+    change(&mut disks, "second");
+    for seed in 0..100 {
+        let mut disks = disks.clone();
+        disks.0.iter_mut().flatten().for_each(|disk| disk.crash(&mut Chance::new(seed)));
+        let identified = volume::identify(&[DISK; 2], &mut disks).expect("a power cut leaves a superblock");
+        assert_eq!(identified.superblock.folders[0].0, "first", "seed {seed}");
+    }
+}

@@ -1,0 +1,509 @@
+//! Commits and changes of disks' states, as the threads of a server carry them out, step by step: disks err, hang, lose their power one
+//! after the other, and are replaced and filled; and the power may go at every step.
+//!
+//! Law: a restart finds what was acknowledged, and of everything that it finds each copy on a disk that it trusts is right. On two disks
+//! it never finds less when one of them is gone that the other has a copy of.
+#![allow(clippy::cast_possible_truncation, reason = "lengths of the test are small")]
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use common::{Chance, MemoryDisk, MemoryDisks, UNIT, new_volume, padded, payload, read_part, write_content};
+use volume::{
+    Checksums, DiskWrite, Draft, MemberId, NewCopy, Placement, Rounds, StoredContent, Upkeep, Volume, VolumeOpenError,
+};
+
+const DISK: u64 = 6 << 20;
+
+/// Names, each with the generation of its content.
+type Model = BTreeMap<String, u64>;
+
+/// A disk's thread.
+#[derive(Default)]
+struct Worker {
+    job: Option<Job>,
+    /// Its disk was taken out: it tells how its job ended, and ends.
+    is_out: bool,
+}
+
+struct Job {
+    task: Task,
+    writes: VecDeque<DiskWrite>,
+    is_flushed: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Task {
+    Round(u64),
+    Upload(u64),
+}
+
+struct Upload {
+    number: u64,
+    draft: Draft,
+    seed: u64,
+    length: u64,
+    /// What each disk has not begun to write.
+    todo: BTreeMap<MemberId, VecDeque<DiskWrite>>,
+    /// Disks that have not flushed it.
+    left: BTreeSet<MemberId>,
+}
+
+struct Fill {
+    member: MemberId,
+    name: String,
+}
+
+struct Server {
+    volume: Volume,
+    /// Who waits is the number of a state.
+    rounds: Rounds<usize>,
+    disks: MemoryDisks,
+    /// Disks without power.
+    dead: BTreeSet<MemberId>,
+    workers: Vec<Option<Worker>>,
+    uploads: Vec<Upload>,
+    uploads_begun: u64,
+    fill: Option<Fill>,
+    /// The state after each change, and the last of them that was acknowledged.
+    states: Vec<Model>,
+    acknowledged: usize,
+    /// Seed and length of each generation.
+    payloads: BTreeMap<u64, (u64, u64)>,
+    chance: Chance,
+    counts: Counts,
+}
+
+#[derive(Default, Debug)]
+struct Counts {
+    acknowledged: u64,
+    taken_out: u64,
+    out_at_work: u64,
+    filled: u64,
+    restarts: u64,
+    cuts: u64,
+}
+
+impl Server {
+    fn new(count: usize, seed: u64) -> Self {
+        let volume = Volume::create(new_volume(Placement::Mirror, vec![DISK; count])).expect("sizes are fine");
+        let mut server = Self {
+            volume,
+            rounds: Rounds::default(),
+            disks: MemoryDisks(vec![Some(MemoryDisk::new(DISK)); count]),
+            dead: BTreeSet::new(),
+            workers: (0..count).map(|_| Some(Worker::default())).collect(),
+            uploads: Vec::new(),
+            uploads_begun: 0,
+            fill: None,
+            states: vec![Model::new()],
+            acknowledged: 0,
+            payloads: BTreeMap::new(),
+            chance: Chance::new(seed),
+            counts: Counts::default(),
+        };
+        let commit = server.volume.commit().expect("a new volume has a first commit");
+        let superblocks = server.volume.superblock_writes();
+        for step in [commit.writes].into_iter().chain(superblocks) {
+            step.iter().for_each(|write| server.disks.write(write));
+            server.disks.0.iter_mut().flatten().for_each(MemoryDisk::flush);
+        }
+        server.volume.committed(Ok(()));
+        server
+    }
+
+    fn members(&self) -> Vec<MemberId> {
+        (0..self.workers.len() as u8).map(MemberId).collect()
+    }
+
+    fn is_served(&self, member: MemberId) -> bool {
+        self.workers[member.index()].as_ref().is_some_and(|worker| !worker.is_out)
+    }
+
+    fn step(&mut self) {
+        let member = MemberId(self.chance.below(self.workers.len() as u64) as u8);
+        match self.chance.below(200) {
+            0..12 => self.begin_upload(),
+            12..16 => self.remove(),
+            16..20 => self.fill_step(),
+            20..22 => self.replace(member),
+            // It hangs: its thread goes on when it comes back.
+            22 => self.take_out(member),
+            // A flush fails: some of what was written is gone.
+            23 if self.is_served(member) => {
+                let Self { disks, chance, .. } = self;
+                disks.0[member.index()].as_mut().expect("a disk that is served").fail_flush(chance);
+                self.take_out(member);
+                self.workers[member.index()] = None;
+            }
+            24 => drop(self.dead.insert(member)),
+            25 if self.chance.one_in(8) => self.restart(),
+            26..30 => self.check_cut(),
+            _ => self.work(member),
+        }
+        if self.volume.is_read_only() {
+            self.restart();
+        }
+    }
+
+    fn begin(&mut self) {
+        // Whose turn it is is seen by the threads themselves.
+        self.rounds.begin(&mut self.volume);
+    }
+
+    fn begin_upload(&mut self) {
+        if self.uploads.len() > 3 {
+            return;
+        }
+        let name = ["a", "b", "c", "d/a", "d/b", "e"][self.chance.below(6) as usize];
+        let (seed, length) = (self.chance.below(u64::MAX), self.chance.below(3) * UNIT + self.chance.below(9_000));
+        let Ok(mut draft) = self.volume.begin(name, Some(length)) else { return };
+        let mut todo: BTreeMap<MemberId, VecDeque<DiskWrite>> = BTreeMap::new();
+        let written = write_content(&mut self.volume, &mut draft, (seed, length, 1), |write| {
+            todo.entry(write.member).or_default().push_back(write.clone());
+        });
+        written.expect("room was promised");
+        self.uploads_begun += 1;
+        let left = todo.keys().copied().collect();
+        self.uploads.push(Upload { number: self.uploads_begun, draft, seed, length, todo, left });
+        self.publish_what_is_written();
+    }
+
+    fn publish_what_is_written(&mut self) {
+        while let Some(at) = self.uploads.iter().position(|upload| upload.left.is_empty()) {
+            let Upload { draft, seed, length, .. } = self.uploads.remove(at);
+            let name = draft.name().to_owned();
+            let Ok(content) = self.volume.publish(draft, 1) else { continue };
+            self.payloads.insert(content.generation, (seed, length));
+            let mut state = self.states.last().expect("there is one").clone();
+            state.insert(name, content.generation);
+            self.changed(state);
+        }
+    }
+
+    fn remove(&mut self) {
+        let state = self.states.last().expect("there is one");
+        let Some(name) = state.keys().nth(self.chance.below(state.len().max(1) as u64) as usize).cloned() else {
+            return;
+        };
+        self.volume.remove(&name).expect("it is there");
+        let mut state = state.clone();
+        state.remove(&name);
+        self.changed(state);
+    }
+
+    fn changed(&mut self, state: Model) {
+        self.states.push(state);
+        self.rounds.wait(self.states.len() - 1);
+        self.begin();
+    }
+
+    /// One step of a disk's thread: a write, a flush, or telling that it was done.
+    fn work(&mut self, member: MemberId) {
+        let Some(worker) = self.workers[member.index()].as_mut() else { return };
+        let Some(job) = &mut worker.job else { return self.take_job(member) };
+        if self.dead.contains(&member) {
+            self.take_out(member);
+            self.workers[member.index()] = None;
+            return;
+        }
+        let disk = self.disks.0[member.index()].as_mut().expect("a disk that is served");
+        if let Some(write) = job.writes.pop_front() {
+            return disk.write(write.position, &write.bytes);
+        }
+        if !std::mem::replace(&mut job.is_flushed, true) {
+            return disk.flush();
+        }
+        let (task, is_out) = (job.task, worker.is_out);
+        worker.job = None;
+        if is_out {
+            self.workers[member.index()] = None;
+            self.counts.out_at_work += 1;
+        }
+        match task {
+            Task::Round(number) => {
+                let durable = self.rounds.done(member, number, &mut self.volume);
+                self.counts.acknowledged += durable.len() as u64;
+                self.acknowledged = durable.into_iter().fold(self.acknowledged, usize::max);
+                self.begin();
+            }
+            Task::Upload(number) => {
+                self.uploads.iter_mut().filter(|upload| upload.number == number).for_each(|upload| {
+                    upload.left.remove(&member);
+                });
+                self.publish_what_is_written();
+            }
+        }
+    }
+
+    fn take_job(&mut self, member: MemberId) {
+        let round = self
+            .rounds
+            .share(member)
+            .map(|(number, writes)| (Task::Round(number), writes.into_iter().cloned().collect::<VecDeque<_>>()));
+        let upload = || {
+            let mut uploads = self.uploads.iter_mut();
+            uploads.find_map(|upload| Some((Task::Upload(upload.number), upload.todo.remove(&member)?)))
+        };
+        let Some((task, writes)) = round.or_else(upload) else { return };
+        let worker = self.workers[member.index()].as_mut().expect("it asks");
+        worker.job = Some(Job { task, writes, is_flushed: false });
+    }
+
+    fn take_out(&mut self, member: MemberId) {
+        if !self.is_served(member) {
+            return;
+        }
+        let taken = self.rounds.take_out(member, &mut self.volume);
+        if taken.is_err() {
+            return;
+        }
+        self.counts.taken_out += 1;
+        let worker = self.workers[member.index()].as_mut().expect("it is served");
+        worker.is_out = true;
+        if worker.job.is_none() {
+            self.workers[member.index()] = None;
+        }
+        for upload in &mut self.uploads {
+            upload.todo.remove(&member);
+            upload.left.remove(&member);
+            // One that is lost ends when it is to be published.
+            let _ = self.volume.leave_out(&mut upload.draft, member);
+        }
+        self.fill.take_if(|fill| fill.member == member);
+        self.publish_what_is_written();
+        self.begin();
+    }
+
+    /// An empty disk comes in the place of one that was taken out.
+    fn replace(&mut self, member: MemberId) {
+        if self.workers[member.index()].is_some() || self.fill.is_some() || self.volume.is_readable(member) {
+            return;
+        }
+        let Ok(steps) = self.volume.put_in(member, DISK) else { return };
+        self.disks.0[member.index()] = Some(MemoryDisk::new(DISK));
+        self.dead.remove(&member);
+        self.workers[member.index()] = Some(Worker::default());
+        self.rounds.write_superblocks(steps);
+        self.fill = Some(Fill { member, name: String::new() });
+        self.begin();
+    }
+
+    fn fill_step(&mut self) {
+        let Some(Fill { member, name }) = self.fill.take() else { return };
+        if self.members().iter().any(|member| self.dead.contains(member)) {
+            // Its thread finds that.
+            self.fill = Some(Fill { member, name });
+            return;
+        }
+        let next = self.volume.content_behind(&name).map(|(name, content)| (name.to_owned(), Arc::clone(content)));
+        let Some((name, content)) = next else {
+            if self.rounds.is_idle() {
+                let steps = self.volume.filled(member);
+                self.rounds.write_superblocks(steps);
+                self.counts.filled += 1;
+            } else {
+                self.fill = Some(Fill { member, name });
+            }
+            return self.begin();
+        };
+        let mut copies: Vec<NewCopy> = Vec::new();
+        for part in 0..content.parts.len() as u32 {
+            let Ok(tasks) = self.volume.copies_to_look_after(Upkeep::Fill(member), &name, &content, part) else {
+                break;
+            };
+            for task in tasks {
+                if task.news.is_some() || !self.volume.holds(&content, part, task.target, &mut self.disks) {
+                    let bytes =
+                        read_part(&self.volume, &content, part, &mut self.disks).expect("the other copy is right");
+                    let mut checksums = Checksums::default();
+                    checksums.add(&bytes);
+                    let mend = self.volume.mend(&name, &content, part, task.target, checksums.finish());
+                    let (member, position) = mend.payload;
+                    self.disks.write(&DiskWrite { member, position, bytes: padded(bytes) });
+                    self.disks.write(&mend.header);
+                }
+                copies.extend(task.news);
+            }
+        }
+        self.disks.flush(member);
+        self.volume.take_copies(&name, &content, &copies).expect("the volume takes changes");
+        self.fill = Some(Fill { member, name });
+        self.begin();
+    }
+
+    /// The power goes now, and comes back: what a restart finds.
+    fn check_cut(&mut self) {
+        self.counts.cuts += 1;
+        let mut disks = self.disks.clone();
+        disks.0.iter_mut().flatten().for_each(|disk| disk.crash(&mut self.chance));
+        let volume = self.found(&mut disks);
+        for member in self.members() {
+            if self.workers.len() == 2 && volume.is_readable(member) && volume.keeps_all_without(member) {
+                let mut rest = disks.clone();
+                rest.0[member.index()] = None;
+                match open(&mut rest) {
+                    Ok((volume, _)) => drop(self.check_state(&volume)),
+                    Err(error) => assert!(matches!(error, VolumeOpenError::CatalogueMissing(_)), "{error}"),
+                }
+            }
+        }
+    }
+
+    /// What these disks tell, checked.
+    fn found(&self, disks: &mut MemoryDisks) -> Volume {
+        let (volume, _) = open(disks).expect("a power cut leaves a state");
+        assert!(volume.unbalanced().is_empty());
+        self.check_state(&volume);
+        for (name, content) in volume.contents() {
+            let (seed, length) = self.payloads[&content.generation];
+            for (part, stored) in (0u32..).zip(&content.parts) {
+                let start = u64::from(part) * UNIT;
+                for place in stored.places().filter(|place| volume.is_readable(place.member)) {
+                    let holds = volume.holds(content, part, place, disks);
+                    assert!(holds, "part {part} of `{name}` is not on {:?}, which is trusted", place.member);
+                }
+                let bytes = read_part(&volume, content, part, disks).expect("a copy was just right");
+                let own = UNIT.min(length.saturating_sub(start)) as usize;
+                assert!(bytes[..own] == payload(seed, start, own as u64), "part {part} of `{name}` is wrong");
+            }
+        }
+        volume
+    }
+
+    /// The number of the state that was found: it is none before the one that was acknowledged last.
+    fn check_state(&self, volume: &Volume) -> usize {
+        let known = |(name, content): (&str, &Arc<StoredContent>)| (name.to_owned(), content.generation);
+        let found: Model = volume.contents().map(known).collect();
+        let at = (self.acknowledged..self.states.len()).rev().find(|at| self.states[*at] == found);
+        at.unwrap_or_else(|| {
+            panic!("found {found:?}, acknowledged {:?}, then {:?}", self.states[self.acknowledged], self.states.last())
+        })
+    }
+
+    /// The power of all goes, if it was not gone; the server starts again, and may lose its power while it does.
+    fn restart(&mut self) {
+        self.counts.restarts += 1;
+        loop {
+            self.disks.0.iter_mut().flatten().for_each(|disk| disk.crash(&mut self.chance));
+            let mut disks = self.disks.clone();
+            self.volume = self.found(&mut disks);
+            let state = self.check_state(&self.volume);
+            self.states = vec![self.states[state].clone()];
+            self.acknowledged = 0;
+            if self.settle().is_some() {
+                break;
+            }
+        }
+        self.rounds = Rounds::default();
+        self.dead.clear();
+        self.uploads.clear();
+        let worker = |member: MemberId| self.volume.is_writable(member).then(Worker::default);
+        self.workers = self.members().into_iter().map(worker).collect();
+        self.fill = self.volume.filling().next().map(|member| Fill { member, name: String::new() });
+    }
+
+    /// Makes the volume what it is with the disks that are there, durably. None if the power goes meanwhile.
+    fn settle(&mut self) -> Option<()> {
+        let (volume, found) = open(&mut self.disks).expect("it was just opened");
+        self.volume = volume;
+        self.write(found.superblocks)?;
+        for member in found.missing {
+            let steps = self.volume.take_out(member).expect("the other one has everything");
+            self.write(steps)?;
+        }
+        for member in found.stale {
+            if let Ok(steps) = self.volume.put_in(member, DISK) {
+                self.write(steps)?;
+            }
+        }
+        while let Some(commit) = self.volume.commit() {
+            self.write([commit.writes])?;
+            self.volume.committed(Ok(()));
+        }
+        Some(())
+    }
+
+    fn write(&mut self, steps: impl IntoIterator<Item = Vec<DiskWrite>>) -> Option<()> {
+        for step in steps {
+            step.iter().for_each(|write| self.disks.write(write));
+            for member in step.iter().map(|write| write.member).collect::<BTreeSet<_>>() {
+                if self.chance.one_in(50) {
+                    return None;
+                }
+                self.disks.flush(member);
+            }
+        }
+        Some(())
+    }
+}
+
+struct Found {
+    superblocks: Vec<Vec<DiskWrite>>,
+    stale: Vec<MemberId>,
+    missing: Vec<MemberId>,
+}
+
+/// Opens a volume as a server does: without disks that are out of date, or blank.
+fn open(disks: &mut MemoryDisks) -> Result<(Volume, Found), VolumeOpenError> {
+    let mut there: Vec<usize> = (0..disks.0.len()).filter(|number| disks.0[*number].is_some()).collect();
+    let mut stale = Vec::new();
+    loop {
+        let mut given = MemoryDisks(there.iter().map(|number| disks.0[*number].clone()).collect());
+        let identified = match volume::identify(&vec![DISK; there.len()], &mut given) {
+            Ok(identified) => identified,
+            Err(error) => {
+                let out_of_date = match &error {
+                    VolumeOpenError::Stale { disk, member } => Some((*disk, MemberId(*member))),
+                    _ => None,
+                };
+                let Some(disk) = out_of_date.map(|(disk, _)| disk).or(error.unusable_disk()) else { return Err(error) };
+                there.remove(disk);
+                stale.extend(out_of_date.map(|(_, member)| member));
+                continue;
+            }
+        };
+        let volume = volume::open(&identified, &mut given)?;
+        let superblocks = volume.even_superblocks(&identified);
+        return Ok((volume, Found { superblocks, stale, missing: identified.missing() }));
+    }
+}
+
+fn run(count: usize, seeds: std::ops::Range<u64>) -> Counts {
+    let mut all = Counts::default();
+    for seed in seeds {
+        println!("seed {seed}");
+        let mut server = Server::new(count, seed);
+        for _ in 0..2_000 {
+            server.step();
+        }
+        server.restart();
+        all.acknowledged += server.counts.acknowledged;
+        all.taken_out += server.counts.taken_out;
+        all.out_at_work += server.counts.out_at_work;
+        all.filled += server.counts.filled;
+        all.restarts += server.counts.restarts;
+        all.cuts += server.counts.cuts;
+    }
+    println!("{all:?}");
+    all
+}
+
+fn seeds() -> std::ops::Range<u64> {
+    let all = std::env::var("ISOCAST_VOLUME_SEEDS").ok().and_then(|count| count.parse().ok());
+    0..all.unwrap_or(40)
+}
+
+#[test]
+fn what_two_disks_acknowledged_is_found_whenever_the_power_goes() {
+    let counts = run(2, seeds());
+    assert!(counts.acknowledged > 100 && counts.out_at_work > 0 && counts.filled > 0, "{counts:?}");
+}
+
+#[test]
+fn what_three_disks_acknowledged_is_found_whenever_the_power_goes() {
+    let counts = run(3, seeds());
+    assert!(counts.acknowledged > 100 && counts.out_at_work > 0 && counts.filled > 0, "{counts:?}");
+}
