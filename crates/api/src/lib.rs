@@ -3,6 +3,8 @@
 //! Promise: plain values in base units (bits per second, bytes, seconds, shares of one); a field is added, never
 //! changed. Not here: where the values come from (`http`).
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// One line of a directory's listing (`GET /media/<dir>/?format=json`).
@@ -322,6 +324,10 @@ pub struct VolumeStatus {
     pub name: String,
     /// How contents are laid over its disks: `span`, `stripe` or `mirror`.
     pub layout: String,
+    /// Folders whose contents are laid in another way, and how.
+    pub folder_layouts: BTreeMap<String, String>,
+    /// Bytes of a unit.
+    pub unit_bytes: u64,
     /// Contents.
     pub contents: u64,
     /// Room for contents.
@@ -345,6 +351,12 @@ pub struct VolumeDiskStatus {
     pub path: Option<String>,
     /// `active`, `filling`, `out` if it failed or left, or `missing` if it was away at the start and the volume takes no changes for it.
     pub state: String,
+    /// Bytes of it that are used.
+    pub size_bytes: u64,
+    /// Its units, free and used.
+    pub units: u64,
+    /// Its free units; none where nothing is written to it.
+    pub free_units: Option<u64>,
 }
 
 /// A disk of a volume is filled or emptied, or every copy is read and mended.

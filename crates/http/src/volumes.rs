@@ -15,10 +15,15 @@ fn described(volume: VolumeInfo) -> VolumeStatus {
         disk: disk.disk.map(|disk| disk.0),
         path: disk.path.map(|path| path.display().to_string()),
         state: disk.state.to_owned(),
+        size_bytes: disk.size.0,
+        units: disk.units,
+        free_units: disk.free_units,
     });
     VolumeStatus {
         name: volume.name,
         layout: volume.layout.to_owned(),
+        folder_layouts: volume.folders.into_iter().map(|(folder, layout)| (folder, layout.to_owned())).collect(),
+        unit_bytes: volume.unit.0,
         contents: u64::try_from(volume.contents).unwrap_or(u64::MAX),
         free_bytes: volume.free.0,
         disks: disks.collect(),

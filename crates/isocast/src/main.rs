@@ -72,7 +72,7 @@ enum IsocastSubcommand {
     },
 }
 
-/// Exit codes: 0 done, 1 failed, 2 wrong usage (clap's own), 141 whoever read the output has gone.
+/// Exit codes: 0 done, 1 failed, 2 wrong usage (clap's own) or a volume that could not be looked at, 141 whoever read the output has gone.
 fn main() -> ExitCode {
     let line = CommandLine::parse();
     let mut out = Output::default();
@@ -83,7 +83,11 @@ fn main() -> ExitCode {
             Ok(usage) => usage.exit(),
             Err(error) => {
                 say(format_args!("{error:#}"));
-                ExitCode::FAILURE
+                if error.is::<volume::NotLookedAt>() {
+                    ExitCode::from(volume::NOT_LOOKED_AT)
+                } else {
+                    ExitCode::FAILURE
+                }
             }
         },
     }

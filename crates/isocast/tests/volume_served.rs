@@ -50,6 +50,7 @@ fn each_command_reaches_the_server_of_the_volume() {
     let listed = done(&["ls", &both, "all/source/2"]);
     assert!(listed.contains("2.ts") && listed.contains("1000014") && !listed.contains("3.ts"), "{listed}");
     let status: serde_json::Value = serde_json::from_str(&done(&["status", "--json", &both])).expect("JSON");
+    assert!(status["disks"][0]["free_units"].is_u64() && status["unit_bytes"] == 1 << 20, "{status}");
     assert!(status["sound"] == true && status["contents"] == 10 && status["disks"][1]["state"] == "active", "{status}");
     assert!(done(&["status", &both]).contains("mirror"));
     done(&["export", "--to", &path(&out), &both]);
@@ -57,9 +58,13 @@ fn each_command_reaches_the_server_of_the_volume() {
     done(&["export", "--to", &path(&out), &both, "all/source/1/1.ts"]);
     let check = Command::new(program()).args(["volume", "check", &both]).output().expect("the program runs");
     let said = String::from_utf8_lossy(&check.stderr);
-    assert!(check.status.code() == Some(1) && said.contains("volume scrub"), "{said}");
+    assert!(check.status.code() == Some(2) && said.contains("volume scrub"), "not damage: {said}");
     mounts(&server, &both, folder.path());
     server.stop();
+    let mut alone = Command::new(program());
+    let alone = alone.args(["volume", "status", "--json", &both]).output().expect("the program runs");
+    let alone: serde_json::Value = serde_json::from_slice(&alone.stdout).expect("JSON");
+    assert_eq!(alone, status, "served or not");
     let mut mount = Command::new(program());
     let alone = mount.args(["volume", "mount", &both]).arg(&out).output().expect("the program runs");
     assert!(String::from_utf8_lossy(&alone.stderr).contains("no server serves"), "{alone:?}");

@@ -17,6 +17,10 @@ pub struct VolumeInfo {
     pub name: String,
     /// How contents are laid over its disks: `span`, `stripe` or `mirror`.
     pub layout: &'static str,
+    /// Folders whose contents are laid in another way, and how.
+    pub folders: Vec<(String, &'static str)>,
+    /// Bytes of a unit.
+    pub unit: ByteCount,
     /// Contents.
     pub contents: usize,
     /// Room for contents.
@@ -40,6 +44,12 @@ pub struct VolumeMemberInfo {
     pub path: Option<PathBuf>,
     /// `active`, `filling`, `out` if it failed or left, or `missing` if it was away at the start and the volume needs it.
     pub state: &'static str,
+    /// Bytes of it that are used.
+    pub size: ByteCount,
+    /// Its units, free and used.
+    pub units: u64,
+    /// Its free units; none where nothing is written to it.
+    pub free_units: Option<u64>,
 }
 
 /// What a volume can be asked for beside the streams.
@@ -93,14 +103,20 @@ impl ServedVolume {
         let core = lock(&self.core);
         let superblock = core.volume.superblock();
         let members = superblock.members.iter().zip(&core.members).zip(&core.named);
-        let disks = members.map(|((record, member), named)| VolumeMemberInfo {
+        let units = (0u8..).map(|number| core.volume.unit_count(MemberId(number))).zip(core.volume.free_counts());
+        let disks = members.zip(units).map(|(((record, member), named), (units, free_units))| VolumeMemberInfo {
             disk: member.as_ref().map(|member| member.disk),
             path: named.as_ref().map(|named| named.path.clone()),
             state: state_name(record.state, member.is_some()),
+            size: ByteCount(record.size),
+            units: u64::from(units),
+            free_units,
         });
         VolumeInfo {
             name: superblock.name.clone(),
             layout: superblock.placement.name(),
+            folders: superblock.folders.iter().map(|(folder, layout)| (folder.clone(), layout.name())).collect(),
+            unit: ByteCount(superblock.unit_bytes),
             contents: core.volume.len(),
             free: ByteCount(core.volume.free_bytes()),
             disks: disks.collect(),

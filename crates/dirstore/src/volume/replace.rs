@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use device::Device;
 use units::DiskId;
-use volume::{AddError, CreateError, DiskWrite, MEMBERS_MAX, MemberId, Upkeep};
+use volume::{AddError, CreateError, DiskWrite, MEMBERS_MAX, MemberId, Placement, Upkeep};
 
 use super::core::{Core, Member, NamedDisk};
 use super::info::ServedVolume;
@@ -55,6 +56,9 @@ pub enum UpkeepError {
     /// The new disk has too few bytes.
     #[error("the new disk is smaller than the {0} bytes of the one it stands in for: choose a larger one")]
     TooSmall(u64),
+    /// A server schedules both as one.
+    #[error("the new disk is a part of {0}, as another one of the volume: what is on one drive fails together")]
+    SameDisk(String),
     /// Disks that come get places at the start.
     #[error(
         "the server has a place for one more disk of each volume, and it is taken: start the server again, then add the next"
@@ -83,6 +87,7 @@ impl ServedVolume {
         if new.size < needed {
             return Err(UpkeepError::TooSmall(needed));
         }
+        self.check_apart(&new, Some(member))?;
         lock(&self.core).take_out(member, &StoreError::Closed);
         self.occupy(member, new, Core::put_in)?;
         lock(&self.core).begin_upkeep(Upkeep::Fill(member))
@@ -91,6 +96,7 @@ impl ServedVolume {
     /// Takes the disk at `path` into the volume, in the place of one that left, or in the spare one. Waits for disks.
     pub(super) fn add(&self, path: &Path) -> Result<(), UpkeepError> {
         let new = open_blank(path)?;
+        self.check_apart(&new, None)?;
         let member = {
             let core = lock(&self.core);
             if core.is_looked_after() {
@@ -158,6 +164,15 @@ impl ServedVolume {
         if is_served && !core.volume.keeps_all_without(member) { Err(UpkeepError::Needed) } else { Ok(()) }
     }
 
+    fn check_apart(&self, new: &OpenDisk, instead_of: Option<MemberId>) -> Result<(), UpkeepError> {
+        let core = lock(&self.core);
+        let stay =
+            core.members.iter().flatten().map(|member| member.member).filter(|member| instead_of != Some(*member));
+        let named = stay.filter_map(|member| core.named[member.index()].as_ref()?.found.as_ref());
+        let others: Vec<&Device> = named.map(|(_, device)| device).collect();
+        check_apart(&new.device, &others, core.volume.placement())
+    }
+
     /// The place of a disk that was taken out, when its thread has let go of it.
     fn vacant(&self, member: MemberId) -> Result<VacantDisk, UpkeepError> {
         let begun = Instant::now();
@@ -207,6 +222,14 @@ impl Core {
     }
 }
 
+/// As when a volume is made: each disk is scheduled by itself, and a mirror is not all on one drive.
+fn check_apart(new: &Device, others: &[&Device], placement: Placement) -> Result<(), UpkeepError> {
+    let is_same = |other: &&Device| (&other.name, &other.drive) == (&new.name, &new.drive);
+    let is_on_drive = |other: &&Device| other.drive == new.drive;
+    let is_one_drive = placement == Placement::Mirror && !others.is_empty() && others.iter().all(is_on_drive);
+    if is_one_drive || others.iter().any(is_same) { Err(UpkeepError::SameDisk(new.drive.clone())) } else { Ok(()) }
+}
+
 fn open_blank(path: &Path) -> Result<OpenDisk, UpkeepError> {
     let new = open_disk(path)?;
     if is_blank(&new)? { Ok(new) } else { Err(UpkeepError::NotBlank) }
@@ -223,4 +246,27 @@ fn is_blank(disk: &OpenDisk) -> Result<bool, StoreError> {
         }
     }
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device(name: &str, drive: &str) -> Device {
+        let (name, drive) = (name.to_owned(), drive.to_owned());
+        Device { name, drive, model: String::new(), rotational: true, capacity_bytes: 1 << 40, node: None }
+    }
+
+    #[test]
+    fn a_disk_that_comes_is_not_on_the_drive_of_another() {
+        let [one, two, other] = [("sda", "sda"), ("sdb-actuator1", "sdb"), ("sdb-actuator2", "sdb")]
+            .map(|(name, drive)| device(name, drive));
+        let is_refused = |others: &[&Device], new: &Device, placement| check_apart(new, others, placement).is_err();
+        assert!(is_refused(&[&one, &two], &one, Placement::Stripe), "another partition of a disk");
+        assert!(!is_refused(&[&two], &other, Placement::Stripe), "heads of their own are disks of their own");
+        assert!(is_refused(&[&two], &other, Placement::Mirror), "but they fail together");
+        assert!(!is_refused(&[&one, &two], &other, Placement::Mirror), "copies go to the other drive");
+        let files = ["/a/disk", "/b/disk"].map(|path| device("disk", path));
+        assert!(!is_refused(&[&files[0]], &files[1], Placement::Mirror), "files of one name are not one");
+    }
 }

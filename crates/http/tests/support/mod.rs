@@ -222,8 +222,12 @@ impl Contents for FakeStore {
     }
 
     fn volumes(&self) -> Vec<VolumeInfo> {
-        let disk = VolumeMemberInfo { disk: Some(DiskId(0)), path: Some("/dev/sda".into()), state: "active" };
+        let (disk, path) = (Some(DiskId(0)), Some("/dev/sda".into()));
+        let size = ByteCount(1 << 31);
+        let disk = VolumeMemberInfo { disk, path, state: "active", size, units: 255, free_units: Some(128) };
         vec![VolumeInfo {
+            folders: vec![("masters".to_owned(), "mirror")],
+            unit: ByteCount(8 << 20),
             moved_copies: 0,
             name: "films".to_owned(),
             layout: "span",

@@ -1,5 +1,6 @@
 //! `isocast volume check` and `isocast volume scrub`: whether all contents are what was written.
 
+use std::fmt;
 use std::io::Write;
 use std::sync::Arc;
 
@@ -14,7 +15,21 @@ use super::progress::ProgressLine;
 use super::served::{VolumeOfServer, VolumeServer};
 use super::transfer::{read_unit, refuse_missing, write_copy};
 
-/// Check the catalogue against the units' headers: finds lost, torn and misplaced writes. Exit code 1 if damage was found.
+/// What this program exits with when it does not know whether a volume is damaged.
+pub(crate) const NOT_LOOKED_AT: u8 = 2;
+
+/// Why it does not is in what this is the context of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NotLookedAt;
+
+impl fmt::Display for NotLookedAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("whether the volume is damaged is not known")
+    }
+}
+
+/// Check the catalogue against the units' headers: finds lost, torn and misplaced writes. Exit code 1 if damage was found, 2 if that is not
+/// known.
 #[derive(Debug, Args)]
 pub(crate) struct VolumeCheck {
     /// Print what was found as JSON.
@@ -24,7 +39,7 @@ pub(crate) struct VolumeCheck {
     names: DiskNames,
 }
 
-/// Read and verify every byte; what another copy has is written anew. Exit code 1 if damage was found.
+/// Read and verify every byte; what another copy has is written anew. Exit code 1 if damage was found, 2 if that is not known.
 #[derive(Debug, Args)]
 pub(crate) struct Scrub {
     /// Only tell what is damaged, and write nothing.
@@ -49,6 +64,11 @@ struct DamagedPart {
 
 impl VolumeCheck {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let (volume, found) = self.look().context(NotLookedAt)?;
+        report(out, self.json, &volume, &found)
+    }
+
+    fn look(&self) -> anyhow::Result<(Volume, Vec<DamagedPart>)> {
         if let Some(held) = self.names.disks.0.iter().find(|disk| is_held(disk)) {
             anyhow::bail!(
                 "{} is in use: a server that has the volume looks at every byte of it (`isocast volume scrub`)",
@@ -57,15 +77,20 @@ impl VolumeCheck {
         }
         let (mut disks, volume) = VolumeDisks::open(&self.names.disks.0, Purpose::Read)?;
         let found = examine(&volume, &mut disks, Depth::Headers, OnDamage::Tell)?;
-        report(out, self.json, &volume, &found)
+        Ok((volume, found))
     }
 }
 
 impl Scrub {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
-        if let Some(served) = self.server.serving(&self.names.disks.0)? {
+        if let Some(served) = self.server.serving(&self.names.disks.0).context(NotLookedAt)? {
             return self.ask(out, &served);
         }
+        let (volume, found) = self.look().context(NotLookedAt)?;
+        report(out, self.json, &volume, &found)
+    }
+
+    fn look(&self) -> anyhow::Result<(Volume, Vec<DamagedPart>)> {
         let (purpose, on_damage) =
             if self.no_repair { (Purpose::Read, OnDamage::Tell) } else { (Purpose::Write, OnDamage::Repair) };
         let (mut disks, mut volume) = VolumeDisks::open(&self.names.disks.0, purpose)?;
@@ -74,14 +99,15 @@ impl Scrub {
             disks.commit(&mut volume)?;
         }
         let found = examine(&volume, &mut disks, Depth::Payload, on_damage)?;
-        report(out, self.json, &volume, &found)
+        Ok((volume, found))
     }
-}
 
-impl Scrub {
     fn ask(&self, out: &mut dyn Write, served: &VolumeOfServer) -> anyhow::Result<()> {
-        anyhow::ensure!(!self.no_repair, "a server that has the volume mends what it finds: leave --no-repair out");
-        let done = served.ask("scrub", true, "scrub")?.context("it was waited for")?;
+        if self.no_repair {
+            let why = "a server that has the volume mends what it finds: leave --no-repair out";
+            return Err(anyhow::anyhow!(why).context(NotLookedAt));
+        }
+        let done = served.ask("scrub", true, "scrub").context(NotLookedAt)?.context("it was waited for")?;
         let (contents, repaired, lost) = (served.status.contents, done.copies_written, done.copies_lost);
         if self.json {
             let found = json!({ "contents": contents, "sound": repaired + lost == 0, "repaired": repaired, "lost_copies": lost });

@@ -67,7 +67,7 @@ impl FolderLayouts {
 }
 
 /// The layouts of folders, as JSON.
-pub(super) fn folders(volume: &Volume) -> serde_json::Value {
+fn folders(volume: &Volume) -> serde_json::Value {
     let folders = volume.superblock().folders.iter();
     folders
         .map(|(folder, placement)| (folder.clone(), json!(placement.name())))

@@ -1,7 +1,7 @@
 //! `isocast volume`: makes, fills, checks and mends volumes that no server is using.
 //!
 //! Promise: a disk that holds something is overwritten only with `--force`; nothing is changed before everything was checked;
-//! exit code 1 where damage was found.
+//! exit code 1 where damage was found, 2 where that is not known.
 //! Not here: what lies where on the disks (crate `volume`).
 
 mod check;
@@ -25,6 +25,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+
+pub(crate) use check::{NOT_LOOKED_AT, NotLookedAt};
 
 /// Make, fill, check and mend volumes: contents in large units over one or more disks.
 #[derive(Debug, Args)]

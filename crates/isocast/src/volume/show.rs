@@ -6,11 +6,10 @@ use std::time::{Duration, UNIX_EPOCH};
 use clap::Args;
 use serde_json::json;
 use units::ByteCount;
-use volume::{ListedName, MemberId, MemberState, Volume};
+use volume::{ListedName, MemberId, MemberRecord, MemberState, Placement, Volume};
 
 use super::DiskNames;
 use super::disks::{Purpose, VolumeDisks};
-use super::folder_layout::folders;
 use super::served::VolumeServer;
 use api::{EntryKind, ListingEntry, VolumeDiskStatus, VolumeStatus};
 
@@ -51,83 +50,68 @@ fn state_name(volume: &Volume, member: MemberId) -> &'static str {
 impl Status {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         if let Some(served) = self.server.serving(&self.names.disks.0)? {
-            return self.show_served(out, &served.status);
+            return self.show(out, &served.status, ", served");
         }
         let (disks, volume) = VolumeDisks::open(&self.names.disks.0, Purpose::Read)?;
         let superblock = volume.superblock();
-        let free = volume.free_counts();
-        let rows: Vec<serde_json::Value> = (0u8..)
-            .map(MemberId)
-            .zip(&superblock.members)
-            .map(|(member, record)| {
-                let path = disks.0[member.index()].as_ref().map(|disk| disk.path.clone());
-                json!({
-                    "number": member.0,
-                    "device": path,
-                    "state": state_name(&volume, member),
-                    "size_bytes": record.size,
-                    "units": volume.unit_count(member),
-                    "free_units": free[member.index()],
-                })
-            })
-            .collect();
-        let sound = rows.iter().all(|row| row["state"] == "active");
-        if self.json {
-            let status = json!({
-                "name": superblock.name,
-                "layout": superblock.placement.name(),
-                "folder_layouts": folders(&volume),
-                "unit_bytes": superblock.unit_bytes,
-                "contents": volume.len(),
-                "free_bytes": volume.free_bytes(),
-                "sound": sound,
-                "disks": rows,
-            });
-            writeln!(out, "{status:#}")?;
-        } else {
-            writeln!(out, "volume    {} ({})", superblock.name, superblock.placement.name())?;
-            for (folder, placement) in &superblock.folders {
-                writeln!(out, "folder    {folder} ({})", placement.name())?;
-            }
-            writeln!(out, "contents  {}", volume.len())?;
-            writeln!(
-                out,
-                "free      {} in units of {}",
-                ByteCount(volume.free_bytes()),
-                ByteCount(superblock.unit_bytes)
-            )?;
-            for row in &rows {
-                let (device, state) = (row["device"].as_str().unwrap_or("-"), row["state"].as_str().unwrap_or(""));
-                let free = row["free_units"].as_u64().map_or_else(|| "-".to_owned(), |free| free.to_string());
-                writeln!(out, "disk {:<4} {state:8} {} units, {free} free  {device}", row["number"], row["units"])?;
-            }
-        }
-        judge(out, sound)
+        let members = (0u8..).map(MemberId).zip(&superblock.members).zip(volume.free_counts());
+        let disk = |((member, record), free_units): ((MemberId, &MemberRecord), Option<u64>)| VolumeDiskStatus {
+            disk: None,
+            path: disks.0[member.index()].as_ref().map(|disk| disk.path.display().to_string()),
+            state: state_name(&volume, member).to_owned(),
+            size_bytes: record.size,
+            units: u64::from(volume.unit_count(member)),
+            free_units,
+        };
+        let folder = |(folder, layout): &(String, Placement)| (folder.clone(), layout.name().to_owned());
+        let status = VolumeStatus {
+            name: superblock.name.clone(),
+            layout: superblock.placement.name().to_owned(),
+            folder_layouts: superblock.folders.iter().map(folder).collect(),
+            unit_bytes: superblock.unit_bytes,
+            contents: u64::try_from(volume.len())?,
+            free_bytes: volume.free_bytes(),
+            disks: members.map(disk).collect(),
+            moved_copies: 0,
+            upkeep: None,
+            last_upkeep: None,
+        };
+        self.show(out, &status, "")
     }
 
-    /// As the server that has the volume says it; a disk that left it is none of it any more.
-    fn show_served(&self, out: &mut dyn Write, status: &VolumeStatus) -> anyhow::Result<()> {
+    /// The same of a volume that is served and of one that is not; a disk that left a served one is none of it any more.
+    fn show(&self, out: &mut dyn Write, status: &VolumeStatus, served: &str) -> anyhow::Result<()> {
         let sound = status.disks.iter().all(|disk| disk.state == "active");
+        let VolumeStatus { name, layout, folder_layouts, unit_bytes, contents, free_bytes, disks, upkeep, .. } = status;
         if self.json {
-            let row = |(number, disk): (usize, &VolumeDiskStatus)| json!({ "number": number, "device": disk.path, "state": disk.state });
-            let rows: Vec<_> = status.disks.iter().enumerate().map(row).collect();
-            let (name, layout) = (&status.name, &status.layout);
+            let row = |(number, disk): (usize, &VolumeDiskStatus)| {
+                json!({
+                    "number": number, "device": disk.path, "state": disk.state, "size_bytes": disk.size_bytes,
+                    "units": disk.units, "free_units": disk.free_units,
+                })
+            };
+            let rows: Vec<_> = disks.iter().enumerate().map(row).collect();
             let shown = json!({
-                "name": name, "layout": layout, "contents": status.contents, "free_bytes": status.free_bytes, "sound": sound,
-                "upkeep": status.upkeep, "disks": rows,
+                "name": name, "layout": layout, "folder_layouts": folder_layouts, "unit_bytes": unit_bytes,
+                "contents": contents, "free_bytes": free_bytes, "sound": sound, "upkeep": upkeep, "disks": rows,
             });
             writeln!(out, "{shown:#}")?;
-        } else {
-            writeln!(out, "volume    {} ({}), served", status.name, status.layout)?;
-            writeln!(out, "contents  {}", status.contents)?;
-            writeln!(out, "free      {}", ByteCount(status.free_bytes))?;
-            for (number, disk) in status.disks.iter().enumerate() {
-                writeln!(out, "disk {number:<4} {:8} {}", disk.state, disk.path.as_deref().unwrap_or("-"))?;
-            }
-            if let Some(upkeep) = &status.upkeep {
-                let (seen, total) = (ByteCount(upkeep.seen_bytes), ByteCount(upkeep.total_bytes));
-                writeln!(out, "{}     {seen} of {total}", upkeep.kind)?;
-            }
+            return judge(out, sound);
+        }
+        writeln!(out, "volume    {name} ({layout}){served}")?;
+        for (folder, layout) in folder_layouts {
+            writeln!(out, "folder    {folder} ({layout})")?;
+        }
+        writeln!(out, "contents  {contents}")?;
+        writeln!(out, "free      {} in units of {}", ByteCount(*free_bytes), ByteCount(*unit_bytes))?;
+        for (number, disk) in disks.iter().enumerate() {
+            let (device, units) = (disk.path.as_deref().unwrap_or("-"), disk.units);
+            let free = disk.free_units.map_or_else(|| "-".to_owned(), |free| free.to_string());
+            writeln!(out, "disk {number:<4} {:8} {units} units, {free} free  {device}", disk.state)?;
+        }
+        if let Some(upkeep) = upkeep {
+            let (seen, total) = (ByteCount(upkeep.seen_bytes), ByteCount(upkeep.total_bytes));
+            writeln!(out, "{}     {seen} of {total}", upkeep.kind)?;
         }
         judge(out, sound)
     }
