@@ -27,9 +27,7 @@ help: ## list what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 run: build demo ## build, make the demo videos and serve them on LISTEN (127.0.0.1:8080)
-	@echo
-	@echo "  Isocast serves the demo videos: open http://$(LISTEN)/ in a browser (end with Ctrl-C)"
-	@echo
+	@echo "Ctrl-C ends the server. It says where to look as soon as it answers there:"
 	@exec $(BINARY) serve --listen $(LISTEN) --root demo/media --state demo/state --local-writes
 
 build: page ## build target/release/isocast, page included

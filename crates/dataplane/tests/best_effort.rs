@@ -135,3 +135,37 @@ fn a_paused_client_gives_its_reservation_back_and_gets_it_again_if_there_is_room
     let later = (0..100).flat_map(|_| finished(&machine.later(Nanos::from_millis(250))));
     assert_eq!(later.collect::<Vec<_>>(), [(1, Outcome::ClientStalled)], "ten times as long");
 }
+
+/// Its session knows a reservation by its identifier. One that was asked back under another was in the way of the viewer's own
+/// seek: MPlayer, after a pause of 90 s on a link with room for one, was refused.
+#[test]
+fn a_reservation_that_was_asked_back_is_the_one_that_a_seek_takes_over() {
+    let mut machine = Machine::new(BitRate(RATE.0 * 3 / 2));
+    machine.disk_answers();
+    machine.told(Command::SetStall(Nanos::from_secs(2)));
+    let Some(Report::Started { reservation: Some(held), .. }) = machine.told(viewer(1)).pop() else {
+        panic!("there is room for one")
+    };
+    let seek = |number: u64| {
+        let service = Service::Constant { rate: RATE, burst_bytes: 0, held: Some(held), hold: true };
+        delivery(number, number, 64 * MIB, service)
+    };
+    for _ in 0..100 {
+        machine.later(Nanos::from_millis(100));
+    }
+    assert_eq!(machine.promised(), 0, "it pauses");
+    while machine.promised() == 0 {
+        machine.later(Nanos::from_millis(50));
+        machine.clients_read();
+    }
+    let started = |report: &Report| matches!(report, Report::Started { reservation: Some(id), .. } if *id == held);
+    assert!(machine.told(seek(2)).iter().any(started), "it plays again, and seeks in the next turn");
+    assert_eq!(machine.promised(), RATE.0);
+
+    for _ in 0..100 {
+        machine.later(Nanos::from_millis(100));
+    }
+    assert_eq!(machine.promised(), 0, "it pauses again");
+    assert!(machine.told(viewer(3)).iter().any(|report| matches!(report, Report::Started { .. })), "another viewer");
+    assert!(machine.told(seek(4)).iter().any(|report| matches!(report, Report::Refused { .. })), "has the room now");
+}

@@ -229,12 +229,7 @@ impl Paced {
                 Some(ended) => break ended,
                 None => match self.pending.report().await {
                     Some(Report::Finished { delivery, end }) => self.ended = Some((delivery, end)),
-                    // It had given its reservation back, and has one again.
-                    Some(Report::Started { stream, reservation: Some(reservation) }) => {
-                        if let Some(viewer) = &self.session.viewer {
-                            self.service.sessions.started(viewer, stream, reservation);
-                        }
-                    }
+                    // Also that it has the reservation again that it had given back.
                     Some(_) => {}
                     None => return Finished { socket: None, end: Err(DeliveryError::Lost), body_bytes: 0 },
                 },

@@ -62,6 +62,8 @@ struct AdmittedStream {
     /// The control plane was told of its start, or that it has none.
     is_told: bool,
     reservation: Option<ReservationId>,
+    /// What it had and gave back. It is asked for again under the same identifier, by which its session knows it.
+    suspended: Option<ReservationId>,
     /// Keep the reservation at its end.
     hold: bool,
     /// Another request of the session has the reservation as soon as this stream has left its group.
@@ -369,7 +371,8 @@ impl Admitter {
         let Some(id) = entry.reservation.take() else { return };
         self.holders[id.slot as usize] = None;
         if !is_taken_over {
-            self.admission.release(id);
+            entry.suspended = Some(id);
+            self.admission.suspend(id);
         }
     }
 
@@ -380,7 +383,7 @@ impl Admitter {
         };
         self.holders[id.slot as usize] = Some(slot);
         let entry = &mut self.streams[slot as usize];
-        (entry.reservation, entry.burst_bytes, entry.is_told) = (Some(id), 0, false);
+        (entry.reservation, entry.suspended, entry.burst_bytes, entry.is_told) = (Some(id), None, 0, false);
         let rate = ReadRate { rate: entry.rate, burst_bytes: 0, period: self.period(id) };
         self.tell_start(slot, outside);
         let start = PlacedStart { round: moment.round, first_round };
@@ -391,12 +394,13 @@ impl Admitter {
     fn reserve_again(&mut self, slot: u32, moment: &Moment, now: Nanos) -> Option<(ReservationId, u64)> {
         let entry = &self.streams[slot as usize];
         let may_ask = !self.draining && self.disk(entry.disk).condition == DiskCondition::Good;
-        let content = Arc::clone(entry.content.as_ref().filter(|_| may_ask)?);
+        let (id, content) = (entry.suspended?, Arc::clone(entry.content.as_ref().filter(|_| may_ask)?));
         let request = self.request(&content, entry.link, entry.disk, entry.rate, entry.payload, 0);
-        let id = self.held_or_new(None, request, &content, false, now).ok()?;
-        let first_round = self.admission.place(id, moment);
+        self.admission.reserve_again(id, request).ok()?;
+        let beside = self.reserve_beside(id, &request, &content, now);
+        let first_round = beside.ok().and_then(|()| self.admission.place(id, moment));
         if first_round.is_none() {
-            self.admission.release(id);
+            self.admission.suspend(id);
         }
         first_round.map(|first_round| (id, first_round))
     }
@@ -414,7 +418,9 @@ impl Admitter {
         } else {
             self.take_back(slot);
         }
-        self.streams[slot as usize] = AdmittedStream::default();
+        if let Some(id) = std::mem::take(&mut self.streams[slot as usize]).suspended {
+            self.admission.release(id);
+        }
         self.free.push(slot);
         outside.tell_pacer(ToPacer::Left { slot, held });
     }

@@ -246,15 +246,33 @@ impl Admission {
             assert!(self.entries.len() < self.reservations_max, "checked: the table has room");
             self.entries.push((0, None));
         }
-        let entry = &mut self.entries[slot as usize];
+        self.fill(slot, request, demand, quarters);
+        ReservationId { slot, generation: self.entries[slot as usize].0 }
+    }
+
+    fn fill(&mut self, slot: u32, request: AdmissionRequest, demand: DiskDemand, quarters: u64) {
         let before = self.made;
         let (held_pages, shares, placed, beside) = (0, false, None, None);
-        entry.1 = Some(Reservation { request, demand, quarters, held_pages, shares, placed, before, beside });
+        self.entries[slot as usize].1 =
+            Some(Reservation { request, demand, quarters, held_pages, shares, placed, before, beside });
         self.made += 1;
         self.links[usize::from(request.link.0)].reserved += request.rate.0;
         self.quarters_promised += quarters;
         self.promised += request.rate.0;
-        ReservationId { slot, generation: entry.0 }
+    }
+
+    /// Admits what was suspended again, under the identifier that it had.
+    ///
+    /// # Errors
+    /// What is short; an entry in the table, if it was released meanwhile.
+    pub fn reserve_again(&mut self, id: ReservationId, request: AdmissionRequest) -> Result<(), Resource> {
+        if !matches!(self.entries.get(id.slot as usize), Some((generation, None)) if *generation == id.generation) {
+            return Err(Resource::Table);
+        }
+        let (demand, quarters) = self.check(&request)?;
+        self.disk_mut(request.disk).table.promise(&demand);
+        self.fill(id.slot, request, demand, quarters);
+        Ok(())
     }
 
     /// A reservation gives its disk time and buffers up: another stream of its content reads for it from now on.
@@ -321,12 +339,20 @@ impl Admission {
 
     /// Gives a reservation back; a stale identifier is ignored.
     pub fn release(&mut self, id: ReservationId) {
+        self.suspend(id);
+        if let Some((generation, _)) = self.entries.get_mut(id.slot as usize)
+            && *generation == id.generation
+        {
+            *generation = generation.wrapping_add(1);
+            self.free.push(id.slot);
+        }
+    }
+
+    /// Gives back all that a reservation holds, but not its identifier: it may be reserved again, or released.
+    pub fn suspend(&mut self, id: ReservationId) {
         let Some(reservation) = self.find(id).copied() else { return };
         self.unplace(id);
-        let entry = &mut self.entries[id.slot as usize];
-        entry.0 = entry.0.wrapping_add(1);
-        entry.1 = None;
-        self.free.push(id.slot);
+        self.entries[id.slot as usize].1 = None;
         let disk = self.disk_mut(reservation.request.disk);
         if reservation.shares {
             disk.sharing -= 1;

@@ -115,3 +115,23 @@ fn everything_released_is_everything_free_and_stale_names_do_nothing() {
     assert!(admission.promised_share(DiskId(0)) < 1e-6);
     assert_eq!(admission.promised(), BitRate(0));
 }
+
+#[test]
+fn what_was_suspended_holds_nothing_and_is_reserved_again_under_its_name() {
+    let mut admission = admission(1 << 30);
+    let before = (admission.memory(), admission.link_left(LinkId(0)), admission.promised());
+    let id = admission.reserve(request(8_800_000)).unwrap();
+    admission.place(id, &Moment::idle(0)).unwrap();
+    let held = (admission.memory(), admission.link_left(LinkId(0)), admission.promised());
+    admission.suspend(id);
+    assert_eq!((admission.memory(), admission.link_left(LinkId(0)), admission.promised()), before);
+    assert_ne!(admission.reserve(request(8_800_000)).unwrap(), id, "its name is taken");
+    admission.release(ReservationId { slot: 1, generation: 0 });
+    assert_eq!(admission.reserve_again(id, request(8_800_000)), Ok(()));
+    assert_eq!((admission.memory(), admission.link_left(LinkId(0)), admission.promised()), held);
+    assert_eq!(admission.reserve_again(id, request(8_800_000)), Err(Resource::Table), "it is held");
+    admission.suspend(id);
+    admission.release(id);
+    assert_eq!(admission.reserve_again(id, request(8_800_000)), Err(Resource::Table), "somebody else's now");
+    assert_eq!(admission.reserve(request(8_800_000)).unwrap().slot, id.slot);
+}
