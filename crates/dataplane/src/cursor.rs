@@ -4,10 +4,10 @@
 
 use std::ops::Range;
 
-use schedule::admission::QUARTER_BYTES;
+use schedule::admission::CACHE_PAGE_BYTES;
 use units::ContentVersion;
 
-use crate::cache::QuarterKey;
+use crate::cache::PageKey;
 use crate::control::{Delivery, Segment};
 
 /// What a delivery is made of, in order: all that a cursor has to know of it.
@@ -58,8 +58,8 @@ pub(crate) struct Cursor {
 pub(crate) enum AtCursor {
     /// Literal bytes, so many left in the segment.
     Literal { left: u64 },
-    /// Content: the quarter, the offset in it, and how many bytes of it belong to this segment from here.
-    Content { key: QuarterKey, within: u64, left: u64 },
+    /// Content: the page, the offset in it, and how many bytes of it belong to this segment from here.
+    Content { key: PageKey, within: u64, left: u64 },
     /// Behind the last segment.
     End,
 }
@@ -74,9 +74,9 @@ impl Cursor {
                     Segment::Bytes(_) => AtCursor::Literal { left: length - self.passed },
                     Segment::Range { offset, .. } => {
                         let at = offset + self.passed;
-                        let within = at % QUARTER_BYTES;
-                        let key = QuarterKey { version: route.version, index: at / QUARTER_BYTES };
-                        AtCursor::Content { key, within, left: (QUARTER_BYTES - within).min(length - self.passed) }
+                        let within = at % CACHE_PAGE_BYTES;
+                        let key = PageKey { version: route.version, index: at / CACHE_PAGE_BYTES };
+                        AtCursor::Content { key, within, left: (CACHE_PAGE_BYTES - within).min(length - self.passed) }
                     }
                 };
             }
@@ -87,7 +87,7 @@ impl Cursor {
     }
 
     /// What content lies at or behind this cursor: literal segments are stepped over as well.
-    pub(crate) fn next_content(&mut self, route: Route<'_>) -> Option<(QuarterKey, u64, u64)> {
+    pub(crate) fn next_content(&mut self, route: Route<'_>) -> Option<(PageKey, u64, u64)> {
         loop {
             match self.place(route) {
                 AtCursor::Literal { left } => self.passed += left,

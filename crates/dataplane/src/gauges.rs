@@ -168,15 +168,15 @@ pub struct PlaneGauges {
     pub refused: Gauge,
     /// Processor time of the thread, nanoseconds.
     pub processor_nanos: Gauge,
-    /// Buffer quarters in use, promised, and in all.
-    pub quarters_used: Gauge,
-    /// Buffer quarters promised.
-    pub quarters_promised: Gauge,
-    /// Buffer quarters in all.
-    pub quarters: Gauge,
-    /// Quarters found in the buffers instead of read.
+    /// Buffer pages in use, promised, and in all.
+    pub pages_used: Gauge,
+    /// Buffer pages promised.
+    pub pages_promised: Gauge,
+    /// Buffer pages in all.
+    pub pages: Gauge,
+    /// Pages found in the buffers instead of read.
     pub cache_hits: Gauge,
-    /// Quarters read.
+    /// Pages read.
     pub cache_misses: Gauge,
     /// Ticks begun late, by lateness.
     pub tick_lateness: [Gauge; LATENESS_BUCKETS],

@@ -9,7 +9,7 @@
 
 use std::os::fd::OwnedFd;
 
-use schedule::admission::QUARTER_BYTES;
+use schedule::admission::CACHE_PAGE_BYTES;
 use units::DiskId;
 
 /// How a file can be read.
@@ -77,7 +77,7 @@ impl ContentFile {
     }
 }
 
-/// Bytes of a content that follow each other in one of its files. All but the last of a copy end at a multiple of `QUARTER_BYTES`.
+/// Bytes of a content that follow each other in one of its files. All but the last of a copy end at a multiple of `CACHE_PAGE_BYTES`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unit {
     /// Offset in the content.
@@ -138,7 +138,7 @@ impl ContentLayout {
             let mut end = 0;
             for unit in copy {
                 assert!(
-                    unit.logical == end && end.is_multiple_of(QUARTER_BYTES),
+                    unit.logical == end && end.is_multiple_of(CACHE_PAGE_BYTES),
                     "units follow each other in whole pages"
                 );
                 end += unit.length;
@@ -277,7 +277,7 @@ fn combinations(files: &[ContentFile], copies: &[Box<[Unit]>]) -> Box<[(Box<[Dis
 mod tests {
     use super::*;
 
-    const UNIT: u64 = 4 * QUARTER_BYTES;
+    const UNIT: u64 = 4 * CACHE_PAGE_BYTES;
 
     fn null() -> OwnedFd {
         std::fs::File::open("/dev/null").expect("/dev/null opens").into()

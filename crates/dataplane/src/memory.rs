@@ -5,18 +5,18 @@
 //! [`STEP_CHUNKS`] by the world outside, never by the plane's thread. One step changes at a time. Contents stay in memory for
 //! [`PlaneConfig::memory_lull`](crate::PlaneConfig) after their last use; then their place is used again or given back.
 //!
-//! Promise: only frames with memory are in the cache's hands; what streams were promised is brought in before they need it,
+//! Promise: only chunks with memory are in the cache's hands; what streams were promised is brought in before they need it,
 //! one step ahead; the first step stays. Not here: whether memory can be had (`port::Io::chunks_obtainable`), which
 //! admission counts on.
 
 use units::Nanos;
 
-use crate::cache::{Cache, FRAME_QUARTERS};
+use crate::cache::{CHUNK_PAGES, Cache};
 use crate::port::{Chunks, MemoryChange, STEP_CHUNKS};
 
-/// Frames that nobody would miss: with fewer the next step is brought in. At 2 GiB/s, which bringing in takes, a disk of
+/// Chunks that nobody would miss: with fewer the next step is brought in. At 2 GiB/s, which bringing in takes, a disk of
 /// 1 GB/s does not use them up meanwhile.
-const SPARE_FRAMES: u32 = STEP_CHUNKS / 2;
+const SPARE_CHUNKS: u32 = STEP_CHUNKS / 2;
 /// How often it is looked for steps that nobody used, and tried again what could not be had.
 const LOOK_EVERY: Nanos = Nanos::from_secs(1);
 
@@ -45,20 +45,20 @@ impl ArenaMemory {
         this
     }
 
-    /// The change of memory that shall be made now, if any, with `quarters` promised or asked for. It is under way until
+    /// The change of memory that shall be made now, if any, with `pages` promised or asked for. It is under way until
     /// [`Memory::changed`].
-    pub(crate) fn next_change(&mut self, cache: &mut Cache, quarters: u64, now: Nanos) -> Option<MemoryChange> {
+    pub(crate) fn next_change(&mut self, cache: &mut Cache, pages: u64, now: Nanos) -> Option<MemoryChange> {
         if self.changing.is_some() {
             return None;
         }
-        let wanted = quarters.div_ceil(u64::from(FRAME_QUARTERS)) + u64::from(SPARE_FRAMES);
-        let (frames, unused_since) = (u64::from(cache.present()), now.saturating_sub(self.lull));
-        if frames < wanted || !cache.has_spare(SPARE_FRAMES, unused_since) {
+        let wanted = pages.div_ceil(u64::from(CHUNK_PAGES)) + u64::from(SPARE_CHUNKS);
+        let (chunks, unused_since) = (u64::from(cache.present()), now.saturating_sub(self.lull));
+        if chunks < wanted || !cache.has_spare(SPARE_CHUNKS, unused_since) {
             let absent = self.present.iter().position(|present| !present).filter(|_| now >= self.retry_at);
             self.changing = absent.map(|step| MemoryChange::BringIn(self.chunks(step)));
         } else if now >= self.look_at
-            && frames >= wanted + u64::from(STEP_CHUNKS)
-            && cache.has_spare(SPARE_FRAMES + STEP_CHUNKS, unused_since)
+            && chunks >= wanted + u64::from(STEP_CHUNKS)
+            && cache.has_spare(SPARE_CHUNKS + STEP_CHUNKS, unused_since)
         {
             // From the end, so that what stays lies at the start.
             let unused = |step: &usize| self.present[*step] && cache.remove(self.chunks(*step), unused_since);
@@ -102,7 +102,7 @@ mod tests {
     use units::ContentVersion;
 
     use super::*;
-    use crate::cache::QuarterKey;
+    use crate::cache::PageKey;
 
     const LULL: Nanos = Nanos::from_secs(60);
 
@@ -116,21 +116,21 @@ mod tests {
         (ArenaMemory::new(chunks, LULL, &mut cache), cache)
     }
 
-    /// Makes changes until none is wanted; how many frames have memory then.
-    fn settle(memory: &mut ArenaMemory, cache: &mut Cache, quarters: u64, now: Nanos) -> u32 {
+    /// Makes changes until none is wanted; how many chunks have memory then.
+    fn settle(memory: &mut ArenaMemory, cache: &mut Cache, pages: u64, now: Nanos) -> u32 {
         cache.set_clock(now);
-        while memory.next_change(cache, quarters, now).is_some() {
+        while memory.next_change(cache, pages, now).is_some() {
             memory.changed(cache, true, now);
         }
         cache.present()
     }
 
-    /// Reads so many frames of a content, each given back at once.
-    fn read(cache: &mut Cache, version: u64, frames: u64) {
-        for frame in 0..frames {
-            let key = QuarterKey { version: ContentVersion(version), index: frame * u64::from(FRAME_QUARTERS) };
-            let first = cache.allocate(key, FRAME_QUARTERS, 1).expect("a frame is idle");
-            for nth in 0..FRAME_QUARTERS {
+    /// Reads so many chunks of a content, each given back at once.
+    fn read(cache: &mut Cache, version: u64, chunks: u64) {
+        for chunk in 0..chunks {
+            let key = PageKey { version: ContentVersion(version), index: chunk * u64::from(CHUNK_PAGES) };
+            let first = cache.allocate(key, CHUNK_PAGES, 1).expect("a chunk is idle");
+            for nth in 0..CHUNK_PAGES {
                 cache.read_done(Cache::neighbour(first, nth), 1);
                 cache.release(Cache::neighbour(first, nth));
             }
@@ -141,10 +141,7 @@ mod tests {
     fn what_is_promised_is_there_one_step_ahead_and_no_more() {
         let (mut memory, mut cache) = arena(8);
         assert_eq!(settle(&mut memory, &mut cache, 0, at(100)), STEP_CHUNKS);
-        assert_eq!(
-            settle(&mut memory, &mut cache, u64::from(3 * STEP_CHUNKS * FRAME_QUARTERS), at(100)),
-            4 * STEP_CHUNKS
-        );
+        assert_eq!(settle(&mut memory, &mut cache, u64::from(3 * STEP_CHUNKS * CHUNK_PAGES), at(100)), 4 * STEP_CHUNKS);
         assert_eq!(settle(&mut memory, &mut cache, u64::MAX / 8, at(100)), 8 * STEP_CHUNKS, "all there is");
         assert_eq!(settle(&mut memory, &mut cache, 0, at(102)), STEP_CHUNKS, "none of it was ever used");
     }
@@ -154,35 +151,35 @@ mod tests {
         let (mut memory, mut cache) = arena(8);
         for round in 0..12 {
             settle(&mut memory, &mut cache, 0, at(100));
-            read(&mut cache, round, u64::from(SPARE_FRAMES));
+            read(&mut cache, round, u64::from(SPARE_CHUNKS));
         }
         assert_eq!(settle(&mut memory, &mut cache, 0, at(101)), 7 * STEP_CHUNKS);
-        let first = QuarterKey { version: ContentVersion(0), index: 0 };
+        let first = PageKey { version: ContentVersion(0), index: 0 };
         assert!(cache.find(first).is_some(), "nothing had to go");
         assert_eq!(settle(&mut memory, &mut cache, 0, at(159)), 7 * STEP_CHUNKS);
         assert!(memory.next_wakeup().is_some_and(|wakeup| wakeup > at(159)), "it looks again by itself");
         assert_eq!(settle(&mut memory, &mut cache, 0, at(161)), STEP_CHUNKS);
-        assert!(cache.find(QuarterKey { version: ContentVersion(11), index: 0 }).is_none());
+        assert!(cache.find(PageKey { version: ContentVersion(11), index: 0 }).is_none());
     }
 
     #[test]
-    fn contents_read_by_the_quarter_are_kept_while_there_is_more_memory_to_have() {
+    fn contents_read_by_the_page_are_kept_while_there_is_more_memory_to_have() {
         let (mut memory, mut cache) = arena(8);
-        let (contents, quarters) = (40, 16);
-        let key = |version, index| QuarterKey { version: ContentVersion(version), index };
-        // All contents at once, each a quarter at a time: the next is there before the last is given back.
+        let (contents, pages) = (40, 16);
+        let key = |version, index| PageKey { version: ContentVersion(version), index };
+        // All contents at once, each a page at a time: the next is there before the last is given back.
         let mut held = vec![];
-        for index in 0..quarters {
+        for index in 0..pages {
             let before = std::mem::take(&mut held);
             for version in 0..contents {
                 settle(&mut memory, &mut cache, 0, at(100));
-                let quarter = cache.allocate(key(version, index), 1, 1).expect("there is room");
-                cache.read_done(quarter, 1);
-                held.push(quarter);
+                let page = cache.allocate(key(version, index), 1, 1).expect("there is room");
+                cache.read_done(page, 1);
+                held.push(page);
             }
-            before.into_iter().for_each(|quarter| cache.release(quarter));
+            before.into_iter().for_each(|page| cache.release(page));
         }
-        let kept = (0..contents).flat_map(|version| (0..quarters).map(move |index| key(version, index)));
+        let kept = (0..contents).flat_map(|version| (0..pages).map(move |index| key(version, index)));
         assert_eq!(kept.filter(|&key| cache.find(key).is_none()).count(), 0, "nothing had to go");
     }
 
@@ -190,23 +187,23 @@ mod tests {
     fn contents_that_nobody_used_for_long_make_room_instead_of_more_memory() {
         let (mut memory, mut cache) = arena(8);
         for round in 0..20 {
-            let frames = settle(&mut memory, &mut cache, 0, at(100 + round * 61));
-            assert!(frames <= 2 * STEP_CHUNKS, "{frames}");
-            read(&mut cache, round, u64::from(SPARE_FRAMES));
+            let chunks = settle(&mut memory, &mut cache, 0, at(100 + round * 61));
+            assert!(chunks <= 2 * STEP_CHUNKS, "{chunks}");
+            read(&mut cache, round, u64::from(SPARE_CHUNKS));
         }
     }
 
     #[test]
-    fn what_cannot_be_had_is_tried_again_later_and_frames_in_use_stay() {
+    fn what_cannot_be_had_is_tried_again_later_and_chunks_in_use_stay() {
         let (mut memory, mut cache) = arena(2);
-        let key = QuarterKey { version: ContentVersion(1), index: 0 };
-        let quarters = u64::from(2 * STEP_CHUNKS * FRAME_QUARTERS);
-        assert!(memory.next_change(&mut cache, quarters, at(1)).is_some());
-        assert!(memory.next_change(&mut cache, quarters, at(1)).is_none(), "one at a time");
+        let key = PageKey { version: ContentVersion(1), index: 0 };
+        let pages = u64::from(2 * STEP_CHUNKS * CHUNK_PAGES);
+        assert!(memory.next_change(&mut cache, pages, at(1)).is_some());
+        assert!(memory.next_change(&mut cache, pages, at(1)).is_none(), "one at a time");
         memory.changed(&mut cache, false, at(1));
-        assert!(memory.next_change(&mut cache, quarters, at(1)).is_none());
-        assert_eq!(settle(&mut memory, &mut cache, quarters, at(3)), 2 * STEP_CHUNKS);
-        // The frame in use lies in the step that was brought in last, which is used first.
+        assert!(memory.next_change(&mut cache, pages, at(1)).is_none());
+        assert_eq!(settle(&mut memory, &mut cache, pages, at(3)), 2 * STEP_CHUNKS);
+        // The chunk in use lies in the step that was brought in last, which is used first.
         let used = cache.allocate(key, 1, 1).expect("there is room");
         assert_eq!(settle(&mut memory, &mut cache, 0, at(1000)), 2 * STEP_CHUNKS);
         cache.release(used);

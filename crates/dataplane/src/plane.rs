@@ -61,7 +61,7 @@ impl<I: Io> Plane<I> {
         assert!(gauges.streams.len() >= config.streams_max && gauges.disks.len() >= disks.len(), "gauges fit");
         let begun = (io.now(), io.processor_time());
         let fetcher = Fetcher::new(&config, disks.clone(), io.chunk_count(), begun.0);
-        gauges.plane.quarters.set(u64::from(fetcher.pages().quarters()));
+        gauges.plane.pages.set(u64::from(fetcher.pages().pages()));
         let admitter = Admitter::new(&config, disks, links, fetcher.pages_to_promise(), begun);
         let payloads = (0u16..).take(links.len()).map(|link| admitter.link_payload(LinkId(link))).collect();
         Self {

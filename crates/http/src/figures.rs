@@ -16,7 +16,7 @@ use crate::counts::AllCounts;
 use crate::shared::Shared;
 
 /// What the plane counts buffers in.
-pub(crate) const QUARTER_BYTES: u64 = schedule::admission::QUARTER_BYTES;
+pub(crate) const CACHE_PAGE_BYTES: u64 = schedule::admission::CACHE_PAGE_BYTES;
 
 /// The streams and recordings under way, by number.
 pub(crate) fn streams(shared: &Shared) -> Vec<Stream> {
@@ -162,9 +162,9 @@ pub(crate) fn system(shared: &Shared) -> System {
             whole(real(newer.interface_bytes.saturating_sub(older.interface_bytes)) * 8.0 / elapsed)
         }),
         buffers: Buffers {
-            used_bytes: plane.quarters_used.get() * QUARTER_BYTES,
-            promised_bytes: plane.quarters_promised.get() * QUARTER_BYTES,
-            total_bytes: plane.quarters.get() * QUARTER_BYTES,
+            used_bytes: plane.pages_used.get() * CACHE_PAGE_BYTES,
+            promised_bytes: plane.pages_promised.get() * CACHE_PAGE_BYTES,
+            total_bytes: plane.pages.get() * CACHE_PAGE_BYTES,
         },
         misses: plane.misses.get(),
         refused: shared.service.stats.refusals.total(),

@@ -91,7 +91,7 @@ fn server_metrics(page: &mut Exposition, shared: &Shared) {
 
 fn plane_metrics(page: &mut Exposition, shared: &Shared) {
     let plane = &shared.service.gauges.plane;
-    let quarter = figures::QUARTER_BYTES;
+    let page_bytes = figures::CACHE_PAGE_BYTES;
     page.single("streams", "gauge", "Streams in the delivery table.", plane.streams.get());
     page.single("promised_bytes_per_second", "gauge", "Rate promised to streams.", plane.promised_bps.get() / 8);
     page.single("sent_bytes_total", "counter", "Bytes sent by streams.", plane.sent_bytes.get());
@@ -105,9 +105,9 @@ fn plane_metrics(page: &mut Exposition, shared: &Shared) {
         seconds(plane.processor_nanos.get()),
     );
     page.family("buffer_bytes", "gauge", "The data plane's buffers.");
-    page.sample("buffer_bytes", "state=\"used\"", plane.quarters_used.get() * quarter);
-    page.sample("buffer_bytes", "state=\"promised\"", plane.quarters_promised.get() * quarter);
-    page.sample("buffer_bytes", "state=\"total\"", plane.quarters.get() * quarter);
+    page.sample("buffer_bytes", "state=\"used\"", plane.pages_used.get() * page_bytes);
+    page.sample("buffer_bytes", "state=\"promised\"", plane.pages_promised.get() * page_bytes);
+    page.sample("buffer_bytes", "state=\"total\"", plane.pages.get() * page_bytes);
     page.single("buffer_hits_total", "counter", "Pieces found in the buffers instead of read.", plane.cache_hits.get());
     page.single("buffer_misses_total", "counter", "Pieces read.", plane.cache_misses.get());
     page.family("tick_lateness_seconds", "histogram", "Ticks begun late.");

@@ -180,7 +180,7 @@ fn many_streams_share_one_reading() {
         assert!(reader.join().expect("a reader") == bytes);
     }
     let plane = &server.gauges.plane;
-    assert_eq!(plane.cache_misses.get(), 12, "each quarter was read once");
+    assert_eq!(plane.cache_misses.get(), 12, "each page was read once");
     assert_eq!(plane.cache_hits.get(), 19 * 12);
 }
 

@@ -55,8 +55,8 @@ fn happenings() -> impl Strategy<Value = Vec<Happening>> {
 }
 
 /// Admission after this history, and who holds what.
-fn after(history: &[Happening], quarters: u64, be_share: f64) -> (Admission, Vec<ReservationId>) {
-    let settings = AdmissionSettings { reservations_max: 200, quarters, be_share, sharing_reserve: 0.1 };
+fn after(history: &[Happening], pages: u64, be_share: f64) -> (Admission, Vec<ReservationId>) {
+    let settings = AdmissionSettings { reservations_max: 200, pages, be_share, sharing_reserve: 0.1 };
     let disks = vec![
         (DiskProfile::spindle_default(), Nanos::from_secs(1)),
         (DiskProfile::flash_default(), Nanos::from_millis(250)),
@@ -92,15 +92,15 @@ proptest! {
         busy in 0.0..0.9,
         asked in requests(),
         leaver in 0usize..200,
-        quarters in 200u64..20_000,
+        pages in 200u64..20_000,
         be_share in 0.0..0.4,
     ) {
         history.push(Happening::Busy(busy));
-        let (mut stays, held) = after(&history, quarters, be_share);
+        let (mut stays, held) = after(&history, pages, be_share);
         if held.is_empty() || stays.check(&asked).is_err() {
             return Ok(());
         }
-        let (mut leaves, same) = after(&history, quarters, be_share);
+        let (mut leaves, same) = after(&history, pages, be_share);
         leaves.release(same[leaver % same.len()]);
         prop_assert!(leaves.check(&asked).is_ok(), "admitted beside it, refused without it");
         let round = 1000;

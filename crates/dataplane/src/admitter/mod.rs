@@ -75,14 +75,14 @@ impl Admitter {
         config: &PlaneConfig,
         profiles: Vec<DiskProfile>,
         links: &[BitRate],
-        quarters: u64,
+        pages: u64,
         (now, processor): (Nanos, Nanos),
     ) -> Self {
         // What lies on several disks has one for each of them.
         let reservations_max = config.streams_max * profiles.len().max(1);
         let settings = AdmissionSettings {
             reservations_max,
-            quarters,
+            pages,
             be_share: config.be_share,
             sharing_reserve: config.sharing.unwrap_or(0.0),
         };
@@ -479,18 +479,18 @@ impl Admitter {
     }
 
     /// Once a second: the core's load and the memory that there can be, and figures for everybody.
-    pub(crate) fn measure<I: Io>(&mut self, quarters: u64, outside: &mut Outside<I>) {
+    pub(crate) fn measure<I: Io>(&mut self, pages: u64, outside: &mut Outside<I>) {
         let processor = outside.io.processor_time();
         let (used, wall) = (processor.saturating_sub(self.measured.1), outside.now.saturating_sub(self.measured.0));
         if wall > Nanos::from_millis(500) {
             self.admission.set_processor_share(used.as_secs_f64() / wall.as_secs_f64());
             self.measured = (outside.now, processor);
         }
-        self.admission.set_quarters(quarters);
+        self.admission.set_pages(pages);
         let plane = &outside.gauges.plane;
         plane.processor_nanos.set(processor.0);
         plane.streams.set((self.streams.len() - self.free.len()) as u64);
-        plane.quarters_promised.set(self.admission.memory().0);
+        plane.pages_promised.set(self.admission.memory().0);
         self.publish_shares(outside);
     }
 

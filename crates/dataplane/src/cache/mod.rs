@@ -1,43 +1,43 @@
 //! The buffers: which bytes of which content lie in the arena.
 //!
-//! The unit is a *quarter* of a chunk (256 KiB); four neighbours form a *frame* (1 MiB), the largest read. A quarter is
+//! The unit is a *page* of 256 KiB; four neighbours form a *chunk* (1 MiB), the largest read. A page is
 //! found by (content version, index), so streams of one content share what was read once (interval caching), and what
 //! nobody uses any more stays until its place is needed (least recently used first).
 //!
-//! Frames have memory from [`Cache::add`] to [`Cache::remove`] (`memory`); only those are used.
+//! Chunks have memory from [`Cache::add`] to [`Cache::remove`] (`memory`); only those are used.
 //!
-//! Promise: a quarter that is referenced or being read is never reused; if fewer quarters are in use than have memory,
-//! one can be had. No allocation after construction. Not here: how many quarters a stream may hold (`admission`).
+//! Promise: a page that is referenced or being read is never reused; if fewer pages are in use than have memory,
+//! one can be had. No allocation after construction. Not here: how many pages a stream may hold (`admission`).
 
 mod list;
 
-use schedule::admission::QUARTER_BYTES;
+use schedule::admission::CACHE_PAGE_BYTES;
 use units::{ContentVersion, Nanos, limits};
 
 use crate::port::{Chunks, SHARED_STREAMS_MIN, Sharing, Span};
 use list::NumberList;
 
-/// Quarters in a frame.
-pub const FRAME_QUARTERS: u32 = 4;
+/// Pages in a chunk.
+pub const CHUNK_PAGES: u32 = 4;
 const NONE: u32 = u32::MAX;
-const _: () = assert!(QUARTER_BYTES * FRAME_QUARTERS as u64 == limits::CHUNK_BYTES);
+const _: () = assert!(CACHE_PAGE_BYTES * CHUNK_PAGES as u64 == limits::CHUNK_BYTES);
 
-/// Names a quarter of the arena.
+/// Names a page of the arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Quarter(u32);
+pub struct Page(u32);
 
-/// What a quarter holds.
+/// What a page holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct QuarterKey {
+pub struct PageKey {
     /// Which content.
     pub version: ContentVersion,
-    /// Which of its quarters: offset / `QUARTER_BYTES`.
+    /// Which of its pages: offset / `CACHE_PAGE_BYTES`.
     pub index: u64,
 }
 
-/// How far a quarter is.
+/// How far a page is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum QuarterState {
+pub enum PageState {
     /// Nothing in it.
     Empty,
     /// Being read.
@@ -47,9 +47,9 @@ pub enum QuarterState {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct QuarterEntry {
-    key: Option<QuarterKey>,
-    state: QuarterState,
+struct PageEntry {
+    key: Option<PageKey>,
+    state: PageState,
     refs: u32,
     /// Streams that found it here instead of reading it.
     hits: u32,
@@ -61,35 +61,35 @@ struct QuarterEntry {
     chain: u32,
 }
 
-impl QuarterEntry {
+impl PageEntry {
     /// Nobody holds it, and no read may write into it.
     const fn is_unused(&self) -> bool {
         self.refs == 0 && self.reads == 0
     }
 }
 
-/// The table of all quarters.
+/// The table of all pages.
 #[derive(Debug)]
 pub struct Cache {
-    entries: Vec<QuarterEntry>,
+    entries: Vec<PageEntry>,
     buckets: Vec<u32>,
-    /// Unused quarters in frames of which another quarter is used.
+    /// Unused pages in chunks of which another page is used.
     partial: NumberList,
-    /// Frames of which no quarter is used, the one that was idle for longest first.
+    /// Chunks of which no page is used, the one that was idle for longest first.
     idle: NumberList,
-    frames: Vec<Frame>,
-    /// Frames that have memory.
+    chunks: Vec<ChunkEntry>,
+    /// Chunks that have memory.
     present: u32,
-    /// Frames that there can be, as far as the world outside knows.
+    /// Chunks that there can be, as far as the world outside knows.
     obtainable: u32,
     used: u32,
     clock: Nanos,
 }
 
-/// One frame.
+/// One chunk.
 #[derive(Debug, Clone, Copy)]
-struct Frame {
-    /// How many of its quarters are used.
+struct ChunkEntry {
+    /// How many of its pages are used.
     busy: u32,
     /// Since when it is idle; zero if it was never used.
     idle_since: Nanos,
@@ -97,25 +97,24 @@ struct Frame {
 }
 
 impl Cache {
-    /// A table for `frames` frames, all without memory yet.
+    /// A table for `chunks` chunks, all without memory yet.
     ///
     /// # Panics
     /// If there are none.
     #[must_use]
-    pub fn new(frames: u32) -> Self {
-        assert!(frames > 0, "an arena has at least one frame");
-        let quarters = frames * FRAME_QUARTERS;
-        let entry =
-            QuarterEntry { key: None, state: QuarterState::Empty, refs: 0, hits: 0, reads: 0, valid: 0, chain: NONE };
-        let frame = Frame { busy: 0, idle_since: Nanos::ZERO, present: false };
+    pub fn new(chunks: u32) -> Self {
+        assert!(chunks > 0, "an arena has at least one chunk");
+        let pages = chunks * CHUNK_PAGES;
+        let entry = PageEntry { key: None, state: PageState::Empty, refs: 0, hits: 0, reads: 0, valid: 0, chain: NONE };
+        let chunk = ChunkEntry { busy: 0, idle_since: Nanos::ZERO, present: false };
         Self {
-            entries: vec![entry; quarters as usize],
-            buckets: vec![NONE; quarters.next_power_of_two() as usize],
-            partial: NumberList::new(quarters),
-            idle: NumberList::new(frames),
-            frames: vec![frame; frames as usize],
+            entries: vec![entry; pages as usize],
+            buckets: vec![NONE; pages.next_power_of_two() as usize],
+            partial: NumberList::new(pages),
+            idle: NumberList::new(chunks),
+            chunks: vec![chunk; chunks as usize],
             present: 0,
-            obtainable: frames,
+            obtainable: chunks,
             used: 0,
             clock: Nanos::ZERO,
         }
@@ -126,240 +125,233 @@ impl Cache {
         self.clock = now;
     }
 
-    /// Takes frames in that have memory now. They are used before any that hold something.
+    /// Takes chunks in that have memory now. They are used before any that hold something.
     pub fn add(&mut self, chunks: Chunks) {
-        for frame in (chunks.first..chunks.first + chunks.count).rev() {
-            assert!(!self.frames[frame as usize].present, "a frame is brought in once");
-            self.frames[frame as usize].present = true;
-            self.frames[frame as usize].idle_since = Nanos::ZERO;
-            self.idle.push_first(frame);
+        for chunk in (chunks.first..chunks.first + chunks.count).rev() {
+            assert!(!self.chunks[chunk as usize].present, "a chunk is brought in once");
+            self.chunks[chunk as usize].present = true;
+            self.chunks[chunk as usize].idle_since = Nanos::ZERO;
+            self.idle.push_first(chunk);
         }
         self.present += chunks.count;
     }
 
-    /// Lets go of frames that are about to lose their memory, if all of them were idle since `unused_since`; what they
+    /// Lets go of chunks that are about to lose their memory, if all of them were idle since `unused_since`; what they
     /// hold is forgotten.
     pub fn remove(&mut self, chunks: Chunks, unused_since: Nanos) -> bool {
         let range = chunks.first..chunks.first + chunks.count;
-        let unused = |frame: &Frame| frame.present && frame.busy == 0 && frame.idle_since <= unused_since;
-        if !self.frames[range.start as usize..range.end as usize].iter().all(unused) {
+        let unused = |chunk: &ChunkEntry| chunk.present && chunk.busy == 0 && chunk.idle_since <= unused_since;
+        if !self.chunks[range.start as usize..range.end as usize].iter().all(unused) {
             return false;
         }
-        for frame in range {
-            for at in frame * FRAME_QUARTERS..(frame + 1) * FRAME_QUARTERS {
+        for chunk in range {
+            for at in chunk * CHUNK_PAGES..(chunk + 1) * CHUNK_PAGES {
                 self.forget_key(at);
-                self.entries[at as usize].state = QuarterState::Empty;
+                self.entries[at as usize].state = PageState::Empty;
             }
-            self.idle.remove(frame);
-            self.frames[frame as usize].present = false;
+            self.idle.remove(chunk);
+            self.chunks[chunk as usize].present = false;
         }
         self.present -= chunks.count;
         true
     }
 
-    /// Frames that have memory.
+    /// Chunks that have memory.
     #[must_use]
     pub const fn present(&self) -> u32 {
         self.present
     }
 
-    /// Frames that there can be now.
+    /// Chunks that there can be now.
     #[must_use]
     pub const fn obtainable(&self) -> u32 {
         self.obtainable
     }
 
-    /// Takes note of how many frames there can be now.
-    pub fn set_obtainable(&mut self, frames: u32) {
-        self.obtainable = frames.min(u32::try_from(self.frames.len()).expect("built from a u32"));
+    /// Takes note of how many chunks there can be now.
+    pub fn set_obtainable(&mut self, chunks: u32) {
+        self.obtainable = chunks.min(u32::try_from(self.chunks.len()).expect("built from a u32"));
     }
 
-    /// Whether there are `count` frames whose contents, if any, nobody used since `unused_since`.
+    /// Whether there are `count` chunks whose contents, if any, nobody used since `unused_since`.
     #[must_use]
     pub fn has_spare(&self, count: u32, unused_since: Nanos) -> bool {
-        let spare = |&frame: &u32| self.frames[frame as usize].idle_since <= unused_since;
+        let spare = |&chunk: &u32| self.chunks[chunk as usize].idle_since <= unused_since;
         self.idle.iter().take(count as usize).take_while(spare).count() == count as usize
     }
 
-    /// The quarter that holds (or will hold) `key`, with one more reference to it.
-    pub fn take(&mut self, key: QuarterKey) -> Option<Quarter> {
-        let quarter = self.find(key)?;
-        let entry = &mut self.entries[quarter.0 as usize];
+    /// The page that holds (or will hold) `key`, with one more reference to it.
+    pub fn take(&mut self, key: PageKey) -> Option<Page> {
+        let page = self.find(key)?;
+        let entry = &mut self.entries[page.0 as usize];
         entry.refs += 1;
         entry.hits = entry.hits.saturating_add(1);
         if entry.refs == 1 && entry.reads == 0 {
-            self.leave_unused(quarter.0);
+            self.leave_unused(page.0);
         }
-        Some(quarter)
+        Some(page)
     }
 
-    /// The quarter that holds (or will hold) `key`.
+    /// The page that holds (or will hold) `key`.
     #[must_use]
-    pub fn find(&self, key: QuarterKey) -> Option<Quarter> {
+    pub fn find(&self, key: PageKey) -> Option<Page> {
         let mut at = self.buckets[self.bucket(key)];
         while at != NONE {
             let entry = &self.entries[at as usize];
             if entry.key == Some(key) {
-                return Some(Quarter(at));
+                return Some(Page(at));
             }
             at = entry.chain;
         }
         None
     }
 
-    /// A place for `count` quarters from `key` on, neighbours in memory, each referenced once and in state
-    /// `Reading`, with `reads` answers to come. More than one lie in one frame at their place in their chunk of the content; one
-    /// lies behind the quarter before it if it can. None of the keys may be present. `None` if there is no such place.
-    pub fn allocate(&mut self, key: QuarterKey, count: u32, reads: u8) -> Option<Quarter> {
+    /// A place for `count` pages from `key` on, neighbours in memory, each referenced once and in state
+    /// `Reading`, with `reads` answers to come. More than one lie in one chunk, where they lie in their chunk of the content; one
+    /// lies behind the page before it if it can. None of the keys may be present. `None` if there is no such place.
+    pub fn allocate(&mut self, key: PageKey, count: u32, reads: u8) -> Option<Page> {
         let first = if count == 1 { self.place_for_one(key)? } else { self.place_in_idle(key)? };
-        debug_assert!(first % FRAME_QUARTERS + count <= FRAME_QUARTERS, "a run stays in its frame");
+        debug_assert!(first % CHUNK_PAGES + count <= CHUNK_PAGES, "a run stays in its chunk");
         for (at, index) in (first..first + count).zip(key.index..) {
             self.leave_unused(at);
             self.forget_key(at);
-            self.entries[at as usize] = QuarterEntry {
-                key: None,
-                state: QuarterState::Reading,
-                refs: 1,
-                hits: 0,
-                reads,
-                valid: 0,
-                chain: NONE,
-            };
-            self.put_key(at, QuarterKey { index, ..key });
+            self.entries[at as usize] =
+                PageEntry { key: None, state: PageState::Reading, refs: 1, hits: 0, reads, valid: 0, chain: NONE };
+            self.put_key(at, PageKey { index, ..key });
         }
-        Some(Quarter(first))
+        Some(Page(first))
     }
 
-    /// Where one quarter may lie. Behind the one before it: a frame that has one content is passed on whole, in large pages
-    /// and in one send. Else in the frame that was idle for longest: what was sent last rests longest, lent memory with it.
-    /// Else, once every second frame that there can be is used, in a leftover, so that the others stay for runs.
-    fn place_for_one(&self, key: QuarterKey) -> Option<u32> {
+    /// Where one page may lie. Behind the one before it: a chunk that has one content is passed on whole, in huge pages
+    /// and in one send. Else in the chunk that was idle for longest: what was sent last rests longest, lent memory with it.
+    /// Else, once every second chunk that there can be is used, in a leftover, so that the others stay for runs.
+    fn place_for_one(&self, key: PageKey) -> Option<u32> {
         let (idle, leftover) = (self.place_in_idle(key), self.partial.first());
         let few_are_used = self.present - self.idle.count() < self.obtainable / 2;
         self.place_behind(key).or(if few_are_used { idle.or(leftover) } else { leftover.or(idle) })
     }
 
-    /// The unused place in memory behind the quarter before `key`, in the same frame.
-    fn place_behind(&self, key: QuarterKey) -> Option<u32> {
-        let before = self.find(QuarterKey { index: key.index.checked_sub(1)?, ..key })?;
+    /// The unused place in memory behind the page before `key`, in the same chunk.
+    fn place_behind(&self, key: PageKey) -> Option<u32> {
+        let before = self.find(PageKey { index: key.index.checked_sub(1)?, ..key })?;
         let at = before.0 + 1;
-        let free = !at.is_multiple_of(FRAME_QUARTERS) && self.entries[at as usize].is_unused();
+        let free = !at.is_multiple_of(CHUNK_PAGES) && self.entries[at as usize].is_unused();
         free.then_some(at)
     }
 
-    /// The place of `key` in the frame that was idle for longest.
-    fn place_in_idle(&self, key: QuarterKey) -> Option<u32> {
-        let within = u32::try_from(key.index % u64::from(FRAME_QUARTERS)).expect("below four");
-        self.idle.first().map(|frame| frame * FRAME_QUARTERS + within)
+    /// The place of `key` in the chunk that was idle for longest.
+    fn place_in_idle(&self, key: PageKey) -> Option<u32> {
+        let within = u32::try_from(key.index % u64::from(CHUNK_PAGES)).expect("below four");
+        self.idle.first().map(|chunk| chunk * CHUNK_PAGES + within)
     }
 
     /// Gives back one reference.
-    pub fn release(&mut self, quarter: Quarter) {
-        let entry = &mut self.entries[quarter.0 as usize];
+    pub fn release(&mut self, page: Page) {
+        let entry = &mut self.entries[page.0 as usize];
         entry.refs = entry.refs.checked_sub(1).expect("a reference was held");
         if entry.is_unused() {
-            self.become_unused(quarter.0);
+            self.become_unused(page.0);
         }
     }
 
-    /// A quarter whose read will not be answered in time gives who waits for it to another one, which is to be read by one
+    /// A page whose read will not be answered in time gives who waits for it to another one, which is to be read by one
     /// request: `None` if nobody waits, or there is no place. The old one is used again when its read is answered.
-    pub fn supersede(&mut self, quarter: Quarter) -> Option<Quarter> {
-        let QuarterEntry { key: Some(key), state: QuarterState::Reading, refs: refs @ 1.., .. } =
-            self.entries[quarter.0 as usize]
+    pub fn supersede(&mut self, page: Page) -> Option<Page> {
+        let PageEntry { key: Some(key), state: PageState::Reading, refs: refs @ 1.., .. } =
+            self.entries[page.0 as usize]
         else {
             return None;
         };
-        self.forget_key(quarter.0);
+        self.forget_key(page.0);
         let Some(new) = self.allocate(key, 1, 1) else {
-            self.put_key(quarter.0, key);
+            self.put_key(page.0, key);
             return None;
         };
         self.entries[new.0 as usize].refs = refs;
-        self.entries[quarter.0 as usize].refs = 0;
+        self.entries[page.0 as usize].refs = 0;
         Some(new)
     }
 
-    /// One read for this quarter ended: from its start, so many bytes are valid.
-    pub fn read_done(&mut self, quarter: Quarter, valid: u32) {
-        let entry = &mut self.entries[quarter.0 as usize];
+    /// One read for this page ended: from its start, so many bytes are valid.
+    pub fn read_done(&mut self, page: Page, valid: u32) {
+        let entry = &mut self.entries[page.0 as usize];
         entry.reads = entry.reads.checked_sub(1).expect("a read was out");
         entry.valid = entry.valid.max(valid);
         if entry.reads == 0 {
-            entry.state = QuarterState::Ready(entry.valid);
+            entry.state = PageState::Ready(entry.valid);
         }
         if entry.is_unused() {
-            self.become_unused(quarter.0);
+            self.become_unused(page.0);
         }
     }
 
-    /// One read for this quarter brought nothing. Who waited for it has let go of it, and who wants its bytes reads them into
+    /// One read for this page brought nothing. Who waited for it has let go of it, and who wants its bytes reads them into
     /// another one. It is used again when its last read is answered.
-    pub fn read_failed(&mut self, quarter: Quarter) {
-        assert_eq!(self.entries[quarter.0 as usize].refs, 0, "nobody holds what cannot be read");
-        self.forget_key(quarter.0);
-        self.read_done(quarter, 0);
+    pub fn read_failed(&mut self, page: Page) {
+        assert_eq!(self.entries[page.0 as usize].refs, 0, "nobody holds what cannot be read");
+        self.forget_key(page.0);
+        self.read_done(page, 0);
     }
 
-    /// How far a quarter is.
+    /// How far a page is.
     #[must_use]
-    pub fn state(&self, quarter: Quarter) -> QuarterState {
-        self.entries[quarter.0 as usize].state
+    pub fn state(&self, page: Page) -> PageState {
+        self.entries[page.0 as usize].state
     }
 
     /// Whether more than a few streams send it.
     #[must_use]
-    pub fn sharing(&self, quarter: Quarter) -> Sharing {
+    pub fn sharing(&self, page: Page) -> Sharing {
         // The first did not find it.
-        if self.entries[quarter.0 as usize].hits + 1 >= SHARED_STREAMS_MIN { Sharing::Shared } else { Sharing::Single }
+        if self.entries[page.0 as usize].hits + 1 >= SHARED_STREAMS_MIN { Sharing::Shared } else { Sharing::Single }
     }
 
-    /// The arena's bytes of a quarter.
+    /// The arena's bytes of a page.
     #[must_use]
-    pub fn span(quarter: Quarter) -> Span {
-        let length = u32::try_from(QUARTER_BYTES).expect("a quarter is small");
-        Span { offset: u64::from(quarter.0) * QUARTER_BYTES, length }
+    pub fn span(page: Page) -> Span {
+        let length = u32::try_from(CACHE_PAGE_BYTES).expect("a page is small");
+        Span { offset: u64::from(page.0) * CACHE_PAGE_BYTES, length }
     }
 
     /// The `nth` neighbour.
     #[must_use]
-    pub fn neighbour(quarter: Quarter, nth: u32) -> Quarter {
-        Quarter(quarter.0 + nth)
+    pub fn neighbour(page: Page, nth: u32) -> Page {
+        Page(page.0 + nth)
     }
 
-    /// The next quarter in memory if it is in the same frame, holds `key` and is ready.
+    /// The next page in memory if it is in the same chunk, holds `key` and is ready.
     #[must_use]
-    pub fn ready_neighbour(&self, quarter: Quarter, key: QuarterKey) -> Option<(Quarter, u32)> {
-        let next = quarter.0 + 1;
-        if next.is_multiple_of(FRAME_QUARTERS) {
+    pub fn ready_neighbour(&self, page: Page, key: PageKey) -> Option<(Page, u32)> {
+        let next = page.0 + 1;
+        if next.is_multiple_of(CHUNK_PAGES) {
             return None;
         }
         let entry = &self.entries[next as usize];
         match entry.state {
-            QuarterState::Ready(valid) if entry.key == Some(key) => Some((Quarter(next), valid)),
-            QuarterState::Ready(_) | QuarterState::Empty | QuarterState::Reading => None,
+            PageState::Ready(valid) if entry.key == Some(key) => Some((Page(next), valid)),
+            PageState::Ready(_) | PageState::Empty | PageState::Reading => None,
         }
     }
 
-    /// Quarters referenced or being read.
+    /// Pages referenced or being read.
     #[must_use]
     pub const fn used(&self) -> u32 {
         self.used
     }
 
-    /// All quarters, with memory and without.
+    /// All pages, with memory and without.
     #[must_use]
-    pub fn quarters(&self) -> u32 {
+    pub fn pages(&self) -> u32 {
         u32::try_from(self.entries.len()).expect("built from a u32")
     }
 
-    fn bucket(&self, key: QuarterKey) -> usize {
+    fn bucket(&self, key: PageKey) -> usize {
         // Fibonacci hashing (Knuth, TAOCP 3, §6.4): neighbours spread over the table.
         let mixed = (key.version.0.rotate_left(32) ^ key.index).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         usize::try_from(mixed >> 32).expect("32 bits") & (self.buckets.len() - 1)
     }
 
-    fn put_key(&mut self, at: u32, key: QuarterKey) {
+    fn put_key(&mut self, at: u32, key: PageKey) {
         let bucket = self.bucket(key);
         let entry = &mut self.entries[at as usize];
         (entry.key, entry.chain) = (Some(key), self.buckets[bucket]);
@@ -385,60 +377,60 @@ impl Cache {
         }
     }
 
-    /// An unused quarter becomes used.
+    /// An unused page becomes used.
     fn leave_unused(&mut self, at: u32) {
         self.used += 1;
-        let frame = at / FRAME_QUARTERS;
-        let busy = &mut self.frames[frame as usize].busy;
+        let chunk = at / CHUNK_PAGES;
+        let busy = &mut self.chunks[chunk as usize].busy;
         *busy += 1;
         if *busy > 1 {
             self.partial.remove(at);
         } else {
-            self.idle.remove(frame);
-            others_in_frame(at).for_each(|other| self.partial.push_last(other));
+            self.idle.remove(chunk);
+            others_in_chunk(at).for_each(|other| self.partial.push_last(other));
         }
     }
 
-    /// A used quarter becomes unused; what it holds can still be found.
+    /// A used page becomes unused; what it holds can still be found.
     fn become_unused(&mut self, at: u32) {
         self.used -= 1;
-        let frame = at / FRAME_QUARTERS;
-        let Frame { busy, idle_since, .. } = &mut self.frames[frame as usize];
+        let chunk = at / CHUNK_PAGES;
+        let ChunkEntry { busy, idle_since, .. } = &mut self.chunks[chunk as usize];
         *busy -= 1;
         if *busy > 0 {
             self.partial.push_last(at);
         } else {
             *idle_since = self.clock;
-            self.idle.push_last(frame);
-            others_in_frame(at).for_each(|other| self.partial.remove(other));
+            self.idle.push_last(chunk);
+            others_in_chunk(at).for_each(|other| self.partial.remove(other));
         }
     }
 }
 
-fn others_in_frame(at: u32) -> impl Iterator<Item = u32> {
-    let first = at - at % FRAME_QUARTERS;
-    (first..first + FRAME_QUARTERS).filter(move |&other| other != at)
+fn others_in_chunk(at: u32) -> impl Iterator<Item = u32> {
+    let first = at - at % CHUNK_PAGES;
+    (first..first + CHUNK_PAGES).filter(move |&other| other != at)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A table of which all frames have memory.
-    fn full(frames: u32) -> Cache {
-        let mut cache = Cache::new(frames);
-        cache.add(Chunks { first: 0, count: frames });
+    /// A table of which all chunks have memory.
+    fn full(chunks: u32) -> Cache {
+        let mut cache = Cache::new(chunks);
+        cache.add(Chunks { first: 0, count: chunks });
         cache
     }
 
-    fn key(index: u64) -> QuarterKey {
-        QuarterKey { version: ContentVersion(7), index }
+    fn key(index: u64) -> PageKey {
+        PageKey { version: ContentVersion(7), index }
     }
 
     #[test]
-    fn a_frame_is_read_once_and_found_by_all() {
+    fn a_chunk_is_read_once_and_found_by_all() {
         let mut cache = full(2);
-        let first = cache.allocate(key(4), 4, 1).expect("an idle frame");
+        let first = cache.allocate(key(4), 4, 1).expect("an idle chunk");
         for nth in 0..4 {
             cache.read_done(Cache::neighbour(first, nth), 262_144);
         }
@@ -452,50 +444,50 @@ mod tests {
     #[test]
     fn bytes_are_shared_from_the_third_stream_on_until_they_are_replaced() {
         let mut cache = full(1);
-        let quarter = cache.allocate(key(0), 1, 1).expect("room");
-        cache.read_done(quarter, 262_144);
+        let page = cache.allocate(key(0), 1, 1).expect("room");
+        cache.read_done(page, 262_144);
         for (found, sharing) in [(0, Sharing::Single), (1, Sharing::Single), (2, Sharing::Shared)] {
-            assert_eq!(cache.sharing(quarter), sharing, "found {found} times");
-            cache.release(quarter);
-            assert_eq!(cache.take(key(0)), Some(quarter));
+            assert_eq!(cache.sharing(page), sharing, "found {found} times");
+            cache.release(page);
+            assert_eq!(cache.take(key(0)), Some(page));
         }
-        cache.release(quarter);
+        cache.release(page);
         let again = cache.allocate(key(4), 4, 1).expect("room");
-        assert_eq!((again, cache.sharing(again)), (quarter, Sharing::Single));
+        assert_eq!((again, cache.sharing(again)), (page, Sharing::Single));
     }
 
     #[test]
-    fn contents_read_by_the_quarter_fill_frames_of_their_own_while_there_are_idle_ones() {
-        let other = |index| QuarterKey { version: ContentVersion(8), index };
+    fn contents_read_by_the_page_fill_chunks_of_their_own_while_there_are_idle_ones() {
+        let other = |index| PageKey { version: ContentVersion(8), index };
         let mut cache = full(6);
         let mut last = [None; 2];
         for index in 4..8 {
             for (nth, key) in [key(index), other(index)].into_iter().enumerate() {
-                let quarter = cache.allocate(key, 1, 1).expect("room");
+                let page = cache.allocate(key, 1, 1).expect("room");
                 if let Some(last) = last[nth] {
-                    assert_eq!(quarter, Cache::neighbour(last, 1), "behind the one before");
+                    assert_eq!(page, Cache::neighbour(last, 1), "behind the one before");
                 }
-                last[nth] = Some(quarter);
+                last[nth] = Some(page);
             }
         }
-        // Two frames are full, one more is begun; from then on half are idle, and leftovers are used.
+        // Two chunks are full, one more is begun; from then on half are idle, and leftovers are used.
         let begun = cache.allocate(key(40), 1, 1).expect("room");
         let leftover = cache.allocate(key(80), 1, 1).expect("room");
         assert_eq!(leftover, Cache::neighbour(begun, 1));
         assert_eq!(cache.allocate(key(41), 1, 1), Some(Cache::neighbour(begun, 2)), "its place is taken");
         for chunk in 0..3 {
-            assert!(cache.allocate(other(100 + chunk * 4), 4, 1).is_some(), "idle frames stay for runs");
+            assert!(cache.allocate(other(100 + chunk * 4), 4, 1).is_some(), "idle chunks stay for runs");
         }
     }
 
     #[test]
-    fn the_pieces_of_a_quarter_may_come_in_any_order() {
+    fn the_pieces_of_a_page_may_come_in_any_order() {
         let mut cache = full(2);
-        let quarter = cache.allocate(key(0), 1, 2).expect("room");
-        cache.read_done(quarter, 262_144);
-        assert_eq!(cache.state(quarter), QuarterState::Reading, "the first piece is still out");
-        cache.read_done(quarter, 131_072);
-        assert_eq!(cache.state(quarter), QuarterState::Ready(262_144));
+        let page = cache.allocate(key(0), 1, 2).expect("room");
+        cache.read_done(page, 262_144);
+        assert_eq!(cache.state(page), PageState::Reading, "the first piece is still out");
+        cache.read_done(page, 131_072);
+        assert_eq!(cache.state(page), PageState::Ready(262_144));
     }
 
     #[test]
@@ -518,20 +510,20 @@ mod tests {
     #[test]
     fn while_fewer_are_used_than_there_are_one_can_be_had() {
         let mut cache = full(8);
-        let mut held: Vec<Quarter> = vec![];
+        let mut held: Vec<Page> = vec![];
         let mut seed = 1u64;
         for step in 0..20_000u64 {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            if cache.used() < cache.quarters() && seed >> 63 == 0 {
+            if cache.used() < cache.pages() && seed >> 63 == 0 {
                 let count = if seed >> 62 & 1 == 0 { 1 } else { 4 };
                 let key = key(step * 4);
                 let got = cache.allocate(key, count, 1).map(|first| (first, count));
                 let (first, count) = got.or_else(|| cache.allocate(key, 1, 1).map(|q| (q, 1))).expect("one can be had");
                 for nth in 0..count {
-                    let quarter = Cache::neighbour(first, nth);
-                    assert!(!held.contains(&quarter), "in use twice");
-                    cache.read_done(quarter, 1);
-                    held.push(quarter);
+                    let page = Cache::neighbour(first, nth);
+                    assert!(!held.contains(&page), "in use twice");
+                    cache.read_done(page, 1);
+                    held.push(page);
                 }
             } else if !held.is_empty() {
                 let at = usize::try_from(seed >> 33).expect("31 bits") % held.len();
@@ -544,13 +536,13 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_forgotten_at_once_and_its_place_used_when_all_its_reads_are_answered() {
         let mut cache = full(1);
-        let quarter = cache.allocate(key(0), 1, 2).expect("room");
-        cache.release(quarter);
-        cache.read_failed(quarter);
+        let page = cache.allocate(key(0), 1, 2).expect("room");
+        cache.release(page);
+        cache.read_failed(page);
         assert_eq!((cache.find(key(0)), cache.used()), (None, 1));
         let again = cache.allocate(key(0), 1, 1).expect("room");
-        assert_ne!(again, quarter, "whose other half may still be written to");
-        cache.read_done(quarter, 5);
+        assert_ne!(again, page, "whose other half may still be written to");
+        cache.read_done(page, 5);
         assert_eq!((cache.find(key(0)), cache.used()), (Some(again), 1), "nor does it heal it");
     }
 }

@@ -12,11 +12,11 @@ use super::*;
 use crate::layout::Piece;
 
 /// A delivery reads ahead this far, and if its content lies on several disks a unit on each of them, and one more.
-pub(super) const WINDOW_BYTES: u64 = 4 * QUARTER_BYTES;
+pub(super) const WINDOW_BYTES: u64 = 4 * CACHE_PAGE_BYTES;
 /// It reads no farther ahead than this, for every stream has room for marks of so many pages: enough for seven disks
 /// with units of 8 MiB.
 pub(super) const AHEAD_BYTES_MAX: u64 = 64 << 20;
-const MARKS: u64 = AHEAD_BYTES_MAX / QUARTER_BYTES;
+const MARKS: u64 = AHEAD_BYTES_MAX / CACHE_PAGE_BYTES;
 const _: () = assert!(MARKS == 4 * 64);
 
 /// Marks of pages of one content, by their number: all within [`AHEAD_BYTES_MAX`].
@@ -81,10 +81,10 @@ impl Fetcher {
         if disks == 1 || stream.route().range().is_none() || unit >= AHEAD_BYTES_MAX / 2 {
             return WINDOW_BYTES;
         }
-        let share = u64::from(self.best_effort_pages_max() / self.best_effort.0.max(1)) * QUARTER_BYTES;
+        let share = u64::from(self.best_effort_pages_max() / self.best_effort.0.max(1)) * CACHE_PAGE_BYTES;
         // A range may begin within a page. One unit more than there are disks: a disk that has read its own does not
         // wait until that of another was sent.
-        (unit * (disks + 1)).min(share).clamp(WINDOW_BYTES, AHEAD_BYTES_MAX - QUARTER_BYTES)
+        (unit * (disks + 1)).min(share).clamp(WINDOW_BYTES, AHEAD_BYTES_MAX - CACHE_PAGE_BYTES)
     }
 
     /// Asks all disks at once that have something which a delivery wants and nobody has read.
@@ -108,7 +108,7 @@ impl Fetcher {
         while cursor.payload < stream.target {
             let (key, _, left) = cursor.next_content(stream.route())?;
             if self.cache.find(key).is_none() {
-                let (offset, wanted) = (key.index * QUARTER_BYTES, stream.target - cursor.payload);
+                let (offset, wanted) = (key.index * CACHE_PAGE_BYTES, stream.target - cursor.payload);
                 let piece = layout.piece(layout.copy_at(offset, |disk| self.reluctance(disk)), offset, wanted)?;
                 if piece.disk == disk {
                     return Some((cursor, Piece { length: wanted, ..piece }));
@@ -133,7 +133,7 @@ impl Fetcher {
         let (first, _) = self.allocate(key, 1, false, slot)?;
         self.count_best_effort(slot, 1);
         outside.gauges.plane.cache_misses.add(1);
-        let (position, bytes, requests) = self.read_quarters(slot, key, (first, 1), false, outside);
+        let (position, bytes, requests) = self.read_pages(slot, key, (first, 1), false, outside);
         if is_next {
             self.pass_page(slot);
             outside.tell_pacer(ToPacer::Fetched { slot, payload: self.streams[slot as usize].fetch.payload });

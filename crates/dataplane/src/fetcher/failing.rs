@@ -11,7 +11,7 @@ use schedule::admission::disk_table::LOOKAHEAD_ROUNDS;
 use schedule::disk::health::DiskCondition;
 
 use super::*;
-use crate::cache::Quarter;
+use crate::cache::Page;
 use crate::control::{Event, Outcome};
 use crate::gauges;
 use crate::port::IoFault;
@@ -134,8 +134,8 @@ impl Fetcher {
                 let Some(&free) = self.reads_free.last() else { return };
                 let Some(first) = self.cache.supersede(Cache::neighbour(read.first, nth)) else { continue };
                 self.reads_free.pop();
-                let offset = (read.offset / QUARTER_BYTES + u64::from(nth)) * QUARTER_BYTES;
-                let expected = QUARTER_BYTES.min(content.size - offset);
+                let offset = (read.offset / CACHE_PAGE_BYTES + u64::from(nth)) * CACHE_PAGE_BYTES;
+                let expected = CACHE_PAGE_BYTES.min(content.size - offset);
                 self.files.user(read.file);
                 let mut again = read.of_one_page(first, offset, expected);
                 again.tried = if is_hung { read.tried } else { 0 };
@@ -152,13 +152,7 @@ impl Fetcher {
 
     /// A page cannot be read: the streams that wait for it are sent what lies before it and end with `outcome`; a
     /// stream that wants it from now on reads it anew.
-    pub(super) fn lose_page<I: Io>(
-        &mut self,
-        page: Quarter,
-        key: QuarterKey,
-        outcome: Outcome,
-        outside: &mut Outside<I>,
-    ) {
+    pub(super) fn lose_page<I: Io>(&mut self, page: Page, key: PageKey, outcome: Outcome, outside: &mut Outside<I>) {
         // One that was superseded is held by nobody, and another may be found in its place.
         let holders = if self.cache.find(key) == Some(page) { self.streams.len() } else { 0 };
         for slot in 0..holders {

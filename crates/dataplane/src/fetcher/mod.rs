@@ -15,7 +15,7 @@ mod starts;
 
 use std::sync::Arc;
 
-use schedule::admission::{QUARTER_BYTES, window_bytes};
+use schedule::admission::{CACHE_PAGE_BYTES, window_bytes};
 use schedule::cycle::Grid;
 use schedule::disk::health::Health;
 use schedule::disk::{DiskSchedule, DiskSettings};
@@ -23,7 +23,7 @@ use schedule::pace::Pace;
 use schedule::profile::DiskProfile;
 use units::{DiskId, Nanos};
 
-use crate::cache::{Cache, FRAME_QUARTERS, QuarterKey};
+use crate::cache::{CHUNK_PAGES, Cache, PageKey};
 use crate::config::PlaneConfig;
 use crate::control::{Content, Delivery, Segment};
 use crate::cursor::{Cursor, Route};
@@ -174,20 +174,20 @@ impl StreamReads {
         self.pace.map_or(now, |pace| pace.promised_at(self.fetch.payload + 1))
     }
 
-    /// Where in its payload a quarter begins, if it holds that.
-    fn holds_at(&self, quarter: QuarterKey) -> Option<u64> {
-        self.content.as_ref().filter(|content| content.version == quarter.version)?;
+    /// Where in its payload a page begins, if it holds that.
+    fn holds_at(&self, page: PageKey) -> Option<u64> {
+        self.content.as_ref().filter(|content| content.version == page.version)?;
         let mut cursor = self.send;
         while cursor.payload < self.fetch.payload {
             let (key, _, left) = cursor.next_content(self.route())?;
-            if key == quarter {
+            if key == page {
                 return Some(cursor.payload);
             }
             cursor.pass(left);
         }
-        let payload = (quarter.index * QUARTER_BYTES).checked_sub(self.range_start)?;
+        let payload = (page.index * CACHE_PAGE_BYTES).checked_sub(self.range_start)?;
         let end = self.fetch.payload + best_effort::AHEAD_BYTES_MAX;
-        ((self.fetch.payload..end).contains(&payload) && self.ahead_pages.has(quarter.index)).then_some(payload)
+        ((self.fetch.payload..end).contains(&payload) && self.ahead_pages.has(page.index)).then_some(payload)
     }
 }
 
@@ -216,7 +216,7 @@ impl Fetcher {
 
     /// Pages that can be promised to guaranteed streams.
     pub(crate) fn pages_to_promise(&self) -> u64 {
-        u64::from(self.cache.obtainable() * FRAME_QUARTERS - self.best_effort_pages_max())
+        u64::from(self.cache.obtainable() * CHUNK_PAGES - self.best_effort_pages_max())
     }
 
     /// The schedule of a disk, for checkers.
@@ -302,7 +302,7 @@ impl Fetcher {
 
     /// Brings memory in ahead of what was promised and of what best effort may use, or gives some back.
     pub(crate) fn change_memory<I: Io>(&mut self, promised: u64, outside: &mut Outside<I>) {
-        let in_use = u64::from(self.best_effort.0) * u64::from(FRAME_QUARTERS);
+        let in_use = u64::from(self.best_effort.0) * u64::from(CHUNK_PAGES);
         let best_effort = u64::from(self.best_effort_pages_max()).min(in_use);
         // Viewers of the same contents use little of what each was promised. If all of that were brought in, a crowd
         // would wait seconds for gigabytes that it never uses.
@@ -315,7 +315,7 @@ impl Fetcher {
     /// Once a second: figures for everybody, and a look at the disks.
     pub(crate) fn measure<I: Io>(&mut self, outside: &mut Outside<I>) {
         self.cache.set_obtainable(outside.io.chunks_obtainable());
-        outside.gauges.plane.quarters_used.set(u64::from(self.cache.used()));
+        outside.gauges.plane.pages_used.set(u64::from(self.cache.used()));
         for index in 0..self.disks.len() {
             self.disks[index].publish(&outside.gauges, index);
             self.watch(index, outside);
@@ -390,7 +390,7 @@ impl Fetcher {
 
     /// Pages that best-effort deliveries may hold in all.
     fn best_effort_pages_max(&self) -> u32 {
-        self.cache.obtainable() * FRAME_QUARTERS / PAGES_SHARE
+        self.cache.obtainable() * CHUNK_PAGES / PAGES_SHARE
     }
 
     fn count_best_effort(&mut self, slot: u32, change: i32) {

@@ -5,7 +5,7 @@ use schedule::disk::health::ErrorLocation;
 use units::limits;
 
 use super::*;
-use crate::cache::Quarter;
+use crate::cache::Page;
 use crate::control::{Outcome, Report};
 use crate::layout::Piece;
 use crate::port::{FileSlot, IoFault, ReadRequest, Span};
@@ -18,7 +18,7 @@ pub(super) struct ReadOp {
     generation: u32,
     pub(super) disk: DiskId,
     pub(super) file: FileSlot,
-    pub(super) first: Quarter,
+    pub(super) first: Page,
     pub(super) count: u32,
     place: ErrorLocation,
     /// The copy of the content it reads, and how many were tried before.
@@ -36,7 +36,7 @@ pub(super) struct ReadOp {
 
 impl ReadOp {
     /// The same read, of one page into another place.
-    pub(super) const fn of_one_page(self, first: Quarter, offset: u64, expected: u64) -> Self {
+    pub(super) const fn of_one_page(self, first: Page, offset: u64, expected: u64) -> Self {
         Self { first, count: 1, offset, expected, got: 0, ..self }
     }
 }
@@ -68,7 +68,7 @@ impl Fetcher {
         }
         outside.tell_pacer(ToPacer::Fetched { slot, payload: self.streams[slot as usize].fetch.payload });
         outside.gauges.plane.cache_misses.add(u64::from(count));
-        let (position, bytes, requests) = self.read_quarters(slot, key, (first, count), real_time, outside);
+        let (position, bytes, requests) = self.read_pages(slot, key, (first, count), real_time, outside);
         let next_position = self.next_piece(slot).and_then(|next| next.position).unwrap_or(0);
         Some(IssuedRead { real_time, position, bytes, requests, advanced_bytes, next_position })
     }
@@ -83,11 +83,11 @@ impl Fetcher {
         left
     }
 
-    /// How many quarters from `key` on can be read in one go: in one frame, absent, wanted, and next in the stream.
-    fn run_length(&self, slot: u32, key: QuarterKey, bytes_max: u64) -> u32 {
+    /// How many pages from `key` on can be read in one go: in one chunk, absent, wanted, and next in the stream.
+    fn run_length(&self, slot: u32, key: PageKey, bytes_max: u64) -> u32 {
         let stream = &self.streams[slot as usize];
-        let in_frame = u64::from(FRAME_QUARTERS) - key.index % u64::from(FRAME_QUARTERS);
-        let most = in_frame.min((bytes_max / QUARTER_BYTES).max(1));
+        let in_chunk = u64::from(CHUNK_PAGES) - key.index % u64::from(CHUNK_PAGES);
+        let most = in_chunk.min((bytes_max / CACHE_PAGE_BYTES).max(1));
         let mut cursor = stream.fetch;
         let mut count = 0;
         while u64::from(count) < most && cursor.payload < stream.target {
@@ -102,20 +102,14 @@ impl Fetcher {
         count.max(1)
     }
 
-    pub(super) fn allocate(
-        &mut self,
-        key: QuarterKey,
-        count: u32,
-        real_time: bool,
-        slot: u32,
-    ) -> Option<(Quarter, u32)> {
+    pub(super) fn allocate(&mut self, key: PageKey, count: u32, real_time: bool, slot: u32) -> Option<(Page, u32)> {
         // The share of best effort is looked at again: many may have asked before the first of them held anything.
         let share_used = !real_time && self.best_effort.1 >= self.best_effort_pages_max();
         if self.reads_free.len() < 2 || share_used {
             return None;
         }
         let content = self.streams[slot as usize].content();
-        let pieces = if real_time { 1 } else { pieces_of(content.size - key.index * QUARTER_BYTES) };
+        let pieces = if real_time { 1 } else { pieces_of(content.size - key.index * CACHE_PAGE_BYTES) };
         match self.cache.allocate(key, count, pieces) {
             Some(first) => Some((first, count)),
             None if count > 1 => self.cache.allocate(key, 1, pieces).map(|first| (first, 1)),
@@ -123,23 +117,23 @@ impl Fetcher {
         }
     }
 
-    /// Reads `count` quarters, which lie in one piece: in one request for a guaranteed stream, in pieces for a best-effort
+    /// Reads `count` pages, which lie in one piece: in one request for a guaranteed stream, in pieces for a best-effort
     /// one. Their position, how many bytes, and in how many requests.
-    pub(super) fn read_quarters<I: Io>(
+    pub(super) fn read_pages<I: Io>(
         &mut self,
         slot: u32,
-        key: QuarterKey,
-        (first, count): (Quarter, u32),
+        key: PageKey,
+        (first, count): (Page, u32),
         real_time: bool,
         outside: &mut Outside<I>,
     ) -> (u64, u64, u32) {
         let stream = &self.streams[slot as usize];
         let generation = stream.generation;
         let content = Arc::clone(stream.content());
-        debug_assert!(key.index + u64::from(count) <= content.size.div_ceil(QUARTER_BYTES), "within the content");
-        let offset = key.index * QUARTER_BYTES;
+        debug_assert!(key.index + u64::from(count) <= content.size.div_ceil(CACHE_PAGE_BYTES), "within the content");
+        let offset = key.index * CACHE_PAGE_BYTES;
         let copy = content.layout.copy_at(offset, |disk| self.reluctance(disk));
-        let expected = (u64::from(count) * QUARTER_BYTES).min(content.size - offset);
+        let expected = (u64::from(count) * CACHE_PAGE_BYTES).min(content.size - offset);
         let unit = if real_time { limits::CHUNK_BYTES } else { limits::PIECE_BYTES_MAX };
         let (mut done, mut requests, mut at) = (0, 0, None);
         while done < expected {
@@ -281,7 +275,7 @@ impl Fetcher {
         }
     }
 
-    /// The file of a read was looked at, or need not be: its quarters are ready, or bad.
+    /// The file of a read was looked at, or need not be: its pages are ready, or bad.
     pub(super) fn looked<I: Io>(&mut self, op: u32, result: Result<u32, IoFault>, outside: &mut Outside<I>) {
         let read = self.reads[op as usize].take().expect("a read was out");
         self.reads_free.push(op);
@@ -292,17 +286,17 @@ impl Fetcher {
         };
         let version = self.files.content(read.file).version;
         for nth in 0..read.count {
-            let from = u64::from(nth) * QUARTER_BYTES;
-            let expected = read.expected.saturating_sub(from).min(QUARTER_BYTES);
+            let from = u64::from(nth) * CACHE_PAGE_BYTES;
+            let expected = read.expected.saturating_sub(from).min(CACHE_PAGE_BYTES);
             let there = got.saturating_sub(from);
-            // A piece's valid bytes count from the quarter's start.
-            let before = if read.count == 1 { read.offset % QUARTER_BYTES } else { 0 };
-            let valid = u32::try_from(before + expected).expect("a quarter is small");
+            // A piece's valid bytes count from the page's start.
+            let before = if read.count == 1 { read.offset % CACHE_PAGE_BYTES } else { 0 };
+            let valid = u32::try_from(before + expected).expect("a page is small");
             let page = Cache::neighbour(read.first, nth);
             if there >= expected {
                 self.cache.read_done(page, valid);
             } else {
-                self.lose_page(page, QuarterKey { version, index: (read.offset + from) / QUARTER_BYTES }, bad, outside);
+                self.lose_page(page, PageKey { version, index: (read.offset + from) / CACHE_PAGE_BYTES }, bad, outside);
             }
         }
         // A starting stream is listed at one of its content's disks.
@@ -390,15 +384,15 @@ pub(super) const fn nothing_issued(real_time: bool) -> IssuedRead {
     IssuedRead { real_time, position: 0, bytes: 0, requests: 0, advanced_bytes: u64::MAX, next_position: 0 }
 }
 
-/// Where in the arena a read's first byte comes: a part of a quarter lies at its place in it.
+/// Where in the arena a read's first byte comes: a part of a page lies at its place in it.
 fn memory_of(read: &ReadOp) -> u64 {
-    let within = if read.count == 1 { read.offset % QUARTER_BYTES } else { 0 };
+    let within = if read.count == 1 { read.offset % CACHE_PAGE_BYTES } else { 0 };
     Cache::span(read.first).offset + within
 }
 
-/// Pieces a best-effort read of the quarter with so many bytes of content from its start takes.
+/// Pieces a best-effort read of the page with so many bytes of content from its start takes.
 fn pieces_of(content_left: u64) -> u8 {
-    u8::try_from(content_left.min(QUARTER_BYTES).div_ceil(limits::PIECE_BYTES_MAX)).expect("a quarter has few pieces")
+    u8::try_from(content_left.min(CACHE_PAGE_BYTES).div_ceil(limits::PIECE_BYTES_MAX)).expect("a page has few pieces")
 }
 
 fn direct_length(bytes: u64) -> u32 {

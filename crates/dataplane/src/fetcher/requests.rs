@@ -1,6 +1,6 @@
 //! Reading ahead: which blocks streams want, what of them is in the buffers, what the disks are asked for.
 
-use schedule::admission::QUARTER_BYTES;
+use schedule::admission::CACHE_PAGE_BYTES;
 use schedule::admission::disk_table::{LOOKAHEAD_ROUNDS, next_read};
 use schedule::disk::Step;
 use schedule::disk::best_effort::WorkOwner;
@@ -191,17 +191,17 @@ impl Fetcher {
         let mut cursor = stream.fetch;
         let (key, ..) = cursor.next_content(stream.route()).filter(|_| wanted > 0)?;
         let layout = &stream.content().layout;
-        let offset = key.index * QUARTER_BYTES;
+        let offset = key.index * CACHE_PAGE_BYTES;
         let piece = layout.piece(layout.copy_at(offset, |disk| self.reluctance(disk)), offset, wanted)?;
         // All that it wants lies on one disk, be it in several ranges.
         let length = if layout.disks().len() == 1 { wanted } else { piece.length };
         Some(Piece { length, ..piece })
     }
 
-    /// Gives back one reference to a quarter the stream has passed.
-    pub(super) fn give_back(&mut self, slot: u32, key: QuarterKey) {
-        let quarter = self.cache.find(key).expect("a referenced quarter stays");
-        self.cache.release(quarter);
+    /// Gives back one reference to a page the stream has passed.
+    pub(super) fn give_back(&mut self, slot: u32, key: PageKey) {
+        let page = self.cache.find(key).expect("a referenced page stays");
+        self.cache.release(page);
         self.count_best_effort(slot, -1);
     }
 

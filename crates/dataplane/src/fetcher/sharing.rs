@@ -8,11 +8,11 @@
 //! that, or goes on as best effort. Not here: who is admitted.
 
 use super::*;
-use crate::cache::QuarterState;
+use crate::cache::PageState;
 use crate::control::Service;
 
 /// A stream may fall so much further behind its leader before it has to read for itself.
-const SLACK_BYTES: u64 = 4 * QUARTER_BYTES;
+const SLACK_BYTES: u64 = 4 * CACHE_PAGE_BYTES;
 
 impl Fetcher {
     /// The group that a delivery can join: everything from its first byte to what the leader reads next is in the buffers or
@@ -42,10 +42,10 @@ impl Fetcher {
             fits.then(|| (next, slot, sent - range.start + stream.behind_bytes))
         });
         let (next, leader, behind_bytes) = ahead.min()?;
-        let mut pages = range.start / QUARTER_BYTES..next.div_ceil(QUARTER_BYTES);
+        let mut pages = range.start / CACHE_PAGE_BYTES..next.div_ceil(CACHE_PAGE_BYTES);
         let is_there = |index| {
-            let page = self.cache.find(QuarterKey { version, index });
-            page.is_some_and(|page| matches!(self.cache.state(page), QuarterState::Ready(_) | QuarterState::Reading))
+            let page = self.cache.find(PageKey { version, index });
+            page.is_some_and(|page| matches!(self.cache.state(page), PageState::Ready(_) | PageState::Reading))
         };
         let pages_held = self.pages_held(leader, Some(behind_bytes));
         pages.all(is_there).then_some(SharingGroup { leader, behind_bytes, pages: pages_held })
@@ -56,7 +56,7 @@ impl Fetcher {
         let streams = &self.disk(self.streams[leader as usize].disk).streams;
         let followers = streams.iter().map(|&slot| &self.streams[slot as usize]);
         let behind = followers.filter(|stream| stream.leader == Some(leader)).map(|stream| stream.behind_bytes);
-        behind.chain(joins).max().map_or(0, |bytes| (bytes + SLACK_BYTES).div_ceil(QUARTER_BYTES) + 1)
+        behind.chain(joins).max().map_or(0, |bytes| (bytes + SLACK_BYTES).div_ceil(CACHE_PAGE_BYTES) + 1)
     }
 
     fn charge<I: Io>(&self, leader: u32, joins: Option<u64>, outside: &mut Outside<I>) {

@@ -8,7 +8,7 @@ use schedule::admission::disk_table::Moment;
 use schedule::disk::real_time::START_BYTES;
 
 use super::*;
-use crate::cache::QuarterState;
+use crate::cache::PageState;
 use crate::control::Outcome;
 use crate::pacer::Stride;
 
@@ -27,7 +27,7 @@ impl Fetcher {
         while let Some((key, _, left)) = cursor.next_content(stream.route()) {
             cursor.pass(left);
             let page = self.cache.find(key).map(|page| self.cache.state(page));
-            if !matches!(page, Some(QuarterState::Ready(_))) || cursor.payload > window {
+            if !matches!(page, Some(PageState::Ready(_))) || cursor.payload > window {
                 return outside.tell_admitter(ToAdmitter::Waits { slot });
             }
         }
@@ -119,7 +119,7 @@ impl Fetcher {
         self.leave_starting(slot);
         self.ask_nothing(slot);
         if life != ReadsLife::Ending {
-            let until = self.streams[slot as usize].send.payload + best_effort::WINDOW_BYTES + QUARTER_BYTES;
+            let until = self.streams[slot as usize].send.payload + best_effort::WINDOW_BYTES + CACHE_PAGE_BYTES;
             let kept = self.keep_until(slot, until, outside);
             self.streams[slot as usize].plan = None;
             self.begin_best_effort(slot);
@@ -192,9 +192,9 @@ impl Fetcher {
                 // stream that cannot be read any further runs as well, so that its client is told.
                 return stream.fetch.payload >= stream.target && (stream.target > 0 || stream.is_cut);
             }
-            match self.cache.find(key).map(|quarter| self.cache.state(quarter)) {
-                Some(QuarterState::Ready(_)) => cursor.pass(left),
-                Some(QuarterState::Reading | QuarterState::Empty) | None => return false,
+            match self.cache.find(key).map(|page| self.cache.state(page)) {
+                Some(PageState::Ready(_)) => cursor.pass(left),
+                Some(PageState::Reading | PageState::Empty) | None => return false,
             }
         }
         true

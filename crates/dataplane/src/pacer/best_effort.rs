@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use schedule::admission::QUARTER_BYTES;
+use schedule::admission::CACHE_PAGE_BYTES;
 
 use super::links::depth;
 use super::*;
@@ -123,7 +123,7 @@ impl Pacer {
     /// In each step of the wheel those that wait get what the links have left, in turn.
     pub(crate) fn feed_best_effort<I: Io>(&mut self, pages: &Cache, outside: &mut Outside<I>) {
         let count = self.best_effort.waiting.len() as u64;
-        let share = (STEP_BYTES / count.max(1)).clamp(QUARTER_BYTES, SEND_BYTES);
+        let share = (STEP_BYTES / count.max(1)).clamp(CACHE_PAGE_BYTES, SEND_BYTES);
         self.best_effort.is_short.fill(false);
         for _ in 0..count {
             let Some(slot) = self.best_effort.waiting.pop_front() else { return };

@@ -1,10 +1,10 @@
 //! Feeding sockets: what each stream's tick sends, and what became of it.
 
-use schedule::admission::QUARTER_BYTES;
+use schedule::admission::CACHE_PAGE_BYTES;
 use units::limits;
 
 use super::*;
-use crate::cache::{QuarterKey, QuarterState};
+use crate::cache::{PageKey, PageState};
 use crate::control::{Event, Segment};
 use crate::cursor::{AtCursor, length_of};
 use crate::port::{Completion, IoFault, LITERAL_BYTES, SendRequest, Span};
@@ -170,25 +170,25 @@ impl Pacer {
 
     /// The bytes from a place in the content that are in memory and may be sent now: in one piece, or in two where they
     /// are lent.
-    fn ready_bytes(&mut self, slot: u32, (key, within, left): (QuarterKey, u64, u64), pages: &Cache) -> Ready {
+    fn ready_bytes(&mut self, slot: u32, (key, within, left): (PageKey, u64, u64), pages: &Cache) -> Ready {
         let stream = &self.streams[slot as usize];
         if stream.budget == 0 {
             return Ready::NothingDue;
         }
         // Not yet asked for, or still being read: late either way.
-        let quarter = if stream.send.payload < stream.fetched { pages.find(key) } else { None };
-        let Some(quarter) = quarter else { return Ready::Late };
-        let valid = match pages.state(quarter) {
-            QuarterState::Ready(valid) => u64::from(valid),
-            QuarterState::Reading | QuarterState::Empty => return Ready::Late,
+        let page = if stream.send.payload < stream.fetched { pages.find(key) } else { None };
+        let Some(page) = page else { return Ready::Late };
+        let valid = match pages.state(page) {
+            PageState::Ready(valid) => u64::from(valid),
+            PageState::Reading | PageState::Empty => return Ready::Late,
         };
         if valid < within + left {
             return Ready::Changed;
         }
-        let (offset, sharing) = (Cache::span(quarter).offset + within, pages.sharing(quarter));
+        let (offset, sharing) = (Cache::span(page).offset + within, pages.sharing(page));
         let mut length = left;
         // Neighbours in the content are often neighbours in memory: one send for both.
-        let (mut last, mut next) = (quarter, self.after(slot, key, within + length, length));
+        let (mut last, mut next) = (page, self.after(slot, key, within + length, length));
         while let Some((key, wanted)) = next {
             let Some((neighbour, valid)) = pages.ready_neighbour(last, key) else { break };
             last = neighbour;
@@ -198,34 +198,34 @@ impl Pacer {
         }
         let budget = self.streams[slot as usize].budget.min(limits::CHUNK_BYTES);
         let then = next.filter(|_| sharing == Sharing::Shared).and_then(|(key, wanted)| {
-            let quarter = pages.find(key)?;
-            let ready = matches!(pages.state(quarter), QuarterState::Ready(valid) if u64::from(valid) >= wanted);
-            let length = u32::try_from(wanted.min(budget.checked_sub(length)?)).expect("at most a quarter");
-            let both = ready && length > 0 && pages.sharing(quarter) == Sharing::Shared;
-            both.then(|| Span { length, ..Cache::span(quarter) })
+            let page = pages.find(key)?;
+            let ready = matches!(pages.state(page), PageState::Ready(valid) if u64::from(valid) >= wanted);
+            let length = u32::try_from(wanted.min(budget.checked_sub(length)?)).expect("at most a page");
+            let both = ready && length > 0 && pages.sharing(page) == Sharing::Shared;
+            both.then(|| Span { length, ..Cache::span(page) })
         });
         self.streams[slot as usize].here = Some(Here { offset, left, sharing });
         let length = u32::try_from(length.min(budget)).expect("at most a chunk");
         Ready::Bytes(SendPiece { memory: Span { offset, length }, then, sharing, sent: Sent::Content })
     }
 
-    /// The quarter after the one of `key`, and how many bytes of it belong to the segment, if a send of `length` bytes
+    /// The page after the one of `key`, and how many bytes of it belong to the segment, if a send of `length` bytes
     /// that ends at `end` in that of `key` may and can go on.
-    fn after(&self, slot: u32, key: QuarterKey, end: u64, length: u64) -> Option<(QuarterKey, u64)> {
+    fn after(&self, slot: u32, key: PageKey, end: u64, length: u64) -> Option<(PageKey, u64)> {
         let stream = &self.streams[slot as usize];
         let goes_on = length < stream.budget
-            && end.is_multiple_of(QUARTER_BYTES)
+            && end.is_multiple_of(CACHE_PAGE_BYTES)
             && stream.send.payload + length < stream.fetched;
         let more = if goes_on { self.in_segment_after(slot, length) } else { 0 };
-        (more > 0).then_some((QuarterKey { index: key.index + 1, ..key }, more))
+        (more > 0).then_some((PageKey { index: key.index + 1, ..key }, more))
     }
 
-    /// Bytes of the send cursor's segment that follow the next `length`, at most a quarter.
+    /// Bytes of the send cursor's segment that follow the next `length`, at most a page.
     fn in_segment_after(&self, slot: u32, length: u64) -> u64 {
         let stream = &self.streams[slot as usize];
         let segment = &stream.delivery().segments[stream.send.segment];
         let total = length_of(segment);
-        total.saturating_sub(stream.send.passed + length).min(QUARTER_BYTES)
+        total.saturating_sub(stream.send.passed + length).min(CACHE_PAGE_BYTES)
     }
 
     fn late<I: Io>(&mut self, slot: u32, outside: &Outside<I>, now: Nanos) {
@@ -317,8 +317,8 @@ impl Pacer {
         stream.here = None;
         let (mut cursor, mut left) = (stream.send, bytes);
         while left > 0 {
-            let Some((.., in_quarter)) = cursor.next_content(Route::of(stream.delivery())) else { break };
-            let step = left.min(in_quarter);
+            let Some((.., in_page)) = cursor.next_content(Route::of(stream.delivery())) else { break };
+            let step = left.min(in_page);
             cursor.pass(step);
             left -= step;
         }

@@ -74,13 +74,13 @@ enum Sent {
     Room,
 }
 
-/// Where the send cursor stands: a tick that stays in its quarter need look neither at the segments nor at the table of
-/// buffers. Holds as long as the quarter is referenced, which it is until the cursor has passed it.
+/// Where the send cursor stands: a tick that stays in its page need look neither at the segments nor at the table of
+/// buffers. Holds as long as the page is referenced, which it is until the cursor has passed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Here {
     /// First byte not sent.
     offset: u64,
-    /// Bytes from there that belong to the segment and lie in the quarter.
+    /// Bytes from there that belong to the segment and lie in the page.
     left: u64,
     sharing: Sharing,
 }

@@ -16,7 +16,7 @@ use dataplane::port::{
 };
 use dataplane::watched::{Facts, WatchedContent};
 use dataplane::{Plane, PlaneConfig};
-use schedule::admission::QUARTER_BYTES;
+use schedule::admission::CACHE_PAGE_BYTES;
 use schedule::profile::DiskProfile;
 use storage::grant::{Grant, StoreMessage};
 use units::{BitRate, ContentVersion, DiskId, LinkId, Nanos, StreamId, limits};
@@ -259,7 +259,7 @@ impl Machine {
 
     /// Bytes of buffers promised to streams, and those that have memory.
     pub(crate) fn memory(&self) -> (u64, u64) {
-        let promised = self.plane.admission().memory().0 * QUARTER_BYTES;
+        let promised = self.plane.admission().memory().0 * CACHE_PAGE_BYTES;
         (promised, u64::from(self.plane.cache().present()) * limits::CHUNK_BYTES)
     }
 

@@ -1,7 +1,7 @@
 //! Counting: streams are admitted, by the code that admits them in `serve`, until one is refused.
 
 use clap::ValueEnum;
-use schedule::admission::{Admission, AdmissionRequest, AdmissionSettings, QUARTER_BYTES, Resource};
+use schedule::admission::{Admission, AdmissionRequest, AdmissionSettings, CACHE_PAGE_BYTES, Resource};
 use schedule::profile::DiskProfile;
 use units::{BitRate, ByteCount, DiskId, LinkId, Nanos, ReservationId, limits};
 
@@ -117,7 +117,7 @@ impl PlannedMachine {
             limited_by,
             blocks: (0..rates.len()).map(|which| block(which).unwrap_or(0)).collect(),
             disk_share: disks.map(|disk| admission.promised_share(DiskId(disk))).collect(),
-            memory_used: admission.memory().0 * QUARTER_BYTES,
+            memory_used: admission.memory().0 * CACHE_PAGE_BYTES,
         }
     }
 
@@ -166,10 +166,10 @@ impl PlannedMachine {
     }
 
     fn admission(&self) -> Admission {
-        let quarters = self.memory.0 / limits::CHUNK_BYTES * (limits::CHUNK_BYTES / QUARTER_BYTES);
+        let pages = self.memory.0 / limits::CHUNK_BYTES * (limits::CHUNK_BYTES / CACHE_PAGE_BYTES);
         let settings = AdmissionSettings {
             reservations_max: limits::STREAMS_MAX * self.disks.len(),
-            quarters: quarters - quarters / BEST_EFFORT_SHARE,
+            pages: pages - pages / BEST_EFFORT_SHARE,
             be_share: self.be_share(),
             sharing_reserve: 0.0,
         };

@@ -31,11 +31,11 @@ impl Admission {
         if !disk.table.fits(&demand, 1.0 + kept) || !(request.writes || self.starts(request, &demand)) {
             return Err(Resource::Disk(request.disk));
         }
-        let quarters = self.quarters_for(request, &demand);
-        if self.quarters_promised + quarters > self.quarters {
+        let pages = self.pages_for(request, &demand);
+        if self.pages_promised + pages > self.pages {
             return Err(Resource::Memory);
         }
-        Ok((demand, quarters))
+        Ok((demand, pages))
     }
 
     /// What is short for sending.
@@ -103,7 +103,7 @@ impl Admission {
     /// can carry still find memory. A seek costs as much as 1–2 MiB of transfer, so longer is better while it fits.
     pub(super) fn demand(&self, request: &AdmissionRequest) -> DiskDemand {
         let table = &self.disk(request.disk).table;
-        let memory = self.quarters / u64::try_from(self.disks.len().max(1)).unwrap_or(1);
+        let memory = self.pages / u64::try_from(self.disks.len().max(1)).unwrap_or(1);
         let mut best = demand_at(request, table, 1);
         let mut most = carried(request, table, &best, memory);
         let mut period = 2;
@@ -120,12 +120,12 @@ impl Admission {
         best
     }
 
-    pub(super) fn quarters_for(&self, request: &AdmissionRequest, demand: &DiskDemand) -> u64 {
+    pub(super) fn pages_for(&self, request: &AdmissionRequest, demand: &DiskDemand) -> u64 {
         if request.writes {
             return 0; // a recording's buffers are the store's
         }
-        let window = self.window_bytes(request, demand).min(request.length.saturating_add(QUARTER_BYTES));
-        window.div_ceil(QUARTER_BYTES) + 1
+        let window = self.window_bytes(request, demand).min(request.length.saturating_add(CACHE_PAGE_BYTES));
+        window.div_ceil(CACHE_PAGE_BYTES) + 1
     }
 
     pub(super) fn window_bytes(&self, request: &AdmissionRequest, demand: &DiskDemand) -> u64 {
@@ -154,13 +154,13 @@ fn demand_at(request: &AdmissionRequest, table: &DiskTable, period: u32) -> Disk
     DiskDemand { period, transfer, seeks }
 }
 
-/// How many such streams a disk and this many quarters would carry.
+/// How many such streams a disk and this many pages would carry.
 fn carried(request: &AdmissionRequest, table: &DiskTable, demand: &DiskDemand, memory: u64) -> f64 {
     let profile = table.profile();
     let hop = profile.access_time(profile.capacity.0 / 8).as_secs_f64();
     let busy = (demand.transfer + demand.seeks * hop / profile.parallel_requests()) / f64::from(demand.period);
     let by_disk = table.round().as_secs_f64() / busy;
-    let each = window_bytes(request.rate, table.round(), demand.period).div_ceil(QUARTER_BYTES) + 1;
+    let each = window_bytes(request.rate, table.round(), demand.period).div_ceil(CACHE_PAGE_BYTES) + 1;
     // If a content lies on several disks, each of them has a share of the stream and of its memory.
     by_disk.min((f64_of(memory) / (f64_of(each) * request.disk_share)).floor())
 }

@@ -58,11 +58,11 @@ proptest! {
         load in prop::collection::vec(prop_oneof![3 => 1_000_000u64..30_000_000, 1 => 30_000_000u64..200_000_000], 0..60),
         rate in rates(),
         burst_bytes in prop_oneof![Just(0u64), 0u64..8_000_000],
-        quarters in 2_000u64..20_000,
+        pages in 2_000u64..20_000,
         be_share in 0.0..0.3,
     ) {
         let round = Nanos::from_millis(if profile.rotational { 1_000 } else { 250 });
-        let settings = AdmissionSettings { reservations_max: 100, quarters, be_share, sharing_reserve: 0.1 };
+        let settings = AdmissionSettings { reservations_max: 100, pages, be_share, sharing_reserve: 0.1 };
         let links = [BitRate(1_000_000_000_000_000)];
         let admission = Admission::new(&settings, vec![(profile, round)], &links);
         let mut served = IdealDisk { admission, now: 0, behind: 0.0 };

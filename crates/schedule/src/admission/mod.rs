@@ -18,7 +18,7 @@ use check::{f64_of, wire};
 use disk_table::{DiskDemand, DiskTable, LOOKAHEAD_ROUNDS, Moment, SLOTS, Start};
 
 /// Unit of buffer memory: the largest read is four of them.
-pub const QUARTER_BYTES: u64 = limits::CHUNK_BYTES / 4;
+pub const CACHE_PAGE_BYTES: u64 = limits::CHUNK_BYTES / 4;
 /// Share of a round held back for what no cost model foresees.
 pub const MARGIN: f64 = 0.04;
 /// Bytes on the wire per byte of payload: Ethernet and TCP/IP heads at an MTU of 1500 (1538 / 1448, RFC 894, RFC 7323).
@@ -94,8 +94,8 @@ impl Refusal {
 pub struct AdmissionSettings {
     /// Reservations at most.
     pub reservations_max: usize,
-    /// Buffers, in quarters of a chunk.
-    pub quarters: u64,
+    /// Buffers, in pages.
+    pub pages: u64,
     /// Share of disk time best-effort work keeps, 0.0 … 0.9.
     pub be_share: f64,
     /// Disk time kept for streams that share another's reads and may need their own: a share of what all of them would
@@ -123,7 +123,7 @@ struct AdmissionLink {
 struct Reservation {
     request: AdmissionRequest,
     demand: DiskDemand,
-    quarters: u64,
+    pages: u64,
     /// Pages beyond its own window, held for those that share its reads.
     held_pages: u64,
     /// Another stream of the content reads for it: it takes no disk time.
@@ -141,8 +141,8 @@ struct Reservation {
 pub struct Admission {
     disks: Vec<AdmissionDisk>,
     links: Vec<AdmissionLink>,
-    quarters_promised: u64,
-    quarters: u64,
+    pages_promised: u64,
+    pages: u64,
     /// As many as were ever held at once; there is room for all of them from the start.
     entries: Vec<(u32, Option<Reservation>)>,
     free: Vec<u32>,
@@ -166,8 +166,8 @@ impl Admission {
         Self {
             disks: disks.into_iter().map(disk).collect(),
             links: links.iter().map(|&capacity| AdmissionLink { capacity, reserved: 0 }).collect(),
-            quarters_promised: 0,
-            quarters: settings.quarters,
+            pages_promised: 0,
+            pages: settings.pages,
             entries: Vec::with_capacity(settings.reservations_max),
             free: Vec::with_capacity(settings.reservations_max),
             reservations_max: settings.reservations_max,
@@ -185,9 +185,9 @@ impl Admission {
     /// What is short, and what would be granted.
     pub fn reserve(&mut self, request: AdmissionRequest) -> Result<ReservationId, Refusal> {
         let fits = self.check(&request);
-        let (demand, quarters) = fits.map_err(|resource| self.refusal(resource, &request))?;
+        let (demand, pages) = fits.map_err(|resource| self.refusal(resource, &request))?;
         self.disk_mut(request.disk).table.promise(&demand);
-        Ok(self.enter(request, demand, quarters))
+        Ok(self.enter(request, demand, pages))
     }
 
     /// Admits or refuses a stream that another one of its content reads for: it takes no disk time, and the pages it
@@ -239,25 +239,25 @@ impl Admission {
         !self.free.is_empty() || self.entries.len() < self.reservations_max
     }
 
-    fn enter(&mut self, request: AdmissionRequest, demand: DiskDemand, quarters: u64) -> ReservationId {
+    fn enter(&mut self, request: AdmissionRequest, demand: DiskDemand, pages: u64) -> ReservationId {
         let new = u32::try_from(self.entries.len()).expect("a table of at most 2^32 entries");
         let slot = self.free.pop().unwrap_or(new);
         if slot == new {
             assert!(self.entries.len() < self.reservations_max, "checked: the table has room");
             self.entries.push((0, None));
         }
-        self.fill(slot, request, demand, quarters);
+        self.fill(slot, request, demand, pages);
         ReservationId { slot, generation: self.entries[slot as usize].0 }
     }
 
-    fn fill(&mut self, slot: u32, request: AdmissionRequest, demand: DiskDemand, quarters: u64) {
+    fn fill(&mut self, slot: u32, request: AdmissionRequest, demand: DiskDemand, pages: u64) {
         let before = self.made;
         let (held_pages, shares, placed, beside) = (0, false, None, None);
         self.entries[slot as usize].1 =
-            Some(Reservation { request, demand, quarters, held_pages, shares, placed, before, beside });
+            Some(Reservation { request, demand, pages, held_pages, shares, placed, before, beside });
         self.made += 1;
         self.links[usize::from(request.link.0)].reserved += request.rate.0;
-        self.quarters_promised += quarters;
+        self.pages_promised += pages;
         self.promised += request.rate.0;
     }
 
@@ -269,9 +269,9 @@ impl Admission {
         if !matches!(self.entries.get(id.slot as usize), Some((generation, None)) if *generation == id.generation) {
             return Err(Resource::Table);
         }
-        let (demand, quarters) = self.check(&request)?;
+        let (demand, pages) = self.check(&request)?;
         self.disk_mut(request.disk).table.promise(&demand);
-        self.fill(id.slot, request, demand, quarters);
+        self.fill(id.slot, request, demand, pages);
         Ok(())
     }
 
@@ -279,11 +279,11 @@ impl Admission {
     pub fn share(&mut self, id: ReservationId) {
         self.unplace(id);
         let Some(reservation) = self.find_mut(id).filter(|reservation| !reservation.shares) else { return };
-        let freed = std::mem::take(&mut reservation.quarters) + std::mem::take(&mut reservation.held_pages);
+        let freed = std::mem::take(&mut reservation.pages) + std::mem::take(&mut reservation.held_pages);
         reservation.shares = true;
         let (demand, disk, beside) = (reservation.demand, reservation.request.disk, reservation.beside.take());
         beside.into_iter().for_each(|beside| self.release(beside));
-        self.quarters_promised -= freed;
+        self.pages_promised -= freed;
         let disk = self.disk_mut(disk);
         disk.table.withdraw(&demand);
         disk.sharing += 1;
@@ -298,12 +298,12 @@ impl Admission {
         if self.find(id).is_none_or(|reservation| !reservation.shares) {
             return Ok(());
         }
-        let (demand, quarters) = self.check_reading(request, 0.0)?;
+        let (demand, pages) = self.check_reading(request, 0.0)?;
         let reservation = self.find_mut(id).expect("found above");
         let rate = reservation.request.rate;
-        (reservation.shares, reservation.demand, reservation.quarters) = (false, demand, quarters);
+        (reservation.shares, reservation.demand, reservation.pages) = (false, demand, pages);
         reservation.request = AdmissionRequest { rate, ..*request };
-        self.quarters_promised += quarters;
+        self.pages_promised += pages;
         let disk = self.disk_mut(request.disk);
         disk.sharing -= 1;
         disk.table.promise(&demand);
@@ -319,13 +319,13 @@ impl Admission {
         let request = AdmissionRequest { rate: taker.request.rate, link: taker.request.link, ..giver.request };
         *self.find_mut(to).expect("found above") = Reservation { request, before: taker.before, ..giver };
         *self.find_mut(from).expect("found above") =
-            Reservation { quarters: 0, held_pages: 0, shares: true, placed: None, beside: None, ..giver };
+            Reservation { pages: 0, held_pages: 0, shares: true, placed: None, beside: None, ..giver };
     }
 
     /// Charges a reservation with pages that it holds, beyond its own window, for those that share its reads; false if
     /// there are not so many, and it stays as it was.
     pub fn hold_pages(&mut self, id: ReservationId, pages: u64) -> bool {
-        let (promised, most) = (self.quarters_promised, self.quarters);
+        let (promised, most) = (self.pages_promised, self.pages);
         let Some(reservation) = self.find_mut(id) else { return false };
         let others = promised - reservation.held_pages;
         // Fewer pages than before are always possible, even if there is less memory by now than was promised.
@@ -333,7 +333,7 @@ impl Admission {
             return false;
         }
         reservation.held_pages = pages;
-        self.quarters_promised = others + pages;
+        self.pages_promised = others + pages;
         true
     }
 
@@ -360,7 +360,7 @@ impl Admission {
             disk.table.withdraw(&reservation.demand);
         }
         self.links[usize::from(reservation.request.link.0)].reserved -= reservation.request.rate.0;
-        self.quarters_promised -= reservation.quarters + reservation.held_pages;
+        self.pages_promised -= reservation.pages + reservation.held_pages;
         self.promised -= reservation.request.rate.0;
         reservation.beside.into_iter().for_each(|beside| self.release(beside));
     }
@@ -473,16 +473,16 @@ impl Admission {
         }
     }
 
-    /// Buffers in quarters: promised, and in all.
+    /// Buffers in pages: promised, and in all.
     #[must_use]
     pub const fn memory(&self) -> (u64, u64) {
-        (self.quarters_promised, self.quarters)
+        (self.pages_promised, self.pages)
     }
 
-    /// How many quarters there can be from now on. What was promised stays promised: with fewer nothing is admitted until
+    /// How many pages there can be from now on. What was promised stays promised: with fewer nothing is admitted until
     /// enough of it has ended.
-    pub fn set_quarters(&mut self, quarters: u64) {
-        self.quarters = quarters;
+    pub fn set_pages(&mut self, pages: u64) {
+        self.pages = pages;
     }
 
     fn disk(&self, disk: DiskId) -> &AdmissionDisk {

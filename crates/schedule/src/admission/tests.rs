@@ -7,7 +7,7 @@ use super::*;
 fn admission(memory_bytes: u64) -> Admission {
     let settings = AdmissionSettings {
         reservations_max: 1000,
-        quarters: memory_bytes / QUARTER_BYTES,
+        pages: memory_bytes / CACHE_PAGE_BYTES,
         be_share: 0.0,
         sharing_reserve: 0.0,
     };
@@ -72,7 +72,7 @@ fn what_is_admitted_on_an_idle_disk_can_start_in_the_next_round() {
         for rate in rates {
             let round = Nanos::from_millis(if profile.rotational { 1_000 } else { 250 });
             let settings =
-                AdmissionSettings { reservations_max: 10, quarters: 16_384, be_share: 0.1, sharing_reserve: 0.1 };
+                AdmissionSettings { reservations_max: 10, pages: 16_384, be_share: 0.1, sharing_reserve: 0.1 };
             let links = [BitRate(1_000_000_000_000_000)];
             let mut admission = Admission::new(&settings, vec![(profile.clone(), round)], &links);
             let asked = AdmissionRequest { zone_bytes_per_second: zone, ..request(rate) };
@@ -89,7 +89,7 @@ fn what_is_admitted_on_an_idle_disk_can_start_in_the_next_round() {
 
 #[test]
 fn a_link_is_not_oversold() {
-    let settings = AdmissionSettings { reservations_max: 1000, quarters: 100_000, be_share: 0.0, sharing_reserve: 0.0 };
+    let settings = AdmissionSettings { reservations_max: 1000, pages: 100_000, be_share: 0.0, sharing_reserve: 0.0 };
     let disks = vec![(DiskProfile::flash_default(), Nanos::from_millis(250))];
     let mut admission = Admission::new(&settings, disks, &[BitRate(100_000_000)]);
     let (held, refused) = fill(&mut admission, 8_800_000);
