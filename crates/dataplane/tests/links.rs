@@ -4,7 +4,7 @@
 mod common;
 
 use common::{MIB, Machine, RATE, delivery, viewer};
-use dataplane::control::{Command, Service};
+use dataplane::control::{Command, Report, Service};
 use schedule::admission::WIRE_OVERHEAD;
 use units::{BitRate, Nanos};
 
@@ -12,6 +12,7 @@ use units::{BitRate, Nanos};
 const LINK: BitRate = BitRate(4_000_000);
 const STEP: Nanos = Nanos::from_millis(10);
 const SECOND: usize = 100;
+const SMALL: u64 = 1000;
 
 fn machine() -> Machine {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate")]
@@ -105,4 +106,27 @@ fn a_disk_that_does_not_answer_is_one() {
     plays(&mut machine, 60 * SECOND);
     let (j, windows) = j_percent(&machine);
     assert!(j > 20.0 && windows > 20, "{j} % in {windows} windows");
+}
+
+/// Shaka asks for an initialization segment of a thousand bytes beside the part it begins. That part is sent as fast as the link
+/// carries, for seconds, and left nothing over for what its player cannot do without.
+#[test]
+fn what_is_small_does_not_wait_for_a_burst_to_end() {
+    let mut machine = machine();
+    machine.told(delivery(1, 1, SMALL, Service::BestEffort));
+    plays(&mut machine, SECOND);
+    (2..=4).for_each(|number| drop(machine.told(ahead(number, MIB))));
+    plays(&mut machine, SECOND / 2);
+    let ended = |report: &Report| matches!(report, Report::Finished { delivery, .. } if delivery.stream.0 == 5);
+    let mut ends = machine.told(delivery(5, 1, SMALL, Service::BestEffort));
+    let mut steps = 0;
+    while !ends.iter().any(ended) {
+        steps += 1;
+        assert!(steps < SECOND / 4, "five ticks");
+        ends = machine.later(STEP);
+        ends.append(&mut machine.clients_read());
+    }
+    machine.taken();
+    let later = plays(&mut machine, SECOND);
+    assert!((0.95..=1.0 + DEPTH).contains(&busiest(&later)), "the bursts go on: {}", busiest(&later));
 }

@@ -186,8 +186,12 @@ impl Pacer {
         let there = stream.fetched - stream.send.payload;
         let due = stream.pace.as_mut().map_or(u64::MAX, |pace| pace.allowance(at, stream.send.payload));
         let wanted = most.min(there).min(due);
-        // All but two steps of what the link was not given before is for streams that start or are behind.
-        let kept = depth(tick).saturating_sub(self.steps.period().saturating_mul(2));
+        // All but two steps of what the link was not given before is for streams that start or are behind. They leave a delivery
+        // its first bytes: a player that asks for a playlist or an initialization segment shows nothing without it.
+        let kept = match stream.send.payload {
+            0 => Nanos::ZERO,
+            _ => depth(tick).saturating_sub(self.steps.period().saturating_mul(2)),
+        };
         let room = self.link_room(link, kept, outside, now).min(in_step);
         self.best_effort.is_short[usize::from(link.0)] |= room < wanted;
         self.streams[slot as usize].budget = wanted.min(room);
