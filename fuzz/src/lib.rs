@@ -1,4 +1,6 @@
-//! What the targets for media files share.
+//! What the targets for media files share, and those for volumes.
+
+pub mod volumes;
 
 use media::{ProbeBudget, probe};
 
