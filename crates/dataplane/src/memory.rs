@@ -130,6 +130,7 @@ mod tests {
         for chunk in 0..chunks {
             let key = PageKey { version: ContentVersion(version), index: chunk * u64::from(CHUNK_PAGES) };
             let first = cache.allocate(key, CHUNK_PAGES, 1).expect("a chunk is idle");
+            cache.keep(first);
             for nth in 0..CHUNK_PAGES {
                 cache.read_done(Cache::neighbour(first, nth), 1);
                 cache.release(Cache::neighbour(first, nth));
@@ -162,25 +163,38 @@ mod tests {
         assert!(cache.find(PageKey { version: ContentVersion(11), index: 0 }).is_none());
     }
 
-    #[test]
-    fn contents_read_by_the_page_are_kept_while_there_is_more_memory_to_have() {
+    /// Forty contents at once, each read a page at a time and the next before the last is given back: chunks that have memory
+    /// then, and pages that had to go.
+    fn read_by_the_page(streams_each: u32) -> (u32, usize) {
         let (mut memory, mut cache) = arena(8);
-        let (contents, pages) = (40, 16);
         let key = |version, index| PageKey { version: ContentVersion(version), index };
-        // All contents at once, each a page at a time: the next is there before the last is given back.
         let mut held = vec![];
-        for index in 0..pages {
+        for index in 0..16 {
             let before = std::mem::take(&mut held);
-            for version in 0..contents {
+            for version in 0..40 {
                 settle(&mut memory, &mut cache, 0, at(100));
                 let page = cache.allocate(key(version, index), 1, 1).expect("there is room");
                 cache.read_done(page, 1);
+                for _ in 1..streams_each {
+                    assert_eq!(cache.take(key(version, index)), Some(page));
+                    cache.release(page);
+                }
                 held.push(page);
             }
             before.into_iter().for_each(|page| cache.release(page));
         }
-        let kept = (0..contents).flat_map(|version| (0..pages).map(move |index| key(version, index)));
-        assert_eq!(kept.filter(|&key| cache.find(key).is_none()).count(), 0, "nothing had to go");
+        let all = (0..40).flat_map(|version| (0..16).map(move |index| key(version, index)));
+        (cache.present(), all.filter(|&key| cache.find(key).is_none()).count())
+    }
+
+    #[test]
+    fn what_several_streams_were_sent_is_kept_while_there_is_more_memory_to_have() {
+        assert_eq!(read_by_the_page(2).1, 0, "nothing had to go");
+    }
+
+    #[test]
+    fn what_one_stream_read_from_a_quick_disk_is_not_worth_more_memory() {
+        assert_eq!(read_by_the_page(1).0, 3 * STEP_CHUNKS, "eighty chunks are in use at once");
     }
 
     #[test]

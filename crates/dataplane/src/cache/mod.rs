@@ -75,7 +75,10 @@ pub struct Cache {
     buckets: Vec<u32>,
     /// Unused pages in chunks of which another page is used.
     partial: NumberList,
-    /// Chunks of which no page is used, the one that was idle for longest first.
+    /// Chunks of which no page is used and that hold nothing worth keeping: those that hold nothing first, then the one that
+    /// was idle for longest.
+    spare: NumberList,
+    /// The other chunks of which no page is used, the one that was idle for longest first.
     idle: NumberList,
     chunks: Vec<ChunkEntry>,
     /// Chunks that have memory.
@@ -93,6 +96,8 @@ struct ChunkEntry {
     busy: u32,
     /// Since when it is idle; zero if it was never used.
     idle_since: Nanos,
+    /// What it holds is worth more memory: a second stream found it, or it would take a spinning disk's time to read it again.
+    kept: bool,
     present: bool,
 }
 
@@ -106,11 +111,12 @@ impl Cache {
         assert!(chunks > 0, "an arena has at least one chunk");
         let pages = chunks * CHUNK_PAGES;
         let entry = PageEntry { key: None, state: PageState::Empty, refs: 0, hits: 0, reads: 0, valid: 0, chain: NONE };
-        let chunk = ChunkEntry { busy: 0, idle_since: Nanos::ZERO, present: false };
+        let chunk = ChunkEntry { busy: 0, idle_since: Nanos::ZERO, kept: false, present: false };
         Self {
             entries: vec![entry; pages as usize],
             buckets: vec![NONE; pages.next_power_of_two() as usize],
             partial: NumberList::new(pages),
+            spare: NumberList::new(chunks),
             idle: NumberList::new(chunks),
             chunks: vec![chunk; chunks as usize],
             present: 0,
@@ -129,9 +135,8 @@ impl Cache {
     pub fn add(&mut self, chunks: Chunks) {
         for chunk in (chunks.first..chunks.first + chunks.count).rev() {
             assert!(!self.chunks[chunk as usize].present, "a chunk is brought in once");
-            self.chunks[chunk as usize].present = true;
-            self.chunks[chunk as usize].idle_since = Nanos::ZERO;
-            self.idle.push_first(chunk);
+            self.chunks[chunk as usize] = ChunkEntry { busy: 0, idle_since: Nanos::ZERO, kept: false, present: true };
+            self.spare.push_first(chunk);
         }
         self.present += chunks.count;
     }
@@ -149,7 +154,7 @@ impl Cache {
                 self.forget_key(at);
                 self.entries[at as usize].state = PageState::Empty;
             }
-            self.idle.remove(chunk);
+            self.take_from_idle(chunk);
             self.chunks[chunk as usize].present = false;
         }
         self.present -= chunks.count;
@@ -173,11 +178,17 @@ impl Cache {
         self.obtainable = chunks.min(u32::try_from(self.chunks.len()).expect("built from a u32"));
     }
 
-    /// Whether there are `count` chunks whose contents, if any, nobody used since `unused_since`.
+    /// Whether there are `count` chunks that hold nothing worth keeping, or what nobody used since `unused_since`.
     #[must_use]
     pub fn has_spare(&self, count: u32, unused_since: Nanos) -> bool {
-        let spare = |&chunk: &u32| self.chunks[chunk as usize].idle_since <= unused_since;
-        self.idle.iter().take(count as usize).take_while(spare).count() == count as usize
+        let more = count.saturating_sub(self.spare.count()) as usize;
+        let unused = |&chunk: &u32| self.chunks[chunk as usize].idle_since <= unused_since;
+        self.idle.iter().take(more).take_while(unused).count() == more
+    }
+
+    /// What is being read into the chunk of `page` is worth keeping.
+    pub fn keep(&mut self, page: Page) {
+        self.chunks[(page.0 / CHUNK_PAGES) as usize].kept = true;
     }
 
     /// The page that holds (or will hold) `key`, with one more reference to it.
@@ -189,6 +200,7 @@ impl Cache {
         if entry.refs == 1 && entry.reads == 0 {
             self.leave_unused(page.0);
         }
+        self.keep(page);
         Some(page)
     }
 
@@ -227,7 +239,7 @@ impl Cache {
     /// Else, once every second chunk that there can be is used, in a leftover, so that the others stay for runs.
     fn place_for_one(&self, key: PageKey) -> Option<u32> {
         let (idle, leftover) = (self.place_in_idle(key), self.partial.first());
-        let few_are_used = self.present - self.idle.count() < self.obtainable / 2;
+        let few_are_used = self.present - self.idle.count() - self.spare.count() < self.obtainable / 2;
         self.place_behind(key).or(if few_are_used { idle.or(leftover) } else { leftover.or(idle) })
     }
 
@@ -239,10 +251,10 @@ impl Cache {
         free.then_some(at)
     }
 
-    /// The place of `key` in the chunk that was idle for longest.
+    /// The place of `key` in a chunk of which no page is used.
     fn place_in_idle(&self, key: PageKey) -> Option<u32> {
         let within = u32::try_from(key.index % u64::from(CHUNK_PAGES)).expect("below four");
-        self.idle.first().map(|chunk| chunk * CHUNK_PAGES + within)
+        self.spare.first().or(self.idle.first()).map(|chunk| chunk * CHUNK_PAGES + within)
     }
 
     /// Gives back one reference.
@@ -386,22 +398,29 @@ impl Cache {
         if *busy > 1 {
             self.partial.remove(at);
         } else {
-            self.idle.remove(chunk);
+            self.take_from_idle(chunk);
             others_in_chunk(at).for_each(|other| self.partial.push_last(other));
         }
+    }
+
+    /// A chunk is not idle any more; what is read into it from now on is worth keeping only if that is said.
+    fn take_from_idle(&mut self, chunk: u32) {
+        let kept = std::mem::take(&mut self.chunks[chunk as usize].kept);
+        if kept { self.idle.remove(chunk) } else { self.spare.remove(chunk) }
     }
 
     /// A used page becomes unused; what it holds can still be found.
     fn become_unused(&mut self, at: u32) {
         self.used -= 1;
         let chunk = at / CHUNK_PAGES;
-        let ChunkEntry { busy, idle_since, .. } = &mut self.chunks[chunk as usize];
+        let ChunkEntry { busy, idle_since, kept, .. } = &mut self.chunks[chunk as usize];
         *busy -= 1;
         if *busy > 0 {
             self.partial.push_last(at);
         } else {
             *idle_since = self.clock;
-            self.idle.push_last(chunk);
+            let list = if *kept { &mut self.idle } else { &mut self.spare };
+            list.push_last(chunk);
             others_in_chunk(at).for_each(|other| self.partial.remove(other));
         }
     }

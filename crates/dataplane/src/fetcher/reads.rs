@@ -110,11 +110,12 @@ impl Fetcher {
         }
         let content = self.streams[slot as usize].content();
         let pieces = if real_time { 1 } else { pieces_of(content.size - key.index * CACHE_PAGE_BYTES) };
-        match self.cache.allocate(key, count, pieces) {
-            Some(first) => Some((first, count)),
-            None if count > 1 => self.cache.allocate(key, 1, pieces).map(|first| (first, 1)),
-            None => None,
+        let run = self.cache.allocate(key, count, pieces).map(|first| (first, count));
+        let got = run.or_else(|| Some((self.cache.allocate(key, 1, pieces)?, 1)))?;
+        if self.disk(self.streams[slot as usize].disk).spins {
+            self.cache.keep(got.0);
         }
+        Some(got)
     }
 
     /// Reads `count` pages, which lie in one piece: in one request for a guaranteed stream, in pieces for a best-effort
