@@ -11,6 +11,7 @@ pub mod server;
 pub mod skip;
 pub mod volume;
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Once;
@@ -31,6 +32,11 @@ pub fn program_with_lab() -> PathBuf {
     if std::env::var_os("ISOCAST_BIN").is_none() {
         BUILT.call_once(|| {
             let release = (!cfg!(debug_assertions)).then_some("--release");
+            // For somebody who runs one test alone this takes minutes, in which nothing else is to be seen.
+            let _ = writeln!(
+                std::io::stderr(),
+                "building isocast-lab with all tests; ISOCAST_BIN names a program that has it beside it"
+            );
             let mut cargo = Command::new(env!("CARGO"));
             // With the same selection as `make test`: another one would build what both use once more.
             cargo.args(["test", "--quiet", "--locked", "--workspace", "--no-run"]).args(release);
