@@ -157,8 +157,8 @@ fn a_disk_of_a_mirror_that_errs_hangs_or_dies_stalls_no_stream() {
 
 fn each_fault() {
     let state = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
-    let new = Disk::up("mirror-c", "8G", FileSystem::None);
-    let device = new.device().to_str().expect("UTF-8").to_owned();
+    let new = ["mirror-c", "mirror-d"].map(|name| Disk::up(name, "8G", FileSystem::None));
+    let new_devices = new.each_ref().map(|disk| disk.device().to_str().expect("UTF-8").to_owned());
     let disks = ["mirror-a", "mirror-b"].map(|name| Disk::up(name, "8G", FileSystem::None));
     let devices = disks.each_ref().map(|disk| disk.device().to_str().expect("UTF-8").to_owned());
     let mut create = Command::new(common::program());
@@ -203,7 +203,22 @@ fn each_fault() {
             // A disk that is only waited for until it counts as hung would cost each stream a hundred ticks and more.
             assert!(missed < watching, "{missed} ticks were missed: {}", server.said());
         }
-        // With a disk dead for good, what is uploaded beside half of the streams is kept on the other.
+        // A new disk in the place of one that is dead for good, under all of the streams.
+        let url = format!("http://{}", server.address);
+        let replace = |old: &str, new: &str, stays: &str| {
+            let before = misses(&server);
+            let replaced = volume(&["replace", "--old", old, "--new", new, "--yes", "--json", "--url", &url, stays]);
+            assert!(replaced["lost_parts"] == 0 && replaced["written_parts"].as_u64() > Some(FILMS), "{replaced:#}");
+            viewers.wait_for_more(1 << 20);
+            println!("replaced: {} streams, {} ticks missed", viewers.watching().count(), misses(&server) - before);
+            assert_eq!(misses(&server), before, "{}", server.said());
+        };
+        disks[1].ctl("die");
+        viewers.wait_for_more(MEANWHILE_BYTES);
+        replace(&devices[1], &new_devices[0], &devices[0]);
+        // A stream knows the copies that could be read when it began: each has begun anew before the next disk dies.
+        viewers.wait_for_more(FILM_BYTES);
+        // What is uploaded beside half of the streams, with a disk dead, is kept on the other.
         viewers.watching().step_by(2).for_each(|viewer| viewer.over.store(true, Relaxed));
         disks[0].ctl("die");
         let late = Content { seed: 77, bytes: 9_000_001 };
@@ -214,24 +229,15 @@ fn each_fault() {
         let (status, body) = fetch(server.address, "GET", "/media/late.bin?rate=max").expect("an answer");
         assert_eq!((status, late.difference(0, &body), body.len() as u64), (200, None, late.bytes));
         viewers.wait_for_more(1 << 20);
-        // A new disk in the place of the dead one; what was uploaded meanwhile gets its second copy.
-        let before = misses(&server);
-        let url = format!("http://{}", server.address);
-        let replace =
-            ["replace", "--old", &devices[0], "--new", &device, "--yes", "--json", "--url", &url, &devices[1]];
-        let replaced = volume(&replace);
-        assert!(replaced["lost_parts"] == 0 && replaced["written_parts"].as_u64() > Some(FILMS), "{replaced:#}");
-        viewers.wait_for_more(1 << 20);
-        assert_eq!(misses(&server), before, "{}", server.said());
+        // What was uploaded meanwhile gets its second copy.
+        replace(&devices[0], &new_devices[1], &new_devices[0]);
     });
     let (status, said) = server.stop();
     assert!(status.success() && !said.contains("panicked"), "{said}");
-    new.ctl("timing off");
-    disks[1].ctl("timing off");
-    let sound = volume(&["scrub", "--json", &format!("{},{device}", devices[1])]);
+    new.iter().for_each(|disk| drop(disk.ctl("timing off")));
+    let sound = volume(&["scrub", "--json", &new_devices.join(",")]);
     assert!(sound["sound"] == true && sound["contents"] == FILMS + 1, "{sound:#}");
-    new.end();
-    disks.into_iter().for_each(Disk::end);
+    disks.into_iter().chain(new).for_each(Disk::end);
 }
 
 /// A server of a mirror on two disks that take no time.

@@ -29,10 +29,30 @@ pub(super) struct OpenContents {
 /// A content that somebody reads, or read.
 struct OpenContent {
     name: String,
+    /// As it was opened, the latest last: who reads goes on with the copies that could be read when it was opened.
+    readers: Vec<OpenLayout>,
+    failed: Arc<FailedParts>,
+}
+
+/// A content as the data plane reads it.
+struct OpenLayout {
     content: Weak<Content>,
     /// Kept, so that its units are not used for anything else.
     _stored: Arc<StoredContent>,
-    failed: Arc<FailedParts>,
+    /// The superblock's generation: another one may have other disks that can be read.
+    disks: u64,
+}
+
+impl OpenContent {
+    fn is_read(&self) -> bool {
+        self.readers.iter().any(OpenLayout::is_read)
+    }
+}
+
+impl OpenLayout {
+    fn is_read(&self) -> bool {
+        self.content.strong_count() > 0
+    }
 }
 
 /// The parts of a content of which a read found a copy wrong: a bit for each, so that the data plane can set it.
@@ -110,12 +130,15 @@ impl OpenContents {
 
     /// Whether nobody reads anything.
     pub(super) fn is_empty(&self) -> bool {
-        self.open.values().all(|open| open.content.strong_count() == 0)
+        !self.open.values().any(OpenContent::is_read)
     }
 
     /// Lets go of what nobody reads any more, and nothing of is to be mended.
     pub(super) fn let_go(&mut self) {
-        self.open.retain(|_, open| open.content.strong_count() > 0 || !open.failed.is_empty());
+        self.open.retain(|_, open| {
+            open.readers.retain(OpenLayout::is_read);
+            open.is_read() || !open.failed.is_empty()
+        });
     }
 
     /// The name, generation and part of a content of which a read found a copy wrong; told once.
@@ -170,9 +193,10 @@ pub(super) fn stamp_of(volume: &Volume, content: &StoredContent) -> Stamp {
 }
 
 impl Core {
-    /// The content as somebody already reads it.
+    /// The content as somebody already reads it, from disks that are what they were when it was opened.
     pub(super) fn open_content(&self, stored: &StoredContent) -> Option<Arc<Content>> {
-        self.open.open.get(&stored.generation).and_then(|open| open.content.upgrade())
+        let latest = self.open.open.get(&stored.generation)?.readers.last()?;
+        latest.content.upgrade().filter(|_| latest.disks == self.volume.superblock().generation)
     }
 
     /// The checksums of a content that was read before.
@@ -184,31 +208,28 @@ impl Core {
             .map(|(_, table)| Arc::clone(table))
     }
 
-    /// The content as the data plane reads it, from where `layout` says: the same one while somebody holds it.
+    /// The content as the data plane reads it, from where `layout` says, which was made when the superblock's generation was
+    /// `disks`: the same one while somebody holds it and the disks are what they were.
     pub(super) fn add_content(
         &mut self,
         name: &str,
         stored: &Arc<StoredContent>,
-        layout: ContentLayout,
+        (layout, disks): (ContentLayout, u64),
         table: Arc<ChecksumTable>,
     ) -> Arc<Content> {
         let version = ContentVersion(self.open.next_version.fetch_add(1, Ordering::Relaxed));
         self.open.remember(stored.generation, &table);
-        let known = self.open.open.get(&stored.generation).map(|open| Arc::clone(&open.failed));
-        let failed = known.unwrap_or_else(|| Arc::new(FailedParts::new(self.volume.unit_bytes(), stored.parts.len())));
-        let checksums: Option<Box<dyn BlockChecksums>> =
-            Some(Box::new(TableOfContent { table, failed: Arc::clone(&failed) }));
-        let content = Arc::new(Content { version, size: stored.length, layout, watched: None, checksums });
         self.open.let_go();
-        self.open.open.insert(
-            stored.generation,
-            OpenContent {
-                name: name.to_owned(),
-                content: Arc::downgrade(&content),
-                _stored: Arc::clone(stored),
-                failed,
-            },
-        );
+        let (unit_bytes, parts) = (self.volume.unit_bytes(), stored.parts.len());
+        let open = self.open.open.entry(stored.generation).or_insert_with(|| OpenContent {
+            name: name.to_owned(),
+            readers: Vec::new(),
+            failed: Arc::new(FailedParts::new(unit_bytes, parts)),
+        });
+        let failed = Arc::clone(&open.failed);
+        let checksums: Option<Box<dyn BlockChecksums>> = Some(Box::new(TableOfContent { table, failed }));
+        let content = Arc::new(Content { version, size: stored.length, layout, watched: None, checksums });
+        open.readers.push(OpenLayout { content: Arc::downgrade(&content), _stored: Arc::clone(stored), disks });
         content
     }
 

@@ -142,10 +142,11 @@ impl Front {
             return Ok(content);
         }
         let (layout, known) = (core.layout(stored)?, core.known_checksums(stored));
+        let disks = core.volume.superblock().generation;
         drop(core);
         let table = known.or_else(|| read_checksums(&layout, stored).map(Arc::new));
         let table = table.ok_or(StoreError::DiskFailing(self.shared.id))?;
-        Ok(lock(&self.core).add_content(name, stored, layout, table))
+        Ok(lock(&self.core).add_content(name, stored, (layout, disks), table))
     }
 
     fn opened(&self, name: &str, stored: &StoredContent, content: Arc<Content>, media: Option<MediaRate>) -> Opened {
