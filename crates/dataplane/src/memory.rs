@@ -46,7 +46,7 @@ impl ArenaMemory {
     }
 
     /// The change of memory that shall be made now, if any, with `pages` promised or asked for. It is under way until
-    /// [`Memory::changed`].
+    /// [`ArenaMemory::changed`].
     pub(crate) fn next_change(&mut self, cache: &mut Cache, pages: u64, now: Nanos) -> Option<MemoryChange> {
         if self.changing.is_some() {
             return None;
@@ -85,7 +85,7 @@ impl ArenaMemory {
         }
     }
 
-    /// When [`Memory::next_change`] wants to be asked although nothing happened.
+    /// When [`ArenaMemory::next_change`] wants to be asked although nothing happened.
     pub(crate) fn next_wakeup(&self) -> Option<Nanos> {
         let may_shrink = self.changing.is_none() && self.present[1..].contains(&true);
         may_shrink.then_some(self.look_at)

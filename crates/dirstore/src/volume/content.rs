@@ -137,7 +137,7 @@ impl OpenContents {
     pub(super) fn let_go(&mut self) {
         self.open.retain(|_, open| {
             open.readers.retain(OpenLayout::is_read);
-            open.is_read() || !open.failed.is_empty()
+            !open.readers.is_empty() || !open.failed.is_empty()
         });
     }
 
