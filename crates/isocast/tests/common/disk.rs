@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::skip::skipped;
 use super::{program_with_lab, until};
@@ -78,7 +79,9 @@ impl Disk {
 
     /// With more arguments.
     pub fn raised(purpose: &str, size: &str, file_system: FileSystem, more: &[&str]) -> Self {
-        let name = format!("test-{purpose}-{}", std::process::id());
+        static RAISED: AtomicU32 = AtomicU32::new(0);
+        // Tests of one process run beside each other, and two may have the same purpose.
+        let name = format!("test-{purpose}-{}-{}", std::process::id(), RAISED.fetch_add(1, Ordering::Relaxed));
         let disk = Self { name, size: size.to_owned(), file_system };
         disk.raise(more);
         disk
