@@ -30,8 +30,8 @@ pub enum OnBreak {
     /// What has come is published under its name. If the server dies, the next start does that.
     Keep,
     /// What was written stays for a week under a hidden name. An upload of the same name and with the same number,
-    /// which stands for the version of what is sent, goes on behind it ([`crate::Upload::begun_with`]). A volume keeps
-    /// nothing.
+    /// which stands for the version of what is sent, goes on behind it ([`crate::Upload::begun_with`]). A volume keeps it
+    /// until the server ends, or its space or a disk of it is wanted for something else.
     Resume(u64),
 }
 

@@ -363,3 +363,47 @@ fn a_recording_that_the_end_breaks_off_is_on_the_volume() {
     recording_at_the_end("stripe", 2);
     recording_at_the_end("mirror", 2);
 }
+
+/// What `/api/v1/jobs` says of the one job.
+fn the_job(server: &Server) -> serde_json::Value {
+    let (_, jobs) = fetch(server.address, "GET", "/api/v1/jobs").expect("an answer");
+    serde_json::from_slice::<serde_json::Value>(&jobs).expect("JSON")[0].take()
+}
+
+#[test]
+fn a_pull_into_a_volume_that_was_stopped_goes_on_within_the_file() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    let [films, config] = ["films", "isocast.toml"].map(|name| folder.path().join(name));
+    let film = pattern(6_000_000);
+    std::fs::create_dir(&films).and_then(|()| std::fs::write(films.join("long.ts"), &film)).expect("there is room");
+    let source = Server::start(&[&films], &folder.path().join("of-source"), &[]);
+    let job = "name = 'pull'\nkind = 'copy'\nschedule = '@monthly'\nto = 'pulled'\nrate = '8M'";
+    let job = format!("[[job]]\n{job}\nfrom = 'http://{}/media/'\n", source.address);
+    std::fs::write(&config, job).expect("there is room");
+    let disks = disks(folder.path(), 2);
+    volume(&["create", "--name", "films", "--layout", "mirror", "--unit", "1MiB", "--yes"], &disks);
+    let named = joined(&disks);
+    let arguments = ["--volume", &named, "--config", config.to_str().expect("UTF-8")];
+    let server = Server::start(&[], &folder.path().join("state"), &arguments);
+    let ask = |what: &str| {
+        let target = format!("/api/v1/jobs/pull/{what}");
+        assert_eq!(exchange(server.address, "POST", &target).expect("an answer").status, 202, "{what}");
+    };
+    let when = |what: &str, holds: &dyn Fn(&serde_json::Value) -> bool| {
+        until(what, || {
+            let job = the_job(&server);
+            if holds(&job) { Ok(job) } else { Err(job.to_string()) }
+        })
+    };
+    ask("run");
+    when("more than a part", &|job| job["running"]["bytes"].as_u64() >= Some(5 << 19));
+    ask("stop");
+    when("its end", &|job| job["running"].is_null());
+    assert_eq!(fetch(server.address, "GET", "/media/pulled/long.ts").expect("an answer").0, 404, "it is not whole");
+    ask("run");
+    let pulled = when("all of it", &|job| job["running"].is_null() && job["last"]["outcome"] == "Succeeded");
+    assert!(pulled["last"]["bytes"].as_u64() <= Some(6_000_000 - (1 << 20)), "what was there came again: {pulled}");
+    gives_all(&server, &[("pulled/long.ts".into(), film)], "pulled");
+    let (code, said) = asked(&server, &["scrub", &named]);
+    assert_eq!(code, Some(0), "{said}");
+}

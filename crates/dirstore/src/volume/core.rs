@@ -18,11 +18,12 @@ use super::content::{OpenContents, entry_of};
 use super::open::OpenDisk;
 use super::part::{AlignedBlock, Block, BlockBytes};
 use super::replace::VacantDisk;
+use super::resting::RestingUploads;
 use super::unit_read::UnitRead;
 use super::upkeep::{CopyStep, CopyUnderWay, EndedUpkeep, MendTask, UpkeepRun};
+use super::waiter::Waiter;
 use crate::buffers::Chunk;
 use crate::buffers::index;
-use crate::event::StoreEvent;
 use crate::operation::ChangeReply;
 use crate::operation::{UploadProgress, UploadTerms};
 use crate::shared::DiskShared;
@@ -105,14 +106,10 @@ enum VolumeUploadLife {
     Receiving,
     /// All has come; published when no disk is left in `members`.
     Finishing,
+    /// What has come rests when no disk is left in `members`.
+    Resting,
     /// Its units are free when no disk is left in `members`.
     Ending,
-}
-
-/// Somebody who waits until a change is durable.
-enum Waiter {
-    Upload { path: ContentPath, published: Published, reply: Option<ChangeReply<Published>> },
-    Removal(ChangeReply<()>),
 }
 
 /// See the module.
@@ -127,6 +124,7 @@ pub(crate) struct Core {
     pub(super) front: Arc<DiskShared>,
     uploads: BTreeMap<UploadId, VolumeUpload>,
     next_upload: u64,
+    pub(super) resting: RestingUploads,
     rounds: Rounds<Waiter>,
     pub(super) upkeep: Option<UpkeepRun>,
     /// What was read of contents lately, and whether that has changed since it was last looked what to move for it.
@@ -160,6 +158,7 @@ impl Core {
             front,
             uploads: BTreeMap::new(),
             next_upload: 0,
+            resting: RestingUploads::default(),
             rounds: Rounds::default(),
             upkeep: None,
             reads: ReadCounts::default(),
@@ -186,11 +185,16 @@ impl Core {
         self.uploads.len() + waiting.count()
     }
 
-    pub(super) fn begin(&mut self, path: &ContentPath, terms: UploadTerms) -> Result<UploadId, StoreError> {
+    /// Begins an upload, and says how much an earlier one has left of it.
+    pub(super) fn begin(&mut self, path: &ContentPath, terms: UploadTerms) -> Result<(UploadId, u64), StoreError> {
         self.open.let_go();
         let name = path.joined();
         self.check_precondition(&name, &terms.precondition)?;
-        let draft = self.volume.begin(&name, terms.length).map_err(|error| self.error(error))?;
+        let draft = match self.resting.take(&mut self.volume, &name, terms.on_break) {
+            Some(draft) => draft,
+            None => self.new_draft(&name, terms.length).map_err(|error| self.error(error))?,
+        };
+        let begun_with = draft.length();
         let id = self.new_upload_id();
         let upload = VolumeUpload {
             path: path.clone(),
@@ -205,7 +209,14 @@ impl Core {
             life: VolumeUploadLife::Receiving,
         };
         self.uploads.insert(id, upload);
-        Ok(id)
+        Ok((id, begun_with))
+    }
+
+    fn new_draft(&mut self, name: &str, length: Option<u64>) -> Result<Draft, VolumeError> {
+        match self.volume.begin(name, length) {
+            Err(VolumeError::Full) if self.resting.let_go(&mut self.volume) => self.volume.begin(name, length),
+            other => other,
+        }
     }
 
     pub(super) fn new_upload_id(&mut self) -> UploadId {
@@ -239,7 +250,11 @@ impl Core {
     /// How many bytes of an upload there is room for; `None` if there is none, and it failed.
     fn make_room(&mut self, id: UploadId) -> Option<usize> {
         let upload = self.uploads.get_mut(&id)?;
-        match self.volume.room(&mut upload.draft) {
+        let mut room = self.volume.room(&mut upload.draft);
+        if room == Err(VolumeError::Full) && self.resting.let_go(&mut self.volume) {
+            room = self.volume.room(&mut upload.draft);
+        }
+        match room {
             Ok((headers, room)) => {
                 self.write_headers(id, headers);
                 Some(index(room))
@@ -316,11 +331,28 @@ impl Core {
         let Some(upload) = self.uploads.get(&id).filter(|upload| upload.life == VolumeUploadLife::Receiving) else {
             return;
         };
-        let came = upload.draft.length() > 0 || rest.is_some();
-        if upload.on_break == OnBreak::Keep && came {
-            self.finish(id, rest, None);
-        } else {
-            self.end(id);
+        let came = upload.draft.length();
+        match upload.on_break {
+            OnBreak::Keep if came > 0 || rest.is_some() => self.finish(id, rest, None),
+            OnBreak::Resume(_) if came > 0 => self.pause(id),
+            OnBreak::Discard | OnBreak::Keep | OnBreak::Resume(_) => self.end(id),
+        }
+    }
+
+    /// Another upload may go on with what has come in whole chunks, when that is on the disks.
+    fn pause(&mut self, id: UploadId) {
+        let Some(upload) = self.uploads.get_mut(&id) else { return };
+        upload.life = VolumeUploadLife::Resting;
+        let members = upload.members.clone();
+        members.iter().for_each(|member| self.tell(*member, Task::Finish(id)));
+        if members.is_empty() {
+            self.rest(id);
+        }
+    }
+
+    fn rest(&mut self, id: UploadId) {
+        if let Some(upload) = self.uploads.remove(&id) {
+            self.resting.keep(&mut self.volume, upload.path.joined(), upload.on_break, upload.draft);
         }
     }
 
@@ -360,8 +392,9 @@ impl Core {
         match upload.life {
             VolumeUploadLife::Receiving => {}
             VolumeUploadLife::Finishing if upload.members.is_empty() => self.publish(id),
+            VolumeUploadLife::Resting if upload.members.is_empty() => self.rest(id),
             VolumeUploadLife::Ending if upload.members.is_empty() => self.free(id),
-            VolumeUploadLife::Finishing | VolumeUploadLife::Ending => {}
+            VolumeUploadLife::Finishing | VolumeUploadLife::Resting | VolumeUploadLife::Ending => {}
         }
     }
 
@@ -467,6 +500,7 @@ impl Core {
         if self.members[member.index()].is_none() {
             return;
         }
+        self.resting.let_go(&mut self.volume);
         if let Err((_, waiters)) = self.rounds.take_out(member, &mut self.volume) {
             let touched = self.uploads.iter().filter(|(_, upload)| upload.members.contains(&member));
             let touched: Vec<UploadId> = touched.map(|(id, _)| *id).collect();
@@ -537,30 +571,6 @@ impl Core {
             VolumeError::Full | VolumeError::CatalogueFull | VolumeError::TooLong => StoreError::NoSpace,
             VolumeError::ReadOnly => StoreError::ReadOnly,
             VolumeError::PartLost => StoreError::DiskFailing(self.front.id),
-        }
-    }
-}
-
-impl Waiter {
-    fn answer(self, durable: Result<(), StoreError>, front: &DiskShared) {
-        let durable = durable.map_err(|_| StoreError::Unsettled(front.id));
-        match self {
-            Self::Removal(reply) => reply.send(durable),
-            Self::Upload { path, published, reply } => {
-                let stats = &front.stats;
-                if durable.is_ok() { &stats.uploads_published } else { &stats.uploads_failed }.add(1);
-                let outcome = durable.map(|()| published);
-                match reply.filter(|reply| !reply.is_closed()) {
-                    Some(reply) => reply.send(outcome),
-                    // Its client is gone, and it is kept.
-                    None => front.events.tell(match outcome {
-                        Ok(published) => {
-                            StoreEvent::RecordingKept { path, bytes: published.size, after_restart: false }
-                        }
-                        Err(why) => StoreEvent::RecordingLost { path, why },
-                    }),
-                }
-            }
         }
     }
 }

@@ -88,8 +88,8 @@ impl Front {
                 if core.upload_count() >= limits::UPLOADS_MAX {
                     return Err(StoreError::Busy);
                 }
-                let id = core.begin(&path, terms)?;
-                Ok(Begun::new(Arc::clone(&self.shared), id, 0))
+                let (id, begun_with) = core.begin(&path, terms)?;
+                Ok(Begun::new(Arc::clone(&self.shared), id, begun_with))
             }),
             Operation::Append { upload, chunk } => lock(&self.core).take_chunk(upload, chunk),
             Operation::Finish { upload, last, reply } => lock(&self.core).finish(upload, last, Some(reply)),

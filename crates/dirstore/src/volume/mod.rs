@@ -14,9 +14,11 @@ mod member;
 mod open;
 mod part;
 mod replace;
+mod resting;
 mod start;
 mod unit_read;
 mod upkeep;
+mod waiter;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

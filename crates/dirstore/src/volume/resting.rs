@@ -1,0 +1,45 @@
+//! What came of uploads whose clients are gone, for others that go on with them ([`OnBreak::Resume`]).
+//!
+//! Promise: it lies in units that nothing else is given and is in no catalogue: it is gone when the server ends. Who wants its space or
+//! its disk lets it go first. Not here: an upload whose disks still write (`core`).
+
+use std::collections::BTreeMap;
+
+use units::limits;
+use volume::{Draft, Volume};
+
+use crate::OnBreak;
+
+/// By the names of the contents: which version it is, and what has come of it.
+#[derive(Debug, Default)]
+pub(super) struct RestingUploads(BTreeMap<String, (OnBreak, Draft)>);
+
+impl RestingUploads {
+    /// Keeps it, in place of another one of the same name.
+    pub(super) fn keep(&mut self, volume: &mut Volume, name: String, on_break: OnBreak, draft: Draft) {
+        if self.0.len() >= limits::UPLOADS_MAX {
+            self.let_go(volume);
+        }
+        if let Some((_, older)) = self.0.insert(name, (on_break, draft)) {
+            volume.abandon(older);
+        }
+    }
+
+    /// What an upload goes on with; what has come of another version is let go.
+    pub(super) fn take(&mut self, volume: &mut Volume, name: &str, on_break: OnBreak) -> Option<Draft> {
+        let (version, draft) = self.0.remove(name)?;
+        if version == on_break {
+            return Some(draft);
+        }
+        volume.abandon(draft);
+        None
+    }
+
+    /// Gives all their space back; false if there was nothing.
+    pub(super) fn let_go(&mut self, volume: &mut Volume) -> bool {
+        let resting = std::mem::take(&mut self.0);
+        let any = !resting.is_empty();
+        resting.into_values().for_each(|(_, draft)| volume.abandon(draft));
+        any
+    }
+}
