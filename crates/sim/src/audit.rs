@@ -122,12 +122,13 @@ impl World {
         }
     }
 
-    /// Keeps the mean of which share of its time a disk reads, of the last seconds.
-    fn note_reading(&mut self, disk: usize, period: Nanos) {
-        let read = self.disks[disk].spent(self.now).reading;
-        let (share, before) = &mut self.reading_share[disk];
-        let now = read.saturating_sub(*before).as_secs_f64() / period.as_secs_f64();
-        (*share, *before) = (*share * 0.8 + now * 0.2, read);
+    /// Keeps the mean of which share of its time a disk reads and records, of the last seconds.
+    fn note_promised(&mut self, disk: usize, period: Nanos) {
+        let reading = self.disks[disk].spent(self.now).reading;
+        let promised = reading.saturating_add(self.stores[disk].recording_time());
+        let (share, before) = &mut self.promised_share[disk];
+        let now = promised.saturating_sub(*before).as_secs_f64() / period.as_secs_f64();
+        (*share, *before) = (*share * 0.8 + now * 0.2, promised);
     }
 
     fn audit_disk(&mut self, disk: usize, period: Nanos) {
@@ -137,7 +138,7 @@ impl World {
         let [before, last] = self.idle_beside_work[disk];
         let (idle, span) = (before.saturating_add(last), period.saturating_mul(2));
         self.idle_beside_work[disk] = [if faulty { Nanos::ZERO } else { last }, Nanos::ZERO];
-        self.note_reading(disk, period);
+        self.note_promised(disk, period);
         if faulty {
             self.stores[disk].forget_overflow();
             return;

@@ -5,7 +5,7 @@ use units::Nanos;
 use crate::contents::SimContent;
 use crate::control_side::ControlAction;
 use crate::ledger::LedgerEntry;
-use crate::load::{DISK_RECOVERY, Fault, FaultAt, MARGIN_SHARE, READING_MEAN};
+use crate::load::{DISK_RECOVERY, Fault, FaultAt, MARGIN_SHARE, SHARE_MEAN};
 use crate::log::LogKind;
 use crate::world::World;
 
@@ -50,7 +50,7 @@ impl World {
                 let newcomers = &mut self.control.newcomers_excused[disk];
                 *newcomers = (*newcomers).max(until);
                 // What it reads for those who have just come is not in that mean yet.
-                let lately = |stream: &&mut LedgerEntry| now.saturating_sub(stream.asked.at) < READING_MEAN;
+                let lately = |stream: &&mut LedgerEntry| now.saturating_sub(stream.asked.at) < SHARE_MEAN;
                 let on_disk = self.streams.values_mut().filter(|stream| usize::from(stream.asked.disk.0) == disk);
                 on_disk.filter(lately).for_each(|stream| stream.excuse_disk(until));
             } else {
@@ -80,7 +80,7 @@ impl World {
 
     /// A disk that is slower, but has time to spare.
     fn is_within_margin(&self, fault: Fault) -> bool {
-        matches!(fault, Fault::Slow { disk, factor } if factor * self.reading_share[disk].0 <= MARGIN_SHARE)
+        matches!(fault, Fault::Slow { disk, factor } if factor * self.promised_share[disk].0 <= MARGIN_SHARE)
     }
 
     /// Others do something to the first content of a disk that is still whole.

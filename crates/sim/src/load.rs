@@ -143,12 +143,12 @@ pub enum Fault {
 /// How long after a disk's fault its streams may still suffer: what was refused or quarantined has to be found again.
 pub(crate) const DISK_RECOVERY: Nanos = Nanos::from_secs(10);
 
-/// A disk that becomes slower excuses nobody while its reads, taking so much longer, need no more than this share of its time:
-/// what was admitted suffers last. Who comes while it is slower is excused.
+/// A disk that becomes slower excuses nobody while its reads and recordings, taking so much longer, need no more than this share of
+/// its time: what was admitted suffers last. Who comes while it is slower is excused.
 pub(crate) const MARGIN_SHARE: f64 = 0.8;
 
-/// The share of its time that a disk reads is a mean over about so long.
-pub(crate) const READING_MEAN: Nanos = Nanos::from_millis(2500);
+/// The share of its time that a disk reads and records is a mean over about so long.
+pub(crate) const SHARE_MEAN: Nanos = Nanos::from_millis(2500);
 
 /// What a run did, for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -143,6 +143,9 @@ pub(crate) struct StoreThread {
     waiting: BTreeMap<JobId, StoreWork>,
     /// Largest excess of a recording's buffer over its bound, in bytes.
     overflow_max: u64,
+    granted_at: Nanos,
+    /// How long recordings have had the disk: for their writes, and for commits while one runs.
+    recording_time: Nanos,
 }
 
 impl StoreThread {
@@ -156,7 +159,14 @@ impl StoreThread {
             commits: 0,
             waiting: BTreeMap::new(),
             overflow_max: 0,
+            granted_at: Nanos::ZERO,
+            recording_time: Nanos::ZERO,
         }
+    }
+
+    /// How long recordings have had the disk so far.
+    pub(crate) fn recording_time(&self) -> Nanos {
+        self.recording_time
     }
 
     /// Bytes of its disk.
@@ -209,6 +219,7 @@ impl StoreThread {
     pub(crate) fn grant(&mut self, grant: Grant, now: Nanos, out: &mut Actions) {
         assert!(self.busy.is_none(), "the world lets one grant through at a time");
         self.waiting.remove(&grant.job);
+        self.granted_at = now;
         let dirty_bytes = self.uploads.dirty_bytes();
         self.busy = match self.uploads.granted(grant, now) {
             Granted::Late | Granted::Unused => None,
@@ -302,6 +313,9 @@ impl StoreThread {
             }
         };
         if !goes_on {
+            if self.is_for_recordings() {
+                self.recording_time = self.recording_time.saturating_add(now.saturating_sub(self.granted_at));
+            }
             match self.busy.take() {
                 Some(Busy::Writing { upload, written, ok, .. }) => self.written(upload, written, ok, now, out),
                 Some(Busy::Probing { .. }) => self.uploads.chore_done(now),
@@ -313,6 +327,17 @@ impl StoreThread {
                 None => {}
             }
             self.poke(now, out);
+        }
+    }
+
+    /// True if the current grant is for what was promised to a recording. Its commits are shared with uploads.
+    fn is_for_recordings(&mut self) -> bool {
+        let uploads = &mut self.uploads;
+        let mut records = |upload| uploads.file_mut(upload).is_some_and(|file| file.source.recording.is_some());
+        match &self.busy {
+            Some(Busy::Writing { upload, .. }) => records(*upload),
+            Some(Busy::Committing { .. }) => self.running.iter().any(|upload| records(*upload)),
+            Some(Busy::Probing { .. }) | None => false,
         }
     }
 

@@ -139,8 +139,8 @@ pub(crate) struct World {
     pokes: Vec<Option<Nanos>>,
     /// Grants per disk so far.
     pub(crate) grants_made: Vec<u64>,
-    /// The share of its time in which a disk read lately, and its reading time at the last audit.
-    pub(crate) reading_share: Vec<(f64, Nanos)>,
+    /// The share of its time in which a disk did lately what it had promised, reads and recordings, and the sum at the last audit.
+    pub(crate) promised_share: Vec<(f64, Nanos)>,
     /// Time a disk was idle while best-effort work waited, between the last two audits and since.
     pub(crate) idle_beside_work: Vec<[Nanos; 2]>,
     brought: bool,
@@ -173,7 +173,7 @@ impl World {
             grants: vec![None; disks.len()],
             pokes: vec![None; disks.len()],
             grants_made: vec![0; disks.len()],
-            reading_share: vec![(0.0, Nanos::ZERO); disks.len()],
+            promised_share: vec![(0.0, Nanos::ZERO); disks.len()],
             idle_beside_work: vec![[Nanos::ZERO; 2]; disks.len()],
             stores,
             disks: disks.into_iter().map(|d| SimDisk::new(d.drive)).collect(),

@@ -183,3 +183,17 @@ fn uploads_live_beside_a_full_disk_that_becomes_slow() {
     let tally = lawful(&scenario).tally;
     assert!(tally.running_max > 20 && tally.uploads > 3, "{tally:?}");
 }
+
+/// Ten streams and six recordings; what the disk reads would fit three times, with what it records it does not. The law that nobody
+/// ends on a disk that has time to spare counted the reads only (seed 8748).
+#[test]
+fn a_disk_that_records_has_less_time_to_spare() {
+    let mut scenario = small(DriveProfile::Desktop, 10);
+    scenario.load.viewing = (SECS(60), SECS(90));
+    scenario.load.recordings = MS(300);
+    scenario.load.recording_rate = BitRate(60_000_000);
+    scenario.safety = SECS(40);
+    scenario.faults = vec![FaultAt { at: SECS(20), lasts: SECS(15), fault: Fault::Slow { disk: 0, factor: 3.0 } }];
+    let tally = lawful(&scenario).tally;
+    assert!(tally.recordings > 3 && tally.shed > 0, "{tally:?}");
+}
