@@ -224,16 +224,12 @@ impl Paced {
 
     /// As [`Paced::finished`]; `failed` says what failed beside the plane, in the words of the event log.
     pub(crate) async fn finished_as(mut self, failed: Option<&'static str>) -> Finished {
-        let (delivery, end) = loop {
-            match self.ended.take() {
-                Some(ended) => break ended,
-                None => match self.pending.report().await {
-                    Some(Report::Finished { delivery, end }) => self.ended = Some((delivery, end)),
-                    // Also that it has the reservation again that it had given back.
-                    Some(_) => {}
-                    None => return Finished { socket: None, end: Err(DeliveryError::Lost), body_bytes: 0 },
-                },
-            }
+        let (delivery, end) = match self.ended.take() {
+            Some(ended) => ended,
+            None => match self.pending.report().await {
+                Some(Report::Finished { delivery, end }) => (delivery, end),
+                _ => return Finished { socket: None, end: Err(DeliveryError::Lost), body_bytes: 0 },
+            },
         };
         self.session.left = match end.held {
             Some(held) => StreamRelease::Held(held, left_off(&self.request, end.outcome)),

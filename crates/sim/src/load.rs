@@ -165,8 +165,6 @@ pub struct Tally {
     pub best_effort: u64,
     /// Deliveries that completed.
     pub completed: u64,
-    /// Deliveries that had given their reservation back and got one again.
-    pub asked_back: u64,
     /// Deliveries ended because their disk had become too slow for all.
     pub shed: u64,
     /// Ticks missed by deliveries that had an excuse.

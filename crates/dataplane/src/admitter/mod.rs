@@ -383,9 +383,8 @@ impl Admitter {
         };
         self.holders[id.slot as usize] = Some(slot);
         let entry = &mut self.streams[slot as usize];
-        (entry.reservation, entry.suspended, entry.burst_bytes, entry.is_told) = (Some(id), None, 0, false);
+        (entry.reservation, entry.suspended, entry.burst_bytes) = (Some(id), None, 0);
         let rate = ReadRate { rate: entry.rate, burst_bytes: 0, period: self.period(id) };
-        self.tell_start(slot, outside);
         let start = PlacedStart { round: moment.round, first_round };
         outside.tell_pacer(ToPacer::Promoted { slot });
         outside.tell_fetcher(ToFetcher::Promote { slot, rate, start, age: self.age(id) });

@@ -471,16 +471,6 @@ impl World {
 
     fn started(&mut self, stream: StreamId, reservation: Option<ReservationId>) {
         let now = self.now;
-        if let Some(record) = self.streams.get_mut(&stream.0)
-            && record.life == DeliveryLife::Started
-            && record.asked.rate.is_some()
-            && reservation.is_some()
-        {
-            // It had given its reservation back, and has one again.
-            record.reservation = reservation;
-            self.control.tally.asked_back += 1;
-            return;
-        }
         let Some(record) = self.streams.get_mut(&stream.0).filter(|s| s.life == DeliveryLife::Asked) else {
             self.laws.broke(Law::EveryEndHasAReason, now, format!("{stream:?} started, but not asked for"));
             return;
