@@ -186,9 +186,11 @@ impl Cache {
         self.idle.iter().take(more).take_while(unused).count() == more
     }
 
-    /// What is being read into the chunk of `page` is worth keeping.
+    /// What is being read into the chunk of `page`, which is in use, is worth keeping.
     pub fn keep(&mut self, page: Page) {
-        self.chunks[(page.0 / CHUNK_PAGES) as usize].kept = true;
+        let chunk = &mut self.chunks[(page.0 / CHUNK_PAGES) as usize];
+        assert!(chunk.busy > 0, "in which list an idle chunk is, is known by whether it is kept");
+        chunk.kept = true;
     }
 
     /// The page that holds (or will hold) `key`, with one more reference to it.
@@ -550,6 +552,17 @@ mod tests {
             }
             assert_eq!(cache.used() as usize, held.len());
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "an idle chunk")]
+    fn only_what_is_in_use_is_said_to_be_worth_keeping() {
+        let mut cache = full(1);
+        let page = cache.allocate(key(0), 1, 1).expect("room");
+        cache.release(page);
+        cache.keep(page);
+        cache.read_done(page, 1);
+        cache.keep(page);
     }
 
     #[test]
