@@ -24,6 +24,7 @@ mod scenario;
 mod socket;
 mod store_thread;
 mod transfer;
+mod workload;
 mod world;
 
 pub use disk::Spent;

@@ -5,24 +5,11 @@ use dataplane::layout::FileAccess;
 use dataplane::port::{Completion, FileSlot, IoFault, ReadRequest, SendRequest, SocketSlot, Span, Token};
 use units::{ContentVersion, Nanos, limits};
 
-use crate::contents::SimFile;
 use crate::drive::Op;
 use crate::laws::Law;
 use crate::log::LogKind;
 use crate::socket::Taken;
-use crate::world::{RequestOwner, World, WorldEvent};
-
-/// A read under way.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct PendingRead {
-    request: ReadRequest,
-    file: SimFile,
-    disk: Option<usize>,
-    parts: u32,
-    ok: bool,
-    /// It brings other bytes.
-    lies: bool,
-}
+use crate::world::{PendingRead, RequestOwner, World, WorldEvent};
 
 /// No content has this version: they are numbered from 1.
 const NO_VERSION: ContentVersion = ContentVersion(0);

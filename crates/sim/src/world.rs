@@ -1,7 +1,7 @@
 //! The world of one run: virtual time, an event heap, disks, store threads, clients and the control side's queues.
 //!
 //! Promise: events happen in the order of (time, number); the plane's thread is one of the world's actors and may be
-//! late like any other. Not here: what the control side wants (`control_side`), reads and sends (`transfer`).
+//! late like any other. Not here: what the control side does (`workload`), reads and sends (`transfer`).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -25,7 +25,6 @@ use crate::log::{LogKind, RunLog, Trace};
 use crate::random::Random;
 use crate::socket::ClientReading;
 use crate::store_thread::{Actions, StoreThread};
-use crate::transfer::PendingRead;
 
 /// How long bringing in or giving back a step of memory takes.
 const MEMORY_CHANGE: Nanos = Nanos::from_millis(20);
@@ -55,6 +54,18 @@ pub(crate) struct WorldDisk {
     pub(crate) drive: Drive,
     /// Reads the plane may have in flight.
     pub(crate) depth: usize,
+}
+
+/// A read under way.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PendingRead {
+    pub(crate) request: ReadRequest,
+    pub(crate) file: SimFile,
+    pub(crate) disk: Option<usize>,
+    pub(crate) parts: u32,
+    pub(crate) ok: bool,
+    /// It brings other bytes.
+    pub(crate) lies: bool,
 }
 
 /// Something that will happen.

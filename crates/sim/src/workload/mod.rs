@@ -1,197 +1,32 @@
-//! The control side of a run: issues commands by the load, keeps the reports, plays the faults, and asks at every end
-//! whether it was a right one. Not here: uploads and recordings (`writing`), viewers that go elsewhere (`seeking`).
+//! What the control side does in a run: issues commands by the load, keeps the reports, plays the faults, and asks at every end
+//! whether it was a right one. Not here: its state (`control_side`), uploads and recordings (`writing`), viewers that go elsewhere
+//! (`seeking`).
 
 mod seeking;
 mod writing;
 
-use std::collections::BTreeMap;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 use dataplane::control::{Command, Delivery, Ending, Event as News, Outcome, Report, Segment, Service};
-use units::{BitRate, ContentVersion, DiskId, LinkId, Nanos, ReservationId, StreamId, UploadId};
+use units::{BitRate, LinkId, Nanos, ReservationId, StreamId};
 
-use crate::contents::{SimContent, SimFile, new_content, segments};
+use crate::contents::{SimFile, segments};
+use crate::control_side::{ControlAction, Shed};
 use crate::disk::Spent;
 use crate::laws::Law;
 use crate::ledger::{DeliveryAsked, DeliveryLife, LedgerEntry};
-use crate::load::{Calm, FaultAt, Load, Popularity, Tally};
+use crate::load::{Calm, Popularity, Tally};
 use crate::log::LogKind;
 use crate::random::Random;
 use crate::socket::{ClientReading, SimSocket};
 use crate::world::{ClientTurn, World, WorldEvent};
-use writing::SimRecording;
 
 /// How often every running delivery is looked at.
 const AUDIT: Nanos = Nanos::from_millis(500);
 
 /// What is still stuck this long before the shutdown is told to stop.
 const END_GRACE: Nanos = Nanos::from_secs(6);
-
-/// What the control side will do at some time.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum ControlAction {
-    Arrive,
-    Again(ReservationId, u32, BitRate),
-    Stop(u64),
-    Seek,
-    Upload(usize),
-    Record(usize),
-    Probe(usize),
-    FaultBegins(usize),
-    FaultEnds(usize),
-    Audit,
-    Calm,
-    Drain,
-    Shutdown,
-}
-
-/// When the run changes from faults to none, ends asking, and must be over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct RunPhases {
-    pub(crate) safety: Nanos,
-    pub(crate) liveness: Nanos,
-}
-
-/// A delivery that ended because its disk had become too slow.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Shed {
-    pub(crate) stream: StreamId,
-    pub(crate) disk: DiskId,
-    pub(crate) at: Nanos,
-}
-
-/// The control side's state.
-#[derive(Debug)]
-pub(crate) struct ControlSide {
-    pub(crate) random: Random,
-    pub(crate) load: Load,
-    pub(crate) faults: Vec<FaultAt>,
-    phases: RunPhases,
-    tick: Nanos,
-    pub(crate) be_share: f64,
-    /// From the question to the first byte, or to a no.
-    pub(crate) first_byte_max: Nanos,
-    /// Until when reports may have waited unread.
-    pub(crate) reports_read: Nanos,
-    null: OwnedFd,
-    pub(crate) contents: Vec<SimContent>,
-    actions: Vec<ControlAction>,
-    next_stream: u64,
-    /// Deliveries that run, and of these the guaranteed ones.
-    pub(crate) running: usize,
-    guaranteed: u64,
-    recordings: BTreeMap<(usize, UploadId), SimRecording>,
-    reserving: BTreeMap<u64, usize>,
-    /// Until when a disk's faults excuse its streams.
-    pub(crate) disk_excused: Vec<Nanos>,
-    /// Until when who comes is excused on each disk: by how much it is slower is not known yet, and its start is promised by
-    /// what is.
-    pub(crate) newcomers_excused: Vec<Nanos>,
-    /// Until when more than one copy of what is mirrored may be missing, or a disk is slow.
-    pub(crate) mirror_excused: Nanos,
-    /// Since when best-effort work of a disk has waited without a grant.
-    be_waits: Vec<Option<(Nanos, u64)>>,
-    calm: bool,
-    draining: bool,
-    pub(crate) ended: bool,
-    pub(crate) tally: Tally,
-    /// Deliveries that ended because their disk was too slow, since the last audit.
-    pub(crate) shed: Vec<Shed>,
-    /// From a command to the first payload byte, of guaranteed deliveries without an excuse.
-    pub(crate) first_bytes: Vec<Nanos>,
-}
-
-/// What a control side is made of.
-#[derive(Debug)]
-pub(crate) struct ControlSettings {
-    pub(crate) load: Load,
-    pub(crate) faults: Vec<FaultAt>,
-    pub(crate) phases: RunPhases,
-    pub(crate) tick: Nanos,
-    pub(crate) be_share: f64,
-    pub(crate) first_byte_max: Nanos,
-    pub(crate) capacities: Vec<u64>,
-    /// True for a disk whose profile is wrong from the start: nothing is promised for its streams.
-    pub(crate) liars: Vec<bool>,
-}
-
-impl ControlSide {
-    /// Makes the contents; `null` is an open `/dev/null`.
-    pub(crate) fn new(settings: ControlSettings, null: OwnedFd, mut random: Random) -> Self {
-        let ControlSettings { load, faults, phases, tick, be_share, first_byte_max, capacities, liars } = settings;
-        let mut contents = Vec::new();
-        for disk in 0..capacities.len() {
-            for _ in 0..load.contents_per_disk {
-                let version = ContentVersion(contents.len() as u64 + 1);
-                contents.push(new_content(version, disk, &capacities, &load, &null, &mut random));
-            }
-        }
-        let excused = |liar: &bool| if *liar { Nanos::MAX } else { Nanos::ZERO };
-        Self {
-            random,
-            load,
-            faults,
-            phases,
-            tick,
-            be_share,
-            first_byte_max,
-            reports_read: Nanos::ZERO,
-            null,
-            contents,
-            actions: Vec::new(),
-            next_stream: 1,
-            running: 0,
-            guaranteed: 0,
-            recordings: BTreeMap::new(),
-            reserving: BTreeMap::new(),
-            disk_excused: liars.iter().map(excused).collect(),
-            newcomers_excused: vec![Nanos::ZERO; liars.len()],
-            mirror_excused: Nanos::ZERO,
-            be_waits: vec![None; capacities.len()],
-            calm: false,
-            draining: false,
-            ended: false,
-            tally: Tally::default(),
-            shed: Vec::new(),
-            first_bytes: Vec::new(),
-        }
-    }
-
-    /// How much later than its rate, counted from its first byte, an unexcused stream may be: a tick's bytes are there
-    /// before the time begins in which they are used. Behind a burst the clock may have begun a tick later, and a slow
-    /// stream's ticks are twice as long.
-    pub(crate) fn lateness_max(&self, burst_bytes: u64) -> Nanos {
-        let clock = if burst_bytes == 0 { Nanos::ZERO } else { self.tick.saturating_mul(2) };
-        clock.saturating_add(Nanos::from_millis(5))
-    }
-
-    /// The plane's tick.
-    pub(crate) fn tick_span(&self) -> Nanos {
-        self.tick
-    }
-
-    /// How far ahead of its rate a stream may be: slow streams are fed every second tick.
-    pub(crate) fn ahead_max(&self) -> Nanos {
-        self.tick.saturating_mul(8).saturating_add(Nanos::from_millis(20))
-    }
-
-    /// True while a disk's faults excuse its streams.
-    pub(crate) fn disk_is_excused(&self, disk: usize, now: Nanos) -> bool {
-        self.disk_excused[disk] > now
-    }
-
-    /// Since when best-effort work of this disk has waited without any grant.
-    pub(crate) fn best_effort_waits(&mut self, disk: usize, waits: bool, now: Nanos, grants: u64) -> Option<Nanos> {
-        let entry = &mut self.be_waits[disk];
-        *entry = match *entry {
-            _ if !waits => None,
-            Some((since, before)) if before == grants => Some((since, before)),
-            _ => Some((now, grants)),
-        };
-        entry.map(|(since, _)| since)
-    }
-}
 
 impl World {
     /// Puts the first actions on the heap.
@@ -339,7 +174,7 @@ impl World {
         let id = StreamId(control.next_stream);
         control.next_stream += 1;
         let line = BitRate((rate.0 * 8).max(100_000_000));
-        let socket_bytes = rate.bytes_in(control.tick.saturating_mul(2).saturating_add(Nanos::from_millis(200)));
+        let socket_bytes = rate.bytes_in(control.tick_span().saturating_mul(2).saturating_add(Nanos::from_millis(200)));
         let asked = DeliveryAsked {
             id,
             fd: socket.as_raw_fd(),

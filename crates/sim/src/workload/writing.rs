@@ -3,17 +3,10 @@
 use dataplane::control::{Command, RecordingRequest};
 use units::{DiskId, LinkId, Nanos, ReservationId, StreamId, limits};
 
-use super::ControlAction;
+use crate::control_side::{ControlAction, SimRecording};
 use crate::laws::Law;
 use crate::store_thread::{Actions, UploadEnd, UploadSource};
 use crate::world::World;
-
-/// A recording that runs.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct SimRecording {
-    reservation: ReservationId,
-    disk: usize,
-}
 
 impl World {
     pub(super) fn begin_upload(&mut self, disk: usize) {

@@ -3,20 +3,7 @@
 use crate::ledger::LedgerEntry;
 use crate::world::{ClientTurn, World, WorldEvent};
 
-use super::{ControlSide, content_index};
-
-impl ControlSide {
-    /// How long a delivery without an excuse waited for its first byte.
-    pub(super) fn count_first_byte(&mut self, record: &LedgerEntry) {
-        let Some(first) = record.first_at().filter(|_| !record.may_be_late()) else { return };
-        let span = first.saturating_sub(record.asked.at);
-        self.first_bytes.push(span);
-        let tally = &mut self.tally;
-        tally.first_byte_max = tally.first_byte_max.max(span);
-        tally.first_byte_sum += span;
-        tally.first_bytes += 1;
-    }
-}
+use super::content_index;
 
 impl World {
     /// A viewer that has its picture goes elsewhere in its content: it opens the new range, and closes the old one.

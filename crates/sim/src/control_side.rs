@@ -1,0 +1,196 @@
+//! The control side of a run: what wants something of the plane. Its state, and what it may say without the world.
+//!
+//! Not here: what it does in the world (`workload`).
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+
+use units::{BitRate, ContentVersion, DiskId, Nanos, ReservationId, StreamId, UploadId};
+
+use crate::contents::{SimContent, new_content};
+use crate::ledger::LedgerEntry;
+use crate::load::{FaultAt, Load, Tally};
+use crate::random::Random;
+
+/// What the control side will do at some time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum ControlAction {
+    Arrive,
+    Again(ReservationId, u32, BitRate),
+    Stop(u64),
+    Seek,
+    Upload(usize),
+    Record(usize),
+    Probe(usize),
+    FaultBegins(usize),
+    FaultEnds(usize),
+    Audit,
+    Calm,
+    Drain,
+    Shutdown,
+}
+
+/// When the run changes from faults to none, ends asking, and must be over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RunPhases {
+    pub(crate) safety: Nanos,
+    pub(crate) liveness: Nanos,
+}
+
+/// A delivery that ended because its disk had become too slow.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shed {
+    pub(crate) stream: StreamId,
+    pub(crate) disk: DiskId,
+    pub(crate) at: Nanos,
+}
+
+/// A recording that runs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SimRecording {
+    pub(crate) reservation: ReservationId,
+    pub(crate) disk: usize,
+}
+
+/// The control side's state.
+#[derive(Debug)]
+pub(crate) struct ControlSide {
+    pub(crate) random: Random,
+    pub(crate) load: Load,
+    pub(crate) faults: Vec<FaultAt>,
+    pub(crate) phases: RunPhases,
+    tick: Nanos,
+    pub(crate) be_share: f64,
+    /// From the question to the first byte, or to a no.
+    pub(crate) first_byte_max: Nanos,
+    /// Until when reports may have waited unread.
+    pub(crate) reports_read: Nanos,
+    pub(crate) null: OwnedFd,
+    pub(crate) contents: Vec<SimContent>,
+    pub(crate) actions: Vec<ControlAction>,
+    pub(crate) next_stream: u64,
+    /// Deliveries that run, and of these the guaranteed ones.
+    pub(crate) running: usize,
+    pub(crate) guaranteed: u64,
+    pub(crate) recordings: BTreeMap<(usize, UploadId), SimRecording>,
+    pub(crate) reserving: BTreeMap<u64, usize>,
+    /// Until when a disk's faults excuse its streams.
+    pub(crate) disk_excused: Vec<Nanos>,
+    /// Until when who comes is excused on each disk: by how much it is slower is not known yet, and its start is promised by
+    /// what is.
+    pub(crate) newcomers_excused: Vec<Nanos>,
+    /// Until when more than one copy of what is mirrored may be missing, or a disk is slow.
+    pub(crate) mirror_excused: Nanos,
+    /// Since when best-effort work of a disk has waited without a grant.
+    be_waits: Vec<Option<(Nanos, u64)>>,
+    pub(crate) calm: bool,
+    pub(crate) draining: bool,
+    pub(crate) ended: bool,
+    pub(crate) tally: Tally,
+    /// Deliveries that ended because their disk was too slow, since the last audit.
+    pub(crate) shed: Vec<Shed>,
+    /// From a command to the first payload byte, of guaranteed deliveries without an excuse.
+    pub(crate) first_bytes: Vec<Nanos>,
+}
+
+/// What a control side is made of.
+#[derive(Debug)]
+pub(crate) struct ControlSettings {
+    pub(crate) load: Load,
+    pub(crate) faults: Vec<FaultAt>,
+    pub(crate) phases: RunPhases,
+    pub(crate) tick: Nanos,
+    pub(crate) be_share: f64,
+    pub(crate) first_byte_max: Nanos,
+    pub(crate) capacities: Vec<u64>,
+    /// True for a disk whose profile is wrong from the start: nothing is promised for its streams.
+    pub(crate) liars: Vec<bool>,
+}
+
+impl ControlSide {
+    /// Makes the contents; `null` is an open `/dev/null`.
+    pub(crate) fn new(settings: ControlSettings, null: OwnedFd, mut random: Random) -> Self {
+        let ControlSettings { load, faults, phases, tick, be_share, first_byte_max, capacities, liars } = settings;
+        let mut contents = Vec::new();
+        for disk in 0..capacities.len() {
+            for _ in 0..load.contents_per_disk {
+                let version = ContentVersion(contents.len() as u64 + 1);
+                contents.push(new_content(version, disk, &capacities, &load, &null, &mut random));
+            }
+        }
+        let excused = |liar: &bool| if *liar { Nanos::MAX } else { Nanos::ZERO };
+        Self {
+            random,
+            load,
+            faults,
+            phases,
+            tick,
+            be_share,
+            first_byte_max,
+            reports_read: Nanos::ZERO,
+            null,
+            contents,
+            actions: Vec::new(),
+            next_stream: 1,
+            running: 0,
+            guaranteed: 0,
+            recordings: BTreeMap::new(),
+            reserving: BTreeMap::new(),
+            disk_excused: liars.iter().map(excused).collect(),
+            newcomers_excused: vec![Nanos::ZERO; liars.len()],
+            mirror_excused: Nanos::ZERO,
+            be_waits: vec![None; capacities.len()],
+            calm: false,
+            draining: false,
+            ended: false,
+            tally: Tally::default(),
+            shed: Vec::new(),
+            first_bytes: Vec::new(),
+        }
+    }
+
+    /// How much later than its rate, counted from its first byte, an unexcused stream may be: a tick's bytes are there
+    /// before the time begins in which they are used. Behind a burst the clock may have begun a tick later, and a slow
+    /// stream's ticks are twice as long.
+    pub(crate) fn lateness_max(&self, burst_bytes: u64) -> Nanos {
+        let clock = if burst_bytes == 0 { Nanos::ZERO } else { self.tick.saturating_mul(2) };
+        clock.saturating_add(Nanos::from_millis(5))
+    }
+
+    /// The plane's tick.
+    pub(crate) fn tick_span(&self) -> Nanos {
+        self.tick
+    }
+
+    /// How far ahead of its rate a stream may be: slow streams are fed every second tick.
+    pub(crate) fn ahead_max(&self) -> Nanos {
+        self.tick.saturating_mul(8).saturating_add(Nanos::from_millis(20))
+    }
+
+    /// True while a disk's faults excuse its streams.
+    pub(crate) fn disk_is_excused(&self, disk: usize, now: Nanos) -> bool {
+        self.disk_excused[disk] > now
+    }
+
+    /// Since when best-effort work of this disk has waited without any grant.
+    pub(crate) fn best_effort_waits(&mut self, disk: usize, waits: bool, now: Nanos, grants: u64) -> Option<Nanos> {
+        let entry = &mut self.be_waits[disk];
+        *entry = match *entry {
+            _ if !waits => None,
+            Some((since, before)) if before == grants => Some((since, before)),
+            _ => Some((now, grants)),
+        };
+        entry.map(|(since, _)| since)
+    }
+
+    /// How long a delivery without an excuse waited for its first byte.
+    pub(crate) fn count_first_byte(&mut self, record: &LedgerEntry) {
+        let Some(first) = record.first_at().filter(|_| !record.may_be_late()) else { return };
+        let span = first.saturating_sub(record.asked.at);
+        self.first_bytes.push(span);
+        let tally = &mut self.tally;
+        tally.first_byte_max = tally.first_byte_max.max(span);
+        tally.first_byte_sum += span;
+        tally.first_bytes += 1;
+    }
+}
