@@ -78,11 +78,11 @@ pub enum ContentPart {
 
 impl ContentPart {
     /// True if a read of it may take a reservation from an older read of its viewer that goes on.
-    fn takes_over(self, viewer: &Viewer, older: &ViewerReservation, now: Nanos) -> bool {
+    fn takes_over(self, viewer: &Viewer, superseded: &ViewerReservation, now: Nanos) -> bool {
         matches!(viewer, Viewer::Named(_))
             || match self {
                 Self::Download => false,
-                Self::Whole => older.used_at(now) < PLAYS_AFTER,
+                Self::Whole => superseded.used_at(now) < PLAYS_AFTER,
                 Self::FromStart | Self::Elsewhere => true,
             }
     }
@@ -108,9 +108,9 @@ impl ReservationTerms {
     }
 }
 
-/// What a request for a stream is to do.
+/// Where a request for a stream has its reservation from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Begin {
+pub enum ReservationSource {
     /// Ask for a new reservation.
     New,
     /// Use this one, whichever stream has it.
@@ -169,15 +169,15 @@ struct ViewerReservation {
 
 #[derive(Debug, Clone, Copy)]
 enum ReservationState {
-    /// A read has it (`None` until the data plane has told which), or will have it in place of the `older` one.
-    Running { stream: StreamId, reservation: Option<ReservationId>, older: Option<Older> },
+    /// A read has it (`None` until the data plane has told which), or will have it in place of the `superseded` one.
+    Running { stream: StreamId, reservation: Option<ReservationId>, superseded: Option<SupersededRead> },
     /// It waits for the viewer's next read; from `firm_until` on others may have it.
     Held { reservation: ReservationId, firm_until: Nanos, until: Nanos },
 }
 
 /// A read that loses its reservation as soon as a newer one is admitted.
 #[derive(Debug, Clone, Copy)]
-struct Older {
+struct SupersededRead {
     stream: StreamId,
     content: u64,
     part: ContentPart,
@@ -236,8 +236,8 @@ impl Sessions {
         }
     }
 
-    /// A request comes. After [`Begin::New`] and [`Begin::Take`] its stream runs in the session until [`Sessions::end`].
-    pub fn begin(&mut self, request: &SessionRequest, now: Nanos) -> Begin {
+    /// A request comes. After [`ReservationSource::New`] and [`ReservationSource::Take`] its stream runs in the session until [`Sessions::end`].
+    pub fn begin(&mut self, request: &SessionRequest, now: Nanos) -> ReservationSource {
         let shares = self.table.entry(request.viewer.clone()).or_default();
         let named = matches!(request.viewer, Viewer::Named(_));
         let takes_any = named || request.no_room;
@@ -247,12 +247,12 @@ impl Sessions {
         };
         let held = newest(shares, |share| share.is_held() && share.terms.fit(&request.terms))
             .or_else(|| newest(shares, |share| share.is_held() && takes_any));
-        let older = || newest(shares, |share| moves_on && is_older(share));
-        match held.or_else(older) {
+        let superseded = || newest(shares, |share| moves_on && is_older(share));
+        match held.or_else(superseded) {
             Some(nth) => shares[nth].take(request, now),
             None => {
                 shares.push(ViewerReservation::new(request, now));
-                Begin::New
+                ReservationSource::New
             }
         }
     }
@@ -286,7 +286,7 @@ impl Sessions {
     pub fn started(&mut self, viewer: &Viewer, stream: StreamId, granted: ReservationId) {
         let Some(shares) = self.table.get_mut(viewer) else { return };
         if let Some(nth) = newest(shares, |share| share.stream() == Some(stream)) {
-            shares[nth].state = ReservationState::Running { stream, reservation: Some(granted), older: None };
+            shares[nth].state = ReservationState::Running { stream, reservation: Some(granted), superseded: None };
         }
     }
 
@@ -305,8 +305,8 @@ impl Sessions {
                 shares[nth].hold(reservation, left_off, named, self.hold, now);
                 None
             }
-            (StreamRelease::Refused, ReservationState::Running { reservation, older: Some(older), .. }) => {
-                shares[nth].give_back(reservation, older);
+            (StreamRelease::Refused, ReservationState::Running { reservation, superseded: Some(superseded), .. }) => {
+                shares[nth].give_back(reservation, superseded);
                 None
             }
             _ => shares.swap_remove(nth).reservation(),
@@ -342,7 +342,7 @@ impl ViewerReservation {
     /// What a request asks for.
     const fn new(request: &SessionRequest, now: Nanos) -> Self {
         let SessionRequest { stream, content, part, terms, .. } = *request;
-        let state = ReservationState::Running { stream, reservation: None, older: None };
+        let state = ReservationState::Running { stream, reservation: None, superseded: None };
         Self { terms, content, part, used: Nanos::ZERO, since: now, goes_on: false, state }
     }
 
@@ -373,8 +373,8 @@ impl ViewerReservation {
     }
 
     /// Gives it to a newer read.
-    fn take(&mut self, request: &SessionRequest, now: Nanos) -> Begin {
-        let (reservation, older) = match self.state {
+    fn take(&mut self, request: &SessionRequest, now: Nanos) -> ReservationSource {
+        let (reservation, superseded) = match self.state {
             ReservationState::Held { reservation, .. } => {
                 // The player was started again: it begins with a look.
                 if self.content == request.content && request.part == ContentPart::Whole {
@@ -383,27 +383,27 @@ impl ViewerReservation {
                 self.since = now;
                 (reservation, None)
             }
-            ReservationState::Running { stream, reservation: None, .. } => return Begin::After(stream),
+            ReservationState::Running { stream, reservation: None, .. } => return ReservationSource::After(stream),
             ReservationState::Running { stream, reservation: Some(reservation), .. } => {
-                (reservation, Some(Older { stream, content: self.content, part: self.part }))
+                (reservation, Some(SupersededRead { stream, content: self.content, part: self.part }))
             }
         };
         self.goes_on |= self.content != request.content;
         (self.content, self.part, self.terms) = (request.content, request.part, request.terms);
-        self.state = ReservationState::Running { stream: request.stream, reservation: Some(reservation), older };
-        Begin::Take(reservation)
+        self.state = ReservationState::Running { stream: request.stream, reservation: Some(reservation), superseded };
+        ReservationSource::Take(reservation)
     }
 
     /// The newer read was refused: the older one has kept it.
-    const fn give_back(&mut self, reservation: Option<ReservationId>, older: Older) {
-        (self.content, self.part) = (older.content, older.part);
-        self.state = ReservationState::Running { stream: older.stream, reservation, older: None };
+    const fn give_back(&mut self, reservation: Option<ReservationId>, superseded: SupersededRead) {
+        (self.content, self.part) = (superseded.content, superseded.part);
+        self.state = ReservationState::Running { stream: superseded.stream, reservation, superseded: None };
     }
 
     /// The read it was taken from has ended.
     fn forget(&mut self, ended: StreamId) {
-        if let ReservationState::Running { older, .. } = &mut self.state {
-            *older = older.filter(|older| older.stream != ended);
+        if let ReservationState::Running { superseded, .. } = &mut self.state {
+            *superseded = superseded.filter(|superseded| superseded.stream != ended);
         }
     }
 

@@ -13,7 +13,7 @@ use units::{Nanos, ReservationId, StreamId};
 
 use crate::lock::lock;
 use crate::plane_client::PlaneClient;
-use crate::session::{Begin, ContentPart, Retry, SessionRequest, Sessions, StreamRelease, Viewer};
+use crate::session::{ContentPart, ReservationSource, Retry, SessionRequest, Sessions, StreamRelease, Viewer};
 
 /// A player closes its old connection while it opens the next one, which the data plane notices two sends later. A
 /// client that takes nothing for so long, twenty ticks, does not play.
@@ -93,17 +93,19 @@ impl SessionTable {
                 let begin = sessions.begin(request, self.now());
                 (begin, sessions.goes_on(&request.viewer, request.stream))
             };
-            let older = match begin {
-                Begin::New => return SessionSlot { held: None, in_session: true, goes_on },
-                Begin::Take(reservation) => return SessionSlot { held: Some(reservation), in_session: true, goes_on },
-                Begin::After(older) => older,
+            let superseded = match begin {
+                ReservationSource::New => return SessionSlot { held: None, in_session: true, goes_on },
+                ReservationSource::Take(reservation) => {
+                    return SessionSlot { held: Some(reservation), in_session: true, goes_on };
+                }
+                ReservationSource::After(superseded) => superseded,
             };
             if timeout_at(deadline, changed).await.is_err() {
                 if stopped {
                     return SessionSlot { held: None, in_session: false, goes_on: false };
                 }
                 // A full queue shows again when the new stream is started; nothing to do about it here.
-                let _ = self.plane.send(Command::Stop(older));
+                let _ = self.plane.send(Command::Stop(superseded));
                 stopped = true;
                 deadline = tokio::time::Instant::now() + STOP_TIME_MAX;
             }
@@ -126,7 +128,7 @@ impl SessionTable {
         tried: &mut RefusedStart,
     ) -> bool {
         let deadline = tokio::time::Instant::now() + GONE_TIME_MAX;
-        let older = if part == ContentPart::Whole { self.older(viewer, content) } else { None };
+        let superseded = if part == ContentPart::Whole { self.superseded(viewer, content) } else { None };
         loop {
             let changed = self.changed.notified();
             let retry = lock(&self.sessions).refused(viewer, content, part, self.now());
@@ -143,7 +145,9 @@ impl SessionTable {
                 Retry::Wait => {
                     tried.waited = true;
                     if timeout_at(deadline, changed).await.is_err() {
-                        let Some(still) = older.filter(|older| self.older(viewer, content) == Some(*older)) else {
+                        let Some(still) =
+                            superseded.filter(|superseded| self.superseded(viewer, content) == Some(*superseded))
+                        else {
                             return false;
                         };
                         lock(&self.sessions).looks_away(viewer, still.stream, self.now());
@@ -154,7 +158,7 @@ impl SessionTable {
     }
 
     /// The viewer's read of the content that goes on, if its client takes nothing just now, and how much that has taken.
-    fn older(&self, viewer: &Viewer, content: u64) -> Option<OlderRead> {
+    fn superseded(&self, viewer: &Viewer, content: u64) -> Option<OlderRead> {
         let stream = lock(&self.sessions).reads(viewer, content)?;
         let gauges = self.gauges.streams.iter().find(|gauges| gauges.id.get() == stream.0)?;
         (gauges.blocked.get() != 0).then(|| OlderRead { stream, sent_bytes: gauges.sent_bytes.get() })

@@ -38,7 +38,7 @@ const fn midway(slot: u32) -> StreamRelease {
 
 /// A read that was admitted with a new reservation.
 fn admitted(sessions: &mut Sessions, request: &SessionRequest, slot: u32, now: Nanos) {
-    assert_eq!(sessions.begin(request, now), Begin::New);
+    assert_eq!(sessions.begin(request, now), ReservationSource::New);
     sessions.started(&request.viewer, request.stream, id(slot));
 }
 
@@ -51,7 +51,7 @@ fn the_next_read_uses_the_reservation_of_the_last_whatever_it_reads() {
             let now = Nanos::from_secs(4 * stream);
             assert_eq!(sessions.end(&viewer, StreamId(stream - 1), midway(5), now), None);
             let next = read(viewer.clone(), stream, content, ContentPart::Whole);
-            assert_eq!(sessions.begin(&next, now), Begin::Take(id(5)));
+            assert_eq!(sessions.begin(&next, now), ReservationSource::Take(id(5)));
             sessions.started(&viewer, StreamId(stream), id(5));
         }
         let hour = Nanos::from_secs(3600);
@@ -69,7 +69,7 @@ fn a_seek_takes_over_from_the_older_read_at_once() {
     {
         let mut sessions = sessions();
         admitted(&mut sessions, &read(viewer.clone(), 1, 1, ContentPart::Whole), 5, Nanos::ZERO);
-        assert_eq!(sessions.begin(&read(viewer.clone(), 2, 1, part), Nanos::ZERO), Begin::Take(id(5)));
+        assert_eq!(sessions.begin(&read(viewer.clone(), 2, 1, part), Nanos::ZERO), ReservationSource::Take(id(5)));
         sessions.started(&viewer, StreamId(2), id(5));
         assert_eq!(sessions.end(&viewer, StreamId(1), StreamRelease::Nothing, Nanos::ZERO), None);
         assert_eq!(sessions.end(&viewer, StreamId(2), midway(5), Nanos::ZERO), None, "it holds what it took over");
@@ -83,7 +83,7 @@ fn many_ranges_of_one_viewer_hold_one_reservation() {
     admitted(&mut sessions, &read(unnamed(), 1, 1, ContentPart::Whole), 5, Nanos::ZERO);
     for stream in 2..=16 {
         let range = read(unnamed(), stream, 1, ContentPart::Elsewhere);
-        assert_eq!(sessions.begin(&range, Nanos::ZERO), Begin::Take(id(5)));
+        assert_eq!(sessions.begin(&range, Nanos::ZERO), ReservationSource::Take(id(5)));
         sessions.started(&unnamed(), StreamId(stream), id(5));
     }
 }
@@ -92,7 +92,10 @@ fn many_ranges_of_one_viewer_hold_one_reservation() {
 fn the_end_may_be_told_after_its_reservation_passed_on() {
     let mut sessions = sessions();
     admitted(&mut sessions, &read(unnamed(), 1, 1, ContentPart::FromStart), 5, Nanos::ZERO);
-    assert_eq!(sessions.begin(&read(unnamed(), 2, 1, ContentPart::Elsewhere), Nanos::ZERO), Begin::Take(id(5)));
+    assert_eq!(
+        sessions.begin(&read(unnamed(), 2, 1, ContentPart::Elsewhere), Nanos::ZERO),
+        ReservationSource::Take(id(5))
+    );
     assert_eq!(sessions.end(&unnamed(), StreamId(1), midway(5), Nanos::ZERO), None, "the newer read has it");
     sessions.started(&unnamed(), StreamId(2), id(5));
     assert_eq!(sessions.end(&unnamed(), StreamId(2), midway(5), Nanos::ZERO), None);
@@ -103,9 +106,15 @@ fn the_end_may_be_told_after_its_reservation_passed_on() {
 fn a_newer_read_that_is_refused_leaves_the_older_one_its_own() {
     let mut sessions = sessions();
     admitted(&mut sessions, &read(unnamed(), 1, 1, ContentPart::FromStart), 5, Nanos::ZERO);
-    assert_eq!(sessions.begin(&read(unnamed(), 2, 1, ContentPart::Elsewhere), Nanos::ZERO), Begin::Take(id(5)));
+    assert_eq!(
+        sessions.begin(&read(unnamed(), 2, 1, ContentPart::Elsewhere), Nanos::ZERO),
+        ReservationSource::Take(id(5))
+    );
     assert_eq!(sessions.end(&unnamed(), StreamId(2), StreamRelease::Refused, Nanos::ZERO), None);
-    assert_eq!(sessions.begin(&read(unnamed(), 3, 1, ContentPart::Elsewhere), Nanos::ZERO), Begin::Take(id(5)));
+    assert_eq!(
+        sessions.begin(&read(unnamed(), 3, 1, ContentPart::Elsewhere), Nanos::ZERO),
+        ReservationSource::Take(id(5))
+    );
     assert_eq!(sessions.end(&unnamed(), StreamId(1), midway(5), Nanos::ZERO), None, "and it may end meanwhile");
     assert_eq!(sessions.end(&unnamed(), StreamId(3), StreamRelease::Refused, Nanos::ZERO), Some(id(5)));
     assert!(sessions.is_empty());
@@ -114,11 +123,11 @@ fn a_newer_read_that_is_refused_leaves_the_older_one_its_own() {
 #[test]
 fn a_read_that_waits_for_its_start_is_waited_for() {
     let mut sessions = sessions();
-    assert_eq!(sessions.begin(&read(unnamed(), 1, 1, ContentPart::FromStart), Nanos::ZERO), Begin::New);
+    assert_eq!(sessions.begin(&read(unnamed(), 1, 1, ContentPart::FromStart), Nanos::ZERO), ReservationSource::New);
     let seek = read(unnamed(), 2, 1, ContentPart::Elsewhere);
-    assert_eq!(sessions.begin(&seek, Nanos::ZERO), Begin::After(StreamId(1)));
+    assert_eq!(sessions.begin(&seek, Nanos::ZERO), ReservationSource::After(StreamId(1)));
     sessions.started(&unnamed(), StreamId(1), id(5));
-    assert_eq!(sessions.begin(&seek, Nanos::ZERO), Begin::Take(id(5)));
+    assert_eq!(sessions.begin(&seek, Nanos::ZERO), ReservationSource::Take(id(5)));
 }
 
 #[test]
@@ -127,10 +136,10 @@ fn without_a_name_a_read_from_the_start_takes_over_only_where_there_is_no_room()
     admitted(&mut sessions, &read(unnamed(), 1, 1, ContentPart::FromStart), 5, Nanos::ZERO);
     admitted(&mut sessions, &read(unnamed(), 2, 1, ContentPart::FromStart), 6, Nanos::ZERO);
     let third = read(unnamed(), 3, 1, ContentPart::FromStart);
-    assert_eq!(sessions.begin(&third, Nanos::ZERO), Begin::New);
+    assert_eq!(sessions.begin(&third, Nanos::ZERO), ReservationSource::New);
     assert_eq!(sessions.end(&unnamed(), StreamId(3), StreamRelease::Refused, Nanos::ZERO), None);
     assert_eq!(sessions.refused(&unnamed(), 1, ContentPart::FromStart, Nanos::ZERO), Retry::TakeOwn);
-    assert_eq!(sessions.begin(&SessionRequest { no_room: true, ..third }, Nanos::ZERO), Begin::Take(id(6)));
+    assert_eq!(sessions.begin(&SessionRequest { no_room: true, ..third }, Nanos::ZERO), ReservationSource::Take(id(6)));
 }
 
 #[test]
@@ -141,7 +150,7 @@ fn a_whole_read_without_a_name_takes_over_from_nobody_who_plays() {
         let mut sessions = sessions();
         admitted(&mut sessions, &read(unnamed(), 1, 1, ContentPart::FromStart), 5, Nanos::ZERO);
         let second = read(unnamed(), 2, 1, part);
-        assert_eq!(sessions.begin(&second, playing), Begin::New);
+        assert_eq!(sessions.begin(&second, playing), ReservationSource::New);
         assert_eq!(sessions.end(&unnamed(), StreamId(2), StreamRelease::Refused, playing), None);
         assert_eq!(
             sessions.refused(&unnamed(), 1, part, playing),
@@ -159,10 +168,10 @@ fn a_player_that_opens_its_content_again_takes_over_from_its_look() {
     admitted(&mut sessions, &read(unnamed(), 1, 1, ContentPart::Whole), 5, Nanos::ZERO);
     let now = Nanos::from_secs(5);
     let again = read(unnamed(), 2, 1, ContentPart::Whole);
-    assert_eq!(sessions.begin(&again, now), Begin::New, "there may be room for both");
+    assert_eq!(sessions.begin(&again, now), ReservationSource::New, "there may be room for both");
     assert_eq!(sessions.end(&unnamed(), StreamId(2), StreamRelease::Refused, now), None);
     assert_eq!(sessions.refused(&unnamed(), 1, ContentPart::Whole, now), Retry::TakeOwn);
-    assert_eq!(sessions.begin(&SessionRequest { no_room: true, ..again }, now), Begin::Take(id(5)));
+    assert_eq!(sessions.begin(&SessionRequest { no_room: true, ..again }, now), ReservationSource::Take(id(5)));
 }
 
 #[test]
@@ -171,7 +180,7 @@ fn a_player_that_is_started_again_looks_again() {
     admitted(&mut sessions, &read(unnamed(), 1, 1, ContentPart::Whole), 5, Nanos::ZERO);
     let later = Nanos::from_secs(40);
     assert_eq!(sessions.end(&unnamed(), StreamId(1), midway(5), later), None);
-    assert_eq!(sessions.begin(&read(unnamed(), 2, 1, ContentPart::Whole), later), Begin::Take(id(5)));
+    assert_eq!(sessions.begin(&read(unnamed(), 2, 1, ContentPart::Whole), later), ReservationSource::Take(id(5)));
     sessions.started(&unnamed(), StreamId(2), id(5));
     let opened_again = later + Nanos::from_secs(5);
     assert_eq!(sessions.refused(&unnamed(), 1, ContentPart::Whole, opened_again), Retry::TakeOwn);
@@ -190,7 +199,7 @@ fn who_takes_nothing_any_more_gives_way_to_the_same_viewer_only() {
     assert_eq!(sessions.refused(&named("a"), 1, ContentPart::Whole, now), Retry::GiveUp);
     assert_eq!(sessions.refused(&unnamed(), 1, ContentPart::Download, now), Retry::Wait);
     assert_eq!(sessions.refused(&unnamed(), 1, ContentPart::Whole, now), Retry::TakeOwn);
-    assert_eq!(sessions.begin(&SessionRequest { no_room: true, ..again }, now), Begin::Take(id(5)));
+    assert_eq!(sessions.begin(&SessionRequest { no_room: true, ..again }, now), ReservationSource::Take(id(5)));
 }
 
 #[test]
@@ -198,11 +207,11 @@ fn what_the_viewer_reads_beside_is_waited_for_and_then_used() {
     let mut sessions = sessions();
     admitted(&mut sessions, &read(named("a"), 1, 1, ContentPart::Whole), 5, Nanos::ZERO);
     let next = read(named("a"), 2, 2, ContentPart::Whole);
-    assert_eq!(sessions.begin(&next, Nanos::ZERO), Begin::New);
+    assert_eq!(sessions.begin(&next, Nanos::ZERO), ReservationSource::New);
     assert_eq!(sessions.end(&named("a"), StreamId(2), StreamRelease::Refused, Nanos::ZERO), None);
     assert_eq!(sessions.refused(&named("a"), 2, ContentPart::Whole, Nanos::ZERO), Retry::Wait);
     assert_eq!(sessions.end(&named("a"), StreamId(1), midway(5), Nanos::ZERO), None);
-    assert_eq!(sessions.begin(&next, Nanos::ZERO), Begin::Take(id(5)));
+    assert_eq!(sessions.begin(&next, Nanos::ZERO), ReservationSource::Take(id(5)));
     assert_eq!(sessions.end(&named("a"), StreamId(2), StreamRelease::Nothing, Nanos::ZERO), Some(id(5)));
     assert_eq!(sessions.refused(&named("a"), 2, ContentPart::Whole, Nanos::ZERO), Retry::GiveUp);
 }
@@ -213,10 +222,14 @@ fn another_rate_takes_the_place_of_what_is_held() {
     admitted(&mut sessions, &read(named("a"), 1, 1, ContentPart::Whole), 5, Nanos::ZERO);
     assert_eq!(sessions.end(&named("a"), StreamId(1), midway(5), Nanos::from_secs(20)), None);
     let dearer = SessionRequest { terms: OTHER, ..read(named("a"), 2, 2, ContentPart::Whole) };
-    assert_eq!(sessions.begin(&dearer, Nanos::from_secs(20)), Begin::Take(id(5)), "the data plane replaces it");
+    assert_eq!(
+        sessions.begin(&dearer, Nanos::from_secs(20)),
+        ReservationSource::Take(id(5)),
+        "the data plane replaces it"
+    );
     sessions.started(&named("a"), StreamId(2), id(6));
     assert_eq!(sessions.end(&named("a"), StreamId(2), midway(6), Nanos::from_secs(20)), None);
-    assert_eq!(sessions.begin(&dearer, Nanos::from_secs(20)), Begin::Take(id(6)));
+    assert_eq!(sessions.begin(&dearer, Nanos::from_secs(20)), ReservationSource::Take(id(6)));
 }
 
 /// How long others are refused what a viewer held that read `part` of a content for `seconds`.
@@ -252,7 +265,10 @@ fn a_viewer_that_goes_from_segment_to_segment_is_waited_for_at_the_end_of_each()
     for stream in 2..=6 {
         now += Nanos::from_secs(3);
         assert_eq!(sessions.end(&unnamed(), StreamId(stream - 1), at_end, now), None);
-        assert_eq!(sessions.begin(&read(unnamed(), stream, stream, ContentPart::Whole), now), Begin::Take(id(5)));
+        assert_eq!(
+            sessions.begin(&read(unnamed(), stream, stream, ContentPart::Whole), now),
+            ReservationSource::Take(id(5))
+        );
     }
     assert_eq!(sessions.end(&unnamed(), StreamId(6), at_end, now), None);
     assert_eq!(sessions.refused(&named("other"), 9, ContentPart::Whole, now + Nanos::from_secs(59)), Retry::GiveUp);
@@ -352,9 +368,9 @@ impl ModelWorld {
     fn ask(&mut self, request: SessionRequest) {
         let begin = self.sessions.begin(&request, self.now);
         let held = match begin {
-            Begin::New => None,
-            Begin::Take(reservation) => Some(reservation),
-            Begin::After(_) => return,
+            ReservationSource::New => None,
+            ReservationSource::Take(reservation) => Some(reservation),
+            ReservationSource::After(_) => return,
         };
         self.send(request, held);
     }

@@ -38,7 +38,7 @@ pub fn kept_bytes(service: &MediaService, request: &DeliveryRequest, stages: &mu
         }
         PieceState::Again => {
             let cache = Arc::clone(&service.small_reads);
-            stages.0.push(Box::new(Keep { cache, piece, passed: BytesMut::new() }));
+            stages.0.push(Box::new(PieceCollector { cache, piece, passed: BytesMut::new() }));
             None
         }
         PieceState::Unknown => None,
@@ -46,13 +46,13 @@ pub fn kept_bytes(service: &MediaService, request: &DeliveryRequest, stages: &mu
 }
 
 /// Keeps a piece that passes, if all of it does.
-struct Keep {
+struct PieceCollector {
     cache: Arc<PieceCache>,
     piece: SmallPiece,
     passed: BytesMut,
 }
 
-impl Stage for Keep {
+impl Stage for PieceCollector {
     fn pass(&mut self, piece: Bytes) -> Result<Bytes, StageError> {
         self.passed.extend_from_slice(&piece);
         Ok(piece)
@@ -82,7 +82,7 @@ mod tests {
         let piece = SmallPiece { version: ContentVersion(1), offset: 4096, length: 8 };
         let now = Instant::now();
         for (passes, is_kept) in [("broken", false), ("it is all", false), ("it is it", true)] {
-            let mut stage = Keep { cache: Arc::clone(&cache), piece, passed: BytesMut::new() };
+            let mut stage = PieceCollector { cache: Arc::clone(&cache), piece, passed: BytesMut::new() };
             for part in passes.as_bytes().chunks(3) {
                 assert_eq!(stage.pass(Bytes::copy_from_slice(part)).as_deref(), Ok(part));
             }
