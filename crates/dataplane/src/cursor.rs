@@ -12,12 +12,12 @@ use crate::control::{Delivery, Segment};
 
 /// What a delivery is made of, in order: all that a cursor has to know of it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Route<'a> {
+pub(crate) struct SegmentList<'a> {
     pub(crate) version: ContentVersion,
     pub(crate) segments: &'a [Segment],
 }
 
-impl<'a> Route<'a> {
+impl<'a> SegmentList<'a> {
     pub(crate) fn of(delivery: &'a Delivery) -> Self {
         Self { version: delivery.content.version, segments: &delivery.segments }
     }
@@ -66,8 +66,8 @@ pub(crate) enum AtCursor {
 
 impl Cursor {
     /// What lies here; finished segments are stepped over.
-    pub(crate) fn place(&mut self, route: Route<'_>) -> AtCursor {
-        while let Some(segment) = route.segments.get(self.segment) {
+    pub(crate) fn place(&mut self, segment_list: SegmentList<'_>) -> AtCursor {
+        while let Some(segment) = segment_list.segments.get(self.segment) {
             let length = length_of(segment);
             if self.passed < length {
                 return match *segment {
@@ -75,7 +75,7 @@ impl Cursor {
                     Segment::Range { offset, .. } => {
                         let at = offset + self.passed;
                         let within = at % CACHE_PAGE_BYTES;
-                        let key = PageKey { version: route.version, index: at / CACHE_PAGE_BYTES };
+                        let key = PageKey { version: segment_list.version, index: at / CACHE_PAGE_BYTES };
                         AtCursor::Content { key, within, left: (CACHE_PAGE_BYTES - within).min(length - self.passed) }
                     }
                 };
@@ -87,9 +87,9 @@ impl Cursor {
     }
 
     /// What content lies at or behind this cursor: literal segments are stepped over as well.
-    pub(crate) fn next_content(&mut self, route: Route<'_>) -> Option<(PageKey, u64, u64)> {
+    pub(crate) fn next_content(&mut self, segment_list: SegmentList<'_>) -> Option<(PageKey, u64, u64)> {
         loop {
-            match self.place(route) {
+            match self.place(segment_list) {
                 AtCursor::Literal { left } => self.passed += left,
                 AtCursor::Content { key, within, left } => return Some((key, within, left)),
                 AtCursor::End => return None,

@@ -6,6 +6,7 @@
 mod admitter;
 pub mod cache;
 mod config;
+mod context;
 pub mod control;
 mod cursor;
 mod fetcher;
@@ -14,7 +15,6 @@ pub mod gauges;
 pub mod layout;
 mod memory;
 mod message;
-mod outside;
 mod pacer;
 pub mod plane;
 pub mod port;

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use schedule::admission::disk_table::Moment;
+use schedule::admission::disk_table::StartConditions;
 use schedule::disk::health::DiskCondition;
 use schedule::pace::Pace;
 use units::{BitRate, DiskId, LinkId, Nanos, ReservationId};
@@ -52,7 +52,7 @@ pub(crate) enum ToAdmitter {
     /// A stream needs disk time for its start.
     Waits { slot: u32 },
     /// What the start of a waiting stream would meet now.
-    Weighed { slot: u32, moment: Moment },
+    Weighed { slot: u32, conditions: StartConditions },
     /// A round of a disk began.
     Round { disk: DiskId },
     /// A leader holds so many pages for its group.
@@ -60,11 +60,11 @@ pub(crate) enum ToAdmitter {
     /// A stream reads for its group in another's place.
     HandOver { from: u32, to: u32 },
     /// A stream that shared another's reads needs its own disk time, or else is served as best effort.
-    NeedsOwn { slot: u32, moment: Moment },
+    NeedsOwn { slot: u32, conditions: StartConditions },
     /// A stream is read for as best effort.
     Demoted { slot: u32, at: Nanos },
     /// A stream that was demoted asks for a reservation again.
-    AsksBack { slot: u32, moment: Moment },
+    AsksBack { slot: u32, conditions: StartConditions },
     /// A stream has nothing more of disks and buffers.
     Left { slot: u32, may_hold: bool },
     /// What a disk is good for from now on.

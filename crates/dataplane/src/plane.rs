@@ -18,11 +18,11 @@ use units::{BitRate, DiskId, LinkId, Nanos, limits};
 use crate::admitter::Admitter;
 use crate::cache::Cache;
 use crate::config::PlaneConfig;
+use crate::context::{PlaneContext, RequestKind, is_time};
 use crate::control::Command;
 use crate::fetcher::Fetcher;
 use crate::gauges::Gauges;
 use crate::message::PartMessage;
-use crate::outside::{Outside, TokenWork, is_time};
 use crate::pacer::Pacer;
 use crate::port::{COMPLETIONS_MAX, Completion, Io};
 
@@ -37,7 +37,7 @@ pub struct Plane<I> {
     admitter: Admitter,
     fetcher: Fetcher,
     pacer: Pacer,
-    outside: Outside<I>,
+    context: PlaneContext<I>,
     completions: Vec<Completion>,
     measure_at: Nanos,
     running: bool,
@@ -68,7 +68,7 @@ impl<I: Io> Plane<I> {
             pacer: Pacer::new(config.streams_max, payloads, config.tick, begun.0),
             admitter,
             fetcher,
-            outside: Outside::new(config, gauges, io),
+            context: PlaneContext::new(config, gauges, io),
             completions: Vec::with_capacity(COMPLETIONS_MAX),
             measure_at: begun.0,
             running: true,
@@ -85,24 +85,24 @@ impl<I: Io> Plane<I> {
     /// One turn of the loop: takes in what came, feeds what is due, asks the disks, waits for the next thing.
     /// False once [`Command::Shutdown`] was seen.
     pub fn turn(&mut self) -> bool {
-        let now = self.outside.io.now();
-        self.outside.now = now;
+        let now = self.context.io.now();
+        self.context.now = now;
         self.fetcher.set_clock(now);
         self.take_commands();
-        self.fetcher.take_store_messages(&mut self.outside);
+        self.fetcher.take_store_messages(&mut self.context);
         self.carry();
         self.feed_due_steps();
-        self.fetcher.begin_turn(&mut self.outside);
+        self.fetcher.begin_turn(&mut self.context);
         self.carry();
-        self.admitter.refuse_late_starts(&mut self.outside);
-        self.fetcher.end_late_starts(&mut self.outside);
+        self.admitter.refuse_late_starts(&mut self.context);
+        self.fetcher.end_late_starts(&mut self.context);
         self.carry();
-        self.fetcher.change_memory(self.admitter.admission().memory().0, &mut self.outside);
-        self.fetcher.ask_disks(&mut self.outside);
+        self.fetcher.change_memory(self.admitter.admission().memory().0, &mut self.context);
+        self.fetcher.ask_disks(&mut self.context);
         self.carry();
-        self.admitter.publish_promises(&self.outside);
-        self.outside.flush_reports();
-        self.fetcher.follow_speeds(&mut self.outside);
+        self.admitter.publish_promises(&self.context);
+        self.context.flush_reports();
+        self.fetcher.follow_speeds(&mut self.context);
         self.carry();
         if is_time(&mut self.measure_at, MEASURE_EVERY, now) {
             self.measure();
@@ -110,15 +110,15 @@ impl<I: Io> Plane<I> {
         let until =
             self.fetcher.next_wakeup(now).map_or(self.pacer.next_wakeup(), |at| at.min(self.pacer.next_wakeup()));
         let mut completions = std::mem::take(&mut self.completions);
-        self.outside.io.wait(until, &mut completions);
+        self.context.io.wait(until, &mut completions);
         for completion in completions.drain(..) {
-            self.outside.now = completion.at;
-            match TokenWork::of(completion.token) {
-                TokenWork::Send { slot, generation } => {
+            self.context.now = completion.at;
+            match RequestKind::of(completion.token) {
+                RequestKind::Send { slot, generation } => {
                     let pages = self.fetcher.pages();
-                    self.pacer.send_done((slot, generation), completion, pages, &mut self.outside);
+                    self.pacer.send_done((slot, generation), completion, pages, &mut self.context);
                 }
-                work => self.fetcher.complete(work, completion, &mut self.outside),
+                work => self.fetcher.complete(work, completion, &mut self.context),
             }
             self.carry();
         }
@@ -128,12 +128,12 @@ impl<I: Io> Plane<I> {
 
     /// Carries what the parts say to each other, until nothing is left to be said.
     fn carry(&mut self) {
-        while let Some(message) = self.outside.next_message() {
+        while let Some(message) = self.context.next_message() {
             match message {
-                PartMessage::Admitter(message) => self.admitter.receive(message, &mut self.outside),
-                PartMessage::Fetcher(message) => self.fetcher.receive(message, &mut self.outside),
+                PartMessage::Admitter(message) => self.admitter.receive(message, &mut self.context),
+                PartMessage::Fetcher(message) => self.fetcher.receive(message, &mut self.context),
                 PartMessage::Pacer(message) => {
-                    self.pacer.receive(message, self.fetcher.pages(), &mut self.outside);
+                    self.pacer.receive(message, self.fetcher.pages(), &mut self.context);
                 }
             }
         }
@@ -141,7 +141,7 @@ impl<I: Io> Plane<I> {
 
     /// The world it runs in, for the simulator to look into its own.
     pub fn io(&mut self) -> &mut I {
-        &mut self.outside.io
+        &mut self.context.io
     }
 
     /// Admission's state, for checkers.
@@ -165,17 +165,17 @@ impl<I: Io> Plane<I> {
     fn take_commands(&mut self) {
         for _ in 0..COMMANDS_PER_TURN {
             // Each command may leave a report behind: without room for it, it waits in its queue, and that is bounded.
-            if !self.outside.has_room_for_reports() {
+            if !self.context.has_room_for_reports() {
                 return;
             }
-            let outside = &mut self.outside;
-            match outside.io.command() {
-                Some(Command::Start(delivery)) => self.admitter.start(delivery, outside),
-                Some(Command::Stop(stream)) => self.pacer.stop(stream, outside),
-                Some(Command::Reserve(request)) => self.admitter.reserve_recording(request, outside),
+            let context = &mut self.context;
+            match context.io.command() {
+                Some(Command::Start(delivery)) => self.admitter.start(delivery, context),
+                Some(Command::Stop(stream)) => self.pacer.stop(stream, context),
+                Some(Command::Reserve(request)) => self.admitter.reserve_recording(request, context),
                 Some(Command::Release(reservation)) => self.admitter.release(reservation),
-                Some(Command::SetStall(span)) => outside.config.stall_max = span,
-                Some(Command::SetLink { link, capacity }) => self.admitter.set_link(link, capacity, outside),
+                Some(Command::SetStall(span)) => context.config.stall_max = span,
+                Some(Command::SetLink { link, capacity }) => self.admitter.set_link(link, capacity, context),
                 Some(Command::Drain) => self.admitter.drain(),
                 Some(Command::Shutdown) => self.running = false,
                 None => return,
@@ -185,20 +185,20 @@ impl<I: Io> Plane<I> {
     }
 
     fn feed_due_steps(&mut self) {
-        while let Some(step) = self.pacer.next_due_step(self.outside.now) {
-            self.pacer.feed_step(step, self.fetcher.pages(), &mut self.outside);
+        while let Some(step) = self.pacer.next_due_step(self.context.now) {
+            self.pacer.feed_step(step, self.fetcher.pages(), &mut self.context);
             self.carry();
-            self.pacer.feed_best_effort(self.fetcher.pages(), &mut self.outside);
+            self.pacer.feed_best_effort(self.fetcher.pages(), &mut self.context);
             self.carry();
         }
     }
 
     fn measure(&mut self) {
-        self.fetcher.measure(&mut self.outside);
+        self.fetcher.measure(&mut self.context);
         self.carry();
-        self.admitter.measure(self.fetcher.pages_to_promise(), &mut self.outside);
-        self.outside.gauges.plane.lent_bytes.set(self.outside.io.lent_bytes());
-        self.pacer.look_after_blocked(&mut self.outside);
+        self.admitter.measure(self.fetcher.pages_to_promise(), &mut self.context);
+        self.context.gauges.plane.lent_bytes.set(self.context.io.lent_bytes());
+        self.pacer.look_after_blocked(&mut self.context);
         self.carry();
     }
 }

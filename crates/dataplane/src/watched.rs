@@ -11,14 +11,14 @@ use std::{fmt, mem};
 /// A file that was written within this time before it was looked at counts as one that somebody is writing.
 const AT_REST_NANOS: u128 = 2_000_000_000;
 
-/// What is seen of a file from outside.
+/// What `stat` tells of a file that concerns its version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Facts {
+pub struct FileStat {
     modified_nanos: i128,
     size: u64,
 }
 
-impl Facts {
+impl FileStat {
     /// From its time of modification (nanoseconds since 1970, negative before) and its size in bytes.
     #[must_use]
     pub const fn new(modified_nanos: i128, size: u64) -> Self {
@@ -62,7 +62,7 @@ pub struct WatchedContent {
 
 #[derive(Debug)]
 struct Seen {
-    facts: Facts,
+    stat: FileStat,
     /// None if nobody counts, or not reliably.
     changes: Option<Changes>,
     growing: bool,
@@ -72,9 +72,9 @@ struct Seen {
 impl WatchedContent {
     /// A file as it was opened at `now_nanos` (since 1970).
     #[must_use]
-    pub fn new(opened: Facts, now_nanos: i128) -> Self {
+    pub fn new(opened: FileStat, now_nanos: i128) -> Self {
         let growing = is_being_written(opened, now_nanos);
-        Self { seen: Mutex::new(Seen { facts: opened, changes: None, growing, changed: false }), counter: None }
+        Self { seen: Mutex::new(Seen { stat: opened, changes: None, growing, changed: false }), counter: None }
     }
 
     /// The same, with somebody who tells settings from writes and had counted `begun` before the file was looked at.
@@ -85,13 +85,13 @@ impl WatchedContent {
         self
     }
 
-    /// What was done to it up to now: to be asked for before the facts, so that no setting is counted whose time they lack.
+    /// What was done to it up to now: to be asked for before its state, so that no setting is counted whose time that lacks.
     pub fn changes(&self) -> Option<Changes> {
         self.counter.as_ref()?.changes()
     }
 
-    /// What `changes` and then `facts`, seen at `now_nanos`, say of the version that was opened.
-    pub fn judge(&self, changes: Option<Changes>, facts: Facts, now_nanos: i128) -> ChangeVerdict {
+    /// What `changes` and then `stat`, seen at `now_nanos`, say of the version that was opened.
+    pub fn judge(&self, changes: Option<Changes>, stat: FileStat, now_nanos: i128) -> ChangeVerdict {
         let mut seen = self.lock();
         if seen.changed {
             return ChangeVerdict::Changed;
@@ -105,17 +105,17 @@ impl WatchedContent {
             seen.changed = true;
             return ChangeVerdict::Changed;
         }
-        if facts == seen.facts {
-            seen.growing &= is_being_written(facts, now_nanos);
+        if stat == seen.stat {
+            seen.growing &= is_being_written(stat, now_nanos);
             return ChangeVerdict::Same;
         }
-        if seen.growing && facts.size > seen.facts.size {
-            seen.facts = facts;
+        if seen.growing && stat.size > seen.stat.size {
+            seen.stat = stat;
             return ChangeVerdict::Same;
         }
-        if facts.size == seen.facts.size {
+        if stat.size == seen.stat.size {
             if was_set && !was_written {
-                seen.facts = facts;
+                seen.stat = stat;
                 return ChangeVerdict::Same;
             }
             if seen.growing || changes.is_some() {
@@ -143,9 +143,9 @@ impl WatchedContent {
     }
 }
 
-fn is_being_written(facts: Facts, now_nanos: i128) -> bool {
+fn is_being_written(stat: FileStat, now_nanos: i128) -> bool {
     // A time far in the future is none.
-    (now_nanos - facts.modified_nanos).unsigned_abs() < AT_REST_NANOS
+    (now_nanos - stat.modified_nanos).unsigned_abs() < AT_REST_NANOS
 }
 
 #[cfg(test)]
@@ -156,12 +156,12 @@ mod tests {
 
     #[test]
     fn a_file_at_rest_may_not_change_at_all() {
-        let rest = || WatchedContent::new(Facts::new(100 * S, 5000), 200 * S);
-        let (same, later) = (Facts::new(100 * S, 5000), 201 * S);
+        let rest = || WatchedContent::new(FileStat::new(100 * S, 5000), 200 * S);
+        let (same, later) = (FileStat::new(100 * S, 5000), 201 * S);
         assert_eq!(rest().judge(None, same, later), ChangeVerdict::Same);
-        for facts in [Facts::new(201 * S, 5000), Facts::new(201 * S, 6000), Facts::new(100 * S, 4999)] {
+        for stat in [FileStat::new(201 * S, 5000), FileStat::new(201 * S, 6000), FileStat::new(100 * S, 4999)] {
             let watched = rest();
-            assert_eq!(watched.judge(None, facts, later), ChangeVerdict::Changed, "{facts:?}");
+            assert_eq!(watched.judge(None, stat, later), ChangeVerdict::Changed, "{stat:?}");
             assert_eq!(
                 watched.judge(None, same, later),
                 ChangeVerdict::Changed,
@@ -172,16 +172,16 @@ mod tests {
 
     #[test]
     fn a_file_that_is_being_written_may_grow_and_only_that() {
-        let watched = WatchedContent::new(Facts::new(100 * S, 5000), 101 * S);
+        let watched = WatchedContent::new(FileStat::new(100 * S, 5000), 101 * S);
         assert!(watched.is_growing());
-        assert_eq!(watched.judge(None, Facts::new(102 * S, 6000), 102 * S), ChangeVerdict::Same);
-        assert_eq!(watched.judge(None, Facts::new(103 * S, 6000), 103 * S), ChangeVerdict::Unsure);
-        assert_eq!(watched.judge(None, Facts::new(103 * S, 6001), 103 * S), ChangeVerdict::Same);
-        assert_eq!(watched.judge(None, Facts::new(104 * S, 6000), 104 * S), ChangeVerdict::Changed, "shorter");
+        assert_eq!(watched.judge(None, FileStat::new(102 * S, 6000), 102 * S), ChangeVerdict::Same);
+        assert_eq!(watched.judge(None, FileStat::new(103 * S, 6000), 103 * S), ChangeVerdict::Unsure);
+        assert_eq!(watched.judge(None, FileStat::new(103 * S, 6001), 103 * S), ChangeVerdict::Same);
+        assert_eq!(watched.judge(None, FileStat::new(104 * S, 6000), 104 * S), ChangeVerdict::Changed, "shorter");
         assert!(!watched.is_growing());
-        let watched = WatchedContent::new(Facts::new(100 * S, 5000), 101 * S);
+        let watched = WatchedContent::new(FileStat::new(100 * S, 5000), 101 * S);
         watched.give_up();
-        assert_eq!(watched.judge(None, Facts::new(100 * S, 5000), 101 * S), ChangeVerdict::Changed);
+        assert_eq!(watched.judge(None, FileStat::new(100 * S, 5000), 101 * S), ChangeVerdict::Changed);
     }
 
     #[test]
@@ -193,28 +193,29 @@ mod tests {
                 None
             }
         }
-        let rest =
-            || WatchedContent::new(Facts::new(100 * S, 5000), 200 * S).counted_by(Box::new(Nobody), Changes::default());
+        let rest = || {
+            WatchedContent::new(FileStat::new(100 * S, 5000), 200 * S).counted_by(Box::new(Nobody), Changes::default())
+        };
         let done = |writes, settings| Some(Changes { writes, settings });
-        let (old, new) = (Facts::new(100 * S, 5000), Facts::new(201 * S, 5000));
+        let (old, new) = (FileStat::new(100 * S, 5000), FileStat::new(201 * S, 5000));
         let watched = rest();
         assert_eq!(watched.judge(done(0, 1), new, 201 * S), ChangeVerdict::Same, "touched");
         assert_eq!(watched.judge(done(0, 1), new, 202 * S), ChangeVerdict::Same);
         assert_eq!(
-            watched.judge(done(0, 1), Facts::new(203 * S, 5000), 203 * S),
+            watched.judge(done(0, 1), FileStat::new(203 * S, 5000), 203 * S),
             ChangeVerdict::Unsure,
             "nobody is known"
         );
-        assert_eq!(watched.judge(done(0, 2), Facts::new(203 * S, 5000), 203 * S), ChangeVerdict::Same, "told later");
+        assert_eq!(watched.judge(done(0, 2), FileStat::new(203 * S, 5000), 203 * S), ChangeVerdict::Same, "told later");
         assert_eq!(
-            watched.judge(done(1, 3), Facts::new(204 * S, 5000), 204 * S),
+            watched.judge(done(1, 3), FileStat::new(204 * S, 5000), 204 * S),
             ChangeVerdict::Changed,
             "written as well"
         );
         assert_eq!(watched.judge(done(1, 3), old, 205 * S), ChangeVerdict::Changed, "for good");
         assert_eq!(rest().judge(done(1, 0), old, 201 * S), ChangeVerdict::Changed, "written, and its time set back");
         assert_eq!(
-            rest().judge(done(0, 1), Facts::new(201 * S, 5001), 201 * S),
+            rest().judge(done(0, 1), FileStat::new(201 * S, 5001), 201 * S),
             ChangeVerdict::Changed,
             "another size"
         );
@@ -226,12 +227,12 @@ mod tests {
 
     #[test]
     fn growing_ends_with_a_rest() {
-        let watched = WatchedContent::new(Facts::new(100 * S, 5000), 101 * S);
-        assert_eq!(watched.judge(None, Facts::new(100 * S, 5000), 110 * S), ChangeVerdict::Same);
+        let watched = WatchedContent::new(FileStat::new(100 * S, 5000), 101 * S);
+        assert_eq!(watched.judge(None, FileStat::new(100 * S, 5000), 110 * S), ChangeVerdict::Same);
         assert!(!watched.is_growing());
-        assert_eq!(watched.judge(None, Facts::new(111 * S, 9000), 111 * S), ChangeVerdict::Changed);
+        assert_eq!(watched.judge(None, FileStat::new(111 * S, 9000), 111 * S), ChangeVerdict::Changed);
         assert!(
-            !WatchedContent::new(Facts::new(900 * S, 1), 100 * S).is_growing(),
+            !WatchedContent::new(FileStat::new(900 * S, 1), 100 * S).is_growing(),
             "a time in the future says nothing"
         );
     }

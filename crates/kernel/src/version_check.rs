@@ -16,7 +16,7 @@ use std::{slice, thread};
 use dataplane::control::Content;
 use dataplane::layout::FileAccess;
 use dataplane::port::{Span, Token};
-use dataplane::watched::{ChangeVerdict, Facts, WatchedContent};
+use dataplane::watched::{ChangeVerdict, FileStat, WatchedContent};
 use rustix::fs::fstat;
 use rustix::thread::CpuSet;
 
@@ -35,13 +35,13 @@ const AGAIN_AFTER: Duration = Duration::from_millis(2);
 /// # Errors
 /// The kernel's.
 pub fn watch(file: BorrowedFd<'_>) -> io::Result<WatchedContent> {
-    Ok(WatchedContent::new(facts(file)?, now_nanos()))
+    Ok(WatchedContent::new(file_stat(file)?, now_nanos()))
 }
 
-fn facts(file: BorrowedFd<'_>) -> io::Result<Facts> {
+fn file_stat(file: BorrowedFd<'_>) -> io::Result<FileStat> {
     let stat = fstat(file)?;
     let modified = i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec);
-    Ok(Facts::new(modified, u64::try_from(stat.st_size).unwrap_or(0)))
+    Ok(FileStat::new(modified, u64::try_from(stat.st_size).unwrap_or(0)))
 }
 
 fn now_nanos() -> i128 {
@@ -161,11 +161,11 @@ fn check(content: &Content) -> i32 {
     let Some(watched) = &content.watched else { return 1 };
     for _ in 0..AGAIN_MAX {
         let changes = watched.changes();
-        let facts = match facts(content.file().file.as_fd()) {
-            Ok(facts) => facts,
+        let stat = match file_stat(content.file().file.as_fd()) {
+            Ok(stat) => stat,
             Err(error) => return -error.raw_os_error().unwrap_or(libc::EIO),
         };
-        match watched.judge(changes, facts, now_nanos()) {
+        match watched.judge(changes, stat, now_nanos()) {
             ChangeVerdict::Same => return 1,
             ChangeVerdict::Changed => return 0,
             ChangeVerdict::Unsure => thread::sleep(AGAIN_AFTER),

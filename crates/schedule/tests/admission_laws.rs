@@ -4,7 +4,7 @@
 //! here: whether what was admitted is kept (the simulator's laws).
 
 use proptest::prelude::*;
-use schedule::admission::disk_table::Moment;
+use schedule::admission::disk_table::StartConditions;
 use schedule::admission::{Admission, AdmissionRequest, AdmissionSettings};
 use schedule::profile::DiskProfile;
 use units::{BitRate, DiskId, LinkId, Nanos, ReservationId};
@@ -13,7 +13,7 @@ use units::{BitRate, DiskId, LinkId, Nanos, ReservationId};
 #[derive(Debug, Clone)]
 enum Happening {
     /// Somebody asks; who is admitted starts so many tenths of a round later, if there is room, in such a moment.
-    Ask(AdmissionRequest, u64, Moment),
+    Ask(AdmissionRequest, u64, StartConditions),
     /// The n-th of those that hold something leaves.
     Leave(usize),
     /// The core was looked at.
@@ -40,14 +40,14 @@ fn requests() -> impl Strategy<Value = AdmissionRequest> {
 }
 
 /// How much a start reads at most, as a moment of round zero.
-fn moments() -> impl Strategy<Value = Moment> {
+fn start_conditions() -> impl Strategy<Value = StartConditions> {
     let bytes = prop_oneof![1 => 0u64..50_000_000, 1 => Just(u64::MAX)];
-    bytes.prop_map(|payload_bytes| Moment { payload_bytes, ..Moment::idle(0) })
+    bytes.prop_map(|payload_bytes| StartConditions { payload_bytes, ..StartConditions::idle(0) })
 }
 
 fn happenings() -> impl Strategy<Value = Vec<Happening>> {
     let one = prop_oneof![
-        8 => (requests(), 0u64..40, moments()).prop_map(|(request, tenths, moment)| Happening::Ask(request, tenths, moment)),
+        8 => (requests(), 0u64..40, start_conditions()).prop_map(|(request, tenths, conditions)| Happening::Ask(request, tenths, conditions)),
         2 => (0usize..100).prop_map(Happening::Leave),
         1 => (0.0..1.0).prop_map(Happening::Busy),
     ];
@@ -66,10 +66,10 @@ fn after(history: &[Happening], pages: u64, be_share: f64) -> (Admission, Vec<Re
     let mut now = 0;
     for happening in history {
         match happening {
-            Happening::Ask(request, tenths, moment) => {
+            Happening::Ask(request, tenths, conditions) => {
                 now += tenths / 10;
                 if let Ok(id) = admission.reserve(*request) {
-                    admission.place(id, &Moment { round: now, ..*moment });
+                    admission.place(id, &StartConditions { round: now, ..*conditions });
                     held.push(id);
                 }
             }
@@ -104,8 +104,8 @@ proptest! {
         leaves.release(same[leaver % same.len()]);
         prop_assert!(leaves.check(&asked).is_ok(), "admitted beside it, refused without it");
         let round = 1000;
-        let with = stays.reserve(asked).ok().and_then(|id| stays.place(id, &Moment::idle(round)));
-        let without = leaves.reserve(asked).ok().and_then(|id| leaves.place(id, &Moment::idle(round)));
+        let with = stays.reserve(asked).ok().and_then(|id| stays.place(id, &StartConditions::idle(round)));
+        let without = leaves.reserve(asked).ok().and_then(|id| leaves.place(id, &StartConditions::idle(round)));
         prop_assert!(with.is_none() || without.is_some(), "started beside it, waits without it");
     }
 }

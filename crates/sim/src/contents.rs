@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use dataplane::control::{BlockChecksums, Content, Segment};
 use dataplane::layout::{ContentFile, ContentLayout, Extent, FileAccess, Positions, Unit};
-use dataplane::watched::{Facts, WatchedContent};
+use dataplane::watched::{FileStat, WatchedContent};
 use units::{ContentVersion, DiskId, limits};
 
 use crate::load::Load;
@@ -105,7 +105,7 @@ pub(crate) fn new_content(
     } else {
         ContentLayout::of_file(number(disk), file(), access, size, extents.into())
     };
-    let watched = (!load.mirrored).then(|| WatchedContent::new(Facts::new(0, size), 0));
+    let watched = (!load.mirrored).then(|| WatchedContent::new(FileStat::new(0, size), 0));
     let checksums: Option<Box<dyn BlockChecksums>> = if load.mirrored { Some(Box::new(Provenance)) } else { None };
     let shared = Arc::new(Content { version, size, layout, watched, checksums });
     SimContent { version, disk: number(disk), access, size_now: size, rewritten: false, shared }

@@ -8,7 +8,7 @@ mod requests;
 
 use std::sync::Arc;
 
-use schedule::admission::disk_table::Moment;
+use schedule::admission::disk_table::StartConditions;
 use schedule::admission::{Admission, AdmissionRequest, AdmissionSettings};
 use schedule::cycle::Grid;
 use schedule::disk::health::DiskCondition;
@@ -16,10 +16,10 @@ use schedule::profile::DiskProfile;
 use units::{BitRate, DiskId, LinkId, Nanos, ReservationId, StreamId};
 
 use crate::config::PlaneConfig;
+use crate::context::{PlaneContext, ppm};
 use crate::control::{Content, Delivery, Refusal, Report, Resource, Service};
-use crate::cursor::Route;
+use crate::cursor::SegmentList;
 use crate::message::{PlacedStart, ReadRate, SharingGroup, ToAdmitter, ToFetcher, ToPacer};
-use crate::outside::{Outside, ppm};
 use crate::port::Io;
 
 /// The admitter.
@@ -124,24 +124,24 @@ impl Admitter {
         self.admission.release(reservation);
     }
 
-    pub(crate) fn set_link<I: Io>(&mut self, link: LinkId, capacity: BitRate, outside: &mut Outside<I>) {
+    pub(crate) fn set_link<I: Io>(&mut self, link: LinkId, capacity: BitRate, context: &mut PlaneContext<I>) {
         self.admission.set_link(link, capacity);
         if link.0 < self.links {
-            outside.tell_pacer(ToPacer::Link { link, payload: self.link_payload(link) });
+            context.tell_pacer(ToPacer::Link { link, payload: self.link_payload(link) });
         }
     }
 
-    pub(crate) fn receive<I: Io>(&mut self, message: ToAdmitter, outside: &mut Outside<I>) {
+    pub(crate) fn receive<I: Io>(&mut self, message: ToAdmitter, context: &mut PlaneContext<I>) {
         match message {
-            ToAdmitter::Found { delivery, group, has_room } => self.found(delivery, group, has_room, outside),
-            ToAdmitter::Started { slot } => self.tell_start(slot, outside),
+            ToAdmitter::Found { delivery, group, has_room } => self.found(delivery, group, has_room, context),
+            ToAdmitter::Started { slot } => self.tell_start(slot, context),
             ToAdmitter::Waits { slot } => {
                 let disk = self.streams[slot as usize].disk;
                 self.disk_mut(disk).waiting.push(slot);
-                self.launch(disk, outside);
+                self.launch(disk, context);
             }
-            ToAdmitter::Weighed { slot, moment } => self.weighed(slot, &moment, outside),
-            ToAdmitter::Round { disk } => self.launch(disk, outside),
+            ToAdmitter::Weighed { slot, conditions } => self.weighed(slot, &conditions, context),
+            ToAdmitter::Round { disk } => self.launch(disk, context),
             ToAdmitter::Charge { leader, pages } => {
                 self.charge(leader, pages);
             }
@@ -150,32 +150,32 @@ impl Admitter {
                 match (reservation(from), reservation(to)) {
                     (Some(giver), Some(taker)) => self.admission.hand_over(giver, taker),
                     // The leader has lost its disk time before.
-                    (None, Some(_)) => outside.tell_fetcher(ToFetcher::Demote { slot: to, at: outside.now }),
+                    (None, Some(_)) => context.tell_fetcher(ToFetcher::Demote { slot: to, at: context.now }),
                     (_, None) => {}
                 }
             }
-            ToAdmitter::NeedsOwn { slot, moment } => self.needs_own(slot, &moment, outside),
-            ToAdmitter::Demoted { slot, at } => self.demoted(slot, at, outside),
-            ToAdmitter::AsksBack { slot, moment } => self.asks_back(slot, &moment, outside),
-            ToAdmitter::Left { slot, may_hold } => self.left(slot, may_hold, outside),
+            ToAdmitter::NeedsOwn { slot, conditions } => self.needs_own(slot, &conditions, context),
+            ToAdmitter::Demoted { slot, at } => self.demoted(slot, at, context),
+            ToAdmitter::AsksBack { slot, conditions } => self.asks_back(slot, &conditions, context),
+            ToAdmitter::Left { slot, may_hold } => self.left(slot, may_hold, context),
             ToAdmitter::Condition { disk, condition } => self.disk_mut(disk).condition = condition,
             ToAdmitter::Moved { slot, disk } => self.moved(slot, disk),
-            ToAdmitter::ReadsElsewhere { slot } => self.cover(slot, outside),
-            ToAdmitter::Speed { disk, factor, is_behind } => self.follow_speed(disk, factor, is_behind, outside),
+            ToAdmitter::ReadsElsewhere { slot } => self.cover(slot, context),
+            ToAdmitter::Speed { disk, factor, is_behind } => self.follow_speed(disk, factor, is_behind, context),
             ToAdmitter::Overloaded { slot } => self.take_back(slot),
         }
     }
 
     /// A delivery comes in: refused, or looked for in what is read already.
-    pub(crate) fn start<I: Io>(&mut self, delivery: Box<Delivery>, outside: &mut Outside<I>) {
+    pub(crate) fn start<I: Io>(&mut self, delivery: Box<Delivery>, context: &mut PlaneContext<I>) {
         let service = delivery.service;
-        if let Err(resource) = self.look(&delivery, outside.config.first_byte_max, outside.now) {
-            return refuse(delivery, Refusal::outright(resource), outside);
+        if let Err(resource) = self.look(&delivery, context.config.first_byte_max, context.now) {
+            return refuse(delivery, Refusal::outright(resource), context);
         }
         if let Service::Constant { held: Some(id), .. } = service {
-            self.take_over(id, outside);
+            self.take_over(id, context);
         }
-        outside.tell_fetcher(ToFetcher::Find { delivery });
+        context.tell_fetcher(ToFetcher::Find { delivery });
     }
 
     /// What speaks against a delivery before anything is asked of admission.
@@ -224,30 +224,30 @@ impl Admitter {
         delivery: Box<Delivery>,
         group: Option<SharingGroup>,
         has_room: bool,
-        outside: &mut Outside<I>,
+        context: &mut PlaneContext<I>,
     ) {
         let Some(disk) = self.home(&delivery).filter(|_| has_room) else {
-            return refuse(delivery, Refusal::outright(Resource::Table), outside);
+            return refuse(delivery, Refusal::outright(Resource::Table), context);
         };
         let group = group.filter(|group| self.charge(group.leader, group.pages));
-        let payload = Route::of(&delivery).payload();
+        let payload = SegmentList::of(&delivery).payload();
         let mut admitted = AdmittedStream {
             stream: delivery.stream,
             content: Some(Arc::clone(&delivery.content)),
             link: delivery.link,
             disk,
             payload,
-            started: outside.now,
+            started: context.now,
             ..AdmittedStream::default()
         };
         let (mut rate, mut age) = (None, 0);
         if let Service::Constant { rate: asked, burst_bytes, held, hold } = delivery.service {
             let request = self.request(&delivery.content, delivery.link, disk, asked, payload, burst_bytes);
-            let id = match self.held_or_new(held, request, &delivery.content, group.is_some(), outside.now) {
+            let id = match self.held_or_new(held, request, &delivery.content, group.is_some(), context.now) {
                 Ok(id) => id,
-                Err(refusal) => return refuse(delivery, refusal, outside),
+                Err(refusal) => return refuse(delivery, refusal, context),
             };
-            outside.gauges.plane.admitted.add(1);
+            context.gauges.plane.admitted.add(1);
             (admitted.reservation, admitted.hold) = (Some(id), hold);
             (admitted.rate, admitted.burst_bytes) = (asked, burst_bytes);
             age = self.age(id);
@@ -259,11 +259,11 @@ impl Admitter {
         }
         self.streams[slot as usize] = admitted;
         if rate.is_none() {
-            self.tell_start(slot, outside);
+            self.tell_start(slot, context);
         }
         let (content, segments) = (Arc::clone(&delivery.content), Arc::clone(&delivery.segments));
-        outside.tell_fetcher(ToFetcher::Begin { slot, content, segments, rate, disk, group, age });
-        outside.tell_pacer(ToPacer::Begin { slot, delivery, disk });
+        context.tell_fetcher(ToFetcher::Begin { slot, content, segments, rate, disk, group, age });
+        context.tell_pacer(ToPacer::Begin { slot, delivery, disk });
     }
 
     /// Charges a leader for the pages its group holds; false if there are not so many.
@@ -274,94 +274,94 @@ impl Admitter {
 
     /// The stream that uses a reservation loses it to a newer read of its viewer and goes on in what is left over: a player
     /// that seeks closes its old connection by itself, and one that reads in many ranges at once wants them all.
-    fn take_over<I: Io>(&mut self, id: ReservationId, outside: &mut Outside<I>) {
+    fn take_over<I: Io>(&mut self, id: ReservationId, context: &mut PlaneContext<I>) {
         let Some(slot) = self.holders.get(id.slot as usize).copied().flatten() else { return };
         if self.streams[slot as usize].reservation == Some(id) {
             self.streams[slot as usize].is_taken_over = true;
-            outside.tell_fetcher(ToFetcher::Demote { slot, at: outside.now });
+            context.tell_fetcher(ToFetcher::Demote { slot, at: context.now });
         }
     }
 
     /// Starts the stream that waits for a disk for longest, if the coming rounds have room, and then the next.
-    fn launch<I: Io>(&mut self, disk: DiskId, outside: &mut Outside<I>) {
+    fn launch<I: Io>(&mut self, disk: DiskId, context: &mut PlaneContext<I>) {
         match self.disk(disk).waiting.first() {
-            Some(&slot) => outside.tell_fetcher(ToFetcher::Weigh { slot }),
-            None => self.tell_slack(disk, outside),
+            Some(&slot) => context.tell_fetcher(ToFetcher::Weigh { slot }),
+            None => self.tell_slack(disk, context),
         }
     }
 
     /// It is known what a start would meet: it gets its place, or goes on waiting.
-    fn weighed<I: Io>(&mut self, slot: u32, moment: &Moment, outside: &mut Outside<I>) {
+    fn weighed<I: Io>(&mut self, slot: u32, conditions: &StartConditions, context: &mut PlaneContext<I>) {
         let AdmittedStream { disk, reservation, .. } = self.streams[slot as usize];
         let (true, Some(id)) = (self.disk(disk).waiting.first() == Some(&slot), reservation) else { return };
-        let Some(first_round) = self.admission.place(id, moment) else {
-            return self.tell_slack(disk, outside);
+        let Some(first_round) = self.admission.place(id, conditions) else {
+            return self.tell_slack(disk, context);
         };
         self.disk_mut(disk).waiting.remove(0);
-        self.tell_start(slot, outside);
-        outside.tell_fetcher(ToFetcher::Start { slot, start: PlacedStart { round: moment.round, first_round } });
-        self.launch(disk, outside);
+        self.tell_start(slot, context);
+        context.tell_fetcher(ToFetcher::Start { slot, start: PlacedStart { round: conditions.round, first_round } });
+        self.launch(disk, context);
     }
 
     /// Tells for how long best-effort work may go on, by what is promised now.
-    fn tell_slack<I: Io>(&mut self, disk: DiskId, outside: &mut Outside<I>) {
+    fn tell_slack<I: Io>(&mut self, disk: DiskId, context: &mut PlaneContext<I>) {
         let entry = self.disk(disk);
         if entry.profile.rotational {
-            let slack = self.admission.slack(disk, entry.rounds.index_at(outside.now));
-            outside.tell_fetcher(ToFetcher::Slack { disk, slack });
+            let slack = self.admission.slack(disk, entry.rounds.index_at(context.now));
+            context.tell_fetcher(ToFetcher::Slack { disk, slack });
         }
     }
 
     /// If a stream ends before its start was reported, both are reported: the control plane expects no end without a
     /// start.
-    fn tell_start<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) {
+    fn tell_start<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         let AdmittedStream { stream, reservation, is_told, .. } = &mut self.streams[slot as usize];
         if !std::mem::replace(is_told, true) {
-            outside.report(Report::Started { stream: *stream, reservation: *reservation });
+            context.report(Report::Started { stream: *stream, reservation: *reservation });
         }
     }
 
     /// Streams that could not start within the time to first byte are refused after all: a refusal is better for a
     /// viewer than no answer.
-    pub(crate) fn refuse_late_starts<I: Io>(&mut self, outside: &mut Outside<I>) {
+    pub(crate) fn refuse_late_starts<I: Io>(&mut self, context: &mut PlaneContext<I>) {
         for index in 0..self.disks.len() {
             while let Some(&slot) = self.disks[index].waiting.first() {
                 let AdmittedStream { started, disk, .. } = self.streams[slot as usize];
-                if outside.now.saturating_sub(started) < outside.config.first_byte_max {
+                if context.now.saturating_sub(started) < context.config.first_byte_max {
                     break;
                 }
                 self.disks[index].waiting.remove(0);
                 self.streams[slot as usize].is_told = true;
-                outside.gauges.plane.refused.add(1);
+                context.gauges.plane.refused.add(1);
                 let refusal = Refusal::outright(Resource::Disk(disk));
-                outside.tell_pacer(ToPacer::Refuse { slot, refusal });
+                context.tell_pacer(ToPacer::Refuse { slot, refusal });
             }
         }
     }
 
     /// A stream that shared another's reads needs disk time of its own. It gets that from the reserve, or is demoted.
-    fn needs_own<I: Io>(&mut self, slot: u32, moment: &Moment, outside: &mut Outside<I>) {
+    fn needs_own<I: Io>(&mut self, slot: u32, conditions: &StartConditions, context: &mut PlaneContext<I>) {
         let entry = &self.streams[slot as usize];
         let (Some(id), Some(content)) = (entry.reservation, entry.content.as_ref()) else { return };
         let request = self.request(content, entry.link, entry.disk, entry.rate, entry.payload, entry.burst_bytes);
         let own = self.admission.unshare(id, &request).ok();
-        match own.and_then(|()| self.admission.place(id, moment)) {
+        match own.and_then(|()| self.admission.place(id, conditions)) {
             Some(first_round) => {
-                let start = PlacedStart { round: moment.round, first_round };
-                outside.tell_fetcher(ToFetcher::ReadAlone { slot, period: self.period(id), start });
+                let start = PlacedStart { round: conditions.round, first_round };
+                context.tell_fetcher(ToFetcher::ReadAlone { slot, period: self.period(id), start });
             }
-            None => outside.tell_fetcher(ToFetcher::Demote { slot, at: outside.now }),
+            None => context.tell_fetcher(ToFetcher::Demote { slot, at: context.now }),
         }
     }
 
     /// A stream is best effort from now on: its reservation is free, or belongs to the request that took it over.
-    fn demoted<I: Io>(&mut self, slot: u32, at: Nanos, outside: &mut Outside<I>) {
+    fn demoted<I: Io>(&mut self, slot: u32, at: Nanos, context: &mut PlaneContext<I>) {
         let asks_back = !self.streams[slot as usize].is_taken_over;
         self.take_back(slot);
         let disk = self.streams[slot as usize].disk;
         self.disk_mut(disk).waiting.retain(|&other| other != slot);
-        self.tell_start(slot, outside);
-        outside.tell_pacer(ToPacer::Demoted { slot, at, asks_back });
+        self.tell_start(slot, context);
+        context.tell_pacer(ToPacer::Demoted { slot, at, asks_back });
     }
 
     /// Takes a stream's reservation from it, for whoever took it over or for all.
@@ -377,27 +377,27 @@ impl Admitter {
     }
 
     /// A stream that gave its reservation back, and whose client reads again, asks for it as a new one would.
-    fn asks_back<I: Io>(&mut self, slot: u32, moment: &Moment, outside: &mut Outside<I>) {
-        let Some((id, first_round)) = self.reserve_again(slot, moment, outside.now) else {
-            return outside.tell_pacer(ToPacer::Wake { slot });
+    fn asks_back<I: Io>(&mut self, slot: u32, conditions: &StartConditions, context: &mut PlaneContext<I>) {
+        let Some((id, first_round)) = self.reserve_again(slot, conditions, context.now) else {
+            return context.tell_pacer(ToPacer::Wake { slot });
         };
         self.holders[id.slot as usize] = Some(slot);
         let entry = &mut self.streams[slot as usize];
         (entry.reservation, entry.suspended, entry.burst_bytes) = (Some(id), None, 0);
         let rate = ReadRate { rate: entry.rate, burst_bytes: 0, period: self.period(id) };
-        let start = PlacedStart { round: moment.round, first_round };
-        outside.tell_pacer(ToPacer::Promoted { slot });
-        outside.tell_fetcher(ToFetcher::Promote { slot, rate, start, age: self.age(id) });
+        let start = PlacedStart { round: conditions.round, first_round };
+        context.tell_pacer(ToPacer::Promoted { slot });
+        context.tell_fetcher(ToFetcher::Promote { slot, rate, start, age: self.age(id) });
     }
 
-    fn reserve_again(&mut self, slot: u32, moment: &Moment, now: Nanos) -> Option<(ReservationId, u64)> {
+    fn reserve_again(&mut self, slot: u32, conditions: &StartConditions, now: Nanos) -> Option<(ReservationId, u64)> {
         let entry = &self.streams[slot as usize];
         let may_ask = !self.draining && self.disk(entry.disk).condition == DiskCondition::Good;
         let (id, content) = (entry.suspended?, Arc::clone(entry.content.as_ref().filter(|_| may_ask)?));
         let request = self.request(&content, entry.link, entry.disk, entry.rate, entry.payload, 0);
         self.admission.reserve_again(id, request).ok()?;
         let beside = self.reserve_beside(id, &request, &content, now);
-        let first_round = beside.ok().and_then(|()| self.admission.place(id, moment));
+        let first_round = beside.ok().and_then(|()| self.admission.place(id, conditions));
         if first_round.is_none() {
             self.admission.suspend(id);
         }
@@ -405,8 +405,8 @@ impl Admitter {
     }
 
     /// A stream has nothing more of the disks: its reservation is kept for its session, or given back.
-    fn left<I: Io>(&mut self, slot: u32, may_hold: bool, outside: &mut Outside<I>) {
-        self.tell_start(slot, outside);
+    fn left<I: Io>(&mut self, slot: u32, may_hold: bool, context: &mut PlaneContext<I>) {
+        self.tell_start(slot, context);
         let entry = &self.streams[slot as usize];
         let held = entry.reservation.filter(|_| entry.hold && may_hold && !entry.is_taken_over);
         let disk = entry.disk;
@@ -421,7 +421,7 @@ impl Admitter {
             self.admission.release(id);
         }
         self.free.push(slot);
-        outside.tell_pacer(ToPacer::Left { slot, held });
+        context.tell_pacer(ToPacer::Left { slot, held });
     }
 
     /// A stream is listed at another disk, and if it waits, waits there.
@@ -436,61 +436,61 @@ impl Admitter {
 
     /// A stream gets disk time for what it now reads from other disks; it has that already where admission provides for
     /// the loss of a disk. If there is none, it goes on as best effort, and its reservation is free for others.
-    fn cover<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) {
+    fn cover<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         let AdmittedStream { content, reservation, link, disk, rate, payload, .. } = &self.streams[slot as usize];
         let (Some(id), Some(content)) = (*reservation, content.clone()) else { return };
         let request = self.request(&content, *link, *disk, *rate, *payload, 0);
-        if self.reserve_beside(id, &request, &content, outside.now).is_err() {
+        if self.reserve_beside(id, &request, &content, context.now).is_err() {
             self.take_back(slot);
-            outside.tell_fetcher(ToFetcher::Demote { slot, at: outside.now });
+            context.tell_fetcher(ToFetcher::Demote { slot, at: context.now });
         }
     }
 
     /// What the speed of a disk means for the streams that were promised its time: best effort rests first, and streams
     /// end only when all of its time is less than what it has promised.
-    fn follow_speed<I: Io>(&mut self, disk: DiskId, factor: f64, is_behind: bool, outside: &mut Outside<I>) {
+    fn follow_speed<I: Io>(&mut self, disk: DiskId, factor: f64, is_behind: bool, context: &mut PlaneContext<I>) {
         self.admission.set_slowdown(disk, factor);
         let promised = self.admission.promised_share(disk);
-        outside.tell_fetcher(ToFetcher::BeShare { disk, share: outside.config.be_share.min(1.0 - promised) });
+        context.tell_fetcher(ToFetcher::BeShare { disk, share: context.config.be_share.min(1.0 - promised) });
         if is_behind && promised > 1.0 {
-            outside.tell_fetcher(ToFetcher::Shed { disk });
+            context.tell_fetcher(ToFetcher::Shed { disk });
         }
     }
 
     /// Publishes what is promised, before the answers to those who asked for it.
-    pub(crate) fn publish_promises<I: Io>(&self, outside: &Outside<I>) {
-        let gauges = &outside.gauges;
+    pub(crate) fn publish_promises<I: Io>(&self, context: &PlaneContext<I>) {
+        let gauges = &context.gauges;
         for (link, gauges) in (0..self.links).zip(&gauges.links) {
             gauges.left_bps.set(self.admission.link_left(LinkId(link)).0);
         }
         let promised = self.admission.promised().0;
         if promised != gauges.plane.promised_bps.get() {
             gauges.plane.promised_bps.set(promised);
-            self.publish_shares(outside);
+            self.publish_shares(context);
         }
     }
 
-    fn publish_shares<I: Io>(&self, outside: &Outside<I>) {
-        for (disk, gauges) in (0u16..).zip(&outside.gauges.disks[..self.disks.len()]) {
+    fn publish_shares<I: Io>(&self, context: &PlaneContext<I>) {
+        for (disk, gauges) in (0u16..).zip(&context.gauges.disks[..self.disks.len()]) {
             gauges.promised_ppm.set(ppm(self.admission.promised_share(DiskId(disk))));
             gauges.free_ppm.set(ppm(self.admission.free_share(DiskId(disk))));
         }
     }
 
     /// Once a second: the core's load and the memory that there can be, and figures for everybody.
-    pub(crate) fn measure<I: Io>(&mut self, pages: u64, outside: &mut Outside<I>) {
-        let processor = outside.io.processor_time();
-        let (used, wall) = (processor.saturating_sub(self.measured.1), outside.now.saturating_sub(self.measured.0));
+    pub(crate) fn measure<I: Io>(&mut self, pages: u64, context: &mut PlaneContext<I>) {
+        let processor = context.io.processor_time();
+        let (used, wall) = (processor.saturating_sub(self.measured.1), context.now.saturating_sub(self.measured.0));
         if wall > Nanos::from_millis(500) {
             self.admission.set_processor_share(used.as_secs_f64() / wall.as_secs_f64());
-            self.measured = (outside.now, processor);
+            self.measured = (context.now, processor);
         }
         self.admission.set_pages(pages);
-        let plane = &outside.gauges.plane;
+        let plane = &context.gauges.plane;
         plane.processor_nanos.set(processor.0);
         plane.streams.set((self.streams.len() - self.free.len()) as u64);
         plane.pages_promised.set(self.admission.memory().0);
-        self.publish_shares(outside);
+        self.publish_shares(context);
     }
 
     fn disk(&self, disk: DiskId) -> &AdmitterDisk {
@@ -507,7 +507,7 @@ fn is_new(delivery: &Delivery) -> bool {
     matches!(delivery.service, Service::Constant { held: None, .. })
 }
 
-fn refuse<I: Io>(delivery: Box<Delivery>, refusal: Refusal, outside: &mut Outside<I>) {
-    outside.gauges.plane.refused.add(1);
-    outside.report(Report::Refused { delivery, refusal });
+fn refuse<I: Io>(delivery: Box<Delivery>, refusal: Refusal, context: &mut PlaneContext<I>) {
+    context.gauges.plane.refused.add(1);
+    context.report(Report::Refused { delivery, refusal });
 }

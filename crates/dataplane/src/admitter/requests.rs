@@ -1,6 +1,6 @@
 //! What is asked of admission, and in which words it is refused.
 
-use schedule::admission::disk_table::Moment;
+use schedule::admission::disk_table::StartConditions;
 
 use super::*;
 use crate::control::RecordingRequest;
@@ -60,7 +60,7 @@ impl Admitter {
             }
             let beside = self.admission.reserve_beside(id, further)?;
             // It has no start of its own to wait for.
-            self.admission.place(beside, &Moment::idle(self.disk(disk).rounds.index_at(now)));
+            self.admission.place(beside, &StartConditions::idle(self.disk(disk).rounds.index_at(now)));
         }
         Ok(())
     }
@@ -110,14 +110,14 @@ impl Admitter {
     }
 
     /// Reserves for a recording: the store thread will offer its blocks with this reservation.
-    pub(crate) fn reserve_recording<I: Io>(&mut self, request: RecordingRequest, outside: &mut Outside<I>) {
+    pub(crate) fn reserve_recording<I: Io>(&mut self, request: RecordingRequest, context: &mut PlaneContext<I>) {
         let stream = request.stream;
-        match self.record(request, outside.now) {
+        match self.record(request, context.now) {
             Ok(reservation) => {
-                self.tell_slack(request.disk, outside);
-                outside.report(Report::Reserved { stream, reservation });
+                self.tell_slack(request.disk, context);
+                context.report(Report::Reserved { stream, reservation });
             }
-            Err(refusal) => outside.report(Report::ReserveRefused { stream, refusal }),
+            Err(refusal) => context.report(Report::ReserveRefused { stream, refusal }),
         }
     }
 
@@ -143,7 +143,7 @@ impl Admitter {
         };
         let reservation = self.admission.reserve(request)?;
         // It takes its place at once; a recording has no start to wait for.
-        self.admission.place(reservation, &Moment::idle(round));
+        self.admission.place(reservation, &StartConditions::idle(round));
         Ok(reservation)
     }
 }

@@ -54,7 +54,7 @@ impl AheadPages {
 
 impl Fetcher {
     /// Asks for the next bytes of a delivery, if there is room for them.
-    pub(super) fn want_best_effort<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) {
+    pub(super) fn want_best_effort<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         let has_room = self.best_effort.1 < self.best_effort_pages_max();
         let stream = &self.streams[slot as usize];
         if stream.life != ReadsLife::Running || stream.plan.is_some() || !has_room {
@@ -66,7 +66,7 @@ impl Fetcher {
         if target >= stream.target + WINDOW_BYTES / 2 || target == stream.payload {
             stream.target = target.max(stream.target);
         }
-        self.take_buffered(slot, outside);
+        self.take_buffered(slot, context);
         self.ask_best_effort(slot);
     }
 
@@ -78,7 +78,7 @@ impl Fetcher {
         let unit = layout.piece(0, 0, AHEAD_BYTES_MAX).map_or(0, |piece| piece.length);
         // A response of several ranges is read in order, and so is one that begins with so much on one disk that no
         // other disk is within reach.
-        if disks == 1 || stream.route().range().is_none() || unit >= AHEAD_BYTES_MAX / 2 {
+        if disks == 1 || stream.segment_list().range().is_none() || unit >= AHEAD_BYTES_MAX / 2 {
             return WINDOW_BYTES;
         }
         let share = u64::from(self.best_effort_pages_max() / self.best_effort.0.max(1)) * CACHE_PAGE_BYTES;
@@ -106,7 +106,7 @@ impl Fetcher {
         let layout = &stream.content().layout;
         let mut cursor = stream.fetch;
         while cursor.payload < stream.target {
-            let (key, _, left) = cursor.next_content(stream.route())?;
+            let (key, _, left) = cursor.next_content(stream.segment_list())?;
             if self.cache.find(key).is_none() {
                 let (offset, wanted) = (key.index * CACHE_PAGE_BYTES, stream.target - cursor.payload);
                 let piece = layout.piece(layout.copy_at(offset, |disk| self.reluctance(disk)), offset, wanted)?;
@@ -124,19 +124,19 @@ impl Fetcher {
         &mut self,
         disk: DiskId,
         slot: u32,
-        outside: &mut Outside<I>,
+        context: &mut PlaneContext<I>,
     ) -> Option<IssuedRead> {
         let Some((mut cursor, _)) = self.missing_on(slot, disk) else { return Some(nothing_issued(false)) };
         let stream = &self.streams[slot as usize];
         let is_next = cursor.payload == stream.fetch.payload;
-        let (key, ..) = cursor.next_content(stream.route()).expect("it is missing there");
+        let (key, ..) = cursor.next_content(stream.segment_list()).expect("it is missing there");
         let (first, _) = self.allocate(key, 1, false, slot)?;
         self.count_best_effort(slot, 1);
-        outside.gauges.plane.cache_misses.add(1);
-        let (position, bytes, requests) = self.read_pages(slot, key, (first, 1), false, outside);
+        context.gauges.plane.cache_misses.add(1);
+        let (position, bytes, requests) = self.read_pages(slot, key, (first, 1), false, context);
         if is_next {
             self.pass_page(slot);
-            outside.tell_pacer(ToPacer::Fetched { slot, payload: self.streams[slot as usize].fetch.payload });
+            context.tell_pacer(ToPacer::Fetched { slot, payload: self.streams[slot as usize].fetch.payload });
         } else {
             self.streams[slot as usize].ahead_pages.add(key.index);
         }
@@ -152,8 +152,8 @@ impl Fetcher {
         let stream = &self.streams[slot as usize];
         let mut cursor = stream.fetch;
         while !self.streams[slot as usize].ahead_pages.is_empty() {
-            let route = self.streams[slot as usize].route();
-            let (key, _, left) = cursor.next_content(route).expect("they lie behind what it has fetched");
+            let segment_list = self.streams[slot as usize].segment_list();
+            let (key, _, left) = cursor.next_content(segment_list).expect("they lie behind what it has fetched");
             if self.streams[slot as usize].ahead_pages.remove(key.index) {
                 self.give_back(slot, key);
             }

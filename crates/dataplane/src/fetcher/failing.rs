@@ -24,16 +24,16 @@ const _: () = assert!(SILENT_ROUNDS + 1 < LOOKAHEAD_ROUNDS);
 
 impl Fetcher {
     /// Tells what a disk is good for from now on.
-    pub(super) fn tell_condition<I: Io>(&mut self, disk: DiskId, outside: &mut Outside<I>) {
+    pub(super) fn tell_condition<I: Io>(&mut self, disk: DiskId, context: &mut PlaneContext<I>) {
         let condition = self.disk(disk).health.condition();
-        outside.tell_admitter(ToAdmitter::Condition { disk, condition });
+        context.tell_admitter(ToAdmitter::Condition { disk, condition });
         let (shown, event) = match condition {
             DiskCondition::Good => (gauges::DISK_GOOD, Event::DiskRecovered { disk }),
             DiskCondition::Erring { .. } => (gauges::DISK_ERRING, Event::DiskFailing { disk, hung: false }),
             DiskCondition::Hung => (gauges::DISK_HUNG, Event::DiskFailing { disk, hung: true }),
         };
-        outside.gauges.disks[usize::from(disk.0)].failing.set(shown);
-        outside.tell(event);
+        context.gauges.disks[usize::from(disk.0)].failing.set(shown);
+        context.tell(event);
     }
 
     /// How much a disk is to be avoided where another one has the same bytes.
@@ -43,51 +43,51 @@ impl Fetcher {
 
     /// Once a second: looks whether an erring disk has earned another chance; marks a disk as hung when a request is out for
     /// too long.
-    pub(super) fn watch<I: Io>(&mut self, index: usize, outside: &mut Outside<I>) {
+    pub(super) fn watch<I: Io>(&mut self, index: usize, context: &mut PlaneContext<I>) {
         let id = requests::id_of(index);
         if self.disks[index].health.is_hung() {
             return;
         }
-        if self.disks[index].health.look(outside.now) {
-            self.tell_condition(id, outside);
+        if self.disks[index].health.look(context.now) {
+            self.tell_condition(id, context);
         }
-        let limit = outside.config.io_deadline;
+        let limit = context.config.io_deadline;
         let grant = self.disks[index].schedule.granted_since();
-        if self.is_overdue(id, limit, false, outside.now)
-            || grant.is_some_and(|since| outside.now.saturating_sub(since) > limit.saturating_mul(2))
+        if self.is_overdue(id, limit, false, context.now)
+            || grant.is_some_and(|since| context.now.saturating_sub(since) > limit.saturating_mul(2))
         {
             self.disks[index].health.silent();
-            self.tell_condition(id, outside);
-            self.read_elsewhere(id, outside);
-            self.leave_disk(id, outside);
+            self.tell_condition(id, context);
+            self.read_elsewhere(id, context);
+            self.leave_disk(id, context);
         }
     }
 
     /// Each tick: a disk that answers nothing for a round counts as erring where what is waited for has another copy on a good disk.
-    pub(super) fn watch_silence<I: Io>(&mut self, outside: &mut Outside<I>) {
-        if !is_time(&mut self.silence_at, outside.config.tick, outside.now) {
+    pub(super) fn watch_silence<I: Io>(&mut self, context: &mut PlaneContext<I>) {
+        if !is_time(&mut self.silence_at, context.config.tick, context.now) {
             return;
         }
         for index in 0..self.disks.len() {
             let id = requests::id_of(index);
             let disk = &self.disks[index];
             let limit = disk.rounds.period().saturating_mul(SILENT_ROUNDS);
-            let quiet = outside.now.saturating_sub(disk.last_completion) > limit;
+            let quiet = context.now.saturating_sub(disk.last_completion) > limit;
             if !quiet || !disk.health.is_good() {
                 continue;
             }
-            let granted = disk.schedule.granted_since().is_some_and(|since| outside.now.saturating_sub(since) > limit);
+            let granted = disk.schedule.granted_since().is_some_and(|since| context.now.saturating_sub(since) > limit);
             let waited_for = granted
                 && disk.streams.iter().any(|&slot| {
                     let layout = &self.streams[slot as usize].content().layout;
                     layout.copies() > 1 && layout.disks().iter().any(|&other| other != id && self.is_good(other))
                 });
-            if (waited_for || self.is_overdue(id, limit, true, outside.now))
-                && self.disks[index].health.unanswered(outside.now)
+            if (waited_for || self.is_overdue(id, limit, true, context.now))
+                && self.disks[index].health.unanswered(context.now)
             {
-                self.tell_condition(id, outside);
-                self.read_elsewhere(id, outside);
-                self.leave_disk(id, outside);
+                self.tell_condition(id, context);
+                self.read_elsewhere(id, context);
+                self.leave_disk(id, context);
             }
         }
     }
@@ -118,11 +118,11 @@ impl Fetcher {
 
     /// Reads that a disk does not answer, and for which a stream waits, are made from another copy if there is one:
     /// from one on a good disk, or, once this disk is given up, from any.
-    fn read_elsewhere<I: Io>(&mut self, disk: DiskId, outside: &mut Outside<I>) {
+    fn read_elsewhere<I: Io>(&mut self, disk: DiskId, context: &mut PlaneContext<I>) {
         let is_hung = self.disk(disk).health.is_hung();
         // These are read from here because the other copy is bad: they wait for as long as the disk may still answer.
         while is_hung && let Some(op) = self.disk_mut(disk).retries.pop() {
-            self.looked(op, Err(IoFault::Cancelled), outside);
+            self.looked(op, Err(IoFault::Cancelled), context);
         }
         for op in 0..self.reads.len() {
             let Some(read) = self.reads[op].filter(|read| read.disk == disk) else { continue };
@@ -140,8 +140,8 @@ impl Fetcher {
                 let mut again = read.of_one_page(first, offset, expected);
                 again.tried = if is_hung { read.tried } else { 0 };
                 self.reads[free as usize] = Some(again);
-                if !self.read_from_next_copy(free, outside) {
-                    self.looked(free, Err(IoFault::Cancelled), outside);
+                if !self.read_from_next_copy(free, context) {
+                    self.looked(free, Err(IoFault::Cancelled), context);
                 } else if !is_hung && let Some(read) = &mut self.reads[free as usize] {
                     // The other disk may be worse than it seemed: then this one, which may answer yet, is asked again.
                     read.tried = 0;
@@ -152,24 +152,30 @@ impl Fetcher {
 
     /// A page cannot be read: the streams that wait for it are sent what lies before it and end with `outcome`; a
     /// stream that wants it from now on reads it anew.
-    pub(super) fn lose_page<I: Io>(&mut self, page: Page, key: PageKey, outcome: Outcome, outside: &mut Outside<I>) {
+    pub(super) fn lose_page<I: Io>(
+        &mut self,
+        page: Page,
+        key: PageKey,
+        outcome: Outcome,
+        context: &mut PlaneContext<I>,
+    ) {
         // One that was superseded is held by nobody, and another may be found in its place.
         let holders = if self.cache.find(key) == Some(page) { self.streams.len() } else { 0 };
         for slot in 0..holders {
             let Some(payload) = self.streams[slot].holds_at(key) else { continue };
             let slot = u32::try_from(slot).expect("within limits");
             self.ask_nothing(slot);
-            self.keep_until(slot, payload, outside);
+            self.keep_until(slot, payload, context);
             let stream = &mut self.streams[slot as usize];
             (stream.payload, stream.is_cut) = (payload, true);
-            outside.tell_pacer(ToPacer::Cut { slot, payload, outcome });
+            context.tell_pacer(ToPacer::Cut { slot, payload, outcome });
         }
         self.cache.read_failed(page);
     }
 
     /// The condition of a disk has changed: its streams read from other copies of their contents, where there are any.
     /// If the disk does not answer, the streams without another copy end.
-    pub(super) fn leave_disk<I: Io>(&mut self, disk: DiskId, outside: &mut Outside<I>) {
+    pub(super) fn leave_disk<I: Io>(&mut self, disk: DiskId, context: &mut PlaneContext<I>) {
         let is_hung = self.disk(disk).health.is_hung();
         for slot in (0..).take(self.streams.len()) {
             let stream = &self.streams[slot as usize];
@@ -181,11 +187,11 @@ impl Fetcher {
             let readable = layout.is_readable(|other| !self.disk(other).health.is_hung());
             match () {
                 () if !uses => {}
-                () if is_hung && !readable => outside.tell_pacer(ToPacer::Finish { slot, outcome: Outcome::DiskError }),
+                () if is_hung && !readable => context.tell_pacer(ToPacer::Finish { slot, outcome: Outcome::DiskError }),
                 () if self.has_other_copies(slot) => {
-                    self.ask_elsewhere(slot, outside);
+                    self.ask_elsewhere(slot, context);
                     if self.streams[slot as usize].leader.is_none() {
-                        outside.tell_admitter(ToAdmitter::ReadsElsewhere { slot });
+                        context.tell_admitter(ToAdmitter::ReadsElsewhere { slot });
                     }
                 }
                 () => {}
@@ -194,14 +200,14 @@ impl Fetcher {
     }
 
     /// A stream asks again for what it wants next, of the disks as they are now, and is listed at the best of them.
-    fn ask_elsewhere<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) {
+    fn ask_elsewhere<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         self.ask_nothing(slot);
         let stream = &self.streams[slot as usize];
         let from = stream.disk;
         let to = stream.content().layout.best_disk(|_| true, |disk| self.reluctance(disk)).unwrap_or(from);
         if to != from {
             self.streams[slot as usize].disk = to;
-            outside.tell_admitter(ToAdmitter::Moved { slot, disk: to });
+            context.tell_admitter(ToAdmitter::Moved { slot, disk: to });
             type List = fn(&mut FetchDisk) -> &mut Vec<u32>;
             let lists: [List; 2] = [|disk| &mut disk.streams, |disk| &mut disk.starting];
             for list in lists {
@@ -212,7 +218,7 @@ impl Fetcher {
             }
         }
         if self.streams[slot as usize].reads() {
-            self.ask_again(slot, outside.now);
+            self.ask_again(slot, context.now);
         }
     }
 }

@@ -9,16 +9,16 @@ use super::*;
 const MESSAGES_PER_TURN: usize = 64;
 
 impl Fetcher {
-    pub(crate) fn take_store_messages<I: Io>(&mut self, outside: &mut Outside<I>) {
+    pub(crate) fn take_store_messages<I: Io>(&mut self, context: &mut PlaneContext<I>) {
         for _ in 0..MESSAGES_PER_TURN {
-            match outside.io.store_message() {
+            match context.io.store_message() {
                 Some(StoreMessage::Offer(offer)) => self.offered(offer),
                 Some(StoreMessage::Withdraw { disk, job }) => {
                     if let Some(disk) = self.disks.get_mut(usize::from(disk.0)) {
                         disk.schedule.remove(WorkOwner::Job(job));
                     }
                 }
-                Some(StoreMessage::Done(done)) => self.grant_done(done, outside),
+                Some(StoreMessage::Done(done)) => self.grant_done(done, context),
                 None => return,
             }
         }
@@ -43,20 +43,20 @@ impl Fetcher {
         }
     }
 
-    fn grant_done<I: Io>(&mut self, done: GrantDone, outside: &mut Outside<I>) {
+    fn grant_done<I: Io>(&mut self, done: GrantDone, context: &mut PlaneContext<I>) {
         let Some(disk) = self.disks.get_mut(usize::from(done.disk.0)) else { return };
         let deadline = disk.schedule.grant_done(done.bytes, done.started, done.ended);
         // It may have been the grant that hung, while no read was out whose answer would show that the disk is back.
         let mut changed = disk.health.answered();
         if !done.ok {
-            outside.gauges.disks[usize::from(done.disk.0)].errors.add(1);
+            context.gauges.disks[usize::from(done.disk.0)].errors.add(1);
             changed |= disk.health.write_failed(done.ended);
         }
         if changed {
-            self.tell_condition(done.disk, outside);
+            self.tell_condition(done.disk, context);
         }
         // A starting stream is listed at one of its content's disks, and may wait for another one.
-        (0..self.disks.len()).for_each(|disk| self.run_those_ready(disk, outside));
+        (0..self.disks.len()).for_each(|disk| self.run_those_ready(disk, context));
         if done.ready_bytes > 0 {
             let work = BeWork::Write { job: done.job, position: done.position, bytes: done.ready_bytes };
             self.disks[usize::from(done.disk.0)].schedule.put_job(work, deadline);

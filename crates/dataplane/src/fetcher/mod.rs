@@ -25,13 +25,13 @@ use units::{DiskId, Nanos};
 
 use crate::cache::{CHUNK_PAGES, Cache, PageKey};
 use crate::config::PlaneConfig;
+use crate::context::{PlaneContext, RequestKind, is_time, ppm};
 use crate::control::{Content, Delivery, Segment};
-use crate::cursor::{Cursor, Route};
+use crate::cursor::{Cursor, SegmentList};
 use crate::files::FileTable;
 use crate::gauges::Gauges;
 use crate::memory::ArenaMemory;
 use crate::message::{PlacedStart, ReadRate, SharingGroup, ToAdmitter, ToFetcher, ToPacer};
-use crate::outside::{Outside, TokenWork, is_time, ppm};
 use crate::port::{Completion, Io};
 use best_effort::AheadPages;
 use reads::ReadOp;
@@ -154,9 +154,9 @@ impl StreamReads {
         self.content.as_ref().expect("a slot in use has its content")
     }
 
-    fn route(&self) -> Route<'_> {
+    fn segment_list(&self) -> SegmentList<'_> {
         let segments = self.segments.as_deref().expect("a slot in use has its segments");
-        Route { version: self.content().version, segments }
+        SegmentList { version: self.content().version, segments }
     }
 
     /// True while it reads or may do so.
@@ -179,7 +179,7 @@ impl StreamReads {
         self.content.as_ref().filter(|content| content.version == page.version)?;
         let mut cursor = self.send;
         while cursor.payload < self.fetch.payload {
-            let (key, _, left) = cursor.next_content(self.route())?;
+            let (key, _, left) = cursor.next_content(self.segment_list())?;
             if key == page {
                 return Some(cursor.payload);
             }
@@ -224,70 +224,73 @@ impl Fetcher {
         &self.disk(disk).schedule
     }
 
-    pub(crate) fn receive<I: Io>(&mut self, message: ToFetcher, outside: &mut Outside<I>) {
+    pub(crate) fn receive<I: Io>(&mut self, message: ToFetcher, context: &mut PlaneContext<I>) {
         match message {
-            ToFetcher::Find { delivery } => self.find_group(delivery, outside),
+            ToFetcher::Find { delivery } => self.find_group(delivery, context),
             ToFetcher::Begin { slot, content, segments, rate, disk, group, age } => {
                 let plan = rate.map(|rate| ReadPlan { rate, first_round: 0, next_round: 0, gap: 0, age });
-                self.begin(slot, content, segments, disk, outside);
+                self.begin(slot, content, segments, disk, context);
                 self.streams[slot as usize].plan = plan;
                 match (plan, group) {
                     (None, _) => self.begin_best_effort(slot),
-                    (Some(_), Some(group)) => self.begin_following(slot, group, outside),
-                    (Some(_), None) => self.wait_for_start(slot, outside),
+                    (Some(_), Some(group)) => self.begin_following(slot, group, context),
+                    (Some(_), None) => self.wait_for_start(slot, context),
                 }
             }
             // A stream may have ended before the answer for it comes.
             ToFetcher::Weigh { slot } => {
                 if self.streams[slot as usize].life == ReadsLife::Waiting {
-                    outside.tell_admitter(ToAdmitter::Weighed { slot, moment: self.moment_of(slot, outside.now) });
+                    context.tell_admitter(ToAdmitter::Weighed {
+                        slot,
+                        conditions: self.start_conditions(slot, context.now),
+                    });
                 }
             }
             ToFetcher::Start { slot, start } => {
                 if self.streams[slot as usize].life == ReadsLife::Waiting {
-                    self.start(slot, start, outside);
+                    self.start(slot, start, context);
                 }
             }
-            ToFetcher::Promote { slot, rate, start, age } => self.promote(slot, rate, start, age, outside),
-            ToFetcher::ReadAlone { slot, period, start } => self.read_alone(slot, period, start, outside),
-            ToFetcher::Demote { slot, at } => self.demote(slot, at, outside),
+            ToFetcher::Promote { slot, rate, start, age } => self.promote(slot, rate, start, age, context),
+            ToFetcher::ReadAlone { slot, period, start } => self.read_alone(slot, period, start, context),
+            ToFetcher::Demote { slot, at } => self.demote(slot, at, context),
             ToFetcher::Slack { disk, slack } => self.disk_mut(disk).schedule.set_slack(slack),
             ToFetcher::BeShare { disk, share } => self.disk_mut(disk).schedule.set_be_share(share),
-            ToFetcher::Shed { disk } => self.shed(disk, outside),
+            ToFetcher::Shed { disk } => self.shed(disk, context),
             ToFetcher::Sent { slot, cursor } => self.sent(slot, cursor),
             ToFetcher::Paced { slot, pace } => self.streams[slot as usize].pace = Some(pace),
             ToFetcher::Running { slot } => self.promise_next(slot),
-            ToFetcher::Tick { slot } => self.tick(slot, outside),
+            ToFetcher::Tick { slot } => self.tick(slot, context),
             ToFetcher::Want { slot } => {
-                self.want_best_effort(slot, outside);
-                outside.tell_pacer(ToPacer::GoOn { slot });
+                self.want_best_effort(slot, context);
+                context.tell_pacer(ToPacer::GoOn { slot });
             }
             ToFetcher::Park { slot } => {
-                self.keep_until(slot, 0, outside);
+                self.keep_until(slot, 0, context);
                 self.ask_nothing(slot);
             }
-            ToFetcher::AskBack { slot } => self.ask_back(slot, outside),
+            ToFetcher::AskBack { slot } => self.ask_back(slot, context),
             ToFetcher::Ending { slot } => {
-                self.leave_group(slot, outside);
+                self.leave_group(slot, context);
                 self.streams[slot as usize].life = ReadsLife::Ending;
             }
-            ToFetcher::Leave { slot, may_hold } => self.leave(slot, may_hold, outside),
+            ToFetcher::Leave { slot, may_hold } => self.leave(slot, may_hold, context),
         }
     }
 
-    pub(crate) fn complete<I: Io>(&mut self, work: TokenWork, completion: Completion, outside: &mut Outside<I>) {
+    pub(crate) fn complete<I: Io>(&mut self, work: RequestKind, completion: Completion, context: &mut PlaneContext<I>) {
         match work {
-            TokenWork::Read { op } => self.read_done(op, completion, outside),
-            TokenWork::Look { op } => self.verified(op, completion, outside),
-            TokenWork::Memory => self.memory.changed(&mut self.cache, completion.result.is_ok(), completion.at),
-            TokenWork::Send { .. } => unreachable!("sends are the pacer's"),
+            RequestKind::Read { op } => self.read_done(op, completion, context),
+            RequestKind::Look { op } => self.verified(op, completion, context),
+            RequestKind::Memory => self.memory.changed(&mut self.cache, completion.result.is_ok(), completion.at),
+            RequestKind::Send { .. } => unreachable!("sends are the pacer's"),
         }
     }
 
     /// Each turn, before the disks are asked.
-    pub(crate) fn begin_turn<I: Io>(&mut self, outside: &mut Outside<I>) {
-        self.watch_silence(outside);
-        self.begin_rounds(outside);
+    pub(crate) fn begin_turn<I: Io>(&mut self, context: &mut PlaneContext<I>) {
+        self.watch_silence(context);
+        self.begin_rounds(context);
     }
 
     pub(crate) fn set_clock(&mut self, now: Nanos) {
@@ -301,24 +304,24 @@ impl Fetcher {
     }
 
     /// Brings memory in ahead of what was promised and of what best effort may use, or gives some back.
-    pub(crate) fn change_memory<I: Io>(&mut self, promised: u64, outside: &mut Outside<I>) {
+    pub(crate) fn change_memory<I: Io>(&mut self, promised: u64, context: &mut PlaneContext<I>) {
         let in_use = u64::from(self.best_effort.0) * u64::from(CHUNK_PAGES);
         let best_effort = u64::from(self.best_effort_pages_max()).min(in_use);
         // Viewers of the same contents use little of what each was promised. If all of that were brought in, a crowd
         // would wait seconds for gigabytes that it never uses.
         let wanted = promised.min(2 * u64::from(self.cache.used())) + best_effort;
-        if let Some(change) = self.memory.next_change(&mut self.cache, wanted, outside.now) {
-            outside.io.change_memory(TokenWork::Memory.token(), change);
+        if let Some(change) = self.memory.next_change(&mut self.cache, wanted, context.now) {
+            context.io.change_memory(RequestKind::Memory.token(), change);
         }
     }
 
     /// Once a second: figures for everybody, and a look at the disks.
-    pub(crate) fn measure<I: Io>(&mut self, outside: &mut Outside<I>) {
-        self.cache.set_obtainable(outside.io.chunks_obtainable());
-        outside.gauges.plane.pages_used.set(u64::from(self.cache.used()));
+    pub(crate) fn measure<I: Io>(&mut self, context: &mut PlaneContext<I>) {
+        self.cache.set_obtainable(context.io.chunks_obtainable());
+        context.gauges.plane.pages_used.set(u64::from(self.cache.used()));
         for index in 0..self.disks.len() {
-            self.disks[index].publish(&outside.gauges, index);
-            self.watch(index, outside);
+            self.disks[index].publish(&context.gauges, index);
+            self.watch(index, context);
         }
     }
 
@@ -328,11 +331,11 @@ impl Fetcher {
         content: Arc<Content>,
         segments: Arc<[Segment]>,
         disk: DiskId,
-        outside: &mut Outside<I>,
+        context: &mut PlaneContext<I>,
     ) {
-        self.open_files(&content, outside);
-        let route = Route { version: content.version, segments: &segments };
-        let (payload, range_start) = (route.payload(), route.range().map_or(0, |range| range.start));
+        self.open_files(&content, context);
+        let segment_list = SegmentList { version: content.version, segments: &segments };
+        let (payload, range_start) = (segment_list.payload(), segment_list.range().map_or(0, |range| range.start));
         let stream = &mut self.streams[slot as usize];
         assert_eq!(stream.life, ReadsLife::Free, "a slot is used by one stream at a time");
         let (life, generation) = (ReadsLife::Waiting, stream.generation);
@@ -345,7 +348,7 @@ impl Fetcher {
             disk,
             payload,
             range_start,
-            started: outside.now,
+            started: context.now,
             ..StreamReads::default()
         };
         *stream = begun;
@@ -353,20 +356,20 @@ impl Fetcher {
     }
 
     /// Takes an ended stream out of everything.
-    fn leave<I: Io>(&mut self, slot: u32, may_hold: bool, outside: &mut Outside<I>) {
+    fn leave<I: Io>(&mut self, slot: u32, may_hold: bool, context: &mut PlaneContext<I>) {
         if self.streams[slot as usize].life != ReadsLife::Ending {
-            self.leave_group(slot, outside);
+            self.leave_group(slot, context);
         }
-        self.keep_until(slot, 0, outside);
+        self.keep_until(slot, 0, context);
         self.leave_starting(slot);
         self.ask_nothing(slot);
         let disk = self.streams[slot as usize].disk;
         self.disk_mut(disk).streams.retain(|&other| other != slot);
-        self.close_files(slot, outside);
+        self.close_files(slot, context);
         let stream = &mut self.streams[slot as usize];
         self.best_effort.0 -= u32::from(stream.plan.is_none());
         *stream = StreamReads { generation: stream.generation.wrapping_add(1), ..StreamReads::default() };
-        outside.tell_admitter(ToAdmitter::Left { slot, may_hold });
+        context.tell_admitter(ToAdmitter::Left { slot, may_hold });
     }
 
     fn leave_starting(&mut self, slot: u32) {
@@ -379,7 +382,7 @@ impl Fetcher {
         let mut at = std::mem::replace(&mut self.streams[slot as usize].send, cursor);
         while cursor.payload >= self.streams[slot as usize].page_end {
             let stream = &mut self.streams[slot as usize];
-            let Some((key, _, left)) = at.next_content(stream.route()) else { return };
+            let Some((key, _, left)) = at.next_content(stream.segment_list()) else { return };
             stream.page_end = at.payload + left;
             if cursor.payload >= stream.page_end {
                 at.pass(left);

@@ -49,15 +49,15 @@ impl Fetcher {
         slot: u32,
         bytes_max: u64,
         real_time: bool,
-        outside: &mut Outside<I>,
+        context: &mut PlaneContext<I>,
     ) -> Option<IssuedRead> {
-        let taken = self.take_buffered(slot, outside);
+        let taken = self.take_buffered(slot, context);
         if !real_time {
-            return self.issue_best_effort(requests::id_of(disk), slot, outside);
+            return self.issue_best_effort(requests::id_of(disk), slot, context);
         }
         let stream = &self.streams[slot as usize];
         let mut cursor = stream.fetch;
-        let key = cursor.next_content(stream.route()).map(|(key, ..)| key);
+        let key = cursor.next_content(stream.segment_list()).map(|(key, ..)| key);
         let next = self.next_piece(slot).filter(|next| usize::from(next.disk.0) == disk);
         let (Some(key), Some(next)) = (key, next) else { return Some(nothing_issued(real_time)) };
         let count = self.run_length(slot, key, bytes_max.min(next.length));
@@ -66,9 +66,9 @@ impl Fetcher {
         for _ in 0..count {
             advanced_bytes += self.pass_page(slot);
         }
-        outside.tell_pacer(ToPacer::Fetched { slot, payload: self.streams[slot as usize].fetch.payload });
-        outside.gauges.plane.cache_misses.add(u64::from(count));
-        let (position, bytes, requests) = self.read_pages(slot, key, (first, count), real_time, outside);
+        context.tell_pacer(ToPacer::Fetched { slot, payload: self.streams[slot as usize].fetch.payload });
+        context.gauges.plane.cache_misses.add(u64::from(count));
+        let (position, bytes, requests) = self.read_pages(slot, key, (first, count), real_time, context);
         let next_position = self.next_piece(slot).and_then(|next| next.position).unwrap_or(0);
         Some(IssuedRead { real_time, position, bytes, requests, advanced_bytes, next_position })
     }
@@ -77,7 +77,7 @@ impl Fetcher {
     pub(super) fn pass_page(&mut self, slot: u32) -> u64 {
         let stream = &mut self.streams[slot as usize];
         let mut cursor = stream.fetch;
-        let (_, _, left) = cursor.next_content(stream.route()).expect("there is one");
+        let (_, _, left) = cursor.next_content(stream.segment_list()).expect("there is one");
         cursor.pass(left);
         stream.fetch = cursor;
         left
@@ -91,7 +91,7 @@ impl Fetcher {
         let mut cursor = stream.fetch;
         let mut count = 0;
         while u64::from(count) < most && cursor.payload < stream.target {
-            let Some((next, _, left)) = cursor.next_content(stream.route()) else { break };
+            let Some((next, _, left)) = cursor.next_content(stream.segment_list()) else { break };
             let follows = next.index == key.index + u64::from(count);
             if !follows || (count > 0 && self.cache.find(next).is_some()) {
                 break;
@@ -126,7 +126,7 @@ impl Fetcher {
         key: PageKey,
         (first, count): (Page, u32),
         real_time: bool,
-        outside: &mut Outside<I>,
+        context: &mut PlaneContext<I>,
     ) -> (u64, u64, u32) {
         let stream = &self.streams[slot as usize];
         let generation = stream.generation;
@@ -158,10 +158,10 @@ impl Fetcher {
                 expected: piece.length,
                 got: 0,
                 real_time,
-                issued: outside.now,
+                issued: context.now,
                 predicted: Nanos::ZERO,
             });
-            self.read_piece(op, piece, outside.now, outside);
+            self.read_piece(op, piece, context.now, context);
             done += piece.length;
             requests += 1;
         }
@@ -169,7 +169,7 @@ impl Fetcher {
     }
 
     /// Hands a read to the world: of what is missing of it, in this piece.
-    fn read_piece<I: Io>(&mut self, op: u32, piece: Piece, issued: Nanos, outside: &mut Outside<I>) {
+    fn read_piece<I: Io>(&mut self, op: u32, piece: Piece, issued: Nanos, context: &mut PlaneContext<I>) {
         let read = self.reads[op as usize].as_mut().expect("a read is out");
         let disk = &self.disks[usize::from(piece.disk.0)];
         if let Some(position) = piece.position {
@@ -180,22 +180,22 @@ impl Fetcher {
         }
         read.issued = issued;
         let span = Span { offset: memory_of(read) + read.got, length: direct_length(piece.length) };
-        let (token, disk, file) = (TokenWork::Read { op }.token(), piece.disk, read.file);
-        outside.io.read(ReadRequest { token, disk, file, offset: piece.offset, memory: span });
+        let (token, disk, file) = (RequestKind::Read { op }.token(), piece.disk, read.file);
+        context.io.read(ReadRequest { token, disk, file, offset: piece.offset, memory: span });
     }
 
     /// A read ended. What it brought counts once it is verified: others may have written to its file meanwhile, and a disk may
     /// give other bytes than it was given. What one copy did not bring is read from the next.
-    pub(super) fn read_done<I: Io>(&mut self, op: u32, completion: Completion, outside: &mut Outside<I>) {
-        if self.reads_on(op, completion, outside) {
+    pub(super) fn read_done<I: Io>(&mut self, op: u32, completion: Completion, context: &mut PlaneContext<I>) {
+        if self.reads_on(op, completion, context) {
             return;
         }
         let read = self.reads[op as usize].expect("a read was out");
-        self.settle(&read, completion, outside);
+        self.settle(&read, completion, context);
         if matches!(completion.result, Err(IoFault::Device(_))) {
             self.tell_store(&read);
         }
-        if completion.result.is_err() && self.read_from_next_copy(op, outside) {
+        if completion.result.is_err() && self.read_from_next_copy(op, context) {
             return;
         }
         let content = self.files.content(read.file);
@@ -203,29 +203,29 @@ impl Fetcher {
         if can_verify && completion.result.is_ok() && read.got > 0 {
             let length = u32::try_from(read.got.min(read.expected)).expect("at most a chunk");
             let memory = Span { offset: memory_of(&read), length };
-            outside.io.verify(TokenWork::Look { op }.token(), content, read.offset, memory);
+            context.io.verify(RequestKind::Look { op }.token(), content, read.offset, memory);
         } else {
-            self.looked(op, completion.result, outside);
+            self.looked(op, completion.result, context);
         }
     }
 
     /// What a read brought was verified. A disk that gave wrong bytes erred, as if it had told so.
-    pub(super) fn verified<I: Io>(&mut self, op: u32, completion: Completion, outside: &mut Outside<I>) {
+    pub(super) fn verified<I: Io>(&mut self, op: u32, completion: Completion, context: &mut PlaneContext<I>) {
         let read = self.reads[op as usize].as_mut().expect("a read was out");
         if completion.result.is_err() && self.files.content(read.file).checksums.is_some() {
             read.got = 0;
             let (disk, place) = (read.disk, read.place);
-            outside.gauges.disks[usize::from(disk.0)].errors.add(1);
+            context.gauges.disks[usize::from(disk.0)].errors.add(1);
             if self.disks[usize::from(disk.0)].health.read_failed(place, completion.at) {
-                self.tell_condition(disk, outside);
-                self.leave_disk(disk, outside);
+                self.tell_condition(disk, context);
+                self.leave_disk(disk, context);
             }
             self.tell_store(&self.reads[op as usize].expect("a read was out"));
-            if self.read_from_next_copy(op, outside) {
+            if self.read_from_next_copy(op, context) {
                 return;
             }
         }
-        self.looked(op, completion.result, outside);
+        self.looked(op, completion.result, context);
     }
 
     /// Tells the store of a copy that failed. A disk that errs everywhere is to be replaced: its places are not mended one by one.
@@ -240,7 +240,7 @@ impl Fetcher {
     }
 
     /// Lets a read wait for its turn on the disk of another copy, if there is one that was not tried and answers.
-    pub(super) fn read_from_next_copy<I: Io>(&mut self, op: u32, outside: &mut Outside<I>) -> bool {
+    pub(super) fn read_from_next_copy<I: Io>(&mut self, op: u32, context: &mut PlaneContext<I>) -> bool {
         let read = self.reads[op as usize].expect("a read was out");
         let content = Arc::clone(self.files.content(read.file));
         let copies = content.layout.copies();
@@ -254,8 +254,8 @@ impl Fetcher {
                 continue;
             }
             self.files.user(file);
-            self.release_file(read.file, outside);
-            self.reads[op as usize] = Some(ReadOp { copy, tried, file, disk: piece.disk, issued: outside.now, ..read });
+            self.release_file(read.file, context);
+            self.reads[op as usize] = Some(ReadOp { copy, tried, file, disk: piece.disk, issued: context.now, ..read });
             self.disks[usize::from(piece.disk.0)].retries.push(op);
             return true;
         }
@@ -263,7 +263,7 @@ impl Fetcher {
     }
 
     /// Makes reads that wait for a disk because another one failed.
-    pub(super) fn retry_reads<I: Io>(&mut self, disk: usize, outside: &mut Outside<I>) {
+    pub(super) fn retry_reads<I: Io>(&mut self, disk: usize, context: &mut PlaneContext<I>) {
         while self.disks[disk].schedule.has_room()
             && let Some(op) = self.disks[disk].retries.pop()
         {
@@ -271,13 +271,13 @@ impl Fetcher {
             let content = self.files.content(read.file);
             let piece = content.layout.piece(read.copy, read.offset + read.got, read.expected - read.got);
             let piece = piece.expect("looked at before");
-            self.disks[disk].schedule.begin_reads(piece.position.unwrap_or(0), piece.length, 1, outside.now);
-            self.read_piece(op, piece, outside.now, outside);
+            self.disks[disk].schedule.begin_reads(piece.position.unwrap_or(0), piece.length, 1, context.now);
+            self.read_piece(op, piece, context.now, context);
         }
     }
 
     /// The file of a read was looked at, or need not be: its pages are ready, or bad.
-    pub(super) fn looked<I: Io>(&mut self, op: u32, result: Result<u32, IoFault>, outside: &mut Outside<I>) {
+    pub(super) fn looked<I: Io>(&mut self, op: u32, result: Result<u32, IoFault>, context: &mut PlaneContext<I>) {
         let read = self.reads[op as usize].take().expect("a read was out");
         self.reads_free.push(op);
         let (got, bad) = match result {
@@ -297,24 +297,24 @@ impl Fetcher {
             if there >= expected {
                 self.cache.read_done(page, valid);
             } else {
-                self.lose_page(page, PageKey { version, index: (read.offset + from) / CACHE_PAGE_BYTES }, bad, outside);
+                self.lose_page(page, PageKey { version, index: (read.offset + from) / CACHE_PAGE_BYTES }, bad, context);
             }
         }
         // A starting stream is listed at one of its content's disks.
         let content = Arc::clone(self.files.content(read.file));
         for disk in content.layout.disks() {
-            self.run_those_ready(usize::from(disk.0), outside);
+            self.run_those_ready(usize::from(disk.0), context);
         }
-        self.release_file(read.file, outside);
+        self.release_file(read.file, context);
         let stream = &self.streams[read.slot as usize];
         if !read.real_time && stream.generation == read.generation && stream.plan.is_none() {
-            outside.tell_pacer(ToPacer::Wake { slot: read.slot });
+            context.tell_pacer(ToPacer::Wake { slot: read.slot });
         }
     }
 
     /// Counts what a read brought. A kernel may bring fewer blocks than were asked for without the file having ended:
     /// then the rest is asked for (true), and an answer of nothing, or of a broken block, is the end.
-    fn reads_on<I: Io>(&mut self, op: u32, completion: Completion, outside: &mut Outside<I>) -> bool {
+    fn reads_on<I: Io>(&mut self, op: u32, completion: Completion, context: &mut PlaneContext<I>) -> bool {
         let read = self.reads[op as usize].as_mut().expect("a read was out");
         let Ok(more) = completion.result.map(u64::from) else { return false };
         read.got += more;
@@ -328,14 +328,14 @@ impl Fetcher {
         let (copy, offset, issued) = (read.copy, read.offset + read.got, read.issued);
         let content = self.files.content(read.file);
         let Some(piece) = content.layout.piece(copy, offset, left) else { return false };
-        self.read_piece(op, piece, issued, outside);
+        self.read_piece(op, piece, issued, context);
         true
     }
 
     /// What a completed read tells about its disk.
-    fn settle<I: Io>(&mut self, read: &ReadOp, completion: Completion, outside: &mut Outside<I>) {
+    fn settle<I: Io>(&mut self, read: &ReadOp, completion: Completion, context: &mut PlaneContext<I>) {
         let disk = &mut self.disks[usize::from(read.disk.0)];
-        let gauges = &outside.gauges.disks[usize::from(read.disk.0)];
+        let gauges = &context.gauges.disks[usize::from(read.disk.0)];
         let ok = completion.result.is_ok();
         let took = completion.at.saturating_sub(read.issued.max(disk.last_completion));
         disk.last_completion = completion.at;
@@ -347,35 +347,35 @@ impl Fetcher {
             changed |= disk.health.read_failed(read.place, completion.at);
         }
         if changed {
-            self.tell_condition(read.disk, outside);
-            self.leave_disk(read.disk, outside);
+            self.tell_condition(read.disk, context);
+            self.leave_disk(read.disk, context);
         }
     }
 
     /// Makes the files of a content usable.
-    pub(super) fn open_files<I: Io>(&mut self, content: &Arc<Content>, outside: &mut Outside<I>) {
+    pub(super) fn open_files<I: Io>(&mut self, content: &Arc<Content>, context: &mut PlaneContext<I>) {
         for (nth, file) in (0u16..).zip(content.layout.files()) {
             if let Some(slot) = self.files.open(content, nth) {
-                outside.io.open_file(slot, &file.file, file.access);
+                context.io.open_file(slot, &file.file, file.access);
             }
         }
     }
 
-    pub(super) fn close_files<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) {
+    pub(super) fn close_files<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         let content = self.streams[slot as usize].content();
         let (version, files) = (content.version, content.layout.files().len());
         for nth in (0u16..).take(files) {
             let file = self.files.find(version, nth).expect("a stream's files are open");
-            self.release_file(file, outside);
+            self.release_file(file, context);
         }
     }
 
-    pub(super) fn release_file<I: Io>(&mut self, file: FileSlot, outside: &mut Outside<I>) {
+    pub(super) fn release_file<I: Io>(&mut self, file: FileSlot, context: &mut PlaneContext<I>) {
         if let Some(content) = self.files.release(file) {
-            outside.io.close_file(file);
+            context.io.close_file(file);
             // Dropping the last reference closes the file, which may take long, so it is not done here. That others
             // hold one now does not help: they may drop theirs first.
-            outside.report(Report::Unused(content));
+            context.report(Report::Unused(content));
         }
     }
 }

@@ -15,10 +15,10 @@ const STEPS_PER_TURN: usize = 256;
 
 impl Fetcher {
     /// At each round of each disk: blocks for later rounds are asked for, waiting streams may start.
-    pub(super) fn begin_rounds<I: Io>(&mut self, outside: &mut Outside<I>) {
+    pub(super) fn begin_rounds<I: Io>(&mut self, context: &mut PlaneContext<I>) {
         for index in 0..self.disks.len() {
             let disk = &mut self.disks[index];
-            let round = disk.rounds.index_at(outside.now);
+            let round = disk.rounds.index_at(context.now);
             if round <= disk.round || disk.health.is_hung() {
                 continue;
             }
@@ -28,30 +28,30 @@ impl Fetcher {
                 let stream = &self.streams[slot as usize];
                 let is_due = stream.plan.is_some_and(|plan| plan.next_round <= round);
                 if is_due && stream.is_active() && self.disks[index].spins {
-                    self.read_ahead(slot, round, outside);
+                    self.read_ahead(slot, round, context);
                 }
             }
-            outside.tell_admitter(ToAdmitter::Round { disk: id_of(index) });
+            context.tell_admitter(ToAdmitter::Round { disk: id_of(index) });
         }
     }
 
     /// A stream's tick: from flash it reads on, and a stream that shares another's reads follows them.
-    pub(super) fn tick<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) {
+    pub(super) fn tick<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         let stream = &self.streams[slot as usize];
         if stream.life != ReadsLife::Running || stream.plan.is_none() {
             return;
         }
         let wanted = stream.send.payload.saturating_add(stream.ahead).min(stream.payload);
         if stream.leader.is_some() {
-            self.follow(slot, outside);
+            self.follow(slot, context);
         } else if stream.fetch.payload < wanted && !self.disk(stream.disk).spins {
-            self.read_ahead(slot, 0, outside);
+            self.read_ahead(slot, 0, context);
         }
     }
 
     /// Sets how far a constant-rate stream shall have read ahead, takes what the buffers have, and asks its disk for
     /// the rest. On a spinning disk this is a regular (or start) read in `round`; on flash it happens at every tick.
-    pub(super) fn read_ahead<I: Io>(&mut self, slot: u32, round: u64, outside: &mut Outside<I>) {
+    pub(super) fn read_ahead<I: Io>(&mut self, slot: u32, round: u64, context: &mut PlaneContext<I>) {
         let window = self.window(slot);
         let stream = &mut self.streams[slot as usize];
         let disk = &self.disks[usize::from(stream.disk.0)];
@@ -64,15 +64,15 @@ impl Fetcher {
                 Some(pace) => pace.due_bytes(until),
                 None => {
                     let ReadRate { rate, burst_bytes, .. } = plan.rate;
-                    stream.send.payload + rate.bytes_in(until.saturating_sub(outside.now)) + burst_bytes
+                    stream.send.payload + rate.bytes_in(until.saturating_sub(context.now)) + burst_bytes
                 }
             };
         }
         // What the buffers have counts for nothing: the first byte that is to be read may be due earlier than the one behind it.
-        let due = stream.due(outside.now);
+        let due = stream.due(context.now);
         stream.ahead = window;
         stream.target = wanted.min(stream.send.payload + window).min(stream.payload).max(stream.target);
-        self.take_buffered(slot, outside);
+        self.take_buffered(slot, context);
         self.ask_real_time(slot, due);
     }
 
@@ -127,19 +127,19 @@ impl Fetcher {
     }
 
     /// Passes over what the buffers have (or another stream already reads), as far as it wants them; how much.
-    pub(super) fn take_buffered<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) -> u64 {
+    pub(super) fn take_buffered<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) -> u64 {
         let before = self.streams[slot as usize].fetch.payload;
         loop {
             let stream = &mut self.streams[slot as usize];
             let mut cursor = stream.fetch;
             let wants = cursor.payload < stream.target;
-            let next = if wants { cursor.next_content(stream.route()) } else { None };
+            let next = if wants { cursor.next_content(stream.segment_list()) } else { None };
             let Some((key, _, left)) = next else { break };
             if !stream.ahead_pages.remove(key.index) {
                 if self.cache.take(key).is_none() {
                     break;
                 }
-                outside.gauges.plane.cache_hits.add(1);
+                context.gauges.plane.cache_hits.add(1);
                 self.count_best_effort(slot, 1);
             }
             cursor.pass(left);
@@ -147,36 +147,36 @@ impl Fetcher {
         }
         let payload = self.streams[slot as usize].fetch.payload;
         if payload > before {
-            outside.tell_pacer(ToPacer::Fetched { slot, payload });
+            context.tell_pacer(ToPacer::Fetched { slot, payload });
         }
         payload - before
     }
 
     /// Asks each disk's schedule what to do until it says: wait.
-    pub(crate) fn ask_disks<I: Io>(&mut self, outside: &mut Outside<I>) {
+    pub(crate) fn ask_disks<I: Io>(&mut self, context: &mut PlaneContext<I>) {
         for disk in 0..self.disks.len() {
             if self.disks[disk].health.is_hung() {
                 continue;
             }
-            self.retry_reads(disk, outside);
+            self.retry_reads(disk, context);
             for _ in 0..STEPS_PER_TURN {
-                match self.disks[disk].schedule.next(outside.now) {
+                match self.disks[disk].schedule.next(context.now) {
                     Step::Read { slot, bytes_max, real_time } => {
-                        let Some(issued) = self.issue(disk, slot, bytes_max, real_time, outside) else {
+                        let Some(issued) = self.issue(disk, slot, bytes_max, real_time, context) else {
                             if real_time {
                                 break;
                             }
                             self.postpone(slot);
                             continue;
                         };
-                        self.disks[disk].schedule.issued(slot, issued, outside.now);
-                        self.ask_next(slot, disk, outside.now);
+                        self.disks[disk].schedule.issued(slot, issued, context.now);
+                        self.ask_next(slot, disk, context.now);
                         if issued.bytes == 0 {
-                            self.run_if_ready(slot, outside);
+                            self.run_if_ready(slot, context);
                         }
                     }
                     Step::Grant { job, bytes_max, until } => {
-                        outside.io.grant(Grant { disk: id_of(disk), job, bytes_max, until });
+                        context.io.grant(Grant { disk: id_of(disk), job, bytes_max, until });
                     }
                     Step::Wait => break,
                 }
@@ -189,7 +189,7 @@ impl Fetcher {
         let stream = &self.streams[slot as usize];
         let wanted = stream.target.saturating_sub(stream.fetch.payload);
         let mut cursor = stream.fetch;
-        let (key, ..) = cursor.next_content(stream.route()).filter(|_| wanted > 0)?;
+        let (key, ..) = cursor.next_content(stream.segment_list()).filter(|_| wanted > 0)?;
         let layout = &stream.content().layout;
         let offset = key.index * CACHE_PAGE_BYTES;
         let piece = layout.piece(layout.copy_at(offset, |disk| self.reluctance(disk)), offset, wanted)?;
@@ -206,13 +206,13 @@ impl Fetcher {
     }
 
     /// Gives back the pages that end behind `until` in a stream's payload, and what was read out of turn; how many it keeps.
-    pub(super) fn keep_until<I: Io>(&mut self, slot: u32, until: u64, outside: &mut Outside<I>) -> u32 {
+    pub(super) fn keep_until<I: Io>(&mut self, slot: u32, until: u64, context: &mut PlaneContext<I>) -> u32 {
         self.give_back_ahead(slot);
         let stream = &self.streams[slot as usize];
         let (mut cursor, end) = (stream.send, stream.fetch.payload);
         let (mut kept, mut pages) = (cursor, 0);
         while cursor.payload < end {
-            let Some((key, _, left)) = cursor.next_content(self.streams[slot as usize].route()) else { break };
+            let Some((key, _, left)) = cursor.next_content(self.streams[slot as usize].segment_list()) else { break };
             cursor.pass(left);
             if cursor.payload <= until {
                 (kept, pages) = (cursor, pages + 1);
@@ -222,7 +222,7 @@ impl Fetcher {
         }
         let stream = &mut self.streams[slot as usize];
         (stream.fetch, stream.target) = (kept, kept.payload);
-        outside.tell_pacer(ToPacer::Fetched { slot, payload: kept.payload });
+        context.tell_pacer(ToPacer::Fetched { slot, payload: kept.payload });
         pages
     }
 }

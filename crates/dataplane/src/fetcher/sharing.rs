@@ -17,15 +17,15 @@ const SLACK_BYTES: u64 = 4 * CACHE_PAGE_BYTES;
 impl Fetcher {
     /// The group that a delivery can join: everything from its first byte to what the leader reads next is in the buffers or
     /// being read. Whether there is memory to keep it there, for which the leader is charged, the admitter knows.
-    pub(super) fn find_group<I: Io>(&mut self, delivery: Box<Delivery>, outside: &mut Outside<I>) {
+    pub(super) fn find_group<I: Io>(&mut self, delivery: Box<Delivery>, context: &mut PlaneContext<I>) {
         let has_room = self.files.has_room(delivery.content.layout.files().len());
-        let group = outside.config.sharing.and_then(|_| self.group_for(&delivery));
-        outside.tell_admitter(ToAdmitter::Found { delivery, group, has_room });
+        let group = context.config.sharing.and_then(|_| self.group_for(&delivery));
+        context.tell_admitter(ToAdmitter::Found { delivery, group, has_room });
     }
 
     fn group_for(&self, delivery: &Delivery) -> Option<SharingGroup> {
         let Service::Constant { rate, burst_bytes, .. } = delivery.service else { return None };
-        let range = Route::of(delivery).range()?;
+        let range = SegmentList::of(delivery).range()?;
         let version = delivery.content.version;
         let ahead = self.disk(delivery.content.disk()).streams.iter().filter_map(|&slot| {
             let stream = &self.streams[slot as usize];
@@ -34,7 +34,7 @@ impl Fetcher {
             if !leads || other.rate != rate || burst_bytes > other.burst_bytes {
                 return None;
             }
-            let read = stream.route().range()?;
+            let read = stream.segment_list().range()?;
             let (next, sent) = (read.start + stream.fetch.payload, read.start + stream.send.payload);
             // Only from behind: a stream that overtook its leader by a burst would need pages that nobody has planned
             // to read.
@@ -59,27 +59,27 @@ impl Fetcher {
         behind.chain(joins).max().map_or(0, |bytes| (bytes + SLACK_BYTES).div_ceil(CACHE_PAGE_BYTES) + 1)
     }
 
-    fn charge<I: Io>(&self, leader: u32, joins: Option<u64>, outside: &mut Outside<I>) {
-        outside.tell_admitter(ToAdmitter::Charge { leader, pages: self.pages_held(leader, joins) });
+    fn charge<I: Io>(&self, leader: u32, joins: Option<u64>, context: &mut PlaneContext<I>) {
+        context.tell_admitter(ToAdmitter::Charge { leader, pages: self.pages_held(leader, joins) });
     }
 
     /// A stream joins a group, and starts as soon as its first bytes are there and the leader runs.
-    pub(super) fn begin_following<I: Io>(&mut self, slot: u32, group: SharingGroup, outside: &mut Outside<I>) {
+    pub(super) fn begin_following<I: Io>(&mut self, slot: u32, group: SharingGroup, context: &mut PlaneContext<I>) {
         let stream = &mut self.streams[slot as usize];
         (stream.leader, stream.behind_bytes) = (Some(group.leader), group.behind_bytes);
         self.reads_nothing(slot);
         self.list_as_starting(slot);
-        outside.tell_admitter(ToAdmitter::Started { slot });
-        self.take_behind_leader(slot, outside);
-        self.run_if_ready(slot, outside);
+        context.tell_admitter(ToAdmitter::Started { slot });
+        self.take_behind_leader(slot, context);
+        self.run_if_ready(slot, context);
     }
 
     /// Holds what the leader has read.
-    pub(super) fn take_behind_leader<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) {
+    pub(super) fn take_behind_leader<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         let Some((read, _)) = self.leader_at(slot) else { return };
         let stream = &mut self.streams[slot as usize];
         stream.target = stream.target.max(read.min(stream.payload));
-        self.take_buffered(slot, outside);
+        self.take_buffered(slot, context);
     }
 
     /// Up to where in this stream's payload its leader has asked for, and has sent.
@@ -91,8 +91,8 @@ impl Fetcher {
     }
 
     /// A tick of a stream that shares another's reads.
-    pub(super) fn follow<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) {
-        self.take_behind_leader(slot, outside);
+    pub(super) fn follow<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
+        self.take_behind_leader(slot, context);
         let (Some((read, sent)), Some(leader)) = (self.leader_at(slot), self.streams[slot as usize].leader) else {
             return;
         };
@@ -102,17 +102,17 @@ impl Fetcher {
         let held = stream.fetch.payload - stream.send.payload;
         let is_lost = stream.fetch.payload < read.min(stream.payload);
         if is_lost || held > window.saturating_add(stream.behind_bytes + SLACK_BYTES) {
-            let moment = self.moment_of(slot, outside.now);
-            outside.tell_admitter(ToAdmitter::NeedsOwn { slot, moment });
+            let conditions = self.start_conditions(slot, context.now);
+            context.tell_admitter(ToAdmitter::NeedsOwn { slot, conditions });
         } else if stream.send.payload > sent || (stream.fetch.payload < stream.payload && leader_has_all) {
-            self.hand_over_reads(leader, slot, outside);
+            self.hand_over_reads(leader, slot, context);
         }
     }
 
     /// The first stream that shares a leader's reads, in the order of what they send next, reads in its place.
-    pub(super) fn leave_group<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) {
+    pub(super) fn leave_group<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         if let Some(leader) = self.streams[slot as usize].leader.take() {
-            return self.charge(leader, None, outside);
+            return self.charge(leader, None, context);
         }
         let disk = usize::from(self.streams[slot as usize].disk.0);
         let mut next: Option<(u64, u32)> = None;
@@ -121,7 +121,7 @@ impl Fetcher {
             if self.streams[other as usize].leader != Some(slot) {
                 continue;
             }
-            self.take_behind_leader(other, outside);
+            self.take_behind_leader(other, context);
             let stream = &self.streams[other as usize];
             let at = stream.range_start + stream.send.payload;
             if next.is_none_or(|(furthest, _)| at > furthest) {
@@ -129,14 +129,14 @@ impl Fetcher {
             }
         }
         if let Some((_, other)) = next {
-            self.hand_over_reads(slot, other, outside);
+            self.hand_over_reads(slot, other, context);
             self.streams[slot as usize].leader = None;
         }
     }
 
     /// `to` reads for the group of `from` from now on, which shares its reads.
-    fn hand_over_reads<I: Io>(&mut self, from: u32, to: u32, outside: &mut Outside<I>) {
-        outside.tell_admitter(ToAdmitter::HandOver { from, to });
+    fn hand_over_reads<I: Io>(&mut self, from: u32, to: u32, context: &mut PlaneContext<I>) {
+        context.tell_admitter(ToAdmitter::HandOver { from, to });
         self.ask_nothing(from);
         let giver = &self.streams[from as usize];
         // What the old leader had asked its disk for and not got, the new one asks for, and for more if its own range
@@ -159,17 +159,23 @@ impl Fetcher {
         (stream.leader, stream.ahead) = (None, ahead);
         stream.target = end.saturating_sub(own).min(stream.payload).max(stream.target);
         let behind = stream.behind_bytes;
-        self.charge(to, Some(behind), outside);
-        let round = self.disk(disk).rounds.index_at(outside.now);
-        self.read_ahead(to, round, outside);
+        self.charge(to, Some(behind), context);
+        let round = self.disk(disk).rounds.index_at(context.now);
+        self.read_ahead(to, round, context);
     }
 
     /// A stream that fell behind its group has disk time of its own.
-    pub(super) fn read_alone<I: Io>(&mut self, slot: u32, period: u32, start: PlacedStart, outside: &mut Outside<I>) {
+    pub(super) fn read_alone<I: Io>(
+        &mut self,
+        slot: u32,
+        period: u32,
+        start: PlacedStart,
+        context: &mut PlaneContext<I>,
+    ) {
         if !self.streams[slot as usize].is_active() {
             return;
         }
-        self.leave_group(slot, outside);
+        self.leave_group(slot, context);
         let stream = &mut self.streams[slot as usize];
         stream.behind_bytes = 0;
         if let Some(plan) = &mut stream.plan {
@@ -177,7 +183,7 @@ impl Fetcher {
         }
         self.plan_from(slot, start);
         let until = self.streams[slot as usize].send.payload + self.window(slot);
-        self.keep_until(slot, until, outside);
-        self.read_ahead(slot, start.round, outside);
+        self.keep_until(slot, until, context);
+        self.read_ahead(slot, start.round, context);
     }
 }

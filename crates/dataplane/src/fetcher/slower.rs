@@ -31,29 +31,29 @@ impl Speed {
 
 impl Fetcher {
     /// What the speed of the disks means for those who use them.
-    pub(crate) fn follow_speeds<I: Io>(&mut self, outside: &mut Outside<I>) {
-        if is_time(&mut self.speeds_at, LOOK, outside.now) {
-            (0..self.disks.len()).for_each(|index| self.follow_speed(index, outside));
+    pub(crate) fn follow_speeds<I: Io>(&mut self, context: &mut PlaneContext<I>) {
+        if is_time(&mut self.speeds_at, LOOK, context.now) {
+            (0..self.disks.len()).for_each(|index| self.follow_speed(index, context));
         }
     }
 
-    fn follow_speed<I: Io>(&mut self, index: usize, outside: &mut Outside<I>) {
+    fn follow_speed<I: Io>(&mut self, index: usize, context: &mut PlaneContext<I>) {
         let disk = requests::id_of(index);
         let factor = self.disks[index].schedule.cost().slowdown();
-        outside.gauges.disks[index].slowdown_ppm.set(ppm(factor));
+        context.gauges.disks[index].slowdown_ppm.set(ppm(factor));
         let ended = std::mem::take(&mut self.disks[index].shed);
         if ended > 0 {
-            outside.tell(Event::DiskOverloaded { disk, factor, ended });
+            context.tell(Event::DiskOverloaded { disk, factor, ended });
         }
         let before = self.disks[index].speed;
         let speed = before.at(factor);
         self.disks[index].speed = speed;
         if speed.0 > before.0 {
-            outside.tell(Event::DiskSlower { disk, factor });
+            context.tell(Event::DiskSlower { disk, factor });
         } else if speed.0 < before.0 {
-            outside.tell(Event::DiskFaster { disk, factor });
+            context.tell(Event::DiskFaster { disk, factor });
         }
-        outside.tell_admitter(ToAdmitter::Speed { disk, factor, is_behind: self.is_behind(index, outside.now) });
+        context.tell_admitter(ToAdmitter::Speed { disk, factor, is_behind: self.is_behind(index, context.now) });
     }
 
     /// Whether a disk has lost so much time that regular reads would be late if it were as fast as its profile from now on.
@@ -63,22 +63,22 @@ impl Fetcher {
     }
 
     /// Ends the youngest stream of a disk, with those that share its reads, and says whether that was enough.
-    pub(super) fn shed<I: Io>(&mut self, disk: DiskId, outside: &mut Outside<I>) {
+    pub(super) fn shed<I: Io>(&mut self, disk: DiskId, context: &mut PlaneContext<I>) {
         let index = usize::from(disk.0);
         let Some(reader) = self.youngest_reader(index) else { return };
         let mut ended = 1;
         for nth in (0..self.disks[index].streams.len()).rev() {
             let slot = self.disks[index].streams[nth];
             if self.streams[slot as usize].leader == Some(reader) {
-                self.end_overloaded(slot, outside);
+                self.end_overloaded(slot, context);
                 ended += 1;
             }
         }
-        self.end_overloaded(reader, outside);
+        self.end_overloaded(reader, context);
         let factor = self.disks[index].schedule.cost().slowdown();
-        outside.gauges.disks[index].shed_streams.add(ended);
+        context.gauges.disks[index].shed_streams.add(ended);
         self.disks[index].shed += ended;
-        outside.tell_admitter(ToAdmitter::Speed { disk, factor, is_behind: self.is_behind(index, outside.now) });
+        context.tell_admitter(ToAdmitter::Speed { disk, factor, is_behind: self.is_behind(index, context.now) });
     }
 
     /// The stream to end first of those that a disk still has to read for: the one admitted last, of those whose reads
@@ -96,13 +96,13 @@ impl Fetcher {
     }
 
     /// Ends a stream and gives its disk time back at once, whatever its socket still sends.
-    fn end_overloaded<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) {
-        self.leave_group(slot, outside);
+    fn end_overloaded<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
+        self.leave_group(slot, context);
         self.leave_starting(slot);
         self.ask_nothing(slot);
         self.streams[slot as usize].life = ReadsLife::Ending;
-        outside.tell_admitter(ToAdmitter::Overloaded { slot });
-        outside.tell_pacer(ToPacer::Finish { slot, outcome: Outcome::DiskOverloaded });
+        context.tell_admitter(ToAdmitter::Overloaded { slot });
+        context.tell_pacer(ToPacer::Finish { slot, outcome: Outcome::DiskOverloaded });
     }
 }
 

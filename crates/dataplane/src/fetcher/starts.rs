@@ -4,7 +4,7 @@
 //! here: reading (`reads`), sharing the reads of others (`sharing`), what a start is charged (`schedule::admission`), a
 //! stream's clock (`pacer`).
 
-use schedule::admission::disk_table::Moment;
+use schedule::admission::disk_table::StartConditions;
 use schedule::disk::real_time::START_BYTES;
 
 use super::*;
@@ -20,24 +20,24 @@ impl Fetcher {
     }
 
     /// A stream of which all lies in the buffers, within what it may hold, needs no disk and starts at once.
-    pub(super) fn wait_for_start<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) {
+    pub(super) fn wait_for_start<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         let window = self.window(slot);
         let stream = &self.streams[slot as usize];
         let mut cursor = stream.fetch;
-        while let Some((key, _, left)) = cursor.next_content(stream.route()) {
+        while let Some((key, _, left)) = cursor.next_content(stream.segment_list()) {
             cursor.pass(left);
             let page = self.cache.find(key).map(|page| self.cache.state(page));
             if !matches!(page, Some(PageState::Ready(_))) || cursor.payload > window {
-                return outside.tell_admitter(ToAdmitter::Waits { slot });
+                return context.tell_admitter(ToAdmitter::Waits { slot });
             }
         }
-        outside.tell_admitter(ToAdmitter::Started { slot });
+        context.tell_admitter(ToAdmitter::Started { slot });
         let stream = &mut self.streams[slot as usize];
         (stream.target, stream.ahead) = (stream.payload, window);
         self.reads_nothing(slot);
         self.list_as_starting(slot);
-        self.take_buffered(slot, outside);
-        self.run_if_ready(slot, outside);
+        self.take_buffered(slot, context);
+        self.run_if_ready(slot, context);
         assert_eq!(self.streams[slot as usize].life, ReadsLife::Running, "all it needs is there");
     }
 
@@ -55,11 +55,11 @@ impl Fetcher {
     }
 
     /// An admitted stream has its place: its first bytes are read.
-    pub(super) fn start<I: Io>(&mut self, slot: u32, start: PlacedStart, outside: &mut Outside<I>) {
+    pub(super) fn start<I: Io>(&mut self, slot: u32, start: PlacedStart, context: &mut PlaneContext<I>) {
         self.plan_from(slot, start);
         self.list_as_starting(slot);
-        self.read_ahead(slot, start.round, outside);
-        self.run_if_ready(slot, outside);
+        self.read_ahead(slot, start.round, context);
+        self.run_if_ready(slot, context);
     }
 
     /// A stream's regular reads begin.
@@ -70,20 +70,20 @@ impl Fetcher {
     }
 
     /// What a start of this stream would meet now.
-    pub(super) fn moment_of(&self, slot: u32, now: Nanos) -> Moment {
+    pub(super) fn start_conditions(&self, slot: u32, now: Nanos) -> StartConditions {
         let stream = &self.streams[slot as usize];
         let disk = self.disk(stream.disk);
         let round = disk.rounds.index_at(now);
         let left = disk.rounds.start_of(round + 1).saturating_sub(now);
         let remaining = left.as_secs_f64() / disk.rounds.period().as_secs_f64();
         let payload_bytes = stream.payload - stream.send.payload;
-        Moment { round, remaining, queued_seconds: disk.schedule.queued_seconds(now), payload_bytes }
+        StartConditions { round, remaining, queued_seconds: disk.schedule.queued_seconds(now), payload_bytes }
     }
 
     /// A stream that was demoted and asks for its reservation again: what its start would meet.
-    pub(super) fn ask_back<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) {
-        let moment = self.moment_of(slot, outside.now);
-        outside.tell_admitter(ToAdmitter::AsksBack { slot, moment });
+    pub(super) fn ask_back<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
+        let conditions = self.start_conditions(slot, context.now);
+        context.tell_admitter(ToAdmitter::AsksBack { slot, conditions });
     }
 
     /// A stream that was demoted has a reservation again: it starts once more, where it is.
@@ -93,62 +93,62 @@ impl Fetcher {
         rate: ReadRate,
         start: PlacedStart,
         age: u64,
-        outside: &mut Outside<I>,
+        context: &mut PlaneContext<I>,
     ) {
         if self.streams[slot as usize].life != ReadsLife::Running {
             return;
         }
-        self.keep_until(slot, 0, outside);
+        self.keep_until(slot, 0, context);
         self.ask_nothing(slot);
         self.best_effort.0 -= 1;
         let stream = &mut self.streams[slot as usize];
         stream.plan = Some(ReadPlan { rate, first_round: 0, next_round: 0, gap: 0, age });
         stream.pace = None;
-        self.start(slot, start, outside);
+        self.start(slot, start, context);
     }
 
     /// A stream has lost its reservation and is read for in what is left over, with as much in the buffers as others of its
     /// kind.
-    pub(super) fn demote<I: Io>(&mut self, slot: u32, at: Nanos, outside: &mut Outside<I>) {
+    pub(super) fn demote<I: Io>(&mut self, slot: u32, at: Nanos, context: &mut PlaneContext<I>) {
         let life = self.streams[slot as usize].life;
         if life == ReadsLife::Free || self.streams[slot as usize].plan.is_none() {
             return;
         }
         // This comes first, while the stream still has disk time to hand over to one that shares its reads.
-        self.leave_group(slot, outside);
+        self.leave_group(slot, context);
         self.leave_starting(slot);
         self.ask_nothing(slot);
         if life != ReadsLife::Ending {
             let until = self.streams[slot as usize].send.payload + best_effort::WINDOW_BYTES + CACHE_PAGE_BYTES;
-            let kept = self.keep_until(slot, until, outside);
+            let kept = self.keep_until(slot, until, context);
             self.streams[slot as usize].plan = None;
             self.begin_best_effort(slot);
             self.best_effort.1 += kept;
         }
-        outside.tell_admitter(ToAdmitter::Demoted { slot, at });
+        context.tell_admitter(ToAdmitter::Demoted { slot, at });
     }
 
     /// A starting stream begins to run once its first bytes are there.
-    pub(super) fn run_if_ready<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) {
+    pub(super) fn run_if_ready<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         let stream = &self.streams[slot as usize];
         let leads = |leader: u32| self.streams[leader as usize].life == ReadsLife::Running;
         if stream.life != ReadsLife::Starting || !stream.leader.is_none_or(leads) {
             return;
         }
         let Some(ReadPlan { rate: ReadRate { rate, .. }, .. }) = stream.plan else { return };
-        if !self.start_is_there(slot, rate.bytes_in(outside.config.tick.saturating_mul(3))) {
+        if !self.start_is_there(slot, rate.bytes_in(context.config.tick.saturating_mul(3))) {
             return;
         }
-        let tick = Stride::of(rate, outside.config.tick).span(outside.config.tick);
+        let tick = Stride::of(rate, context.config.tick).span(context.config.tick);
         // What is in the buffers may last shorter than what its disk has to do first, a grant or promised reads: the
         // stream's clock must not run before the rest can be there in time.
         let there = stream.fetch.payload - stream.send.payload;
         let lasts = rate.time_for(there + 1).saturating_sub(tick.saturating_mul(2));
         let (reader, disk) = self.next_reader(slot);
-        if self.disk(disk).schedule.can_promise(reader, outside.now.saturating_add(lasts), outside.now) {
+        if self.disk(disk).schedule.can_promise(reader, context.now.saturating_add(lasts), context.now) {
             self.leave_starting(slot);
             self.streams[slot as usize].life = ReadsLife::Running;
-            outside.tell_pacer(ToPacer::Run { slot });
+            context.tell_pacer(ToPacer::Run { slot });
         }
     }
 
@@ -168,12 +168,12 @@ impl Fetcher {
     }
 
     /// The starting streams of a disk begin to run if their first bytes are there.
-    pub(super) fn run_those_ready<I: Io>(&mut self, disk: usize, outside: &mut Outside<I>) {
+    pub(super) fn run_those_ready<I: Io>(&mut self, disk: usize, context: &mut PlaneContext<I>) {
         // In the order in which they came: a stream that shares another's reads starts after that one.
         let mut nth = 0;
         while let Some(&slot) = self.disks[disk].starting.get(nth) {
-            self.take_behind_leader(slot, outside);
-            self.run_if_ready(slot, outside);
+            self.take_behind_leader(slot, context);
+            self.run_if_ready(slot, context);
             nth += usize::from(self.disks[disk].starting.get(nth) == Some(&slot));
         }
     }
@@ -183,7 +183,7 @@ impl Fetcher {
     fn start_is_there(&self, slot: u32, three_ticks: u64) -> bool {
         let stream = &self.streams[slot as usize];
         let (mut cursor, enough) = (stream.send, START_BYTES.max(three_ticks));
-        while let Some((key, _, left)) = cursor.next_content(stream.route()) {
+        while let Some((key, _, left)) = cursor.next_content(stream.segment_list()) {
             if cursor.payload - stream.send.payload >= enough {
                 return true;
             }
@@ -202,13 +202,13 @@ impl Fetcher {
 
     /// Streams whose first bytes do not come within the time to first byte end: a refusal is better for a viewer than
     /// no answer.
-    pub(crate) fn end_late_starts<I: Io>(&mut self, outside: &mut Outside<I>) {
+    pub(crate) fn end_late_starts<I: Io>(&mut self, context: &mut PlaneContext<I>) {
         for disk in &self.disks {
             for &slot in disk.starting.iter().rev() {
                 let stream = &self.streams[slot as usize];
-                let late = outside.now.saturating_sub(stream.started) >= outside.config.first_byte_max;
+                let late = context.now.saturating_sub(stream.started) >= context.config.first_byte_max;
                 if late && stream.send == Cursor::default() {
-                    outside.tell_pacer(ToPacer::Finish { slot, outcome: Outcome::StartTooLate });
+                    context.tell_pacer(ToPacer::Finish { slot, outcome: Outcome::StartTooLate });
                 }
             }
         }

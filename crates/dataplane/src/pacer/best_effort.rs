@@ -76,82 +76,82 @@ impl BestEffort {
 impl Pacer {
     /// A stream that gave its reservation back, and whose client reads again, asks for it as a new one would; true while
     /// the answer is to be waited for.
-    pub(super) fn ask_back<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) -> bool {
+    pub(super) fn ask_back<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) -> bool {
         let stream = &mut self.streams[slot as usize];
-        if !stream.is_running() || stream.asks_back.is_none_or(|from| outside.now < from) {
+        if !stream.is_running() || stream.asks_back.is_none_or(|from| context.now < from) {
             return false;
         }
-        stream.asks_back = Some(outside.now.saturating_add(ASKED_BACK_EVERY));
-        outside.tell_fetcher(ToFetcher::AskBack { slot });
+        stream.asks_back = Some(context.now.saturating_add(ASKED_BACK_EVERY));
+        context.tell_fetcher(ToFetcher::AskBack { slot });
         true
     }
 
     /// A stream has its reservation again: it starts once more, where it is, with its burst behind it.
-    pub(super) fn promoted<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) {
+    pub(super) fn promoted<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         self.best_effort.remove(slot);
         let stream = &mut self.streams[slot as usize];
         if !stream.is_running() {
             return;
         }
-        (stream.life, stream.is_guaranteed, stream.pace, stream.here) = (PacedLife::Waiting, true, None, None);
+        (stream.life, stream.is_guaranteed, stream.pace, stream.current) = (PacedLife::Waiting, true, None, None);
         (stream.budget, stream.queued, stream.asks_back) = (0, false, None);
         let delivery = stream.delivery.as_deref_mut().expect("a slot in use has its delivery");
         if let Service::Constant { rate, burst_bytes, .. } = &mut delivery.service {
             *burst_bytes = 0;
-            outside.gauges.streams[slot as usize].rate_bps.set(rate.0);
+            context.gauges.streams[slot as usize].rate_bps.set(rate.0);
         }
     }
 
     /// A constant-rate stream has lost its reservation and goes on in what is left over, no faster than its rate.
-    pub(super) fn demoted<I: Io>(&mut self, slot: u32, at: Nanos, asks_back: bool, outside: &mut Outside<I>) {
+    pub(super) fn demoted<I: Io>(&mut self, slot: u32, at: Nanos, asks_back: bool, context: &mut PlaneContext<I>) {
         self.leave_wheel(slot);
         let stream = &mut self.streams[slot as usize];
         if !matches!(stream.life, PacedLife::Waiting | PacedLife::Running) {
             return;
         }
         if let (None, Service::Constant { rate, burst_bytes, .. }) = (stream.pace, stream.delivery().service) {
-            stream.pace = Some(Pace::new(rate, outside.config.tick, at, burst_bytes).after(stream.send.payload));
+            stream.pace = Some(Pace::new(rate, context.config.tick, at, burst_bytes).after(stream.send.payload));
         }
         (stream.late_since, stream.budget, stream.life) = (None, 0, PacedLife::Running);
         (stream.is_guaranteed, stream.asks_back) = (false, asks_back.then_some(at));
-        outside.gauges.streams[slot as usize].rate_bps.set(0);
+        context.gauges.streams[slot as usize].rate_bps.set(0);
         self.best_effort.add(slot);
         self.enqueue(slot);
-        self.want(slot, outside);
+        self.want(slot, context);
     }
 
     /// In each step of the wheel those that wait get what the links have left, in turn.
-    pub(crate) fn feed_best_effort<I: Io>(&mut self, pages: &Cache, outside: &mut Outside<I>) {
+    pub(crate) fn feed_best_effort<I: Io>(&mut self, pages: &Cache, context: &mut PlaneContext<I>) {
         let count = self.best_effort.waiting.len() as u64;
         let share = (STEP_BYTES / count.max(1)).clamp(CACHE_PAGE_BYTES, SEND_BYTES);
         self.best_effort.is_short.fill(false);
         for _ in 0..count {
             let Some(slot) = self.best_effort.waiting.pop_front() else { return };
             self.streams[slot as usize].queued = false;
-            self.allot(slot, share, outside);
-            self.push(slot, pages, outside, outside.now);
+            self.allot(slot, share, context);
+            self.push(slot, pages, context, context.now);
             self.wait_for_turn(slot);
-            outside.tell_fetcher(ToFetcher::Want { slot });
+            context.tell_fetcher(ToFetcher::Want { slot });
         }
     }
 
     /// A delivery whose client took bytes, or whose bytes came, asks for what it will send next, and sends what it may when it
     /// has an answer.
-    pub(super) fn want<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) {
+    pub(super) fn want<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         if self.may_send_best_effort(slot) {
-            outside.tell_fetcher(ToFetcher::Want { slot });
+            context.tell_fetcher(ToFetcher::Want { slot });
         }
     }
 
     /// A delivery sends what it may.
-    pub(super) fn best_effort_goes_on<I: Io>(&mut self, slot: u32, pages: &Cache, outside: &mut Outside<I>) {
+    pub(super) fn best_effort_goes_on<I: Io>(&mut self, slot: u32, pages: &Cache, context: &mut PlaneContext<I>) {
         if !self.may_send_best_effort(slot) {
             return;
         }
         if !self.best_effort.is_short[usize::from(self.streams[slot as usize].link.0)] {
-            self.allot(slot, SEND_BYTES, outside);
+            self.allot(slot, SEND_BYTES, context);
         }
-        self.push(slot, pages, outside, outside.now);
+        self.push(slot, pages, context, context.now);
         self.wait_for_turn(slot);
     }
 
@@ -175,10 +175,10 @@ impl Pacer {
     }
 
     /// Lets a delivery send up to `most` bytes of what its link has left.
-    fn allot<I: Io>(&mut self, slot: u32, most: u64, outside: &Outside<I>) {
-        let now = outside.now;
+    fn allot<I: Io>(&mut self, slot: u32, most: u64, context: &PlaneContext<I>) {
+        let now = context.now;
         // A tick's bytes at a time: by the moment, each send would be followed by one of what has become due since.
-        let tick = outside.config.tick;
+        let tick = context.config.tick;
         let at = Nanos(now.0 - now.0 % tick.0);
         let in_step = self.best_effort.left_in_step(self.steps.index_at(now));
         let stream = &mut self.streams[slot as usize];
@@ -192,38 +192,40 @@ impl Pacer {
             0 => Nanos::ZERO,
             _ => depth(tick).saturating_sub(self.steps.period().saturating_mul(2)),
         };
-        let room = self.link_room(link, kept, outside, now).min(in_step);
+        let room = self.link_room(link, kept, context, now).min(in_step);
         self.best_effort.is_short[usize::from(link.0)] |= room < wanted;
         self.streams[slot as usize].budget = wanted.min(room);
     }
 
     /// Once a second: whose client takes nothing gives its buffers back, and at last its place.
-    pub(crate) fn look_after_blocked<I: Io>(&mut self, outside: &mut Outside<I>) {
-        let now = outside.now;
+    pub(crate) fn look_after_blocked<I: Io>(&mut self, context: &mut PlaneContext<I>) {
+        let now = context.now;
         for nth in (0..self.best_effort.all.len()).rev() {
             let Some(&slot) = self.best_effort.all.get(nth) else { continue };
             // A player that pauses keeps its connection, and pauses for longer than a download that hangs.
             let stalls = if self.streams[slot as usize].pace.is_some() { STALLS_OF_PLAYERS } else { 1 };
-            if self.blocked_for(slot, outside, now) > outside.config.stall_max.saturating_mul(stalls) {
-                self.finish(slot, Outcome::ClientStalled, outside);
+            if self.blocked_for(slot, context, now) > context.config.stall_max.saturating_mul(stalls) {
+                self.finish(slot, Outcome::ClientStalled, context);
                 continue;
             }
             let stream = &mut self.streams[slot as usize];
-            let Some(InFlight { what: Sent::Content | Sent::Literal, since, .. }) = stream.in_flight else { continue };
+            let Some(InFlight { kind: SendKind::Content | SendKind::Literal, since, .. }) = stream.in_flight else {
+                continue;
+            };
             if now.saturating_sub(since) >= BLOCKED_MAX && !stream.gives_way && stream.is_running() {
                 stream.gives_way = true;
-                outside.io.cancel_send(TokenWork::Send { slot, generation: stream.generation }.token());
+                context.io.cancel_send(RequestKind::Send { slot, generation: stream.generation }.token());
             }
         }
     }
 
     /// A delivery whose send was cancelled holds nothing until its client takes bytes again.
-    pub(super) fn park<I: Io>(&mut self, slot: u32, since: Nanos, outside: &mut Outside<I>) {
-        outside.tell_fetcher(ToFetcher::Park { slot });
+    pub(super) fn park<I: Io>(&mut self, slot: u32, since: Nanos, context: &mut PlaneContext<I>) {
+        context.tell_fetcher(ToFetcher::Park { slot });
         let stream = &mut self.streams[slot as usize];
-        (stream.budget, stream.here) = (0, None);
-        stream.in_flight = Some(InFlight { what: Sent::Room, bytes: 0, since });
-        let token = TokenWork::Send { slot, generation: stream.generation }.token();
-        outside.io.await_room(token, SocketSlot(slot));
+        (stream.budget, stream.current) = (0, None);
+        stream.in_flight = Some(InFlight { kind: SendKind::Room, bytes: 0, since });
+        let token = RequestKind::Send { slot, generation: stream.generation }.token();
+        context.io.await_room(token, SocketSlot(slot));
     }
 }

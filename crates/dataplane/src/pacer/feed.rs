@@ -43,14 +43,14 @@ impl Pacer {
         self.wheel.is_used(step) || self.best_effort.is_waiting()
     }
 
-    /// Feeds every guaranteed stream that sits in this step.
-    pub(crate) fn feed_step<I: Io>(&mut self, step: u64, pages: &Cache, outside: &mut Outside<I>) {
+    /// Feeds every guaranteed stream whose place is this step.
+    pub(crate) fn feed_step<I: Io>(&mut self, step: u64, pages: &Cache, context: &mut PlaneContext<I>) {
         let at = self.steps.start_of(step);
-        outside.gauges.plane.tick_late(outside.now.saturating_sub(at));
+        context.gauges.plane.tick_late(context.now.saturating_sub(at));
         let mut nth = 0;
         while let Some(slot) = self.wheel.at(step, nth) {
-            self.feed(slot, pages, outside, at);
-            // A stream that ended left its seat, and another sits there now.
+            self.feed(slot, pages, context, at);
+            // A stream that ended left its places, and another has them now.
             if self.wheel.at(step, nth) == Some(slot) {
                 nth += 1;
             }
@@ -58,14 +58,14 @@ impl Pacer {
     }
 
     /// One tick of one stream.
-    fn feed<I: Io>(&mut self, slot: u32, pages: &Cache, outside: &mut Outside<I>, at: Nanos) {
+    fn feed<I: Io>(&mut self, slot: u32, pages: &Cache, context: &mut PlaneContext<I>, at: Nanos) {
         if !self.streams[slot as usize].is_running() {
             return;
         }
-        self.measure_jitter(slot, outside, at);
-        if self.blocked_for(slot, outside, at) > outside.config.stall_max {
+        self.measure_jitter(slot, context, at);
+        if self.blocked_for(slot, context, at) > context.config.stall_max {
             self.leave_wheel(slot);
-            return outside.tell_fetcher(ToFetcher::Demote { slot, at });
+            return context.tell_fetcher(ToFetcher::Demote { slot, at });
         }
         let stream = &mut self.streams[slot as usize];
         let Some(before) = stream.pace else { return };
@@ -73,85 +73,85 @@ impl Pacer {
         let (due, quota) = (pace.allowance(at, stream.send.payload), pace.quota() + 1);
         stream.pace = Some(pace);
         if pace != before {
-            outside.tell_fetcher(ToFetcher::Paced { slot, pace });
+            context.tell_fetcher(ToFetcher::Paced { slot, pace });
         }
         let link = stream.link;
         // Its rate is promised; a burst, and what it is behind, are sent as far as the link has room for them.
-        let most = if due > quota { self.link_room(link, Nanos::ZERO, outside, at).max(quota) } else { quota };
+        let most = if due > quota { self.link_room(link, Nanos::ZERO, context, at).max(quota) } else { quota };
         self.streams[slot as usize].budget = due.min(most);
-        outside.tell_fetcher(ToFetcher::Tick { slot });
-        self.push(slot, pages, outside, at);
+        context.tell_fetcher(ToFetcher::Tick { slot });
+        self.push(slot, pages, context, at);
     }
 
     /// For how long its client has taken nothing.
-    pub(super) fn blocked_for<I: Io>(&mut self, slot: u32, outside: &Outside<I>, at: Nanos) -> Nanos {
+    pub(super) fn blocked_for<I: Io>(&mut self, slot: u32, context: &PlaneContext<I>, at: Nanos) -> Nanos {
         let stream = &mut self.streams[slot as usize];
         let since = stream.in_flight.map(|send| send.since);
         if stream.told_blocked != since.is_some() {
             stream.told_blocked = since.is_some();
-            outside.gauges.streams[slot as usize].blocked.set(u64::from(since.is_some()));
+            context.gauges.streams[slot as usize].blocked.set(u64::from(since.is_some()));
         }
         since.map_or(Nanos::ZERO, |since| at.saturating_sub(since))
     }
 
     /// Sends the next contiguous bytes the stream may send and has, if no send is out.
-    pub(super) fn push<I: Io>(&mut self, slot: u32, pages: &Cache, outside: &mut Outside<I>, now: Nanos) {
+    pub(super) fn push<I: Io>(&mut self, slot: u32, pages: &Cache, context: &mut PlaneContext<I>, now: Nanos) {
         let stream = &mut self.streams[slot as usize];
         if stream.in_flight.is_some() || !stream.is_running() {
             return;
         }
-        if let Some(here) = stream.here
-            && stream.budget <= here.left
+        if let Some(current) = stream.current
+            && stream.budget <= current.left
         {
             if let Ok(length @ 1..) = u32::try_from(stream.budget) {
-                let memory = Span { offset: here.offset, length };
+                let memory = Span { offset: current.offset, length };
                 self.hand_over(
                     slot,
-                    SendPiece { memory, then: None, sharing: here.sharing, sent: Sent::Content },
-                    outside,
+                    SendPiece { memory, then: None, sharing: current.sharing, kind: SendKind::Content },
+                    context,
                     now,
                 );
             }
             return;
         }
         let mut cursor = stream.send;
-        let place = cursor.place(Route::of(stream.delivery()));
+        let place = cursor.place(SegmentList::of(stream.delivery()));
         stream.send = cursor;
         match place {
-            AtCursor::End => self.finish(slot, Outcome::Complete, outside),
+            AtCursor::End => self.finish(slot, Outcome::Complete, context),
             AtCursor::Content { .. } if stream.send.payload >= stream.payload => {
                 let outcome = stream.cut.expect("its payload ends before its content");
-                self.finish(slot, outcome, outside);
+                self.finish(slot, outcome, context);
             }
             AtCursor::Literal { left } => {
-                let memory = self.literal(slot, left, outside);
-                let piece = SendPiece { memory, then: None, sharing: Sharing::Single, sent: Sent::Literal };
-                self.hand_over(slot, piece, outside, now);
+                let memory = self.literal(slot, left, context);
+                let piece = SendPiece { memory, then: None, sharing: Sharing::Single, kind: SendKind::Literal };
+                self.hand_over(slot, piece, context, now);
             }
             AtCursor::Content { key, within, left } => match self.ready_bytes(slot, (key, within, left), pages) {
-                Ready::Bytes(piece) => self.hand_over(slot, piece, outside, now),
-                Ready::NothingDue => {}
-                Ready::Late => self.late(slot, outside, now),
-                Ready::Changed => self.finish(slot, Outcome::ContentChanged, outside),
+                NextPiece::Bytes(piece) => self.hand_over(slot, piece, context, now),
+                NextPiece::NothingDue => {}
+                NextPiece::Late => self.late(slot, context, now),
+                NextPiece::Changed => self.finish(slot, Outcome::ContentChanged, context),
             },
         }
     }
 
-    fn hand_over<I: Io>(&mut self, slot: u32, piece: SendPiece, outside: &mut Outside<I>, now: Nanos) {
-        let SendPiece { memory, then, sharing, sent } = piece;
+    fn hand_over<I: Io>(&mut self, slot: u32, piece: SendPiece, context: &mut PlaneContext<I>, now: Nanos) {
+        let SendPiece { memory, then, sharing, kind } = piece;
         let bytes = u64::from(memory.length) + then.map_or(0, |then| u64::from(then.length));
         let sharing = if bytes < LENT_BYTES_MIN { Sharing::Single } else { sharing };
-        self.on_time(slot, outside, now);
+        self.on_time(slot, context, now);
         let stream = &mut self.streams[slot as usize];
-        stream.in_flight = Some(InFlight { what: sent, bytes, since: now });
-        let token = TokenWork::Send { slot, generation: stream.generation }.token();
-        outside.gauges.plane.sends.add(1);
-        self.link_takes(slot, bytes, outside, now);
-        outside.io.send(SendRequest { token, socket: SocketSlot(slot), memory, then, sharing });
+        stream.in_flight = Some(InFlight { kind, bytes, since: now });
+        let token = RequestKind::Send { slot, generation: stream.generation }.token();
+        context.gauges.plane.sends.add(1);
+        self.link_takes(slot, bytes, context, now);
+        context.io.send(SendRequest { token, socket: SocketSlot(slot), memory, then, sharing });
     }
 
     /// Puts the literal bytes at the send cursor into the stream's own area of the arena.
-    fn literal<I: Io>(&mut self, slot: u32, left: u64, outside: &mut Outside<I>) -> Span {
+    fn literal<I: Io>(&mut self, slot: u32, left: u64, context: &mut PlaneContext<I>) -> Span {
         let stream = &self.streams[slot as usize];
         let Some(Segment::Bytes(bytes)) = stream.delivery().segments.get(stream.send.segment) else {
             unreachable!("the cursor is at a literal segment");
@@ -159,31 +159,31 @@ impl Pacer {
         let length = left.min(LITERAL_BYTES);
         let from = usize::try_from(stream.send.passed).expect("a literal is short");
         let until = from + usize::try_from(length).expect("a literal is short");
-        let base = u64::from(outside.io.chunk_count()) * limits::CHUNK_BYTES;
+        let base = u64::from(context.io.chunk_count()) * limits::CHUNK_BYTES;
         let memory = Span {
             offset: base + u64::from(slot) * LITERAL_BYTES,
             length: u32::try_from(length).expect("a literal is short"),
         };
-        outside.io.fill(memory, &bytes[from..until]);
+        context.io.fill(memory, &bytes[from..until]);
         memory
     }
 
     /// The bytes from a place in the content that are in memory and may be sent now: in one piece, or in two where they
     /// are lent.
-    fn ready_bytes(&mut self, slot: u32, (key, within, left): (PageKey, u64, u64), pages: &Cache) -> Ready {
+    fn ready_bytes(&mut self, slot: u32, (key, within, left): (PageKey, u64, u64), pages: &Cache) -> NextPiece {
         let stream = &self.streams[slot as usize];
         if stream.budget == 0 {
-            return Ready::NothingDue;
+            return NextPiece::NothingDue;
         }
         // Not yet asked for, or still being read: late either way.
         let page = if stream.send.payload < stream.fetched { pages.find(key) } else { None };
-        let Some(page) = page else { return Ready::Late };
+        let Some(page) = page else { return NextPiece::Late };
         let valid = match pages.state(page) {
             PageState::Ready(valid) => u64::from(valid),
-            PageState::Reading | PageState::Empty => return Ready::Late,
+            PageState::Reading | PageState::Empty => return NextPiece::Late,
         };
         if valid < within + left {
-            return Ready::Changed;
+            return NextPiece::Changed;
         }
         let (offset, sharing) = (Cache::span(page).offset + within, pages.sharing(page));
         let mut length = left;
@@ -204,9 +204,9 @@ impl Pacer {
             let both = ready && length > 0 && pages.sharing(page) == Sharing::Shared;
             both.then(|| Span { length, ..Cache::span(page) })
         });
-        self.streams[slot as usize].here = Some(Here { offset, left, sharing });
+        self.streams[slot as usize].current = Some(CurrentPage { offset, left, sharing });
         let length = u32::try_from(length.min(budget)).expect("at most a chunk");
-        Ready::Bytes(SendPiece { memory: Span { offset, length }, then, sharing, sent: Sent::Content })
+        NextPiece::Bytes(SendPiece { memory: Span { offset, length }, then, sharing, kind: SendKind::Content })
     }
 
     /// The page after the one of `key`, and how many bytes of it belong to the segment, if a send of `length` bytes
@@ -228,7 +228,7 @@ impl Pacer {
         total.saturating_sub(stream.send.passed + length).min(CACHE_PAGE_BYTES)
     }
 
-    fn late<I: Io>(&mut self, slot: u32, outside: &Outside<I>, now: Nanos) {
+    fn late<I: Io>(&mut self, slot: u32, context: &PlaneContext<I>, now: Nanos) {
         let stream = &mut self.streams[slot as usize];
         if !stream.is_guaranteed {
             return;
@@ -238,22 +238,22 @@ impl Pacer {
         }
         stream.misses += 1;
         stream.late_since.get_or_insert(now);
-        outside.gauges.plane.misses.add(1);
-        let gauges = &outside.gauges.streams[slot as usize];
+        context.gauges.plane.misses.add(1);
+        let gauges = &context.gauges.streams[slot as usize];
         gauges.misses.set(stream.misses);
         gauges.late.set(1);
     }
 
-    fn on_time<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>, now: Nanos) {
+    fn on_time<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>, now: Nanos) {
         let stream = &mut self.streams[slot as usize];
         let Some(since) = stream.late_since.take() else { return };
-        outside.gauges.streams[slot as usize].late.set(0);
+        context.gauges.streams[slot as usize].late.set(0);
         let late = now.saturating_sub(since);
         let (id, disk) = (stream.delivery().stream, stream.disk);
-        outside.gauges.disks[usize::from(disk.0)].late(late);
+        context.gauges.disks[usize::from(disk.0)].late(late);
         if now.saturating_sub(self.misses_told) > MISS_NEWS {
             self.misses_told = now;
-            outside.tell(Event::Miss { stream: id, late });
+            context.tell(Event::Miss { stream: id, late });
         }
     }
 
@@ -263,7 +263,7 @@ impl Pacer {
         (slot, generation): (u32, u32),
         completion: Completion,
         pages: &Cache,
-        outside: &mut Outside<I>,
+        context: &mut PlaneContext<I>,
     ) {
         let stream = &mut self.streams[slot as usize];
         assert_eq!(stream.generation, generation, "a slot is freed only when its send is over");
@@ -271,53 +271,53 @@ impl Pacer {
         let gives_way = std::mem::take(&mut stream.gives_way);
         let taken = if send.bytes == 0 { 0 } else { completion.result.map_or(0, u64::from) };
         self.link_gets_back(slot, send.bytes.saturating_sub(taken));
-        if let (Ok(bytes), Sent::Content | Sent::Literal) = (completion.result, send.what) {
-            self.account(slot, u64::from(bytes), send.what, outside);
+        if let (Ok(bytes), SendKind::Content | SendKind::Literal) = (completion.result, send.kind) {
+            self.account(slot, u64::from(bytes), send.kind, context);
         }
         if matches!(self.streams[slot as usize].life, PacedLife::Ending(_)) {
-            return self.end(slot, outside);
+            return self.end(slot, context);
         }
         match completion.result {
-            Err(IoFault::Cancelled) if gives_way => self.park(slot, send.since, outside),
-            Ok(0) if send.what != Sent::Room => self.finish(slot, Outcome::ClientGone, outside),
-            Err(IoFault::Gone | IoFault::Device(_)) => self.finish(slot, Outcome::ClientGone, outside),
-            Err(IoFault::Cancelled) => self.finish(slot, Outcome::Stopped, outside),
+            Err(IoFault::Cancelled) if gives_way => self.park(slot, send.since, context),
+            Ok(0) if send.kind != SendKind::Room => self.finish(slot, Outcome::ClientGone, context),
+            Err(IoFault::Gone | IoFault::Device(_)) => self.finish(slot, Outcome::ClientGone, context),
+            Err(IoFault::Cancelled) => self.finish(slot, Outcome::Stopped, context),
             // A stream whose client took bytes sends what it may send besides.
-            Ok(_) if self.streams[slot as usize].is_guaranteed => self.push(slot, pages, outside, completion.at),
-            Ok(_) if self.ask_back(slot, outside) => {}
-            Ok(_) => self.want(slot, outside),
+            Ok(_) if self.streams[slot as usize].is_guaranteed => self.push(slot, pages, context, completion.at),
+            Ok(_) if self.ask_back(slot, context) => {}
+            Ok(_) => self.want(slot, context),
         }
     }
 
     /// `bytes` left: the cursor moves on, and the fetcher is told, who takes back what it passed.
-    fn account<I: Io>(&mut self, slot: u32, bytes: u64, sent: Sent, outside: &mut Outside<I>) {
+    fn account<I: Io>(&mut self, slot: u32, bytes: u64, kind: SendKind, context: &mut PlaneContext<I>) {
         let stream = &mut self.streams[slot as usize];
         stream.sent_bytes += bytes;
-        outside.gauges.plane.sent_bytes.add(bytes);
+        context.gauges.plane.sent_bytes.add(bytes);
         if !stream.is_guaranteed {
-            outside.gauges.streams[slot as usize].sent_bytes.set(stream.sent_bytes);
+            context.gauges.streams[slot as usize].sent_bytes.set(stream.sent_bytes);
         }
-        if sent == Sent::Literal {
+        if kind == SendKind::Literal {
             stream.send.passed += bytes;
         } else {
             stream.budget = stream.budget.saturating_sub(bytes);
             self.pass(slot, bytes);
         }
-        outside.tell_fetcher(ToFetcher::Sent { slot, cursor: self.streams[slot as usize].send });
+        context.tell_fetcher(ToFetcher::Sent { slot, cursor: self.streams[slot as usize].send });
     }
 
     fn pass(&mut self, slot: u32, bytes: u64) {
         let stream = &mut self.streams[slot as usize];
-        if let Some(here) = &mut stream.here
-            && bytes < here.left
+        if let Some(current) = &mut stream.current
+            && bytes < current.left
         {
-            (here.offset, here.left) = (here.offset + bytes, here.left - bytes);
+            (current.offset, current.left) = (current.offset + bytes, current.left - bytes);
             return stream.send.pass(bytes);
         }
-        stream.here = None;
+        stream.current = None;
         let (mut cursor, mut left) = (stream.send, bytes);
         while left > 0 {
-            let Some((.., in_page)) = cursor.next_content(Route::of(stream.delivery())) else { break };
+            let Some((.., in_page)) = cursor.next_content(SegmentList::of(stream.delivery())) else { break };
             let step = left.min(in_page);
             cursor.pass(step);
             left -= step;
@@ -326,48 +326,48 @@ impl Pacer {
     }
 
     /// The first bytes of a stream are there: its clock begins.
-    pub(super) fn run<I: Io>(&mut self, slot: u32, pages: &Cache, outside: &mut Outside<I>) {
+    pub(super) fn run<I: Io>(&mut self, slot: u32, pages: &Cache, context: &mut PlaneContext<I>) {
         let stream = &self.streams[slot as usize];
         let (PacedLife::Waiting, Service::Constant { rate, burst_bytes, .. }) =
             (stream.life, stream.delivery().service)
         else {
             return;
         };
-        let stride = Stride::of(rate, outside.config.tick);
-        let tick = stride.span(outside.config.tick);
+        let stride = Stride::of(rate, context.config.tick);
+        let tick = stride.span(context.config.tick);
         // After a delay of the loop the next step to be fed lies in the past. A clock that began there would owe the
         // viewer the delay, at twice its rate.
-        let step = self.steps.index_at(outside.now).max(self.step);
-        let seat = self.wheel.seat(slot, stride, step);
-        // Nobody waits for a first byte that is there: its tick is the one before the seat's first. With the clock begun at
+        let step = self.steps.index_at(context.now).max(self.step);
+        let tick_slot = self.wheel.place(slot, stride, step);
+        // Nobody waits for a first byte that is there: its tick is the one before its first on the wheel. With the clock begun at
         // that one, the second send came up to two ticks behind the first, and whoever reads request after request, as
         // players of segments do, had up to a tick less than its rate in each. A burst's first send lasts as long.
         let before = if burst_bytes < rate.bytes_in(tick) { tick } else { Nanos::ZERO };
-        let first_tick = self.steps.start_of(Wheel::next_step(seat, step)).saturating_sub(before);
+        let first_tick = self.steps.start_of(Wheel::next_step(tick_slot, step)).saturating_sub(before);
         let stream = &mut self.streams[slot as usize];
-        (stream.life, stream.seat, stream.window) = (PacedLife::Running, Some(seat), JitterWindow::default());
+        (stream.life, stream.tick_slot, stream.window) = (PacedLife::Running, Some(tick_slot), JitterWindow::default());
         let pace = Pace::new(rate, tick, first_tick, burst_bytes).after(stream.send.payload);
         stream.pace = Some(pace);
-        outside.tell_fetcher(ToFetcher::Paced { slot, pace });
-        outside.tell_fetcher(ToFetcher::Running { slot });
-        self.feed(slot, pages, outside, first_tick);
+        context.tell_fetcher(ToFetcher::Paced { slot, pace });
+        context.tell_fetcher(ToFetcher::Running { slot });
+        self.feed(slot, pages, context, first_tick);
     }
 
-    fn measure_jitter<I: Io>(&mut self, slot: u32, outside: &Outside<I>, at: Nanos) {
+    fn measure_jitter<I: Io>(&mut self, slot: u32, context: &PlaneContext<I>, at: Nanos) {
         let stream = &mut self.streams[slot as usize];
         let Some(pace) = stream.pace else { return };
         if stream.in_flight.is_some() {
             // Its client has not taken what the last tick offered: what it gets until it is no longer behind says nothing
             // about the server.
             stream.window.from = Nanos::ZERO;
-            return self.publish_progress(slot, outside);
+            return self.publish_progress(slot, context);
         }
         if stream.window.from == Nanos::ZERO {
             // The first window begins behind the start burst: that one is no unevenness of the rate.
             if pace.is_steady(at, stream.send.payload) {
                 stream.window = JitterWindow { from: at, payload: stream.send.payload };
             }
-            return self.publish_progress(slot, outside);
+            return self.publish_progress(slot, context);
         }
         let elapsed = at.saturating_sub(stream.window.from);
         if elapsed < JITTER_WINDOW {
@@ -375,17 +375,17 @@ impl Pacer {
         }
         let real = stream.send.payload - stream.window.payload;
         let expected = pace.rate().bytes_in(elapsed);
-        let gauges = &outside.gauges.streams[slot as usize];
+        let gauges = &context.gauges.streams[slot as usize];
         gauges.jitter_sum_ppm.add(real.abs_diff(expected).saturating_mul(1_000_000) / expected.max(1));
         gauges.jitter_windows.add(1);
         stream.window = JitterWindow { from: at, payload: stream.send.payload };
-        self.publish_progress(slot, outside);
+        self.publish_progress(slot, context);
     }
 
     /// Once a window, not once a tick: thousands of streams' gauges lie in no cache.
-    fn publish_progress<I: Io>(&self, slot: u32, outside: &Outside<I>) {
+    fn publish_progress<I: Io>(&self, slot: u32, context: &PlaneContext<I>) {
         let stream = &self.streams[slot as usize];
-        let gauges = &outside.gauges.streams[slot as usize];
+        let gauges = &context.gauges.streams[slot as usize];
         gauges.sent_bytes.set(stream.sent_bytes);
         gauges.buffered_bytes.set(stream.fetched - stream.send.payload);
     }
@@ -396,11 +396,11 @@ struct SendPiece {
     memory: Span,
     then: Option<Span>,
     sharing: Sharing,
-    sent: Sent,
+    kind: SendKind,
 }
 
 /// What can be sent of the content now.
-enum Ready {
+enum NextPiece {
     Bytes(SendPiece),
     NothingDue,
     Late,

@@ -7,7 +7,7 @@
 use units::{BitRate, LinkId, Nanos};
 
 use super::Pacer;
-use crate::outside::Outside;
+use crate::context::PlaneContext;
 use crate::port::Io;
 
 /// A link that was idle may be given what it carries in so many ticks: the longest time between two sends of a stream.
@@ -53,9 +53,9 @@ pub(super) const fn depth(tick: Nanos) -> Nanos {
 
 impl Pacer {
     /// Bytes that a link has room for now, when so much of its time is kept for others.
-    pub(super) fn link_room<I: Io>(&mut self, link: LinkId, kept: Nanos, outside: &Outside<I>, now: Nanos) -> u64 {
-        let depth = depth(outside.config.tick);
-        let small_bytes = outside.gauges.links[usize::from(link.0)].small_bytes.get();
+    pub(super) fn link_room<I: Io>(&mut self, link: LinkId, kept: Nanos, context: &PlaneContext<I>, now: Nanos) -> u64 {
+        let depth = depth(context.config.tick);
+        let small_bytes = context.gauges.links[usize::from(link.0)].small_bytes.get();
         let load = &mut self.links[usize::from(link.0)];
         let more = small_bytes - std::mem::replace(&mut load.small_bytes, small_bytes);
         if more > 0 {
@@ -65,13 +65,13 @@ impl Pacer {
     }
 
     /// A stream hands so many bytes over.
-    pub(super) fn link_takes<I: Io>(&mut self, slot: u32, bytes: u64, outside: &Outside<I>, now: Nanos) {
+    pub(super) fn link_takes<I: Io>(&mut self, slot: u32, bytes: u64, context: &PlaneContext<I>, now: Nanos) {
         let stream = &self.streams[slot as usize];
         let link = stream.link;
         if !stream.is_guaranteed {
             self.best_effort.sent_in_step(bytes);
         }
-        self.links[usize::from(link.0)].take(bytes, depth(outside.config.tick), now);
+        self.links[usize::from(link.0)].take(bytes, depth(context.config.tick), now);
     }
 
     /// A socket did not take so many of them.

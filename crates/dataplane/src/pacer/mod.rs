@@ -14,15 +14,15 @@ use schedule::pace::Pace;
 use units::{BitRate, DiskId, LinkId, Nanos, ReservationId, StreamId};
 
 use crate::cache::Cache;
+use crate::context::{PlaneContext, RequestKind};
 use crate::control::{Delivery, Ending, Outcome, Refusal, Report, Service};
-use crate::cursor::{Cursor, Route};
+use crate::cursor::{Cursor, SegmentList};
 use crate::message::{ToFetcher, ToPacer};
-use crate::outside::{Outside, TokenWork};
 use crate::port::{Io, Sharing, SocketSlot};
 use best_effort::BestEffort;
 use links::LinkLoad;
 pub(crate) use wheel::Stride;
-use wheel::{PLACES, STEPS, Seat, Wheel};
+use wheel::{PLACES, STEPS, TickSlot, Wheel};
 
 /// The pacer.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ enum PacedLife {
 /// What the kernel has not finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct InFlight {
-    what: Sent,
+    kind: SendKind,
     /// How many.
     bytes: u64,
     /// Since when the client has taken nothing.
@@ -65,7 +65,7 @@ struct InFlight {
 
 /// What a send carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sent {
+enum SendKind {
     /// Literal bytes of a segment.
     Literal,
     /// Content.
@@ -74,10 +74,10 @@ enum Sent {
     Room,
 }
 
-/// Where the send cursor stands: a tick that stays in its page need look neither at the segments nor at the table of
+/// The page in which the send cursor stands: a tick that stays in it need look neither at the segments nor at the table of
 /// buffers. Holds as long as the page is referenced, which it is until the cursor has passed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Here {
+struct CurrentPage {
     /// First byte not sent.
     offset: u64,
     /// Bytes from there that belong to the segment and lie in the page.
@@ -101,8 +101,8 @@ struct PacedStream {
     delivery: Option<Box<Delivery>>,
     /// Guaranteed, or what is left over.
     is_guaranteed: bool,
-    /// Where it sits on the wheel.
-    seat: Option<Seat>,
+    /// Its places on the wheel.
+    tick_slot: Option<TickSlot>,
     /// The disk at which it is listed.
     disk: DiskId,
     /// The link that its socket goes out by.
@@ -127,7 +127,7 @@ struct PacedStream {
     /// It is in the queue of best-effort deliveries that have no send out.
     queued: bool,
     /// Where in the buffers the send cursor stands, if that is known.
-    here: Option<Here>,
+    current: Option<CurrentPage>,
     /// Everybody was told that its client does not take bytes.
     told_blocked: bool,
     sent_bytes: u64,
@@ -162,114 +162,114 @@ impl Pacer {
         }
     }
 
-    pub(crate) fn receive<I: Io>(&mut self, message: ToPacer, pages: &Cache, outside: &mut Outside<I>) {
+    pub(crate) fn receive<I: Io>(&mut self, message: ToPacer, pages: &Cache, context: &mut PlaneContext<I>) {
         match message {
-            ToPacer::Begin { slot, delivery, disk } => self.begin(slot, delivery, disk, outside),
+            ToPacer::Begin { slot, delivery, disk } => self.begin(slot, delivery, disk, context),
             ToPacer::Link { link, payload } => self.links[usize::from(link.0)].set_rate(payload),
-            ToPacer::Demoted { slot, at, asks_back } => self.demoted(slot, at, asks_back, outside),
-            ToPacer::Promoted { slot } => self.promoted(slot, outside),
-            ToPacer::Wake { slot } => self.want(slot, outside),
-            ToPacer::GoOn { slot } => self.best_effort_goes_on(slot, pages, outside),
+            ToPacer::Demoted { slot, at, asks_back } => self.demoted(slot, at, asks_back, context),
+            ToPacer::Promoted { slot } => self.promoted(slot, context),
+            ToPacer::Wake { slot } => self.want(slot, context),
+            ToPacer::GoOn { slot } => self.best_effort_goes_on(slot, pages, context),
             ToPacer::Refuse { slot, refusal } => {
                 self.streams[slot as usize].life = PacedLife::Refused(refusal);
-                self.leave(slot, false, outside);
+                self.leave(slot, false, context);
             }
-            ToPacer::Left { slot, held } => self.left(slot, held, outside),
+            ToPacer::Left { slot, held } => self.left(slot, held, context),
             ToPacer::Fetched { slot, payload } => self.streams[slot as usize].fetched = payload,
             ToPacer::Cut { slot, payload, outcome } => {
                 let stream = &mut self.streams[slot as usize];
                 (stream.payload, stream.cut) = (payload, Some(outcome));
             }
-            ToPacer::Run { slot } => self.run(slot, pages, outside),
-            ToPacer::Finish { slot, outcome } => self.finish(slot, outcome, outside),
+            ToPacer::Run { slot } => self.run(slot, pages, context),
+            ToPacer::Finish { slot, outcome } => self.finish(slot, outcome, context),
         }
     }
 
     /// Ends the delivery of this name, if it runs.
-    pub(crate) fn stop<I: Io>(&mut self, stream: StreamId, outside: &mut Outside<I>) {
+    pub(crate) fn stop<I: Io>(&mut self, stream: StreamId, context: &mut PlaneContext<I>) {
         let named = |entry: &PacedStream| entry.delivery.as_ref().is_some_and(|delivery| delivery.stream == stream);
         if let Some(slot) = self.streams.iter().position(named) {
-            self.finish(u32::try_from(slot).expect("within limits"), Outcome::Stopped, outside);
+            self.finish(u32::try_from(slot).expect("within limits"), Outcome::Stopped, context);
         }
     }
 
-    fn begin<I: Io>(&mut self, slot: u32, delivery: Box<Delivery>, disk: DiskId, outside: &mut Outside<I>) {
-        outside.io.open_socket(SocketSlot(slot), &delivery.socket);
+    fn begin<I: Io>(&mut self, slot: u32, delivery: Box<Delivery>, disk: DiskId, context: &mut PlaneContext<I>) {
+        context.io.open_socket(SocketSlot(slot), &delivery.socket);
         let stream = &mut self.streams[slot as usize];
         assert_eq!(stream.life, PacedLife::Free, "a slot is used by one stream at a time");
         let rate = match delivery.service {
             Service::Constant { rate, .. } => rate,
             Service::BestEffort => BitRate(0),
         };
-        publish_begin(&outside.gauges.streams[slot as usize], &delivery, rate, disk, outside.now);
+        publish_begin(&context.gauges.streams[slot as usize], &delivery, rate, disk, context.now);
         *stream = PacedStream {
             life: PacedLife::Waiting,
             generation: stream.generation,
             is_guaranteed: delivery.service != Service::BestEffort,
             disk,
             link: delivery.link,
-            payload: Route::of(&delivery).payload(),
+            payload: SegmentList::of(&delivery).payload(),
             delivery: Some(delivery),
-            started: outside.now,
+            started: context.now,
             ..PacedStream::default()
         };
         if !self.streams[slot as usize].is_guaranteed {
             self.streams[slot as usize].life = PacedLife::Running;
             self.best_effort.add(slot);
-            self.want(slot, outside);
+            self.want(slot, context);
         }
     }
 
     /// Ends a stream: now if the kernel holds none of its memory, else when it lets go.
-    fn finish<I: Io>(&mut self, slot: u32, outcome: Outcome, outside: &mut Outside<I>) {
+    fn finish<I: Io>(&mut self, slot: u32, outcome: Outcome, context: &mut PlaneContext<I>) {
         let stream = &mut self.streams[slot as usize];
         if !matches!(stream.life, PacedLife::Waiting | PacedLife::Running) {
             return;
         }
         stream.life = PacedLife::Ending(outcome);
         if stream.in_flight.is_some() {
-            let token = TokenWork::Send { slot, generation: stream.generation }.token();
-            outside.io.cancel_send(token);
-            outside.tell_fetcher(ToFetcher::Ending { slot });
+            let token = RequestKind::Send { slot, generation: stream.generation }.token();
+            context.io.cancel_send(token);
+            context.tell_fetcher(ToFetcher::Ending { slot });
         } else {
-            self.end(slot, outside);
+            self.end(slot, context);
         }
     }
 
     /// The kernel holds nothing of a stream that ends.
-    fn end<I: Io>(&mut self, slot: u32, outside: &mut Outside<I>) {
+    fn end<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         let PacedLife::Ending(outcome) = self.streams[slot as usize].life else { return };
         // A player closes its connection to seek or to pause. Who took nothing for too long gives up what it had, and what
         // the disk did not bring is not waited for.
         let may_hold = matches!(outcome, Outcome::Complete | Outcome::ClientGone | Outcome::Stopped);
-        self.leave(slot, may_hold, outside);
+        self.leave(slot, may_hold, context);
     }
 
     /// Takes a stream off the wheel, or out of the queue, and tells the others that it has ended.
-    fn leave<I: Io>(&mut self, slot: u32, may_hold: bool, outside: &mut Outside<I>) {
+    fn leave<I: Io>(&mut self, slot: u32, may_hold: bool, context: &mut PlaneContext<I>) {
         self.leave_wheel(slot);
         self.best_effort.remove(slot);
-        outside.io.close_socket(SocketSlot(slot));
-        outside.gauges.streams[slot as usize].id.set(0);
-        outside.tell_fetcher(ToFetcher::Leave { slot, may_hold });
+        context.io.close_socket(SocketSlot(slot));
+        context.gauges.streams[slot as usize].id.set(0);
+        context.tell_fetcher(ToFetcher::Leave { slot, may_hold });
     }
 
     fn leave_wheel(&mut self, slot: u32) {
-        if let Some(seat) = self.streams[slot as usize].seat.take() {
-            self.wheel.leave(slot, seat);
+        if let Some(tick_slot) = self.streams[slot as usize].tick_slot.take() {
+            self.wheel.leave(slot, tick_slot);
         }
     }
 
     /// Nobody needs an ended stream any more: its socket goes back.
-    fn left<I: Io>(&mut self, slot: u32, held: Option<ReservationId>, outside: &mut Outside<I>) {
+    fn left<I: Io>(&mut self, slot: u32, held: Option<ReservationId>, context: &mut PlaneContext<I>) {
         let stream = &mut self.streams[slot as usize];
         let generation = stream.generation.wrapping_add(1) & 0x00FF_FFFF;
         let mut ended = std::mem::replace(stream, PacedStream { generation, ..PacedStream::default() });
         let delivery = ended.delivery.take().expect("a slot in use has its delivery");
-        outside.report(match ended.life {
+        context.report(match ended.life {
             PacedLife::Refused(refusal) => Report::Refused { delivery, refusal },
             PacedLife::Ending(outcome) => {
-                let duration = outside.now.saturating_sub(ended.started);
+                let duration = context.now.saturating_sub(ended.started);
                 let PacedStream { sent_bytes, misses, .. } = ended;
                 Report::Finished { delivery, end: Ending { outcome, sent_bytes, misses, duration, held } }
             }

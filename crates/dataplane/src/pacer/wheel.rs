@@ -1,6 +1,6 @@
 //! The wheel of ticks: which streams are fed when.
 //!
-//! A tick is cut into [`STEPS`] steps and the wheel has two ticks' worth; a stream sits in every place that is its
+//! A tick is cut into [`STEPS`] steps and the wheel has two ticks' worth; a stream has every place that is its
 //! phase, one or two ticks apart. Phases spread the streams over the steps, so that the wire sees no burst; each place
 //! that is used costs a wake-up, so few streams use few places.
 //!
@@ -23,9 +23,9 @@ const PLACES_MIN: usize = 4;
 /// how long that takes varies, which its viewer sees as jitter.
 const CROWD: usize = 100;
 
-/// Where a stream sits.
+/// Which places of the wheel a stream has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Seat {
+pub(crate) struct TickSlot {
     /// Its first place.
     phase: u8,
     /// Steps between its places: one tick's or two ticks' worth.
@@ -44,9 +44,9 @@ impl Wheel {
         Self { places: std::array::from_fn(|_| Vec::with_capacity(limits::STREAMS_MAX)) }
     }
 
-    /// Seats a stream that is fed every tick, or every second tick (`slow`): in the emptiest of the places that come
+    /// Adds a stream that is fed every tick, or every second tick (`slow`): in the emptiest of the places that come
     /// first after `step`.
-    pub(crate) fn seat(&mut self, stream: u32, stride: Stride, step: u64) -> Seat {
+    pub(crate) fn place(&mut self, stream: u32, stride: Stride, step: u64) -> TickSlot {
         let stride = match stride {
             Stride::Tick => STEPS,
             Stride::TwoTicks => PLACES,
@@ -59,22 +59,22 @@ impl Wheel {
             self.places[place].push(stream);
         }
         let small = |value: usize| u8::try_from(value).expect("a wheel is small");
-        Seat { phase: small(phase), stride: small(stride) }
+        TickSlot { phase: small(phase), stride: small(stride) }
     }
 
-    /// How many places streams that come now may sit in.
+    /// How many places streams that come now may have.
     fn places_used(&self) -> usize {
-        let seated: usize = self.places.iter().map(Vec::len).sum();
+        let taken: usize = self.places.iter().map(Vec::len).sum();
         let mut places = PLACES_MIN;
-        while places < PLACES && seated >= places * CROWD {
+        while places < PLACES && taken >= places * CROWD {
             places *= 2;
         }
         places
     }
 
     /// Takes a stream off.
-    pub(crate) fn leave(&mut self, stream: u32, seat: Seat) {
-        for place in (usize::from(seat.phase)..PLACES).step_by(usize::from(seat.stride)) {
+    pub(crate) fn leave(&mut self, stream: u32, tick_slot: TickSlot) {
+        for place in (usize::from(tick_slot.phase)..PLACES).step_by(usize::from(tick_slot.stride)) {
             let streams = &mut self.places[place];
             if let Some(at) = streams.iter().position(|&other| other == stream) {
                 streams.swap_remove(at);
@@ -92,9 +92,9 @@ impl Wheel {
         self.at(step, 0).is_some()
     }
 
-    /// The first step from `step` on in which this seat is fed.
-    pub(crate) fn next_step(seat: Seat, step: u64) -> u64 {
-        let (stride, phase) = (u64::from(seat.stride), u64::from(seat.phase));
+    /// The first step from `step` on in which a stream of these places is fed.
+    pub(crate) fn next_step(tick_slot: TickSlot, step: u64) -> u64 {
+        let (stride, phase) = (u64::from(tick_slot.stride), u64::from(tick_slot.phase));
         step + (phase + stride - step % stride) % stride
     }
 }
@@ -134,14 +134,14 @@ mod tests {
     #[test]
     fn phases_spread_and_every_stream_has_its_ticks() {
         let mut wheel = Wheel::new();
-        let seats: Vec<Seat> = (0..100).map(|n| wheel.seat(n, Stride::Tick, 7)).collect();
+        let tick_slots: Vec<TickSlot> = (0..100).map(|n| wheel.place(n, Stride::Tick, 7)).collect();
         let used: Vec<usize> = (0..PLACES as u64).map(|step| fed(&wheel, step).count()).filter(|&n| n > 0).collect();
         assert_eq!(used, [50; PLACES_MIN]);
         assert_eq!((0..PLACES as u64).filter(|&step| fed(&wheel, step).any(|s| s == 42)).count(), 2);
-        let next = Wheel::next_step(seats[42], 1000);
+        let next = Wheel::next_step(tick_slots[42], 1000);
         assert!(wheel.is_used(next) && fed(&wheel, next).any(|s| s == 42));
-        for (n, seat) in (0..).zip(seats) {
-            wheel.leave(n, seat);
+        for (n, tick_slot) in (0..).zip(tick_slots) {
+            wheel.leave(n, tick_slot);
         }
         assert!((0..PLACES as u64).all(|step| !wheel.is_used(step)));
     }
@@ -150,7 +150,7 @@ mod tests {
     fn a_crowd_uses_more_places_and_these_evenly() {
         let mut wheel = Wheel::new();
         for n in 0..2000 {
-            wheel.seat(n, Stride::TwoTicks, u64::from(n) * 5);
+            wheel.place(n, Stride::TwoTicks, u64::from(n) * 5);
             let fullest = (0..PLACES as u64).map(|step| fed(&wheel, step).count()).max();
             assert!(fullest <= Some(CROWD.max(n as usize / PLACES + 1)), "{fullest:?} of {n}");
         }

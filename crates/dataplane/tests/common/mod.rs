@@ -14,7 +14,7 @@ use dataplane::layout::{ContentFile, ContentLayout, Extent, FileAccess, Position
 use dataplane::port::{
     Completion, FileSlot, Io, IoFault, MemoryChange, ReadRequest, SendRequest, SocketSlot, Span, Token,
 };
-use dataplane::watched::{Facts, WatchedContent};
+use dataplane::watched::{FileStat, WatchedContent};
 use dataplane::{Plane, PlaneConfig};
 use schedule::admission::CACHE_PAGE_BYTES;
 use schedule::profile::DiskProfile;
@@ -300,7 +300,7 @@ pub(crate) fn delivery(number: u64, version: u64, size: u64, service: Service) -
 /// Somebody who asks for all of a content that lies so.
 pub(crate) fn delivery_of(number: u64, version: u64, size: u64, layout: ContentLayout, service: Service) -> Command {
     // A file in a folder is looked at; what lies in several copies has checksums.
-    let watched = (layout.copies() == 1).then(|| WatchedContent::new(Facts::new(0, size), 0));
+    let watched = (layout.copies() == 1).then(|| WatchedContent::new(FileStat::new(0, size), 0));
     let checksums: Option<Box<dyn BlockChecksums>> = if watched.is_some() { None } else { Some(Box::new(NoBytes)) };
     Command::Start(Box::new(Delivery {
         stream: StreamId(number),

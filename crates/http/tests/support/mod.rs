@@ -21,7 +21,7 @@ use dataplane::control::{
 };
 use dataplane::gauges::Gauges;
 use dataplane::layout::{ContentLayout, FileAccess};
-use dataplane::watched::{Facts, WatchedContent};
+use dataplane::watched::{FileStat, WatchedContent};
 use http::config::HttpConfig;
 use http::{Server, ServerParts, listen};
 use service::contents::{
@@ -131,7 +131,7 @@ impl Contents for FakeStore {
                     entry.size,
                     Box::default(),
                 ),
-                watched: Some(WatchedContent::new(Facts::new(0, entry.size), 0)),
+                watched: Some(WatchedContent::new(FileStat::new(0, entry.size), 0)),
                 checksums: None,
             });
             let media = if want == Want::FileAndRate { *self.media.lock().expect("lock") } else { None };

@@ -63,17 +63,18 @@ impl Admission {
     /// Whether a stream of this demand, which fits in the long run, could also start: its first read fills the
     /// look-ahead, which no round may have room for.
     fn starts(&self, request: &AdmissionRequest, demand: &DiskDemand) -> bool {
-        let moment = Moment { remaining: STARTS_WITH, payload_bytes: request.length, ..Moment::idle(0) };
-        self.disk(request.disk).table.starts(demand, &self.start_of(request, &moment))
+        let conditions =
+            StartConditions { remaining: STARTS_WITH, payload_bytes: request.length, ..StartConditions::idle(0) };
+        self.disk(request.disk).table.starts(demand, &self.start_of(request, &conditions))
     }
 
-    pub(super) fn start_of(&self, request: &AdmissionRequest, moment: &Moment) -> Start {
+    pub(super) fn start_of(&self, request: &AdmissionRequest, conditions: &StartConditions) -> StartCost {
         let round = self.disk(request.disk).table.round();
-        Start {
-            moment: *moment,
+        StartCost {
+            conditions: *conditions,
             transfer_per_round: request.transfer_seconds(request.rate.bytes_in(round)),
             burst_transfer: request.transfer_seconds(request.burst_bytes),
-            payload_transfer: request.transfer_seconds(moment.payload_bytes),
+            payload_transfer: request.transfer_seconds(conditions.payload_bytes),
         }
     }
 

@@ -178,8 +178,8 @@ impl DiskTable {
 
     /// Finds the round after the start's in which a promised demand should read first, and enters it and the reads of
     /// its start. `None`: not now, ask again next round.
-    pub fn place(&mut self, demand: &DiskDemand, start: &Start) -> Option<u64> {
-        let round = start.moment.round;
+    pub fn place(&mut self, demand: &DiskDemand, start: &StartCost) -> Option<u64> {
+        let round = start.conditions.round;
         self.planned.forget_starts_before(round);
         let mut best: Option<(f64, u64)> = None;
         for first in (round + 1..).take(demand.period as usize) {
@@ -204,7 +204,7 @@ impl DiskTable {
     /// reads of other starts are over; `start` says how large its own are. What is promised and not placed yet counts as
     /// evenly spread.
     #[must_use]
-    pub fn starts(&self, demand: &DiskDemand, start: &Start) -> bool {
+    pub fn starts(&self, demand: &DiskDemand, start: &StartCost) -> bool {
         let settled = PlannedLoads {
             periodic: self.planned.periodic.map(|load| load.plus(self.unplaced)),
             ..PlannedLoads::default()
@@ -218,7 +218,8 @@ impl DiskTable {
             queued
         }));
         let mut has_room = |(round, queued_seconds)| {
-            let start = Start { moment: Moment { round, queued_seconds, ..start.moment }, ..*start };
+            let start =
+                StartCost { conditions: StartConditions { round, queued_seconds, ..start.conditions }, ..*start };
             let mut firsts = (round + 1..).take(demand.period as usize);
             firsts.any(|first| self.peak_with(&settled, demand, &start, first).is_some())
         };
@@ -246,10 +247,10 @@ impl DiskTable {
     }
 
     /// Takes a placed demand out: its regular reads, of which one is in round `first`, and what is still to come of its start.
-    pub fn remove(&mut self, demand: &DiskDemand, start: &Start, first: u64) {
+    pub fn remove(&mut self, demand: &DiskDemand, start: &StartCost, first: u64) {
         let load = demand.block();
         self.each_slot(demand, first, |slot| *slot = slot.minus(load));
-        for (round, load) in (start.moment.round..).zip(start.reads(first, demand)) {
+        for (round, load) in (start.conditions.round..).zip(start.reads(first, demand)) {
             if round >= self.planned.starting_from {
                 let slot = &mut self.planned.starting[slot_of(round)];
                 *slot = slot.minus(load);
@@ -268,10 +269,10 @@ impl DiskTable {
     }
 
     /// The load of the fullest round the demand would read in, if beside what is `planned` all rounds can be kept.
-    fn peak_with(&self, planned: &PlannedLoads, demand: &DiskDemand, start: &Start, first: u64) -> Option<f64> {
+    fn peak_with(&self, planned: &PlannedLoads, demand: &DiskDemand, start: &StartCost, first: u64) -> Option<f64> {
         let carry_max = CARRY_MAX * self.round.as_secs_f64();
         let reads = |at: u64| at >= first && (at - first).is_multiple_of(u64::from(demand.period));
-        let Moment { round, remaining, queued_seconds, .. } = start.moment;
+        let StartConditions { round, remaining, queued_seconds, .. } = start.conditions;
         let own = start.reads(first, demand);
         let (mut backlog, mut peak) = (queued_seconds, 0.0f64);
         // Twice round the table: once with the start's reads, once more to see that the carry-over does not grow.
@@ -307,7 +308,7 @@ impl DiskTable {
 
 /// When a stream starts, and what its disk has to do then.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Moment {
+pub struct StartConditions {
     /// The round.
     pub round: u64,
     /// What is left of it, 0.0 … 1.0.
@@ -319,7 +320,7 @@ pub struct Moment {
     pub payload_bytes: u64,
 }
 
-impl Moment {
+impl StartConditions {
     /// The beginning of a round in which nothing waits.
     #[must_use]
     pub fn idle(round: u64) -> Self {
@@ -329,9 +330,9 @@ impl Moment {
 
 /// How a stream starts, in seconds of disk time.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Start {
+pub struct StartCost {
     /// When.
-    pub moment: Moment,
+    pub conditions: StartConditions,
     /// Seconds of transfer per round of the stream's data.
     pub transfer_per_round: f64,
     /// Seconds of transfer of its start burst.
@@ -340,11 +341,11 @@ pub struct Start {
     pub payload_transfer: f64,
 }
 
-impl Start {
+impl StartCost {
     /// The reads of a start whose first regular block is in round `first`.
     fn reads(&self, first: u64, demand: &DiskDemand) -> [RoundLoad; SLOTS] {
         let mut loads = [RoundLoad::default(); SLOTS];
-        let (mut round, mut gap, mut left) = (self.moment.round, 0, self.payload_transfer);
+        let (mut round, mut gap, mut left) = (self.conditions.round, 0, self.payload_transfer);
         while round < first && left > 0.0 {
             let (next, length) = next_read(round, gap, first, demand.period);
             // The first read also fills the look-ahead, which every later one only keeps up, and brings the burst. For
@@ -353,7 +354,7 @@ impl Start {
             let (ahead, burst, seeks) =
                 if is_first { (LOOKAHEAD_ROUNDS, self.burst_transfer, 2.0) } else { (0, 0.0, 1.0) };
             let transfer = ((length + ahead) as f64 * self.transfer_per_round + burst).min(left);
-            let slot = &mut loads[slot_of(round - self.moment.round)];
+            let slot = &mut loads[slot_of(round - self.conditions.round)];
             *slot = slot.plus(RoundLoad { transfer, seeks });
             (round, gap, left) = (next, length, left - transfer);
         }
@@ -389,9 +390,9 @@ mod tests {
         DiskTable::new(DiskProfile::spindle_default(), ROUND, budget)
     }
 
-    fn start(round: u64) -> Start {
-        Start {
-            moment: Moment::idle(round),
+    fn start(round: u64) -> StartCost {
+        StartCost {
+            conditions: StartConditions::idle(round),
             transfer_per_round: 0.01,
             burst_transfer: 0.0,
             payload_transfer: f64::INFINITY,
@@ -464,18 +465,18 @@ mod tests {
     fn a_start_is_charged_what_lasts_to_its_next_read_and_the_look_ahead() {
         let demand = DiskDemand { period: 16, transfer: 0.16, seeks: 1.0 };
         // A round of data is 0.01 s; the first read is seven of them, those after 4 and 12 rounds are eight and four.
-        let reads = |start: Start| {
+        let reads = |start: StartCost| {
             let loads = start.reads(1016, &demand);
             [0, 4, 12].map(|round| (1000.0 * loads[round].transfer).round())
         };
         let alone = start(1000);
         assert_eq!(reads(alone), [70.0, 80.0, 40.0]);
-        assert_eq!(reads(Start { burst_transfer: 0.02, ..alone }), [90.0, 80.0, 40.0]);
+        assert_eq!(reads(StartCost { burst_transfer: 0.02, ..alone }), [90.0, 80.0, 40.0]);
 
         // What lies behind the end of what it reads is not.
-        assert_eq!(reads(Start { payload_transfer: 0.02, ..alone }), [20.0, 0.0, 0.0]);
-        assert_eq!(reads(Start { payload_transfer: 0.1, ..alone }), [70.0, 30.0, 0.0]);
-        assert_eq!(reads(Start { payload_transfer: 0.16, ..alone }), [70.0, 80.0, 10.0]);
+        assert_eq!(reads(StartCost { payload_transfer: 0.02, ..alone }), [20.0, 0.0, 0.0]);
+        assert_eq!(reads(StartCost { payload_transfer: 0.1, ..alone }), [70.0, 30.0, 0.0]);
+        assert_eq!(reads(StartCost { payload_transfer: 0.16, ..alone }), [70.0, 80.0, 10.0]);
     }
 
     #[test]
@@ -483,7 +484,7 @@ mod tests {
         let mut table = table(0.9);
         assert_eq!(table.slack(1000), Nanos::MAX, "nobody reads");
         let demand = DiskDemand { period: 32, transfer: 0.5, seeks: 1.0 };
-        let alone = Start { transfer_per_round: 0.0, ..start(1000) };
+        let alone = StartCost { transfer_per_round: 0.0, ..start(1000) };
         let first = (0..32).map(|_| table.place(&demand, &alone).expect("a slot for each"));
         let first: Vec<u64> = first.collect();
         assert_eq!(table.slack(1100), ROUND, "each round makes good for some of it");

@@ -23,8 +23,8 @@ impl IdealDisk {
     /// A round passes; true if the stream found room in it for its start.
     fn pass_round(&mut self, waiting: Option<ReservationId>) -> bool {
         let queued = self.behind + self.work();
-        let moment = Moment { remaining: 0.95, queued_seconds: queued, ..Moment::idle(self.now) };
-        let placed = waiting.is_some_and(|id| self.admission.place(id, &moment).is_some());
+        let conditions = StartConditions { remaining: 0.95, queued_seconds: queued, ..StartConditions::idle(self.now) };
+        let placed = waiting.is_some_and(|id| self.admission.place(id, &conditions).is_some());
         let room = self.admission.disks[0].table.seconds_to_promise();
         self.behind = (self.behind + self.work() - room).max(0.0);
         self.now += 1;

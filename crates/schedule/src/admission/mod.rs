@@ -15,7 +15,7 @@ use units::{BitRate, DiskId, LinkId, Nanos, ReservationId, limits};
 use crate::profile::DiskProfile;
 pub use check::window_bytes;
 use check::{f64_of, wire};
-use disk_table::{DiskDemand, DiskTable, LOOKAHEAD_ROUNDS, Moment, SLOTS, Start};
+use disk_table::{DiskDemand, DiskTable, LOOKAHEAD_ROUNDS, SLOTS, StartConditions, StartCost};
 
 /// Unit of buffer memory: the largest read is four of them.
 pub const CACHE_PAGE_BYTES: u64 = limits::CHUNK_BYTES / 4;
@@ -129,7 +129,7 @@ struct Reservation {
     /// Another stream of the content reads for it: it takes no disk time.
     shares: bool,
     /// How it started, and a round in which it reads regularly, once it has started.
-    placed: Option<(Start, u64)>,
+    placed: Option<(StartCost, u64)>,
     /// Reservations made before it.
     before: u64,
     /// What it holds on a further disk, which goes with it.
@@ -384,10 +384,10 @@ impl Admission {
     }
 
     /// Places a reservation's reads, beginning now; the first regular round. `None`: not yet, ask again next round.
-    pub fn place(&mut self, id: ReservationId, moment: &Moment) -> Option<u64> {
+    pub fn place(&mut self, id: ReservationId, conditions: &StartConditions) -> Option<u64> {
         let Reservation { request, demand, placed, .. } = *self.find(id)?;
         assert!(placed.is_none(), "a reservation is placed once");
-        let start = self.start_of(&request, moment);
+        let start = self.start_of(&request, conditions);
         let first = self.disk_mut(request.disk).table.place(&demand, &start)?;
         self.find_mut(id).expect("found above").placed = Some((start, first));
         Some(first)

@@ -81,8 +81,8 @@ fn what_is_admitted_on_an_idle_disk_can_start_in_the_next_round() {
                 admission.reserve(AdmissionRequest { rate: refused.grantable, ..asked })
             });
             let id = id.expect("granted as told");
-            let moment = Moment { remaining: 0.95, ..Moment::idle(5) };
-            assert!(admission.place(id, &moment).is_some(), "{rate} was admitted and cannot start");
+            let conditions = StartConditions { remaining: 0.95, ..StartConditions::idle(5) };
+            assert!(admission.place(id, &conditions).is_some(), "{rate} was admitted and cannot start");
         }
     }
 }
@@ -103,7 +103,7 @@ fn everything_released_is_everything_free_and_stale_names_do_nothing() {
     let before = (admission.memory(), admission.link_left(LinkId(0)));
     let (held, _) = fill(&mut admission, 8_800_000);
     for (round, id) in (0u64..).zip(&held) {
-        if admission.place(*id, &Moment::idle(round * 2)).is_none() {
+        if admission.place(*id, &StartConditions::idle(round * 2)).is_none() {
             continue;
         }
     }
@@ -121,7 +121,7 @@ fn what_was_suspended_holds_nothing_and_is_reserved_again_under_its_name() {
     let mut admission = admission(1 << 30);
     let before = (admission.memory(), admission.link_left(LinkId(0)), admission.promised());
     let id = admission.reserve(request(8_800_000)).unwrap();
-    admission.place(id, &Moment::idle(0)).unwrap();
+    admission.place(id, &StartConditions::idle(0)).unwrap();
     let held = (admission.memory(), admission.link_left(LinkId(0)), admission.promised());
     admission.suspend(id);
     assert_eq!((admission.memory(), admission.link_left(LinkId(0)), admission.promised()), before);

@@ -18,9 +18,9 @@ const OUTBOX: usize = 2 * limits::STREAMS_MAX;
 const MESSAGES_PER_STREAM: usize = 4;
 const NO_EVENT: Event = Event::DiskRecovered { disk: DiskId(u16::MAX) };
 
-/// The outside of a part.
+/// What each part is given beside its own state.
 #[derive(Debug)]
-pub(crate) struct Outside<I> {
+pub(crate) struct PlaneContext<I> {
     pub(crate) io: I,
     pub(crate) config: PlaneConfig,
     pub(crate) gauges: Arc<Gauges>,
@@ -30,7 +30,7 @@ pub(crate) struct Outside<I> {
     messages: VecDeque<PartMessage>,
 }
 
-impl<I: Io> Outside<I> {
+impl<I: Io> PlaneContext<I> {
     pub(crate) fn new(config: PlaneConfig, gauges: Arc<Gauges>, io: I) -> Self {
         let messages = VecDeque::with_capacity(MESSAGES_PER_STREAM * (config.streams_max + limits::DISKS_MAX));
         Self { io, config, gauges, now: Nanos::ZERO, reports: Vec::with_capacity(OUTBOX), messages }
@@ -91,7 +91,7 @@ impl<I: Io> Outside<I> {
 
 /// What a token stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TokenWork {
+pub(crate) enum RequestKind {
     Send {
         slot: u32,
         generation: u32,
@@ -112,7 +112,7 @@ const READ_TAG: u64 = 2 << 56;
 const LOOK_TAG: u64 = 4 << 56;
 const MEMORY_TAG: u64 = 8 << 56;
 
-impl TokenWork {
+impl RequestKind {
     pub(crate) fn token(self) -> Token {
         match self {
             Self::Send { slot, generation } => Token(SEND_TAG | u64::from(generation) << 32 | u64::from(slot)),
