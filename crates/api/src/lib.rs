@@ -349,7 +349,8 @@ pub struct VolumeDiskStatus {
     pub disk: Option<u16>,
     /// As it was named.
     pub path: Option<String>,
-    /// `active`, `filling`, `out` if it failed or left, or `missing` if it was away at the start and the volume takes no changes for it.
+    /// `active`, `filling`, `out` if it failed or left, or `missing` if it was away at the start and the volume takes no changes for it,
+    /// or `read only` if it failed and has the only copy of what is on it.
     pub state: String,
     /// Bytes of it that are used.
     pub size_bytes: u64,

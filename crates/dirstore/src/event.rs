@@ -29,7 +29,7 @@ pub enum StoreEvent {
         /// As it was named.
         root: PathBuf,
     },
-    /// A volume is served without a disk, or took one in again.
+    /// A volume is served without a disk, or took one in again, or does not write to one any more.
     VolumeDisk(DiskNotice),
     /// A recording that broke off was kept as far as it came.
     RecordingKept {
@@ -46,6 +46,13 @@ pub enum StoreEvent {
         path: ContentPath,
         /// Why.
         why: StoreError,
+    },
+    /// The only copy of a part of a recording is on a disk of a volume that failed before it was durable; the recording goes on elsewhere.
+    RecordingDamaged {
+        /// The content it will be.
+        path: ContentPath,
+        /// Bytes that may be wrong, at most.
+        bytes: u64,
     },
     /// A copy in a volume was wrong, and was written anew from the other one.
     CopyMended {
@@ -80,7 +87,7 @@ pub enum StoreEvent {
     },
 }
 
-/// What a server that serves a volume without a disk, or takes one in again, tells of it.
+/// What a server that serves a volume tells of one of its disks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskNotice {
     /// The name of the volume.

@@ -244,11 +244,15 @@ fn each_fault() {
 
 /// A server of a mirror on two disks that take no time.
 fn fast_mirror(names: [&str; 2], state: &Path) -> ([Disk; 2], String, Server) {
+    fast_volume("mirror", names, state)
+}
+
+fn fast_volume(layout: &str, names: [&str; 2], state: &Path) -> ([Disk; 2], String, Server) {
     let disks = names.map(|name| Disk::up(name, "8G", FileSystem::None));
     disks.iter().for_each(|disk| drop(disk.ctl("timing off")));
     let devices = disks.each_ref().map(|disk| disk.device().to_str().expect("UTF-8").to_owned());
     let mut create = Command::new(common::program());
-    create.args(["volume", "create", "--name", "films", "--layout", "mirror", "--yes"]).args(&devices);
+    create.args(["volume", "create", "--name", "films", "--layout", layout, "--yes"]).args(&devices);
     assert!(create.output().expect("the program runs").status.success());
     let devices = devices.join(",");
     let server = Server::start(&[], state, &["--volume", &devices]);
@@ -342,4 +346,93 @@ fn a_recording_goes_on_when_a_disk_of_its_mirror_errs() {
     let (status, said) = server.stop();
     assert!(status.success() && !said.contains("panicked"), "{said}");
     disks.into_iter().for_each(Disk::end);
+}
+
+/// What of a content cannot be read, in pieces of so many bytes; what can be is right.
+fn unreadable(server: &Server, target: &str, content: Content, piece: u64) -> Vec<u64> {
+    let read = |start: u64, end: u64| {
+        let mut client = Client::to(server.address);
+        client.send(format!("GET {target}?rate=max HTTP/1.1\r\nHost: localhost\r\nRange: bytes={start}-{end}\r\n\r\n"));
+        let mut answer = client.try_head().ok().filter(|answer| answer.status == 206)?;
+        client.try_body(&mut answer).ok().map(|()| answer.body)
+    };
+    let is_unreadable = |start: &u64| {
+        let end = content.bytes.min(start + piece);
+        let body = read(*start, end - 1);
+        body.is_none_or(|body| {
+            assert_eq!((content.difference(*start, &body), body.len() as u64), (None, end - start), "{target}");
+            false
+        })
+    };
+    (0..content.bytes.div_ceil(piece)).map(|number| number * piece).filter(is_unreadable).collect()
+}
+
+/// A recording onto a volume with one copy goes on, on the other disk: what was not durable on the one that erred is told, and the rest is
+/// read from before and after.
+#[test]
+fn a_recording_goes_on_when_a_disk_of_a_span_or_stripe_errs() {
+    let recording = Content { seed: 8, bytes: 60 << 20 };
+    if !possible(8 * recording.bytes) {
+        return;
+    }
+    for (layout, names) in [("span", ["span-a", "span-b"]), ("stripe", ["stripe-a", "stripe-b"])] {
+        let state = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+        let (disks, devices, server) = fast_volume(layout, names, state.path());
+        let before = Content { seed: 3, bytes: 17 << 20 };
+        assert_eq!(put(server.address, "/media/before.bin", before), 201);
+        let target = "/media/recording.bin";
+        let asked = format!("{target}?rate=8M");
+        let upload = Upload {
+            target: &asked,
+            fields: "",
+            content: recording,
+            framing: Framing::Chunked(1 << 16),
+            send_bytes: recording.bytes,
+        };
+        // The disk that has, or had last, something of it: of a span the one with the most room, which is not the first any more.
+        let erring = usize::from(layout == "span");
+        let (mut all, mut errs_at) = (0, None);
+        let answer = upload.run(&mut Client::to(server.address), &mut |count| {
+            all += count;
+            if all >= recording.bytes / 2 && errs_at.is_none() {
+                errs_at = Some(all);
+                disks[erring].ctl("fault 0 8G w");
+            }
+        });
+        assert_eq!(answer.expect("an answer").expect("all was sent").status, 201, "{layout}: {}", server.said());
+        until_said(&server, &["volume_disk", "takes no writes", &format!("disk {erring} of")], 1);
+        until_said(&server, &["recording_damaged", "recording.bin"], 1);
+        let lost = unreadable(&server, target, recording, 1 << 20);
+        let errs_at = errs_at.expect("in the middle of it");
+        println!("{layout}: disk {erring} errs at {errs_at}, {} MiB from {:?} on are lost", lost.len(), lost.first());
+        // Chunks that were on their way, and what the unit had that was begun on the disk.
+        assert!((1..=24).contains(&lost.len()), "{layout}: {lost:?}");
+        assert!(lost.iter().all(|start| (recording.bytes / 4..recording.bytes).contains(start)), "{layout}: {lost:?}");
+        assert_eq!(put(server.address, "/media/after.bin", before), 201, "{layout}");
+        for whole in ["/media/before.bin", "/media/after.bin"] {
+            assert!(unreadable(&server, whole, before, 17 << 20).is_empty(), "{layout}: {whole}");
+        }
+        let (_, volumes) = fetch(server.address, "GET", "/api/v1/volumes").expect("an answer");
+        let volumes: serde_json::Value = serde_json::from_slice(&volumes).expect("JSON");
+        assert_eq!(volumes[0]["disks"][erring]["state"], "read only", "{volumes:#}");
+        disks[erring].ctl("fault clear");
+        let (status, said) = server.stop();
+        assert!(status.success() && !said.contains("panicked"), "{said}");
+        let mut scrub = Command::new(common::program());
+        let scrubbed = scrub.args(["volume", "scrub", "--no-repair", "--json", &devices]).output().expect("it runs");
+        let text = String::from_utf8_lossy(&scrubbed.stdout);
+        assert!(scrubbed.status.code() == Some(1) && text.contains("recording.bin"), "{layout}: {text}");
+        assert!(!text.contains("before.bin") && !text.contains("after.bin"), "{layout}: {text}");
+        // The next start writes to it again.
+        let server = Server::start(&[], state.path(), &["--volume", &devices]);
+        assert_eq!(unreadable(&server, target, recording, 1 << 20), lost, "{layout}");
+        assert_eq!(put(server.address, "/media/again.bin", before), 201, "{layout}");
+        assert!(unreadable(&server, "/media/again.bin", before, 17 << 20).is_empty(), "{layout}");
+        assert_eq!(fetch(server.address, "DELETE", target).expect("an answer").0, 204);
+        let (status, said) = server.stop();
+        assert!(status.success() && !said.contains("panicked"), "{said}");
+        let sound = volume(&["scrub", "--json", &devices]);
+        assert!(sound["sound"] == true && sound["contents"] == 3, "{layout}: {sound:#}");
+        disks.into_iter().for_each(Disk::end);
+    }
 }

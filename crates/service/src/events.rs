@@ -12,7 +12,7 @@ use crate::latest::RecentEvents;
 use crate::log::{KindLimit, Log, LogWriter};
 
 /// The kinds of events there are, but for those about the logs and the webhooks themselves.
-pub const KINDS: [&str; 29] = [
+pub const KINDS: [&str; 30] = [
     "server_started",
     "server_stopping",
     "configuration_reloaded",
@@ -23,6 +23,7 @@ pub const KINDS: [&str; 29] = [
     "upload_ended",
     "recording_kept",
     "recording_lost",
+    "recording_damaged",
     "root_away",
     "root_back",
     "volume_disk",
@@ -172,6 +173,9 @@ pub fn of_store(event: &StoreEvent, now: SystemTime) -> EventLine {
         }),
         StoreEvent::RecordingLost { path, why } => {
             json!({ "event": "recording_lost", "path": path.joined(), "reason": why.to_string() })
+        }
+        StoreEvent::RecordingDamaged { path, bytes } => {
+            json!({ "event": "recording_damaged", "path": path.joined(), "damaged_bytes_max": bytes })
         }
         StoreEvent::CopyMended { name, part } => json!({ "event": "copy_mended", "path": name, "part": part }),
         StoreEvent::CopyUnwritten { name, part } => json!({ "event": "copy_unwritten", "path": name, "part": part }),

@@ -2,7 +2,7 @@
 //!
 //! Promise: one commit is under way at a time; the payload of what it publishes is durable before its record is written; the
 //! units it frees are not used before it is durable and before the last reader of them is gone. A failed write or FLUSH is
-//! never tried again on the same disk: the disk is taken out, or the volume takes no more changes.
+//! never tried again on the same disk: the disk is taken out, or only read from then on, or the volume takes no more changes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -106,14 +106,24 @@ impl Volume {
     /// be durable (each disk flushed) before the second is written and flushed too. A commit under way counts as failed,
     /// and the next one makes everything durable anew.
     ///
+    /// A volume with one copy of everything keeps the disk, for it has nothing else to read, and writes to the others only. There are no
+    /// superblocks to write then: a start tries the disk again. What was published before it was flushed may not be there.
+    ///
     /// # Errors
-    /// No other disk that can be read has copies of all that is on it: the volume takes no more changes, and reads go on.
+    /// No other disk that can be read has copies of all that is on it, or a start would not find the journal on another disk: the volume
+    /// takes no more changes, and reads go on.
     pub fn take_out(&mut self, member: MemberId) -> Result<[Vec<DiskWrite>; 2], VolumeError> {
         if let Some(commit) = self.committing.take() {
             self.staged_retired.extend(commit.retired);
             self.dirty.extend(commit.dirty);
         }
         if !self.keeps_all_without(member) {
+            if self.journal_goes_on_without(member) && !self.read_only {
+                self.only_read.push(member);
+                self.dirty.remove(&member);
+                self.must_checkpoint = true;
+                return Ok([Vec::new(), Vec::new()]);
+            }
             self.read_only = true;
             return Err(VolumeError::ReadOnly);
         }
@@ -131,6 +141,13 @@ impl Volume {
         self.placement().copies() > 1
             && self.journal_on.iter().any(|other| stays(*other))
             && parts.all(|part| part.places().any(|place| stays(place.member)))
+    }
+
+    /// Whether a volume with one copy of everything can make changes durable without a disk: on another one of those that a start reads
+    /// the journal from, which has its durable state.
+    fn journal_goes_on_without(&self, member: MemberId) -> bool {
+        let goes_on = |other: &MemberId| *other != member && self.journal_on.contains(other);
+        self.placement().copies() == 1 && self.journal_members().iter().any(goes_on)
     }
 
     /// Gives a disk another state, with what is to be written for it (see [`Volume::take_out`]).
@@ -173,11 +190,11 @@ impl Volume {
         steps
     }
 
-    /// The disks that the journal is written to: the first two that can be read, and those that are being filled, so that one which
+    /// The disks that the journal is written to: the first two that can be read, if they can be written to, and those that are being filled, so that one which
     /// counts from now on has no old journal.
     pub(crate) fn journal_members(&self) -> Vec<MemberId> {
         let readable = self.member_ids().filter(|member| self.is_readable(*member)).take(JOURNAL_COPIES);
-        readable.chain(self.unreadable()).collect()
+        readable.filter(|member| self.is_writable(*member)).chain(self.unreadable()).collect()
     }
 
     pub(crate) fn member_ids(&self) -> impl Iterator<Item = MemberId> + use<> {

@@ -240,9 +240,10 @@ impl Volume {
             parts: draft.parts.into_boxed_slice(),
         };
         let members = content.parts.iter().flat_map(StoredPart::places).map(|place| place.member);
-        let members = members.collect::<BTreeSet<_>>();
-        assert!(members.iter().all(|member| self.is_writable(*member)), "copies on disks that are out were left out");
-        self.dirty.extend(members);
+        let (written, only_read): (BTreeSet<_>, BTreeSet<_>) = members.partition(|member| self.is_writable(*member));
+        let are_read = only_read.into_iter().all(|member| self.is_readable(member));
+        assert!(are_read, "copies on disks that are out were left out");
+        self.dirty.extend(written);
         Record::Put(draft.name.clone(), content.clone()).encode(&mut self.staged);
         let content = Arc::new(content);
         if let Some(old) = self.catalogue.insert(draft.name, Arc::clone(&content)) {
@@ -261,26 +262,38 @@ impl Volume {
         self.let_go(draft.held);
     }
 
-    /// Leaves out the copies of a draft on a disk that was taken out, or leaves. To be done for each draft at once: the next disk of this
-    /// number does not hold them.
+    /// Leaves out the copies of a draft on a disk that was taken out, is only read, or leaves. To be done for each draft at once: the next
+    /// disk of this number does not hold them. Of a part that is nowhere else what lies on a disk that is only read stays named; the unit
+    /// that is not full goes on elsewhere. Gives the bytes of these, any of which may be wrong: the disk erred before it made them durable.
     ///
     /// # Errors
-    /// A part has no other copy that can be read: the draft can only be abandoned.
-    pub fn leave_out(&mut self, draft: &mut Draft, member: MemberId) -> Result<(), VolumeError> {
-        let (mut left_out, mut is_lost) = (Vec::new(), draft.is_lost);
-        let mut keep = |first: &mut UnitPlace, second: &mut Option<UnitPlace>| {
+    /// A part has no other copy on a disk that can be read, or there is no room to go on: the draft can only be abandoned.
+    pub fn leave_out(&mut self, draft: &mut Draft, member: MemberId) -> Result<u64, VolumeError> {
+        let is_read = self.is_readable(member);
+        let (mut left_out, mut is_lost, mut doubtful) = (Vec::new(), draft.is_lost, 0);
+        let mut keep = |first: &mut UnitPlace, second: &mut Option<UnitPlace>, bytes: Option<u64>| {
             let copies = [Some(*first), *second].into_iter().flatten();
             let (gone, kept): (Vec<_>, Vec<_>) = copies.partition(|place| place.member == member);
+            if is_read && kept.is_empty() {
+                doubtful += bytes.unwrap_or(self.superblock.unit_bytes);
+                return bytes.is_none().then_some(());
+            }
             left_out.extend(gone);
             is_lost |= !kept.iter().any(|place| self.is_readable(place.member));
             *first = *kept.first()?;
             *second = kept.get(1).copied();
             Some(())
         };
-        draft.parts.retain_mut(|part| keep(&mut part.first, &mut part.second).is_some());
-        draft.open.take_if(|open| keep(&mut open.first, &mut open.second).is_none());
+        draft.parts.retain_mut(|part| keep(&mut part.first, &mut part.second, None).is_some());
+        let open =
+            draft.open.take_if(|open| keep(&mut open.first, &mut open.second, Some(open.checksums.bytes())).is_none());
         draft.is_lost = is_lost;
+        if let Some(open) = open.filter(|_| is_read) {
+            left_out.extend(open.places());
+            draft.is_lost |= self.take_next(draft).is_err();
+            draft.open.iter_mut().for_each(|elsewhere| elsewhere.checksums.clone_from(&open.checksums));
+        }
         left_out.iter().for_each(|place| self.free[place.member.index()].give(place.unit));
-        if is_lost { Err(VolumeError::PartLost) } else { Ok(()) }
+        if draft.is_lost { Err(VolumeError::PartLost) } else { Ok(doubtful) }
     }
 }

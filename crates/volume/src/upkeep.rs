@@ -180,12 +180,17 @@ impl Volume {
         to != from.member && stays.is_none_or(|stays| drive(stays.member) != drive(to))
     }
 
+    /// Whether what is read from other disks can be moved to this one.
+    pub(crate) fn takes_copies(&self, member: MemberId) -> bool {
+        self.is_readable(member) && self.is_writable(member)
+    }
+
     /// Moves a copy of a part from a disk with a surplus to the one that lacks most and does not have the other copy.
     fn move_to_emptier(&mut self, stored: &StoredPart, part: u32, left: u32) -> Option<CopyTask> {
         let surplus = |member: MemberId| self.surplus.get(member.index()).copied().unwrap_or(0);
         let from =
             stored.places().filter(|place| surplus(place.member) > 0).max_by_key(|place| surplus(place.member))?;
-        let lacks = |to: &MemberId| surplus(*to) < 0 && self.is_readable(*to) && self.may_move(stored, from, *to);
+        let lacks = |to: &MemberId| surplus(*to) < 0 && self.takes_copies(*to) && self.may_move(stored, from, *to);
         let to = self.member_ids().filter(lacks).min_by_key(|member| surplus(*member))?;
         if self.parts_left(self.placement()) == 0 {
             return None;
@@ -209,7 +214,7 @@ impl Volume {
     /// Takes a unit for a copy instead of the one at `from`: on a disk that does not have the other copy.
     fn take_unit_instead(&mut self, part: &StoredPart, from: UnitPlace, left: u32) -> Option<UnitPlace> {
         let free = |member: MemberId| self.free[member.index()].free();
-        let fits = |to: &MemberId| self.may_move(part, from, *to) && self.is_readable(*to) && free(*to) > 0;
+        let fits = |to: &MemberId| self.may_move(part, from, *to) && self.takes_copies(*to) && free(*to) > 0;
         let to = self.member_ids().filter(fits).max_by_key(|member| free(*member))?;
         self.take_copy(to, Self::half_of(part, from), left)
     }

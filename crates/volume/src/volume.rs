@@ -92,6 +92,8 @@ pub struct Volume {
     pub(crate) numbers_durable: u64,
     pub(crate) must_checkpoint: bool,
     pub(crate) read_only: bool,
+    /// Disks that failed and have the only copy of what is on them: they are read, and not written to before the volume is opened anew.
+    pub(crate) only_read: Vec<MemberId>,
     /// Disks that were filled, which no superblock says durably: until then nothing relies on them.
     pub(crate) filled: Vec<MemberId>,
     /// Takes nothing new: what is on it moves to the others.
@@ -173,6 +175,7 @@ impl Volume {
             numbers_durable: 0,
             must_checkpoint: false,
             read_only: false,
+            only_read: Vec::new(),
             filled: Vec::new(),
             draining: None,
             held: HeldUnits::default(),
@@ -262,7 +265,8 @@ impl Volume {
     #[must_use]
     pub fn is_writable(&self, member: MemberId) -> bool {
         let state = self.superblock.members.get(member.index()).map(|member| member.state);
-        state.is_some_and(|state| state != MemberState::Out) && self.present[member.index()]
+        let takes_part = state.is_some_and(|state| state != MemberState::Out) && self.present[member.index()];
+        takes_part && !self.only_read.contains(&member)
     }
 
     /// Whether the volume takes no more changes.

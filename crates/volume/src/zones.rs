@@ -139,11 +139,11 @@ impl Volume {
 
     /// Whether a copy lies in that half of a disk that is written to.
     pub(crate) fn lies_in(&self, place: UnitPlace, half: Half) -> bool {
-        self.is_readable(place.member) && half.range(self.unit_count(place.member)).contains(&place.unit)
+        self.takes_copies(place.member) && half.range(self.unit_count(place.member)).contains(&place.unit)
     }
 
     fn halves_free(&self, member: MemberId) -> HalvesFree {
-        if !self.is_readable(member) || self.draining == Some(member) {
+        if !self.takes_copies(member) || self.draining == Some(member) {
             return HalvesFree::default();
         }
         let free = &self.free[member.index()];

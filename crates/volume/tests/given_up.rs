@@ -21,7 +21,11 @@ struct Bench {
 
 impl Bench {
     fn new(count: usize) -> Self {
-        let volume = Volume::create(new_volume(Placement::Mirror, vec![DISK; count])).expect("sizes are fine");
+        Self::with(Placement::Mirror, count)
+    }
+
+    fn with(placement: Placement, count: usize) -> Self {
+        let volume = Volume::create(new_volume(placement, vec![DISK; count])).expect("sizes are fine");
         let disks = MemoryDisks(vec![Some(MemoryDisk::new(DISK)); count]);
         let mut bench = Self { volume, rounds: Rounds::default(), disks };
         let superblocks = bench.volume.superblock_writes();
@@ -212,7 +216,7 @@ fn the_disk_that_comes_has_nothing_of_an_upload_that_was_written_to_the_one_befo
     write_content(&mut bench.volume, &mut draft, (1, UNIT, 1), |write| disks.write(write)).expect("it was promised");
     bench.disks.0.iter_mut().flatten().for_each(MemoryDisk::flush);
     bench.take_out(TWO);
-    assert_eq!(bench.volume.leave_out(&mut draft, TWO), Ok(()));
+    assert_eq!(bench.volume.leave_out(&mut draft, TWO), Ok(0));
     bench.put_in(TWO);
     bench.go_on();
     let steps = bench.volume.filled(TWO);
@@ -276,4 +280,66 @@ fn a_superblock_that_a_power_cut_left_half_written_survives_the_next_one() {
         let identified = volume::identify(&[DISK; 2], &mut disks).expect("a power cut leaves a superblock");
         assert_eq!(identified.superblock.folders[0].0, "first", "seed {seed}");
     }
+}
+
+/// A disk of a stripe does not take what comes any more: a recording has the rest on the other one, also of the unit it was at.
+#[test]
+fn a_recording_goes_on_beside_a_disk_that_is_only_read_and_knows_what_may_be_wrong() {
+    let length = 5 * UNIT + UNIT / 2;
+    for fails in [ONE, TWO] {
+        let mut bench = Bench::with(Placement::Stripe, 2);
+        let mut draft = bench.volume.begin("a", None).expect("there is room");
+        let (mut written, mut taken) = (0, None);
+        while written < length {
+            let (headers, room) = bench.volume.room(&mut draft).expect("there is room");
+            headers.iter().for_each(|header| bench.disks.write(header));
+            let bytes = payload(1, written, room.min(UNIT / 4));
+            for (member, position) in bench.volume.add(&mut draft, &bytes) {
+                assert!(taken.is_none() || member != fails, "it is only read");
+                bench.disks.write(&volume::DiskWrite { member, position, bytes: bytes.clone() });
+                // In the middle of a unit on that disk: what is in the unit so far is nowhere.
+                if taken.is_none() && member == fails && written > 2 * UNIT && room == UNIT / 2 {
+                    bench.take_out(fails);
+                    taken = Some(bench.volume.leave_out(&mut draft, fails).expect("it goes on"));
+                }
+            }
+            written += bytes.len() as u64;
+        }
+        let tail = bench.volume.tail(&mut draft);
+        bench.volume.room(&mut draft).expect("there is room");
+        for (member, position) in bench.volume.add(&mut draft, &tail) {
+            bench.disks.write(&volume::DiskWrite { member, position, bytes: common::padded(tail.clone()) });
+        }
+        bench.volume.end(&mut draft, 1).iter().for_each(|header| bench.disks.write(header));
+        bench.disks.0.iter_mut().flatten().for_each(MemoryDisk::flush);
+        bench.volume.publish(draft, 1).expect("nothing came between");
+        bench.rounds.wait("a");
+        assert_eq!(bench.go_on(), ["a"]);
+        // A whole unit before, and three quarters of the one that it was at.
+        assert_eq!(taken, Some(UNIT + UNIT / 4 * 3));
+        let volume = bench.disks.open().expect("the journal is on the other disk");
+        assert!(volume.unbalanced().is_empty() && volume.is_writable(fails), "a start tries it again");
+        let content = volume.find("a").cloned().expect("it is there");
+        let right = |part: u32| common::read_part(&volume, &content, part, &mut bench.disks.clone()).is_ok();
+        let wrong: Vec<u32> = (0..content.parts.len() as u32).filter(|part| !right(*part)).collect();
+        assert_eq!(wrong.len(), 1, "the unit that it was at: {wrong:?}");
+        assert!(content.parts[wrong[0] as usize].first.member != fails);
+    }
+}
+
+/// Of two disks with the journal one is only read: the other one has the only durable state.
+#[test]
+fn a_stripe_takes_no_changes_when_no_disk_with_its_journal_is_left() {
+    let mut bench = Bench::with(Placement::Stripe, 3);
+    bench.publish("a");
+    bench.go_on();
+    bench.take_out(ONE);
+    bench.publish("b");
+    assert_eq!(bench.go_on(), ["b"]);
+    bench.take_out(THREE);
+    bench.publish("c");
+    assert_eq!(bench.go_on(), ["c"]);
+    assert!(bench.rounds.take_out(TWO, &mut bench.volume).is_err() && bench.volume.is_read_only());
+    let volume = bench.disks.open().expect("all disks are there");
+    assert!(["a", "b", "c"].iter().all(|name| volume.find(name).is_some()));
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use common::{
     Chance, MemoryDisk, MemoryDisks, UNIT, new_volume, padded, payload, read_content, read_part, write_content,
 };
-use volume::{Checksums, DiskWrite, GroupCommit, MemberId, Placement, StoredContent, Volume, VolumeError};
+use volume::{Checksums, DiskWrite, GroupCommit, MemberId, Placement, StoredContent, StoredPart, Volume, VolumeError};
 
 /// What the map knows of a content.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -30,6 +30,14 @@ struct Faults {
     failed_flush: u64,
 }
 
+/// A flush of a commit that failed.
+#[derive(Debug)]
+struct FailedFlush {
+    member: MemberId,
+    /// It was to make what is published durable, not the journal.
+    is_payload: bool,
+}
+
 struct Machine {
     volume: Volume,
     disks: MemoryDisks,
@@ -41,6 +49,7 @@ struct Machine {
     crashes: u64,
     reported: u64,
     replaced: u64,
+    only_read: u64,
 }
 
 const DISK: u64 = 10 << 20;
@@ -59,6 +68,7 @@ impl Machine {
             crashes: 0,
             reported: 0,
             replaced: 0,
+            only_read: 0,
         };
         let commit = machine.volume.commit().expect("a new volume has a first commit");
         machine.carry_out(&commit, &mut |_| {}).expect("no faults yet");
@@ -94,8 +104,9 @@ impl Machine {
         }
     }
 
-    fn carry_out(&mut self, commit: &GroupCommit, at_sync: &mut dyn FnMut(&mut Self)) -> Result<(), MemberId> {
-        for (members, writes) in [(&commit.flush_first, &Vec::new()), (&commit.flush_then, &commit.writes)] {
+    fn carry_out(&mut self, commit: &GroupCommit, at_sync: &mut dyn FnMut(&mut Self)) -> Result<(), FailedFlush> {
+        let steps = [(&commit.flush_first, &Vec::new(), true), (&commit.flush_then, &commit.writes, false)];
+        for (members, writes, is_payload) in steps {
             for write in writes {
                 // A disk that is alone keeps its journal: nothing could tell that its last record is missing.
                 if self.disks.0.len() == 1 { self.disks.write(write) } else { self.write(write) }
@@ -105,7 +116,7 @@ impl Machine {
                 if self.chance.one_in(self.faults.failed_flush) {
                     let disk = self.disks.0[member.index()].as_mut().expect("flushed disks are there");
                     disk.fail_flush(&mut self.chance);
-                    return Err(*member);
+                    return Err(FailedFlush { member: *member, is_payload });
                 }
                 self.disks.flush(*member);
             }
@@ -122,7 +133,8 @@ impl Machine {
                 self.volume.committed(Ok(()));
                 self.acknowledged = self.now.clone();
             }
-            Err(member) => match self.volume.take_out(member) {
+            Err(FailedFlush { member, is_payload }) => match self.volume.take_out(member) {
+                Ok(_) if self.volume.is_readable(member) => self.go_on_without_writing_to(member, is_payload),
                 Ok(steps) => {
                     self.write_steps(steps);
                     self.disks.0[member.index()] = None;
@@ -137,6 +149,25 @@ impl Machine {
                     self.restart();
                 }
             },
+        }
+    }
+
+    /// If it was its payload that the disk was to flush, what was published since the last commit may not be there: it is given up. All else
+    /// is as before.
+    fn go_on_without_writing_to(&mut self, member: MemberId, is_payload: bool) {
+        self.only_read += 1;
+        let is_lost = |(name, known): (&String, &Known)| {
+            let parts = &self.volume.find(name).expect("the map and the volume agree").parts;
+            let is_new = self.acknowledged.values().all(|other| other.generation != known.generation);
+            let is_lost = is_new && parts.iter().flat_map(StoredPart::places).any(|place| place.member == member);
+            (is_payload && is_lost).then(|| name.clone())
+        };
+        let lost: Vec<String> = self.now.iter().filter_map(is_lost).collect();
+        lost.iter().for_each(|name| self.remove(name));
+        self.readers.clear();
+        self.commit();
+        if self.chance.one_in(2) {
+            self.restart();
         }
     }
 
@@ -363,7 +394,8 @@ fn a_span_survives_a_crash_at_every_sync() {
 
 #[test]
 fn a_stripe_survives_crashes_and_failed_flushes() {
-    run(Placement::Stripe, 3, Faults { failed_flush: 50, ..HONEST }, 3_000, 2);
+    let machine = run(Placement::Stripe, 3, Faults { failed_flush: 50, ..HONEST }, 3_000, 2);
+    assert!(machine.only_read > 0, "disks were only read {} times", machine.only_read);
 }
 
 #[test]

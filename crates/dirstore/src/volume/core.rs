@@ -24,6 +24,7 @@ use super::upkeep::{CopyStep, CopyUnderWay, EndedUpkeep, MendTask, UpkeepRun};
 use super::waiter::Waiter;
 use crate::buffers::Chunk;
 use crate::buffers::index;
+use crate::event::StoreEvent;
 use crate::operation::ChangeReply;
 use crate::operation::{UploadProgress, UploadTerms};
 use crate::shared::DiskShared;
@@ -293,7 +294,8 @@ impl Core {
     }
 
     fn write(&mut self, id: UploadId, member: MemberId, block: Block) {
-        let Some(upload) = self.uploads.get_mut(&id).filter(|_| self.members[member.index()].is_some()) else { return };
+        let is_served = self.members[member.index()].is_some() && self.volume.is_writable(member);
+        let Some(upload) = self.uploads.get_mut(&id).filter(|_| is_served) else { return };
         if !upload.members.contains(&member) {
             upload.members.push(member);
             // The rate of a recording is reserved on one disk; on the others its bytes are written in what streams leave.
@@ -494,10 +496,10 @@ impl Core {
     }
 
     /// Takes `member` out, durably before anything else. Uploads go on with their other copies; where there are none, they fail with
-    /// `error`. Where the member has the only copies of a content, the volume takes no more changes instead, and everything fails that
-    /// waits.
+    /// `error`. A disk that may have the only copies of contents is read on; a recording goes on elsewhere then, for nobody can send it
+    /// again. Where nothing can be made durable without the disk, the volume takes no more changes, and everything fails that waits.
     pub(super) fn take_out(&mut self, member: MemberId, error: &StoreError) {
-        if self.members[member.index()].is_none() {
+        if self.members[member.index()].is_none() || !self.volume.is_writable(member) {
             return;
         }
         self.resting.let_go(&mut self.volume);
@@ -512,16 +514,29 @@ impl Core {
             self.copying = None;
             return;
         }
-        self.members[member.index()] = None;
+        let is_read = self.volume.is_readable(member);
+        if is_read {
+            self.tell_of_disk(member, error);
+        } else {
+            self.members[member.index()] = None;
+        }
         let ids: Vec<UploadId> = self.uploads.keys().copied().collect();
         for id in ids {
+            if self.uploads.get(&id).is_some_and(|upload| upload.members.contains(&member)) {
+                self.tell(member, Task::Forget(id));
+            }
             let Some(upload) = self.uploads.get_mut(&id) else { continue };
-            let is_lost = self.volume.leave_out(&mut upload.draft, member).is_err();
-            if is_lost && upload.life != VolumeUploadLife::Ending {
+            let left_out = self.volume.leave_out(&mut upload.draft, member);
+            let goes_on = left_out.is_ok_and(|bytes| bytes == 0 || upload.on_break == OnBreak::Keep);
+            let is_ending = upload.life == VolumeUploadLife::Ending;
+            if let (Ok(bytes @ 1..), true, false) = (left_out, goes_on, is_ending) {
+                self.front.events.tell(StoreEvent::RecordingDamaged { path: upload.path.clone(), bytes });
+            }
+            if goes_on || is_ending {
+                self.member_done(id, member);
+            } else {
                 upload.members.retain(|other| *other != member);
                 self.fail(id, error);
-            } else {
-                self.member_done(id, member);
             }
         }
         self.upkeep_without(member);

@@ -6,9 +6,9 @@ use device::Device;
 use units::{ByteCount, DiskId};
 use volume::{MemberId, MemberState, Upkeep};
 
-use super::{SharedCore, UpkeepError, lock};
+use super::{Core, SharedCore, UpkeepError, lock};
 use crate::StoreError;
-use crate::event::UpkeepReport;
+use crate::event::{DiskNotice, StoreEvent, UpkeepReport};
 
 /// A volume that is served.
 #[derive(Debug, Clone)]
@@ -74,11 +74,26 @@ pub(crate) struct ServedVolume {
     pub(crate) cpus: Vec<usize>,
 }
 
-/// As it is shown: a disk that is away and not out is of a volume that takes no changes.
-const fn state_name(state: MemberState, is_there: bool) -> &'static str {
+/// As it is shown: a disk that is away and not out is of a volume that takes no changes; one that is there and not written to failed.
+const fn state_name(state: MemberState, is_there: bool, is_written: bool) -> &'static str {
     match state {
         MemberState::Active | MemberState::Filling if !is_there => "missing",
+        MemberState::Active if !is_written => "read only",
         state => state.name(),
+    }
+}
+
+impl Core {
+    /// Tells that a disk is only read from now on.
+    pub(super) fn tell_of_disk(&self, member: MemberId, error: &StoreError) {
+        let Some(named) = self.named.get(member.index()).and_then(Option::as_ref) else { return };
+        let message = format!(
+            "disk {} of the volume takes no writes: {error}; what is written goes to the others, what lies on it is read as far as it is \
+             right: `isocast volume remove` moves that to the others, and the next start writes to it again",
+            member.0
+        );
+        let volume = self.volume.superblock().name.clone();
+        self.front.events.tell(StoreEvent::VolumeDisk(DiskNotice { volume, path: named.path.clone(), message }));
     }
 }
 
@@ -103,13 +118,13 @@ impl ServedVolume {
         let core = lock(&self.core);
         let superblock = core.volume.superblock();
         let members = superblock.members.iter().zip(&core.members).zip(&core.named);
-        let units = (0u8..).map(|number| core.volume.unit_count(MemberId(number))).zip(core.volume.free_counts());
-        let disks = members.zip(units).map(|(((record, member), named), (units, free_units))| VolumeMemberInfo {
+        let units = (0u8..).map(MemberId).zip(core.volume.free_counts());
+        let disks = members.zip(units).map(|(((record, member), named), (number, free_units))| VolumeMemberInfo {
             disk: member.as_ref().map(|member| member.disk),
             path: named.as_ref().map(|named| named.path.clone()),
-            state: state_name(record.state, member.is_some()),
+            state: state_name(record.state, member.is_some(), core.volume.is_writable(number)),
             size: ByteCount(record.size),
-            units: u64::from(units),
+            units: u64::from(core.volume.unit_count(number)),
             free_units,
         });
         VolumeInfo {

@@ -318,7 +318,7 @@ impl Core {
         let Some(copying) = &mut self.copying else { return };
         copying.source = None;
         let (id, part, target) = (copying.id, copying.task.part, copying.task.target);
-        if self.members.get(target.member.index()).is_none_or(Option::is_none) {
+        if !self.volume.is_writable(target.member) || self.members[target.member.index()].is_none() {
             return self.end_copy(CopyVerdict::Unwritten);
         }
         let mend = self.volume.mend(&copying.name, &copying.content, part, target, bytes.table);
@@ -385,17 +385,18 @@ impl Core {
         }
     }
 
-    /// The disk was taken out: what was to be copied to it is given up, what was to be read from it is read elsewhere.
+    /// The disk was taken out, or is only read: what was to be copied to it is given up, what cannot be read from it is read elsewhere.
     pub(super) fn upkeep_without(&mut self, member: MemberId) {
         let upkeep = self.upkeep.as_ref().map(|run| run.upkeep);
-        if matches!(upkeep, Some(Upkeep::Fill(own) | Upkeep::Drain(own)) if own == member) {
+        let is_read = self.volume.is_readable(member);
+        if !is_read && matches!(upkeep, Some(Upkeep::Fill(own) | Upkeep::Drain(own)) if own == member) {
             self.end_upkeep(Err(VolumeError::PartLost));
         }
         // Its number may soon be another disk's, with other contents in these units.
         self.mending.retain(|(_, _, task)| task.target.member != member);
         let Some(copying) = &self.copying else { return };
         match copying.source {
-            Some(source) if copying.task.sources[source].member == member => self.read_source(source + 1),
+            Some(source) if !is_read && copying.task.sources[source].member == member => self.read_source(source + 1),
             None if copying.task.target.member == member => self.end_copy(CopyVerdict::Unwritten),
             _ => {}
         }
