@@ -12,8 +12,6 @@ use super::server::{Choice, ServerGround};
 use super::timetable::Spare;
 use super::{Stop, clock};
 
-/// Streams begin so many a second: slower than the disks could start them, as in the other searches on disks.
-const STARTS_PER_SECOND: u64 = 20;
 /// Nothing is measured so long after the last began: start bursts are over then.
 const WARM_UP: Nanos = Nanos::from_secs(6);
 /// Counting goes on so long after the last asked. A start waits up to 5 s for room (docs/reference/http.md), then for its first bytes; until these
@@ -24,11 +22,33 @@ const TRIES_MAX: u32 = 3;
 /// What a modelled player wants before it plays.
 const PLAYER_START: Nanos = Nanos::from_secs(2);
 
+/// A refusal that came later than this is of a start that was admitted and did not get its first bytes in time.
+const AT_ONCE_SECONDS: f64 = 0.5;
+
+/// How many streams begin in a second. A disk that is nearly full gives the first bytes of few new ones in the time that they may take: what
+/// is refused then is a start, not a stream that there is no room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct StartsPerSecond(pub u64);
+
+impl StartsPerSecond {
+    fn ramp(self, streams: usize) -> Nanos {
+        Nanos::from_secs((streams as u64).div_ceil(self.0))
+    }
+
+    /// So many bytes a content needs to last for a run of `streams` of them that measures for `seconds`.
+    pub(super) fn bytes_needed(self, rate: BitRate, streams: usize, seconds: u64) -> u64 {
+        let span = Nanos::from_secs(DECIDED_SECONDS).max(WARM_UP + Nanos::from_secs(seconds));
+        rate.bytes_in(self.ramp(streams) + span + PLAYER_START + PLAYER_START)
+    }
+}
+
 /// What to ask for.
 #[derive(Debug, Clone)]
 pub(super) struct AskedStreams {
     /// Rate of each.
     pub rate: BitRate,
+    /// At which pace they begin.
+    pub starts: StartsPerSecond,
     /// A content for each of them: no two share reads.
     pub contents: Vec<String>,
     /// Whole seconds for which those admitted run.
@@ -46,6 +66,8 @@ pub(super) struct AdmittedStreams {
     pub stalled: usize,
     /// What was short for the first that was refused; `None` if nobody was, since there were no more contents to ask for.
     pub short: Option<String>,
+    /// Seconds until it was told so.
+    pub refused_after: Option<f64>,
     /// Refused when as many were asked for alone, blocks that were late then, and what disturbed the run.
     pub remarks: Vec<String>,
 }
@@ -53,23 +75,16 @@ pub(super) struct AdmittedStreams {
 impl AdmittedStreams {
     /// What a reader of the figures must know.
     pub(super) fn notes(&self) -> Vec<String> {
-        let limit = match self.short.as_deref() {
-            None => Some("nobody was refused, since there were no more contents that are long enough".to_owned()),
-            Some(short) if !short.starts_with("disk") => Some(format!("not a disk was short, but: {short}")),
-            Some(_) => None,
+        let limit = match (self.short.as_deref(), self.refused_after) {
+            (None, _) => "nobody was refused, since there were no more contents that are long enough".to_owned(),
+            (Some(short), _) if !short.starts_with("disk") => format!("not a disk was short, but: {short}"),
+            (Some(short), Some(after)) if after > AT_ONCE_SECONDS => {
+                format!("{short} was not full: a start was refused that got no first bytes from it in {after:.1} s")
+            }
+            (Some(short), _) => format!("{short} was full"),
         };
-        limit.into_iter().chain(self.remarks.iter().cloned()).collect()
+        [limit].into_iter().chain(self.remarks.iter().cloned()).collect()
     }
-}
-
-/// So many bytes a content needs to last for a run of `streams` of them that measures for `seconds`.
-pub(super) fn bytes_needed(rate: BitRate, streams: usize, seconds: u64) -> u64 {
-    let span = Nanos::from_secs(DECIDED_SECONDS).max(WARM_UP + Nanos::from_secs(seconds));
-    rate.bytes_in(ramp(streams) + span + PLAYER_START + PLAYER_START)
-}
-
-fn ramp(streams: usize) -> Nanos {
-    Nanos::from_secs((streams as u64).div_ceil(STARTS_PER_SECOND))
 }
 
 /// Asks for a stream of each content, then for as many as were admitted.
@@ -98,6 +113,7 @@ pub(super) fn admitted(
     // Who got nothing until then was neither admitted nor refused, and does not count.
     let streams = all.before_first_no().unwrap_or(all.admitted).min(all.admitted - all.failed);
     let short = all.before_first_no().map(|_| all.first_short.unwrap_or_default());
+    let refused_after = all.first_refusal_seconds;
     let mut remarks: Vec<String> = all.disturbed.iter().map(|why| format!("while they were counted: {why}")).collect();
     if all.failed > 0 {
         remarks.push(format!(
@@ -107,7 +123,7 @@ pub(super) fn admitted(
         ));
     }
     if streams == 0 {
-        return Ok(AdmittedStreams { streams, stalled: 0, short, remarks });
+        return Ok(AdmittedStreams { streams, stalled: 0, short, refused_after, remarks });
     }
     let (alone, _) = run(streams, WARM_UP, asked.seconds)?;
     remarks.extend(alone.disturbed.iter().map(|why| format!("while they ran: {why}")));
@@ -128,7 +144,7 @@ pub(super) fn admitted(
     if let Some(late) = alone.own_words.map(|words| words.late_blocks).filter(|late| *late > 0) {
         remarks.push(format!("{late} blocks were late while they ran"));
     }
-    Ok(AdmittedStreams { streams, stalled: alone.stalled_streams, short, remarks })
+    Ok(AdmittedStreams { streams, stalled: alone.stalled_streams, short, refused_after, remarks })
 }
 
 fn request(asked: &AskedStreams, streams: usize, warm_up: Nanos, seconds: u64) -> RunRequest {
@@ -137,7 +153,7 @@ fn request(asked: &AskedStreams, streams: usize, warm_up: Nanos, seconds: u64) -
         rate: asked.rate,
         contents: asked.contents.clone(),
         spread: ContentSpread::Turn,
-        ramp: ramp(streams),
+        ramp: asked.starts.ramp(streams),
         warm_up,
         seconds,
         start: PLAYER_START,
@@ -162,7 +178,8 @@ mod tests {
 
     #[test]
     fn a_content_lasts_for_ramp_warm_up_run_and_what_a_player_has_ahead() {
-        assert_eq!(bytes_needed(BitRate(8_000_000), 100, 20), 35_000_000);
-        assert_eq!(bytes_needed(BitRate(8_000_000), 100, 1), 29_000_000, "counting takes longer");
+        let starts = StartsPerSecond(20);
+        assert_eq!(starts.bytes_needed(BitRate(8_000_000), 100, 20), 35_000_000);
+        assert_eq!(starts.bytes_needed(BitRate(8_000_000), 100, 1), 29_000_000, "counting takes longer");
     }
 }

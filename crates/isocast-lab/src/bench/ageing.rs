@@ -9,7 +9,7 @@ use std::io::Write;
 use clap::{Args, ValueEnum};
 use units::{BitRate, ByteCount};
 
-use super::admitted::{self, AskedStreams};
+use super::admitted::{self, AskedStreams, StartsPerSecond};
 use super::contents::{self, ContentTurnover, KeptContent, SizeMix};
 use super::figure_table::{FigureOutput, FigureTable, TableFigure};
 use super::lab_disk::{DiskTiming, LabDisk};
@@ -76,6 +76,8 @@ enum AgedStore {
 
 /// So much of the room that a store offers when it is empty is taken.
 const FULL_PERCENT: u64 = 90;
+/// Streams begin so many a second: the contents are too short for a slower pace.
+const STARTS: StartsPerSecond = StartsPerSecond(20);
 const QUICK_BYTES: ByteCount = ByteCount(1 << 30);
 const QUICK_LARGEST: ByteCount = ByteCount(16 << 20);
 const QUICK_STREAMS: usize = 8;
@@ -237,6 +239,7 @@ impl AgeingCommand {
         show.line(&format!("{}: {mb_per_s:.1} MB/s of reading", store.name()));
         let asked = AskedStreams {
             rate: self.rate,
+            starts: STARTS,
             contents: self.long_enough(kept),
             seconds: self.run,
             lab_disk: Some(site.first_disk()),
@@ -261,7 +264,7 @@ impl AgeingCommand {
         }
         let mut largest_first: Vec<u64> = kept.iter().map(|one| one.bytes).collect();
         largest_first.sort_unstable_by(|a, b| b.cmp(a));
-        let lasts = |(before, bytes): &(usize, u64)| *bytes >= admitted::bytes_needed(self.rate, before + 1, self.run);
+        let lasts = |(before, bytes): &(usize, u64)| *bytes >= STARTS.bytes_needed(self.rate, before + 1, self.run);
         let least = largest_first.into_iter().enumerate().take_while(lasts).last();
         least.map_or_else(Vec::new, |(_, least)| kept.iter().filter(|one| one.bytes >= least).map(name).collect())
     }

@@ -14,7 +14,7 @@ use clap::{Args, ValueEnum};
 use rustix::fs::{Advice, fadvise};
 use units::{BitRate, ByteCount};
 
-use super::admitted::{self, AskedStreams};
+use super::admitted::{self, AskedStreams, StartsPerSecond};
 use super::contents::{self, KeptContent};
 use super::figure_table::{FigureOutput, FigureTable, TableFigure};
 use super::lab_disk::{DiskTiming, LabDisk};
@@ -69,6 +69,11 @@ const DRIVE: &str = "desktop";
 /// The drive `desktop` with a tenth of its rate at both edges: the processor that carries the streams of one whole drive then carries those of
 /// eight. Seeks and turns take as long as before.
 const SLOW_DRIVE: [&str; 2] = ["outer=18000000B", "inner=8500000B"];
+/// The rate at its outer edge: more streams than that gives without a seek need not be asked for.
+const SLOW_OUTER: BitRate = BitRate(18_000_000 * 8);
+/// Streams begin so many a second on each disk.
+const STARTS_PER_DISK: u64 = 1;
+const QUICK_STARTS: u64 = 20;
 /// The stream of the other experiments, on whole drives.
 const WHOLE_RATE: BitRate = BitRate(8_800_000);
 /// Memory for blocks, for each disk: it grows with the disks, so that disks are compared.
@@ -214,11 +219,14 @@ impl DisksCommand {
         let more = ["--set", &memory, "--set", "schedule.survive_disk_loss=false"].map(str::to_owned);
         let room = site.free_bytes()?;
         site.set_timing(DiskTiming::None)?;
-        let kept = site.serve(&more, stop, |server| fill(server, room, stop))?;
+        let mut contents = site.serve(&more, stop, |server| fill(server, room, stop))?;
         site.set_timing(DiskTiming::Drive)?;
+        let carried_max = SLOW_OUTER.0.div_ceil(self.rate.0) * u64::from(disks);
+        contents.truncate(usize::try_from(carried_max)?);
+        let starts = StartsPerSecond(if self.quick { QUICK_STARTS } else { STARTS_PER_DISK * u64::from(disks) });
         let asked =
-            AskedStreams { rate: self.rate, contents: kept, seconds: self.run, lab_disk: Some(site.first_disk()) };
-        let needed = admitted::bytes_needed(self.rate, asked.contents.len(), self.run);
+            AskedStreams { rate: self.rate, starts, contents, seconds: self.run, lab_disk: Some(site.first_disk()) };
+        let needed = starts.bytes_needed(self.rate, asked.contents.len(), self.run);
         if needed > CONTENT_BYTES {
             bail!(
                 "contents of {} do not last for {} s of {} streams: give a lower --rate or a shorter --run",

@@ -40,6 +40,10 @@ pub(crate) struct Run {
     /// What was short for the first that was refused, as far as the server says; `None` in results older than the figure.
     #[serde(default)]
     pub first_short: Option<String>,
+    /// Seconds until the first that was refused was told; `None` in results older than the figure. One that is admitted and does not get
+    /// its first bytes in time is refused after seconds, one that there is no room for at once.
+    #[serde(default)]
+    pub first_refusal_seconds: Option<f64>,
     /// Streams refused (answered with an error status at the start).
     pub refused: usize,
     /// The rate the last refusal offered.
@@ -240,6 +244,10 @@ impl Run {
                 StreamFate::Refused { reason, .. } => reason.resource.clone(),
                 _ => None,
             }),
+            first_refusal_seconds: report.streams.iter().find_map(|s| match &s.fate {
+                StreamFate::Refused { waited, .. } => Some(waited.as_secs_f64()),
+                _ => None,
+            }),
             grantable_bps: report.streams.iter().rev().find_map(|s| match &s.fate {
                 StreamFate::Refused { reason, .. } => reason.grantable_bps,
                 _ => None,
@@ -373,7 +381,7 @@ fn spread(streams: impl Iterator<Item = Jitter>) -> JitterSpread {
 
 /// A refusal that does not say what it should.
 fn is_unexplained(fate: &StreamFate) -> bool {
-    matches!(fate, StreamFate::Refused { status, reason } if *status != 503 || reason.grantable_bps.is_none())
+    matches!(fate, StreamFate::Refused { status, reason, .. } if *status != 503 || reason.grantable_bps.is_none())
 }
 
 fn reasons(streams: &[StreamResult]) -> Vec<String> {

@@ -211,7 +211,7 @@ fn every_kind_of_answer_has_its_fate() {
     assert_eq!(streams[0].fate, StreamFate::Delivered);
     assert!(streams[0].grid.total() > 0 && streams[0].first_byte.is_some());
     let refused = |fate: &StreamFate| match fate {
-        StreamFate::Refused { status: 503, reason } => reason.grantable_bps,
+        StreamFate::Refused { status: 503, reason, .. } => reason.grantable_bps,
         _ => None,
     };
     assert_eq!(refused(&streams[1].fate), Some(1_500_000));

@@ -29,8 +29,8 @@ pub(crate) struct ViewerTerms {
 pub(crate) enum StreamFate {
     /// Admitted, and delivered to the end of the run.
     Delivered,
-    /// Refused at the start, with the status, and why.
-    Refused { status: u16, reason: RefusalReason },
+    /// Refused at the start, with the status, why, and how long after it was asked for.
+    Refused { status: u16, reason: RefusalReason, waited: Nanos },
     /// Not one byte came before the end of the run.
     Silent,
     /// Broken; why.
@@ -114,7 +114,8 @@ impl BenchViewer {
                 self.count(now, now, bytes);
             }
             ConnectionStep::Refused { status, reason } if self.first_byte.is_none() => {
-                self.ended = Some(StreamFate::Refused { status, reason });
+                let waited = now.saturating_sub(self.requested);
+                self.ended = Some(StreamFate::Refused { status, reason, waited });
             }
             ConnectionStep::Refused { status, .. } => {
                 self.ended = Some(StreamFate::Failed { reason: format!("asked again, the server answered {status}") });
