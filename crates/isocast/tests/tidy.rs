@@ -12,8 +12,6 @@ use std::process::Command;
 const LINES_MAX: usize = 800;
 /// The crate that may hold `unsafe`, each block with its SAFETY sentence.
 const UNSAFE_CRATE: &str = "kernel";
-/// Crates in which a circle of imports is left to be cut: fewer, never more.
-const CIRCULAR: [&str; 1] = ["volume"];
 /// What is generated or fetched.
 const SKIPPED: [&str; 8] =
     [".git", "target", "demo", "state", "web/node_modules", "web/dist", "fuzz/target", "tests/players/node_modules"];
@@ -87,14 +85,10 @@ fn modules_do_not_import_each_other_in_circles() {
             }
         }
         let left: BTreeSet<String> = imports.keys().cloned().collect();
-        match (imports.is_empty(), CIRCULAR.contains(&name.as_str())) {
-            (false, false) => problems.extend(imports.iter().map(|(module, of)| {
-                let of: Vec<&String> = of.intersection(&left).collect();
-                format!("crates/{name}: `{module}` is in a circle of imports, by way of {of:?}; move what both need to a third")
-            })),
-            (true, true) => problems.push(format!("crates/{name} has no circle any more; take it out of CIRCULAR")),
-            _ => {}
-        }
+        problems.extend(imports.iter().map(|(module, of)| {
+            let of: Vec<&String> = of.intersection(&left).collect();
+            format!("crates/{name}: `{module}` is in a circle of imports, by way of {of:?}; move what both need to a third")
+        }));
     }
     report(&problems);
 }

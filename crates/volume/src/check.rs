@@ -3,9 +3,8 @@
 //! Promise: finds every unit that was lost, torn, written elsewhere or changed: its header must name it, its table of
 //! checksums must be the one of the catalogue, and, where asked for, its payload must agree with the table.
 
-use crate::catalogue::{StoredContent, UnitPlace};
-use crate::open::ReadDisk;
-use crate::tail::stored_bytes;
+use crate::content::{StoredContent, UnitPlace, stored_bytes};
+use crate::disk::ReadDisk;
 use crate::unit::{ChecksumTable, UnitHeader};
 use crate::{BLOCK_BYTES, BLOCK_LEN, MemberId, Volume};
 

@@ -7,26 +7,16 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::catalogue::UnitPlace;
+use crate::disk::DiskWrite;
 use crate::record;
 use crate::superblock::MemberState;
-use crate::{MEMBERS_MAX, MemberId, StoredContent, Superblock, Volume, VolumeError};
+use crate::volume::CommitUnderWay;
+use crate::{MEMBERS_MAX, MemberId, Superblock, Volume, VolumeError};
 
 /// A frame of a checkpoint is closed when it has so many bytes.
 const CHECKPOINT_FRAME_BYTES: usize = 256 << 10;
 /// Disks that hold the journal.
 const JOURNAL_COPIES: usize = 2;
-
-/// Bytes for a disk.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DiskWrite {
-    /// Which disk.
-    pub member: MemberId,
-    /// Bytes from its start, a multiple of [`crate::BLOCK_BYTES`].
-    pub position: u64,
-    /// A multiple of [`crate::BLOCK_BYTES`].
-    pub bytes: Vec<u8>,
-}
 
 /// What makes the staged changes durable. Tell [`Volume::committed`] how it went.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -37,23 +27,6 @@ pub struct GroupCommit {
     pub writes: Vec<DiskWrite>,
     /// Then flush these, once.
     pub flush_then: Vec<MemberId>,
-}
-
-/// The commit under way.
-#[derive(Debug)]
-pub(crate) struct CommitUnderWay {
-    pub(crate) retired: Vec<Retired>,
-    /// Disks with payload that is durable when it is.
-    dirty: BTreeSet<MemberId>,
-    /// Disks that hold the journal when it is durable.
-    journal: Vec<MemberId>,
-}
-
-/// Units that nothing in the catalogue names any more, and the content whose readers may still use them.
-#[derive(Debug)]
-pub(crate) struct Retired {
-    pub(crate) units: Vec<UnitPlace>,
-    pub(crate) content: Arc<StoredContent>,
 }
 
 impl Volume {

@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::catalogue::{StoredContent, StoredPart, UnitPlace};
-use crate::layout::{HeldUnits, choose};
+use crate::choice::{HeldUnits, choose};
+use crate::content::{StoredContent, StoredPart, UnitPlace, stored_bytes};
 use crate::record::{Record, put_bytes};
-use crate::tail::stored_bytes;
 use crate::unit::{Checksums, UnitHeader};
 use crate::{BLOCK_BYTES, BLOCK_LEN, DiskWrite, MemberId, Placement, Volume, VolumeError};
 

@@ -1,6 +1,6 @@
 //! What can go wrong, in words for the operator: what is the matter, what is lost, what to do.
 
-use crate::SuperblockError;
+use crate::FORMAT_VERSION;
 
 /// Why a volume cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -22,6 +22,20 @@ pub enum CreateError {
     /// The name is empty or too long.
     #[error("a volume's name has 1 to 64 bytes")]
     Name,
+}
+
+/// Why a disk's superblock does not count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SuperblockError {
+    /// No copy bears the mark.
+    #[error("it holds no Isocast volume")]
+    NotAVolume,
+    /// A newer program wrote it.
+    #[error("its volume has format version {0}; this program reads up to {FORMAT_VERSION}: use a newer one")]
+    NewerVersion(u32),
+    /// No two copies agree.
+    #[error("its superblock is damaged: no two of its four copies agree")]
+    Damaged,
 }
 
 /// Why disks cannot be opened as a volume.

@@ -5,9 +5,9 @@
 //! damaged is read from the other.
 //! Not here: what the records mean (`open`).
 
+use crate::disk::ReadDisk;
 use crate::error::VolumeOpenError;
 use crate::frame::{self, FoundHead, FrameHead, decode_head};
-use crate::open::ReadDisk;
 use crate::{BLOCK_BYTES, BLOCK_LEN, VolumeId};
 
 /// Behind the last frame so many bytes are searched for a later one, which would prove that a frame between was damaged.

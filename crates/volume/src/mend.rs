@@ -2,15 +2,15 @@
 //!
 //! Promise: a copy is overwritten only where the other one was just read and found right; nothing in the catalogue changes.
 
-use crate::catalogue::{StoredContent, UnitPlace};
-use crate::open::ReadDisk;
+use crate::content::{StoredContent, UnitPlace};
+use crate::disk::ReadDisk;
 use crate::superblock::{MemberRecord, MemberState};
 use crate::unit::{ChecksumTable, UnitHeader};
 use crate::{Areas, DiskWrite, MemberId, Volume, VolumeError};
 
 /// A copy to write anew.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mend {
+pub struct CopyRewrite {
     /// Disk and position of the payload.
     pub payload: (MemberId, u64),
     /// The header to write behind it.
@@ -20,7 +20,14 @@ pub struct Mend {
 impl Volume {
     /// How to write the copy at `place` of a part anew, whose other copy has these checksums.
     #[must_use]
-    pub fn mend(&self, name: &str, content: &StoredContent, part: u32, place: UnitPlace, table: ChecksumTable) -> Mend {
+    pub fn mend(
+        &self,
+        name: &str,
+        content: &StoredContent,
+        part: u32,
+        place: UnitPlace,
+        table: ChecksumTable,
+    ) -> CopyRewrite {
         let areas = self.areas(place.member);
         let last = usize::try_from(part).is_ok_and(|part| part + 1 == content.parts.len());
         let header = UnitHeader {
@@ -36,7 +43,7 @@ impl Volume {
             table,
         };
         let header = DiskWrite { member: place.member, position: areas.header(place.unit), bytes: header.encode() };
-        Mend { payload: (place.member, areas.payload(place.unit)), header }
+        CopyRewrite { payload: (place.member, areas.payload(place.unit)), header }
     }
 
     /// Puts a new disk of `size` bytes in the place of `member`, to be filled: it is written to from now on and read when

@@ -6,28 +6,14 @@
 use std::sync::Arc;
 
 use crate::bytes::Decoder;
-use crate::catalogue::{Catalogue, StoredContent, UnitPlace};
+use crate::catalogue::Catalogue;
+use crate::content::{StoredContent, UnitPlace, stored_bytes};
+use crate::disk::ReadDisk;
 use crate::error::VolumeOpenError;
 use crate::journal::{Area, JournalContents};
 use crate::record::Record;
 use crate::superblock::{MemberRecord, MemberState};
-use crate::tail::stored_bytes;
 use crate::{BLOCK_LEN, DiskWrite, MemberId, Superblock, SuperblockError, Volume};
-
-/// A disk that did not give its bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the disk could not be read")]
-pub struct ReadError;
-
-/// The disks, as this crate reads them.
-pub trait ReadDisk {
-    /// Fills `buffer` from `position` of the disk: position and length are multiples of [`crate::BLOCK_BYTES`]. Disks are
-    /// counted from 0 as their caller does.
-    ///
-    /// # Errors
-    /// The disk gave an error, or has not so many bytes.
-    fn read(&mut self, disk: usize, position: u64, buffer: &mut [u8]) -> Result<(), ReadError>;
-}
 
 /// What the disks given are.
 #[derive(Debug, Clone, PartialEq, Eq)]

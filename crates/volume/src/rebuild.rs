@@ -6,10 +6,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use crate::catalogue::{Catalogue, StoredContent, StoredPart, UnitPlace, name_problem};
+use crate::catalogue::Catalogue;
+use crate::content::{StoredContent, StoredPart, UnitPlace, name_problem, stored_bytes};
+use crate::disk::ReadDisk;
 use crate::journal::{Area, Journal};
-use crate::open::{Identified, ReadDisk};
-use crate::tail::stored_bytes;
+use crate::open::Identified;
 use crate::unit::UnitHeader;
 use crate::{BLOCK_LEN, MemberId, Volume};
 

@@ -2,7 +2,7 @@
 
 use crate::MemberId;
 use crate::bytes::{Decoder, Encode};
-use crate::catalogue::{StoredContent, StoredPart, UnitPlace, name_problem};
+use crate::content::{StoredContent, StoredPart, UnitPlace, name_problem};
 
 const PUT: u8 = 1;
 const REMOVE: u8 = 2;

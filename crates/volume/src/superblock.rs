@@ -5,6 +5,7 @@
 
 use crate::areas::Areas;
 use crate::bytes::{Decoder, Encode, open_block, seal_block};
+use crate::error::SuperblockError;
 use crate::{BLOCK_LEN, FORMAT_VERSION, FORMAT_VERSION_MIN, MEMBERS_MAX, MemberId, VolumeId, name_problem};
 
 const MAGIC: &[u8; 8] = b"ISOCAVOL";
@@ -140,20 +141,6 @@ pub struct Superblock {
     pub members: Vec<MemberRecord>,
     /// Folders below which contents are laid in another way.
     pub folders: Vec<(String, Placement)>,
-}
-
-/// Why a disk's superblock does not count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum SuperblockError {
-    /// No copy bears the mark.
-    #[error("it holds no Isocast volume")]
-    NotAVolume,
-    /// A newer program wrote it.
-    #[error("its volume has format version {0}; this program reads up to {FORMAT_VERSION}: use a newer one")]
-    NewerVersion(u32),
-    /// No two copies agree.
-    #[error("its superblock is damaged: no two of its four copies agree")]
-    Damaged,
 }
 
 impl Superblock {

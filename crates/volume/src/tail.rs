@@ -6,22 +6,10 @@
 //! Promise: a tail is of one version of one content, or it is none.
 
 use crate::bytes::{Decoder, Encode};
-use crate::catalogue::StoredContent;
+use crate::content::{StoredContent, stored_bytes};
 use crate::draft::Draft;
 use crate::unit::{CHECKED_BYTES, ChecksumTable};
 use crate::{BLOCK_BYTES, Volume};
-
-/// The checksum of the rest, content and generation.
-const NAMED_BYTES: u64 = 8 + 8 + 4;
-
-/// Bytes that a content of so many takes in its units: its own, zeros up to a whole block, its tail.
-#[must_use]
-pub const fn stored_bytes(length: u64) -> u64 {
-    if length == 0 {
-        return 0;
-    }
-    length.next_multiple_of(BLOCK_BYTES) + 4 * length.div_ceil(CHECKED_BYTES as u64) + NAMED_BYTES
-}
 
 impl StoredContent {
     /// Where in its stored bytes the tail is: from where, and how long.

@@ -6,11 +6,11 @@
 
 use std::sync::Arc;
 
-use crate::catalogue::{StoredContent, StoredPart, UnitPlace};
-use crate::commit::Retired;
-use crate::layout::Half;
+use crate::choice::Half;
+use crate::content::{StoredContent, StoredPart, UnitPlace};
 use crate::record::Record;
 use crate::superblock::MemberState;
+use crate::volume::RetiredUnits;
 use crate::{MemberId, Placement, Volume, VolumeError};
 
 /// Why copies are looked after.
@@ -270,7 +270,7 @@ impl Volume {
         Record::Put(name.into(), content.clone()).encode(&mut self.staged);
         self.catalogue.insert(name.into(), Arc::new(content));
         let units = copies.iter().filter_map(|copy| copy.instead_of).collect();
-        self.staged_retired.push(Retired { units, content: old });
+        self.staged_retired.push(RetiredUnits { units, content: old });
         Ok(true)
     }
 }

@@ -1,18 +1,18 @@
 //! The volume: the catalogue, the free units and the journal as one state machine.
 //!
 //! Promise: a change is checked as a whole before anything of it is done; every unit belongs to one content, one draft, or
-//! nobody. Not here: choosing units (`layout`), durability (`commit`), writing contents (`draft`).
+//! nobody. Not here: choosing disks (`choice`) and units (`layout`), durability (`commit`), writing contents (`draft`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::allocator::FreeUnits;
 use crate::areas::Areas;
-use crate::catalogue::{Catalogue, ListedName, StoredContent, StoredPart};
-use crate::commit::{CommitUnderWay, Retired};
+use crate::catalogue::{Catalogue, ListedName};
+use crate::choice::{HeldUnits, pairs};
+use crate::content::{StoredContent, StoredPart, UnitPlace};
 use crate::error::{CreateError, VolumeError};
 use crate::journal::Journal;
-use crate::layout::{HeldUnits, pairs};
 use crate::record::Record;
 use crate::superblock::{MemberRecord, MemberState, Placement, Superblock};
 use crate::{DiskWrite, MEMBERS_MAX, MemberId, VolumeId, name_problem};
@@ -64,6 +64,23 @@ impl PromisedParts {
     }
 }
 
+/// The commit under way.
+#[derive(Debug)]
+pub(crate) struct CommitUnderWay {
+    pub(crate) retired: Vec<RetiredUnits>,
+    /// Disks with payload that is durable when it is.
+    pub(crate) dirty: BTreeSet<MemberId>,
+    /// Disks that hold the journal when it is durable.
+    pub(crate) journal: Vec<MemberId>,
+}
+
+/// Units that nothing in the catalogue names any more, and the content whose readers may still use them.
+#[derive(Debug)]
+pub(crate) struct RetiredUnits {
+    pub(crate) units: Vec<UnitPlace>,
+    pub(crate) content: Arc<StoredContent>,
+}
+
 /// An open volume.
 #[derive(Debug)]
 pub struct Volume {
@@ -79,11 +96,11 @@ pub struct Volume {
     /// Records that the next commit makes durable.
     pub(crate) staged: Vec<u8>,
     /// Units that are free when the next commit, or the one under way, is durable.
-    pub(crate) staged_retired: Vec<Retired>,
+    pub(crate) staged_retired: Vec<RetiredUnits>,
     pub(crate) committing: Option<CommitUnderWay>,
     /// Disks that hold the durable state of the journal.
     pub(crate) journal_on: Vec<MemberId>,
-    pub(crate) retired: Vec<Retired>,
+    pub(crate) retired: Vec<RetiredUnits>,
     /// Disks with payload that the next commit must make durable first.
     pub(crate) dirty: BTreeSet<MemberId>,
     /// The next number of a content or generation; below which they may be used, once durable and now.
@@ -437,6 +454,6 @@ impl Volume {
 
     pub(crate) fn retire(&mut self, content: Arc<StoredContent>) {
         let units = content.parts.iter().flat_map(StoredPart::places).collect();
-        self.staged_retired.push(Retired { units, content });
+        self.staged_retired.push(RetiredUnits { units, content });
     }
 }

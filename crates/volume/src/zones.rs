@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::catalogue::{StoredContent, UnitPlace};
-use crate::layout::Half;
+use crate::choice::Half;
+use crate::content::{StoredContent, UnitPlace};
 use crate::{MemberId, Upkeep, Volume};
 
 /// Contents that are counted. Of all bytes read, a content with more than a 1024th is surely among them (Metwally, Agrawal, El Abbadi:

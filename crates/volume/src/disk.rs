@@ -1,0 +1,29 @@
+//! What is read from the disks of a volume and written to them: by others, for this crate does neither.
+
+use crate::MemberId;
+
+/// A disk that did not give its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the disk could not be read")]
+pub struct ReadError;
+
+/// The disks, as this crate reads them.
+pub trait ReadDisk {
+    /// Fills `buffer` from `position` of the disk: position and length are multiples of [`crate::BLOCK_BYTES`]. Disks are
+    /// counted from 0 as their caller does.
+    ///
+    /// # Errors
+    /// The disk gave an error, or has not so many bytes.
+    fn read(&mut self, disk: usize, position: u64, buffer: &mut [u8]) -> Result<(), ReadError>;
+}
+
+/// Bytes for a disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiskWrite {
+    /// Which disk.
+    pub member: MemberId,
+    /// Bytes from its start, a multiple of [`crate::BLOCK_BYTES`].
+    pub position: u64,
+    /// A multiple of [`crate::BLOCK_BYTES`].
+    pub bytes: Vec<u8>,
+}
