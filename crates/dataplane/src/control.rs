@@ -135,6 +135,17 @@ pub enum Segment {
     },
 }
 
+impl Segment {
+    /// Bytes it puts into the socket.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Range { length, .. } => *length,
+        }
+    }
+}
+
 /// An open content, and where its bytes lie. Shared by all its streams; closed when the last lets go.
 #[derive(Debug)]
 pub struct Content {

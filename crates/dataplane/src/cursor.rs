@@ -24,7 +24,7 @@ impl<'a> SegmentList<'a> {
 
     /// Bytes of content in all segments.
     pub(crate) fn payload(self) -> u64 {
-        self.ranges().map(length_of).sum()
+        self.ranges().map(Segment::length).sum()
     }
 
     /// The ranges of the content, without what is sent between them.
@@ -68,7 +68,7 @@ impl Cursor {
     /// What lies here; finished segments are stepped over.
     pub(crate) fn place(&mut self, segment_list: SegmentList<'_>) -> AtCursor {
         while let Some(segment) = segment_list.segments.get(self.segment) {
-            let length = length_of(segment);
+            let length = segment.length();
             if self.passed < length {
                 return match *segment {
                     Segment::Bytes(_) => AtCursor::Literal { left: length - self.passed },
@@ -101,12 +101,5 @@ impl Cursor {
     pub(crate) fn pass(&mut self, bytes: u64) {
         self.passed += bytes;
         self.payload += bytes;
-    }
-}
-
-pub(crate) fn length_of(segment: &Segment) -> u64 {
-    match segment {
-        Segment::Bytes(bytes) => bytes.len() as u64,
-        Segment::Range { length, .. } => *length,
     }
 }

@@ -10,7 +10,6 @@ use dataplane::port::LITERAL_BYTES;
 use http_types::header::{self, HeaderName};
 use http_types::{Method, StatusCode};
 use service::contents::Entry;
-use service::pipeline::segment_bytes;
 use units::limits::{RANGES_MAX, SEGMENTS_MAX};
 
 use crate::message::conditional::{self, ConditionResult, Validators};
@@ -172,7 +171,7 @@ fn multiple(entry: &Entry, validators: Vec<(HeaderName, String)>, ranges: &[Byte
     fields.push((header::CONTENT_TYPE, format!("multipart/byteranges; boundary={boundary}")));
     fields.push((header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()));
     let content_bytes = ranges.iter().map(|range| range.length).sum();
-    let length = Some(body.iter().map(segment_bytes).sum());
+    let length = Some(body.iter().map(Segment::length).sum());
     StreamPlan { status: StatusCode::PARTIAL_CONTENT, fields, length, body, content_bytes, ranged: true }
 }
 
@@ -319,7 +318,7 @@ mod tests {
         #[test]
         fn lengths_add_up(spec in "bytes=([0-9]{0,3}-[0-9]{0,3},){0,18}[0-9]{1,3}-", size in 1u64..2000) {
             if let AnswerPlan::Stream(plan) = planned("GET", &format!("Range: {spec}\r\n"), size) {
-                prop_assert_eq!(plan.length, Some(plan.body.iter().map(segment_bytes).sum::<u64>()));
+                prop_assert_eq!(plan.length, Some(plan.body.iter().map(Segment::length).sum::<u64>()));
                 prop_assert!(plan.body.len() < SEGMENTS_MAX);
                 for segment in &plan.body {
                     match segment {

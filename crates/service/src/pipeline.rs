@@ -133,7 +133,7 @@ pub async fn open(
     let socket = UnixStream::from_std(ours).map_err(|_| DeliveryError::Busy)?;
     // The plane's end stays in blocking mode, for then no memory is lent to it (`kernel::lend`): before Linux 6.5, splicing to
     // such a socket waits for its reader, which is no thread of real-time priority. The plane's sends never wait.
-    let left = request.body.iter().map(segment_bytes).sum();
+    let left = request.body.iter().map(Segment::length).sum();
     // The plane has no streams without bytes, but stages may still add some.
     let paced = match left {
         0 => None,
@@ -199,15 +199,6 @@ impl Drop for Pipe {
             paced.stop();
             self.service.runtime.spawn(async move { drop(paced.finished_as(Some("ClientGone")).await) });
         }
-    }
-}
-
-/// Bytes a segment puts on the wire.
-#[must_use]
-pub fn segment_bytes(segment: &Segment) -> u64 {
-    match segment {
-        Segment::Bytes(bytes) => bytes.len() as u64,
-        Segment::Range { length, .. } => *length,
     }
 }
 

@@ -6,7 +6,7 @@ use units::limits;
 use super::*;
 use crate::cache::{PageKey, PageState};
 use crate::control::{Event, Segment};
-use crate::cursor::{AtCursor, length_of};
+use crate::cursor::AtCursor;
 use crate::port::{Completion, IoFault, LITERAL_BYTES, SendRequest, Span};
 
 /// Fewer bytes are copied: to lend a few pages costs as much, and memory that was lent is replaced before it is read into
@@ -224,7 +224,7 @@ impl Pacer {
     fn in_segment_after(&self, slot: u32, length: u64) -> u64 {
         let stream = &self.streams[slot as usize];
         let segment = &stream.delivery().segments[stream.send.segment];
-        let total = length_of(segment);
+        let total = segment.length();
         total.saturating_sub(stream.send.passed + length).min(CACHE_PAGE_BYTES)
     }
 
