@@ -40,4 +40,4 @@ pub use shared::DiskUsable;
 pub use stats::{Counter, DiskStats};
 pub use store::{DiskInfo, Store};
 pub use upload::Upload;
-pub use volume::{UpkeepError, VolumeDiskError, VolumeInfo, VolumeMemberInfo, VolumeWish};
+pub use volume::{UpkeepError, VolumeDiskError, VolumeInfo, VolumeMemberInfo, VolumeWish, is_same_disk};

@@ -3,7 +3,6 @@
 // They panic where nobody reads any more.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-mod aligned;
 mod client;
 mod config;
 mod copy;

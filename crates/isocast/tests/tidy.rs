@@ -87,7 +87,9 @@ fn modules_do_not_import_each_other_in_circles() {
         let left: BTreeSet<String> = imports.keys().cloned().collect();
         problems.extend(imports.iter().map(|(module, of)| {
             let of: Vec<&String> = of.intersection(&left).collect();
-            format!("crates/{name}: `{module}` is in a circle of imports, by way of {of:?}; move what both need to a third")
+            format!(
+                "crates/{name}: `{module}` is in a circle of imports, by way of {of:?}; move what both need to a third"
+            )
         }));
     }
     report(&problems);

@@ -4,6 +4,7 @@
 //! Promise: every `unsafe` block names the invariant it relies on and who keeps it; no reference is ever made to memory
 //! that the kernel may write. Not here: what is read, sent or written, and when (`dataplane`, `schedule`, `dirstore`).
 
+pub mod aligned;
 pub mod clock;
 pub mod control_groups;
 pub mod direct;

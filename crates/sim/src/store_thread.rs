@@ -385,7 +385,7 @@ impl StoreThread {
 
     /// Hands over what is to be said, and notes what waits for a grant.
     fn post(&mut self, out: &mut Actions) {
-        while let Some(message) = self.uploads.message() {
+        self.uploads.send_messages(|message| {
             match message {
                 StoreMessage::Offer(Offer { job, work, class: WorkClass::BestEffort, .. }) => {
                     self.waiting.insert(job, work);
@@ -399,8 +399,8 @@ impl StoreThread {
                 StoreMessage::Done(_) => {}
             }
             out.messages.push(message);
-            self.uploads.sent();
-        }
+            true
+        });
     }
 
     /// Bytes by which a recording's buffer was ever over its bound: it was not written in time.

@@ -229,15 +229,17 @@ impl<F: UploadFile, R> Uploads<F, R> {
         self.uploads.values().map(|upload| &upload.file)
     }
 
-    /// The next message to the disk's schedule. It is taken by [`Uploads::sent`].
+    /// True if messages to the disk's schedule are not sent yet.
     #[must_use]
-    pub fn message(&self) -> Option<StoreMessage> {
-        self.messages.front().copied()
+    pub fn has_messages(&self) -> bool {
+        !self.messages.is_empty()
     }
 
-    /// The next message was sent.
-    pub fn sent(&mut self) {
-        self.messages.pop_front();
+    /// Sends the messages to the disk's schedule, in order, until `send` has no room for one.
+    pub fn send_messages(&mut self, mut send: impl FnMut(StoreMessage) -> bool) {
+        while self.messages.front().is_some_and(|message| send(*message)) {
+            self.messages.pop_front();
+        }
     }
 
     /// An upload begins: `file` is there, with so many bytes `written` by an earlier one, a multiple of `DIRECT_ALIGN`. If it breaks
@@ -535,12 +537,12 @@ mod tests {
         let id = uploads.begin(InOnePiece, Some(recording), false, 0);
         let deadlines = |uploads: &mut Uploads<InOnePiece, ()>| {
             let mut found = Vec::new();
-            while let Some(message) = uploads.message() {
+            uploads.send_messages(|message| {
                 if let StoreMessage::Offer(Offer { class: WorkClass::RealTime { deadline, .. }, .. }) = message {
                     found.push(deadline);
                 }
-                uploads.sent();
-            }
+                true
+            });
             found.pop()
         };
         let second = Nanos::from_secs;

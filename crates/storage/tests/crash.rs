@@ -224,8 +224,7 @@ impl Server {
 
     /// Messages to the schedule, which keeps the offers.
     fn hear(&mut self) {
-        while let Some(message) = self.uploads.message() {
-            self.uploads.sent();
+        self.uploads.send_messages(|message| {
             match message {
                 StoreMessage::Offer(offer) => drop(self.offers.insert(offer.job, offer.work)),
                 StoreMessage::Withdraw { job, .. } => drop(self.offers.remove(&job)),
@@ -234,7 +233,8 @@ impl Server {
                 }
                 StoreMessage::Done(_) => {}
             }
-        }
+            true
+        });
     }
 
     fn grant(&mut self) {

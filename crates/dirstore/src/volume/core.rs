@@ -10,13 +10,14 @@ use std::time::SystemTime;
 
 use dataplane::layout::FileAccess;
 use device::Device;
+use kernel::aligned::AlignedBlock;
 use storage::uploads::RecordingTerms;
 use units::{DiskId, UploadId};
 use volume::{DiskWrite, Draft, MemberId, ReadCounts, Rounds, Volume, VolumeError};
 
 use super::content::{OpenContents, entry_of};
 use super::open::OpenDisk;
-use super::part::{AlignedBlock, Block, BlockBytes};
+use super::part::{Block, BlockBytes};
 use super::replace::VacantDisk;
 use super::resting::RestingUploads;
 use super::unit_read::UnitRead;

@@ -7,11 +7,11 @@
 
 use std::path::{Path, PathBuf};
 
+use kernel::aligned::AlignedBlock;
 use rustix::io::Errno;
 use volume::{DiskWrite, Identified, MemberId, Volume, VolumeError, VolumeOpenError};
 
 use super::open::{GivenDisks, OpenDisk, VolumeDiskError, open_disk, write_whole};
-use super::part::AlignedBlock;
 use crate::event::DiskNotice;
 
 /// What it means that a disk is away.
@@ -36,7 +36,9 @@ pub(super) struct FoundDisks {
     stale: Vec<(OpenDisk, MemberId)>,
 }
 
-fn is_same(one: &Path, other: &Path) -> bool {
+/// Whether two paths are one disk.
+#[must_use]
+pub fn is_same_disk(one: &Path, other: &Path) -> bool {
     one == other || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }
 
@@ -55,7 +57,7 @@ impl FoundDisks {
     pub(super) fn of(paths: &[PathBuf]) -> Result<Self, VolumeDiskError> {
         let (mut given, mut unusable, mut stale) = (Vec::new(), Vec::new(), Vec::new());
         for (number, path) in paths.iter().enumerate() {
-            if paths[..number].iter().any(|other| is_same(other, path)) {
+            if paths[..number].iter().any(|other| is_same_disk(other, path)) {
                 return Err(VolumeDiskError::Twice(path.clone()));
             }
             match open_disk(path) {

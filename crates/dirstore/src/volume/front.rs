@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use dataplane::control::Content;
 use dataplane::layout::ContentLayout;
+use kernel::aligned::AlignedBlock;
 use media::{MediaRate, ProbeBudget, ProbeError, ReadAt, probe};
 use tokio::sync::mpsc;
 use units::limits;
 use volume::{ChecksumTable, ListedName, StoredContent};
 
 use super::content::{entry_of, folder_of, stamp_of};
-use super::part::AlignedBlock;
 use super::{SharedCore, lock};
 use crate::buffers::{count, index};
 use crate::index::Index;

@@ -84,14 +84,10 @@ impl MemberWorker {
                 return lock(&self.core).give_up();
             }
             if !more {
-                self.port.wait(if self.uploads.message().is_none() { NAP } else { RETRY });
+                self.port.wait(if self.uploads.has_messages() { RETRY } else { NAP });
             }
         }
-        while let Some(message) = self.uploads.message()
-            && self.port.send(message)
-        {
-            self.uploads.sent();
-        }
+        self.uploads.send_messages(|message| self.port.send(message));
         let left = VacantDisk { shared: self.shared, port: self.port };
         lock(&self.core).vacant.insert(self.member, left);
     }
@@ -99,13 +95,13 @@ impl MemberWorker {
     /// One round of what there is to do. True if there may be more at once.
     fn turn(&mut self) -> bool {
         self.take_tasks();
-        self.post();
+        self.uploads.send_messages(|message| self.port.send(message));
         let granted = self.port.grant();
         if let Some(grant) = granted {
             self.shared.set_busy(true); // a new thing begins: patience is counted from here
             self.use_grant(grant);
             self.take_tasks();
-            self.post();
+            self.uploads.send_messages(|message| self.port.send(message));
         }
         self.shared.stats.dirty_bytes.set(self.uploads.dirty_bytes());
         granted.is_some()
@@ -147,15 +143,6 @@ impl MemberWorker {
                     self.uploads.received(number, bytes, monotonic());
                 }
             }
-        }
-    }
-
-    fn post(&mut self) {
-        while let Some(message) = self.uploads.message() {
-            if !self.port.send(message) {
-                return;
-            }
-            self.uploads.sent();
         }
     }
 

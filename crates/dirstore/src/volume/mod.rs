@@ -23,6 +23,7 @@ mod waiter;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub(crate) use self::core::Core;
+pub use self::find::is_same_disk;
 pub(crate) use self::front::Front;
 pub(crate) use self::info::ServedVolume;
 pub use self::info::{VolumeInfo, VolumeMemberInfo, VolumeWish};

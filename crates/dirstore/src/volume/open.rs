@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 
 use dataplane::layout::FileAccess;
 use device::{Device, location_of};
+use kernel::aligned::AlignedBlock;
 use rustix::fs::{FlockOperation, OFlags, SeekFrom, flock, seek};
 use units::limits;
 use volume::{MemberId, ReadDisk, ReadError, Volume, VolumeOpenError};
 
 use super::find::{FoundDisks, SettledDisks, failed};
-use super::part::AlignedBlock;
 use crate::buffers::count;
 use crate::event::DiskNotice;
 

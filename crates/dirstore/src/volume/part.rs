@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use kernel::aligned::AlignedBlock;
 use kernel::direct::DirectWriter;
 use storage::uploads::UploadFile;
 use units::{UploadId, limits};
@@ -26,39 +27,6 @@ pub(super) enum BlockBytes {
     Payload(Arc<Chunk>),
     /// A unit's header, or a piece of a content's tail.
     Made(Arc<AlignedBlock>),
-}
-
-/// Bytes whose address direct writes can take, with zeros up to a whole block.
-#[derive(Debug)]
-pub(super) struct AlignedBlock {
-    memory: Vec<u8>,
-    start: usize,
-    length: usize,
-}
-
-impl AlignedBlock {
-    pub(super) fn new(bytes: &[u8]) -> Self {
-        let mut block = Self::zeroed(bytes.len());
-        block.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
-        block
-    }
-
-    /// Of `length` bytes, rounded up to a whole block.
-    pub(super) fn zeroed(length: usize) -> Self {
-        let align = index(limits::DIRECT_ALIGN);
-        let length = length.next_multiple_of(align);
-        let memory = vec![0; length + align];
-        let start = memory.as_ptr().align_offset(align);
-        Self { memory, start, length }
-    }
-
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.memory[self.start..self.start + self.length]
-    }
-
-    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.memory[self.start..self.start + self.length]
-    }
 }
 
 impl Block {

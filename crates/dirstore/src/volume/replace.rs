@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use device::Device;
+use kernel::aligned::AlignedBlock;
 use units::DiskId;
 use volume::{AddError, CreateError, DiskWrite, MEMBERS_MAX, MemberId, Placement, Upkeep};
 
@@ -16,7 +17,6 @@ use super::core::{Core, Member, NamedDisk};
 use super::info::ServedVolume;
 use super::lock;
 use super::open::{OpenDisk, VolumeDiskError, open_disk, read_whole};
-use super::part::AlignedBlock;
 use crate::StoreError;
 use crate::buffers::index;
 use crate::grants::GrantPort;

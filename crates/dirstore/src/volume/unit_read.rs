@@ -5,12 +5,12 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use kernel::aligned::AlignedBlock;
 use rustix::io::{Errno, pread};
 use storage::uploads::UploadFile;
 use units::{UploadId, limits};
 use volume::{Areas, BLOCK_BYTES, ChecksumTable, StoredContent, UnitPlace, Volume};
 
-use super::part::AlignedBlock;
 use crate::StoreError;
 use crate::buffers::{count, index};
 

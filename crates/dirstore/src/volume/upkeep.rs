@@ -8,12 +8,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use kernel::aligned::AlignedBlock;
 use units::{ByteCount, UploadId};
 use volume::{CopyTask, MemberId, NewCopy, StoredContent, Upkeep, VolumeError, ZoneMove};
 
 use super::UpkeepError;
 use super::core::{Core, Task};
-use super::part::{AlignedBlock, Block, BlockBytes};
+use super::part::{Block, BlockBytes};
 use super::unit_read::{UnitBytes, UnitRead};
 use crate::StoreError;
 use crate::buffers::index;

@@ -10,6 +10,7 @@ use std::sync::{Arc, Weak};
 
 use dataplane::control::Content;
 use dataplane::layout::{ContentLayout, Extent, FileAccess};
+use kernel::aligned::AlignedBlock;
 use kernel::fiemap;
 use kernel::version_check;
 use kernel::write_watch::WriteWatcher;
@@ -147,10 +148,7 @@ fn reads_directly(handle: BorrowedFd<'_>) -> Result<FileAccess, Errno> {
         Err(Errno::INVAL) => return Ok(FileAccess::Buffered),
         other => other?,
     };
-    let align = usize::try_from(limits::DIRECT_ALIGN).expect("a small constant");
-    let mut memory = vec![0_u8; 2 * align];
-    let start = memory.as_ptr().align_offset(align);
-    match rustix::io::pread(&file, &mut memory[start..start + align], 0) {
+    match rustix::io::pread(&file, AlignedBlock::zeroed(1).bytes_mut(), 0) {
         Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(FileAccess::Buffered),
         other => other.map(|_| FileAccess::Direct),
     }

@@ -116,7 +116,7 @@ impl Worker {
             let more = self.turn();
             self.shared.set_busy(false);
             if !more {
-                self.port.wait(if self.uploads.message().is_none() { NAP } else { RETRY });
+                self.port.wait(if self.uploads.has_messages() { RETRY } else { NAP });
             }
         }
     }
@@ -131,13 +131,13 @@ impl Worker {
             self.give_up();
         }
         self.offer_chore();
-        self.post();
+        self.uploads.send_messages(|message| self.port.send(message));
         let granted = self.port.grant();
         if let Some(grant) = granted {
             self.shared.set_busy(true); // a new thing begins: patience is counted from here
             self.use_grant(grant);
             self.offer_chore();
-            self.post();
+            self.uploads.send_messages(|message| self.port.send(message));
         }
         self.refresh_gauges();
         more || granted.is_some()
@@ -222,15 +222,6 @@ impl Worker {
         targets.into_iter().for_each(|mut target| target.tell_failure(&StoreError::Closed));
         let unsettled = StoreError::Unsettled(self.disk());
         removals.into_iter().for_each(|mut removal| removal.answer(Err(unsettled.clone())));
-    }
-
-    fn post(&mut self) {
-        while let Some(message) = self.uploads.message() {
-            if !self.port.send(message) {
-                return;
-            }
-            self.uploads.sent();
-        }
     }
 
     fn refresh_gauges(&mut self) {

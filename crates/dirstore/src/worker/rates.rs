@@ -4,9 +4,11 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use dataplane::control::Content;
+use kernel::aligned::AlignedBlock;
 use rustix::fs::fstat;
 use units::limits;
 
+use crate::buffers::index;
 use crate::entry::Stamp;
 use crate::{ContentPath, NameKind, StoreError};
 use media::{MediaRate, ProbeBudget, ProbeError, ReadAt, probe};
@@ -20,28 +22,22 @@ const WINDOW_BYTES: usize = 256 * 1024;
 struct Reader<'a> {
     file: &'a OwnedFd,
     size: u64,
-    memory: Vec<u8>,
-    /// Where in `memory` the aligned part begins.
-    start: usize,
+    memory: AlignedBlock,
 }
 
 impl<'a> Reader<'a> {
     fn new(content: &'a Content) -> Self {
-        let align = usize::try_from(limits::DIRECT_ALIGN).expect("a small constant");
-        let memory = vec![0; WINDOW_BYTES + 2 * align];
-        let start = memory.as_ptr().align_offset(align);
-        Self { file: &content.file().file, size: content.size, memory, start }
+        Self { file: &content.file().file, size: content.size, memory: AlignedBlock::zeroed(WINDOW_BYTES + 1) }
     }
 }
 
 impl ReadAt for Reader<'_> {
     fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
         let lead = offset % limits::DIRECT_ALIGN;
-        let skip = usize::try_from(lead).expect("below the alignment");
-        let align = usize::try_from(limits::DIRECT_ALIGN).expect("a small constant");
+        let skip = index(lead);
         let wanted = buf.len().min(WINDOW_BYTES);
-        let length = (skip + wanted).next_multiple_of(align).min(WINDOW_BYTES + align);
-        let window = &mut self.memory[self.start..self.start + length];
+        let length = (skip + wanted).next_multiple_of(index(limits::DIRECT_ALIGN));
+        let window = &mut self.memory.bytes_mut()[..length];
         let read = rustix::io::pread(self.file, &mut *window, offset - lead)?;
         let given = read.saturating_sub(skip).min(wanted);
         buf[..given].copy_from_slice(&window[skip..skip + given]);

@@ -12,7 +12,7 @@ use anyhow::Context;
 use clap::Args;
 use rustix::fs::{Advice, fadvise};
 
-use super::figure_table::{FigureOutput, FigureTable, TableFigure};
+use super::figure_table::{FigureOutput, FigureTable, TableFigure, median};
 use super::{Stop, scratch};
 
 /// See the module.
@@ -71,12 +71,6 @@ fn write_file(path: &Path, kib: u32) -> anyhow::Result<()> {
     let mut file = File::create(path).with_context(|| format!("writing {}", path.display()))?;
     (0..kib).try_for_each(|_| file.write_all(&[1; 1024]))?;
     Ok(file.sync_all()?)
-}
-
-fn median(repeats: usize, mut run: impl FnMut() -> anyhow::Result<f64>) -> anyhow::Result<f64> {
-    let mut all = (0..repeats).map(|_| run()).collect::<anyhow::Result<Vec<_>>>()?;
-    all.sort_by(f64::total_cmp);
-    Ok(all[repeats / 2])
 }
 
 /// Seconds to read the file whole.

@@ -16,7 +16,7 @@ use units::{BitRate, ByteCount};
 
 use super::admitted::{self, AskedStreams, StartsPerSecond};
 use super::contents::{self, KeptContent};
-use super::figure_table::{FigureOutput, FigureTable, TableFigure};
+use super::figure_table::{FigureOutput, FigureTable, TableFigure, median};
 use super::lab_disk::{DiskTiming, LabDisk};
 use super::progress::Show;
 use super::server::RunningServer;
@@ -314,10 +314,4 @@ fn read_both(files: [&Path; 2], bytes: u64, is_cached: bool) -> anyhow::Result<f
         both.into_iter().try_for_each(|one| one.join().unwrap_or_else(|_| bail!("a reader panicked")))
     })?;
     Ok(clock::now().saturating_sub(begun).as_secs_f64())
-}
-
-fn median(repeats: usize, mut run: impl FnMut() -> anyhow::Result<f64>) -> anyhow::Result<f64> {
-    let mut all = (0..repeats).map(|_| run()).collect::<anyhow::Result<Vec<_>>>()?;
-    all.sort_by(f64::total_cmp);
-    Ok(all[repeats / 2])
 }

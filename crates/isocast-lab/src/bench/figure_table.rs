@@ -182,6 +182,13 @@ impl FigureTable {
     }
 }
 
+/// The middle one of so many runs' figures.
+pub(crate) fn median(repeats: usize, mut run: impl FnMut() -> anyhow::Result<f64>) -> anyhow::Result<f64> {
+    let mut all = (0..repeats).map(|_| run()).collect::<anyhow::Result<Vec<_>>>()?;
+    all.sort_by(f64::total_cmp);
+    Ok(all[repeats / 2])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

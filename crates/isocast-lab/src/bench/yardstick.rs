@@ -7,6 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use anyhow::Context;
+use kernel::aligned::AlignedBlock;
 use serde::{Deserialize, Serialize};
 use units::Nanos;
 use units::limits::DIRECT_ALIGN;
@@ -47,9 +48,8 @@ pub(crate) fn measure(
 ) -> anyhow::Result<Yardstick> {
     let folder =
         scratch::among_contents(root).context("a writer alone, as a yardstick (--no-yardstick: without it)")?;
-    let memory = aligned_memory();
-    let offset = memory.as_ptr().align_offset(alignment());
-    let piece = &memory[offset..offset + PIECE_BYTES];
+    let memory = piece();
+    let piece = memory.bytes();
     let before = lab.map(lab_disk::statistics).transpose()?;
     let start = clock::now();
     let mut took = Vec::new();
@@ -77,13 +77,11 @@ pub(crate) fn measure(
     })
 }
 
-fn alignment() -> usize {
-    usize::try_from(DIRECT_ALIGN).unwrap_or(4096)
-}
-
-/// Enough for an aligned piece within.
-fn aligned_memory() -> Vec<u8> {
-    vec![0x5a; PIECE_BYTES + alignment()]
+/// What is written at once.
+fn piece() -> AlignedBlock {
+    let mut memory = AlignedBlock::zeroed(PIECE_BYTES);
+    memory.bytes_mut().fill(0x5a);
+    memory
 }
 
 fn write_durably(path: &Path, piece: &[u8], file_bytes: u64) -> std::io::Result<()> {
@@ -113,11 +111,10 @@ mod tests {
     #[test]
     fn files_have_the_length_asked_for_and_are_removed() {
         let root = tempfile::tempdir_in(".").unwrap();
-        let memory = aligned_memory();
-        let offset = memory.as_ptr().align_offset(alignment());
+        let memory = piece();
         let path = root.path().join("x");
         for bytes in [1, 4096, 10_000_000] {
-            write_durably(&path, &memory[offset..offset + PIECE_BYTES], bytes).unwrap();
+            write_durably(&path, memory.bytes(), bytes).unwrap();
             assert_eq!(fs::metadata(&path).unwrap().len(), bytes);
         }
         fs::remove_file(&path).unwrap();

@@ -9,12 +9,13 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use kernel::aligned::AlignedBlock;
 use units::Nanos;
 
 use super::control;
 use super::engine::Compensation;
 use super::state::Places;
-use super::sys::{self, Aligned};
+use super::sys;
 use crate::say;
 
 /// Reads in a burst; few, so that a quiet moment of a busy machine holds one.
@@ -122,11 +123,11 @@ impl Trodden<'_> {
 
     /// Of a burst the lower quartile, which other load on the machine hardly moves.
     fn usual_excess(&self, span: Duration, bytes: usize, samples: usize) -> anyhow::Result<Duration> {
-        let mut memory = Aligned::new(bytes);
+        let mut memory = AlignedBlock::zeroed(bytes);
         let mut times = Vec::with_capacity(samples);
         for _ in 0..samples {
             let began = Instant::now();
-            self.file.read_exact_at(memory.as_mut(), 0).context("cannot read the loop device")?;
+            self.file.read_exact_at(memory.bytes_mut(), 0).context("cannot read the loop device")?;
             times.push(began.elapsed().saturating_sub(span));
         }
         times.sort_unstable();

@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::Args;
+use kernel::aligned::AlignedBlock;
 use kernel::fiemap::extents;
 use rustix::fs::FallocateFlags;
 
 use super::control;
 use super::state::Places;
-use super::sys::{self, Aligned};
+use super::sys;
 
 /// Fill the mounted disk with written files of zeros, untimed.
 #[derive(Debug, Args)]
@@ -92,12 +93,12 @@ impl Fill {
     /// order on the disk.
     fn make_files(&self, directory: &Path, unsorted: &Path, room: u64) -> anyhow::Result<Vec<(u64, usize)>> {
         let mut files = Vec::new();
-        let mut zeros = Aligned::new(PIECE);
+        let mut zeros = AlignedBlock::zeroed(PIECE);
         for index in 0..self.files {
             let path = unsorted.join(index.to_string());
             File::create(&path).with_context(|| format!("cannot make {}", path.display()))?;
             let file = sys::open_direct(&path, true).with_context(|| format!("cannot open {}", path.display()))?;
-            self.write(&file, room, zeros.as_mut()).with_context(|| format!("cannot write {}", path.display()))?;
+            self.write(&file, room, zeros.bytes_mut()).with_context(|| format!("cannot write {}", path.display()))?;
             let first = extents(file.as_fd())?.first().map_or(0, |extent| extent.physical);
             files.push((first, path, file));
         }

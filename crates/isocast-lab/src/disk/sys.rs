@@ -78,27 +78,6 @@ pub(crate) fn dying_with_this(program: &str) -> Command {
     command
 }
 
-/// Memory aligned for direct I/O, zeroed.
-pub(crate) struct Aligned {
-    memory: Vec<u8>,
-    offset: usize,
-    bytes: usize,
-}
-
-impl Aligned {
-    /// `bytes` zeros.
-    pub(crate) fn new(bytes: usize) -> Self {
-        let memory = vec![0; bytes + 4096];
-        let offset = memory.as_ptr().align_offset(4096);
-        Self { memory, offset, bytes }
-    }
-
-    /// The memory.
-    pub(crate) fn as_mut(&mut self) -> &mut [u8] {
-        &mut self.memory[self.offset..self.offset + self.bytes]
-    }
-}
-
 /// Opens for direct I/O.
 pub(crate) fn open_direct(path: &Path, writable: bool) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;

@@ -11,13 +11,13 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use kernel::aligned::AlignedBlock;
 use kernel::direct::DirectWriter;
 use rustix::fs::{Advice, FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 use units::limits::DIRECT_ALIGN;
 
 use super::{READ_BYTES, SourceFile, SourceReader, Tree};
-use crate::aligned::AlignedBuffer;
 
 /// Between two flushes of what is written through the page cache.
 const FLUSH_BYTES: u64 = 8 << 20;
@@ -135,7 +135,7 @@ impl Folder {
         let path = self.at(name);
         let (file, direct) = open(&path, OFlags::RDONLY).with_context(|| path.display().to_string())?;
         let bytes = file.metadata()?.len();
-        let reader = DirectReader { file, direct, at: from, buffer: AlignedBuffer::new(READ_BYTES), filled: 0..0 };
+        let reader = DirectReader { file, direct, at: from, buffer: AlignedBlock::zeroed(READ_BYTES), filled: 0..0 };
         Ok(SourceReader { reader: Box::new(reader), bytes })
     }
 
@@ -207,7 +207,7 @@ struct DirectReader {
     direct: bool,
     /// Where in the file the next piece begins, or within it a resumed copy.
     at: u64,
-    buffer: AlignedBuffer,
+    buffer: AlignedBlock,
     /// The rest of the buffer that was not taken yet.
     filled: std::ops::Range<usize>,
 }
@@ -217,7 +217,7 @@ impl Read for DirectReader {
         if self.filled.is_empty() {
             let skip = usize::try_from(self.at % DIRECT_ALIGN).expect("a small number");
             let from = self.at - self.at % DIRECT_ALIGN;
-            let count = self.file.read_at(self.buffer.as_mut(), from)?;
+            let count = self.file.read_at(self.buffer.bytes_mut(), from)?;
             if !self.direct {
                 let _ = rustix::fs::fadvise(&self.file, from, None, Advice::DontNeed);
             }
@@ -228,7 +228,7 @@ impl Read for DirectReader {
             }
         }
         let count = buffer.len().min(self.filled.len());
-        buffer[..count].copy_from_slice(&self.buffer.as_slice()[self.filled.start..self.filled.start + count]);
+        buffer[..count].copy_from_slice(&self.buffer.bytes()[self.filled.start..self.filled.start + count]);
         self.filled.start += count;
         Ok(count)
     }
@@ -280,22 +280,22 @@ impl PartialCopy {
     }
 
     /// Writes the next `count` bytes; fewer than a whole buffer only at the end.
-    pub(super) fn write(&mut self, buffer: &mut AlignedBuffer, count: usize) -> anyhow::Result<()> {
+    pub(super) fn write(&mut self, buffer: &mut AlignedBlock, count: usize) -> anyhow::Result<()> {
         if count == 0 {
             return Ok(());
         }
         match &mut self.how {
-            WriteMode::Sink => self.file.write_all(&buffer.as_slice()[..count])?,
+            WriteMode::Sink => self.file.write_all(&buffer.bytes()[..count])?,
             WriteMode::Direct(writer) => {
                 let padded = count.next_multiple_of(usize::try_from(DIRECT_ALIGN).expect("a small constant"));
-                buffer.as_mut()[count..padded].fill(0);
-                let run = writer.write_run(self.file.as_fd(), self.written, &[&buffer.as_slice()[..padded]], || true);
+                buffer.bytes_mut()[count..padded].fill(0);
+                let run = writer.write_run(self.file.as_fd(), self.written, &[&buffer.bytes()[..padded]], || true);
                 if let Some(error) = run.error {
                     return Err(error).with_context(|| format!("cannot write {}", self.path.display()));
                 }
             }
             WriteMode::Buffered => {
-                let written = self.file.write_all_at(&buffer.as_slice()[..count], self.written);
+                let written = self.file.write_all_at(&buffer.bytes()[..count], self.written);
                 written.with_context(|| format!("cannot write {}", self.path.display()))?;
                 if self.written + count as u64 - self.flushed >= FLUSH_BYTES {
                     self.file.sync_data()?;
@@ -330,8 +330,8 @@ mod tests {
 
     fn copied(folder: &Folder, version: &str, resume: bool, bytes: &[u8]) -> PartialCopy {
         let mut part = folder.begin("", version, resume).expect("room");
-        let mut buffer = AlignedBuffer::new(READ_BYTES);
-        buffer.as_mut()[..bytes.len()].copy_from_slice(bytes);
+        let mut buffer = AlignedBlock::zeroed(READ_BYTES);
+        buffer.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
         part.write(&mut buffer, bytes.len()).expect("written");
         part
     }
@@ -349,9 +349,9 @@ mod tests {
         drop(copied(&folder, "second", false, &[8; 10_000]));
         let mut part = folder.begin("", "second", true).expect("room");
         assert!(part.written().is_multiple_of(DIRECT_ALIGN) && part.written() >= 8192, "{}", part.written());
-        let mut buffer = AlignedBuffer::new(READ_BYTES);
+        let mut buffer = AlignedBlock::zeroed(READ_BYTES);
         let rest = 10_000 - usize::try_from(part.written()).expect("small");
-        buffer.as_mut()[..rest].fill(8);
+        buffer.bytes_mut()[..rest].fill(8);
         part.write(&mut buffer, rest).expect("written");
         part.publish().expect("named");
         assert_eq!(fs::read(&path).expect("there"), [8; 10_000]);

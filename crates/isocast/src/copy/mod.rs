@@ -20,9 +20,9 @@ use std::time::Instant;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use kernel::aligned::AlignedBlock;
 use units::BitRate;
 
-use crate::aligned::AlignedBuffer;
 use crate::client::Login;
 use local::Folder;
 pub(crate) use pacing::MoveProgress;
@@ -365,9 +365,9 @@ impl Copying {
         self.summary.resumed_bytes += part.written();
         let whole = opened.bytes;
         let mut reader = self.paced(opened.reader);
-        let mut buffer = AlignedBuffer::new(READ_BYTES);
+        let mut buffer = AlignedBlock::zeroed(READ_BYTES);
         loop {
-            let count = fill(&mut reader, buffer.as_mut())?;
+            let count = fill(&mut reader, buffer.bytes_mut())?;
             part.write(&mut buffer, count)?;
             if count < READ_BYTES {
                 break;

@@ -10,13 +10,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use device::{Device, location_of};
+use kernel::aligned::AlignedBlock;
 use rustix::fs::{FlockOperation, OFlags, SeekFrom};
 use rustix::io::Errno;
 use volume::{
     BLOCK_BYTES, DiskWrite, GroupCommit, Identified, MemberId, Placement, ReadDisk, ReadError, Volume, VolumeOpenError,
 };
-
-use crate::aligned::AlignedBuffer;
 
 /// How much is read or written at once.
 const TRANSFER_BYTES: usize = 1 << 20;
@@ -36,7 +35,7 @@ pub(crate) struct DiskFile {
     /// The disk that a server would schedule; none of a file, which is a disk of its own.
     pub(crate) device: Option<Device>,
     file: File,
-    buffer: AlignedBuffer,
+    buffer: AlignedBlock,
 }
 
 fn block_len() -> usize {
@@ -91,13 +90,13 @@ impl DiskFile {
             size,
             device: kind.is_block_device().then(|| location_of(metadata.rdev()).device),
             file,
-            buffer: AlignedBuffer::new(TRANSFER_BYTES),
+            buffer: AlignedBlock::zeroed(TRANSFER_BYTES),
         })
     }
 
     pub(crate) fn read_at(&mut self, mut position: u64, buffer: &mut [u8]) -> io::Result<()> {
         for piece in buffer.chunks_mut(TRANSFER_BYTES) {
-            let aligned = &mut self.buffer.as_mut()[..piece.len().next_multiple_of(block_len())];
+            let aligned = &mut self.buffer.bytes_mut()[..piece.len().next_multiple_of(block_len())];
             self.file.read_exact_at(aligned, position)?;
             piece.copy_from_slice(&aligned[..piece.len()]);
             position += offset(piece.len());
@@ -107,7 +106,7 @@ impl DiskFile {
 
     pub(crate) fn write_at(&mut self, mut position: u64, bytes: &[u8]) -> io::Result<()> {
         for piece in bytes.chunks(TRANSFER_BYTES) {
-            let aligned = &mut self.buffer.as_mut()[..piece.len()];
+            let aligned = &mut self.buffer.bytes_mut()[..piece.len()];
             aligned.copy_from_slice(piece);
             self.file.write_all_at(aligned, position)?;
             position += offset(piece.len());
@@ -213,7 +212,8 @@ impl VolumeDisks {
 
     /// The number of the disk with this path.
     pub(crate) fn number_of(&self, path: &Path) -> anyhow::Result<MemberId> {
-        let is_it = |disk: &Option<DiskFile>| disk.as_ref().is_some_and(|disk| is_same(&disk.path, path));
+        let is_it =
+            |disk: &Option<DiskFile>| disk.as_ref().is_some_and(|disk| dirstore::is_same_disk(&disk.path, path));
         let number = self.0.iter().position(is_it);
         let number = number.with_context(|| format!("{} is not of this volume", path.display()))?;
         Ok(MemberId(u8::try_from(number)?))
@@ -312,11 +312,6 @@ fn tell_left_out(path: &Path, why: &str) {
 pub(crate) fn is_held(path: &Path) -> bool {
     let held = |file: File| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err();
     File::open(path).is_ok_and(held)
-}
-
-/// Whether two paths are one disk.
-pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
-    one == other || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }
 
 /// The error with the disks that were given as a list, since it counts them.

@@ -8,10 +8,11 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
+use dirstore::is_same_disk;
 use serde_json::json;
 use volume::{MemberId, MemberState, Placement, Upkeep, Volume};
 
-use super::disks::{Purpose, VolumeDisks, check_apart, is_same};
+use super::disks::{Purpose, VolumeDisks, check_apart};
 use super::occupied::open_to_overwrite;
 use super::served::{VolumeOfServer, VolumeServer};
 use super::upkeep::{UpkeepDone, look_after};
@@ -39,7 +40,7 @@ pub(crate) struct Replace {
 impl Replace {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         let mut others = self.names.disks.without(&self.old);
-        others.retain(|disk| !is_same(disk, &self.coming.new));
+        others.retain(|disk| !is_same_disk(disk, &self.coming.new));
         if others.is_empty() {
             bail!("name the disks of the volume that stay behind the options: they hold the copies");
         }

@@ -9,9 +9,10 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use api::{Disk, UpkeepStatus, VolumeStatus};
 use clap::Args;
+use dirstore::is_same_disk;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::disks::{is_held, is_same};
+use super::disks::is_held;
 use super::progress::ProgressLine;
 use crate::client::{HttpClient, Login, expect};
 use crate::copy::Remote;
@@ -69,7 +70,7 @@ fn media_of(url: &str) -> String {
 
 /// The number of a disk in a volume.
 fn number_in(volume: &VolumeStatus, disk: &Path) -> Option<usize> {
-    volume.disks.iter().position(|known| known.path.as_ref().is_some_and(|path| is_same(Path::new(path), disk)))
+    volume.disks.iter().position(|known| known.path.as_ref().is_some_and(|path| is_same_disk(Path::new(path), disk)))
 }
 
 impl VolumeOfServer {

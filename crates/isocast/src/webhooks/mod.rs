@@ -9,7 +9,7 @@ mod signature;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, bail};
@@ -17,6 +17,7 @@ use api::WebhookStatus;
 use serde_json::Value;
 use service::MediaService;
 use service::events;
+use service::lock::lock;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
@@ -252,9 +253,4 @@ impl WebhookFollower {
             }
         }
     }
-}
-
-/// No table here is left half-changed by a panic.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

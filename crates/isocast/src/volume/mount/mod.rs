@@ -43,7 +43,7 @@ const END_TIME_MAX: Duration = Duration::from_secs(2);
 #[derive(Debug, Args)]
 pub(super) struct MountFolder {
     /// Guarantee each file that is read this rate, for example 15Mbit/s.
-    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    #[arg(long, value_name = "RATE", value_parser = units::parse_rate)]
     rate: Option<BitRate>,
     /// Let other users of this machine read, too.
     #[arg(long)]
@@ -56,10 +56,6 @@ pub(super) struct MountFolder {
     /// The folder that becomes it.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-}
-
-fn parse_rate(text: &str) -> Result<BitRate, String> {
-    units::parse_rate(text).map_err(|error| error.to_string())
 }
 
 impl MountFolder {
