@@ -6,6 +6,7 @@
 
 mod beneath;
 mod buffers;
+mod content_reader;
 mod disk;
 mod entry;
 mod error;

@@ -1,15 +1,12 @@
 //! The thread of a volume that knows the names.
 
-use std::io;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use dataplane::control::Content;
 use dataplane::layout::ContentLayout;
-use kernel::aligned::AlignedBlock;
-use media::{MediaRate, ProbeBudget, ProbeError, ReadAt, probe};
+use media::{MediaRate, ProbeBudget, ProbeError, probe};
 use tokio::sync::mpsc;
 use units::limits;
 use volume::{ChecksumTable, ListedName, StoredContent};
@@ -17,6 +14,7 @@ use volume::{ChecksumTable, ListedName, StoredContent};
 use super::content::{entry_of, folder_of, stamp_of};
 use super::{SharedCore, lock};
 use crate::buffers::{count, index};
+use crate::content_reader::ContentReader;
 use crate::index::Index;
 use crate::operation::Begun;
 use crate::operation::Operation;
@@ -26,9 +24,6 @@ use crate::{ContentPath, Entry, Opened, StoreError, Want};
 
 /// How long the thread sleeps at most: it is woken for operations; this is for units that nobody reads any more.
 const NAP: Duration = Duration::from_secs(1);
-
-/// Read at once at most while a content's rate is looked for.
-const WINDOW_BYTES: usize = 256 * 1024;
 
 /// See the module.
 pub(crate) struct Front {
@@ -188,47 +183,4 @@ fn read_checksums(layout: &ContentLayout, stored: &StoredContent) -> Option<Chec
         }
         stored.checksums_in(&tail)
     })
-}
-
-/// A content, read at any offset: what one disk does not give is read from the next copy.
-struct ContentReader<'a> {
-    layout: &'a ContentLayout,
-    size: u64,
-    memory: AlignedBlock,
-}
-
-impl<'a> ContentReader<'a> {
-    fn new(layout: &'a ContentLayout, size: u64) -> Self {
-        Self { layout, size, memory: AlignedBlock::zeroed(WINDOW_BYTES + index(limits::DIRECT_ALIGN)) }
-    }
-
-    /// Reads from one copy, as much as lies together.
-    fn read_copy(&mut self, copy: usize, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
-        let skip = offset % limits::DIRECT_ALIGN;
-        let Some(piece) = self.layout.piece(copy, offset - skip, count(WINDOW_BYTES)) else { return Ok(0) };
-        let given = index(piece.length.saturating_sub(skip)).min(buf.len());
-        let length = (index(skip) + given).next_multiple_of(index(limits::DIRECT_ALIGN));
-        let window = &mut self.memory.bytes_mut()[..length];
-        rustix::io::pread(self.layout.files()[usize::from(piece.file)].file.as_fd(), &mut *window, piece.offset)?;
-        buf[..given].copy_from_slice(&window[index(skip)..index(skip) + given]);
-        Ok(given)
-    }
-}
-
-impl ReadAt for ContentReader<'_> {
-    fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
-        let there = index(self.size.saturating_sub(offset)).min(buf.len());
-        let mut outcome = Ok(0);
-        for copy in 0..self.layout.copies() {
-            outcome = self.read_copy(copy, offset, &mut buf[..there]);
-            if outcome.is_ok() {
-                break;
-            }
-        }
-        outcome
-    }
-
-    fn size(&self) -> u64 {
-        self.size
-    }
 }

@@ -1,53 +1,14 @@
-//! Finding the rate of a content: a container probe that reads past the page cache.
-
-use std::io;
-use std::os::fd::OwnedFd;
+//! Finding the rate of a content by a container probe.
 
 use dataplane::control::Content;
-use kernel::aligned::AlignedBlock;
 use rustix::fs::fstat;
-use units::limits;
 
-use crate::buffers::index;
+use crate::content_reader::ContentReader;
 use crate::entry::Stamp;
 use crate::{ContentPath, NameKind, StoreError};
-use media::{MediaRate, ProbeBudget, ProbeError, ReadAt, probe};
+use media::{MediaRate, ProbeBudget, ProbeError, probe};
 
 use super::Worker;
-
-/// Read at once at most.
-const WINDOW_BYTES: usize = 256 * 1024;
-
-/// A content, read at any offset with direct reads where it is open for them.
-struct Reader<'a> {
-    file: &'a OwnedFd,
-    size: u64,
-    memory: AlignedBlock,
-}
-
-impl<'a> Reader<'a> {
-    fn new(content: &'a Content) -> Self {
-        Self { file: &content.file().file, size: content.size, memory: AlignedBlock::zeroed(WINDOW_BYTES + 1) }
-    }
-}
-
-impl ReadAt for Reader<'_> {
-    fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
-        let lead = offset % limits::DIRECT_ALIGN;
-        let skip = index(lead);
-        let wanted = buf.len().min(WINDOW_BYTES);
-        let length = (skip + wanted).next_multiple_of(index(limits::DIRECT_ALIGN));
-        let window = &mut self.memory.bytes_mut()[..length];
-        let read = rustix::io::pread(self.file, &mut *window, offset - lead)?;
-        let given = read.saturating_sub(skip).min(wanted);
-        buf[..given].copy_from_slice(&window[skip..skip + given]);
-        Ok(given)
-    }
-
-    fn size(&self) -> u64 {
-        self.size
-    }
-}
 
 impl Worker {
     /// Finds and remembers the rate of a content, if that was not done yet.
@@ -67,7 +28,7 @@ impl Worker {
             return known;
         }
         self.shared.stats.probes.add(1);
-        let result = probe(&mut Reader::new(content), ProbeBudget::default());
+        let result = probe(&mut ContentReader::new(&content.layout, content.size), ProbeBudget::default());
         // A file that changes while it is looked into, or cannot be read just now, is looked into again.
         let unchanged = fstat(&content.file().file).is_ok_and(|stat| Stamp::of(&stat) == before);
         match result {

@@ -1,0 +1,58 @@
+//! Reads a content for a container probe: past the page cache where its files are open for direct reads.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use dataplane::layout::ContentLayout;
+use kernel::aligned::AlignedBlock;
+use media::ReadAt;
+use units::limits;
+
+use crate::buffers::{count, index};
+
+/// Read at once at most.
+const WINDOW_BYTES: usize = 256 * 1024;
+
+/// A content, read at any offset: what one disk does not give is read from the next copy.
+pub(crate) struct ContentReader<'a> {
+    layout: &'a ContentLayout,
+    size: u64,
+    memory: AlignedBlock,
+}
+
+impl<'a> ContentReader<'a> {
+    pub(crate) fn new(layout: &'a ContentLayout, size: u64) -> Self {
+        Self { layout, size, memory: AlignedBlock::zeroed(WINDOW_BYTES + index(limits::DIRECT_ALIGN)) }
+    }
+
+    /// Reads from one copy, as much as lies together.
+    pub(crate) fn read_copy(&mut self, copy: usize, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        let skip = offset % limits::DIRECT_ALIGN;
+        let Some(piece) = self.layout.piece(copy, offset - skip, count(WINDOW_BYTES)) else { return Ok(0) };
+        let wanted = index(piece.length.saturating_sub(skip)).min(buf.len());
+        let length = (index(skip) + wanted).next_multiple_of(index(limits::DIRECT_ALIGN));
+        let window = &mut self.memory.bytes_mut()[..length];
+        let file = self.layout.files()[usize::from(piece.file)].file.as_fd();
+        let given = rustix::io::pread(file, &mut *window, piece.offset)?.saturating_sub(index(skip)).min(wanted);
+        buf[..given].copy_from_slice(&window[index(skip)..index(skip) + given]);
+        Ok(given)
+    }
+}
+
+impl ReadAt for ContentReader<'_> {
+    fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        let there = index(self.size.saturating_sub(offset)).min(buf.len());
+        let mut outcome = Ok(0);
+        for copy in 0..self.layout.copies() {
+            outcome = self.read_copy(copy, offset, &mut buf[..there]);
+            if outcome.is_ok() {
+                break;
+            }
+        }
+        outcome
+    }
+
+    fn size(&self) -> u64 {
+        self.size
+    }
+}
