@@ -349,12 +349,6 @@ impl Store {
         folders.chain(volumes.map(|(id, device, path)| info(id, device, vec![path]))).collect()
     }
 
-    /// True while the disk does not answer; false for an unknown one.
-    #[must_use]
-    pub fn is_failing(&self, disk: DiskId) -> bool {
-        self.0.disks.get(usize::from(disk.0)).is_some_and(|disk| disk.handle.shared.is_stuck())
-    }
-
     /// What the disk's thread has done so far; nothing for an unknown disk.
     #[must_use]
     pub fn stats(&self, disk: DiskId) -> Option<&DiskStats> {

@@ -19,7 +19,6 @@ use dirstore::{
     Want,
 };
 use storage::grant::{Grant, StoreMessage};
-use units::DiskId;
 
 const STEP: u64 = 128 << 20;
 
@@ -183,7 +182,6 @@ async fn a_disk_that_hangs_holds_up_nobody_else() {
     }
     assert_eq!(fs::read(two.path().join("replaced")).unwrap(), b"both have it");
     assert!(store.disks()[0].failing && !store.disks()[1].failing);
-    assert!([0, 1, 2].map(|disk| store.is_failing(DiskId(disk))) == [true, false, false], "there is no third");
     upload.append(b"abc").await.unwrap();
     assert!(matches!(upload.finish().await, Err(StoreError::DiskFailing(disk)) if disk == failing));
 

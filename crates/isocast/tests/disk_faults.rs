@@ -259,6 +259,8 @@ fn a_faulty_disk_harms_nobody_else_and_comes_back() {
         });
 
         // It hangs while nobody reads from it: what is refused is not done when it is back, and what may be done is no refusal.
+        let told = |kind: &str| server.said().matches(kind).count();
+        let (failed, recovered) = (told("disk_failing"), told("disk_recovered"));
         bad.ctl("hang");
         let ask =
             |method, path: &str| fetch(server.address, method, &format!("/media/bad/{path}")).map(|(status, _)| status);
@@ -266,8 +268,10 @@ fn a_faulty_disk_harms_nobody_else_and_comes_back() {
         assert!([503, 504].contains(&created), "{created}");
         assert_eq!(put(server.address, "bad/empty-later", 0).expect("an answer"), 503);
         assert_eq!(ask("DELETE", "after-errors").expect("an answer"), 503);
+        until("an event", || if told("disk_failing") > failed { Ok(()) } else { Err(server.said()) });
         bad.ctl("revive");
         assert_well(&server, "after-a-silence");
+        until("an event", || if told("disk_recovered") > recovered { Ok(()) } else { Err(server.said()) });
         if created == 503 {
             assert_eq!(ask("GET", "empty").expect("an answer"), 404);
         }

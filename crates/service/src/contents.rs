@@ -32,8 +32,6 @@ pub trait Contents: Send + Sync + 'static {
     fn begin_upload(&self, request: UploadRequest) -> Pending<'_, Box<dyn UploadSink>>;
     /// The disks, as they are shown to operators.
     fn disks(&self) -> Vec<DiskInfo>;
-    /// Whether that disk does not answer.
-    fn is_failing(&self, disk: DiskId) -> bool;
     /// Removes the content at `path`.
     fn delete<'a>(&'a self, path: &'a ContentPath, precondition: Precondition) -> Pending<'a, ()>;
     /// So many bytes of a content were read from `disk` and sent.
@@ -100,10 +98,6 @@ impl Contents for Store {
 
     fn disks(&self) -> Vec<DiskInfo> {
         Self::disks(self)
-    }
-
-    fn is_failing(&self, disk: DiskId) -> bool {
-        Self::is_failing(self, disk)
     }
 
     fn delete<'a>(&'a self, path: &'a ContentPath, precondition: Precondition) -> Pending<'a, ()> {

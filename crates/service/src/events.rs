@@ -3,9 +3,10 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant, SystemTime};
 
+use api::DiskFailure;
 use dataplane::control::{Ending, Event};
 use serde_json::json;
-use units::{BitRate, StreamId};
+use units::{BitRate, DiskId, StreamId};
 
 use crate::contents::StoreEvent;
 use crate::latest::RecentEvents;
@@ -105,11 +106,19 @@ impl Events {
     }
 }
 
-/// One event as a line of the event log.
-pub fn line(event: &Event, now: SystemTime) -> EventLine {
+/// A disk errs or does not answer, or is used again.
+pub(crate) fn disk_failure(disk: DiskId, failure: Option<DiskFailure>, now: SystemTime) -> EventLine {
+    let object = match failure {
+        Some(failure) => json!({ "event": "disk_failing", "disk": disk.0, "hung": failure == DiskFailure::Hung }),
+        None => json!({ "event": "disk_recovered", "disk": disk.0 }),
+    };
+    stamped(object, now)
+}
+
+/// One event of the data plane as a line of the event log; none for what [`disk_failure`] tells.
+pub fn line(event: &Event, now: SystemTime) -> Option<EventLine> {
     let object = match event {
-        Event::DiskFailing { disk, hung } => json!({ "event": "disk_failing", "disk": disk.0, "hung": hung }),
-        Event::DiskRecovered { disk } => json!({ "event": "disk_recovered", "disk": disk.0 }),
+        Event::DiskFailing { .. } | Event::DiskRecovered { .. } => return None,
         Event::DiskSlower { disk, factor } => json!({ "event": "disk_slower", "disk": disk.0, "factor": factor }),
         Event::DiskFaster { disk, factor } => json!({ "event": "disk_faster", "disk": disk.0, "factor": factor }),
         Event::DiskOverloaded { disk, factor, ended } => {
@@ -119,7 +128,7 @@ pub fn line(event: &Event, now: SystemTime) -> EventLine {
             json!({ "event": "miss", "stream": stream.0, "late_seconds": late.as_secs_f64() })
         }
     };
-    stamped(object, now)
+    Some(stamped(object, now))
 }
 
 /// A stream or recording was not admitted. `rate` is what it asked for; best-effort has none.

@@ -1,6 +1,6 @@
 //! What all parts of the service share: the store, the data plane, the settings in force, the streams under way.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Instant, SystemTime};
 
+use api::DiskFailure;
 use dataplane::control::{Command, Report};
 use dataplane::gauges::Gauges;
 use tokio::runtime::Handle;
@@ -15,7 +16,7 @@ use tokio::sync::watch;
 use units::{BitRate, DiskId, LinkId, Nanos, StreamId};
 
 use crate::config::ServiceConfig;
-use crate::contents::{ContentPath, Contents, DiskInfo, StoreError, StoreEvent};
+use crate::contents::{ContentPath, Contents, DiskInfo, StoreError, StoreEvent, failure};
 use crate::events::{self, Events};
 use crate::listing::{Listing, Listings};
 use crate::lock::lock;
@@ -66,6 +67,8 @@ pub struct MediaService {
     running: Mutex<HashMap<StreamId, RunningStream>>,
     /// Folders that are away.
     away: Mutex<BTreeSet<PathBuf>>,
+    /// Disks that were told to fail, and how.
+    disk_failures: Mutex<BTreeMap<DiskId, DiskFailure>>,
     ready: Arc<AtomicBool>,
     draining: watch::Sender<bool>,
     /// What runs is to end.
@@ -181,6 +184,7 @@ impl MediaService {
             runtime: Handle::current(),
             running: Mutex::default(),
             away: Mutex::default(),
+            disk_failures: Mutex::default(),
             ready: parts.ready,
             draining: watch::Sender::new(false),
             stopping: watch::Sender::new(false),
@@ -192,7 +196,10 @@ impl MediaService {
     /// Takes a report of the data plane. Never waits; call it from any thread.
     pub fn on_report(&self, report: Report) {
         match report {
-            Report::Event(event) => self.events.tell(events::line(&event, SystemTime::now())),
+            Report::Event(event) => match events::line(&event, SystemTime::now()) {
+                Some(line) => self.events.tell(line),
+                None => self.tell_disk_failures(),
+            },
             // Closing the last reference to a deleted content frees its blocks, which can take long. Most are not the last.
             Report::Unused(content) => {
                 if let Some(content) = Arc::into_inner(content) {
@@ -200,6 +207,23 @@ impl MediaService {
                 }
             }
             report => self.plane.on_report(report),
+        }
+    }
+
+    /// Tells which disks fail, or are used again, since it was asked last: as [`failure`] shows them, whether reads of the
+    /// data plane or the store's thread found it.
+    fn tell_disk_failures(&self) {
+        let mut told = lock(&self.disk_failures);
+        for disk in self.contents.disks() {
+            let Some(gauges) = self.gauges.disks.get(usize::from(disk.id.0)) else { continue };
+            let failure = failure(disk.failing, gauges);
+            let before = match failure {
+                Some(failure) => told.insert(disk.id, failure),
+                None => told.remove(&disk.id),
+            };
+            if failure != before {
+                self.events.tell(events::disk_failure(disk.id, failure, SystemTime::now()));
+            }
         }
     }
 
@@ -317,13 +341,15 @@ impl MediaService {
         self.config().link(local)
     }
 
-    /// Gives back what was held for too long, and tells what the event log left out. Called once a second.
+    /// Gives back what was held for too long, and tells which disks fail and what the event log left out. Called once a
+    /// second.
     pub fn expire(&self) {
         self.sessions.expire();
         self.plane.send_releases();
         self.listings.expire();
         let held = self.small_reads.take_open();
         drop(self.runtime.spawn_blocking(move || drop(held)));
+        self.tell_disk_failures();
         self.events.tell_left_out(SystemTime::now());
     }
 

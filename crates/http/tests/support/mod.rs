@@ -202,10 +202,6 @@ impl Contents for FakeStore {
         }]
     }
 
-    fn is_failing(&self, _: DiskId) -> bool {
-        self.failing.load(Ordering::SeqCst)
-    }
-
     fn delete<'a>(&'a self, path: &'a ContentPath, precondition: Precondition) -> Pending<'a, ()> {
         Box::pin(async move {
             let (entry, _) = self.find(path)?;
