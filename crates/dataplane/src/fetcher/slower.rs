@@ -62,7 +62,9 @@ impl Fetcher {
         disk.spins && !disk.health.is_hung() && disk.schedule.is_behind(now)
     }
 
-    /// Ends the youngest stream of a disk, with those that share its reads, and says whether that was enough.
+    /// Ends the youngest stream of a disk, with those that share its reads. Others follow at once while the disk's time is
+    /// less than what it has promised: whether what still waits could be there in time is not asked again, for on a disk as
+    /// fast as its profile it could, long before this one carries what goes on.
     pub(super) fn shed<I: Io>(&mut self, disk: DiskId, context: &mut PlaneContext<I>) {
         let index = usize::from(disk.0);
         let Some(reader) = self.youngest_reader(index) else { return };
@@ -78,7 +80,7 @@ impl Fetcher {
         let factor = self.disks[index].schedule.cost().slowdown();
         context.gauges.disks[index].shed_streams.add(ended);
         self.disks[index].shed += ended;
-        context.tell_admitter(ToAdmitter::Speed { disk, factor, is_behind: self.is_behind(index, context.now) });
+        context.tell_admitter(ToAdmitter::Speed { disk, factor, is_behind: true });
     }
 
     /// The stream to end first of those that a disk still has to read for: the one admitted last, of those whose reads
