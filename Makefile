@@ -100,7 +100,7 @@ bench: lab ## measure on an emulated disk beside nginx, 14 minutes, results into
 	@scripts/setup --bench
 	@$(BINARY) bench all --quick $(if $(RESULTS),--out $(RESULTS))
 
-bench-full: lab ## searches, repeats, three drives, a network: 2 hours; goes on where it was broken off; PART=NAME only that (needs root)
+bench-full: lab ## searches, repeats, three drives, a network: 2½ hours; goes on where it was broken off; PART=NAME only that (needs root)
 	@scripts/setup --bench
 	@$(BINARY) bench all --full --resume $(foreach part,$(PART),--only $(part)) $(if $(RESULTS),--out $(RESULTS))
 

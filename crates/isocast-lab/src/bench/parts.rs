@@ -76,7 +76,7 @@ pub(super) fn quick() -> Vec<BenchPart> {
     parts
 }
 
-/// The set of about two hours.
+/// The set of about two and a half hours.
 pub(super) fn full() -> Vec<BenchPart> {
     let mut parts = memory("--streams 100,400,800 --duration 15s --repeat 2", "--streams 500,2000,4000 --duration 15s");
     parts.push(
