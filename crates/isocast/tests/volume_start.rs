@@ -37,6 +37,7 @@ fn serving(disks: &[PathBuf], folder: &tempfile::TempDir) -> Server {
 fn refused(disks: &[PathBuf], folder: &tempfile::TempDir) -> String {
     let mut command = Command::new(common::program());
     command.args(["serve", "--listen", "127.0.0.1:0", "--volume", &joined(disks), "--state"]);
+    command.env_remove("ISOCAST_BIN"); // what the test is told is not a setting of the server
     let output = command.arg(folder.path().join("state")).output().expect("the program runs");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");

@@ -31,7 +31,7 @@ pub enum SuperblockError {
     #[error("it holds no Isocast volume")]
     NotAVolume,
     /// A newer program wrote it.
-    #[error("its volume has format version {0}; this program reads up to {FORMAT_VERSION}: use a newer one")]
+    #[error("its volume has format version {0}; this program reads {FORMAT_VERSION}: use a newer one")]
     NewerVersion(u32),
     /// No two copies agree.
     #[error("its superblock is damaged: no two of its four copies agree")]

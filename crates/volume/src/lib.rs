@@ -60,10 +60,8 @@ const BLOCK_LEN: usize = 4096;
 pub const MEMBERS_MAX: usize = 32;
 /// Bytes of a content's name, 1 to this many: name and checksums fit into a unit's header.
 pub const NAME_BYTES_MAX: usize = 1024;
-/// The version of the format that this crate writes, and the newest it reads.
+/// The version of the format that this crate reads and writes.
 pub const FORMAT_VERSION: u32 = 3;
-/// The oldest it reads.
-const FORMAT_VERSION_MIN: u32 = 2;
 
 /// The identity of a volume: random, chosen at creation.
 pub type VolumeId = [u8; 16];

@@ -217,12 +217,11 @@ impl DisksCommand {
         site.make_volume(layout, disks.into())?;
         let memory = format!("plane.memory={}B", MEMORY_PER_DISK * u64::from(disks));
         let more = ["--set", &memory, "--set", "schedule.survive_disk_loss=false"].map(str::to_owned);
-        let room = site.free_bytes()?;
-        site.set_timing(DiskTiming::None)?;
-        let mut contents = site.serve(&more, stop, |server| fill(server, room, stop))?;
-        site.set_timing(DiskTiming::Drive)?;
         let carried_max = SLOW_OUTER.0.div_ceil(self.rate.0) * u64::from(disks);
-        contents.truncate(usize::try_from(carried_max)?);
+        let room = site.free_bytes()?.min(carried_max * CONTENT_ROOM);
+        site.set_timing(DiskTiming::None)?;
+        let contents = site.serve(&more, stop, |server| fill(server, room, stop))?;
+        site.set_timing(DiskTiming::Drive)?;
         let starts = StartsPerSecond(if self.quick { QUICK_STARTS } else { STARTS_PER_DISK * u64::from(disks) });
         let asked =
             AskedStreams { rate: self.rate, starts, contents, seconds: self.run, lab_disk: Some(site.first_disk()) };
