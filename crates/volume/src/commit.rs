@@ -83,15 +83,15 @@ impl Volume {
     /// superblocks to write then: a start tries the disk again. What was published before it was flushed may not be there.
     ///
     /// # Errors
-    /// No other disk that can be read has copies of all that is on it, or a start would not find the journal on another disk: the volume
-    /// takes no more changes, and reads go on.
+    /// No other disk that can be read has copies of all that is on it, and it is not there, or a start would not find the journal on another
+    /// disk: the volume takes no more changes, and reads go on.
     pub fn take_out(&mut self, member: MemberId) -> Result<[Vec<DiskWrite>; 2], VolumeError> {
         if let Some(commit) = self.committing.take() {
             self.staged_retired.extend(commit.retired);
             self.dirty.extend(commit.dirty);
         }
         if !self.keeps_all_without(member) {
-            if self.journal_goes_on_without(member) && !self.read_only {
+            if self.is_readable(member) && self.journal_goes_on_without(member) && !self.read_only {
                 self.only_read.push(member);
                 self.dirty.remove(&member);
                 self.must_checkpoint = true;
