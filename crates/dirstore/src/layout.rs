@@ -60,11 +60,16 @@ pub enum LayoutError {
 }
 
 impl StoreLayout {
-    /// Opens the folders and finds their disks; opens the volumes, each given as its disks in any order.
+    /// Opens the folders and finds their disks; opens the volumes, each given as its disks in any order. `state` is the folder in which
+    /// the store keeps what it knows of them.
     ///
     /// # Errors
     /// A folder that is none or cannot be opened; disks that are no volume; nothing to serve; too many disks.
-    pub fn discover(roots: &[RootSetting], volumes: &[Vec<PathBuf>]) -> Result<Self, LayoutError> {
+    pub fn discover(
+        roots: &[RootSetting],
+        volumes: &[Vec<PathBuf>],
+        state: Option<&Path>,
+    ) -> Result<Self, LayoutError> {
         if roots.is_empty() && volumes.is_empty() {
             return Err(LayoutError::NoRoot);
         }
@@ -84,7 +89,7 @@ impl StoreLayout {
             layout.disks[disk].roots.push(root);
         }
         for paths in volumes {
-            layout.volumes.push(OpenVolume::open(paths)?);
+            layout.volumes.push(OpenVolume::open(paths, state)?);
         }
         // A file is told from others of its name by where it lies.
         let mut names: HashSet<(&str, &str)> = HashSet::new();

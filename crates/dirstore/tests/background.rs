@@ -147,7 +147,7 @@ async fn a_disk_that_hangs_holds_up_nobody_else() {
     }
     let hangs = Arc::new((Mutex::new(false), Condvar::new()));
     let layout =
-        StoreLayout::discover(&[one.path().to_path_buf().into(), two.path().to_path_buf().into()], &[]).unwrap();
+        StoreLayout::discover(&[one.path().to_path_buf().into(), two.path().to_path_buf().into()], &[], None).unwrap();
     assert_eq!(layout.places().count(), 2);
     let settings = StoreSettings { patience: Duration::from_secs(5), ..StoreSettings::default() };
     let store = Store::start(layout, &settings, |disk| {

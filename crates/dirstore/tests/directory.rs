@@ -120,7 +120,7 @@ async fn roots_are_one_namespace_and_the_first_wins() {
     assert_eq!(store.disks().len(), 1, "both folders are on one disk");
     assert_eq!(store.disks()[0].roots, [one.path(), two.path()]);
     let layout =
-        dirstore::StoreLayout::discover(&[one.path().to_path_buf().into(), two.path().to_path_buf().into()], &[])
+        dirstore::StoreLayout::discover(&[one.path().to_path_buf().into(), two.path().to_path_buf().into()], &[], None)
             .unwrap();
     assert_eq!(layout.places().next().and_then(|place| Some(place.disk?.1)), Some(one.path()));
     let names: Vec<_> = store.list(&path("/")).await.unwrap().into_iter().map(|entry| entry.name).collect();
@@ -251,7 +251,7 @@ async fn hidden_names_are_neither_listed_nor_served_unless_they_are_to_be() {
     }
     assert!(matches!(store.list(&path("/.git")).await, Err(StoreError::NotFound)));
     drop(store);
-    let layout = dirstore::StoreLayout::discover(&[root.path().to_path_buf().into()], &[]).unwrap();
+    let layout = dirstore::StoreLayout::discover(&[root.path().to_path_buf().into()], &[], None).unwrap();
     let shown = dirstore::StoreSettings { hidden_files: true, ..common::settings() };
     let serve = |_| -> Box<dyn dirstore::GrantPort> { Box::new(Ungoverned::default()) };
     let store = dirstore::Store::start(layout, &shown, serve).unwrap();

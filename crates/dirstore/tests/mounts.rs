@@ -107,7 +107,7 @@ async fn a_root_that_must_be_mounted_is_not_served_without() {
     let root = place.path().join("media");
     fs::create_dir(&root).unwrap();
     let setting = RootSetting { path: root.clone(), require_mount: true };
-    let layout = StoreLayout::discover(&[setting], &[]).unwrap();
+    let layout = StoreLayout::discover(&[setting], &[], None).unwrap();
     let serve = |_| -> Box<dyn GrantPort> { Box::new(Ungoverned::default()) };
     let store = Store::start(layout, &settings(), serve).unwrap();
     assert_eq!(away(&put(&store, "/film", b"1").await), Some(RootAway::NotMounted));

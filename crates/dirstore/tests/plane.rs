@@ -39,7 +39,7 @@ fn profile(rotational: bool) -> DiskProfile {
 }
 
 fn govern(root: &std::path::Path, rotational: bool) -> Governing {
-    let layout = StoreLayout::discover(&[root.to_path_buf().into()], &[]).unwrap();
+    let layout = StoreLayout::discover(&[root.to_path_buf().into()], &[], None).unwrap();
     let mut links = connect(1).unwrap();
     let config = PlaneConfig { round: Nanos::from_millis(250), ..PlaneConfig::default() };
     let gauges = Arc::new(Gauges::new(config.streams_max, 1));

@@ -147,11 +147,19 @@ fn disks_that_are_not_the_volumes_are_told_apart_and_nothing_is_changed() {
     assert!(refused(&[disks[0].clone(), copies[0].clone()], &folder).contains("the same disk of the volume"));
     assert!(refused(&[disks[0].clone(), others[0].clone()], &folder).contains("another one than the first disk's"));
     scrubbed(&disks);
-    // Each of the two was used alone.
+    // The second does not know that the first went on without it; the server does, until its file of that is removed. Then each of the
+    // two was used alone.
     let nowhere = folder.path().join("nowhere");
-    for disk in &disks {
-        serving(&[disk.clone(), nowhere.clone()], &folder).stop();
-    }
+    serving(&[disks[0].clone(), nowhere.clone()], &folder).stop();
+    let older = [disks[1].clone(), nowhere.clone()];
+    let said = refused(&older, &folder);
+    let known = |entry: fs::DirEntry| entry.file_name().to_string_lossy().starts_with("volume-").then(|| entry.path());
+    let state = fs::read_dir(folder.path().join("state")).expect("it was served");
+    let known: Vec<PathBuf> = state.filter_map(|entry| known(entry.expect("it is there"))).collect();
+    let [known] = &known[..] else { panic!("one volume was served: {known:?}") };
+    assert!(said.contains("out of date") && said.contains(known.to_str().expect("UTF-8")), "{said}");
+    fs::remove_file(known).expect("it is there");
+    serving(&older, &folder).stop();
     assert!(refused(&disks, &folder).contains("each used while the other one was away"));
     // The first one's state counts; the second, which was replaced by another, is not taken for that.
     let new = folder.path().join("new");

@@ -1,5 +1,6 @@
 //! The thread of a volume that knows the names.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use units::limits;
 use volume::{ChecksumTable, ListedName, StoredContent};
 
 use super::content::{entry_of, folder_of, stamp_of};
-use super::{SharedCore, lock};
+use super::{SharedCore, lock, seen};
 use crate::buffers::{count, index};
 use crate::content_reader::ContentReader;
 use crate::index::Index;
@@ -31,6 +32,8 @@ pub(crate) struct Front {
     shared: Arc<DiskShared>,
     operations: mpsc::Receiver<Operation>,
     index: Arc<Index>,
+    /// Where the newest generation of the superblock is kept, and what that was.
+    seen: Option<(PathBuf, u64)>,
 }
 
 impl Front {
@@ -39,13 +42,21 @@ impl Front {
         shared: Arc<DiskShared>,
         operations: mpsc::Receiver<Operation>,
         index: Arc<Index>,
+        state: Option<&Path>,
     ) -> Self {
-        Self { core, shared, operations, index }
+        let volume = lock(&core).volume.superblock().volume;
+        let seen = state.map(|state| (seen::file_of(state, &volume), 0));
+        Self { core, shared, operations, index, seen }
     }
 
     /// The thread's life: ends when no caller is left. Who posts an operation unparks it.
     pub(crate) fn run(mut self) {
-        lock(&self.core).fill_disks();
+        let generation = {
+            let mut core = lock(&self.core);
+            core.fill_disks();
+            core.volume.superblock().generation
+        };
+        self.keep_seen(Some(generation)); // what the start made of the disks is durable
         loop {
             match self.operations.try_recv() {
                 Ok(operation) => self.perform(operation),
@@ -62,10 +73,22 @@ impl Front {
                     core.open.let_go();
                     self.shared.stats.free_bytes.set(core.volume.free_bytes());
                     self.shared.stats.uploads_open.set(count(core.upload_count()));
+                    let durable = (!core.has_superblocks()).then(|| core.volume.superblock().generation);
                     drop(core);
+                    self.keep_seen(durable);
                     thread::park_timeout(NAP);
                 }
             }
+        }
+    }
+
+    /// Disks have other states, durably: a start with those that do not know that is to see it. Tried again if it cannot be written.
+    fn keep_seen(&mut self, durable: Option<u64>) {
+        if let (Some((file, seen)), Some(generation)) = (&mut self.seen, durable)
+            && *seen != generation
+            && seen::write(file, generation).is_ok()
+        {
+            *seen = generation;
         }
     }
 

@@ -15,6 +15,7 @@ mod open;
 mod part;
 mod replace;
 mod resting;
+mod seen;
 mod start;
 mod unit_read;
 mod upkeep;

@@ -14,6 +14,7 @@ use units::limits;
 use volume::{MemberId, ReadDisk, ReadError, Volume, VolumeOpenError};
 
 use super::find::{FoundDisks, SettledDisks, failed};
+use super::seen;
 use crate::buffers::count;
 use crate::event::DiskNotice;
 
@@ -55,6 +56,12 @@ pub enum VolumeDiskError {
         "the disks with the numbers {0:?} of the volume are missing: name all of its disks, also one that is gone, as it was named before"
     )]
     Missing(Vec<u8>),
+    /// They are older than what a server has seen of the volume.
+    #[error(
+        "the disks that are there are out of date: the volume went on without them, on those that are missing. Put these back; or \
+         remove {} to go on with what the disks had when they were taken out, and lose what came later", .0.display()
+    )]
+    OutOfDate(PathBuf),
     /// Its units are too small.
     #[error("the volume's units have {0} bytes; a server needs at least 1 MiB")]
     UnitSize(u64),
@@ -115,9 +122,16 @@ impl OpenVolume {
     /// Opens the volume on these disks, in any order, and writes the first commit of this use.
     ///
     /// # Errors
-    /// A disk is in use, belongs to another volume or was not named; none is there; the catalogue is damaged.
-    pub(crate) fn open(paths: &[PathBuf]) -> Result<Self, VolumeDiskError> {
+    /// A disk is in use, belongs to another volume or was not named; none is there, or only such as `state` says are out of date; the
+    /// catalogue is damaged.
+    pub(crate) fn open(paths: &[PathBuf], state: Option<&Path>) -> Result<Self, VolumeDiskError> {
         let mut found = FoundDisks::of(paths)?;
+        let superblock = &found.identified.superblock;
+        if let Some(file) = state.map(|state| seen::file_of(state, &superblock.volume))
+            && seen::read(&file).is_some_and(|generation| generation > superblock.generation)
+        {
+            return Err(VolumeDiskError::OutOfDate(file));
+        }
         let mut volume =
             volume::open(&found.identified, &mut found.given).map_err(|error| failed(&found.given, error))?;
         if volume.unit_bytes() < UNIT_BYTES_MIN {

@@ -99,9 +99,10 @@ pub(crate) fn start(
         volume.serve_disk(member, VacantDisk { shared: own, port }, file)?;
     }
     let (cpus, index, core) = (common.settings.cpus.clone(), Arc::clone(common.index), Arc::clone(&volume.core));
+    let front = Front::new(core, front, operations, index, common.settings.state.as_deref());
     let spawned = thread::Builder::new().name("volume".to_owned()).spawn(move || {
         restrict_to(&cpus);
-        Front::new(core, front, operations, index).run();
+        front.run();
     })?;
     let _ = front_thread.set(spawned.thread().clone());
     Ok((places, volume))

@@ -36,14 +36,14 @@ pub fn settings() -> StoreSettings {
 /// A store that is granted everything.
 pub fn ungoverned(roots: &[&Path]) -> Store {
     let roots: Vec<RootSetting> = roots.iter().map(|root| root.to_path_buf().into()).collect();
-    let layout = StoreLayout::discover(&roots, &[]).unwrap();
+    let layout = StoreLayout::discover(&roots, &[], None).unwrap();
     Store::start(layout, &settings(), |_| Box::new(Ungoverned::default())).unwrap()
 }
 
 /// A store whose one disk is granted what the test says.
 pub fn governed(root: &Path, settings: &StoreSettings) -> (Store, Giver) {
     let giver = Giver::default();
-    let layout = StoreLayout::discover(&[root.to_path_buf().into()], &[]).unwrap();
+    let layout = StoreLayout::discover(&[root.to_path_buf().into()], &[], None).unwrap();
     let serve = |_| -> Box<dyn GrantPort> { Box::new(giver.clone()) };
     (Store::start(layout, settings, serve).unwrap(), giver)
 }

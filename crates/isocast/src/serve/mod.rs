@@ -98,7 +98,7 @@ fn measure(args: &ServeArgs) -> anyhow::Result<()> {
 /// The disks under the folders to be served.
 fn discover(config: &Config) -> Result<StoreLayout, LayoutError> {
     let root = |path: &PathBuf| RootSetting { path: path.clone(), require_mount: config.require_mount.contains(path) };
-    StoreLayout::discover(&config.roots.iter().map(root).collect::<Vec<_>>(), &config.volumes)
+    StoreLayout::discover(&config.roots.iter().map(root).collect::<Vec<_>>(), &config.volumes, Some(&config.state))
 }
 
 /// The signals that are not left to their default action, from before the port is taken.
