@@ -22,7 +22,7 @@ const TRIES_MAX: u32 = 3;
 /// What a modelled player wants before it plays.
 const PLAYER_START: Nanos = Nanos::from_secs(2);
 
-/// A refusal that came later than this is of a start that was admitted and did not get its first bytes in time.
+/// A refusal that came later than this is of a start that waited for its first bytes.
 const AT_ONCE_SECONDS: f64 = 0.5;
 
 /// How many streams begin in a second. A disk that is nearly full gives the first bytes of few new ones in the time that they may take: what
@@ -79,7 +79,7 @@ impl AdmittedStreams {
             (None, _) => "nobody was refused, since there were no more contents that are long enough".to_owned(),
             (Some(short), _) if !short.starts_with("disk") => format!("not a disk was short, but: {short}"),
             (Some(short), Some(after)) if after > AT_ONCE_SECONDS => {
-                format!("{short} was not full: a start was refused that got no first bytes from it in {after:.1} s")
+                format!("{short}: a start was refused after {after:.1} s without a byte")
             }
             (Some(short), _) => format!("{short} was full"),
         };
