@@ -436,3 +436,33 @@ fn a_recording_goes_on_when_a_disk_of_a_span_or_stripe_errs() {
         disks.into_iter().for_each(Disk::end);
     }
 }
+
+/// Contents on one disk of a span are opened while the other hangs, though their checksums have to be read, too.
+#[test]
+fn contents_are_opened_while_another_disk_of_their_volume_hangs() {
+    let content = Content { seed: 9, bytes: 3 << 20 };
+    if !possible(8 * content.bytes) {
+        return;
+    }
+    let state = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let (disks, devices, server) = fast_volume("span", ["open-a", "open-b"], state.path());
+    // Each goes to the disk with the most room: the first to the first.
+    for target in ["/media/a.bin", "/media/b.bin"] {
+        assert_eq!(put(server.address, target, content), 201);
+    }
+    assert!(server.stop().0.success());
+    let server = Server::start(&[], state.path(), &["--volume", &devices]);
+    disks[0].ctl("hang");
+    let hangs = server.address;
+    let waiting = std::thread::spawn(move || fetch(hangs, "GET", "/media/a.bin?rate=max").map(|(status, _)| status));
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(unreadable(&server, "/media/b.bin", content, content.bytes).is_empty(), "{}", server.said());
+    disks[0].ctl("revive");
+    assert_ne!(waiting.join().expect("no panic").ok(), Some(404));
+    until("the disk that hung", || match unreadable(&server, "/media/a.bin", content, content.bytes)[..] {
+        [] => Ok(()),
+        _ => Err(server.said()),
+    });
+    assert!(server.stop().0.success());
+    disks.into_iter().for_each(Disk::end);
+}

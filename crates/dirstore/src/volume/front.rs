@@ -5,23 +5,20 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use dataplane::control::Content;
-use dataplane::layout::ContentLayout;
-use media::{MediaRate, ProbeBudget, ProbeError, probe};
 use tokio::sync::mpsc;
 use units::limits;
-use volume::{ChecksumTable, ListedName, StoredContent};
+use volume::ListedName;
 
 use super::content::{entry_of, folder_of, stamp_of};
+use super::opener::OpenQueue;
 use super::{SharedCore, lock, seen};
-use crate::buffers::{count, index};
-use crate::content_reader::ContentReader;
+use crate::buffers::count;
 use crate::index::Index;
 use crate::operation::Begun;
 use crate::operation::Operation;
 use crate::shared::DiskShared;
 use crate::worker::{NAMES_MAX, answer};
-use crate::{ContentPath, Entry, Opened, StoreError, Want};
+use crate::{ContentPath, Entry, StoreError};
 
 /// How long the thread sleeps at most: it is woken for operations; this is for units that nobody reads any more.
 const NAP: Duration = Duration::from_secs(1);
@@ -32,6 +29,7 @@ pub(crate) struct Front {
     shared: Arc<DiskShared>,
     operations: mpsc::Receiver<Operation>,
     index: Arc<Index>,
+    opens: OpenQueue,
     /// Where the newest generation of the superblock is kept, and what that was.
     seen: Option<(PathBuf, u64)>,
 }
@@ -41,12 +39,12 @@ impl Front {
         core: SharedCore,
         shared: Arc<DiskShared>,
         operations: mpsc::Receiver<Operation>,
-        index: Arc<Index>,
+        (index, opens): (Arc<Index>, OpenQueue),
         state: Option<&Path>,
     ) -> Self {
         let volume = lock(&core).volume.superblock().volume;
         let seen = state.map(|state| (seen::file_of(state, &volume), 0));
-        Self { core, shared, operations, index, seen }
+        Self { core, shared, operations, index, opens, seen }
     }
 
     /// The thread's life: ends when no caller is left. Who posts an operation unparks it.
@@ -95,7 +93,7 @@ impl Front {
     fn perform(&mut self, operation: Operation) {
         match operation {
             Operation::LookUp { path, reply, .. } => answer(reply, || self.look_up(&path)),
-            Operation::Open { path, want, reply, .. } => answer(reply, || self.open(&path, want)),
+            Operation::Open { path, want, reply, .. } => self.opens.put(path, want, reply),
             Operation::Names { path, reply, .. } => answer(reply, || self.names(&path)),
             Operation::Entries { path, names, reply, .. } => answer(reply, || Ok(self.entries(&path, &names))),
             // Folders need not be there before what is put into them.
@@ -128,49 +126,6 @@ impl Front {
         Err(if above { StoreError::NotADirectory } else { StoreError::NotFound })
     }
 
-    fn open(&self, path: &ContentPath, want: Want) -> Result<Opened, StoreError> {
-        let name = path.joined();
-        let core = lock(&self.core);
-        let Some(stored) = core.volume.find(&name).cloned() else {
-            let is_folder = core.volume.is_folder(&name);
-            return Err(if is_folder { StoreError::IsDirectory } else { StoreError::NotFound });
-        };
-        let stamp = stamp_of(&core.volume, &stored);
-        drop(core);
-        let content = self.content(&name, &stored)?;
-        let media = match (self.index.rate(&stamp), want) {
-            (Some(known), _) => known,
-            (None, Want::File) => None,
-            (None, Want::FileAndRate) => {
-                self.shared.stats.probes.add(1);
-                let found = probe(&mut ContentReader::new(&content.layout, content.size), ProbeBudget::default());
-                if !matches!(found, Err(ProbeError::Io(_))) {
-                    self.index.insert(&stamp, found.as_ref().ok().cloned());
-                }
-                found.ok()
-            }
-        };
-        Ok(self.opened(&name, &stored, content, media))
-    }
-
-    /// The content as the data plane reads it. Its checksums are read first, unless they are known; not under the lock.
-    fn content(&self, name: &str, stored: &Arc<StoredContent>) -> Result<Arc<Content>, StoreError> {
-        let core = lock(&self.core);
-        if let Some(content) = core.open_content(stored) {
-            return Ok(content);
-        }
-        let (layout, known) = (core.layout(stored)?, core.known_checksums(stored));
-        let disks = core.volume.superblock().generation;
-        drop(core);
-        let table = known.or_else(|| read_checksums(&layout, stored).map(Arc::new));
-        let table = table.ok_or(StoreError::DiskFailing(self.shared.id))?;
-        Ok(lock(&self.core).add_content(name, stored, (layout, disks), table))
-    }
-
-    fn opened(&self, name: &str, stored: &StoredContent, content: Arc<Content>, media: Option<MediaRate>) -> Opened {
-        Opened { entry: entry_of(name, stored, self.shared.id, media), content, media }
-    }
-
     fn names(&self, path: &ContentPath) -> Result<Vec<String>, StoreError> {
         let core = lock(&self.core);
         let folder = path.joined();
@@ -189,21 +144,4 @@ impl Front {
         let children = names.iter().filter_map(|name| path.child(name).ok());
         children.filter_map(|child| self.look_up(&child).ok()).collect()
     }
-}
-
-/// The checksums of a content, from the first copy of its tail that is whole.
-fn read_checksums(layout: &ContentLayout, stored: &StoredContent) -> Option<ChecksumTable> {
-    let (start, length) = stored.tail();
-    (0..layout.copies()).find_map(|copy| {
-        let mut reader = ContentReader::new(layout, start + length);
-        let mut tail = vec![0; index(length)];
-        let mut done = 0;
-        while done < tail.len() {
-            match reader.read_copy(copy, start + count(done), &mut tail[done..]) {
-                Ok(got @ 1..) => done += got,
-                _ => return None,
-            }
-        }
-        stored.checksums_in(&tail)
-    })
 }

@@ -1,7 +1,7 @@
 //! A volume as a place for contents beside folders: units on whole disks instead of files in a file system.
 //!
-//! Promise: the *front* thread knows the names and decides where bytes go, and touches no disk but to look for a content's
-//! rate; each disk has a thread of its own that writes and flushes on grants of the disk's schedule, so that a disk that
+//! Promise: the *front* thread knows the names and decides where bytes go, and touches no disk; *openers* read a content's rate and
+//! checksums; each disk has a thread of its own that writes and flushes on grants of the disk's schedule, so that a disk that
 //! hangs holds up no other. An upload is answered when its units and its record are durable.
 //! Not here: what lies where (crate `volume`), when a disk is used (`schedule`).
 
@@ -12,6 +12,7 @@ mod front;
 mod info;
 mod member;
 mod open;
+mod opener;
 mod part;
 mod replace;
 mod resting;

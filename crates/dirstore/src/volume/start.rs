@@ -13,6 +13,7 @@ use volume::MemberId;
 use super::content::OpenContents;
 use super::core::{Core, Member, NamedDisk};
 use super::open::OpenVolume;
+use super::opener::Opener;
 use super::replace::VacantDisk;
 use super::{Front, MemberWorker, ServedVolume};
 use crate::disk::DiskHandle;
@@ -99,7 +100,9 @@ pub(crate) fn start(
         volume.serve_disk(member, VacantDisk { shared: own, port }, file)?;
     }
     let (cpus, index, core) = (common.settings.cpus.clone(), Arc::clone(common.index), Arc::clone(&volume.core));
-    let front = Front::new(core, front, operations, index, common.settings.state.as_deref());
+    let opener = Opener { core: Arc::clone(&core), shared: Arc::clone(&front), index: Arc::clone(&index) };
+    let opens = opener.start(count, &cpus)?;
+    let front = Front::new(core, front, operations, (index, opens), common.settings.state.as_deref());
     let spawned = thread::Builder::new().name("volume".to_owned()).spawn(move || {
         restrict_to(&cpus);
         front.run();

@@ -1,0 +1,137 @@
+//! The threads of a volume that open contents: a container's rate, and the checksums of a content, are read from a disk, which may be busy
+//! or hang. As many as there are disks, so that streams begin on each while the others are waited for.
+//!
+//! Promise: neither the names nor another content wait for such a read, unless all threads are at one. Not here: the plane's reads.
+
+use std::io;
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use dataplane::control::Content;
+use dataplane::layout::ContentLayout;
+use media::{MediaRate, ProbeBudget, ProbeError, probe};
+
+use volume::{ChecksumTable, StoredContent};
+
+use super::content::{entry_of, stamp_of};
+use super::{SharedCore, lock};
+use crate::buffers::{count, index};
+use crate::content_reader::ContentReader;
+use crate::disk::OPERATIONS_MAX;
+use crate::index::Index;
+use crate::operation::ReplyTo;
+use crate::settings::restrict_to;
+use crate::shared::DiskShared;
+use crate::worker::answer;
+use crate::{ContentPath, Opened, StoreError, Want};
+
+type Wanted = (ContentPath, Want, ReplyTo<Opened>);
+
+/// Contents that are to be opened.
+pub(crate) struct OpenQueue(SyncSender<Wanted>);
+
+impl OpenQueue {
+    /// Leaves it to the threads; the answer is [`StoreError::Busy`] if too many wait.
+    pub(super) fn put(&self, path: ContentPath, want: Want, reply: ReplyTo<Opened>) {
+        if let Err(mpsc::TrySendError::Full((_, _, reply)) | mpsc::TrySendError::Disconnected((_, _, reply))) =
+            self.0.try_send((path, want, reply))
+        {
+            drop(reply.send(Err(StoreError::Busy)));
+        }
+    }
+}
+
+/// What each of the threads has.
+#[derive(Clone)]
+pub(super) struct Opener {
+    pub(super) core: SharedCore,
+    pub(super) shared: Arc<DiskShared>,
+    pub(super) index: Arc<Index>,
+}
+
+impl Opener {
+    /// Starts `threads` of them, which end when nobody can ask any more.
+    pub(super) fn start(self, threads: usize, cpus: &[usize]) -> io::Result<OpenQueue> {
+        let (sender, receiver) = mpsc::sync_channel(OPERATIONS_MAX);
+        let receiver = Arc::new(Mutex::new(receiver));
+        for _ in 0..threads {
+            let (opener, receiver, cpus) = (self.clone(), Arc::clone(&receiver), cpus.to_vec());
+            thread::Builder::new().name("volume-open".to_owned()).spawn(move || {
+                restrict_to(&cpus);
+                opener.run(&receiver);
+            })?;
+        }
+        Ok(OpenQueue(sender))
+    }
+
+    fn run(&self, wanted: &Mutex<Receiver<Wanted>>) {
+        loop {
+            let next = wanted.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let Ok((path, want, reply)) = next else { return };
+            answer(reply, || self.open(&path, want));
+        }
+    }
+
+    fn open(&self, path: &ContentPath, want: Want) -> Result<Opened, StoreError> {
+        let name = path.joined();
+        let core = lock(&self.core);
+        let Some(stored) = core.volume.find(&name).cloned() else {
+            let is_folder = core.volume.is_folder(&name);
+            return Err(if is_folder { StoreError::IsDirectory } else { StoreError::NotFound });
+        };
+        let stamp = stamp_of(&core.volume, &stored);
+        drop(core);
+        let content = self.content(&name, &stored)?;
+        let media = match (self.index.rate(&stamp), want) {
+            (Some(known), _) => known,
+            (None, Want::File) => None,
+            (None, Want::FileAndRate) => {
+                self.shared.stats.probes.add(1);
+                let found = probe(&mut ContentReader::new(&content.layout, content.size), ProbeBudget::default());
+                if !matches!(found, Err(ProbeError::Io(_))) {
+                    self.index.insert(&stamp, found.as_ref().ok().cloned());
+                }
+                found.ok()
+            }
+        };
+        Ok(self.opened(&name, &stored, content, media))
+    }
+
+    /// The content as the data plane reads it. Its checksums are read first, unless they are known; not under the lock, so that another
+    /// thread may have opened it meanwhile.
+    fn content(&self, name: &str, stored: &Arc<StoredContent>) -> Result<Arc<Content>, StoreError> {
+        let core = lock(&self.core);
+        if let Some(content) = core.open_content(stored) {
+            return Ok(content);
+        }
+        let (layout, known) = (core.layout(stored)?, core.known_checksums(stored));
+        let disks = core.volume.superblock().generation;
+        drop(core);
+        let table = known.or_else(|| read_checksums(&layout, stored).map(Arc::new));
+        let table = table.ok_or(StoreError::DiskFailing(self.shared.id))?;
+        let mut core = lock(&self.core);
+        Ok(core.open_content(stored).unwrap_or_else(|| core.add_content(name, stored, (layout, disks), table)))
+    }
+
+    fn opened(&self, name: &str, stored: &StoredContent, content: Arc<Content>, media: Option<MediaRate>) -> Opened {
+        Opened { entry: entry_of(name, stored, self.shared.id, media), content, media }
+    }
+}
+
+/// The checksums of a content, from the first copy of its tail that is whole.
+fn read_checksums(layout: &ContentLayout, stored: &StoredContent) -> Option<ChecksumTable> {
+    let (start, length) = stored.tail();
+    (0..layout.copies()).find_map(|copy| {
+        let mut reader = ContentReader::new(layout, start + length);
+        let mut tail = vec![0; index(length)];
+        let mut done = 0;
+        while done < tail.len() {
+            match reader.read_copy(copy, start + count(done), &mut tail[done..]) {
+                Ok(got @ 1..) => done += got,
+                _ => return None,
+            }
+        }
+        stored.checksums_in(&tail)
+    })
+}
