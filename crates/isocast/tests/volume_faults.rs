@@ -310,6 +310,27 @@ fn a_sector_that_cannot_be_read_is_mended_if_it_can_be() {
     disks.into_iter().for_each(Disk::end);
 }
 
+/// Records at 8 Mbit/s, whole, while `disk` takes no more writes from the middle on: from after how many bytes.
+fn record_beside(server: &Server, target: &str, recording: Content, disk: &Disk) -> u64 {
+    let upload = Upload {
+        target: &format!("{target}?rate=8M"),
+        fields: "",
+        content: recording,
+        framing: Framing::Chunked(1 << 16),
+        send_bytes: recording.bytes,
+    };
+    let (mut all, mut errs_at) = (0, None);
+    let answer = upload.run(&mut Client::to(server.address), &mut |count| {
+        all += count;
+        if all >= recording.bytes / 2 && errs_at.is_none() {
+            errs_at = Some(all);
+            disk.ctl("fault 0 8G w");
+        }
+    });
+    assert_eq!(answer.expect("an answer").expect("all was sent").status, 201, "{}", server.said());
+    errs_at.expect("in the middle of it")
+}
+
 /// A recording onto a mirror of which a disk does not take it any more goes on, on the other one, from its first byte.
 #[test]
 fn a_recording_goes_on_when_a_disk_of_its_mirror_errs() {
@@ -320,25 +341,8 @@ fn a_recording_goes_on_when_a_disk_of_its_mirror_errs() {
     let state = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let (disks, _, server) = fast_mirror(["mirror-h", "mirror-i"], state.path());
     let target = "/media/recording.bin";
-    let asked = format!("{target}?rate=8M");
-    let upload = Upload {
-        target: &asked,
-        fields: "",
-        content: recording,
-        framing: Framing::Chunked(1 << 16),
-        send_bytes: recording.bytes,
-    };
-    let (mut all, mut errs) = (0, false);
-    let answer = upload.run(&mut Client::to(server.address), &mut |count| {
-        all += count;
-        if all >= recording.bytes / 2 && !errs {
-            errs = true;
-            // The one that its rate is reserved on.
-            disks[0].ctl("fault 0 8G w");
-        }
-    });
-    assert_eq!(answer.expect("an answer").expect("all was sent").status, 201, "{}", server.said());
-    assert!(errs, "in the middle of it");
+    // The one that its rate is reserved on.
+    record_beside(&server, target, recording, &disks[0]);
     until_said(&server, &["disk_failing", "\"disk\":0"], 1);
     let (status, body) = fetch(server.address, "GET", &format!("{target}?rate=max")).expect("an answer");
     assert_eq!((status, recording.difference(0, &body), body.len() as u64), (200, None, recording.bytes));
@@ -381,29 +385,12 @@ fn a_recording_goes_on_when_a_disk_of_a_span_or_stripe_errs() {
         let before = Content { seed: 3, bytes: 17 << 20 };
         assert_eq!(put(server.address, "/media/before.bin", before), 201);
         let target = "/media/recording.bin";
-        let asked = format!("{target}?rate=8M");
-        let upload = Upload {
-            target: &asked,
-            fields: "",
-            content: recording,
-            framing: Framing::Chunked(1 << 16),
-            send_bytes: recording.bytes,
-        };
         // The disk that has, or had last, something of it: of a span the one with the most room, which is not the first any more.
         let erring = usize::from(layout == "span");
-        let (mut all, mut errs_at) = (0, None);
-        let answer = upload.run(&mut Client::to(server.address), &mut |count| {
-            all += count;
-            if all >= recording.bytes / 2 && errs_at.is_none() {
-                errs_at = Some(all);
-                disks[erring].ctl("fault 0 8G w");
-            }
-        });
-        assert_eq!(answer.expect("an answer").expect("all was sent").status, 201, "{layout}: {}", server.said());
+        let errs_at = record_beside(&server, target, recording, &disks[erring]);
         until_said(&server, &["volume_disk", "takes no writes", &format!("disk {erring} of")], 1);
         until_said(&server, &["recording_damaged", "recording.bin"], 1);
         let lost = unreadable(&server, target, recording, 1 << 20);
-        let errs_at = errs_at.expect("in the middle of it");
         println!("{layout}: disk {erring} errs at {errs_at}, {} MiB from {:?} on are lost", lost.len(), lost.first());
         // Chunks that were on their way, and what the unit had that was begun on the disk.
         assert!((1..=24).contains(&lost.len()), "{layout}: {lost:?}");
@@ -454,8 +441,8 @@ fn contents_are_opened_while_another_disk_of_their_volume_hangs() {
     let server = Server::start(&[], state.path(), &["--volume", &devices]);
     disks[0].ctl("hang");
     let hangs = server.address;
-    let waiting = std::thread::spawn(move || fetch(hangs, "GET", "/media/a.bin?rate=max").map(|(status, _)| status));
-    std::thread::sleep(Duration::from_millis(300));
+    let waiting = thread::spawn(move || fetch(hangs, "GET", "/media/a.bin?rate=max").map(|(status, _)| status));
+    thread::sleep(Duration::from_millis(300));
     assert!(unreadable(&server, "/media/b.bin", content, content.bytes).is_empty(), "{}", server.said());
     disks[0].ctl("revive");
     assert_ne!(waiting.join().expect("no panic").ok(), Some(404));

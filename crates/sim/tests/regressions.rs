@@ -198,7 +198,7 @@ fn uploads_live_beside_a_full_disk_that_becomes_slow() {
 }
 
 /// Ten streams and six recordings; what the disk reads would fit three times, with what it records it does not. The law that nobody
-/// ends on a disk that has time to spare counted the reads only (seed 8748).
+/// ends on a disk that has time to spare counted the reads only.
 #[test]
 fn a_disk_that_records_has_less_time_to_spare() {
     let mut scenario = small(DriveProfile::Desktop, 10);

@@ -163,8 +163,8 @@ impl Volume {
         steps
     }
 
-    /// The disks that the journal is written to: the first two that can be read, if they can be written to, and those that are being filled, so that one which
-    /// counts from now on has no old journal.
+    /// The disks that the journal is written to: the first two that can be read, if they can be written to, and those that are being
+    /// filled, so that one which counts from now on has no old journal.
     pub(crate) fn journal_members(&self) -> Vec<MemberId> {
         let readable = self.member_ids().filter(|member| self.is_readable(*member)).take(JOURNAL_COPIES);
         readable.filter(|member| self.is_writable(*member)).chain(self.unreadable()).collect()

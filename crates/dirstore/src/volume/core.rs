@@ -295,8 +295,8 @@ impl Core {
     }
 
     fn write(&mut self, id: UploadId, member: MemberId, block: Block) {
-        let is_served = self.members[member.index()].is_some() && self.volume.is_writable(member);
-        let Some(upload) = self.uploads.get_mut(&id).filter(|_| is_served) else { return };
+        let takes_writes = self.takes_writes(member);
+        let Some(upload) = self.uploads.get_mut(&id).filter(|_| takes_writes) else { return };
         if !upload.members.contains(&member) {
             upload.members.push(member);
             // The rate of a recording is reserved on one disk; on the others its bytes are written in what streams leave.
@@ -320,13 +320,7 @@ impl Core {
         if self.write_end(id, modified).is_none() {
             return;
         }
-        let Some(upload) = self.uploads.get_mut(&id) else { return };
-        upload.life = VolumeUploadLife::Finishing;
-        let members = self.uploads.get(&id).map(|upload| upload.members.clone()).unwrap_or_default();
-        members.iter().for_each(|member| self.tell(*member, Task::Finish(id)));
-        if members.is_empty() {
-            self.publish(id);
-        }
+        self.close(id, VolumeUploadLife::Finishing, Task::Finish);
     }
 
     /// The client is gone; `rest` had come last.
@@ -337,19 +331,29 @@ impl Core {
         let came = upload.draft.length();
         match upload.on_break {
             OnBreak::Keep if came > 0 || rest.is_some() => self.finish(id, rest, None),
-            OnBreak::Resume(_) if came > 0 => self.pause(id),
+            // Another upload may go on with what has come in whole chunks, when that is on the disks.
+            OnBreak::Resume(_) if came > 0 => self.close(id, VolumeUploadLife::Resting, Task::Finish),
             OnBreak::Discard | OnBreak::Keep | OnBreak::Resume(_) => self.end(id),
         }
     }
 
-    /// Another upload may go on with what has come in whole chunks, when that is on the disks.
-    fn pause(&mut self, id: UploadId) {
+    /// Nothing more is written of it: its disks are told, and it is over when none of them is left.
+    fn close(&mut self, id: UploadId, life: VolumeUploadLife, task: fn(UploadId) -> Task) {
         let Some(upload) = self.uploads.get_mut(&id) else { return };
-        upload.life = VolumeUploadLife::Resting;
+        upload.life = life;
         let members = upload.members.clone();
-        members.iter().for_each(|member| self.tell(*member, Task::Finish(id)));
-        if members.is_empty() {
-            self.rest(id);
+        members.iter().for_each(|member| self.tell(*member, task(id)));
+        self.settle(id);
+    }
+
+    /// Does with an upload what its life says, if no disk has anything of it to do.
+    fn settle(&mut self, id: UploadId) {
+        let Some(upload) = self.uploads.get(&id).filter(|upload| upload.members.is_empty()) else { return };
+        match upload.life {
+            VolumeUploadLife::Receiving => {}
+            VolumeUploadLife::Finishing => self.publish(id),
+            VolumeUploadLife::Resting => self.rest(id),
+            VolumeUploadLife::Ending => self.free(id),
         }
     }
 
@@ -371,14 +375,8 @@ impl Core {
     }
 
     fn end(&mut self, id: UploadId) {
-        let Some(upload) = self.uploads.get_mut(&id).filter(|upload| upload.life != VolumeUploadLife::Ending) else {
-            return;
-        };
-        upload.life = VolumeUploadLife::Ending;
-        let members = upload.members.clone();
-        members.iter().for_each(|member| self.tell(*member, Task::Forget(id)));
-        if members.is_empty() {
-            self.free(id);
+        if self.uploads.get(&id).is_some_and(|upload| upload.life != VolumeUploadLife::Ending) {
+            self.close(id, VolumeUploadLife::Ending, Task::Forget);
         }
     }
 
@@ -392,13 +390,7 @@ impl Core {
     pub(super) fn member_done(&mut self, id: UploadId, member: MemberId) {
         let Some(upload) = self.uploads.get_mut(&id) else { return self.copy_step(id, CopyStep::Written) };
         upload.members.retain(|other| *other != member);
-        match upload.life {
-            VolumeUploadLife::Receiving => {}
-            VolumeUploadLife::Finishing if upload.members.is_empty() => self.publish(id),
-            VolumeUploadLife::Resting if upload.members.is_empty() => self.rest(id),
-            VolumeUploadLife::Ending if upload.members.is_empty() => self.free(id),
-            VolumeUploadLife::Finishing | VolumeUploadLife::Resting | VolumeUploadLife::Ending => {}
-        }
+        self.settle(id);
     }
 
     /// Gives an upload its name; it is answered when that is durable.
@@ -500,7 +492,7 @@ impl Core {
     /// `error`. A disk that may have the only copies of contents is read on; a recording goes on elsewhere then, for nobody can send it
     /// again. Where nothing can be made durable without the disk, the volume takes no more changes, and everything fails that waits.
     pub(super) fn take_out(&mut self, member: MemberId, error: &StoreError) {
-        if self.members[member.index()].is_none() || !self.volume.is_writable(member) {
+        if !self.takes_writes(member) {
             return;
         }
         self.resting.let_go(&mut self.volume);
@@ -558,6 +550,11 @@ impl Core {
     /// The disks whose threads have been at one thing for longer than anybody should wait.
     pub(super) fn stuck(&self) -> Vec<MemberId> {
         self.members.iter().flatten().filter(|member| member.shared.is_stuck()).map(|member| member.member).collect()
+    }
+
+    /// Whether a disk is there and written to.
+    pub(super) fn takes_writes(&self, member: MemberId) -> bool {
+        self.members.get(member.index()).is_some_and(Option::is_some) && self.volume.is_writable(member)
     }
 
     /// Whether nothing more will happen to a disk.

@@ -38,6 +38,6 @@ pub(crate) use self::start::{VolumeCommon, start};
 /// What all threads of a volume share. It is held for look-ups and decisions, never while a disk works.
 pub(crate) type SharedCore = Arc<Mutex<Core>>;
 
-fn lock(core: &SharedCore) -> MutexGuard<'_, Core> {
-    core.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -5,12 +5,12 @@
 
 use std::io;
 use std::sync::mpsc::{self, Receiver, SyncSender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use dataplane::control::Content;
 use dataplane::layout::ContentLayout;
-use media::{MediaRate, ProbeBudget, ProbeError, probe};
+use media::{ProbeBudget, ProbeError, probe};
 
 use volume::{ChecksumTable, StoredContent};
 
@@ -67,7 +67,7 @@ impl Opener {
 
     fn run(&self, wanted: &Mutex<Receiver<Wanted>>) {
         loop {
-            let next = wanted.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let next = lock(wanted).recv();
             let Ok((path, want, reply)) = next else { return };
             answer(reply, || self.open(&path, want));
         }
@@ -95,7 +95,7 @@ impl Opener {
                 found.ok()
             }
         };
-        Ok(self.opened(&name, &stored, content, media))
+        Ok(Opened { entry: entry_of(&name, &stored, self.shared.id, media), content, media })
     }
 
     /// The content as the data plane reads it. Its checksums are read first, unless they are known; not under the lock, so that another
@@ -112,10 +112,6 @@ impl Opener {
         let table = table.ok_or(StoreError::DiskFailing(self.shared.id))?;
         let mut core = lock(&self.core);
         Ok(core.open_content(stored).unwrap_or_else(|| core.add_content(name, stored, (layout, disks), table)))
-    }
-
-    fn opened(&self, name: &str, stored: &StoredContent, content: Arc<Content>, media: Option<MediaRate>) -> Opened {
-        Opened { entry: entry_of(name, stored, self.shared.id, media), content, media }
     }
 }
 

@@ -316,12 +316,14 @@ impl Core {
     }
 
     fn write_copy(&mut self, bytes: UnitBytes) {
+        let Some(target) = self.copying.as_ref().map(|copying| copying.task.target) else { return };
+        let takes_writes = self.takes_writes(target.member);
         let Some(copying) = &mut self.copying else { return };
         copying.source = None;
-        let (id, part, target) = (copying.id, copying.task.part, copying.task.target);
-        if !self.volume.is_writable(target.member) || self.members[target.member.index()].is_none() {
+        if !takes_writes {
             return self.end_copy(CopyVerdict::Unwritten);
         }
+        let (id, part) = (copying.id, copying.task.part);
         let mend = self.volume.mend(&copying.name, &copying.content, part, target, bytes.table);
         let header = AlignedBlock::new(&mend.header.bytes);
         self.tell(target.member, Task::Begin(id, None));

@@ -42,7 +42,7 @@ const COLD: &str = "--cold --peer-read-ahead 2048 --serve-arg=--set --serve-arg=
 /// stands in its own column.
 const STARTS: &str = "--starts-per-second 4 --warm-up 15s";
 /// A search counts what is admitted until the first refusal, and a nearly full disk gives few first bytes in between: with
-/// four starts a second the 99th waits for longer than the 5 s a start may wait, and 98 are counted of the 103 that run.
+/// four starts a second one is refused that waited for 5 s, and 92 are counted of the 103 that run when one begins each second.
 const STARTS_SEARCH: &str = "--starts-per-second 1 --warm-up 15s";
 /// The starts of a soak are not what it measures.
 const STARTS_SOAK: &str = "--starts-per-second 2 --warm-up 30s";

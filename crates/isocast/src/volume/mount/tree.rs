@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -18,6 +18,7 @@ use fuser::{
     LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, Request,
 };
 use jiff::Timestamp;
+use service::lock::lock;
 use units::BitRate;
 
 use super::FileReader;
@@ -67,7 +68,7 @@ impl MountedTree {
     }
 
     fn path(&self, number: INodeNo) -> Result<String, Errno> {
-        locked(&self.names).path(number).ok_or(Errno::ESTALE)
+        lock(&self.names).path(number).ok_or(Errno::ESTALE)
     }
 
     fn find(&self, path: &str) -> Result<RemoteEntry, Errno> {
@@ -94,7 +95,7 @@ impl MountedTree {
         let rate = self.rate.map(|rate| (rate, format!("mount-{}-{handle}", std::process::id())));
         let reader = FileReader::new(self.remote.clone(), path, version, rate);
         let (asked, asks) = channel();
-        let mut files = locked(&self.files);
+        let mut files = lock(&self.files);
         if files.len() >= OPEN_FILES_MAX {
             return Err(Errno::EMFILE);
         }
@@ -108,7 +109,7 @@ impl MountedTree {
         let entries = self.remote.entries(&path);
         let entries = self.told(entries)?;
         let handle = self.next_handle();
-        let mut folders = locked(&self.folders);
+        let mut folders = lock(&self.folders);
         if folders.len() >= OPEN_FOLDERS_MAX {
             return Err(Errno::EMFILE);
         }
@@ -125,7 +126,7 @@ impl MountedTree {
         reply: &mut ReplyDirectoryPlus,
     ) -> Result<(), Errno> {
         let folder = self.path(number)?;
-        let entries = locked(&self.folders).get(&handle.0).cloned().ok_or(Errno::EBADF)?;
+        let entries = lock(&self.folders).get(&handle.0).cloned().ok_or(Errno::EBADF)?;
         for (at, dots) in (1u64..).zip([".", ".."]) {
             if at > told
                 && reply.add(number, at, dots, &VALID, &attributes(number, &RemoteEntry::Folder), Generation(0))
@@ -137,11 +138,11 @@ impl MountedTree {
             if at <= told {
                 continue;
             }
-            let number = locked(&self.names).tell(joined(&folder, &entry.name));
+            let number = lock(&self.names).tell(joined(&folder, &entry.name));
             let facts = attributes(number, &of_listing(entry));
             if reply.add(number, at, &entry.name, &VALID, &facts, Generation(0)) {
                 // It did not fit, so that the kernel was not told.
-                locked(&self.names).forget(number, 1);
+                lock(&self.names).forget(number, 1);
                 return Ok(());
             }
         }
@@ -166,15 +167,11 @@ fn serve(mut reader: FileReader, asks: &Receiver<FileReadAsked>) {
 /// Says an error, unless it is the one that was said last.
 fn tell(told: &Mutex<String>, error: &anyhow::Error) {
     let words = format!("{error:#}");
-    let mut told = locked(told);
+    let mut told = lock(told);
     if *told != words {
         say(format_args!("{words}"));
         *told = words;
     }
-}
-
-fn locked<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
-    value.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn joined(folder: &str, name: &str) -> String {
@@ -227,7 +224,7 @@ impl Filesystem for MountedTree {
         let found = name.to_str().ok_or(Errno::ENOENT).and_then(|name| {
             let path = joined(&self.path(parent)?, name);
             let entry = self.find(&path)?;
-            Ok(attributes(locked(&self.names).tell(path), &entry))
+            Ok(attributes(lock(&self.names).tell(path), &entry))
         });
         match found {
             Ok(facts) => reply.entry(&VALID, &facts, Generation(0)),
@@ -236,7 +233,7 @@ impl Filesystem for MountedTree {
     }
 
     fn forget(&self, _request: &Request, number: INodeNo, lookups: u64) {
-        locked(&self.names).forget(number, lookups);
+        lock(&self.names).forget(number, lookups);
     }
 
     fn getattr(&self, _request: &Request, number: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
@@ -268,7 +265,7 @@ impl Filesystem for MountedTree {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let Some(file) = locked(&self.files).get(&handle.0).cloned() else { return reply.error(Errno::EBADF) };
+        let Some(file) = lock(&self.files).get(&handle.0).cloned() else { return reply.error(Errno::EBADF) };
         if let Err(unserved) = file.send(FileReadAsked { offset, bytes, reply }) {
             unserved.0.reply.error(Errno::EIO);
         }
@@ -284,7 +281,7 @@ impl Filesystem for MountedTree {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        locked(&self.files).remove(&handle.0);
+        lock(&self.files).remove(&handle.0);
         reply.ok();
     }
 
@@ -317,7 +314,7 @@ impl Filesystem for MountedTree {
         _flags: OpenFlags,
         reply: ReplyEmpty,
     ) {
-        locked(&self.folders).remove(&handle.0);
+        lock(&self.folders).remove(&handle.0);
         reply.ok();
     }
 }
