@@ -20,6 +20,8 @@ pub struct Rounds<W> {
     waiting: Vec<W>,
     /// Rounds that were begun so far.
     begun: u64,
+    /// The newest generation of the superblock that is durable.
+    durable_generation: u64,
 }
 
 #[derive(Debug)]
@@ -33,13 +35,13 @@ struct Round<W> {
     commit: Option<Vec<W>>,
 }
 
-impl<W> Default for Rounds<W> {
-    fn default() -> Self {
-        Self { superblocks: VecDeque::new(), under_way: None, waiting: Vec::new(), begun: 0 }
-    }
-}
-
 impl<W> Rounds<W> {
+    /// Of a volume of which this generation of the superblock is durable; 0 of one that is being made.
+    #[must_use]
+    pub const fn new(durable_generation: u64) -> Self {
+        Self { superblocks: VecDeque::new(), under_way: None, waiting: Vec::new(), begun: 0, durable_generation }
+    }
+
     /// The change that was just staged is somebody's: [`Rounds::done`] gives who waits back when it is durable.
     pub fn wait(&mut self, waiter: W) {
         self.waiting.push(waiter);
@@ -91,6 +93,13 @@ impl<W> Rounds<W> {
         !self.superblocks.is_empty() || self.under_way.as_ref().is_some_and(|round| round.commit.is_none())
     }
 
+    /// The newest generation of the superblock that is durable on all disks that are written to. One that was given up is not, though
+    /// nothing is to be written any more.
+    #[must_use]
+    pub const fn durable_generation(&self) -> u64 {
+        self.durable_generation
+    }
+
     /// Whether a disk has a share of the round under way that it has not flushed yet.
     #[must_use]
     pub fn is_turn_of(&self, member: MemberId) -> bool {
@@ -119,6 +128,7 @@ impl<W> Rounds<W> {
         }
         if self.superblocks.is_empty() {
             volume.superblocks_durable();
+            self.durable_generation = volume.superblock().generation;
         }
         Vec::new()
     }

@@ -1,8 +1,9 @@
 //! Commits and changes of disks' states, as the threads of a server carry them out, step by step: disks err, hang, lose their power one
 //! after the other, and are replaced and filled; and the power may go at every step.
 //!
-//! Law: a restart finds what was acknowledged, and of everything that it finds each copy on a disk that it trusts is right, but what a
-//! recording was told may be wrong. On two disks it never finds less when one of them is gone that the other has a copy of.
+//! Law: a restart finds what was acknowledged, and the generation of the superblock that was said to be durable, and of everything that it
+//! finds each copy on a disk that it trusts is right, but what a recording was told may be wrong. On two disks it never finds less when one
+//! of them is gone that the other has a copy of.
 #![allow(clippy::cast_possible_truncation, reason = "lengths of the test are small")]
 
 mod common;
@@ -102,7 +103,7 @@ impl Server {
         let volume = Volume::create(new_volume(placement, vec![DISK; count])).expect("sizes are fine");
         let mut server = Self {
             volume,
-            rounds: Rounds::default(),
+            rounds: Rounds::new(1),
             disks: MemoryDisks(vec![Some(MemoryDisk::new(DISK)); count]),
             dead: BTreeSet::new(),
             workers: (0..count).map(|_| Some(Worker::default())).collect(),
@@ -416,6 +417,8 @@ impl Server {
             self.disks.0.iter_mut().flatten().for_each(|disk| disk.crash(&mut self.chance));
             let mut disks = self.disks.clone();
             self.volume = self.found(&mut disks);
+            let (found, durable) = (self.volume.superblock().generation, self.rounds.durable_generation());
+            assert!(found >= durable, "generation {durable} was said to be durable, {found} is found");
             let state = self.check_state(&self.volume);
             self.states = vec![self.states[state].clone()];
             self.acknowledged = 0;
@@ -423,7 +426,7 @@ impl Server {
                 break;
             }
         }
-        self.rounds = Rounds::default();
+        self.rounds = Rounds::new(self.volume.superblock().generation);
         self.dead.clear();
         self.uploads.clear();
         let worker = |member: MemberId| self.volume.is_writable(member).then(Worker::default);

@@ -152,6 +152,7 @@ impl Core {
         open: OpenContents,
         front: Arc<DiskShared>,
     ) -> Self {
+        let rounds = Rounds::new(volume.superblock().generation);
         Self {
             volume,
             members,
@@ -161,7 +162,7 @@ impl Core {
             uploads: BTreeMap::new(),
             next_upload: 0,
             resting: RestingUploads::default(),
-            rounds: Rounds::default(),
+            rounds,
             upkeep: None,
             reads: ReadCounts::default(),
             reads_changed: false,
@@ -461,6 +462,11 @@ impl Core {
     /// Whether disks' states are being made durable.
     pub(super) fn has_superblocks(&self) -> bool {
         self.rounds.has_superblocks()
+    }
+
+    /// As [`Rounds::durable_generation`].
+    pub(super) const fn durable_generation(&self) -> u64 {
+        self.rounds.durable_generation()
     }
 
     /// Whether something is being made durable.

@@ -49,12 +49,7 @@ impl Front {
 
     /// The thread's life: ends when no caller is left. Who posts an operation unparks it.
     pub(crate) fn run(mut self) {
-        let generation = {
-            let mut core = lock(&self.core);
-            core.fill_disks();
-            core.volume.superblock().generation
-        };
-        self.keep_seen(Some(generation)); // what the start made of the disks is durable
+        lock(&self.core).fill_disks();
         loop {
             match self.operations.try_recv() {
                 Ok(operation) => self.perform(operation),
@@ -71,7 +66,7 @@ impl Front {
                     core.open.let_go();
                     self.shared.stats.free_bytes.set(core.volume.free_bytes());
                     self.shared.stats.uploads_open.set(count(core.upload_count()));
-                    let durable = (!core.has_superblocks()).then(|| core.volume.superblock().generation);
+                    let durable = core.durable_generation();
                     drop(core);
                     self.keep_seen(durable);
                     thread::park_timeout(NAP);
@@ -81,8 +76,8 @@ impl Front {
     }
 
     /// Disks have other states, durably: a start with those that do not know that is to see it. Tried again if it cannot be written.
-    fn keep_seen(&mut self, durable: Option<u64>) {
-        if let (Some((file, seen)), Some(generation)) = (&mut self.seen, durable)
+    fn keep_seen(&mut self, generation: u64) {
+        if let Some((file, seen)) = &mut self.seen
             && *seen != generation
             && seen::write(file, generation).is_ok()
         {

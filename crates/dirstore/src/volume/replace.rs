@@ -144,9 +144,11 @@ impl ServedVolume {
     fn wait_until_durable(&self, disk: DiskId) -> Result<(), UpkeepError> {
         let begun = Instant::now();
         while begun.elapsed() < LEAVE_MAX {
-            if !lock(&self.core).has_superblocks() {
+            let core = lock(&self.core);
+            if core.durable_generation() == core.volume.superblock().generation {
                 return Ok(());
             }
+            drop(core);
             thread::sleep(Duration::from_millis(20));
         }
         Err(StoreError::Unsettled(disk).into())
