@@ -181,7 +181,7 @@ impl Writer {
             if received > self.bytes_max {
                 return Err(IngestError::TooLarge(self.bytes_max));
             }
-            self.quota.came(received)?;
+            self.quota.came(received).await?;
             let passed = self.stages.pass(piece)?;
             append(&mut self.upload, &passed).await
         };

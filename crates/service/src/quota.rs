@@ -60,10 +60,25 @@ pub struct Quota {
 
 #[derive(Debug, Default, Clone, Copy)]
 struct QuotaCounts {
-    /// Bytes that were counted in the folder, and those stored since.
+    /// Bytes that were counted in the folder, and those stored since that look began.
     stored: u64,
+    /// Bytes stored since the last look began: it may have seen them, or not.
+    stored_since_look: u64,
+    /// Something was stored or removed since the last look began.
+    is_changed: bool,
+    /// Something was during the last look, or since: there may be more room than is counted.
+    is_estimate: bool,
     /// Bytes of uploads under way: announced, or come where nothing was announced.
     coming: u64,
+}
+
+impl QuotaCounts {
+    /// A content was stored with so many bytes, or one was removed.
+    const fn change(&mut self, stored: u64) {
+        self.stored = self.stored.saturating_add(stored);
+        self.stored_since_look = self.stored_since_look.saturating_add(stored);
+        (self.is_changed, self.is_estimate) = (true, true);
+    }
 }
 
 impl Quotas {
@@ -96,27 +111,30 @@ impl Quotas {
         let quotas = self.all().into_iter().filter(|quota| is_in(path, &quota.config.folder)).collect();
         let mut share = QuotaShare { quotas, counted: 0 };
         share.count(length.unwrap_or(0));
-        for quota in &share.quotas {
-            if !quota.gets_room(length.unwrap_or(0)).await {
-                return Err(StoreError::NoSpace);
-            }
-        }
+        share.get_room(length.unwrap_or(0)).await?;
         Ok(share)
     }
 
-    /// A content was removed: an upload that was refused may find room now.
+    /// A content was removed: an upload may find room now.
     pub(crate) fn removed(&self, path: &ContentPath) {
-        let refuses = |quota: &Arc<Quota>| quota.config.when_full == WhenQuotaFull::Refuse;
-        if self.all().iter().any(|quota| refuses(quota) && is_in(path, &quota.config.folder)) {
-            self.wanted.notify_one();
+        for quota in self.all().iter().filter(|quota| is_in(path, &quota.config.folder)) {
+            quota.counts.send_modify(|counts| counts.change(0));
         }
     }
 }
 
 impl Quota {
+    /// A look at the folder begins. What is stored before it ends counts besides what it finds, and may be counted twice.
+    pub fn begin_look(&self) {
+        self.counts.send_modify(|counts| (counts.stored_since_look, counts.is_changed) = (0, false));
+    }
+
     /// Notes what was found in the folder.
     pub fn found(&self, bytes: u64) {
-        self.counts.send_modify(|counts| counts.stored = bytes);
+        self.counts.send_modify(|counts| {
+            counts.stored = bytes.saturating_add(counts.stored_since_look);
+            counts.is_estimate = counts.is_changed;
+        });
     }
 
     /// How many of the bytes that are there may stay, where the oldest contents are overwritten.
@@ -140,13 +158,16 @@ impl Quota {
         }
     }
 
+    /// Waits for a look that says whether what is coming fits, or for the oldest to be removed.
     async fn gets_room(&self, length: u64) -> bool {
-        if self.config.when_full == WhenQuotaFull::Refuse || length > self.config.bytes_max {
-            return self.fits(&self.counts.borrow());
-        }
+        let may_come = |counts: &QuotaCounts| {
+            length <= self.config.bytes_max
+                && (counts.is_estimate || self.config.when_full == WhenQuotaFull::OverwriteOldest)
+        };
         let mut counts = self.counts.subscribe();
-        let room = counts.wait_for(|counts| self.fits(counts));
-        tokio::time::timeout(ROOM_TIME_MAX, room).await.is_ok()
+        let decided = counts.wait_for(|counts| self.fits(counts) || !may_come(counts));
+        let decided = tokio::time::timeout(ROOM_TIME_MAX, decided).await;
+        matches!(decided, Ok(Ok(counts)) if self.fits(&counts))
     }
 }
 
@@ -162,10 +183,17 @@ impl QuotaShare {
     ///
     /// # Errors
     /// They do not fit.
-    pub(crate) fn came(&mut self, bytes: u64) -> Result<(), StoreError> {
+    pub(crate) async fn came(&mut self, bytes: u64) -> Result<(), StoreError> {
         if bytes > self.counted {
             self.count(bytes);
-            if self.quotas.iter().any(|quota| !quota.fits(&quota.counts.borrow())) {
+            self.get_room(bytes).await?;
+        }
+        Ok(())
+    }
+
+    async fn get_room(&self, length: u64) -> Result<(), StoreError> {
+        for quota in &self.quotas {
+            if !quota.gets_room(length).await {
                 return Err(StoreError::NoSpace);
             }
         }
@@ -175,7 +203,7 @@ impl QuotaShare {
     /// It is stored, with so many bytes.
     pub(crate) fn stored(&mut self, bytes: u64) {
         for quota in &self.quotas {
-            quota.counts.send_modify(|counts| counts.stored = counts.stored.saturating_add(bytes));
+            quota.counts.send_modify(|counts| counts.change(bytes));
         }
     }
 
@@ -230,15 +258,29 @@ mod tests {
         assert!(quotas.take(&path("a/y"), Some(21)).await.is_err(), "30 + 50 + 21 > 100");
         assert!(quotas.take(&path("ab/y"), Some(1 << 40)).await.is_ok(), "another folder");
         let mut growing = quotas.take(&path("a/y"), None).await.expect("nothing was announced");
-        assert!(growing.came(20).is_ok() && growing.came(20).is_ok() && growing.came(21).is_err());
+        assert!(growing.came(20).await.is_ok() && growing.came(20).await.is_ok() && growing.came(21).await.is_err());
         drop((first, growing));
         let mut stored = quotas.take(&path("a/b/x"), Some(60)).await.expect("the room is given back");
         stored.stored(60);
         drop(stored);
-        assert!(quotas.take(&path("a/b/y"), Some(1)).await.is_err());
-        inner.found(0);
-        outer.found(0);
-        assert!(quotas.take(&path("a/b/y"), Some(60)).await.is_ok());
+        // What was stored since a look began is counted, and whoever does not fit waits for another look.
+        [&inner, &outer].into_iter().for_each(|quota| quota.found(0));
+        let waits = tokio::time::timeout(Duration::from_millis(20), quotas.take(&path("a/b/y"), Some(1))).await;
+        assert!(waits.is_err(), "nobody looks");
+        for quota in [&inner, &outer] {
+            quota.begin_look();
+            quota.found(60);
+        }
+        assert!(quotas.take(&path("a/b/y"), Some(1)).await.is_err(), "nothing was stored meanwhile");
+        quotas.removed(&path("a/b/x"));
+        let name = path("a/b/y");
+        let (taken, ()) = tokio::join!(quotas.take(&name, Some(60)), async {
+            for quota in [&inner, &outer] {
+                quota.begin_look();
+                quota.found(0);
+            }
+        });
+        assert!(taken.is_ok());
     }
 
     #[tokio::test]

@@ -40,6 +40,7 @@ pub(crate) async fn look_after(service: Weak<MediaService>) {
 }
 
 async fn look(service: &MediaService, quota: &Quota, stop: &watch::Receiver<bool>) -> anyhow::Result<()> {
+    quota.begin_look();
     let contents = match keep::contents(service, &quota.config.folder, stop).await {
         Err(error) if matches!(error.downcast_ref(), Some(StoreError::NotFound)) => Vec::new(),
         contents => contents?,
