@@ -119,8 +119,8 @@ pub(crate) enum ToFetcher {
     Running { slot: u32 },
     /// From the pacer: a stream's tick, of one that reads tick by tick or shares another's reads.
     Tick { slot: u32 },
-    /// From the pacer: a best-effort delivery may read ahead.
-    Want { slot: u32 },
+    /// From the pacer: a best-effort delivery may read ahead; whether others hold nothing and find no page.
+    Want { slot: u32, pages_short: bool },
     /// From the pacer: a client takes nothing, and its stream holds nothing until it does.
     Park { slot: u32 },
     /// From the pacer: a demoted stream's client reads again.
@@ -152,8 +152,8 @@ pub(crate) enum ToPacer {
     Cut { slot: u32, payload: u64, outcome: Outcome },
     /// From the fetcher: the first bytes of a stream are there.
     Run { slot: u32 },
-    /// From the fetcher: what a best-effort delivery could read ahead was asked for.
-    GoOn { slot: u32 },
+    /// From the fetcher: what a best-effort delivery could read ahead was asked for; false if it holds nothing and there is no page.
+    GoOn { slot: u32, has_pages: bool },
     /// From the fetcher, what a best-effort delivery waits for may be there; from the admitter, a stream did not get its
     /// reservation back.
     Wake { slot: u32 },

@@ -47,27 +47,41 @@ impl AheadPages {
         had
     }
 
-    fn is_empty(&self) -> bool {
-        self.0 == [0; 4]
+    pub(super) const fn is_empty(&self) -> bool {
+        matches!(self.0, [0, 0, 0, 0])
     }
 }
 
 impl Fetcher {
-    /// Asks for the next bytes of a delivery, if there is room for them.
-    pub(super) fn want_best_effort<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
-        let has_room = self.best_effort.1 < self.best_effort_pages_max();
+    /// Asks for the next bytes of a delivery. While others hold nothing and find no page, it gets one page, and no other before that is
+    /// sent. False if it holds nothing and there is no page for it.
+    pub(super) fn want_best_effort<I: Io>(
+        &mut self,
+        slot: u32,
+        pages_short: bool,
+        context: &mut PlaneContext<I>,
+    ) -> bool {
         let stream = &self.streams[slot as usize];
-        if stream.life != ReadsLife::Running || stream.plan.is_some() || !has_room {
-            return;
+        if stream.life != ReadsLife::Running || stream.plan.is_some() || stream.send.payload >= stream.payload {
+            return true;
         }
-        let target = (stream.send.payload + self.best_effort_window(slot)).min(stream.payload);
+        let holds_nothing = !stream.holds_pages() && stream.target <= stream.fetch.payload;
+        if self.best_effort.1 >= self.best_effort_pages_max() {
+            return !holds_nothing;
+        }
+        if pages_short && !holds_nothing {
+            return true;
+        }
+        let window = if pages_short { CACHE_PAGE_BYTES } else { self.best_effort_window(slot) };
         let stream = &mut self.streams[slot as usize];
+        let target = (stream.send.payload + window).min(stream.payload);
         // Half a window of one disk at a time: not every page is worth a seek.
-        if target >= stream.target + WINDOW_BYTES / 2 || target == stream.payload {
+        if holds_nothing || target >= stream.target + WINDOW_BYTES / 2 || target == stream.payload {
             stream.target = target.max(stream.target);
         }
         self.take_buffered(slot, context);
         self.ask_best_effort(slot);
+        true
     }
 
     /// How far a delivery reads ahead: all of them together within their share of the buffers.

@@ -169,6 +169,11 @@ impl StreamReads {
         self.is_active() && self.fetch.payload < self.target
     }
 
+    /// Whether it holds pages that it was not sent yet.
+    const fn holds_pages(&self) -> bool {
+        self.fetch.payload > self.send.payload || !self.ahead_pages.is_empty()
+    }
+
     /// When its next byte to be read is promised.
     fn due(&self, now: Nanos) -> Nanos {
         self.pace.map_or(now, |pace| pace.promised_at(self.fetch.payload + 1))
@@ -261,9 +266,9 @@ impl Fetcher {
             ToFetcher::Paced { slot, pace } => self.streams[slot as usize].pace = Some(pace),
             ToFetcher::Running { slot } => self.promise_next(slot),
             ToFetcher::Tick { slot } => self.tick(slot, context),
-            ToFetcher::Want { slot } => {
-                self.want_best_effort(slot, context);
-                context.tell_pacer(ToPacer::GoOn { slot });
+            ToFetcher::Want { slot, pages_short } => {
+                let has_pages = self.want_best_effort(slot, pages_short, context);
+                context.tell_pacer(ToPacer::GoOn { slot, has_pages });
             }
             ToFetcher::Park { slot } => {
                 self.keep_until(slot, 0, context);

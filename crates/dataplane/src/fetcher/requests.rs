@@ -120,10 +120,12 @@ impl Fetcher {
 
     /// A delivery finds no buffer: it asks again in its next step, and does not keep its disk from others meanwhile
     /// (uploads stood still behind it).
-    fn postpone(&mut self, slot: u32) {
+    fn postpone<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         let stream = &mut self.streams[slot as usize];
         stream.target = stream.fetch.payload;
+        let has_pages = stream.holds_pages();
         self.ask_nothing(slot);
+        context.tell_pacer(ToPacer::GoOn { slot, has_pages });
     }
 
     /// Passes over what the buffers have (or another stream already reads), as far as it wants them; how much.
@@ -166,7 +168,7 @@ impl Fetcher {
                             if real_time {
                                 break;
                             }
-                            self.postpone(slot);
+                            self.postpone(slot, context);
                             continue;
                         };
                         self.disks[disk].schedule.issued(slot, issued, context.now);

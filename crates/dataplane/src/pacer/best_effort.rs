@@ -1,7 +1,8 @@
 //! Best-effort deliveries: they get what the links have left, at once while there is any, else in turn.
 //!
-//! Promise: a delivery whose client takes nothing costs no turn, and after [`BLOCKED_MAX`] no buffer; all of them
-//! together delay a step of the wheel by no more than what [`STEP_BYTES`] take. Not here: disk time (`schedule::disk`).
+//! Promise: a delivery whose client takes nothing costs no turn, and after [`BLOCKED_MAX`] no buffer, where others find none after a
+//! tick; all of them together delay a step of the wheel by no more than what [`STEP_BYTES`] take. Not here: disk time
+//! (`schedule::disk`).
 
 use std::collections::VecDeque;
 
@@ -33,6 +34,8 @@ pub(super) struct BestEffort {
     is_short: Vec<bool>,
     /// The step of the wheel, and what they may still send in it.
     step: (u64, u64),
+    /// Until then pages go round: it is a tick since one that held nothing found none.
+    pages_short_until: Nanos,
 }
 
 impl BestEffort {
@@ -42,6 +45,7 @@ impl BestEffort {
             waiting: VecDeque::with_capacity(streams_max),
             is_short: vec![false; links],
             step: (0, 0),
+            pages_short_until: Nanos::ZERO,
         }
     }
 
@@ -125,26 +129,43 @@ impl Pacer {
         let count = self.best_effort.waiting.len() as u64;
         let share = (STEP_BYTES / count.max(1)).clamp(CACHE_PAGE_BYTES, SEND_BYTES);
         self.best_effort.is_short.fill(false);
+        let pages_short = context.now < self.best_effort.pages_short_until;
+        if pages_short {
+            self.take_from_blocked(context.config.tick, context);
+        }
         for _ in 0..count {
             let Some(slot) = self.best_effort.waiting.pop_front() else { return };
             self.streams[slot as usize].queued = false;
             self.allot(slot, share, context);
             self.push(slot, pages, context, context.now);
             self.wait_for_turn(slot);
-            context.tell_fetcher(ToFetcher::Want { slot });
+            context.tell_fetcher(ToFetcher::Want { slot, pages_short });
         }
     }
 
     /// A delivery whose client took bytes, or whose bytes came, asks for what it will send next, and sends what it may when it
     /// has an answer.
     pub(super) fn want<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
-        if self.may_send_best_effort(slot) {
-            context.tell_fetcher(ToFetcher::Want { slot });
+        let pages_short = context.now < self.best_effort.pages_short_until;
+        let stream = &self.streams[slot as usize];
+        if pages_short && stream.fetched <= stream.send.payload {
+            self.wait_for_turn(slot); // behind those that found no page
+        } else if self.may_send_best_effort(slot) {
+            context.tell_fetcher(ToFetcher::Want { slot, pages_short });
         }
     }
 
     /// A delivery sends what it may.
-    pub(super) fn best_effort_goes_on<I: Io>(&mut self, slot: u32, pages: &Cache, context: &mut PlaneContext<I>) {
+    pub(super) fn best_effort_goes_on<I: Io>(
+        &mut self,
+        slot: u32,
+        has_pages: bool,
+        pages: &Cache,
+        context: &mut PlaneContext<I>,
+    ) {
+        if !has_pages {
+            self.best_effort.pages_short_until = context.now.saturating_add(context.config.tick);
+        }
         if !self.may_send_best_effort(slot) {
             return;
         }
@@ -208,11 +229,18 @@ impl Pacer {
                 self.finish(slot, Outcome::ClientStalled, context);
                 continue;
             }
+        }
+        self.take_from_blocked(BLOCKED_MAX, context);
+    }
+
+    /// Cancels the sends that are out for so long: whose client took nothing of one gives its buffers back.
+    fn take_from_blocked<I: Io>(&mut self, longest: Nanos, context: &mut PlaneContext<I>) {
+        for &slot in &self.best_effort.all {
             let stream = &mut self.streams[slot as usize];
             let Some(InFlight { kind: SendKind::Content | SendKind::Literal, since, .. }) = stream.in_flight else {
                 continue;
             };
-            if now.saturating_sub(since) >= BLOCKED_MAX && !stream.gives_way && stream.is_running() {
+            if context.now.saturating_sub(since) >= longest && !stream.gives_way && stream.is_running() {
                 stream.gives_way = true;
                 context.io.cancel_send(RequestKind::Send { slot, generation: stream.generation }.token());
             }

@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
+use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -27,6 +28,8 @@ pub(crate) const RATE: BitRate = BitRate(500_000);
 #[derive(Default)]
 struct Queues {
     now: Nanos,
+    /// Chunks of the arena.
+    chunks: u32,
     /// Disks answer at once.
     answers: bool,
     commands: VecDeque<Command>,
@@ -64,7 +67,7 @@ impl Io for Still {
         Nanos::ZERO
     }
     fn chunk_count(&self) -> u32 {
-        4096
+        self.0.borrow().chunks
     }
     fn change_memory(&mut self, token: Token, _: MemoryChange) {
         self.0.borrow_mut().asked.push((token, 1, None));
@@ -147,9 +150,20 @@ impl Machine {
         Self::with_config(count, link, |_| ())
     }
 
+    /// One whose disk answers at once, with so many chunks of memory.
+    pub(crate) fn with_chunks(chunks: u32, link: BitRate) -> Self {
+        let mut machine = Self::of(1, link, chunks, |_| ());
+        machine.disk_answers();
+        machine
+    }
+
     /// The same with something else in the configuration.
     pub(crate) fn with_config(count: usize, link: BitRate, change: impl FnOnce(&mut PlaneConfig)) -> Self {
-        let queues = Rc::new(RefCell::new(Queues { now: Nanos::from_secs(1), ..Queues::default() }));
+        Self::of(count, link, 4096, change)
+    }
+
+    fn of(count: usize, link: BitRate, chunks: u32, change: impl FnOnce(&mut PlaneConfig)) -> Self {
+        let queues = Rc::new(RefCell::new(Queues { now: Nanos::from_secs(1), chunks, ..Queues::default() }));
         let hour = Nanos::from_secs(3600);
         let config = PlaneConfig { streams_max: 1000, stall_max: hour, ..PlaneConfig::default() };
         let mut config = if count == 1 { PlaneConfig { io_deadline: hour, ..config } } else { config };
@@ -224,14 +238,23 @@ impl Machine {
 
     /// Every socket takes all that was sent to it and has room, until nothing more is sent; what is reported meanwhile.
     pub(crate) fn clients_read(&mut self) -> Vec<Report> {
+        self.client_reads(0..=u32::MAX)
+    }
+
+    /// Some sockets take all that was sent to them and have room, until nothing more is sent to them; what is reported meanwhile.
+    pub(crate) fn client_reads(&mut self, sockets: RangeInclusive<u32>) -> Vec<Report> {
         let mut reports = Vec::new();
         loop {
             {
                 let mut queues = self.queues.borrow_mut();
                 let queues = &mut *queues;
-                queues.taken += queues.sends.iter().map(|send| u64::from(send.memory.length)).sum::<u64>();
-                queues.done.extend(queues.sends.drain(..).map(|send| (send.token, Ok(send.memory.length))));
-                queues.done.extend(queues.awaited.drain(..).map(|(token, _)| (token, Ok(1))));
+                let sent = queues.sends.extract_if(.., |send| sockets.contains(&send.socket.0));
+                let room = queues.awaited.extract_if(.., |(_, socket)| sockets.contains(&socket.0));
+                queues.done.extend(sent.map(|send| {
+                    queues.taken += u64::from(send.memory.length);
+                    (send.token, Ok(send.memory.length))
+                }));
+                queues.done.extend(room.map(|(token, _)| (token, Ok(1))));
                 if queues.done.is_empty() {
                     break;
                 }

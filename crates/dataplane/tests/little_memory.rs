@@ -1,0 +1,52 @@
+//! More best-effort deliveries than there are pages for them: whoever comes gets its turn.
+
+mod common;
+
+use common::{MIB, Machine, delivery};
+use dataplane::control::{Outcome, Report, Service};
+use units::{BitRate, Nanos};
+
+/// Of so many chunks, best effort has 48 pages.
+const CHUNKS: u32 = 96;
+const STEP: Nanos = Nanos::from_millis(10);
+
+/// Many ask for a content of their own each.
+fn crowd(machine: &mut Machine, reads: bool) {
+    for number in 1..=64 {
+        machine.told(delivery(number, number, 64 * MIB, Service::BestEffort));
+        machine.later(STEP);
+        if reads {
+            machine.client_reads(0..=63);
+        }
+    }
+}
+
+/// After how many steps a newcomer, whose socket takes what it is sent, has all of its content.
+fn newcomer(machine: &mut Machine, size: u64, steps: u32, crowd_reads: bool) -> Option<u32> {
+    machine.told(delivery(100, 100, size, Service::BestEffort));
+    (0..steps).find(|_| {
+        let mut reports = machine.later(STEP);
+        reports.append(&mut machine.client_reads(if crowd_reads { 0..=64 } else { 64..=64 }));
+        let is_end = |report: &Report| {
+            matches!(report, Report::Finished { delivery, end } if delivery.stream.0 == 100 && end.outcome == Outcome::Complete)
+        };
+        reports.iter().any(is_end)
+    })
+}
+
+#[test]
+fn clients_that_take_nothing_keep_no_page_from_a_newcomer() {
+    let mut machine = Machine::with_chunks(CHUNKS, BitRate(1_000_000_000));
+    crowd(&mut machine, false);
+    let steps = newcomer(&mut machine, MIB, 1000, false);
+    assert!(steps.is_some_and(|steps| steps <= 30), "{steps:?} steps of 10 ms");
+}
+
+#[test]
+fn on_a_slow_link_a_newcomer_has_its_turn_as_all_others() {
+    let mut machine = Machine::with_chunks(CHUNKS, BitRate(11_000_000));
+    crowd(&mut machine, true);
+    // What is in the pages when it comes, and a page for each of those that came before it, pass the link in 21 s.
+    let steps = newcomer(&mut machine, 100_000, 10_000, true);
+    assert!(steps.is_some_and(|steps| steps <= 2100), "{steps:?} steps of 10 ms");
+}
