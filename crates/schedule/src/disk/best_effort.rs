@@ -116,6 +116,12 @@ impl BeQueue {
         self.work.len() + usize::from(self.commit_is_wanted())
     }
 
+    /// Bulk reads waiting.
+    #[must_use]
+    pub fn reads(&self) -> usize {
+        self.work.iter().filter(|job| matches!(job.work, BeWork::Read { .. })).count()
+    }
+
     /// True if somebody waits for the flush, or it is worth its time.
     fn commit_is_wanted(&self) -> bool {
         self.commit.is_some_and(|commit| commit.awaited) || self.is_dirty() && self.dirty_bytes() >= DIRTY_BYTES_WORTH

@@ -308,6 +308,12 @@ impl DiskSchedule {
         (self.rt.len(), self.be.len())
     }
 
+    /// How many bulk reads wait.
+    #[must_use]
+    pub fn bulk_reads(&self) -> usize {
+        self.be.reads()
+    }
+
     /// Disk time that everything due needs at most, in seconds.
     #[must_use]
     pub fn queued_seconds(&self, now: Nanos) -> f64 {
