@@ -411,7 +411,10 @@ impl Core {
         self.begin_round();
         let Some(run) = self.upkeep.as_ref().filter(|_| !self.has_round()) else { return };
         let (upkeep, lost) = (run.upkeep, run.report.lost > 0);
-        self.resting.let_go(&mut self.volume);
+        // What rests has units on a disk that leaves, and none on one that was filled.
+        if matches!(upkeep, Upkeep::Drain(_) | Upkeep::Fill(_)) {
+            self.resting.let_go(&mut self.volume);
+        }
         let left = match upkeep {
             Upkeep::Drain(_) if lost => Err(VolumeError::PartLost),
             // What is being uploaded to it still is not lost.
