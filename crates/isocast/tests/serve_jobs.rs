@@ -412,7 +412,7 @@ impl Authority<'_> {
 fn a_webhook_over_tls_trusts_whom_the_machine_trusts_and_says_what_to_do_about_others() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let secret = folder.path().join("secret");
-    fs::write(&secret, "0123456789abcdef").expect("written");
+    fs::write(&secret, "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").expect("written");
     let (known, unknown) = (Authority::new(folder.path(), "known"), Authority::new(folder.path(), "unknown"));
     let (good, requests) = known.server("IP:127.0.0.1");
     let (other_name, _other_name) = known.server("DNS:elsewhere.example");

@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, Mac as _};
 use sha2::Sha256;
 
-/// What the specification asks for is 24; a random word of 16 letters is still not guessed.
+/// What the specification asks for is 24; 16 random bytes are still not guessed.
 const SECRET_BYTES_MIN: usize = 16;
 const PREFIX: &str = "whsec_";
 
@@ -19,10 +19,10 @@ const PREFIX: &str = "whsec_";
 pub(super) struct Secret(Hmac<Sha256>);
 
 impl Secret {
-    /// Reads a secret: `whsec_` and base64, or any other text, which is taken as it is.
+    /// Reads a secret: base64, with `whsec_` in front or without, as the libraries of receivers take it.
     ///
     /// # Errors
-    /// It cannot be read, or is too short.
+    /// It cannot be read, is no base64, or is too short.
     pub(super) fn read(path: &Path) -> anyhow::Result<Self> {
         let shown = path.display();
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the secret {shown}"))?;
@@ -30,13 +30,10 @@ impl Secret {
     }
 
     fn new(text: &str) -> anyhow::Result<Self> {
-        let key = match text.strip_prefix(PREFIX) {
-            Some(encoded) => STANDARD.decode(encoded).context("behind whsec_ base64 is needed")?,
-            None => text.as_bytes().to_vec(),
-        };
+        let key = STANDARD.decode(text.strip_prefix(PREFIX).unwrap_or(text)).unwrap_or_default();
         ensure!(
             key.len() >= SECRET_BYTES_MIN,
-            "a secret of {SECRET_BYTES_MIN} bytes or more is needed: `openssl rand -base64 32` makes one"
+            "the base64 of {SECRET_BYTES_MIN} bytes or more is needed: `openssl rand -base64 32` makes a secret"
         );
         Ok(Self(Hmac::new_from_slice(&key).context("a key of any length will do")?))
     }
@@ -56,16 +53,20 @@ mod tests {
     #[test]
     fn signatures_are_those_of_the_specification() {
         // The example of https://www.standardwebhooks.com/verify.
-        let secret = Secret::new("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").expect("a secret");
-        let signature = secret.sign("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, "{\"test\": 2432232314}");
-        assert_eq!(signature, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+        // Libraries take the same secret without its prefix, as `openssl rand -base64` writes it.
+        for text in ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"] {
+            let secret = Secret::new(text).expect("a secret");
+            let signature = secret.sign("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, "{\"test\": 2432232314}");
+            assert_eq!(signature, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+        }
     }
 
     #[test]
     fn a_secret_that_is_none_is_refused() {
         let said = |text: &str| Secret::new(text).err().map(|error| format!("{error:#}")).unwrap_or_default();
-        assert!(said("short").contains("16 bytes or more"), "{}", said("short"));
-        assert!(said("whsec_not base64").contains("base64 is needed"), "{}", said("whsec_not base64"));
+        for text in ["short", "whsec_not base64", "plain words are no secret", ""] {
+            assert!(said(text).contains("base64 of 16 bytes or more"), "{}", said(text));
+        }
         let path = Path::new("/nonexistent");
         assert!(Secret::read(path).err().is_some_and(|error| error.to_string().contains("/nonexistent")));
     }
