@@ -487,6 +487,18 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_toml_is_told_with_the_key_of_its_line_and_without_its_value() {
+        for (text, said) in [
+            ("[snmp]\nagentx = \"/a\"\n[snmp]\n", "isocast.toml:3: [snmp]: duplicate key"),
+            ("listen = \"127.0.0.1:1\"\n listen=\"127.0.0.1:2\"\n", "isocast.toml:2: listen: duplicate key"),
+            ("[users]\nalice = hash\n", "isocast.toml:2: alice: "),
+        ] {
+            let error = load(text).unwrap_err();
+            assert!(error.contains(said) && !error.contains("hash"), "{error}");
+        }
+    }
+
+    #[test]
     fn units_are_required_and_the_place_is_named() {
         let error = load("\n[schedule]\ncycle = 250\n").unwrap_err();
         assert!(

@@ -114,10 +114,13 @@ impl Settings {
         match DeTable::parse(text) {
             Ok(table) => self.add_table(path, text, "", table.get_ref()),
             Err(error) => {
+                // The key of that line, or `[TABLE]`; never a value, which may be a secret.
                 let line = error.span().map_or(1, |span| line_of(text, span.start));
+                let words = text.lines().nth(line - 1).unwrap_or_default();
+                let key = words.split(|c: char| c.is_whitespace() || c == '=').find(|word| !word.is_empty());
                 self.problems.push(Problem {
                     origin: Some(Origin::File(path.to_owned(), line)),
-                    key: None,
+                    key: key.map(str::to_owned),
                     message: error.message().trim().to_owned(),
                 });
             }
