@@ -4,6 +4,8 @@
 
 mod common;
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -74,6 +76,25 @@ impl Drop for Network {
     fn drop(&mut self) {
         let _ = lab(&["down", &self.0]);
     }
+}
+
+/// Networks and their logs go when a guest does not start, so that what it said has to be told at once.
+#[test]
+fn a_guest_that_does_not_start_is_told_with_its_last_words() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let guest = folder.path().join("linux.uml");
+    fs::write(&guest, "#!/bin/sh\necho no ptrace on this machine\n").expect("written");
+    fs::set_permissions(&guest, Permissions::from_mode(0o755)).expect("set");
+    let name = format!("fails-{}", std::process::id());
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").expect("a path"));
+    let up =
+        Command::new(program_with_lab()).args(["lab", "net", "up", &name]).env("PATH", path).output().expect("it runs");
+    assert_eq!(up.status.code(), Some(1), "{}", said(&up));
+    if said(&up).contains("User-mode Linux") {
+        return common::skip::skipped(said(&up).trim());
+    }
+    assert!(said(&up).contains("has ended; it said last: no ptrace on this machine"), "{}", said(&up));
+    assert!(!said(&lab(&["list"])).contains(&name), "it is left behind");
 }
 
 /// A token where guests see it: their `/tmp` is their own.

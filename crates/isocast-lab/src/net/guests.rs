@@ -88,10 +88,10 @@ impl Guests {
             let heard = BufReader::new(console.try_clone()?);
             guests.nodes.push(Guest { child: Mutex::new(child), console: Mutex::new(console) });
             ports.push(port);
-            let (say, waiting) = (say.clone(), Arc::clone(&guests.waiting));
+            let (say, waiting, log) = (say.clone(), Arc::clone(&guests.waiting), log_of(home, node));
             std::thread::Builder::new()
                 .name(format!("console{node}"))
-                .spawn(move || listen(node, heard, &say, &waiting))?;
+                .spawn(move || listen(node, heard, &log, &say, &waiting))?;
         }
         Ok((guests, ports))
     }
@@ -183,7 +183,7 @@ fn boot(home: &Path, node: usize, words: &[String], cable: &OwnedFd, console: &U
         fcntl_setfd(end, FdFlags::empty())?;
     }
     let (cable, console) = (cable.as_raw_fd(), console.as_raw_fd());
-    let log = File::create(home.join(format!("node{node}.log")))?;
+    let log = File::create(log_of(home, node))?;
     let mut command = child::command(Path::new(PROGRAM));
     command
         .arg(format!("mem={MEMORY}"))
@@ -205,8 +205,19 @@ fn boot(home: &Path, node: usize, words: &[String], cable: &OwnedFd, console: &U
     command.spawn().with_context(|| format!("starting {PROGRAM}"))
 }
 
+/// What its kernel says.
+fn log_of(home: &Path, node: usize) -> PathBuf {
+    home.join(format!("node{node}.log"))
+}
+
 /// Hears what a node says, until it has ended.
-fn listen(node: usize, heard: BufReader<UnixStream>, say: &Sender<Result<(), String>>, waiting: &RunWaiters) {
+fn listen(
+    node: usize,
+    heard: BufReader<UnixStream>,
+    log: &Path,
+    say: &Sender<Result<(), String>>,
+    waiting: &RunWaiters,
+) {
     let waiting = || waiting.lock().unwrap_or_else(PoisonError::into_inner);
     for line in heard.lines().map_while(Result::ok) {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -223,5 +234,9 @@ fn listen(node: usize, heard: BufReader<UnixStream>, say: &Sender<Result<(), Str
         }
     }
     waiting().retain(|_, (of, _)| *of != node);
-    drop(say.send(Err(format!("node {node} has ended; what it said last is in node{node}.log"))));
+    // The log goes with the network.
+    let log = std::fs::read(log).unwrap_or_default();
+    let log = String::from_utf8_lossy(&log);
+    let last = log.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
+    drop(say.send(Err(format!("node {node} has ended; it said last: {last}"))));
 }
