@@ -3,10 +3,11 @@
 //! Promise: an answer that is an error is told in the server's own words; a server that neither takes nor sends for a minute
 //! is given up. Not here: what is asked for.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
@@ -82,7 +83,7 @@ impl HttpClient {
             request = request.header(AUTHORIZATION, login);
         }
         let request = request.body(body).with_context(|| format!("{url} is no address"))?;
-        self.agent.run(request).with_context(|| url.to_owned())
+        self.agent.run(request).map_err(explained).with_context(|| url.to_owned())
     }
 
     /// Reads a JSON document.
@@ -93,6 +94,18 @@ impl HttpClient {
         let body = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
         let body = body.with_context(|| url.to_owned())?;
         serde_json::from_slice(&body).with_context(|| format!("{url}: not what Isocast answers"))
+    }
+}
+
+/// The error in words that say what to look at.
+pub(crate) fn explained(error: ureq::Error) -> anyhow::Error {
+    match error {
+        ureq::Error::Io(error) if error.kind() == ErrorKind::ConnectionRefused => {
+            anyhow!("nobody listens there: is the server started, and the port right?")
+        }
+        ureq::Error::HostNotFound => anyhow!("no machine of this name is known here"),
+        ureq::Error::Timeout(_) => anyhow!("no answer came in time"),
+        error => error.into(),
     }
 }
 

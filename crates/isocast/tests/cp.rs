@@ -64,6 +64,9 @@ fn local_files_and_folders_are_copied_whole() {
     assert_eq!(figures(&[text(&from), "/dev/null"])["bytes"], 3_000_006);
     assert!(refused(&[text(&from), text(&from.join("series/copy"))]).contains("lies in what is copied"));
     assert!(refused(&["/nowhere/at/all", text(&to)]).contains("/nowhere/at/all"));
+    let small = from.join("small.ts");
+    assert!(refused(&[text(&small), "/nowhere/at/all"]).contains("cannot write in /nowhere/at"));
+    assert!(refused(&["http://127.0.0.1:9/media/small.ts", "/dev/null"]).contains("nobody listens there"));
     assert!(refused(&["--verify", text(&from), "/dev/null"]).contains("keeps nothing"));
     let usage = cp(&["--rate", "15", text(&from), text(&to)]);
     assert_eq!(usage.status.code(), Some(2));

@@ -165,12 +165,13 @@ impl Folder {
         let mut hasher = DefaultHasher::new();
         (&own, version).hash(&mut hasher);
         let part = folder.join(format!("{prefix}{:016x}", hasher.finish()));
-        remove_others(folder, &prefix, &part)?;
+        let in_folder = || format!("cannot write in {}", folder.display());
+        remove_others(folder, &prefix, &part).with_context(in_folder)?;
         if !resume && part.exists() {
             fs::remove_file(&part)?;
         }
         let opened = open(&part, OFlags::RDWR | OFlags::CREATE);
-        let (file, direct) = opened.with_context(|| format!("cannot write in {}", folder.display()))?;
+        let (file, direct) = opened.with_context(in_folder)?;
         // The last piece may be padding, or not durable: it is written again.
         let begun_with = file.metadata()?.len().saturating_sub(1);
         let begun_with = begun_with - begun_with % DIRECT_ALIGN;

@@ -12,6 +12,8 @@ use rustls::CertificateError;
 use ureq::Agent;
 use ureq::tls::{RootCerts, TlsConfig};
 
+use crate::client;
+
 use super::EventCopy;
 use super::signature::Secret;
 
@@ -53,10 +55,10 @@ pub(super) fn post(url: &str, event: &EventCopy, secret: &Secret, limit: Duratio
 
 /// The error, with what mends it where it is one of TLS.
 fn explained(error: ureq::Error) -> anyhow::Error {
-    let advice = tls_error(&error).and_then(advice);
-    match advice {
-        Some(advice) => anyhow!("{error}; {advice}"),
-        None => error.into(),
+    match (tls_error(&error).and_then(advice), &error) {
+        (Some(advice), _) => anyhow!("{error}; {advice}"),
+        (None, ureq::Error::Timeout(_)) => anyhow!("no answer came within its `timeout`"),
+        (None, _) => client::explained(error),
     }
 }
 
