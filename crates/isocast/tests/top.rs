@@ -8,8 +8,8 @@ use std::process::Command;
 use serde_json::Value;
 
 use common::client::Client;
-use common::program;
 use common::server::Server;
+use common::{program, until};
 
 #[test]
 fn what_a_server_does_is_shown_and_looked_at() {
@@ -17,7 +17,7 @@ fn what_a_server_does_is_shown_and_looked_at() {
     let (root, state) = (scratch.path().join("root"), scratch.path().join("state"));
     fs::create_dir_all(&root).expect("made");
     fs::write(root.join("film.ts"), vec![7; 40_000_000]).expect("written");
-    let server = Server::start(&[&root], &state, &[]);
+    let server = Server::start(&[&root], &state, &["--set", "sessions.hold=1h"]);
     let mut viewer = Client::to(server.address);
     viewer.get("/media/film.ts?rate=2M&burst=0");
     assert_eq!(viewer.head().status, 200);
@@ -55,6 +55,11 @@ fn what_a_server_does_is_shown_and_looked_at() {
     assert_eq!(operator.answer(false).status, 202);
     let rest = viewer.take(40_000_000).len();
     assert!(rest < 40_000_000, "it ended before its length");
+    until("its room", || {
+        let now = run(&["top", "--once", "--json", "--url", &url]).stdout;
+        let now: Value = serde_json::from_slice(&now).expect("JSON");
+        if now["system"]["promised_bps"] == 0 { Ok(()) } else { Err(now.to_string()) }
+    });
 
     let nobody = run(&["top", "--once", "--url", "http://127.0.0.1:1"]);
     assert_eq!(nobody.status.code(), Some(1));

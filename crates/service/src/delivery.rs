@@ -231,11 +231,16 @@ impl Paced {
                 _ => return Finished { socket: None, end: Err(DeliveryError::Lost), body_bytes: 0 },
             },
         };
+        let stream = self.pending.stream;
+        let stopped = self.service.running().get(&stream).is_some_and(|known| known.stopped);
         self.session.left = match end.held {
+            Some(held) if stopped => {
+                self.service.plane.release(held);
+                StreamRelease::Nothing
+            }
             Some(held) => StreamRelease::Held(held, left_off(&self.request, end.outcome)),
             None => StreamRelease::Nothing,
         };
-        let stream = self.pending.stream;
         // It leaves the listing before its end is logged.
         drop(self.session);
         let stats = &self.service.stats;
@@ -307,6 +312,7 @@ fn list(service: &MediaService, request: &DeliveryRequest, stream: StreamId) {
         disk: request.content.disk(),
         started: SystemTime::now(),
         received: None,
+        stopped: false,
     };
     service.running().insert(stream, running);
 }

@@ -94,6 +94,8 @@ pub struct RunningStream {
     pub started: SystemTime,
     /// Bytes of a recording that came; none for a delivery.
     pub received: Option<Arc<AtomicU64>>,
+    /// Somebody asked for its end, so that others get what it has: its viewer keeps nothing of it.
+    pub stopped: bool,
 }
 
 /// How many streams and recordings are under way.
@@ -387,10 +389,13 @@ impl MediaService {
     /// # Errors
     /// There is none of this number, it is a recording, or too much is under way.
     pub fn stop_stream(&self, stream: StreamId, by: IpAddr, user: Option<&str>) -> Result<(), StopError> {
-        let path = match self.running().get(&stream) {
+        let path = match self.running().get_mut(&stream) {
             None => return Err(StopError::Unknown),
             Some(known) if known.received.is_some() => return Err(StopError::Recording),
-            Some(known) => known.path.clone(),
+            Some(known) => {
+                known.stopped = true;
+                known.path.clone()
+            }
         };
         if !self.plane.stop(stream) {
             return Err(StopError::Busy);

@@ -69,6 +69,7 @@ impl RunningRecording {
             disk: self.demand.disk,
             started: SystemTime::now(),
             received: Some(received),
+            stopped: false,
         };
         self.service.running().insert(self.stream, running);
     }
