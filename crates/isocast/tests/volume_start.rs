@@ -70,7 +70,11 @@ fn a_mirror_is_served_without_a_disk_that_is_away_and_fills_it_when_it_is_back()
         server.stop();
         fs::rename(&away, disk).expect("it is there");
         let server = serving(&disks, &folder);
-        let back = when_looked_after(&server);
+        // It begins when the server runs already.
+        let back = common::until("the filling", || {
+            let back = when_looked_after(&server);
+            if back["last_upkeep"].is_null() { Err(back.to_string()) } else { Ok(back) }
+        });
         assert_eq!(back["disks"][number]["state"], "active", "{back}");
         let filled = event(&server, "upkeep_ended").expect("it is told");
         // What lay there already is read and left alone.
