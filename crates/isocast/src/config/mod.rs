@@ -492,6 +492,7 @@ mod tests {
             ("[snmp]\nagentx = \"/a\"\n[snmp]\n", "isocast.toml:3: [snmp]: duplicate key"),
             ("listen = \"127.0.0.1:1\"\n listen=\"127.0.0.1:2\"\n", "isocast.toml:2: listen: duplicate key"),
             ("[users]\nalice = hash\n", "isocast.toml:2: alice: "),
+            ("listen = [\n\"$argon2id$hash\" \"\"]\n", "isocast.toml:2: "),
         ] {
             let error = load(text).unwrap_err();
             assert!(error.contains(said) && !error.contains("hash"), "{error}");

@@ -114,10 +114,11 @@ impl Settings {
         match DeTable::parse(text) {
             Ok(table) => self.add_table(path, text, "", table.get_ref()),
             Err(error) => {
-                // The key of that line, or `[TABLE]`; never a value, which may be a secret.
+                // The bare key of that line, or `[TABLE]`; no value in quotes, which may be a password's hash.
                 let line = error.span().map_or(1, |span| line_of(text, span.start));
                 let words = text.lines().nth(line - 1).unwrap_or_default();
                 let key = words.split(|c: char| c.is_whitespace() || c == '=').find(|word| !word.is_empty());
+                let key = key.filter(|key| key.chars().all(|c| c.is_ascii_alphanumeric() || "-_.[]".contains(c)));
                 self.problems.push(Problem {
                     origin: Some(Origin::File(path.to_owned(), line)),
                     key: key.map(str::to_owned),
