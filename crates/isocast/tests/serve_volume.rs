@@ -400,7 +400,10 @@ fn a_pull_into_a_volume_that_was_stopped_goes_on_within_the_file() {
     ask("stop");
     when("its end", &|job| job["running"].is_null());
     assert_eq!(fetch(server.address, "GET", "/media/pulled/long.ts").expect("an answer").0, 404, "it is not whole");
-    let scrub = || assert_eq!(asked(&server, &["scrub", &named]).0, Some(0));
+    let scrub = || {
+        let (code, said) = asked(&server, &["scrub", &named]);
+        assert_eq!(code, Some(0), "{said}");
+    };
     scrub();
     ask("run");
     let pulled = when("all of it", &|job| job["running"].is_null() && job["last"]["outcome"] == "Succeeded");

@@ -389,17 +389,18 @@ impl MediaService {
     /// # Errors
     /// There is none of this number, it is a recording, or too much is under way.
     pub fn stop_stream(&self, stream: StreamId, by: IpAddr, user: Option<&str>) -> Result<(), StopError> {
-        let path = match self.running().get_mut(&stream) {
-            None => return Err(StopError::Unknown),
-            Some(known) if known.received.is_some() => return Err(StopError::Recording),
-            Some(known) => {
-                known.stopped = true;
-                known.path.clone()
-            }
-        };
+        // Its end is not looked at before the plane was asked for it.
+        let mut running = self.running();
+        let known = running.get_mut(&stream).ok_or(StopError::Unknown)?;
+        if known.received.is_some() {
+            return Err(StopError::Recording);
+        }
         if !self.plane.stop(stream) {
             return Err(StopError::Busy);
         }
+        known.stopped = true;
+        let path = known.path.clone();
+        drop(running);
         self.events.tell(events::stream_stopped(stream, &path, (by, user), SystemTime::now()));
         Ok(())
     }

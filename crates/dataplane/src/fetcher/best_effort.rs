@@ -66,14 +66,14 @@ impl Fetcher {
             return true;
         }
         let holds_nothing = !stream.holds_pages() && stream.target <= stream.fetch.payload;
+        if pages_short && !holds_nothing {
+            return true;
+        }
         // Pages that the disks were asked for before are taken first, also by whoever finds its own in the buffers.
         let asked = if pages_short { self.disks.iter().map(|disk| disk.schedule.bulk_reads()).sum() } else { 0 };
         let room = self.best_effort_pages_max().saturating_sub(self.best_effort.1);
         if usize::try_from(room).is_ok_and(|room| room <= asked) {
             return !holds_nothing;
-        }
-        if pages_short && !holds_nothing {
-            return true;
         }
         let window = if pages_short { CACHE_PAGE_BYTES } else { self.best_effort_window(slot) };
         let stream = &mut self.streams[slot as usize];

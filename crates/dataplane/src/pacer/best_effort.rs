@@ -49,6 +49,11 @@ impl BestEffort {
         }
     }
 
+    /// Whether pages go round.
+    fn is_short_of_pages(&self, now: Nanos) -> bool {
+        now < self.pages_short_until
+    }
+
     pub(super) fn add(&mut self, slot: u32) {
         self.all.push(slot);
     }
@@ -129,7 +134,7 @@ impl Pacer {
         let count = self.best_effort.waiting.len() as u64;
         let share = (STEP_BYTES / count.max(1)).clamp(CACHE_PAGE_BYTES, SEND_BYTES);
         self.best_effort.is_short.fill(false);
-        let pages_short = context.now < self.best_effort.pages_short_until;
+        let pages_short = self.best_effort.is_short_of_pages(context.now);
         if pages_short {
             self.take_from_blocked(context.config.tick, context);
         }
@@ -146,7 +151,7 @@ impl Pacer {
     /// A delivery whose client took bytes, or whose bytes came, asks for what it will send next, and sends what it may when it
     /// has an answer.
     pub(super) fn want<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
-        let pages_short = context.now < self.best_effort.pages_short_until;
+        let pages_short = self.best_effort.is_short_of_pages(context.now);
         let stream = &self.streams[slot as usize];
         if pages_short && stream.fetched <= stream.send.payload {
             self.wait_for_turn(slot); // behind those that found no page

@@ -37,20 +37,16 @@ pub(super) fn comparison(all: &[Results], folder: &str) -> anyhow::Result<String
 
 /// What longer ticks save, beside the peer, in a sentence; nothing where that was not measured.
 fn ticks(all: &[Results]) -> String {
-    let cpu = |label: &str, server: &str, streams: usize| {
-        let results = all.iter().find(|results| results.label == label)?;
+    let cpu = |begin: &str, server: &str, streams: usize| {
+        let results = all.iter().find(|results| results.label.starts_with(begin))?;
         let of = |group: &&RunGroup| group.server == server && group.streams == streams;
         let seconds = not_searched(results).into_iter().find(of)?.median("server_s_per_gbit")?;
         Some(format!("{seconds:.3}"))
     };
     let load = |(name, first, streams): (&str, &str, usize)| {
-        let longer = ["07", "08"].map(|number| format!("{number}-memory-{name}-tick-"));
-        let long = longer.map(|begin| {
-            let label = all.iter().find(|results| results.label.starts_with(&begin))?.label.clone();
-            cpu(&label, "isocast", streams)
-        });
-        let [Some(middle), Some(long)] = long else { return None };
+        let longer = |number: &str| cpu(&format!("{number}-memory-{name}-tick-"), "isocast", streams);
         let (short, nginx) = (cpu(first, "isocast", streams)?, cpu(first, "nginx", streams)?);
+        let (middle, long) = (longer("07")?, longer("08")?);
         Some(format!("{streams} streams of {name}bit/s: {short}, {middle}, {long} (nginx: {nginx})"))
     };
     let loads = [("8.8M", "01-memory-8.8M", 400), ("2M", "02-memory-2M", 2000)];
