@@ -206,7 +206,7 @@ fn who_stops_in_the_middle_is_named_on_the_other_side() {
     let mut sender = Command::new(program());
     sender.args(["net", "test", "--duration", "1h", "--limit", "2h", "--to", &to]).stderr(Stdio::piped());
     let sender = sender.spawn().expect("it starts");
-    common::until("the sender's connections", || established(sender.id()));
+    common::until("the sender's bytes", || receives(server.child.id()));
     server.child.kill().expect("it runs");
     let output = sender.wait_with_output().expect("it ends");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -218,7 +218,7 @@ fn who_stops_in_the_middle_is_named_on_the_other_side() {
     let mut sender = Command::new(program());
     sender.args(["net", "test", "--duration", "1h", "--limit", "2h", "--to", &to]).stderr(Stdio::null());
     let mut sender = sender.spawn().expect("it starts");
-    common::until("the sender's connections", || established(sender.id()));
+    common::until("the sender's bytes", || receives(server.child.id()));
     sender.kill().expect("it runs");
     sender.wait().expect("it ends");
     let (status, said) = server.ended();
@@ -226,18 +226,32 @@ fn who_stops_in_the_middle_is_named_on_the_other_side() {
     assert!(said.contains("the sender stopped in the middle"), "{said}");
 }
 
-/// Whether a process has the two sockets of a test: control and bytes.
-fn established(pid: u32) -> Result<(), String> {
+/// Whether a receiver has the sockets of a test: the one it listens at, control, and the one that carries the bytes, twice.
+fn receives(pid: u32) -> Result<(), String> {
     let open = std::fs::read_dir(format!("/proc/{pid}/fd")).map_err(|error| error.to_string())?;
     let sockets = open
         .flatten()
         .filter(|file| std::fs::read_link(file.path()).is_ok_and(|link| link.to_string_lossy().starts_with("socket:")));
     let sockets = sockets.count();
-    if sockets >= 3 { Ok(()) } else { Err(format!("{sockets} sockets")) }
+    if sockets >= 4 { Ok(()) } else { Err(format!("{sockets} sockets")) }
 }
 
 #[test]
 fn a_test_ends_at_its_time_limit() {
     let said = complaint(&["--self", "--duration", "1h", "--limit", "200ms"]);
     assert!(said.contains("time limit"), "{said}");
+    // Who takes the connection and says nothing, before the greeting or in the middle of it, would be waited for longer.
+    for greeting in [&b""[..], b"isocast<"] {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let to = listener.local_addr().expect("an address").to_string();
+        let silent = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("the test calls");
+            stream.write_all(greeting).expect("it listens");
+            // Until it has hung up.
+            let _ = std::io::copy(&mut stream, &mut std::io::sink());
+        });
+        let said = complaint(&["--to", &to, "--limit", "200ms"]);
+        assert!(said.contains("the time limit of 200ms is over (--limit), after 0 B"), "{said}");
+        silent.join().expect("no panic");
+    }
 }

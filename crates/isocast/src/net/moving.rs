@@ -12,6 +12,7 @@ use hdrhistogram::Histogram;
 use kernel::clock::thread_processor_time;
 use net::{Coalescing, Connection, Numbered, SenderStats, Urgency};
 use socket2::Socket;
+use units::ByteCount;
 
 use super::wire::{Carrier, TestPlan, TrafficPattern};
 
@@ -39,6 +40,12 @@ impl Watch {
     fn moved(&self, messages: u64, bytes: u64) {
         self.messages.store(messages, Ordering::Relaxed);
         self.bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// How far it has come, as people read it.
+    pub(super) fn count(&self) -> String {
+        let (bytes, messages) = (self.bytes.load(Ordering::Relaxed), self.messages.load(Ordering::Relaxed));
+        format!("{} ({messages} messages)", ByteCount(bytes))
     }
 
     fn is_over(&self) -> bool {

@@ -257,8 +257,8 @@ enum AnnouncedBytes {
 }
 
 impl Awaited<'_> {
-    /// The socket on which they come.
-    fn arrive(&self, plan: &TestPlan) -> anyhow::Result<Socket> {
+    /// The socket on which they come. Nothing is listened at any more once they do.
+    fn arrive(self, plan: &TestPlan) -> anyhow::Result<Socket> {
         let late = || anyhow!("the sender announced bytes and did not connect within {} s", DATA_WITHIN.as_secs());
         let socket = match &self.own {
             AnnouncedBytes::Shared(arriving) => arriving.recv_timeout(DATA_WITHIN).map_err(|_| late())?,

@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
@@ -14,7 +14,7 @@ use socket2::Socket;
 use units::ByteCount;
 
 use super::counters::NetCounters;
-use super::moving::{self, SenderPace, SideMoved, Watch};
+use super::moving::{self, SenderPace, Watch};
 use super::report::{self, NetReport};
 use super::serve::{self, Receiving};
 use super::wire::{Carrier, FromReceiver, FromSender, Side, TestPlan, TrafficPattern, hear, tell};
@@ -69,7 +69,7 @@ pub(super) struct TestCommand {
     /// Without Nagle's algorithm: each write leaves at once.
     #[arg(long)]
     no_delay: bool,
-    /// Give up after this time; 5 min after the end of the duration if not given.
+    /// Give up after this time from the start; the duration and 5 min if not given.
     #[arg(long, value_name = "SPAN", value_parser = span)]
     limit: Option<Duration>,
     /// Print JSON.
@@ -81,14 +81,15 @@ pub(super) struct TestCommand {
 
 impl TestCommand {
     pub(super) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let json = self.json;
         let token = self.token.read()?;
         let to = match &self.to {
             Some(to) => Arc::clone(to),
             None => receive_here()?,
         };
         let plan = self.plan(&*to)?;
-        let report = self.measure(&to, token.as_ref(), &plan)?;
-        let text = if self.json { serde_json::to_string(&report)? } else { report.text().trim_end().to_owned() };
+        let report = self.measure_within_limit(to, token, plan)?;
+        let text = if json { serde_json::to_string(&report)? } else { report.text().trim_end().to_owned() };
         Ok(writeln!(out, "{text}")?)
     }
 
@@ -110,11 +111,61 @@ impl TestCommand {
         Ok(plan)
     }
 
+    /// Measures in a thread of its own, watched from here: duration, time limit, progress.
+    fn measure_within_limit(
+        self,
+        to: Arc<dyn Transport>,
+        token: Option<SharedSecret>,
+        plan: TestPlan,
+    ) -> anyhow::Result<NetReport> {
+        let duration = self.duration.or_else(|| self.count.is_none().then_some(DURATION));
+        let limit = self.limit.unwrap_or(duration.unwrap_or_default() + PATIENCE);
+        let mut terminal = Some(std::io::stderr()).filter(|e| e.is_terminal() && !self.json);
+        let watch = Arc::new(Watch::default());
+        let (begins, begun) = channel();
+        let began = Instant::now();
+        let measuring = std::thread::spawn({
+            let watch = Arc::clone(&watch);
+            move || self.measure(&to, token.as_ref(), &plan, &watch, &begins)
+        });
+        let sent = || ByteCount(watch.bytes.load(Ordering::Relaxed));
+        let mut over_at = None;
+        let ended = loop {
+            let gone = began.elapsed();
+            if gone >= limit {
+                // What it waits for, a connection, a greeting or room, ends with this program.
+                break Err(anyhow!("the time limit of {limit:?} is over (--limit), after {}", watch.count()));
+            }
+            if over_at.is_some_and(|over_at| gone >= over_at) {
+                watch.over.store(true, Ordering::Relaxed);
+                over_at = None;
+            }
+            let next = (limit - gone).min(over_at.map_or(SECOND, |over_at| over_at - gone)).min(SECOND);
+            match begun.recv_timeout(next) {
+                Ok(()) => over_at = duration.map(|duration| began.elapsed() + duration),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    break measuring.join().unwrap_or_else(|_| Err(anyhow!("the thread that sent panicked")));
+                }
+            }
+            if let Some(terminal) = &mut terminal {
+                let _ = write!(terminal, "\r{:4.0} s  {:>12} ", began.elapsed().as_secs_f64(), sent().to_string());
+            }
+        };
+        if let Some(terminal) = &mut terminal {
+            let _ = write!(terminal, "\r{:24}\r", "");
+        }
+        ended
+    }
+
+    /// Tells `begins` when the first byte is sent.
     fn measure(
         &self,
         to: &Arc<dyn Transport>,
         token: Option<&SharedSecret>,
         plan: &TestPlan,
+        watch: &Watch,
+        begins: &Sender<()>,
     ) -> anyhow::Result<NetReport> {
         let mut control = Connection::open(&**to, token, Coalescing::NONE, CONNECT_WITHIN, Numbered::new()?)
             .map_err(|error| advice::advised(to.name(), error))?;
@@ -127,7 +178,10 @@ impl TestCommand {
         let socket = connect(plan, &**to, place.as_deref(), token, cookie)?;
         let buffer_bytes = report::buffer_bytes(&socket);
         let before = NetCounters::read();
-        let moved = self.send(socket, plan)?;
+        // Who watches may have given up.
+        let _ = begins.send(());
+        let pace = SenderPace { count: self.count.unwrap_or(u64::MAX), every: self.every };
+        let moved = moving::send(socket, plan, pace, watch).with_context(|| format!("after {}", watch.count()))?;
         tell(&control, &FromSender::Sent { messages: moved.messages, bytes: moved.bytes })?;
         let Some(FromReceiver::Received(received)) = hear(&mut control)? else {
             bail!("the receiver ended before it said what it received: see what it says")
@@ -135,56 +189,6 @@ impl TestCommand {
         let sent = report::side(&moved, buffer_bytes, &before, &NetCounters::read());
         check_received(plan, &sent, &received)?;
         Ok(NetReport::new(to.to_string(), plan, self.every, &moved, [sent, received]))
-    }
-
-    /// Sends in a thread of its own, watched from here: duration, time limit, progress.
-    fn send(&self, socket: Socket, plan: &TestPlan) -> anyhow::Result<SideMoved> {
-        let watch = Watch::default();
-        let closer = socket.try_clone().context("a second handle of the socket")?;
-        let pace = SenderPace { count: self.count.unwrap_or(u64::MAX), every: self.every };
-        let duration = self.duration.or_else(|| self.count.is_none().then_some(DURATION));
-        let limit = self.limit.unwrap_or(duration.unwrap_or_default() + PATIENCE);
-        let mut terminal = Some(std::io::stderr()).filter(|e| e.is_terminal() && !self.json);
-        let sent = || ByteCount(watch.bytes.load(Ordering::Relaxed));
-        let moved = std::thread::scope(|scope| {
-            let (done, finished) = channel::<()>();
-            let mover = scope.spawn(|| {
-                let moved = moving::send(socket, plan, pace, &watch);
-                drop(done);
-                moved
-            });
-            let began = Instant::now();
-            let mut is_late = false;
-            loop {
-                let gone = began.elapsed();
-                let over = duration.is_some_and(|duration| gone >= duration);
-                watch.over.fetch_or(over, Ordering::Relaxed);
-                if gone >= limit && !is_late {
-                    is_late = true;
-                    watch.over.store(true, Ordering::Relaxed);
-                    // What it waits for will not come any more.
-                    let _ = closer.shutdown(std::net::Shutdown::Both);
-                }
-                let left = |end: Duration| end.checked_sub(gone).filter(|left| !left.is_zero()).unwrap_or(SECOND);
-                let next = left(limit).min(duration.map_or(SECOND, left)).min(SECOND);
-                match finished.recv_timeout(next) {
-                    Err(RecvTimeoutError::Timeout) => {}
-                    _ => break,
-                }
-                if let Some(terminal) = &mut terminal {
-                    let _ = write!(terminal, "\r{:4.0} s  {:>12} ", began.elapsed().as_secs_f64(), sent().to_string());
-                }
-            }
-            let moved = mover.join().map_err(|_| anyhow!("the thread that sent panicked"))?;
-            if is_late {
-                bail!("the time limit of {:?} is over (--limit)", limit);
-            }
-            moved
-        });
-        if let Some(terminal) = &mut terminal {
-            let _ = write!(terminal, "\r{:24}\r", "");
-        }
-        moved.with_context(|| format!("after {} ({} messages)", sent(), watch.messages.load(Ordering::Relaxed)))
     }
 }
 
