@@ -343,3 +343,15 @@ fn an_agent_that_is_away_is_waited_for() {
         server.wait_for("the end of the agent", |server| said(server) > times);
     }
 }
+
+#[test]
+fn a_second_server_at_one_agent_is_told_what_to_do_and_comes_when_the_first_has_gone() {
+    let Some(agent) = Agent::started() else { return };
+    let first = agent.serving(Setup::default());
+    let second = Setup::default().set(&format!("snmp.agentx={}", agent.socket().display())).start();
+    second
+        .wait_said("refuses our part of the tree: another program, perhaps a second one of this kind, answers for it");
+    assert!(!second.said().contains("no agent at"), "{}", second.said());
+    drop(first);
+    agent.wait_until_known(&second);
+}

@@ -77,16 +77,17 @@ async fn speak(address: AgentxAddress, service: Arc<MediaService>) {
         let mut registered = false;
         let ended = match connect(&address).await {
             Ok(stream) => {
-                AgentConnection { stream, came: BytesMut::new(), service: &service }.serve(&mut registered).await
+                let connection = AgentConnection { stream, came: BytesMut::new(), service: &service };
+                connection.serve(&mut registered).await.with_context(|| format!("the agent at {address}"))
             }
-            Err(error) => Err(error),
+            Err(error) => Err(error.context(format!("no agent at {address}"))),
         };
         if registered {
             (pause, told) = (PAUSE, false);
         }
         let Err(error) = ended;
         if !std::mem::replace(&mut told, true) {
-            say(format_args!("SNMP: no agent at {address} ({error:#}); tried again until there is one"));
+            say(format_args!("SNMP: {error:#}; tried again, at least every {} s", PAUSE_MAX.as_secs()));
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSE_MAX);
