@@ -80,6 +80,28 @@ fn a_job_runs_at_its_time_and_when_asked_for_and_is_stopped() {
 }
 
 #[test]
+fn a_command_over_its_time_is_gone_with_what_it_started() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let started = folder.path().join("started");
+    // The inner shell takes no notice of SIGTERM, and neither does what it becomes.
+    let script = format!("sh -c 'trap \"\" TERM; echo $$ >{}; exec sleep 600' & wait", started.display());
+    let config = format!(
+        "[[job]]\nname = \"long\"\nkind = \"command\"\nschedule = \"@monthly\"\ntime_limit = \"1s\"\n\
+         command = [\"/bin/sh\", \"-c\", {}]\n",
+        toml::Value::from(script)
+    );
+    let server = Setup::default().config(&config).start();
+    let last = run(&server, "long");
+    assert_eq!(last["outcome"], "Failed");
+    assert!(last["reason"].as_str().is_some_and(|reason| reason.contains("was not done within")), "{last}");
+    let id = fs::read_to_string(&started).expect("it was started");
+    server.wait_for("the end of what it started", |_| {
+        let state = fs::read_to_string(format!("/proc/{}/stat", id.trim())).unwrap_or_default();
+        state.is_empty() || state.contains(") Z ")
+    });
+}
+
+#[test]
 fn runs_that_end_at_the_same_time_are_all_kept() {
     let config = |number: u32| {
         format!(
