@@ -3,9 +3,12 @@
 mod common;
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -83,6 +86,45 @@ fn the_rate_is_kept() {
     let bps = done["throughput_bps"].as_f64().expect("a number");
     assert!(bps <= 8_080_000.0 && done["rate_bps"] == 8_000_000, "{done}");
     assert!(fs::read(&to).expect("there") == pattern(1_500_000));
+}
+
+/// A server of two files of 200 kB that takes its time to look one up.
+fn slow_to_look_up() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let head: Vec<String> =
+                BufReader::new(&stream).lines().map_while(Result::ok).take_while(|l| !l.is_empty()).collect();
+            let entry =
+                |name| format!(r#"{{"name":"{name}","kind":"file","size":200000,"modified":"","rate_bps":null}}"#);
+            let (status, body) = match head.first().map_or("", |line| line.as_str()) {
+                line if line.starts_with("HEAD /media/films ") => ("301 There\r\nLocation: /media/films/", Vec::new()),
+                line if line.contains("format=json") => {
+                    ("200 OK", format!("[{},{}]", entry("a"), entry("b")).into_bytes())
+                }
+                line => {
+                    if line.starts_with("HEAD") {
+                        std::thread::sleep(Duration::from_millis(300));
+                    }
+                    ("200 OK\r\nX-Isocast-Rate: 8000000", pattern(200_000))
+                }
+            };
+            let head_only = head.first().is_some_and(|line| line.starts_with("HEAD"));
+            let _ = write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+            let _ = stream.write_all(if head_only { &[] } else { &body });
+        }
+    });
+    address
+}
+
+#[test]
+fn what_is_made_up_for_between_two_files_is_no_higher_rate() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let from = format!("http://{}/media/films", slow_to_look_up());
+    let done = figures(&["--rate", "8Mbit/s", &from, text(&scratch.path().join("films"))]);
+    assert_eq!((&done["files"], &done["bytes"]), (&2.into(), &400_000.into()), "{done}");
+    assert!(done["throughput_bps"].as_f64() <= Some(8_080_000.0), "{done}");
 }
 
 #[test]

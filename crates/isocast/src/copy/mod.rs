@@ -332,12 +332,12 @@ impl Copying {
     fn file(&mut self, file: &SourceFile) -> anyhow::Result<()> {
         self.moved.check()?;
         let shown = self.source.shown(&file.name);
+        let began = Instant::now();
         if self.terms.resume && self.destination.length(&file.name)? == Some(file.bytes) {
             self.moved.pass_over(file.bytes);
             self.summary.left_as_they_are += 1;
         } else {
             let (version, bytes) = self.source.version(&file.name).context(shown.clone())?;
-            let began = Instant::now();
             let copied = match &self.destination {
                 Endpoint::Here(folder) => self.copy_to_folder(folder.clone(), file, &version),
                 Endpoint::Served(own) => {
