@@ -37,6 +37,18 @@ impl Login {
     }
 }
 
+/// The rate is too high: a lower one would be granted.
+#[derive(Debug)]
+pub(crate) struct RateRefusal(String);
+
+impl std::fmt::Display for RateRefusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for RateRefusal {}
+
 /// A client of Isocast servers.
 #[derive(Debug, Clone)]
 pub(crate) struct HttpClient {
@@ -119,7 +131,9 @@ pub(crate) fn expect(mut answer: Response<Body>, statuses: &[u16]) -> anyhow::Re
     let problem: Value = serde_json::from_str(&text).unwrap_or_default();
     let detail = problem["detail"].as_str().map_or_else(|| "the server does not say why".to_owned(), str::to_owned);
     match problem["grantable_bps"].as_u64() {
-        Some(granted @ 1..) => bail!("{status}: {detail}; {} would be granted now", BitRate(granted)),
+        Some(granted @ 1..) => {
+            Err(RateRefusal(format!("{status}: {detail}; {} would be granted now", BitRate(granted))).into())
+        }
         _ => bail!("{status}: {detail}"),
     }
 }

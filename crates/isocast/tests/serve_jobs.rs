@@ -177,6 +177,20 @@ fn a_folder_is_kept_small_read_through_and_copied_to_another_server() {
 }
 
 #[test]
+fn a_scrub_at_a_rate_that_is_refused_ends_at_once_and_says_what_would_be_granted() {
+    let config = "[[job]]\nname = \"scrub\"\nkind = \"scrub\"\nschedule = \"@monthly\"\nrate = \"30M\"\n";
+    let server = Setup::default().set("links.lo=20M").config(config).start();
+    for name in ["one", "two"] {
+        server.file(&format!("{name}.ts"), &pattern(100_000));
+    }
+    let last = run(&server, "scrub");
+    let reason = last["reason"].as_str().unwrap_or_default();
+    assert!(reason.starts_with("1 contents were not read whole, 0 were: one.ts: 503: "), "{last}");
+    assert!(reason.ends_with("would be granted now; no other was asked for after it"), "{last}");
+    assert_eq!(server.metric("isocast_streams_refused_total"), 1.0, "the second one is not asked for");
+}
+
+#[test]
 fn a_copy_is_stopped_though_the_other_end_is_silent() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let config = format!(

@@ -20,6 +20,7 @@ use units::BitRate;
 use super::pacing::{MoveProgress, PacedReader};
 use super::remote::Remote;
 use super::{READ_BYTES, SourceFile, fill};
+use crate::client::RateRefusal;
 
 /// A file with an identifier that changes with each start of the machine.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -76,7 +77,8 @@ impl OwnFolder {
         Ok(OwnUpload { writer, runtime: self.runtime.clone() })
     }
 
-    /// Reads every content below it, each at `rate`, or with what is left over.
+    /// Reads every content below it, each at `rate`, or with what is left over; until the rate is refused, for the next one would be refused
+    /// as well.
     ///
     /// # Errors
     /// It cannot be listed, or was told to stop.
@@ -91,6 +93,11 @@ impl OwnFolder {
                 Ok(bytes) => {
                     reading.files += 1;
                     reading.bytes += bytes;
+                }
+                Err(error) if error.is::<RateRefusal>() => {
+                    let refused = format!("{}: {error:#}; no other was asked for after it", self.shown(&file.name));
+                    reading.unreadable.push(refused);
+                    break;
                 }
                 // Somebody removed it meanwhile.
                 Err(_) if self.remote.length(&file.name).is_ok_and(|length| length.is_none()) => {}
