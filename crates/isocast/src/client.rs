@@ -23,6 +23,9 @@ const PROBLEM_BYTES_MAX: u64 = 64 * 1024;
 /// Longest wait for a server that neither takes nor sends anything: a start may wait 5 s for its turn.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
+/// The server that is asked where none is named.
+pub(crate) const USUAL_SERVER: &str = "http://127.0.0.1:8080";
+
 /// Who asks.
 #[derive(Debug, Clone)]
 pub(crate) struct Login(String);

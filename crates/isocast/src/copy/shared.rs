@@ -13,10 +13,7 @@ use super::SourceReader;
 use super::local::Folder;
 use super::pacing::PacedReader;
 use super::remote::{Remote, RemoteEntry};
-use crate::client::{HttpClient, Login};
-
-/// Where a server usually is.
-const USUAL: &str = "http://127.0.0.1:8080";
+use crate::client::{HttpClient, Login, USUAL_SERVER};
 
 /// A running server, and what it serves of this machine.
 pub(super) struct LocalServer {
@@ -37,7 +34,7 @@ impl LocalServer {
     /// # Errors
     /// `url` does not answer.
     pub(super) fn find(url: Option<&str>, login: Option<&Login>) -> anyhow::Result<Option<Self>> {
-        let at = url.unwrap_or(USUAL).trim_end_matches('/').to_owned();
+        let at = url.unwrap_or(USUAL_SERVER).trim_end_matches('/').to_owned();
         let disks = HttpClient::new(login.cloned()).json::<Vec<Disk>>(&format!("{at}/api/v1/disks"));
         match (disks, url) {
             (Ok(disks), _) => {

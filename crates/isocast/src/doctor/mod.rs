@@ -18,7 +18,7 @@ use anyhow::Context as _;
 use clap::Args;
 use serde::Serialize;
 
-use crate::client::HttpClient;
+use crate::client::{HttpClient, USUAL_SERVER};
 use host::Examined;
 use running::ServerLook;
 
@@ -33,9 +33,9 @@ pub(crate) struct DoctorArgs {
     /// Folders that are served or are to be; without any, all disks are looked at.
     #[arg(value_name = "ROOT")]
     roots: Vec<PathBuf>,
-    /// The server whose own figures are looked at, if one answers there.
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
-    url: String,
+    /// The server whose own figures are looked at [default: http://127.0.0.1:8080, if one answers there].
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -97,14 +97,18 @@ impl DoctorArgs {
     /// Looks, and prints what it found to `out`.
     ///
     /// # Errors
-    /// Something serious was found, or a folder is not there.
+    /// Something serious was found, a folder is not there, or the server that was named does not answer.
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         let mut roots = Vec::with_capacity(self.roots.len());
         for root in &self.roots {
             roots.push(root.canonicalize().with_context(|| root.display().to_string())?);
         }
         let host = Examined::this();
-        let server = ServerLook::take(&host, &HttpClient::new(None), &self.url, LOOK_PERIOD);
+        let url = self.url.as_deref().unwrap_or(USUAL_SERVER);
+        let server = match ServerLook::take(&host, &HttpClient::new(None), url, LOOK_PERIOD) {
+            Err(_) if self.url.is_none() => None,
+            look => Some(look?),
+        };
         let found = examine(&host, &roots, server.as_ref());
         let text =
             if self.json { serde_json::to_string_pretty(&found)? + "\n" } else { shown(&found, server.is_some()) };

@@ -24,12 +24,15 @@ pub(super) struct ServerLook {
 }
 
 impl ServerLook {
-    /// Looks, twice; none if no server answers.
-    pub(super) fn take(host: &Examined, client: &HttpClient, url: &str, period: Duration) -> Option<Self> {
+    /// Looks, twice.
+    ///
+    /// # Errors
+    /// No server answers.
+    pub(super) fn take(host: &Examined, client: &HttpClient, url: &str, period: Duration) -> anyhow::Result<Self> {
         let url = |what: &str| format!("{}/api/v1/{what}", url.trim_end_matches('/'));
-        let look = || {
-            let disks: Vec<Disk> = client.json(&url("disks")).ok()?;
-            Some(disks.into_iter().map(|disk| (device_bytes(host, &disk.name), disk)).collect::<Vec<_>>())
+        let look = || -> anyhow::Result<Vec<_>> {
+            let disks: Vec<Disk> = client.json(&url("disks"))?;
+            Ok(disks.into_iter().map(|disk| (device_bytes(host, &disk.name), disk)).collect())
         };
         let before = look()?;
         std::thread::sleep(period);
@@ -41,7 +44,7 @@ impl ServerLook {
         });
         let foreign = foreign.map(|(name, bytes)| (name, per_second(bytes, period))).collect();
         let disks = after.into_iter().map(|(_, disk)| disk).collect();
-        Some(Self { system: client.json(&url("system")).ok()?, disks, foreign })
+        Ok(Self { system: client.json(&url("system"))?, disks, foreign })
     }
 }
 
