@@ -92,15 +92,14 @@ pub(super) fn send(socket: Socket, plan: &TestPlan, pace: SenderPace, watch: &Wa
     } else if plan.carrier == Carrier::Udp {
         paced(plan, pace, watch, began, || send_datagram(&socket, &buffer))?
     } else if plan.pattern == TrafficPattern::RoundTrip {
-        socket.set_read_timeout(Some(LOOK))?;
+        // What is under way when the time is over comes back as well.
+        socket.set_read_timeout(Some(net::transport::SILENCE_MAX))?;
         let mut back = vec![0; plan.size];
         let mut times = Histogram::new_with_bounds(1, ROUND_TRIP_NS_MAX, 3).context("bounds that are in order")?;
         let sent = paced(plan, pace, watch, began, || {
             let left = Instant::now();
             write_all(&socket, &buffer)?;
-            if !read_exact(&socket, &mut back, watch)? {
-                bail!("the receiver stopped in the middle");
-            }
+            (&socket).read_exact(&mut back).context("the receiver stopped in the middle")?;
             times.saturating_record(u64::try_from(left.elapsed().as_nanos()).unwrap_or(ROUND_TRIP_NS_MAX));
             Ok(())
         })?;
@@ -274,16 +273,13 @@ mod tests {
     use super::*;
     use socket2::{Domain, Type};
 
+    fn plan(pattern: TrafficPattern) -> TestPlan {
+        TestPlan { carrier: Carrier::Unix, pattern, size: 4 << 20, coalesce: None, window: None, no_delay: false }
+    }
+
     #[test]
     fn what_is_under_way_when_the_time_is_over_still_arrives() {
-        let plan = TestPlan {
-            carrier: Carrier::Unix,
-            pattern: TrafficPattern::Stream,
-            size: 4 << 20,
-            coalesce: None,
-            window: None,
-            no_delay: false,
-        };
+        let plan = plan(TrafficPattern::Stream);
         let (ours, theirs) = Socket::pair(Domain::UNIX, Type::STREAM, None).expect("a pair");
         let (watch, other) = (Watch::default(), Watch::default());
         let pace = SenderPace { count: 1, every: None };
@@ -296,6 +292,23 @@ mod tests {
             let received = receive(theirs, &plan, &other).expect("all comes");
             let sent = sending.join().expect("no panic").expect("all is sent");
             assert_eq!((sent.bytes, received.bytes), (4 << 20, 4 << 20));
+        });
+    }
+
+    #[test]
+    fn what_is_to_come_back_when_the_time_is_over_is_waited_for() {
+        let plan = plan(TrafficPattern::RoundTrip);
+        let (ours, mut theirs) = Socket::pair(Domain::UNIX, Type::STREAM, None).expect("a pair");
+        let watch = Watch::default();
+        std::thread::scope(|scope| {
+            let sending = scope.spawn(|| send(ours, &plan, SenderPace { count: 1, every: None }, &watch));
+            let mut message = vec![0; plan.size];
+            theirs.read_exact(&mut message).expect("all comes");
+            watch.over.store(true, Ordering::Relaxed);
+            // As on a long way.
+            std::thread::sleep(LOOK + LOOK / 4);
+            theirs.write_all(&message).expect("it is awaited");
+            assert_eq!(sending.join().expect("no panic").expect("it came back").messages, 1);
         });
     }
 }
