@@ -118,6 +118,9 @@ pub(crate) fn explained(error: ureq::Error) -> anyhow::Error {
         ureq::Error::Io(error) if error.kind() == ErrorKind::ConnectionRefused => {
             anyhow!("nobody listens there: is the server started, and the port right?")
         }
+        ureq::Error::Io(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {
+            anyhow!("the server ended the connection: was it stopped?")
+        }
         ureq::Error::HostNotFound => anyhow!("no machine of this name is known here"),
         ureq::Error::Timeout(_) => anyhow!("no answer came in time"),
         error => error.into(),

@@ -217,6 +217,24 @@ fn a_copy_is_stopped_though_the_other_end_is_silent() {
 }
 
 #[test]
+fn a_copy_whose_target_is_gone_in_the_middle_says_so() {
+    let other = Server::start();
+    let config = format!(
+        "[[job]]\nname = \"push\"\nkind = \"copy\"\nschedule = \"@monthly\"\nfrom = \"films\"\nrate = \"8M\"\n\
+         to = \"http://{}/media/films\"\n",
+        other.address
+    );
+    let server = Setup::default().config(&config).start();
+    server.file("films/long.ts", &pattern(60_000_000));
+    assert_eq!(post(&server, "/api/v1/jobs/push/run").status, 202);
+    server.wait_for("bytes", |server| job(server, "push")["running"]["bytes"].as_u64() > Some(1_000_000));
+    drop(other);
+    server.wait_for("its end", |server| job(server, "push")["running"].is_null());
+    let last = job(&server, "push")["last"].clone();
+    assert!(last["reason"].as_str().is_some_and(|reason| reason.contains("ended the connection")), "{last}");
+}
+
+#[test]
 fn a_pull_that_was_stopped_goes_on_within_the_file() {
     let source = Server::start();
     let film = pattern(6_000_000);
