@@ -225,6 +225,7 @@ fn a_copy_whose_target_is_gone_in_the_middle_says_so() {
         other.address
     );
     let server = Setup::default().config(&config).start();
+    server.file("films/a.ts", &pattern(1000));
     server.file("films/long.ts", &pattern(60_000_000));
     assert_eq!(post(&server, "/api/v1/jobs/push/run").status, 202);
     server.wait_for("bytes", |server| job(server, "push")["running"]["bytes"].as_u64() > Some(1_000_000));
@@ -232,6 +233,7 @@ fn a_copy_whose_target_is_gone_in_the_middle_says_so() {
     server.wait_for("its end", |server| job(server, "push")["running"].is_null());
     let last = job(&server, "push")["last"].clone();
     assert!(last["reason"].as_str().is_some_and(|reason| reason.contains("ended the connection")), "{last}");
+    assert_eq!(last["files"], 1, "{last}");
 }
 
 #[test]

@@ -30,8 +30,8 @@ use pacing::{PacedReader, Pacing};
 pub(crate) use rclone::Rclone;
 pub(crate) use remote::{Remote, RemoteContent, RemoteEntry, check_address};
 pub(crate) use report::Summary;
+pub(crate) use served::OwnFolder;
 use served::OwnUpload;
-pub(crate) use served::{FolderReading, OwnFolder};
 use shared::{LocalServer, SharedFolder};
 
 /// Read at once from either end.
@@ -349,6 +349,7 @@ impl Copying {
             copied.with_context(|| format!("{shown}: not copied"))?;
             self.summary.copying += began.elapsed();
             self.summary.files += 1;
+            self.moved.file_is_done(0);
         }
         if self.terms.verify {
             self.compare(file).context(shown.clone())?;

@@ -65,6 +65,9 @@ pub(crate) struct MoveProgress {
     /// Zero until it is known.
     all: AtomicU64,
     bytes: AtomicU64,
+    /// Of these, those that need not be moved.
+    passed_over: AtomicU64,
+    files: AtomicU64,
     stopped: AtomicBool,
     began: Instant,
 }
@@ -74,6 +77,8 @@ impl Default for MoveProgress {
         Self {
             all: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
+            passed_over: AtomicU64::new(0),
+            files: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
             began: Instant::now(),
         }
@@ -96,6 +101,22 @@ impl MoveProgress {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    /// Bytes that were moved.
+    pub(crate) fn moved_bytes(&self) -> u64 {
+        self.bytes().saturating_sub(self.passed_over.load(Ordering::Relaxed))
+    }
+
+    /// Files that were copied, removed or read whole.
+    pub(crate) fn files(&self) -> u64 {
+        self.files.load(Ordering::Relaxed)
+    }
+
+    /// Counts one that is done with, and `bytes` of it that no reader counted.
+    pub(crate) fn file_is_done(&self, bytes: u64) {
+        self.files.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// Ends it before its next bytes.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
@@ -107,7 +128,8 @@ impl MoveProgress {
     }
 
     /// Counts what need not be moved.
-    pub(crate) fn pass_over(&self, bytes: u64) {
+    pub(super) fn pass_over(&self, bytes: u64) {
+        self.passed_over.fetch_add(bytes, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 

@@ -27,17 +27,6 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// Who writes, as the event log tells it.
 const OWN: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// What reading a whole folder found.
-#[derive(Debug, Default)]
-pub(crate) struct FolderReading {
-    /// Contents that were read whole.
-    pub(crate) files: u64,
-    /// Bytes of these.
-    pub(crate) bytes: u64,
-    /// Those that were not, and why.
-    pub(crate) unreadable: Vec<String>,
-}
-
 /// A folder below `/media/`.
 pub(crate) struct OwnFolder {
     pub(super) remote: Remote,
@@ -78,39 +67,37 @@ impl OwnFolder {
     }
 
     /// Reads every content below it, each at `rate`, or with what is left over; until the rate is refused, for the next one would be refused
-    /// as well.
+    /// as well. Gives those that were not read whole, and why.
     ///
     /// # Errors
     /// It cannot be listed, or was told to stop.
-    pub(crate) fn read_all(&self, rate: Option<BitRate>, moved: &MoveProgress) -> anyhow::Result<FolderReading> {
+    pub(crate) fn read_all(&self, rate: Option<BitRate>, moved: &MoveProgress) -> anyhow::Result<Vec<String>> {
         let files = self.remote.files()?.files;
         moved.expect(files.iter().map(|file| file.bytes).sum());
-        let mut reading = FolderReading::default();
+        let mut unreadable = Vec::new();
         for file in files {
             let read = self.read(&file, rate, moved);
             moved.check()?;
             match read {
-                Ok(bytes) => {
-                    reading.files += 1;
-                    reading.bytes += bytes;
-                }
+                Ok(()) => moved.file_is_done(0),
                 Err(error) if error.is::<RateRefusal>() => {
                     let refused = format!("{}: {error:#}; no other was asked for after it", self.shown(&file.name));
-                    reading.unreadable.push(refused);
+                    unreadable.push(refused);
                     break;
                 }
                 // Somebody removed it meanwhile.
                 Err(_) if self.remote.length(&file.name).is_ok_and(|length| length.is_none()) => {}
-                Err(error) => reading.unreadable.push(format!("{}: {error:#}", self.shown(&file.name))),
+                Err(error) => unreadable.push(format!("{}: {error:#}", self.shown(&file.name))),
             }
         }
-        Ok(reading)
+        Ok(unreadable)
     }
 
-    fn read(&self, file: &SourceFile, rate: Option<BitRate>, moved: &MoveProgress) -> anyhow::Result<u64> {
+    fn read(&self, file: &SourceFile, rate: Option<BitRate>, moved: &MoveProgress) -> anyhow::Result<()> {
         let opened = self.remote.open(&file.name, 0, rate)?;
         let mut reader = PacedReader::new(opened.reader, None, moved);
-        Ok(std::io::copy(&mut reader, &mut std::io::sink())?)
+        std::io::copy(&mut reader, &mut std::io::sink())?;
+        Ok(())
     }
 }
 

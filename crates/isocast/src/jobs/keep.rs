@@ -13,7 +13,6 @@ use service::{MediaService, ingest};
 use tokio::sync::watch;
 use units::{ByteCount, Nanos};
 
-use super::RunDone;
 use crate::copy::MoveProgress;
 
 /// Contents of one folder that are looked at: 300 bytes of memory each.
@@ -50,7 +49,7 @@ pub(super) async fn keep(
     limits: &Limits,
     moved: &MoveProgress,
     stop: &watch::Receiver<bool>,
-) -> anyhow::Result<RunDone> {
+) -> anyhow::Result<()> {
     let contents = contents(service, folder, stop).await?;
     remove(service, contents, limits, moved, stop).await
 }
@@ -65,25 +64,20 @@ pub(super) async fn remove(
     limits: &Limits,
     moved: &MoveProgress,
     stop: &watch::Receiver<bool>,
-) -> anyhow::Result<RunDone> {
-    let mut done = RunDone::default();
+) -> anyhow::Result<()> {
     for content in chosen(contents, limits) {
         if *stop.borrow() {
             break;
         }
         let unchanged = Precondition::MustMatch(vec![content.etag]);
         match ingest::delete(service, &content.path, unchanged, OWN).await {
-            Ok(()) => {
-                done.files += 1;
-                done.bytes += content.bytes;
-                moved.pass_over(content.bytes);
-            }
+            Ok(()) => moved.file_is_done(content.bytes),
             // Somebody was faster, or wrote it anew.
             Err(StoreError::NotFound | StoreError::PreconditionFailed) => {}
             Err(error) => return Err(error).context(content.path.joined()),
         }
     }
-    Ok(done)
+    Ok(())
 }
 
 /// All contents below a folder.

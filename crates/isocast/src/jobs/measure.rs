@@ -13,7 +13,7 @@ use device::calibrate::{self, CalibrationProgress, Options};
 use service::MediaService;
 use tokio::sync::watch;
 
-use super::{RunDone, Surroundings};
+use super::Surroundings;
 
 /// Whether disks were measured anew, and the profiles in force are older.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ pub(crate) fn is_busy(service: &MediaService) -> bool {
 ///
 /// # Errors
 /// Something is streamed or uploaded, or a disk cannot be measured.
-pub(super) async fn measure(around: &Surroundings, stop: watch::Receiver<bool>) -> anyhow::Result<RunDone> {
+pub(super) async fn measure(around: &Surroundings, stop: watch::Receiver<bool>) -> anyhow::Result<()> {
     ensure!(!around.disks.is_empty(), "no folder is served whose disk could be measured");
     let (service, state) = (Arc::clone(&around.service), around.state.clone());
     let (disks, measured) = (around.disks.clone(), Arc::clone(&around.measured));
@@ -53,7 +53,7 @@ pub(super) async fn measure(around: &Surroundings, stop: watch::Receiver<bool>) 
             calibrate::save(&state, &calibration).with_context(|| name.to_string())?;
             measured.0.store(true, Ordering::Release);
         }
-        Ok(RunDone::default())
+        Ok(())
     });
     measuring.await.context("measuring")?
 }

@@ -91,15 +91,6 @@ struct Running {
     moved: Arc<MoveProgress>,
 }
 
-/// What a run did.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct RunDone {
-    /// Files copied, contents removed or read.
-    pub(crate) files: u64,
-    /// Bytes of these.
-    pub(crate) bytes: u64,
-}
-
 impl Jobs {
     /// Jobs that begin from now on, on the current runtime.
     pub(crate) fn start(configs: &[JobConfig], around: Surroundings) -> Arc<Self> {
@@ -265,7 +256,7 @@ impl Jobs {
         config: &JobConfig,
         running: &Running,
         mut stopped: watch::Receiver<bool>,
-    ) -> anyhow::Result<Option<RunDone>> {
+    ) -> anyhow::Result<JobOutcome> {
         let (tell, mut end) = watch::channel(false);
         let over = Arc::new(tell);
         let (limit, ends, moved) = (config.time_limit, Arc::clone(&over), Arc::clone(&running.moved));
@@ -298,36 +289,33 @@ impl Jobs {
             JobWork::Command(command) => {
                 let exit = process::run(command, &[("ISOCAST_JOB", &config.name)], b"", &mut end).await;
                 exit.and_then(|exit| match exit {
-                    Exit::Good | Exit::Stopped => Ok(RunDone::default()),
+                    Exit::Good | Exit::Stopped => Ok(()),
                     Exit::Bad(reason) => Err(anyhow::anyhow!(reason)),
                 })
             }
         };
         if !*over.borrow() {
             watching.abort();
-            return outcome.map(Some);
+            return outcome.map(|()| JobOutcome::Succeeded);
         }
         if watching.await.unwrap_or(false) {
             anyhow::bail!("it was not done within {}", config.time_limit);
         }
-        Ok(None)
+        Ok(JobOutcome::Stopped)
     }
 
-    fn ended(&self, config: &JobConfig, running: &Running, outcome: anyhow::Result<Option<RunDone>>) {
-        let (outcome, reason, done) = match outcome {
-            Ok(Some(done)) => (JobOutcome::Succeeded, None, done),
-            Ok(None) => (JobOutcome::Stopped, None, RunDone { files: 0, bytes: running.moved.bytes() }),
-            Err(error) => {
-                (JobOutcome::Failed, Some(format!("{error:#}")), RunDone { files: 0, bytes: running.moved.bytes() })
-            }
+    fn ended(&self, config: &JobConfig, running: &Running, outcome: anyhow::Result<JobOutcome>) {
+        let (outcome, reason) = match outcome {
+            Ok(outcome) => (outcome, None),
+            Err(error) => (JobOutcome::Failed, Some(format!("{error:#}"))),
         };
         let run = JobRun {
             started: unix_seconds(running.started),
             seconds: running.began.elapsed().as_secs_f64(),
             outcome,
             reason,
-            files: done.files,
-            bytes: done.bytes,
+            files: running.moved.files(),
+            bytes: running.moved.moved_bytes(),
         };
         let told = events::job_ended(&config.name, config.work.kind(), &run, SystemTime::now());
         {

@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use units::ByteCount;
 
 use super::keep::{self, Limits};
+use crate::copy::MoveProgress;
 use crate::output::say;
 
 /// How often folders are counted: other programs than this server may have written there.
@@ -54,9 +55,10 @@ async fn look(service: &MediaService, quota: &Quota, stop: &watch::Receiver<bool
             min_age: quota.config.min_age,
             protected: quota.config.protected.clone(),
         };
-        let removed = keep::remove(service, contents, &limits, &Default::default(), stop).await;
-        let removed = removed.context("removing the oldest")?;
-        quota.found(stored - removed.bytes);
+        let moved = MoveProgress::default();
+        let removed = keep::remove(service, contents, &limits, &moved, stop).await;
+        removed.context("removing the oldest")?;
+        quota.found(stored - moved.moved_bytes());
     }
     Ok(())
 }

@@ -13,8 +13,7 @@ use service::contents::errors_of;
 use tokio::runtime::Handle;
 use units::BitRate;
 
-use super::RunDone;
-use crate::copy::{FolderReading, MoveProgress, OwnFolder};
+use crate::copy::{MoveProgress, OwnFolder};
 
 /// So many of the contents that cannot be read are named.
 const NAMED_MAX: usize = 5;
@@ -29,11 +28,11 @@ pub(super) async fn scrub(
     folder: &ContentPath,
     rate: Option<BitRate>,
     moved: &Arc<MoveProgress>,
-) -> anyhow::Result<RunDone> {
+) -> anyhow::Result<()> {
     let before = disk_errors(service);
-    let (own, moved) = (OwnFolder::new(service, address, folder, Handle::current()), Arc::clone(moved));
-    let reading = tokio::task::spawn_blocking(move || own.read_all(rate, &moved)).await.context("reading")??;
-    judge(&reading, disk_errors(service).saturating_sub(before))
+    let (own, counted) = (OwnFolder::new(service, address, folder, Handle::current()), Arc::clone(moved));
+    let unreadable = tokio::task::spawn_blocking(move || own.read_all(rate, &counted)).await.context("reading")??;
+    judge(moved.files(), &unreadable, disk_errors(service).saturating_sub(before))
 }
 
 fn disk_errors(service: &MediaService) -> u64 {
@@ -42,8 +41,7 @@ fn disk_errors(service: &MediaService) -> u64 {
     disks.iter().filter_map(|disk| Some(errors_of(disk, gauges.get(usize::from(disk.id.0))?))).sum()
 }
 
-fn judge(reading: &FolderReading, errors: u64) -> anyhow::Result<RunDone> {
-    let FolderReading { files, bytes, unreadable } = reading;
+fn judge(files: u64, unreadable: &[String], errors: u64) -> anyhow::Result<()> {
     if !unreadable.is_empty() {
         let named = unreadable.iter().take(NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join("; ");
         let more = unreadable.len().saturating_sub(NAMED_MAX);
@@ -56,7 +54,7 @@ fn judge(reading: &FolderReading, errors: u64) -> anyhow::Result<RunDone> {
              with `isocast volume scrub`"
         );
     }
-    Ok(RunDone { files: *files, bytes: *bytes })
+    Ok(())
 }
 
 #[cfg(test)]
@@ -66,10 +64,10 @@ mod tests {
     #[test]
     fn what_was_not_read_is_named_and_counted() {
         let found = |unreadable: usize, errors: u64| {
-            let unreadable = (1..=unreadable).map(|number| format!("{number}.ts: it broke off")).collect();
-            judge(&FolderReading { files: 9, bytes: 90, unreadable }, errors).map_err(|error| error.to_string())
+            let unreadable: Vec<_> = (1..=unreadable).map(|number| format!("{number}.ts: it broke off")).collect();
+            judge(9, &unreadable, errors).map_err(|error| error.to_string())
         };
-        assert_eq!(found(0, 0), Ok(RunDone { files: 9, bytes: 90 }));
+        assert_eq!(found(0, 0), Ok(()));
         let said = found(7, 3).expect_err("seven are missing");
         assert!(said.starts_with("7 contents were not read whole, 9 were: 1.ts: it broke off; 2.ts"), "{said}");
         assert!(said.ends_with("5.ts: it broke off; and 2 more"), "{said}");

@@ -15,7 +15,6 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use units::BitRate;
 
-use super::RunDone;
 use crate::client::Login;
 use crate::config::CopyEnd;
 use crate::copy::{self, CopyTerms, Endpoint, MoveProgress, OwnFolder, Rclone, Remote};
@@ -42,7 +41,7 @@ impl Transfer {
         service: &Arc<MediaService>,
         address: SocketAddr,
         mut end: watch::Receiver<bool>,
-    ) -> anyhow::Result<RunDone> {
+    ) -> anyhow::Result<()> {
         let (service, runtime) = (Arc::clone(service), Handle::current());
         let copying = tokio::task::spawn_blocking(move || {
             let login = self.login.as_deref().map(Login::read).transpose()?;
@@ -54,9 +53,9 @@ impl Transfer {
                 })
             };
             let terms = CopyTerms { rate: self.rate, resume: true, verify: false };
-            let summary = copy::copy(end(&self.ends.0)?, end(&self.ends.1)?, terms, &self.moved)
+            copy::copy(end(&self.ends.0)?, end(&self.ends.1)?, terms, &self.moved)
                 .with_context(|| format!("{} to {}", shown(&self.ends.0), shown(&self.ends.1)))?;
-            Ok(RunDone { files: summary.files, bytes: summary.bytes })
+            Ok(())
         });
         let waits_no_longer = async {
             let _ = end.wait_for(|end| *end).await;
