@@ -119,9 +119,9 @@ pub enum VolumeOpenError {
         /// The second.
         second: usize,
     },
-    /// Both disks with the catalogue are missing.
+    /// A disk with the catalogue is missing, and no other has it whole.
     #[error(
-        "the catalogue is on the disks {0:?} of the volume, and none of them is there: name one of them, or make the catalogue anew with `isocast volume rebuild-catalogue`"
+        "the catalogue is on the disks {0:?} of the volume, and is on none that is there: name one of them, or make the catalogue anew with `isocast volume rebuild-catalogue`"
     )]
     CatalogueMissing(Vec<u8>),
     /// The journal is damaged where changes were acknowledged.

@@ -134,18 +134,23 @@ fn superblock_of(
 /// Opens the volume: reads the catalogue. Nothing is written; the first commit must be durable before a content is begun.
 ///
 /// # Errors
-/// No disk with the catalogue is there, or it is damaged in every copy.
+/// No disk with a whole catalogue is there, but one may have it that is missing; or it is damaged in every copy.
 pub fn open(identified: &Identified, disks: &mut impl ReadDisk) -> Result<Volume, VolumeOpenError> {
     let superblock = &identified.superblock;
     let active = |number: &usize| superblock.members[*number].state == MemberState::Active;
     let holders: Vec<usize> = (0..superblock.members.len()).filter(active).take(2).collect();
     let copies: Vec<usize> = holders.iter().filter_map(|number| identified.disks[*number]).collect();
+    let missing = holders.iter().filter(|number| identified.disks[**number].is_none());
+    let missing: Vec<u8> = missing.filter_map(|number| u8::try_from(*number).ok()).collect();
     if copies.is_empty() {
-        let holders = holders.into_iter().filter_map(|number| u8::try_from(number).ok()).collect();
-        return Err(VolumeOpenError::CatalogueMissing(holders));
+        return Err(VolumeOpenError::CatalogueMissing(missing));
     }
     let areas = superblock.areas(MemberId(0));
-    let found = Area::new(disks, &copies, superblock.volume, areas.journal_start(), areas.journal_half).scan()?;
+    let mut area = Area::new(disks, &copies, superblock.volume, areas.journal_start(), areas.journal_half);
+    // A disk that is to hold the catalogue from now on may not have it yet.
+    let found = area
+        .scan()
+        .map_err(|error| if missing.is_empty() { error } else { VolumeOpenError::CatalogueMissing(missing) })?;
     let (uneven, journal) = (found.uneven, found.journal.clone());
     let is_mostly_changes = bytes(&found.changes) > bytes(&found.checkpoint);
     let (catalogue, numbers) = replay(found)?;
