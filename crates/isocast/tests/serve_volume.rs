@@ -11,7 +11,7 @@ use common::http::{Client, exchange, fetch};
 use common::server::Server;
 use common::until;
 use common::volume::{
-    DISK_BYTES, asked, disks, event, films, gives_all, joined, pattern, put, volume, when_looked_after,
+    DISK_BYTES, asked, disks, event, films, gives_all, joined, pattern, put, volume, when_filled, when_looked_after,
 };
 
 fn serves(layout: &str, count: usize) {
@@ -165,7 +165,7 @@ fn a_new_disk_is_filled_beside_the_streams() {
     let during: Vec<u8> = pattern(2_500_000);
     assert_eq!(put(server.address, "/media/0/during.ts", &during), 201);
     gives_all(&server, &films, "while it is filled");
-    let looked_after = when_looked_after(&server);
+    let looked_after = when_filled(&server);
     assert_eq!(looked_after["disks"][1]["state"], "active", "{looked_after}");
     let ended = event(&server, "upkeep_ended").expect("it is told");
     assert!(ended["upkeep"] == "fill" && ended["copies_lost"] == 0 && ended["error"].is_null(), "{ended}");
@@ -181,7 +181,7 @@ fn a_new_disk_is_filled_beside_the_streams() {
     let server = Server::start(&[], &state, &["--volume", &format!("{new},{third}")]);
     gives_all(&server, &films, "from the disk that was filled");
     gives_all(&server, &[("0/during.ts".to_owned(), during)], "from the disk that was filled");
-    when_looked_after(&server);
+    when_filled(&server);
     server.stop();
 }
 

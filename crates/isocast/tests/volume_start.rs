@@ -8,9 +8,7 @@ use std::process::Command;
 
 use common::http::{exchange, fetch};
 use common::server::Server;
-use common::volume::{
-    DISK_BYTES, asked, disks, event, films, gives_all, joined, pattern, put, volume, when_looked_after,
-};
+use common::volume::{DISK_BYTES, asked, disks, event, films, gives_all, joined, pattern, put, volume, when_filled};
 
 fn blank(path: &Path) {
     File::create(path).and_then(|file| file.set_len(DISK_BYTES)).expect("there is room");
@@ -70,11 +68,7 @@ fn a_mirror_is_served_without_a_disk_that_is_away_and_fills_it_when_it_is_back()
         server.stop();
         fs::rename(&away, disk).expect("it is there");
         let server = serving(&disks, &folder);
-        // It begins when the server runs already.
-        let back = common::until("the filling", || {
-            let back = when_looked_after(&server);
-            if back["last_upkeep"].is_null() { Err(back.to_string()) } else { Ok(back) }
-        });
+        let back = when_filled(&server);
         assert_eq!(back["disks"][number]["state"], "active", "{back}");
         let filled = event(&server, "upkeep_ended").expect("it is told");
         // What lay there already is read and left alone.

@@ -9,6 +9,7 @@ use std::process::Command;
 use super::http::{Client, fetch};
 use super::program;
 use super::server::Server;
+use super::until;
 
 pub const DISK_BYTES: u64 = 96 << 20;
 
@@ -59,6 +60,14 @@ pub fn when_looked_after(server: &Server) -> serde_json::Value {
         "it goes on: {}",
         String::from_utf8_lossy(&fetch(server.address, "GET", "/api/v1/volumes").expect("an answer").1)
     );
+}
+
+/// The same, when something was looked after: what a server begins by itself begins after its start.
+pub fn when_filled(server: &Server) -> serde_json::Value {
+    until("a filling", || {
+        let volume = when_looked_after(server);
+        if volume["last_upkeep"].is_null() { Err(volume.to_string()) } else { Ok(volume) }
+    })
 }
 
 pub fn gives_all(server: &Server, contents: &[(String, Vec<u8>)], what: &str) {
