@@ -1,17 +1,19 @@
 //! The thread of a volume that knows the names.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use kernel::clock::monotonic;
 use tokio::sync::mpsc;
 use units::limits;
 use volume::ListedName;
 
 use super::content::{entry_of, folder_of, stamp_of};
 use super::opener::OpenQueue;
-use super::{SharedCore, lock, seen};
+use super::seen::{self, SeenGeneration};
+use super::{SharedCore, lock};
 use crate::buffers::count;
 use crate::index::Index;
 use crate::operation::Begun;
@@ -30,8 +32,7 @@ pub(crate) struct Front {
     operations: mpsc::Receiver<Operation>,
     index: Arc<Index>,
     opens: OpenQueue,
-    /// Where the newest generation of the superblock is kept, and what that was.
-    seen: Option<(PathBuf, u64)>,
+    seen: Option<SeenGeneration>,
 }
 
 impl Front {
@@ -43,7 +44,7 @@ impl Front {
         state: Option<&Path>,
     ) -> Self {
         let volume = lock(&core).volume.superblock().volume;
-        let seen = state.map(|state| (seen::file_of(state, &volume), 0));
+        let seen = state.map(|state| SeenGeneration::kept_in(seen::file_of(state, &volume)));
         Self { core, shared, operations, index, opens, seen }
     }
 
@@ -68,20 +69,12 @@ impl Front {
                     self.shared.stats.uploads_open.set(count(core.upload_count()));
                     let durable = core.durable_generation();
                     drop(core);
-                    self.keep_seen(durable);
+                    if let Some(seen) = &mut self.seen {
+                        seen.keep(durable, monotonic());
+                    }
                     thread::park_timeout(NAP);
                 }
             }
-        }
-    }
-
-    /// Disks have other states, durably: a start with those that do not know that is to see it. Tried again if it cannot be written.
-    fn keep_seen(&mut self, generation: u64) {
-        if let Some((file, seen)) = &mut self.seen
-            && *seen != generation
-            && seen::write(file, generation).is_ok()
-        {
-            *seen = generation;
         }
     }
 

@@ -4,10 +4,42 @@
 //! and written to, so that no disk would have all that was acknowledged. See docs/decisions/0050.
 
 use std::fmt::Write as _;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
+use units::Nanos;
 use volume::VolumeId;
+
+/// A file that could not be written is tried again after so long.
+const RETRY: Nanos = Nanos::from_secs(1);
+
+/// Keeps it up to date.
+#[derive(Debug)]
+pub(super) struct SeenGeneration {
+    file: PathBuf,
+    written: Option<u64>,
+    /// When it could not be written last.
+    failed: Option<Nanos>,
+}
+
+impl SeenGeneration {
+    pub(super) const fn kept_in(file: PathBuf) -> Self {
+        Self { file, written: None, failed: None }
+    }
+
+    /// Writes the generation unless it is there. One that cannot be written costs a start its warning, not the streams: it is tried
+    /// again, but not each time.
+    pub(super) fn keep(&mut self, generation: u64, now: Nanos) {
+        let waits = self.failed.is_some_and(|failed| now < failed.saturating_add(RETRY));
+        if self.written == Some(generation) || waits {
+            return;
+        }
+        match device::state_file::replace(&self.file, |to| writeln!(to, "{generation}")) {
+            Ok(()) => (self.written, self.failed) = (Some(generation), None),
+            Err(_) => self.failed = Some(now),
+        }
+    }
+}
 
 /// Where it is kept.
 pub(super) fn file_of(state: &Path, volume: &VolumeId) -> PathBuf {
@@ -21,6 +53,28 @@ pub(super) fn read(file: &Path) -> Option<u64> {
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
-pub(super) fn write(file: &Path, generation: u64) -> io::Result<()> {
-    device::state_file::replace(file, |to| writeln!(to, "{generation}"))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_tried_again_after_a_while_only() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let state = folder.path().join("state");
+        let file = state.join("volume");
+        let mut seen = SeenGeneration::kept_in(file.clone());
+        let at = |milliseconds: u64| Nanos(5_000_000_000 + milliseconds * 1_000_000);
+        seen.keep(7, at(0));
+        fs::create_dir(&state).expect("there is room");
+        seen.keep(7, at(999));
+        seen.keep(8, at(999));
+        assert_eq!(read(&file), None, "not each time");
+        seen.keep(8, at(1_000));
+        assert_eq!(read(&file), Some(8));
+        fs::remove_file(&file).expect("it is there");
+        seen.keep(8, at(5_000));
+        assert_eq!(read(&file), None, "what is written is not written again");
+        seen.keep(9, at(5_000));
+        assert_eq!(read(&file), Some(9), "after a success nothing waits");
+    }
 }
