@@ -1,9 +1,8 @@
 //! Reads a content for a container probe: past the page cache where its files are open for direct reads.
 
 use std::io;
-use std::os::fd::AsFd;
 
-use dataplane::layout::ContentLayout;
+use dataplane::layout::{ContentFile, ContentLayout};
 use kernel::aligned::AlignedBlock;
 use media::ReadAt;
 use units::limits;
@@ -14,15 +13,22 @@ use crate::buffers::{count, index};
 const WINDOW_BYTES: usize = 256 * 1024;
 
 /// A content, read at any offset: what one disk does not give is read from the next copy.
-pub(crate) struct ContentReader<'a> {
+pub(crate) struct ContentReader<'a, R> {
     layout: &'a ContentLayout,
     size: u64,
+    /// Reads a file at a position.
+    read: R,
     memory: AlignedBlock,
 }
 
-impl<'a> ContentReader<'a> {
-    pub(crate) fn new(layout: &'a ContentLayout, size: u64) -> Self {
-        Self { layout, size, memory: AlignedBlock::zeroed(WINDOW_BYTES + index(limits::DIRECT_ALIGN)) }
+/// At once, beside the disk's schedule.
+pub(crate) fn read_now(file: &ContentFile, position: u64, buffer: &mut [u8]) -> io::Result<usize> {
+    Ok(rustix::io::pread(&file.file, buffer, position)?)
+}
+
+impl<'a, R: FnMut(&ContentFile, u64, &mut [u8]) -> io::Result<usize>> ContentReader<'a, R> {
+    pub(crate) fn new(layout: &'a ContentLayout, size: u64, read: R) -> Self {
+        Self { layout, size, read, memory: AlignedBlock::zeroed(WINDOW_BYTES + index(limits::DIRECT_ALIGN)) }
     }
 
     /// Reads from one copy, as much as lies together.
@@ -32,14 +38,14 @@ impl<'a> ContentReader<'a> {
         let wanted = index(piece.length.saturating_sub(skip)).min(buf.len());
         let length = (index(skip) + wanted).next_multiple_of(index(limits::DIRECT_ALIGN));
         let window = &mut self.memory.bytes_mut()[..length];
-        let file = self.layout.files()[usize::from(piece.file)].file.as_fd();
-        let given = rustix::io::pread(file, &mut *window, piece.offset)?.saturating_sub(index(skip)).min(wanted);
+        let file = &self.layout.files()[usize::from(piece.file)];
+        let given = (self.read)(file, piece.offset, &mut *window)?.saturating_sub(index(skip)).min(wanted);
         buf[..given].copy_from_slice(&window[index(skip)..index(skip) + given]);
         Ok(given)
     }
 }
 
-impl ReadAt for ContentReader<'_> {
+impl<R: FnMut(&ContentFile, u64, &mut [u8]) -> io::Result<usize>> ReadAt for ContentReader<'_, R> {
     fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
         let there = index(self.size.saturating_sub(offset)).min(buf.len());
         let mut outcome = Ok(0);

@@ -20,6 +20,7 @@ use super::open::OpenDisk;
 use super::part::{Block, BlockBytes};
 use super::replace::VacantDisk;
 use super::resting::RestingUploads;
+use super::small_read::SmallRead;
 use super::unit_read::UnitRead;
 use super::upkeep::{CopyStep, CopyUnderWay, EndedUpkeep, MendTask, UpkeepRun};
 use super::waiter::Waiter;
@@ -45,6 +46,8 @@ pub(super) enum Task {
     Round,
     /// Read a unit, and tell the upkeep what it is.
     Read(Box<UnitRead>),
+    /// Read what somebody waits for who opens a content.
+    Small(SmallRead),
 }
 
 /// A disk of the volume that is there.

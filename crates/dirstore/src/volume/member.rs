@@ -1,6 +1,6 @@
 //! The thread of one disk of a volume: writes and flushes on grants.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +16,7 @@ use volume::MemberId;
 use super::core::Task;
 use super::part::UploadPart;
 use super::replace::VacantDisk;
+use super::small_read::SmallRead;
 use super::unit_read::UnitRead;
 use super::upkeep::CopyStep;
 use super::{SharedCore, lock};
@@ -59,6 +60,7 @@ pub(crate) struct MemberWorker {
     uploads: Uploads<MemberFile, RoundTurn>,
     /// The volume's number of an upload to this disk's.
     numbers: HashMap<UploadId, UploadId>,
+    small_reads: VecDeque<SmallRead>,
     writer: DirectWriter,
 }
 
@@ -71,7 +73,8 @@ impl MemberWorker {
         file: OwnedFd,
     ) -> Self {
         let uploads = Uploads::new(shared.id);
-        Self { member, core, shared, port, file, uploads, numbers: HashMap::new(), writer: DirectWriter::new() }
+        let (numbers, small_reads) = (HashMap::new(), VecDeque::new());
+        Self { member, core, shared, port, file, uploads, numbers, small_reads, writer: DirectWriter::new() }
     }
 
     /// The thread's life: ends when the front's does, when the disk is taken out, or no grant will come any more.
@@ -110,7 +113,7 @@ impl MemberWorker {
     fn take_tasks(&mut self) {
         loop {
             let task = lock(&self.core).members[self.member.index()].as_mut().and_then(|own| own.inbox.pop_front());
-            let Some(task) = task else { return };
+            let Some(task) = task else { break };
             match task {
                 Task::Begin(upload, recording) => {
                     let number = self.uploads.begin(MemberFile::Write(UploadPart::new(upload)), recording, false, 0);
@@ -142,7 +145,11 @@ impl MemberWorker {
                     let number = self.uploads.begin(MemberFile::Read(unit), None, false, 0);
                     self.uploads.received(number, bytes, monotonic());
                 }
+                Task::Small(read) => self.small_reads.push_back(read),
             }
+        }
+        if !self.small_reads.is_empty() {
+            self.uploads.offer_chore(1);
         }
     }
 
@@ -152,7 +159,12 @@ impl MemberWorker {
             Granted::Unused => self.shared.stats.grants_unused.add(1),
             Granted::Write { upload, bytes, .. } => self.write(upload, bytes, grant.until),
             Granted::Commit => self.commit(),
-            Granted::Chore => self.uploads.chore_done(monotonic()),
+            Granted::Chore => {
+                if let Some(read) = self.small_reads.pop_front() {
+                    read.run();
+                }
+                self.uploads.chore_done(monotonic());
+            }
         }
     }
 

@@ -17,6 +17,7 @@ mod part;
 mod replace;
 mod resting;
 mod seen;
+mod small_read;
 mod start;
 mod unit_read;
 mod upkeep;

@@ -15,7 +15,7 @@ use media::{ProbeBudget, ProbeError, probe};
 use volume::{ChecksumTable, StoredContent};
 
 use super::content::{entry_of, stamp_of};
-use super::{SharedCore, lock};
+use super::{SharedCore, lock, small_read};
 use crate::buffers::{count, index};
 use crate::content_reader::ContentReader;
 use crate::disk::OPERATIONS_MAX;
@@ -88,7 +88,10 @@ impl Opener {
             (None, Want::File) => None,
             (None, Want::FileAndRate) => {
                 self.shared.stats.probes.add(1);
-                let found = probe(&mut ContentReader::new(&content.layout, content.size), ProbeBudget::default());
+                let mut reader = ContentReader::new(&content.layout, content.size, |file, position, buffer| {
+                    small_read::read(&self.core, file, position, buffer)
+                });
+                let found = probe(&mut reader, ProbeBudget::default());
                 if !matches!(found, Err(ProbeError::Io(_))) {
                     self.index.insert(&stamp, found.as_ref().ok().cloned());
                 }
@@ -108,7 +111,7 @@ impl Opener {
         let (layout, known) = (core.layout(stored)?, core.known_checksums(stored));
         let disks = core.volume.superblock().generation;
         drop(core);
-        let table = known.or_else(|| read_checksums(&layout, stored).map(Arc::new));
+        let table = known.or_else(|| read_checksums(&self.core, &layout, stored).map(Arc::new));
         let table = table.ok_or(StoreError::DiskFailing(self.shared.id))?;
         let mut core = lock(&self.core);
         Ok(core.open_content(stored).unwrap_or_else(|| core.add_content(name, stored, (layout, disks), table)))
@@ -116,10 +119,12 @@ impl Opener {
 }
 
 /// The checksums of a content, from the first copy of its tail that is whole.
-fn read_checksums(layout: &ContentLayout, stored: &StoredContent) -> Option<ChecksumTable> {
+fn read_checksums(core: &SharedCore, layout: &ContentLayout, stored: &StoredContent) -> Option<ChecksumTable> {
     let (start, length) = stored.tail();
     (0..layout.copies()).find_map(|copy| {
-        let mut reader = ContentReader::new(layout, start + length);
+        let mut reader = ContentReader::new(layout, start + length, |file, position, buffer| {
+            small_read::read(core, file, position, buffer)
+        });
         let mut tail = vec![0; index(length)];
         let mut done = 0;
         while done < tail.len() {

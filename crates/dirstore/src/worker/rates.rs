@@ -3,7 +3,7 @@
 use dataplane::control::Content;
 use rustix::fs::fstat;
 
-use crate::content_reader::ContentReader;
+use crate::content_reader::{ContentReader, read_now};
 use crate::entry::Stamp;
 use crate::{ContentPath, NameKind, StoreError};
 use media::{MediaRate, ProbeBudget, ProbeError, probe};
@@ -28,7 +28,7 @@ impl Worker {
             return known;
         }
         self.shared.stats.probes.add(1);
-        let result = probe(&mut ContentReader::new(&content.layout, content.size), ProbeBudget::default());
+        let result = probe(&mut ContentReader::new(&content.layout, content.size, read_now), ProbeBudget::default());
         // A file that changes while it is looked into, or cannot be read just now, is looked into again.
         let unchanged = fstat(&content.file().file).is_ok_and(|stat| Stamp::of(&stat) == before);
         match result {
