@@ -178,8 +178,8 @@ impl DisksCommand {
             ByteCount(MEMORY_PER_DISK)
         ));
         table.note(format!(
-            "Streams, run: of {}, each of another content of {}, on drives with a tenth of its rate ({}), as many as one machine's processors can feed; \
-             admitted before the first refusal, and then run alone for {} s. A mirror is read from all disks while all are well \
+            "Streams, run: of {}, each of another content of {}, from full volumes on drives with a tenth of its rate ({}), as many as one machine's \
+             processors can feed; admitted before the first refusal, and then run alone for {} s. A mirror is read from all disks while all are well \
              (survive_disk_loss = false)",
             self.rate, ByteCount(CONTENT_BYTES), SLOW_DRIVE.join(" "), self.run
         ));
@@ -217,10 +217,14 @@ impl DisksCommand {
         site.make_volume(layout, disks.into())?;
         let memory = format!("plane.memory={}B", MEMORY_PER_DISK * u64::from(disks));
         let more = ["--set", &memory, "--set", "schedule.survive_disk_loss=false"].map(str::to_owned);
-        let carried_max = SLOW_OUTER.0.div_ceil(self.rate.0) * u64::from(disks);
-        let room = site.free_bytes()?.min(carried_max * CONTENT_ROOM);
+        let room = site.free_bytes()?;
         site.set_timing(DiskTiming::None)?;
-        let contents = site.serve(&more, stop, |server| fill(server, room, stop))?;
+        let all = site.serve(&more, stop, |server| fill(server, room, stop))?;
+        // The volume is full, and viewers watch what lies anywhere on it: the first contents alone would all lie in the outer halves of a
+        // stripe's disks, as on a mirror.
+        let carried_max = SLOW_OUTER.0.div_ceil(self.rate.0) * u64::from(disks);
+        let asked = usize::try_from(carried_max)?.min(all.len());
+        let contents = (0..asked).map(|n| all[n * all.len() / asked].clone()).collect();
         site.set_timing(DiskTiming::Drive)?;
         let starts = StartsPerSecond(if self.quick { QUICK_STARTS } else { STARTS_PER_DISK * u64::from(disks) });
         let asked =
