@@ -26,7 +26,7 @@ const TOLERANCE: f64 = 1.0 + MARGIN;
 const CACHE_BYTES_MAX: u64 = 32 << 20;
 /// Commits are never taken to be quicker than this when an outlier is judged.
 const COMMIT_KNOWN_MIN: f64 = 0.005;
-/// A learned operation cost rises by this share of an excess and falls by `FALL`: it scope near the 90th percentile.
+/// A learned operation cost rises by this share of an excess and falls by `FALL`: it stays near the 90th percentile (0.05 of 0.55).
 const RISE: f64 = 0.5;
 const FALL: f64 = 0.05;
 
