@@ -221,10 +221,10 @@ impl DisksCommand {
         site.set_timing(DiskTiming::None)?;
         let all = site.serve(&more, stop, |server| fill(server, room, stop))?;
         // The volume is full, and viewers watch what lies anywhere on it: the first contents alone would all lie in the outer halves of a
-        // stripe's disks, as on a mirror.
-        let carried_max = SLOW_OUTER.0.div_ceil(self.rate.0) * u64::from(disks);
-        let asked = usize::try_from(carried_max)?.min(all.len());
-        let contents = (0..asked).map(|n| all[n * all.len() / asked].clone()).collect();
+        // stripe's disks, as on a mirror. Neighbours begin on disks in turn, so that whole groups of them load all disks alike.
+        let groups: Vec<_> = all.chunks(usize::from(disks)).collect();
+        let asked = usize::try_from(SLOW_OUTER.0.div_ceil(self.rate.0))?.min(groups.len());
+        let contents = (0..asked).flat_map(|n| groups[n * groups.len() / asked]).cloned().collect();
         site.set_timing(DiskTiming::Drive)?;
         let starts = StartsPerSecond(if self.quick { QUICK_STARTS } else { STARTS_PER_DISK * u64::from(disks) });
         let asked =
