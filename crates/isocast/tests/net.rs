@@ -76,6 +76,18 @@ fn token_file(folder: &tempfile::TempDir, name: &str, text: &str) -> String {
     path.display().to_string()
 }
 
+/// Who takes one connection, says this, and nothing more until the other side has hung up.
+fn greeter(greeting: &'static [u8]) -> (String, std::thread::JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let to = listener.local_addr().expect("an address").to_string();
+    let greeting = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("the test calls");
+        stream.write_all(greeting).expect("it listens");
+        let _ = std::io::copy(&mut stream, &mut std::io::sink());
+    });
+    (to, greeting)
+}
+
 #[test]
 fn every_transport_moves_all_bytes_and_both_sides_count_them() {
     for transport in ["tcp", "unix"] {
@@ -180,14 +192,7 @@ fn who_is_not_there_or_not_one_of_us_is_told_apart() {
         (b"HTTP/1.1 400 Bad", "does not speak"),
         (b"", "is it `isocast net serve`"),
     ] {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let to = listener.local_addr().expect("an address").to_string();
-        let other = std::thread::spawn(move || {
-            let (mut stream, _) = listener.accept().expect("the test calls");
-            stream.write_all(greeting).expect("it listens");
-            // Until it has hung up.
-            let _ = std::io::copy(&mut stream, &mut std::io::sink());
-        });
+        let (to, other) = greeter(greeting);
         let said = complaint(&["--to", &to]);
         assert!(said.contains(reason), "{said}");
         other.join().expect("no panic");
@@ -242,14 +247,7 @@ fn a_test_ends_at_its_time_limit() {
     assert!(said.contains("time limit"), "{said}");
     // Who takes the connection and says nothing, before the greeting or in the middle of it, would be waited for longer.
     for greeting in [&b""[..], b"isocast<"] {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let to = listener.local_addr().expect("an address").to_string();
-        let silent = std::thread::spawn(move || {
-            let (mut stream, _) = listener.accept().expect("the test calls");
-            stream.write_all(greeting).expect("it listens");
-            // Until it has hung up.
-            let _ = std::io::copy(&mut stream, &mut std::io::sink());
-        });
+        let (to, silent) = greeter(greeting);
         let said = complaint(&["--to", &to, "--limit", "200ms"]);
         assert!(said.contains("the time limit of 200ms is over (--limit), after 0 B"), "{said}");
         silent.join().expect("no panic");

@@ -7,12 +7,13 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 
-use dataplane::layout::ContentFile;
+use dataplane::layout::{ContentFile, ContentLayout};
 use kernel::aligned::AlignedBlock;
 use rustix::io::pread;
 
 use super::core::Task;
 use super::{SharedCore, lock};
+use crate::content_reader::ContentReader;
 
 /// One of them, for the disk's thread.
 #[derive(Debug)]
@@ -33,8 +34,17 @@ impl SmallRead {
     }
 }
 
+/// Reads a content by them.
+pub(super) fn reader<'a>(
+    core: &'a SharedCore,
+    layout: &'a ContentLayout,
+    size: u64,
+) -> ContentReader<'a, impl FnMut(&ContentFile, u64, &mut [u8]) -> io::Result<usize>> {
+    ContentReader::new(layout, size, |file, position, buffer| read(core, file, position, buffer))
+}
+
 /// Has the thread of the file's disk read, and waits as long as the disk is relied on.
-pub(super) fn read(core: &SharedCore, file: &ContentFile, position: u64, buffer: &mut [u8]) -> io::Result<usize> {
+fn read(core: &SharedCore, file: &ContentFile, position: u64, buffer: &mut [u8]) -> io::Result<usize> {
     let (reply, answer) = sync_channel(1);
     let small = SmallRead { file: file.file.try_clone()?, position, length: buffer.len(), reply };
     let mut locked = lock(core);
