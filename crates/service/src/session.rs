@@ -7,7 +7,8 @@
 //! 2. A seek (a read of the same content from elsewhere than its start) takes over the older read's reservation at once; so
 //!    does any newer read of it if the viewer names itself. The older read goes on with what is left over.
 //! 3. A read from the start by a viewer without a name may be another person's behind the same address: it gets a
-//!    reservation of its own if there is room. If there is none, a range takes over the older one, for players ask for
+//!    reservation of its own if there is room, unless it is a range and the viewer has just begun with ranges from elsewhere:
+//!    who opens many at once opens them in any order. If there is none, a range takes over the older one, for players ask for
 //!    ranges. A read of the whole content takes over from one that has only looked so far (MPlayer opens a transport stream
 //!    three times before it plays), never from one that plays, and not at all if it names its rate: it would end what was
 //!    promised to somebody else.
@@ -61,6 +62,13 @@ pub struct SessionRequest {
     pub terms: ReservationTerms,
     /// It was refused: it takes whatever its viewer has.
     pub no_room: bool,
+}
+
+impl SessionRequest {
+    /// True if it is the first range of many that were opened at once, but does not come first.
+    fn is_one_of_many(&self, older: &ViewerReservation, now: Nanos) -> bool {
+        (self.part, older.part) == (ContentPart::FromStart, ContentPart::Elsewhere) && older.used_at(now) < PLAYS_AFTER
+    }
 }
 
 /// Which part of a content is read.
@@ -247,7 +255,7 @@ impl Sessions {
         };
         let held = newest(shares, |share| share.is_held() && share.terms.fit(&request.terms))
             .or_else(|| newest(shares, |share| share.is_held() && takes_any));
-        let superseded = || newest(shares, |share| moves_on && is_older(share));
+        let superseded = || newest(shares, |share| (moves_on || request.is_one_of_many(share, now)) && is_older(share));
         match held.or_else(superseded) {
             Some(nth) => shares[nth].take(request, now),
             None => {

@@ -78,13 +78,28 @@ fn a_seek_takes_over_from_the_older_read_at_once() {
 }
 
 #[test]
-fn many_ranges_of_one_viewer_hold_one_reservation() {
-    let mut sessions = sessions();
-    admitted(&mut sessions, &read(unnamed(), 1, 1, ContentPart::Whole), 5, Nanos::ZERO);
-    for stream in 2..=16 {
-        let range = read(unnamed(), stream, 1, ContentPart::Elsewhere);
-        assert_eq!(sessions.begin(&range, Nanos::ZERO), ReservationSource::Take(id(5)));
-        sessions.started(&unnamed(), StreamId(stream), id(5));
+fn many_ranges_of_one_viewer_hold_one_reservation_in_whatever_order_they_come() {
+    for from_start in 2..=16 {
+        let mut sessions = sessions();
+        admitted(&mut sessions, &read(unnamed(), 1, 1, ContentPart::Elsewhere), 5, Nanos::ZERO);
+        for stream in 2..=16 {
+            let part = if stream == from_start { ContentPart::FromStart } else { ContentPart::Elsewhere };
+            assert_eq!(
+                sessions.begin(&read(unnamed(), stream, 1, part), Nanos::ZERO),
+                ReservationSource::Take(id(5)),
+                "range {stream}, {part:?}"
+            );
+            sessions.started(&unnamed(), StreamId(stream), id(5));
+        }
+    }
+}
+
+#[test]
+fn who_plays_after_a_seek_loses_nothing_to_another_person_who_begins() {
+    for (part, playing) in [(ContentPart::FromStart, PLAYS_AFTER), (ContentPart::Whole, Nanos::ZERO)] {
+        let mut sessions = sessions();
+        admitted(&mut sessions, &read(unnamed(), 1, 1, ContentPart::Elsewhere), 5, Nanos::ZERO);
+        assert_eq!(sessions.begin(&read(unnamed(), 2, 1, part), playing), ReservationSource::New);
     }
 }
 
