@@ -4,13 +4,13 @@ mod common;
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use common::{Ungoverned, folder, path, pattern, put, settings};
-use dirstore::{GrantPort, Store, StoreError, StoreLayout, WakeFn, Want};
+use dirstore::{GrantPort, Store, StoreError, StoreLayout, VolumeWish, WakeFn, Want};
 use storage::grant::{Grant, Offer, StoreMessage, StoreWork};
 use volume::{NewVolume, Placement, Volume};
 
@@ -47,23 +47,27 @@ impl GrantPort for Counting {
     }
 }
 
-fn new_volume(disk: &Path) {
-    let sizes = vec![DISK_BYTES];
-    let (name, placement) = ("films".to_owned(), Placement::Span);
-    let new = NewVolume { volume: [9; 16], name, placement, unit_bytes: 1 << 20, sizes };
-    let mut volume = Volume::create(new).unwrap();
-    let file = File::create(disk).unwrap();
+fn blank_disk(path: &Path) -> File {
+    let file = File::create(path).unwrap();
     file.set_len(DISK_BYTES).unwrap();
+    file
+}
+
+fn new_volume(disks: &[PathBuf], placement: Placement) {
+    let sizes = vec![DISK_BYTES; disks.len()];
+    let new = NewVolume { volume: [9; 16], name: "films".to_owned(), placement, unit_bytes: 1 << 20, sizes };
+    let mut volume = Volume::create(new).unwrap();
+    let files: Vec<File> = disks.iter().map(|disk| blank_disk(disk)).collect();
     let commit = volume.commit().unwrap().writes;
     for write in commit.into_iter().chain(volume.superblock_writes().into_iter().flatten()) {
-        file.write_all_at(&write.bytes, write.position).unwrap();
+        files[usize::from(write.member.0)].write_all_at(&write.bytes, write.position).unwrap();
     }
 }
 
 /// A store on the volume, and how many small reads were asked for.
-fn served(disk: &Path) -> (Store, Arc<AtomicU64>) {
+fn served(disks: &[PathBuf]) -> (Store, Arc<AtomicU64>) {
     let small_reads = Arc::new(AtomicU64::new(0));
-    let layout = StoreLayout::discover(&[], &[vec![disk.to_path_buf()]], None).unwrap();
+    let layout = StoreLayout::discover(&[], &[disks.to_vec()], None).unwrap();
     let serve = |_| -> Box<dyn GrantPort> {
         Box::new(Counting { port: Ungoverned::default(), small_reads: Arc::clone(&small_reads) })
     };
@@ -74,15 +78,15 @@ fn served(disk: &Path) -> (Store, Arc<AtomicU64>) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_read_to_open_a_content_waits_for_grants() {
     let folder = folder();
-    let disk = folder.path().join("disk");
-    new_volume(&disk);
+    let disk = [folder.path().join("disk")];
+    new_volume(&disk, Placement::Span);
     let (store, _) = served(&disk);
     for name in ["/a", "/b"] {
         put(&store, name, &pattern(3 << 20, 1)).await.unwrap();
     }
     drop(store);
     // The one before lets go of the disk when its threads end.
-    common::until("the disk is free", || StoreLayout::discover(&[], &[vec![disk.clone()]], None).map(drop).is_ok());
+    common::until("the disk is free", || StoreLayout::discover(&[], &[disk.to_vec()], None).map(drop).is_ok());
     let (store, small_reads) = served(&disk);
     let opened = store.open(&path("/a"), Want::File).await.unwrap();
     assert_eq!(small_reads.load(Relaxed), 1, "its checksums");
@@ -94,4 +98,33 @@ async fn what_is_read_to_open_a_content_waits_for_grants() {
     // Nothing waits for a disk that the data plane does not rely on.
     store.rely_on(Box::new(|_| false));
     assert!(matches!(store.open(&path("/b"), Want::File).await, Err(StoreError::DiskFailing(_))));
+}
+
+/// What is begun while a disk that was filled becomes durably a good one was opened with one copy, and so was all that joined it:
+/// it ended with the other disk.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_opened_when_a_disk_was_filled_has_both_copies() {
+    let folder = folder();
+    let disks = ["one", "two", "new"].map(|name| folder.path().join(name));
+    new_volume(&disks[..2], Placement::Mirror);
+    blank_disk(&disks[2]);
+    let (store, _) = served(&disks[..2]);
+    put(&store, "/a", &pattern(3 << 20, 1)).await.unwrap();
+    let wish = VolumeWish::Replace(1, disks[2].clone());
+    let is_filled = || matches!(store.volumes()[0].last_upkeep, Some(("fill", _, None)));
+    let wanted = path("/a");
+    let open = || tokio::runtime::Handle::current().block_on(store.open(&wanted, Want::File)).unwrap().content;
+    let mut readers = tokio::task::block_in_place(|| vec![open()]);
+    assert_eq!(readers[0].layout.copies(), 2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| store.begin_upkeep("films", &wish).unwrap());
+        tokio::task::block_in_place(|| {
+            common::until("the new disk is filled", || {
+                readers.extend(std::iter::repeat_with(open).take(50));
+                is_filled()
+            });
+        });
+    });
+    assert!(readers.iter().any(|content| content.layout.copies() == 1), "it was filled meanwhile");
+    assert_eq!(store.open(&path("/a"), Want::File).await.unwrap().content.layout.copies(), 2);
 }

@@ -135,11 +135,14 @@ impl Viewers {
     }
 }
 
-/// Ends what is done to the disks, also when the test fails meanwhile.
-struct AtEnd<'a>(&'a Viewers, &'a [Disk]);
+/// Ends what is done to the disks, also when the test fails meanwhile: then it tells what the server said.
+struct AtEnd<'a>(&'a Viewers, &'a [Disk], &'a Server);
 
 impl Drop for AtEnd<'_> {
     fn drop(&mut self) {
+        if thread::panicking() {
+            println!("{}", self.2.said());
+        }
         self.0.0.iter().for_each(|viewer| viewer.over.store(true, Relaxed));
         for disk in self.1 {
             disk.ctl("fault clear; revive");
@@ -179,7 +182,7 @@ fn each_fault() {
     disks.iter().for_each(|disk| drop(disk.ctl("timing on")));
     let viewers = Viewers((0..FILMS).map(|_| Viewer::default()).collect());
     thread::scope(|scope| {
-        let _end = AtEnd(&viewers, &disks);
+        let _end = AtEnd(&viewers, &disks, &server);
         for (number, viewer) in (0..).zip(&viewers.0) {
             let address = server.address;
             scope.spawn(move || viewer.watch(address, number));

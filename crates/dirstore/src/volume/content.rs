@@ -39,9 +39,11 @@ struct OpenLayout {
     content: Weak<Content>,
     /// Kept, so that its units are not used for anything else.
     _stored: Arc<StoredContent>,
-    /// The superblock's generation: another one may have other disks that can be read.
-    disks: u64,
+    disks: DisksRead,
 }
+
+/// Which disks are read: the superblock's generation, and the newest that is durable, for a disk that was filled is read from then on.
+pub(super) type DisksRead = (u64, u64);
 
 impl OpenContent {
     fn is_read(&self) -> bool {
@@ -196,7 +198,12 @@ impl Core {
     /// The content as somebody already reads it, from disks that are what they were when it was opened.
     pub(super) fn open_content(&self, stored: &StoredContent) -> Option<Arc<Content>> {
         let latest = self.open.open.get(&stored.generation)?.readers.last()?;
-        latest.content.upgrade().filter(|_| latest.disks == self.volume.superblock().generation)
+        latest.content.upgrade().filter(|_| latest.disks == self.disks_read())
+    }
+
+    /// Another one may have other disks that can be read.
+    pub(super) const fn disks_read(&self) -> DisksRead {
+        (self.volume.superblock().generation, self.durable_generation())
     }
 
     /// The checksums of a content that was read before.
@@ -208,13 +215,13 @@ impl Core {
             .map(|(_, table)| Arc::clone(table))
     }
 
-    /// The content as the data plane reads it, from where `layout` says, which was made when the superblock's generation was
-    /// `disks`: the same one while somebody holds it and the disks are what they were.
+    /// The content as the data plane reads it, from where `layout` says, which was made when `disks` were read: the same one while
+    /// somebody holds it and the disks are what they were.
     pub(super) fn add_content(
         &mut self,
         name: &str,
         stored: &Arc<StoredContent>,
-        (layout, disks): (ContentLayout, u64),
+        (layout, disks): (ContentLayout, DisksRead),
         table: Arc<ChecksumTable>,
     ) -> Arc<Content> {
         let version = ContentVersion(self.open.next_version.fetch_add(1, Ordering::Relaxed));

@@ -127,6 +127,12 @@ impl ServedVolume {
             units: u64::from(core.volume.unit_count(number)),
             free_units,
         });
+        let under_way = core.upkeep.as_ref().filter(|run| !run.gives_way()).map(|run| (run.kind(), run.report.clone()));
+        // A disk that was filled or emptied counts as that when it is durable.
+        let (ending, ended) = match core.last_upkeep.clone() {
+            Some((kind, report, _)) if core.has_superblocks() => (Some((kind, report)), None),
+            ended => (None, ended),
+        };
         VolumeInfo {
             name: superblock.name.clone(),
             layout: superblock.placement.name(),
@@ -135,8 +141,8 @@ impl ServedVolume {
             contents: core.volume.len(),
             free: ByteCount(core.volume.free_bytes()),
             disks: disks.collect(),
-            upkeep: core.upkeep.as_ref().filter(|run| !run.gives_way()).map(|run| (run.kind(), run.report.clone())),
-            last_upkeep: core.last_upkeep.clone(),
+            upkeep: under_way.or(ending),
+            last_upkeep: ended,
             moved_copies: core.moved_copies,
         }
     }

@@ -106,7 +106,7 @@ impl Opener {
             return Ok(content);
         }
         let (layout, known) = (core.layout(stored)?, core.known_checksums(stored));
-        let disks = core.volume.superblock().generation;
+        let disks = core.disks_read();
         drop(core);
         let table = known.or_else(|| read_checksums(&self.core, &layout, stored).map(Arc::new));
         let table = table.ok_or(StoreError::DiskFailing(self.shared.id))?;
