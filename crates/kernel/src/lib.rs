@@ -15,6 +15,7 @@ pub mod permissions;
 pub mod plane_channel;
 pub mod pool;
 pub mod scheduling;
+pub mod socket;
 pub mod thread;
 pub mod tipc;
 pub mod version_check;

@@ -98,12 +98,7 @@ fn stream() -> io::Result<OwnedFd> {
 }
 
 fn set(socket: impl AsFd, option: libc::c_int, value: u32) -> io::Result<()> {
-    let length = libc::socklen_t::try_from(size_of::<u32>()).expect("4 bytes");
-    // SAFETY: the value lives through the call and is as long as said; the descriptor is borrowed for it.
-    let done = unsafe {
-        libc::setsockopt(socket.as_fd().as_raw_fd(), libc::SOL_TIPC, option, (&raw const value).cast(), length)
-    };
-    checked(done)
+    crate::socket::set(socket, libc::SOL_TIPC, option, value)
 }
 
 fn checked(done: libc::c_int) -> io::Result<()> {
