@@ -292,55 +292,76 @@ async fn serve(
         console.say(format_args!("{line}"));
     }
     tell_supervisor(&[NotifyState::Ready]);
+    let running = RunningServer { server, operations, plane, thread, events };
     let ended = loop {
         tokio::select! {
             _ = signals.terminate.recv() => break ServerEnded::Told,
             _ = signals.interrupt.recv() => break ServerEnded::Told,
             // If the system chose the port, nobody would find the server again.
             () = &mut known_better, if config.listen.port() != 0 => break ServerEnded::ToStartAgain,
-            _ = signals.hang_up.recv() => {
-                tell_reloading();
-                match reload(args, &config, &links, &server, &plane, &operations) {
-                    Ok(in_force) => config = in_force,
-                    Err(error) => {
-                        let reason = format!("{error:#}");
-                        say(format_args!("the configuration in force stays: {reason}"));
-                        server.reload_refused(&reason);
-                    }
-                }
-                tell_supervisor(&[NotifyState::Ready]);
-            }
+            _ = signals.hang_up.recv() => config = running.reload(args, config, &links),
         }
     };
     drop(known_better);
-    match ended {
-        ServerEnded::Told => {
-            tell_supervisor(&[NotifyState::Stopping]);
-            say(format_args!("stopping: no new streams; what runs may finish (again: at once)"));
+    running.end(ended, signals).await
+}
+
+/// A server that admits streams.
+struct RunningServer {
+    server: Arc<Server>,
+    operations: Arc<ServerOperations>,
+    plane: PlaneHandle,
+    thread: PlaneThread,
+    events: Log,
+}
+
+impl RunningServer {
+    /// The configuration in force after a SIGHUP.
+    fn reload(&self, args: &ServeArgs, config: Config, links: &Links) -> Config {
+        tell_reloading();
+        let in_force =
+            reload(args, &config, links, &self.server, &self.plane, &self.operations).unwrap_or_else(|error| {
+                let reason = format!("{error:#}");
+                say(format_args!("the configuration in force stays: {reason}"));
+                self.server.reload_refused(&reason);
+                config
+            });
+        tell_supervisor(&[NotifyState::Ready]);
+        in_force
+    }
+
+    /// Lets what runs finish, until it is told again; then ends what is left.
+    async fn end(self, ended: ServerEnded, mut signals: Signals) -> anyhow::Result<ServerEnded> {
+        match ended {
+            ServerEnded::Told => {
+                tell_supervisor(&[NotifyState::Stopping]);
+                say(format_args!("stopping: no new streams; what runs may finish (again: at once)"));
+            }
+            ServerEnded::ToStartAgain => {
+                tell_reloading();
+                say(format_args!("starting again: a disk is known better by now"));
+            }
         }
-        ServerEnded::ToStartAgain => {
-            tell_reloading();
-            say(format_args!("starting again: a disk is known better by now"));
+        let draining = async { tokio::join!(self.server.drain(), self.operations.jobs.end()) };
+        tokio::select! {
+            _ = draining => {}
+            () = signals.end() => {}
         }
+        tokio::select! {
+            () = self.server.stop() => {}
+            () = signals.end() => {}
+        }
+        let _ = self.plane.send(Command::Shutdown);
+        let (thread, events) = (self.thread, self.events);
+        let end = move || {
+            let joined = thread.join();
+            events.wait_written(LAST_WORDS);
+            joined
+        };
+        let joined = tokio::task::spawn_blocking(end).await?;
+        anyhow::ensure!(joined.is_ok(), "the data plane ended by a fault of ours; please report what stands above");
+        Ok(ended)
     }
-    let draining = async { tokio::join!(server.drain(), operations.jobs.end()) };
-    tokio::select! {
-        _ = draining => {}
-        () = signals.end() => {}
-    }
-    tokio::select! {
-        () = server.stop() => {}
-        () = signals.end() => {}
-    }
-    let _ = plane.send(Command::Shutdown);
-    let end = move || {
-        let joined = thread.join();
-        events.wait_written(LAST_WORDS);
-        joined
-    };
-    let joined = tokio::task::spawn_blocking(end).await?;
-    anyhow::ensure!(joined.is_ok(), "the data plane ended by a fault of ours; please report what stands above");
-    Ok(ended)
 }
 
 fn start_plane(
