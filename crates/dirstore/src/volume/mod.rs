@@ -21,6 +21,7 @@ mod small_read;
 mod start;
 mod unit_read;
 mod upkeep;
+mod uploads;
 mod waiter;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

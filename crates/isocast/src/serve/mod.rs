@@ -292,7 +292,7 @@ async fn serve(
         console.say(format_args!("{line}"));
     }
     tell_supervisor(&[NotifyState::Ready]);
-    let running = RunningServer { server, operations, plane, thread, events };
+    let running = StartedServer { server, operations, plane, thread, events };
     let ended = loop {
         tokio::select! {
             _ = signals.terminate.recv() => break ServerEnded::Told,
@@ -307,7 +307,7 @@ async fn serve(
 }
 
 /// A server that admits streams.
-struct RunningServer {
+struct StartedServer {
     server: Arc<Server>,
     operations: Arc<ServerOperations>,
     plane: PlaneHandle,
@@ -315,7 +315,7 @@ struct RunningServer {
     events: Log,
 }
 
-impl RunningServer {
+impl StartedServer {
     /// The configuration in force after a SIGHUP.
     fn reload(&self, args: &ServeArgs, config: Config, links: &Links) -> Config {
         tell_reloading();
