@@ -25,14 +25,14 @@ const PLAYER_START: Nanos = Nanos::from_secs(2);
 /// A refusal that came later than this is of a start that waited for its first bytes.
 const AT_ONCE_SECONDS: f64 = 0.5;
 
-/// How many streams begin in a second. A disk that is nearly full gives the first bytes of few new ones in the time that they may take: what
+/// How many streams begin in a minute. A disk that is nearly full gives the first bytes of few new ones in the time that they may take: what
 /// is refused then is a start, not a stream that there is no room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct StartsPerSecond(pub u64);
+pub(super) struct StartsPerMinute(pub u64);
 
-impl StartsPerSecond {
+impl StartsPerMinute {
     fn ramp(self, streams: usize) -> Nanos {
-        Nanos::from_secs((streams as u64).div_ceil(self.0))
+        Nanos::from_secs((streams as u64 * 60).div_ceil(self.0))
     }
 
     /// So many bytes a content needs to last for a run of `streams` of them that measures for `seconds`.
@@ -48,7 +48,7 @@ pub(super) struct AskedStreams {
     /// Rate of each.
     pub rate: BitRate,
     /// At which pace they begin.
-    pub starts: StartsPerSecond,
+    pub starts: StartsPerMinute,
     /// A content for each of them: no two share reads.
     pub contents: Vec<String>,
     /// Whole seconds for which those admitted run.
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_content_lasts_for_ramp_warm_up_run_and_what_a_player_has_ahead() {
-        let starts = StartsPerSecond(20);
+        let starts = StartsPerMinute(1200);
         assert_eq!(starts.bytes_needed(BitRate(8_000_000), 100, 20), 35_000_000);
         assert_eq!(starts.bytes_needed(BitRate(8_000_000), 100, 1), 29_000_000, "counting takes longer");
     }

@@ -9,7 +9,7 @@ use std::io::Write;
 use clap::{Args, ValueEnum};
 use units::{BitRate, ByteCount};
 
-use super::admitted::{self, AskedStreams, StartsPerSecond};
+use super::admitted::{self, AskedStreams, StartsPerMinute};
 use super::contents::{self, ContentTurnover, KeptContent, SizeMix};
 use super::figure_table::{FigureOutput, FigureTable, TableFigure};
 use super::lab_disk::{DiskTiming, LabDisk};
@@ -27,8 +27,8 @@ pub(crate) struct AgeingCommand {
     /// Drive to emulate.
     #[arg(long, value_name = "PROFILE", default_value = "desktop")]
     profile: String,
-    /// A drive parameter (repeatable) [default: one rate, 130 MB/s, from the outer edge to the inner one].
-    #[arg(long = "set", value_name = "KEY=VALUE", default_values = ["outer=130000000B", "inner=130000000B"])]
+    /// A drive parameter (repeatable) [default: one rate, 65 MB/s, from the outer edge to the inner one].
+    #[arg(long = "set", value_name = "KEY=VALUE", default_values = ["outer=65000000B", "inner=65000000B"])]
     parameters: Vec<String>,
     /// Size of the emulated disk.
     #[arg(long, default_value = "16GiB", value_parser = units::parse_size)]
@@ -76,8 +76,9 @@ enum AgedStore {
 
 /// So much of the room that a store offers when it is empty is taken.
 const FULL_PERCENT: u64 = 90;
-/// Streams begin so many a second: the contents are too short for a slower pace.
-const STARTS: StartsPerSecond = StartsPerSecond(20);
+/// Streams begin so many a minute, as for `bench disks` with one disk: a disk that is nearly full begins no more in time, and the first refusal ends
+/// the count.
+const STARTS: StartsPerMinute = StartsPerMinute(60);
 const QUICK_BYTES: ByteCount = ByteCount(1 << 30);
 const QUICK_LARGEST: ByteCount = ByteCount(16 << 20);
 const QUICK_STREAMS: usize = 8;

@@ -14,7 +14,7 @@ use clap::{Args, ValueEnum};
 use rustix::fs::{Advice, fadvise};
 use units::{BitRate, ByteCount};
 
-use super::admitted::{self, AskedStreams, StartsPerSecond};
+use super::admitted::{self, AskedStreams, StartsPerMinute};
 use super::contents::{self, KeptContent};
 use super::figure_table::{FigureOutput, FigureTable, TableFigure, median};
 use super::lab_disk::{DiskTiming, LabDisk};
@@ -71,17 +71,18 @@ const DRIVE: &str = "desktop";
 const SLOW_DRIVE: [&str; 2] = ["outer=18000000B", "inner=8500000B"];
 /// The rate at its outer edge: more streams than that gives without a seek need not be asked for.
 const SLOW_OUTER: BitRate = BitRate(18_000_000 * 8);
-/// Streams begin so many a second on each disk.
-const STARTS_PER_DISK: u64 = 1;
-const QUICK_STARTS: u64 = 20;
+/// Streams begin so many a minute on each disk.
+const STARTS_PER_DISK: u64 = 30;
+const QUICK_STARTS: u64 = 1200;
 /// The stream of the other experiments, on whole drives.
 const WHOLE_RATE: BitRate = BitRate(8_800_000);
 /// Memory for blocks, for each disk: it grows with the disks, so that disks are compared.
 const MEMORY_PER_DISK: u64 = 1 << 30;
-/// Each stream's own content: in four units, with its checksums behind it.
-const CONTENT_BYTES: u64 = 31 << 20;
-const CONTENT_ROOM: u64 = 4 * UNIT.0;
-const SLOW_DISK_SIZE: &str = "size=4GiB";
+/// Each stream's own content: in six units, with its checksums behind it.
+const CONTENT_BYTES: u64 = 47 << 20;
+const CONTENT_ROOM: u64 = 6 * UNIT.0;
+/// Room for more contents on a mirror than it carries.
+const SLOW_DISK_SIZE: &str = "size=7GiB";
 /// Uploads at once while a volume is filled.
 const UPLOADS: usize = 2;
 
@@ -226,7 +227,7 @@ impl DisksCommand {
         let asked = usize::try_from(SLOW_OUTER.0.div_ceil(self.rate.0))?.min(groups.len());
         let contents = (0..asked).flat_map(|n| groups[n * groups.len() / asked]).cloned().collect();
         site.set_timing(DiskTiming::Drive)?;
-        let starts = StartsPerSecond(if self.quick { QUICK_STARTS } else { STARTS_PER_DISK * u64::from(disks) });
+        let starts = StartsPerMinute(if self.quick { QUICK_STARTS } else { STARTS_PER_DISK * u64::from(disks) });
         let asked =
             AskedStreams { rate: self.rate, starts, contents, seconds: self.run, lab_disk: Some(site.first_disk()) };
         let needed = starts.bytes_needed(self.rate, asked.contents.len(), self.run);
