@@ -110,6 +110,8 @@ pub(crate) struct Core {
     pub(super) copying: Option<CopyUnderWay>,
     /// Copies of one part, which reads found wrong.
     pub(super) mending: VecDeque<MendTask>,
+    /// Did everything; the disks' states that it has changed are not durable yet.
+    pub(super) undurable_upkeep: Option<UpkeepRun>,
     /// How the last upkeep ended.
     pub(super) last_upkeep: Option<EndedUpkeep>,
     /// The places where no disk is, or one was taken out, for those that come: also the one behind the last number, if there is one.
@@ -141,6 +143,7 @@ impl Core {
             moved_copies: 0,
             copying: None,
             mending: VecDeque::new(),
+            undurable_upkeep: None,
             last_upkeep: None,
             vacant,
             closed: false,
@@ -159,6 +162,7 @@ impl Core {
         for member in self.rounds.begin(&mut self.volume) {
             self.tell(member, Task::Round);
         }
+        self.settle_upkeep();
     }
 
     /// Whether disks' states are being made durable.
@@ -212,6 +216,7 @@ impl Core {
                 waiter.answer(Err(error.clone()), &self.front);
             }
             self.end_upkeep(Err(VolumeError::ReadOnly));
+            self.fail_undurable_upkeep(VolumeError::ReadOnly);
             self.copying = None;
             return;
         }
@@ -274,6 +279,7 @@ impl Core {
     pub(super) fn give_up(&mut self) {
         self.closed = true;
         self.upkeep = None;
+        self.undurable_upkeep = None;
         self.copying = None;
         self.members.iter().flatten().for_each(|member| member.shared.wake());
         let ids: Vec<UploadId> = self.uploads.keys().copied().collect();

@@ -127,12 +127,7 @@ impl ServedVolume {
             units: u64::from(core.volume.unit_count(number)),
             free_units,
         });
-        let under_way = core.upkeep.as_ref().filter(|run| !run.gives_way()).map(|run| (run.kind(), run.report.clone()));
-        // A disk that was filled or emptied counts as that when it is durable.
-        let (ending, ended) = match core.last_upkeep.clone() {
-            Some((kind, report, _)) if core.has_superblocks() => (Some((kind, report)), None),
-            ended => (None, ended),
-        };
+        let under_way = core.upkeep.as_ref().filter(|run| !run.gives_way()).or(core.undurable_upkeep.as_ref());
         VolumeInfo {
             name: superblock.name.clone(),
             layout: superblock.placement.name(),
@@ -141,8 +136,8 @@ impl ServedVolume {
             contents: core.volume.len(),
             free: ByteCount(core.volume.free_bytes()),
             disks: disks.collect(),
-            upkeep: under_way.or(ending),
-            last_upkeep: ended,
+            upkeep: under_way.map(|run| (run.kind(), run.report.clone())),
+            last_upkeep: core.last_upkeep.clone(),
             moved_copies: core.moved_copies,
         }
     }

@@ -395,6 +395,9 @@ impl Core {
         if !is_read && matches!(upkeep, Some(Upkeep::Fill(own) | Upkeep::Drain(own)) if own == member) {
             self.end_upkeep(Err(VolumeError::PartLost));
         }
+        if self.undurable_upkeep.as_ref().is_some_and(|run| run.upkeep == Upkeep::Fill(member)) {
+            self.fail_undurable_upkeep(VolumeError::PartLost);
+        }
         // Its number may soon be another disk's, with other contents in these units.
         self.mending.retain(|(_, _, task)| task.target.member != member);
         let Some(copying) = &self.copying else { return };
@@ -427,13 +430,12 @@ impl Core {
             Upkeep::Fill(member) => Ok(Some(self.volume.filled(member))),
             Upkeep::Scrub | Upkeep::Balance | Upkeep::Outward | Upkeep::Inward => Ok(None),
         };
-        self.end_upkeep(left.as_ref().map(|_| ()).map_err(|error| *error));
-        if let (Upkeep::Drain(member), Ok(_)) = (upkeep, &left) {
+        let outcome = left.map(|steps| self.rounds.write_superblocks(steps.into_iter().flatten()));
+        self.end_upkeep(outcome);
+        if let (Upkeep::Drain(member), Ok(())) = (upkeep, outcome) {
             self.members[member.index()] = None;
         }
-        if let Ok(Some(steps)) = left {
-            self.write_superblocks(steps);
-        }
+        self.begin_round();
         self.fill_disks();
     }
 
@@ -455,7 +457,115 @@ impl Core {
             }
             return self.front.events.tell(StoreEvent::UpkeepEnded { kind: run.kind(), report: run.report, failed });
         }
+        if failed.is_none() && self.has_superblocks() {
+            self.undurable_upkeep = Some(run);
+        } else {
+            self.tell_of_upkeep(&run, failed);
+        }
+    }
+
+    /// What an upkeep made of a disk counts when it is durable.
+    pub(super) fn settle_upkeep(&mut self) {
+        if let Some(run) = self.undurable_upkeep.take_if(|_| !self.rounds.has_superblocks()) {
+            self.tell_of_upkeep(&run, None);
+        }
+    }
+
+    /// What an upkeep made of a disk will not become durable.
+    pub(super) fn fail_undurable_upkeep(&mut self, error: VolumeError) {
+        if let Some(run) = self.undurable_upkeep.take() {
+            self.tell_of_upkeep(&run, Some(self.error(error)));
+        }
+    }
+
+    fn tell_of_upkeep(&mut self, run: &UpkeepRun, failed: Option<StoreError>) {
         self.last_upkeep = Some((run.kind(), run.report.clone(), failed.clone()));
-        self.front.events.tell(StoreEvent::UpkeepEnded { kind: run.kind(), report: run.report, failed });
+        self.front.events.tell(StoreEvent::UpkeepEnded { kind: run.kind(), report: run.report.clone(), failed });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::os::fd::OwnedFd;
+    use std::time::Duration;
+
+    use dataplane::layout::FileAccess;
+    use units::DiskId;
+    use volume::{NewVolume, Placement, Volume};
+
+    use super::super::content::OpenContents;
+    use super::super::core::Member;
+    use super::*;
+    use crate::shared::DiskShared;
+
+    const DISK_BYTES: u64 = 64 << 20;
+
+    fn shared(id: u8) -> Arc<DiskShared> {
+        let patience = Duration::from_secs(1);
+        Arc::new(DiskShared::new(DiskId(id.into()), patience, Arc::new(|| {}), Arc::default(), Arc::default()))
+    }
+
+    /// A disk whose thread does nothing.
+    fn disk(number: u8) -> Option<Member> {
+        let file = OwnedFd::from(tempfile::tempfile().expect("a file"));
+        let (shared, inbox) = (shared(number), VecDeque::new());
+        let (member, disk, access) = (MemberId(number), shared.id, FileAccess::Buffered);
+        Some(Member { member, disk, file, access, start_bytes: 0, shared, inbox })
+    }
+
+    /// An empty mirror of two disks, of which the second one was replaced; that it is filled is not durable yet.
+    fn with_filled_disk() -> Core {
+        let placement = Placement::Mirror;
+        let sizes = vec![DISK_BYTES; 2];
+        let new = NewVolume { volume: [9; 16], name: "films".to_owned(), placement, unit_bytes: 1 << 20, sizes };
+        let volume = Volume::create(new).expect("it is as it should be");
+        let places = (vec![disk(0), disk(1)], vec![None, None], BTreeMap::new());
+        let mut core = Core::new(volume, places, OpenContents::new(Arc::default()), shared(0));
+        core.begin_round();
+        write_rounds(&mut core);
+        core.take_out(MemberId(1), &StoreError::Closed);
+        write_rounds(&mut core);
+        let steps = core.volume.put_in(MemberId(1), DISK_BYTES).expect("it is large enough");
+        core.members[1] = disk(1);
+        core.write_superblocks(steps);
+        write_rounds(&mut core);
+        core.fill_disks();
+        for _ in 0..100 {
+            core.upkeep_turn();
+            if core.upkeep.is_none() {
+                break;
+            }
+            write_rounds(&mut core);
+        }
+        core
+    }
+
+    fn write_rounds(core: &mut Core) {
+        while core.has_round() {
+            for member in [MemberId(0), MemberId(1)] {
+                if let Some((number, _)) = core.share(member) {
+                    core.share_done(member, number);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_disk_counts_as_filled_when_that_is_durable() {
+        let mut core = with_filled_disk();
+        assert!(core.last_upkeep.is_none(), "superblocks are to be written");
+        write_rounds(&mut core);
+        assert!(matches!(core.last_upkeep, Some(("fill", _, None))));
+    }
+
+    #[test]
+    fn a_fill_that_does_not_become_durable_has_failed() {
+        for member in [MemberId(0), MemberId(1)] {
+            let mut core = with_filled_disk();
+            core.take_out(member, &StoreError::Closed);
+            write_rounds(&mut core);
+            assert!(matches!(core.last_upkeep, Some(("fill", _, Some(_)))), "{:?}", core.last_upkeep);
+        }
     }
 }
