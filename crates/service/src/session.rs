@@ -7,8 +7,8 @@
 //! 2. A seek (a read of the same content from elsewhere than its start) takes over the older read's reservation at once; so
 //!    does any newer read of it if the viewer names itself. The older read goes on with what is left over.
 //! 3. A read from the start by a viewer without a name may be another person's behind the same address: it gets a
-//!    reservation of its own if there is room, unless it is a range and the viewer has just begun with ranges from elsewhere:
-//!    who opens many at once opens them in any order. If there is none, a range takes over the older one, for players ask for
+//!    reservation of its own if there is room, unless it is a range and the viewer has just begun with ranges from elsewhere
+//!    alone: who opens many at once opens them in any order. If there is none, a range takes over the older one, for players ask for
 //!    ranges. A read of the whole content takes over from one that has only looked so far (MPlayer opens a transport stream
 //!    three times before it plays), never from one that plays, and not at all if it names its rate: it would end what was
 //!    promised to somebody else.
@@ -67,7 +67,7 @@ pub struct SessionRequest {
 impl SessionRequest {
     /// True if it is the first range of many that were opened at once, but does not come first.
     fn is_one_of_many(&self, older: &ViewerReservation, now: Nanos) -> bool {
-        (self.part, older.part) == (ContentPart::FromStart, ContentPart::Elsewhere) && older.used_at(now) < PLAYS_AFTER
+        self.part == ContentPart::FromStart && !older.has_start && older.used_at(now) < PLAYS_AFTER
     }
 }
 
@@ -166,6 +166,8 @@ struct ViewerReservation {
     terms: ReservationTerms,
     content: u64,
     part: ContentPart,
+    /// The reads of this content that passed it on from one to the next include one from the start.
+    has_start: bool,
     /// For how long reads had it, and since when one has it now.
     used: Nanos,
     since: Nanos,
@@ -189,6 +191,7 @@ struct SupersededRead {
     stream: StreamId,
     content: u64,
     part: ContentPart,
+    has_start: bool,
 }
 
 /// All viewers that read or hold something.
@@ -348,10 +351,11 @@ fn newest(shares: &[ViewerReservation], so: impl Fn(&ViewerReservation) -> bool)
 
 impl ViewerReservation {
     /// What a request asks for.
-    const fn new(request: &SessionRequest, now: Nanos) -> Self {
+    fn new(request: &SessionRequest, now: Nanos) -> Self {
         let SessionRequest { stream, content, part, terms, .. } = *request;
         let state = ReservationState::Running { stream, reservation: None, superseded: None };
-        Self { terms, content, part, used: Nanos::ZERO, since: now, goes_on: false, state }
+        let has_start = part != ContentPart::Elsewhere;
+        Self { terms, content, part, has_start, used: Nanos::ZERO, since: now, goes_on: false, state }
     }
 
     const fn is_held(&self) -> bool {
@@ -393,9 +397,12 @@ impl ViewerReservation {
             }
             ReservationState::Running { stream, reservation: None, .. } => return ReservationSource::After(stream),
             ReservationState::Running { stream, reservation: Some(reservation), .. } => {
-                (reservation, Some(SupersededRead { stream, content: self.content, part: self.part }))
+                let Self { content, part, has_start, .. } = *self;
+                (reservation, Some(SupersededRead { stream, content, part, has_start }))
             }
         };
+        let was_begun = superseded.is_some_and(|read| read.has_start && read.content == request.content);
+        self.has_start = request.part != ContentPart::Elsewhere || was_begun;
         self.goes_on |= self.content != request.content;
         (self.content, self.part, self.terms) = (request.content, request.part, request.terms);
         self.state = ReservationState::Running { stream: request.stream, reservation: Some(reservation), superseded };
@@ -404,7 +411,7 @@ impl ViewerReservation {
 
     /// The newer read was refused: the older one has kept it.
     const fn give_back(&mut self, reservation: Option<ReservationId>, superseded: SupersededRead) {
-        (self.content, self.part) = (superseded.content, superseded.part);
+        (self.content, self.part, self.has_start) = (superseded.content, superseded.part, superseded.has_start);
         self.state = ReservationState::Running { stream: superseded.stream, reservation, superseded: None };
     }
 

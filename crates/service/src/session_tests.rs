@@ -104,6 +104,18 @@ fn who_plays_after_a_seek_loses_nothing_to_another_person_who_begins() {
 }
 
 #[test]
+fn who_has_just_begun_and_looks_at_the_index_loses_nothing_to_another_person_who_begins() {
+    let mut sessions = sessions();
+    admitted(&mut sessions, &read(unnamed(), 1, 1, ContentPart::FromStart), 5, Nanos::ZERO);
+    assert_eq!(
+        sessions.begin(&read(unnamed(), 2, 1, ContentPart::Elsewhere), Nanos::ZERO),
+        ReservationSource::Take(id(5))
+    );
+    sessions.started(&unnamed(), StreamId(2), id(5));
+    assert_eq!(sessions.begin(&read(unnamed(), 3, 1, ContentPart::FromStart), Nanos::ZERO), ReservationSource::New);
+}
+
+#[test]
 fn the_end_may_be_told_after_its_reservation_passed_on() {
     let mut sessions = sessions();
     admitted(&mut sessions, &read(unnamed(), 1, 1, ContentPart::FromStart), 5, Nanos::ZERO);
