@@ -190,11 +190,14 @@ pub(super) fn receive(socket: Socket, plan: &TestPlan, watch: &Watch) -> anyhow:
             write_all(&socket, &buffer[..plan.size])?;
         }
     } else {
-        // A wake-up for each segment costs a tenth of the rate.
-        kernel::socket::wake_reader_at(&socket, plan.size)?;
         let mut reads = 0;
-        while let Some(read) = read_some(&socket, &mut buffer, watch)? {
-            take(&mut reads, read);
+        if let Some(first) = read_some(&socket, &mut buffer, watch)? {
+            take(&mut reads, first);
+            // A wake-up for each segment costs a tenth of the rate. For more bytes the kernel would enlarge its buffer.
+            kernel::socket::wake_reader_at(&socket, plan.size.min(READ_BYTES))?;
+            while let Some(read) = read_some(&socket, &mut buffer, watch)? {
+                take(&mut reads, read);
+            }
         }
         messages = bytes / plan.bytes();
     }
