@@ -76,7 +76,7 @@ enum AgedStore {
 
 /// So much of the room that a store offers when it is empty is taken.
 const FULL_PERCENT: u64 = 90;
-/// Streams begin so many a minute, as for `bench disks` with one disk: a disk that is nearly full begins no more in time, and the first refusal ends
+/// Streams begin so many a minute: a disk that is nearly full begins no more in time, and the first refusal ends
 /// the count.
 const STARTS: StartsPerMinute = StartsPerMinute(60);
 const QUICK_BYTES: ByteCount = ByteCount(1 << 30);
