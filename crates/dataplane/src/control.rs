@@ -30,7 +30,7 @@ pub enum Command {
     SetStall(Nanos),
     /// What a link carries from now on; streams that were admitted already go on. Unknown links are ignored.
     SetLink {
-        /// Which.
+        /// The link.
         link: LinkId,
         /// Payload bits per second on the wire.
         capacity: BitRate,
@@ -46,7 +46,7 @@ pub enum Command {
 pub enum Report {
     /// The delivery was admitted and holds this reservation (none for best effort, and where it ended before it had one).
     Started {
-        /// Which delivery.
+        /// The delivery.
         stream: StreamId,
         /// What it holds.
         reservation: Option<ReservationId>,
@@ -130,7 +130,7 @@ pub enum Segment {
     Range {
         /// First byte.
         offset: u64,
-        /// How many.
+        /// Length in bytes.
         length: u64,
     },
 }
@@ -240,42 +240,42 @@ pub enum Outcome {
 pub enum Event {
     /// A disk is marked failing: an error, or a request without an answer for longer than the deadline.
     DiskFailing {
-        /// Which.
+        /// The disk.
         disk: DiskId,
         /// True if it does not answer, false if it answered with errors.
         hung: bool,
     },
     /// A failing disk answers again.
     DiskRecovered {
-        /// Which.
+        /// The disk.
         disk: DiskId,
     },
     /// A disk has become slower than its profile by one level more; admission counts with this factor.
     DiskSlower {
-        /// Which.
+        /// The disk.
         disk: DiskId,
         /// Observed over predicted service time.
         factor: f64,
     },
     /// A disk that was slower than its profile is so by one level less.
     DiskFaster {
-        /// Which.
+        /// The disk.
         disk: DiskId,
         /// Observed over predicted service time.
         factor: f64,
     },
     /// A disk had less time than its streams need, and the youngest of them were ended.
     DiskOverloaded {
-        /// Which.
+        /// The disk.
         disk: DiskId,
         /// Observed over predicted service time.
         factor: f64,
-        /// How many.
+        /// Number of streams that were ended.
         ended: u64,
     },
     /// A stream's bytes were not ready when due.
     Miss {
-        /// Which stream.
+        /// The stream.
         stream: StreamId,
         /// How late the block was.
         late: Nanos,

@@ -45,7 +45,7 @@ impl<'a> SegmentList<'a> {
 /// A place in a delivery's segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Cursor {
-    /// Which segment.
+    /// Index of the segment.
     pub(crate) segment: usize,
     /// Bytes of it already passed.
     pub(crate) passed: u64,

@@ -54,7 +54,7 @@ pub const STEP_CHUNKS: u32 = 32;
 pub struct Chunks {
     /// The first one.
     pub first: u32,
-    /// How many.
+    /// Number of chunks.
     pub count: u32,
 }
 
@@ -74,7 +74,7 @@ pub struct ReadRequest {
     pub token: Token,
     /// The disk it lies on: reads of one disk never wait for those of another.
     pub disk: DiskId,
-    /// Which file.
+    /// The file to read from.
     pub file: FileSlot,
     /// Where in the file.
     pub offset: u64,
@@ -103,9 +103,9 @@ pub const SHARED_STREAMS_MIN: u32 = 3;
 pub struct SendRequest {
     /// Comes back in the completion.
     pub token: Token,
-    /// Which socket.
+    /// The socket to send to.
     pub socket: SocketSlot,
-    /// What.
+    /// The bytes to send.
     pub memory: Span,
     /// What follows it, elsewhere in memory; both together are at most a chunk. A world that sends one piece at a time
     /// may leave it out: then the send is a short one.

@@ -40,7 +40,7 @@ pub enum NameKind {
 /// An open content.
 #[derive(Debug, Clone)]
 pub struct Opened {
-    /// What it is.
+    /// Its kind, size and version.
     pub entry: Entry,
     /// What the data plane reads.
     pub content: Arc<Content>,

@@ -21,7 +21,7 @@ pub enum StoreEvent {
     RootAway {
         /// As it was named.
         root: PathBuf,
-        /// Why.
+        /// The reason.
         why: RootAway,
     },
     /// It is served again.
@@ -44,7 +44,7 @@ pub enum StoreEvent {
     RecordingLost {
         /// What it would have been.
         path: ContentPath,
-        /// Why.
+        /// The reason.
         why: StoreError,
     },
     /// The only copy of a part of a recording is on a disk of a volume that failed before it was durable; the recording goes on elsewhere.

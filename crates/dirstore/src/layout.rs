@@ -51,9 +51,9 @@ pub enum LayoutError {
     /// The folder cannot be opened.
     #[error("cannot open the root {}: name a folder that is there and that the server may read", path.display())]
     Root {
-        /// Which.
+        /// Its path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },

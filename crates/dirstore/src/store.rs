@@ -40,7 +40,7 @@ const ENTRIES_PER_TASK: usize = 256;
 pub struct DiskInfo {
     /// Its identifier.
     pub id: DiskId,
-    /// What it is.
+    /// The block device.
     pub device: Device,
     /// The folders on it.
     pub roots: Vec<PathBuf>,

@@ -9,7 +9,7 @@ use api::{JobStatus, WebhookStatus};
 /// Who asks for something.
 #[derive(Debug, Clone, Copy)]
 pub struct AskedBy<'a> {
-    /// From where.
+    /// The client's address.
     pub address: IpAddr,
     /// The user's name, if users are configured.
     pub user: Option<&'a str>,

@@ -69,7 +69,7 @@ impl Arena {
     /// Gives the memory of chunks back to the system. Pages that were lent to sockets live on in those.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The error that the kernel gave.
     pub(crate) fn give_back(&self, chunks: Chunks) -> io::Result<()> {
         self.memory.discard(self.range(chunks))
     }

@@ -14,7 +14,7 @@ const LO_FLAGS_DIRECT_IO: u32 = 16;
 /// The number of a loop device that nobody uses, at this moment. `control` is `/dev/loop-control`.
 ///
 /// # Errors
-/// The kernel's.
+/// The error that the kernel gave.
 pub fn free_number(control: BorrowedFd<'_>) -> io::Result<u32> {
     // SAFETY: the call takes no argument; the descriptor is borrowed for it.
     let number = unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE) };

@@ -87,7 +87,7 @@ impl Mapping {
     /// Locks a range into memory.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The error that the kernel gave.
     pub(crate) fn lock(&self, range: Range<usize>) -> io::Result<()> {
         let (first, length) = self.part(range);
         // SAFETY: the range is ours; locking changes no contents of it.
@@ -97,7 +97,7 @@ impl Mapping {
     /// Gives the memory of a range back to the system. What it held is lost, and the next touch brings other memory in.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The error that the kernel gave.
     pub(crate) fn discard(&self, range: Range<usize>) -> io::Result<()> {
         let (first, length) = self.part(range.clone());
         // Locked memory cannot be given back.

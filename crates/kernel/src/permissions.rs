@@ -96,7 +96,7 @@ pub enum PermissionSubject {
 /// One thing that was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Permission {
-    /// What.
+    /// The permission.
     pub subject: PermissionSubject,
     /// Whether it was had. The server runs without.
     pub granted: bool,

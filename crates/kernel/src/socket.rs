@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd};
 /// socket(7)). TCP makes room for twice as many, as far as the system's limit allows, and counts at most half of its room.
 ///
 /// # Errors
-/// The kernel's.
+/// The error that the kernel gave.
 pub fn wake_reader_at(socket: impl AsFd, bytes: usize) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, u32::try_from(bytes).unwrap_or(u32::MAX >> 1))
 }

@@ -124,7 +124,7 @@ pub fn check(config: ThreadConfig) -> Result<Permissions, StartError> {
 /// The CPUs this process may use, ascending. The last is a good one for the plane: interrupts tend to go to the first.
 ///
 /// # Errors
-/// The kernel's.
+/// The error that the kernel gave.
 pub fn cpus() -> io::Result<Vec<usize>> {
     let permitted = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|&cpu| permitted.is_set(cpu)).collect())

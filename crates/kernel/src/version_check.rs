@@ -33,7 +33,7 @@ const AGAIN_AFTER: Duration = Duration::from_millis(2);
 /// A file as it is now, to be told from what it will be.
 ///
 /// # Errors
-/// The kernel's.
+/// The error that the kernel gave.
 pub fn watch(file: BorrowedFd<'_>) -> io::Result<WatchedContent> {
     Ok(WatchedContent::new(file_stat(file)?, now_nanos()))
 }

@@ -51,7 +51,7 @@ impl WriteWatcher {
     /// A file as it is now, to be told from what it will be; by its time alone if there is no room for a watch.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The error that the kernel gave.
     pub fn watch(self: &Arc<Self>, file: BorrowedFd<'_>) -> io::Result<WatchedContent> {
         // Before the first look at the file: what comes between the two is seen by both.
         let counter = self.count(file);

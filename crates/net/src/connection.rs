@@ -82,13 +82,13 @@ impl Listener {
     /// Listens at `place`; `window` sets the buffers of what connects, bytes, where it is given.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The error that the kernel gave.
     pub fn bind(place: Arc<dyn Transport>, window: Option<usize>) -> io::Result<Self> {
         let socket = place.listen(window)?;
         Ok(Self { place, socket })
     }
 
-    /// Where.
+    /// The transport it goes over.
     #[must_use]
     pub fn place(&self) -> &dyn Transport {
         &*self.place
@@ -103,7 +103,7 @@ impl Listener {
     /// Waits for whoever connects next. They have not greeted yet: that may take a while, so let a thread of its own do it.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The error that the kernel gave.
     pub fn accept(&self) -> io::Result<Socket> {
         let (socket, _) = self.socket.accept()?;
         let prepared = (|| {
@@ -120,7 +120,7 @@ impl Listener {
     /// As [`Listener::accept`]; `None` if nobody connects `within` that time.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The error that the kernel gave.
     pub fn accept_within(&self, within: Duration) -> io::Result<Option<Socket>> {
         let timeout = Timespec {
             tv_sec: i64::try_from(within.as_secs()).unwrap_or(i64::MAX),

@@ -34,19 +34,19 @@ pub trait Transport: Display + Debug + Send + Sync {
     /// A socket connected to it `within` that time; `window` sets both buffers, bytes, where it is given.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The error that the kernel gave.
     fn connect(&self, within: Duration, window: Option<usize>) -> io::Result<Socket>;
 
     /// A socket that listens at it.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The error that the kernel gave.
     fn listen(&self, window: Option<usize>) -> io::Result<Socket>;
 
     /// Whether each send leaves at once (`on`), or the kernel puts small ones together (Nagle's algorithm).
     ///
     /// # Errors
-    /// The kernel's.
+    /// The error that the kernel gave.
     fn set_no_delay(&self, socket: &Socket, on: bool) -> io::Result<()>;
 
     /// From where a listener at it can be reached.
@@ -279,7 +279,7 @@ pub fn finish(socket: &Socket) {
 /// Sets both buffers of `socket` to `window` bytes, where it is given; the kernel doubles it for its own accounts.
 ///
 /// # Errors
-/// The kernel's.
+/// The error that the kernel gave.
 pub fn set_window(socket: &Socket, window: Option<usize>) -> io::Result<()> {
     let Some(bytes) = window else { return Ok(()) };
     socket.set_recv_buffer_size(bytes)?;

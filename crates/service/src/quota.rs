@@ -21,7 +21,7 @@ const ROOM_TIME_MAX: Duration = Duration::from_secs(10);
 /// What a folder may hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuotaConfig {
-    /// Which.
+    /// The folder that is limited.
     pub folder: ContentPath,
     /// Bytes of all contents below it.
     pub bytes_max: u64,

@@ -70,7 +70,7 @@ impl fmt::Display for Law {
 /// A law that was broken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BrokenLaw {
-    /// Which.
+    /// The law that was broken.
     pub law: Law,
     /// When, in virtual time.
     pub at: Nanos,

@@ -83,7 +83,7 @@ pub struct FaultAt {
     pub at: Nanos,
     /// How long it lasts.
     pub lasts: Nanos,
-    /// What.
+    /// The fault.
     pub fault: Fault,
 }
 
@@ -92,34 +92,34 @@ pub struct FaultAt {
 pub enum Fault {
     /// A tenth of a disk cannot be read or written.
     BadSectors {
-        /// Which disk.
+        /// The disk.
         disk: usize,
     },
     /// A tenth of a disk gives other bytes than were written, and does not say so. Only for contents with checksums.
     Lies {
-        /// Which disk.
+        /// The disk.
         disk: usize,
     },
     /// A disk does not answer.
     Hang {
-        /// Which disk.
+        /// The disk.
         disk: usize,
     },
     /// A disk answers everything with an error, at once.
     Dead {
-        /// Which disk.
+        /// The disk.
         disk: usize,
     },
     /// A disk takes `factor` times as long.
     Slow {
-        /// Which disk.
+        /// The disk.
         disk: usize,
         /// Above 1.
         factor: f64,
     },
     /// Once a second a request of a disk takes `extra` longer.
     Spikes {
-        /// Which disk.
+        /// The disk.
         disk: usize,
         /// How much.
         extra: Nanos,
@@ -130,12 +130,12 @@ pub enum Fault {
     ReportsFull,
     /// A content of a disk is cut to half its length; `lasts` does not matter.
     Truncate {
-        /// Which disk.
+        /// The disk.
         disk: usize,
     },
     /// Somebody writes into a content of a disk; `lasts` does not matter.
     Rewrite {
-        /// Which disk.
+        /// The disk.
         disk: usize,
     },
 }
@@ -189,7 +189,7 @@ pub struct Tally {
     pub first_byte_max: Nanos,
     /// Sum of those times, for the mean.
     pub first_byte_sum: Nanos,
-    /// How many.
+    /// Number of first bytes.
     pub first_bytes: u64,
     /// Longest that best-effort work waited for a grant while its share was not zero, on a disk without a fault.
     pub best_effort_wait_max: Nanos,

@@ -15,9 +15,9 @@ pub enum StoreMessage {
     Offer(Offer),
     /// The job is over or given up: forget it.
     Withdraw {
-        /// Whose disk.
+        /// The disk.
         disk: DiskId,
-        /// Which job.
+        /// The job.
         job: JobId,
     },
     /// A grant was used up, or could not be used.
@@ -27,11 +27,11 @@ pub enum StoreMessage {
 /// Work a store thread would do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Offer {
-    /// Whose disk.
+    /// The disk.
     pub disk: DiskId,
-    /// Which job.
+    /// The job.
     pub job: JobId,
-    /// What.
+    /// The work.
     pub work: StoreWork,
     /// With or without a deadline.
     pub class: WorkClass,
@@ -79,9 +79,9 @@ pub enum WorkClass {
 /// Leave to work, from the schedule to a store thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grant {
-    /// Whose disk.
+    /// The disk.
     pub disk: DiskId,
-    /// Which job.
+    /// The job.
     pub job: JobId,
     /// For writes: at most this many bytes, in pieces of at most `limits::PIECE_BYTES_MAX`.
     pub bytes_max: u64,
@@ -92,9 +92,9 @@ pub struct Grant {
 /// What became of a grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GrantDone {
-    /// Whose disk.
+    /// The disk.
     pub disk: DiskId,
-    /// Which job.
+    /// The job.
     pub job: JobId,
     /// Bytes written.
     pub bytes: u64,

@@ -91,7 +91,7 @@ pub enum Granted {
     Unused,
     /// Write bytes of an upload's file, none begun after the grant's end, then call [`Uploads::wrote`].
     Write {
-        /// Whose.
+        /// The upload.
         upload: UploadId,
         /// Where in the file: a multiple of `DIRECT_ALIGN`.
         offset: u64,

@@ -20,7 +20,7 @@ pub trait ReadDisk {
 /// Bytes for a disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskWrite {
-    /// Which disk.
+    /// The disk.
     pub member: MemberId,
     /// Bytes from its start, a multiple of [`crate::BLOCK_BYTES`].
     pub position: u64,

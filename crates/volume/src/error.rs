@@ -46,7 +46,7 @@ pub enum VolumeOpenError {
     Superblock {
         /// Which of the disks given, from 0.
         disk: usize,
-        /// Why.
+        /// The cause.
         #[source]
         source: SuperblockError,
     },

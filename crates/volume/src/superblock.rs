@@ -123,7 +123,7 @@ pub struct MemberRecord {
 /// What is the same on all disks but `member`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Superblock {
-    /// Which volume.
+    /// The volume.
     pub volume: VolumeId,
     /// Grows with every change of the superblock.
     pub generation: u64,

@@ -99,7 +99,7 @@ impl Checksums {
 /// What a unit says of itself, so that a lost catalogue can be made anew.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnitHeader {
-    /// Which volume.
+    /// The volume.
     pub volume: VolumeId,
     /// The disk it was written to.
     pub member: MemberId,

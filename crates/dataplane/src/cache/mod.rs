@@ -29,7 +29,7 @@ pub struct Page(u32);
 /// What a page holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageKey {
-    /// Which content.
+    /// The version of the content.
     pub version: ContentVersion,
     /// Which of its pages: offset / `CACHE_PAGE_BYTES`.
     pub index: u64,

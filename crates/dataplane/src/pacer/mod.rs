@@ -57,7 +57,7 @@ enum PacedLife {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct InFlight {
     kind: SendKind,
-    /// How many.
+    /// Length in bytes.
     bytes: u64,
     /// Since when the client has taken nothing.
     since: Nanos,

@@ -58,7 +58,7 @@ pub type Watcher<'a> = &'a mut dyn FnMut(CalibrationProgress) -> ControlFlow<()>
 /// A disk and what is known of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Calibration {
-    /// Which disk.
+    /// The disk.
     pub disk: DiskIdentity,
     /// Where the profile comes from.
     pub source: ProfileSource,

@@ -27,9 +27,9 @@ pub enum VolumeDiskError {
     /// A disk cannot be opened.
     #[error("cannot open the volume's disk {}", path.display())]
     Open {
-        /// Which.
+        /// Its path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -47,7 +47,7 @@ pub enum VolumeDiskError {
     Volume {
         /// The disks as they are counted in the reason.
         disks: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: VolumeOpenError,
     },
@@ -70,7 +70,7 @@ pub enum VolumeDiskError {
     Journal {
         /// The disk.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },

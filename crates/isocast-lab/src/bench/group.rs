@@ -7,7 +7,7 @@ use super::summary::Run;
 /// Runs of the same server, number of streams and rate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RunGroup {
-    /// Which server.
+    /// The server measured.
     pub server: String,
     /// Streams asked for.
     pub streams: usize,

@@ -58,7 +58,7 @@ const HABITS: [Habit; 8] = [
 /// What they did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct HostileFigures {
-    /// How many.
+    /// Number of clients.
     pub clients: usize,
     /// Connections they opened.
     pub connections: u64,

@@ -18,7 +18,7 @@ pub(super) struct BenchPart {
     pub label: String,
     /// Its headline.
     pub title: String,
-    /// Where.
+    /// Where its contents lie.
     pub ground: PartGround,
     /// `streams` or `jitter`.
     pub experiment: &'static str,

@@ -62,7 +62,7 @@ impl Hub {
     /// Forwards for ever.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The error that the kernel gave.
     pub(super) fn run(mut self, cables: &Mutex<Cables>) -> io::Result<()> {
         let mut frame = [0; FRAME_BYTES_MAX];
         let mut open: Vec<bool> = vec![true; self.ports.len()];

@@ -59,7 +59,7 @@ pub(crate) enum JobWork {
     },
     /// Copies a folder.
     Copy {
-        /// From where.
+        /// The source.
         from: CopyEnd,
         /// To where.
         to: CopyEnd,

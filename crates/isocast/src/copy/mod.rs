@@ -68,7 +68,7 @@ pub(crate) struct CopyArgs {
     /// What is copied.
     #[arg(value_name = "SRC")]
     source: String,
-    /// Where to.
+    /// The path or URL it is copied to.
     #[arg(value_name = "DST")]
     destination: String,
 }

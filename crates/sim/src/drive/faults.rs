@@ -22,7 +22,7 @@ pub enum FaultKind {
 pub struct FaultRange {
     /// First byte.
     pub start: u64,
-    /// How many.
+    /// Length in bytes.
     pub bytes: u64,
     /// Which commands fail.
     pub kind: FaultKind,

@@ -67,7 +67,7 @@ pub enum ParameterError {
     /// The value cannot be read.
     #[error("drive parameter {key}: {reason}")]
     BadValue {
-        /// Which parameter.
+        /// The parameter's name.
         key: String,
         /// What is wrong with it.
         reason: String,

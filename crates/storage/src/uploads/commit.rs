@@ -25,7 +25,7 @@ pub enum CommitPart<'a, R> {
     /// Cut the file to `length` bytes, and make them durable where the file system's journal does not put bytes before
     /// names: the commit of another upload would else carry the name alone over a power cut.
     Secure {
-        /// Whose file.
+        /// The upload whose file it is.
         upload: UploadId,
         /// Its content's length in bytes.
         length: u64,

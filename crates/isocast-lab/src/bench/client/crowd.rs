@@ -30,7 +30,7 @@ const REASONS_MAX: usize = 5;
 /// A crowd to be.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Crowd {
-    /// How many.
+    /// Number of viewers.
     pub viewers: usize,
     /// The rate that each asks for.
     pub rate: BitRate,

@@ -29,7 +29,7 @@ use units::BitRate;
 /// Marks a file as raw results of this program, and their shape.
 const FORMAT: &str = "isocast-bench-1";
 
-/// Which experiment.
+/// The kinds of experiments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ExperimentKind {
@@ -44,7 +44,7 @@ pub(crate) enum ExperimentKind {
 /// The most streams a server carried.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct MostStreams {
-    /// Which server.
+    /// The server measured.
     pub server: String,
     /// Rate of a stream, bit/s.
     pub rate_bps: u64,
@@ -121,7 +121,7 @@ impl MostStreams {
 pub(crate) struct Results {
     /// [`FORMAT`].
     pub format: String,
-    /// Which experiment.
+    /// The kind of experiment.
     pub kind: ExperimentKind,
     /// Its name: of its files, and in reports.
     pub label: String,

@@ -28,7 +28,7 @@ pub(crate) struct Plot<'a> {
 
 /// One line of a plot.
 pub(crate) struct PlotLine {
-    /// What it is.
+    /// Its name in the legend.
     pub name: String,
     /// Its points, in the order drawn.
     pub points: Vec<(f64, f64)>,
