@@ -92,8 +92,10 @@ fn short_cell(group: &RunGroup) -> String {
         group.median(name).map_or_else(|| "–".to_owned(), |median| format!("{median:.places$}"))
     };
     let j = if group.figure("j_1s_with_writer").is_some() { "j_1s_with_writer" } else { "j_1s_mean" };
+    let admitted = group.median("admitted").filter(|&admitted| admitted < group.streams as f64);
     let mut text = format!(
-        "{} streams: J {} %, {} stalled, CPU {}",
+        "{}{} streams: J {} %, {} stalled, CPU {}",
+        admitted.map_or_else(String::new, |admitted| format!("{admitted:.0} of ")),
         group.streams,
         figure(j, 3),
         figure("stalled_streams", 0),
