@@ -18,12 +18,8 @@ const SPELLS: usize = 3;
 /// not make a slow disk. Time beyond that counts only when it is lost again while the first loss is remembered: a drive
 /// that cleans up every few seconds does have that much less time.
 const OUTLIER: f64 = 4.0;
-/// A longer stall counts as one of this length: then the disk is not slow but hung.
-const STALL_MAX_SECONDS: f64 = 5.0;
 /// Below this the disk counts as keeping its profile: random access times scatter by the margin that admission holds back.
 const TOLERANCE: f64 = 1.0 + MARGIN;
-/// No drive's cache holds more dirty bytes than this; what was written beyond is on the platters already.
-const CACHE_BYTES_MAX: u64 = 32 << 20;
 /// Commits are never taken to be quicker than this when an outlier is judged.
 const COMMIT_KNOWN_MIN: f64 = 0.005;
 /// A learned operation cost rises by this share of an excess and falls by `FALL`: it stays near the 90th percentile (0.05 of 0.55).
@@ -137,7 +133,7 @@ impl CostModel {
         let predicted = predicted.as_secs_f64();
         let took = took.as_secs_f64();
         let counted = took.min(OUTLIER * predicted);
-        let stalled = (took - counted).min(STALL_MAX_SECONDS);
+        let stalled = took - counted;
         let keep = (1.0 - predicted / MEMORY_SECONDS).max(0.0);
         self.took_seconds = self.took_seconds * keep + counted;
         self.predicted_seconds = self.predicted_seconds * keep + predicted;
@@ -159,9 +155,8 @@ impl CostModel {
     /// counted: nobody above the drive knows how many are still to be made, and a high quantile of them is learned with
     /// the commit.
     pub fn wrote(&mut self, position: u64, bytes: u64, took: Nanos) {
-        let cache = self.profile.transfer_time(u64::MAX, CACHE_BYTES_MAX);
         let transfer = self.profile.transfer_time(position, bytes);
-        self.unsettled = self.unsettled.saturating_add(transfer).saturating_sub(took).min(cache);
+        self.unsettled = self.unsettled.saturating_add(transfer).saturating_sub(took);
     }
 
     /// Learns from a commit.

@@ -16,9 +16,9 @@ pub const PLACES: usize = 4;
 pub const SPAN: Nanos = Nanos::from_secs(60);
 /// Errors closer together than this on the device are one place: what a scratch spoils.
 pub const PLACE_BYTES: u64 = 16 << 20;
-/// How long an erring disk must make no error before it is used for new work again; at most after doubling.
+/// How long an erring disk must make no error before it is used for new work again, the first time; doubled each time after that.
 pub const HOLD_MIN: Nanos = Nanos::from_secs(10);
-/// The longest while.
+/// The longest such time.
 pub const HOLD_MAX: Nanos = Nanos::from_secs(640);
 
 /// Where an error was.
@@ -71,7 +71,7 @@ pub struct Health {
     condition: DiskCondition,
     /// The latest error of each place.
     errors: [Option<(ErrorLocation, Nanos)>; PLACES],
-    /// The next while it must be without an error.
+    /// How long it must be without an error the next time.
     hold: Nanos,
     /// When it was last erring.
     erred_until: Option<Nanos>,

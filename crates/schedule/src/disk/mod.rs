@@ -28,9 +28,6 @@ use cost::{CostModel, SyncScope};
 use real_time::{RtQueue, RtRequest};
 use slack::{Buckets, Slack};
 
-/// A grant that took no longer was not used: no flush of a drive is as short.
-const UNUSED_MAX: Nanos = Nanos::from_micros(20);
-
 /// Pieces of a best-effort read, issued together.
 const READ_PIECES: u32 = 2;
 
@@ -259,8 +256,8 @@ impl DiskSchedule {
                 self.head = position.saturating_add(bytes);
                 return deadline;
             }
-            // A grant that came too late, or found nothing to do, was handed back unused.
-            GrantKind::Commit(what) if took > UNUSED_MAX => self.cost.sync_took(what, took),
+            // A grant that came too late, or found nothing to do, is handed back at once.
+            GrantKind::Commit(what) if took > Nanos::ZERO => self.cost.sync_took(what, took),
             GrantKind::Commit(_) | GrantKind::Probe => {}
         }
         None

@@ -11,25 +11,25 @@ pub enum BeWork {
     Read {
         /// Slot of its stream.
         slot: u32,
-        /// Where.
+        /// Position on the disk in bytes.
         position: u64,
-        /// How many.
+        /// Length in bytes.
         bytes: u64,
     },
     /// A store thread has `bytes` ready to write at `position`.
     Write {
         /// Its job.
         job: JobId,
-        /// Where.
+        /// Position on the disk in bytes.
         position: u64,
-        /// How many.
+        /// Length in bytes.
         bytes: u64,
     },
     /// A store thread would make so many small reads.
     Probe {
         /// Its job.
         job: JobId,
-        /// How many.
+        /// Number of reads.
         reads: u32,
     },
 }
@@ -51,7 +51,7 @@ impl BeWork {
     }
 }
 
-/// Whose work.
+/// Who wants the work done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkOwner {
     /// A delivery's.
@@ -91,7 +91,7 @@ pub enum BeChoice {
     Write {
         /// The job.
         job: JobId,
-        /// Where.
+        /// Position on the disk in bytes.
         position: u64,
         /// At most this many bytes.
         bytes: u64,
