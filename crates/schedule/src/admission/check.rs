@@ -6,6 +6,8 @@ use super::*;
 const PROCESSOR_SHARE_MAX: f64 = 0.9;
 /// Below this load the core's cost per bit is not known well enough to refuse anybody.
 const PROCESSOR_SHARE_KNOWN: f64 = 0.5;
+/// The share of a round that is left when a start is tried that has waited for this round.
+const STARTS_WITH: f64 = 0.9;
 
 impl Admission {
     /// What is short for this request, or else its demand and the buffers that it needs.
@@ -59,9 +61,10 @@ impl Admission {
     }
 
     /// Whether a stream of this demand, which fits in the long run, could also start: its first read fills the
-    /// look-ahead, which no round may have room for. It is asked as if nothing of the start's own round were left.
+    /// look-ahead, which no round may have room for.
     fn starts(&self, request: &AdmissionRequest, demand: &DiskDemand) -> bool {
-        let conditions = StartConditions { remaining: 0.0, payload_bytes: request.length, ..StartConditions::idle(0) };
+        let conditions =
+            StartConditions { remaining: STARTS_WITH, payload_bytes: request.length, ..StartConditions::idle(0) };
         self.disk(request.disk).table.starts(demand, &self.start_of(request, &conditions))
     }
 

@@ -21,6 +21,10 @@ pub const LOOKAHEAD_ROUNDS: u64 = 3;
 /// is kept for what no model foresees. Many streams can start in one round because of it; in the long run, placement
 /// keeps the carry-over near zero.
 pub const CARRY_MAX: f64 = 1.5;
+/// At least one of so many rounds must have room for a start.
+const WINDOW: usize = 8;
+/// Rounds in which a start finds room at the latest, if nobody else starts.
+pub const STARTS_WITHIN: u64 = 2 * WINDOW as u64 - 1;
 /// Rounds of work that may carry over when best-effort work used the disk beyond the end of a round: half a round less,
 /// because the time of a flush is known less well than that of a read.
 const SLACK_CARRY_MAX: f64 = 1.0;
@@ -196,8 +200,9 @@ impl DiskTable {
         Some(first)
     }
 
-    /// Whether a demand that fits could also start in one of the [`SLOTS`] rounds, once the reads of other starts are over;
-    /// `start` says how large its own are. What is promised and not placed yet counts as evenly spread.
+    /// Whether a demand that fits could also start within [`STARTS_WITHIN`] rounds, whichever round it is now, once the
+    /// reads of other starts are over; `start` says how large its own are. What is promised and not placed yet counts as
+    /// evenly spread.
     #[must_use]
     pub fn starts(&self, demand: &DiskDemand, start: &StartCost) -> bool {
         let settled = PlannedLoads {
@@ -207,13 +212,23 @@ impl DiskTable {
         let work = settled.periodic.map(|load| self.seconds(load));
         let carried = |behind: f64, work: &f64| (behind + work - self.seconds_to_promise()).max(0.0);
         let mut behind = work.iter().fold(0.0, carried);
-        (0u64..).zip(work).any(|(round, due)| {
-            let queued_seconds = behind + due;
+        let mut rounds = (0u64..).zip(work.map(|due| {
+            let queued = behind + due;
             behind = carried(behind, &due);
+            queued
+        }));
+        let mut has_room = |(round, queued_seconds)| {
             let start =
                 StartCost { conditions: StartConditions { round, queued_seconds, ..start.conditions }, ..*start };
             let mut firsts = (round + 1..).take(demand.period as usize);
             firsts.any(|first| self.peak_with(&settled, demand, &start, first).is_some())
+        };
+        // One round in each eight has room, so the next one is never further away than twice that.
+        (0..SLOTS / WINDOW).all(|_| {
+            let mut window = rounds.by_ref().take(WINDOW);
+            let found = window.any(&mut has_room);
+            window.for_each(drop);
+            found
         })
     }
 

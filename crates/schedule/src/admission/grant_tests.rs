@@ -2,11 +2,9 @@
 
 use proptest::prelude::*;
 
+use super::disk_table::STARTS_WITHIN;
 use super::*;
 use crate::profile::SeekPoint;
-
-/// Some round of the table has room for a start: one finds it within so many.
-const STARTS_WITHIN: u64 = 2 * SLOTS as u64;
 
 /// A disk that does what its profile says, and nothing else happens on it.
 struct IdealDisk {

@@ -18,8 +18,12 @@ const SPELLS: usize = 3;
 /// not make a slow disk. Time beyond that counts only when it is lost again while the first loss is remembered: a drive
 /// that cleans up every few seconds does have that much less time.
 const OUTLIER: f64 = 4.0;
+/// A longer stall counts as one of this length: then the disk is not slow but hung.
+const STALL_MAX_SECONDS: f64 = 5.0;
 /// Below this the disk counts as keeping its profile: random access times scatter by the margin that admission holds back.
 const TOLERANCE: f64 = 1.0 + MARGIN;
+/// No drive's cache holds more dirty bytes than this; what was written beyond is on the platters already.
+const CACHE_BYTES_MAX: u64 = 32 << 20;
 /// Commits are never taken to be quicker than this when an outlier is judged.
 const COMMIT_KNOWN_MIN: f64 = 0.005;
 /// A learned operation cost rises by this share of an excess and falls by `FALL`: it stays near the 90th percentile (0.05 of 0.55).
@@ -133,7 +137,7 @@ impl CostModel {
         let predicted = predicted.as_secs_f64();
         let took = took.as_secs_f64();
         let counted = took.min(OUTLIER * predicted);
-        let stalled = took - counted;
+        let stalled = (took - counted).min(STALL_MAX_SECONDS);
         let keep = (1.0 - predicted / MEMORY_SECONDS).max(0.0);
         self.took_seconds = self.took_seconds * keep + counted;
         self.predicted_seconds = self.predicted_seconds * keep + predicted;
@@ -155,8 +159,9 @@ impl CostModel {
     /// counted: nobody above the drive knows how many are still to be made, and a high quantile of them is learned with
     /// the commit.
     pub fn wrote(&mut self, position: u64, bytes: u64, took: Nanos) {
+        let cache = self.profile.transfer_time(u64::MAX, CACHE_BYTES_MAX);
         let transfer = self.profile.transfer_time(position, bytes);
-        self.unsettled = self.unsettled.saturating_add(transfer).saturating_sub(took);
+        self.unsettled = self.unsettled.saturating_add(transfer).saturating_sub(took).min(cache);
     }
 
     /// Learns from a commit.
@@ -286,6 +291,17 @@ mod tests {
         assert!((2.0..3.0).contains(&recurring), "two seconds of three are lost: {recurring}");
         let healed = after(20, Nanos::ZERO);
         assert!(healed < 1.1, "{healed}");
+    }
+
+    #[test]
+    fn a_disk_that_hung_with_several_reads_out_is_admitted_to_again() {
+        let mut cost = CostModel::new(DiskProfile::spindle_default(), Nanos::from_secs(1));
+        let chunk = Nanos::from_millis(10);
+        (0..1000).for_each(|_| cost.observe_read(chunk, chunk));
+        // Both reads that were out waited for the same hour. A slowdown without bound would admit nobody, and with no
+        // reads to learn from would stay.
+        (0..2).for_each(|_| cost.observe_read(chunk, Nanos::from_secs(3600)));
+        assert!(cost.slowdown() < 2.2, "{}", cost.slowdown());
     }
 
     #[test]
