@@ -21,7 +21,6 @@ use units::BitRate;
 use super::commands::{NetUp, down};
 use super::daemon::Stat;
 use super::experiments::{NetCase, NetExperiment, Way};
-use super::guests;
 use super::home::NetworkFolder;
 use crate::bench::{Host, Plot, PlotLine, align};
 use crate::say;
@@ -115,17 +114,17 @@ impl FiguresCommand {
 
     fn measure(&self) -> anyhow::Result<Measurements> {
         let mut without_tipc = None;
-        let rig = match (&self.to, guests::missing()) {
-            (Some(to), _) => TestRig::Other(to.clone(), self.token_file.clone()),
-            (None, Some(missing)) => {
-                say(format_args!("{missing}"));
-                without_tipc = Some(missing);
-                TestRig::Loopback
-            }
-            (None, None) => {
-                let name = format!("figures-{}", std::process::id());
-                TestRig::Guests(NetUp { name, nodes: 2, rate: Some(self.rate), loss: None, delay: None }.make()?)
-            }
+        let rig = match &self.to {
+            Some(to) => TestRig::Other(to.clone(), self.token_file.clone()),
+            None => match self.guests() {
+                Ok(home) => TestRig::Guests(home),
+                Err(why) => {
+                    let why = format!("{why:#}");
+                    say(format_args!("{why}"));
+                    without_tipc = Some(why);
+                    TestRig::Loopback
+                }
+            },
         };
         let tests = rig.begin().and_then(|()| self.tests(&rig));
         // Whatever became of the tests.
@@ -134,6 +133,12 @@ impl FiguresCommand {
             down(home)?;
         }
         Ok(Measurements { format: FORMAT.to_owned(), host: Host::here(None), network, without_tipc, tests: tests? })
+    }
+
+    /// A network of two guests.
+    fn guests(&self) -> anyhow::Result<NetworkFolder> {
+        let name = format!("figures-{}", std::process::id());
+        NetUp { name, nodes: 2, rate: Some(self.rate), loss: None, delay: None }.make()
     }
 
     fn tests(&self, rig: &TestRig) -> anyhow::Result<Vec<MeasuredTest>> {

@@ -245,3 +245,39 @@ fn row(group: &RunGroup) -> String {
         percent(group.median("upload_share_of_left")),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::group::Figure;
+    use super::*;
+
+    fn group(admitted: Option<f64>, more: &[(&str, f64)]) -> RunGroup {
+        let figure =
+            |(name, value): (&str, f64)| Figure { name: name.to_owned(), median: value, min: value, max: value };
+        let admitted = admitted.map(|admitted| ("admitted", admitted));
+        RunGroup {
+            server: "isocast".to_owned(),
+            streams: 50,
+            rate_bps: 8_800_000,
+            viewers: 0,
+            probe: false,
+            runs: 1,
+            figures: admitted.into_iter().chain(more.iter().copied()).map(figure).collect(),
+        }
+    }
+
+    #[test]
+    fn a_cell_says_how_many_of_the_streams_were_admitted_where_some_were_not() {
+        let figures = [("j_1s_mean", 0.014), ("stalled_streams", 2.0), ("server_s_per_gbit", 0.0456)];
+        let rest = "50 streams: J 0.014 %, 2 stalled, CPU 0.046";
+        assert_eq!(short_cell(&group(Some(50.0), &figures)), rest);
+        assert_eq!(short_cell(&group(None, &figures)), rest);
+        assert_eq!(short_cell(&group(Some(41.0), &figures)), format!("41 of {rest}"));
+    }
+
+    #[test]
+    fn a_cell_beside_uploads_shows_their_rate_and_the_jitter_while_they_ran() {
+        let figures = [("j_1s_mean", 0.014), ("j_1s_with_writer", 3.5), ("upload_mb_per_s", 41.46)];
+        assert_eq!(short_cell(&group(None, &figures)), "50 streams: J 3.500 %, – stalled, CPU –, uploads 41.5 MB/s");
+    }
+}
