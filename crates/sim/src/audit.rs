@@ -101,7 +101,7 @@ impl World {
     /// Its first byte, or a no, in time? At the end of a delivery, and while it waits. Who asked before
     /// the control side last read its reports has an excuse: the answer may wait there.
     pub(crate) fn judge_start(&mut self, record: &LedgerEntry) {
-        let excused = record.may_be_late() || record.excuses.stopped;
+        let excused = record.may_start_late(self.now) || record.excuses.stopped;
         if excused || self.reports_closed || record.asked.at < self.control.reports_read {
             return;
         }

@@ -186,13 +186,23 @@ impl LedgerEntry {
         self.forgiven = None;
     }
 
+    /// A fault of its disk excuses it at `now`.
+    fn disk_is_excused(&self, now: Nanos) -> bool {
+        now < self.disk_excused_until
+    }
+
+    /// Its first byte, or its wait for it up to `now`, came before a fault of its disk and its recovery were over.
+    pub(crate) fn may_start_late(&self, now: Nanos) -> bool {
+        self.disk_is_excused(self.first_at().unwrap_or(now)) || self.may_be_late_whatever_its_disk_does()
+    }
+
     /// Of so much lateness, what no fault of its disk excuses: all that came since the excuse ended. What it was behind
     /// then, and `grace`, it need not make up for.
     pub(crate) fn unexcused(&mut self, late: Nanos, now: Nanos, grace: Nanos) -> Nanos {
         if !self.excuses.disk {
             return late;
         }
-        if now < self.disk_excused_until {
+        if self.disk_is_excused(now) {
             return Nanos::ZERO;
         }
         late.saturating_sub(*self.forgiven.get_or_insert(late.saturating_add(grace)))
@@ -234,7 +244,7 @@ impl LedgerEntry {
 
     /// Whether this end is one the delivery may have, after the world delayed the plane by `delays`. What the plane misses
     /// meanwhile it counts, and is no fault of it: `lateness` leaves it out, and holds all the same.
-    pub(crate) fn judge(&self, end: &Ending, delays: Nanos) -> Result<(), String> {
+    pub(crate) fn judge(&self, end: &Ending, now: Nanos, delays: Nanos) -> Result<(), String> {
         let fail = |why: &str| Err(format!("stream {}: {why}: {end:?}, {:?}", self.asked.id.0, self.excuses));
         if end.sent_bytes != self.taken_bytes {
             return fail(&format!("{} bytes were taken", self.taken_bytes));
@@ -245,9 +255,9 @@ impl LedgerEntry {
             Outcome::ClientGone if !e.reset => fail("its client is not gone"),
             Outcome::ClientStalled if !e.client => fail("its client reads"),
             Outcome::Stopped if !e.stopped => fail("nobody stopped it"),
-            Outcome::DiskError if !e.disk => fail("its disk works"),
+            Outcome::DiskError if !self.disk_is_excused(now) => fail("its disk works"),
             Outcome::StartTooLate if end.sent_bytes > 0 => fail("it had begun"),
-            Outcome::DiskOverloaded if !e.disk => fail("its disk is not slow"),
+            Outcome::DiskOverloaded if !self.disk_is_excused(now) => fail("its disk is not slow"),
             Outcome::ContentChanged if !e.content => fail("its content is whole"),
             _ if end.misses > 0 && delays == self.asked.delays && !self.may_be_late() => fail("missed deadlines"),
             _ if end.held.is_some() && (!self.asked.hold || end.held != self.reservation) => {
@@ -359,18 +369,24 @@ mod tests {
             Outcome::DiskOverloaded,
             Outcome::ContentChanged,
         ] {
-            assert!(s.judge(&end(outcome), Nanos::ZERO).is_err(), "{outcome:?} without a reason");
+            assert!(s.judge(&end(outcome), Nanos::ZERO, Nanos::ZERO).is_err(), "{outcome:?} without a reason");
         }
         s.excuses = Excuses { reset: true, ..Excuses::default() };
-        s.judge(&end(Outcome::ClientGone), Nanos::ZERO).expect("its client is gone");
+        s.judge(&end(Outcome::ClientGone), Nanos::ZERO, Nanos::ZERO).expect("its client is gone");
         assert!(
-            s.judge(&Ending { sent_bytes: 1, ..end(Outcome::ClientGone) }, Nanos::ZERO).is_err(),
+            s.judge(&Ending { sent_bytes: 1, ..end(Outcome::ClientGone) }, Nanos::ZERO, Nanos::ZERO).is_err(),
             "a byte nobody took"
         );
-        assert!(s.judge(&Ending { misses: 1, ..end(Outcome::ClientGone) }, Nanos::ZERO).is_ok());
+        assert!(s.judge(&Ending { misses: 1, ..end(Outcome::ClientGone) }, Nanos::ZERO, Nanos::ZERO).is_ok());
         s.excuses = Excuses { stopped: true, ..Excuses::default() };
         let missed = Ending { misses: 1, ..end(Outcome::Stopped) };
-        assert!(s.judge(&missed, Nanos::ZERO).is_err(), "nothing excuses the miss");
-        assert!(s.judge(&missed, Nanos(1)).is_ok(), "the plane's thread did not run");
+        assert!(s.judge(&missed, Nanos::ZERO, Nanos::ZERO).is_err(), "nothing excuses the miss");
+        assert!(s.judge(&missed, Nanos::ZERO, Nanos(1)).is_ok(), "the plane's thread did not run");
+        s = stream();
+        s.excuse_disk(Nanos::from_secs(10));
+        for outcome in [Outcome::DiskError, Outcome::DiskOverloaded] {
+            assert!(s.judge(&end(outcome), Nanos::from_secs(9), Nanos::ZERO).is_ok(), "{outcome:?}");
+            assert!(s.judge(&end(outcome), Nanos::from_secs(11), Nanos::ZERO).is_err(), "{outcome:?} after the fault");
+        }
     }
 }

@@ -12,7 +12,7 @@ use dataplane::layout::FileAccess;
 use dataplane::port::{Completion, FileSlot, Io, MemoryChange, ReadRequest, SendRequest, SocketSlot, Span, Token};
 use dataplane::{Plane, PlaneConfig};
 use sim::drive::DriveProfile;
-use sim::{Law, Scenario, SimIo, Trace};
+use sim::{Fault, FaultAt, Law, Scenario, SimIo, Trace};
 use storage::grant::{Grant, GrantDone, Offer, StoreMessage, WorkClass};
 use units::{BitRate, Nanos};
 
@@ -44,6 +44,8 @@ enum Wrong {
     NeverWaits,
     /// Starts are looked at a minute late.
     LooksAtStartsLate,
+    /// Of each two that ask, the later one is admitted first.
+    AdmitsInReverse,
     /// No offer of a recording is heard.
     HearsNoRecordings,
     /// Something asserts.
@@ -57,12 +59,28 @@ struct Spoilt {
     reads: Vec<Span>,
     done: VecDeque<StoreMessage>,
     starts: VecDeque<(Nanos, Command)>,
+    reversed: Vec<Command>,
 }
 
 impl Spoilt {
     /// By now streams run, and the disk is busy.
     fn is_late(&mut self) -> bool {
         self.io.now() > self.begun.saturating_add(SECS(30))
+    }
+
+    /// The next command; of those that start the first ninety streams each two in reverse.
+    fn reversed_command(&mut self) -> Option<Command> {
+        while !matches!(self.starts.front(), Some((Nanos::ZERO, _))) {
+            let command = self.io.command()?;
+            if !matches!(&command, Command::Start(delivery) if delivery.stream.0 <= 90) {
+                return Some(command);
+            }
+            self.reversed.push(command);
+            if self.reversed.len() == 2 {
+                self.starts.extend(self.reversed.drain(..).rev().map(|command| (Nanos::ZERO, command)));
+            }
+        }
+        self.starts.pop_front().map(|(_, command)| command)
     }
 
     fn slower(&self, now: Nanos) -> Nanos {
@@ -158,6 +176,9 @@ impl Io for Spoilt {
         }
     }
     fn command(&mut self) -> Option<Command> {
+        if self.wrong == Wrong::AdmitsInReverse {
+            return self.reversed_command();
+        }
         let now = self.io.now();
         while let Some(command) = self.io.command() {
             if self.wrong != Wrong::LooksAtStartsLate || !matches!(command, Command::Start(_)) {
@@ -196,7 +217,15 @@ fn broken(scenario: &Scenario, wrong: Wrong) -> Option<Law> {
         };
         let gauges = Arc::new(Gauges::new(config.streams_max, machine.profiles.len()));
         let begun = io.now();
-        let spoilt = Spoilt { io, wrong, begun, reads: Vec::new(), done: VecDeque::new(), starts: VecDeque::new() };
+        let spoilt = Spoilt {
+            io,
+            wrong,
+            begun,
+            reads: Vec::new(),
+            done: VecDeque::new(),
+            starts: VecDeque::new(),
+            reversed: Vec::new(),
+        };
         let wider = if wrong == Wrong::TakesLinkForWide { 100 } else { 1 };
         let link = BitRate(scenario.link.0 * wider);
         let mut plane = Plane::new(config, machine.profiles.clone(), &[link], gauges, spoilt);
@@ -224,11 +253,24 @@ fn quiet(profile: DriveProfile, streams: u32) -> Scenario {
     scenario
 }
 
+/// A full disk that becomes half as fast again as it was promised.
+fn too_slow() -> Scenario {
+    let mut scenario = Scenario::steady(1, DriveProfile::Desktop, 3 << 30, BitRate(8_800_000), 120);
+    scenario.load.arrivals = Nanos::from_millis(250);
+    scenario.load.viewing = (SECS(200), SECS(220));
+    scenario.safety = SECS(110);
+    scenario.faults = vec![FaultAt { at: SECS(45), lasts: SECS(60), fault: Fault::Slow { disk: 0, factor: 1.5 } }];
+    scenario
+}
+
 #[test]
 fn the_plane_as_it_is_breaks_no_law_in_these_worlds() {
-    for scenario in
-        [lively(DriveProfile::Desktop, 30), lively(DriveProfile::SsdSata, 30), lively(DriveProfile::Desktop, 150)]
-    {
+    for scenario in [
+        lively(DriveProfile::Desktop, 30),
+        lively(DriveProfile::SsdSata, 30),
+        lively(DriveProfile::Desktop, 150),
+        too_slow(),
+    ] {
         assert_eq!(broken(&scenario, Wrong::Nothing), None);
     }
 }
@@ -255,11 +297,39 @@ fn each_law_has_a_plane_that_breaks_it() {
         (Law::NoSpinning, Wrong::NeverWaits, quiet(DriveProfile::Desktop, 5)),
         (Law::StartsInTime, Wrong::LooksAtStartsLate, quiet(DriveProfile::Desktop, 5)),
         (Law::RecordingInTime, Wrong::HearsNoRecordings, lively(DriveProfile::Desktop, 5)),
+        (Law::YoungestFirst, Wrong::AdmitsInReverse, too_slow()),
         (Law::NoPanic, Wrong::Panics, quiet(DriveProfile::Desktop, 5)),
     ];
-    for (law, wrong, scenario) in cases {
-        assert_eq!(broken(&scenario, wrong), Some(law), "{wrong:?}");
+    for (law, wrong, scenario) in &cases {
+        assert_eq!(broken(scenario, *wrong), Some(*law), "{wrong:?}");
     }
     // The disk four times slower than admission was told: the canary that each range of seeds begins with.
     assert_eq!(broken(&Scenario::canary(), Wrong::Nothing), Some(Law::EveryDeadline));
+    let mut watched: Vec<usize> = cases.iter().map(|(law, ..)| *law).chain([Law::EveryDeadline]).map(number).collect();
+    watched.sort_unstable();
+    assert_eq!(watched, (0..LAWS).collect::<Vec<_>>(), "each law once");
+}
+
+const LAWS: usize = 16;
+
+/// The laws in order: a new one does not compile until it is counted here, and then needs a case above.
+fn number(law: Law) -> usize {
+    match law {
+        Law::NeverWrongBytes => 0,
+        Law::OneOwner => 1,
+        Law::EveryDeadline => 2,
+        Law::BoundedCatchUp => 3,
+        Law::LinkCarries => 4,
+        Law::OncePerRequest => 5,
+        Law::EveryEndHasAReason => 6,
+        Law::BestEffortLives => 7,
+        Law::NeverIdle => 8,
+        Law::QueueBounds => 9,
+        Law::GrantsExclude => 10,
+        Law::NoSpinning => 11,
+        Law::StartsInTime => 12,
+        Law::RecordingInTime => 13,
+        Law::YoungestFirst => 14,
+        Law::NoPanic => LAWS - 1,
+    }
 }

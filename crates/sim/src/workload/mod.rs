@@ -347,7 +347,7 @@ impl World {
             }
             return;
         };
-        let found = record.judge(&end, self.plane_delays);
+        let found = record.judge(&end, now, self.plane_delays);
         self.laws.check(
             if found.is_err() && end.misses > 0 { Law::EveryDeadline } else { Law::EveryEndHasAReason },
             now,
