@@ -1,6 +1,8 @@
 //! Roots that go and come, with real mounts: needs root.
 
 mod common;
+#[path = "../../isocast/tests/common/skip.rs"]
+mod skip;
 
 use std::fs;
 use std::path::Path;
@@ -12,17 +14,17 @@ use common::{Ungoverned, everything_below, folder, path, put, request, settings,
 use dirstore::{GrantPort, Precondition, RootAway, RootSetting, Store, StoreError, StoreEvent, StoreLayout};
 
 /// Mounts, or tells why the test is skipped where it cannot.
-fn mount(name: &str, arguments: &[&str], at: &Path) -> bool {
+fn mount(arguments: &[&str], at: &Path) -> bool {
     let mounted = Command::new("mount").args(arguments).arg(at).output();
     if mounted.as_ref().is_ok_and(|mount| mount.status.success()) {
         return true;
     }
-    println!("SKIPPED {name}: it needs to mount, which takes root: {mounted:?}");
+    skip::skipped(&format!("it needs to mount, which takes root: {mounted:?}"));
     false
 }
 
-fn mount_tmpfs(name: &str, at: &Path) -> bool {
-    mount(name, &["-t", "tmpfs", "-o", "size=4m", "none"], at)
+fn mount_tmpfs(at: &Path) -> bool {
+    mount(&["-t", "tmpfs", "-o", "size=4m", "none"], at)
 }
 
 fn umount_lazily(at: &Path) {
@@ -53,7 +55,6 @@ fn listen(store: &Store) -> Arc<Mutex<Vec<String>>> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_written_below_a_mount_point() {
-    let name = "nothing_is_written_below_a_mount_point";
     let place = folder();
     let root = place.path().join("media");
     fs::create_dir(&root).unwrap();
@@ -63,7 +64,7 @@ async fn nothing_is_written_below_a_mount_point() {
     let mut begun = store.begin_upload(request("/begun", Some(3))).await.unwrap();
     begun.append(b"abc").await.unwrap();
     // Another disk is mounted there: the next upload knows it, and so does the one that is under way.
-    if !mount_tmpfs(name, &root) {
+    if !mount_tmpfs(&root) {
         return;
     }
     assert_eq!(away(&put(&store, "/after", b"1").await), Some(RootAway::OtherDisk));
@@ -79,11 +80,10 @@ async fn nothing_is_written_below_a_mount_point() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_root_that_is_unmounted_lazily_is_away_until_it_is_mounted_again() {
-    let name = "a_root_that_is_unmounted_lazily_is_away_until_it_is_mounted_again";
     let place = folder();
     let root = place.path().join("media");
     fs::create_dir(&root).unwrap();
-    if !mount_tmpfs(name, &root) {
+    if !mount_tmpfs(&root) {
         return;
     }
     let store = ungoverned(&[&root]);
@@ -94,7 +94,7 @@ async fn a_root_that_is_unmounted_lazily_is_away_until_it_is_mounted_again() {
     until("it is noticed", || told.lock().unwrap().len() == 1);
     assert_eq!(away(&put(&store, "/film", b"lost").await), Some(RootAway::NotMounted));
     assert_eq!(everything_below(&root), Vec::<String>::new(), "nothing below the mount point");
-    assert!(mount_tmpfs(name, &root));
+    assert!(mount_tmpfs(&root));
     put(&store, "/film", b"second").await.unwrap();
     assert_eq!(fs::read(root.join("film")).unwrap(), b"second");
     assert_eq!(*told.lock().unwrap(), ["NotMounted", "back"]);
@@ -134,16 +134,15 @@ async fn a_root_that_is_made_again_is_served_as_it_is() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_idle_root_can_be_remounted_read_only() {
-    let name = "an_idle_root_can_be_remounted_read_only";
     let place = folder();
     let (image, root) = (place.path().join("image"), place.path().join("media"));
     fs::create_dir(&root).unwrap();
     fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
     let made = Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image).status();
     if !made.is_ok_and(|status| status.success()) {
-        return println!("SKIPPED {name}: it needs mkfs.ext4");
+        return skip::skipped("it needs mkfs.ext4");
     }
-    if !mount(name, &["-o", "loop", image.to_str().unwrap()], &root) {
+    if !mount(&["-o", "loop", image.to_str().unwrap()], &root) {
         return;
     }
     let store = ungoverned(&[&root]);

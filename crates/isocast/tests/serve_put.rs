@@ -151,7 +151,7 @@ fn what_ffmpeg_sends_live_is_stored() {
     for (target, name) in [("/media/live.ts?rate=4M", "live.ts"), ("/media/best-effort.ts", "best-effort.ts")] {
         let output = match ffmpeg(target, 3).output() {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return println!("SKIPPED what_ffmpeg_sends_live_is_stored: there is no ffmpeg");
+                return fixtures::skip::skipped("there is no ffmpeg");
             }
             other => other.expect("ffmpeg"),
         };

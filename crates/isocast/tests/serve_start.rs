@@ -34,6 +34,16 @@ fn a_state_folder_has_one_server_at_a_time() {
 }
 
 #[test]
+fn an_idle_server_holds_less_than_a_hundred_megabytes() {
+    // What it may grow to is no matter.
+    let server = Setup::default().set("plane.memory=2GiB").start();
+    server.file("film.ts", &pattern(3_000_000));
+    assert_eq!(server.get("/media/film.ts").body.len(), 3_000_000);
+    let held = server.resident_bytes();
+    assert!((1 << 20..100 << 20).contains(&held), "{held} bytes");
+}
+
+#[test]
 fn a_state_folder_that_cannot_be_written_is_named() {
     // Not even root makes files there.
     let said = refused("", Path::new("/sys/kernel"));
