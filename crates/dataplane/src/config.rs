@@ -6,7 +6,7 @@ use units::{Nanos, limits};
 /// Settings of a plane. All derived limits follow from these.
 #[derive(Debug, Clone, Copy)]
 pub struct PlaneConfig {
-    /// Fraction of a cycle at which sockets are fed; 25 or 50 ms by default.
+    /// Fraction of a cycle at which sockets are fed; 50 ms by default.
     pub tick: Nanos,
     /// Round of a spinning disk; flash is asked tick by tick.
     pub round: Nanos,

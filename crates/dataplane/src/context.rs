@@ -14,7 +14,7 @@ use crate::port::{Io, Token};
 
 /// Reports that wait for room in the queue.
 const OUTBOX: usize = 2 * limits::STREAMS_MAX;
-/// Messages between the parts for each stream: most are under way when a disk fails and all its streams are told.
+/// Messages between the parts for each stream: most are under way when a disk fails and all its streams are told. Chosen.
 const MESSAGES_PER_STREAM: usize = 4;
 const NO_EVENT: Event = Event::DiskRecovered { disk: DiskId(u16::MAX) };
 

@@ -228,16 +228,6 @@ impl ContentLayout {
         Some(Piece { disk: file.disk, file: unit.file, offset: from, position, length })
     }
 
-    /// The pieces of a range of a copy, in order.
-    pub fn pieces(&self, copy: usize, range: std::ops::Range<u64>) -> impl Iterator<Item = Piece> + '_ {
-        let mut at = range.start;
-        std::iter::from_fn(move || {
-            let piece = self.piece(copy, at, range.end.saturating_sub(at)).filter(|piece| piece.length > 0)?;
-            at += piece.length;
-            Some(piece)
-        })
-    }
-
     /// Where what is read from a disk (see [`ContentLayout::share_read`]) lies on its device: positions and lengths.
     pub fn placed_on(&self, disk: DiskId, reluctance: impl Fn(DiskId) -> u8) -> impl Iterator<Item = (u64, u64)> {
         let units = self.copies.iter().enumerate().flat_map(|(copy, units)| units.iter().map(move |unit| (copy, unit)));
@@ -307,9 +297,11 @@ mod tests {
         let mirror = [Unit { logical: 0, length: 4 * UNIT, file: 2, offset: 5 * UNIT }];
         let files = [file(0, Positions::Device), file(1, Positions::Device), file(2, Positions::Device)];
         let layout = ContentLayout::new(Box::new(files), Box::new([Box::new(units), Box::new(mirror)]));
-        let pieces: Vec<_> = layout.pieces(0, UNIT / 2..4 * UNIT).map(|p| (p.disk.0, p.offset, p.length)).collect();
-        let expected = [(0, 10 * UNIT + UNIT / 2, UNIT * 3 / 2), (1, 0, UNIT), (0, 20 * UNIT, UNIT)];
-        assert_eq!(pieces, expected);
+        let piece = |from, length| layout.piece(0, from, length).map(|p| (p.disk.0, p.offset, p.length));
+        assert_eq!(piece(UNIT / 2, 4 * UNIT), Some((0, 10 * UNIT + UNIT / 2, UNIT * 3 / 2)), "two units in a row");
+        assert_eq!(piece(2 * UNIT, 2 * UNIT), Some((1, 0, UNIT)));
+        assert_eq!(piece(3 * UNIT, UNIT), Some((0, 20 * UNIT, UNIT)));
+        assert_eq!(piece(4 * UNIT, UNIT), None);
         let shares = |bad: u16| [0, 1, 2].map(|disk| layout.share_read(DiskId(disk), |other| u8::from(other.0 == bad)));
         assert_eq!([shares(9), shares(0), shares(1)], [[0.75, 0.25, 0.0], [0.0, 0.25, 0.75], [0.75, 0.0, 0.25]]);
         let placed = |bad: u16| layout.placed_on(DiskId(2), move |other| u8::from(other.0 == bad)).count();
@@ -317,6 +309,7 @@ mod tests {
         assert_eq!((layout.disks(), layout.first_disk()), (&[0, 1, 2].map(DiskId)[..], DiskId(0)));
         assert_eq!(layout.piece(1, 3 * UNIT, UNIT).map(|p| p.position), Some(Some(8 * UNIT)));
     }
+
     #[test]
     fn each_unit_is_read_from_the_copy_on_the_better_disk() {
         // Chained: the second copy of each unit is on the next disk.

@@ -17,7 +17,7 @@ use crate::port::{Chunks, MemoryChange, STEP_CHUNKS};
 /// Chunks that nobody would miss: with fewer the next step is brought in. At 2 GiB/s, which bringing in takes, a disk of
 /// 1 GB/s does not use them up meanwhile.
 const SPARE_CHUNKS: u32 = STEP_CHUNKS / 2;
-/// How often it is looked for steps that nobody used, and tried again what could not be had.
+/// How often it is looked for steps that nobody used, and tried again what could not be had. Chosen.
 const LOOK_EVERY: Nanos = Nanos::from_secs(1);
 
 /// Which steps of the arena have memory.

@@ -106,7 +106,7 @@ pub(crate) enum ToFetcher {
     /// From the admitter or the pacer: a stream has lost its reservation.
     Demote { slot: u32, at: Nanos },
     /// From the admitter: for how long best effort may go on, by what is promised.
-    Slack { disk: DiskId, slack: Nanos },
+    CarryHeadroom { disk: DiskId, headroom: Nanos },
     /// From the admitter: the share of a disk's time that best effort has.
     BeShare { disk: DiskId, share: f64 },
     /// From the admitter: a disk has promised more than it can do; its youngest stream is to end.

@@ -20,7 +20,7 @@ use storage::grant::{Grant, StoreMessage};
 /// each literal segment within it.
 pub const LITERAL_BYTES: u64 = 2048;
 
-/// Completions handed over by one [`Io::wait`] at most.
+/// Completions handed over by one [`Io::wait`] at most. Chosen.
 pub const COMPLETIONS_MAX: usize = 1024;
 
 const _: () = assert!(LITERAL_BYTES.is_multiple_of(512) && limits::CHUNK_BYTES.is_multiple_of(LITERAL_BYTES));

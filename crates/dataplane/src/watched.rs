@@ -8,7 +8,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{fmt, mem};
 
-/// A file that was written within this time before it was looked at counts as one that somebody is writing.
+/// A file that was written within this time before it was looked at counts as one that somebody is writing. Decision 0012.
 const AT_REST_NANOS: u128 = 2_000_000_000;
 
 /// What `stat` tells of a file that concerns its version.

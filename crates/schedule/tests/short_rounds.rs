@@ -19,7 +19,7 @@ fn a_flush_that_is_longer_than_a_round_is_made_when_nobody_reads() {
     }
     let mut disk = DiskSchedule::new(settings, profile, Nanos::ZERO);
     let job = JobId(1);
-    disk.set_slack(Nanos::ZERO);
+    disk.set_carry_headroom(Nanos::ZERO);
     disk.put_commit(Commit { job, dirty_bytes: 8 << 20, awaited: true });
     let first = disk.next(round);
     let is_granted = matches!(first, Step::Grant { job: granted, .. } if granted == job);
@@ -39,10 +39,10 @@ fn begun_late() -> (DiskSchedule, JobId) {
     let mut disk = DiskSchedule::new(settings, DiskProfile::spindle_default(), Nanos::ZERO);
     let job = JobId(7);
     let late = Nanos::from_millis(240);
-    disk.set_slack(Nanos::ZERO);
+    disk.set_carry_headroom(Nanos::ZERO);
     disk.put_job(BeWork::Write { job, position: 2 << 30, bytes: 2 << 20 }, None);
     assert_eq!(disk.next(late), Step::Wait, "it does not fit into what is left of the round");
-    disk.set_slack(round);
+    disk.set_carry_headroom(round);
     let Step::Grant { until, .. } = disk.next(late) else { panic!("streams have read ahead") };
     assert_eq!(until, round.saturating_mul(2));
     (disk, job)

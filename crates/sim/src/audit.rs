@@ -13,8 +13,7 @@ const END_MAX: Nanos = Nanos::from_secs(5);
 /// it took too long, each half a second. At least for [`END_MAX`].
 const BEST_EFFORT_EARNED_MAX: Nanos = Nanos::from_secs(1);
 /// A disk may be idle beside waiting work for this share of the time between three audits, which is about a round: what is not
-/// expected to be over in time waits for the next round, and nothing is expected to take longer than half of one
-/// (`CostModel::settle`).
+/// expected to be over in time waits for the next round, and no job is expected to take longer than half of one.
 const IDLE_SHARE_MAX: f64 = 0.5;
 
 impl World {

@@ -22,7 +22,7 @@ const JOURNAL_END_BYTES: u64 = 4 << 10;
 const JOURNAL_SPAN_BYTES: u64 = 128 << 20;
 /// Pieces in flight.
 const PIECES_IN_FLIGHT: u32 = 2;
-/// Dirty bytes that are worth a flush though nobody waits for it: of less it is told, for a window to end with.
+/// Dirty bytes that are worth a flush though nobody waits for it: of less it is only told.
 const DIRTY_WORTH_BYTES: u64 = 4 << 20;
 
 /// What a client sends.

@@ -1,7 +1,7 @@
 //! Values and limits: what every other crate counts in.
 //!
 //! Promise: plain values with units in their types, checked arithmetic, exact parsing and printing.
-//! Not here: behaviour of any kind; no logging, no input or output, no clock.
+//! Not here: decisions; no logging, no input or output, no clock.
 
 mod quantity;
 mod text;

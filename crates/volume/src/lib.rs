@@ -25,12 +25,12 @@ mod mend;
 mod open;
 mod rebuild;
 mod record;
-mod rounds;
 mod superblock;
 mod tail;
 mod unit;
 mod upkeep;
 mod volume;
+mod write_sets;
 mod zones;
 
 pub use areas::Areas;
@@ -46,11 +46,11 @@ pub use layout::{PieceCopy, UnitPiece};
 pub use mend::CopyRewrite;
 pub use open::{Identified, identify, open};
 pub use rebuild::{Rebuilt, rebuild};
-pub use rounds::Rounds;
 pub use superblock::{MemberRecord, MemberState, Placement, Superblock, mark_of};
 pub use unit::{CHECKED_BYTES, ChecksumTable, Checksums, UnitHeader};
 pub use upkeep::{CopyTask, NewCopy, Upkeep};
 pub use volume::{FolderLayoutError, NewVolume, Volume};
+pub use write_sets::WriteSets;
 pub use zones::{ReadCounts, ZoneMove};
 
 /// Everything but payload is read and written in blocks of this many bytes.

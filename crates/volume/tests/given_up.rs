@@ -6,7 +6,7 @@ mod common;
 use std::sync::Arc;
 
 use common::{Chance, MemoryDisk, MemoryDisks, UNIT, new_volume, payload, read_content, write_content};
-use volume::{MemberId, NewCopy, Placement, Rounds, StoredContent, Upkeep, Volume, VolumeOpenError};
+use volume::{MemberId, NewCopy, Placement, StoredContent, Upkeep, Volume, VolumeOpenError, WriteSets};
 
 const DISK: u64 = 6 << 20;
 const ONE: MemberId = MemberId(0);
@@ -15,7 +15,7 @@ const THREE: MemberId = MemberId(2);
 
 struct Bench {
     volume: Volume,
-    rounds: Rounds<&'static str>,
+    write_sets: WriteSets<&'static str>,
     disks: MemoryDisks,
 }
 
@@ -27,16 +27,16 @@ impl Bench {
     fn with(placement: Placement, count: usize) -> Self {
         let volume = Volume::create(new_volume(placement, vec![DISK; count])).expect("sizes are fine");
         let disks = MemoryDisks(vec![Some(MemoryDisk::new(DISK)); count]);
-        let mut bench = Self { volume, rounds: Rounds::new(0), disks };
+        let mut bench = Self { volume, write_sets: WriteSets::new(0), disks };
         let superblocks = bench.volume.superblock_writes();
-        bench.rounds.write_superblocks(superblocks);
+        bench.write_sets.write_superblocks(superblocks);
         bench.go_on();
         bench
     }
 
-    /// A disk writes its share of the round under way, and does not tell that yet. Gives the round's number.
+    /// A disk writes its share of the set under way, and does not tell that yet. Gives the set's number.
     fn write(&mut self, member: MemberId) -> u64 {
-        let (number, writes) = self.rounds.share(member).expect("its turn");
+        let (number, writes) = self.write_sets.share(member).expect("its turn");
         writes.into_iter().for_each(|write| self.disks.write(write));
         number
     }
@@ -44,16 +44,16 @@ impl Bench {
     /// All that is to be made durable is. Gives who waited.
     fn go_on(&mut self) -> Vec<&'static str> {
         let mut durable = Vec::new();
-        self.rounds.begin(&mut self.volume);
-        while !self.rounds.is_idle() {
+        self.write_sets.begin(&mut self.volume);
+        while !self.write_sets.is_idle() {
             for member in [ONE, TWO, THREE] {
-                if self.rounds.is_turn_of(member) {
+                if self.write_sets.is_turn_of(member) {
                     let number = self.write(member);
                     self.disks.flush(member);
-                    durable.extend(self.rounds.done(member, number, &mut self.volume));
+                    durable.extend(self.write_sets.done(member, number, &mut self.volume));
                 }
             }
-            self.rounds.begin(&mut self.volume);
+            self.write_sets.begin(&mut self.volume);
         }
         durable
     }
@@ -64,17 +64,17 @@ impl Bench {
         write_content(&mut self.volume, &mut draft, (1, UNIT, 1), |write| disks.write(write)).expect("it was promised");
         self.disks.0.iter_mut().flatten().for_each(MemoryDisk::flush);
         self.volume.publish(draft, 1).expect("nothing came between");
-        self.rounds.wait(name);
+        self.write_sets.wait(name);
     }
 
     fn take_out(&mut self, member: MemberId) {
-        self.rounds.take_out(member, &mut self.volume).expect("the others have everything");
+        self.write_sets.take_out(member, &mut self.volume).expect("the others have everything");
     }
 
     fn put_in(&mut self, member: MemberId) {
         self.disks.0[member.index()] = Some(MemoryDisk::new(DISK));
         let steps = self.volume.put_in(member, DISK).expect("the others have everything");
-        self.rounds.write_superblocks(steps);
+        self.write_sets.write_superblocks(steps);
     }
 
     fn content(&self, name: &str) -> Arc<StoredContent> {
@@ -88,21 +88,24 @@ impl Bench {
 fn what_a_disk_tells_of_a_commit_that_was_given_up_counts_for_no_other() {
     let mut bench = Bench::new(2);
     bench.publish("a");
-    assert_eq!(bench.rounds.begin(&mut bench.volume), [ONE, TWO]);
+    assert_eq!(bench.write_sets.begin(&mut bench.volume), [ONE, TWO]);
     let given_up = bench.write(ONE);
     bench.disks.flush(ONE);
     bench.publish("b");
     bench.take_out(TWO);
-    bench.rounds.begin(&mut bench.volume);
-    while bench.rounds.has_superblocks() {
-        assert!(bench.rounds.done(ONE, given_up, &mut bench.volume).is_empty());
+    bench.write_sets.begin(&mut bench.volume);
+    while bench.write_sets.has_superblocks() {
+        assert!(bench.write_sets.done(ONE, given_up, &mut bench.volume).is_empty());
         let number = bench.write(ONE);
         bench.disks.flush(ONE);
-        assert!(bench.rounds.done(ONE, number, &mut bench.volume).is_empty());
-        bench.rounds.begin(&mut bench.volume);
+        assert!(bench.write_sets.done(ONE, number, &mut bench.volume).is_empty());
+        bench.write_sets.begin(&mut bench.volume);
     }
-    assert!(bench.rounds.done(ONE, given_up, &mut bench.volume).is_empty(), "nothing of the next commit is written");
-    assert!(bench.rounds.is_turn_of(ONE));
+    assert!(
+        bench.write_sets.done(ONE, given_up, &mut bench.volume).is_empty(),
+        "nothing of the next commit is written"
+    );
+    assert!(bench.write_sets.is_turn_of(ONE));
     assert_eq!(bench.go_on(), ["a", "b"]);
     let volume = bench.disks.open().expect("all is durable");
     assert!(volume.find("a").is_some() && volume.find("b").is_some());
@@ -123,24 +126,24 @@ fn a_checkpoint_in_the_place_of_one_that_was_given_up_does_not_go_over_the_state
     bench.publish("b");
     assert_eq!(bench.go_on(), ["b"]);
     bench.put_in(TWO);
-    bench.rounds.begin(&mut bench.volume);
-    while bench.rounds.has_superblocks() {
-        for member in [ONE, TWO].into_iter().filter(|member| bench.rounds.is_turn_of(*member)).collect::<Vec<_>>() {
+    bench.write_sets.begin(&mut bench.volume);
+    while bench.write_sets.has_superblocks() {
+        for member in [ONE, TWO].into_iter().filter(|member| bench.write_sets.is_turn_of(*member)).collect::<Vec<_>>() {
             let number = bench.write(member);
             bench.disks.flush(member);
-            bench.rounds.done(member, number, &mut bench.volume);
+            bench.write_sets.done(member, number, &mut bench.volume);
         }
-        bench.rounds.begin(&mut bench.volume);
+        bench.write_sets.begin(&mut bench.volume);
     }
-    assert!(bench.rounds.is_turn_of(ONE), "the checkpoint is under way");
+    assert!(bench.write_sets.is_turn_of(ONE), "the checkpoint is under way");
     bench.volume.remove("a").expect("it is there");
     bench.take_out(TWO);
-    bench.rounds.begin(&mut bench.volume);
-    while bench.rounds.has_superblocks() {
+    bench.write_sets.begin(&mut bench.volume);
+    while bench.write_sets.has_superblocks() {
         let number = bench.write(ONE);
         bench.disks.flush(ONE);
-        bench.rounds.done(ONE, number, &mut bench.volume);
-        bench.rounds.begin(&mut bench.volume);
+        bench.write_sets.done(ONE, number, &mut bench.volume);
+        bench.write_sets.begin(&mut bench.volume);
     }
     bench.write(ONE);
     for seed in 0..100 {
@@ -158,7 +161,7 @@ fn nothing_relies_on_a_disk_that_was_filled_before_a_superblock_says_so() {
     bench.put_in(TWO);
     bench.go_on();
     let steps = bench.volume.filled(TWO);
-    bench.rounds.write_superblocks(steps);
+    bench.write_sets.write_superblocks(steps);
     assert!(!bench.volume.is_readable(TWO) && !bench.volume.keeps_all_without(ONE));
     bench.go_on();
     assert!(bench.volume.is_readable(TWO) && bench.volume.keeps_all_without(ONE));
@@ -220,7 +223,7 @@ fn the_disk_that_comes_has_nothing_of_an_upload_that_was_written_to_the_one_befo
     bench.put_in(TWO);
     bench.go_on();
     let steps = bench.volume.filled(TWO);
-    bench.rounds.write_superblocks(steps);
+    bench.write_sets.write_superblocks(steps);
     bench.go_on();
     let content = bench.volume.publish(draft, 1).expect("the other copy is there");
     assert!(content.parts.iter().flat_map(volume::StoredPart::places).all(|place| place.member == ONE));
@@ -249,7 +252,7 @@ fn a_superblock_on_a_disk_that_is_larger_than_what_is_used_of_it_survives_a_powe
     let size = DISK + (3 << 20);
     bench.disks.0[1] = Some(MemoryDisk::new(size));
     let steps = bench.volume.put_in(TWO, size).expect("it is larger");
-    bench.rounds.write_superblocks(steps);
+    bench.write_sets.write_superblocks(steps);
     bench.go_on();
     let [one, _] = bench.volume.filled(TWO);
     one.iter().for_each(|write| bench.disks.write(write));
@@ -313,7 +316,7 @@ fn a_recording_goes_on_beside_a_disk_that_is_only_read_and_knows_what_may_be_wro
         bench.volume.end(&mut draft, 1).iter().for_each(|header| bench.disks.write(header));
         bench.disks.0.iter_mut().flatten().for_each(MemoryDisk::flush);
         bench.volume.publish(draft, 1).expect("nothing came between");
-        bench.rounds.wait("a");
+        bench.write_sets.wait("a");
         assert_eq!(bench.go_on(), ["a"]);
         // A whole unit before, and three quarters of the one that it was at.
         assert_eq!(taken, Some(UNIT + UNIT / 4 * 3));
@@ -339,7 +342,7 @@ fn a_stripe_takes_no_changes_when_no_disk_with_its_journal_is_left() {
     bench.take_out(THREE);
     bench.publish("c");
     assert_eq!(bench.go_on(), ["c"]);
-    assert!(bench.rounds.take_out(TWO, &mut bench.volume).is_err() && bench.volume.is_read_only());
+    assert!(bench.write_sets.take_out(TWO, &mut bench.volume).is_err() && bench.volume.is_read_only());
     let volume = bench.disks.open().expect("all disks are there");
     assert!(["a", "b", "c"].iter().all(|name| volume.find(name).is_some()));
 }
@@ -348,20 +351,20 @@ fn a_stripe_takes_no_changes_when_no_disk_with_its_journal_is_left() {
 #[test]
 fn a_generation_that_was_given_up_is_not_durable() {
     let mut bench = Bench::new(2);
-    let before = bench.rounds.durable_generation();
+    let before = bench.write_sets.durable_generation();
     assert_eq!(before, bench.volume.superblock().generation);
     bench.take_out(ONE);
-    bench.rounds.begin(&mut bench.volume);
-    assert!(bench.rounds.take_out(TWO, &mut bench.volume).is_err(), "nothing is left");
-    assert!(!bench.rounds.has_superblocks() && bench.volume.superblock().generation > before);
-    assert_eq!(bench.rounds.durable_generation(), before);
+    bench.write_sets.begin(&mut bench.volume);
+    assert!(bench.write_sets.take_out(TWO, &mut bench.volume).is_err(), "nothing is left");
+    assert!(!bench.write_sets.has_superblocks() && bench.volume.superblock().generation > before);
+    assert_eq!(bench.write_sets.durable_generation(), before);
     let found = bench.disks.open().expect("both are there again");
-    assert!(found.superblock().generation >= bench.rounds.durable_generation());
+    assert!(found.superblock().generation >= bench.write_sets.durable_generation());
     // With one disk that stays it is.
     let mut bench = Bench::new(2);
     bench.take_out(ONE);
     bench.go_on();
-    assert_eq!(bench.rounds.durable_generation(), bench.volume.superblock().generation);
+    assert_eq!(bench.write_sets.durable_generation(), bench.volume.superblock().generation);
 }
 
 /// The power of a second disk of three goes after the superblocks said that the first one is out, and before the third one has the journal:
@@ -370,10 +373,11 @@ fn a_generation_that_was_given_up_is_not_durable() {
 #[test]
 fn of_two_disks_that_fail_between_superblocks_and_checkpoint_nothing_is_lost_silently() {
     let pairs = [(ONE, TWO), (ONE, THREE), (TWO, ONE), (TWO, THREE), (THREE, ONE), (THREE, TWO)];
-    for ((first, second), rounds, seed) in
-        pairs.into_iter().flat_map(|pair| (0..3).flat_map(move |rounds| (0..20).map(move |seed| (pair, rounds, seed))))
+    for ((first, second), sets, seed) in pairs
+        .into_iter()
+        .flat_map(|pair| (0..3).flat_map(move |sets| (0..20).map(move |seed| (pair, sets, seed))))
     {
-        let what = format!("{first:?}, {second:?}, {rounds} rounds, seed {seed}");
+        let what = format!("{first:?}, {second:?}, {sets} sets, seed {seed}");
         let mut bench = Bench::new(3);
         let mut acknowledged = Vec::new();
         for name in ["a", "b", "c"] {
@@ -382,27 +386,27 @@ fn of_two_disks_that_fail_between_superblocks_and_checkpoint_nothing_is_lost_sil
         }
         bench.publish("d");
         bench.take_out(first);
-        bench.rounds.begin(&mut bench.volume);
-        for _ in 0..rounds {
+        bench.write_sets.begin(&mut bench.volume);
+        for _ in 0..sets {
             for member in [ONE, TWO, THREE].into_iter().filter(|member| *member != first) {
-                if bench.rounds.is_turn_of(member) {
+                if bench.write_sets.is_turn_of(member) {
                     let number = bench.write(member);
                     bench.disks.flush(member);
-                    acknowledged.extend(bench.rounds.done(member, number, &mut bench.volume));
+                    acknowledged.extend(bench.write_sets.done(member, number, &mut bench.volume));
                 }
             }
-            bench.rounds.begin(&mut bench.volume);
+            bench.write_sets.begin(&mut bench.volume);
         }
         assert_eq!(acknowledged, ["a", "b", "c"], "{what}");
         // Each may have any of what it was to write next.
         for member in
-            [ONE, TWO, THREE].into_iter().filter(|member| bench.rounds.is_turn_of(*member)).collect::<Vec<_>>()
+            [ONE, TWO, THREE].into_iter().filter(|member| bench.write_sets.is_turn_of(*member)).collect::<Vec<_>>()
         {
             bench.write(member);
         }
         let mut chance = Chance::new(seed);
         bench.disks.0[second.index()].as_mut().expect("it was there").crash(&mut chance);
-        if bench.rounds.take_out(second, &mut bench.volume).is_ok() {
+        if bench.write_sets.take_out(second, &mut bench.volume).is_ok() {
             acknowledged.extend(bench.go_on());
         }
         bench.disks.0.iter_mut().flatten().for_each(|disk| disk.crash(&mut chance));
@@ -419,7 +423,7 @@ fn of_two_disks_that_fail_between_superblocks_and_checkpoint_nothing_is_lost_sil
                 }
             };
             // A disk that was taken out does not know that: a server does, by the generation that it has seen.
-            if volume.superblock().generation < bench.rounds.durable_generation() {
+            if volume.superblock().generation < bench.write_sets.durable_generation() {
                 assert_eq!(there, 1 << first.index(), "{what}, {there:b}");
                 continue;
             }

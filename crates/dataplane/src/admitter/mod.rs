@@ -286,7 +286,7 @@ impl Admitter {
     fn launch<I: Io>(&mut self, disk: DiskId, context: &mut PlaneContext<I>) {
         match self.disk(disk).waiting.first() {
             Some(&slot) => context.tell_fetcher(ToFetcher::Weigh { slot }),
-            None => self.tell_slack(disk, context),
+            None => self.tell_carry_headroom(disk, context),
         }
     }
 
@@ -295,7 +295,7 @@ impl Admitter {
         let AdmittedStream { disk, reservation, .. } = self.streams[slot as usize];
         let (true, Some(id)) = (self.disk(disk).waiting.first() == Some(&slot), reservation) else { return };
         let Some(first_round) = self.admission.place(id, conditions) else {
-            return self.tell_slack(disk, context);
+            return self.tell_carry_headroom(disk, context);
         };
         self.disk_mut(disk).waiting.remove(0);
         self.tell_start(slot, context);
@@ -304,11 +304,11 @@ impl Admitter {
     }
 
     /// Tells for how long best-effort work may go on, by what is promised now.
-    fn tell_slack<I: Io>(&mut self, disk: DiskId, context: &mut PlaneContext<I>) {
+    fn tell_carry_headroom<I: Io>(&mut self, disk: DiskId, context: &mut PlaneContext<I>) {
         let entry = self.disk(disk);
         if entry.profile.rotational {
-            let slack = self.admission.slack(disk, entry.rounds.index_at(context.now));
-            context.tell_fetcher(ToFetcher::Slack { disk, slack });
+            let headroom = self.admission.carry_headroom(disk, entry.rounds.index_at(context.now));
+            context.tell_fetcher(ToFetcher::CarryHeadroom { disk, headroom });
         }
     }
 

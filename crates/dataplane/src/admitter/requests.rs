@@ -114,7 +114,7 @@ impl Admitter {
         let stream = request.stream;
         match self.record(request, context.now) {
             Ok(reservation) => {
-                self.tell_slack(request.disk, context);
+                self.tell_carry_headroom(request.disk, context);
                 context.report(Report::Reserved { stream, reservation });
             }
             Err(refusal) => context.report(Report::ReserveRefused { stream, refusal }),

@@ -11,7 +11,8 @@ use super::reads::nothing_issued;
 use super::*;
 use crate::layout::Piece;
 
-/// A delivery reads ahead this far, and if its content lies on several disks a unit on each of them, and one more.
+/// A delivery reads ahead this far, and if its content lies on several disks a unit on each of them, and one more. Chosen: one
+/// chunk.
 pub(super) const WINDOW_BYTES: u64 = 4 * CACHE_PAGE_BYTES;
 /// It reads no farther ahead than this, for every stream has room for marks of so many pages: enough for seven disks
 /// with units of 8 MiB.

@@ -5,7 +5,7 @@ use storage::grant::{GrantDone, Offer, StoreMessage, StoreWork, WorkClass};
 
 use super::*;
 
-/// Messages taken in between two looks at the clock.
+/// Messages taken in between two looks at the clock. Chosen.
 const MESSAGES_PER_TURN: usize = 64;
 
 impl Fetcher {

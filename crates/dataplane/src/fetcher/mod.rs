@@ -37,9 +37,9 @@ use best_effort::AheadPages;
 use reads::ReadOp;
 use slower::Speed;
 
-/// Reads in flight over all disks.
+/// Reads in flight over all disks. Chosen: a bound.
 const READS_MAX: usize = 4096;
-/// Share of the buffers that best-effort deliveries may use: one in so many.
+/// Share of the buffers that best-effort deliveries may use: one in so many. Chosen.
 const PAGES_SHARE: u32 = 8;
 
 /// The fetcher.
@@ -259,7 +259,7 @@ impl Fetcher {
             ToFetcher::Promote { slot, rate, start, age } => self.promote(slot, rate, start, age, context),
             ToFetcher::ReadAlone { slot, period, start } => self.read_alone(slot, period, start, context),
             ToFetcher::Demote { slot, at } => self.demote(slot, at, context),
-            ToFetcher::Slack { disk, slack } => self.disk_mut(disk).schedule.set_slack(slack),
+            ToFetcher::CarryHeadroom { disk, headroom } => self.disk_mut(disk).schedule.set_carry_headroom(headroom),
             ToFetcher::BeShare { disk, share } => self.disk_mut(disk).schedule.set_be_share(share),
             ToFetcher::Shed { disk } => self.shed(disk, context),
             ToFetcher::Sent { slot, cursor } => self.sent(slot, cursor),

@@ -10,7 +10,7 @@ use storage::grant::Grant;
 use super::*;
 use crate::layout::Piece;
 
-/// Decisions asked of a disk in one turn at most.
+/// Decisions asked of a disk in one turn at most. Chosen.
 const STEPS_PER_TURN: usize = 256;
 
 impl Fetcher {

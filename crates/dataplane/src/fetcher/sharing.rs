@@ -11,8 +11,8 @@ use super::*;
 use crate::cache::PageState;
 use crate::control::Service;
 
-/// A stream may fall so much further behind its leader before it has to read for itself.
-const SLACK_BYTES: u64 = 4 * CACHE_PAGE_BYTES;
+/// A stream may fall so much further behind its leader before it has to read for itself. Chosen: one chunk (decision 0020).
+const FOLLOW_LAG_BYTES: u64 = 4 * CACHE_PAGE_BYTES;
 
 impl Fetcher {
     /// The group that a delivery can join: everything from its first byte to what the leader reads next is in the buffers or
@@ -56,7 +56,7 @@ impl Fetcher {
         let streams = &self.disk(self.streams[leader as usize].disk).streams;
         let followers = streams.iter().map(|&slot| &self.streams[slot as usize]);
         let behind = followers.filter(|stream| stream.leader == Some(leader)).map(|stream| stream.behind_bytes);
-        behind.chain(joins).max().map_or(0, |bytes| (bytes + SLACK_BYTES).div_ceil(CACHE_PAGE_BYTES) + 1)
+        behind.chain(joins).max().map_or(0, |bytes| (bytes + FOLLOW_LAG_BYTES).div_ceil(CACHE_PAGE_BYTES) + 1)
     }
 
     fn charge<I: Io>(&self, leader: u32, joins: Option<u64>, context: &mut PlaneContext<I>) {
@@ -101,7 +101,7 @@ impl Fetcher {
         let stream = &self.streams[slot as usize];
         let held = stream.fetch.payload - stream.send.payload;
         let is_lost = stream.fetch.payload < read.min(stream.payload);
-        if is_lost || held > window.saturating_add(stream.behind_bytes + SLACK_BYTES) {
+        if is_lost || held > window.saturating_add(stream.behind_bytes + FOLLOW_LAG_BYTES) {
             let conditions = self.start_conditions(slot, context.now);
             context.tell_admitter(ToAdmitter::NeedsOwn { slot, conditions });
         } else if stream.send.payload > sent || (stream.fetch.payload < stream.payload && leader_has_all) {

@@ -11,8 +11,8 @@ use crate::control::{Event, Outcome};
 /// How many times slower than its profile a disk is, in the levels at which an event is told: two or three on the way
 /// to half its speed. The first one is beyond the scatter of a sound disk's access times.
 const LEVELS: [f64; 4] = [1.2, 1.5, 2.0, 3.0];
-/// A level is left only when the disk is so much better than it: a disk whose speed varies around a level is told of
-/// once.
+/// A level is left only when the disk is so much better than it: a disk whose speed varies around a level is told of once.
+/// Chosen.
 const HYSTERESIS: f64 = 0.9;
 /// How often the speed of the disks is looked at: a part of the half round that is in hand when streams have to end.
 const LOOK: Nanos = Nanos::from_millis(250);

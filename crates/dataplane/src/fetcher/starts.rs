@@ -6,11 +6,11 @@
 
 use schedule::admission::disk_table::StartConditions;
 use schedule::disk::real_time::START_BYTES;
+use schedule::pace::Stride;
 
 use super::*;
 use crate::cache::PageState;
 use crate::control::Outcome;
-use crate::pacer::Stride;
 
 impl Fetcher {
     /// A delivery begins that gets what is left over.

@@ -11,13 +11,13 @@ use schedule::admission::CACHE_PAGE_BYTES;
 use super::links::depth;
 use super::*;
 
-/// A delivery sends at most this much at a time.
+/// A delivery sends at most this much at a time. Chosen.
 const SEND_BYTES: u64 = 1024 * 1024;
-/// All of them send at most this much in a step of the wheel: the next step must not wait for them.
+/// All of them send at most this much in a step of the wheel: the next step must not wait for them. Chosen.
 const STEP_BYTES: u64 = 4 << 20;
-/// A client that takes nothing for so long has its buffers taken back; they are read again when it goes on.
+/// A client that takes nothing for so long has its buffers taken back; they are read again when it goes on. Chosen.
 const BLOCKED_MAX: Nanos = Nanos::from_secs(1);
-/// A stream that gave its reservation back and finds no room asks again after so long.
+/// A stream that gave its reservation back and finds no room asks again after so long. Chosen.
 const ASKED_BACK_EVERY: Nanos = Nanos::from_secs(1);
 /// A stream whose client takes nothing gives its reservation back after [`PlaneConfig::stall_max`](crate::PlaneConfig), and
 /// ends after so many of them: five minutes by default, which most pauses are shorter than.

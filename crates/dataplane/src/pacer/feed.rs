@@ -1,6 +1,7 @@
 //! Feeding sockets: what each stream's tick sends, and what became of it.
 
 use schedule::admission::CACHE_PAGE_BYTES;
+use schedule::pace::Stride;
 use units::limits;
 
 use super::*;
@@ -13,7 +14,7 @@ use crate::port::{Completion, IoFault, LITERAL_BYTES, SendRequest, Span};
 /// (decision 0008).
 const LENT_BYTES_MIN: u64 = 16 * 1024;
 const JITTER_WINDOW: Nanos = Nanos::from_secs(1);
-/// News of misses are told at most this often.
+/// News of misses are told at most this often. Chosen.
 const MISS_NEWS: Nanos = Nanos::from_secs(1);
 
 impl Pacer {

@@ -12,7 +12,7 @@ use crate::port::Io;
 
 /// A link that was idle may be given what it carries in so many ticks: the longest time between two sends of a stream.
 pub(super) const DEPTH_TICKS: u64 = 2;
-/// A link that became narrower than what is promised on it owes no more than this when it is widened again.
+/// A link that became narrower than what is promised on it owes no more than this when it is widened again. Chosen.
 const OWED_MAX: Nanos = Nanos::from_secs(1);
 
 /// One link.

@@ -21,7 +21,6 @@ use crate::message::{ToFetcher, ToPacer};
 use crate::port::{Io, Sharing, SocketSlot};
 use best_effort::BestEffort;
 use links::LinkLoad;
-pub(crate) use wheel::Stride;
 use wheel::{PLACES, STEPS, TickSlot, Wheel};
 
 /// The pacer.

@@ -1,4 +1,4 @@
-//! What the threads of a volume decide together: the volume itself, its disks, and the rounds that make changes durable.
+//! What the threads of a volume decide together: the volume itself, its disks, and the sets of writes that make changes durable.
 //!
 //! Promise: no disk is touched here. What a disk is to do is put into its inbox, and its thread is woken.
 
@@ -12,7 +12,7 @@ use device::Device;
 use kernel::aligned::AlignedBlock;
 use storage::uploads::RecordingTerms;
 use units::{DiskId, UploadId};
-use volume::{DiskWrite, MemberId, ReadCounts, Rounds, Volume, VolumeError};
+use volume::{DiskWrite, MemberId, ReadCounts, Volume, VolumeError, WriteSets};
 
 use super::content::OpenContents;
 use super::open::OpenDisk;
@@ -38,7 +38,7 @@ pub(super) enum Task {
     Finish(UploadId),
     /// Forget it.
     Forget(UploadId),
-    /// Write this disk's share of the round under way.
+    /// Write this disk's share of the set under way.
     Round,
     /// Read a unit, and tell the upkeep what it is.
     Read(Box<UnitRead>),
@@ -99,7 +99,7 @@ pub(crate) struct Core {
     pub(super) uploads: BTreeMap<UploadId, VolumeUpload>,
     pub(super) next_upload: u64,
     pub(super) resting: RestingUploads,
-    pub(super) rounds: Rounds<Waiter>,
+    pub(super) write_sets: WriteSets<Waiter>,
     pub(super) upkeep: Option<UpkeepRun>,
     /// What was read of contents lately, and whether that has changed since it was last looked what to move for it.
     pub(super) reads: ReadCounts,
@@ -126,7 +126,7 @@ impl Core {
         open: OpenContents,
         front: Arc<DiskShared>,
     ) -> Self {
-        let rounds = Rounds::new(volume.superblock().generation);
+        let write_sets = WriteSets::new(volume.superblock().generation);
         Self {
             volume,
             members,
@@ -136,7 +136,7 @@ impl Core {
             uploads: BTreeMap::new(),
             next_upload: 0,
             resting: RestingUploads::default(),
-            rounds,
+            write_sets,
             upkeep: None,
             reads: ReadCounts::default(),
             reads_changed: false,
@@ -157,9 +157,9 @@ impl Core {
         }
     }
 
-    /// Begins to make durable what is to be, unless a round is under way.
-    pub(super) fn begin_round(&mut self) {
-        for member in self.rounds.begin(&mut self.volume) {
+    /// Begins to make durable what is to be, unless a set is under way.
+    pub(super) fn begin_write_set(&mut self) {
+        for member in self.write_sets.begin(&mut self.volume) {
             self.tell(member, Task::Round);
         }
         self.settle_upkeep();
@@ -167,37 +167,37 @@ impl Core {
 
     /// Whether disks' states are being made durable.
     pub(super) fn has_superblocks(&self) -> bool {
-        self.rounds.has_superblocks()
+        self.write_sets.has_superblocks()
     }
 
-    /// As [`Rounds::durable_generation`].
+    /// As [`WriteSets::durable_generation`].
     pub(super) const fn durable_generation(&self) -> u64 {
-        self.rounds.durable_generation()
+        self.write_sets.durable_generation()
     }
 
     /// Whether something is being made durable.
-    pub(super) fn has_round(&self) -> bool {
-        !self.rounds.is_idle()
+    pub(super) fn has_write_set(&self) -> bool {
+        !self.write_sets.is_idle()
     }
 
-    /// Whether `member` has a share of the round under way that it has not written.
+    /// Whether `member` has a share of the set under way that it has not written.
     pub(super) fn is_turn_of(&self, member: MemberId) -> bool {
-        self.rounds.is_turn_of(member)
+        self.write_sets.is_turn_of(member)
     }
 
-    /// What `member` is to write of the round under way, if it is its turn, and the round's number.
+    /// What `member` is to write of the set under way, if it is its turn, and the set's number.
     pub(super) fn share(&self, member: MemberId) -> Option<(u64, Vec<(u64, AlignedBlock)>)> {
-        let (number, writes) = self.rounds.share(member)?;
+        let (number, writes) = self.write_sets.share(member)?;
         Some((number, writes.into_iter().map(|write| (write.position, AlignedBlock::new(&write.bytes))).collect()))
     }
 
-    /// A disk wrote and flushed its share of the round with this number.
+    /// A disk wrote and flushed its share of the set with this number.
     pub(super) fn share_done(&mut self, member: MemberId, number: u64) {
-        for waiter in self.rounds.done(member, number, &mut self.volume) {
+        for waiter in self.write_sets.done(member, number, &mut self.volume) {
             waiter.answer(Ok(()), &self.front);
         }
         self.front.wake(); // its gauges have changed
-        self.begin_round();
+        self.begin_write_set();
     }
 
     /// Takes `member` out, durably before anything else. Uploads go on with their other copies; where there are none, they fail with
@@ -208,7 +208,7 @@ impl Core {
             return;
         }
         self.resting.let_go(&mut self.volume);
-        if let Err((_, waiters)) = self.rounds.take_out(member, &mut self.volume) {
+        if let Err((_, waiters)) = self.write_sets.take_out(member, &mut self.volume) {
             let touched = self.uploads.iter().filter(|(_, upload)| upload.members.contains(&member));
             let touched: Vec<UploadId> = touched.map(|(id, _)| *id).collect();
             touched.into_iter().for_each(|id| self.fail(id, error));
@@ -246,13 +246,13 @@ impl Core {
             }
         }
         self.upkeep_without(member);
-        self.begin_round();
+        self.begin_write_set();
     }
 
     /// Disks have other states: durably so before anything else is acknowledged.
     pub(super) fn write_superblocks(&mut self, steps: impl IntoIterator<Item = Vec<DiskWrite>>) {
-        self.rounds.write_superblocks(steps);
-        self.begin_round();
+        self.write_sets.write_superblocks(steps);
+        self.begin_write_set();
     }
 
     /// Whether an upload has something on a disk.
@@ -284,7 +284,7 @@ impl Core {
         self.members.iter().flatten().for_each(|member| member.shared.wake());
         let ids: Vec<UploadId> = self.uploads.keys().copied().collect();
         ids.into_iter().for_each(|id| self.fail(id, &StoreError::Closed));
-        for waiter in self.rounds.give_up() {
+        for waiter in self.write_sets.give_up() {
             waiter.answer(Err(StoreError::Closed), &self.front);
         }
     }

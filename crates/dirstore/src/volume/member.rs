@@ -30,7 +30,7 @@ const NAP: Duration = Duration::from_secs(1);
 /// How long until a message is tried again for which the schedule had no room.
 const RETRY: Duration = Duration::from_millis(5);
 
-/// A round waits for this disk: a commit of its schedule like a removed name.
+/// A set of writes waits for this disk: a commit of its schedule like a removed name.
 #[derive(Debug)]
 struct RoundTurn;
 
@@ -209,7 +209,7 @@ impl MemberWorker {
         lock(&self.core).take_out(self.member, &error.clone().of_disk(self.shared.id));
     }
 
-    /// Uses a grant for a commit: one flush for all units that are waited for, then this disk's share of a round.
+    /// Uses a grant for a commit: one flush for all units that are waited for, then this disk's share of a set of writes.
     fn commit(&mut self) {
         self.shared.stats.commits.add(1);
         let mut flushed: Option<Result<(), StoreError>> = None;
@@ -248,7 +248,7 @@ impl MemberWorker {
         }
     }
 
-    /// Writes and flushes this disk's share of the round under way, if it has one.
+    /// Writes and flushes this disk's share of the set under way, if it has one.
     fn write_share(&mut self) -> Result<(), StoreError> {
         let Some((number, writes)) = lock(&self.core).share(self.member) else { return Ok(()) };
         let written = writes.iter().try_for_each(|(position, block)| {

@@ -185,7 +185,7 @@ impl Core {
 
     /// Nobody reads a content, uploads one, or waits for a change.
     fn is_idle(&self) -> bool {
-        self.open.is_empty() && self.upload_count() == 0 && !self.has_round()
+        self.open.is_empty() && self.upload_count() == 0 && !self.has_write_set()
     }
 
     /// Fills a disk that stands in for one that failed.
@@ -257,7 +257,7 @@ impl Core {
             None => run.is_through = true,
         }
         if !copies.is_empty() {
-            self.begin_round();
+            self.begin_write_set();
         }
         if let Err(error) = taken {
             self.end_upkeep(Err(error));
@@ -411,8 +411,8 @@ impl Core {
 
     /// Every content was looked after: when that is durable, a disk that was filled or emptied counts as that.
     fn conclude_upkeep(&mut self) {
-        self.begin_round();
-        let Some(run) = self.upkeep.as_ref().filter(|_| !self.has_round()) else { return };
+        self.begin_write_set();
+        let Some(run) = self.upkeep.as_ref().filter(|_| !self.has_write_set()) else { return };
         let (upkeep, lost) = (run.upkeep, run.report.lost > 0);
         // What rests has units on a disk that leaves, and none on one that was filled.
         if matches!(upkeep, Upkeep::Drain(_) | Upkeep::Fill(_)) {
@@ -430,12 +430,12 @@ impl Core {
             Upkeep::Fill(member) => Ok(Some(self.volume.filled(member))),
             Upkeep::Scrub | Upkeep::Balance | Upkeep::Outward | Upkeep::Inward => Ok(None),
         };
-        let outcome = left.map(|steps| self.rounds.write_superblocks(steps.into_iter().flatten()));
+        let outcome = left.map(|steps| self.write_sets.write_superblocks(steps.into_iter().flatten()));
         self.end_upkeep(outcome);
         if let (Upkeep::Drain(member), Ok(())) = (upkeep, outcome) {
             self.members[member.index()] = None;
         }
-        self.begin_round();
+        self.begin_write_set();
         self.fill_disks();
     }
 
@@ -466,7 +466,7 @@ impl Core {
 
     /// What an upkeep made of a disk counts when it is durable.
     pub(super) fn settle_upkeep(&mut self) {
-        if let Some(run) = self.undurable_upkeep.take_if(|_| !self.rounds.has_superblocks()) {
+        if let Some(run) = self.undurable_upkeep.take_if(|_| !self.write_sets.has_superblocks()) {
             self.tell_of_upkeep(&run, None);
         }
     }
@@ -522,27 +522,27 @@ mod tests {
         let volume = Volume::create(new).expect("it is as it should be");
         let places = (vec![disk(0), disk(1)], vec![None, None], BTreeMap::new());
         let mut core = Core::new(volume, places, OpenContents::new(Arc::default()), shared(0));
-        core.begin_round();
-        write_rounds(&mut core);
+        core.begin_write_set();
+        write_sets(&mut core);
         core.take_out(MemberId(1), &StoreError::Closed);
-        write_rounds(&mut core);
+        write_sets(&mut core);
         let steps = core.volume.put_in(MemberId(1), DISK_BYTES).expect("it is large enough");
         core.members[1] = disk(1);
         core.write_superblocks(steps);
-        write_rounds(&mut core);
+        write_sets(&mut core);
         core.fill_disks();
         for _ in 0..100 {
             core.upkeep_turn();
             if core.upkeep.is_none() {
                 break;
             }
-            write_rounds(&mut core);
+            write_sets(&mut core);
         }
         core
     }
 
-    fn write_rounds(core: &mut Core) {
-        while core.has_round() {
+    fn write_sets(core: &mut Core) {
+        while core.has_write_set() {
             for member in [MemberId(0), MemberId(1)] {
                 if let Some((number, _)) = core.share(member) {
                     core.share_done(member, number);
@@ -555,7 +555,7 @@ mod tests {
     fn a_disk_counts_as_filled_when_that_is_durable() {
         let mut core = with_filled_disk();
         assert!(core.last_upkeep.is_none(), "superblocks are to be written");
-        write_rounds(&mut core);
+        write_sets(&mut core);
         assert!(matches!(core.last_upkeep, Some(("fill", _, None))));
     }
 
@@ -564,7 +564,7 @@ mod tests {
         for member in [MemberId(0), MemberId(1)] {
             let mut core = with_filled_disk();
             core.take_out(member, &StoreError::Closed);
-            write_rounds(&mut core);
+            write_sets(&mut core);
             assert!(matches!(core.last_upkeep, Some(("fill", _, Some(_)))), "{:?}", core.last_upkeep);
         }
     }

@@ -1,7 +1,7 @@
 //! The life of a volume's uploads: where their bytes go, when they get their names, and what becomes of those that break off.
 //!
 //! Promise: an upload that is answered has its units and its record on the disks; one that ends gives its units back when no disk
-//! writes to them any more. Not here: the disks' writing (`member`), the rounds that make records durable (`core`).
+//! writes to them any more. Not here: the disks' writing (`member`), the sets of writes that make records durable (`core`).
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -50,7 +50,7 @@ pub(super) enum VolumeUploadLife {
 impl Core {
     /// Uploads that are not over; one that waits for the journal is none that is.
     pub(super) fn upload_count(&self) -> usize {
-        let waiting = self.rounds.waiting().filter(|waiter| matches!(waiter, Waiter::Upload { .. }));
+        let waiting = self.write_sets.waiting().filter(|waiter| matches!(waiter, Waiter::Upload { .. }));
         self.uploads.len() + waiting.count()
     }
 
@@ -284,8 +284,8 @@ impl Core {
                 let etag = entry_of(&name, &content, self.front.id, None).etag;
                 let published = Published { created, etag, size: content.length };
                 let reply = upload.reply.take();
-                self.rounds.wait(Waiter::Upload { path: upload.path, published, reply });
-                self.begin_round();
+                self.write_sets.wait(Waiter::Upload { path: upload.path, published, reply });
+                self.begin_write_set();
             }
             Err(error) => {
                 self.front.stats.uploads_failed.add(1);
@@ -311,8 +311,8 @@ impl Core {
         });
         match removed {
             Ok(()) => {
-                self.rounds.wait(Waiter::Removal(reply));
-                self.begin_round();
+                self.write_sets.wait(Waiter::Removal(reply));
+                self.begin_write_set();
             }
             Err(error) => reply.send(Err(error)),
         }

@@ -79,6 +79,41 @@ fn nothing_is_left_unfinished() {
     report(&problems);
 }
 
+/// A number of the schedule is measured, has a source, or is said to be chosen; what only names something needs no origin.
+#[test]
+fn each_constant_of_the_schedule_says_where_it_is_from() {
+    let origins = ["ecision 0", "easured", "RFC ", "Chosen", "Follows"];
+    let (mut problems, mut found) = (Vec::new(), 0);
+    for (path, text) in sources("rs").into_iter().filter(|(path, _)| path.starts_with("crates/schedule/src")) {
+        let text = text.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default();
+        let mut said = String::new();
+        for (index, line) in text.lines().enumerate().filter(|_| !path.to_string_lossy().ends_with("tests.rs")) {
+            let declared = line.trim_start_matches("pub ").strip_prefix("const ");
+            if let Some((name, value)) = declared.and_then(|rest| rest.split_once(": "))
+                && !name.contains(' ')
+                && !value.contains("::MAX")
+            {
+                found += 1;
+                if !origins.iter().any(|origin| said.contains(origin)) {
+                    problems.push(format!(
+                        "{}:{}: say where the value of `{name}` is from: a decision, a measurement, or that it is chosen",
+                        path.display(),
+                        index + 1
+                    ));
+                }
+            }
+            // What is said of one holds for those that follow it directly.
+            match line.strip_prefix("///") {
+                Some(more) => said.push_str(more),
+                None if declared.is_none() => said.clear(),
+                None => {}
+            }
+        }
+    }
+    assert!(found > 30, "{found} are not all");
+    report(&problems);
+}
+
 /// What a test prints is caught where it passes: nobody would see that it was skipped.
 #[test]
 fn a_skipped_test_says_so_where_it_is_counted() {

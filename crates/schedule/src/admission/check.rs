@@ -2,11 +2,11 @@
 
 use super::*;
 
-/// Share of the core's time that may be promised.
+/// Share of the core's time that may be promised. Chosen.
 const PROCESSOR_SHARE_MAX: f64 = 0.9;
-/// Below this load the core's cost per bit is not known well enough to refuse anybody.
+/// Below this load the core's cost per bit is not known well enough to refuse anybody. Chosen.
 const PROCESSOR_SHARE_KNOWN: f64 = 0.5;
-/// The share of a round that is left when a start is tried that has waited for this round.
+/// The share of a round that is left when a start is tried that has waited for this round. Chosen.
 const STARTS_WITH: f64 = 0.9;
 
 impl Admission {
@@ -111,7 +111,7 @@ impl Admission {
         while period as usize <= SLOTS && !request.writes {
             let demand = demand_at(request, table, period);
             let count = carried(request, table, &demand, memory);
-            // A gain below one in fifty is not worth the memory.
+            // A gain below one in fifty is not worth the memory (decision 0007, varied).
             if block_bytes(request, table, period) > limits::BLOCK_BYTES_MAX || count < most * 1.02 {
                 break;
             }

@@ -13,21 +13,23 @@ use units::Nanos;
 
 use crate::profile::DiskProfile;
 
-/// Rounds in the table; also the longest period.
+/// Rounds in the table; also the longest period. Chosen: the longest block of the longest round is 32 MiB, 30 s of 8.8 Mbit/s.
 pub const SLOTS: usize = 32;
-/// Rounds a stream is read ahead when its block is asked for: its deadline lies at least this far away.
+/// Rounds a stream is read ahead when its block is asked for: its deadline lies at least this far away. Decision 0007, table of
+/// constants.
 pub const LOOKAHEAD_ROUNDS: u64 = 3;
-/// Rounds of work that may carry over into the next: the look-ahead, less the round itself, and less half a round that
-/// is kept for what no model foresees. Many streams can start in one round because of it; in the long run, placement
-/// keeps the carry-over near zero.
+/// Rounds of work that may carry over into the next: the look-ahead, less the round itself, and less half a round that is kept
+/// for what no model foresees. Many streams can start in one round because of it; in the long run, placement keeps the
+/// carry-over near zero. Decision 0007, table of constants.
 pub const CARRY_MAX: f64 = 1.5;
-/// At least one of so many rounds must have room for a start.
+/// At least one of so many rounds must have room for a start. Chosen: a bound on how long a start waits, which no figure has
+/// (decision 0007).
 const WINDOW: usize = 8;
-/// Rounds in which a start finds room at the latest, if nobody else starts.
+/// Rounds in which a start finds room at the latest, if nobody else starts. Follows from the line above.
 pub const STARTS_WITHIN: u64 = 2 * WINDOW as u64 - 1;
-/// Rounds of work that may carry over when best-effort work used the disk beyond the end of a round: half a round less,
-/// because the time of a flush is known less well than that of a read.
-const SLACK_CARRY_MAX: f64 = 1.0;
+/// Rounds of work that may carry over when best-effort work used the disk beyond the end of a round: half a round less, because
+/// the time of a flush is known less well than that of a read. Decision 0007, table of constants.
+const JOB_CARRY_MAX: f64 = 1.0;
 
 /// What one stream's reading (or one recording's writing) costs.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -233,16 +235,16 @@ impl DiskTable {
     }
 
     /// For how long after the end of `round` the disk may do something else, if nothing is left of what was asked for up
-    /// to then: no later round carries over more than [`SLACK_CARRY_MAX`]. `Nanos::MAX` if nothing is placed.
+    /// to then: no later round carries over more than [`JOB_CARRY_MAX`]. `Nanos::MAX` if nothing is placed.
     #[must_use]
-    pub fn slack(&self, round: u64) -> Nanos {
+    pub fn carry_headroom(&self, round: u64) -> Nanos {
         let (mut behind, mut most, mut placed) = (0.0f64, 0.0f64, false);
         for load in (round + 1..).take(SLOTS).map(|round| self.planned.at(round)) {
             placed |= load.seeks > 1e-6;
             behind += self.seconds(load) - self.seconds_to_promise();
             most = most.max(behind);
         }
-        let left = SLACK_CARRY_MAX * self.round.as_secs_f64() - most;
+        let left = JOB_CARRY_MAX * self.round.as_secs_f64() - most;
         if placed { Nanos::from_secs_f64(left.max(0.0)) } else { Nanos::MAX }
     }
 
@@ -480,19 +482,19 @@ mod tests {
     }
 
     #[test]
-    fn slack_is_what_the_fullest_rounds_to_come_leave() {
+    fn carry_headroom_is_what_the_fullest_rounds_to_come_leave() {
         let mut table = table(0.9);
-        assert_eq!(table.slack(1000), Nanos::MAX, "nobody reads");
+        assert_eq!(table.carry_headroom(1000), Nanos::MAX, "nobody reads");
         let demand = DiskDemand { period: 32, transfer: 0.5, seeks: 1.0 };
         let alone = StartCost { transfer_per_round: 0.0, ..start(1000) };
         let first = (0..32).map(|_| table.place(&demand, &alone).expect("a slot for each"));
         let first: Vec<u64> = first.collect();
-        assert_eq!(table.slack(1100), ROUND, "each round makes good for some of it");
+        assert_eq!(table.carry_headroom(1100), ROUND, "each round makes good for some of it");
         // Another one in three rounds that follow each other: what they carry over is not there to be lent.
         (0..3).for_each(|ahead| table.enter(&demand, 1201 + ahead));
-        let slack = table.slack(1200).as_secs_f64();
-        assert!((0.4..0.7).contains(&slack), "three times 0.14 s too much: {slack}");
+        let headroom = table.carry_headroom(1200).as_secs_f64();
+        assert!((0.4..0.7).contains(&headroom), "three times 0.14 s too much: {headroom}");
         first.into_iter().for_each(|round| table.remove(&demand, &alone, round));
-        assert_eq!(table.slack(1200), ROUND, "half a round in three of 32");
+        assert_eq!(table.carry_headroom(1200), ROUND, "half a round in three of 32");
     }
 }

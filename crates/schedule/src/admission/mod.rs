@@ -17,9 +17,9 @@ pub use check::window_bytes;
 use check::{f64_of, wire};
 use disk_table::{DiskDemand, DiskTable, LOOKAHEAD_ROUNDS, SLOTS, StartConditions, StartCost};
 
-/// Unit of buffer memory: the largest read is four of them.
+/// Unit of buffer memory: the largest read is four of them. Chosen.
 pub const CACHE_PAGE_BYTES: u64 = limits::CHUNK_BYTES / 4;
-/// Share of a round held back for what no cost model foresees.
+/// Share of a round held back for what no cost model foresees. Decision 0007, table of constants.
 pub const MARGIN: f64 = 0.04;
 /// Bytes on the wire per byte of payload: Ethernet and TCP/IP heads at an MTU of 1500 (1538 / 1448, RFC 894, RFC 7323).
 pub const WIRE_OVERHEAD: f64 = 1.0622;
@@ -406,8 +406,8 @@ impl Admission {
     /// For how long after the end of `round` a disk that has nothing to read may do something else, by its time table;
     /// `Nanos::MAX` if nothing is placed on it.
     #[must_use]
-    pub fn slack(&self, disk: DiskId, round: u64) -> Nanos {
-        self.disk(disk).table.slack(round)
+    pub fn carry_headroom(&self, disk: DiskId, round: u64) -> Nanos {
+        self.disk(disk).table.carry_headroom(round)
     }
 
     /// How many reservations were made before this one: greater is younger.

@@ -14,20 +14,20 @@ use super::cost::CostModel;
 use super::slack::Buckets;
 pub use super::work::{BeChoice, BeWork, Commit, WorkOwner};
 
-/// Bytes of one batch. A file system's commit costs 45 ms beside its bytes (ext4, emulated 7200 rpm disk), and an upload
-/// of 10 MB should need one.
+/// Bytes of one batch. A file system's commit costs 45 ms beside its bytes (ext4, emulated 7200 rpm disk), and an upload of 10
+/// MB should need one. Decision 0007, table of constants.
 const BATCH_BYTES_MAX: u64 = 16 << 20;
 
-/// From so many dirty bytes on a flush is worth its time even if nobody waits for it. Flushing fewer costs more than
-/// leaving them to the drive.
+/// From so many dirty bytes on a flush is worth its time even if nobody waits for it. Flushing fewer costs more than leaving
+/// them to the drive. Decision 0007, varied.
 const DIRTY_BYTES_WORTH: u64 = 4 << 20;
 
-/// Time that is kept free behind a write and its flush, for what passes between two grants. Without it, the flush of a
-/// batch that had used all of its time did not quite fit any more.
+/// Time that is kept free behind a write and its flush, for what passes between two grants. Without it, the flush of a batch
+/// that had used all of its time did not quite fit any more. Decision 0007, varied.
 const MARGIN: Nanos = Nanos::from_millis(3);
 
-/// How much an upload may write in a row while no bulk read waits. Changing to another upload costs two seeks: with
-/// turns of 2 MiB and 16 writers, these took a quarter of the time of a drive of 2005.
+/// How much an upload may write in a row while no bulk read waits. Changing to another upload costs two seeks: with turns of 2
+/// MiB and 16 writers, these took a quarter of the time of a drive of 2005. Decision 0007, table of constants.
 const TURN_BYTES_MAX: u64 = 4 * limits::RUN_BYTES_MAX;
 
 /// What is allowed now.

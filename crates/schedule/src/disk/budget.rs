@@ -7,8 +7,8 @@
 
 use units::Nanos;
 
-/// Where no share is configured, jobs have this much of the margin that admission holds back: an upload to a disk that
-/// is full of streams goes on, if slowly.
+/// Where no share is configured, jobs have this much of the margin that admission holds back: an upload to a disk that is full
+/// of streams goes on, if slowly. Decision 0007, varied.
 const SHARE_MIN: f64 = 0.01;
 
 /// The budget of one disk.

@@ -8,25 +8,29 @@ use units::Nanos;
 use crate::admission::MARGIN;
 use crate::profile::DiskProfile;
 
-/// Disk time over which observations are averaged (exponentially).
+/// Disk time over which observations are averaged (exponentially). Chosen.
 const MEMORY_SECONDS: f64 = 5.0;
-/// A slowdown on which so many spells of disk time in a row agree is believed at once. So a disk that becomes slow is
-/// known after a second, and a few reads that take long are not mistaken for that: a spell has a dozen reads or more.
+/// A slowdown on which so many spells of disk time in a row agree is believed at once. So a disk that becomes slow is known
+/// after a second, and a few reads that take long are not mistaken for that: a spell has a dozen reads or more. Decision 0025
+/// has what follows from it.
 const SPELL_SECONDS: f64 = 0.3;
 const SPELLS: usize = 3;
-/// An observation counts as at most this many times its prediction: a retry of the drive or a stall of the machine does
-/// not make a slow disk. Time beyond that counts only when it is lost again while the first loss is remembered: a drive
-/// that cleans up every few seconds does have that much less time.
+/// An observation counts as at most this many times its prediction: a retry of the drive or a stall of the machine does not
+/// make a slow disk. Time beyond that counts only when it is lost again while the first loss is remembered: a drive that cleans
+/// up every few seconds does have that much less time. Decision 0007, varied.
 const OUTLIER: f64 = 4.0;
-/// A longer stall counts as one of this length: then the disk is not slow but hung.
+/// A longer stall counts as one of this length: then the disk is not slow but hung. Chosen: a bound that no figure has
+/// (decision 0007).
 const STALL_MAX_SECONDS: f64 = 5.0;
-/// Below this the disk counts as keeping its profile: random access times scatter by the margin that admission holds back.
+/// Below this the disk counts as keeping its profile: random access times scatter by the margin that admission holds back. Decision 0007, table of constants.
 const TOLERANCE: f64 = 1.0 + MARGIN;
-/// No drive's cache holds more dirty bytes than this; what was written beyond is on the platters already.
+/// No drive's cache holds more dirty bytes than this; what was written beyond is on the platters already. Chosen: a bound that
+/// no figure has (decision 0007).
 const CACHE_BYTES_MAX: u64 = 32 << 20;
-/// Commits are never taken to be quicker than this when an outlier is judged.
+/// Commits are never taken to be quicker than this when an outlier is judged. Chosen: a turn of a 7200 rpm drive is 8 ms.
 const COMMIT_KNOWN_MIN: f64 = 0.005;
-/// A learned operation cost rises by this share of an excess and falls by `FALL`: it stays near the 90th percentile (0.05 of 0.55).
+/// A learned operation cost rises by this share of an excess and falls by `FALL`: it stays near the 90th percentile (0.05 of
+/// 0.55). Decision 0007, varied.
 const RISE: f64 = 0.5;
 const FALL: f64 = 0.05;
 

@@ -10,15 +10,16 @@
 
 use units::Nanos;
 
-/// So many different places with errors make a disk erring.
+/// So many different places with errors make a disk erring. Chosen (decision 0009).
 pub const PLACES: usize = 4;
-/// Errors older than this are not counted together.
+/// Errors older than this are not counted together. Chosen (decision 0009).
 pub const SPAN: Nanos = Nanos::from_secs(60);
-/// Errors closer together than this on the device are one place: what a scratch spoils.
+/// Errors closer together than this on the device are one place: what a scratch spoils. Chosen (decision 0009).
 pub const PLACE_BYTES: u64 = 16 << 20;
-/// How long an erring disk must make no error before it is used for new work again, the first time; doubled each time after that.
+/// How long an erring disk must make no error before it is used for new work again, the first time; doubled each time after
+/// that. Chosen (decision 0009).
 pub const HOLD_MIN: Nanos = Nanos::from_secs(10);
-/// The longest such time.
+/// The longest such time. Chosen (decision 0009).
 pub const HOLD_MAX: Nanos = Nanos::from_secs(640);
 
 /// Where an error was.

@@ -1,6 +1,6 @@
 //! The schedule of a disk: what it does next.
 //!
-//! Reads that are due are kept by the round of their deadlines; *slack* is the time for which all of them can wait. The head
+//! Reads that are due are kept by the quarter of a round of their deadlines; *slack* is the time for which all of them can wait. The head
 //! goes on to the next read in its sweep while what is due earlier can wait for that, else to what is due first. Whatever is
 //! not a read that is due is a *job*: a batch of writes with its flush, a bulk read, a probe. A job runs if it takes no
 //! longer than the slack: when no read waits, or when the *budget* of best effort has saved its time. A recording is a job
@@ -28,7 +28,8 @@ use cost::{CostModel, SyncScope};
 use real_time::{RtQueue, RtRequest};
 use slack::{Buckets, Slack};
 
-/// Pieces of a best-effort read, issued together.
+/// Pieces of a best-effort read, issued together. With a single one, a drive without a cache loses a turn of the platter after
+/// each: measured on the emulated drives.
 const READ_PIECES: u32 = 2;
 
 /// Settings of one disk's schedule.
@@ -318,9 +319,9 @@ impl DiskSchedule {
     }
 
     /// Sets for how long after the end of the present round jobs may still use the disk when no read waits: for as long
-    /// as what streams have read ahead beyond the needs of the coming rounds ([`crate::admission::Admission::slack`]).
+    /// as what streams have read ahead beyond the needs of the coming rounds ([`crate::admission::Admission::carry_headroom`]).
     /// Before anything is promised there is no limit.
-    pub fn set_slack(&mut self, over: Nanos) {
+    pub fn set_carry_headroom(&mut self, over: Nanos) {
         self.over = over;
     }
 

@@ -1,7 +1,7 @@
 //! Reads that are due: the blocks of admitted streams, each with a deadline.
 //!
-//! Promise: the next read is the one that the head comes to first among those that everything due in an earlier round
-//! can wait for (SCAN-EDF with deadlines in rounds: Reddy & Wyllie 1993); a starting stream's first bytes go before
+//! Promise: the next read is the one that the head comes to first among those that everything due in an earlier quarter
+//! of a round can wait for (SCAN-EDF with deadlines in quarters of rounds: Reddy & Wyllie 1993); a starting stream's first bytes go before
 //! that, under the same condition. Not here: what can wait for how long (`slack`), jobs (`best_effort`). See
 //! docs/decisions/0007.
 
@@ -36,10 +36,11 @@ impl RtRequest {
     }
 }
 
-/// When the head has come to a block, so much transfer time of it is read, in whole read units. Otherwise a disk that
-/// is late would read blocks in single read units, each with a seek of its own, and would never catch up.
+/// When the head has come to a block, so much transfer time of it is read, in whole read units. Otherwise a disk that is late
+/// would read blocks in single read units, each with a seek of its own, and would never catch up. Decision 0007, table of
+/// constants.
 const SLICE: Nanos = Nanos::from_millis(50);
-/// The part of a start that is hurried: what the plane begins to send with (two pages).
+/// The part of a start that is hurried: what the plane begins to send with (two pages). Decision 0007, table of constants.
 pub const START_BYTES: u64 = 512 * 1024;
 
 #[derive(Debug, Clone, Copy)]

@@ -1,6 +1,6 @@
 //! Slack: for how long a disk may do something that nothing it has promised needs.
 //!
-//! What is due is kept in buckets, one for each round in which a deadline lies. A bucket is served in one sweep, so it takes
+//! What is due is kept in buckets, one for each quarter of a round in which a deadline lies. A bucket is served in one sweep, so it takes
 //! at most S(n, T), the bound that admission counts with; it must be over by the earliest deadline in it. The slack before a
 //! bucket is the least of what the buckets in front of it leave:
 //!
@@ -18,11 +18,13 @@ use units::Nanos;
 use crate::cycle::Grid;
 use crate::profile::DiskProfile;
 
-/// Buckets in a round.
+/// Buckets in a round. Decision 0007, table of constants.
 const PER_ROUND: u64 = 4;
-/// Buckets in all; what is due later counts as due in the last of them.
+/// Buckets in all; what is due later counts as due in the last of them. Chosen: five rounds, two more than a read is asked for
+/// ahead.
 const BUCKETS: usize = 20;
-/// What is due in one round.
+
+/// What is due in a quarter of a round.
 #[derive(Debug, Clone, Copy)]
 struct Bucket {
     /// The earliest deadline in it.

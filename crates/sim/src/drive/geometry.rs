@@ -2,7 +2,7 @@
 //!
 //! Promise: pure arithmetic on integers of nanoseconds; consecutive tracks lie one turn plus the skew apart, so a
 //! stream never loses a turn and a zone's sustained rate is exactly what the parameters say.
-//! Not here: queues, caches, the state of the head (`mechanics`).
+//! Not here: queues, caches, the state of the head (`rotating`).
 
 use units::Nanos;
 

@@ -1,7 +1,7 @@
 //! Making durable: one operation for all that waits, on one grant, in parts.
 //!
-//! Promise: what is acknowledged survives a power cut, and no name is left with a part of its bytes. Uploads that finish in
-//! the same window share a commit: the first sync commits the journal for all, the others find nothing left to do. What was
+//! Promise: what is acknowledged survives a power cut, and no name is left with a part of its bytes. Uploads that wait
+//! together share a commit: the first sync commits the journal for all, the others find nothing left to do. What was
 //! written since the last flush is told to the schedule: it decides how much a drive's cache may hold, and when it is
 //! emptied though nobody waits.
 

@@ -1,7 +1,7 @@
-//! What makes changes durable, in rounds: each disk of a round writes its share and flushes it, at its own pace, and the next round begins
+//! What makes changes durable, in sets of writes: each disk of a set writes its share and flushes it, at its own pace, and the next set begins
 //! when all have.
 //!
-//! Promise: one round is under way at a time. What waits is durable when every disk that holds the journal has flushed a commit that was
+//! Promise: one set is under way at a time. What waits is durable when every disk that holds the journal has flushed a commit that was
 //! begun after it came, and no commit is begun before each change of a disk's state is in the superblocks of all others. When a disk is
 //! taken out, the commit under way is given up and another one takes its place; what a disk still tells of the old one counts for nothing.
 //! Not here: doing it; what is to be written (`commit`).
@@ -12,20 +12,20 @@ use crate::{DiskWrite, MemberId, Volume, VolumeError};
 
 /// See the module. `W` is who waits.
 #[derive(Debug)]
-pub struct Rounds<W> {
-    /// Superblocks to be written before anything else, a round each.
+pub struct WriteSets<W> {
+    /// Superblocks to be written before anything else, a set each.
     superblocks: VecDeque<Vec<DiskWrite>>,
-    under_way: Option<Round<W>>,
+    under_way: Option<WriteSet<W>>,
     /// For the next commit.
     waiting: Vec<W>,
-    /// Rounds that were begun so far.
+    /// WriteSets that were begun so far.
     begun: u64,
     /// The newest generation of the superblock that is durable.
     durable_generation: u64,
 }
 
 #[derive(Debug)]
-struct Round<W> {
+struct WriteSet<W> {
     /// Tells it from the one that was given up before it.
     number: u64,
     writes: Vec<DiskWrite>,
@@ -35,21 +35,21 @@ struct Round<W> {
     commit: Option<Vec<W>>,
 }
 
-impl<W> Rounds<W> {
+impl<W> WriteSets<W> {
     /// Of a volume of which this generation of the superblock is durable; 0 of one that is being made.
     #[must_use]
     pub const fn new(durable_generation: u64) -> Self {
         Self { superblocks: VecDeque::new(), under_way: None, waiting: Vec::new(), begun: 0, durable_generation }
     }
 
-    /// The change that was just staged is somebody's: [`Rounds::done`] gives who waits back when it is durable.
+    /// The change that was just staged is somebody's: [`WriteSets::done`] gives who waits back when it is durable.
     pub fn wait(&mut self, waiter: W) {
         self.waiting.push(waiter);
     }
 
     /// Everybody who waits.
     pub fn waiting(&self) -> impl Iterator<Item = &W> {
-        let in_commit = self.under_way.iter().filter_map(|round| round.commit.as_ref()).flatten();
+        let in_commit = self.under_way.iter().filter_map(|set| set.commit.as_ref()).flatten();
         self.waiting.iter().chain(in_commit)
     }
 
@@ -58,7 +58,7 @@ impl<W> Rounds<W> {
         self.superblocks.extend(steps);
     }
 
-    /// Begins the next round if none is under way and there is something to be written. Gives the disks whose turn it is now.
+    /// Begins the next set if none is under way and there is something to be written. Gives the disks whose turn it is now.
     pub fn begin(&mut self, volume: &mut Volume) -> Vec<MemberId> {
         while self.under_way.is_none() {
             let (writes, commit) = if let Some(writes) = self.superblocks.pop_front() {
@@ -75,7 +75,7 @@ impl<W> Rounds<W> {
                 continue;
             }
             self.begun += 1;
-            self.under_way = Some(Round { number: self.begun, writes, left: left.clone(), commit });
+            self.under_way = Some(WriteSet { number: self.begun, writes, left: left.clone(), commit });
             return left;
         }
         Vec::new()
@@ -90,7 +90,7 @@ impl<W> Rounds<W> {
     /// Whether superblocks are to be written.
     #[must_use]
     pub fn has_superblocks(&self) -> bool {
-        !self.superblocks.is_empty() || self.under_way.as_ref().is_some_and(|round| round.commit.is_none())
+        !self.superblocks.is_empty() || self.under_way.as_ref().is_some_and(|set| set.commit.is_none())
     }
 
     /// The newest generation of the superblock that is durable on all disks that are written to. One that was given up is not, though
@@ -100,29 +100,29 @@ impl<W> Rounds<W> {
         self.durable_generation
     }
 
-    /// Whether a disk has a share of the round under way that it has not flushed yet.
+    /// Whether a disk has a share of the set under way that it has not flushed yet.
     #[must_use]
     pub fn is_turn_of(&self, member: MemberId) -> bool {
-        self.under_way.as_ref().is_some_and(|round| round.left.contains(&member))
+        self.under_way.as_ref().is_some_and(|set| set.left.contains(&member))
     }
 
-    /// What a disk is to write and flush, if it is its turn, and the number of the round.
+    /// What a disk is to write and flush, if it is its turn, and the number of the set.
     #[must_use]
     pub fn share(&self, member: MemberId) -> Option<(u64, Vec<&DiskWrite>)> {
-        let round = self.under_way.as_ref().filter(|round| round.left.contains(&member))?;
-        Some((round.number, round.writes.iter().filter(|write| write.member == member).collect()))
+        let set = self.under_way.as_ref().filter(|set| set.left.contains(&member))?;
+        Some((set.number, set.writes.iter().filter(|write| write.member == member).collect()))
     }
 
-    /// A disk flushed its share of the round of this number. Gives who need not wait any more: what they wait for is durable.
+    /// A disk flushed its share of the set of this number. Gives who need not wait any more: what they wait for is durable.
     pub fn done(&mut self, member: MemberId, number: u64, volume: &mut Volume) -> Vec<W> {
-        let Some(round) = self.under_way.as_mut().filter(|round| round.number == number) else { return Vec::new() };
-        round.left.retain(|other| *other != member);
+        let Some(set) = self.under_way.as_mut().filter(|set| set.number == number) else { return Vec::new() };
+        set.left.retain(|other| *other != member);
         self.end_if_written(volume)
     }
 
     fn end_if_written(&mut self, volume: &mut Volume) -> Vec<W> {
-        let Some(round) = self.under_way.take_if(|round| round.left.is_empty()) else { return Vec::new() };
-        if let Some(waiters) = round.commit {
+        let Some(set) = self.under_way.take_if(|set| set.left.is_empty()) else { return Vec::new() };
+        if let Some(waiters) = set.commit {
             volume.committed(Ok(()));
             return waiters;
         }
@@ -138,8 +138,8 @@ impl<W> Rounds<W> {
     /// # Errors
     /// The volume takes no more changes: gives who waits, for it will never be known what became of that.
     pub fn take_out(&mut self, member: MemberId, volume: &mut Volume) -> Result<(), (VolumeError, Vec<W>)> {
-        let given_up = self.under_way.take_if(|round| round.commit.is_some());
-        self.waiting.splice(0..0, given_up.and_then(|round| round.commit).unwrap_or_default());
+        let given_up = self.under_way.take_if(|set| set.commit.is_some());
+        self.waiting.splice(0..0, given_up.and_then(|set| set.commit).unwrap_or_default());
         match volume.take_out(member) {
             Ok(steps) => {
                 // Nor does the next disk of this number get what this one did not.
@@ -148,8 +148,8 @@ impl<W> Rounds<W> {
             }
             Err(error) => return Err((error, self.give_up())),
         }
-        if let Some(round) = &mut self.under_way {
-            round.left.retain(|other| *other != member);
+        if let Some(set) = &mut self.under_way {
+            set.left.retain(|other| *other != member);
         }
         self.end_if_written(volume);
         Ok(())
@@ -158,7 +158,7 @@ impl<W> Rounds<W> {
     /// Nothing more is written. Gives who waits.
     pub fn give_up(&mut self) -> Vec<W> {
         self.superblocks.clear();
-        let commit = self.under_way.take().and_then(|round| round.commit).unwrap_or_default();
+        let commit = self.under_way.take().and_then(|set| set.commit).unwrap_or_default();
         commit.into_iter().chain(std::mem::take(&mut self.waiting)).collect()
     }
 }

@@ -13,7 +13,8 @@ use std::sync::Arc;
 
 use common::{Chance, MemoryDisk, MemoryDisks, UNIT, new_volume, padded, payload, read_part, write_content};
 use volume::{
-    Checksums, DiskWrite, Draft, MemberId, NewCopy, Placement, Rounds, StoredContent, Upkeep, Volume, VolumeOpenError,
+    Checksums, DiskWrite, Draft, MemberId, NewCopy, Placement, StoredContent, Upkeep, Volume, VolumeOpenError,
+    WriteSets,
 };
 
 const DISK: u64 = 6 << 20;
@@ -68,7 +69,7 @@ struct Fill {
 struct Server {
     volume: Volume,
     /// Who waits is the number of a state.
-    rounds: Rounds<usize>,
+    write_sets: WriteSets<usize>,
     disks: MemoryDisks,
     /// Disks without power.
     dead: BTreeSet<MemberId>,
@@ -103,7 +104,7 @@ impl Server {
         let volume = Volume::create(new_volume(placement, vec![DISK; count])).expect("sizes are fine");
         let mut server = Self {
             volume,
-            rounds: Rounds::new(1),
+            write_sets: WriteSets::new(1),
             disks: MemoryDisks(vec![Some(MemoryDisk::new(DISK)); count]),
             dead: BTreeSet::new(),
             workers: (0..count).map(|_| Some(Worker::default())).collect(),
@@ -163,7 +164,7 @@ impl Server {
 
     fn begin(&mut self) {
         // Whose turn it is is seen by the threads themselves.
-        self.rounds.begin(&mut self.volume);
+        self.write_sets.begin(&mut self.volume);
     }
 
     fn begin_upload(&mut self) {
@@ -218,7 +219,7 @@ impl Server {
 
     fn changed(&mut self, state: Model) {
         self.states.push(state);
-        self.rounds.wait(self.states.len() - 1);
+        self.write_sets.wait(self.states.len() - 1);
         self.begin();
     }
 
@@ -246,7 +247,7 @@ impl Server {
         }
         match task {
             Task::Round(number) => {
-                let durable = self.rounds.done(member, number, &mut self.volume);
+                let durable = self.write_sets.done(member, number, &mut self.volume);
                 self.counts.acknowledged += durable.len() as u64;
                 self.acknowledged = durable.into_iter().fold(self.acknowledged, usize::max);
                 self.begin();
@@ -261,15 +262,15 @@ impl Server {
     }
 
     fn take_job(&mut self, member: MemberId) {
-        let round = self
-            .rounds
+        let share = self
+            .write_sets
             .share(member)
             .map(|(number, writes)| (Task::Round(number), writes.into_iter().cloned().collect::<VecDeque<_>>()));
         let upload = || {
             let mut uploads = self.uploads.iter_mut();
             uploads.find_map(|upload| Some((Task::Upload(upload.number), upload.todo.remove(&member)?)))
         };
-        let Some((task, writes)) = round.or_else(upload) else { return };
+        let Some((task, writes)) = share.or_else(upload) else { return };
         let worker = self.workers[member.index()].as_mut().expect("it asks");
         worker.job = Some(Job { task, writes, is_flushed: false });
     }
@@ -278,7 +279,7 @@ impl Server {
         if !self.is_served(member) {
             return;
         }
-        let taken = self.rounds.take_out(member, &mut self.volume);
+        let taken = self.write_sets.take_out(member, &mut self.volume);
         if taken.is_err() {
             return;
         }
@@ -310,7 +311,7 @@ impl Server {
         self.disks.0[member.index()] = Some(MemoryDisk::new(DISK));
         self.dead.remove(&member);
         self.workers[member.index()] = Some(Worker::default());
-        self.rounds.write_superblocks(steps);
+        self.write_sets.write_superblocks(steps);
         self.fill = Some(Fill { member, name: String::new() });
         self.begin();
     }
@@ -324,9 +325,9 @@ impl Server {
         }
         let next = self.volume.content_behind(&name).map(|(name, content)| (name.to_owned(), Arc::clone(content)));
         let Some((name, content)) = next else {
-            if self.rounds.is_idle() {
+            if self.write_sets.is_idle() {
                 let steps = self.volume.filled(member);
-                self.rounds.write_superblocks(steps);
+                self.write_sets.write_superblocks(steps);
                 self.counts.filled += 1;
             } else {
                 self.fill = Some(Fill { member, name });
@@ -417,7 +418,7 @@ impl Server {
             self.disks.0.iter_mut().flatten().for_each(|disk| disk.crash(&mut self.chance));
             let mut disks = self.disks.clone();
             self.volume = self.found(&mut disks);
-            let (found, durable) = (self.volume.superblock().generation, self.rounds.durable_generation());
+            let (found, durable) = (self.volume.superblock().generation, self.write_sets.durable_generation());
             assert!(found >= durable, "generation {durable} was said to be durable, {found} is found");
             let state = self.check_state(&self.volume);
             self.states = vec![self.states[state].clone()];
@@ -426,7 +427,7 @@ impl Server {
                 break;
             }
         }
-        self.rounds = Rounds::new(self.volume.superblock().generation);
+        self.write_sets = WriteSets::new(self.volume.superblock().generation);
         self.dead.clear();
         self.uploads.clear();
         let worker = |member: MemberId| self.volume.is_writable(member).then(Worker::default);
