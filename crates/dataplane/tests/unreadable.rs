@@ -48,7 +48,7 @@ fn who_waits_for_a_page_that_cannot_be_read_is_sent_what_lies_before_it() {
     }
 }
 
-/// Simulator, seed 2603: newcomers found the page that an earlier viewer still held, and ended with its error.
+/// Found by the simulator: newcomers found the page that an earlier viewer still held, and ended with its error.
 #[test]
 fn who_comes_to_a_page_that_could_not_be_read_reads_it_anew() {
     for service in [FAST, Service::BestEffort] {

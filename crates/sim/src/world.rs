@@ -265,7 +265,7 @@ impl World {
 
     /// A disk with a read of one of its contents out is not idle, though that read goes through the page cache: whether
     /// the kernel asks the disk for it is not known to anybody above, and what waits behind it (a commit waits for all
-    /// reads) is not eligible. As coded before, the law saw idle disks beside bulk reads of such contents (seed 1293).
+    /// reads) is not eligible.
     fn is_idle_beside_work(&self, disk: usize) -> bool {
         self.disks[disk].in_flight() == 0
             && self.grants[disk].is_none()

@@ -166,7 +166,7 @@ fn what_recordings_wrote_does_not_stay_dirty() {
 }
 
 /// A job had to fit into what was left of the round beside a recording: of each half second the disk was idle for up to a third
-/// while uploads waited (seeds 1097 and 3033, and eight more of 10,000), and a recording's buffer overflowed (seed 6508).
+/// while uploads waited (ten of 10,000 seeds), and a recording's buffer overflowed (one).
 #[test]
 fn a_disk_that_records_is_not_idle_while_uploads_wait() {
     for profile in [DriveProfile::Desktop, DriveProfile::T7k250, DriveProfile::Surveillance] {

@@ -373,9 +373,8 @@ fn a_generation_that_was_given_up_is_not_durable() {
 #[test]
 fn of_two_disks_that_fail_between_superblocks_and_checkpoint_nothing_is_lost_silently() {
     let pairs = [(ONE, TWO), (ONE, THREE), (TWO, ONE), (TWO, THREE), (THREE, ONE), (THREE, TWO)];
-    for ((first, second), sets, seed) in pairs
-        .into_iter()
-        .flat_map(|pair| (0..3).flat_map(move |sets| (0..20).map(move |seed| (pair, sets, seed))))
+    for ((first, second), sets, seed) in
+        pairs.into_iter().flat_map(|pair| (0..3).flat_map(move |sets| (0..20).map(move |seed| (pair, sets, seed))))
     {
         let what = format!("{first:?}, {second:?}, {sets} sets, seed {seed}");
         let mut bench = Bench::new(3);

@@ -45,6 +45,19 @@ fn sources_are_cited_by_names_that_the_reader_can_look_up() {
     report(&problems);
 }
 
+/// Results are raw; the pictures that the READMEs show are kept with them, any other can be drawn again.
+#[test]
+fn no_picture_is_kept_that_the_readme_does_not_show() {
+    let readme = read("README.md");
+    let pictures = all_files().into_iter().map(|(path, _)| path).filter(|path| path.starts_with("docs/results"));
+    let drawn = |path: &PathBuf| path.extension().is_some_and(|end| ["svg", "html"].iter().any(|drawn| end == *drawn));
+    let problems: Vec<String> = pictures
+        .filter(|path| drawn(path) && !readme.contains(&path.display().to_string()))
+        .map(|path| format!("{}: it can be made again from the raw results; remove it", path.display()))
+        .collect();
+    report(&problems);
+}
+
 #[test]
 fn links_in_the_documents_resolve() {
     let mut problems = Vec::new();
