@@ -99,8 +99,8 @@ pub(crate) enum RequestKind {
     Read {
         op: u32,
     },
-    /// The look at its file that follows a read.
-    Look {
+    /// The check of its file's version that follows a read.
+    Verify {
         op: u32,
     },
     /// A change of memory.
@@ -109,7 +109,7 @@ pub(crate) enum RequestKind {
 
 const SEND_TAG: u64 = 1 << 56;
 const READ_TAG: u64 = 2 << 56;
-const LOOK_TAG: u64 = 4 << 56;
+const VERIFY_TAG: u64 = 4 << 56;
 const MEMORY_TAG: u64 = 8 << 56;
 
 impl RequestKind {
@@ -117,7 +117,7 @@ impl RequestKind {
         match self {
             Self::Send { slot, generation } => Token(SEND_TAG | u64::from(generation) << 32 | u64::from(slot)),
             Self::Read { op } => Token(READ_TAG | u64::from(op)),
-            Self::Look { op } => Token(LOOK_TAG | u64::from(op)),
+            Self::Verify { op } => Token(VERIFY_TAG | u64::from(op)),
             Self::Memory => Token(MEMORY_TAG),
         }
     }
@@ -127,8 +127,8 @@ impl RequestKind {
         if token.0 & READ_TAG != 0 {
             return Self::Read { op: low };
         }
-        if token.0 & LOOK_TAG != 0 {
-            return Self::Look { op: low };
+        if token.0 & VERIFY_TAG != 0 {
+            return Self::Verify { op: low };
         }
         if token.0 & MEMORY_TAG != 0 {
             return Self::Memory;

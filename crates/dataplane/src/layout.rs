@@ -110,10 +110,10 @@ pub struct Piece {
 pub struct ContentLayout {
     files: Box<[ContentFile]>,
     copies: Box<[Box<[Unit]>]>,
-    /// The first copy's first.
+    /// All disks that it lies on, those of the first copy first.
     disks: Box<[DiskId]>,
-    /// Which disks have the copies of a byte, the first copy's first, and the share of the content's bytes of which that is
-    /// so: each combination once.
+    /// Each combination of disks that hold the copies of some byte, in the order of the copies, with the share of the
+    /// content's bytes that lie so.
     combinations: Box<[(Box<[DiskId]>, f64)]>,
 }
 

@@ -14,11 +14,11 @@ use units::Nanos;
 use crate::cache::{CHUNK_PAGES, Cache};
 use crate::port::{Chunks, MemoryChange, STEP_CHUNKS};
 
-/// Chunks that nobody would miss: with fewer the next step is brought in. At 2 GiB/s, which bringing in takes, a disk of
+/// Free chunks below which the next step is brought in. At 2 GiB/s, which bringing in takes, a disk of
 /// 1 GB/s does not use them up meanwhile.
 const SPARE_CHUNKS: u32 = STEP_CHUNKS / 2;
-/// How often it is looked for steps that nobody used, and tried again what could not be had. Chosen.
-const LOOK_EVERY: Nanos = Nanos::from_secs(1);
+/// How often steps that nobody used are looked for, and a step that could not be had is asked for again. Chosen.
+const CHECK_PERIOD: Nanos = Nanos::from_secs(1);
 
 /// Which steps of the arena have memory.
 #[derive(Debug)]
@@ -29,9 +29,9 @@ pub(crate) struct ArenaMemory {
     present: Vec<bool>,
     /// The change that is under way.
     changing: Option<MemoryChange>,
-    /// When it is looked again for a step to give back.
-    look_at: Nanos,
-    /// No step is brought in before, since the last could not be had.
+    /// When a step to give back is looked for next.
+    check_at: Nanos,
+    /// The last step could not be had: none is asked for before this time.
     retry_at: Nanos,
 }
 
@@ -40,7 +40,7 @@ impl ArenaMemory {
     pub(crate) fn new(chunk_count: u32, lull: Nanos, cache: &mut Cache) -> Self {
         let mut present = vec![false; chunk_count.div_ceil(STEP_CHUNKS) as usize];
         present[0] = true;
-        let this = Self { chunk_count, lull, present, changing: None, look_at: Nanos::ZERO, retry_at: Nanos::ZERO };
+        let this = Self { chunk_count, lull, present, changing: None, check_at: Nanos::ZERO, retry_at: Nanos::ZERO };
         cache.add(this.chunks(0));
         this
     }
@@ -56,7 +56,7 @@ impl ArenaMemory {
         if chunks < wanted || !cache.has_spare(SPARE_CHUNKS, unused_since) {
             let absent = self.present.iter().position(|present| !present).filter(|_| now >= self.retry_at);
             self.changing = absent.map(|step| MemoryChange::BringIn(self.chunks(step)));
-        } else if now >= self.look_at
+        } else if now >= self.check_at
             && chunks >= wanted + u64::from(STEP_CHUNKS)
             && cache.has_spare(SPARE_CHUNKS + STEP_CHUNKS, unused_since)
         {
@@ -67,8 +67,8 @@ impl ArenaMemory {
                 self.changing = Some(MemoryChange::GiveBack(self.chunks(step)));
             }
         }
-        if self.changing.is_none() && now >= self.look_at {
-            self.look_at = now.saturating_add(LOOK_EVERY);
+        if self.changing.is_none() && now >= self.check_at {
+            self.check_at = now.saturating_add(CHECK_PERIOD);
         }
         self.changing
     }
@@ -80,7 +80,7 @@ impl ArenaMemory {
                 self.present[(chunks.first / STEP_CHUNKS) as usize] = true;
                 cache.add(chunks);
             }
-            MemoryChange::BringIn(_) => self.retry_at = now.saturating_add(LOOK_EVERY),
+            MemoryChange::BringIn(_) => self.retry_at = now.saturating_add(CHECK_PERIOD),
             MemoryChange::GiveBack(_) => {}
         }
     }
@@ -88,7 +88,7 @@ impl ArenaMemory {
     /// When [`ArenaMemory::next_change`] wants to be asked although nothing happened.
     pub(crate) fn next_wakeup(&self) -> Option<Nanos> {
         let may_shrink = self.changing.is_none() && self.present[1..].contains(&true);
-        may_shrink.then_some(self.look_at)
+        may_shrink.then_some(self.check_at)
     }
 
     fn chunks(&self, step: usize) -> Chunks {

@@ -114,7 +114,7 @@ impl Root {
 
     /// Looks where the path leads to, and takes up a folder that may be served in the place of the one before. True if
     /// what is to be told of it has changed.
-    pub(crate) fn look(&mut self, disk: &Device) -> bool {
+    pub(crate) fn refresh(&mut self, disk: &Device) -> bool {
         let before = self.away;
         let identity = self.identity;
         self.away = self.follow(disk).err();
@@ -166,13 +166,13 @@ mod tests {
         let path = place.path().join("media");
         fs::create_dir(&path).unwrap();
         let (mut root, disk) = Root::open(&path.clone().into()).unwrap();
-        assert!(!root.look(&disk), "nothing has changed");
+        assert!(!root.refresh(&disk), "nothing has changed");
         fs::rename(&path, place.path().join("elsewhere")).unwrap();
-        assert!(root.look(&disk) && !root.look(&disk), "told once");
+        assert!(root.refresh(&disk) && !root.refresh(&disk), "told once");
         assert_eq!(root.away(), Some(RootAway::Missing));
         fs::create_dir(&path).unwrap();
         fs::write(path.join("new"), "").unwrap();
-        assert!(root.look(&disk));
+        assert!(root.refresh(&disk));
         assert_eq!(root.away(), None);
         let opened = rustix::fs::openat(&root.directory, "new", OFlags::RDONLY, Mode::empty());
         assert!(opened.is_ok(), "the one that was made again: {opened:?}");
@@ -183,7 +183,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let setting = RootSetting { path: place.path().to_owned(), require_mount: true };
         let (mut root, disk) = Root::open(&setting).unwrap();
-        assert!(root.look(&disk));
+        assert!(root.refresh(&disk));
         assert_eq!(root.away(), Some(RootAway::NotMounted));
     }
 }

@@ -19,7 +19,7 @@ use crate::helpers::{HelperSetup, HelperWork, Helpers};
 use crate::plane_channel::PlaneWaker;
 
 /// How often it is checked how much memory could be had.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const CHECK_PERIOD: Duration = Duration::from_secs(1);
 
 /// The thread, and what it knows.
 #[derive(Debug)]
@@ -40,8 +40,8 @@ impl ArenaGrower {
     pub(crate) fn start(arena: &Arc<Arena>, cpus: Option<CpuSet>, waker: PlaneWaker) -> io::Result<Self> {
         let present = arena.chunk_count().min(STEP_CHUNKS);
         let obtainable = Arc::new(AtomicU32::new(obtainable(arena, present)));
-        let look_at = Instant::now() + LOOK_EVERY;
-        let supplier = ArenaWorker { arena: Arc::clone(arena), present, obtainable: Arc::clone(&obtainable), look_at };
+        let check_at = Instant::now() + CHECK_PERIOD;
+        let supplier = ArenaWorker { arena: Arc::clone(arena), present, obtainable: Arc::clone(&obtainable), check_at };
         let setup = HelperSetup { name: "memory", threads: 1, jobs_max: 1, cpus };
         Ok(Self { helpers: Helpers::start(&setup, waker, supplier)?, obtainable })
     }
@@ -72,7 +72,7 @@ struct ArenaWorker {
     /// Chunks that have memory.
     present: u32,
     obtainable: Arc<AtomicU32>,
-    look_at: Instant,
+    check_at: Instant,
 }
 
 impl HelperWork<SupplyJob, SupplyDone> for ArenaWorker {
@@ -88,11 +88,11 @@ impl HelperWork<SupplyJob, SupplyDone> for ArenaWorker {
 
     fn look_around(&mut self) -> Option<Duration> {
         let now = Instant::now();
-        if self.look_at <= now {
-            self.look_at = now + LOOK_EVERY;
+        if self.check_at <= now {
+            self.check_at = now + CHECK_PERIOD;
             self.obtainable.store(obtainable(&self.arena, self.present), Ordering::Relaxed);
         }
-        Some(self.look_at - now)
+        Some(self.check_at - now)
     }
 }
 

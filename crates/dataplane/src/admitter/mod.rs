@@ -169,7 +169,7 @@ impl Admitter {
     /// A delivery comes in: refused, or looked for in what is read already.
     pub(crate) fn start<I: Io>(&mut self, delivery: Box<Delivery>, context: &mut PlaneContext<I>) {
         let service = delivery.service;
-        if let Err(resource) = self.look(&delivery, context.config.first_byte_max, context.now) {
+        if let Err(resource) = self.precheck(&delivery, context.config.first_byte_max, context.now) {
             return refuse(delivery, Refusal::outright(resource), context);
         }
         if let Service::Constant { held: Some(id), .. } = service {
@@ -179,7 +179,7 @@ impl Admitter {
     }
 
     /// What speaks against a delivery before anything is asked of admission.
-    fn look(&self, delivery: &Delivery, first_byte_max: Nanos, now: Nanos) -> Result<(), Resource> {
+    fn precheck(&self, delivery: &Delivery, first_byte_max: Nanos, now: Nanos) -> Result<(), Resource> {
         if self.draining {
             return Err(Resource::Draining);
         }

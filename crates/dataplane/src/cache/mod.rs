@@ -189,7 +189,7 @@ impl Cache {
     /// What is being read into the chunk of `page`, which is in use, is worth keeping.
     pub fn keep(&mut self, page: Page) {
         let chunk = &mut self.chunks[(page.0 / CHUNK_PAGES) as usize];
-        assert!(chunk.busy > 0, "in which list an idle chunk is, is known by whether it is kept");
+        assert!(chunk.busy > 0, "a chunk that is kept while idle would be in the wrong list");
         chunk.kept = true;
     }
 

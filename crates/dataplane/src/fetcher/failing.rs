@@ -48,7 +48,7 @@ impl Fetcher {
         if self.disks[index].health.is_hung() {
             return;
         }
-        if self.disks[index].health.look(context.now) {
+        if self.disks[index].health.poll(context.now) {
             self.tell_condition(id, context);
         }
         let limit = context.config.io_deadline;
@@ -122,7 +122,7 @@ impl Fetcher {
         let is_hung = self.disk(disk).health.is_hung();
         // These are read from here because the other copy is bad: they wait for as long as the disk may still answer.
         while is_hung && let Some(op) = self.disk_mut(disk).retries.pop() {
-            self.looked(op, Err(IoFault::Cancelled), context);
+            self.finish_read(op, Err(IoFault::Cancelled), context);
         }
         for op in 0..self.reads.len() {
             let Some(read) = self.reads[op].filter(|read| read.disk == disk) else { continue };
@@ -141,7 +141,7 @@ impl Fetcher {
                 again.tried = if is_hung { read.tried } else { 0 };
                 self.reads[free as usize] = Some(again);
                 if !self.read_from_next_copy(free, context) {
-                    self.looked(free, Err(IoFault::Cancelled), context);
+                    self.finish_read(free, Err(IoFault::Cancelled), context);
                 } else if !is_hung && let Some(read) = &mut self.reads[free as usize] {
                     // The other disk may be worse than it seemed: then this one, which may answer yet, is asked again.
                     read.tried = 0;

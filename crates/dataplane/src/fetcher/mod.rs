@@ -286,7 +286,7 @@ impl Fetcher {
     pub(crate) fn complete<I: Io>(&mut self, work: RequestKind, completion: Completion, context: &mut PlaneContext<I>) {
         match work {
             RequestKind::Read { op } => self.read_done(op, completion, context),
-            RequestKind::Look { op } => self.verified(op, completion, context),
+            RequestKind::Verify { op } => self.verified(op, completion, context),
             RequestKind::Memory => self.memory.changed(&mut self.cache, completion.result.is_ok(), completion.at),
             RequestKind::Send { .. } => unreachable!("sends are the pacer's"),
         }

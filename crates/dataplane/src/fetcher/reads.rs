@@ -203,9 +203,9 @@ impl Fetcher {
         if can_verify && completion.result.is_ok() && read.got > 0 {
             let length = u32::try_from(read.got.min(read.expected)).expect("at most a chunk");
             let memory = Span { offset: memory_of(&read), length };
-            context.io.verify(RequestKind::Look { op }.token(), content, read.offset, memory);
+            context.io.verify(RequestKind::Verify { op }.token(), content, read.offset, memory);
         } else {
-            self.looked(op, completion.result, context);
+            self.finish_read(op, completion.result, context);
         }
     }
 
@@ -225,7 +225,7 @@ impl Fetcher {
                 return;
             }
         }
-        self.looked(op, completion.result, context);
+        self.finish_read(op, completion.result, context);
     }
 
     /// Tells the store of a copy that failed. A disk that errs everywhere is to be replaced: its places are not mended one by one.
@@ -277,7 +277,7 @@ impl Fetcher {
     }
 
     /// The file of a read was looked at, or need not be: its pages are ready, or bad.
-    pub(super) fn looked<I: Io>(&mut self, op: u32, result: Result<u32, IoFault>, context: &mut PlaneContext<I>) {
+    pub(super) fn finish_read<I: Io>(&mut self, op: u32, result: Result<u32, IoFault>, context: &mut PlaneContext<I>) {
         let read = self.reads[op as usize].take().expect("a read was out");
         self.reads_free.push(op);
         let (got, bad) = match result {

@@ -15,7 +15,7 @@ const LEVELS: [f64; 4] = [1.2, 1.5, 2.0, 3.0];
 /// Chosen.
 const HYSTERESIS: f64 = 0.9;
 /// How often the speed of the disks is looked at: a part of the half round that is in hand when streams have to end.
-const LOOK: Nanos = Nanos::from_millis(250);
+const SPEED_PERIOD: Nanos = Nanos::from_millis(250);
 
 /// How many of the [`LEVELS`] a disk has reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -32,7 +32,7 @@ impl Speed {
 impl Fetcher {
     /// What the speed of the disks means for those who use them.
     pub(crate) fn follow_speeds<I: Io>(&mut self, context: &mut PlaneContext<I>) {
-        if is_time(&mut self.speeds_at, LOOK, context.now) {
+        if is_time(&mut self.speeds_at, SPEED_PERIOD, context.now) {
             (0..self.disks.len()).for_each(|index| self.follow_speed(index, context));
         }
     }

@@ -101,7 +101,7 @@ pub(crate) struct Core {
     pub(super) resting: RestingUploads,
     pub(super) write_sets: WriteSets<Waiter>,
     pub(super) upkeep: Option<UpkeepRun>,
-    /// What was read of contents lately, and whether that has changed since it was last looked what to move for it.
+    /// What was read of contents lately, and whether that has changed since contents to be moved were last chosen by it.
     pub(super) reads: ReadCounts,
     pub(super) reads_changed: bool,
     /// Copies that were moved to other zones.

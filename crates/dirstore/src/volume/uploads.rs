@@ -48,7 +48,7 @@ pub(super) enum VolumeUploadLife {
 }
 
 impl Core {
-    /// Uploads that are not over; one that waits for the journal is none that is.
+    /// Uploads that are not over. Those that wait for the journal count.
     pub(super) fn upload_count(&self) -> usize {
         let waiting = self.write_sets.waiting().filter(|waiter| matches!(waiter, Waiter::Upload { .. }));
         self.uploads.len() + waiting.count()

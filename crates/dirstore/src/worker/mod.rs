@@ -189,7 +189,7 @@ impl Worker {
 
     fn look_at_root(&mut self, number: usize) {
         let root = &mut self.roots[number];
-        if !root.look(&self.device) {
+        if !root.refresh(&self.device) {
             return;
         }
         // It may lie in the folder that was served before, and would keep the file system of that busy.

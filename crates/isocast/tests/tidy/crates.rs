@@ -59,6 +59,22 @@ fn the_server_links_no_measuring_tools() {
     }
 }
 
+/// The program has commands that `serve` has nothing to do with: a mount (decision 0029), and a plan, which is simulated.
+#[test]
+fn only_the_command_that_needs_it_uses_fuse_or_the_simulator() {
+    let source = Path::new("crates/isocast/src");
+    let allowed = [("fuser", source.join("volume/mount")), ("sim::", source.join("plan"))];
+    let mut problems = Vec::new();
+    for (path, text) in sources("rs").into_iter().filter(|(path, _)| path.starts_with(source)) {
+        for (number, line) in code_lines(&text) {
+            for (name, _) in allowed.iter().filter(|(name, home)| line.contains(name) && !path.starts_with(home)) {
+                problems.push(format!("{}:{number}: `{name}` is for one command alone", path.display()));
+            }
+        }
+    }
+    report(&problems);
+}
+
 /// Modules of a crate, each with the modules it imports. A folder is one module.
 #[test]
 fn modules_do_not_import_each_other_in_circles() {

@@ -48,9 +48,9 @@ impl Admission {
             return Err(Resource::Network(request.link));
         }
         if self.processor_share > PROCESSOR_SHARE_KNOWN && self.processor_promised > 0 {
-            // The cost per bit is that of the bits that were promised when the load was measured. Divided by what is
-            // promised now, each stream that left would make all others dearer until the next measurement, and a yes
-            // into a no.
+            // The cost per bit is that of the bits that were promised when the load was measured. Were it divided by
+            // what is promised now, each stream that leaves would make all others dearer until the next measurement, and
+            // somebody who fits would be refused.
             let per_bit = self.processor_share / f64_of(self.processor_promised);
             let grown = per_bit * f64_of(self.promised + request.rate.0);
             if grown > PROCESSOR_SHARE_MAX {

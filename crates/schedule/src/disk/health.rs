@@ -145,7 +145,7 @@ impl Health {
     }
 
     /// Time passes.
-    pub fn look(&mut self, now: Nanos) -> bool {
+    pub fn poll(&mut self, now: Nanos) -> bool {
         match self.condition {
             DiskCondition::Erring { until } if until <= now => {
                 self.condition = DiskCondition::Good;
@@ -205,14 +205,14 @@ mod tests {
             }
             assert!(health.read_failed(ErrorLocation::Region(3), now), "the fourth place");
             assert!(!health.read_failed(ErrorLocation::Region(4), now), "it is known already");
-            assert!(!health.look(now.saturating_add(at(hold - 1))) && !health.is_good());
+            assert!(!health.poll(now.saturating_add(at(hold - 1))) && !health.is_good());
             now = now.saturating_add(at(hold));
-            assert!(health.look(now) && health.is_good(), "after {hold} s");
+            assert!(health.poll(now) && health.is_good(), "after {hold} s");
         }
-        assert!(!health.look(now.saturating_add(at(641))));
+        assert!(!health.poll(now.saturating_add(at(641))));
         now = now.saturating_add(at(1000));
         assert!(health.write_failed(now));
-        assert!(health.look(now.saturating_add(at(10))), "what was long ago is forgotten");
+        assert!(health.poll(now.saturating_add(at(10))), "what was long ago is forgotten");
     }
 
     #[test]
@@ -220,15 +220,15 @@ mod tests {
         let mut health = Health::default();
         assert!(health.write_failed(at(1)), "one lost write is enough");
         assert!(!health.read_failed(ErrorLocation::Region(0), at(9)));
-        assert!(!health.look(at(12)));
-        assert!(health.look(at(19)));
+        assert!(!health.poll(at(12)));
+        assert!(health.poll(at(19)));
     }
 
     #[test]
     fn a_hung_disk_is_hung_until_it_answers() {
         let mut health = Health::default();
         assert!(health.silent() && !health.silent());
-        assert!(!health.look(at(100_000)) && health.is_hung());
+        assert!(!health.poll(at(100_000)) && health.is_hung());
         assert!(!health.write_failed(at(1)) && health.is_hung());
         assert!(health.answered() && health.is_good());
         assert!(!health.answered());
@@ -255,13 +255,13 @@ mod tests {
                     3 => health.write_failed(now),
                     4 => health.silent(),
                     5 => health.answered(),
-                    _ => health.look(now),
+                    _ => health.poll(now),
                 };
                 let differs = std::mem::discriminant(&before) != std::mem::discriminant(&health.condition());
                 assert_eq!(told, differs, "{before:?} became {health:?}");
             }
             health.answered();
-            health.look(now.saturating_add(HOLD_MAX));
+            health.poll(now.saturating_add(HOLD_MAX));
             assert!(health.is_good(), "{health:?}");
         }
     }
