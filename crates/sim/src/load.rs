@@ -193,7 +193,7 @@ pub struct Tally {
     pub first_bytes: u64,
     /// Longest that best-effort work waited for a grant while its share was not zero, on a disk without a fault.
     pub best_effort_wait_max: Nanos,
-    /// Longest that such a disk was idle beside waiting work, of a second.
+    /// Longest that such a disk was idle beside waiting work, of four seconds.
     pub idle_beside_work_max: Nanos,
     /// What happened between the end of the faults and the end of the asking.
     pub calm: Calm,

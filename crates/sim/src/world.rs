@@ -26,6 +26,9 @@ use crate::random::Random;
 use crate::socket::ClientReading;
 use crate::store_thread::{Actions, StoreThread};
 
+/// The time for which disks were idle beside work is summed over so many audits.
+pub(crate) const IDLE_AUDITS: usize = 8;
+
 /// How long bringing in or giving back a step of memory takes.
 const MEMORY_CHANGE: Nanos = Nanos::from_millis(20);
 /// Reports the control side has room for.
@@ -153,7 +156,7 @@ pub(crate) struct World {
     /// The share of its time in which a disk did lately what it had promised, reads and recordings, and the sum at the last audit.
     pub(crate) promised_share: Vec<(f64, Nanos)>,
     /// Time a disk was idle while best-effort work waited, between the last two audits and since.
-    pub(crate) idle_beside_work: Vec<[Nanos; 2]>,
+    pub(crate) idle_beside_work: Vec<[Nanos; IDLE_AUDITS]>,
     brought: bool,
     asked: bool,
     /// Waits since time last went on by more than the plane's own work.
@@ -185,7 +188,7 @@ impl World {
             pokes: vec![None; disks.len()],
             grants_made: vec![0; disks.len()],
             promised_share: vec![(0.0, Nanos::ZERO); disks.len()],
-            idle_beside_work: vec![[Nanos::ZERO; 2]; disks.len()],
+            idle_beside_work: vec![[Nanos::ZERO; IDLE_AUDITS]; disks.len()],
             stores,
             disks: disks.into_iter().map(|d| SimDisk::new(d.drive)).collect(),
             reads: Vec::new(),
@@ -249,7 +252,7 @@ impl World {
         if self.now > begun {
             self.steps_without_time = 0;
         }
-        for ([_, sum], idle) in self.idle_beside_work.iter_mut().zip(idle) {
+        for ([.., sum], idle) in self.idle_beside_work.iter_mut().zip(idle) {
             *sum = if idle { sum.saturating_add(self.now.saturating_sub(begun)) } else { *sum };
         }
         self.wake();

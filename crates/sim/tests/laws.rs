@@ -36,6 +36,8 @@ enum Wrong {
     GivesWrongReasons,
     /// From half a minute on, no offer of best-effort work is heard.
     HearsNoBestEffort,
+    /// Offers of best-effort work are heard a second late.
+    HearsBestEffortLate,
     /// Every grant is given twice.
     GrantsTwice,
     /// From half a minute on, a grant is taken for used up when it was just given.
@@ -60,6 +62,7 @@ struct Spoilt {
     done: VecDeque<StoreMessage>,
     starts: VecDeque<(Nanos, Command)>,
     reversed: Vec<Command>,
+    late: VecDeque<(Nanos, StoreMessage)>,
 }
 
 impl Spoilt {
@@ -164,10 +167,17 @@ impl Io for Spoilt {
             return Some(done);
         }
         let best_effort = |offer: &Offer| offer.class == WorkClass::BestEffort;
+        let now = self.io.now();
+        if let Some((_, message)) = self.late.pop_front_if(|(at, _)| *at <= now) {
+            return Some(message);
+        }
         let late = self.is_late();
         let deaf = self.wrong == Wrong::HearsNoBestEffort && late;
         loop {
             match self.io.store_message()? {
+                StoreMessage::Offer(offer) if self.wrong == Wrong::HearsBestEffortLate && best_effort(&offer) => {
+                    self.late.push_back((now.saturating_add(SECS(1)), StoreMessage::Offer(offer)));
+                }
                 StoreMessage::Offer(offer) if deaf && best_effort(&offer) => {}
                 StoreMessage::Offer(offer) if self.wrong == Wrong::HearsNoRecordings && !best_effort(&offer) => {}
                 StoreMessage::Done(_) if self.wrong == Wrong::ForgetsGrants && late => {}
@@ -225,6 +235,7 @@ fn broken(scenario: &Scenario, wrong: Wrong) -> Option<Law> {
             done: VecDeque::new(),
             starts: VecDeque::new(),
             reversed: Vec::new(),
+            late: VecDeque::new(),
         };
         let wider = if wrong == Wrong::TakesLinkForWide { 100 } else { 1 };
         let link = BitRate(scenario.link.0 * wider);
@@ -291,7 +302,7 @@ fn each_law_has_a_plane_that_breaks_it() {
         (Law::OncePerRequest, Wrong::ReadsClosedFiles, quiet(DriveProfile::Desktop, 5)),
         (Law::EveryEndHasAReason, Wrong::GivesWrongReasons, quiet(DriveProfile::Desktop, 5)),
         (Law::BestEffortLives, Wrong::HearsNoBestEffort, full),
-        (Law::NeverIdle, Wrong::HearsNoBestEffort, lively(DriveProfile::Desktop, 5)),
+        (Law::NeverIdle, Wrong::HearsBestEffortLate, lively(DriveProfile::Desktop, 5)),
         (Law::QueueBounds, Wrong::GrantsTwice, lively(DriveProfile::Desktop, 5)),
         (Law::GrantsExclude, Wrong::ForgetsGrants, lively(DriveProfile::Desktop, 150)),
         (Law::NoSpinning, Wrong::NeverWaits, quiet(DriveProfile::Desktop, 5)),

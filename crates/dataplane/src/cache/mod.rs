@@ -555,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "an idle chunk")]
+    #[should_panic(expected = "kept while idle")]
     fn only_what_is_in_use_is_said_to_be_worth_keeping() {
         let mut cache = full(1);
         let page = cache.allocate(key(0), 1, 1).expect("room");
