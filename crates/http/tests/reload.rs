@@ -8,7 +8,6 @@ use std::time::Duration;
 use argon2::password_hash::{PasswordHasher, SaltString};
 use http::Reload;
 use http::config::HttpConfig;
-use service::config::{PathPolicy, User, WhenFull};
 use support::{Harness, Lines, Told, pattern, with_service};
 use units::BitRate;
 
@@ -38,16 +37,11 @@ async fn what_begins_later_is_served_by_the_new_settings() {
 
     let salt = SaltString::from_b64("c29tZXNhbHQ").expect("salt");
     let hash = argon2::Argon2::default().hash_password(b"secret", &salt).expect("a hash").to_string();
-    let policy = PathPolicy { prefix: String::new(), rate: Some(BitRate(3_000_000)), when_full: WhenFull::Refuse };
-    let users = vec![User { name: "ada".to_owned(), password_hash: hash }];
+    let path_rates = vec![(String::new(), BitRate(3_000_000))];
+    let users = vec![("ada".to_owned(), hash)];
     reload(
         &harness,
-        with_service(service::config::ServiceConfig {
-            users,
-            policies: vec![policy],
-            upload_bytes_max: 0,
-            ..Default::default()
-        }),
+        with_service(service::config::ServiceConfig { users, path_rates, upload_bytes_max: 0, ..Default::default() }),
     );
     assert_eq!(harness.one(put).status, 401);
     assert_eq!(harness.one(&get("film.ts")).field("x-isocast-rate"), Some("3000000"));

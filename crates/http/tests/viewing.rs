@@ -4,7 +4,7 @@ mod support;
 
 use http::config::HttpConfig;
 use media::Container;
-use service::config::{PathPolicy, WhenFull};
+use service::config::WhenFull;
 use service::contents::MediaRate;
 use support::{Harness, Told, pattern, with_service};
 use units::{BitRate, Nanos, ReservationId};
@@ -126,11 +126,12 @@ async fn the_contents_own_rate_with_its_preroll() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_path_may_be_served_best_effort_when_it_is_full() {
-    let policies = vec![
-        PathPolicy { prefix: "news/".to_owned(), rate: Some(BitRate(200_000_000)), when_full: WhenFull::BestEffort },
-        PathPolicy { prefix: String::new(), rate: Some(BitRate(200_000_000)), when_full: WhenFull::Refuse },
-    ];
-    let harness = Harness::start(with_service(service::config::ServiceConfig { policies, ..Default::default() }));
+    // What becomes of a stream is set for a part of the path for which no rate is: that of the whole holds there, too.
+    let harness = Harness::start(with_service(service::config::ServiceConfig {
+        path_rates: vec![(String::new(), BitRate(200_000_000))],
+        path_when_full: vec![("news/".to_owned(), WhenFull::BestEffort)],
+        ..Default::default()
+    }));
     harness.store.put("news/a.ts", b"now");
     harness.store.put("a.ts", b"now");
     let served = harness.one(&get("news/a.ts", ""));

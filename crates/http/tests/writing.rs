@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use argon2::password_hash::{PasswordHasher, SaltString};
 use http::config::HttpConfig;
-use service::config::User;
 use service::contents::UploadClass;
 use support::{Harness, PATIENCE, Told, with_service};
 use units::{BitRate, DiskId};
@@ -327,7 +326,7 @@ async fn with_users_writes_need_a_login_and_reads_do_not() {
     let params = argon2::Params::new(argon2::Params::MIN_M_COST, 1, 1, None).expect("parameters");
     let hasher = argon2::Argon2::new(argon2::Algorithm::Argon2id, argon2::Version::V0x13, params);
     let hash = hasher.hash_password(b"p:q", &salt).expect("a hash").to_string();
-    let users = vec![User { name: "ada".to_owned(), password_hash: hash }];
+    let users = vec![("ada".to_owned(), hash)];
     let harness = Harness::start(with_service(service::config::ServiceConfig { users, ..Default::default() }));
     let anonymous = harness.one(&put("a", "", "x"));
     assert_eq!(anonymous.status, 401);

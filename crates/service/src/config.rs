@@ -20,48 +20,30 @@ pub struct ServiceConfig {
     pub burst: Nanos,
     /// A viewer's reservation is held this long after its last request.
     pub session_hold: Nanos,
-    /// By longest matching path prefix (decoded, relative to the root).
-    pub policies: Vec<PathPolicy>,
+    /// The rate where nothing else says one, by path prefix (decoded, relative to the root); the longest that matches.
+    pub path_rates: Vec<(String, BitRate)>,
+    /// What becomes of a stream for which there is no room, by path prefix likewise.
+    pub path_when_full: Vec<(String, WhenFull)>,
     /// Links by local address; what is not listed leaves by link 0.
     pub links: Vec<(IpAddr, LinkId)>,
     /// Each link's name, and what it carries, in the order of their numbers.
     pub link_capacities: Vec<(String, BitRate)>,
     /// What folders may hold.
     pub quotas: Vec<QuotaConfig>,
-    /// Users who may write.
-    pub users: Vec<User>,
+    /// Users who may write: their names, and PHC strings of argon2 hashes of their passwords.
+    pub users: Vec<(String, String)>,
     /// Without users, programs on this machine may write.
     pub local_writes: bool,
-}
-
-/// How contents below a prefix are served.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PathPolicy {
-    /// Path prefix below the root, decoded; empty for all.
-    pub prefix: String,
-    /// The rate where nothing else says one; none: best-effort.
-    pub rate: Option<BitRate>,
-    /// What becomes of a stream for which there is no room.
-    pub when_full: WhenFull,
 }
 
 /// What becomes of a stream for which there is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WhenFull {
-    /// 503 with the rate that could be granted.
+    /// Refused, with the rate that could be granted.
     #[default]
     Refuse,
     /// Served with what is left over.
     BestEffort,
-}
-
-/// A user who may write.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct User {
-    /// Login name.
-    pub name: String,
-    /// PHC string of an argon2 hash.
-    pub password_hash: String,
 }
 
 impl Default for ServiceConfig {
@@ -72,7 +54,8 @@ impl Default for ServiceConfig {
             tick: Nanos::from_millis(50),
             burst: Nanos::ZERO,
             session_hold: Nanos::from_secs(60),
-            policies: Vec::new(),
+            path_rates: Vec::new(),
+            path_when_full: Vec::new(),
             links: Vec::new(),
             link_capacities: Vec::new(),
             quotas: Vec::new(),
@@ -82,18 +65,13 @@ impl Default for ServiceConfig {
     }
 }
 
-impl ServiceConfig {
-    /// The policy for a path: of the longest prefix that matches, else to refuse and without a rate.
-    #[must_use]
-    pub fn policy(&self, path: &str) -> PathPolicy {
-        self.policies
-            .iter()
-            .filter(|policy| path.starts_with(policy.prefix.as_str()))
-            .max_by_key(|policy| policy.prefix.len())
-            .cloned()
-            .unwrap_or(PathPolicy { prefix: String::new(), rate: None, when_full: WhenFull::Refuse })
-    }
+/// Of the prefixes that a path begins with, what the longest is set to.
+pub(crate) fn by_prefix<T: Copy>(table: &[(String, T)], path: &str) -> Option<T> {
+    let matching = table.iter().filter(|(prefix, _)| path.starts_with(prefix.as_str()));
+    matching.max_by_key(|(prefix, _)| prefix.len()).map(|(_, value)| *value)
+}
 
+impl ServiceConfig {
     /// The link that a local address belongs to.
     #[must_use]
     pub fn link(&self, local: IpAddr) -> LinkId {

@@ -16,7 +16,7 @@ use dataplane::control::{
 use socket2::SockRef;
 use units::{BitRate, LinkId, Nanos, StreamId};
 
-use crate::config::{ServiceConfig, WhenFull};
+use crate::config::{ServiceConfig, WhenFull, by_prefix};
 use crate::contents::MediaRate;
 use crate::events;
 use crate::media_service::{MediaService, RunningStream};
@@ -112,12 +112,11 @@ impl DeliveryTerms {
     /// What was asked, what the content needs and what the path is set to, put together, for so many bytes of the content.
     #[must_use]
     pub fn decide(config: &ServiceConfig, path: &str, asked: RateAsked, media: Option<MediaRate>, bytes: u64) -> Self {
-        let policy = config.policy(path);
-        let decision = asked.decide(media, &policy, config.burst, bytes);
+        let decision = asked.decide(media, by_prefix(&config.path_rates, path), config.burst, bytes);
         // What the request itself asks for is not changed.
         let is_said = asked.burst.is_some() || asked.ceiling.is_some();
         let next = if is_said { decision } else { decision.ahead(bytes, BitRate(u64::MAX)) };
-        Self { decision, next, when_full: policy.when_full }
+        Self { decision, next, when_full: by_prefix(&config.path_when_full, path).unwrap_or_default() }
     }
 }
 

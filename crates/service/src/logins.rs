@@ -75,8 +75,8 @@ impl Logins {
         password: &str,
         from: IpAddr,
     ) -> Result<Principal, LoginError> {
-        let user = config.users.iter().find(|user| user.name == name).ok_or(LoginError::Wrong)?;
-        let secret = (&user.name, &user.password_hash, password);
+        let (_, password_hash) = config.users.iter().find(|(user, _)| user == name).ok_or(LoginError::Wrong)?;
+        let secret = (name, password_hash, password);
         let key = (self.keys.0.hash_one(secret), self.keys.1.hash_one(secret));
         let now = Instant::now();
         if let Some(until) = lock(&self.verified).get_mut(&key).filter(|until| **until > now) {
@@ -86,7 +86,7 @@ impl Logins {
         let place = QueuePlace::of(self, from).ok_or(LoginError::Busy)?;
         let turn = tokio::time::timeout(WAIT_MAX, place.turn()).await;
         let _turn = turn.map_err(|_elapsed| LoginError::Busy)?;
-        let (hash, password) = (user.password_hash.clone(), password.to_owned());
+        let (hash, password) = (password_hash.clone(), password.to_owned());
         let verification = tokio::task::spawn_blocking(move || {
             PasswordHash::new(&hash)
                 .is_ok_and(|hash| Argon2::default().verify_password(password.as_bytes(), &hash).is_ok())
@@ -172,7 +172,6 @@ mod tests {
     use argon2::{Algorithm, Params, Version};
 
     use super::*;
-    use crate::config::User;
 
     fn address(last: u8) -> IpAddr {
         IpAddr::from([192, 0, 2, last])
@@ -182,7 +181,7 @@ mod tests {
         let salt = SaltString::encode_b64(b"0123456789abcdef").expect("a salt");
         let quick = Argon2::new(Algorithm::Argon2id, Version::V0x13, Params::new(8, 1, 1, None).expect("parameters"));
         let hash = |password: &[u8]| quick.hash_password(password, &salt).expect("a hash").to_string();
-        let user = |name: &str, password| User { name: name.to_owned(), password_hash: hash(password) };
+        let user = |name: &str, password| (name.to_owned(), hash(password));
         ServiceConfig { users: vec![user("ada", b"secret"), user("eve", b"other")], ..ServiceConfig::default() }
     }
 

@@ -5,7 +5,6 @@
 use schedule::pace::BURST_FACTOR;
 use units::{BitRate, Nanos};
 
-use crate::config::PathPolicy;
 use crate::contents::MediaRate;
 
 /// What a request says of its rate.
@@ -72,20 +71,20 @@ impl Decision {
 }
 
 impl RateAsked {
-    /// Puts together what was asked, what the content needs and what the path is set to, for so many bytes of it.
+    /// Puts together what was asked, what the content needs and the rate that the path is set to, for so many bytes of it.
     #[must_use]
-    pub fn decide(self, media: Option<MediaRate>, policy: &PathPolicy, burst_default: Nanos, payload: u64) -> Decision {
-        let decision = self.at_its_rate(media, policy, burst_default);
+    pub fn decide(self, media: Option<MediaRate>, of_path: Option<BitRate>, burst: Nanos, payload: u64) -> Decision {
+        let decision = self.at_its_rate(media, of_path, burst);
         match self.ceiling {
             Some(ceiling) if self.burst.is_none() => decision.ahead(payload, ceiling),
             _ => decision,
         }
     }
 
-    fn at_its_rate(self, media: Option<MediaRate>, policy: &PathPolicy, burst_default: Nanos) -> Decision {
+    fn at_its_rate(self, media: Option<MediaRate>, of_path: Option<BitRate>, burst_default: Nanos) -> Decision {
         let span = self.burst.unwrap_or(burst_default);
         let constant = |rate: BitRate| Decision::Constant { rate, burst_bytes: rate.bytes_in(span) };
-        match (self.rate, media, policy.rate) {
+        match (self.rate, media, of_path) {
             (AskedRate::Bulk, _, _) => Decision::BestEffort,
             (AskedRate::Rate(rate), _, _) => constant(rate),
             (AskedRate::Unsaid, Some(media), _) => {
@@ -101,7 +100,6 @@ impl RateAsked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::ServiceConfig;
     use media::Container;
 
     const fn asking(rate: AskedRate, burst: Option<Nanos>, ceiling: Option<BitRate>) -> RateAsked {
@@ -117,8 +115,8 @@ mod tests {
 
     #[test]
     fn the_order_of_sources() {
-        let policy = PathPolicy { rate: Some(BitRate(1_000_000)), ..ServiceConfig::default().policy("") };
-        let decide = |rate, burst, media| asking(rate, burst, None).decide(media, &policy, Nanos::ZERO, 0);
+        let of_path = Some(BitRate(1_000_000));
+        let decide = |rate, burst, media| asking(rate, burst, None).decide(media, of_path, Nanos::ZERO, 0);
         let constant = |rate, burst_bytes| Decision::Constant { rate: BitRate(rate), burst_bytes };
         let asked = |rate| AskedRate::Rate(BitRate(rate));
         assert_eq!(decide(asked(8_800_000), None, Some(MEDIA)), constant(8_800_000, 0));
@@ -127,18 +125,16 @@ mod tests {
         assert_eq!(decide(AskedRate::Unsaid, Some(Nanos::ZERO), Some(MEDIA)), constant(5_000_000, 0));
         assert_eq!(decide(AskedRate::Unsaid, None, None), constant(1_000_000, 0));
         assert_eq!(decide(AskedRate::Bulk, None, Some(MEDIA)), Decision::BestEffort);
-        let free = ServiceConfig::default().policy("");
         let unsaid = asking(AskedRate::Unsaid, None, None);
-        assert_eq!(unsaid.decide(None, &free, Nanos::ZERO, 0), Decision::BestEffort);
+        assert_eq!(unsaid.decide(None, None, Nanos::ZERO, 0), Decision::BestEffort);
     }
 
     #[test]
     fn a_segment_is_sent_ahead_up_to_what_the_player_takes() {
-        let free = ServiceConfig::default().policy("");
         let segment = 2_000_000; // 4 s at 4 Mbit/s
         let burst = |ceiling, payload| {
             let asked = asking(AskedRate::Rate(BitRate(4_000_000)), None, Some(BitRate(ceiling)));
-            match asked.decide(None, &free, Nanos::ZERO, payload) {
+            match asked.decide(None, None, Nanos::ZERO, payload) {
                 Decision::Constant { rate: BitRate(4_000_000), burst_bytes } => burst_bytes,
                 other => panic!("{other:?}"),
             }
@@ -148,7 +144,7 @@ mod tests {
         assert_eq!(burst(u64::MAX, segment), 1_500_000, "in a quarter: the pace allows no more");
         assert_eq!(burst(u64::MAX, 20_000_000), 0, "no segment");
         let said = RateAsked { burst: Some(Nanos::ZERO), ..asking(AskedRate::Unsaid, None, Some(BitRate(u64::MAX))) };
-        let decision = said.decide(Some(MEDIA), &free, Nanos::ZERO, segment);
+        let decision = said.decide(Some(MEDIA), None, Nanos::ZERO, segment);
         assert_eq!(decision, Decision::Constant { rate: MEDIA.rate, burst_bytes: 0 }, "what was asked for stands");
     }
 }

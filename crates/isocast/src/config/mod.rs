@@ -21,6 +21,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use kernel::EngineChoice;
+use service::config::WhenFull;
 use service::quota::QuotaConfig;
 use units::{BitRate, ByteCount, Nanos};
 
@@ -78,7 +79,7 @@ pub(crate) struct Config {
     /// The rate of a stream where neither the request nor the content says one, by path prefix below `/media/`.
     pub(crate) path_rates: Vec<(String, BitRate)>,
     /// What becomes of a stream for which there is no room, by path prefix below `/media/`.
-    pub(crate) path_when_full: Vec<(String, WhenFullSetting)>,
+    pub(crate) path_when_full: Vec<(String, WhenFull)>,
     /// Who may write: name and argon2 hash (PHC string).
     pub(crate) users: Vec<(String, String)>,
     /// Without users, programs on this machine may write.
@@ -95,15 +96,6 @@ pub(crate) struct Config {
     pub(crate) jobs: Vec<JobConfig>,
     /// Who is told of events.
     pub(crate) webhooks: Vec<WebhookConfig>,
-}
-
-/// What becomes of a stream for which there is no room.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WhenFullSetting {
-    /// 503 with the rate that could be granted.
-    Refuse,
-    /// Served with what is left over.
-    BestEffort,
 }
 
 /// The data plane's and the disks' clockwork.
@@ -270,8 +262,8 @@ impl Config {
             links: settings_ref.take_table("links", parse_rate),
             path_rates: settings_ref.take_table("path_rates", parse_rate),
             path_when_full: settings_ref.take_table("path_when_full", |text| match text {
-                "refuse" => Ok(WhenFullSetting::Refuse),
-                "best-effort" => Ok(WhenFullSetting::BestEffort),
+                "refuse" => Ok(WhenFull::Refuse),
+                "best-effort" => Ok(WhenFull::BestEffort),
                 _ => Err(format!("`{text}` is neither `refuse` nor `best-effort`")),
             }),
             users: settings_ref.take_table("users", |text| match text.starts_with("$argon2") {
@@ -435,7 +427,7 @@ mod tests {
         assert_eq!(config.volumes, [[PathBuf::from("/dev/sdb"), PathBuf::from("/dev/sdc")]]);
         config.volumes.clear();
         assert_eq!(config.path_rates, [("lectures/".to_owned(), BitRate(8_000_000))]);
-        assert_eq!(config.path_when_full, [("previews/".to_owned(), WhenFullSetting::BestEffort)]);
+        assert_eq!(config.path_when_full, [("previews/".to_owned(), WhenFull::BestEffort)]);
         assert_eq!(config.users.len(), 1);
         assert_eq!(config.agentx, Some(AgentxAddress::Unix("/var/agentx/master".into())));
         config.agentx = None;

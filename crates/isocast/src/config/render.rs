@@ -7,7 +7,7 @@ use kernel::EngineChoice;
 use toml::Value;
 use units::Nanos;
 
-use super::{Config, MemorySetting, WhenFullSetting, quotas};
+use super::{Config, MemorySetting, WhenFull, quotas};
 
 /// The disks of a volume, as they are written.
 fn joined(disks: &[PathBuf]) -> String {
@@ -61,8 +61,8 @@ impl fmt::Display for Config {
         writeln!(f, "\n[path_when_full]")?;
         for (prefix, when_full) in &self.path_when_full {
             let word = match when_full {
-                WhenFullSetting::Refuse => "refuse",
-                WhenFullSetting::BestEffort => "best-effort",
+                WhenFull::Refuse => "refuse",
+                WhenFull::BestEffort => "best-effort",
             };
             writeln!(f, "{} = \"{word}\"", quoted(prefix))?;
         }

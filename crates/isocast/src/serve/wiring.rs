@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use dataplane::PlaneConfig;
 use dirstore::StoreSettings;
-use service::config::{PathPolicy, User, WhenFull};
 use units::{ByteCount, Nanos, limits};
 
 use super::links::Links;
-use crate::config::{self, Config};
+use crate::config::Config;
 
 pub(super) fn plane_config(config: &Config) -> PlaneConfig {
     PlaneConfig {
@@ -24,34 +23,17 @@ pub(super) fn plane_config(config: &Config) -> PlaneConfig {
 
 pub(super) fn http_config(config: &Config, links: &Links) -> http::config::HttpConfig {
     let limits = &config.limits;
-    let mut policies: Vec<PathPolicy> = Vec::new();
-    for (prefix, rate) in &config.path_rates {
-        policies.push(PathPolicy { prefix: prefix.clone(), rate: Some(*rate), when_full: WhenFull::Refuse });
-    }
-    for (prefix, when_full) in &config.path_when_full {
-        let when_full = match when_full {
-            config::WhenFullSetting::Refuse => WhenFull::Refuse,
-            config::WhenFullSetting::BestEffort => WhenFull::BestEffort,
-        };
-        match policies.iter_mut().find(|policy| policy.prefix == *prefix) {
-            Some(policy) => policy.when_full = when_full,
-            None => policies.push(PathPolicy { prefix: prefix.clone(), rate: None, when_full }),
-        }
-    }
     let service = service::config::ServiceConfig {
         drain_time_max: duration(limits.drain),
         upload_bytes_max: limits.upload_size.0,
         tick: config.schedule.tick,
         burst: config.streams.start_burst,
         session_hold: config.session_hold,
-        policies,
+        path_rates: config.path_rates.clone(),
+        path_when_full: config.path_when_full.clone(),
         links: links.by_address(),
         link_capacities: links.0.iter().map(|link| (link.name.clone(), link.capacity)).collect(),
-        users: config
-            .users
-            .iter()
-            .map(|(name, hash)| User { name: name.clone(), password_hash: hash.clone() })
-            .collect(),
+        users: config.users.clone(),
         quotas: config.quotas.clone(),
         local_writes: config.local_writes,
     };
