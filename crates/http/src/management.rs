@@ -39,7 +39,7 @@ pub(crate) fn is_health(path: &str) -> bool {
 }
 
 fn ready(shared: &Shared) -> Reply {
-    let why_not = if !shared.service.is_ready() {
+    let why_not = if shared.service.is_draining() {
         "starting, or about to stop"
     } else if figures::every_disk_fails(shared) {
         "every disk is failing: /api/v1/disks says how"

@@ -242,9 +242,6 @@ impl Paced {
         };
         // It leaves the listing before its end is logged.
         drop(self.session);
-        let stats = &self.service.stats;
-        stats.bytes_sent.fetch_add(end.sent_bytes, Ordering::Relaxed);
-        stats.misses.fetch_add(end.misses, Ordering::Relaxed);
         let (path, client) = (&self.request.path, self.request.client.address);
         self.service.events.tell_often("stream_ended", || {
             let outcome = failed.map_or_else(|| format!("{:?}", end.outcome), str::to_owned);

@@ -17,12 +17,13 @@ use units::BitRate;
 use crate::contents::{
     ContentPath, OnBreak, Precondition, Published, StoreError, UploadClass, UploadRequest, UploadSink,
 };
+use crate::delivery::DeliveryError;
 use crate::delivery::{Client, note_refusal};
 use crate::events::{self, UploadOutcome};
 use crate::media_service::MediaService;
 use crate::pipeline::{StageError, Stages};
 use crate::quota::QuotaShare;
-use crate::recording::{RecordingDemand, ReserveError, RunningRecording};
+use crate::recording::RunningRecording;
 
 /// What is to be stored.
 #[derive(Debug, Clone)]
@@ -137,13 +138,13 @@ async fn begin_recording(
     let link = service.link(client.local);
     let mut refused: Option<Refusal> = None;
     for disk in service.contents.placements(&request).await? {
-        let recording = match RunningRecording::reserve(service, RecordingDemand { rate, disk, link }).await {
+        let recording = match RunningRecording::reserve(service, (rate, disk, link)).await {
             Ok(recording) => recording,
-            Err(ReserveError::NoRoom(refusal)) => {
+            Err(DeliveryError::NoRoom(refusal)) => {
                 refused = refused.filter(|before| before.grantable >= refusal.grantable).or(Some(refusal));
                 continue;
             }
-            Err(ReserveError::Busy) => return Err(IngestError::Busy),
+            Err(_) => return Err(IngestError::Busy),
         };
         match service.contents.begin_upload(UploadRequest { class: recording.class(), ..request.clone() }).await {
             Ok(upload) => {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Instant, SystemTime};
 
@@ -37,8 +37,6 @@ pub struct ServiceParts {
     pub contents: Arc<dyn Contents>,
     /// The data plane's command queue. Its reports go to [`MediaService::on_report`].
     pub plane: Arc<dyn PlaneQueue>,
-    /// True while streams are admitted.
-    pub ready: Arc<AtomicBool>,
     /// What the data plane publishes.
     pub gauges: Arc<Gauges>,
     /// Event log, JSON lines.
@@ -69,7 +67,6 @@ pub struct MediaService {
     away: Mutex<BTreeSet<PathBuf>>,
     /// Disks that were told to fail, and how.
     disk_failures: Mutex<BTreeMap<DiskId, DiskFailure>>,
-    ready: Arc<AtomicBool>,
     draining: watch::Sender<bool>,
     /// What runs is to end.
     stopping: watch::Sender<bool>,
@@ -136,8 +133,6 @@ pub struct ServedLink {
 pub struct ServiceStats {
     /// Uploads under way.
     pub uploads_open: AtomicU64,
-    /// Bytes sent by deliveries that ended, and of small reads.
-    pub bytes_sent: AtomicU64,
     /// Bytes received by uploads.
     pub bytes_uploaded: AtomicU64,
     /// Deliveries started.
@@ -146,8 +141,6 @@ pub struct ServiceStats {
     pub small_reads: AtomicU64,
     /// Deliveries and recordings refused.
     pub refusals: RefusalCounts,
-    /// Ticks of deliveries that ended whose bytes were not ready.
-    pub misses: AtomicU64,
 }
 
 /// Why a stream is not stopped.
@@ -187,7 +180,6 @@ impl MediaService {
             running: Mutex::default(),
             away: Mutex::default(),
             disk_failures: Mutex::default(),
-            ready: parts.ready,
             draining: watch::Sender::new(false),
             stopping: watch::Sender::new(false),
             started: Instant::now(),
@@ -355,12 +347,6 @@ impl MediaService {
         self.events.tell_left_out(SystemTime::now());
     }
 
-    /// True while streams are admitted.
-    #[must_use]
-    pub fn is_ready(&self) -> bool {
-        self.ready.load(Ordering::Acquire) && !self.is_draining()
-    }
-
     /// True from the beginning of a drain.
     #[must_use]
     pub fn is_draining(&self) -> bool {
@@ -381,7 +367,6 @@ impl MediaService {
         // not cut off.
         let _ = self.plane.send(Command::Drain);
         self.draining.send_replace(true);
-        self.ready.store(false, Ordering::Release);
     }
 
     /// Asks for the end of one stream to a client; its `stream_ended` follows. `by` and `user` are told in the event log.

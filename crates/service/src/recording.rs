@@ -8,56 +8,41 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::SystemTime;
 
-use dataplane::control::{Command, RecordingRequest, Refusal, Report};
-use units::{BitRate, DiskId, LinkId, ReservationId, StreamId};
+use dataplane::control::{Command, RecordingRequest, Report};
+use units::{BitRate, DiskId, LinkId, ReservationId};
 
 use crate::contents::{ContentPath, UploadClass};
+use crate::delivery::DeliveryError;
 use crate::media_service::{MediaService, RunningStream};
 
 /// A recording's reservation and its entry in the listing of streams, given back when it is dropped.
 pub(crate) struct RunningRecording {
     service: Arc<MediaService>,
-    stream: StreamId,
-    demand: RecordingDemand,
+    request: RecordingRequest,
     reservation: ReservationId,
 }
 
-/// What is to be reserved.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RecordingDemand {
-    pub(crate) rate: BitRate,
-    pub(crate) disk: DiskId,
-    pub(crate) link: LinkId,
-}
-
-/// Why a rate was not reserved.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum ReserveError {
-    /// There is no room for it.
-    NoRoom(Refusal),
-    /// A queue or table is full.
-    Busy,
-}
-
 impl RunningRecording {
-    /// Reserves the rate.
-    pub(crate) async fn reserve(service: &Arc<MediaService>, demand: RecordingDemand) -> Result<Self, ReserveError> {
-        let mut pending = service.plane.number().ok_or(ReserveError::Busy)?;
-        let RecordingDemand { rate, disk, link } = demand;
+    /// Reserves the rate on the disk, and on the link by which it comes in.
+    pub(crate) async fn reserve(
+        service: &Arc<MediaService>,
+        (rate, disk, link): (BitRate, DiskId, LinkId),
+    ) -> Result<Self, DeliveryError> {
+        let mut pending = service.plane.number().ok_or(DeliveryError::Busy)?;
         let request = RecordingRequest { stream: pending.stream, disk, link, rate };
-        service.plane.send(Command::Reserve(request)).map_err(|_| ReserveError::Busy)?;
+        service.plane.send(Command::Reserve(request)).map_err(|_| DeliveryError::Busy)?;
         match pending.report().await {
             Some(Report::Reserved { reservation, .. }) => {
-                Ok(Self { service: Arc::clone(service), stream: pending.stream, demand, reservation })
+                Ok(Self { service: Arc::clone(service), request, reservation })
             }
-            Some(Report::ReserveRefused { refusal, .. }) => Err(ReserveError::NoRoom(refusal)),
-            _ => Err(ReserveError::Busy),
+            Some(Report::ReserveRefused { refusal, .. }) => Err(DeliveryError::NoRoom(refusal)),
+            _ => Err(DeliveryError::Busy),
         }
     }
 
     /// How its upload is written.
     pub(crate) const fn class(&self) -> UploadClass {
-        UploadClass::Recording { rate: self.demand.rate, disk: self.demand.disk, reservation: self.reservation }
+        UploadClass::Recording { rate: self.request.rate, disk: self.request.disk, reservation: self.reservation }
     }
 
     /// Enters it into the listing of streams; what is counted in `received` is shown as its bytes.
@@ -65,19 +50,19 @@ impl RunningRecording {
         let running = RunningStream {
             path: path.joined(),
             client,
-            rate: Some(self.demand.rate),
-            disk: self.demand.disk,
+            rate: Some(self.request.rate),
+            disk: self.request.disk,
             started: SystemTime::now(),
             received: Some(received),
             stopped: false,
         };
-        self.service.running().insert(self.stream, running);
+        self.service.running().insert(self.request.stream, running);
     }
 }
 
 impl Drop for RunningRecording {
     fn drop(&mut self) {
-        self.service.running().remove(&self.stream);
+        self.service.running().remove(&self.request.stream);
         self.service.plane.release(self.reservation);
     }
 }

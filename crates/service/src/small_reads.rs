@@ -32,7 +32,6 @@ pub fn kept_bytes(service: &MediaService, request: &DeliveryRequest, stages: &mu
     match service.small_reads.look(piece, service.link(request.client.local), Instant::now()) {
         PieceState::Kept(bytes) => {
             service.stats.small_reads.fetch_add(1, Ordering::Relaxed);
-            service.stats.bytes_sent.fetch_add(*length, Ordering::Relaxed);
             service.small_reads.keep_open(&request.content);
             Some(bytes)
         }

@@ -9,8 +9,8 @@ use crate::world::{IDLE_AUDITS, World};
 
 /// How long a told end may take to come.
 const END_MAX: Nanos = Nanos::from_secs(5);
-/// Best-effort work may wait for a grant until its share of the time comes to this much: the longest job is half a second. The
-/// most that 10,000 seeds show is below this.
+/// Best-effort work may wait for a grant until its share of the time comes to this much: the longest job is half a second.
+/// 10,000 seeds stay below it.
 const BEST_EFFORT_EARNED_MAX: Nanos = Nanos::from_millis(600);
 /// And at least for so long: the round under way, and one more.
 const BEST_EFFORT_WAIT_MIN: Nanos = Nanos::from_secs(2);

@@ -592,7 +592,6 @@ pub struct Harness {
     pub server: Arc<Server>,
     pub plane: Arc<FakePlane>,
     pub store: FakeStore,
-    pub ready: Arc<AtomicBool>,
     pub access: Lines,
     pub events: Lines,
     pub address: SocketAddr,
@@ -608,13 +607,11 @@ impl Harness {
         let plane = FakePlane::new(CAPACITY_BPS);
         let store = FakeStore::default();
         let (access, events) = (Lines::default(), Lines::default());
-        let ready = Arc::new(AtomicBool::new(true));
         let listener = listen("127.0.0.1:0".parse().expect("an address")).expect("a port");
         let service = MediaService::start(service::ServiceParts {
             config: config.service.clone(),
             contents: Arc::new(store.clone()),
             plane: Arc::clone(&plane) as Arc<dyn PlaneQueue>,
-            ready: Arc::clone(&ready),
             gauges: Arc::new(Gauges::new(16, 1)),
             events: Log::start("events", Some(Box::new(events.clone()))).expect("a thread"),
         });
@@ -629,7 +626,7 @@ impl Harness {
         })
         .expect("started");
         let address = server.addresses()[0];
-        Self { server, plane, store, ready, access, events, address }
+        Self { server, plane, store, access, events, address }
     }
 
     pub fn connect(&self) -> Client {

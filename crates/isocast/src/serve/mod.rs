@@ -19,7 +19,6 @@ use std::fs::OpenOptions;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -240,7 +239,6 @@ async fn serve(
     console: Console,
 ) -> anyhow::Result<ServerEnded> {
     let PreparedServer { disks, links, gauges, memory, thread, plane, reports, store, _state } = prepared;
-    let ready = Arc::new(AtomicBool::new(false));
     let (access, events) = log_writers(&config)?;
     let events = Log::start("event-log", Some(events))?;
     let settings = http_config(&config, &links);
@@ -248,7 +246,6 @@ async fn serve(
         config: settings.service.clone(),
         contents: Arc::new(store.clone()),
         plane: Arc::new(PlaneCommands(plane.clone())),
-        ready: Arc::clone(&ready),
         gauges,
         events: events.clone(),
     });
@@ -285,7 +282,6 @@ async fn serve(
         machine: Arc::new(crate::machine::Proc),
         access: Log::start("access-log", access)?,
     })?;
-    ready.store(true, Ordering::Release);
     let (addresses, permissions) = (server.addresses(), &thread.permissions);
     let greeting = Greeting { config: &config, addresses, disks: &disks, links: &links, permissions, memory };
     for line in greeting.lines() {
