@@ -36,10 +36,9 @@ pub fn parse_ranges(value: &str, size: u64) -> Ranges {
     let mut specs = 0;
     for spec in list.split(',').map(|spec| spec.trim_matches([' ', '\t'])).filter(|spec| !spec.is_empty()) {
         specs += 1;
-        match parse_spec(spec, size) {
-            Spec::Invalid => return Ranges::Whole,
-            Spec::Outside => {}
-            Spec::Inside(range) => found.push(range),
+        let Some(range) = parse_spec(spec, size) else { return Ranges::Whole };
+        if range.length > 0 {
+            found.push(range);
         }
         if specs > RANGES_MAX {
             return Ranges::Whole;
@@ -56,46 +55,22 @@ pub fn parse_ranges(value: &str, size: u64) -> Ranges {
     }
 }
 
-enum Spec {
-    Invalid,
-    Outside,
-    Inside(ByteRange),
-}
-
-fn parse_spec(spec: &str, size: u64) -> Spec {
-    let Some((first, last)) = spec.split_once('-') else { return Spec::Invalid };
-    match (position(first), position(last)) {
-        (Some(Position::At(first)), Some(Position::Absent)) => inside(first, size, size),
-        (Some(Position::At(first)), Some(Position::At(last))) if first <= last => {
-            inside(first, last.saturating_add(1).min(size), size)
-        }
-        (Some(Position::Absent), Some(Position::At(length))) => inside(size.saturating_sub(length), size, size),
-        _ => Spec::Invalid,
-    }
-}
-
-/// The range from `start` up to `end`, if there is something in it.
-const fn inside(start: u64, end: u64, size: u64) -> Spec {
-    if start >= size || start >= end {
-        return Spec::Outside;
-    }
-    Spec::Inside(ByteRange { offset: start, length: end - start })
-}
-
-enum Position {
-    Absent,
-    At(u64),
-}
-
-/// A decimal number, nothing, or (`None`) something else. Numbers beyond 64 bits lie beyond every content.
-fn position(text: &str) -> Option<Position> {
-    if text.is_empty() {
-        return Some(Position::Absent);
-    }
-    if !text.bytes().all(|b| b.is_ascii_digit()) {
+/// One range of a list: empty if it lies outside of the content, `None` if it is not understood.
+fn parse_spec(spec: &str, size: u64) -> Option<ByteRange> {
+    let (first, last) = spec.split_once('-')?;
+    if !first.bytes().chain(last.bytes()).all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    Some(Position::At(text.parse().unwrap_or(u64::MAX)))
+    // Numbers beyond 64 bits lie beyond every content.
+    let number = |text: &str| text.parse().unwrap_or(u64::MAX);
+    let (start, end) = match (first, last) {
+        ("", "") => return None,
+        ("", length) => (size.saturating_sub(number(length)), size),
+        (first, "") => (number(first), size),
+        (first, last) if number(first) > number(last) => return None,
+        (first, last) => (number(first), number(last).saturating_add(1).min(size)),
+    };
+    Some(ByteRange { offset: start, length: end.saturating_sub(start) })
 }
 
 #[cfg(test)]
