@@ -16,16 +16,3 @@ pub struct MachineSample {
     /// Bytes sent and received on all interfaces but loopback.
     pub interface_bytes: u64,
 }
-
-/// The machine, as whoever may read `/proc` sees it.
-pub trait Machine: Send + Sync + 'static {
-    /// A look at it now; none if it cannot be read.
-    fn sample(&self) -> Option<MachineSample>;
-}
-
-/// A machine that says nothing of itself.
-impl Machine for () {
-    fn sample(&self) -> Option<MachineSample> {
-        None
-    }
-}

@@ -18,7 +18,7 @@ use crate::config::HttpConfig;
 use crate::connection;
 use crate::connection_limit::Arrival;
 use crate::counts::AllCounts;
-use crate::machine::Machine;
+use crate::machine::MachineSample;
 use crate::message::reply::{After, render};
 use crate::operations::Operations;
 use crate::problem;
@@ -49,7 +49,7 @@ pub struct ServerParts {
     /// What the server does by itself.
     pub operations: Arc<dyn Operations>,
     /// What the machine says of itself.
-    pub machine: Arc<dyn Machine>,
+    pub machine: fn() -> Option<MachineSample>,
     /// Access log, combined format.
     pub access: Log,
 }
@@ -186,15 +186,14 @@ fn turn_away(stream: &TcpStream) {
 }
 
 /// Releases what sessions held for too long, and looks at the counts from which rates are told.
-async fn every_second(shared: Arc<Shared>, machine: Arc<dyn Machine>) {
+async fn every_second(shared: Arc<Shared>, machine: fn() -> Option<MachineSample>) {
     let mut period = tokio::time::interval(EXPIRY_PERIOD);
     let mut last = None;
     loop {
         period.tick().await;
         shared.service.expire();
         shared.tell_left_out();
-        let machine = Arc::clone(&machine);
-        let sample = tokio::task::spawn_blocking(move || machine.sample()).await.ok().flatten();
+        let sample = tokio::task::spawn_blocking(machine).await.ok().flatten();
         let now = AllCounts::read(&shared.service, sample);
         *lock(&shared.counts) = last.replace(now.clone()).map(|older| (older, now));
     }

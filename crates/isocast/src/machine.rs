@@ -4,29 +4,24 @@
 
 use std::fs;
 
-use http::machine::{Machine, MachineSample};
+use http::machine::MachineSample;
 
 use crate::output::real;
 
-/// `/proc`, read anew at each look.
-#[derive(Debug, Default)]
-pub(crate) struct Proc;
-
-impl Machine for Proc {
-    fn sample(&self) -> Option<MachineSample> {
-        let tick = real(rustix::param::clock_ticks_per_second());
-        let (busy, total) = processors(&fs::read_to_string("/proc/stat").ok()?)?;
-        let (own, resident_pages) = process(&fs::read_to_string("/proc/self/stat").ok()?)?;
-        let page = u64::try_from(rustix::param::page_size()).ok()?;
-        Some(MachineSample {
-            cpu_busy_seconds: real(busy) / tick,
-            cpu_total_seconds: real(total) / tick,
-            process_seconds: real(own) / tick,
-            memory_bytes: resident_pages.saturating_mul(page),
-            memory_total_bytes: memory_total(&fs::read_to_string("/proc/meminfo").ok()?)?,
-            interface_bytes: interfaces(&fs::read_to_string("/proc/net/dev").ok()?),
-        })
-    }
+/// The machine as `/proc` tells of it now; none if it cannot be read.
+pub(crate) fn sample() -> Option<MachineSample> {
+    let tick = real(rustix::param::clock_ticks_per_second());
+    let (busy, total) = processors(&fs::read_to_string("/proc/stat").ok()?)?;
+    let (own, resident_pages) = process(&fs::read_to_string("/proc/self/stat").ok()?)?;
+    let page = u64::try_from(rustix::param::page_size()).ok()?;
+    Some(MachineSample {
+        cpu_busy_seconds: real(busy) / tick,
+        cpu_total_seconds: real(total) / tick,
+        process_seconds: real(own) / tick,
+        memory_bytes: resident_pages.saturating_mul(page),
+        memory_total_bytes: memory_total(&fs::read_to_string("/proc/meminfo").ok()?)?,
+        interface_bytes: interfaces(&fs::read_to_string("/proc/net/dev").ok()?),
+    })
 }
 
 /// Busy and all ticks of the first line of `/proc/stat`. Guest time is part of user time already.
@@ -76,7 +71,7 @@ mod tests {
 
     #[test]
     fn this_machine_can_be_looked_at() {
-        let sample = Proc.sample().expect("/proc is there");
+        let sample = sample().expect("/proc is there");
         assert!(sample.memory_bytes > 0 && sample.memory_total_bytes > sample.memory_bytes);
         assert!(sample.cpu_total_seconds >= sample.cpu_busy_seconds);
     }

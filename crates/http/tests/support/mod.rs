@@ -621,7 +621,7 @@ impl Harness {
             listeners: vec![listener],
             service,
             operations: Arc::new(operations::FakeOperations),
-            machine: Arc::new(()),
+            machine: || None,
             access: Log::start("access", Some(Box::new(access.clone()))).expect("a thread"),
         })
         .expect("started");

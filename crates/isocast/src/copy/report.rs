@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde_json::json;
 use units::{BitRate, ByteCount};
 
-use crate::machine::Proc;
+use crate::machine;
 use crate::output::real;
-use http::machine::{Machine as _, MachineSample};
+use http::machine::MachineSample;
 
 /// What a copy took.
 pub(crate) struct Summary {
@@ -32,7 +32,7 @@ impl Summary {
     pub(super) fn begin(rate: Option<BitRate>, passed_over: u64) -> Self {
         Self {
             rate,
-            begun: Proc.sample(),
+            begun: machine::sample(),
             files: 0,
             bytes: 0,
             copying: Duration::ZERO,
@@ -49,7 +49,7 @@ impl Summary {
 
     /// Processor seconds of this process, and busy share of all processors.
     fn processor(&self) -> Option<(f64, f64)> {
-        let (begun, now) = (self.begun?, Proc.sample()?);
+        let (begun, now) = (self.begun?, machine::sample()?);
         let total = now.cpu_total_seconds - begun.cpu_total_seconds;
         let busy = if total > 0.0 { (now.cpu_busy_seconds - begun.cpu_busy_seconds) / total } else { 0.0 };
         Some((now.process_seconds - begun.process_seconds, busy))

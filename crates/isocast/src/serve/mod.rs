@@ -279,7 +279,7 @@ async fn serve(
         listeners: vec![listener],
         operations: Arc::clone(&operations) as Arc<dyn http::operations::Operations>,
         service,
-        machine: Arc::new(crate::machine::Proc),
+        machine: crate::machine::sample,
         access: Log::start("access-log", access)?,
     })?;
     let (addresses, permissions) = (server.addresses(), &thread.permissions);

@@ -2,6 +2,7 @@
 //!
 //! Promise: no look at the server and no terminal here, so that all of it can be tested on a screen in memory.
 
+use std::cmp::Ordering;
 use std::collections::{HashMap, VecDeque};
 
 use api::{HeldUpBy, Stream};
@@ -28,36 +29,24 @@ pub(super) enum KeyAction {
     Stop(u64),
 }
 
-/// By what streams are sorted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sorting {
-    Id,
-    Client,
-    Rate,
-    Jitter,
-    Misses,
-    HeldUp,
-    Path,
-}
+/// By what streams are sorted: its name, and the order, in which what needs looking at comes first.
+type Sorting = (&'static str, fn(&Stream, &Stream) -> Ordering);
 
-impl Sorting {
-    const ALL: [Self; 7] = [Self::Id, Self::Client, Self::Rate, Self::Jitter, Self::Misses, Self::HeldUp, Self::Path];
+const SORTINGS: [Sorting; 7] = [
+    ("id", |a, b| a.id.cmp(&b.id)),
+    ("client", |a, b| a.client.cmp(&b.client)),
+    ("rate", |a, b| b.rate_bps.cmp(&a.rate_bps)),
+    ("J", |a, b| b.j_percent.unwrap_or(-1.0).total_cmp(&a.j_percent.unwrap_or(-1.0))),
+    ("misses", |a, b| b.misses.cmp(&a.misses)),
+    ("held up by", |a, b| held_up_rank(a).cmp(&held_up_rank(b))),
+    ("path", |a, b| a.path.cmp(&b.path)),
+];
 
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Id => "id",
-            Self::Client => "client",
-            Self::Rate => "rate",
-            Self::Jitter => "J",
-            Self::Misses => "misses",
-            Self::HeldUp => "held up by",
-            Self::Path => "path",
-        }
-    }
-
-    fn next(self) -> Self {
-        let at = Self::ALL.iter().position(|one| *one == self).unwrap_or(0);
-        Self::ALL[(at + 1) % Self::ALL.len()]
+const fn held_up_rank(stream: &Stream) -> u8 {
+    match stream.held_up_by {
+        Some(HeldUpBy::Disk) => 0,
+        Some(HeldUpBy::Client) => 1,
+        None => 2,
     }
 }
 
@@ -80,7 +69,8 @@ pub(super) struct Screen {
     sent: VecDeque<u64>,
     disks: VecDeque<u64>,
     processors: VecDeque<u64>,
-    sorting: Sorting,
+    /// Which of [`SORTINGS`].
+    sorting: usize,
     reversed: bool,
     filter: String,
     mode: Mode,
@@ -97,7 +87,7 @@ impl Screen {
             sent: VecDeque::new(),
             disks: VecDeque::new(),
             processors: VecDeque::new(),
-            sorting: Sorting::Id,
+            sorting: 0,
             reversed: false,
             filter: String::new(),
             mode: Mode::Watch,
@@ -150,22 +140,8 @@ impl Screen {
             .iter()
             .filter(|s| wanted.is_empty() || s.client.contains(&wanted) || s.path.to_lowercase().contains(&wanted))
             .collect();
-        // What needs looking at comes first; equal ones stay in the order of their numbers.
-        match self.sorting {
-            Sorting::Id => {}
-            Sorting::Client => shown.sort_by(|a, b| a.client.cmp(&b.client)),
-            Sorting::Rate => shown.sort_by_key(|stream| std::cmp::Reverse(stream.rate_bps)),
-            Sorting::Jitter => {
-                shown.sort_by(|a, b| b.j_percent.unwrap_or(-1.0).total_cmp(&a.j_percent.unwrap_or(-1.0)))
-            }
-            Sorting::Misses => shown.sort_by_key(|stream| std::cmp::Reverse(stream.misses)),
-            Sorting::HeldUp => shown.sort_by_key(|stream| match stream.held_up_by {
-                Some(HeldUpBy::Disk) => 0,
-                Some(HeldUpBy::Client) => 1,
-                None => 2,
-            }),
-            Sorting::Path => shown.sort_by(|a, b| a.path.cmp(&b.path)),
-        }
+        // Equal ones stay in the order of their numbers.
+        shown.sort_by(|a, b| SORTINGS[self.sorting].1(a, b));
         if self.reversed {
             shown.reverse();
         }
@@ -204,7 +180,7 @@ impl Screen {
     fn command(&mut self, code: KeyCode) -> KeyAction {
         match code {
             KeyCode::Char('q') | KeyCode::Esc => return KeyAction::End,
-            KeyCode::Char('s') => self.sorting = self.sorting.next(),
+            KeyCode::Char('s') => self.sorting = (self.sorting + 1) % SORTINGS.len(),
             KeyCode::Char('r') => self.reversed = !self.reversed,
             KeyCode::Char('/') => self.mode = Mode::Filter,
             KeyCode::Down => self.choose(1),
@@ -305,7 +281,7 @@ impl Screen {
                 self.server,
                 self.shown().len(),
                 self.figures.streams.len(),
-                self.sorting.name(),
+                SORTINGS[self.sorting].0,
                 if self.reversed { ", reversed" } else { "" }
             ),
         }

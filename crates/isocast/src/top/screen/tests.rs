@@ -87,7 +87,7 @@ fn keys_sort_filter_and_stop() {
     let mut screen = Screen::new("http://server", figures(streams, begun));
     let order = |screen: &Screen| screen.shown().iter().map(|stream| stream.id).collect::<Vec<_>>();
     assert_eq!(press(&mut screen, "ssss"), KeyAction::Nothing);
-    assert_eq!((screen.sorting, order(&screen)), (Sorting::Misses, vec![2, 3, 1]));
+    assert_eq!((SORTINGS[screen.sorting].0, order(&screen)), ("misses", vec![2, 3, 1]));
     press(&mut screen, "r");
     assert_eq!(order(&screen), [1, 3, 2]);
     press(&mut screen, "/FILM\n");
