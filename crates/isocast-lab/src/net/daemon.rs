@@ -18,7 +18,7 @@ use crate::stop::Stop;
 /// What `ctl` understands, for help and error messages.
 pub(super) const COMMANDS: &str = "cut NODE, heal NODE, loss PERCENT, delay SPAN, stat";
 const INIT_TEXT: &str = include_str!("guest-init.sh");
-const LOOK: Duration = Duration::from_millis(100);
+const STOP_CHECK_PERIOD: Duration = Duration::from_millis(100);
 
 /// What a network has done, and what its nodes took of the host.
 #[derive(Debug, Serialize, Deserialize)]
@@ -65,7 +65,7 @@ fn serve(home: &NetworkFolder, nodes: usize, rate_bps: Option<u64>, cables: Cabl
                 let (guests, cables, stop) = (Arc::clone(&guests), Arc::clone(&cables), stop.clone());
                 std::thread::spawn(move || converse(&stream, &guests, &cables, &stop));
             }
-            Err(_) => std::thread::sleep(LOOK),
+            Err(_) => std::thread::sleep(STOP_CHECK_PERIOD),
         }
     }
     // Here, as others may still hold them who wait for what runs there.
@@ -130,7 +130,7 @@ fn attend(node: usize, id: &str, stream: &UnixStream, guests: &Guests) -> anyhow
     let told = guests.run(node, id)?;
     stream.set_read_timeout(Some(Duration::from_millis(1)))?;
     loop {
-        match told.recv_timeout(LOOK) {
+        match told.recv_timeout(STOP_CHECK_PERIOD) {
             Ok(status) => return Ok(status.to_string()),
             Err(RecvTimeoutError::Disconnected) => bail!("node {node} has ended"),
             Err(RecvTimeoutError::Timeout) => {

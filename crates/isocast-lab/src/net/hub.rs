@@ -23,7 +23,7 @@ const FRAME_BYTES_MAX: usize = 2048;
 const UNDER_WAY_MAX: usize = 20_000;
 /// Frames taken of one port before the others' turn.
 const TURN: usize = 64;
-const LOOK: Nanos = Nanos::from_millis(20);
+const STOP_CHECK_PERIOD: Nanos = Nanos::from_millis(20);
 
 /// What the cables do, and have done.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -67,8 +67,9 @@ impl Hub {
         let mut frame = [0; FRAME_BYTES_MAX];
         let mut open: Vec<bool> = vec![true; self.ports.len()];
         loop {
-            let next =
-                self.under_way.peek().map_or(LOOK, |Reverse((due, ..))| due.saturating_sub(clock::now()).min(LOOK));
+            let next = self.under_way.peek().map_or(STOP_CHECK_PERIOD, |Reverse((due, ..))| {
+                due.saturating_sub(clock::now()).min(STOP_CHECK_PERIOD)
+            });
             let indices: Vec<usize> = (0..self.ports.len()).filter(|&port| open[port]).collect();
             let mut polled: Vec<PollFd<'_>> =
                 indices.iter().map(|&port| PollFd::new(&self.ports[port], PollFlags::IN)).collect();

@@ -22,8 +22,8 @@ use crate::client::{HttpClient, USUAL_SERVER};
 use host::Examined;
 use running::ServerLook;
 
-/// Between two looks at what the disks did.
-const LOOK_PERIOD: Duration = Duration::from_secs(1);
+/// For so long it is counted what the disks do.
+const MEASURED_SPAN: Duration = Duration::from_secs(1);
 
 /// Look at what decides whether streams hold, and say how to mend what does not.
 ///
@@ -105,7 +105,7 @@ impl DoctorArgs {
         }
         let host = Examined::this();
         let url = self.url.as_deref().unwrap_or(USUAL_SERVER);
-        let server = match ServerLook::take(&host, &HttpClient::new(None), url, LOOK_PERIOD) {
+        let server = match ServerLook::take(&host, &HttpClient::new(None), url, MEASURED_SPAN) {
             Err(_) if self.url.is_none() => None,
             look => Some(look?),
         };

@@ -33,7 +33,7 @@ use kept::KeptJob;
 pub(crate) use measure::{MeasureState, is_busy};
 
 /// The clock is read this often whatever is due, for it may be set.
-const LOOK_PERIOD: Duration = Duration::from_secs(30);
+const CLOCK_CHECK_PERIOD: Duration = Duration::from_secs(30);
 /// From the end of the server's work to the end of the jobs'.
 const END_TIME_MAX: Duration = Duration::from_secs(10);
 
@@ -214,7 +214,7 @@ impl Jobs {
     /// Begins what is due; gives for how long nothing is.
     fn begin_due(self: &Arc<Self>) -> Duration {
         if self.around.service.is_draining() {
-            return LOOK_PERIOD;
+            return CLOCK_CHECK_PERIOD;
         }
         let mut table = self.table();
         for at in table.timetable.begin_due(Timestamp::now()) {
@@ -227,10 +227,10 @@ impl Jobs {
                 self.around.service.events.tell(events::job_missed(&job.config.name, missed, SystemTime::now()));
             }
         }
-        let wakeup = timetable.next_wakeup().map_or(LOOK_PERIOD, |wakeup| {
+        let wakeup = timetable.next_wakeup().map_or(CLOCK_CHECK_PERIOD, |wakeup| {
             Duration::try_from(wakeup.duration_since(Timestamp::now())).unwrap_or(Duration::ZERO)
         });
-        wakeup.min(LOOK_PERIOD)
+        wakeup.min(CLOCK_CHECK_PERIOD)
     }
 
     /// Begins a run, which the timetable counts as begun.

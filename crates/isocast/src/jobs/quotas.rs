@@ -29,7 +29,7 @@ pub(crate) async fn look_after(service: Weak<MediaService>) {
     while let Some(here) = service.upgrade() {
         let (quotas, began) = (Arc::clone(&here.quotas), Instant::now());
         for quota in quotas.all() {
-            if let Err(error) = look(&here, &quota, &stop).await {
+            if let Err(error) = count(&here, &quota, &stop).await {
                 say(format_args!("the quota of `{}`: {error:#}", quota.config.folder.joined()));
             }
         }
@@ -40,7 +40,7 @@ pub(crate) async fn look_after(service: Weak<MediaService>) {
     }
 }
 
-async fn look(service: &MediaService, quota: &Quota, stop: &watch::Receiver<bool>) -> anyhow::Result<()> {
+async fn count(service: &MediaService, quota: &Quota, stop: &watch::Receiver<bool>) -> anyhow::Result<()> {
     quota.begin_look();
     let contents = match keep::contents(service, &quota.config.folder, stop).await {
         Err(error) if matches!(error.downcast_ref(), Some(StoreError::NotFound)) => Vec::new(),

@@ -19,7 +19,7 @@ use super::wire::{Carrier, TestPlan, TrafficPattern};
 /// What is read at once into one buffer: as iperf3 does, so that the two compare.
 const READ_BYTES: usize = 128 << 10;
 /// How often a call that waits for the other side looks whether it is to end.
-const LOOK: Duration = Duration::from_millis(500);
+const STOP_CHECK_PERIOD: Duration = Duration::from_millis(500);
 /// After the sender said how much it sent, datagrams that have not come for so long are lost.
 const QUIET: Duration = Duration::from_millis(300);
 /// Round trips longer than this are counted as this, nanoseconds.
@@ -80,7 +80,7 @@ pub(super) struct SenderPace {
 /// The other side has gone, or takes nothing any more.
 pub(super) fn send(socket: Socket, plan: &TestPlan, pace: SenderPace, watch: &Watch) -> anyhow::Result<SideMoved> {
     let buffer: Vec<u8> = (0..=u8::MAX).cycle().take(plan.size).collect();
-    socket.set_write_timeout(Some(LOOK))?;
+    socket.set_write_timeout(Some(STOP_CHECK_PERIOD))?;
     let (began, cpu) = (Instant::now(), thread_processor_time());
     let (mut round_trips, mut coalesced) = (None, None);
     let messages = if let Some(delay) = plan.coalesce {
@@ -150,7 +150,7 @@ fn paced(
 /// The connection is broken.
 pub(super) fn receive(socket: Socket, plan: &TestPlan, watch: &Watch) -> anyhow::Result<SideMoved> {
     let mut buffer = vec![0; plan.size.max(READ_BYTES)];
-    socket.set_read_timeout(Some(LOOK))?;
+    socket.set_read_timeout(Some(STOP_CHECK_PERIOD))?;
     let (mut began, mut ended) = (Instant::now(), None);
     let (mut messages, mut bytes) = (0_u64, 0_u64);
     let cpu = thread_processor_time();
@@ -184,7 +184,7 @@ pub(super) fn receive(socket: Socket, plan: &TestPlan, watch: &Watch) -> anyhow:
             }
         }
     } else if plan.pattern == TrafficPattern::RoundTrip {
-        socket.set_write_timeout(Some(LOOK))?;
+        socket.set_write_timeout(Some(STOP_CHECK_PERIOD))?;
         while read_exact(&socket, &mut buffer[..plan.size], watch)? {
             take(&mut messages, plan.size);
             write_all(&socket, &buffer[..plan.size])?;
@@ -291,9 +291,9 @@ mod tests {
         std::thread::scope(|scope| {
             let sending = scope.spawn(|| send(ours, &plan, pace, &watch));
             // As a slow network: the first look of the sender finds that nothing went for a while.
-            std::thread::sleep(LOOK + LOOK / 4);
+            std::thread::sleep(STOP_CHECK_PERIOD + STOP_CHECK_PERIOD / 4);
             watch.over.store(true, Ordering::Relaxed);
-            std::thread::sleep(LOOK + LOOK / 4);
+            std::thread::sleep(STOP_CHECK_PERIOD + STOP_CHECK_PERIOD / 4);
             let received = receive(theirs, &plan, &other).expect("all comes");
             let sent = sending.join().expect("no panic").expect("all is sent");
             assert_eq!((sent.bytes, received.bytes), (4 << 20, 4 << 20));
@@ -311,7 +311,7 @@ mod tests {
             theirs.read_exact(&mut message).expect("all comes");
             watch.over.store(true, Ordering::Relaxed);
             // As on a long way.
-            std::thread::sleep(LOOK + LOOK / 4);
+            std::thread::sleep(STOP_CHECK_PERIOD + STOP_CHECK_PERIOD / 4);
             theirs.write_all(&message).expect("it is awaited");
             assert_eq!(sending.join().expect("no panic").expect("it came back").messages, 1);
         });

@@ -28,7 +28,7 @@ const CONNECTIONS_MAX: usize = 32;
 const DATA_WITHIN: Duration = Duration::from_secs(10);
 /// The type of TIPC service under which bytes are awaited that were announced over another transport.
 const TIPC_SERVICE: u32 = 18_888;
-const LOOK: Duration = Duration::from_millis(100);
+const STOP_CHECK_PERIOD: Duration = Duration::from_millis(100);
 
 /// Receive the bytes of `isocast net test`, from any number of senders, until interrupted.
 #[derive(Debug, Args)]
@@ -79,7 +79,7 @@ impl ServeCommand {
             receiving.start(Arc::clone(listener))?;
         }
         while !stopped.load(Ordering::Relaxed) {
-            match ended.recv_timeout(LOOK) {
+            match ended.recv_timeout(STOP_CHECK_PERIOD) {
                 Ok(Ok((plan, side))) => writeln!(out, "{}", report::received(&plan, &side, self.json)?)?,
                 Ok(Err(error)) if self.once => return Err(error),
                 Ok(Err(error)) => say(format_args!("{error:#}")),
@@ -116,7 +116,7 @@ impl Receiving {
             loop {
                 let Ok(socket) = listener.accept() else {
                     // Out of descriptors, or the other side has gone already: others may do better in a moment.
-                    std::thread::sleep(LOOK);
+                    std::thread::sleep(STOP_CHECK_PERIOD);
                     continue;
                 };
                 receiving.attend(socket);

@@ -70,7 +70,7 @@ impl Unknown {
                 return;
             }
             let (unknown, state) = (Arc::clone(&self), state.clone());
-            let better = tokio::task::spawn_blocking(move || unknown.look(&state)).await;
+            let better = tokio::task::spawn_blocking(move || unknown.find_out(&state)).await;
             if better.unwrap_or(false) && !is_busy() {
                 return;
             }
@@ -83,7 +83,7 @@ impl Unknown {
         self.mounted_over.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn look(&self, state: &Path) -> bool {
+    fn find_out(&self, state: &Path) -> bool {
         let measured = |root: &PathBuf| disks::is_measured(root, state);
         let mounted_over = self.mounted_over().clone();
         // A disk that was mounted is served whether it can be measured or not.

@@ -32,7 +32,7 @@ impl Observed {
         &self.url
     }
 
-    pub(super) fn look(&self) -> anyhow::Result<Figures> {
+    pub(super) fn figures(&self) -> anyhow::Result<Figures> {
         let url = |what: &str| format!("{}/api/v1/{what}", self.url);
         Ok(Figures {
             system: self.client.json(&url("system"))?,

@@ -52,7 +52,7 @@ impl TopArgs {
         anyhow::ensure!(self.url.starts_with("http://"), "{}: write http://HOST:PORT", self.url);
         let server = Observed::new(&self.url, login);
         let first =
-            server.look().with_context(|| format!("no server answers at {}; `--url` names another", self.url))?;
+            server.figures().with_context(|| format!("no server answers at {}; `--url` names another", self.url))?;
         if self.once {
             let text = if self.json { serde_json::to_string_pretty(&first)? + "\n" } else { table::text(&first) };
             return Ok(out.write_all(text.as_bytes())?);
@@ -90,8 +90,8 @@ fn show(terminal: &mut ratatui::DefaultTerminal, server: &Observed, first: Figur
             }
             continue;
         }
-        match server.look() {
-            Ok(figures) => screen.look(figures),
+        match server.figures() {
+            Ok(figures) => screen.update(figures),
             Err(error) => screen.say(format!("{error:#}")),
         }
         next = std::time::Instant::now() + PERIOD;

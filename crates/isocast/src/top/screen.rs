@@ -104,7 +104,7 @@ impl Screen {
     }
 
     /// Takes other figures.
-    pub(super) fn look(&mut self, figures: Figures) {
+    pub(super) fn update(&mut self, figures: Figures) {
         let seconds = figures.at.duration_since(self.figures.at).as_secs_f64().max(1e-3);
         let moved = |stream: &Stream| stream.sent_bytes.saturating_add(stream.received_bytes);
         let before: HashMap<u64, u64> = self.figures.streams.iter().map(|stream| (stream.id, moved(stream))).collect();

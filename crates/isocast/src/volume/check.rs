@@ -64,11 +64,11 @@ struct DamagedPart {
 
 impl VolumeCheck {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let (volume, found) = self.look().context(NotLookedAt)?;
+        let (volume, found) = self.examine().context(NotLookedAt)?;
         report(out, self.json, &volume, &found)
     }
 
-    fn look(&self) -> anyhow::Result<(Volume, Vec<DamagedPart>)> {
+    fn examine(&self) -> anyhow::Result<(Volume, Vec<DamagedPart>)> {
         if let Some(held) = self.names.disks.0.iter().find(|disk| is_held(disk)) {
             anyhow::bail!(
                 "{} is in use: a server that has the volume looks at every byte of it (`isocast volume scrub`)",
@@ -86,11 +86,11 @@ impl Scrub {
         if let Some(served) = self.server.serving(&self.names.disks.0).context(NotLookedAt)? {
             return self.ask(out, &served);
         }
-        let (volume, found) = self.look().context(NotLookedAt)?;
+        let (volume, found) = self.examine().context(NotLookedAt)?;
         report(out, self.json, &volume, &found)
     }
 
-    fn look(&self) -> anyhow::Result<(Volume, Vec<DamagedPart>)> {
+    fn examine(&self) -> anyhow::Result<(Volume, Vec<DamagedPart>)> {
         let (purpose, on_damage) =
             if self.no_repair { (Purpose::Read, OnDamage::Tell) } else { (Purpose::Write, OnDamage::Repair) };
         let (mut disks, mut volume) = VolumeDisks::open(&self.names.disks.0, purpose)?;

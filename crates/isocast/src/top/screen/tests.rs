@@ -63,7 +63,7 @@ fn streams_disks_and_the_machine_are_shown() {
     let mut screen = Screen::new("http://server", figures(vec![stream(1, "a.ts", 0), stream(2, "b.ts", 3)], begun));
     let mut later = figures(vec![stream(1, "a.ts", 0), stream(2, "b.ts", 3)], begun + Duration::from_secs(1));
     later.streams[0].sent_bytes += 1_100_000;
-    screen.look(later);
+    screen.update(later);
     let text = drawn(&mut screen);
     for part in [
         "17 more at 8.8 Mbit/s",
