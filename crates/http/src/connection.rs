@@ -18,7 +18,7 @@ use crate::body::RequestBody;
 use crate::connection_limit::Arrival;
 use crate::content;
 use crate::exchange::{Exchange, write_all};
-use crate::message::head::{BodyFraming, HEAD_BYTES_MAX, HeadError, RequestHead, parse_head};
+use crate::message::head::{BodyFraming, HEAD_BYTES_MAX, RequestHead, parse_head};
 use crate::message::reply::{After, Reply, render};
 use crate::router;
 use crate::shared::Shared;
@@ -38,14 +38,6 @@ const SKIPPED_BYTES_MAX: u64 = 64 * 1024;
 /// Read at once while it lingers.
 const LINGER_READ_BYTES: usize = 64 * 1024;
 
-/// What came of waiting for a request head.
-enum NextHead {
-    Head(Box<RequestHead>),
-    Refused(HeadError),
-    TimedOut,
-    Closed,
-}
-
 /// Serves a connection to its end.
 pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr, arrival: Arrival) {
     let Ok(local) = stream.local_addr() else { return };
@@ -58,13 +50,9 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: SocketAd
     let mut stream = stream;
     loop {
         let head = match next_head(&shared, &mut stream, &mut buffer, wait_max, arrival).await {
-            NextHead::Head(head) => *head,
-            NextHead::Closed => return,
-            NextHead::Refused(error) => return refuse(&shared, stream, peer, &problem::of_head(&error)).await,
-            NextHead::TimedOut => {
-                let reply = Reply::problem(StatusCode::REQUEST_TIMEOUT, "the request head did not come in time");
-                return refuse(&shared, stream, peer, &reply).await;
-            }
+            Ok(Some(head)) => *head,
+            Ok(None) => return,
+            Err(reply) => return refuse(&shared, stream, peer, &reply).await,
         };
         buffer.advance(head.bytes);
         let exchange = Exchange { shared: Arc::clone(&shared), head, peer, local };
@@ -84,15 +72,18 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: SocketAd
     }
 }
 
-/// Reads until a head is complete. The clock of the head starts with its first byte. A head that is not complete when a
+/// Reads until a head is complete; none comes if the connection ends. The clock of the head starts with its first byte. A head that is not complete when a
 /// drain begins does not count as a running request.
+///
+/// # Errors
+/// It is refused with this.
 async fn next_head(
     shared: &Shared,
     stream: &mut TcpStream,
     buffer: &mut BytesMut,
     wait_max: Duration,
     arrival: Arrival,
-) -> NextHead {
+) -> Result<Option<Box<RequestHead>>, Reply> {
     let mut draining = shared.draining.clone();
     let mut deadline = Instant::now() + wait_max;
     let mut begun = false;
@@ -105,9 +96,9 @@ async fn next_head(
         // A head ends with a line; a parser that ran for each byte would let slow clients cost much.
         if buffer[looked_at..].contains(&b'\n') || buffer.len() >= HEAD_BYTES_MAX {
             match parse_head(buffer) {
-                Ok(Some(head)) => return NextHead::Head(Box::new(head)),
+                Ok(Some(head)) => return Ok(Some(Box::new(head))),
                 Ok(None) => {}
-                Err(error) => return NextHead::Refused(error),
+                Err(error) => return Err(problem::of_head(&error)),
             }
         }
         looked_at = buffer.len();
@@ -115,13 +106,16 @@ async fn next_head(
         let read = tokio::select! {
             biased; // what has arrived already is answered, drain or not
             read = timeout_at(deadline, stream.read_buf(buffer)) => read,
-            _ = draining.wait_for(|draining| *draining), if arrival == Arrival::Serving => return NextHead::Closed,
+            _ = draining.wait_for(|draining| *draining), if arrival == Arrival::Serving => return Ok(None),
         };
         match read {
-            Ok(Ok(0) | Err(_)) => return NextHead::Closed,
+            Ok(Ok(0) | Err(_)) => return Ok(None),
             Ok(Ok(_)) => {}
-            Err(_) if begun => return NextHead::TimedOut,
-            Err(_) => return NextHead::Closed,
+            Err(_) if begun => {
+                let late = "the request head did not come in time";
+                return Err(Reply::problem(StatusCode::REQUEST_TIMEOUT, late));
+            }
+            Err(_) => return Ok(None),
         }
     }
 }

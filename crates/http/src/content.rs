@@ -27,7 +27,7 @@ use crate::message::head::RequestHead;
 use crate::message::media_type::{PLAYLIST, media_type};
 use crate::message::query::Query;
 use crate::message::reply::{After, Reply, location, render_head};
-use crate::plan::{AnswerPlan, StreamPlan, plan};
+use crate::plan::{StreamPlan, plan};
 use crate::playlist;
 use crate::problem;
 use crate::streamed::{Framing, Streamed};
@@ -105,10 +105,7 @@ async fn prepare(exchange: &Exchange) -> Result<PreparedRead, Reply> {
     let mut stages = Stages(playlist::stage(&name, head.query.as_deref()).into_iter().collect());
     let now = SystemTime::now();
     let boundary = || format!("{:016x}{:016x}", service.hash((&name, now)), service.hash((now, &name, 1)));
-    let plan = match plan(head, &entry, stages.alteration().as_deref(), &boundary, now) {
-        AnswerPlan::Reply(reply) => return Err(reply),
-        AnswerPlan::Stream(plan) => plan,
-    };
+    let plan = plan(head, &entry, stages.alteration().as_deref(), &boundary, now)?;
     let part = plan.ranged && plan.status == StatusCode::PARTIAL_CONTENT;
     let accompanies = cmcd.object == ObjectType::Accompanying;
     let viewer = viewer(exchange, &query, cmcd);

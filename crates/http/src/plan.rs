@@ -20,16 +20,7 @@ use crate::message::reply::{Reply, problem_with};
 
 const _: () = assert!(SEGMENTS_MAX >= 2 + 2 * RANGES_MAX);
 
-/// What is answered.
-#[derive(Debug)]
-pub(crate) enum AnswerPlan {
-    /// This, and nothing of the content.
-    Reply(Reply),
-    /// A head with these fields, then the body.
-    Stream(StreamPlan),
-}
-
-/// A response with content.
+/// A response with content: a head with these fields, then the body.
 #[derive(Debug)]
 pub(crate) struct StreamPlan {
     /// 200 or 206.
@@ -48,14 +39,16 @@ pub(crate) struct StreamPlan {
 
 /// Plans the answer to `request`, a GET or HEAD of the content `entry`, of which stages make something else if there is
 /// an `alteration`. `boundary` parts a multipart body: whoever uploads contents must not be able to foresee it.
-#[must_use]
+///
+/// # Errors
+/// What is answered instead, with nothing of the content.
 pub(crate) fn plan(
     request: &RequestHead,
     entry: &Entry,
     alteration: Option<&str>,
     boundary: &dyn Fn() -> String,
     now: SystemTime,
-) -> AnswerPlan {
+) -> Result<StreamPlan, Reply> {
     if let Some(alteration) = alteration {
         return altered(request, entry, alteration);
     }
@@ -65,9 +58,7 @@ pub(crate) fn plan(
         (header::LAST_MODIFIED, httpdate::fmt_http_date(entry.modified.min(now))),
         (header::ACCEPT_RANGES, "bytes".to_owned()),
     ];
-    if let Some(reply) = answer_by_conditions(request, current, &validators) {
-        return AnswerPlan::Reply(reply);
-    }
+    check_conditions(request, current, &validators)?;
     let asked = match conditional::joined(&request.headers, &header::RANGE) {
         // Range is defined for GET only (RFC 9110 §14.2).
         Some(value) if request.method == Method::GET && conditional::range_applies(&request.headers, current, now) => {
@@ -76,41 +67,39 @@ pub(crate) fn plan(
         _ => Ranges::Whole,
     };
     let ranged = !matches!(asked, Ranges::Whole) || request.headers.contains_key(header::RANGE);
-    match asked {
-        Ranges::Unsatisfiable => AnswerPlan::Reply(unsatisfiable(entry)),
-        Ranges::Whole => AnswerPlan::Stream(whole(entry, validators, ranged)),
-        Ranges::Some(ranges) if ranges.len() == 1 => AnswerPlan::Stream(single(entry, validators, ranges[0])),
-        Ranges::Some(ranges) => AnswerPlan::Stream(multiple(entry, validators, &ranges, &boundary())),
-    }
+    Ok(match asked {
+        Ranges::Unsatisfiable => return Err(unsatisfiable(entry)),
+        Ranges::Whole => whole(entry, validators, ranged),
+        Ranges::Some(ranges) if ranges.len() == 1 => single(entry, validators, ranges[0]),
+        Ranges::Some(ranges) => multiple(entry, validators, &ranges, &boundary()),
+    })
 }
 
 /// What is answered instead of the content where the conditions say so.
-fn answer_by_conditions(
+fn check_conditions(
     request: &RequestHead,
     current: Validators<'_>,
     validators: &[(HeaderName, String)],
-) -> Option<Reply> {
+) -> Result<(), Reply> {
     match conditional::evaluate_read(&request.headers, current) {
         ConditionResult::NotModified => {
-            Some(Reply { fields: validators.to_vec(), ..Reply::empty(StatusCode::NOT_MODIFIED) })
+            Err(Reply { fields: validators.to_vec(), ..Reply::empty(StatusCode::NOT_MODIFIED) })
         }
         ConditionResult::Failed => {
             let detail = "the content is not the version that If-Match or If-Unmodified-Since asks for";
-            Some(Reply::problem(StatusCode::PRECONDITION_FAILED, detail))
+            Err(Reply::problem(StatusCode::PRECONDITION_FAILED, detail))
         }
-        ConditionResult::Proceed => None,
+        ConditionResult::Proceed => Ok(()),
     }
 }
 
 /// What stages make of a content is another representation of it: with a tag of its own, weak because the stages may
 /// change as well, without a date, and whole or not at all, for its length is not known.
-fn altered(request: &RequestHead, entry: &Entry, alteration: &str) -> AnswerPlan {
+fn altered(request: &RequestHead, entry: &Entry, alteration: &str) -> Result<StreamPlan, Reply> {
     let etag = format!("W/\"{}-{alteration}\"", entry.etag.trim_matches('"'));
     let validators = vec![(header::ETAG, etag.clone()), (header::ACCEPT_RANGES, "none".to_owned())];
-    match answer_by_conditions(request, Validators { etag: &etag, modified: None }, &validators) {
-        Some(reply) => AnswerPlan::Reply(reply),
-        None => AnswerPlan::Stream(StreamPlan { length: None, ..whole(entry, validators, false) }),
-    }
+    check_conditions(request, Validators { etag: &etag, modified: None }, &validators)?;
+    Ok(StreamPlan { length: None, ..whole(entry, validators, false) })
 }
 
 fn unsatisfiable(entry: &Entry) -> Reply {
@@ -208,7 +197,7 @@ mod tests {
         }
     }
 
-    fn planned(method: &str, fields: &str, size: u64) -> AnswerPlan {
+    fn planned(method: &str, fields: &str, size: u64) -> Result<StreamPlan, Reply> {
         let text = format!("{method} /media/film.mp4 HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
         let head = parse_head(text.as_bytes()).expect("understood").expect("complete");
         plan(
@@ -220,18 +209,12 @@ mod tests {
         )
     }
 
-    fn stream(plan: AnswerPlan) -> StreamPlan {
-        match plan {
-            AnswerPlan::Stream(stream) => stream,
-            AnswerPlan::Reply(reply) => panic!("a reply: {reply:?}"),
-        }
+    fn stream(plan: Result<StreamPlan, Reply>) -> StreamPlan {
+        plan.expect("a stream")
     }
 
-    fn reply(plan: AnswerPlan) -> Reply {
-        match plan {
-            AnswerPlan::Reply(reply) => reply,
-            AnswerPlan::Stream(stream) => panic!("a stream: {stream:?}"),
-        }
+    fn reply(plan: Result<StreamPlan, Reply>) -> Reply {
+        plan.expect_err("a reply")
     }
 
     fn value<'a>(fields: &'a [(HeaderName, String)], name: &HeaderName) -> Option<&'a str> {
@@ -317,7 +300,7 @@ mod tests {
         /// Whatever ranges are asked for: Content-Length is the sum of the segments, and these fit the data plane.
         #[test]
         fn lengths_add_up(spec in "bytes=([0-9]{0,3}-[0-9]{0,3},){0,18}[0-9]{1,3}-", size in 1u64..2000) {
-            if let AnswerPlan::Stream(plan) = planned("GET", &format!("Range: {spec}\r\n"), size) {
+            if let Ok(plan) = planned("GET", &format!("Range: {spec}\r\n"), size) {
                 prop_assert_eq!(plan.length, Some(plan.body.iter().map(Segment::length).sum::<u64>()));
                 prop_assert!(plan.body.len() < SEGMENTS_MAX);
                 for segment in &plan.body {

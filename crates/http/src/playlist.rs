@@ -6,10 +6,11 @@
 //! [`GROWTH_BYTES`].
 
 use bytes::{Bytes, BytesMut};
-use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use percent_encoding::{AsciiSet, utf8_percent_encode};
 use service::pipeline::{Stage, StageError};
 
 use crate::message::media_type::{PLAYLIST, media_type};
+use crate::message::reply::UNFIT;
 
 /// Longest line.
 const LINE_BYTES_MAX: usize = 16 * 1024;
@@ -21,18 +22,7 @@ const GROWTH_MAX: usize = 8;
 const GROWTH_BYTES: usize = 64 * 1024;
 const BYTE_ORDER_MARK: char = '\u{feff}';
 /// What may stand in no query, or would end a quoted attribute.
-const NOT_IN_QUERY: &AsciiSet = &CONTROLS
-    .add(b' ')
-    .add(b'"')
-    .add(b'<')
-    .add(b'>')
-    .add(b'`')
-    .add(b'#')
-    .add(b'{')
-    .add(b'}')
-    .add(b'|')
-    .add(b'\\')
-    .add(b'^');
+const NOT_IN_QUERY: &AsciiSet = &UNFIT.add(b'#');
 /// Tags whose `URI` is a part of the media, played at the rate.
 const MEDIA_TAGS: [&str; 3] = ["#EXT-X-MAP:", "#EXT-X-PART:", "#EXT-X-PRELOAD-HINT:"];
 /// Tags whose `URI` is another playlist, of another rate.

@@ -1,6 +1,6 @@
 //! What all connections share.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Instant, SystemTime};
 
@@ -8,7 +8,7 @@ use http_types::StatusCode;
 use service::MediaService;
 use service::events;
 use service::log::{KindLimit, Log};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 use crate::access_log::AccessRecord;
 use crate::config::HttpConfig;
@@ -85,7 +85,8 @@ impl Shared {
     /// Tells what the access log left out. Called once a second.
     pub(crate) fn tell_left_out(&self) {
         for (status, count) in self.errors_logged.left_out() {
-            self.service.events.tell(events::access_lines_left_out(&status, count, SystemTime::now()));
+            let kind = format!("access log: {status}");
+            self.service.events.tell(events::lines_left_out(&kind, count, SystemTime::now()));
         }
     }
 }
@@ -95,25 +96,19 @@ const REPLY_BYTES_MAX: usize = 32 << 20;
 /// A reply up to this length is not counted: the number of connections bounds those.
 const SHORT_BYTES: usize = 16 * 1024;
 
-/// The memory of replies whose clients do not read, bounded in all.
-#[derive(Default)]
-pub(crate) struct ReplyMemory(AtomicUsize);
+/// The memory of replies whose clients do not read, bounded in all: a permit for each byte.
+pub(crate) struct ReplyMemory(Semaphore);
 
-/// A reply's part of it, given back when dropped.
-pub(crate) struct ReplyBytes<'a>(&'a AtomicUsize, usize);
-
-impl ReplyMemory {
-    /// Room for a body of `bytes`, if there is.
-    pub(crate) fn reserve(&self, bytes: usize) -> Option<ReplyBytes<'_>> {
-        let bytes = if bytes <= SHORT_BYTES { 0 } else { bytes };
-        let more = |held: usize| held.checked_add(bytes).filter(|held| *held <= REPLY_BYTES_MAX || bytes == 0);
-        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
-        Some(ReplyBytes(&self.0, bytes))
+impl Default for ReplyMemory {
+    fn default() -> Self {
+        Self(Semaphore::new(REPLY_BYTES_MAX))
     }
 }
 
-impl Drop for ReplyBytes<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(self.1, Ordering::AcqRel);
+impl ReplyMemory {
+    /// Room for a body of `bytes`, if there is, until what is returned is dropped.
+    pub(crate) fn reserve(&self, bytes: usize) -> Option<SemaphorePermit<'_>> {
+        let counted = if bytes <= SHORT_BYTES { 0 } else { u32::try_from(bytes).ok()? };
+        self.0.try_acquire_many(counted).ok()
     }
 }

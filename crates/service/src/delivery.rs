@@ -84,7 +84,7 @@ pub enum DeliveryError {
     Lost,
 }
 
-/// Makes the bytes that go before the content (the head of a response), given the rate that was granted.
+/// Makes the bytes that a protocol sends before the content, given the rate that was granted.
 pub type HeadRenderer<'a> = &'a (dyn Fn(Option<BitRate>) -> Vec<u8> + Send + Sync);
 
 /// A delivery under way.

@@ -289,10 +289,10 @@ pub(crate) fn stream_ended(
     stamped(object, now)
 }
 
-/// Lines of the access log were left out because too many requests ended with this status.
+/// Lines of a front end's log were left out because there were too many of the kind.
 #[must_use]
-pub fn access_lines_left_out(status: &str, count: u64, now: SystemTime) -> EventLine {
-    stamped(json!({ "event": "left_out", "of": format!("access log: {status}"), "count": count }), now)
+pub fn lines_left_out(kind: &str, count: u64, now: SystemTime) -> EventLine {
+    stamped(json!({ "event": "left_out", "of": kind, "count": count }), now)
 }
 
 /// Any event with its time.

@@ -17,7 +17,7 @@ use super::head::{HttpVersion, RequestHead};
 pub const SERVER: &str = concat!("isocast/", env!("CARGO_PKG_VERSION"));
 
 /// What may not stand in a target as it is (RFC 3986): clients send some of it nevertheless. Escapes stay escapes.
-const UNFIT: &AsciiSet =
+pub(crate) const UNFIT: &AsciiSet =
     &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'\\').add(b'^').add(b'`').add(b'{').add(b'|').add(b'}');
 
 /// A request's target as a `Location`.
