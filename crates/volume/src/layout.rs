@@ -1,56 +1,10 @@
-//! Where a range of a content lies, and the units that are taken for its parts (on which disks: `choice`).
-
-use std::ops::Range;
+//! The units that are taken for the parts of a content (on which disks: `choice`).
 
 use crate::choice::{ChosenDisks, Half, HeldUnits};
-use crate::content::{StoredContent, UnitPlace};
+use crate::content::UnitPlace;
 use crate::{MemberId, Placement, Volume};
 
-/// A piece of a content within one unit.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnitPiece {
-    /// Where it begins in the content.
-    pub offset: u64,
-    /// How many bytes; never zero.
-    pub length: u64,
-    /// Which part of the content.
-    pub part: u32,
-    /// Where it lies, the copy to read first before the others; empty if no disk that has it can be read.
-    pub copies: Vec<PieceCopy>,
-}
-
-/// One copy of a piece.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PieceCopy {
-    /// The unit it is in.
-    pub place: UnitPlace,
-    /// Bytes from the start of the disk.
-    pub position: u64,
-}
-
 impl Volume {
-    /// Where `range` of `content` lies, in order. What is beyond the content's end is left out.
-    #[must_use]
-    pub fn pieces(&self, content: &StoredContent, range: Range<u64>) -> Vec<UnitPiece> {
-        let unit_bytes = self.unit_bytes();
-        let end = range.end.min(content.length);
-        let mut pieces = Vec::new();
-        let mut offset = range.start;
-        while offset < end {
-            let (number, within) = (offset / unit_bytes, offset % unit_bytes);
-            let length = (unit_bytes - within).min(end - offset);
-            let part = usize::try_from(number).ok().and_then(|number| content.parts.get(number));
-            let Some(part) = part else { break };
-            let copies = part.places().filter(|place| self.is_readable(place.member));
-            let copy =
-                |place: UnitPlace| PieceCopy { place, position: self.areas(place.member).payload(place.unit) + within };
-            let copies = copies.map(copy).collect();
-            pieces.push(UnitPiece { offset, length, part: u32::try_from(number).unwrap_or(u32::MAX), copies });
-            offset += length;
-        }
-        pieces
-    }
-
     /// Takes the units for a part from the disks chosen; `parts` are expected in this layout, with this one.
     pub(crate) fn take_units(
         &mut self,

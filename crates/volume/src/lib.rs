@@ -42,7 +42,6 @@ pub use disk::{DiskWrite, ReadDisk, ReadError};
 pub use draft::Draft;
 pub use error::{CreateError, SuperblockError, VolumeError, VolumeOpenError};
 pub use grow::AddError;
-pub use layout::{PieceCopy, UnitPiece};
 pub use mend::CopyRewrite;
 pub use open::{Identified, identify, open};
 pub use rebuild::{Rebuilt, rebuild};

@@ -1,5 +1,6 @@
 //! Counting: streams are admitted, by the code that admits them in `serve`, until one is refused.
 
+use crate::output::real;
 use clap::ValueEnum;
 use schedule::admission::{Admission, AdmissionRequest, AdmissionSettings, CACHE_PAGE_BYTES, Resource};
 use schedule::profile::DiskProfile;
@@ -70,18 +71,18 @@ impl PlannedMachine {
         if let Some(share) = self.be_share {
             return share;
         }
-        self.seconds_per_upload_byte() * float(self.uploads.bytes_per_second()) / float(self.disks.len() as u64)
+        self.seconds_per_upload_byte() * real(self.uploads.bytes_per_second()) / real(self.disks.len() as u64)
     }
 
     /// What uploads get at least with that share, bytes per second of all disks.
     pub(crate) fn upload_floor(&self) -> f64 {
-        self.be_share() / self.seconds_per_upload_byte() * float(self.disks.len() as u64)
+        self.be_share() / self.seconds_per_upload_byte() * real(self.disks.len() as u64)
     }
 
     /// Disk time of the slowest disk for one uploaded byte.
     fn seconds_per_upload_byte(&self) -> f64 {
         let of = |disk: &DiskProfile| {
-            let rate = float(disk.rate_at(disk.capacity.0 / 2)) * disk.write_ratio;
+            let rate = real(disk.rate_at(disk.capacity.0 / 2)) * disk.write_ratio;
             let seek = disk.access_time(disk.capacity.0 / 3).as_secs_f64();
             1.0 / rate + seek / RUN_BYTES + (disk.flush.as_secs_f64() + 2.0 * seek) / DIRTY_BYTES
         };
@@ -144,7 +145,7 @@ impl PlannedMachine {
 
     /// A share on every disk, as the data plane asks for a content that lies on all of them (decision 0034).
     fn reserve_on_all(&self, admission: &mut Admission, nth: usize, rate: BitRate) -> Result<ReservationId, Resource> {
-        let share = 1.0 / float(self.disks.len() as u64);
+        let share = 1.0 / real(self.disks.len() as u64);
         let fraction = place(u32::try_from(nth).unwrap_or(u32::MAX));
         let (share, fraction) = match (self.layout, self.survives_disk_loss) {
             (PlannedLayout::Mirror, true) => ((2.0 * share).min(1.0), (1.0 + fraction) / 2.0),
@@ -186,7 +187,7 @@ impl PlannedMachine {
     /// A stream of a long content that lies at this fraction of the disk.
     fn request_at(&self, disk: usize, fraction: f64, rate: BitRate) -> AdmissionRequest {
         let profile = &self.disks[disk];
-        let position = Nanos::from_secs_f64(fraction * float(profile.capacity.0) / 1e9).0;
+        let position = Nanos::from_secs_f64(fraction * real(profile.capacity.0) / 1e9).0;
         AdmissionRequest {
             disk: DiskId(u16::try_from(disk).unwrap_or(0)),
             link: LinkId(0),
@@ -215,11 +216,6 @@ fn name(resource: Resource) -> &'static str {
         Resource::Table => "delivery table",
         Resource::DiskFailing(_) | Resource::Draining => unreachable!("no reservation is refused for it"),
     }
-}
-
-#[allow(clippy::cast_precision_loss, reason = "estimates")]
-fn float(value: u64) -> f64 {
-    value as f64
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use serde::Serialize;
 use sim::{DiskSetup, Popularity, Scenario, Trace};
 use units::{BitRate, ByteCount, Nanos};
 
+use crate::output::real;
 use count::{Carried, PlannedLayout, PlannedMachine};
 use drive::PlannedDisk;
 
@@ -268,7 +269,7 @@ impl PlanCommand {
         let report = sim::run(&scenario, Trace::Off);
         let tally = report.tally;
         let mean =
-            if tally.first_bytes == 0 { 0.0 } else { tally.first_byte_sum.as_millis_f64() / float(tally.first_bytes) };
+            if tally.first_bytes == 0 { 0.0 } else { tally.first_byte_sum.as_millis_f64() / real(tally.first_bytes) };
         Ok(Simulated {
             seconds: scenario.safety.0 / 1_000_000_000,
             streams: tally.running_max,
@@ -276,7 +277,7 @@ impl PlanCommand {
             broken_law: report.broken.map(|b| b.to_string()),
             first_byte_mean_ms: mean,
             first_byte_max_ms: tally.first_byte_max.as_millis_f64(),
-            upload_bytes_per_second: float(tally.upload_bytes) / float(self.simulate.max(1)),
+            upload_bytes_per_second: real(tally.upload_bytes) / real(self.simulate.max(1)),
         })
     }
 
@@ -301,11 +302,6 @@ fn share(text: &str) -> Result<f64, String> {
     let percent = text.strip_suffix('%').and_then(|number| number.parse::<f64>().ok());
     let valid = percent.filter(|percent| (0.0..=90.0).contains(percent));
     valid.map(|percent| percent / 100.0).ok_or_else(|| format!("`{text}` is no share; write `0%` … `90%`"))
-}
-
-#[allow(clippy::cast_precision_loss, reason = "for display")]
-fn float(value: u64) -> f64 {
-    value as f64
 }
 
 fn table(rows: &[PlanRow], rig: &PlannedMachine) -> String {
