@@ -89,8 +89,8 @@ impl<I: Io> Plane<I> {
         let now = self.context.io.now();
         self.context.now = now;
         self.fetcher.set_clock(now);
-        self.take_commands();
-        self.fetcher.take_store_messages(&mut self.context);
+        let more_commands = self.take_commands();
+        let more_messages = self.fetcher.take_store_messages(&mut self.context);
         self.carry();
         self.feed_due_steps();
         self.fetcher.begin_turn(&mut self.context);
@@ -108,8 +108,10 @@ impl<I: Io> Plane<I> {
         if is_time(&mut self.measure_at, MEASURE_EVERY, now) {
             self.measure();
         }
-        let until =
+        let next =
             self.fetcher.next_wakeup(now).map_or(self.pacer.next_wakeup(), |at| at.min(self.pacer.next_wakeup()));
+        // Whoever put them there has woken the plane already, and will not again.
+        let until = if more_commands || more_messages { now } else { next };
         let mut completions = std::mem::take(&mut self.completions);
         self.context.io.wait(until, &mut completions);
         for completion in completions.drain(..) {
@@ -163,11 +165,12 @@ impl<I: Io> Plane<I> {
         self.fetcher.schedule(disk)
     }
 
-    fn take_commands(&mut self) {
+    /// True if there may be more.
+    fn take_commands(&mut self) -> bool {
         for _ in 0..COMMANDS_PER_TURN {
             // Each command may leave a report behind: without room for it, it waits in its queue, and that is bounded.
             if !self.context.has_room_for_reports() {
-                return;
+                return false;
             }
             let context = &mut self.context;
             match context.io.command() {
@@ -179,10 +182,11 @@ impl<I: Io> Plane<I> {
                 Some(Command::SetLink { link, capacity }) => self.admitter.set_link(link, capacity, context),
                 Some(Command::Drain) => self.admitter.drain(),
                 Some(Command::Shutdown) => self.running = false,
-                None => return,
+                None => return false,
             }
             self.carry();
         }
+        true
     }
 
     fn feed_due_steps(&mut self) {

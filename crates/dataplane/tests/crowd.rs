@@ -50,3 +50,12 @@ fn what_a_crowd_is_sent_is_lent_to_it_at_low_rates_and_across_pages() {
         assert_eq!(copied, 0, "{rate}: of {sends}");
     }
 }
+
+#[test]
+fn a_crowd_that_comes_at_once_is_answered_without_a_wait() {
+    let mut machine = Machine::new(BitRate(1_000));
+    // No link has room for them: each is refused at once.
+    let service = Service::Constant { rate: RATE, burst_bytes: 0, held: None, hold: false };
+    let reports = machine.told_together((1..=200).map(|number| delivery(number, number, MIB, service)));
+    assert_eq!(reports.len(), 200, "{:?}", reports.last());
+}

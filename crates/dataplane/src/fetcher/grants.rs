@@ -9,7 +9,8 @@ use super::*;
 const MESSAGES_PER_TURN: usize = 64;
 
 impl Fetcher {
-    pub(crate) fn take_store_messages<I: Io>(&mut self, context: &mut PlaneContext<I>) {
+    /// True if there may be more.
+    pub(crate) fn take_store_messages<I: Io>(&mut self, context: &mut PlaneContext<I>) -> bool {
         for _ in 0..MESSAGES_PER_TURN {
             match context.io.store_message() {
                 Some(StoreMessage::Offer(offer)) => self.offered(offer),
@@ -19,9 +20,10 @@ impl Fetcher {
                     }
                 }
                 Some(StoreMessage::Done(done)) => self.grant_done(done, context),
-                None => return,
+                None => return false,
             }
         }
+        true
     }
 
     fn offered(&mut self, offer: Offer) {

@@ -34,6 +34,8 @@ struct Queues {
     answers: bool,
     commands: VecDeque<Command>,
     reports: Vec<Report>,
+    /// Until when the plane waits if nothing comes.
+    until: Nanos,
     /// What disks were asked, and what they will answer; everything else that was asked for is on none.
     asked: Vec<(Token, u32, Option<DiskId>)>,
     /// Disks that answer with errors.
@@ -114,8 +116,9 @@ impl Io for Still {
         self.0.borrow_mut().reports.push(report);
         Ok(())
     }
-    fn wait(&mut self, _: Nanos, completions: &mut Vec<Completion>) {
+    fn wait(&mut self, until: Nanos, completions: &mut Vec<Completion>) {
         let mut queues = self.0.borrow_mut();
+        queues.until = until;
         let at = queues.now;
         completions.extend(queues.done.drain(..).map(|(token, result)| Completion { token, result, at }));
         if queues.answers {
@@ -178,6 +181,17 @@ impl Machine {
     pub(crate) fn told(&mut self, command: Command) -> Vec<Report> {
         self.queues.borrow_mut().commands.push_back(command);
         self.turned()
+    }
+
+    /// What the plane reports to these commands, which come together, until it would wait: nobody wakes it for those that it
+    /// left in their queue.
+    pub(crate) fn told_together(&mut self, commands: impl IntoIterator<Item = Command>) -> Vec<Report> {
+        self.queues.borrow_mut().commands.extend(commands);
+        let mut reports = self.turned();
+        while self.queues.borrow().until <= self.queues.borrow().now {
+            reports.append(&mut self.turned());
+        }
+        reports
     }
 
     /// What the plane reports this much later: what it decides at the end of a turn it tells in the next.
