@@ -70,10 +70,6 @@ pub struct StreamGauges {
     pub jitter_sum_ppm: Gauge,
     /// Finished windows.
     pub jitter_windows: Gauge,
-    /// Disk it reads from.
-    pub disk: Gauge,
-    /// When it started (monotonic clock, nanoseconds).
-    pub started_nanos: Gauge,
     /// 1 while the client does not take bytes.
     pub blocked: Gauge,
     /// 1 while bytes that are due are not there.
@@ -162,10 +158,6 @@ pub struct PlaneGauges {
     pub lent_bytes: Gauge,
     /// Ticks not fed in time because the bytes were not ready.
     pub misses: Gauge,
-    /// Streams admitted.
-    pub admitted: Gauge,
-    /// Streams refused.
-    pub refused: Gauge,
     /// Processor time of the thread, nanoseconds.
     pub processor_nanos: Gauge,
     /// Buffer pages in use, promised, and in all.

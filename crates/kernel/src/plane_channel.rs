@@ -6,7 +6,6 @@
 //! (`dataplane::control`, `storage::grant`), and the thread itself (`thread`).
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -196,24 +195,14 @@ impl PlaneHandle {
     }
 }
 
-/// Takes the plane's reports. Its descriptor is readable while reports may wait (level and edge: poll, epoll, tokio's
-/// `AsyncFd`):
-/// ```text
-/// let ready = AsyncFd::with_interest(receiver, Interest::READABLE)?;
-/// loop {
-///     let mut guard = ready.readable().await?;
-///     while let Some(report) = guard.get_inner().try_recv() { … }
-///     if guard.get_inner().is_closed() { break }
-///     guard.clear_ready();
-/// }
-/// ```
+/// Takes the plane's reports.
 #[derive(Debug)]
 pub struct ReportReceiver {
     shared: Arc<ChannelShared>,
 }
 
 impl ReportReceiver {
-    /// The next report. `None`: none waits, and the descriptor is not readable until one does.
+    /// The next report. `None`: none waits.
     #[must_use]
     pub fn try_recv(&self) -> Option<Report> {
         self.shared.reports.pop().or_else(|| {
@@ -236,18 +225,6 @@ impl ReportReceiver {
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.shared.closed.load(Ordering::SeqCst)
-    }
-}
-
-impl AsFd for ReportReceiver {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.shared.report_waker.as_fd()
-    }
-}
-
-impl AsRawFd for ReportReceiver {
-    fn as_raw_fd(&self) -> RawFd {
-        self.as_fd().as_raw_fd()
     }
 }
 

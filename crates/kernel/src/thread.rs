@@ -56,12 +56,6 @@ impl PlaneThread {
     pub fn punted_workers(&self) -> io::Result<usize> {
         punted_workers(self.thread)
     }
-
-    /// True once it has ended.
-    #[must_use]
-    pub fn is_finished(&self) -> bool {
-        self.handle.is_finished()
-    }
 }
 
 /// Starts the thread and runs `body` (the loop) on it, as soon as memory and ring are there.

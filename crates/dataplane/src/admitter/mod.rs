@@ -247,7 +247,6 @@ impl Admitter {
                 Ok(id) => id,
                 Err(refusal) => return refuse(delivery, refusal, context),
             };
-            context.gauges.plane.admitted.add(1);
             (admitted.reservation, admitted.hold) = (Some(id), hold);
             (admitted.rate, admitted.burst_bytes) = (asked, burst_bytes);
             age = self.age(id);
@@ -332,7 +331,6 @@ impl Admitter {
                 }
                 self.disks[index].waiting.remove(0);
                 self.streams[slot as usize].is_told = true;
-                context.gauges.plane.refused.add(1);
                 let refusal = Refusal::outright(Resource::Disk(disk));
                 context.tell_pacer(ToPacer::Refuse { slot, refusal });
             }
@@ -508,6 +506,5 @@ fn is_new(delivery: &Delivery) -> bool {
 }
 
 fn refuse<I: Io>(delivery: Box<Delivery>, refusal: Refusal, context: &mut PlaneContext<I>) {
-    context.gauges.plane.refused.add(1);
     context.report(Report::Refused { delivery, refusal });
 }

@@ -200,7 +200,7 @@ impl Pacer {
             Service::Constant { rate, .. } => rate,
             Service::BestEffort => BitRate(0),
         };
-        publish_begin(&context.gauges.streams[slot as usize], &delivery, rate, disk, context.now);
+        publish_begin(&context.gauges.streams[slot as usize], &delivery, rate);
         *stream = PacedStream {
             life: PacedLife::Waiting,
             generation: stream.generation,
@@ -277,7 +277,7 @@ impl Pacer {
     }
 }
 
-fn publish_begin(gauges: &crate::gauges::StreamGauges, delivery: &Delivery, rate: BitRate, disk: DiskId, now: Nanos) {
+fn publish_begin(gauges: &crate::gauges::StreamGauges, delivery: &Delivery, rate: BitRate) {
     gauges.rate_bps.set(rate.0);
     gauges.sent_bytes.set(0);
     gauges.misses.set(0);
@@ -286,7 +286,5 @@ fn publish_begin(gauges: &crate::gauges::StreamGauges, delivery: &Delivery, rate
     gauges.jitter_windows.set(0);
     gauges.blocked.set(0);
     gauges.late.set(0);
-    gauges.disk.set(u64::from(disk.0));
-    gauges.started_nanos.set(now.0);
     gauges.id.set(delivery.stream.0);
 }

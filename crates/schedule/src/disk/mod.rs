@@ -294,12 +294,6 @@ impl DiskSchedule {
         &self.stats
     }
 
-    /// The phase it is in.
-    #[must_use]
-    pub const fn phase(&self) -> Phase {
-        self.phase
-    }
-
     /// Requests waiting: real-time and best-effort.
     #[must_use]
     pub fn queued(&self) -> (usize, usize) {
