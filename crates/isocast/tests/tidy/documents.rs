@@ -45,7 +45,8 @@ fn sources_are_cited_by_names_that_the_reader_can_look_up() {
     report(&problems);
 }
 
-/// Results are raw; the pictures that the READMEs show are kept with them, any other can be drawn again.
+/// Results are raw; the pictures that the READMEs show are kept with them, any other can be drawn again. Folders from before this was
+/// held stay as they are: what was measured is not changed in place.
 #[test]
 fn no_picture_is_kept_that_the_readme_does_not_show() {
     let readme = read("README.md");
@@ -53,6 +54,7 @@ fn no_picture_is_kept_that_the_readme_does_not_show() {
     let drawn = |path: &PathBuf| path.extension().is_some_and(|end| ["svg", "html"].iter().any(|drawn| end == *drawn));
     let problems: Vec<String> = pictures
         .filter(|path| drawn(path) && !readme.contains(&path.display().to_string()))
+        .filter(|path| path.as_path() >= Path::new("docs/results/2026-11-26"))
         .map(|path| format!("{}: it can be made again from the raw results; remove it", path.display()))
         .collect();
     report(&problems);
