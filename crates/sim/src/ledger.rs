@@ -35,8 +35,6 @@ pub(crate) struct Excuses {
     pub(crate) client: bool,
     /// Its client reset the connection.
     pub(crate) reset: bool,
-    /// Its disk was slow, silent or erring at some time while it ran.
-    pub(crate) disk: bool,
     /// Its content was cut short.
     pub(crate) content: bool,
     /// It was told to stop, or the plane to end.
@@ -71,8 +69,8 @@ pub(crate) struct LedgerEntry {
     pub(crate) life: DeliveryLife,
     pub(crate) socket: SimSocket,
     pub(crate) excuses: Excuses,
-    /// Until when its disk's faults excuse that it is late.
-    disk_excused_until: Nanos,
+    /// Until when its disk's faults excuse that it is late; none if its disk was never slow, silent or erring while it ran.
+    disk_excused_until: Option<Nanos>,
     /// How late it was when they did not any more.
     forgiven: Option<Nanos>,
     /// When the plane said it began.
@@ -99,7 +97,7 @@ impl LedgerEntry {
             life: DeliveryLife::Asked,
             socket,
             excuses: Excuses::default(),
-            disk_excused_until: Nanos::ZERO,
+            disk_excused_until: None,
             forgiven: None,
             started_at: None,
             stopped_at: None,
@@ -181,21 +179,20 @@ impl LedgerEntry {
 
     /// A fault of its disk excuses it until then.
     pub(crate) fn excuse_disk(&mut self, until: Nanos) {
-        self.excuses.disk = true;
-        self.disk_excused_until = self.disk_excused_until.max(until);
+        self.disk_excused_until = self.disk_excused_until.max(Some(until));
         self.forgiven = None;
     }
 
     /// A fault of its disk excuses it at `now`.
     fn disk_is_excused(&self, now: Nanos) -> bool {
-        now < self.disk_excused_until
+        self.disk_excused_until.is_some_and(|until| now < until)
     }
 
     /// What a fault of its disk kept from being read is met when all before it is sent: as long after the fault as a stream is
     /// read ahead, and at any time by one without a rate.
     fn may_meet_a_failed_read(&self, now: Nanos) -> bool {
         let is_paced = self.asked.rate.is_some() && !self.excuses.passed_on && !self.excuses.client;
-        self.excuses.disk && (!is_paced || now < self.disk_excused_until.saturating_add(READ_AHEAD_MAX))
+        self.disk_excused_until.is_some_and(|until| !is_paced || now < until.saturating_add(READ_AHEAD_MAX))
     }
 
     /// Its first byte, or its wait for it up to `now`, came before a fault of its disk and its recovery were over.
@@ -206,7 +203,7 @@ impl LedgerEntry {
     /// Of so much lateness, what no fault of its disk excuses: all that came since the excuse ended. What it was behind
     /// then, and `grace`, it need not make up for.
     pub(crate) fn unexcused(&mut self, late: Nanos, now: Nanos, grace: Nanos) -> Nanos {
-        if !self.excuses.disk {
+        if self.disk_excused_until.is_none() {
             return late;
         }
         if self.disk_is_excused(now) {
@@ -276,7 +273,7 @@ impl LedgerEntry {
 
     /// True if something was the matter, at any time, that excuses a missed deadline.
     pub(crate) fn may_be_late(&self) -> bool {
-        self.excuses.disk || self.may_be_late_whatever_its_disk_does()
+        self.disk_excused_until.is_some() || self.may_be_late_whatever_its_disk_does()
     }
 
     /// The same, apart from its disk.
