@@ -17,7 +17,7 @@ use super::core::{Core, Task};
 use super::part::{Block, BlockBytes};
 use super::unit_read::{UnitBytes, UnitRead};
 use crate::StoreError;
-use crate::buffers::index;
+use crate::buffers::{count, index};
 use crate::event::{StoreEvent, UpkeepReport};
 
 /// Contents that are looked at without letting others at the volume.
@@ -440,13 +440,14 @@ impl Core {
     }
 
     pub(super) fn end_upkeep(&mut self, outcome: Result<(), VolumeError>) {
-        let Some(run) = self.upkeep.take() else { return };
+        let Some(mut run) = self.upkeep.take() else { return };
         self.volume.end_upkeep();
         if let Some(copying) = &mut self.copying {
             copying.owner = CopyOwner::Mending; // the unit that is being written is given back when that has ended
         }
         let unused = run.copies.iter().chain(run.tasks.iter().filter_map(|task| task.news.as_ref()));
         unused.for_each(|copy| self.volume.give_back(copy.to));
+        run.report.written -= count(run.copies.len());
         let failed = outcome.err().map(|error| self.error(error));
         if run.gives_way() {
             self.moved_copies += run.report.written;
@@ -485,87 +486,4 @@ impl Core {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-    use std::os::fd::OwnedFd;
-    use std::time::Duration;
-
-    use dataplane::layout::FileAccess;
-    use units::DiskId;
-    use volume::{NewVolume, Placement, Volume};
-
-    use super::super::content::OpenContents;
-    use super::super::core::Member;
-    use super::*;
-    use crate::shared::DiskShared;
-
-    const DISK_BYTES: u64 = 64 << 20;
-
-    fn shared(id: u8) -> Arc<DiskShared> {
-        let patience = Duration::from_secs(1);
-        Arc::new(DiskShared::new(DiskId(id.into()), patience, Arc::new(|| {}), Arc::default(), Arc::default()))
-    }
-
-    /// A disk whose thread does nothing.
-    fn disk(number: u8) -> Option<Member> {
-        let file = OwnedFd::from(tempfile::tempfile().expect("a file"));
-        let (shared, inbox) = (shared(number), VecDeque::new());
-        let (member, disk, access) = (MemberId(number), shared.id, FileAccess::Buffered);
-        Some(Member { member, disk, file, access, start_bytes: 0, shared, inbox })
-    }
-
-    /// An empty mirror of two disks, of which the second one was replaced; that it is filled is not durable yet.
-    fn with_filled_disk() -> Core {
-        let placement = Placement::Mirror;
-        let sizes = vec![DISK_BYTES; 2];
-        let new = NewVolume { volume: [9; 16], name: "films".to_owned(), placement, unit_bytes: 1 << 20, sizes };
-        let volume = Volume::create(new).expect("it is as it should be");
-        let places = (vec![disk(0), disk(1)], vec![None, None], BTreeMap::new());
-        let mut core = Core::new(volume, places, OpenContents::new(Arc::default()), shared(0));
-        core.begin_write_set();
-        write_sets(&mut core);
-        core.take_out(MemberId(1), &StoreError::Closed);
-        write_sets(&mut core);
-        let steps = core.volume.put_in(MemberId(1), DISK_BYTES).expect("it is large enough");
-        core.members[1] = disk(1);
-        core.write_superblocks(steps);
-        write_sets(&mut core);
-        core.fill_disks();
-        for _ in 0..100 {
-            core.upkeep_turn();
-            if core.upkeep.is_none() {
-                break;
-            }
-            write_sets(&mut core);
-        }
-        core
-    }
-
-    fn write_sets(core: &mut Core) {
-        while core.has_write_set() {
-            for member in [MemberId(0), MemberId(1)] {
-                if let Some((number, _)) = core.share(member) {
-                    core.share_done(member, number);
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_disk_counts_as_filled_when_that_is_durable() {
-        let mut core = with_filled_disk();
-        assert!(core.last_upkeep.is_none(), "superblocks are to be written");
-        write_sets(&mut core);
-        assert!(matches!(core.last_upkeep, Some(("fill", _, None))));
-    }
-
-    #[test]
-    fn a_fill_that_does_not_become_durable_has_failed() {
-        for member in [MemberId(0), MemberId(1)] {
-            let mut core = with_filled_disk();
-            core.take_out(member, &StoreError::Closed);
-            write_sets(&mut core);
-            assert!(matches!(core.last_upkeep, Some(("fill", _, Some(_)))), "{:?}", core.last_upkeep);
-        }
-    }
-}
+mod tests;

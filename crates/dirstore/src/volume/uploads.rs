@@ -83,9 +83,18 @@ impl Core {
 
     fn new_draft(&mut self, name: &str, length: Option<u64>) -> Result<Draft, VolumeError> {
         match self.volume.begin(name, length) {
-            Err(VolumeError::Full) if self.resting.let_go(&mut self.volume) => self.volume.begin(name, length),
+            Err(VolumeError::Full) if self.let_go() => self.volume.begin(name, length),
             other => other,
         }
+    }
+
+    /// Gives units back that nobody has asked for: false if there were none.
+    fn let_go(&mut self) -> bool {
+        let moves = !self.is_looked_after() && self.upkeep.is_some();
+        if moves {
+            self.end_upkeep(Ok(()));
+        }
+        self.resting.let_go(&mut self.volume) || moves
     }
 
     pub(super) fn new_upload_id(&mut self) -> UploadId {
@@ -118,10 +127,9 @@ impl Core {
 
     /// How many bytes of an upload there is room for; `None` if there is none, and it failed.
     fn make_room(&mut self, id: UploadId) -> Option<usize> {
-        let upload = self.uploads.get_mut(&id)?;
-        let mut room = self.volume.room(&mut upload.draft);
-        if room == Err(VolumeError::Full) && self.resting.let_go(&mut self.volume) {
-            room = self.volume.room(&mut upload.draft);
+        let mut room = self.volume.room(&mut self.uploads.get_mut(&id)?.draft);
+        if room == Err(VolumeError::Full) && self.let_go() {
+            room = self.volume.room(&mut self.uploads.get_mut(&id)?.draft);
         }
         match room {
             Ok((headers, room)) => {
