@@ -93,3 +93,34 @@ fn mounts(server: &Server, disks: &str, folder: &Path) {
     let told = Command::new("kill").arg(mount.id().to_string()).status().expect("kill runs");
     assert!(told.success() && mount.wait().expect("it is our child").success());
 }
+
+#[test]
+fn a_server_that_has_just_ended_has_its_disks_a_moment_longer() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    let disks = disks(folder.path(), 1);
+    volume(&["create", "--name", "films", "--layout", "span", "--unit", "1MiB", "--yes"], &disks);
+    let held = || {
+        let disk = fs::File::open(&disks[0]).expect("it is there");
+        disk.lock().expect("nobody has it");
+        disk
+    };
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(program());
+        command.arg("volume").args(arguments).arg(&disks[0]).stderr(Stdio::piped()).stdout(Stdio::null());
+        command.spawn().expect("the program runs")
+    };
+    let scrub = ["scrub", "--url", "http://127.0.0.1:1"];
+    for arguments in [&scrub[..], &["check"]] {
+        let disk = held();
+        let looked = run(arguments);
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        drop(disk);
+        let looked = looked.wait_with_output().expect("it ends");
+        assert!(looked.status.success(), "{arguments:?}: {looked:?}");
+        let disk = held();
+        let refused = run(arguments).wait_with_output().expect("it ends");
+        drop(disk);
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(refused.status.code() == Some(2) && said.contains("is in use"), "{arguments:?}: {said}");
+    }
+}

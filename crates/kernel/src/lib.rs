@@ -9,6 +9,7 @@ pub mod clock;
 pub mod control_groups;
 pub mod direct;
 pub mod fiemap;
+pub mod held;
 pub mod io;
 pub mod loop_device;
 pub mod permissions;

@@ -1,15 +1,15 @@
 //! Opening a volume to serve it: its disks are held for this process alone.
 
-use std::fs::OpenOptions;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use dataplane::layout::FileAccess;
 use device::{Device, location_of};
 use kernel::aligned::AlignedBlock;
-use rustix::fs::{FlockOperation, OFlags, SeekFrom, flock, seek};
+use kernel::held::{self, Purpose};
+use rustix::fs::{SeekFrom, seek};
 use units::limits;
 use volume::{MemberId, ReadDisk, ReadError, Volume, VolumeOpenError};
 
@@ -167,23 +167,11 @@ pub(super) fn open_disk(path: &Path) -> Result<OpenDisk, VolumeDiskError> {
     if !is_device && !metadata.is_file() {
         return Err(VolumeDiskError::Kind(path.to_owned()));
     }
-    let exclusive = if is_device { OFlags::EXCL } else { OFlags::empty() };
-    let open = |flags: OFlags| {
-        let flags = (flags | exclusive).bits().cast_signed();
-        OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)
-    };
-    let (opened, access) = match open(OFlags::DIRECT) {
-        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error()) => {
-            (open(OFlags::empty()), FileAccess::Buffered)
-        }
-        opened => (opened, FileAccess::Direct),
-    };
-    let file = OwnedFd::from(opened.map_err(|error| match error.kind() {
-        io::ErrorKind::ResourceBusy => VolumeDiskError::InUse(path.to_owned()),
-        _ => failed(error),
-    })?);
-    flock(file.as_fd(), FlockOperation::NonBlockingLockExclusive)
-        .map_err(|_| VolumeDiskError::InUse(path.to_owned()))?;
+    let (file, access) = held::open_disk(path, Purpose::Write).map_err(|error| match held::is_in_use(&error) {
+        true => VolumeDiskError::InUse(path.to_owned()),
+        false => failed(error),
+    })?;
+    let file = OwnedFd::from(file);
     let size = seek(&file, SeekFrom::End(0)).map_err(|error| failed(error.into()))?;
     let location = location_of(if is_device { metadata.rdev() } else { metadata.dev() });
     let start_bytes = if is_device { location.start_bytes.unwrap_or(0) } else { 0 };

@@ -6,19 +6,15 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
+use kernel::held::{is_in_use, when_let_go};
 use rustix::fs::{Access, FlockOperation, OFlags, access, flock};
-use rustix::io::Errno;
 
 /// Locked as long as its server lives; holds the number of its process.
 const LOCK: &str = "lock";
 /// As `open` takes it.
 const NOT_THROUGH_LINKS: i32 = OFlags::NOFOLLOW.bits().cast_signed();
-/// A server that is about to end is waited for.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A state folder that is this server's until this is dropped.
 #[derive(Debug)]
@@ -72,16 +68,9 @@ impl StateFolder {
 }
 
 fn locked(lock: &File) -> anyhow::Result<bool> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        match flock(lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(true),
-            Err(Errno::WOULDBLOCK) if Instant::now() < deadline => sleep(Duration::from_millis(50)),
-            Err(Errno::WOULDBLOCK) => return Ok(false),
-            Err(Errno::INTR) => {}
-            Err(error) => {
-                return Err(error).context("cannot lock the state folder: is it on a network mount without locks?");
-            }
-        }
+    match when_let_go(|| Ok(flock(lock, FlockOperation::NonBlockingLockExclusive)?)) {
+        Ok(()) => Ok(true),
+        Err(error) if is_in_use(&error) => Ok(false),
+        Err(error) => Err(error).context("cannot lock the state folder: is it on a network mount without locks?"),
     }
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 use volume::{Damage, DamagedCopy, Depth, StoredContent, Volume};
 
 use super::DiskNames;
-use super::disks::{Purpose, VolumeDisks, is_held};
+use super::disks::{Purpose, VolumeDisks, stays_held};
 use super::progress::ProgressLine;
 use super::served::{VolumeOfServer, VolumeServer};
 use super::transfer::{read_unit, refuse_missing, write_copy};
@@ -69,7 +69,7 @@ impl VolumeCheck {
     }
 
     fn examine(&self) -> anyhow::Result<(Volume, Vec<DamagedPart>)> {
-        if let Some(held) = self.names.disks.0.iter().find(|disk| is_held(disk)) {
+        if let Some(held) = self.names.disks.0.iter().find(|disk| stays_held(disk)) {
             anyhow::bail!(
                 "{} is in use: a server that has the volume looks at every byte of it (`isocast volume scrub`)",
                 held.display()

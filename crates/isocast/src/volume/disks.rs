@@ -3,15 +3,17 @@
 //! Promise: a disk that another program holds is not opened; writes and reads are aligned and direct where the system can.
 //! Not here: what the bytes mean (crate `volume`).
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use device::{Device, location_of};
 use kernel::aligned::AlignedBlock;
-use rustix::fs::{FlockOperation, OFlags, SeekFrom};
+use kernel::held;
+pub(crate) use kernel::held::Purpose;
+use rustix::fs::{FlockOperation, SeekFrom};
 use rustix::io::Errno;
 use volume::{
     BLOCK_BYTES, DiskWrite, GroupCommit, Identified, MemberId, Placement, ReadDisk, ReadError, Volume, VolumeOpenError,
@@ -19,13 +21,6 @@ use volume::{
 
 /// How much is read or written at once.
 const TRANSFER_BYTES: usize = 1 << 20;
-
-/// What a disk is opened for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    Read,
-    Write,
-}
 
 /// An open disk.
 #[derive(Debug)]
@@ -58,32 +53,16 @@ impl DiskFile {
                 path.display()
             );
         }
-        let exclusive =
-            if kind.is_block_device() && purpose == Purpose::Write { OFlags::EXCL } else { OFlags::empty() };
-        let open = |flags: OFlags| {
-            let flags = (flags | exclusive).bits().cast_signed();
-            OpenOptions::new().read(true).write(purpose == Purpose::Write).custom_flags(flags).open(path)
-        };
-        // Some file systems (tmpfs of older kernels, some network mounts) have no direct I/O.
-        let opened = match open(OFlags::DIRECT) {
-            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error()) => {
-                open(OFlags::empty())
+        let opened = held::open_disk(path, purpose);
+        let (mut file, _) = opened.map_err(|error| match error.kind() {
+            _ if held::is_in_use(&error) => {
+                anyhow!("{} is in use: unmount it, or stop what uses it", path.display())
             }
-            opened => opened,
-        };
-        let mut file = opened.map_err(|error| match error.kind() {
-            io::ErrorKind::ResourceBusy => anyhow!("{} is in use: unmount it, or stop what uses it", path.display()),
             io::ErrorKind::ReadOnlyFilesystem => {
                 anyhow!("{} can only be read: the volume needs to write to it", path.display())
             }
             _ => anyhow::Error::new(error).context(about()),
         })?;
-        let lock = match purpose {
-            Purpose::Read => FlockOperation::NonBlockingLockShared,
-            Purpose::Write => FlockOperation::NonBlockingLockExclusive,
-        };
-        rustix::fs::flock(&file, lock)
-            .map_err(|_| anyhow!("{} is in use by another isocast: stop it, or wait for it to end", path.display()))?;
         let size = rustix::fs::seek(&mut file, SeekFrom::End(0)).with_context(about)?;
         Ok(Self {
             path: path.to_owned(),
@@ -308,10 +287,18 @@ fn tell_left_out(path: &Path, why: &str) {
     let _ = writeln!(io::stderr(), "{} is left out, and counts as missing: {why}", path.display());
 }
 
-/// Whether another isocast has the disk.
-pub(crate) fn is_held(path: &Path) -> bool {
-    let held = |file: File| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err();
-    File::open(path).is_ok_and(held)
+/// Whether another isocast has the disk now.
+pub(super) fn is_held(path: &Path) -> bool {
+    File::open(path).is_ok_and(|file| lock(&file).is_err())
+}
+
+/// Whether another isocast has the disk, and does not let go of it.
+pub(super) fn stays_held(path: &Path) -> bool {
+    File::open(path).is_ok_and(|file| held::when_let_go(|| lock(&file)).is_err())
+}
+
+fn lock(disk: &File) -> io::Result<()> {
+    Ok(rustix::fs::flock(disk, FlockOperation::NonBlockingLockExclusive)?)
 }
 
 /// The error with the disks that were given as a list, since it counts them.

@@ -12,7 +12,7 @@ use clap::Args;
 use dirstore::is_same_disk;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::disks::is_held;
+use super::disks::{is_held, stays_held};
 use super::progress::ProgressLine;
 use crate::client::{HttpClient, Login, expect};
 use crate::copy::Remote;
@@ -50,10 +50,16 @@ impl VolumeServer {
         let client = HttpClient::new(login.clone());
         let asked =
             || format!("{} is in use, and {} was asked for it (`--url` names the server)", held.display(), self.url);
-        let volumes: Vec<VolumeStatus> = client.json(&format!("{}/api/v1/volumes", self.url)).with_context(asked)?;
+        let volumes = client.json::<Vec<VolumeStatus>>(&format!("{}/api/v1/volumes", self.url)).with_context(asked);
         let of_it = |volume: &VolumeStatus| number_in(volume, held).is_some();
-        let status = volumes.into_iter().find(of_it);
-        let status = status.with_context(|| format!("{} is in use, but not by {}", held.display(), self.url))?;
+        let status = volumes.and_then(|volumes| {
+            let status = volumes.into_iter().find(of_it);
+            status.with_context(|| format!("{} is in use, but not by {}", held.display(), self.url))
+        });
+        // A server that has just ended answers no more, and has its disks a little longer.
+        let Ok(status) = status else {
+            return if disks.iter().any(|disk| stays_held(disk)) { status.map(|_| None) } else { Ok(None) };
+        };
         Ok(Some(VolumeOfServer { client, login, url: self.url.clone(), status }))
     }
 
