@@ -30,15 +30,15 @@ run: build demo ## build, make the demo videos and serve them on LISTEN (127.0.0
 	@echo "Ctrl-C ends the server. It says where to look as soon as it answers there:"
 	@exec $(BINARY) serve --listen $(LISTEN) --root demo/media --state demo/state --local-writes
 
-build: page ## build target/release/isocast, page included
-	@$(CARGO) build --release --locked -p isocast
+build: page ## build target/release/isocast, page included, and isocast-mount beside it
+	@$(CARGO) build --release --locked -p isocast -p isocast-mount
 
 lab: build ## build target/release/isocast-lab beside it: benchmarks, emulated disks
 	@$(CARGO) build --release --locked -p isocast-lab
 
 install: ## put the built program, its service, manual pages and completions below PREFIX (/usr/local), as root
 	@test -x $(BINARY) || { echo "run first, as yourself: make build" >&2; exit 1; }
-	@install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/isocast
+	@install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $(BINARY) $(BINARY)-mount
 	@mkdir -p $(UNITS) $(MANUAL) $(COMPLETIONS)
 	@for unit in packaging/*.service; do \
 		sed 's|/usr/local/bin|$(PREFIX)/bin|' $$unit >$(UNITS)/$${unit##*/} && chmod 644 $(UNITS)/$${unit##*/}; done
@@ -53,7 +53,7 @@ install: ## put the built program, its service, manual pages and completions bel
 	@test -n "$(DESTDIR)" || chgrp -R isocast $(SETTINGS)
 
 uninstall: ## remove what `make install` put there; settings, state and the user stay
-	@rm -f $(DESTDIR)$(PREFIX)/bin/isocast $(UNITS)/isocast.service $(UNITS)/isocast-measure.service \
+	@rm -f $(DESTDIR)$(PREFIX)/bin/isocast $(DESTDIR)$(PREFIX)/bin/isocast-mount $(UNITS)/isocast.service $(UNITS)/isocast-measure.service \
 		$(SYSUSERS)/isocast.conf $(MIBS)/ISOCAST-MIB.txt $(MANUAL)/isocast.1 $(MANUAL)/isocast-*.1 $(COMPLETIONS)/isocast
 	@$(RELOAD_UNITS)
 

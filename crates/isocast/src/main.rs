@@ -3,13 +3,12 @@
 // They panic where nobody reads any more.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-mod client;
+mod beside;
 mod config;
 mod copy;
 mod disk;
 mod doctor;
 mod jobs;
-mod lab;
 mod machine;
 mod net;
 mod output;
@@ -55,9 +54,9 @@ enum IsocastSubcommand {
     Top(top::TopArgs),
     Doctor(doctor::DoctorArgs),
     /// Measure servers of paced streams: rate, jitter, stalls, cost (a program of its own, `isocast-lab`).
-    Bench(lab::LabArgs),
+    Bench(beside::LabArgs),
     /// Make emulated disks, and reports of measurements (a program of its own, `isocast-lab`).
-    Lab(lab::LabArgs),
+    Lab(beside::LabArgs),
     /// Print what completes this program's words in a shell.
     Completions {
         /// The shell.

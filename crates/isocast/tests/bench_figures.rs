@@ -5,14 +5,14 @@ mod common;
 use std::fs;
 use std::process::Command;
 
-use common::program_with_lab;
+use common::program_and_others;
 use common::skip::skipped;
 use serde_json::Value;
 
 fn measured(arguments: &[&str]) -> Value {
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let folder = scratch.path().join("results");
-    let mut command = Command::new(program_with_lab());
+    let mut command = Command::new(program_and_others());
     command.arg("bench").args(arguments).args(["--quick", "--json", "--root"]).arg(scratch.path());
     let output = command.arg("--out").arg(&folder).output().expect("the program runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -13,7 +13,7 @@ fn closed() -> Stdio {
 }
 
 fn isocast(arguments: &str, out: Stdio, errors: Stdio) -> Output {
-    let mut command = Command::new(common::program_with_lab());
+    let mut command = Command::new(common::program_and_others());
     command.args(arguments.split_ascii_whitespace()).stdout(out).stderr(errors);
     command.spawn().expect("the program runs").wait_with_output().expect("it ends")
 }

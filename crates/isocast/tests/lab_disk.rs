@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use common::disk::{Disk, FileSystem, lab, permitted, text};
-use common::{program_with_lab, until};
+use common::{program_and_others, until};
 use device::calibrate::{Options, load_or_calibrate};
 use units::Nanos;
 
@@ -203,7 +203,7 @@ fn disks_come_down_when_nobody_reads_what_is_said() {
     // In use: a warning for each.
     let held = disks.each_ref().map(|disk| File::create(disk.mount().join("held")).expect("a file"));
     let closed = || std::io::pipe().expect("a pipe").1;
-    let mut down = Command::new(program_with_lab());
+    let mut down = Command::new(program_and_others());
     down.args(["lab", "disk", "down", &disks[0].name, &disks[1].name]).stdout(closed()).stderr(closed());
     assert_eq!(down.status().expect("the program runs").code(), Some(141), "nobody reads its output");
     drop(held);
@@ -337,7 +337,7 @@ fn a_check_that_is_ended_leaves_nothing() {
     }
     for signal in ["-TERM", "-HUP", "-KILL"] {
         let arguments = ["lab", "disk", "check", "--profile", "ssd-sata", "--seconds", "600", "--set", "size=1G"];
-        let check = Running::start(program_with_lab(), &arguments);
+        let check = Running::start(program_and_others(), &arguments);
         let disk = Disk::named(format!("check-{}", check.0.id()));
         until("the disk of the check", || {
             let up = fs::read(disk.home().join("state.json"))

@@ -9,11 +9,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use common::{program_with_lab, until};
+use common::{program_and_others, until};
 use serde_json::Value;
 
 fn lab(arguments: &[&str]) -> Output {
-    Command::new(program_with_lab())
+    Command::new(program_and_others())
         .args(["lab", "net"])
         .args(arguments)
         .stdin(Stdio::null())
@@ -56,7 +56,7 @@ impl Network {
 
     /// A receiver on node 2 that ends after one test, and a test of it on node 1.
     fn test(&self, token: &str, arguments: &[&str]) -> Value {
-        let program = program_with_lab().display().to_string();
+        let program = program_and_others().display().to_string();
         std::thread::scope(|scope| {
             let serve = [&program, "net", "serve", "--once", "--listen", "10.9.0.2:5001", "--listen", "tipc:18888:1"];
             let server = scope.spawn(move || self.run("2", &[&serve[..], &["--token-file", token]].concat()));
@@ -87,8 +87,11 @@ fn up_with_guests(purpose: &str, script: &str) -> Option<String> {
     fs::set_permissions(&guest, Permissions::from_mode(0o755)).expect("set");
     let name = format!("{purpose}-{}", std::process::id());
     let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").expect("a path"));
-    let up =
-        Command::new(program_with_lab()).args(["lab", "net", "up", &name]).env("PATH", path).output().expect("it runs");
+    let up = Command::new(program_and_others())
+        .args(["lab", "net", "up", &name])
+        .env("PATH", path)
+        .output()
+        .expect("it runs");
     assert_eq!(up.status.code(), Some(1), "{}", said(&up));
     if said(&up).contains("need User-mode Linux") {
         common::skip::skipped(said(&up).trim());
@@ -115,7 +118,7 @@ fn a_processor_with_more_registers_than_guests_know_is_told() {
 
 /// A token where guests see it: their `/tmp` is their own.
 fn token() -> tempfile::NamedTempFile {
-    let beside = program_with_lab();
+    let beside = program_and_others();
     let token = tempfile::NamedTempFile::new_in(beside.parent().expect("a folder")).expect("a file");
     std::fs::write(token.path(), "a token for the guests\n").expect("written");
     token
@@ -139,7 +142,8 @@ fn messages_over_tipc_leave_together_and_fill_packets() {
     assert!(packets(&alone) > 10 * packets(&together), "{alone}");
     let round = network.test(&token, &["--to", "tipc:18888:1", "--size", "100", "--count", "200", "--round-trip"]);
     assert_eq!(round["receiver"]["messages"], 200, "{round}");
-    let nobody = network.run("1", &[&program_with_lab().display().to_string(), "net", "test", "--to", "tipc:18888:9"]);
+    let nobody =
+        network.run("1", &[&program_and_others().display().to_string(), "net", "test", "--to", "tipc:18888:9"]);
     assert!(said(&nobody).contains("nobody in the cluster offers this service"), "{}", said(&nobody));
 }
 
@@ -158,7 +162,7 @@ fn a_cut_cable_takes_the_link_down_and_a_healed_one_brings_it_back() {
     assert_eq!((&told["status"], &told["stdout"]), (&3.into(), &"here\n".into()), "{told}");
     assert_eq!(ran.status.code(), Some(1), "{}", said(&ran));
     // As the caller would: in its folder, with its programs.
-    let program = program_with_lab();
+    let program = program_and_others();
     let folder = program.parent().expect("a folder");
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").expect("a path"));
     let mut as_caller = Command::new(&program);

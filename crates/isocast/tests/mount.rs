@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use common::client::pattern;
-use common::program;
+use common::program_and_others;
 use common::server::Server;
 use common::skip::skipped;
 use common::until;
@@ -51,7 +51,7 @@ impl Mounted {
     fn at(server: &Server, below: &str, folder: &Path, arguments: &[&str]) -> Self {
         fs::create_dir_all(folder).expect("made");
         let url = format!("http://{}/media/{below}", server.address);
-        let mut command = Command::new(program());
+        let mut command = Command::new(program_and_others());
         command.args(["volume", "mount"]).args(arguments).arg(&url).arg(folder);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the program runs");
         let mut line = String::new();
@@ -182,8 +182,9 @@ fn a_volume_is_mounted_below_a_folder_of_it_and_at_a_rate() {
     let films = contents(scratch.path());
     let disk = scratch.path().join("disk");
     File::create(&disk).and_then(|file| file.set_len(96 << 20)).expect("there is room");
-    let volume =
-        |arguments: &[&str]| said(&Command::new(program()).arg("volume").args(arguments).output().expect("runs"));
+    let volume = |arguments: &[&str]| {
+        said(&Command::new(program_and_others()).arg("volume").args(arguments).output().expect("runs"))
+    };
     volume(&["create", "--name", "v", "--layout", "span", "--unit", "1MiB", "--yes", text(&disk)]);
     volume(&["import", text(&disk), text(&films)]);
     let server = Server::start(&[], &scratch.path().join("state"), &["--volume", text(&disk)]);
@@ -223,7 +224,9 @@ fn a_server_that_is_gone_gives_errors() {
     assert_eq!(bytes, pattern(8_000_010)[8_000_000..]);
     drop(file);
     mounted.terminate();
-    let refused =
-        run(text(&program()), &["volume", "mount", &format!("http://{address}/media/nothing"), text(&folder)]);
+    let refused = run(
+        text(&program_and_others()),
+        &["volume", "mount", &format!("http://{address}/media/nothing"), text(&folder)],
+    );
     assert!(String::from_utf8_lossy(&refused.stderr).contains("no such folder"));
 }

@@ -161,7 +161,7 @@ impl JobConfig {
         match &self.work {
             JobWork::Command(command) => program_problem(command),
             JobWork::Copy { login, .. } => {
-                let read = login.as_deref().map(crate::client::Login::read);
+                let read = login.as_deref().map(client::Login::read);
                 read.and_then(Result::err).map(|error| format!("{error:#}"))
             }
             JobWork::Keep { .. } | JobWork::Scrub { .. } | JobWork::Measure => None,
@@ -304,7 +304,7 @@ fn parse_end(text: &str) -> Result<CopyEnd, String> {
     }
     match text.split_once("://") {
         None => parse_served(text).map(CopyEnd::Served),
-        Some(("http", _)) => crate::copy::check_address(text).map(|()| CopyEnd::Isocast(text.to_owned())),
+        Some(("http", _)) => client::check_address(text).map(|()| CopyEnd::Isocast(text.to_owned())),
         Some(_) => Err(format!("`{text}`: only http:// addresses are understood, and `rclone:REMOTE:PATH`")),
     }
 }

@@ -11,13 +11,14 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use client::{SourceFile, SourceReader, Tree};
 use kernel::aligned::AlignedBlock;
 use kernel::direct::DirectWriter;
 use rustix::fs::{Advice, FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 use units::limits::DIRECT_ALIGN;
 
-use super::{READ_BYTES, SourceFile, SourceReader, Tree};
+use super::READ_BYTES;
 
 /// Between two flushes of what is written through the page cache.
 const FLUSH_BYTES: u64 = 8 << 20;

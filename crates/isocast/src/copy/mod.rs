@@ -3,12 +3,11 @@
 //! Promise: the rate is kept as the server keeps it (`schedule::pace`); local files are read and written past the page
 //! cache where their file system can do that; a copy gets its name when it is whole and durable. What is read from a
 //! server or sent to one goes through that server's schedule, at a rate that it has admitted. Not here: how either end is
-//! read and written (`local`, `remote`).
+//! read and written (`local`, crate `client`).
 
 mod local;
 mod pacing;
 mod rclone;
-mod remote;
 mod report;
 mod served;
 mod shared;
@@ -20,15 +19,14 @@ use std::time::Instant;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use client::{Login, Remote, SourceFile, SourceReader, Tree, decoded};
 use kernel::aligned::AlignedBlock;
 use units::BitRate;
 
-use crate::client::Login;
 use local::Folder;
 pub(crate) use pacing::MoveProgress;
 use pacing::{PacedReader, Pacing};
 pub(crate) use rclone::Rclone;
-pub(crate) use remote::{Remote, RemoteContent, RemoteEntry, check_address};
 pub(crate) use report::Summary;
 pub(crate) use served::OwnFolder;
 use served::OwnUpload;
@@ -98,20 +96,6 @@ pub(crate) enum Endpoint {
     Served(OwnFolder),
     /// What `rclone` knows; only written.
     Rclone(Rclone),
-}
-
-/// A file to be copied.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct SourceFile {
-    /// Below the end it was found at; empty for the end itself.
-    name: String,
-    bytes: u64,
-}
-
-/// A file opened at its source.
-struct SourceReader {
-    reader: Box<dyn Read>,
-    bytes: u64,
 }
 
 impl Endpoint {
@@ -198,17 +182,6 @@ impl Endpoint {
             Self::Rclone(rclone) => rclone.put(name, bytes, reader),
         }
     }
-}
-
-/// What a source holds.
-#[derive(Debug, Default)]
-struct Tree {
-    /// False: it is one file.
-    is_folder: bool,
-    /// In the order in which they are copied.
-    files: Vec<SourceFile>,
-    /// What is neither file nor folder, or a link to a folder.
-    passed_over: u64,
 }
 
 /// How a copy is made.
@@ -317,7 +290,7 @@ impl CopyArgs {
         }
         let name = self.source.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
         anyhow::ensure!(!name.is_empty(), "{}: name the file that is to be copied", self.source);
-        let name = remote::decoded(name, source);
+        let name = if source.here().is_some() { name.to_owned() } else { decoded(name) };
         Ok(match destination {
             Endpoint::Here(folder) => Endpoint::Here(folder.below(&name)),
             Endpoint::Shared(shared) => Endpoint::Shared(shared.below(&name)),

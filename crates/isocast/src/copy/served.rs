@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use bytes::Bytes;
+use client::{RateRefusal, Remote, SourceFile};
 use dirstore::{ContentPath, OnBreak, Precondition};
 use service::MediaService;
 use service::delivery::Client;
@@ -18,9 +19,7 @@ use tokio::runtime::Handle;
 use units::BitRate;
 
 use super::pacing::{MoveProgress, PacedReader};
-use super::remote::Remote;
-use super::{READ_BYTES, SourceFile, fill};
-use crate::client::RateRefusal;
+use super::{READ_BYTES, fill};
 
 /// A file with an identifier that changes with each start of the machine.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -38,7 +37,7 @@ pub(crate) struct OwnFolder {
 impl OwnFolder {
     /// `address` is where this server answers.
     pub(crate) fn new(service: &Arc<MediaService>, address: SocketAddr, path: &ContentPath, runtime: Handle) -> Self {
-        let remote = Remote::of_own(address, path);
+        let remote = Remote::at_address(address, &path.joined());
         Self { remote, path: path.clone(), service: Arc::clone(service), runtime }
     }
 

@@ -7,13 +7,11 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use api::Disk;
+use client::{HttpClient, Login, Remote, RemoteEntry, SourceReader, USUAL_SERVER};
 use units::BitRate;
 
-use super::SourceReader;
 use super::local::Folder;
 use super::pacing::PacedReader;
-use super::remote::{Remote, RemoteEntry};
-use crate::client::{HttpClient, Login, USUAL_SERVER};
 
 /// A running server, and what it serves of this machine.
 pub(super) struct LocalServer {

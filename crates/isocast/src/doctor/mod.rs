@@ -16,9 +16,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
+use client::{HttpClient, USUAL_SERVER};
 use serde::Serialize;
 
-use crate::client::{HttpClient, USUAL_SERVER};
 use host::Examined;
 use running::ServerLook;
 

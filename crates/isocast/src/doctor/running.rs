@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use api::{Disk, DiskFailure, System};
+use client::HttpClient;
 
 use super::host::Examined;
 use super::{Finding, advice, serious};
-use crate::client::HttpClient;
 use crate::output::real;
 
 /// Bytes that `/sys/block/*/stat` counts in (Documentation/block/stat.rst).

@@ -10,14 +10,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use client::{Login, Remote};
 use service::MediaService;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use units::BitRate;
 
-use crate::client::Login;
 use crate::config::CopyEnd;
-use crate::copy::{self, CopyTerms, Endpoint, MoveProgress, OwnFolder, Rclone, Remote};
+use crate::copy::{self, CopyTerms, Endpoint, MoveProgress, OwnFolder, Rclone};
 
 /// How long a run whose other end is silent may still take after it was told to end.
 const STOP_TIME_MAX: Duration = Duration::from_secs(2);

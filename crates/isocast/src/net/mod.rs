@@ -19,7 +19,7 @@ use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use net::{SharedSecret, Transport};
 
-use crate::lab::LabArgs;
+use crate::beside::LabArgs;
 
 /// Measure a network from memory to memory: throughput, round trips, processor time, packets, losses.
 #[derive(Debug, Args)]

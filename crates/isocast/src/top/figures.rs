@@ -3,9 +3,8 @@
 use std::time::Instant;
 
 use api::{Disk, Stream, System};
+use client::{HttpClient, Login, expect};
 use serde::Serialize;
-
-use crate::client::{HttpClient, Login, expect};
 
 /// The figures of a server at one time.
 #[derive(Debug, Serialize)]

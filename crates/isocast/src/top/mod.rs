@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
+use client::Login;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
-use crate::client::Login;
 use figures::{Figures, Observed};
 use screen::{KeyAction, Screen};
 

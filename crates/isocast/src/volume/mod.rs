@@ -128,7 +128,7 @@ impl VolumeCommand {
             VolumeSubcommand::Scrub(scrub) => scrub.run(out),
             VolumeSubcommand::RebuildCatalogue(rebuild) => rebuild.run(out),
             VolumeSubcommand::Replace(replace) => replace.run(out),
-            VolumeSubcommand::Mount(mount) => mount.run(out),
+            VolumeSubcommand::Mount(mount) => mount.run(),
         }
     }
 }

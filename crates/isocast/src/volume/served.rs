@@ -9,13 +9,12 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use api::{Disk, UpkeepStatus, VolumeStatus};
 use clap::Args;
+use client::{HttpClient, Login, Remote, expect};
 use dirstore::is_same_disk;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::disks::{is_held, stays_held};
 use super::progress::ProgressLine;
-use crate::client::{HttpClient, Login, expect};
-use crate::copy::Remote;
 
 /// Between two looks at how far it has come.
 const PERIOD: Duration = Duration::from_millis(500);
@@ -63,8 +62,13 @@ impl VolumeServer {
         Ok(Some(VolumeOfServer { client, login, url: self.url.clone(), status }))
     }
 
+    /// The file that says who asks.
+    pub(super) fn login_file(&self) -> Option<&Path> {
+        self.login.as_deref()
+    }
+
     /// Who asks.
-    pub(super) fn login(&self) -> anyhow::Result<Option<Login>> {
+    fn login(&self) -> anyhow::Result<Option<Login>> {
         self.login.as_deref().map(Login::read).transpose()
     }
 }

@@ -14,7 +14,8 @@ use super::DiskNames;
 use super::disks::{Purpose, VolumeDisks};
 use super::progress::ProgressLine;
 use super::served::VolumeServer;
-use crate::copy::{self, Endpoint, Remote};
+use crate::copy::{self, Endpoint};
+use client::Remote;
 
 /// Bytes read at once.
 const PIECE_BYTES: usize = 1 << 20;

@@ -12,8 +12,6 @@ use rustls::CertificateError;
 use ureq::Agent;
 use ureq::tls::{RootCerts, TlsConfig};
 
-use crate::client;
-
 use super::EventCopy;
 use super::signature::Secret;
 

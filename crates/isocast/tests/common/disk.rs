@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::skip::skipped;
-use super::{program_with_lab, until};
+use super::{program_and_others, until};
 
 /// True if this process may make emulated disks. (What the program says where it may not: `lab_disk.rs`.)
 pub fn permitted() -> bool {
@@ -53,7 +53,7 @@ pub struct Disk {
 
 /// `isocast lab disk …`.
 pub fn lab(arguments: &[&str]) -> Output {
-    Command::new(program_with_lab()).args(["lab", "disk"]).args(arguments).output().expect("the program runs")
+    Command::new(program_and_others()).args(["lab", "disk"]).args(arguments).output().expect("the program runs")
 }
 
 /// All that a program said.

@@ -25,8 +25,9 @@ pub fn program() -> PathBuf {
     std::env::var_os("ISOCAST_BIN").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_isocast")), PathBuf::from)
 }
 
-/// The program whose `lab` and `bench` work: `isocast-lab` is beside it. Cargo builds no other package's programs for a test.
-pub fn program_with_lab() -> PathBuf {
+/// The program whose `lab`, `bench` and `volume mount` work: `isocast-lab` and `isocast-mount` are beside it. Cargo builds no other
+/// package's programs for a test.
+pub fn program_and_others() -> PathBuf {
     static BUILT: Once = Once::new();
     let program = program();
     if std::env::var_os("ISOCAST_BIN").is_none() {
@@ -35,12 +36,12 @@ pub fn program_with_lab() -> PathBuf {
             // For somebody who runs one test alone this takes minutes, in which nothing else is to be seen.
             let _ = writeln!(
                 std::io::stderr(),
-                "building isocast-lab with all tests; ISOCAST_BIN names a program that has it beside it"
+                "building isocast-lab and isocast-mount with all tests; ISOCAST_BIN names a program that has them beside it"
             );
             let mut cargo = Command::new(env!("CARGO"));
             // With the same selection as `make test`: another one would build what both use once more.
             cargo.args(["test", "--quiet", "--locked", "--workspace", "--no-run"]).args(release);
-            assert!(cargo.status().expect("cargo runs these tests").success(), "isocast-lab is built");
+            assert!(cargo.status().expect("cargo runs these tests").success(), "all programs are built");
         });
     }
     program

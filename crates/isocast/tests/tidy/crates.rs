@@ -54,23 +54,23 @@ fn the_server_links_no_measuring_tools() {
     let tree = String::from_utf8_lossy(&output.stdout);
     let linked: BTreeSet<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
     assert!(output.status.success() && linked.contains("units"), "{}", String::from_utf8_lossy(&output.stderr));
-    for tool in ["isocast-lab", "plotters", "indicatif"] {
-        assert!(!linked.contains(tool), "`isocast` is linked with `{tool}`: it belongs to `isocast-lab` alone");
+    for tool in ["isocast-lab", "isocast-mount", "plotters", "indicatif", "fuser"] {
+        assert!(
+            !linked.contains(tool),
+            "`isocast` is linked with `{tool}`: it belongs to `isocast-lab` or `isocast-mount`"
+        );
     }
 }
 
-/// The program has commands that `serve` has nothing to do with: a mount (decision 0029), and a plan, which is simulated.
+/// The program has a command that `serve` has nothing to do with: a plan, which is simulated.
 #[test]
-fn only_the_command_that_needs_it_uses_fuse_or_the_simulator() {
+fn only_the_command_that_needs_it_uses_the_simulator() {
     let source = Path::new("crates/isocast/src");
-    let allowed = [("fuser", source.join("volume/mount")), ("sim::", source.join("plan"))];
     let mut problems = Vec::new();
     for (path, text) in sources("rs").into_iter().filter(|(path, _)| path.starts_with(source)) {
-        for (number, line) in code_lines(&text) {
-            for (name, _) in allowed.iter().filter(|(name, home)| line.contains(name) && !path.starts_with(home)) {
-                problems.push(format!("{}:{number}: `{name}` is for one command alone", path.display()));
-            }
-        }
+        let uses =
+            code_lines(&text).filter(|(_, line)| line.contains("sim::") && !path.starts_with(source.join("plan")));
+        problems.extend(uses.map(|(number, _)| format!("{}:{number}: `sim` is for one command alone", path.display())));
     }
     report(&problems);
 }

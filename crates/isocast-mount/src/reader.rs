@@ -7,9 +7,8 @@
 use std::io::{self, Read};
 
 use anyhow::{Context as _, ensure};
+use client::{Remote, RemoteContent};
 use units::BitRate;
-
-use crate::copy::{Remote, RemoteContent};
 
 /// What was read last is kept, since the kernel asks for the pieces of its read-ahead in any order. A piece that lies so much
 /// further on is come to by reading.
@@ -19,7 +18,7 @@ const WINDOW_BYTES_MIN: u64 = 1 << 20;
 const WINDOW_BYTES_MAX: u64 = 64 << 20;
 
 /// See the module.
-pub(super) struct FileReader {
+pub(crate) struct FileReader {
     remote: Remote,
     name: String,
     version: RemoteContent,
@@ -35,7 +34,7 @@ pub(super) struct FileReader {
 }
 
 impl FileReader {
-    pub(super) fn new(remote: Remote, name: String, version: RemoteContent, rate: Option<(BitRate, String)>) -> Self {
+    pub(crate) fn new(remote: Remote, name: String, version: RemoteContent, rate: Option<(BitRate, String)>) -> Self {
         let window = WINDOW_BYTES_MIN;
         Self { remote, name, version, rate, answer: None, window, recent: Vec::new(), recent_start: 0 }
     }
@@ -44,7 +43,7 @@ impl FileReader {
     ///
     /// # Errors
     /// The server cannot be reached, refuses, or has another version by now.
-    pub(super) fn read(&mut self, offset: u64, bytes: u32) -> anyhow::Result<&[u8]> {
+    pub(crate) fn read(&mut self, offset: u64, bytes: u32) -> anyhow::Result<&[u8]> {
         let end = offset.saturating_add(u64::from(bytes)).min(self.version.bytes);
         if offset >= end {
             return Ok(&[]);

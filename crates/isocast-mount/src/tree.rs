@@ -8,23 +8,22 @@ use std::ffi::OsStr;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use api::{EntryKind, ListingEntry};
+use client::{Remote, RemoteContent, RemoteEntry};
 use fuser::{
     Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig,
     LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, Request,
 };
 use jiff::Timestamp;
-use service::lock::lock;
 use units::BitRate;
 
-use super::FileReader;
-use super::names::Names;
-use crate::copy::{Remote, RemoteContent, RemoteEntry};
-use crate::output::say;
+use crate::names::Names;
+use crate::reader::FileReader;
+use crate::say;
 
 /// For so long the kernel need not ask again: as old as the server's listings may be.
 const VALID: Duration = Duration::from_secs(1);
@@ -36,7 +35,7 @@ const OPEN_FOLDERS_MAX: usize = 256;
 const READ_BYTES: u32 = 1 << 20;
 
 /// See the module.
-pub(super) struct MountedTree {
+pub(crate) struct MountedTree {
     remote: Remote,
     rate: Option<BitRate>,
     names: Mutex<Names>,
@@ -55,7 +54,7 @@ struct FileReadAsked {
 }
 
 impl MountedTree {
-    pub(super) fn new(remote: Remote, rate: Option<BitRate>) -> Self {
+    pub(crate) fn new(remote: Remote, rate: Option<BitRate>) -> Self {
         Self {
             remote,
             rate,
@@ -148,6 +147,11 @@ impl MountedTree {
         }
         Ok(())
     }
+}
+
+/// Takes the lock, also after a panic under it: none leaves a table half-changed.
+fn lock<T>(table: &Mutex<T>) -> MutexGuard<'_, T> {
+    table.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The life of an open file's thread: until it is closed.

@@ -1,7 +1,4 @@
-//! What the commands ask an Isocast server for, over HTTP.
-//!
-//! Promise: an answer that is an error is told in the server's own words; a server that neither takes nor sends for a minute
-//! is given up. Not here: what is asked for.
+//! Requests and their errors.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -24,15 +21,18 @@ const PROBLEM_BYTES_MAX: u64 = 64 * 1024;
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
 /// The server that is asked where none is named.
-pub(crate) const USUAL_SERVER: &str = "http://127.0.0.1:8080";
+pub const USUAL_SERVER: &str = "http://127.0.0.1:8080";
 
 /// Who asks.
 #[derive(Debug, Clone)]
-pub(crate) struct Login(String);
+pub struct Login(String);
 
 impl Login {
     /// Reads `name:password` from a file.
-    pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
+    ///
+    /// # Errors
+    /// It cannot be read, or holds something else.
+    pub fn read(path: &Path) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
         let text = text.trim_end_matches(['\r', '\n']);
         anyhow::ensure!(text.contains(':'), "{}: write name:password into it", path.display());
@@ -42,7 +42,7 @@ impl Login {
 
 /// The rate is too high: a lower one would be granted.
 #[derive(Debug)]
-pub(crate) struct RateRefusal(String);
+pub struct RateRefusal(String);
 
 impl std::fmt::Display for RateRefusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -54,13 +54,15 @@ impl std::error::Error for RateRefusal {}
 
 /// A client of Isocast servers.
 #[derive(Debug, Clone)]
-pub(crate) struct HttpClient {
+pub struct HttpClient {
     agent: Agent,
     login: Option<Login>,
 }
 
 impl HttpClient {
-    pub(crate) fn new(login: Option<Login>) -> Self {
+    /// Asks nobody yet.
+    #[must_use]
+    pub fn new(login: Option<Login>) -> Self {
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
@@ -72,18 +74,19 @@ impl HttpClient {
         Self { agent: config.build().new_agent(), login }
     }
 
-    /// A request without a body.
-    pub(crate) fn ask(
-        &self,
-        method: &str,
-        url: &str,
-        fields: &[(HeaderName, String)],
-    ) -> anyhow::Result<Response<Body>> {
+    /// A request without a body; the answer has any status.
+    ///
+    /// # Errors
+    /// The server is not reached, or is silent for a minute.
+    pub fn ask(&self, method: &str, url: &str, fields: &[(HeaderName, String)]) -> anyhow::Result<Response<Body>> {
         self.send(method, url, fields, SendBody::none())
     }
 
-    /// A request with a body.
-    pub(crate) fn send(
+    /// A request with a body; the answer has any status.
+    ///
+    /// # Errors
+    /// As [`HttpClient::ask`].
+    pub fn send(
         &self,
         method: &str,
         url: &str,
@@ -101,8 +104,11 @@ impl HttpClient {
         self.agent.run(request).map_err(explained).with_context(|| url.to_owned())
     }
 
-    /// Reads a JSON document.
-    pub(crate) fn json<T: serde::de::DeserializeOwned>(&self, url: &str) -> anyhow::Result<T> {
+    /// Reads a JSON document, 64 MiB at most.
+    ///
+    /// # Errors
+    /// As [`HttpClient::ask`]; the server's own, if it refuses; it is another document.
+    pub fn json<T: serde::de::DeserializeOwned>(&self, url: &str) -> anyhow::Result<T> {
         let answer = self.ask("GET", url, &[])?;
         let mut answer = expect(answer, &[200])?;
         // The answer is read whole first: parsing it byte by byte took most of the processor time of `top`.
@@ -113,7 +119,8 @@ impl HttpClient {
 }
 
 /// The error in words that say what to look at.
-pub(crate) fn explained(error: ureq::Error) -> anyhow::Error {
+#[must_use]
+pub fn explained(error: ureq::Error) -> anyhow::Error {
     match error {
         ureq::Error::Io(error) if error.kind() == ErrorKind::ConnectionRefused => {
             anyhow!("nobody listens there: is the server started, and the port right?")
@@ -128,7 +135,10 @@ pub(crate) fn explained(error: ureq::Error) -> anyhow::Error {
 }
 
 /// The answer if it has one of these statuses, else what its problem says.
-pub(crate) fn expect(mut answer: Response<Body>, statuses: &[u16]) -> anyhow::Result<Response<Body>> {
+///
+/// # Errors
+/// [`RateRefusal`] if a lower rate would be granted.
+pub fn expect(mut answer: Response<Body>, statuses: &[u16]) -> anyhow::Result<Response<Body>> {
     let status = answer.status().as_u16();
     if statuses.contains(&status) {
         return Ok(answer);

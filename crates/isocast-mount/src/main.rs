@@ -1,33 +1,34 @@
-//! `isocast volume mount`: what a server serves as a folder of this machine, for programs that read files.
+//! `isocast-mount`: what a server serves as a folder of this machine, for programs that read files. `isocast volume mount` starts it.
 //!
 //! Promise: every byte is read by the server, through its disks' schedules, as for any client; nothing is written. A server
 //! that is gone gives errors, at the latest when it was silent for a minute, never a program that waits for ever.
 //! Not here: names and attributes (`tree`), reading an open file (`reader`).
 
+// They panic where nobody reads any more, and the mount would stay.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod names;
 mod reader;
 mod tree;
 
+use std::fmt::Arguments;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use clap::Args;
+use clap::Parser;
+use client::{Login, Remote, RemoteEntry};
 use fuser::{Config, MountOption, Session, SessionACL};
 use rustix::mount::UnmountFlags;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 use units::BitRate;
 
-use super::parse_disks;
-use super::served::VolumeServer;
-use crate::copy::{Remote, RemoteEntry};
-use reader::FileReader;
 use tree::MountedTree;
 
 /// Threads that ask for names and attributes; each open file has one more, which reads.
@@ -35,40 +36,54 @@ const NAME_THREADS: usize = 4;
 /// Told to end, it waits so long for programs that still read.
 const END_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Mount what a server serves as a folder, for programs that read files. Stays until it is unmounted or told to end.
-///
-/// What is mounted is an address of a folder (`http://HOST:PORT/media/…`), of volumes or of other folders, or the disks of a volume that a server of
-/// this machine serves. What is read is what the disks have
-/// left beside guaranteed streams; with `--rate` each open file is such a stream itself.
-#[derive(Debug, Args)]
-pub(super) struct MountFolder {
+/// Mount what an Isocast serves as a folder, for programs that read files. Stays until it is unmounted or told to end.
+#[derive(Debug, Parser)]
+#[command(name = "isocast-mount", version, about)]
+struct MountCommandLine {
     /// Guarantee each file that is read this rate, for example 15Mbit/s.
     #[arg(long, value_name = "RATE", value_parser = units::parse_rate)]
     rate: Option<BitRate>,
     /// Let other users of this machine read, too.
     #[arg(long)]
     allow_other: bool,
-    #[command(flatten)]
-    server: VolumeServer,
-    /// What is mounted.
-    #[arg(value_name = "URL|DEV[,DEV…]")]
-    what: String,
+    /// A file that holds `name:password`, for the server.
+    #[arg(long, value_name = "FILE")]
+    login: Option<PathBuf>,
+    /// The address of what is mounted, `http://HOST:PORT/media/…`.
+    #[arg(value_name = "URL")]
+    url: String,
     /// The folder that becomes it.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }
 
-impl MountFolder {
-    pub(super) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let remote = self.remote()?;
-        ensure!(remote.find("")? == Some(RemoteEntry::Folder), "{}: the server has no such folder", self.what);
+fn main() -> ExitCode {
+    match MountCommandLine::parse().run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(format_args!("{error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A line on standard error, whether anybody reads it or not.
+fn say(line: Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "isocast-mount: {line}");
+}
+
+impl MountCommandLine {
+    fn run(self) -> anyhow::Result<()> {
+        let login = self.login.as_deref().map(Login::read).transpose()?;
+        let remote = Remote::new(&self.url, login.as_ref())?;
+        ensure!(remote.find("")? == Some(RemoteEntry::Folder), "{}: the server has no such folder", self.url);
         let mut options = Config::default();
         options.mount_options = vec![
             MountOption::RO,
             MountOption::NoSuid,
             MountOption::NoDev,
             MountOption::DefaultPermissions,
-            MountOption::FSName(self.what.clone()),
+            MountOption::FSName(self.url.clone()),
             MountOption::Subtype("isocast".into()),
         ];
         options.acl = if self.allow_other { SessionACL::All } else { SessionACL::Owner };
@@ -81,8 +96,10 @@ impl MountFolder {
         let folder = self.folder.canonicalize().with_context(|| self.folder.display().to_string())?;
         let session =
             Session::new(tree, &folder, &options).with_context(|| format!("cannot mount on {}", folder.display()))?;
-        writeln!(out, "{} is mounted on {}", self.what, self.folder.display())?;
+        let mut out = io::stdout().lock();
+        writeln!(out, "{} is mounted on {}", self.url, self.folder.display())?;
         out.flush()?;
+        drop(out);
         let (tell, ends) = mpsc::channel();
         let ended = tell.clone();
         thread::Builder::new().name("session".into()).spawn(move || ended.send(Some(session.run())))?;
@@ -96,22 +113,6 @@ impl MountFolder {
             // Whoever has a file open keeps the session; the end of this program ends that.
             None => ends.recv_timeout(END_TIME_MAX).ok().flatten().unwrap_or(Ok(())).context("the mount ended"),
         }
-    }
-
-    /// What is mounted, as the server serves it.
-    fn remote(&self) -> anyhow::Result<Remote> {
-        if self.what.contains("://") {
-            return Remote::new(&self.what, self.server.login()?.as_ref());
-        }
-        let disks = parse_disks(&self.what).map_err(anyhow::Error::msg)?;
-        let served = self.server.serving(&disks.0)?;
-        let served = served.with_context(|| {
-            format!(
-                "no server serves {}: start one (`isocast serve --volume {0}`), what it serves is mounted",
-                self.what
-            )
-        })?;
-        served.media()
     }
 }
 

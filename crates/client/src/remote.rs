@@ -10,15 +10,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, bail};
 use api::{EntryKind, ListingEntry};
-use dirstore::ContentPath;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use units::BitRate;
 use ureq::http::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, EXPECT, IF_MATCH, LAST_MODIFIED, LOCATION, RANGE};
 use ureq::http::{HeaderName, Response};
 use ureq::{Body, SendBody};
 
-use super::{Endpoint, SourceFile, SourceReader, Tree};
-use crate::client::{HttpClient, Login, expect};
+use crate::http::{HttpClient, Login, expect};
 
 /// What may stand in a path as it is (RFC 3986, unreserved).
 const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
@@ -35,7 +33,7 @@ const PAGE: usize = 1000;
 
 /// A content or folder of a server.
 #[derive(Debug, Clone)]
-pub(crate) struct Remote {
+pub struct Remote {
     client: HttpClient,
     /// Without a slash at the end.
     url: String,
@@ -43,24 +41,57 @@ pub(crate) struct Remote {
 
 /// What has a name at a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum RemoteEntry {
+pub enum RemoteEntry {
+    /// A folder.
     Folder,
+    /// A content.
     Content(RemoteContent),
 }
 
 /// A content of a server, in the version that it had.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct RemoteContent {
-    pub(crate) bytes: u64,
-    pub(crate) modified: SystemTime,
-    pub(crate) etag: Option<String>,
+pub struct RemoteContent {
+    /// Its length.
+    pub bytes: u64,
+    /// When it was written.
+    pub modified: SystemTime,
+    /// The name of the version, quotes included.
+    pub etag: Option<String>,
+}
+
+/// A file below a content's or folder's name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceFile {
+    /// Below the end it was found at; empty for the end itself.
+    pub name: String,
+    /// Its length.
+    pub bytes: u64,
+}
+
+/// A file that is being read.
+pub struct SourceReader {
+    /// What is read.
+    pub reader: Box<dyn Read>,
+    /// Length of the whole file.
+    pub bytes: u64,
+}
+
+/// What a file or folder holds.
+#[derive(Debug, Default)]
+pub struct Tree {
+    /// False: it is one file.
+    pub is_folder: bool,
+    /// In the order of their names.
+    pub files: Vec<SourceFile>,
+    /// What is neither file nor folder, or a link to a folder.
+    pub passed_over: u64,
 }
 
 /// Whether this can be the address of a content or folder.
 ///
 /// # Errors
 /// What is wrong with it.
-pub(crate) fn check_address(url: &str) -> Result<(), String> {
+pub fn check_address(url: &str) -> Result<(), String> {
     let path = url.splitn(4, '/').nth(3).unwrap_or_default();
     if path != "media" && !path.starts_with("media/") {
         return Err(format!("{url}: contents have addresses as http://HOST:PORT/media/FILE"));
@@ -72,28 +103,39 @@ pub(crate) fn check_address(url: &str) -> Result<(), String> {
 }
 
 impl Remote {
-    pub(crate) fn new(url: &str, login: Option<&Login>) -> anyhow::Result<Self> {
+    /// What has this address.
+    ///
+    /// # Errors
+    /// As [`check_address`].
+    pub fn new(url: &str, login: Option<&Login>) -> anyhow::Result<Self> {
         check_address(url).map_err(anyhow::Error::msg)?;
         Ok(Self { client: HttpClient::new(login.cloned()), url: url.trim_end_matches('/').to_owned() })
     }
 
-    /// What this server itself serves below `path`, as anybody reads it.
-    pub(super) fn of_own(address: SocketAddr, path: &ContentPath) -> Self {
+    /// What the server at `address` serves below `path`, as anybody reads it.
+    #[must_use]
+    pub fn at_address(address: SocketAddr, path: &str) -> Self {
         let url = format!("http://{address}/media");
-        let root = Self { client: HttpClient::new(None), url };
-        root.below(&path.joined())
+        Self { client: HttpClient::new(None), url }.below(path)
     }
 
-    pub(crate) fn below(&self, name: &str) -> Self {
+    /// What has this name below it.
+    #[must_use]
+    pub fn below(&self, name: &str) -> Self {
         Self { url: self.at(name), ..self.clone() }
     }
 
-    pub(super) fn at(&self, name: &str) -> String {
+    /// The address of a name below it; its own if that is empty.
+    #[must_use]
+    pub fn at(&self, name: &str) -> String {
         if name.is_empty() { self.url.clone() } else { format!("{}/{}", self.url, utf8_percent_encode(name, IN_PATH)) }
     }
 
     /// What has this name; none if nothing has.
-    pub(crate) fn find(&self, name: &str) -> anyhow::Result<Option<RemoteEntry>> {
+    ///
+    /// # Errors
+    /// As [`HttpClient::ask`]; the server's own.
+    pub fn find(&self, name: &str) -> anyhow::Result<Option<RemoteEntry>> {
         let answer = self.client.ask("HEAD", &self.at(name), &[])?;
         let field = |name: &HeaderName| answer.headers().get(name).and_then(|value| value.to_str().ok());
         if answer.status() == 404 {
@@ -123,11 +165,19 @@ impl Remote {
         }
     }
 
-    pub(super) fn is_folder(&self) -> anyhow::Result<bool> {
+    /// Whether it is a folder.
+    ///
+    /// # Errors
+    /// As [`Remote::find`].
+    pub fn is_folder(&self) -> anyhow::Result<bool> {
         Ok(self.find("")? == Some(RemoteEntry::Folder))
     }
 
-    pub(super) fn files(&self) -> anyhow::Result<Tree> {
+    /// The files below it, or the one that it is.
+    ///
+    /// # Errors
+    /// As [`Remote::entries`].
+    pub fn files(&self) -> anyhow::Result<Tree> {
         if !self.is_folder()? {
             let bytes = self.content("")?.bytes;
             return Ok(Tree { files: vec![SourceFile { name: String::new(), bytes }], ..Tree::default() });
@@ -148,7 +198,10 @@ impl Remote {
     }
 
     /// What a folder holds.
-    pub(crate) fn entries(&self, folder: &str) -> anyhow::Result<Vec<ListingEntry>> {
+    ///
+    /// # Errors
+    /// As [`HttpClient::json`]; a name that would lead elsewhere.
+    pub fn entries(&self, folder: &str) -> anyhow::Result<Vec<ListingEntry>> {
         let mut all: Vec<ListingEntry> = Vec::new();
         loop {
             let after = all.last().map_or_else(String::new, |last| {
@@ -173,12 +226,20 @@ impl Remote {
         }
     }
 
-    pub(super) fn version(&self, name: &str) -> anyhow::Result<(String, u64)> {
+    /// What tells this version of a content from others, and its length.
+    ///
+    /// # Errors
+    /// As [`Remote::find`]; there is no such content.
+    pub fn version(&self, name: &str) -> anyhow::Result<(String, u64)> {
         let content = self.content(name)?;
         Ok((format!("{} {:?} {:?}", self.at(name), content.etag, content.modified), content.bytes))
     }
 
-    pub(super) fn length(&self, name: &str) -> anyhow::Result<Option<u64>> {
+    /// The length of a content; none if there is none of this name.
+    ///
+    /// # Errors
+    /// As [`Remote::find`].
+    pub fn length(&self, name: &str) -> anyhow::Result<Option<u64>> {
         Ok(self.find(name)?.and_then(|found| match found {
             RemoteEntry::Content(content) => Some(content.bytes),
             RemoteEntry::Folder => None,
@@ -187,7 +248,10 @@ impl Remote {
 
     /// Reads a part of a content in the version that was found; at a rate it is guaranteed, but for a short part, which the server sends
     /// with what is left over.
-    pub(crate) fn read(
+    ///
+    /// # Errors
+    /// As [`HttpClient::ask`]; the rate is refused; it is another version by now.
+    pub fn read(
         &self,
         name: &str,
         version: &RemoteContent,
@@ -203,12 +267,18 @@ impl Remote {
     }
 
     /// Opens a content to be read from `from` on.
-    pub(super) fn open(&self, name: &str, from: u64, rate: Option<BitRate>) -> anyhow::Result<SourceReader> {
+    ///
+    /// # Errors
+    /// As [`Remote::read`].
+    pub fn open(&self, name: &str, from: u64, rate: Option<BitRate>) -> anyhow::Result<SourceReader> {
         self.open_body(name, from, rate).map(|source| SourceReader { bytes: source.bytes, reader: source.body })
     }
 
-    /// Opens a content to be read from `from` on; what breaks off is asked for again.
-    pub(super) fn open_resumed(&self, name: &str, from: u64, rate: Option<BitRate>) -> anyhow::Result<SourceReader> {
+    /// Opens a content to be read from `from` on; what breaks off is asked for again, for half a minute.
+    ///
+    /// # Errors
+    /// As [`Remote::read`].
+    pub fn open_resumed(&self, name: &str, from: u64, rate: Option<BitRate>) -> anyhow::Result<SourceReader> {
         self.open_body(name, from, rate).map(|source| SourceReader { bytes: source.bytes, reader: Box::new(source) })
     }
 
@@ -255,13 +325,11 @@ impl Remote {
         }
     }
 
-    pub(super) fn put(
-        &self,
-        name: &str,
-        bytes: u64,
-        rate: Option<BitRate>,
-        reader: &mut dyn Read,
-    ) -> anyhow::Result<()> {
+    /// Writes a content of so many bytes.
+    ///
+    /// # Errors
+    /// As [`HttpClient::ask`]; the server's own.
+    pub fn put(&self, name: &str, bytes: u64, rate: Option<BitRate>, reader: &mut dyn Read) -> anyhow::Result<()> {
         // Nothing of a copy that broke off is kept: it is sent again from its beginning.
         let query = rate.map_or_else(String::new, |rate| format!("?rate={}bit/s&on_break=discard", rate.0));
         let url = format!("{}{query}", self.at(name));
@@ -329,10 +397,8 @@ impl Read for ResumedBody {
     }
 }
 
-/// The last part of a source's name, as a name: an address is encoded.
-pub(super) fn decoded(name: &str, source: &Endpoint) -> String {
-    match source {
-        Endpoint::Here(_) | Endpoint::Shared(_) => name.to_owned(),
-        _ => percent_decode_str(name).decode_utf8_lossy().replace('/', "_"),
-    }
+/// The last part of an address, as a name.
+#[must_use]
+pub fn decoded(name: &str) -> String {
+    percent_decode_str(name).decode_utf8_lossy().replace('/', "_")
 }

@@ -8,7 +8,7 @@ use fuser::INodeNo;
 
 /// Names and their numbers.
 #[derive(Debug)]
-pub(super) struct Names {
+pub(crate) struct Names {
     by_number: HashMap<INodeNo, KnownName>,
     by_path: HashMap<String, INodeNo>,
     next: u64,
@@ -23,7 +23,7 @@ struct KnownName {
 
 impl Names {
     /// The root alone.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let root = KnownName { path: String::new(), lookups: 1 };
         Self {
             by_number: HashMap::from([(INodeNo::ROOT, root)]),
@@ -33,12 +33,12 @@ impl Names {
     }
 
     /// The path below the root; none if the kernel should not know the number any more.
-    pub(super) fn path(&self, number: INodeNo) -> Option<String> {
+    pub(crate) fn path(&self, number: INodeNo) -> Option<String> {
         self.by_number.get(&number).map(|known| known.path.clone())
     }
 
     /// The number of a path that the kernel is told of.
-    pub(super) fn tell(&mut self, path: String) -> INodeNo {
+    pub(crate) fn tell(&mut self, path: String) -> INodeNo {
         let number = self.by_path.get(&path).copied().unwrap_or_else(|| {
             let number = INodeNo(self.next);
             self.next += 1;
@@ -53,7 +53,7 @@ impl Names {
     }
 
     /// The kernel forgets a name that it was told of so often.
-    pub(super) fn forget(&mut self, number: INodeNo, lookups: u64) {
+    pub(crate) fn forget(&mut self, number: INodeNo, lookups: u64) {
         let Some(known) = self.by_number.get_mut(&number) else { return };
         known.lookups = known.lookups.saturating_sub(lookups);
         if known.lookups == 0 && number != INodeNo::ROOT {

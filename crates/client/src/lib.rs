@@ -1,0 +1,10 @@
+//! What commands ask an Isocast server for, over HTTP: documents of its API, and contents.
+//!
+//! Promise: an answer that is an error is told in the server's own words; a server that neither takes nor sends for a minute is given up.
+//! Not here: what a command does with it.
+
+mod http;
+mod remote;
+
+pub use http::{HttpClient, Login, RateRefusal, USUAL_SERVER, expect, explained};
+pub use remote::{Remote, RemoteContent, RemoteEntry, SourceFile, SourceReader, Tree, check_address, decoded};
