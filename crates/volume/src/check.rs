@@ -147,7 +147,7 @@ impl Volume {
         let mut used = vec![0u64; self.free.len()];
         let contents = self.contents().flat_map(|(_, content)| &content.parts).flat_map(crate::StoredPart::places);
         let committing = self.committing.iter().map(|commit| &commit.retired);
-        let retired = committing.chain([&self.staged_retired, &self.retired]).flatten();
+        let retired = committing.chain([&self.changes.retired, &self.retired]).flatten();
         for place in contents.chain(retired.flat_map(|retired| retired.units.iter().copied())) {
             used[place.member.index()] += 1;
         }

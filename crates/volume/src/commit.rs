@@ -7,10 +7,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::changes::{CommitUnderWay, StagedChanges};
 use crate::disk::DiskWrite;
 use crate::record;
 use crate::superblock::MemberState;
-use crate::volume::CommitUnderWay;
 use crate::{MEMBERS_MAX, MemberId, Superblock, Volume, VolumeError};
 
 /// A frame of a checkpoint is closed when it has so many bytes.
@@ -34,12 +34,15 @@ impl Volume {
     /// before is under way.
     #[must_use]
     pub fn commit(&mut self) -> Option<GroupCommit> {
-        if self.committing.is_some() || self.read_only || (self.staged.is_empty() && !self.must_checkpoint) {
+        if self.committing.is_some()
+            || self.read_only
+            || (self.changes.records.is_empty() && !self.changes.with_checkpoint)
+        {
             return None;
         }
-        self.stage_numbers_if_few();
-        let staged = std::mem::take(&mut self.staged);
-        let appended = if self.must_checkpoint { None } else { self.journal.append(&staged) };
+        self.numbers.reserve_if_few(&mut self.changes.records);
+        let StagedChanges { records, retired, dirty, with_checkpoint } = std::mem::take(&mut self.changes);
+        let appended = if with_checkpoint { None } else { self.journal.append(&records) };
         let area_writes = match appended {
             Some(write) => vec![write],
             None => {
@@ -47,14 +50,12 @@ impl Volume {
                 self.journal.start_checkpoint(&payloads)
             }
         };
-        self.must_checkpoint = false;
         let members = self.journal_members();
         let start = self.areas(MemberId(0)).journal_start();
         let writes = area_writes.into_iter().flat_map(|(position, bytes)| {
             let position = start + position;
             members.iter().map(move |member| DiskWrite { member: *member, position, bytes: bytes.clone() })
         });
-        let (retired, dirty) = (std::mem::take(&mut self.staged_retired), std::mem::take(&mut self.dirty));
         let flush_first = dirty.iter().copied().collect();
         self.committing = Some(CommitUnderWay { retired, dirty, journal: members.clone() });
         Some(GroupCommit { flush_first, writes: writes.collect(), flush_then: members })
@@ -71,7 +72,7 @@ impl Volume {
         self.retired.extend(commit.retired);
         self.journal_on = commit.journal;
         self.journal.made_durable();
-        self.numbers_durable = self.numbers_staged;
+        self.numbers.made_durable();
         self.reuse_retired();
     }
 
@@ -87,14 +88,14 @@ impl Volume {
     /// disk: the volume takes no more changes, and reads go on.
     pub fn take_out(&mut self, member: MemberId) -> Result<[Vec<DiskWrite>; 2], VolumeError> {
         if let Some(commit) = self.committing.take() {
-            self.staged_retired.extend(commit.retired);
-            self.dirty.extend(commit.dirty);
+            self.changes.retired.extend(commit.retired);
+            self.changes.dirty.extend(commit.dirty);
         }
         if !self.keeps_all_without(member) {
             if self.is_readable(member) && self.journal_goes_on_without(member) && !self.read_only {
                 self.only_read.push(member);
-                self.dirty.remove(&member);
-                self.must_checkpoint = true;
+                self.changes.dirty.remove(&member);
+                self.changes.with_checkpoint = true;
                 return Ok([Vec::new(), Vec::new()]);
             }
             self.read_only = true;
@@ -108,7 +109,7 @@ impl Volume {
     pub fn keeps_all_without(&self, member: MemberId) -> bool {
         let stays = |other: MemberId| other != member && self.is_readable(other);
         let committing = self.committing.iter().flat_map(|commit| &commit.retired);
-        let gone = self.staged_retired.iter().chain(committing).map(|retired| &retired.content);
+        let gone = self.changes.retired.iter().chain(committing).map(|retired| &retired.content);
         let contents = self.catalogue.iter().map(|(_, content)| content).chain(gone);
         let mut parts = contents.flat_map(|content| &content.parts);
         self.placement().copies() > 1
@@ -128,8 +129,8 @@ impl Volume {
         self.superblock.members[member.index()].state = state;
         self.superblock.generation += 1;
         self.filled.retain(|filled| *filled != member);
-        self.dirty.retain(|dirty| *dirty != member || state != MemberState::Out);
-        self.must_checkpoint = true;
+        self.changes.dirty.retain(|dirty| *dirty != member || state != MemberState::Out);
+        self.changes.with_checkpoint = true;
         self.superblock_writes()
     }
 
@@ -195,7 +196,7 @@ impl Volume {
     fn checkpoint_payloads(&self) -> Vec<Vec<u8>> {
         let mut payloads = Vec::new();
         let mut payload = Vec::with_capacity(CHECKPOINT_FRAME_BYTES * 2);
-        record::Record::NumbersFrom(self.numbers_staged).encode(&mut payload);
+        self.numbers.reserved().encode(&mut payload);
         for (name, content) in self.catalogue.iter() {
             record::put(name, content, &mut payload);
             if payload.len() >= CHECKPOINT_FRAME_BYTES {

@@ -242,8 +242,8 @@ impl Volume {
         let (written, only_read): (BTreeSet<_>, BTreeSet<_>) = members.partition(|member| self.is_writable(*member));
         let are_read = only_read.into_iter().all(|member| self.is_readable(member));
         assert!(are_read, "copies on disks that are out were left out");
-        self.dirty.extend(written);
-        Record::Put(draft.name.clone(), content.clone()).encode(&mut self.staged);
+        self.changes.dirty.extend(written);
+        Record::Put(draft.name.clone(), content.clone()).encode(&mut self.changes.records);
         let content = Arc::new(content);
         if let Some(old) = self.catalogue.insert(draft.name, Arc::clone(&content)) {
             self.retire(old);

@@ -26,7 +26,7 @@ impl Volume {
         if number < known {
             // Units that moved away and are still read were on the disk that left.
             let committing = self.committing.iter_mut().map(|commit| &mut commit.retired);
-            let waiting = committing.chain([&mut self.staged_retired, &mut self.retired]).flatten();
+            let waiting = committing.chain([&mut self.changes.retired, &mut self.retired]).flatten();
             waiting.for_each(|retired| retired.units.retain(|place| place.member != member));
             self.superblock.members[number] = record;
             (self.present[number], self.free[number]) = (true, free);

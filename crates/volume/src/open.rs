@@ -159,7 +159,7 @@ pub fn open(identified: &Identified, disks: &mut impl ReadDisk) -> Result<Volume
     volume.claim_all().map_err(VolumeOpenError::CatalogueDamaged)?;
     // A checkpoint is read several times as fast as as many changes: the next start is to find one. A disk that is being filled may have
     // an old journal.
-    volume.must_checkpoint = uneven || is_mostly_changes || volume.filling().next().is_some();
+    volume.changes.with_checkpoint = uneven || is_mostly_changes || volume.filling().next().is_some();
     volume.journal_on = volume.journal_members();
     Ok(volume)
 }

@@ -105,7 +105,7 @@ pub fn rebuild(identified: &Identified, disks: &mut impl ReadDisk, mut progress:
     let there = identified.disks.iter().map(Option::is_some).collect();
     let mut volume = Volume::assemble(superblock.clone(), there, catalogue, journal, numbers);
     volume.claim_all().expect("each unit has one header, and so one content");
-    volume.must_checkpoint = true;
+    volume.changes.with_checkpoint = true;
     Rebuilt { volume, incomplete, unreadable }
 }
 

@@ -6,11 +6,11 @@
 
 use std::sync::Arc;
 
+use crate::changes::RetiredUnits;
 use crate::choice::Half;
 use crate::content::{StoredContent, StoredPart, UnitPlace};
 use crate::record::Record;
 use crate::superblock::MemberState;
-use crate::volume::RetiredUnits;
 use crate::{MemberId, Placement, Volume, VolumeError};
 
 /// Why copies are looked after.
@@ -75,7 +75,7 @@ impl Volume {
         if !self.may_leave(member) {
             return Err(VolumeError::Full);
         }
-        self.draining = Some(member);
+        self.upkeep.draining = Some(member);
         Ok(())
     }
 
@@ -92,16 +92,14 @@ impl Volume {
         let counts: Vec<(i64, i64)> =
             self.member_ids().map(counts).map(|(used, units)| (i64::from(used), i64::from(units))).collect();
         let (used, units) = counts.iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        self.surplus = counts.iter().map(|one| one.0 - used * one.1 / units.max(1)).collect();
+        self.upkeep.surplus = counts.iter().map(|one| one.0 - used * one.1 / units.max(1)).collect();
         Ok(())
     }
 
     /// A disk has left, or stays; disks are balanced, or as they are.
     pub fn end_upkeep(&mut self) {
-        self.draining = None;
-        self.surplus.clear();
-        let held = std::mem::take(&mut self.held);
-        self.let_go(held);
+        let ended = std::mem::take(&mut self.upkeep);
+        self.let_go(ended.held);
     }
 
     /// What there is to look after in a part of a content. Each unit that is taken is either told to [`Volume::take_copies`] or given
@@ -121,7 +119,7 @@ impl Volume {
         // What is moved of a content stays together.
         let left = u32::try_from(content.parts.len() - at).unwrap_or(u32::MAX);
         if part == 0 {
-            let held = std::mem::take(&mut self.held);
+            let held = std::mem::take(&mut self.upkeep.held);
             self.let_go(held);
         }
         let target_first = |target: UnitPlace| {
@@ -160,7 +158,7 @@ impl Volume {
         let first = stored.first;
         let free = &self.free[first.member.index()];
         let is_there_room = free.free_in(to.range(free.units())) > 0 && self.parts_left(self.placement()) > 0;
-        if self.draining == Some(first.member) || !self.lies_in(first, from) || !is_there_room {
+        if self.upkeep.draining == Some(first.member) || !self.lies_in(first, from) || !is_there_room {
             return vec![];
         }
         let Some(target) = self.take_copy(first.member, to, left) else { return vec![] };
@@ -187,7 +185,7 @@ impl Volume {
 
     /// Moves a copy of a part from a disk with a surplus to the one that lacks most and does not have the other copy.
     fn move_to_emptier(&mut self, stored: &StoredPart, part: u32, left: u32) -> Option<CopyTask> {
-        let surplus = |member: MemberId| self.surplus.get(member.index()).copied().unwrap_or(0);
+        let surplus = |member: MemberId| self.upkeep.surplus.get(member.index()).copied().unwrap_or(0);
         let from =
             stored.places().filter(|place| surplus(place.member) > 0).max_by_key(|place| surplus(place.member))?;
         let lacks = |to: &MemberId| surplus(*to) < 0 && self.takes_copies(*to) && self.may_move(stored, from, *to);
@@ -196,8 +194,8 @@ impl Volume {
             return None;
         }
         let target = self.take_copy(to, Self::half_of(stored, from), left)?;
-        self.surplus[from.member.index()] -= 1;
-        self.surplus[to.index()] += 1;
+        self.upkeep.surplus[from.member.index()] -= 1;
+        self.upkeep.surplus[to.index()] += 1;
         let news = Some(NewCopy { part, instead_of: Some(from), to: target });
         Some(CopyTask { part, sources: stored.places().collect(), target, news })
     }
@@ -221,9 +219,9 @@ impl Volume {
 
     /// Takes a unit for a copy; `left` parts of its content are still to be looked at, with its own.
     fn take_copy(&mut self, member: MemberId, half: Half, left: u32) -> Option<UnitPlace> {
-        let mut held = std::mem::take(&mut self.held);
+        let mut held = std::mem::take(&mut self.upkeep.held);
         let taken = self.take_unit(member.index(), half, left, &mut held);
-        self.held = held;
+        self.upkeep.held = held;
         taken
     }
 
@@ -266,11 +264,11 @@ impl Volume {
                 Some(from) => part.second = part.second.filter(|second| *second != from).or(Some(*to)),
             }
         }
-        self.dirty.extend(copies.iter().map(|copy| copy.to.member));
-        Record::Put(name.into(), content.clone()).encode(&mut self.staged);
+        self.changes.dirty.extend(copies.iter().map(|copy| copy.to.member));
+        Record::Put(name.into(), content.clone()).encode(&mut self.changes.records);
         self.catalogue.insert(name.into(), Arc::new(content));
         let units = copies.iter().filter_map(|copy| copy.instead_of).collect();
-        self.staged_retired.push(RetiredUnits { units, content: old });
+        self.changes.retired.push(RetiredUnits { units, content: old });
         Ok(true)
     }
 }

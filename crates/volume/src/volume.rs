@@ -9,16 +9,15 @@ use std::sync::Arc;
 use crate::allocator::FreeUnits;
 use crate::areas::Areas;
 use crate::catalogue::{Catalogue, ListedName};
+use crate::changes::{CommitUnderWay, RetiredUnits, StagedChanges};
 use crate::choice::{HeldUnits, pairs};
-use crate::content::{StoredContent, StoredPart, UnitPlace};
+use crate::content::{StoredContent, StoredPart};
 use crate::error::{CreateError, VolumeError};
 use crate::journal::Journal;
+use crate::numbers::Numbers;
 use crate::record::Record;
 use crate::superblock::{MemberRecord, MemberState, Placement, Superblock};
 use crate::{DiskWrite, MEMBERS_MAX, MemberId, VolumeId, name_problem};
-
-/// Numbers that are reserved at once: the journal says below which number all are used up.
-const NUMBERS_STEP: u64 = 1 << 20;
 
 /// What a new volume is to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,21 +63,15 @@ impl PromisedParts {
     }
 }
 
-/// The commit under way.
-#[derive(Debug)]
-pub(crate) struct CommitUnderWay {
-    pub(crate) retired: Vec<RetiredUnits>,
-    /// Disks with payload that is durable when it is.
-    pub(crate) dirty: BTreeSet<MemberId>,
-    /// Disks that hold the journal when it is durable.
-    pub(crate) journal: Vec<MemberId>,
-}
-
-/// Units that nothing in the catalogue names any more, and the content whose readers may still use them.
-#[derive(Debug)]
-pub(crate) struct RetiredUnits {
-    pub(crate) units: Vec<UnitPlace>,
-    pub(crate) content: Arc<StoredContent>,
+/// What the upkeep under way has of the disks.
+#[derive(Debug, Default)]
+pub(crate) struct UpkeepUnits {
+    /// Takes nothing new: what is on it moves to the others.
+    pub(crate) draining: Option<MemberId>,
+    /// Units that it takes next for the content it is at.
+    pub(crate) held: HeldUnits,
+    /// While disks are balanced: the units of each that are to go to others, or to come if there are less than none; empty else.
+    pub(crate) surplus: Vec<i64>,
 }
 
 /// An open volume.
@@ -93,32 +86,19 @@ pub struct Volume {
     pub(crate) drives: Vec<usize>,
     pub(crate) promised: PromisedParts,
     pub(crate) journal: Journal,
-    /// Records that the next commit makes durable.
-    pub(crate) staged: Vec<u8>,
-    /// Units that are free when the next commit, or the one under way, is durable.
-    pub(crate) staged_retired: Vec<RetiredUnits>,
+    /// What the next commit makes durable.
+    pub(crate) changes: StagedChanges,
     pub(crate) committing: Option<CommitUnderWay>,
     /// Disks that hold the durable state of the journal.
     pub(crate) journal_on: Vec<MemberId>,
     pub(crate) retired: Vec<RetiredUnits>,
-    /// Disks with payload that the next commit must make durable first.
-    pub(crate) dirty: BTreeSet<MemberId>,
-    /// The next number of a content or generation; below which they may be used, once durable and now.
-    pub(crate) next_number: u64,
-    pub(crate) numbers_staged: u64,
-    pub(crate) numbers_durable: u64,
-    pub(crate) must_checkpoint: bool,
+    pub(crate) numbers: Numbers,
     pub(crate) read_only: bool,
     /// Disks that failed and have the only copy of what is on them: they are read, and not written to before the volume is opened anew.
     pub(crate) only_read: Vec<MemberId>,
     /// Disks that were filled, which no superblock says durably: until then nothing relies on them.
     pub(crate) filled: Vec<MemberId>,
-    /// Takes nothing new: what is on it moves to the others.
-    pub(crate) draining: Option<MemberId>,
-    /// Units that an upkeep takes next for the content it is at.
-    pub(crate) held: HeldUnits,
-    /// While disks are balanced: the units of each that are to go to others, or to come if there are less than none; empty else.
-    pub(crate) surplus: Vec<i64>,
+    pub(crate) upkeep: UpkeepUnits,
 }
 
 impl Volume {
@@ -169,9 +149,8 @@ impl Volume {
     ) -> Self {
         let members = (0..superblock.members.len()).filter_map(|number| u8::try_from(number).ok()).map(MemberId);
         let free = members.map(|member| FreeUnits::new(superblock.areas(member).units())).collect();
-        let numbers_staged = next_number.saturating_add(NUMBERS_STEP);
-        let mut staged = Vec::new();
-        Record::NumbersFrom(numbers_staged).encode(&mut staged);
+        let mut changes = StagedChanges::default();
+        let numbers = Numbers::from(next_number, &mut changes.records);
         let drives = (0..superblock.members.len()).collect();
         Self {
             superblock,
@@ -181,22 +160,15 @@ impl Volume {
             drives,
             promised: PromisedParts::default(),
             journal,
-            staged,
-            staged_retired: Vec::new(),
+            changes,
             committing: None,
             journal_on: Vec::new(),
             retired: Vec::new(),
-            dirty: BTreeSet::new(),
-            next_number,
-            numbers_staged,
-            numbers_durable: 0,
-            must_checkpoint: false,
+            numbers,
             read_only: false,
             only_read: Vec::new(),
             filled: Vec::new(),
-            draining: None,
-            held: HeldUnits::default(),
-            surplus: Vec::new(),
+            upkeep: UpkeepUnits::default(),
         }
     }
 
@@ -336,7 +308,7 @@ impl Volume {
     /// Free units of each disk, none where it cannot be written, or leaves.
     #[must_use]
     pub fn free_counts(&self) -> Vec<Option<u64>> {
-        let takes = |member: MemberId| self.is_writable(member) && self.draining != Some(member);
+        let takes = |member: MemberId| self.is_writable(member) && self.upkeep.draining != Some(member);
         let free = |member: MemberId| takes(member).then(|| u64::from(self.free[member.index()].free()));
         self.member_ids().map(free).collect()
     }
@@ -368,7 +340,7 @@ impl Volume {
     pub fn remove(&mut self, name: &str) -> Result<(), VolumeError> {
         self.check_changes()?;
         let old = self.catalogue.remove(name).ok_or(VolumeError::NotFound)?;
-        Record::Remove(name.into()).encode(&mut self.staged);
+        Record::Remove(name.into()).encode(&mut self.changes.records);
         self.retire(old);
         Ok(())
     }
@@ -392,7 +364,7 @@ impl Volume {
             self.catalogue.insert(from.into(), content);
             return Err(error);
         }
-        Record::Rename(from.into(), to.into()).encode(&mut self.staged);
+        Record::Rename(from.into(), to.into()).encode(&mut self.changes.records);
         if let Some(old) = self.catalogue.insert(to.into(), content) {
             self.retire(old);
         }
@@ -438,22 +410,11 @@ impl Volume {
 
     /// A number that was never used and will not be, whatever happens.
     pub(crate) fn new_number(&mut self) -> Result<u64, VolumeError> {
-        if self.next_number >= self.numbers_durable {
-            return Err(VolumeError::ReadOnly);
-        }
-        self.next_number += 1;
-        Ok(self.next_number - 1)
-    }
-
-    pub(crate) fn stage_numbers_if_few(&mut self) {
-        if self.numbers_staged.saturating_sub(self.next_number) < NUMBERS_STEP / 2 {
-            self.numbers_staged = self.next_number.saturating_add(NUMBERS_STEP);
-            Record::NumbersFrom(self.numbers_staged).encode(&mut self.staged);
-        }
+        self.numbers.take().ok_or(VolumeError::ReadOnly)
     }
 
     pub(crate) fn retire(&mut self, content: Arc<StoredContent>) {
         let units = content.parts.iter().flat_map(StoredPart::places).collect();
-        self.staged_retired.push(RetiredUnits { units, content });
+        self.changes.retired.push(RetiredUnits { units, content });
     }
 }

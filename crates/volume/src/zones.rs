@@ -143,7 +143,7 @@ impl Volume {
     }
 
     fn halves_free(&self, member: MemberId) -> HalvesFree {
-        if !self.takes_copies(member) || self.draining == Some(member) {
+        if !self.takes_copies(member) || self.upkeep.draining == Some(member) {
             return HalvesFree::default();
         }
         let free = &self.free[member.index()];

@@ -1,0 +1,53 @@
+//! Numbers of contents and generations: each is used once, whatever happens.
+//!
+//! Promise: a number is given out only below what the journal durably says is used up. Not here: when that is durable (`commit`).
+
+use crate::record::Record;
+
+/// Numbers that are reserved at once: the journal says below which number all are used up.
+const NUMBERS_STEP: u64 = 1 << 20;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Numbers {
+    next: u64,
+    /// Below which they are used up: with the next commit, and durably.
+    staged: u64,
+    durable: u64,
+}
+
+impl Numbers {
+    /// From `next` on, when the record that is staged is durable.
+    pub(crate) fn from(next: u64, records: &mut Vec<u8>) -> Self {
+        let mut numbers = Self { next, staged: 0, durable: 0 };
+        numbers.reserve_if_few(records);
+        numbers
+    }
+
+    /// One that was never used and will not be; none until more are durable.
+    pub(crate) fn take(&mut self) -> Option<u64> {
+        let number = self.next;
+        (number < self.durable).then(|| {
+            self.next += 1;
+            number
+        })
+    }
+
+    /// Reserves more before they are needed.
+    pub(crate) fn reserve_if_few(&mut self, records: &mut Vec<u8>) {
+        if self.staged.saturating_sub(self.next) < NUMBERS_STEP / 2 {
+            self.staged = self.next.saturating_add(NUMBERS_STEP);
+            self.reserved().encode(records);
+        }
+    }
+
+    /// What is reserved, for a checkpoint.
+    pub(crate) const fn reserved(&self) -> Record {
+        Record::NumbersFrom(self.staged)
+    }
+
+    /// What was reserved is durable.
+    pub(crate) const fn made_durable(&mut self) {
+        self.durable = self.staged;
+    }
+}
