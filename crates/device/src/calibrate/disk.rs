@@ -1,15 +1,15 @@
 //! What calibration reads from: a block device, or files. Direct I/O into aligned memory; nothing is ever written.
 
-use std::fs;
+use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::linux::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::OFlags;
 use units::Nanos;
 use units::limits::DIRECT_ALIGN;
 
@@ -75,7 +75,7 @@ pub struct InTurn {
 /// All of a block device that is one disk.
 #[derive(Debug)]
 pub(crate) struct WholeDevice {
-    file: OwnedFd,
+    file: File,
     /// Where it begins.
     start: u64,
     capacity: u64,
@@ -106,7 +106,7 @@ struct Count {
 
 impl Count {
     /// All since the machine started, as the kernel counts them for the whole disk (Documentation/block/stat.rst).
-    fn of(device: &OwnedFd) -> Option<Self> {
+    fn of(device: &File) -> Option<Self> {
         let number = rustix::fs::fstat(device).ok()?.st_rdev;
         let text = fs::read_to_string(crate::sysfs::folder_of(number)?.join("stat")).ok()?;
         let fields: Vec<u64> = text.split_whitespace().map_while(|field| field.parse().ok()).collect();
@@ -142,11 +142,11 @@ impl Readable for WholeDevice {
 
     fn read_many(&mut self, positions: &[u64], bytes: u64, depth: usize) -> io::Result<Nanos> {
         self.own.add_reads(positions.len(), bytes);
-        on_threads(positions, depth, |at, buffer| read_whole(&self.file, buffer.aligned(bytes)?, self.start + at))
+        on_threads(positions, depth, |at, buffer| self.file.read_exact_at(buffer.aligned(bytes)?, self.start + at))
     }
 
     fn read_run(&mut self, positions: &[u64], run: InTurn) -> io::Result<Vec<Nanos>> {
-        let read = |at, buffer: &mut Buffer| read_whole(&self.file, buffer.aligned(run.bytes)?, self.start + at);
+        let read = |at, buffer: &mut Buffer| self.file.read_exact_at(buffer.aligned(run.bytes)?, self.start + at);
         let there = in_turn(positions, run, self.opened, read)?;
         self.own.add_reads(there.len(), run.bytes);
         Ok(there)
@@ -167,7 +167,7 @@ impl Readable for WholeDevice {
 #[derive(Debug)]
 pub(crate) struct LargestFiles {
     /// Each with the position of its first byte.
-    files: Vec<(u64, OwnedFd)>,
+    files: Vec<(u64, File)>,
     capacity: u64,
     buffer: Buffer,
     opened: Instant,
@@ -206,7 +206,7 @@ impl LargestFiles {
 }
 
 /// Which of `files` holds `position` and the offset in it, moved back so that `bytes` of it follow.
-fn locate(files: &[(u64, OwnedFd)], capacity: u64, position: u64, bytes: u64) -> (&OwnedFd, u64) {
+fn locate(files: &[(u64, File)], capacity: u64, position: u64, bytes: u64) -> (&File, u64) {
     let index = files.partition_point(|(start, _)| *start <= position).saturating_sub(1);
     let (start, file) = &files[index];
     let end = files.get(index + 1).map_or(capacity, |(next, _)| *next);
@@ -226,7 +226,7 @@ impl Readable for LargestFiles {
     fn read_many(&mut self, positions: &[u64], bytes: u64, depth: usize) -> io::Result<Nanos> {
         let one = |position, buffer: &mut Buffer| {
             let (file, offset) = locate(&self.files, self.capacity, position, bytes);
-            read_whole(file, buffer.aligned(bytes)?, offset)
+            file.read_exact_at(buffer.aligned(bytes)?, offset)
         };
         on_threads(positions, depth, one)
     }
@@ -234,7 +234,7 @@ impl Readable for LargestFiles {
     fn read_run(&mut self, positions: &[u64], run: InTurn) -> io::Result<Vec<Nanos>> {
         let one = |position, buffer: &mut Buffer| {
             let (file, offset) = locate(&self.files, self.capacity, position, run.bytes);
-            read_whole(file, buffer.aligned(run.bytes)?, offset)
+            file.read_exact_at(buffer.aligned(run.bytes)?, offset)
         };
         in_turn(positions, run, self.opened, one)
     }
@@ -266,34 +266,19 @@ fn align() -> usize {
     usize::try_from(DIRECT_ALIGN).unwrap_or(4096)
 }
 
-fn open_direct(path: &Path) -> io::Result<OwnedFd> {
-    Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty())?)
+fn open_direct(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(OFlags::DIRECT.bits().cast_signed()).open(path)
 }
 
 fn since(start: Instant) -> Nanos {
     Nanos(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }
 
-fn timed_read(file: &OwnedFd, buffer: &mut Buffer, position: u64, bytes: u64) -> io::Result<Nanos> {
+fn timed_read(file: &File, buffer: &mut Buffer, position: u64, bytes: u64) -> io::Result<Nanos> {
     let memory = buffer.aligned(bytes)?;
     let start = Instant::now();
-    read_whole(file, memory, position)?;
+    file.read_exact_at(memory, position)?;
     Ok(since(start))
-}
-
-/// Fills `buffer`; the kernel may give less at a time. A read past the end is an error.
-fn read_whole(file: &OwnedFd, buffer: &mut [u8], position: u64) -> io::Result<()> {
-    let mut done = 0;
-    while done < buffer.len() {
-        let at = position + u64::try_from(done).unwrap_or(u64::MAX);
-        match rustix::io::pread(file, &mut buffer[done..], at) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(n) => done += n,
-            Err(rustix::io::Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-    }
-    Ok(())
 }
 
 /// `read` for each of `positions`, by `depth` threads; the time from the first start to the last end.

@@ -61,7 +61,7 @@ pub(super) struct Member {
 impl Member {
     pub(super) fn new(member: MemberId, disk: OpenDisk, shared: Arc<DiskShared>) -> Self {
         let OpenDisk { file, access, start_bytes, .. } = disk;
-        Self { member, disk: shared.id, file, access, start_bytes, shared, inbox: VecDeque::new() }
+        Self { member, disk: shared.id, file: file.into(), access, start_bytes, shared, inbox: VecDeque::new() }
     }
 }
 

@@ -5,13 +5,15 @@
 //! is in use, or is of another volume is no reason to go on without it, but a mistake.
 //! Not here: opening a disk (`open`), what the superblocks mean (crate `volume`).
 
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use kernel::aligned::AlignedBlock;
 use rustix::io::Errno;
 use volume::{DiskWrite, Identified, MemberId, Volume, VolumeError, VolumeOpenError};
 
-use super::open::{GivenDisks, OpenDisk, VolumeDiskError, open_disk, write_whole};
+use super::open::{GivenDisks, OpenDisk, VolumeDiskError, open_disk};
 use crate::event::DiskNotice;
 
 /// What it means that a disk is away.
@@ -177,7 +179,7 @@ impl SettledDisks {
         for step in steps {
             for write in step {
                 let disk = self.disk(write.member);
-                let written = write_whole(&disk.file, write.position, AlignedBlock::new(&write.bytes).bytes());
+                let written = disk.file.write_all_at(AlignedBlock::new(&write.bytes).bytes(), write.position);
                 written.map_err(|source| unwritable(&disk.path, source))?;
             }
             let members: std::collections::BTreeSet<_> = step.iter().map(|write| write.member).collect();
@@ -188,7 +190,7 @@ impl SettledDisks {
 
     pub(super) fn flush(&self, member: MemberId) -> Result<(), VolumeDiskError> {
         let disk = self.disk(member);
-        rustix::fs::fdatasync(&disk.file).map_err(|source| unwritable(&disk.path, source))
+        disk.file.sync_data().map_err(|source| unwritable(&disk.path, source))
     }
 
     fn disk(&self, member: MemberId) -> &OpenDisk {
@@ -196,8 +198,8 @@ impl SettledDisks {
     }
 }
 
-fn unwritable(path: &Path, source: Errno) -> VolumeDiskError {
-    VolumeDiskError::Journal { path: path.to_owned(), source: source.into() }
+fn unwritable(path: &Path, source: io::Error) -> VolumeDiskError {
+    VolumeDiskError::Journal { path: path.to_owned(), source }
 }
 
 /// Why one disk is not the volume's, without its number among those given: it is named beside.

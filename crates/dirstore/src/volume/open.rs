@@ -1,8 +1,8 @@
 //! Opening a volume to serve it: its disks are held for this process alone.
 
+use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use dataplane::layout::FileAccess;
@@ -15,7 +15,6 @@ use volume::{MemberId, ReadDisk, ReadError, Volume, VolumeOpenError};
 
 use super::find::{FoundDisks, SettledDisks, failed};
 use super::seen;
-use crate::buffers::count;
 use crate::event::DiskNotice;
 
 /// The chunks of uploads are not cut: a unit holds whole ones.
@@ -80,7 +79,7 @@ pub enum VolumeDiskError {
 #[derive(Debug)]
 pub(crate) struct OpenDisk {
     pub(crate) path: PathBuf,
-    pub(crate) file: OwnedFd,
+    pub(crate) file: File,
     pub(crate) access: FileAccess,
     pub(crate) device: Device,
     /// Where it begins on the device.
@@ -110,9 +109,7 @@ impl ReadDisk for GivenDisks {
         // Direct reads need aligned memory.
         let mut block = AlignedBlock::zeroed(buffer.len());
         let aligned = &mut block.bytes_mut()[..buffer.len()];
-        if read_whole(file, position, aligned) != Ok(buffer.len()) {
-            return Err(ReadError);
-        }
+        file.read_exact_at(aligned, position).map_err(|_| ReadError)?;
         buffer.copy_from_slice(aligned);
         Ok(())
     }
@@ -171,7 +168,6 @@ pub(super) fn open_disk(path: &Path) -> Result<OpenDisk, VolumeDiskError> {
         true => VolumeDiskError::InUse(path.to_owned()),
         false => failed(error),
     })?;
-    let file = OwnedFd::from(file);
     let size = seek(&file, SeekFrom::End(0)).map_err(|error| failed(error.into()))?;
     let location = location_of(if is_device { metadata.rdev() } else { metadata.dev() });
     let start_bytes = if is_device { location.start_bytes.unwrap_or(0) } else { 0 };
@@ -184,25 +180,4 @@ fn device_of_file(path: &Path, size: u64, under: &Device) -> Device {
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let drive = path.canonicalize().unwrap_or_else(|_| path.to_owned()).display().to_string();
     Device { name, drive, model: "file".to_owned(), rotational: under.rotational, capacity_bytes: size, node: None }
-}
-
-/// Reads until the buffer is full or the file ends; gives how many bytes that were.
-pub(super) fn read_whole(file: &OwnedFd, position: u64, buffer: &mut [u8]) -> rustix::io::Result<usize> {
-    let mut done = 0;
-    while done < buffer.len() {
-        match rustix::io::pread(file, &mut buffer[done..], position + count(done))? {
-            0 => break,
-            read => done += read,
-        }
-    }
-    Ok(done)
-}
-
-pub(super) fn write_whole(file: &OwnedFd, mut position: u64, mut bytes: &[u8]) -> rustix::io::Result<()> {
-    while !bytes.is_empty() {
-        let written = rustix::io::pwrite(file, bytes, position)?;
-        bytes = &bytes[written..];
-        position += count(written);
-    }
-    Ok(())
 }

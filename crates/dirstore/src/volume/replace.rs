@@ -3,6 +3,8 @@
 //! Promise: only a disk that holds nothing is written to; it has the number and the schedule of the one that goes, and is filled from
 //! the other copies; one that comes beside all has the spare place, which the data plane has scheduled from the start. Not here: seeing that nobody needs what was on it (`isocast volume replace` does, and empties it).
 
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
@@ -16,7 +18,7 @@ use volume::{AddError, CreateError, DiskWrite, MEMBERS_MAX, MemberId, Placement,
 use super::core::{Core, Member, NamedDisk};
 use super::info::ServedVolume;
 use super::lock;
-use super::open::{OpenDisk, VolumeDiskError, open_disk, read_whole};
+use super::open::{OpenDisk, VolumeDiskError, open_disk};
 use crate::StoreError;
 use crate::buffers::index;
 use crate::grants::GrantPort;
@@ -120,7 +122,7 @@ impl ServedVolume {
         into: fn(&mut Core, MemberId, OpenDisk, &Arc<DiskShared>) -> Result<(), UpkeepError>,
     ) -> Result<(), UpkeepError> {
         let vacant = self.vacant(member)?;
-        let file = new.file.try_clone().map_err(StoreError::from);
+        let file = new.file.try_clone().map(OwnedFd::from).map_err(StoreError::from);
         let taken = file.map_err(UpkeepError::from).and_then(|file| {
             into(&mut lock(&self.core), member, new, &vacant.shared)?;
             Ok(file)
@@ -241,9 +243,10 @@ fn open_blank(path: &Path) -> Result<OpenDisk, UpkeepError> {
 fn is_blank(disk: &OpenDisk) -> Result<bool, StoreError> {
     let end = disk.size.saturating_sub(BLANK_BYTES) / volume::BLOCK_BYTES * volume::BLOCK_BYTES;
     let mut memory = AlignedBlock::zeroed(index(BLANK_BYTES));
+    let length = index(disk.size.min(BLANK_BYTES) / volume::BLOCK_BYTES * volume::BLOCK_BYTES);
     for start in [0, end] {
-        let done = read_whole(&disk.file, start, memory.bytes_mut())?;
-        if memory.bytes()[..done].iter().any(|byte| *byte != 0) {
+        disk.file.read_exact_at(&mut memory.bytes_mut()[..length], start)?;
+        if memory.bytes()[..length].iter().any(|byte| *byte != 0) {
             return Ok(false);
         }
     }

@@ -80,7 +80,7 @@ pub(crate) fn start(
             named.push(disk.as_ref().map(|disk| NamedDisk::of(disk, id)).or(away));
             match disk {
                 Some(disk) => {
-                    workers.push((member, Arc::clone(&own), port, disk.file.try_clone()?));
+                    workers.push((member, Arc::clone(&own), port, disk.file.try_clone()?.into()));
                     members.push(Some(Member::new(member, disk, Arc::clone(&own))));
                 }
                 None => {
