@@ -1,13 +1,13 @@
 //! The service of the guide: its commands are run in a tree of their own, and systemd's own verifier looks at the outcome.
 
-#[path = "common/skip.rs"]
-mod skip;
+mod common;
 
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use skip::skipped;
+use common::program_and_others;
+use common::skip::skipped;
 
 const GUIDE: &str = include_str!("../../../docs/guide/operate.md");
 const UNITS: [&str; 2] = ["isocast.service", "isocast-measure.service"];
@@ -85,7 +85,7 @@ fn the_guides_commands_make_a_service_that_starts() {
          mount -t overlay overlay -o lowerdir=/,upperdir={scratch}/upper,workdir={scratch}/work {scratch}/tree
          for name in proc sys dev; do mount --rbind /$name {scratch}/tree/$name; done
          mkdir -p {scratch}/tree/run/program {scratch}/tree/srv
-         cp {program} {scratch}/tree/run/program/isocast
+         cp {program} {program}-mount {scratch}/tree/run/program/
          cat >{scratch}/tree/run/commands <<'END'
          set -eu
          export SYSTEMD_IN_CHROOT=1 SYSTEMD_OFFLINE=1
@@ -94,6 +94,7 @@ fn the_guides_commands_make_a_service_that_starts() {
          # Nothing can be started in a tree that was not booted: what would be is verified and run below.
          systemctl() {{ for word; do shift; test \"$word\" = --now || set -- \"$@\" \"$word\"; done; command systemctl \"$@\"; }}
          {install}
+         isocast volume mount --help | grep -q isocast-mount && isocast-mount --version
          systemd-analyze verify /usr/local/lib/systemd/system/isocast.service /usr/local/lib/systemd/system/isocast-measure.service
          test -e /etc/systemd/system/multi-user.target.wants/isocast.service
          install -d -o isocast -g isocast -m 750 /var/lib/isocast
@@ -120,7 +121,7 @@ END
          chroot {scratch}/tree sh /run/commands",
         source = concat!(env!("CARGO_MANIFEST_DIR"), "/../.."),
         scratch = scratch.path().display(),
-        program = env!("CARGO_BIN_EXE_isocast"),
+        program = program_and_others().display(),
     );
     let output = Command::new("unshare").args(["--mount", "--fork", "sh", "-c", &script]).output().expect("unshare");
     let said = text(&output);
