@@ -140,9 +140,7 @@ impl Core {
         if self.is_looked_after() {
             return Err(UpkeepError::Busy);
         }
-        if self.upkeep.is_some() {
-            self.end_upkeep(Ok(()));
-        }
+        self.end_moves();
         if let Upkeep::Drain(member) = upkeep {
             self.volume.begin_drain(member).map_err(|error| match error {
                 VolumeError::Full => UpkeepError::TooFew,
@@ -161,6 +159,15 @@ impl Core {
     /// Whether something is under way that was asked for, or is needed.
     pub(super) fn is_looked_after(&self) -> bool {
         self.upkeep.as_ref().is_some_and(|run| !run.gives_way())
+    }
+
+    /// Ends moves to other zones, for somebody who needs what they have: false if there are none.
+    pub(super) fn end_moves(&mut self) -> bool {
+        let moves = self.upkeep.as_ref().is_some_and(UpkeepRun::gives_way);
+        if moves {
+            self.end_upkeep(Ok(()));
+        }
+        moves
     }
 
     /// So much of a content was read.

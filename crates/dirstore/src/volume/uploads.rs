@@ -90,10 +90,7 @@ impl Core {
 
     /// Gives units back that nobody has asked for: false if there were none.
     fn let_go(&mut self) -> bool {
-        let moves = !self.is_looked_after() && self.upkeep.is_some();
-        if moves {
-            self.end_upkeep(Ok(()));
-        }
+        let moves = self.end_moves();
         self.resting.let_go(&mut self.volume) || moves
     }
 

@@ -56,10 +56,11 @@ impl VolumeServer {
             status.with_context(|| format!("{} is in use, but not by {}", held.display(), self.url))
         });
         // A server that has just ended answers no more, and has its disks a little longer.
-        let Ok(status) = status else {
-            return if disks.iter().any(|disk| stays_held(disk)) { status.map(|_| None) } else { Ok(None) };
-        };
-        Ok(Some(VolumeOfServer { client, login, url: self.url.clone(), status }))
+        match status {
+            Ok(status) => Ok(Some(VolumeOfServer { client, login, url: self.url.clone(), status })),
+            Err(_) if !disks.iter().any(|disk| stays_held(disk)) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// The file that says who asks.

@@ -7,6 +7,7 @@ use std::time::UNIX_EPOCH;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
+use client::Remote;
 use serde_json::json;
 use volume::{BLOCK_BYTES, Checksums, Draft, StoredContent, UnitPlace, Volume};
 
@@ -15,7 +16,6 @@ use super::disks::{Purpose, VolumeDisks};
 use super::progress::ProgressLine;
 use super::served::VolumeServer;
 use crate::copy::{self, Endpoint};
-use client::Remote;
 
 /// Bytes read at once.
 const PIECE_BYTES: usize = 1 << 20;
