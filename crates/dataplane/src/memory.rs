@@ -6,8 +6,10 @@
 //! [`PlaneConfig::memory_lull`](crate::PlaneConfig) after their last use; then their place is used again or given back.
 //!
 //! Promise: only chunks with memory are in the cache's hands; what streams were promised is brought in before they need it,
-//! one step ahead; the first step stays. Not here: whether memory can be had (`port::Io::chunks_obtainable`), which
-//! admission counts on.
+//! one step ahead; the first step stays. Memory that was lent to sockets is *renewed* before it is read into, given back and
+//! brought in by the huge page: the plane would replace the small pages that were lent, and to send small pages costs an
+//! eighth more (docs/decisions/0054). Not here: whether memory can be had (`port::Io::chunks_obtainable`), which admission
+//! counts on.
 
 use units::Nanos;
 
@@ -29,6 +31,8 @@ pub(crate) struct ArenaMemory {
     present: Vec<bool>,
     /// The change that is under way.
     changing: Option<MemoryChange>,
+    /// Given back to be brought in anew.
+    renewed: Option<Chunks>,
     /// When a step to give back is looked for next.
     check_at: Nanos,
     /// The last step could not be had: none is asked for before this time.
@@ -40,7 +44,8 @@ impl ArenaMemory {
     pub(crate) fn new(chunk_count: u32, lull: Nanos, cache: &mut Cache) -> Self {
         let mut present = vec![false; chunk_count.div_ceil(STEP_CHUNKS) as usize];
         present[0] = true;
-        let this = Self { chunk_count, lull, present, changing: None, check_at: Nanos::ZERO, retry_at: Nanos::ZERO };
+        let (check_at, retry_at) = (Nanos::ZERO, Nanos::ZERO);
+        let this = Self { chunk_count, lull, present, changing: None, renewed: None, check_at, retry_at };
         cache.add(this.chunks(0));
         this
     }
@@ -53,10 +58,13 @@ impl ArenaMemory {
         }
         let wanted = pages.div_ceil(u64::from(CHUNK_PAGES)) + u64::from(SPARE_CHUNKS);
         let (chunks, unused_since) = (u64::from(cache.present()), now.saturating_sub(self.lull));
-        if chunks < wanted || !cache.has_spare(SPARE_CHUNKS, unused_since) {
-            let absent = self.present.iter().position(|present| !present).filter(|_| now >= self.retry_at);
-            self.changing = absent.map(|step| MemoryChange::BringIn(self.chunks(step)));
-        } else if now >= self.check_at
+        let is_short = chunks < wanted || !cache.has_spare(SPARE_CHUNKS, unused_since);
+        let absent = self.present.iter().position(|present| !present).map(|step| self.chunks(step));
+        let missing = self.renewed.or(absent.filter(|_| is_short)).filter(|_| now >= self.retry_at);
+        if missing.is_some() {
+            self.changing = missing.map(MemoryChange::BringIn);
+        } else if !is_short
+            && now >= self.check_at
             && chunks >= wanted + u64::from(STEP_CHUNKS)
             && cache.has_spare(SPARE_CHUNKS + STEP_CHUNKS, unused_since)
         {
@@ -66,6 +74,12 @@ impl ArenaMemory {
                 self.present[step] = false;
                 self.changing = Some(MemoryChange::GiveBack(self.chunks(step)));
             }
+        }
+        // What was promised must not wait for it.
+        if self.changing.is_none() && self.renewed.is_none() && chunks >= wanted {
+            let unused_since = if is_short { now } else { unused_since };
+            self.renewed = cache.remove_lent(SPARE_CHUNKS, unused_since);
+            self.changing = self.renewed.map(MemoryChange::GiveBack);
         }
         if self.changing.is_none() && now >= self.check_at {
             self.check_at = now.saturating_add(CHECK_PERIOD);
@@ -77,6 +91,7 @@ impl ArenaMemory {
     pub(crate) fn changed(&mut self, cache: &mut Cache, made: bool, now: Nanos) {
         match self.changing.take().expect("a change was under way") {
             MemoryChange::BringIn(chunks) if made => {
+                self.renewed = self.renewed.filter(|&renewed| renewed != chunks);
                 self.present[(chunks.first / STEP_CHUNKS) as usize] = true;
                 cache.add(chunks);
             }
@@ -136,6 +151,62 @@ mod tests {
                 cache.release(Cache::neighbour(first, nth));
             }
         }
+    }
+
+    /// Three streams are sent a chunk each of so many contents, which lends it to their sockets.
+    fn lend(cache: &mut Cache, chunks: u64) {
+        for version in 0..chunks {
+            let key = |index| PageKey { version: ContentVersion(version), index };
+            let first = cache.allocate(key(0), CHUNK_PAGES, 1).expect("a chunk is idle");
+            for (nth, index) in (0..CHUNK_PAGES).zip(0..) {
+                let page = Cache::neighbour(first, nth);
+                cache.read_done(page, 1);
+                assert_eq!([cache.take(key(index)), cache.take(key(index))], [Some(page); 2]);
+                (0..3).for_each(|_| cache.release(page));
+            }
+        }
+    }
+
+    #[test]
+    fn memory_that_was_lent_is_renewed_by_the_huge_page_before_it_is_read_into() {
+        let (mut memory, mut cache) = arena(1);
+        cache.set_clock(at(100));
+        lend(&mut cache, u64::from(SPARE_CHUNKS + 2));
+        let mut changes = vec![];
+        while let Some(change) = memory.next_change(&mut cache, 0, at(100)) {
+            changes.push(change);
+            memory.changed(&mut cache, true, at(100));
+        }
+        let oldest = Chunks { first: 0, count: 2 };
+        assert_eq!(changes, [MemoryChange::GiveBack(oldest), MemoryChange::BringIn(oldest)]);
+        let found = |version| cache.find(PageKey { version: ContentVersion(version), index: 0 }).is_some();
+        assert_eq!([found(0), found(1), found(2)], [false, false, true]);
+        assert!(cache.has_spare(SPARE_CHUNKS, Nanos::ZERO) && cache.present() == STEP_CHUNKS);
+    }
+
+    #[test]
+    fn a_renewed_huge_page_that_cannot_be_had_is_asked_for_until_it_is() {
+        let (mut memory, mut cache) = arena(1);
+        cache.set_clock(at(100));
+        lend(&mut cache, u64::from(SPARE_CHUNKS + 2));
+        let oldest = Chunks { first: 0, count: 2 };
+        assert_eq!(memory.next_change(&mut cache, 0, at(100)), Some(MemoryChange::GiveBack(oldest)));
+        memory.changed(&mut cache, true, at(100));
+        for _ in 0..3 {
+            assert_eq!(memory.next_change(&mut cache, 0, at(101)), Some(MemoryChange::BringIn(oldest)));
+            memory.changed(&mut cache, false, at(100));
+        }
+        assert_eq!((cache.present(), memory.next_change(&mut cache, 0, at(100))), (STEP_CHUNKS - 2, None));
+        assert_eq!(settle(&mut memory, &mut cache, 0, at(102)), STEP_CHUNKS);
+    }
+
+    #[test]
+    fn what_was_promised_does_not_wait_for_memory_that_is_renewed() {
+        let (mut memory, mut cache) = arena(1);
+        lend(&mut cache, u64::from(SPARE_CHUNKS + 2));
+        let promised = u64::from((STEP_CHUNKS - SPARE_CHUNKS) * CHUNK_PAGES);
+        assert_eq!(memory.next_change(&mut cache, promised + 1, at(100)), None);
+        assert!(memory.next_change(&mut cache, promised, at(100)).is_some());
     }
 
     #[test]

@@ -121,11 +121,15 @@ impl<I: Io> Plane<I> {
                     let pages = self.fetcher.pages();
                     self.pacer.send_done((slot, generation), completion, pages, &mut self.context);
                 }
-                work => self.fetcher.complete(work, completion, &mut self.context),
+                work => {
+                    self.fetcher.complete(work, completion, &mut self.context);
+                    self.carry();
+                }
             }
-            self.carry();
         }
         self.completions = completions;
+        // The fetcher's entries of thousands of streams lie in no cache: it looks at those of all sends in one go.
+        self.carry();
         self.running
     }
 

@@ -59,6 +59,7 @@ impl Arena {
     pub(crate) fn bring_in(&self, chunks: Chunks) -> io::Result<()> {
         let range = self.range(chunks);
         self.memory.populate(range.clone()).inspect_err(|_| drop(self.give_back(chunks)))?;
+        self.memory.collapse(range.clone());
         if self.not_locked.is_none() {
             // Permitted at the start; if not any more, memory that may be paged out is better than none.
             let _ = self.memory.lock(range);

@@ -222,7 +222,7 @@ impl KernelIo {
         while completions.len() < full
             && let Some((token, change, result)) = self.supply.next_done()
         {
-            if let (MemoryChange::GiveBack(chunks), Some(lender)) = (change, &mut self.lender) {
+            if let (MemoryChange::GiveBack(chunks), Ok(()), Some(lender)) = (change, &result, &mut self.lender) {
                 lender.forget(chunks);
             }
             let result =

@@ -14,6 +14,9 @@ pub(crate) const HUGE_PAGE_BYTES: usize = 2 * 1024 * 1024;
 /// The smallest page there is.
 const PAGE_BYTES: usize = 4096;
 
+/// Linux 6.1.
+const MADV_COLLAPSE: libc::c_int = 25;
+
 /// Memory of our own, addressed by raw pointer.
 #[derive(Debug)]
 pub(crate) struct Mapping {
@@ -82,6 +85,12 @@ impl Mapping {
             }
             populated => populated,
         }
+    }
+
+    /// Puts the small pages of a range together to huge ones, where that can be done: before Linux 6.14, memory that was given
+    /// back by the small page comes as small pages again.
+    pub(crate) fn collapse(&self, range: Range<usize>) {
+        let _ = self.advise(range, MADV_COLLAPSE);
     }
 
     /// Locks a range into memory.

@@ -20,6 +20,10 @@ use list::NumberList;
 /// Pages in a chunk.
 pub const CHUNK_PAGES: u32 = 4;
 const NONE: u32 = u32::MAX;
+/// Chunks in a huge page of 2 MiB.
+const HUGE_PAGE_CHUNKS: u32 = 2;
+/// Of the chunks that were idle for longest, so many are looked at for one that was lent. Chosen.
+const LENT_LOOKED_AT: usize = 16;
 const _: () = assert!(CACHE_PAGE_BYTES * CHUNK_PAGES as u64 == limits::CHUNK_BYTES);
 
 /// Names a page of the arena.
@@ -99,6 +103,8 @@ struct ChunkEntry {
     /// What it holds is worth more memory: a second stream found it, or it would take a spinning disk's time to read it again.
     kept: bool,
     present: bool,
+    /// Memory of it was lent to sockets, or may have been.
+    lent: bool,
 }
 
 impl Cache {
@@ -111,7 +117,7 @@ impl Cache {
         assert!(chunks > 0, "an arena has at least one chunk");
         let pages = chunks * CHUNK_PAGES;
         let entry = PageEntry { key: None, state: PageState::Empty, refs: 0, hits: 0, reads: 0, valid: 0, chain: NONE };
-        let chunk = ChunkEntry { busy: 0, idle_since: Nanos::ZERO, kept: false, present: false };
+        let chunk = ChunkEntry { busy: 0, idle_since: Nanos::ZERO, kept: false, present: false, lent: false };
         Self {
             entries: vec![entry; pages as usize],
             buckets: vec![NONE; pages.next_power_of_two() as usize],
@@ -135,7 +141,8 @@ impl Cache {
     pub fn add(&mut self, chunks: Chunks) {
         for chunk in (chunks.first..chunks.first + chunks.count).rev() {
             assert!(!self.chunks[chunk as usize].present, "a chunk is brought in once");
-            self.chunks[chunk as usize] = ChunkEntry { busy: 0, idle_since: Nanos::ZERO, kept: false, present: true };
+            self.chunks[chunk as usize] =
+                ChunkEntry { busy: 0, idle_since: Nanos::ZERO, kept: false, present: true, lent: false };
             self.spare.push_first(chunk);
         }
         self.present += chunks.count;
@@ -144,12 +151,10 @@ impl Cache {
     /// Lets go of chunks that are about to lose their memory, if all of them were idle since `unused_since`; what they
     /// hold is forgotten.
     pub fn remove(&mut self, chunks: Chunks, unused_since: Nanos) -> bool {
-        let range = chunks.first..chunks.first + chunks.count;
-        let unused = |chunk: &ChunkEntry| chunk.present && chunk.busy == 0 && chunk.idle_since <= unused_since;
-        if !self.chunks[range.start as usize..range.end as usize].iter().all(unused) {
+        if !self.are_unused(chunks, unused_since) {
             return false;
         }
-        for chunk in range {
+        for chunk in chunks.first..chunks.first + chunks.count {
             for at in chunk * CHUNK_PAGES..(chunk + 1) * CHUNK_PAGES {
                 self.forget_key(at);
                 self.entries[at as usize].state = PageState::Empty;
@@ -159,6 +164,27 @@ impl Cache {
         }
         self.present -= chunks.count;
         true
+    }
+
+    fn are_unused(&self, chunks: Chunks, unused_since: Nanos) -> bool {
+        let unused = |chunk: &ChunkEntry| chunk.present && chunk.busy == 0 && chunk.idle_since <= unused_since;
+        self.chunks[chunks.first as usize..][..chunks.count as usize].iter().all(unused)
+    }
+
+    /// Lets go of a huge page of which memory was lent, if fewer than `count` chunks hold nothing worth keeping: one of those
+    /// that were idle for longest, all of it since `unused_since`.
+    pub fn remove_lent(&mut self, count: u32, unused_since: Nanos) -> Option<Chunks> {
+        if self.spare.count() >= count {
+            return None;
+        }
+        let lent = self.idle.iter().take(LENT_LOOKED_AT).filter(|&chunk| self.chunks[chunk as usize].lent);
+        let all = u32::try_from(self.chunks.len()).expect("built from a u32");
+        let huge = |chunk: u32| {
+            let first = chunk - chunk % HUGE_PAGE_CHUNKS;
+            Chunks { first, count: HUGE_PAGE_CHUNKS.min(all - first) }
+        };
+        let found = lent.map(huge).find(|&chunks| self.are_unused(chunks, unused_since))?;
+        self.remove(found, unused_since).then_some(found)
     }
 
     /// Chunks that have memory.
@@ -202,7 +228,9 @@ impl Cache {
         if entry.refs == 1 && entry.reads == 0 {
             self.leave_unused(page.0);
         }
+        let sharing = self.sharing(page);
         self.keep(page);
+        self.chunks[(page.0 / CHUNK_PAGES) as usize].lent |= sharing == Sharing::Shared;
         Some(page)
     }
 

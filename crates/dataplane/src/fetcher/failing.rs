@@ -110,10 +110,10 @@ impl Fetcher {
 
     /// Whether a read of this disk is out for longer than `limit`; only one that a good disk could answer, if `copies`.
     fn is_overdue(&self, disk: DiskId, limit: Nanos, copies: bool, now: Nanos) -> bool {
-        self.reads.iter().flatten().any(|read| {
-            let overdue = read.disk == disk && now.saturating_sub(read.issued) > limit;
-            overdue && (!copies || self.has_good_copy(read))
-        })
+        // The table is large, and is asked for each tick while a disk is quiet.
+        let any_is_out = self.reads_free.len() < self.reads.len();
+        let overdue = |read: &ReadOp| read.disk == disk && now.saturating_sub(read.issued) > limit;
+        any_is_out && self.reads.iter().flatten().any(|read| overdue(read) && (!copies || self.has_good_copy(read)))
     }
 
     /// Reads that a disk does not answer, and for which a stream waits, are made from another copy if there is one:
