@@ -7,8 +7,8 @@
 //!
 //! Promise: only chunks with memory are in the cache's hands; what streams were promised is brought in before they need it,
 //! one step ahead; the first step stays. Memory that was lent to sockets is *renewed* before it is read into, given back and
-//! brought in by the huge page: the plane would replace the small pages that were lent, and to send small pages costs an
-//! eighth more (docs/decisions/0054). Not here: whether memory can be had (`port::Io::chunks_obtainable`), which admission
+//! brought in by the huge page: the plane would replace the small pages that were lent, and to send small pages costs a
+//! tenth more (docs/decisions/0054). Not here: whether memory can be had (`port::Io::chunks_obtainable`), which admission
 //! counts on.
 
 use units::Nanos;
@@ -59,8 +59,8 @@ impl ArenaMemory {
         let wanted = pages.div_ceil(u64::from(CHUNK_PAGES)) + u64::from(SPARE_CHUNKS);
         let (chunks, unused_since) = (u64::from(cache.present()), now.saturating_sub(self.lull));
         let is_short = chunks < wanted || !cache.has_spare(SPARE_CHUNKS, unused_since);
-        let absent = self.present.iter().position(|present| !present).map(|step| self.chunks(step));
-        let missing = self.renewed.or(absent.filter(|_| is_short)).filter(|_| now >= self.retry_at);
+        let missing = self.renewed.or_else(|| if is_short { self.absent() } else { None });
+        let missing = missing.filter(|_| now >= self.retry_at);
         if missing.is_some() {
             self.changing = missing.map(MemoryChange::BringIn);
         } else if !is_short
@@ -91,7 +91,8 @@ impl ArenaMemory {
     pub(crate) fn changed(&mut self, cache: &mut Cache, made: bool, now: Nanos) {
         match self.changing.take().expect("a change was under way") {
             MemoryChange::BringIn(chunks) if made => {
-                self.renewed = self.renewed.filter(|&renewed| renewed != chunks);
+                // While there is one, nothing else is brought in.
+                self.renewed = None;
                 self.present[(chunks.first / STEP_CHUNKS) as usize] = true;
                 cache.add(chunks);
             }
@@ -104,6 +105,11 @@ impl ArenaMemory {
     pub(crate) fn next_wakeup(&self) -> Option<Nanos> {
         let may_shrink = self.changing.is_none() && self.present[1..].contains(&true);
         may_shrink.then_some(self.check_at)
+    }
+
+    /// The first step without memory.
+    fn absent(&self) -> Option<Chunks> {
+        self.present.iter().position(|present| !present).map(|step| self.chunks(step))
     }
 
     fn chunks(&self, step: usize) -> Chunks {

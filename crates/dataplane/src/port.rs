@@ -49,6 +49,9 @@ pub struct Span {
 /// Chunks whose memory is brought in or given back together. The first so many have theirs from the start.
 pub const STEP_CHUNKS: u32 = 32;
 
+/// Chunks in a huge page of 2 MiB.
+pub const HUGE_PAGE_CHUNKS: u32 = 2;
+
 /// A run of the arena's chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chunks {

@@ -7,12 +7,14 @@
 use std::io;
 use std::ops::Range;
 
-use dataplane::port::{Chunks, LITERAL_BYTES, STEP_CHUNKS, Span};
+use dataplane::port::{Chunks, HUGE_PAGE_CHUNKS, LITERAL_BYTES, STEP_CHUNKS, Span};
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
 use units::limits;
 
-use crate::mapping::Mapping;
+use crate::mapping::{HUGE_PAGE_BYTES, Mapping};
+
+const _: () = assert!(HUGE_PAGE_BYTES as u64 == HUGE_PAGE_CHUNKS as u64 * limits::CHUNK_BYTES);
 
 /// The arena.
 #[derive(Debug)]

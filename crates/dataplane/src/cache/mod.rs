@@ -14,14 +14,12 @@ mod list;
 use schedule::admission::CACHE_PAGE_BYTES;
 use units::{ContentVersion, Nanos, limits};
 
-use crate::port::{Chunks, SHARED_STREAMS_MIN, Sharing, Span};
+use crate::port::{Chunks, HUGE_PAGE_CHUNKS, SHARED_STREAMS_MIN, Sharing, Span};
 use list::NumberList;
 
 /// Pages in a chunk.
 pub const CHUNK_PAGES: u32 = 4;
 const NONE: u32 = u32::MAX;
-/// Chunks in a huge page of 2 MiB.
-const HUGE_PAGE_CHUNKS: u32 = 2;
 /// Of the chunks that were idle for longest, so many are looked at for one that was lent. Chosen.
 const LENT_LOOKED_AT: usize = 16;
 const _: () = assert!(CACHE_PAGE_BYTES * CHUNK_PAGES as u64 == limits::CHUNK_BYTES);
@@ -151,9 +149,14 @@ impl Cache {
     /// Lets go of chunks that are about to lose their memory, if all of them were idle since `unused_since`; what they
     /// hold is forgotten.
     pub fn remove(&mut self, chunks: Chunks, unused_since: Nanos) -> bool {
-        if !self.are_unused(chunks, unused_since) {
-            return false;
+        let unused = self.are_unused(chunks, unused_since);
+        if unused {
+            self.let_go(chunks);
         }
+        unused
+    }
+
+    fn let_go(&mut self, chunks: Chunks) {
         for chunk in chunks.first..chunks.first + chunks.count {
             for at in chunk * CHUNK_PAGES..(chunk + 1) * CHUNK_PAGES {
                 self.forget_key(at);
@@ -163,7 +166,6 @@ impl Cache {
             self.chunks[chunk as usize].present = false;
         }
         self.present -= chunks.count;
-        true
     }
 
     fn are_unused(&self, chunks: Chunks, unused_since: Nanos) -> bool {
@@ -184,7 +186,8 @@ impl Cache {
             Chunks { first, count: HUGE_PAGE_CHUNKS.min(all - first) }
         };
         let found = lent.map(huge).find(|&chunks| self.are_unused(chunks, unused_since))?;
-        self.remove(found, unused_since).then_some(found)
+        self.let_go(found);
+        Some(found)
     }
 
     /// Chunks that have memory.
@@ -228,9 +231,8 @@ impl Cache {
         if entry.refs == 1 && entry.reads == 0 {
             self.leave_unused(page.0);
         }
-        let sharing = self.sharing(page);
         self.keep(page);
-        self.chunks[(page.0 / CHUNK_PAGES) as usize].lent |= sharing == Sharing::Shared;
+        self.chunks[(page.0 / CHUNK_PAGES) as usize].lent |= self.sharing(page) == Sharing::Shared;
         Some(page)
     }
 

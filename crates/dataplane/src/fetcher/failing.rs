@@ -110,7 +110,7 @@ impl Fetcher {
 
     /// Whether a read of this disk is out for longer than `limit`; only one that a good disk could answer, if `copies`.
     fn is_overdue(&self, disk: DiskId, limit: Nanos, copies: bool, now: Nanos) -> bool {
-        // The table is large, and is asked for each tick while a disk is quiet.
+        // The table is large, and is looked through at each tick while a disk is quiet.
         let any_is_out = self.reads_free.len() < self.reads.len();
         let overdue = |read: &ReadOp| read.disk == disk && now.saturating_sub(read.issued) > limit;
         any_is_out && self.reads.iter().flatten().any(|read| overdue(read) && (!copies || self.has_good_copy(read)))
