@@ -111,14 +111,14 @@ pub(crate) enum ToFetcher {
     BeShare { disk: DiskId, share: f64 },
     /// From the admitter: a disk has promised more than it can do; its youngest stream is to end.
     Shed { disk: DiskId },
-    /// From the pacer: how far a stream was sent.
+    /// From the pacer: how far a stream was sent, at the end of each send.
     Sent { slot: u32, cursor: Cursor },
     /// From the pacer: a stream's clock.
     Paced { slot: u32, pace: Pace },
     /// From the pacer: a stream began to run.
     Running { slot: u32 },
-    /// From the pacer: a stream's tick, of one that reads tick by tick or shares another's reads.
-    Tick { slot: u32 },
+    /// From the pacer: a stream's tick in which it was sent nothing, at least not yet.
+    SentNothing { slot: u32 },
     /// From the pacer: a best-effort delivery may read ahead; whether others hold nothing and find no page.
     Want { slot: u32, pages_short: bool },
     /// From the pacer: a client takes nothing, and its stream holds nothing until it does.

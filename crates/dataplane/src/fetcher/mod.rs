@@ -262,10 +262,13 @@ impl Fetcher {
             ToFetcher::CarryHeadroom { disk, headroom } => self.disk_mut(disk).schedule.set_carry_headroom(headroom),
             ToFetcher::BeShare { disk, share } => self.disk_mut(disk).schedule.set_be_share(share),
             ToFetcher::Shed { disk } => self.shed(disk, context),
-            ToFetcher::Sent { slot, cursor } => self.sent(slot, cursor),
+            ToFetcher::Sent { slot, cursor } => {
+                self.sent(slot, cursor);
+                self.read_on(slot, context);
+            }
+            ToFetcher::SentNothing { slot } => self.read_on(slot, context),
             ToFetcher::Paced { slot, pace } => self.streams[slot as usize].pace = Some(pace),
             ToFetcher::Running { slot } => self.promise_next(slot),
-            ToFetcher::Tick { slot } => self.tick(slot, context),
             ToFetcher::Want { slot, pages_short } => {
                 let has_pages = self.want_best_effort(slot, pages_short, context);
                 context.tell_pacer(ToPacer::GoOn { slot, has_pages });

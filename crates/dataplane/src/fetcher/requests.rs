@@ -35,8 +35,8 @@ impl Fetcher {
         }
     }
 
-    /// A stream's tick: from flash it reads on, and a stream that shares another's reads follows them.
-    pub(super) fn tick<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
+    /// At each tick of a stream: from flash it reads on, and a stream that shares another's reads follows them.
+    pub(super) fn read_on<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         let stream = &self.streams[slot as usize];
         if stream.life != ReadsLife::Running || stream.plan.is_none() {
             return;

@@ -79,9 +79,14 @@ impl Pacer {
         let link = stream.link;
         // Its rate is promised; a burst, and what it is behind, are sent as far as the link has room for them.
         let most = if due > quota { self.link_room(link, Nanos::ZERO, context, at).max(quota) } else { quota };
-        self.streams[slot as usize].budget = due.min(most);
-        context.tell_fetcher(ToFetcher::Tick { slot });
+        let stream = &mut self.streams[slot as usize];
+        stream.budget = due.min(most);
+        let was_blocked = stream.in_flight.is_some();
         self.push(slot, pages, context, at);
+        // What a send took from the buffers is told when it ends.
+        if was_blocked || self.streams[slot as usize].in_flight.is_none() {
+            context.tell_fetcher(ToFetcher::SentNothing { slot });
+        }
     }
 
     /// For how long its client has taken nothing.
