@@ -55,6 +55,10 @@ impl<I: Io> PlaneContext<I> {
 
     /// The next message to be delivered.
     pub(crate) fn next_message(&mut self) -> Option<PartMessage> {
+        if self.messages.is_empty() {
+            // The queue begins at its start again: all of its room is more than a processor's cache holds.
+            self.messages.clear();
+        }
         self.messages.pop_front()
     }
 

@@ -191,6 +191,9 @@ impl KernelIo {
         {
             completions.push(Completion { at, ..done });
         }
+        if self.lent.is_empty() {
+            self.lent.clear(); // it begins at its start again, which is in the processor's cache
+        }
         let mut woken = false;
         while completions.len() < full {
             match self.engine.next_done() {

@@ -111,42 +111,44 @@ struct ReadPlan {
     age: u64,
 }
 
-/// What is read for one stream.
+/// What is read for one stream. Thousands of these lie in no cache: what each send's end looks at comes first, in two
+/// lines of it.
 #[derive(Debug, Default)]
+#[repr(C, align(64))]
 struct StreamReads {
-    life: ReadsLife,
-    /// How often this slot was used.
-    generation: u32,
-    content: Option<Arc<Content>>,
-    segments: Option<Arc<[Segment]>>,
-    /// `None`: best effort.
-    plan: Option<ReadPlan>,
-    /// The disk at which it is listed, and in whose rounds it reads: one of its content's.
-    disk: DiskId,
     /// How far it was sent.
     send: Cursor,
     /// Up to here in its payload no page is to be given back: it is the end of the one that is being sent. A tick's bytes seldom
     /// leave their page, and a stream's segments lie in no cache.
     page_end: u64,
     fetch: Cursor,
-    /// What it holds of the pages behind that: those of other disks, read before their turn.
-    ahead_pages: AheadPages,
     /// Read ahead up to this much payload.
     target: u64,
     /// Payload in all; up to the first page that could not be read, if there is one.
     payload: u64,
-    /// There is such a page.
-    is_cut: bool,
-    pace: Option<Pace>,
-    /// The first byte of the range it reads, if it is one.
-    range_start: u64,
-    /// The stream of the same content whose reads it shares.
-    leader: Option<u32>,
-    /// How far it was behind that one's sends when it began to share.
-    behind_bytes: u64,
     /// It need not look for more to read while it is this far ahead.
     ahead: u64,
+    /// The first byte of the range it reads, if it is one.
+    range_start: u64,
+    /// How far it was behind its leader's sends when it began to share.
+    behind_bytes: u64,
+    /// The stream of the same content whose reads it shares.
+    leader: Option<u32>,
+    /// The disk at which it is listed, and in whose rounds it reads: one of its content's.
+    disk: DiskId,
+    life: ReadsLife,
+    /// There is a page that could not be read.
+    is_cut: bool,
+    /// `None`: best effort.
+    plan: Option<ReadPlan>,
+    pace: Option<Pace>,
+    /// What it holds of the pages behind that: those of other disks, read before their turn.
+    ahead_pages: AheadPages,
+    content: Option<Arc<Content>>,
+    segments: Option<Arc<[Segment]>>,
     started: Nanos,
+    /// How often this slot was used.
+    generation: u32,
 }
 
 impl StreamReads {

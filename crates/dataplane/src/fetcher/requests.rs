@@ -38,7 +38,7 @@ impl Fetcher {
     /// At each tick of a stream: from flash it reads on, and a stream that shares another's reads follows them.
     pub(super) fn read_on<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         let stream = &self.streams[slot as usize];
-        if stream.life != ReadsLife::Running || stream.plan.is_none() {
+        if stream.life != ReadsLife::Running {
             return;
         }
         let wanted = stream.send.payload.saturating_add(stream.ahead).min(stream.payload);

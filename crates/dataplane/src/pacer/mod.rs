@@ -91,8 +91,9 @@ struct JitterWindow {
     payload: u64,
 }
 
-/// One entry of the delivery table.
+/// One entry of the delivery table, in whole lines of the processor's cache.
 #[derive(Debug, Default)]
+#[repr(align(64))]
 struct PacedStream {
     life: PacedLife,
     /// How often this slot was used; tokens carry it.
