@@ -118,6 +118,7 @@ impl<I: Io> Plane<I> {
             self.context.now = completion.at;
             match RequestKind::of(completion.token) {
                 RequestKind::Send { slot, generation } => {
+                    self.fetcher.expect_message(slot, &self.context);
                     let pages = self.fetcher.pages();
                     self.pacer.send_done((slot, generation), completion, pages, &mut self.context);
                 }

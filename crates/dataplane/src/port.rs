@@ -147,6 +147,9 @@ pub trait Io {
     /// Processor time this thread has used; with [`Io::now`] it gives the core's load.
     fn processor_time(&mut self) -> Nanos;
 
+    /// An entry of a table is looked at soon: it may be fetched into the processor's cache meanwhile.
+    fn prefetch<T>(&self, _entry: &T) {}
+
     /// Bytes that sockets took by reference instead of a copy, since the start.
     fn lent_bytes(&mut self) -> u64 {
         0

@@ -30,6 +30,7 @@ use crate::helpers::HelperSetup;
 use crate::lend::Lender;
 use crate::permissions::{Permissions, StartError};
 use crate::plane_channel::PlaneLink;
+use crate::prefetch::prefetch;
 use crate::readers::{self, ReadJob, Readers};
 use crate::reads::ReadTable;
 use crate::supply::ArenaGrower;
@@ -307,6 +308,10 @@ impl Io for KernelIo {
 
     fn processor_time(&mut self) -> Nanos {
         clock::thread_processor_time()
+    }
+
+    fn prefetch<T>(&self, entry: &T) {
+        prefetch(entry);
     }
 
     fn lent_bytes(&mut self) -> u64 {

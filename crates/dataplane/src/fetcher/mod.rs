@@ -288,6 +288,11 @@ impl Fetcher {
         }
     }
 
+    /// A message about a stream is soon received.
+    pub(crate) fn expect_message<I: Io>(&self, slot: u32, context: &PlaneContext<I>) {
+        context.io.prefetch(&self.streams[slot as usize]);
+    }
+
     pub(crate) fn complete<I: Io>(&mut self, work: RequestKind, completion: Completion, context: &mut PlaneContext<I>) {
         match work {
             RequestKind::Read { op } => self.read_done(op, completion, context),

@@ -50,6 +50,9 @@ impl Pacer {
         context.gauges.plane.tick_late(context.now.saturating_sub(at));
         let mut nth = 0;
         while let Some(slot) = self.wheel.at(step, nth) {
+            if let Some(next) = self.wheel.at(step, nth + 1) {
+                context.io.prefetch(&self.streams[next as usize]);
+            }
             self.feed(slot, pages, context, at);
             // A stream that ended left its places, and another has them now.
             if self.wheel.at(step, nth) == Some(slot) {
