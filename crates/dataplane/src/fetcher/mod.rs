@@ -142,7 +142,7 @@ struct StreamReads {
     /// `None`: best effort.
     plan: Option<ReadPlan>,
     pace: Option<Pace>,
-    /// What it holds of the pages behind that: those of other disks, read before their turn.
+    /// What it holds of the pages behind `fetch`: those of other disks, read before their turn.
     ahead_pages: AheadPages,
     content: Option<Arc<Content>>,
     segments: Option<Arc<[Segment]>>,

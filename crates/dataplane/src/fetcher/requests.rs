@@ -35,7 +35,8 @@ impl Fetcher {
         }
     }
 
-    /// At each tick of a stream: from flash it reads on, and a stream that shares another's reads follows them.
+    /// At the end of each send, and at a tick without one: from flash a stream reads on, and one that shares another's reads
+    /// follows them.
     pub(super) fn read_on<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         let stream = &self.streams[slot as usize];
         if stream.life != ReadsLife::Running {

@@ -90,7 +90,7 @@ impl Fetcher {
         Some((from(leader.fetch.payload), from(leader.send.payload)))
     }
 
-    /// A tick of a stream that shares another's reads.
+    /// [`Self::read_on`] of a stream that shares another's reads.
     pub(super) fn follow<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         self.take_behind_leader(slot, context);
         let (Some((read, sent)), Some(leader)) = (self.leader_at(slot), self.streams[slot as usize].leader) else {
