@@ -1,7 +1,8 @@
 //! Laws of admission as properties over random histories.
 //!
-//! Promise: any sequence of reservations, starts, releases and looks at the core, on a spinning and a flash disk. Not
-//! here: whether what was admitted is kept (the simulator's laws).
+//! Promise: any sequence of reservations, starts, releases and looks at the core, on a spinning and a flash disk; and of
+//! streams that share each other's reads while the disks that have their content take turns. Not here: whether what was
+//! admitted is kept (the simulator's laws).
 
 use proptest::prelude::*;
 use schedule::admission::disk_table::StartConditions;
@@ -107,5 +108,119 @@ proptest! {
         let with = stays.reserve(asked).ok().and_then(|id| stays.place(id, &StartConditions::idle(round)));
         let without = leaves.reserve(asked).ok().and_then(|id| leaves.place(id, &StartConditions::idle(round)));
         prop_assert!(with.is_none() || without.is_some(), "started beside it, waits without it");
+    }
+}
+
+/// What becomes of the streams of a content that has a copy on each of two disks, and which share reads.
+#[derive(Debug, Clone, Copy)]
+enum GroupEvent {
+    /// Another one comes, at this rate, while this disk is the better one; it shares or does not.
+    Comes(u64, u16, bool),
+    /// It starts in this round.
+    Starts(usize, u64),
+    /// One reads in another's place.
+    HandsOver(usize, usize),
+    /// It reads for itself, while this disk is the better one.
+    Parts(usize, u16),
+    /// It shares from now on.
+    Shares(usize),
+    /// It holds pages for others.
+    Holds(usize, u64),
+    /// It leaves.
+    Leaves(usize),
+}
+
+fn group_events() -> impl Strategy<Value = Vec<GroupEvent>> {
+    use GroupEvent::*;
+    let one = prop_oneof![
+        6 => (1u64..20, 0u16..2, any::<bool>()).prop_map(|(rate, disk, shares)| Comes(rate, disk, shares)),
+        3 => (0usize..50, 0u64..40).prop_map(|(nth, round)| Starts(nth, round)),
+        4 => (0usize..50, 0usize..50).prop_map(|(from, to)| HandsOver(from, to)),
+        3 => (0usize..50, 0u16..2).prop_map(|(nth, disk)| Parts(nth, disk)),
+        1 => (0usize..50).prop_map(Shares),
+        2 => (0usize..50, 0u64..3000).prop_map(|(nth, pages)| Holds(nth, pages)),
+        2 => (0usize..50).prop_map(Leaves),
+    ];
+    prop::collection::vec(one, 0..100)
+}
+
+/// What a stream of the content asks of this disk.
+fn mirrored(rate: u64, disk: u16) -> AdmissionRequest {
+    AdmissionRequest {
+        disk: DiskId(disk),
+        link: LinkId(0),
+        rate: BitRate(rate * 1_000_000),
+        disk_share: 1.0,
+        zone_bytes_per_second: 100_000_000,
+        fragments_per_byte: 0.0,
+        length: u64::MAX,
+        burst_bytes: 0,
+        writes: false,
+    }
+}
+
+proptest! {
+    /// Whoever shares with whom in which order: what was promised is given back when all have left.
+    #[test]
+    fn a_group_that_has_left_holds_nothing(history in group_events(), reserve in 0.0..0.3) {
+        let settings = AdmissionSettings { reservations_max: 80, pages: 9_000, be_share: 0.0, sharing_reserve: reserve };
+        let disks = [DiskProfile::spindle_default(), DiskProfile::spindle_default()];
+        let disks = disks.map(|profile| (profile, Nanos::from_secs(1))).to_vec();
+        let links = [BitRate(2_000_000_000)];
+        let mut admission = Admission::new(&settings, disks.clone(), &links);
+        let mut held: Vec<(ReservationId, u64, bool, bool)> = Vec::new();
+        for event in history {
+            let there = held.len().max(1);
+            let nth = |nth: usize| nth % there;
+            match event {
+                GroupEvent::Comes(rate, disk, shares) => {
+                    let asked = mirrored(rate, disk);
+                    let id = if shares { admission.reserve_shared(asked) } else { admission.reserve(asked) };
+                    held.extend(id.map(|id| (id, rate, false, shares)));
+                }
+                _ if held.is_empty() => {}
+                GroupEvent::Starts(at, round) => {
+                    // Who shares has no reads of its own to start with.
+                    let (id, _, placed, shares) = &mut held[nth(at)];
+                    *placed = *placed || *shares || admission.place(*id, &StartConditions::idle(round)).is_some();
+                }
+                GroupEvent::HandsOver(from, to) => {
+                    let (from, to) = (nth(from), nth(to));
+                    if from != to {
+                        admission.hand_over(held[from].0, held[to].0);
+                        let was_placed = std::mem::take(&mut held[from].2);
+                        if !held[from].3 && held[to].3 {
+                            (held[to].2, held[to].3) = (was_placed, false);
+                        }
+                        held[from].3 = true;
+                    }
+                }
+                GroupEvent::Parts(at, disk) => {
+                    let (id, rate, placed, shares) = &mut held[nth(at)];
+                    if admission.unshare(*id, &mirrored(*rate, disk)).is_ok() && std::mem::take(shares) {
+                        *placed = false;
+                    }
+                }
+                GroupEvent::Shares(at) => {
+                    let (id, _, placed, shares) = &mut held[nth(at)];
+                    admission.share(*id);
+                    (*placed, *shares) = (false, true);
+                }
+                GroupEvent::Holds(at, pages) => drop(admission.hold_pages(held[nth(at)].0, pages)),
+                GroupEvent::Leaves(at) => {
+                    let left = held.swap_remove(nth(at));
+                    admission.release(left.0);
+                }
+            }
+        }
+        held.iter().for_each(|(id, ..)| admission.release(*id));
+        let mut fresh = Admission::new(&settings, disks, &links);
+        prop_assert_eq!(admission.memory(), fresh.memory());
+        prop_assert_eq!(admission.promised(), fresh.promised());
+        prop_assert!([0, 1].iter().all(|&disk| admission.promised_share(DiskId(disk)) < 1e-6));
+        // With nobody who shares left, nothing is kept for them either.
+        let most =
+            |admission: &mut Admission| (0..).take_while(|_| admission.reserve(mirrored(9, 0)).is_ok()).count();
+        prop_assert_eq!(most(&mut admission), most(&mut fresh));
     }
 }

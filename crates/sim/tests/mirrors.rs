@@ -120,3 +120,27 @@ fn no_drawn_world_of_mirrors_breaks_a_law_when_a_disk_fails() {
         assert_eq!(report.broken, None, "seed {seed}, {fault:?}");
     }
 }
+
+/// Viewers who share each other's reads, on a mirror of which one disk hangs or dies: they are read for from the other one, and
+/// are counted there when one of them reads for itself. The plane ended here: it took the reads of a group for one disk's.
+#[test]
+fn viewers_who_share_reads_go_on_from_the_other_disk() {
+    for seed in 0..8 {
+        let mut scenario = watched(seed, 2, 150);
+        scenario.load.contents_per_disk = 8;
+        scenario.load.popularity = sim::Popularity::Zipf;
+        scenario.load.content_bytes = (64 << 20, 256 << 20);
+        scenario.load.pause_share = 0.2;
+        scenario.load.hold_share = 0.5;
+        scenario.load.seeks = SECS(1);
+        let disk = usize::from(seed % 2 == 0);
+        let fault = if seed % 3 == 0 { Fault::Dead { disk } } else { Fault::Hang { disk } };
+        scenario.faults = vec![
+            FaultAt { at: SECS(20), lasts: SECS(10), fault },
+            FaultAt { at: SECS(45), lasts: SECS(10), fault: Fault::Hang { disk: 1 - disk } },
+        ];
+        let report = sim::run(&scenario, Trace::Off);
+        assert_eq!(report.broken, None, "seed {seed}: {:?}", report.tally);
+        assert!(report.tally.running_max > 75, "{:?}", report.tally);
+    }
+}

@@ -175,7 +175,10 @@ impl Fetcher {
         if !self.streams[slot as usize].is_active() {
             return;
         }
-        self.leave_group(slot, context);
+        // If its leader has left meanwhile, it may read for the group already: then it goes on with that.
+        if self.streams[slot as usize].leader.is_some() {
+            self.leave_group(slot, context);
+        }
         let stream = &mut self.streams[slot as usize];
         stream.behind_bytes = 0;
         if let Some(plan) = &mut stream.plan {

@@ -300,26 +300,30 @@ impl Admission {
         }
         let (demand, pages) = self.check_reading(request, 0.0)?;
         let reservation = self.find_mut(id).expect("found above");
-        let rate = reservation.request.rate;
+        let AdmissionRequest { rate, disk: counted_at, .. } = reservation.request;
         (reservation.shares, reservation.demand, reservation.pages) = (false, demand, pages);
         reservation.request = AdmissionRequest { rate, ..*request };
         self.pages_promised += pages;
-        let disk = self.disk_mut(request.disk);
-        disk.sharing -= 1;
-        disk.table.promise(&demand);
+        // A disk may have failed meanwhile, so that it reads from another one than it was counted at.
+        self.disk_mut(counted_at).sharing -= 1;
+        self.disk_mut(request.disk).table.promise(&demand);
         Ok(())
     }
 
     /// The stream that shared the reads of `from` reads in its place, with its disk time, its rounds and its buffers, and
-    /// `from` shares.
+    /// `from` shares. If it has got disk time of its own meanwhile, it keeps that, and `from` gives its up.
     pub fn hand_over(&mut self, from: ReservationId, to: ReservationId) {
         let (Some(giver), Some(taker)) = (self.find(from).copied(), self.find(to).copied()) else { return };
-        assert!(!giver.shares && taker.shares, "one reads and the other shares");
-        assert!(giver.request.disk == taker.request.disk, "they read the same content");
+        if giver.shares || !taker.shares {
+            return self.share(from);
+        }
+        self.pages_promised -= taker.held_pages;
+        // What each sends stays its own; so does the disk at which the one that shares is counted.
         let request = AdmissionRequest { rate: taker.request.rate, link: taker.request.link, ..giver.request };
         *self.find_mut(to).expect("found above") = Reservation { request, before: taker.before, ..giver };
+        let request = AdmissionRequest { disk: taker.request.disk, ..giver.request };
         *self.find_mut(from).expect("found above") =
-            Reservation { pages: 0, held_pages: 0, shares: true, placed: None, beside: None, ..giver };
+            Reservation { request, pages: 0, held_pages: 0, shares: true, placed: None, beside: None, ..giver };
     }
 
     /// Charges a reservation with pages that it holds, beyond its own window, for those that share its reads; false if
