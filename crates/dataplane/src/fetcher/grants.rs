@@ -56,6 +56,7 @@ impl Fetcher {
         }
         if changed {
             self.tell_condition(done.disk, context);
+            self.leave_disk(done.disk, context);
         }
         // A starting stream is listed at one of its content's disks, and may wait for another one.
         (0..self.disks.len()).for_each(|disk| self.run_those_ready(disk, context));
