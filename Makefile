@@ -84,17 +84,17 @@ tidy: page ## only the checks of the house: dependencies, unsafe, file sizes, li
 sim: setup ## simulate SEEDS (500, or a range such as 500..900) and check the laws of the schedule in each
 	@$(CARGO) run --release --locked -p sim -- --seeds $(if $(findstring ..,$(SEEDS)),,0..)$(SEEDS)
 
-fuzz: ## random bytes for every parser, a minute in all
+fuzz: ## random bytes for what reads media, HTTP, volumes and messages of SNMP and nodes, a minute in all
 	@scripts/setup --fuzz
 	@scripts/fuzz
 
 crash: lab ## kill the server and cut the power during uploads and streams, ROUNDS (20) times each (needs root)
-	@ISOCAST_BIN=$(abspath $(BINARY)) ISOCAST_CRASH_ROUNDS=$(ROUNDS) \
-		$(CARGO) test --locked -p isocast --test crash -- --nocapture --test-threads=1
+	@ISOCAST_BIN=$(abspath $(BINARY)) ISOCAST_CRASH_ROUNDS=$(ROUNDS) ISOCAST_SKIPPED=fail \
+		scripts/test --locked -p isocast --test crash -- --nocapture --test-threads=1
 
 mirror: lab ## let a disk of a mirror err, hang and die at 90 % of its streams, ROUNDS (20) times each (needs root)
-	@ISOCAST_BIN=$(abspath $(BINARY)) ISOCAST_FAULT_ROUNDS=$(ROUNDS) \
-		$(CARGO) test --locked -p isocast --test volume_faults -- --nocapture
+	@ISOCAST_BIN=$(abspath $(BINARY)) ISOCAST_FAULT_ROUNDS=$(ROUNDS) ISOCAST_SKIPPED=fail \
+		scripts/test --locked -p isocast --test volume_faults -- --nocapture
 
 bench: lab ## measure on an emulated disk beside nginx, 14 minutes, results into docs/results (needs root)
 	@scripts/setup --bench
