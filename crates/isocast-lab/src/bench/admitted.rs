@@ -6,6 +6,7 @@
 use units::{BitRate, Nanos};
 
 use super::args::ContentSpread;
+use super::client::habits::ViewerHabits;
 use super::experiment::{self, RunRequest, Writers};
 use super::progress::Show;
 use super::server::{Choice, ServerGround};
@@ -156,6 +157,7 @@ fn request(asked: &AskedStreams, streams: usize, warm_up: Nanos, seconds: u64) -
         ramp: asked.starts.ramp(streams),
         warm_up,
         seconds,
+        habits: ViewerHabits::default(),
         start: PLAYER_START,
         rebuffer: PLAYER_START,
         // Sessions of an earlier run may still hold what they had.

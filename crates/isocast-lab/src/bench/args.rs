@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use units::{BitRate, ByteCount, Nanos};
 
 use super::client::STREAMS_MAX;
+use super::client::habits::ViewerHabits;
 use super::experiment::{RunRequest, Slower, Writers};
 use super::network;
 use super::server::{Choice, ServerGround, parts_of};
@@ -314,6 +315,7 @@ impl ExperimentArgs {
             ramp: self.ramp(streams),
             warm_up: self.warm_up,
             seconds,
+            habits: ViewerHabits::default(),
             start: self.start,
             rebuffer: self.rebuffer,
             seed: self.seed,

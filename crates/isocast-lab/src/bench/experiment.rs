@@ -11,6 +11,7 @@ use units::{BitRate, Nanos};
 
 use super::account::{self, CountedNames, RunCounters};
 use super::client::crowd::{self, Crowd};
+use super::client::habits::{HabitFigures, ViewerHabits};
 use super::client::{self, ClientPlan, RunProgress, ViewerTerms};
 use super::own_words::{self, OwnWords};
 use super::progress::Show;
@@ -45,6 +46,8 @@ pub(crate) struct RunRequest {
     pub warm_up: Nanos,
     /// Whole seconds measured.
     pub seconds: u64,
+    /// What viewers do beside watching.
+    pub habits: ViewerHabits,
     /// Media the modelled player wants at first, and after a stall.
     pub start: Nanos,
     /// Media wanted after a stall.
@@ -130,6 +133,7 @@ impl RunRequest {
             },
             authority: server.authority.clone(),
             paths: (0..self.streams).map(|n| server.path_of(self.content(n), self.rate, n)).collect(),
+            habits: self.habits,
             seed: self.seed,
             begin,
             ramp: self.ramp,
@@ -301,7 +305,9 @@ pub(crate) fn measure(
     // What is left out after an interrupt would be missing from the figures.
     stop.check()?;
     let (lab_begun, lab) = lab?;
-    let mut run = Run::of(&server.name, job.rate, &report?, &samples);
+    let report = report?;
+    let mut run = Run::of(&server.name, job.rate, &report, &samples);
+    run.habits = (job.habits != ViewerHabits::default()).then(|| HabitFigures::of(&report.streams));
     run.crowd = crowd?;
     run.beside = beside?;
     let hostile = hostile.unwrap_or_else(|_| bail!("the hostile clients' thread panicked"))?;

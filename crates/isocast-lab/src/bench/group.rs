@@ -41,7 +41,7 @@ pub(crate) struct Figure {
 type GroupKey = (&'static str, fn(&Run) -> Option<f64>);
 
 /// The figures reports speak of, by name.
-pub(crate) const KEYS: [GroupKey; 31] = [
+pub(crate) const KEYS: [GroupKey; 35] = [
     ("admitted", |r| Some(super::summary::f(r.admitted as u64))),
     ("before_refusal", |r| r.before_refusal.map(|n| super::summary::f(n as u64))),
     ("requested_mbps", |r| Some(r.requested_bps / 1e6)),
@@ -67,6 +67,10 @@ pub(crate) const KEYS: [GroupKey; 31] = [
     ("late_ticks", |r| r.own_words.map(|w| super::summary::f(w.late_ticks))),
     ("mib_per_stream", |r| r.own_words?.bytes_per_stream().map(|b| super::summary::f(b) / 1_048_576.0)),
     ("j_1s_with_writer", |r| r.with_writer.map(|p| p.j_mean)),
+    ("pauses", |r| r.habits.map(|h| super::summary::f(h.pauses))),
+    ("seeks", |r| r.habits.map(|h| super::summary::f(h.seeks))),
+    ("refused_seeks", |r| r.habits.map(|h| super::summary::f(h.refused_seeks))),
+    ("seek_first_byte_p95_ms", |r| r.habits.map(|h| h.first_byte_ms.p95)),
     ("hls_asked_mbps", |r| {
         r.crowd.as_ref().map(|c| super::summary::f(c.rate_bps) * super::summary::f(c.viewers as u64) / 1e6)
     }),

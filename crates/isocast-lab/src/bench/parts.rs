@@ -121,6 +121,14 @@ pub(super) fn full() -> Vec<BenchPart> {
             ),
     );
     parts.push(
+        streams("18-disk-sharing-seeks", "7200 rpm disk, the viewers of 17, of whom a tenth pauses and a tenth seeks each minute", "desktop")
+            .alone()
+            .with(
+                "--streams 200 --ramp 60s --warm-up 12s --duration 120s --spread zipf:40 --pause 10%/min --seek 10%/min --cold \
+             --serve-arg=--set --serve-arg=plane.memory=4GiB",
+            ),
+    );
+    parts.push(
         streams("10-disk-8.8M", "7200 rpm disk, each stream another file, 8.8 Mbit/s", "desktop")
             .with(&format!("--streams 25,50,75 --duration 20s {STARTS} {COLD} {NO_UPLOADS}")),
     );

@@ -8,6 +8,7 @@ use units::Nanos;
 
 use super::args::{ExperimentArgs, SECONDS_MAX};
 use super::client::STREAMS_MAX;
+use super::client::habits::ViewerHabits;
 use super::experiment::RunRequest;
 use super::report::ExperimentKind;
 use super::search::{Search, SearchTry};
@@ -46,6 +47,12 @@ pub(crate) struct StreamsCommand {
     /// How long a try of the search measures, unless a player stalls before: two blocks of the largest size or more.
     #[arg(long, default_value = "40s", value_parser = units::parse_duration)]
     probe: Nanos,
+    /// Share of the viewers that pause in each minute; a pause lasts 20 s, in which nothing is read.
+    #[arg(long, value_name = "PERCENT/min", default_value = "0", value_parser = share_in_a_minute)]
+    pause: u64,
+    /// Share of the viewers that seek in each minute: they close the connection and ask for the same content from another place on.
+    #[arg(long, value_name = "PERCENT/min", default_value = "0", value_parser = share_in_a_minute)]
+    seek: u64,
 }
 
 /// `90%` or `90`.
@@ -53,6 +60,15 @@ fn percent(text: &str) -> Result<usize, String> {
     match text.strip_suffix('%').unwrap_or(text).parse() {
         Ok(percent) if (1..=100).contains(&percent) => Ok(percent),
         _ => Err(format!("`{text}` is no percentage from 1% to 100%")),
+    }
+}
+
+/// `10%/min`; the unit and the percent sign may be missing.
+fn share_in_a_minute(text: &str) -> Result<u64, String> {
+    let number = text.strip_suffix("/min").unwrap_or(text);
+    match number.strip_suffix('%').unwrap_or(number).parse() {
+        Ok(percent) if percent <= 100 => Ok(percent),
+        _ => Err(format!("`{text}` is no share of the viewers in a minute; write for example 10%/min")),
     }
 }
 
@@ -103,7 +119,8 @@ impl StreamsCommand {
 
     fn job(&self, streams: usize, repeat: u32) -> anyhow::Result<RunRequest> {
         let job = self.common.job(streams)?;
-        Ok(RunRequest { seed: job.seed + u64::from(repeat), ..job })
+        let habits = ViewerHabits { pause_percent: self.pause, seek_percent: self.seek };
+        Ok(RunRequest { seed: job.seed + u64::from(repeat), habits, ..job })
     }
 
     /// Finds the most streams `choice` carries. Every run is kept.
@@ -175,5 +192,8 @@ mod tests {
     fn percentages_are_read() {
         assert_eq!((percent("90%"), percent("5")), (Ok(90), Ok(5)));
         assert!(percent("0").is_err() && percent("101%").is_err() && percent("x").is_err());
+        let share = share_in_a_minute;
+        assert_eq!((share("10%/min"), share("5%"), share("0")), (Ok(10), Ok(5), Ok(0)));
+        assert!(share("101%/min").is_err() && share("10%/h").is_err() && share("-1").is_err());
     }
 }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use units::{BitRate, Nanos};
 
 use super::account::RunCounters;
+use super::client::habits::HabitFigures;
 use super::client::{
     ClientReport, Jitter, LATE_BOUND, SHORT_IN_LONG, StreamFate, StreamResult, WINDOW, expected, jitter,
 };
@@ -67,7 +68,7 @@ pub(crate) struct Run {
     pub requested_bps: f64,
     /// Bit/s delivered to admitted streams.
     pub delivered_bps: f64,
-    /// Delivered / requested, of the admitted streams.
+    /// Delivered / requested, of the admitted streams while they asked for something.
     pub ratio: f64,
     /// J over 1 s windows.
     pub j_1s: JitterSpread,
@@ -99,6 +100,9 @@ pub(crate) struct Run {
     /// What HLS viewers beside the streams got.
     #[serde(default)]
     pub crowd: Option<super::client::crowd::CrowdFigures>,
+    /// What viewers did beside watching, where they were to do something.
+    #[serde(default)]
+    pub habits: Option<HabitFigures>,
     /// What the server says of the run itself, where it is one of ours.
     #[serde(default)]
     pub own_words: Option<super::own_words::OwnWords>,
@@ -229,7 +233,6 @@ impl Run {
         let length = Nanos::from_secs(seconds).as_secs_f64();
         let bytes: u64 = admitted.iter().map(|s| s.grid.total()).sum();
         let delivered_bps = f(bytes) * 8.0 / length;
-        let asked = f(rate.0) * f(admitted.len() as u64);
         let mut first: Vec<f64> = admitted.iter().filter_map(|s| Some(s.first_byte?.as_millis_f64())).collect();
         let reasons = reasons(&report.streams);
         let mut run = Self {
@@ -258,9 +261,9 @@ impl Run {
             restarts: admitted.iter().map(|s| u64::from(s.restarts)).sum(),
             requested_bps: f(rate.0) * f(report.streams.len() as u64),
             delivered_bps,
-            ratio: if asked > 0.0 { delivered_bps / asked } else { 0.0 },
-            j_1s: spread(admitted.iter().map(|s| s.grid.jitter_long(rate))),
-            j_100ms: spread(admitted.iter().map(|s| s.grid.jitter_short(rate))),
+            ratio: ratio(&admitted, rate),
+            j_1s: spread(admitted.iter().filter_map(|s| s.grid.jitter_long(rate))),
+            j_100ms: spread(admitted.iter().filter_map(|s| s.grid.jitter_short(rate))),
             stalled_streams: admitted.iter().filter(|s| s.stalls.count > 0).count(),
             stalls: admitted.iter().map(|s| u64::from(s.stalls.count)).sum(),
             stall_seconds: admitted.iter().map(|s| s.stalls.time.as_secs_f64()).sum(),
@@ -275,6 +278,7 @@ impl Run {
             hostile: None,
             beside: Vec::new(),
             crowd: None,
+            habits: None,
             before_writer: None,
             with_writer: None,
             disturbed: Vec::new(),
@@ -294,6 +298,12 @@ impl Run {
                 crowd.in_time, crowd.due, crowd.refused, crowd.failed, crowd.first_byte_ms.p99
             )
         });
+        let habits = self.habits.map(|h| {
+            format!(
+                ", {} pauses, {} seeks ({} refused), first byte after a seek {:.0} ms (95 %)",
+                h.pauses, h.seeks, h.refused_seeks, h.first_byte_ms.p95
+            )
+        });
         let hostile = self.hostile.map(|h| {
             let (asked, answered) = (h.health_asked, h.health_answered);
             format!(
@@ -307,7 +317,7 @@ impl Run {
             .map(|one| format!("; beside: `{}` {} ×, {} failed", one.command, one.runs, one.failed))
             .collect();
         format!(
-            "  {} of {} admitted{}, {} failed, {} stalled, ratio {:.4}, J {:.3} %, first byte {:.0} ms (95 %){late}{uploads}{}{}{}{beside}",
+            "  {} of {} admitted{}, {} failed, {} stalled, ratio {:.4}, J {:.3} %, first byte {:.0} ms (95 %){late}{uploads}{}{}{}{}{beside}",
             self.admitted,
             self.streams,
             self.before_first_no().map(|n| format!(" ({n} before the first refusal)")).unwrap_or_default(),
@@ -316,6 +326,7 @@ impl Run {
             self.ratio,
             self.j_1s.mean,
             self.first_byte_ms.p95,
+            habits.unwrap_or_default(),
             crowd.unwrap_or_default(),
             hostile.unwrap_or_default(),
             if self.given_up { "; given up" } else { "" },
@@ -377,6 +388,13 @@ fn spread(streams: impl Iterator<Item = Jitter>) -> JitterSpread {
     }
     spread.mean = if count > 0.0 { sum / count } else { 0.0 };
     spread
+}
+
+/// Delivered / requested while something was asked for; 0 if nothing was.
+fn ratio(streams: &[&StreamResult], rate: BitRate) -> f64 {
+    let windows = || streams.iter().flat_map(|s| s.grid.all_short());
+    let asked = expected(rate, WINDOW) * f(windows().count() as u64);
+    if asked > 0.0 { f(windows().sum()) / asked } else { 0.0 }
 }
 
 /// A refusal that does not say what it should.
@@ -447,19 +465,18 @@ fn disturbed(report: &ClientReport, cost: &Cost) -> Vec<String> {
 
 fn series(streams: &[&StreamResult], rate: BitRate, samples: &[RunCounters], seconds: u64) -> Vec<Second> {
     let (long, short) = (expected(rate, Nanos::from_secs(1)), expected(rate, WINDOW));
-    let grids: Vec<Vec<u64>> = streams.iter().map(|s| s.grid.long().collect()).collect();
     let mut series = Vec::new();
     for (n, at) in (0..usize::try_from(seconds).unwrap_or(0)).zip(1..) {
-        let got = || grids.iter().filter_map(|g| g.get(n).copied());
-        let j = jitter(got(), long);
-        let windows = n * SHORT_IN_LONG..(n + 1) * SHORT_IN_LONG;
-        let j_short =
-            jitter(streams.iter().filter_map(|s| s.grid.short().get(windows.clone())).flatten().copied(), short);
+        let got = || streams.iter().filter_map(|s| s.grid.long(n));
+        let j = jitter(got(), long).unwrap_or_default();
+        let windows = || n * SHORT_IN_LONG..(n + 1) * SHORT_IN_LONG;
+        let got_short = streams.iter().flat_map(|s| windows().filter_map(|n| s.grid.short(n)));
+        let j_short = jitter(got_short, short).unwrap_or_default();
         let pair = samples.get(n..n + 2).unwrap_or_default();
         let mbps = |of: fn(&RunCounters) -> Option<u64>| growth(pair, of).map(|bytes| bytes * 8.0 / 1e6);
         series.push(Second {
             at,
-            delivered_mbps: f(got().sum::<u64>()) * 8.0 / 1e6,
+            delivered_mbps: f(streams.iter().map(|s| s.grid.second(n)).sum()) * 8.0 / 1e6,
             least_mbps: f(got().min().unwrap_or(0)) * 8.0 / 1e6,
             most_mbps: f(got().max().unwrap_or(0)) * 8.0 / 1e6,
             j_mean: j.mean,

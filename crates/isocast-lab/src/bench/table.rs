@@ -26,6 +26,14 @@ const COLUMNS: [(&str, &str, usize); 18] = [
     ("of left", "upload_share_of_left", 2),
 ];
 
+/// Further ones where viewers paused and sought.
+const SEEK_COLUMNS: [(&str, &str, usize); 4] = [
+    ("pauses", "pauses", 0),
+    ("seeks", "seeks", 0),
+    ("refused seeks", "refused_seeks", 0),
+    ("TTFB of seeks p95 ms", "seek_first_byte_p95_ms", 0),
+];
+
 /// Further ones where HLS viewers were beside.
 const HLS_COLUMNS: [(&str, &str, usize); 6] = [
     ("HLS asked Mb/s", "hls_asked_mbps", 0),
@@ -40,7 +48,8 @@ const HLS_COLUMNS: [(&str, &str, usize); 6] = [
 pub(crate) fn groups(groups: &[RunGroup]) -> Vec<Vec<String>> {
     let mut head = vec!["server".to_owned(), "streams".to_owned(), "runs".to_owned()];
     let hls: &[_] = if groups.iter().any(|group| group.viewers > 0) { &HLS_COLUMNS } else { &[] };
-    let columns = || COLUMNS.iter().chain(hls);
+    let seeks: &[_] = if groups.iter().any(|group| group.figure("seeks").is_some()) { &SEEK_COLUMNS } else { &[] };
+    let columns = || COLUMNS.iter().chain(seeks).chain(hls);
     head.extend(columns().map(|(heading, ..)| (*heading).to_owned()));
     let mut rows = vec![head];
     for group in groups {

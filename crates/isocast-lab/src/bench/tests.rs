@@ -12,6 +12,7 @@ use units::{BitRate, Nanos};
 
 use super::args::ContentSpread;
 use super::client::crowd::{self, Crowd};
+use super::client::habits::{HabitFigures, ViewerHabits};
 use super::client::{
     self, ClientLateness, ClientPlan, ClientReport, RunProgress, StreamFate, StreamResult, ViewerTerms,
 };
@@ -79,7 +80,7 @@ fn converse(mut socket: TcpStream, over: &AtomicBool) -> std::io::Result<()> {
             socket.write_all(b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n")?;
         } else if method == "DELETE" {
             socket.write_all(b"HTTP/1.1 204 No Content\r\n\r\n")?;
-        } else if path.contains("refuse") {
+        } else if path.contains("refuse") || path.contains("once") && path.contains("Range: bytes=") {
             let body = r#"{"title":"no room","grantable_bps":1500000}"#;
             let length = body.len();
             write!(socket, "HTTP/1.1 503 Service Unavailable\r\nContent-Length: {length}\r\n\r\n{body}")?;
@@ -150,6 +151,7 @@ fn plan(server: &PacingServer, contents: &[&str], seconds: u64) -> ClientPlan {
             buffer_bytes: 1 << 20,
         },
         authority: server.address.to_string(),
+        habits: ViewerHabits::default(),
         paths: contents.iter().map(|c| format!("/media/{c}?rate=2000k")).collect(),
         seed: 1,
         begin,
@@ -230,6 +232,30 @@ fn every_kind_of_answer_has_its_fate() {
 }
 
 #[test]
+fn a_viewer_that_seeks_gets_a_new_delivery_or_is_refused() {
+    let server = PacingServer::start();
+    let contents: Vec<&str> = (0..64).map(|n| if n % 2 == 0 { "long.ts" } else { "once.ts" }).collect();
+    let habits = ViewerHabits { pause_percent: 0, seek_percent: 100 };
+    let run = |seconds| {
+        let plan = ClientPlan { habits, ..plan(&server, &contents, seconds) };
+        client::run(&plan, &Stop::default(), &RunProgress::default()).unwrap().streams
+    };
+    let both = |streams: &Vec<StreamResult>| {
+        let again = |stream: &StreamResult| stream.actions.seeks > 0 && stream.grid.all_short().count() > 0;
+        streams.iter().any(|stream| stream.actions.refused) && streams.iter().any(|s| !s.actions.refused && again(s))
+    };
+    let streams = longer(run, both);
+    let figures = HabitFigures::of(&streams);
+    assert!(both(&streams) && figures.refused_seeks > 0 && figures.seeks > figures.refused_seeks, "{figures:?}");
+    for stream in &streams {
+        assert_eq!(stream.fate, StreamFate::Delivered, "{stream:?}");
+        assert_eq!(stream.actions.refused, stream.index % 2 == 1 && stream.actions.seeks > 0, "{stream:?}");
+        let answered = stream.actions.seeks - u64::from(stream.actions.refused);
+        assert_eq!(stream.actions.first_bytes.len() as u64, answered, "{stream:?}");
+    }
+}
+
+#[test]
 fn a_run_in_which_nobody_got_anything_says_why() {
     let server = PacingServer::start();
     let run = |content| {
@@ -267,6 +293,7 @@ fn job(contents: &[&str], seconds: u64) -> RunRequest {
         ramp: Nanos::from_millis(100),
         warm_up: Nanos::from_millis(500).saturating_mul(seconds),
         seconds,
+        habits: ViewerHabits::default(),
         start: Nanos::from_millis(200),
         rebuffer: Nanos::from_millis(200),
         seed: 1,

@@ -100,6 +100,14 @@ impl ConnectionState {
         }
     }
 
+    /// Bytes of the body still to come.
+    pub(crate) fn remaining(&self) -> u64 {
+        match self {
+            Self::Body { remaining, .. } => *remaining,
+            _ => 0,
+        }
+    }
+
     /// Goes as far as it can without waiting, up to the first byte of the body.
     pub(crate) fn step(&mut self, request: &[u8]) -> ConnectionStep {
         loop {

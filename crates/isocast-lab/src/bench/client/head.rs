@@ -29,6 +29,12 @@ pub(crate) fn request(authority: &str, path: &str, seed: u64, index: usize) -> S
     )
 }
 
+/// The same GET for what begins `from` bytes behind the content's beginning.
+pub(crate) fn from(request: &str, from: u64) -> String {
+    let head = request.strip_suffix("\r\n").unwrap_or(request);
+    format!("{head}Range: bytes={from}-\r\n\r\n")
+}
+
 /// Reads a head: `Ok(None)` if there is more to come.
 ///
 /// # Errors

@@ -10,6 +10,7 @@
 mod connection;
 pub(crate) mod crowd;
 mod grid;
+pub(crate) mod habits;
 mod head;
 mod player;
 mod run;
@@ -30,6 +31,7 @@ pub(crate) use viewer::{StreamFate, StreamResult, ViewerTerms};
 
 use super::Stop;
 use grid::WindowGrid;
+use habits::ViewerHabits;
 use run::Thread;
 use viewer::BenchViewer;
 
@@ -50,6 +52,8 @@ pub(crate) struct ClientPlan {
     pub authority: String,
     /// Path and query of each stream.
     pub paths: Vec<String>,
+    /// What viewers do beside watching.
+    pub habits: ViewerHabits,
     /// Tells runs apart in session names.
     pub seed: u64,
     /// When the first stream starts.
@@ -155,7 +159,9 @@ fn viewers(plan: &ClientPlan, part: usize, threads: usize) -> Vec<BenchViewer> {
     let viewer = |index: usize| {
         let request = head::request(&plan.authority, &plan.paths[index], plan.seed, index);
         let shift = WINDOW.0 * run::slot_of(index) / SLOTS;
-        BenchViewer::new(index, request, WindowGrid::new(plan.measure.saturating_add(Nanos(shift)), plan.seconds))
+        let grid = WindowGrid::new(plan.measure.saturating_add(Nanos(shift)), plan.seconds);
+        let actions = plan.habits.actions(plan.seed, index, plan.end().saturating_sub(plan.begin));
+        BenchViewer::new(index, request, grid, actions)
     };
     (part..plan.paths.len()).step_by(threads).map(viewer).collect()
 }

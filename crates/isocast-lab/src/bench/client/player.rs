@@ -9,6 +9,8 @@ use units::{BitRate, Nanos};
 #[derive(Debug, Clone)]
 pub(crate) struct Player {
     rate: BitRate,
+    /// Bytes it wants in hand before the first picture.
+    start: u64,
     /// Bytes it wants in hand before it goes on after a stall.
     rebuffer: u64,
     requested: Nanos,
@@ -44,6 +46,7 @@ impl Player {
     pub(crate) fn new(rate: BitRate, start: Nanos, rebuffer: Nanos, requested: Nanos) -> Self {
         Self {
             rate,
+            start: rate.bytes_in(start).max(1),
             rebuffer: rate.bytes_in(rebuffer).max(1),
             requested,
             received: 0,
@@ -58,8 +61,8 @@ impl Player {
         self.received += bytes;
         match self.state {
             PlayerState::Starting { until } if self.received >= until => {
-                self.stalls.startup = Some(now.saturating_sub(self.requested));
-                self.state = PlayerState::Playing { since: now, played: 0 };
+                self.stalls.startup.get_or_insert(now.saturating_sub(self.requested));
+                self.state = PlayerState::Playing { since: now, played: until - self.start };
             }
             PlayerState::Stalled { since, until } if self.received >= until => {
                 self.stalls.time += now.saturating_sub(since);
@@ -74,6 +77,26 @@ impl Player {
     /// Nothing more has arrived up to `now`.
     pub(crate) fn looked(&mut self, now: Nanos) {
         self.advance(now);
+    }
+
+    /// It stood still for `span`, up to now, because the viewer wanted it to: what it does from now on is that much later.
+    pub(crate) fn paused(&mut self, span: Nanos) {
+        self.requested = self.requested.saturating_add(span);
+        match &mut self.state {
+            PlayerState::Starting { .. } => {}
+            PlayerState::Playing { since, .. } | PlayerState::Stalled { since, .. } => {
+                *since = since.saturating_add(span)
+            }
+        }
+    }
+
+    /// The viewer went to another place at `now`: what is in hand is of no use, and it waits for a first picture again.
+    pub(crate) fn sought(&mut self, now: Nanos) {
+        self.advance(now);
+        if let PlayerState::Stalled { since, .. } = self.state {
+            self.stalls.time += now.saturating_sub(since);
+        }
+        self.state = PlayerState::Starting { until: self.received + self.start };
     }
 
     /// Whether it has run dry, as of the last look or arrival.
@@ -190,5 +213,52 @@ mod tests {
     #[test]
     fn nothing_received_is_no_picture() {
         assert_eq!(play(10, |_| 0), Stalls::default());
+    }
+
+    #[test]
+    fn a_pause_shifts_the_clock_and_saves_what_is_in_hand() {
+        let (s, ms) = (Nanos::from_secs, Nanos::from_millis);
+        let mut player = Player::new(RATE, s(2), s(1), Nanos::ZERO);
+        player.arrived(s(2), 2_000_000);
+        // Paused from 3 s to 23 s, with a second in hand: it lasts until 24 s.
+        player.looked(s(3));
+        player.paused(s(20));
+        player.looked(ms(23_999));
+        assert!(!player.has_stalled());
+        // It is dry at 24 s, is paused from 25 s to 35 s, and goes on at 36 s: two seconds of a stall.
+        player.looked(s(25));
+        assert!(player.has_stalled());
+        player.paused(s(10));
+        player.arrived(s(36), 1_000_000);
+        let stalls = player.finish(ms(36_500));
+        assert_eq!(stalls, Stalls { count: 1, time: s(2), startup: Some(s(2)) });
+    }
+
+    #[test]
+    fn a_pause_before_the_first_picture_is_no_wait_for_it() {
+        let s = Nanos::from_secs;
+        let mut player = Player::new(RATE, s(2), s(1), s(10));
+        player.arrived(s(11), 1_000_000);
+        player.paused(s(20));
+        player.arrived(s(32), 1_000_000);
+        assert_eq!(player.finish(s(33)).startup, Some(s(2)));
+    }
+
+    #[test]
+    fn after_a_seek_it_waits_for_a_picture_and_that_is_no_stall() {
+        let s = Nanos::from_secs;
+        let mut player = Player::new(RATE, s(2), s(1), Nanos::ZERO);
+        player.arrived(s(2), 5_000_000);
+        // Five seconds are in hand at 2 s; after the seek at 3 s none of them is.
+        player.sought(s(3));
+        player.looked(s(20));
+        assert!(!player.has_stalled());
+        player.arrived(s(20), 2_000_000);
+        player.looked(s(22));
+        assert!(!player.has_stalled());
+        // Dry at 22 s; a stall that lasts ends with the next seek.
+        player.looked(s(25));
+        player.sought(s(26));
+        assert_eq!(player.finish(s(60)), Stalls { count: 1, time: s(4), startup: Some(s(2)) });
     }
 }

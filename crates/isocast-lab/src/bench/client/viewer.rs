@@ -6,7 +6,8 @@ use units::{BitRate, Nanos};
 
 use super::connection::{BodyEnd, ConnectionState, ConnectionStep};
 use super::grid::WindowGrid;
-use super::head::RefusalReason;
+use super::habits::{PAUSE, SETTLE, ViewerAction, ViewerActions};
+use super::head::{self, RefusalReason};
 use super::player::{Player, Stalls};
 
 /// What is the same for every viewer of a run.
@@ -44,11 +45,33 @@ impl StreamFate {
     }
 }
 
+/// What a viewer is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ViewerState {
+    /// Watches, or waits for its first byte.
+    Watching,
+    /// Reads nothing.
+    Paused { since: Nanos },
+    /// Asked for another place; waits for the first byte.
+    Seeking { since: Nanos },
+    /// A seek was refused.
+    Gone,
+}
+
 /// A stream while it runs.
 pub(crate) struct BenchViewer {
     /// Its number in the run.
     pub index: usize,
+    /// The request for the whole content.
+    whole: String,
+    /// The request that was sent last.
     request: Vec<u8>,
+    /// Bytes of the content, once the head of the first answer has come.
+    content_bytes: u64,
+    state: ViewerState,
+    /// What it will do, and how long after it began: the latest first.
+    to_do: Vec<(Nanos, ViewerAction)>,
+    done: ViewerActions,
     connection: ConnectionState,
     grid: WindowGrid,
     player: Option<Player>,
@@ -73,14 +96,21 @@ pub(crate) struct StreamResult {
     pub stalls: Stalls,
     /// How often the content was over and asked for again.
     pub restarts: u32,
+    /// What it did beside watching.
+    pub actions: ViewerActions,
 }
 
 impl BenchViewer {
-    /// A viewer that will send `request`; its windows are those of `grid`.
-    pub(crate) fn new(index: usize, request: String, grid: WindowGrid) -> Self {
+    /// A viewer that will send `request` and do what is `to_do`, the latest first; its windows are those of `grid`.
+    pub(crate) fn new(index: usize, request: String, grid: WindowGrid, to_do: Vec<(Nanos, ViewerAction)>) -> Self {
         Self {
             index,
-            request: request.into_bytes(),
+            request: request.clone().into_bytes(),
+            whole: request,
+            content_bytes: 0,
+            state: ViewerState::Watching,
+            to_do,
+            done: ViewerActions::default(),
             connection: ConnectionState::Idle,
             grid,
             player: None,
@@ -110,30 +140,40 @@ impl BenchViewer {
             ConnectionStep::FirstBytes { bytes } => {
                 if self.first_byte.is_none() {
                     self.first_byte = Some(now.saturating_sub(self.requested));
+                    self.content_bytes = bytes.saturating_add(self.connection.remaining());
+                }
+                if let ViewerState::Seeking { since } = self.state {
+                    self.done.first_bytes.push(now.saturating_sub(since));
+                    self.grid.leave_out(since, now.saturating_add(SETTLE));
+                    self.state = ViewerState::Watching;
                 }
                 self.count(now, now, bytes);
             }
-            ConnectionStep::Refused { status, reason } if self.first_byte.is_none() => {
-                let waited = now.saturating_sub(self.requested);
-                self.ended = Some(StreamFate::Refused { status, reason, waited });
-            }
-            ConnectionStep::Refused { status, .. } => {
-                self.ended = Some(StreamFate::Failed { reason: format!("asked again, the server answered {status}") });
-            }
+            ConnectionStep::Refused { status, reason } => self.refused(status, reason, now),
             ConnectionStep::Failed { reason } => self.ended = Some(StreamFate::Failed { reason }),
         }
     }
 
-    /// Drops what has come of the body. What is read belongs to the window that ends at `due`; the player has it at
-    /// `now`. Returns the bytes.
+    /// Drops what has come of the body, unless it is paused. What is read belongs to the window that ends at `due`; the
+    /// player has it at `now`. Returns the bytes.
     pub(crate) fn sweep(&mut self, terms: &ViewerTerms, due: Nanos, now: Nanos, scratch: &mut [u8]) -> u64 {
+        if let ViewerState::Paused { since } = self.state {
+            if now < since.saturating_add(PAUSE) {
+                return 0;
+            }
+            self.grid.leave_out(since, now.saturating_add(SETTLE));
+            self.play_on(since, now);
+            self.state = ViewerState::Watching;
+        }
         let drained = self.connection.drain(scratch);
         self.count(due, now, drained.bytes);
         if let Some(player) = &mut self.player {
             player.looked(now);
         }
         match drained.end {
-            BodyEnd::More => {}
+            BodyEnd::More => self.act(terms, now),
+            // Its request was for the content's end alone: it goes to the beginning.
+            BodyEnd::Over { .. } if self.done.seeks > 0 => self.seek(0, terms, now),
             BodyEnd::Over { keep_alive } => {
                 self.restarts += 1;
                 if keep_alive {
@@ -153,15 +193,77 @@ impl BenchViewer {
     }
 
     /// The run is over at `now`.
-    pub(crate) fn finish(self, now: Nanos) -> StreamResult {
+    pub(crate) fn finish(mut self, now: Nanos) -> StreamResult {
+        match self.state {
+            ViewerState::Watching | ViewerState::Gone => {}
+            ViewerState::Paused { since } => {
+                self.grid.leave_out(since, Nanos::MAX);
+                self.play_on(since, now);
+            }
+            ViewerState::Seeking { since } => {
+                self.grid.leave_out(since, Nanos::MAX);
+                self.done.first_bytes.push(now.saturating_sub(since));
+            }
+        }
         let fate = match self.ended {
             Some(fate) => fate,
             None if self.first_byte.is_some() => StreamFate::Delivered,
             None => StreamFate::Silent,
         };
         let stalls = self.player.map(|p| p.finish(now)).unwrap_or_default();
-        let Self { index, grid, first_byte, restarts, .. } = self;
-        StreamResult { index, fate, grid, first_byte, stalls, restarts }
+        let Self { index, grid, first_byte, restarts, done: actions, .. } = self;
+        StreamResult { index, fate, grid, first_byte, stalls, restarts, actions }
+    }
+
+    /// Does what is to be done by `now`, if there is something.
+    fn act(&mut self, terms: &ViewerTerms, now: Nanos) {
+        let Some((_, action)) = self.to_do.pop_if(|(at, _)| self.requested.saturating_add(*at) <= now) else { return };
+        match action {
+            ViewerAction::Pause => {
+                self.done.pauses += 1;
+                self.state = ViewerState::Paused { since: now };
+            }
+            ViewerAction::Seek { place } => {
+                let from = (u128::from(self.content_bytes) * u128::from(place)) >> 32;
+                self.seek(u64::try_from(from).unwrap_or(0), terms, now);
+            }
+        }
+    }
+
+    /// Plays on at `now` after a pause.
+    fn play_on(&mut self, since: Nanos, now: Nanos) {
+        if let Some(player) = &mut self.player {
+            player.paused(now.saturating_sub(since));
+        }
+    }
+
+    /// Was told no: at the start it is a refused stream, at a seek it is gone, and a content that was over must be had again.
+    fn refused(&mut self, status: u16, reason: RefusalReason, now: Nanos) {
+        match self.state {
+            ViewerState::Seeking { since } if status == 503 => {
+                self.grid.leave_out(since, Nanos::MAX);
+                self.done.refused = true;
+                self.state = ViewerState::Gone;
+            }
+            _ if self.first_byte.is_none() => {
+                let waited = now.saturating_sub(self.requested);
+                self.ended = Some(StreamFate::Refused { status, reason, waited });
+            }
+            _ => {
+                self.ended = Some(StreamFate::Failed { reason: format!("asked again, the server answered {status}") });
+            }
+        }
+    }
+
+    /// Leaves what it watched and asks for what begins at byte `from`, on a new connection.
+    fn seek(&mut self, from: u64, terms: &ViewerTerms, now: Nanos) {
+        self.done.seeks += 1;
+        self.state = ViewerState::Seeking { since: now };
+        self.request = head::from(&self.whole, from).into_bytes();
+        if let Some(player) = &mut self.player {
+            player.sought(now);
+        }
+        self.connect(terms);
     }
 
     fn connect(&mut self, terms: &ViewerTerms) {
@@ -181,5 +283,48 @@ impl BenchViewer {
                 player.arrived(now, bytes);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_viewer_that_pauses_reads_nothing_and_its_windows_are_in_no_j() {
+        let s = Nanos::from_secs;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let rate = BitRate(8_000);
+        let terms = ViewerTerms { address, rate, start: s(2), rebuffer: s(1), buffer_bytes: 1 << 16 };
+        let to_do = vec![(s(3), ViewerAction::Pause)];
+        let mut viewer = BenchViewer::new(0, "GET / HTTP/1.1\r\n\r\n".to_owned(), WindowGrid::new(s(0), 60), to_do);
+        viewer.start(&terms, s(0));
+        let (mut server, _) = listener.accept().unwrap();
+        let mut sent = "HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n".to_owned().into_bytes();
+        sent.extend([0; 3_000]);
+        server.write_all(&sent).unwrap();
+        while !matches!(viewer.connection(), ConnectionState::Body { .. }) {
+            viewer.step(s(1));
+            std::thread::yield_now();
+        }
+        let mut scratch = vec![0; 1 << 16];
+        while viewer.grid.total() < 3_000 {
+            viewer.sweep(&terms, s(2), s(2), &mut scratch);
+        }
+        assert_eq!(viewer.sweep(&terms, s(3), s(3), &mut scratch), 0);
+        assert_eq!(viewer.state, ViewerState::Paused { since: s(3) });
+        server.write_all(&[0; 1_000]).unwrap();
+        assert_eq!(viewer.sweep(&terms, s(22), s(22), &mut scratch), 0, "it reads nothing");
+        while viewer.grid.total() < 4_000 {
+            viewer.sweep(&terms, s(23), s(23), &mut scratch);
+        }
+        let result = viewer.finish(s(24));
+        assert_eq!((result.actions.pauses, result.stalls.count, result.fate), (1, 0, StreamFate::Delivered));
+        let left_out: Vec<usize> = (0..60).filter(|&n| result.grid.long(n).is_none()).collect();
+        assert!(left_out.iter().copied().eq(3..25), "{left_out:?}");
     }
 }

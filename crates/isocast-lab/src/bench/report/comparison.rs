@@ -150,6 +150,18 @@ fn one_table(results: &Results, told: &[&RunGroup]) -> String {
         results.title
     );
     text.extend(told.iter().map(|group| row(group)));
+    for group in told.iter().filter(|group| group.figure("seeks").is_some()) {
+        let _ = writeln!(
+            text,
+            "\n{}, {} viewers: {} pauses, {} seeks, of which {} were refused; first byte after a seek {} ms (95 %).",
+            group.server,
+            group.streams,
+            cell(group, "pauses", 0, ""),
+            cell(group, "seeks", 0, ""),
+            cell(group, "refused_seeks", 0, ""),
+            cell(group, "seek_first_byte_p95_ms", 0, ""),
+        );
+    }
     if let Some(yardstick) = &results.yardstick {
         let _ = writeln!(
             text,

@@ -1,0 +1,130 @@
+//! What viewers do beside watching: in each minute some of them pause, and some seek.
+//!
+//! Promise: who does what, and when, follows from the seed and the viewer's number, so that a run can be made again. Not here: doing it
+//! (`viewer`), what it does to the player (`player`) and to J (`grid`).
+
+use serde::{Deserialize, Serialize};
+use units::Nanos;
+
+use super::StreamResult;
+use crate::bench::experiment::mix;
+use crate::bench::summary::Quantiles;
+
+/// How long a viewer that pauses reads nothing: longer than the socket's buffers last, so that the server sees it, and shorter than the
+/// 30 s after which our server gives a stream's reservation back (`streams.stall`).
+pub(crate) const PAUSE: Nanos = Nanos::from_secs(20);
+/// So long after a pause, and after the first byte that follows a seek, J is not measured, as it is not at the start of a stream: our server
+/// makes up for a second of a pause at twice the rate.
+pub(crate) const SETTLE: Nanos = Nanos::from_secs(2);
+const MINUTE: Nanos = Nanos::from_secs(60);
+
+/// Shares of the viewers, percent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct ViewerHabits {
+    /// Those that pause in a minute.
+    pub pause_percent: u64,
+    /// Those that seek in a minute.
+    pub seek_percent: u64,
+}
+
+/// What a viewer does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ViewerAction {
+    /// Reads nothing for [`PAUSE`].
+    Pause,
+    /// Asks for the same content from another place on: so many 2³² parts of it from its beginning.
+    Seek { place: u32 },
+}
+
+impl ViewerHabits {
+    /// What viewer `index` does in a run of `span`, and how long after it began: the latest first.
+    pub(crate) fn actions(self, seed: u64, index: usize, span: Nanos) -> Vec<(Nanos, ViewerAction)> {
+        let mut actions = Vec::new();
+        let viewer = mix(mix(seed).wrapping_add(index as u64));
+        for minute in 0..span.0.div_ceil(MINUTE.0) {
+            let draw = |n: u64| mix(viewer.wrapping_add(minute * 8 + n));
+            let at = |n: u64| MINUTE.saturating_mul(minute) + Nanos(draw(n) % MINUTE.0);
+            if draw(0) % 100 < self.pause_percent {
+                actions.push((at(1), ViewerAction::Pause));
+            }
+            if draw(2) % 100 < self.seek_percent {
+                let place = u32::try_from(draw(4) >> 32).expect("half of its bits");
+                actions.push((at(3), ViewerAction::Seek { place }));
+            }
+        }
+        actions.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
+        actions
+    }
+}
+
+/// What one viewer did, and what came of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ViewerActions {
+    /// How often it paused.
+    pub pauses: u64,
+    /// How often it sought.
+    pub seeks: u64,
+    /// Whether it was refused at the last of them; it is gone then.
+    pub refused: bool,
+    /// From each of the others to its first byte; of one that still waited when the run ended, how long it had.
+    pub first_bytes: Vec<Nanos>,
+}
+
+/// What all viewers of a run did, and what came of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct HabitFigures {
+    /// Pauses.
+    pub pauses: u64,
+    /// Seeks.
+    pub seeks: u64,
+    /// Those that were refused.
+    pub refused_seeks: u64,
+    /// From a seek to its first byte, ms; one that still waited when the run ended counts as long as it had.
+    pub first_byte_ms: Quantiles,
+}
+
+impl HabitFigures {
+    /// Of a run's streams.
+    pub(crate) fn of(streams: &[StreamResult]) -> Self {
+        let all = || streams.iter().map(|stream| &stream.actions);
+        let mut first_bytes: Vec<f64> =
+            all().flat_map(|one| &one.first_bytes).map(|span| span.as_millis_f64()).collect();
+        Self {
+            pauses: all().map(|one| one.pauses).sum(),
+            seeks: all().map(|one| one.seeks).sum(),
+            refused_seeks: all().filter(|one| one.refused).count() as u64,
+            first_byte_ms: Quantiles::of(&mut first_bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TENTH: ViewerHabits = ViewerHabits { pause_percent: 10, seek_percent: 10 };
+
+    #[test]
+    fn a_tenth_of_the_viewers_pauses_and_a_tenth_seeks_in_each_minute() {
+        let all: Vec<_> = (0..1_000).flat_map(|index| TENTH.actions(1, index, Nanos::from_secs(600))).collect();
+        let pauses = all.iter().filter(|(_, action)| *action == ViewerAction::Pause).count();
+        // Ten minutes of 1,000 viewers; a deviation of the chance is 30.
+        assert!((880..=1_120).contains(&pauses) && (880..=1_120).contains(&(all.len() - pauses)), "{pauses}");
+        let early = all.iter().filter(|(at, _)| at.0 % MINUTE.0 < MINUTE.0 / 2).count();
+        assert!((900..=1_100).contains(&early), "spread over the minute: {early}");
+        let far = |(_, action): &&(Nanos, ViewerAction)| matches!(action, ViewerAction::Seek { place } if *place > u32::MAX / 2);
+        assert!((420..=580).contains(&all.iter().filter(far).count()), "spread over the content");
+    }
+
+    #[test]
+    fn the_seed_says_who_does_what_and_the_next_is_last() {
+        let always = ViewerHabits { pause_percent: 100, seek_percent: 100 };
+        let actions = always.actions(1, 7, Nanos::from_secs(180));
+        assert_eq!(actions.len(), 6);
+        assert!(actions.is_sorted_by_key(|(at, _)| std::cmp::Reverse(*at)));
+        assert_eq!(actions, always.actions(1, 7, Nanos::from_secs(180)));
+        assert_ne!(actions, always.actions(2, 7, Nanos::from_secs(180)));
+        assert_ne!(actions, always.actions(1, 8, Nanos::from_secs(180)));
+        assert_eq!(ViewerHabits::default().actions(1, 7, Nanos::from_secs(180)), []);
+    }
+}
