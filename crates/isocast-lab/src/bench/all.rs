@@ -12,8 +12,9 @@ use super::host::Host;
 use super::lab_disk::LabDisk;
 use super::parts::{self, BenchPart, PartGround};
 use super::progress::Show;
+use super::promises;
 use super::timetable::{PartsTimetable, about};
-use super::{BenchCommand, Stop, child, clock, nginx, scratch};
+use super::{BenchCommand, Stop, child, clock, nginx, report, scratch};
 
 /// Contents in memory: so many files of so many bytes.
 const WARM_FILES: usize = 16;
@@ -80,7 +81,7 @@ impl AllCommand {
             about(table.left()),
             about(self.limit()),
         ));
-        let mut failed = Vec::new();
+        let (mut failed, mut missed) = (Vec::new(), Vec::new());
         let mut begun = 0;
         // Parts on the same ground follow one another: it is made once for all of them.
         for same in parts.chunk_by(|a, b| a.ground == b.ground) {
@@ -104,13 +105,20 @@ impl AllCommand {
                 if stop.is_set() {
                     return result;
                 }
-                if let Err(error) = result {
+                if let Err(error) = result.and_then(|()| judge(part, &out, &show, &mut missed)) {
                     failed.push(format!("{}: {error:#}", part.label));
                 }
             }
         }
         if !failed.is_empty() {
-            bail!("not everything could be measured:\n{}", failed.join("\n"));
+            failed.insert(0, "not everything could be measured:".to_owned());
+        }
+        if !missed.is_empty() {
+            failed.push("promises were not met:".to_owned());
+            failed.extend(missed);
+        }
+        if !failed.is_empty() {
+            bail!("{}", failed.join("\n"));
         }
         show.line(&format!("everything is in {0}; `isocast-lab report {0}` shows it", out.display()));
         Ok(())
@@ -200,6 +208,18 @@ impl AllCommand {
         line.extend(part.arguments.split_ascii_whitespace().map(str::to_owned));
         line
     }
+}
+
+/// Says of each promise of `part` whether it was kept, and adds those that were missed to `missed`.
+fn judge(part: &BenchPart, out: &Path, show: &Show, missed: &mut Vec<String>) -> anyhow::Result<()> {
+    let results = report::read(out)?.into_iter().find(|results| results.label == part.label);
+    for verdict in promises::verdicts(&part.label, &results.map(|results| results.runs).unwrap_or_default()) {
+        show.line(&verdict.text);
+        if verdict.missed {
+            missed.push(format!("{}: {}", part.label, verdict.text));
+        }
+    }
+    Ok(())
 }
 
 /// Where contents are while parts run; gone when dropped.

@@ -31,6 +31,7 @@ mod own_words;
 mod parts;
 mod planned;
 mod progress;
+mod promises;
 mod report;
 mod scratch;
 mod search;
