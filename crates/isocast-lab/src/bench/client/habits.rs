@@ -4,7 +4,7 @@
 //! (`viewer`), what it does to the player (`player`) and to J (`grid`).
 
 use serde::{Deserialize, Serialize};
-use units::Nanos;
+use units::{BitRate, Nanos};
 
 use super::StreamResult;
 use crate::bench::experiment::mix;
@@ -16,6 +16,9 @@ pub(crate) const PAUSE: Nanos = Nanos::from_secs(20);
 /// So long after a pause, and after the first byte that follows a seek, J is not measured, as it is not at the start of a stream: our server
 /// makes up for a second of a pause at twice the rate.
 pub(crate) const SETTLE: Nanos = Nanos::from_secs(2);
+/// No seek goes into the end of a content that is this short: our server takes what lasts no longer for a segment, and sends it ahead of
+/// its rate where the viewer's session has read before.
+const SEGMENT_MAX: Nanos = Nanos::from_secs(30);
 const MINUTE: Nanos = Nanos::from_secs(60);
 
 /// Shares of the viewers, percent.
@@ -32,8 +35,14 @@ pub(crate) struct ViewerHabits {
 pub(crate) enum ViewerAction {
     /// Reads nothing for [`PAUSE`].
     Pause,
-    /// Asks for the same content from another place on: so many 2³² parts of it from its beginning.
+    /// Asks for the same content from another place on: so many 2³² parts of the way to its last [`SEGMENT_MAX`].
     Seek { place: u32 },
+}
+
+/// The first byte of what a seek to `place` asks for, of a content of so many bytes that is sent at `rate`.
+pub(crate) fn first_byte_of(place: u32, content_bytes: u64, rate: BitRate) -> u64 {
+    let places = content_bytes.saturating_sub(rate.bytes_in(SEGMENT_MAX));
+    u64::try_from((u128::from(places) * u128::from(place)) >> 32).expect("less than the content")
 }
 
 impl ViewerHabits {
@@ -114,6 +123,16 @@ mod tests {
         assert!((900..=1_100).contains(&early), "spread over the minute: {early}");
         let far = |(_, action): &&(Nanos, ViewerAction)| matches!(action, ViewerAction::Seek { place } if *place > u32::MAX / 2);
         assert!((420..=580).contains(&all.iter().filter(far).count()), "spread over the content");
+    }
+
+    #[test]
+    fn a_seek_goes_to_any_place_but_the_last_half_minute() {
+        let (rate, minute) = (BitRate(8_000_000), 60_000_000);
+        assert_eq!(first_byte_of(0, minute, rate), 0);
+        assert_eq!(first_byte_of(1 << 31, minute, rate), 15_000_000);
+        assert_eq!(first_byte_of(u32::MAX, minute, rate), 29_999_999);
+        assert_eq!(first_byte_of(u32::MAX, 29_000_000, rate), 0, "a content that is shorter");
+        assert!(first_byte_of(u32::MAX, u64::MAX, rate) < u64::MAX - 30_000_000);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use units::{BitRate, Nanos};
 
 use super::connection::{BodyEnd, ConnectionState, ConnectionStep};
 use super::grid::WindowGrid;
-use super::habits::{PAUSE, SETTLE, ViewerAction, ViewerActions};
+use super::habits::{self, PAUSE, SETTLE, ViewerAction, ViewerActions};
 use super::head::{self, RefusalReason};
 use super::player::{Player, Stalls};
 
@@ -224,8 +224,7 @@ impl BenchViewer {
                 self.state = ViewerState::Paused { since: now };
             }
             ViewerAction::Seek { place } => {
-                let from = (u128::from(self.content_bytes) * u128::from(place)) >> 32;
-                self.seek(u64::try_from(from).unwrap_or(0), terms, now);
+                self.seek(habits::first_byte_of(place, self.content_bytes, terms.rate), terms, now);
             }
         }
     }
