@@ -1,7 +1,8 @@
 //! `isocast-lab`: measures servers of paced streams, and makes the disks that a machine does not have to measure with.
 //!
 //! Promise: it talks to servers over the network like anybody else; what it starts or makes, it ends and removes. Not
-//! here: anything a running server needs. `isocast bench` and `isocast lab` start this program.
+//! here: anything a running server needs. `isocast bench`, `isocast lab` and `isocast net`
+//! start this program.
 
 // They panic where nobody reads any more, and what was made would stay.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -35,7 +36,7 @@ struct LabCommandLine {
 enum LabSubcommand {
     Bench(Box<bench::BenchCommand>),
     Disk(disk::EmulatedDiskCommand),
-    Net(net::EmulatedNetCommand),
+    Net(net::NetCommand),
     Report(bench::ReportCommand),
 }
 

@@ -10,7 +10,6 @@ mod disk;
 mod doctor;
 mod jobs;
 mod machine;
-mod net;
 mod output;
 mod plan;
 mod process;
@@ -48,13 +47,14 @@ enum IsocastSubcommand {
     Disk(disk::DiskCommand),
     Volume(volume::VolumeCommand),
     Plan(plan::PlanCommand),
-    Net(net::NetCommand),
     #[command(name = "cp")]
     Copy(copy::CopyArgs),
     Top(top::TopArgs),
     Doctor(doctor::DoctorArgs),
     /// Measure servers of paced streams: rate, jitter, stalls, cost (a program of its own, `isocast-lab`).
     Bench(beside::LabArgs),
+    /// Measure a network from memory to memory: throughput, round trips, losses (a part of the program `isocast-lab`).
+    Net(beside::LabArgs),
     /// Make emulated disks, and reports of measurements (a program of its own, `isocast-lab`).
     Lab(beside::LabArgs),
     /// Print what completes this program's words in a shell.
@@ -99,11 +99,11 @@ fn run(command: IsocastSubcommand, out: &mut Output) -> anyhow::Result<()> {
         IsocastSubcommand::Disk(command) => command.run(out),
         IsocastSubcommand::Volume(command) => command.run(out),
         IsocastSubcommand::Plan(command) => command.run(out),
-        IsocastSubcommand::Net(command) => command.run(out),
         IsocastSubcommand::Copy(args) => args.run(out),
         IsocastSubcommand::Top(args) => args.run(out),
         IsocastSubcommand::Doctor(args) => args.run(out),
         IsocastSubcommand::Bench(arguments) => arguments.become_lab(&["bench"]),
+        IsocastSubcommand::Net(arguments) => arguments.become_lab(&["net"]),
         IsocastSubcommand::Lab(arguments) => arguments.become_lab(&[]),
         IsocastSubcommand::Completions { shell } => {
             // Made in memory: the generator would panic where nobody reads any more.

@@ -1,4 +1,4 @@
-//! `isocast net` for real: every transport, both sides' figures, and what is said of each thing that goes wrong.
+//! `isocast net` for real, a part of `isocast-lab`: every transport, both sides' figures, and what is said of each thing that goes wrong.
 
 mod common;
 
@@ -7,11 +7,16 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
-use common::program;
+use common::program_and_others;
 use serde_json::Value;
 
 fn test(arguments: &[&str]) -> Output {
-    Command::new(program()).args(["net", "test"]).args(arguments).stdin(Stdio::null()).output().expect("it runs")
+    Command::new(program_and_others())
+        .args(["net", "test"])
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .expect("it runs")
 }
 
 /// What a test that must succeed says.
@@ -38,7 +43,7 @@ struct Server {
 
 impl Server {
     fn start(listen: &[&str], arguments: &[&str]) -> Self {
-        let mut command = Command::new(program());
+        let mut command = Command::new(program_and_others());
         command.args(["net", "serve"]).args(listen.iter().flat_map(|place| ["--listen", place])).args(arguments);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
         let mut said = BufReader::new(child.stdout.as_mut().expect("a pipe"));
@@ -147,7 +152,8 @@ fn only_who_has_the_token_is_served() {
     let token = token_file(&folder, "token", "one token of some length\n");
     let other = token_file(&folder, "other", "another token of some length\n");
     let short = token_file(&folder, "short", "short");
-    let open = Command::new(program()).args(["net", "serve", "--listen", "0.0.0.0:0"]).output().expect("it runs");
+    let open =
+        Command::new(program_and_others()).args(["net", "serve", "--listen", "0.0.0.0:0"]).output().expect("it runs");
     let said = String::from_utf8_lossy(&open.stderr).into_owned();
     assert!(open.status.code() == Some(1) && said.contains("--token-file"), "{said}");
     let server = Server::start(&["127.0.0.1:0"], &["--token-file", &token]);
@@ -208,7 +214,7 @@ fn who_is_not_there_or_not_one_of_us_is_told_apart() {
 fn who_stops_in_the_middle_is_named_on_the_other_side() {
     let mut server = Server::start(&["127.0.0.1:0"], &[]);
     let to = server.places[0].clone();
-    let mut sender = Command::new(program());
+    let mut sender = Command::new(program_and_others());
     sender.args(["net", "test", "--duration", "1h", "--limit", "2h", "--to", &to]).stderr(Stdio::piped());
     let sender = sender.spawn().expect("it starts");
     common::until("the sender's bytes", || receives(server.child.id()));
@@ -220,7 +226,7 @@ fn who_stops_in_the_middle_is_named_on_the_other_side() {
 
     let server = Server::start(&["127.0.0.1:0"], &["--once"]);
     let to = server.places[0].clone();
-    let mut sender = Command::new(program());
+    let mut sender = Command::new(program_and_others());
     sender.args(["net", "test", "--duration", "1h", "--limit", "2h", "--to", &to]).stderr(Stdio::null());
     let mut sender = sender.spawn().expect("it starts");
     common::until("the sender's bytes", || receives(server.child.id()));

@@ -1,4 +1,4 @@
-//! The command line: `isocast-lab net …`.
+//! The command line: `isocast-lab net …`, which `isocast net` starts.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, Write};
@@ -15,6 +15,7 @@ use super::figures::FiguresCommand;
 use super::guests;
 use super::home::NetworkFolder;
 use super::hub::Cables;
+use super::transfer::{ServeCommand, TestCommand};
 use crate::{say, tell_down};
 
 /// Of what its daemon said before it ended, so many bytes are shown.
@@ -22,15 +23,18 @@ const DAEMON_LOG_MAX: u64 = 4096;
 /// A network ends within this time, guests included.
 const END_MAX: Duration = Duration::from_secs(20);
 
-/// Make emulated networks: nodes with TIPC and TCP on an Ethernet that can be cut, lossy, long and slow.
+/// Measure a network from memory to memory, and make emulated ones: nodes with TIPC on an Ethernet that can be cut, lossy and slow.
 #[derive(Debug, Args)]
-pub(crate) struct EmulatedNetCommand {
+pub(crate) struct NetCommand {
     #[command(subcommand)]
     action: NetAction,
 }
 
 #[derive(Debug, Subcommand)]
 enum NetAction {
+    Serve(ServeCommand),
+    Test(Box<TestCommand>),
+    Figures(FiguresCommand),
     Up {
         #[command(flatten)]
         network: NetUp,
@@ -79,7 +83,6 @@ enum NetAction {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<String>,
     },
-    Figures(FiguresCommand),
     #[command(hide = true)]
     Daemon(NetUp),
 }
@@ -104,13 +107,16 @@ pub(super) struct NetUp {
     pub(super) delay: Option<Nanos>,
 }
 
-impl EmulatedNetCommand {
+impl NetCommand {
     /// Does it, and prints to `out`.
     ///
     /// # Errors
     /// Whatever is missing or fails, with what to do about it; of `run`, that the command failed.
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         match self.action {
+            NetAction::Serve(serve) => serve.run(out),
+            NetAction::Test(test) => test.run(out),
+            NetAction::Figures(figures) => figures.run(out),
             NetAction::Up { network, json } => {
                 network.make()?;
                 network.report(json, out)
@@ -145,7 +151,6 @@ impl EmulatedNetCommand {
                 }
                 Ok(())
             }
-            NetAction::Figures(figures) => figures.run(out),
             NetAction::Daemon(up) => {
                 let cables = Cables {
                     loss: up.loss.unwrap_or(0.0),

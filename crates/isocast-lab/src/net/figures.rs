@@ -211,7 +211,7 @@ impl TestRig {
             let ran = home.run(1, &words)?;
             (ran.out, ran.err)
         } else {
-            let ran = Command::new(crate::isocast()?).args(&words).stdin(Stdio::null()).output()?;
+            let ran = Command::new(std::env::current_exe()?).args(&words).stdin(Stdio::null()).output()?;
             (ran.stdout, ran.stderr)
         };
         serde_json::from_slice(&out).map_err(|_| anyhow!("{}", String::from_utf8_lossy(&err).trim().to_owned()))
@@ -232,9 +232,9 @@ impl TestRig {
     }
 }
 
-/// The server's program, where guests see it too: their `/run` and `/dev` are their own.
+/// This program, where guests see it too: their `/run` and `/dev` are their own.
 fn program_for_guests() -> anyhow::Result<String> {
-    let program = crate::isocast()?.canonicalize()?;
+    let program = std::env::current_exe()?;
     if ["/run", "/dev", "/proc", "/sys"].iter().any(|hidden| program.starts_with(hidden)) {
         bail!("guests do not see {}: put the programs elsewhere than in /run", program.display());
     }

@@ -1,8 +1,9 @@
-//! `isocast-lab net`: nodes with TIPC on an emulated Ethernet, where the machine's own kernel has none.
+//! `isocast-lab net`: what a network carries from memory to memory, and nodes with TIPC on an emulated Ethernet, where the
+//! machine's own kernel has none.
 //!
 //! Promise: what `up` makes, `down` removes, and nothing of the machine's own network is touched. Between network
 //! namespaces of one kernel TIPC leaves out the device, so nodes are guests with kernels of their own (User-mode Linux),
-//! whose frames can be counted, lost and delayed. Not here: what is measured (`isocast net`).
+//! whose frames can be counted, lost and delayed.
 
 mod commands;
 mod daemon;
@@ -11,5 +12,6 @@ mod figures;
 mod guests;
 mod home;
 mod hub;
+mod transfer;
 
-pub(crate) use commands::EmulatedNetCommand;
+pub(crate) use commands::NetCommand;

@@ -20,7 +20,7 @@ use super::counters::NetCounters;
 use super::moving::{self, Watch};
 use super::wire::{Carrier, FromReceiver, FromSender, Side, TestPlan, hear, tell};
 use super::{TokenArgs, advice, check_reach, place, report};
-use crate::output::say;
+use crate::say;
 
 /// Connections served at a time; a test has two.
 const CONNECTIONS_MAX: usize = 32;
@@ -32,7 +32,7 @@ const STOP_CHECK_PERIOD: Duration = Duration::from_millis(100);
 
 /// Receive the bytes of `isocast net test`, from any number of senders, until interrupted.
 #[derive(Debug, Args)]
-pub(super) struct ServeCommand {
+pub(in crate::net) struct ServeCommand {
     /// Where: HOST:PORT (port 0: any that is free), unix:PATH or tipc:TYPE:INSTANCE; repeat it for several.
     #[arg(long, required = true, value_name = "ADDR", value_parser = place)]
     listen: Vec<Arc<dyn Transport>>,
@@ -59,7 +59,7 @@ pub(super) struct Receiving {
 }
 
 impl ServeCommand {
-    pub(super) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+    pub(in crate::net) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         let token = self.token.read()?;
         let stopped = Arc::new(AtomicBool::new(false));
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {

@@ -1,8 +1,8 @@
-//! `isocast net`: what a network carries from memory to memory, and what that costs on each side.
+//! `isocast-lab net serve` and `test`: what a network carries from memory to memory, and what that costs on each side.
 //!
 //! Promise: bytes are written and read as asked for, with nothing between; both sides are measured alike; a test that is
 //! broken off says by whom and leaves nothing behind. Beyond loopback only who has the token is served. Not here: figures
-//! over many sizes (`isocast-lab net figures`), what carries messages (`net`).
+//! over many sizes (`figures`), what carries messages (the crate `net`).
 
 mod advice;
 mod counters;
@@ -12,43 +12,14 @@ mod serve;
 mod test;
 mod wire;
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use clap::{Args, Subcommand};
+use clap::Args;
 use net::{SharedSecret, Transport};
 
-use crate::beside::LabArgs;
-
-/// Measure a network from memory to memory: throughput, round trips, processor time, packets, losses.
-#[derive(Debug, Args)]
-pub(crate) struct NetCommand {
-    #[command(subcommand)]
-    command: NetSubcommand,
-}
-
-#[derive(Debug, Subcommand)]
-enum NetSubcommand {
-    Serve(serve::ServeCommand),
-    Test(Box<test::TestCommand>),
-    /// Make all figures and tables: TCP and TIPC by message size (a part of the program `isocast-lab`).
-    Figures(LabArgs),
-}
-
-impl NetCommand {
-    /// Runs the subcommand, which prints to `out`.
-    ///
-    /// # Errors
-    /// Wrong arguments, nobody who answers, a test broken off, or output that cannot be written.
-    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
-        match self.command {
-            NetSubcommand::Serve(serve) => serve.run(out),
-            NetSubcommand::Test(test) => test.run(out),
-            NetSubcommand::Figures(arguments) => arguments.become_lab(&["net", "figures"]),
-        }
-    }
-}
+pub(super) use serve::ServeCommand;
+pub(super) use test::TestCommand;
 
 /// The token of both sides.
 #[derive(Debug, Args)]

@@ -35,7 +35,7 @@ const DATAGRAM_BYTES: usize = 1400;
 
 /// Send from memory to the memory of `isocast net serve`, and say what it took on both sides.
 #[derive(Debug, Args)]
-pub(super) struct TestCommand {
+pub(in crate::net) struct TestCommand {
     /// Where the receiver listens: HOST:PORT, unix:PATH or tipc:TYPE:INSTANCE.
     #[arg(long, value_name = "ADDR", value_parser = place, required_unless_present = "both")]
     to: Option<Arc<dyn Transport>>,
@@ -80,7 +80,7 @@ pub(super) struct TestCommand {
 }
 
 impl TestCommand {
-    pub(super) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+    pub(in crate::net) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         let json = self.json;
         let token = self.token.read()?;
         let to = match &self.to {
