@@ -9,6 +9,7 @@ SEEDS ?= 500
 ROUNDS ?= 20
 PREFIX ?= /usr/local
 # Where `make install` puts things; DESTDIR is in front of all of it, for packages.
+PROGRAMS = $(DESTDIR)$(PREFIX)/bin
 UNITS = $(DESTDIR)$(PREFIX)/lib/systemd/system
 SYSUSERS = $(DESTDIR)$(PREFIX)/lib/sysusers.d
 MIBS = $(DESTDIR)$(PREFIX)/share/snmp/mibs
@@ -21,7 +22,7 @@ BINARY := $(or $(CARGO_TARGET_DIR),target)/release/isocast
 # Expanded only in recipes, after setup has made sure that there is a toolchain.
 CARGO = RUSTUP_TOOLCHAIN=$$(scripts/toolchain) cargo
 
-.PHONY: help run build lab install uninstall test test-players test-page check fmt clippy tidy sim fuzz crash mirror bench bench-full compare demo page setup clean distclean
+.PHONY: help run build lab install install-lab uninstall test test-players test-page check fmt clippy tidy sim fuzz crash mirror bench bench-full compare demo page setup clean distclean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -38,7 +39,7 @@ lab: build ## build target/release/isocast-lab beside it: benchmarks, emulated d
 
 install: ## put the built program, its service, manual pages and completions below PREFIX (/usr/local), as root
 	@test -x $(BINARY) || { echo "run first, as yourself: make build" >&2; exit 1; }
-	@install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $(BINARY) $(BINARY)-mount
+	@install -D -m 755 -t $(PROGRAMS) $(BINARY) $(BINARY)-mount
 	@mkdir -p $(UNITS) $(MANUAL) $(COMPLETIONS)
 	@for unit in packaging/*.service; do \
 		sed 's|/usr/local/bin|$(PREFIX)/bin|' $$unit >$(UNITS)/$${unit##*/} && chmod 644 $(UNITS)/$${unit##*/}; done
@@ -52,8 +53,12 @@ install: ## put the built program, its service, manual pages and completions bel
 	@test -e $(SETTINGS)/isocast.toml || install -m 644 packaging/isocast.toml $(SETTINGS)/isocast.toml
 	@test -n "$(DESTDIR)" || chgrp -R isocast $(SETTINGS)
 
-uninstall: ## remove what `make install` put there; settings, state and the user stay
-	@rm -f $(DESTDIR)$(PREFIX)/bin/isocast $(DESTDIR)$(PREFIX)/bin/isocast-mount $(UNITS)/isocast.service $(UNITS)/isocast-measure.service \
+install-lab: ## put the built measuring tools (`make lab`) beside it, as root
+	@test -x $(BINARY)-lab || { echo "run first, as yourself: make lab" >&2; exit 1; }
+	@install -D -m 755 -t $(PROGRAMS) $(BINARY)-lab
+
+uninstall: ## remove what `make install` and `make install-lab` put there; settings, state and the user stay
+	@rm -f $(PROGRAMS)/isocast $(PROGRAMS)/isocast-mount $(PROGRAMS)/isocast-lab $(UNITS)/isocast.service $(UNITS)/isocast-measure.service \
 		$(SYSUSERS)/isocast.conf $(MIBS)/ISOCAST-MIB.txt $(MANUAL)/isocast.1 $(MANUAL)/isocast-*.1 $(COMPLETIONS)/isocast
 	@$(RELOAD_UNITS)
 

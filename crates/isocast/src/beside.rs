@@ -23,17 +23,17 @@ impl LabArgs {
     /// As [`become_program`].
     pub(crate) fn become_lab(self, first: &[&str]) -> anyhow::Result<()> {
         let arguments = first.iter().map(OsString::from).chain(self.arguments);
-        become_program("isocast-lab", "lab", arguments)
+        become_program("isocast-lab", ["lab", "install-lab"], arguments)
     }
 }
 
-/// Runs a program of Isocast instead of this one: beside it, else from the path. `make TARGET` builds it.
+/// Runs a program of Isocast instead of this one: beside it, else from the path. The targets of make build and install it.
 ///
 /// # Errors
 /// It is not installed.
 pub(crate) fn become_program(
     name: &str,
-    target: &str,
+    [build, install]: [&str; 2],
     arguments: impl IntoIterator<Item = OsString>,
 ) -> anyhow::Result<()> {
     let beside = std::env::current_exe().context("finding this program")?.with_file_name(name);
@@ -41,8 +41,8 @@ pub(crate) fn become_program(
     let error = Command::new(program).args(arguments).exec();
     if error.kind() == std::io::ErrorKind::NotFound {
         bail!(
-            "this is a program of its own, `{name}`, which is neither beside this one nor on the path: build it with `make {target}` in \
-             the sources, or copy it from where they were built"
+            "this is a program of its own, `{name}`, which is neither beside this one nor on the path: in the sources `make {build}` \
+             builds it, and `make {install}`, as root, installs it"
         );
     }
     Err(anyhow!(error).context(format!("starting {}", program.display())))

@@ -45,7 +45,7 @@ impl MountFolder {
         }
         let url = if self.what.contains("://") { self.what } else { self.address()? };
         arguments.extend(["--".into(), url.into(), self.folder.into()]);
-        become_program("isocast-mount", "build", arguments)
+        become_program("isocast-mount", ["build", "install"], arguments)
     }
 
     /// Where the server of the disks that are named serves them.
