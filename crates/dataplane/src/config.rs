@@ -50,7 +50,8 @@ impl Default for PlaneConfig {
 
 impl PlaneConfig {
     /// The round in which this disk is asked: admission and the disk's own schedule must mean the same.
-    pub(crate) fn round_of(&self, profile: &DiskProfile) -> Nanos {
+    #[must_use]
+    pub fn round_of(&self, profile: &DiskProfile) -> Nanos {
         if profile.rotational { self.round } else { self.tick.saturating_mul(5) }
     }
 }

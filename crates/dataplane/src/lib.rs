@@ -21,4 +21,5 @@ pub mod port;
 pub mod watched;
 
 pub use config::PlaneConfig;
+pub use fetcher::BEST_EFFORT_PAGES_SHARE;
 pub use plane::Plane;

@@ -40,7 +40,7 @@ use slower::Speed;
 /// Reads in flight over all disks. Chosen: a bound.
 const READS_MAX: usize = 4096;
 /// Share of the buffers that best-effort deliveries may use: one in so many. Chosen.
-const PAGES_SHARE: u32 = 8;
+pub const BEST_EFFORT_PAGES_SHARE: u32 = 8;
 
 /// The fetcher.
 #[derive(Debug)]
@@ -408,7 +408,7 @@ impl Fetcher {
 
     /// Pages that best-effort deliveries may hold in all.
     fn best_effort_pages_max(&self) -> u32 {
-        self.cache.obtainable() * CHUNK_PAGES / PAGES_SHARE
+        self.cache.obtainable() * CHUNK_PAGES / BEST_EFFORT_PAGES_SHARE
     }
 
     fn count_best_effort(&mut self, slot: u32, change: i32) {

@@ -10,6 +10,7 @@ use std::process::Command;
 
 use anyhow::Context as _;
 use clap::Args;
+use dataplane::PlaneConfig;
 use device::actuator_ranges;
 use device::calibrate::{Calibration, identify, load};
 use serde_json::{Value, json};
@@ -19,8 +20,6 @@ use crate::plan::{EXAMPLE_RATE, streams_carried};
 
 /// Memory that is not what limits the streams of one disk.
 const MEMORY: ByteCount = ByteCount(16 << 30);
-/// The share of disk time that a server keeps for uploads unless it is told otherwise.
-const BEST_EFFORT_SHARE: f64 = 0.1;
 
 /// List the disks of this machine: model, health, rate by zone, and how many streams each carries.
 #[derive(Debug, Args)]
@@ -147,7 +146,7 @@ fn health(node: &Path) -> Option<Value> {
 impl DiskRow {
     fn streams(&self) -> Option<u32> {
         let profile = &self.calibration.as_ref()?.profile;
-        Some(streams_carried(profile, MEMORY, BEST_EFFORT_SHARE, EXAMPLE_RATE))
+        Some(streams_carried(profile, MEMORY, PlaneConfig::default().be_share, EXAMPLE_RATE))
     }
 
     fn json(&self) -> Value {

@@ -2,20 +2,14 @@
 
 use crate::output::real;
 use clap::ValueEnum;
+use dataplane::{BEST_EFFORT_PAGES_SHARE, PlaneConfig};
 use schedule::admission::{Admission, AdmissionRequest, AdmissionSettings, CACHE_PAGE_BYTES, Resource};
+use schedule::disk::best_effort::DIRTY_BYTES_WORTH;
 use schedule::profile::DiskProfile;
 use units::{BitRate, ByteCount, DiskId, LinkId, Nanos, ReservationId, limits};
 
-/// Round of a spinning disk, and of flash (five ticks), as the data plane has them by default.
-const ROUND: Nanos = Nanos::from_secs(1);
-const FLASH_ROUND: Nanos = Nanos::from_millis(250);
-/// The plane keeps one in so many buffers for best effort.
-const BEST_EFFORT_SHARE: u64 = 8;
 /// The unit of a volume, unless its maker chose another.
 const UNIT_BYTES: f64 = 8_388_608.0;
-/// Most that is written between two flushes, and in one run.
-const DIRTY_BYTES: f64 = 4_194_304.0;
-const RUN_BYTES: f64 = 2_097_152.0;
 
 /// How contents lie on several disks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -84,7 +78,9 @@ impl PlannedMachine {
         let of = |disk: &DiskProfile| {
             let rate = real(disk.rate_at(disk.capacity.0 / 2)) * disk.write_ratio;
             let seek = disk.access_time(disk.capacity.0 / 3).as_secs_f64();
-            1.0 / rate + seek / RUN_BYTES + (disk.flush.as_secs_f64() + 2.0 * seek) / DIRTY_BYTES
+            1.0 / rate
+                + seek / real(limits::RUN_BYTES_MAX)
+                + (disk.flush.as_secs_f64() + 2.0 * seek) / real(DIRTY_BYTES_WORTH)
         };
         self.disks.iter().map(of).fold(f64::MIN_POSITIVE, f64::max)
     }
@@ -109,7 +105,7 @@ impl PlannedMachine {
         let block = |which: usize| {
             let id = held.iter().find(|(w, _)| *w == which)?.1;
             let period = admission.period(id)?;
-            let round = if self.disks[0].rotational { ROUND } else { FLASH_ROUND };
+            let round = PlaneConfig::default().round_of(&self.disks[0]);
             Some(rates[which].bytes_in(round.saturating_mul(u64::from(period))))
         };
         let disks = (0u16..).take(self.disks.len());
@@ -170,12 +166,11 @@ impl PlannedMachine {
         let pages = self.memory.0 / limits::CHUNK_BYTES * (limits::CHUNK_BYTES / CACHE_PAGE_BYTES);
         let settings = AdmissionSettings {
             reservations_max: limits::STREAMS_MAX * self.disks.len(),
-            pages: pages - pages / BEST_EFFORT_SHARE,
+            pages: pages - pages / u64::from(BEST_EFFORT_PAGES_SHARE),
             be_share: self.be_share(),
             sharing_reserve: 0.0,
         };
-        let round = |disk: &DiskProfile| if disk.rotational { ROUND } else { FLASH_ROUND };
-        let disks = self.disks.iter().map(|disk| (disk.clone(), round(disk))).collect();
+        let disks = self.disks.iter().map(|disk| (disk.clone(), PlaneConfig::default().round_of(disk))).collect();
         Admission::new(&settings, disks, &[self.net])
     }
 
@@ -224,13 +219,13 @@ mod tests {
     use super::*;
 
     /// Streams of a benchmark's files, in leaps of the golden section over them as it takes them: admitted before the first refusal, and of all.
-    fn files_in_turn(rig: &PlannedMachine, rate: BitRate, files: u32) -> (u32, u32) {
+    fn files_in_turn(machine: &PlannedMachine, rate: BitRate, files: u32) -> (u32, u32) {
         let leap = if files == 64 { 39 } else { 79 };
-        let mut admission = rig.admission();
+        let mut admission = machine.admission();
         let (mut before, mut all, mut refused) = (0, 0, false);
         for n in 0..files {
             let place = n * leap % files;
-            match admission.reserve(rig.request_at(0, f64::from(place) / f64::from(files), rate)) {
+            match admission.reserve(machine.request_at(0, f64::from(place) / f64::from(files), rate)) {
                 Ok(_) => {
                     all += 1;
                     before += u32::from(!refused);
@@ -248,7 +243,7 @@ mod tests {
         for (name, files) in [("desktop", 128), ("t7k250", 64), ("surveillance", 128)] {
             let disk = PlannedDisk::named_or_file(name).expect("a name").profile;
             for share in [0.0, 0.1, 0.25] {
-                let rig = PlannedMachine {
+                let machine = PlannedMachine {
                     disks: vec![disk.clone()],
                     layout: PlannedLayout::Span,
                     survives_disk_loss: true,
@@ -258,8 +253,8 @@ mod tests {
                     be_share: Some(share),
                 };
                 for rate in [8_800_000, 25_000_000].map(BitRate) {
-                    let planned = rig.carries(&[rate]).streams;
-                    let (before, all) = files_in_turn(&rig, rate, files);
+                    let planned = machine.carries(&[rate]).streams;
+                    let (before, all) = files_in_turn(&machine, rate, files);
                     let close = |count: u32| count.abs_diff(planned) * 10 <= planned;
                     assert!(close(before) && close(all), "{name}, {rate}, {share}: {planned}, {before}, {all}");
                 }

@@ -20,7 +20,7 @@ const BATCH_BYTES_MAX: u64 = 16 << 20;
 
 /// From so many dirty bytes on a flush is worth its time even if nobody waits for it. Flushing fewer costs more than leaving
 /// them to the drive. Decision 0007, varied.
-const DIRTY_BYTES_WORTH: u64 = 4 << 20;
+pub const DIRTY_BYTES_WORTH: u64 = 4 << 20;
 
 /// Time that is kept free behind a write and its flush, for what passes between two grants. Without it, the flush of a batch
 /// that had used all of its time did not quite fit any more. Decision 0007, varied.
