@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use strsim::levenshtein;
 use toml::de::{DeArray, DeTable, DeValue};
 
 /// The prefix of environment variables: `ISOCAST_SCHEDULE__CYCLE` is the key `schedule.cycle`.
@@ -298,7 +299,11 @@ impl Settings {
     /// Everything that is wrong, unread keys included. Call it after the last `take`.
     pub(crate) fn finish(mut self) -> Vec<Problem> {
         for (key, setting) in std::mem::take(&mut self.settings) {
-            let near = self.known.iter().min_by_key(|known| edits(known, &key)).filter(|known| edits(known, &key) <= 3);
+            let near = self
+                .known
+                .iter()
+                .min_by_key(|known| levenshtein(known, &key))
+                .filter(|known| levenshtein(known, &key) <= 3);
             let may_be_foreign = matches!(setting.origin, Origin::Environment(_)) && !key.contains('.');
             let message = match near {
                 Some(known) => format!("there is no such key; did you mean `{known}`?"),
@@ -338,21 +343,6 @@ fn plain(value: &DeValue<'_>) -> Result<Value, String> {
 fn line_of(text: &str, position: usize) -> usize {
     let before = text.as_bytes().get(..position).unwrap_or(text.as_bytes());
     1 + before.iter().filter(|byte| **byte == b'\n').count()
-}
-
-/// Insertions, deletions and replacements between two short texts (Levenshtein), to guess what was meant.
-fn edits(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.bytes().enumerate() {
-            let replaced = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(row[j + 1] + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]
