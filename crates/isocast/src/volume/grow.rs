@@ -53,12 +53,15 @@ impl AddDisk {
             }
             None => self.add(&named)?,
         };
+        self.report(out, member.index(), volume.free_bytes())
+    }
+
+    fn report(&self, out: &mut dyn Write, number: usize, free: u64) -> anyhow::Result<()> {
+        let new = &self.coming.new;
         if self.coming.json {
-            let done = json!({ "disk": member.0, "device": self.coming.new, "free_bytes": volume.free_bytes() });
-            writeln!(out, "{done:#}")?;
+            writeln!(out, "{:#}", json!({ "disk": number, "device": new, "free_bytes": free }))?;
         } else {
-            let free = ByteCount(volume.free_bytes());
-            writeln!(out, "{} is disk {} of the volume: {free} free", self.coming.new.display(), member.0)?;
+            writeln!(out, "{} is disk {number} of the volume: {} free", new.display(), ByteCount(free))?;
         }
         Ok(())
     }
@@ -73,12 +76,7 @@ impl AddDisk {
         }
         let volume = served.now()?;
         let number = volume.number_of(new)?;
-        let free = volume.status.free_bytes;
-        if self.coming.json {
-            writeln!(out, "{:#}", json!({ "disk": number, "device": new, "free_bytes": free }))?;
-        } else {
-            writeln!(out, "{} is disk {number} of the volume: {} free", new.display(), ByteCount(free))?;
-        }
+        self.report(out, number, volume.status.free_bytes)?;
         writeln!(std::io::stderr(), "name {} too where the server is told its disks", new.display())?;
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 use units::ByteCount;
 use volume::{ListedName, MemberId, MemberRecord, MemberState, Placement, Volume};
 
@@ -130,58 +130,47 @@ fn judge(out: &mut dyn Write, sound: bool) -> anyhow::Result<()> {
 impl Ls {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         let folder = self.folder.trim_matches('/');
-        if let Some(served) = self.server.serving(&self.names.disks.0)? {
-            return self.list_served(out, served.media()?.entries(folder)?);
-        }
-        let (_, volume) = VolumeDisks::open(&self.names.disks.0, Purpose::Read)?;
-        if !volume.is_folder(folder) {
-            anyhow::bail!("the volume has no folder `{folder}`");
-        }
-        let listed = volume.list(folder);
+        let rows: Vec<Value> = match self.server.serving(&self.names.disks.0)? {
+            Some(served) => served.media()?.entries(folder)?.iter().map(served_row).collect(),
+            None => {
+                let (_, volume) = VolumeDisks::open(&self.names.disks.0, Purpose::Read)?;
+                if !volume.is_folder(folder) {
+                    anyhow::bail!("the volume has no folder `{folder}`");
+                }
+                volume.list(folder).iter().map(row).collect()
+            }
+        };
         if self.json {
-            let row = |one: &ListedName| match one {
-                ListedName::Folder(name) => json!({ "name": name, "type": "folder" }),
-                ListedName::Content(name, content) => json!({
-                    "name": name, "type": "content", "bytes": content.length, "units": content.parts.len(),
-                    "runs": content.runs(), "modified": modified(content.modified),
-                }),
-            };
-            let rows: Vec<_> = listed.iter().map(row).collect();
             writeln!(out, "{:#}", json!(rows))?;
             return Ok(());
         }
-        for one in listed {
-            match one {
-                ListedName::Folder(name) => writeln!(out, "{:>16}  {:29}  {name}/", "-", "-")?,
-                ListedName::Content(name, content) => {
-                    writeln!(out, "{:>16}  {:29}  {name}", content.length, modified(content.modified))?;
-                }
-            }
+        for row in rows {
+            let text = |key: &str| row[key].as_str().unwrap_or("-").to_owned();
+            let bytes = row["bytes"].as_u64().map_or_else(|| "-".to_owned(), |bytes| bytes.to_string());
+            let end = if row["type"] == "folder" { "/" } else { "" };
+            writeln!(out, "{bytes:>16}  {:29}  {}{end}", text("modified"), text("name"))?;
         }
         Ok(())
     }
 }
 
-impl Ls {
-    fn list_served(&self, out: &mut dyn Write, listed: Vec<ListingEntry>) -> anyhow::Result<()> {
-        if self.json {
-            let row = |entry: &ListingEntry| match entry.kind {
-                EntryKind::Directory => json!({ "name": entry.name, "type": "folder" }),
-                EntryKind::File => json!({
-                    "name": entry.name, "type": "content", "bytes": entry.size, "modified": entry.modified,
-                }),
-            };
-            let rows: Vec<_> = listed.iter().map(row).collect();
-            writeln!(out, "{:#}", json!(rows))?;
-            return Ok(());
+fn row(listed: &ListedName) -> Value {
+    match listed {
+        ListedName::Folder(name) => json!({ "name": name, "type": "folder" }),
+        ListedName::Content(name, content) => json!({
+            "name": name, "type": "content", "bytes": content.length, "units": content.parts.len(),
+            "runs": content.runs(), "modified": modified(content.modified),
+        }),
+    }
+}
+
+/// A server does not tell where contents lie.
+fn served_row(entry: &ListingEntry) -> Value {
+    match entry.kind {
+        EntryKind::Directory => json!({ "name": entry.name, "type": "folder" }),
+        EntryKind::File => {
+            json!({ "name": entry.name, "type": "content", "bytes": entry.size, "modified": entry.modified })
         }
-        for entry in listed {
-            match entry.kind {
-                EntryKind::Directory => writeln!(out, "{:>16}  {:29}  {}/", "-", "-", entry.name)?,
-                EntryKind::File => writeln!(out, "{:>16}  {:29}  {}", entry.size, entry.modified, entry.name)?,
-            }
-        }
-        Ok(())
     }
 }
 
