@@ -50,7 +50,7 @@ pub(crate) fn say(line: Arguments<'_>) {
     let _ = writeln!(io::stderr(), "isocast: {line}");
 }
 
-/// What `serve` tells whoever started it: a few lines for everybody, the rest for who asked for it.
+/// Whether `serve` tells whoever started it more than the few lines that are for everybody.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Console {
     /// `--verbose`
@@ -58,11 +58,6 @@ pub(crate) struct Console {
 }
 
 impl Console {
-    /// A line on standard error.
-    pub(crate) fn say(self, line: Arguments<'_>) {
-        say(line);
-    }
-
     /// A line on standard error, if details were asked for.
     pub(crate) fn detail(self, line: Arguments<'_>) {
         if self.verbose {

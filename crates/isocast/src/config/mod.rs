@@ -43,8 +43,8 @@ const MEMORY_PERCENT: u8 = 25;
 const MEMORY_MAX: ByteCount = ByteCount(16 * 1024 * MIB);
 /// Below this not even a few streams can be carried.
 const MEMORY_MIN: ByteCount = ByteCount(16 * MIB);
-/// The cycle of HiTactix (§4.1), the only one that is not a whole number to the second.
-const SEED_CYCLE: Nanos = Nanos::from_millis(256);
+/// The cycle of HiTactix (§4.1; docs/references.md), the only one that is not a whole number to the second.
+const HITACTIX_CYCLE: Nanos = Nanos::from_millis(256);
 const SECOND: Nanos = Nanos::from_secs(1);
 /// Jobs, webhooks, and quotas, at most.
 const JOBS_MAX: usize = 64;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use units::{BitRate, ByteCount, Nanos};
 
-use super::{MEMORY_MIN, MemorySetting, SECOND, SEED_CYCLE};
+use super::{HITACTIX_CYCLE, MEMORY_MIN, MemorySetting, SECOND};
 
 pub(super) fn parse_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
@@ -58,7 +58,7 @@ pub(super) fn time_up_to(max: Nanos) -> impl Fn(&str) -> Result<Nanos, String> {
 pub(super) fn parse_cycle(text: &str) -> Result<Nanos, String> {
     let cycle = parse_span(text)?;
     let fits = cycle >= Nanos::from_millis(50) && cycle <= SECOND && SECOND.0.is_multiple_of(cycle.0);
-    if fits || cycle == SEED_CYCLE {
+    if fits || cycle == HITACTIX_CYCLE {
         Ok(cycle)
     } else {
         Err(format!(

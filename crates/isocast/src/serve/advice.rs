@@ -40,12 +40,13 @@ fn advice(errno: Errno) -> Option<String> {
         )),
         Errno::NOMEM => Some(
             "there is less memory than the server is to have: permit more (`ulimit -v unlimited`, systemd: \
-             `LimitAS=infinity`, `MemoryMax=`), or give it less (`--set plane.memory=64MiB`); 640 MiB of address space are for \
-             uploads"
+             `LimitAS=infinity`, `MemoryMax=`), or give it less (`--set plane.memory=64MiB`); up to 640 MiB of address \
+             space, a quarter of a small memory, are for uploads"
                 .to_owned(),
         ),
         Errno::AGAIN => Some(
-            "no more threads can be started: raise the limit of processes (`ulimit -u`, systemd: `TasksMax=`)".to_owned(),
+            "no more threads can be started: raise the limit of processes (`ulimit -u`, systemd: `TasksMax=`)"
+                .to_owned(),
         ),
         _ => None,
     }

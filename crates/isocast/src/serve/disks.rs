@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
@@ -19,7 +18,7 @@ use dirstore::{DiskPlace, StoreLayout};
 use schedule::profile::DiskProfile;
 use units::{ByteCount, DiskId};
 
-use crate::output::Console;
+use crate::output::{Console, say};
 
 /// A file system in memory, bounded by the processor: no disk time is counted for it. Four gigabytes a second is what one
 /// core copies on a slow machine.
@@ -94,10 +93,10 @@ struct Steps<'a> {
 }
 
 impl Steps<'_> {
-    fn tell(&self, disk: &str, progress: CalibrationProgress, console: Console) {
+    fn tell(&self, disk: &str, progress: CalibrationProgress) {
         let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
         if under_way.is_empty() {
-            console.say(format_args!("measuring disks that are not known yet: about ten seconds"));
+            say(format_args!("measuring disks that are not known yet: about ten seconds"));
         }
         under_way.insert(disk.to_owned(), format!("{disk} {} %", progress.permille / 10));
         self.publish(&under_way);
@@ -126,12 +125,12 @@ fn known_disk(
     steps: &Steps<'_>,
 ) -> anyhow::Result<KnownDisk> {
     let name_owned = name.to_owned();
-    if in_memory(root) {
+    if identify(root).is_ok_and(|disk| disk.in_memory) {
         console.detail(format_args!("{name}: a file system in memory, no disk time is counted"));
         let profile = memory_profile();
         return Ok(KnownDisk { id, name: name_owned, profile, doubt: None, assumed_at: None, measurable_at: None });
     }
-    let mut tell = |progress| steps.tell(name, progress, console);
+    let mut tell = |progress| steps.tell(name, progress);
     let Some(calibration) = measured(root, state, &mut tell)? else {
         let disk = identify(root).with_context(|| format!("cannot examine {}", root.display()))?;
         let profile = DiskProfile::spindle_default().scaled_to(ByteCount(disk.capacity.0.max(1)));
@@ -210,18 +209,6 @@ fn describe(profile: &DiskProfile) -> String {
     let access = profile.access_time(profile.capacity.0 / 3);
     let kind = if profile.rotational { "spinning" } else { "flash" };
     format!("{kind}, {} to {} MB/s, {access} to a random place", mega(first), mega(last))
-}
-
-/// Whether what lies at this path is in memory. The disk of a volume has its name in memory, and is not.
-fn in_memory(path: &Path) -> bool {
-    const TMPFS: u64 = 0x0102_1994;
-    const RAMFS: u64 = 0x8584_58F6;
-    let is_device = std::fs::metadata(path).is_ok_and(|facts| facts.file_type().is_block_device());
-    !is_device
-        && rustix::fs::statfs(path).is_ok_and(|facts| {
-            let kind = u64::try_from(facts.f_type).unwrap_or(0);
-            kind == TMPFS || kind == RAMFS
-        })
 }
 
 fn memory_profile() -> DiskProfile {

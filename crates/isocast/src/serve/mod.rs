@@ -150,7 +150,7 @@ async fn start_and_serve(args: &ServeArgs) -> anyhow::Result<ServerEnded> {
         () = signals.end() => return Ok(ServerEnded::Told),
     };
     starting.end().await;
-    serve(args, config, listener, signals, prepared, console).await
+    serve(args, config, listener, signals, prepared).await
 }
 
 /// Everything that is started before anything is served. Dropping it frees the state folder.
@@ -236,7 +236,6 @@ async fn serve(
     listener: std::net::TcpListener,
     mut signals: Signals,
     prepared: PreparedServer,
-    console: Console,
 ) -> anyhow::Result<ServerEnded> {
     let PreparedServer { disks, links, gauges, memory, thread, plane, reports, store, _state } = prepared;
     let (access, events) = log_writers(&config)?;
@@ -285,7 +284,7 @@ async fn serve(
     let (addresses, permissions) = (server.addresses(), &thread.permissions);
     let greeting = Greeting { config: &config, addresses, disks: &disks, links: &links, permissions, memory };
     for line in greeting.lines() {
-        console.say(format_args!("{line}"));
+        say(format_args!("{line}"));
     }
     tell_supervisor(&[NotifyState::Ready]);
     let running = StartedServer { server, operations, plane, thread, events };

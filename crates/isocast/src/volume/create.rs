@@ -1,10 +1,11 @@
 //! `isocast volume create`.
 
-use std::io::{Read as _, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
+use rustix::rand::GetRandomFlags;
 use units::ByteCount;
 use volume::{NewVolume, Placement, Volume};
 
@@ -73,7 +74,7 @@ impl Create {
         }
         check_apart(&opened, self.layout.into())?;
         let mut identity = [0; 16];
-        std::fs::File::open("/dev/urandom").and_then(|mut random| random.read_exact(&mut identity))?;
+        rustix::rand::getrandom(&mut identity, GetRandomFlags::empty()).context("the name of a volume is random")?;
         let mut volume = Volume::create(NewVolume {
             volume: identity,
             name: self.name.clone(),
