@@ -9,7 +9,7 @@ mod drive;
 
 use std::io::Write;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use clap::Args;
 use kernel::permissions;
 use schedule::profile::DiskProfile;
@@ -148,12 +148,16 @@ impl PlanCommand {
         let disks: Vec<&PlannedDisk> =
             kinds.iter().flat_map(|kind| std::iter::repeat_n(kind, usize::from(self.disks))).collect();
         let most = units::limits::DISKS_MAX;
-        anyhow::ensure!(disks.len() <= most, "{} disks: {most} at most", disks.len());
-        anyhow::ensure!(
+        ensure!(disks.len() <= most, "{} disks: {most} at most", disks.len());
+        ensure!(
             self.layout != PlannedLayout::Mirror || disks.len() > 1,
             "a mirror has at least 2 disks: say for example --disks 2"
         );
-        let rig = PlannedMachine {
+        ensure!(
+            self.popularity.is_none() || self.simulate > 0,
+            "what viewers share is only counted by simulating them: leave out --simulate 0, or --popularity"
+        );
+        let machine = PlannedMachine {
             layout: self.layout,
             survives_disk_loss: self.survive_disk_loss,
             disks: disks.iter().map(|d| d.profile.clone()).collect(),
@@ -162,16 +166,16 @@ impl PlanCommand {
             uploads: self.uploads.unwrap_or_default(),
             be_share: self.be_share,
         };
-        if rig.be_share() > 0.9 {
-            bail!("uploads of {} alone take {:.0} % of the disks' time", rig.uploads, rig.be_share() * 100.0);
+        if machine.be_share() > 0.9 {
+            bail!("uploads of {} alone take {:.0} % of the disks' time", machine.uploads, machine.be_share() * 100.0);
         }
         let groups: Vec<Vec<BitRate>> =
             if self.mix { vec![self.rate.clone()] } else { self.rate.iter().map(|r| vec![*r]).collect() };
-        let rows = groups.iter().map(|rates| self.row(&rig, &disks, rates)).collect::<anyhow::Result<Vec<_>>>()?;
+        let rows = groups.iter().map(|rates| self.row(&machine, &disks, rates)).collect::<anyhow::Result<Vec<_>>>()?;
         if self.json {
             writeln!(out, "{}", serde_json::to_string_pretty(&rows)?)?;
         } else {
-            write!(out, "{}", table(&rows, &rig))?;
+            write!(out, "{}", table(&rows, &machine))?;
         }
         if let Some(row) = rows.iter().find(|row| row.simulated.as_ref().is_some_and(|s| s.broken_law.is_some())) {
             let rates = joined(&row.rates_bps);
@@ -180,19 +184,22 @@ impl PlanCommand {
         Ok(())
     }
 
-    fn row(&self, rig: &PlannedMachine, disks: &[&PlannedDisk], rates: &[BitRate]) -> anyhow::Result<PlanRow> {
-        let mut carried = rig.carries(rates);
+    fn row(&self, machine: &PlannedMachine, disks: &[&PlannedDisk], rates: &[BitRate]) -> anyhow::Result<PlanRow> {
+        let mut carried = machine.carries(rates);
         // The simulator's contents lie on one disk each, or anywhere on several.
         let wanted = self.simulate > 0 && carried.streams > 0 && self.layout == PlannedLayout::Span;
-        let simulated = wanted.then(|| self.simulate(rig, disks, rates, &carried)).transpose()?;
+        let simulated = wanted.then(|| self.simulate(machine, disks, rates, &carried)).transpose()?;
         let alone = carried.streams;
         if let (Some(_), Some(simulated)) = (self.popularity, &simulated) {
             carried.streams = u32::try_from(simulated.streams)?;
             if carried.streams == self.viewers_max(alone) {
                 carried.limited_by = "viewers";
+            } else if simulated.refused == 0 {
+                carried.limited_by = "content length";
             }
         }
-        let each_for_itself = |rig: PlannedMachine| self.popularity.is_none().then(|| rig.carries(rates).streams);
+        let each_for_itself =
+            |machine: PlannedMachine| self.popularity.is_none().then(|| machine.carries(rates).streams);
         let Carried { streams, limited_by, blocks, disk_share, memory_used } = carried;
         Ok(PlanRow {
             rates_bps: rates.iter().map(|r| r.0).collect(),
@@ -201,10 +208,10 @@ impl PlanCommand {
             blocks_bytes: blocks,
             disk_share,
             memory_used_bytes: memory_used,
-            be_share: rig.be_share(),
-            upload_bytes_per_second_min: rig.upload_floor(),
-            with_one_more_disk: each_for_itself(rig.with_one_more_disk()),
-            with_twice_the_memory: each_for_itself(rig.with_memory(ByteCount(rig.memory.0.saturating_mul(2)))),
+            be_share: machine.be_share(),
+            upload_bytes_per_second_min: machine.upload_floor(),
+            with_one_more_disk: each_for_itself(machine.with_one_more_disk()),
+            with_twice_the_memory: each_for_itself(machine.with_memory(ByteCount(machine.memory.0.saturating_mul(2)))),
             simulated,
         })
     }
@@ -212,7 +219,7 @@ impl PlanCommand {
     /// Runs the plane with so many streams, each of another content, all over the disks, or with viewers who share some.
     fn simulate(
         &self,
-        rig: &PlannedMachine,
+        machine: &PlannedMachine,
         disks: &[&PlannedDisk],
         rates: &[BitRate],
         carried: &Carried,
@@ -227,7 +234,8 @@ impl PlanCommand {
             Some(_) => self.viewers_max(carried.streams),
         };
         // Whoever shares contents gains by memory that is not counted for.
-        let memory = if self.popularity.is_some() { rig.memory.0 } else { rig.memory.0.min(simulated_memory(carried)) };
+        let memory =
+            if self.popularity.is_some() { machine.memory.0 } else { machine.memory.0.min(simulated_memory(carried)) };
         let mut scenario = Scenario::steady(1, sim::drive::DriveProfile::Desktop, memory, rates[0], streams);
         scenario.disks = disks
             .iter()
@@ -240,8 +248,8 @@ impl PlanCommand {
             .collect();
         // Streams are spread over the disks: each of another content, and as many again.
         scenario.load.contents_per_disk = streams.div_ceil(u32::try_from(disks.len())?) * 2;
-        scenario.be_share = rig.be_share();
-        scenario.link = rig.net;
+        scenario.be_share = machine.be_share();
+        scenario.link = machine.net;
         scenario.load.rates = rates.to_vec();
         scenario.load.popularity = Popularity::Even;
         // All begin within the first third of the time.
@@ -254,8 +262,10 @@ impl PlanCommand {
             scenario.load.popularity = Popularity::Zipf;
             scenario.load.arrivals = VIEWER_PERIOD;
             scenario.safety = VIEWER_PERIOD.saturating_mul(u64::from(streams)).saturating_add(LAST_VIEWER);
+            // Who has come stays until all have.
+            scenario.load.viewing = (scenario.safety, scenario.safety);
         }
-        if rig.uploads.0 > 0 {
+        if machine.uploads.0 > 0 {
             // One writer per disk that is never the slower side: what it gets is what uploads can have.
             scenario.load.uploaders = 1;
             scenario.load.upload_rate = WRITER;
@@ -263,7 +273,7 @@ impl PlanCommand {
             scenario.load.upload_gap = Nanos::ZERO;
         }
         // Every content and every stream of the simulation is a descriptor, as in the server.
-        let per_disk = u64::from(scenario.load.contents_per_disk) + self.simulated_uploads(rig);
+        let per_disk = u64::from(scenario.load.contents_per_disk) + self.simulated_uploads(machine);
         permissions::allow_open_files(disks.len() as u64 * per_disk + u64::from(streams) * 2)
             .context("simulating what was counted (`--simulate 0` leaves it out)")?;
         let report = sim::run(&scenario, Trace::Off);
@@ -287,8 +297,8 @@ impl PlanCommand {
     }
 
     /// Most uploads that one simulated writer can make.
-    fn simulated_uploads(&self, rig: &PlannedMachine) -> u64 {
-        if rig.uploads.0 == 0 { 0 } else { WRITER.bytes_in(Nanos::from_secs(self.simulate)) / UPLOAD_BYTES }
+    fn simulated_uploads(&self, machine: &PlannedMachine) -> u64 {
+        if machine.uploads.0 == 0 { 0 } else { WRITER.bytes_in(Nanos::from_secs(self.simulate)) / UPLOAD_BYTES }
     }
 }
 
@@ -304,13 +314,13 @@ fn share(text: &str) -> Result<f64, String> {
     valid.map(|percent| percent / 100.0).ok_or_else(|| format!("`{text}` is no share; write `0%` … `90%`"))
 }
 
-fn table(rows: &[PlanRow], rig: &PlannedMachine) -> String {
+fn table(rows: &[PlanRow], machine: &PlannedMachine) -> String {
     use std::fmt::Write;
     let mut text = String::new();
-    let _ = writeln!(text, "{} disk(s), {} for blocks, network {}", rig.disks.len(), rig.memory, rig.net);
-    if rig.uploads.0 > 0 {
-        let share = rig.be_share() * 100.0;
-        let _ = writeln!(text, "uploads {}: set schedule.be_share = \"{share:.0}%\"", rig.uploads);
+    let _ = writeln!(text, "{} disk(s), {} for blocks, network {}", machine.disks.len(), machine.memory, machine.net);
+    if machine.uploads.0 > 0 {
+        let share = machine.be_share() * 100.0;
+        let _ = writeln!(text, "uploads {}: set schedule.be_share = \"{share:.0}%\"", machine.uploads);
     }
     let _ = writeln!(
         text,
@@ -324,7 +334,7 @@ fn table(rows: &[PlanRow], rig: &PlannedMachine) -> String {
             None => "–".to_owned(),
             Some(Simulated { broken_law: Some(law), .. }) => format!("does not hold: {law}"),
             Some(s) => {
-                let uploads = if rig.uploads.0 > 0 {
+                let uploads = if machine.uploads.0 > 0 {
                     format!(", uploads {:.1} MB/s", s.upload_bytes_per_second / 1e6)
                 } else {
                     String::new()
@@ -366,7 +376,7 @@ fn joined(rates_bps: &[u64]) -> String {
 mod tests {
     use super::*;
 
-    fn rig(disk: &str, memory: u64, uploads: u64) -> PlannedMachine {
+    fn machine(disk: &str, memory: u64, uploads: u64) -> PlannedMachine {
         let disk = PlannedDisk::named_or_file(disk).expect("a name");
         PlannedMachine {
             disks: vec![disk.profile],
@@ -382,18 +392,18 @@ mod tests {
     #[test]
     fn more_of_anything_never_carries_less() {
         let rate = [BitRate(8_800_000)];
-        let base = rig("desktop", 1 << 30, 0);
+        let base = machine("desktop", 1 << 30, 0);
         let carried = base.carries(&rate);
         assert!((30..110).contains(&carried.streams), "{carried:?}");
         assert!(base.with_one_more_disk().carries(&rate).streams >= carried.streams);
         assert!(base.with_memory(ByteCount(4 << 30)).carries(&rate).streams >= carried.streams);
-        assert!(rig("desktop", 1 << 30, 80_000_000).carries(&rate).streams < carried.streams);
+        assert!(machine("desktop", 1 << 30, 80_000_000).carries(&rate).streams < carried.streams);
         assert!(base.carries(&[BitRate(25_000_000)]).streams < carried.streams);
     }
 
     #[test]
     fn the_network_is_a_limit_too_and_is_named() {
-        let narrow = PlannedMachine { net: BitRate(100_000_000), ..rig("ssd-sata", 1 << 30, 0) };
+        let narrow = PlannedMachine { net: BitRate(100_000_000), ..machine("ssd-sata", 1 << 30, 0) };
         let carried = narrow.carries(&[BitRate(8_800_000)]);
         assert_eq!((carried.streams, carried.limited_by), (10, "network"));
     }
@@ -419,8 +429,8 @@ mod tests {
     #[test]
     fn several_disks_carry_what_their_layout_lets_them() {
         let of = |disks: &str, layout: &[&str]| {
-            let machine = ["--disk", "desktop", "--rate", "8.8M", "--memory", "64GiB", "--net", "100G", "--json"];
-            let said = planned(&[&machine[..], &["--disks", disks, "--layout"], layout].concat()).expect("planned");
+            let options = ["--disk", "desktop", "--rate", "8.8M", "--memory", "64GiB", "--net", "100G", "--json"];
+            let said = planned(&[&options[..], &["--disks", disks, "--layout"], layout].concat()).expect("planned");
             serde_json::from_str::<serde_json::Value>(&said).expect("JSON")[0]["streams"].as_u64().expect("a number")
         };
         let one = of("1", &["stripe"]);
@@ -445,6 +455,35 @@ mod tests {
         assert_eq!((&some["streams"], &some["limited_by"]), (&200.into(), &"viewers".into()), "{some}");
         assert!(all["streams"].as_u64() >= Some(200) && all["limited_by"] != "viewers", "{all}");
         assert!(planned(&[&evening[..], &["--mix"]].concat()).is_err());
+        let error =
+            planned(&[&evening[..], &["--simulate", "0"]].concat()).expect_err("nothing is counted").to_string();
+        assert!(error.contains("leave out --simulate 0"), "{error}");
+    }
+
+    /// All watch one content, which is read once: only their number is the limit, however long they take to come.
+    #[test]
+    fn viewers_stay_until_the_last_has_come() {
+        let crowd = ["--disk", "desktop", "--rate", "8.8M", "--memory", "4GiB", "--popularity", "zipf:1", "--json"];
+        let of = |more: &[&str]| {
+            let said = planned(&[&crowd, more].concat()).expect("planned");
+            let row = serde_json::from_str::<serde_json::Value>(&said).expect("JSON")[0].clone();
+            (row["streams"].as_u64(), row["limited_by"].as_str().map(str::to_owned))
+        };
+        assert_eq!(of(&["--viewers", "400"]), (Some(400), Some("viewers".to_owned())));
+        assert_eq!(of(&["--viewers", "60", "--simulate", "5"]), (Some(60), Some("viewers".to_owned())));
+        let (streams, limited_by) = of(&["--viewers", "60", "--content", "8MB"]);
+        assert!(streams < Some(60) && limited_by.as_deref() == Some("content length"), "{streams:?} {limited_by:?}");
+    }
+
+    #[test]
+    fn contents_that_are_shared_lie_on_all_disks() {
+        let evening = ["--disk", "desktop", "--rate", "8.8M", "--popularity", "zipf:64", "--memory", "4GiB", "--json"];
+        let of = |disks: &str| {
+            let said = planned(&[&evening[..], &["--disks", disks]].concat()).expect("planned");
+            serde_json::from_str::<serde_json::Value>(&said).expect("JSON")[0]["streams"].as_u64().expect("a number")
+        };
+        let (one, two) = (of("1"), of("2"));
+        assert!(two * 10 >= one * 16, "{two} on two disks, {one} on one");
     }
 
     #[test]

@@ -137,16 +137,11 @@ impl World {
     fn arrive(&mut self, session: Option<(ReservationId, u32, BitRate)>) {
         let control = &mut self.control;
         let last = control.contents.len() as u64;
+        let per_disk = u64::from(control.load.contents_per_disk);
         let drawn = match control.load.popularity {
             Popularity::Favourites => control.random.below(last).min(control.random.below(last)),
-            Popularity::Zipf => zipf(&mut control.random, last),
-            Popularity::Even => {
-                // Disk after disk, and on each content after content.
-                let (per_disk, disks) =
-                    (u64::from(control.load.contents_per_disk), last / u64::from(control.load.contents_per_disk));
-                let nth = control.next_stream;
-                nth % disks * per_disk + nth / disks % per_disk
-            }
+            Popularity::Zipf => on_disks_in_turn(zipf(&mut control.random, last), per_disk, last),
+            Popularity::Even => on_disks_in_turn(control.next_stream, per_disk, last),
         };
         // A session goes on with its content.
         let index = session.map_or(usize::try_from(drawn).expect("few contents"), |s| s.1 as usize);
@@ -388,6 +383,12 @@ impl World {
 /// Which content a delivery is of.
 fn content_index(record: &LedgerEntry) -> u32 {
     u32::try_from(record.asked.version.0 - 1).expect("few contents")
+}
+
+/// The `nth` of `count` contents when disk is taken after disk, and on each of them content after content; they are numbered disk by disk.
+fn on_disks_in_turn(nth: u64, per_disk: u64, count: u64) -> u64 {
+    let disks = count / per_disk;
+    nth % disks * per_disk + nth / disks % per_disk
 }
 
 /// One of `count`, by Zipf's law.
