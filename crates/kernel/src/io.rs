@@ -80,8 +80,6 @@ pub struct IoStats {
     pub lent_bytes: u64,
     /// Reads before which memory that sockets may still hold was replaced.
     pub reclaims: u64,
-    /// Requests interrupted and handed over again.
-    pub retries: u64,
     /// Completions lost; anything but zero is a fault of ours.
     pub lost_completions: u64,
 }
@@ -266,10 +264,7 @@ impl KernelIo {
                 self.stats.diverted_reads += 1;
                 self.divert(index);
             }
-            libc::EINTR => {
-                self.stats.retries += 1;
-                self.divert(index);
-            }
+            libc::EINTR => self.divert(index),
             _ => {
                 let request = self.reads.remove(index);
                 completions.push(Completion { token: request.token, result: fault::result(result), at });
@@ -290,13 +285,12 @@ impl KernelIo {
     /// Hands over, and waits unless something is there already.
     fn enter(&mut self, until: Option<Nanos>) {
         self.stats.enters += 1;
-        if let Err(error) = self.engine.enter(until) {
-            self.stats.retries += 1;
-            if error.raw_os_error() != Some(libc::EINTR) {
-                // The kernel is short of memory for a moment. Everything queued is still queued. This thread may be of
-                // real-time priority: a short sleep lets somebody free some.
-                std::thread::sleep(Duration::from_micros(50));
-            }
+        if let Err(error) = self.engine.enter(until)
+            && error.raw_os_error() != Some(libc::EINTR)
+        {
+            // The kernel is short of memory for a moment. Everything queued is still queued. This thread may be of
+            // real-time priority: a short sleep lets somebody free some.
+            std::thread::sleep(Duration::from_micros(50));
         }
     }
 }

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::time::Duration;
 
 use dataplane::port::{SocketSlot, Token};
-use io_uring::{IoUring, cqueue, opcode, squeue, types};
+use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue, types};
 use rustix::thread::CpuSet;
 use units::Nanos;
 
@@ -25,29 +25,6 @@ const SUBMISSIONS: u32 = 512;
 /// Both queues count as locked memory of the *user* (104 KiB in all), on some kernels, and an ordinary user's limit is 8 MiB:
 /// with queues for everything that can ever be outstanding a user could run 12 servers, with these 81 (Linux 6.18).
 const COMPLETIONS: u32 = 4096;
-
-const ENTER_GETEVENTS: u32 = 1 << 0;
-const ENTER_EXT_ARG: u32 = 1 << 3;
-/// Linux 6.12: the timeout is a time of `CLOCK_MONOTONIC`, not a span.
-const ENTER_ABS_TIMER: u32 = 1 << 5;
-
-/// `struct io_uring_getevents_arg` of `<linux/io_uring.h>`.
-#[repr(C)]
-struct GetEventsArg {
-    sigmask: u64,
-    sigmask_size: u32,
-    min_wait_micros: u32,
-    timespec: u64,
-}
-
-/// `struct __kernel_timespec`.
-#[repr(C)]
-struct KernelTimespec {
-    seconds: i64,
-    nanos: i64,
-}
-
-const _: () = assert!(size_of::<GetEventsArg>() == 24 && size_of::<KernelTimespec>() == 16);
 
 /// One ring and the way it waits.
 struct Ring {
@@ -101,17 +78,21 @@ impl Ring {
         let queued = u32::try_from(self.ring.submission().len()).expect("the queue has SUBMISSIONS places");
         let Some(until) = until else {
             // SAFETY: no argument is passed; queued requests are covered by `push`.
-            return unsafe { self.ring.submitter().enter::<libc::sigset_t>(queued, 0, ENTER_GETEVENTS, None) }
-                .map(drop);
+            return unsafe {
+                self.ring.submitter().enter::<libc::sigset_t>(queued, 0, EnterFlags::GETEVENTS.bits(), None)
+            }
+            .map(drop);
         };
         let time = if self.absolute { until } else { until.saturating_sub(clock::monotonic()) };
-        let time = kernel_timespec(time);
-        let arg =
-            GetEventsArg { sigmask: 0, sigmask_size: 0, min_wait_micros: 0, timespec: (&raw const time).addr() as u64 };
-        let flags = ENTER_GETEVENTS | ENTER_EXT_ARG | if self.absolute { ENTER_ABS_TIMER } else { 0 };
-        // SAFETY: `arg` and the time it points at live until the call returns, and have the layout that EXT_ARG asks
-        // for; queued requests are covered by `push`.
-        match unsafe { self.ring.submitter().enter(queued, 1, flags, Some(&arg)) } {
+        // Cut to what the kernel's own arithmetic can hold (292 years).
+        let time = types::Timespec::from(Duration::from_nanos(time.0.min(i64::MAX.cast_unsigned())));
+        let arg = types::SubmitArgs::new().timespec(&time);
+        let mut flags = EnterFlags::GETEVENTS | EnterFlags::EXT_ARG;
+        // Linux 6.12: a time of `CLOCK_MONOTONIC`, not a span.
+        flags.set(EnterFlags::ABS_TIMER, self.absolute);
+        // SAFETY: `arg` borrows the time it points at, and is what EXT_ARG asks for, `struct io_uring_getevents_arg`; queued
+        // requests are covered by `push`.
+        match unsafe { self.ring.submitter().enter(queued, 1, flags.bits(), Some(&arg)) } {
             Err(error) if error.raw_os_error() == Some(libc::ETIME) => Ok(()),
             result => result.map(drop),
         }
@@ -285,12 +266,6 @@ impl Engine for RingEngine {
     fn lost_completions(&mut self) -> u64 {
         self.ring.lost_completions().into()
     }
-}
-
-fn kernel_timespec(time: Nanos) -> KernelTimespec {
-    // Cut to what the kernel's own arithmetic can hold (292 years).
-    let nanos = i64::try_from(time.0).unwrap_or(i64::MAX);
-    KernelTimespec { seconds: nanos / 1_000_000_000, nanos: nanos % 1_000_000_000 }
 }
 
 #[cfg(test)]
