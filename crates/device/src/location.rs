@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{major, minor};
 
-use crate::sysfs::{self, DrivePart, number, text};
+use crate::sysfs::{self, DrivePart, SECTOR_BYTES, number, text};
 
 /// What is scheduled as one disk: a block device as `/sys` describes it, or what one of its actuators reaches.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,22 +58,30 @@ fn location_at(folder: Option<PathBuf>, dev: u64) -> Location {
         let device = Device { name, drive, model: String::new(), rotational: false, capacity_bytes: 0, node: None };
         return Location { device, start_bytes: None };
     };
-    let DrivePart { drive: directory, start_bytes, actuator } = DrivePart::of(folder);
-    let drive = directory.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    let (name, range) = match actuator {
-        Some(actuator) => (format!("{drive}-actuator{}", actuator.number), actuator.range),
-        None => (drive.clone(), 0..number(&directory.join("size")) * 512),
-    };
-    let device = Device {
-        name,
-        model: text(&directory.join("device/model")),
-        rotational: number(&directory.join("queue/rotational")) == 1,
-        capacity_bytes: range.end - range.start,
-        // `!` stands for `/` in names of /sys (`cciss!c0d0`).
-        node: Some(Path::new("/dev").join(drive.replace('!', "/"))),
-        drive,
-    };
-    Location { device, start_bytes: Some(start_bytes - range.start) }
+    let part = DrivePart::of(folder);
+    let reached_from = part.actuator.as_ref().map_or(0, |actuator| actuator.range.start);
+    Location { device: Device::of(&part), start_bytes: Some(part.start_bytes - reached_from) }
+}
+
+impl Device {
+    /// The disk that this part of a drive is, or lies on.
+    pub(crate) fn of(part: &DrivePart) -> Self {
+        let folder = &part.drive;
+        let drive = folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        let (name, range) = match &part.actuator {
+            Some(actuator) => (format!("{drive}-actuator{}", actuator.number), actuator.range.clone()),
+            None => (drive.clone(), 0..number(&folder.join("size")).saturating_mul(SECTOR_BYTES)),
+        };
+        Self {
+            name,
+            model: text(&folder.join("device/model")),
+            rotational: number(&folder.join("queue/rotational")) == 1,
+            capacity_bytes: range.end - range.start,
+            // `!` stands for `/` in names of /sys (`cciss!c0d0`).
+            node: Some(Path::new("/dev").join(drive.replace('!', "/"))),
+            drive,
+        }
+    }
 }
 
 #[cfg(test)]

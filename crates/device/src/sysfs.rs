@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{major, minor};
 
 /// `start`, `size` and the ranges of actuators count sectors of 512 bytes, whatever the drive's are.
-const SECTOR_BYTES: u64 = 512;
+pub(crate) const SECTOR_BYTES: u64 = 512;
+/// Characters of a file of `/sys` that are read.
+const TEXT_MAX: usize = 200;
 
 /// The folder in `/sys` of the block device with this number, which may be a partition; none if there is no such device.
 pub(crate) fn folder_of(number: u64) -> Option<PathBuf> {
@@ -69,9 +71,10 @@ pub(crate) fn actuators(drive: &Path) -> Vec<Actuator> {
     if found.len() > 1 { found } else { Vec::new() }
 }
 
-/// What a file of `/sys` says, without blanks around it; empty where there is none.
+/// What a file of `/sys` says, with one blank between its words and none around them; empty where there is none.
 pub(crate) fn text(path: &Path) -> String {
-    fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(TEXT_MAX).collect()
 }
 
 /// The number in a file of `/sys`; 0 where there is none.

@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 
 use units::ByteCount;
 
-use crate::sysfs::{Actuator, DrivePart, actuators, folder_of};
+use crate::location::Device;
+use crate::sysfs::{DrivePart, SECTOR_BYTES, actuators, folder_of, number, text};
 
 /// `f_type` of tmpfs and ramfs (statfs(2)): no disk at all.
 const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
-const SECTOR_BYTES: u64 = 512;
 
 /// A disk, by what stays the same when the machine restarts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,49 +61,40 @@ fn device_of_mount(number: u64) -> Option<u64> {
 }
 
 fn from_sysfs(part: &DrivePart) -> DiskIdentity {
-    let node = &part.drive;
-    let read = |name: &str| {
-        let text = fs::read_to_string(node.join(name)).ok()?;
-        let text: String = text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(200).collect();
-        (!text.is_empty()).then_some(text)
-    };
-    let name = node.file_name().unwrap_or_default().to_string_lossy().replace('!', "/");
-    let sectors: u64 = read("size").and_then(|s| s.parse().ok()).unwrap_or(0);
-    let whole = ByteCount(sectors.saturating_mul(SECTOR_BYTES));
-    let model = read("device/model");
+    let device = Device::of(part);
+    let read = |name: &str| Some(text(&part.drive.join(name))).filter(|text| !text.is_empty());
+    let node = device.node.unwrap_or_default();
+    let model = Some(device.model).filter(|model| !model.is_empty());
     let backing = read("loop/backing_file");
     let serial = read("device/serial").or_else(|| read("serial"));
     let by = match (read("wwid").or_else(|| read("device/wwid")), serial, &backing) {
         (Some(wwid), _, _) => format!("wwid {wwid}"),
         (None, Some(serial), _) => format!("serial {} {serial}", model.as_deref().unwrap_or("disk")),
         (None, None, Some(file)) => format!("loop {file}"),
-        (None, None, None) => format!("path {}", read("dm/uuid").unwrap_or_else(|| name.clone())),
+        (None, None, None) => format!("path {}", read("dm/uuid").unwrap_or_else(|| device.drive.replace('!', "/"))),
     };
-    let cached_loop = backing.is_some() && read("loop/dio").as_deref() != Some("1");
-    let caution = if cached_loop {
+    let shown = node.display();
+    let caution = if backing.is_some() && read("loop/dio").as_deref() != Some("1") {
         Some(format!(
-            "/dev/{name} is a loop device without direct I/O: its reads may come from memory; attach it with losetup --direct-io=on"
+            "{shown} is a loop device without direct I/O: its reads may come from memory; attach it with losetup --direct-io=on"
         ))
     } else {
-        let count = if part.actuator.is_some() { 0 } else { actuators(node).len() };
+        let count = if part.actuator.is_some() { 0 } else { actuators(&part.drive).len() };
         (count > 1).then(|| format!(
-            "/dev/{name} has {count} actuators and is used as if it had one: a partition in the range of each is a disk of its own and carries as much (`isocast disk list` tells the ranges)"
+            "{shown} has {count} actuators and is used as if it had one: a partition in the range of each is a disk of its own and carries as much (`isocast disk list` tells the ranges)"
         ))
     };
-    let key = format!("{by} size {}", whole.0);
-    let (key, capacity) = match &part.actuator {
-        Some(Actuator { number, range }) => (format!("{key} actuator {number}"), ByteCount(range.end - range.start)),
-        None => (key, whole),
-    };
+    let whole_bytes = number(&part.drive.join("size")).saturating_mul(SECTOR_BYTES);
+    let actuator = part.actuator.as_ref().map_or_else(String::new, |actuator| format!(" actuator {}", actuator.number));
     DiskIdentity {
-        key,
-        device: Some(Path::new("/dev").join(&name)),
+        key: format!("{by} size {whole_bytes}{actuator}"),
         range: part.actuator.as_ref().map(|actuator| actuator.range.clone()),
         model: model.or_else(|| backing.map(|file| format!("loop device of {file}"))),
-        capacity,
-        kernel_rotational: read("queue/rotational").map(|r| r == "1"),
+        capacity: ByteCount(device.capacity_bytes),
+        kernel_rotational: read("queue/rotational").map(|_| device.rotational),
         in_memory: false,
         caution,
+        device: Some(node),
     }
 }
 
