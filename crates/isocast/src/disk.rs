@@ -13,6 +13,8 @@ use clap::{Args, Subcommand};
 use device::calibrate::{self, Calibration, CalibrationProgress, Options};
 use units::Nanos;
 
+pub(crate) use list::shingled;
+
 /// Measure disks and show what they can do.
 #[derive(Debug, Args)]
 pub(crate) struct DiskCommand {

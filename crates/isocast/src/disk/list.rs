@@ -51,7 +51,7 @@ struct DiskRow {
     model: String,
     size: u64,
     kind: &'static str,
-    shingled: Option<&'static str>,
+    shingled: Option<String>,
     /// What each of several actuators reaches.
     actuators: Vec<Range<u64>>,
     health: Option<Value>,
@@ -93,6 +93,20 @@ impl ShowProfile {
     }
 }
 
+/// Who looks after the zones of a drive whose tracks overlap (SMR), by what `read` says of files in its folder in `/sys/block`.
+pub(crate) fn shingled(read: impl Fn(&str) -> String) -> Option<&'static str> {
+    match read("queue/zoned").as_str() {
+        "host-managed" => Some("host-managed: it cannot be written at any place"),
+        "host-aware" => Some("host-aware"),
+        // Other spinning drives know no TRIM. Virtual disks do in any case, and are not ATA.
+        _ => {
+            let takes_trim = !["", "0"].contains(&read("queue/discard_max_bytes").as_str());
+            let is_it = takes_trim && read("queue/rotational") == "1" && read("device/vendor") == "ATA";
+            is_it.then_some("drive-managed, it seems: it spins and takes TRIM")
+        }
+    }
+}
+
 /// What `/sys` and the tools say of a block device; nothing if it is not a disk.
 fn row(name: &str, state: &Path) -> Option<DiskRow> {
     const NO_DISKS: [&str; 5] = ["ram", "zram", "sr", "fd", "nbd"];
@@ -108,22 +122,12 @@ fn row(name: &str, state: &Path) -> Option<DiskRow> {
     }
     let rotational = number("queue/rotational") == 1;
     let node = Path::new("/dev").join(name.replace('!', "/"));
-    let zoned = text("queue/zoned");
-    let shingled = match zoned.as_str() {
-        "host-managed" => Some("host-managed SMR: it cannot be written at any place, and is not for this"),
-        "host-aware" => Some("host-aware SMR: writes may stall it for seconds"),
-        // Spinning drives know no discard, but those that manage shingled zones themselves; virtual disks often do.
-        _ if rotational && number("queue/discard_max_bytes") > 0 && name.starts_with("sd") => {
-            Some("drive-managed SMR, it seems (it takes discards): writes may stall it for seconds")
-        }
-        _ => None,
-    };
     let calibration = identify(&node).ok().and_then(|disk| load(state, &disk).ok());
     Some(DiskRow {
         model: text("device/model"),
         size,
         kind: if rotational { "spinning" } else { "flash" },
-        shingled,
+        shingled: shingled(text).map(|who| format!("SMR, {who}; writes may stall it for seconds")),
         actuators: actuator_ranges(name),
         health: health(&node),
         calibration,
@@ -181,7 +185,7 @@ impl DiskRow {
             }
             _ => text += "\n  rates    not measured: `isocast disk calibrate` does it",
         }
-        if let Some(shingled) = self.shingled {
+        if let Some(shingled) = &self.shingled {
             text += &format!("\n  note     {shingled}");
         }
         if !self.actuators.is_empty() {

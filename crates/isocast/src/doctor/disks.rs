@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::folders::mount_of;
 use super::host::Examined;
 use super::{Finding, advice, not_looked_at, serious};
+use crate::disk;
 
 pub(super) fn examine(host: &Examined, roots: &[PathBuf]) -> Vec<Finding> {
     let disks: BTreeSet<String> = if roots.is_empty() {
@@ -68,7 +69,7 @@ fn drive(host: &Examined, name: &str) -> Vec<Finding> {
             ],
         ));
     }
-    found.extend(shingled(host, name, spins && is_ata));
+    found.extend(shingled(host, name));
     found.extend(smart(host, name));
     found
 }
@@ -148,18 +149,11 @@ fn usb(host: &Examined, name: &str, place: &str) -> Vec<Finding> {
 }
 
 /// Shingled recording: a write in place rewrites a whole zone.
-/// Drives that do not tell have it nearly always when they spin and take TRIM; virtual ones take it in any case.
-fn shingled(host: &Examined, name: &str, spins: bool) -> Vec<Finding> {
-    let at = |file: &str| format!("/sys/block/{name}/queue/{file}");
-    let zoned = host.read(&at("zoned")).unwrap_or_default();
-    let trims = host.number(&at("discard_max_bytes")).unwrap_or(0) > 0;
-    let seen = match (zoned.as_str(), spins && trims) {
-        ("host-managed" | "host-aware", _) => format!("the drive writes in shingled zones ({zoned})"),
-        (_, true) => "a spinning drive that takes TRIM: its tracks are most likely shingled".to_owned(),
-        _ => return Vec::new(),
-    };
+fn shingled(host: &Examined, name: &str) -> Vec<Finding> {
+    let read = |file: &str| host.read(&format!("/sys/block/{name}/{file}")).unwrap_or_default();
+    let Some(who) = disk::shingled(read) else { return Vec::new() };
     vec![serious(("smr", name), [
-        seen,
+        format!("the drive writes in shingled zones ({who})"),
         "a drive that tidies up its zones answers in seconds instead of 12 ms, amid streams that were promised their time".to_owned(),
         "serve from it, but write elsewhere; or a drive with conventional recording (CMR)".to_owned(),
     ])]
