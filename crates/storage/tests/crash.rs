@@ -1,5 +1,5 @@
-//! The power cut at every sync of a thousand operations: what was acknowledged is whole, nothing half-written is visible,
-//! leftovers are cleaned up. Compared with a plain map.
+//! The power cut before and after every sync of a thousand operations, and a sync that fails: what was acknowledged is whole,
+//! nothing half-written is visible, leftovers are cleaned up. Compared with a plain map.
 //!
 //! The life of an upload is the product's (`storage::uploads`, `storage::leftover`); the file system is a model. Each way to
 //! do wrongly what the product says must be found.
@@ -35,6 +35,10 @@ enum Wrong {
     LeavesLeftovers,
     /// A flush that nobody waits for leaves what recordings have grown by to the journal.
     FlushesTheCacheOnly,
+    /// An upload is acknowledged whose sync had nothing left to do because another one failed.
+    AcknowledgesBehindAFailedSync,
+    /// A removal is acknowledged without a look at whether the file system takes changes.
+    SkipsCheckingRemovals,
 }
 
 /// A content: which, and how long.
@@ -49,6 +53,8 @@ struct File {
     /// Bytes its client has sent, as far as there was room for them.
     sent: u64,
     keep: bool,
+    /// What has come stays for another upload if it breaks off.
+    resume: bool,
     /// Its effect on its name.
     effect: u64,
 }
@@ -98,6 +104,10 @@ struct Server {
     uploads: Uploads<File, Removal>,
     offers: BTreeMap<JobId, StoreWork>,
     running: Vec<UploadId>,
+    /// What came of uploads that broke off and can be gone on with.
+    parts: Vec<File>,
+    /// The sync of this number fails.
+    fails_at: u32,
     map: Map,
     now: Nanos,
     contents: u32,
@@ -116,6 +126,8 @@ impl Server {
             uploads: Uploads::new(DiskId(0)),
             offers: BTreeMap::new(),
             running: Vec::new(),
+            parts: Vec::new(),
+            fails_at: u32::MAX,
             map: Map::default(),
             now: Nanos::from_secs(1),
             contents: 0,
@@ -145,18 +157,30 @@ impl Server {
     }
 
     fn begin(&mut self) {
+        if self.files.is_broken() {
+            return;
+        }
+        if self.chance.one_in(4)
+            && let Some(part) = self.parts.pop()
+        {
+            let written = self.files.length(part.file) / SECTOR * SECTOR;
+            let upload = self.uploads.begin(File { sent: written, ..part }, None, false, written);
+            return self.running.push(upload);
+        }
         self.contents += 1;
         let keep = self.chance.one_in(4);
         let name =
             if keep { format!("recording {}.ts", self.contents) } else { format!("{}", self.chance.below(NAMES)) };
         self.hidden += 1;
-        // With O_TMPFILE and without, as file systems have it; what is kept must be found.
-        let hidden = (keep || self.chance.one_in(3)).then(|| hidden_name(RUN, self.hidden, keep.then_some(&name)));
+        let resume = !keep && self.chance.one_in(3);
+        // With O_TMPFILE and without, as file systems have it; what is kept or gone on with must be found.
+        let hidden =
+            (keep || resume || self.chance.one_in(3)).then(|| hidden_name(RUN, self.hidden, keep.then_some(&name)));
         let file = self.files.create(hidden.as_deref());
         if keep {
             self.map.recordings.insert(name.clone(), (self.contents, 0));
         }
-        let file = File { file, hidden, name, content: self.contents, sent: 0, keep, effect: 0 };
+        let file = File { file, hidden, name, content: self.contents, sent: 0, keep, resume, effect: 0 };
         let reservation = ReservationId { slot: 1, generation: 1 };
         let recording = keep.then_some(RecordingTerms { rate: BitRate(8_000_000), reservation });
         self.running.push(self.uploads.begin(file, recording, keep, 0));
@@ -190,22 +214,23 @@ impl Server {
     fn break_off(&mut self) {
         let Some(upload) = self.pick() else { return };
         self.running.retain(|running| *running != upload);
-        if let Some(file) = self.uploads.break_off(upload) {
-            self.forget(file);
+        match self.uploads.break_off(upload) {
+            Some(file) if file.resume && self.files.length(file.file) > 0 => self.parts.push(file),
+            Some(file) => self.forget(file),
+            None => {}
         }
     }
 
-    /// An upload is over and leaves nothing.
+    /// An upload is over and leaves nothing, but for what the next start finds of a recording.
     fn forget(&mut self, file: File) {
-        if let Some(hidden) = file.hidden {
+        if let Some(hidden) = file.hidden.filter(|_| !file.keep && !self.files.is_broken()) {
             self.files.unlink(&hidden);
         }
-        self.map.recordings.remove(&file.name);
     }
 
     fn remove(&mut self) {
         let name = self.chance.below(NAMES).to_string();
-        if self.files.file(&name).is_none() {
+        if self.files.file(&name).is_none() || self.files.is_broken() {
             return;
         }
         self.files.unlink(&name);
@@ -260,78 +285,121 @@ impl Server {
     fn write(&mut self, upload: UploadId, offset: u64, bytes: u64) {
         // The time is over before all of it is written, or the disk is full.
         let written = if self.chance.one_in(4) { self.chance.below(bytes / SECTOR + 1) * SECTOR } else { bytes };
-        let full = self.chance.one_in(100);
+        let trouble = match self.chance.below(150) {
+            0 => Some(UploadFailure::Full),
+            1 => Some(UploadFailure::Disk),
+            _ => None,
+        };
         let file = self.uploads.file_mut(upload).expect("it was granted");
         self.files.write(file.file, offset, written, file.content);
-        if full {
+        if trouble.is_some() {
             file.sent = file.sent.min(offset + written);
             self.running.retain(|running| *running != upload);
         }
-        if let Some(file) = self.uploads.wrote(upload, written, full.then_some(UploadFailure::Full), self.now) {
+        if let Some(file) = self.uploads.wrote(upload, written, trouble, self.now) {
             self.forget(file);
         }
     }
 
     fn commit(&mut self) {
         while let Some(part) = self.uploads.next_part() {
+            // A file system that failed takes no changes, and says of what is lost that nothing is left to do.
+            let takes_changes = if self.files.is_broken() { Err(UploadFailure::Disk) } else { Ok(()) };
+            let mut outcome = Ok(());
             let sync = match part {
                 CommitPart::Secure { upload, length } => {
+                    outcome = takes_changes;
                     let file = self.uploads.file_mut(upload).expect("it waits").file;
-                    if self.wrong != Wrong::SkipsCutting {
+                    if self.wrong != Wrong::SkipsCutting && outcome.is_ok() {
                         self.files.truncate(file, length);
                     }
                     (!self.files.is_ordered() && self.wrong != Wrong::SkipsSecuring).then_some(Some(file))
                 }
                 CommitPart::Publish(upload) => {
-                    self.publish(upload);
+                    outcome = takes_changes;
+                    if outcome.is_ok() {
+                        self.publish(upload);
+                    }
                     None
                 }
                 CommitPart::SyncName(upload) => Some(self.uploads.file_mut(upload).map(|file| file.file)),
-                CommitPart::Withhold(_) => unreachable!("no sync fails here"),
+                CommitPart::Withhold(upload) => {
+                    if self.wrong == Wrong::AcknowledgesBehindAFailedSync {
+                        self.acknowledge(upload);
+                    }
+                    outcome = Err(UploadFailure::Disk);
+                    None
+                }
                 CommitPart::SyncRemoval(_) => Some(None),
-                CommitPart::CheckRemoval(_) => None,
+                CommitPart::CheckRemoval(_) => {
+                    if self.wrong != Wrong::SkipsCheckingRemovals {
+                        outcome = takes_changes;
+                    }
+                    None
+                }
                 CommitPart::Flush { upload, keep } => {
                     // As the store does: through the file that grows if that is to be found, else the drive alone.
-                    if !keep || self.wrong == Wrong::FlushesTheCacheOnly {
-                        self.files.flush();
-                        self.syncs += 1;
+                    let keep = keep && self.wrong != Wrong::FlushesTheCacheOnly;
+                    if !keep {
+                        self.cut_the_power();
+                        outcome = self.sync_does(FileSystem::flush);
                     }
                     let grows = upload.and_then(|upload| self.uploads.file_mut(upload)).map(|file| file.file);
-                    (keep && self.wrong != Wrong::FlushesTheCacheOnly).then_some(grows)
+                    keep.then_some(grows)
                 }
             };
             if let Some(file) = sync {
                 self.cut_the_power();
-                self.files.sync(file);
-                self.syncs += 1;
+                outcome = outcome.and(self.sync_does(|files| files.sync(file)));
             }
-            self.part_done();
+            self.part_done(outcome);
             self.cut_the_power();
         }
     }
 
-    /// Acknowledges what the part made durable.
-    fn part_done(&mut self) {
-        let (acknowledged, flushed) = match self.uploads.next_part().expect("the same part again") {
-            CommitPart::SyncName(upload) => {
-                let file = self.uploads.file_mut(upload).expect("it waits");
-                (Some((file.name.clone(), file.effect)), false)
-            }
-            CommitPart::CheckRemoval(removal) => (Some((removal.name.clone(), removal.effect)), false),
-            CommitPart::Flush { keep, .. } => (None, keep),
-            _ => (None, false),
-        };
-        self.uploads.part_done(Ok(()), self.now);
-        if let Some((name, effect)) = acknowledged {
-            let expected = self.map.names.entry(name.clone()).or_default();
-            if expected.later.contains_key(&effect) {
-                expected.acknowledge(effect);
-            }
-            self.map.recordings.remove(&name);
+    /// A sync, which may be the one that fails.
+    fn sync_does(&mut self, sync: impl FnOnce(&mut FileSystem)) -> Result<(), UploadFailure> {
+        self.syncs += 1;
+        if self.syncs == self.fails_at {
+            self.files.fail();
+            return Err(UploadFailure::Disk);
         }
-        if flushed {
+        sync(&mut self.files);
+        Ok(())
+    }
+
+    /// Acknowledges what the part made durable.
+    fn part_done(&mut self, outcome: Result<(), UploadFailure>) {
+        let mut removed = None;
+        let mut flushed = false;
+        match self.uploads.next_part().expect("the same part again") {
+            _ if outcome.is_err() => {}
+            CommitPart::SyncName(upload) => self.acknowledge(upload),
+            CommitPart::CheckRemoval(removal) => removed = Some((removal.name.clone(), removal.effect)),
+            CommitPart::Flush { keep, .. } => flushed = keep,
+            _ => {}
+        }
+        self.uploads.part_done(outcome, self.now);
+        if let Some((name, effect)) = removed {
+            self.acknowledge_effect(&name, effect);
+        }
+        if flushed && !self.files.is_broken() {
             self.note_durable();
         }
+    }
+
+    fn acknowledge(&mut self, upload: UploadId) {
+        let file = self.uploads.file_mut(upload).expect("it waits");
+        let (name, effect) = (file.name.clone(), file.effect);
+        self.acknowledge_effect(&name, effect);
+    }
+
+    fn acknowledge_effect(&mut self, name: &str, effect: u64) {
+        let expected = self.map.names.entry(name.to_owned()).or_default();
+        if expected.later.contains_key(&effect) {
+            expected.acknowledge(effect);
+        }
+        self.map.recordings.remove(name);
     }
 
     /// After a flush through a recording's file, what is written of it must be found.
@@ -429,11 +497,19 @@ fn is_whole(sectors: &[Sector], content: u32) -> bool {
 
 /// A thousand operations, then all that was begun comes to its end.
 fn run(seed: u64, ordered: bool, wrong: Wrong) -> Server {
-    let mut server = Server::new(seed, ordered, wrong);
+    run_until_a_sync_fails(seed, ordered, wrong, u32::MAX)
+}
+
+/// The same; the sync of this number fails, and the file system with it.
+fn run_until_a_sync_fails(seed: u64, ordered: bool, wrong: Wrong, fails_at: u32) -> Server {
+    let mut server = Server { fails_at, ..Server::new(seed, ordered, wrong) };
     for _ in 0..OPERATIONS {
         server.operate();
         if server.violations.len() > 3 {
             return server;
+        }
+        if server.files.is_broken() {
+            break;
         }
     }
     for upload in std::mem::take(&mut server.running) {
@@ -456,11 +532,23 @@ fn the_power_cut_at_every_sync_of_a_thousand_operations_loses_nothing_acknowledg
             assert_eq!(server.violations, Vec::<String>::new(), "{of}");
             assert!(server.syncs > 60, "{of}: {} syncs", server.syncs);
             assert!(server.uploads.is_idle(), "{of}: all came to its end");
-            // In the end the map is what is there, with no power cut.
-            let files = server.files.clone();
+            // In the end the map is what a start finds, with no power cut.
+            let mut files = server.files.clone();
+            server.recover(&mut files);
             server.compare(&files);
             assert_eq!(server.violations, Vec::<String>::new(), "{of}, at the end");
             assert!(server.map.names.values().all(|expected| expected.later.is_empty()), "{of}: all is acknowledged");
+        }
+    }
+}
+
+#[test]
+fn nothing_is_acknowledged_that_a_sync_that_failed_should_have_made_durable() {
+    for ordered in [true, false] {
+        for fails_at in 1..40 {
+            let server = run_until_a_sync_fails(u64::from(fails_at), ordered, Wrong::Nothing, fails_at);
+            assert_eq!(server.violations, Vec::<String>::new(), "sync {fails_at} fails, ordered: {ordered}");
+            assert!(server.files.is_broken());
         }
     }
 }
@@ -477,6 +565,10 @@ fn each_way_to_do_it_wrongly_is_found() {
     ];
     for (wrong, ordered) in wrongs {
         let found = (0..8).any(|seed| !run(seed, ordered, wrong).violations.is_empty());
+        assert!(found, "{wrong:?}");
+    }
+    for wrong in [Wrong::AcknowledgesBehindAFailedSync, Wrong::SkipsCheckingRemovals] {
+        let found = (1..40).any(|at| !run_until_a_sync_fails(u64::from(at), true, wrong, at).violations.is_empty());
         assert!(found, "{wrong:?}");
     }
 }

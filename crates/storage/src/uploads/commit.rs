@@ -185,6 +185,7 @@ impl<R> CommitBatch<R> {
     fn note(&mut self, outcome: Result<(), UploadFailure>) {
         self.settled &= outcome.is_ok();
         self.disk_ok &= outcome != Err(UploadFailure::Disk);
+        self.journal_broke |= matches!(outcome, Err(UploadFailure::Disk | UploadFailure::Other));
     }
 }
 
@@ -237,7 +238,6 @@ impl<F: UploadFile, R> Uploads<F, R> {
             }
         } else if let Some(id) = batch.to_sync.pop_front() {
             batch.note(outcome);
-            batch.journal_broke |= matches!(outcome, Err(UploadFailure::Disk | UploadFailure::Other));
             over = Some(id);
         } else if let Some(removal) = batch.removals_to_sync.pop_front() {
             batch.note(outcome);

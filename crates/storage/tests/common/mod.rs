@@ -76,6 +76,7 @@ pub struct FileSystem {
     writes: Vec<(usize, (u64, u64), Sector)>,
     written: usize,
     next_file: u64,
+    broken: bool,
 }
 
 impl FileSystem {
@@ -89,11 +90,21 @@ impl FileSystem {
             writes: Vec::new(),
             written: 0,
             next_file: 1,
+            broken: false,
         }
     }
 
     pub fn is_ordered(&self) -> bool {
         self.ordered
+    }
+
+    /// A sync failed: nothing becomes durable any more, and later syncs find nothing left to do.
+    pub fn fail(&mut self) {
+        self.broken = true;
+    }
+
+    pub fn is_broken(&self) -> bool {
+        self.broken
     }
 
     fn change(&mut self, change: Change) {
@@ -141,6 +152,9 @@ impl FileSystem {
 
     /// Makes a file durable, and all changes; on an ordered file system also all that was written.
     pub fn sync(&mut self, file: Option<u64>) {
+        if self.broken {
+            return;
+        }
         for (change, _) in self.changes.drain(..) {
             self.durable.apply(&change);
         }
@@ -150,6 +164,9 @@ impl FileSystem {
 
     /// Empties the drive's cache, and no journal.
     pub fn flush(&mut self) {
+        if self.broken {
+            return;
+        }
         self.settle(|_| true);
     }
 
