@@ -9,6 +9,8 @@ use std::ops::Range;
 const WORD: u32 = 64;
 /// Ranges of a level that are one of the next.
 const FAN: usize = 8;
+/// The same, as a shift.
+const FAN_SHIFT: u32 = FAN.ilog2();
 
 /// The free units of one disk. Some of them are held: a draft will take them next, unless there are no others.
 #[derive(Debug, Clone)]
@@ -186,7 +188,7 @@ impl UnitSet {
             return search.pass(self.levels[level][at], start..end);
         }
         if let Some(below) = level.checked_sub(1) {
-            (at * FAN..(at + 1) * FAN).for_each(|at| self.look(below, at, span / 8, search));
+            (at * FAN..(at + 1) * FAN).for_each(|at| self.look(below, at, span >> FAN_SHIFT, search));
             return;
         }
         let mut word = self.words[at];
@@ -204,7 +206,7 @@ impl UnitSet {
 
 /// What an entry of the next level covers.
 const fn wider(span: u32) -> u32 {
-    span.saturating_mul(8)
+    span.saturating_mul(1 << FAN_SHIFT)
 }
 
 impl Stretches {

@@ -40,7 +40,7 @@ pub struct CopyTask {
     /// The copy that is to be right.
     pub target: UnitPlace,
     /// If the catalogue does not name the target yet: what [`Volume::take_copies`] is to be told when it is written.
-    pub news: Option<NewCopy>,
+    pub new_copy: Option<NewCopy>,
 }
 
 /// A copy in a unit that the catalogue does not name yet.
@@ -124,12 +124,12 @@ impl Volume {
         }
         let target_first = |target: UnitPlace| {
             let others = stored.places().filter(move |place| *place != target);
-            CopyTask { part, sources: [target].into_iter().chain(others).collect(), target, news: None }
+            CopyTask { part, sources: [target].into_iter().chain(others).collect(), target, new_copy: None }
         };
         let new = |instead_of, to: Option<UnitPlace>| {
             let to = to.ok_or(VolumeError::Full)?;
-            let news = Some(NewCopy { part, instead_of, to });
-            Ok::<_, VolumeError>(vec![CopyTask { part, sources: stored.places().collect(), target: to, news }])
+            let new_copy = Some(NewCopy { part, instead_of, to });
+            Ok::<_, VolumeError>(vec![CopyTask { part, sources: stored.places().collect(), target: to, new_copy }])
         };
         // What drafts were promised is not taken from them.
         let has_room = self.parts_left(self.placement()) > 0;
@@ -162,8 +162,8 @@ impl Volume {
             return vec![];
         }
         let Some(target) = self.take_copy(first.member, to, left) else { return vec![] };
-        let news = Some(NewCopy { part, instead_of: Some(first), to: target });
-        vec![CopyTask { part, sources: stored.places().collect(), target, news }]
+        let new_copy = Some(NewCopy { part, instead_of: Some(first), to: target });
+        vec![CopyTask { part, sources: stored.places().collect(), target, new_copy }]
     }
 
     /// Whether a part with one copy can have the second on this disk.
@@ -196,8 +196,8 @@ impl Volume {
         let target = self.take_copy(to, Self::half_of(stored, from), left)?;
         self.upkeep.surplus[from.member.index()] -= 1;
         self.upkeep.surplus[to.index()] += 1;
-        let news = Some(NewCopy { part, instead_of: Some(from), to: target });
-        Some(CopyTask { part, sources: stored.places().collect(), target, news })
+        let new_copy = Some(NewCopy { part, instead_of: Some(from), to: target });
+        Some(CopyTask { part, sources: stored.places().collect(), target, new_copy })
     }
 
     /// The half of a disk for a copy that takes the place of the one at `from`.

@@ -1,5 +1,5 @@
-//! What makes changes durable, in sets of writes: each disk of a set writes its share and flushes it, at its own pace, and the next set begins
-//! when all have.
+//! What makes changes durable, in sets of writes: each disk of a set writes its share and flushes it, at its own pace, and the next set
+//! begins when all have.
 //!
 //! Promise: one set is under way at a time. What waits is durable when every disk that holds the journal has flushed a commit that was
 //! begun after it came, and no commit is begun before each change of a disk's state is in the superblocks of all others. When a disk is
@@ -18,7 +18,7 @@ pub struct WriteSets<W> {
     under_way: Option<WriteSet<W>>,
     /// For the next commit.
     waiting: Vec<W>,
-    /// WriteSets that were begun so far.
+    /// Sets that were begun so far.
     begun: u64,
     /// The newest generation of the superblock that is durable.
     durable_generation: u64,

@@ -194,7 +194,7 @@ fn a_copy_on_a_disk_that_was_taken_out_takes_the_place_of_none() {
     bench.volume.begin_drain(from).expect("two are left");
     for part in 0..content.parts.len() as u32 {
         let tasks = bench.volume.copies_to_look_after(Upkeep::Drain(from), "a", &content, part);
-        news.extend(tasks.expect("there is room").into_iter().filter_map(|task| task.news));
+        news.extend(tasks.expect("there is room").into_iter().filter_map(|task| task.new_copy));
     }
     let to = news[0].to.member;
     bench.take_out(to);

@@ -78,7 +78,7 @@ impl Bench {
                     let mend = volume.mend(&name, &content, part, to, checksums.finish());
                     let (member, position) = mend.payload;
                     self.write(&[DiskWrite { member, position, bytes: padded(bytes) }, mend.header]);
-                    copies.extend(task.news);
+                    copies.extend(task.new_copy);
                 }
             }
             assert_eq!(volume.take_copies(&name, &content, &copies), Ok(true), "it has the name");
@@ -178,7 +178,7 @@ fn a_reader_keeps_what_moved_since_it_began() {
         let mut copies = Vec::new();
         for part in 0..content.parts.len() as u32 {
             let tasks = volume.copies_to_look_after(Upkeep::Drain(MemberId(member)), "a", &content, part);
-            copies.extend(tasks.expect("there is room").into_iter().filter_map(|task| task.news));
+            copies.extend(tasks.expect("there is room").into_iter().filter_map(|task| task.new_copy));
         }
         moved += copies.len() as u64;
         assert_eq!(volume.take_copies("a", &content, &copies), Ok(true));
@@ -278,7 +278,7 @@ fn what_is_read_most_gets_the_outer_zones_and_nothing_else_changes() {
                         let mend = volume.mend(&name, &content, part, task.target, checksums.finish());
                         let (member, position) = mend.payload;
                         bench.write(&[DiskWrite { member, position, bytes: padded(bytes) }, mend.header]);
-                        copies.extend(task.news);
+                        copies.extend(task.new_copy);
                     }
                 }
                 assert_eq!(volume.take_copies(&name, &content, &copies), Ok(true));

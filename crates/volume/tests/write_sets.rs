@@ -340,7 +340,7 @@ impl Server {
                 break;
             };
             for task in tasks {
-                if task.news.is_some() || !self.volume.holds(&content, part, task.target, &mut self.disks) {
+                if task.new_copy.is_some() || !self.volume.holds(&content, part, task.target, &mut self.disks) {
                     let bytes =
                         read_part(&self.volume, &content, part, &mut self.disks).expect("the other copy is right");
                     let mut checksums = Checksums::default();
@@ -350,7 +350,7 @@ impl Server {
                     self.disks.write(&DiskWrite { member, position, bytes: padded(bytes) });
                     self.disks.write(&mend.header);
                 }
-                copies.extend(task.news);
+                copies.extend(task.new_copy);
             }
         }
         self.disks.flush(member);

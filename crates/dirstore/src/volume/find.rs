@@ -174,7 +174,7 @@ impl SettledDisks {
         }
     }
 
-    /// Each step is durable before the next.
+    /// Writes each step and makes it durable before the next one is begun.
     pub(super) fn write(&self, steps: &[Vec<DiskWrite>]) -> Result<(), VolumeDiskError> {
         for step in steps {
             for write in step {

@@ -309,7 +309,7 @@ impl Core {
             }
             (CopyStep::Written, None) => {
                 copying.was_written = true;
-                if copying.task.news.is_some() {
+                if copying.task.new_copy.is_some() {
                     self.end_copy(CopyVerdict::Right);
                 } else {
                     // What was wrong there may be wrong again: it counts when it was read.
@@ -343,7 +343,7 @@ impl Core {
     /// A disk's thread could not write what this is the number of. True if it was a copy in its old place: that stays wrong, and
     /// the disk may be good for everything else.
     pub(super) fn could_not_mend(&mut self, id: UploadId) -> bool {
-        let is_mend = self.copying.as_ref().is_some_and(|copying| copying.id == id && copying.task.news.is_none());
+        let is_mend = self.copying.as_ref().is_some_and(|copying| copying.id == id && copying.task.new_copy.is_none());
         if is_mend {
             self.end_copy(CopyVerdict::Unwritten);
             self.front.wake();
@@ -356,19 +356,19 @@ impl Core {
         let Some(copying) = self.copying.take() else { return };
         let CopyUnderWay { owner, name, task, was_written, .. } = copying;
         let run = self.upkeep.as_mut().filter(|_| owner == CopyOwner::Upkeep);
-        match (end, task.news, run) {
-            (CopyVerdict::Right, news, Some(run)) => {
-                run.copies.extend(news);
+        match (end, task.new_copy, run) {
+            (CopyVerdict::Right, new_copy, Some(run)) => {
+                run.copies.extend(new_copy);
                 run.report.written += u64::from(was_written);
             }
-            (_, news, run) => {
-                news.iter().for_each(|news| self.volume.give_back(news.to));
+            (_, new_copy, run) => {
+                new_copy.iter().for_each(|copy| self.volume.give_back(copy.to));
                 if let Some(run) = run {
                     run.report.lost += u64::from(end != CopyVerdict::Right);
                 }
             }
         }
-        let is_mended = was_written && task.news.is_none();
+        let is_mended = was_written && task.new_copy.is_none();
         let part = task.part;
         match end {
             CopyVerdict::Right if is_mended => {
@@ -452,7 +452,7 @@ impl Core {
         if let Some(copying) = &mut self.copying {
             copying.owner = CopyOwner::Mending; // the unit that is being written is given back when that has ended
         }
-        let unused = run.copies.iter().chain(run.tasks.iter().filter_map(|task| task.news.as_ref()));
+        let unused = run.copies.iter().chain(run.tasks.iter().filter_map(|task| task.new_copy.as_ref()));
         unused.for_each(|copy| self.volume.give_back(copy.to));
         run.report.written -= count(run.copies.len());
         let failed = outcome.err().map(|error| self.error(error));

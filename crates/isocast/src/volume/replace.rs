@@ -170,7 +170,7 @@ impl Replace {
     }
 
     fn report(&self, out: &mut dyn Write, member: MemberId, filled: &UpkeepDone) -> anyhow::Result<()> {
-        let UpkeepDone { bytes, found, written, news: doubled, lost } = filled;
+        let UpkeepDone { bytes, found, written, moved: doubled, lost } = filled;
         if self.coming.json {
             let done = json!({
                 "disk": member.0, "device": self.coming.new, "written_bytes": bytes, "written_parts": written,

@@ -22,7 +22,7 @@ pub(super) struct UpkeepDone {
     /// Parts that were written.
     pub(super) written: u64,
     /// Of these, parts that lie in a unit they were not in before.
-    pub(super) news: u64,
+    pub(super) moved: u64,
     /// Contents of which a part has no right copy left.
     pub(super) lost: Vec<String>,
 }
@@ -53,13 +53,13 @@ pub(super) fn look_after(
             for task in tasks {
                 if !copy(volume, disks, (&name, &content), &task, &mut done)? {
                     done.lost.push(name.clone());
-                    task.news.iter().for_each(|news| volume.give_back(news.to));
+                    task.new_copy.iter().for_each(|copy| volume.give_back(copy.to));
                     continue;
                 }
-                copies.extend(task.news);
+                copies.extend(task.new_copy);
             }
         }
-        done.news += u64::try_from(copies.len())?;
+        done.moved += u64::try_from(copies.len())?;
         take(volume, disks, (&name, content), &copies)?;
     }
     done.lost.dedup();
