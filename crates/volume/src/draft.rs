@@ -125,19 +125,30 @@ impl Volume {
     /// for; at least one.
     ///
     /// # Errors
-    /// The volume is full; the content is too long.
+    /// The volume is full; the content is too long. The draft is what it was: it can be tried again.
     pub fn room(&mut self, draft: &mut Draft) -> Result<(Vec<DiskWrite>, u64), VolumeError> {
-        let filled = draft.open.as_ref().map(|open| open.checksums.bytes());
-        let headers = if filled == Some(self.unit_bytes()) { self.seal(draft, None) } else { Vec::new() };
-        let filled = match &draft.open {
-            Some(open) => open.checksums.bytes(),
-            None => self.take_next(draft).map(|()| 0)?,
-        };
-        Ok((headers, self.unit_bytes() - filled))
+        let filled = draft.open.as_ref().map_or(0, |open| open.checksums.bytes());
+        let full = draft.open.take_if(|_| filled == self.unit_bytes());
+        if draft.open.is_some() {
+            return Ok((Vec::new(), self.unit_bytes() - filled));
+        }
+        match self.take_next(draft, full.as_ref()) {
+            Ok(next) => {
+                let headers = full.map(|full| self.seal(draft, full, None)).unwrap_or_default();
+                draft.open = Some(next);
+                Ok((headers, self.unit_bytes()))
+            }
+            Err(error) => {
+                draft.open = full;
+                Err(error)
+            }
+        }
     }
 
-    fn take_next(&mut self, draft: &mut Draft) -> Result<(), VolumeError> {
-        if draft.parts.len() >= PARTS_MAX {
+    /// Takes the next unit, behind `full` if that is not sealed yet.
+    fn take_next(&mut self, draft: &mut Draft, full: Option<&OpenUnit>) -> Result<OpenUnit, VolumeError> {
+        let parts = draft.parts.len() + usize::from(full.is_some());
+        if parts >= PARTS_MAX {
             return Err(VolumeError::TooLong);
         }
         if draft.reserved == 0 && self.parts_left(draft.placement) == 0 {
@@ -146,8 +157,9 @@ impl Volume {
                 return Err(VolumeError::Full);
             }
         }
-        let before = draft.parts.last().map(|part| part.first.member.index());
-        let taken = u64::try_from(draft.parts.len()).expect("at most PARTS_MAX");
+        let last = full.map(|full| full.first).or(draft.parts.last().map(|part| part.first));
+        let before = last.map(|place| place.member.index());
+        let taken = u64::try_from(parts).expect("at most PARTS_MAX");
         let turn = draft.content + taken;
         let parts = match draft.reserved {
             0 => taken.clamp(AHEAD_PARTS_MIN, AHEAD_BYTES_MAX / self.unit_bytes()),
@@ -161,8 +173,7 @@ impl Volume {
             draft.reserved -= 1;
             *self.promised.of(draft.placement) -= 1;
         }
-        draft.open = Some(OpenUnit { first, second, checksums: Checksums::default() });
-        Ok(())
+        Ok(OpenUnit { first, second, checksums: Checksums::default() })
     }
 
     /// Adds payload, no more than [`Volume::room`] said: gives where each copy is to be written, disk and position. All but the
@@ -177,11 +188,11 @@ impl Volume {
     /// Ends the content when all its payload was added, its tail too ([`Volume::tail`]): gives the last headers to write.
     /// `modified` is in nanoseconds since 1970.
     pub fn end(&self, draft: &mut Draft, modified: u64) -> Vec<DiskWrite> {
-        if draft.open.is_some() { self.seal(draft, Some(modified)) } else { Vec::new() }
+        draft.open.take().map(|open| self.seal(draft, open, Some(modified))).unwrap_or_default()
     }
 
-    fn seal(&self, draft: &mut Draft, last: Option<u64>) -> Vec<DiskWrite> {
-        let OpenUnit { first, second, checksums } = draft.open.take().expect("a unit was taken");
+    fn seal(&self, draft: &mut Draft, full: OpenUnit, last: Option<u64>) -> Vec<DiskWrite> {
+        let OpenUnit { first, second, checksums } = full;
         let payload = checksums.bytes();
         let table = checksums.finish();
         let part = StoredPart { digest: table.digest(), first, second };
@@ -289,7 +300,8 @@ impl Volume {
         draft.is_lost = is_lost;
         if let Some(open) = open.filter(|_| is_read) {
             left_out.extend(open.places());
-            draft.is_lost |= self.take_next(draft).is_err();
+            draft.open = self.take_next(draft, None).ok();
+            draft.is_lost |= draft.open.is_none();
             draft.open.iter_mut().for_each(|elsewhere| elsewhere.checksums.clone_from(&open.checksums));
         }
         left_out.iter().for_each(|place| self.free[place.member.index()].give(place.unit));

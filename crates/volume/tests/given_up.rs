@@ -436,3 +436,20 @@ fn of_two_disks_that_fail_between_superblocks_and_checkpoint_nothing_is_lost_sil
         }
     }
 }
+
+/// The full unit was sealed before it was known that there is none behind it: its header was lost when there was room again.
+#[test]
+fn a_draft_that_finds_no_room_can_try_again() {
+    let Bench { mut volume, .. } = Bench::with(Placement::Span, 1);
+    let fill = |volume: &mut Volume, draft: &mut volume::Draft| {
+        let headers = volume.room(draft)?.0;
+        volume.add(draft, &payload(1, 0, UNIT));
+        Ok::<_, volume::VolumeError>(headers)
+    };
+    let [mut draft, mut other] = ["a", "b"].map(|name| volume.begin(name, None).expect("there is room"));
+    fill(&mut volume, &mut draft).expect("there is room");
+    while fill(&mut volume, &mut other).is_ok() {}
+    assert_eq!(fill(&mut volume, &mut draft), Err(volume::VolumeError::Full));
+    volume.abandon(other);
+    assert_eq!(fill(&mut volume, &mut draft).expect("there is room again").len(), 1, "the header of the first unit");
+}
