@@ -12,7 +12,7 @@ use device::Device;
 use kernel::aligned::AlignedBlock;
 use storage::uploads::RecordingTerms;
 use units::{DiskId, UploadId};
-use volume::{DiskWrite, MemberId, ReadCounts, Volume, VolumeError, WriteSets};
+use volume::{DiskWrite, Drafts, MemberId, ReadCounts, Volume, VolumeError, WriteSets};
 
 use super::content::OpenContents;
 use super::open::OpenDisk;
@@ -22,11 +22,11 @@ use super::resting::RestingUploads;
 use super::small_read::SmallRead;
 use super::unit_read::UnitRead;
 use super::upkeep::{CopyUnderWay, EndedUpkeep, MendTask, UpkeepRun};
-use super::uploads::{VolumeUpload, VolumeUploadLife};
+use super::uploads::VolumeUpload;
 use super::waiter::Waiter;
-use crate::event::StoreEvent;
+use crate::StoreError;
+use crate::buffers::Chunk;
 use crate::shared::DiskShared;
-use crate::{OnBreak, StoreError};
 
 /// What a disk's thread is to do.
 #[derive(Debug)]
@@ -96,8 +96,7 @@ pub(crate) struct Core {
     pub(super) open: OpenContents,
     /// The front's: its disk is where a recording's rate is reserved.
     pub(super) front: Arc<DiskShared>,
-    pub(super) uploads: BTreeMap<UploadId, VolumeUpload>,
-    pub(super) next_upload: u64,
+    pub(super) drafts: Drafts<VolumeUpload, Arc<Chunk>>,
     pub(super) resting: RestingUploads,
     pub(super) write_sets: WriteSets<Waiter>,
     pub(super) upkeep: Option<UpkeepRun>,
@@ -133,8 +132,7 @@ impl Core {
             named,
             open,
             front,
-            uploads: BTreeMap::new(),
-            next_upload: 0,
+            drafts: Drafts::default(),
             resting: RestingUploads::default(),
             write_sets,
             upkeep: None,
@@ -209,9 +207,7 @@ impl Core {
         }
         self.resting.let_go(&mut self.volume);
         if let Err((_, waiters)) = self.write_sets.take_out(member, &mut self.volume) {
-            let touched = self.uploads.iter().filter(|(_, upload)| upload.members.contains(&member));
-            let touched: Vec<UploadId> = touched.map(|(id, _)| *id).collect();
-            touched.into_iter().for_each(|id| self.fail(id, error));
+            self.drafts.written_by(member).into_iter().for_each(|number| self.fail(UploadId(number), error));
             for waiter in waiters {
                 waiter.answer(Err(error.clone()), &self.front);
             }
@@ -226,25 +222,9 @@ impl Core {
         } else {
             self.members[member.index()] = None;
         }
-        let ids: Vec<UploadId> = self.uploads.keys().copied().collect();
-        for id in ids {
-            if self.uploads.get(&id).is_some_and(|upload| upload.members.contains(&member)) {
-                self.tell(member, Task::Forget(id));
-            }
-            let Some(upload) = self.uploads.get_mut(&id) else { continue };
-            let left_out = self.volume.leave_out(&mut upload.draft, member);
-            let goes_on = left_out.is_ok_and(|bytes| bytes == 0 || upload.on_break == OnBreak::Keep);
-            let is_ending = upload.life == VolumeUploadLife::Ending;
-            if let (Ok(bytes @ 1..), true, false) = (left_out, goes_on, is_ending) {
-                self.front.events.tell(StoreEvent::RecordingDamaged { path: upload.path.clone(), bytes });
-            }
-            if goes_on || is_ending {
-                self.member_done(id, member);
-            } else {
-                upload.members.retain(|other| *other != member);
-                self.fail(id, error);
-            }
-        }
+        let lost = self.drafts.leave_out(member, &mut self.volume);
+        self.carry_out();
+        lost.into_iter().for_each(|number| self.fail(UploadId(number), error));
         self.upkeep_without(member);
         self.begin_write_set();
     }
@@ -253,11 +233,6 @@ impl Core {
     pub(super) fn write_superblocks(&mut self, steps: impl IntoIterator<Item = Vec<DiskWrite>>) {
         self.write_sets.write_superblocks(steps);
         self.begin_write_set();
-    }
-
-    /// Whether an upload has something on a disk.
-    pub(super) fn has_upload_on(&self, member: MemberId) -> bool {
-        self.uploads.values().any(|upload| upload.draft.is_on(member))
     }
 
     /// The disks whose threads have been at one thing for longer than anybody should wait.
@@ -282,8 +257,7 @@ impl Core {
         self.undurable_upkeep = None;
         self.copying = None;
         self.members.iter().flatten().for_each(|member| member.shared.wake());
-        let ids: Vec<UploadId> = self.uploads.keys().copied().collect();
-        ids.into_iter().for_each(|id| self.fail(id, &StoreError::Closed));
+        self.drafts.numbers().into_iter().for_each(|number| self.fail(UploadId(number), &StoreError::Closed));
         for waiter in self.write_sets.give_up() {
             waiter.answer(Err(StoreError::Closed), &self.front);
         }

@@ -272,7 +272,7 @@ impl Core {
     }
 
     fn begin_copy(&mut self, owner: CopyOwner, name: String, content: Arc<StoredContent>, task: CopyTask) {
-        let id = self.new_upload_id();
+        let id = UploadId(self.drafts.new_number());
         self.copying = Some(CopyUnderWay { id, owner, name, content, task, source: None, was_written: false });
         self.read_source(0);
     }
@@ -428,7 +428,7 @@ impl Core {
         let left = match upkeep {
             Upkeep::Drain(_) if lost => Err(VolumeError::PartLost),
             // What is being uploaded to it still is not lost.
-            Upkeep::Drain(member) if self.has_upload_on(member) => return,
+            Upkeep::Drain(member) if self.drafts.any_on(member) => return,
             Upkeep::Drain(member) => match self.volume.leave(member) {
                 // That came while it was emptied.
                 Err(VolumeError::PartLost) => return self.upkeep.iter_mut().for_each(UpkeepRun::begin_again),

@@ -2,6 +2,8 @@
 #![allow(dead_code, reason = "each test uses its part")]
 #![allow(clippy::cast_possible_truncation, clippy::cast_lossless, reason = "lengths of the test are small")]
 
+pub(crate) mod thread;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -9,7 +11,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use volume::{
     DiskWrite, Draft, MemberId, NewVolume, Placement, ReadDisk, ReadError, StoredContent, UnitPlace, Volume,
-    VolumeError,
+    VolumeError, VolumeOpenError,
 };
 
 pub(crate) const BLOCK: usize = 4096;
@@ -122,7 +124,7 @@ impl MemoryDisks {
     }
 
     /// Opens the volume, without the disks that were taken out of it.
-    pub(crate) fn open(&mut self) -> Result<Volume, volume::VolumeOpenError> {
+    pub(crate) fn open(&mut self) -> Result<Volume, VolumeOpenError> {
         loop {
             let there: Vec<usize> = (0..self.0.len()).filter(|number| self.0[*number].is_some()).collect();
             let mut given = Self(there.iter().map(|number| self.0[*number].clone()).collect());
@@ -136,10 +138,43 @@ impl MemoryDisks {
                     }
                     return Ok(volume);
                 }
-                Err(volume::VolumeOpenError::Stale { disk, .. }) => self.0[there[disk]] = None,
+                Err(VolumeOpenError::Stale { disk, .. }) => self.0[there[disk]] = None,
                 Err(error) => return Err(error),
             }
         }
+    }
+}
+
+/// What opening a volume found to be done.
+pub(crate) struct Found {
+    pub(crate) superblocks: Vec<Vec<DiskWrite>>,
+    pub(crate) stale: Vec<MemberId>,
+    pub(crate) missing: Vec<MemberId>,
+}
+
+/// Opens a volume as a server does: without disks that are out of date, or blank.
+pub(crate) fn open_as_served(disks: &mut MemoryDisks) -> Result<(Volume, Found), VolumeOpenError> {
+    let mut there: Vec<usize> = (0..disks.0.len()).filter(|number| disks.0[*number].is_some()).collect();
+    let mut stale = Vec::new();
+    loop {
+        let mut given = MemoryDisks(there.iter().map(|number| disks.0[*number].clone()).collect());
+        let sizes: Vec<u64> = given.0.iter().flatten().map(|disk| disk.size).collect();
+        let identified = match volume::identify(&sizes, &mut given) {
+            Ok(identified) => identified,
+            Err(error) => {
+                let out_of_date = match &error {
+                    VolumeOpenError::Stale { disk, member } => Some((*disk, MemberId(*member))),
+                    _ => None,
+                };
+                let Some(disk) = out_of_date.map(|(disk, _)| disk).or(error.unusable_disk()) else { return Err(error) };
+                there.remove(disk);
+                stale.extend(out_of_date.map(|(_, member)| member));
+                continue;
+            }
+        };
+        let volume = volume::open(&identified, &mut given)?;
+        let superblocks = volume.even_superblocks(&identified);
+        return Ok((volume, Found { superblocks, stale, missing: identified.missing() }));
     }
 }
 

@@ -1,0 +1,287 @@
+//! The life of a volume's uploads: each is a draft, and disks that write it at their own pace.
+//!
+//! Promise: a draft is published when each disk that has something of it has made that durable, and no earlier; one that ends gives its units
+//! back when no disk writes to them any more. What a disk is to do comes in the order in which it is to be done.
+//! Not here: doing it; when the record is durable (`write_sets`); who may publish what.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::{DiskWrite, Draft, MemberId, Volume, VolumeError};
+
+/// See the module. `U` is an upload as its caller knows it, `P` a piece of payload.
+#[derive(Debug)]
+pub struct Drafts<U, P> {
+    drafts: BTreeMap<u64, DraftState<U>>,
+    /// Numbers given so far.
+    numbers: u64,
+    steps: VecDeque<(u64, DraftStep<P>)>,
+}
+
+/// What is to be done next of an upload.
+#[derive(Debug)]
+pub enum DraftStep<P> {
+    /// The disk gets its first bytes of it.
+    Begin(MemberId),
+    /// The disk is to write this at a position.
+    Write(MemberId, u64, DraftBytes<P>),
+    /// No more comes for the disk: it makes durable what it has, and [`Drafts::disk_done`] is called.
+    Finish(MemberId),
+    /// The disk writes nothing more of it, and [`Drafts::disk_done`] is called.
+    Forget(MemberId),
+    /// So many bytes of it on the disk may be wrong. It goes on.
+    Doubtful(MemberId, u64),
+    /// All of it is durable: it can be published ([`Drafts::take`]), or ended.
+    Publish,
+    /// What has come is durable, and nobody writes to it: it can be kept ([`Drafts::take`]) for another upload that goes on with it.
+    Rest,
+}
+
+/// What is written of an upload.
+#[derive(Debug, Clone)]
+pub enum DraftBytes<P> {
+    /// Payload, with zeros up to a whole block.
+    Payload(P),
+    /// A unit's header or a piece of the content's tail, whole blocks.
+    Made(Vec<u8>),
+}
+
+#[derive(Debug)]
+struct DraftState<U> {
+    upload: U,
+    draft: Draft,
+    /// It goes on though bytes of it may be wrong.
+    keep: bool,
+    /// Disks that have something of it and are not through with it.
+    members: Vec<MemberId>,
+    /// What is still to be written of its tail, once all else has come.
+    tail: Option<Vec<u8>>,
+    life: DraftLife,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum DraftLife {
+    Receiving,
+    /// All has come, at this time; published when no disk is left.
+    Whole(u64),
+    /// What has come rests when no disk is left.
+    Resting,
+    /// Its units are free when no disk is left.
+    Ending,
+}
+
+impl<U, P> Default for Drafts<U, P> {
+    fn default() -> Self {
+        Self { drafts: BTreeMap::new(), numbers: 0, steps: VecDeque::new() }
+    }
+}
+
+impl<U, P: Clone> Drafts<U, P> {
+    /// A number that no upload has, and none will have.
+    pub fn new_number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    /// An upload begins, or goes on with a draft that rested. If `keep`, it goes on though bytes of it may be wrong, as long as each part of it
+    /// can be read.
+    pub fn begin(&mut self, draft: Draft, keep: bool, upload: U) -> u64 {
+        let number = self.new_number();
+        let (members, tail, life) = (Vec::new(), None, DraftLife::Receiving);
+        self.drafts.insert(number, DraftState { upload, draft, keep, members, tail, life });
+        number
+    }
+
+    /// Those that are not over.
+    #[must_use]
+    pub fn numbers(&self) -> Vec<u64> {
+        self.drafts.keys().copied().collect()
+    }
+
+    /// Those that a disk is not through with.
+    #[must_use]
+    pub fn written_by(&self, member: MemberId) -> Vec<u64> {
+        let written = self.drafts.iter().filter(|(_, state)| state.members.contains(&member));
+        written.map(|(number, _)| *number).collect()
+    }
+
+    /// Whether one of them has something on a disk.
+    #[must_use]
+    pub fn any_on(&self, member: MemberId) -> bool {
+        self.drafts.values().any(|state| state.draft.is_on(member))
+    }
+
+    /// An upload that is not over.
+    pub fn upload_mut(&mut self, number: u64) -> Option<&mut U> {
+        Some(&mut self.drafts.get_mut(&number)?.upload)
+    }
+
+    /// Bytes that have come, if more may come.
+    #[must_use]
+    pub fn receiving(&self, number: u64) -> Option<u64> {
+        let state = self.drafts.get(&number).filter(|state| state.life == DraftLife::Receiving)?;
+        Some(state.draft.length())
+    }
+
+    /// The next thing to do: to be asked for after each call that can have an effect, until there is nothing.
+    pub fn next_step(&mut self) -> Option<(u64, DraftStep<P>)> {
+        self.steps.pop_front()
+    }
+
+    /// A piece of payload has come, in whole blocks but for the last one. It does not go beyond a unit: pieces are as long as each other, and a
+    /// unit is a multiple of that.
+    ///
+    /// # Errors
+    /// There is no room for it. It has not come then: it can be tried again, or the upload ended.
+    pub fn receive(&mut self, number: u64, piece: &P, bytes: &[u8], volume: &mut Volume) -> Result<(), VolumeError> {
+        if self.receiving(number).is_none() {
+            return Ok(());
+        }
+        self.make_room(number, volume)?;
+        self.add(number, bytes, &DraftBytes::Payload(piece.clone()), volume);
+        Ok(())
+    }
+
+    /// All has come, at `modified`, in nanoseconds since 1970: the tail goes behind it, and the last headers.
+    ///
+    /// # Errors
+    /// There is no room for the tail. It can be tried again, or the upload ended.
+    pub fn finish(&mut self, number: u64, modified: u64, volume: &mut Volume) -> Result<(), VolumeError> {
+        let Some(state) = self.drafts.get_mut(&number).filter(|state| state.life == DraftLife::Receiving) else {
+            return Ok(());
+        };
+        let mut tail = state.tail.take().unwrap_or_else(|| volume.tail(&mut state.draft));
+        while !tail.is_empty() {
+            let room = match self.make_room(number, volume) {
+                Ok(room) => usize::try_from(room).unwrap_or(usize::MAX),
+                Err(error) => {
+                    self.state(number).tail = Some(tail);
+                    return Err(error);
+                }
+            };
+            let later = tail.split_off(room.min(tail.len()));
+            let mut block = tail.clone();
+            block.resize(tail.len().next_multiple_of(crate::BLOCK_LEN), 0);
+            self.add(number, &tail, &DraftBytes::Made(block), volume);
+            tail = later;
+        }
+        let headers = volume.end(&mut self.state(number).draft, modified);
+        self.write_headers(number, headers, volume);
+        self.close(number, DraftLife::Whole(modified), volume);
+        Ok(())
+    }
+
+    /// No more comes. What has come is to be kept for another upload.
+    pub fn rest(&mut self, number: u64, volume: &mut Volume) {
+        if self.receiving(number).is_some() {
+            self.close(number, DraftLife::Resting, volume);
+        }
+    }
+
+    /// Nothing of it is to be left.
+    pub fn end(&mut self, number: u64, volume: &mut Volume) {
+        if self.drafts.get(&number).is_some_and(|state| state.life != DraftLife::Ending) {
+            self.close(number, DraftLife::Ending, volume);
+        }
+    }
+
+    /// A disk is through with an upload: it made all of it durable, or forgot it. False if there is none of this number.
+    pub fn disk_done(&mut self, number: u64, member: MemberId, volume: &mut Volume) -> bool {
+        let Some(state) = self.drafts.get_mut(&number) else { return false };
+        state.members.retain(|other| *other != member);
+        self.settle(number, volume);
+        true
+    }
+
+    /// A disk was taken out, or is only read ([`Volume::take_out`]): uploads go on with their other copies. Gives those that cannot, which are
+    /// to be ended.
+    pub fn leave_out(&mut self, member: MemberId, volume: &mut Volume) -> Vec<u64> {
+        let mut lost = Vec::new();
+        for (number, state) in &mut self.drafts {
+            if state.members.contains(&member) {
+                state.members.retain(|other| *other != member);
+                self.steps.push_back((*number, DraftStep::Forget(member)));
+            }
+            let doubtful = volume.leave_out(&mut state.draft, member);
+            match doubtful {
+                _ if state.life == DraftLife::Ending => {}
+                Ok(0) => {}
+                Ok(bytes) if state.keep => self.steps.push_back((*number, DraftStep::Doubtful(member, bytes))),
+                Ok(_) | Err(_) => lost.push(*number),
+            }
+        }
+        for number in self.numbers() {
+            if !lost.contains(&number) {
+                self.settle(number, volume);
+            }
+        }
+        lost
+    }
+
+    /// Takes one that is to be published or kept: gives it, its draft, and when all of it had come.
+    pub fn take(&mut self, number: u64) -> Option<(U, Draft, u64)> {
+        let modified = match self.drafts.get(&number).filter(|state| state.members.is_empty())?.life {
+            DraftLife::Whole(modified) => modified,
+            DraftLife::Resting => 0,
+            DraftLife::Receiving | DraftLife::Ending => return None,
+        };
+        self.drafts.remove(&number).map(|state| (state.upload, state.draft, modified))
+    }
+
+    fn state(&mut self, number: u64) -> &mut DraftState<U> {
+        self.drafts.get_mut(&number).expect("it was just there")
+    }
+
+    fn make_room(&mut self, number: u64, volume: &mut Volume) -> Result<u64, VolumeError> {
+        let (headers, room) = volume.room(&mut self.state(number).draft)?;
+        self.write_headers(number, headers, volume);
+        Ok(room)
+    }
+
+    fn add(&mut self, number: u64, payload: &[u8], bytes: &DraftBytes<P>, volume: &Volume) {
+        for (member, position) in volume.add(&mut self.state(number).draft, payload) {
+            self.write(number, (member, position), bytes.clone(), volume);
+        }
+    }
+
+    fn write_headers(&mut self, number: u64, headers: Vec<DiskWrite>, volume: &Volume) {
+        for DiskWrite { member, position, bytes } in headers {
+            self.write(number, (member, position), DraftBytes::Made(bytes), volume);
+        }
+    }
+
+    fn write(&mut self, number: u64, (member, position): (MemberId, u64), bytes: DraftBytes<P>, volume: &Volume) {
+        if !volume.is_writable(member) {
+            return;
+        }
+        let members = &mut self.state(number).members;
+        if !members.contains(&member) {
+            members.push(member);
+            self.steps.push_back((number, DraftStep::Begin(member)));
+        }
+        self.steps.push_back((number, DraftStep::Write(member, position, bytes)));
+    }
+
+    /// Nothing more is written of it: its disks are told, and it is over when none of them is left.
+    fn close(&mut self, number: u64, life: DraftLife, volume: &mut Volume) {
+        let state = self.state(number);
+        state.life = life;
+        let step = if life == DraftLife::Ending { DraftStep::Forget } else { DraftStep::Finish };
+        let steps: Vec<_> = state.members.iter().map(|member| (number, step(*member))).collect();
+        self.steps.extend(steps);
+        self.settle(number, volume);
+    }
+
+    /// Goes on with one that no disk has anything to do with.
+    fn settle(&mut self, number: u64, volume: &mut Volume) {
+        let Some(state) = self.drafts.get(&number).filter(|state| state.members.is_empty()) else { return };
+        match state.life {
+            DraftLife::Receiving => {}
+            DraftLife::Whole(_) => self.steps.push_back((number, DraftStep::Publish)),
+            DraftLife::Resting => self.steps.push_back((number, DraftStep::Rest)),
+            DraftLife::Ending => {
+                let ended = self.drafts.remove(&number);
+                ended.into_iter().for_each(|ended| volume.abandon(ended.draft));
+            }
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! What the thread of a disk has to do.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use volume::DiskWrite;
+
+/// A disk's thread.
+#[derive(Default)]
+pub(crate) struct DiskThread {
+    pub(crate) job: Option<Job>,
+    /// What it has of uploads and has not begun to write.
+    pub(crate) parts: BTreeMap<u64, UploadPart>,
+    /// Its disk was taken out: it tells how its job ended, and ends.
+    pub(crate) is_out: bool,
+}
+
+/// What it has of an upload.
+#[derive(Default)]
+pub(crate) struct UploadPart {
+    pub(crate) writes: VecDeque<DiskWrite>,
+    pub(crate) is_finished: bool,
+    pub(crate) is_forgotten: bool,
+}
+
+/// What it does now: writes, and the flush behind them.
+pub(crate) struct Job {
+    pub(crate) task: Task,
+    pub(crate) writes: VecDeque<DiskWrite>,
+    pub(crate) is_flushed: bool,
+}
+
+/// What that is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// A share of the set of this number.
+    Share(u64),
+    /// Some of an upload.
+    Write,
+    /// All that is left of the upload of this number.
+    Finish(u64),
+}
