@@ -39,7 +39,7 @@ pub(super) enum Task {
     /// Forget it.
     Forget(UploadId),
     /// Write this disk's share of the set under way.
-    Round,
+    Share,
     /// Read a unit, and tell the upkeep what it is.
     Read(Box<UnitRead>),
     /// Read what somebody waits for who opens a content.
@@ -158,7 +158,7 @@ impl Core {
     /// Begins to make durable what is to be, unless a set is under way.
     pub(super) fn begin_write_set(&mut self) {
         for member in self.write_sets.begin(&mut self.volume) {
-            self.tell(member, Task::Round);
+            self.tell(member, Task::Share);
         }
         self.settle_upkeep();
     }

@@ -32,7 +32,7 @@ const RETRY: Duration = Duration::from_millis(5);
 
 /// A set of writes waits for this disk: a commit of its schedule like a removed name.
 #[derive(Debug)]
-struct RoundTurn;
+struct WriteSetTurn;
 
 /// What is done on the grants of an upload.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ pub(crate) struct MemberWorker {
     shared: Arc<DiskShared>,
     port: Box<dyn GrantPort>,
     file: OwnedFd,
-    uploads: Uploads<MemberFile, RoundTurn>,
+    uploads: Uploads<MemberFile, WriteSetTurn>,
     /// The volume's number of an upload to this disk's.
     numbers: HashMap<UploadId, UploadId>,
     small_reads: VecDeque<SmallRead>,
@@ -95,7 +95,7 @@ impl MemberWorker {
         lock(&self.core).vacant.insert(self.member, left);
     }
 
-    /// One round of what there is to do. True if there may be more at once.
+    /// Does once what there is to do. True if there may be more at once.
     fn turn(&mut self) -> bool {
         self.take_tasks();
         self.uploads.send_messages(|message| self.port.send(message));
@@ -137,9 +137,9 @@ impl MemberWorker {
                     }
                     lock(&self.core).member_done(upload, self.member);
                 }
-                Task::Round if lock(&self.core).is_turn_of(self.member) => self.uploads.removed(RoundTurn),
+                Task::Share if lock(&self.core).is_turn_of(self.member) => self.uploads.removed(WriteSetTurn),
                 // It was written in the grant that published.
-                Task::Round => {}
+                Task::Share => {}
                 Task::Read(unit) => {
                     let bytes = unit.total();
                     let number = self.uploads.begin(MemberFile::Read(unit), None, false, 0);

@@ -27,7 +27,7 @@ use super::temporary::{TemporaryFile, our_run};
 const TRUNCATE_STEP_BYTES: u64 = 128 * 1024 * 1024;
 
 /// Removed files whose space is freed in steps at once; more are freed by the kernel in one go.
-const CONDEMNED_MAX: usize = 256;
+const REMOVED_MAX: usize = 256;
 
 /// Steps to be done at most; a folder with more names than that is looked through again later.
 const STEPS_MAX: usize = 50_000;
@@ -46,7 +46,7 @@ const RESCAN: Nanos = Nanos::from_secs(600);
 const PART_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Between two looks at whether a removed file is still read.
-const CONDEMNED_CHECK: Duration = Duration::from_secs(1);
+const REMOVED_CHECK: Duration = Duration::from_secs(1);
 
 /// Endings of names that are worth looking into before anybody asks.
 const MEDIA_ENDINGS: [&str; 12] =
@@ -56,7 +56,7 @@ const MEDIA_ENDINGS: [&str; 12] =
 #[derive(Debug, Default)]
 pub(super) struct Chores {
     steps: Vec<ChoreStep>,
-    condemned: Vec<DeferredTruncation>,
+    removed: Vec<RemovedFile>,
     next_scan: Nanos,
     next_check: Nanos,
 }
@@ -73,7 +73,7 @@ enum ChoreStep {
 
 /// A big file that lost its name.
 #[derive(Debug)]
-pub(super) struct DeferredTruncation {
+pub(super) struct RemovedFile {
     file: OwnedFd,
     device: u64,
     inode: u64,
@@ -104,7 +104,7 @@ impl Worker {
         }
         let chores = &self.chores;
         let frees = now >= chores.next_check
-            && chores.condemned.iter().any(|file| !self.contents.is_read(file.device, file.inode));
+            && chores.removed.iter().any(|file| !self.contents.is_read(file.device, file.inode));
         if frees || !chores.steps.is_empty() {
             self.uploads.offer_chore(READS_PER_STEP);
         }
@@ -209,37 +209,36 @@ impl Worker {
     }
 
     /// Called before a name goes away: keeps hold of a big file, if that was its last name.
-    pub(super) fn prepare_removal(&mut self, found: &FoundName) -> Option<DeferredTruncation> {
+    pub(super) fn prepare_removal(&mut self, found: &FoundName) -> Option<RemovedFile> {
         let stamp = Stamp::of(&found.stat);
         let big = stamp.size > TRUNCATE_STEP_BYTES && found.stat.st_nlink == 1;
-        if !big || self.chores.condemned.len() >= CONDEMNED_MAX {
+        if !big || self.chores.removed.len() >= REMOVED_MAX {
             return None;
         }
         let file = beneath::reopen(found.handle.as_fd(), OFlags::WRONLY | OFlags::CLOEXEC).ok()?;
-        Some(DeferredTruncation { file, device: stamp.device, inode: stamp.inode })
+        Some(RemovedFile { file, device: stamp.device, inode: stamp.inode })
     }
 
     /// Called after the name is gone.
-    pub(super) fn condemn(&mut self, condemned: Option<DeferredTruncation>) {
-        self.chores.condemned.extend(condemned);
+    pub(super) fn free_later(&mut self, removed: Option<RemovedFile>) {
+        self.chores.removed.extend(removed);
     }
 
     /// Frees a step's worth of a removed file that nobody reads any more. False if there is none.
     fn free_some(&mut self) -> bool {
-        let wait = u64::try_from(CONDEMNED_CHECK.as_nanos()).expect("a second");
+        let wait = u64::try_from(REMOVED_CHECK.as_nanos()).expect("a second");
         self.chores.next_check = monotonic().saturating_add(Nanos(wait));
         let contents = &self.contents;
-        let Some(place) = self.chores.condemned.iter().position(|file| !contents.is_read(file.device, file.inode))
-        else {
+        let Some(place) = self.chores.removed.iter().position(|file| !contents.is_read(file.device, file.inode)) else {
             return false;
         };
         self.chores.next_check = Nanos::ZERO;
-        let file = &self.chores.condemned[place].file;
+        let file = &self.chores.removed[place].file;
         let left = fstat(file).ok().filter(|stat| stat.st_nlink == 0).and_then(|stat| u64::try_from(stat.st_size).ok());
         let next = left.unwrap_or(0).saturating_sub(TRUNCATE_STEP_BYTES);
         // The rest goes with the descriptor; so it does if somebody has given the file a name again, with nothing cut.
         if next == 0 || ftruncate(file, next).is_err() {
-            self.chores.condemned.swap_remove(place);
+            self.chores.removed.swap_remove(place);
         }
         true
     }

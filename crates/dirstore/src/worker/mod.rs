@@ -121,7 +121,7 @@ impl Worker {
         }
     }
 
-    /// One round of what there is to do. True if there may be more at once.
+    /// Does once what there is to do. True if there may be more at once.
     fn turn(&mut self) -> bool {
         let more = self.do_operations();
         for (upload, rest) in self.shared.take_aborted() {

@@ -167,11 +167,11 @@ impl Worker {
             unlinkat(&directory, name, AtFlags::REMOVEDIR)?;
             return Ok(directory);
         }
-        let doomed = self.prepare_removal(&found);
+        let removed = self.prepare_removal(&found);
         match unlinkat(&directory, name, AtFlags::empty()) {
             Err(error) => Err(error.into()),
             Ok(()) => {
-                self.condemn(doomed);
+                self.free_later(removed);
                 Ok(directory)
             }
         }

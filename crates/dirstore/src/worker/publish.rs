@@ -1,4 +1,4 @@
-//! From a temporary file to a visible name, and from a removed name to free space.
+//! From a temporary file to a visible name.
 //!
 //! Promise: a name goes from the old content to the new one in one step of the file system; the precondition is looked
 //! at once more in the same step (a new name) or just before it, on the one thread that changes this disk (a replaced
@@ -93,7 +93,7 @@ impl Worker {
         }
         self.is_still_there(root, path, parent)?;
         let name = path.components().last().map_or("", String::as_str);
-        let doomed = existing.as_ref().and_then(|found| self.prepare_removal(found));
+        let removed = existing.as_ref().and_then(|found| self.prepare_removal(found));
         let Some(target) = self.uploads.file_mut(upload) else { return Err(StoreError::Closed) };
         match target.temporary.publish_new(name) {
             Ok(()) => {}
@@ -102,7 +102,7 @@ impl Worker {
             Err(error) => return Err(error.into()),
         }
         let stamp = Stamp::of(&fstat(target.file())?);
-        self.condemn(doomed);
+        self.free_later(removed);
         Ok(Published { created: existing.is_none(), etag: stamp.etag(), size: stamp.size })
     }
 

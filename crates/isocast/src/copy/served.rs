@@ -1,7 +1,8 @@
 //! The folders that this very server serves, as one end of a copy, or read for their own sake.
 //!
 //! Promise: reads are those of any client, on loopback, so that the plane gives them their time; writes go to the same service as
-//! an upload's, and are durable when they are done; one that breaks off is gone on with where it was. Called on a thread that may wait, never on one of the runtime's own.
+//! an upload's, and are durable when they are done; one that breaks off is gone on with where it was. Called on a thread that may wait,
+//! never on one of the runtime's own.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -14,9 +14,9 @@ use crate::beside::become_program;
 /// Mount what a server serves as a folder, for programs that read files. Stays until it is unmounted or told to end (a program of its own,
 /// `isocast-mount`).
 ///
-/// What is mounted is an address of a folder (`http://HOST:PORT/media/…`), of volumes or of other folders, or the disks of a volume that a server of
-/// this machine serves. What is read is what the disks have
-/// left beside guaranteed streams; with `--rate` each open file is such a stream itself.
+/// What is mounted is an address of a folder (`http://HOST:PORT/media/…`), of volumes or of other folders, or the disks of a volume that a
+/// server of this machine serves. What is read is what the disks have left beside guaranteed streams; with `--rate` each open file is
+/// such a stream itself.
 #[derive(Debug, Args)]
 pub(super) struct MountFolder {
     /// Guarantee each file that is read this rate, for example 15Mbit/s.
