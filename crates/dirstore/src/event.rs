@@ -5,10 +5,11 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use units::ByteCount;
 
+use crate::lock::lock;
 use crate::{ContentPath, RootAway, StoreError};
 
 /// Events kept until somebody listens; the oldest are dropped.
@@ -126,13 +127,13 @@ struct EventQueue {
 
 impl EventSender {
     pub(crate) fn listen(&self, listener: EventListener) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.0);
         state.waiting.drain(..).for_each(&listener);
         state.listener = Some(listener);
     }
 
     pub(crate) fn tell(&self, event: StoreEvent) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.0);
         match &state.listener {
             Some(listener) => listener(event),
             None => {

@@ -4,11 +4,12 @@
 //! made, and nothing acknowledged lies hidden behind another root. Not here: which root that is (`store`).
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use units::DiskId;
 
 use crate::ContentPath;
+use crate::lock::lock;
 
 /// The root of a name, as its disk and its number there, once an upload has begun in it. Locked while one begins.
 pub(crate) type UploadRoot = tokio::sync::Mutex<Option<(DiskId, usize)>>;
@@ -20,7 +21,7 @@ pub(crate) struct UploadRoots(Mutex<HashMap<ContentPath, Weak<UploadRoot>>>);
 impl UploadRoots {
     /// That of `path`: a new one, if none of its uploads is under way.
     pub(crate) fn of(&self, path: &ContentPath) -> Arc<UploadRoot> {
-        let mut homes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut homes = lock(&self.0);
         homes.retain(|_, home| home.strong_count() > 0);
         if let Some(home) = homes.get(path).and_then(Weak::upgrade) {
             return home;

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use units::{BitRate, Nanos};
 
 use crate::entry::Stamp;
+use crate::lock::lock;
 use media::{Container, MediaRate};
 
 /// Versions the index knows at most. The oldest tenth makes room.
@@ -151,7 +152,7 @@ impl Index {
     }
 
     fn lock(&self) -> MutexGuard<'_, IndexState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

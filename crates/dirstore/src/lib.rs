@@ -15,6 +15,7 @@ mod grants;
 mod home;
 mod index;
 mod layout;
+mod lock;
 mod operation;
 mod path;
 mod request;

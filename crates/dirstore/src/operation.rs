@@ -11,6 +11,7 @@ use tokio::sync::{Notify, oneshot};
 use units::UploadId;
 
 use crate::buffers::Chunk;
+use crate::event::StoreEvent;
 use crate::request::{OnBreak, Published};
 use crate::shared::DiskShared;
 use crate::{ContentPath, Entry, NameKind, Opened, Precondition, StoreError, Want};
@@ -52,6 +53,25 @@ impl<T> ChangeReply<T> {
 
     pub(crate) fn send(self, result: Result<T, StoreError>) {
         drop(self.reply.send(result));
+    }
+}
+
+/// Tells the client of an upload that it is durable, or why it is not; of one that nobody waits for any more, the log.
+pub(crate) fn tell_end(
+    path: ContentPath,
+    reply: Option<ChangeReply<Published>>,
+    outcome: Result<Published, StoreError>,
+    shared: &DiskShared,
+) {
+    let stats = &shared.stats;
+    if outcome.is_ok() { &stats.uploads_published } else { &stats.uploads_failed }.add(1);
+    match reply.filter(|reply| !reply.is_closed()) {
+        Some(reply) => reply.send(outcome),
+        // Its client is gone, and it is kept.
+        None => shared.events.tell(match outcome {
+            Ok(published) => StoreEvent::RecordingKept { path, bytes: published.size, after_restart: false },
+            Err(why) => StoreEvent::RecordingLost { path, why },
+        }),
     }
 }
 

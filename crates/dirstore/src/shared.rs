@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use units::{DiskId, Nanos, UploadId};
@@ -12,6 +12,7 @@ use units::{DiskId, Nanos, UploadId};
 use crate::buffers::Chunk;
 use crate::event::EventSender;
 use crate::grants::WakeFn;
+use crate::lock::lock;
 use crate::stats::DiskStats;
 
 /// Says of a disk whether it may be given uploads.
@@ -76,18 +77,18 @@ impl DiskShared {
     }
 
     pub(crate) fn abort(&self, upload: UploadId, rest: Option<Chunk>) {
-        self.aborted.lock().unwrap_or_else(PoisonError::into_inner).push((upload, rest));
+        lock(&self.aborted).push((upload, rest));
         self.wake();
     }
 
     pub(crate) fn take_aborted(&self) -> Vec<(UploadId, Option<Chunk>)> {
-        std::mem::take(&mut *self.aborted.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *lock(&self.aborted))
     }
 
     /// True if there is no upload that the thread has something to do with. Of one that is begun or ends just now the thread
     /// knows already: `aborted` is emptied before the gauge is looked at.
     pub(crate) fn is_settled(&self) -> bool {
-        let none_ends = self.aborted.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+        let none_ends = lock(&self.aborted).is_empty();
         none_ends && self.stats.uploads_open.value() == 0
     }
 

@@ -24,7 +24,7 @@ mod upkeep;
 mod uploads;
 mod waiter;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 pub(crate) use self::core::Core;
 pub use self::find::is_same_disk;
@@ -36,10 +36,7 @@ pub(crate) use self::open::OpenVolume;
 pub use self::open::VolumeDiskError;
 pub use self::replace::UpkeepError;
 pub(crate) use self::start::{VolumeCommon, start};
+use crate::lock::lock;
 
 /// What all threads of a volume share. It is held for look-ups and decisions, never while a disk works.
 pub(crate) type SharedCore = Arc<Mutex<Core>>;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}

@@ -11,8 +11,7 @@ use rustix::io::Errno;
 use units::UploadId;
 
 use crate::entry::Stamp;
-use crate::event::StoreEvent;
-use crate::operation::ChangeReply;
+use crate::operation::{ChangeReply, tell_end};
 use crate::root::Identity;
 use crate::{ContentPath, NameKind, OnBreak, Precondition, Published, StoreError, beneath};
 
@@ -60,17 +59,7 @@ impl Worker {
 
     fn tell_end(&mut self, upload: UploadId, outcome: Result<Published, StoreError>) {
         let Some(target) = self.uploads.file_mut(upload) else { return };
-        let stats = &self.shared.stats;
-        if outcome.is_ok() { &stats.uploads_published } else { &stats.uploads_failed }.add(1);
-        let path = target.path.clone();
-        match target.reply.take().filter(|reply| !reply.is_closed()) {
-            Some(reply) => reply.send(outcome),
-            // Its client is gone, and it is kept.
-            None => self.shared.events.tell(match outcome {
-                Ok(published) => StoreEvent::RecordingKept { path, bytes: published.size, after_restart: false },
-                Err(why) => StoreEvent::RecordingLost { path, why },
-            }),
-        }
+        tell_end(target.path.clone(), target.reply.take(), outcome, &self.shared);
     }
 
     fn give_name(
