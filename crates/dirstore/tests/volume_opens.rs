@@ -24,7 +24,7 @@ struct Counting {
 
 impl GrantPort for Counting {
     fn send(&mut self, message: StoreMessage) -> bool {
-        if let StoreMessage::Offer(Offer { work: StoreWork::Probe { reads }, .. }) = &message {
+        if let StoreMessage::Offer(Offer { work: StoreWork::Probe { reads, .. }, .. }) = &message {
             self.small_reads.fetch_add(u64::from(*reads), Relaxed);
         }
         self.port.send(message)

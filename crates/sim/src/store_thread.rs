@@ -209,7 +209,7 @@ impl StoreThread {
                 }
             }
             if let Some(reads) = self.probes.front() {
-                self.uploads.offer_chore(*reads);
+                self.uploads.offer_chore(*reads, 0);
             }
         }
         self.post(out);

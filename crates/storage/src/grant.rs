@@ -55,10 +55,12 @@ pub enum StoreWork {
         /// True if an upload waits for it; false if it is only to bound what is dirty.
         awaited: bool,
     },
-    /// `reads` small random reads: metadata, container probes, listing.
+    /// Random reads: metadata, container probes, listing, a unit of a volume that is to be copied.
     Probe {
-        /// How many, at a guess.
+        /// How many places are read.
         reads: u32,
+        /// How many bytes in all, beyond what a seek has time for.
+        bytes: u64,
     },
 }
 

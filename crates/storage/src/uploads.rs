@@ -20,7 +20,7 @@ use commit::Commits;
 /// The commit: one job for all that is to be made durable.
 const COMMIT_JOB: JobId = JobId(0);
 
-/// Work nobody waits for: one job for all of it.
+/// Work that makes nothing durable: one job for all of it.
 const CHORE_JOB: JobId = JobId(1);
 
 /// The first job number for uploads.
@@ -100,7 +100,7 @@ pub enum Granted {
     },
     /// Do what [`Uploads::next_part`] says until it says nothing more.
     Commit,
-    /// Do one small piece of what nobody waits for, then call [`Uploads::chore_done`].
+    /// Do the piece of work that was offered by [`Uploads::offer_chore`], then call [`Uploads::chore_done`].
     Chore,
 }
 
@@ -320,10 +320,10 @@ impl<F: UploadFile, R> Uploads<F, R> {
         self.offer_commit();
     }
 
-    /// There is work nobody waits for, of about so many small reads at a time.
-    pub fn offer_chore(&mut self, reads: u32) {
+    /// There is work that makes nothing durable: the next piece of it reads so many places, and so many bytes.
+    pub fn offer_chore(&mut self, reads: u32, bytes: u64) {
         if !std::mem::replace(&mut self.chore_offered, true) {
-            self.offer(CHORE_JOB, StoreWork::Probe { reads }, WorkClass::BestEffort);
+            self.offer(CHORE_JOB, StoreWork::Probe { reads, bytes }, WorkClass::BestEffort);
         }
     }
 
@@ -376,7 +376,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
         if late { Granted::Late } else { Granted::Unused }
     }
 
-    /// The work nobody waits for is done, as far as it was granted.
+    /// The piece of work is done.
     pub fn chore_done(&mut self, now: Nanos) {
         self.done(GrantUse::default(), now);
     }

@@ -38,7 +38,7 @@ impl Fetcher {
                 };
                 disk.schedule.put_job(BeWork::Write { job, position, bytes }, deadline);
             }
-            (StoreWork::Probe { reads }, _) => disk.schedule.put_job(BeWork::Probe { job, reads }, None),
+            (StoreWork::Probe { reads, bytes }, _) => disk.schedule.put_job(BeWork::Probe { job, reads, bytes }, None),
             (StoreWork::Commit { dirty_bytes, awaited }, _) => {
                 disk.schedule.put_commit(Commit { job, dirty_bytes, awaited });
             }

@@ -9,7 +9,7 @@ use kernel::clock::monotonic;
 use kernel::direct::DirectWriter;
 use rustix::fs::fdatasync;
 use storage::grant::Grant;
-use storage::uploads::{CommitPart, Granted, UploadFile, Uploads};
+use storage::uploads::{CommitPart, Granted, Uploads};
 use units::{Nanos, UploadId};
 use volume::MemberId;
 
@@ -34,22 +34,6 @@ const RETRY: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 struct WriteSetTurn;
 
-/// What is done on the grants of an upload.
-#[derive(Debug)]
-enum MemberFile {
-    Write(UploadPart),
-    Read(Box<UnitRead>),
-}
-
-impl UploadFile for MemberFile {
-    fn run_at(&self, offset: u64) -> (u64, u64) {
-        match self {
-            Self::Write(part) => part.run_at(offset),
-            Self::Read(unit) => unit.run_at(offset),
-        }
-    }
-}
-
 /// See the module.
 pub(crate) struct MemberWorker {
     member: MemberId,
@@ -57,10 +41,12 @@ pub(crate) struct MemberWorker {
     shared: Arc<DiskShared>,
     port: Box<dyn GrantPort>,
     file: OwnedFd,
-    uploads: Uploads<MemberFile, WriteSetTurn>,
+    uploads: Uploads<UploadPart, WriteSetTurn>,
     /// The volume's number of an upload to this disk's.
     numbers: HashMap<UploadId, UploadId>,
+    /// Somebody waits for these: they come before those of whole units.
     small_reads: VecDeque<SmallRead>,
+    unit_reads: VecDeque<Box<UnitRead>>,
     writer: DirectWriter,
 }
 
@@ -73,8 +59,9 @@ impl MemberWorker {
         file: OwnedFd,
     ) -> Self {
         let uploads = Uploads::new(shared.id);
-        let (numbers, small_reads) = (HashMap::new(), VecDeque::new());
-        Self { member, core, shared, port, file, uploads, numbers, small_reads, writer: DirectWriter::new() }
+        let (numbers, writer) = (HashMap::new(), DirectWriter::new());
+        let (small_reads, unit_reads) = (VecDeque::new(), VecDeque::new());
+        Self { member, core, shared, port, file, uploads, numbers, small_reads, unit_reads, writer }
     }
 
     /// The thread's life: ends when the front's does, when the disk is taken out, or no grant will come any more.
@@ -116,12 +103,12 @@ impl MemberWorker {
             let Some(task) = task else { break };
             match task {
                 Task::Begin(upload, recording) => {
-                    let number = self.uploads.begin(MemberFile::Write(UploadPart::new(upload)), recording, false, 0);
+                    let number = self.uploads.begin(UploadPart::new(upload), recording, false, 0);
                     self.numbers.insert(upload, number);
                 }
                 Task::Write(upload, block) => {
                     let Some(number) = self.numbers.get(&upload).copied() else { continue };
-                    let Some(MemberFile::Write(part)) = self.uploads.receiving(number) else { continue };
+                    let Some(part) = self.uploads.receiving(number) else { continue };
                     let bytes = block.len();
                     part.push(block);
                     self.uploads.received(number, bytes, monotonic());
@@ -140,16 +127,15 @@ impl MemberWorker {
                 Task::Share if lock(&self.core).is_turn_of(self.member) => self.uploads.removed(WriteSetTurn),
                 // It was written in the grant that published.
                 Task::Share => {}
-                Task::Read(unit) => {
-                    let bytes = unit.total();
-                    let number = self.uploads.begin(MemberFile::Read(unit), None, false, 0);
-                    self.uploads.received(number, bytes, monotonic());
-                }
+                Task::Read(unit) => self.unit_reads.push_back(unit),
                 Task::Small(read) => self.small_reads.push_back(read),
             }
         }
-        if !self.small_reads.is_empty() {
-            self.uploads.offer_chore(1);
+        if let Some(read) = self.small_reads.front() {
+            self.uploads.offer_chore(1, read.bytes());
+        } else if let Some(unit) = self.unit_reads.front() {
+            let (places, bytes) = unit.next_run();
+            self.uploads.offer_chore(places, bytes);
         }
     }
 
@@ -160,8 +146,9 @@ impl MemberWorker {
             Granted::Write { upload, bytes, .. } => self.write(upload, bytes, grant.until),
             Granted::Commit => self.commit(),
             Granted::Chore => {
-                if let Some(read) = self.small_reads.pop_front() {
-                    read.run();
+                match self.small_reads.pop_front() {
+                    Some(read) => read.run(),
+                    None => self.read_unit(grant.until),
                 }
                 self.uploads.chore_done(monotonic());
             }
@@ -169,11 +156,7 @@ impl MemberWorker {
     }
 
     fn write(&mut self, number: UploadId, bytes: u64, until: Nanos) {
-        let part = match self.uploads.file_mut(number) {
-            Some(MemberFile::Write(part)) => part,
-            Some(MemberFile::Read(_)) => return self.read(number, bytes, until),
-            None => return,
-        };
+        let Some(part) = self.uploads.file_mut(number) else { return };
         let upload = part.upload;
         let (written, error) = part.write(bytes, self.file.as_fd(), &mut self.writer, || monotonic() < until);
         self.shared.stats.written_bytes.add(written);
@@ -187,21 +170,14 @@ impl MemberWorker {
     }
 
     /// Reads on, and tells the upkeep when the unit is read, or is not what it should be.
-    fn read(&mut self, number: UploadId, bytes: u64, until: Nanos) {
-        let Some(MemberFile::Read(unit)) = self.uploads.file_mut(number) else { return };
-        let upload = unit.upload;
-        let (read, error) = unit.read(bytes, self.file.as_fd(), || monotonic() < until);
-        let goes_on = error.is_none() && unit.may_go_on(&lock(&self.core).volume) && !unit.is_complete();
-        // A place that cannot be read is mended; that does not make it a disk that fails.
-        self.uploads.wrote(number, read, None, monotonic());
-        if goes_on {
-            return;
+    fn read_unit(&mut self, until: Nanos) {
+        let Some(mut unit) = self.unit_reads.pop_front() else { return };
+        let read = unit.read(self.file.as_fd(), || monotonic() < until);
+        if read.is_ok() && unit.may_go_on(&lock(&self.core).volume) && !unit.is_complete() {
+            return self.unit_reads.push_front(unit);
         }
-        let unit = match self.uploads.break_off(number) {
-            Some(MemberFile::Read(unit)) => unit.into_bytes(),
-            _ => None,
-        };
-        lock(&self.core).copy_step(upload, CopyStep::Read(unit));
+        // A place that cannot be read is mended; that does not make it a disk that fails.
+        lock(&self.core).copy_step(unit.copy, CopyStep::Read(unit.into_bytes()));
     }
 
     /// The disk erred: what it was told before its last flush may be lost, so that nothing on it counts any more.
@@ -229,7 +205,7 @@ impl MemberWorker {
                 _ => Ok(()),
             };
             if let Some(number) = upload
-                && let Some(MemberFile::Write(part)) = self.uploads.file_mut(number)
+                && let Some(part) = self.uploads.file_mut(number)
             {
                 done.push((part.upload, outcome.clone()));
             }

@@ -13,6 +13,7 @@ use rustix::io::pread;
 
 use super::core::Task;
 use super::{SharedCore, lock};
+use crate::buffers::count;
 use crate::content_reader::ContentReader;
 
 /// One of them, for the disk's thread.
@@ -25,6 +26,11 @@ pub(super) struct SmallRead {
 }
 
 impl SmallRead {
+    /// Bytes to read.
+    pub(super) fn bytes(&self) -> u64 {
+        count(self.length)
+    }
+
     /// On a grant.
     pub(super) fn run(self) {
         let mut block = AlignedBlock::zeroed(self.length);

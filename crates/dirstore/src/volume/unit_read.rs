@@ -7,18 +7,16 @@ use std::sync::Arc;
 
 use kernel::aligned::AlignedBlock;
 use rustix::io::{Errno, pread};
-use storage::uploads::UploadFile;
 use units::{UploadId, limits};
 use volume::{Areas, BLOCK_BYTES, ChecksumTable, StoredContent, UnitPlace, Volume};
 
-use crate::StoreError;
 use crate::buffers::{count, index};
 
-/// A unit that is being read. The disk's schedule sees it as an upload's file: the header, and the payload behind it. It takes the
-/// same time of the disk as one, and a batch of it ends with a flush as one's does, which has little to do.
+/// A unit that is being read: its header, and the payload behind that, a run on each grant.
 #[derive(Debug)]
 pub(super) struct UnitRead {
-    pub(super) upload: UploadId,
+    /// The copy that it is read for.
+    pub(super) copy: UploadId,
     content: Arc<StoredContent>,
     part: u32,
     place: UnitPlace,
@@ -44,14 +42,14 @@ pub(super) struct UnitBytes {
 impl UnitRead {
     /// Of the unit at `place`, whose `payload_bytes` should be part `part` of `content`.
     pub(super) fn new(
-        upload: UploadId,
+        copy: UploadId,
         content: Arc<StoredContent>,
         part: u32,
         (place, areas): (UnitPlace, Areas),
         payload_bytes: u64,
     ) -> Self {
         Self {
-            upload,
+            copy,
             content,
             part,
             place,
@@ -65,8 +63,13 @@ impl UnitRead {
         }
     }
 
-    /// Bytes to read in all.
-    pub(super) fn total(&self) -> u64 {
+    /// The places and the bytes that are read next.
+    pub(super) fn next_run(&self) -> (u32, u64) {
+        let places = if self.done == 0 { 2 } else { 1 };
+        (places, (self.total() - self.done).min(limits::RUN_BYTES_MAX))
+    }
+
+    fn total(&self) -> u64 {
         BLOCK_BYTES + count(self.payload.bytes().len())
     }
 
@@ -74,15 +77,9 @@ impl UnitRead {
         self.done == self.total()
     }
 
-    /// Reads up to `bytes` more in pieces, before each of which `may_begin` is asked; gives how many were read.
-    pub(super) fn read(
-        &mut self,
-        bytes: u64,
-        file: BorrowedFd<'_>,
-        mut may_begin: impl FnMut() -> bool,
-    ) -> (u64, Option<StoreError>) {
-        let end = self.total().min(self.done + bytes);
-        let begun = self.done;
+    /// Reads the next run in pieces, before each of which `may_begin` is asked.
+    pub(super) fn read(&mut self, file: BorrowedFd<'_>, mut may_begin: impl FnMut() -> bool) -> Result<(), Errno> {
+        let end = self.done + self.next_run().1;
         while self.done < end && may_begin() {
             let (position, run) = self.run_at(self.done);
             let length = index(run.min(end - self.done).min(limits::PIECE_BYTES_MAX));
@@ -91,14 +88,14 @@ impl UnitRead {
                 Some(within) => (self.payload.bytes_mut(), index(within)),
             };
             match pread(file, &mut memory[from..from + length], position) {
-                Ok(0) => return (self.done - begun, Some(StoreError::from(Errno::IO))),
+                Ok(0) => return Err(Errno::IO),
                 // Direct reads end at whole blocks.
                 Ok(read) => self.done += count(read) / limits::DIRECT_ALIGN * limits::DIRECT_ALIGN,
                 Err(Errno::INTR) => {}
-                Err(error) => return (self.done - begun, Some(StoreError::from(error))),
+                Err(error) => return Err(error),
             }
         }
-        (self.done - begun, None)
+        Ok(())
     }
 
     /// False if the header was read and is not that of the part.
@@ -116,9 +113,8 @@ impl UnitRead {
         table.verify(0, &self.payload.bytes()[..index(self.payload_bytes)]).ok()?;
         Some(UnitBytes { payload: self.payload, table })
     }
-}
 
-impl UploadFile for UnitRead {
+    /// Where on the disk the byte at `offset` of header and payload is, and how many go on from there.
     fn run_at(&self, offset: u64) -> (u64, u64) {
         match offset.checked_sub(BLOCK_BYTES) {
             None => (self.header_at + offset, BLOCK_BYTES - offset),

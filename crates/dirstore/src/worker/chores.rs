@@ -106,7 +106,7 @@ impl Worker {
         let frees = now >= chores.next_check
             && chores.removed.iter().any(|file| !self.contents.is_read(file.device, file.inode));
         if frees || !chores.steps.is_empty() {
-            self.uploads.offer_chore(READS_PER_STEP);
+            self.uploads.offer_chore(READS_PER_STEP, 0);
         }
     }
 

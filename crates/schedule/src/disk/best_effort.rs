@@ -162,7 +162,7 @@ impl BeQueue {
             Some(BeWork::Read { position, bytes, .. }) => {
                 cost.read(head, position, bytes.min(limits::PIECE_BYTES_MAX)) + self.settling(cost)
             }
-            Some(BeWork::Probe { reads, .. }) => cost.probe(reads) + self.settling(cost),
+            Some(BeWork::Probe { reads, bytes, .. }) => cost.probe(reads, bytes) + self.settling(cost),
             None => {
                 self.settling(cost).max(self.commit.map_or(Nanos::ZERO, |commit| cost.sync_time(commit.sync_scope())))
             }
@@ -302,7 +302,9 @@ impl BeQueue {
                 let bytes = bytes.min(limits::PIECE_BYTES_MAX);
                 (cost.read(head, position, bytes) <= settled).then_some(BeChoice::Read { slot, bytes })
             }
-            BeWork::Probe { job, reads } => (cost.probe(reads) <= settled).then_some(BeChoice::Probe { job }),
+            BeWork::Probe { job, reads, bytes } => {
+                (cost.probe(reads, bytes) <= settled).then_some(BeChoice::Probe { job })
+            }
             BeWork::Write { job, position, bytes } => {
                 let turn = self.turn_bytes_max().saturating_sub(self.turn_bytes).min(limits::RUN_BYTES_MAX);
                 let mut bytes = bytes.min(turn).min(BATCH_BYTES_MAX.saturating_sub(self.dirty_bytes()));
@@ -373,7 +375,7 @@ mod tests {
     fn a_store_threads_job_waits_for_one_run_of_bulk_reads_however_many_there_are() {
         let cost = spindle();
         let read = |slot: u32| BeWork::Read { slot, position: u64::from(slot) << 33, bytes: limits::PIECE_BYTES_MAX };
-        for job in [write(1, 8 << 20), BeWork::Probe { job: JobId(1), reads: 8 }] {
+        for job in [write(1, 8 << 20), BeWork::Probe { job: JobId(1), reads: 8, bytes: 0 }] {
             let mut queue = BeQueue::new(32);
             (0..20).for_each(|slot| queue.put(read(slot), None));
             queue.put(job, None);

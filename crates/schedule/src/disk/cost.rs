@@ -127,10 +127,11 @@ impl CostModel {
         own.min(Nanos(self.round.0 / 2)).saturating_add(self.unsettled)
     }
 
-    /// `reads` small random reads.
+    /// `reads` random reads of `bytes` in all, where the disk is slowest.
     #[must_use]
-    pub fn probe(&self, reads: u32) -> Nanos {
-        self.corrected(self.profile.access_time(self.profile.capacity.0 / 3).saturating_mul(u64::from(reads)))
+    pub fn probe(&self, reads: u32, bytes: u64) -> Nanos {
+        let access = self.profile.access_time(self.profile.capacity.0 / 3).saturating_mul(u64::from(reads));
+        self.corrected(access.saturating_add(self.profile.transfer_time(u64::MAX, bytes)))
     }
 
     /// Learns from a read: `predicted` without correction, and what it took.

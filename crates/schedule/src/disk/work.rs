@@ -25,12 +25,14 @@ pub enum BeWork {
         /// Length in bytes.
         bytes: u64,
     },
-    /// A store thread would make so many small reads.
+    /// A store thread would read in so many places.
     Probe {
         /// Its job.
         job: JobId,
         /// Number of reads.
         reads: u32,
+        /// Bytes in all.
+        bytes: u64,
     },
 }
 
