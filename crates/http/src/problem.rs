@@ -95,15 +95,16 @@ pub(crate) fn of_open(error: &DeliveryError) -> Reply {
 pub(crate) fn of_pipe(error: &PipeError) -> Reply {
     match error {
         PipeError::Stage(error) => of_stage(error),
+        PipeError::Delivery(error) => of_open(error),
         PipeError::BrokenOff(outcome) => {
             let detail = match outcome {
-                Some(Outcome::DiskError) => "the disk errs or does not answer",
-                Some(Outcome::StartTooLate) => "the disk has no time to start another stream now",
-                Some(Outcome::DiskOverloaded) => "the disk has become too slow for all its streams",
-                Some(Outcome::ContentChanged) => "the content became shorter while it was read",
-                _ => "the stream was stopped: the server is about to stop, or its viewer reads elsewhere",
+                Outcome::Stopped => {
+                    "the stream was stopped: the server is about to stop, or its viewer reads elsewhere"
+                }
+                Outcome::ContentChanged => "the content became shorter while it was read",
+                _ => "the stream broke off before a stage let anything of it pass",
             };
-            Reply::problem(StatusCode::SERVICE_UNAVAILABLE, detail)
+            Reply::problem(StatusCode::SERVICE_UNAVAILABLE, detail).field(RETRY_AFTER, RETRY_AFTER_SECONDS)
         }
     }
 }

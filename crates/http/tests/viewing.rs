@@ -2,6 +2,7 @@
 
 mod support;
 
+use dataplane::control::Outcome;
 use http::config::HttpConfig;
 use media::Container;
 use service::config::WhenFull;
@@ -138,4 +139,35 @@ async fn a_path_may_be_served_best_effort_when_it_is_full() {
     assert_eq!((served.status, served.field("x-isocast-rate"), served.text().as_str()), (200, None, "now"));
     assert_eq!(harness.one(&get("a.ts", "")).status, 503);
     assert_eq!(harness.one(&get("a.ts?rate=max", "")).status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_that_fails_before_the_first_byte_is_named_to_who_reads_through_a_stage_too() {
+    let harness = Harness::start(HttpConfig::default());
+    harness.store.put("list.m3u8", b"#EXTM3U\na.ts\n");
+    for (outcome, resource) in
+        [(Outcome::DiskError, "disk 0 failing"), (Outcome::DiskOverloaded, "disk 0"), (Outcome::StartTooLate, "disk 0")]
+    {
+        harness.plane.fail(outcome);
+        // Only the second passes a stage.
+        let [direct, piped] = ["list.m3u8", "list.m3u8?session=a"].map(|target| harness.one(&get(target, "")));
+        for answer in [&direct, &piped] {
+            assert_eq!((answer.status, answer.field("retry-after")), (503, Some("10")), "{}", answer.text());
+        }
+        let named = format!("\"resource\":\"{resource}\"");
+        assert!(direct.text().contains(&named), "{}", direct.text());
+        assert_eq!(piped.text(), direct.text());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_of_what_passes_a_stage_is_told() {
+    let harness = Harness::start(HttpConfig::default());
+    harness.store.put("list.m3u8", b"#EXTM3U\na.ts\n");
+    let mut client = harness.connect();
+    client.send("GET /media/list.m3u8?session=a HTTP/1.0\r\nHost: localhost\r\n\r\n");
+    assert_eq!(client.head().status, 200);
+    let carried = b"#EXTM3U\na.ts?session=a\n";
+    assert_eq!(client.take(carried.len()), carried);
+    harness.events.wait_until(|text| text.contains("\"stream_ended\"") && text.contains("\"Complete\""));
 }

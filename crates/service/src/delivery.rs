@@ -4,7 +4,7 @@
 //! gives it back untouched. A stream leaves the listing and its session before its end is logged, however it ends.
 //! Not here: what the ranges are framed with (the caller gives literal segments), stages (`pipeline`).
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Shutdown};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -264,6 +264,18 @@ impl Paced {
             Ok(end)
         };
         Finished { socket: Some(delivery.socket), end, body_bytes }
+    }
+
+    /// Waits until the data plane sends nothing more, and lets whoever reads the other end of a pair of sockets see that: the
+    /// plane's end comes back open.
+    pub(crate) async fn all_sent(&mut self) {
+        if self.ended.is_none()
+            && let Some(Report::Finished { delivery, end }) = self.pending.report().await
+        {
+            // One that is closed already says as much.
+            let _ = SockRef::from(&delivery.socket).shutdown(Shutdown::Write);
+            self.ended = Some((delivery, end));
+        }
     }
 
     /// Asks for the end.

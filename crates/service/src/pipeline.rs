@@ -6,6 +6,7 @@
 //! takes; what is not fetched slows the stream as a slow client does, and dropping the pipe ends it. See
 //! docs/stream-manager.md.
 
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::sync::Arc;
@@ -102,9 +103,12 @@ pub enum PipeError {
     /// A stage refused.
     #[error("{0}")]
     Stage(#[from] StageError),
-    /// The delivery ended before its time.
+    /// Nothing came of the delivery, for the reason for which it might not have been started either.
+    #[error(transparent)]
+    Delivery(#[from] DeliveryError),
+    /// The delivery ended before its time, though some of it had come.
     #[error("the delivery broke off")]
-    BrokenOff(Option<Outcome>),
+    BrokenOff(Outcome),
 }
 
 /// A delivery whose bytes come out here.
@@ -155,9 +159,9 @@ impl Pipe {
     pub async fn next(&mut self) -> Result<Option<Bytes>, PipeError> {
         while self.left > 0 {
             self.buffer.reserve(PIECE_BYTES);
-            let read = match self.socket.read_buf(&mut self.buffer).await {
+            let read = match self.read().await {
                 Ok(read @ 1..) => read as u64,
-                Ok(0) | Err(_) => return Err(PipeError::BrokenOff(self.outcome(None).await)),
+                Ok(0) | Err(_) => return Err(self.broken_off().await),
             };
             self.left = self.left.checked_sub(read).expect("the plane sends its segments and nothing else");
             let passed = self.stages.pass(self.buffer.split().freeze());
@@ -172,24 +176,41 @@ impl Pipe {
         self.ended = true;
         let rest = self.stages.end();
         let rest = self.unless_refused(rest).await?;
-        self.outcome(None).await;
+        if let Some(paced) = self.paced.take() {
+            paced.finished().await;
+        }
         Ok((!rest.is_empty()).then_some(rest))
     }
 
-    async fn unless_refused(&mut self, passed: Result<Bytes, StageError>) -> Result<Bytes, PipeError> {
-        if passed.is_err() {
-            if let Some(paced) = &self.paced {
-                paced.stop();
+    /// Reads what has come, or waits for it; nothing at the delivery's end.
+    async fn read(&mut self) -> io::Result<usize> {
+        if let Some(paced) = &mut self.paced {
+            tokio::select! {
+                biased;
+                read = self.socket.read_buf(&mut self.buffer) => return read,
+                () = paced.all_sent() => {}
             }
-            self.outcome(Some(STAGE_FAILED)).await;
+        }
+        self.socket.read_buf(&mut self.buffer).await
+    }
+
+    async fn unless_refused(&mut self, passed: Result<Bytes, StageError>) -> Result<Bytes, PipeError> {
+        if passed.is_err()
+            && let Some(paced) = self.paced.take()
+        {
+            paced.stop();
+            paced.finished_as(Some(STAGE_FAILED)).await;
         }
         Ok(passed?)
     }
 
-    /// Waits for the plane's end of the delivery.
-    async fn outcome(&mut self, failed: Option<&'static str>) -> Option<Outcome> {
-        let finished = self.paced.take()?.finished_as(failed).await;
-        finished.end.ok().map(|end| end.outcome)
+    /// Why the plane sent less than all of it.
+    async fn broken_off(&mut self) -> PipeError {
+        let Some(paced) = self.paced.take() else { return PipeError::BrokenOff(Outcome::Stopped) };
+        match paced.finished().await.end {
+            Ok(end) => PipeError::BrokenOff(end.outcome),
+            Err(error) => error.into(),
+        }
     }
 }
 

@@ -324,6 +324,8 @@ struct PlaneState {
     gate_closed: bool,
     queue_full: bool,
     draining: bool,
+    /// How each stream ends before its first byte.
+    failing: Option<Outcome>,
     /// Disks without room for a recording, and what they would grant.
     full_disks: Vec<(DiskId, BitRate)>,
 }
@@ -379,6 +381,11 @@ impl FakePlane {
 
     pub fn fill_queue(&self, full: bool) {
         self.state.lock().expect("lock").queue_full = full;
+    }
+
+    /// From now on each stream ends so before its first byte.
+    pub fn fail(&self, outcome: Outcome) {
+        self.state.lock().expect("lock").failing = Some(outcome);
     }
 
     /// From now on a recording finds no room on `disk` but for `grantable`.
@@ -445,8 +452,9 @@ impl FakePlane {
         let mut socket = StdStream::from(delivery.socket.try_clone().expect("a descriptor"));
         socket.set_nonblocking(false).expect("a socket");
         let mut sent = 0;
-        let mut outcome = Outcome::Complete;
-        for segment in delivery.segments.iter() {
+        let failing = self.state.lock().expect("lock").failing;
+        let mut outcome = failing.unwrap_or(Outcome::Complete);
+        for segment in delivery.segments.iter().filter(|_| failing.is_none()) {
             if matches!(segment, Segment::Range { .. }) && !self.pass_gate(stream) {
                 outcome = Outcome::Stopped;
                 break;
