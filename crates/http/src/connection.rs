@@ -3,7 +3,9 @@
 //! Promise: a head is bounded in size and time; bytes read beyond a request belong to the next one; an error is answered
 //! precisely before the connection is closed. Not here: answers.
 
+use std::future::{Future, pending};
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -49,7 +51,10 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: SocketAd
     }
     let mut stream = stream;
     loop {
-        let head = match next_head(&shared, &mut stream, &mut buffer, wait_max, arrival).await {
+        // A head that is not complete when a drain begins does not count as a running request.
+        let ends = async { if arrival == Arrival::Serving { drains(&shared).await } else { pending().await } };
+        let head_time_max = || shared.config().head_time_max;
+        let head = match next_head(&mut stream, &mut buffer, (wait_max, head_time_max), ends).await {
             Ok(Some(head)) => *head,
             Ok(None) => return,
             Err(reply) => return refuse(&shared, stream, peer, &reply).await,
@@ -72,26 +77,25 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: SocketAd
     }
 }
 
-/// Reads until a head is complete; none comes if the connection ends. The clock of the head starts with its first byte. A head that is not complete when a
-/// drain begins does not count as a running request.
+/// Reads until a head is complete. It gives none if the connection ends, if no first byte comes within `wait_max`, or once
+/// `ends` is ready. The head may take `head_time_max` from its first byte on.
 ///
 /// # Errors
-/// It is refused with this.
-async fn next_head(
-    shared: &Shared,
+/// What the head is refused with.
+pub(crate) async fn next_head(
     stream: &mut TcpStream,
     buffer: &mut BytesMut,
-    wait_max: Duration,
-    arrival: Arrival,
+    (wait_max, head_time_max): (Duration, impl Fn() -> Duration),
+    ends: impl Future<Output = ()>,
 ) -> Result<Option<Box<RequestHead>>, Reply> {
-    let mut draining = shared.draining.clone();
+    let mut ends = pin!(ends);
     let mut deadline = Instant::now() + wait_max;
     let mut begun = false;
     let mut looked_at = 0;
     loop {
         if !begun && !buffer.is_empty() {
             begun = true;
-            deadline = Instant::now() + shared.config().head_time_max;
+            deadline = Instant::now() + head_time_max();
         }
         // A head ends with a line; a parser that ran for each byte would let slow clients cost much.
         if buffer[looked_at..].contains(&b'\n') || buffer.len() >= HEAD_BYTES_MAX {
@@ -104,9 +108,9 @@ async fn next_head(
         looked_at = buffer.len();
         buffer.reserve(BUFFER_BYTES);
         let read = tokio::select! {
-            biased; // what has arrived already is answered, drain or not
+            biased; // what has arrived already is answered all the same
             read = timeout_at(deadline, stream.read_buf(buffer)) => read,
-            _ = draining.wait_for(|draining| *draining), if arrival == Arrival::Serving => return Ok(None),
+            () = &mut ends => return Ok(None),
         };
         match read {
             Ok(Ok(0) | Err(_)) => return Ok(None),
@@ -149,7 +153,7 @@ async fn answer(mut exchange: Exchange, buffer: &mut BytesMut, mut stream: TcpSt
     exchange.head.keep_alive &= is_read;
     let stream = exchange.answer_as(stream, reply, user).await?;
     if !is_read {
-        linger(&exchange.shared, stream).await;
+        linger(stream, drains(&exchange.shared)).await;
         return None;
     }
     exchange.head.keep_alive.then_some(stream)
@@ -164,23 +168,27 @@ async fn refuse(shared: &Shared, mut stream: TcpStream, peer: SocketAddr, reply:
         AccessRecord { peer: peer.ip(), user: None, request: none(), referer: none(), agent: none() }
     });
     if written.is_ok() {
-        linger(shared, stream).await;
+        linger(stream, drains(shared)).await;
     }
 }
 
-/// Closes our side and listens for a moment: closing at once would reset the connection, and the client would lose the
-/// answer while it still sends (RFC 9112 §9.6). A server that stops does not wait for that.
-async fn linger(shared: &Shared, mut stream: TcpStream) {
+/// Is ready once the server drains.
+async fn drains(shared: &Shared) {
+    let _ = shared.draining.clone().wait_for(|draining| *draining).await;
+}
+
+/// Closes our side and listens for a moment, at most until `ends` is ready: closing at once would reset the connection, and
+/// the client would lose the answer while it still sends (RFC 9112 §9.6).
+pub(crate) async fn linger(mut stream: TcpStream, ends: impl Future<Output = ()>) {
     if stream.shutdown().await.is_err() {
         return;
     }
-    let drained = async {
+    let silent = async {
         let mut sink = vec![0u8; LINGER_READ_BYTES];
         while let Ok(Ok(1..)) = timeout(LINGER_SILENCE, stream.read(&mut sink)).await {}
     };
-    let mut draining = shared.draining.clone();
     tokio::select! {
-        _ = timeout(LINGER_TIME, drained) => {}
-        _ = draining.wait_for(|draining| *draining) => {}
+        _ = timeout(LINGER_TIME, silent) => {}
+        () = ends => {}
     }
 }

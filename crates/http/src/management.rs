@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::message::reply::Reply;
 use crate::metrics::metrics;
 use crate::shared::Shared;
-use crate::{figures, follow, volumes};
+use crate::{figures, follow, problem, volumes};
 
 /// What programs may ask below `/api/v1` (OpenAPI 3.1). A test holds it to what is answered.
 const OPENAPI: &str = include_str!("openapi.json");
@@ -46,12 +46,10 @@ fn ready(shared: &Shared) -> Reply {
     } else {
         return Reply::with_body(StatusCode::OK, "text/plain; charset=utf-8", "streams are admitted\n");
     };
-    Reply::problem(StatusCode::SERVICE_UNAVAILABLE, &format!("streams are not admitted ({why_not})"))
+    problem::not_ready(why_not)
 }
 
 fn json(value: &impl Serialize) -> Reply {
-    match serde_json::to_vec(value) {
-        Ok(body) => Reply::with_body(StatusCode::OK, "application/json", body),
-        Err(error) => Reply::problem(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
-    }
+    let body = serde_json::to_vec(value).expect("the keys of wire types are texts");
+    Reply::with_body(StatusCode::OK, "application/json", body)
 }

@@ -83,6 +83,23 @@ pub(crate) fn stopping() -> Reply {
     unavailable("Stopping", "the server is about to stop; try again later", ("draining", 0))
 }
 
+/// 503 for now, with the reason.
+fn not_now(detail: &str) -> Reply {
+    Reply::problem(StatusCode::SERVICE_UNAVAILABLE, detail).field(RETRY_AFTER, RETRY_AFTER_SECONDS)
+}
+
+/// 503: no stream is admitted, whichever it is.
+pub(crate) fn not_ready(why: &str) -> Reply {
+    not_now(&format!("streams are not admitted ({why})"))
+}
+
+/// 503: the server starts; `step` says what it is doing.
+pub(crate) fn starting(step: &str) -> Reply {
+    let detail = format!("the server is starting: {step}");
+    problem_with(StatusCode::SERVICE_UNAVAILABLE, "Starting", &detail, &[("resource", "starting".into())])
+        .field(RETRY_AFTER, "1")
+}
+
 /// What is answered where a delivery was not started.
 pub(crate) fn of_open(error: &DeliveryError) -> Reply {
     match error {
@@ -104,7 +121,7 @@ pub(crate) fn of_pipe(error: &PipeError) -> Reply {
                 Outcome::ContentChanged => "the content became shorter while it was read",
                 _ => "the stream broke off before a stage let anything of it pass",
             };
-            Reply::problem(StatusCode::SERVICE_UNAVAILABLE, detail).field(RETRY_AFTER, RETRY_AFTER_SECONDS)
+            not_now(detail)
         }
     }
 }

@@ -3,21 +3,22 @@
 //! Promise: from the moment the port is bound, `/health` is 200 and everything else is 503 with the step that is under way
 //! and `Retry-After`. One request per connection; connections and heads are bounded. Not here: the start itself.
 
+use std::future::pending;
 use std::io;
 use std::net::TcpListener as StdListener;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use http_types::header::{CACHE_CONTROL, RETRY_AFTER};
+use bytes::BytesMut;
 use http_types::{Method, StatusCode};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::message::head::{HEAD_BYTES_MAX, parse_head};
-use crate::message::reply::{After, Reply, problem_with, render_reply_head};
+use crate::connection::{linger, next_head};
+use crate::exchange::write_all;
+use crate::message::reply::{After, Reply, render_reply_head};
 use crate::problem;
 
 /// Connections answered at a time; more wait in the listener's queue.
@@ -67,43 +68,33 @@ async fn accept(listener: TcpListener, step: watch::Receiver<String>) {
     }
 }
 
-async fn exchange(mut stream: TcpStream, step: &str) -> io::Result<()> {
-    let mut head = Vec::new();
-    let (reply, bodiless) = loop {
-        match parse_head(&head) {
-            Ok(Some(head)) => break (reply(&head.path, step), head.method == Method::HEAD),
-            Ok(None) if head.len() < HEAD_BYTES_MAX => {}
-            Ok(None) => return Ok(()),
-            Err(error) => break (problem::of_head(&error), false),
-        }
-        if stream.read_buf(&mut head).await? == 0 {
-            return Ok(());
-        }
+async fn exchange(mut stream: TcpStream, step: &str) {
+    let times = (EXCHANGE_TIME_MAX, || EXCHANGE_TIME_MAX);
+    let (reply, bodiless) = match next_head(&mut stream, &mut BytesMut::new(), times, pending()).await {
+        Ok(Some(head)) => (reply(&head.path, step), head.method == Method::HEAD),
+        Ok(None) => return,
+        Err(reply) => (reply, false),
     };
     let mut answer = render_reply_head(&reply, After::Close, SystemTime::now());
     if !bodiless {
         answer.extend_from_slice(&reply.body);
     }
-    stream.write_all(&answer).await?;
-    stream.shutdown().await?;
-    // Closed with a body unread, the connection would be reset, and the client might lose the answer (RFC 9112 §9.6).
-    let mut sink = [0; 4096];
-    while stream.read(&mut sink).await? > 0 {}
-    Ok(())
+    if write_all(&mut stream, answer.as_slice()).await.is_ok() {
+        linger(stream, pending()).await;
+    }
 }
 
 fn reply(path: &str, step: &str) -> Reply {
     if path == "/health" {
         return Reply::with_body(StatusCode::OK, "text/plain; charset=utf-8", "ok\n");
     }
-    let detail = format!("the server is starting: {step}");
-    problem_with(StatusCode::SERVICE_UNAVAILABLE, "Starting", &detail, &[("resource", "starting".into())])
-        .field(RETRY_AFTER, "1")
-        .field(CACHE_CONTROL, "no-store")
+    problem::starting(step)
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
     use super::*;
 
     async fn ask(address: std::net::SocketAddr, request: &str) -> String {

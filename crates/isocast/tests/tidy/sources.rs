@@ -1,6 +1,7 @@
 //! How sources look: `unsafe`, names of types, sizes, heads, what is not for main.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use super::{all_files, code_lines, report, sources};
 
@@ -59,6 +60,26 @@ fn one_type_name_has_one_meaning() {
         .filter(|(_, places)| places.len() > 1)
         .map(|(name, places)| format!("`{name}` is defined at {}; give each a name of its own", places.join(", ")))
         .collect();
+    report(&problems);
+}
+
+/// Who answers that a request cannot be served now, or that the server failed, says so with all that the table says of it.
+#[test]
+fn what_went_wrong_becomes_an_answer_in_one_table() {
+    let source = Path::new("crates/http/src");
+    let (mut problems, mut found) = (Vec::new(), 0);
+    for (path, text) in sources("rs").into_iter().filter(|(path, _)| path.starts_with(source)) {
+        let text = text.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default();
+        for (number, _) in code_lines(text).filter(|(_, line)| {
+            ["SERVICE_UNAVAILABLE", "INTERNAL_SERVER_ERROR"].iter().any(|status| line.contains(status))
+        }) {
+            found += 1;
+            if path != source.join("problem.rs") {
+                problems.push(format!("{}:{number}: make this answer in `problem`", path.display()));
+            }
+        }
+    }
+    assert!(found > 3, "{found} are not all");
     report(&problems);
 }
 
