@@ -1,7 +1,7 @@
 //! GET and HEAD of contents: from the request head to the service and back.
 //!
-//! Promise: only a complete response keeps the connection open. Not here: what is answered (`plan`), at which rate
-//! (`service`).
+//! Promise: only a complete response keeps the connection open. Not here: what is answered (`plan`), at which rate and from
+//! where (`service::reads`).
 
 use std::os::fd::OwnedFd;
 use std::time::SystemTime;
@@ -11,11 +11,11 @@ use dataplane::control::{Outcome, Segment};
 use http_types::header::{self, HeaderName, USER_AGENT};
 use http_types::{Method, StatusCode};
 use service::contents::{ContentPath, Opened, PathError, StoreError, Want};
-use service::delivery::{self, DeliveryRequest, DeliveryTerms, Finished};
-use service::pipeline::{self, Stages};
+use service::delivery::Finished;
+use service::pipeline::{Pipe, Stages};
 use service::rate::AskedRate;
+use service::reads::{self, ContentRead, PacedRead, ReadPurpose};
 use service::session::{ContentPart, Viewer};
-use service::small_reads;
 use tokio::net::TcpStream;
 use units::BitRate;
 
@@ -34,8 +34,6 @@ use crate::streamed::{Framing, Streamed};
 
 /// The field that tells the granted rate, in bits per second.
 const RATE_FIELD: HeaderName = HeaderName::from_static("x-isocast-rate");
-/// A range up to so many bytes may be a look at an index.
-const INDEX_READ_BYTES_MAX: u64 = 1 << 20;
 /// Where contents live.
 pub(crate) const PREFIX: &str = "/media/";
 
@@ -53,92 +51,76 @@ pub(crate) fn content_path(head: &RequestHead) -> Result<ContentPath, PathError>
 
 /// Answers a read of a content. Returns the socket if the connection goes on.
 pub(crate) async fn serve(exchange: &Exchange, stream: TcpStream) -> Option<TcpStream> {
-    let PreparedRead { plan, body } = match prepare(exchange).await {
+    let (plan, read) = match prepare(exchange).await {
         Ok(prepared) => prepared,
         Err(reply) => return exchange.answer(stream, reply).await,
     };
-    match body {
-        ReadBody::None(rate) => {
-            let head = response_head(exchange, &plan, rate);
-            exchange.send_head(stream, head, plan.status, keeps_alive(&exchange.head, &plan)).await
+    let service = &exchange.shared.service;
+    let head = |rate| response_head(exchange, &plan, rate);
+    if exchange.head.method == Method::HEAD {
+        let keep_alive = keeps_alive(&exchange.head, &plan);
+        return exchange.send_head(stream, head(read.rate(service)), plan.status, keep_alive).await;
+    }
+    let mut stream = Some(stream);
+    match reads::open(service, read, || detach(stream.take()?), &head).await {
+        Ok(PacedRead::Kept { bytes, rate }) => send_kept(exchange, stream?, &plan, (head(rate), bytes)).await,
+        Ok(PacedRead::Socket(paced)) => {
+            let Finished { socket, end, body_bytes } = paced.finished().await;
+            let end = match end {
+                Ok(end) => end,
+                Err(error) => return exchange.answer(attach(socket?)?, problem::of_open(&error)).await,
+            };
+            exchange.log(plan.status, body_bytes);
+            let whole = end.outcome == Outcome::Complete && exchange.head.keep_alive;
+            if whole { attach(socket?) } else { None }
         }
-        ReadBody::Kept(bytes) => send_kept(exchange, stream, &plan, bytes).await,
-        ReadBody::Delivery(request) => deliver(exchange, stream, &plan, *request).await,
         // In a box, so that those who pass no stage carry none of it for hours.
-        ReadBody::Staged(request, stages) => {
-            Box::pin(deliver_through_stages(exchange, stream, &plan, *request, stages)).await
+        Ok(PacedRead::Pipe(pipe)) => Box::pin(send_piped(exchange, stream?, &plan, *pipe)).await,
+        Err((socket, error)) => {
+            let stream = match stream {
+                Some(stream) => stream,
+                None => attach(socket?)?,
+            };
+            exchange.answer(stream, problem::of_open(&error)).await
         }
     }
-}
-
-/// A request that is understood and whose content is open.
-struct PreparedRead {
-    plan: StreamPlan,
-    body: ReadBody,
-}
-
-/// What is sent behind the head.
-enum ReadBody {
-    /// Nothing; a GET would have this rate.
-    None(Option<BitRate>),
-    /// What is in memory.
-    Kept(Bytes),
-    /// What the data plane delivers to the client's socket.
-    Delivery(Box<DeliveryRequest>),
-    /// What the data plane delivers, through stages.
-    Staged(Box<DeliveryRequest>, Stages),
 }
 
 /// Understands the request and opens the content, or says what is answered instead.
-async fn prepare(exchange: &Exchange) -> Result<PreparedRead, Reply> {
+async fn prepare(exchange: &Exchange) -> Result<(StreamPlan, ContentRead), Reply> {
     let (service, head) = (&exchange.shared.service, &exchange.head);
     let query = Query::parse(head.query.as_deref()).map_err(problem::bad_request)?;
     let cmcd = Cmcd::read(query.cmcd.as_deref(), &head.headers);
-    let mut asked = asked(&query, &cmcd).map_err(problem::bad_request)?;
+    let asked = asked(&query, &cmcd).map_err(problem::bad_request)?;
     let path = content_path(head).map_err(problem::bad_request)?;
     let name = path.joined();
     // HEAD opens the content, too: that it cannot be read is answered as to a GET. It is not read to find its rate.
-    let delivers = head.method == Method::GET;
-    let want = if delivers && asked.rate == AskedRate::Unsaid { Want::FileAndRate } else { Want::File };
+    let finds_rate = head.method == Method::GET && asked.rate == AskedRate::Unsaid;
+    let want = if finds_rate { Want::FileAndRate } else { Want::File };
     let opened = service.contents.open(&path, want).await;
     let Opened { entry, content, media } = opened.map_err(|error| refusal(head, &error))?;
-    let mut stages = Stages(playlist::stage(&name, head.query.as_deref()).into_iter().collect());
+    let stages = Stages(playlist::stage(&name, head.query.as_deref()).into_iter().collect());
     let now = SystemTime::now();
     let boundary = || format!("{:016x}{:016x}", service.hash((&name, now)), service.hash((now, &name, 1)));
     let plan = plan(head, &entry, stages.alteration().as_deref(), &boundary, now)?;
-    let part = plan.ranged && plan.status == StatusCode::PARTIAL_CONTENT;
-    let accompanies = cmcd.object == ObjectType::Accompanying;
-    let viewer = viewer(exchange, &query, cmcd);
-    let config = service.config();
-    if plan.content_bytes <= INDEX_READ_BYTES_MAX {
-        // A look at the index. Of what the viewer plays it is read with its reservation, otherwise in what is left over, and
-        // so is what a player reads at the same time as the parts it plays: playlists, initialization segments, captions.
-        if part && service.has_reservation(&viewer, &name) {
-            asked.ceiling = asked.ceiling.or(Some(BitRate(u64::MAX)));
-        } else if part || accompanies || media_type(&name) == PLAYLIST {
-            asked.rate = AskedRate::Bulk;
-        }
-    }
-    let terms = DeliveryTerms::decide(&config, &name, asked, media, plan.content_bytes);
-    if !delivers || (plan.content_bytes == 0 && stages.0.is_empty()) {
-        return Ok(PreparedRead { plan, body: ReadBody::None(terms.decision.rate()) });
-    }
-    let request = Box::new(DeliveryRequest {
-        viewer,
-        path: name,
-        content,
-        body: plan.body.clone(),
-        terms,
-        part: part_of(&plan, &query),
-        client: exchange.client(),
-    });
-    let kept = if stages.0.is_empty() { small_reads::kept_bytes(service, &request, &mut stages) } else { None };
-    let body = match kept {
-        Some(bytes) => ReadBody::Kept(bytes),
-        None if stages.0.is_empty() => ReadBody::Delivery(request),
-        None => ReadBody::Staged(request, stages),
+    let purpose = match () {
+        () if plan.status == StatusCode::PARTIAL_CONTENT => ReadPurpose::Looks,
+        () if cmcd.object == ObjectType::Accompanying || media_type(&name) == PLAYLIST => ReadPurpose::Accompanies,
+        () => ReadPurpose::Plays,
     };
-    Ok(PreparedRead { plan, body })
+    let read = ContentRead {
+        content,
+        media,
+        body: plan.body.clone(),
+        part: part_of(&plan, &query),
+        purpose,
+        asked,
+        viewer: viewer(exchange, &query, cmcd),
+        client: exchange.client(),
+        stages,
+        path: name,
+    };
+    Ok((plan, read))
 }
 
 /// A directory named without its slash is a redirect; everything else is in the one table.
@@ -184,59 +166,27 @@ fn viewer(exchange: &Exchange, query: &Query, cmcd: Cmcd) -> Viewer {
 }
 
 /// Head and content are in memory, and leave at once.
-async fn send_kept(exchange: &Exchange, mut stream: TcpStream, plan: &StreamPlan, body: Bytes) -> Option<TcpStream> {
-    let (head, length) = (response_head(exchange, plan, None), body.len() as u64);
+async fn send_kept(
+    exchange: &Exchange,
+    mut stream: TcpStream,
+    plan: &StreamPlan,
+    (head, body): (Vec<u8>, Bytes),
+) -> Option<TcpStream> {
+    let length = body.len() as u64;
     let written = write_all(&mut stream, Bytes::from(head).chain(body)).await;
     exchange.log(plan.status, if written.is_ok() { length } else { 0 });
     (written.is_ok() && exchange.head.keep_alive).then_some(stream)
 }
 
-/// Head and content leave through the data plane.
-async fn deliver(
-    exchange: &Exchange,
-    stream: TcpStream,
-    plan: &StreamPlan,
-    request: DeliveryRequest,
-) -> Option<TcpStream> {
-    let socket = detach(stream)?;
-    let prefix = |rate| response_head(exchange, plan, rate);
-    let paced = match delivery::open(&exchange.shared.service, request, socket, &prefix).await {
-        Ok(paced) => paced,
-        Err((socket, error)) => {
-            return exchange.answer(attach(socket?)?, problem::of_open(&error)).await;
-        }
-    };
-    let Finished { socket, end, body_bytes } = paced.finished().await;
-    match end {
-        Ok(end) => {
-            exchange.log(plan.status, body_bytes);
-            let whole = end.outcome == Outcome::Complete && exchange.head.keep_alive;
-            if whole { attach(socket?) } else { None }
-        }
-        Err(error) => exchange.answer(attach(socket?)?, problem::of_open(&error)).await,
-    }
-}
-
-/// What the data plane delivers passes stages here, and is written by us. What fails before the first byte is out is answered
-/// with a problem; later the response breaks off.
-async fn deliver_through_stages(
-    exchange: &Exchange,
-    stream: TcpStream,
-    plan: &StreamPlan,
-    request: DeliveryRequest,
-    stages: Stages,
-) -> Option<TcpStream> {
+/// What comes out of a pipe is written by us. What fails before the first byte is out is answered with a problem; later the
+/// response breaks off.
+async fn send_piped(exchange: &Exchange, stream: TcpStream, plan: &StreamPlan, mut pipe: Pipe) -> Option<TcpStream> {
     let framing = Framing::of(plan.length, exchange.head.version);
-    let rate = request.terms.decision.rate();
-    let mut pipe = match pipeline::open(&exchange.shared.service, request, stages).await {
-        Ok(pipe) => pipe,
-        Err(error) => return exchange.answer(stream, problem::of_open(&error)).await,
-    };
     let mut next = match pipe.next().await {
         Ok(first) => first,
         Err(error) => return exchange.answer(stream, problem::of_pipe(&error)).await,
     };
-    let head = response_head(exchange, plan, rate);
+    let head = response_head(exchange, plan, pipe.rate());
     let mut response = Streamed::new(stream, head, framing, exchange.shared.config().stall_max);
     let finished = async {
         while let Some(piece) = next {

@@ -154,7 +154,9 @@ pub(crate) fn of_delete(error: &StoreError) -> Reply {
 /// What is answered where a stream is not stopped.
 pub(crate) fn of_stop(error: &StopError) -> Reply {
     match error {
-        StopError::Unknown => Reply::problem(StatusCode::NOT_FOUND, &error.to_string()),
+        StopError::Unknown => {
+            Reply::problem(StatusCode::NOT_FOUND, &format!("{error}; /api/v1/streams lists those that do"))
+        }
         StopError::Recording => Reply::problem(StatusCode::CONFLICT, &error.to_string()),
         StopError::Busy => busy(),
     }

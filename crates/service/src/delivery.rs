@@ -43,31 +43,31 @@ pub struct Client {
 
 /// How a read is to be served, and what becomes of it when there is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DeliveryTerms {
+pub(crate) struct DeliveryTerms {
     /// At which rate.
-    pub decision: Decision,
+    pub(crate) decision: Decision,
     /// The same if it is the next segment of what its viewer plays: ahead of the rate, so that the player's buffer fills.
-    pub next: Decision,
+    next: Decision,
     /// What becomes of it when there is no room.
-    pub when_full: WhenFull,
+    when_full: WhenFull,
 }
 
 /// A read of an open content.
-pub struct DeliveryRequest {
+pub(crate) struct DeliveryRequest {
     /// The content's path below the root.
-    pub path: String,
+    pub(crate) path: String,
     /// The content.
-    pub content: Arc<Content>,
+    pub(crate) content: Arc<Content>,
     /// What is sent of it: ranges, and literal bytes between them.
-    pub body: Vec<Segment>,
+    pub(crate) body: Vec<Segment>,
     /// How it is served.
-    pub terms: DeliveryTerms,
+    pub(crate) terms: DeliveryTerms,
     /// Who watches.
-    pub viewer: Viewer,
+    pub(crate) viewer: Viewer,
     /// Which part of the content that is.
-    pub part: ContentPart,
+    pub(crate) part: ContentPart,
     /// The connection.
-    pub client: Client,
+    pub(crate) client: Client,
 }
 
 /// Why a delivery was not started.
@@ -110,8 +110,13 @@ pub struct Finished {
 
 impl DeliveryTerms {
     /// What was asked, what the content needs and what the path is set to, put together, for so many bytes of the content.
-    #[must_use]
-    pub fn decide(config: &ServiceConfig, path: &str, asked: RateAsked, media: Option<MediaRate>, bytes: u64) -> Self {
+    pub(crate) fn decide(
+        config: &ServiceConfig,
+        path: &str,
+        asked: RateAsked,
+        media: Option<MediaRate>,
+        bytes: u64,
+    ) -> Self {
         let decision = asked.decide(media, by_prefix(&config.path_rates, path), config.burst, bytes);
         // What the request itself asks for is not changed.
         let is_said = asked.burst.is_some() || asked.ceiling.is_some();
@@ -125,7 +130,7 @@ impl DeliveryTerms {
 ///
 /// # Errors
 /// Why it was not started, with the socket as it was.
-pub async fn open(
+pub(crate) async fn open(
     service: &Arc<MediaService>,
     mut request: DeliveryRequest,
     mut socket: OwnedFd,
@@ -216,6 +221,11 @@ async fn start(
 }
 
 impl Paced {
+    /// The rate that it was granted.
+    pub(crate) const fn rate(&self) -> Option<BitRate> {
+        self.request.terms.decision.rate()
+    }
+
     /// Waits for the end, and logs it.
     pub async fn finished(self) -> Finished {
         self.finished_as(None).await

@@ -1,12 +1,13 @@
 //! The media service: who may read and write which content, at which rate, and the streams that carry it.
 //!
 //! Promise: it speaks no protocol. A front end (`http` is one) turns its requests into the calls below, and the errors, which
-//! are enums, into its answers; nothing here knows a header, a status or a URL. It touches no disk itself (it asks the
-//! store) and does nothing for a stream between its start and its end.
+//! are enums, into its answers; nothing here knows a head field, a status or a path of the API. Events, disks' failures and
+//! jobs' runs have the words of `api`, which every front end shares; a refusal may name the setting that would change it. It
+//! touches no disk itself (it asks the store) and does nothing for a stream between its start and its end.
 //!
-//! The calls: [`access::may_write`] says whether somebody may change something, [`delivery::open`] starts the paced
-//! delivery of a content to a socket, [`pipeline::open`] into a pipe that stages may follow, [`ingest::begin`] takes an upload
-//! or a recording.
+//! The calls: [`reads::open`] starts the delivery of a content at its rate, to the client's socket or into a pipe that stages
+//! follow; [`access::may_write`] says whether somebody may change something, and [`ingest::begin`] takes an upload or a
+//! recording from whoever may.
 
 pub mod access;
 pub mod config;
@@ -23,14 +24,15 @@ pub mod pipeline;
 pub mod plane_client;
 pub mod quota;
 pub mod rate;
+pub mod reads;
 pub mod refusals;
 pub mod session;
-pub mod small_reads;
 
 mod media_service;
 mod piece_cache;
 mod recording;
 mod session_table;
+mod small_reads;
 
 pub use media_service::{MediaService, RunningStream, ServiceParts, ServiceStats, StopError};
 pub use plane_client::PlaneQueue;

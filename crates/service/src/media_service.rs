@@ -26,7 +26,6 @@ use crate::piece_cache::PieceCache;
 use crate::plane_client::{PlaneClient, PlaneQueue};
 use crate::quota::Quotas;
 use crate::refusals::RefusalCounts;
-use crate::session::Viewer;
 use crate::session_table::SessionTable;
 
 /// What the wiring gives the service.
@@ -147,7 +146,7 @@ pub struct ServiceStats {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StopError {
     /// No stream of this number runs.
-    #[error("no stream of this number runs; /api/v1/streams lists those that do")]
+    #[error("no stream of this number runs")]
     Unknown,
     /// What a client sends is the client's to end: what came of it is kept or dropped as it asked for.
     #[error("this is a recording: whoever sends it ends it")]
@@ -267,12 +266,6 @@ impl MediaService {
     #[must_use]
     pub fn session_count(&self) -> usize {
         self.sessions.len()
-    }
-
-    /// True if the viewer has a reservation for the content at this path.
-    #[must_use]
-    pub fn has_reservation(&self, viewer: &Viewer, path: &str) -> bool {
-        self.sessions.has(viewer, self.hash(path))
     }
 
     /// The entries of the directory at `path`.

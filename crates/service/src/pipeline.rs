@@ -15,6 +15,7 @@ use bytes::{Bytes, BytesMut};
 use dataplane::control::{Outcome, Segment};
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
+use units::BitRate;
 
 use crate::delivery::{self, DeliveryError, DeliveryRequest, Paced};
 use crate::media_service::MediaService;
@@ -116,6 +117,7 @@ pub struct Pipe {
     service: Arc<MediaService>,
     socket: UnixStream,
     left: u64,
+    rate: Option<BitRate>,
     buffer: BytesMut,
     stages: Stages,
     /// None once its end is logged, and where there is nothing to deliver.
@@ -127,7 +129,7 @@ pub struct Pipe {
 ///
 /// # Errors
 /// Why it was not started.
-pub async fn open(
+pub(crate) async fn open(
     service: &Arc<MediaService>,
     request: DeliveryRequest,
     stages: Stages,
@@ -138,6 +140,7 @@ pub async fn open(
     // The plane's end stays in blocking mode, for then no memory is lent to it (`kernel::lend`): before Linux 6.5, splicing to
     // such a socket waits for its reader, which is no thread of real-time priority. The plane's sends never wait.
     let left = request.body.iter().map(Segment::length).sum();
+    let asked_rate = request.terms.decision.rate();
     // The plane has no streams without bytes, but stages may still add some.
     let paced = match left {
         0 => None,
@@ -148,10 +151,17 @@ pub async fn open(
         ),
     };
     let service = Arc::clone(service);
-    Ok(Pipe { service, socket, left, buffer: BytesMut::new(), stages, paced, ended: false })
+    let rate = paced.as_ref().map_or(asked_rate, Paced::rate);
+    Ok(Pipe { service, socket, left, rate, buffer: BytesMut::new(), stages, paced, ended: false })
 }
 
 impl Pipe {
+    /// The rate that it was granted.
+    #[must_use]
+    pub const fn rate(&self) -> Option<BitRate> {
+        self.rate
+    }
+
     /// The next piece, never an empty one; none at the end.
     ///
     /// # Errors

@@ -19,7 +19,7 @@ use crate::rate::Decision;
 
 /// The bytes of a small best-effort read, if they are kept and may be sent now. Otherwise, if it was asked for before, `stages`
 /// gets one that keeps what passes.
-pub fn kept_bytes(service: &MediaService, request: &DeliveryRequest, stages: &mut Stages) -> Option<Bytes> {
+pub(crate) fn kept_bytes(service: &MediaService, request: &DeliveryRequest, stages: &mut Stages) -> Option<Bytes> {
     let (Decision::BestEffort, [Segment::Range { offset, length: length @ ..=SMALL_BYTES_MAX }]) =
         (request.terms.decision, request.body.as_slice())
     else {

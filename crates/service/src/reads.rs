@@ -1,0 +1,128 @@
+//! The read of an open content, from what a front end understood of a request to its bytes: it decides at which rate, and whether
+//! they come from memory, through stages, or by the data plane alone.
+//!
+//! Promise: a front end makes one call, [`open`], and sends what that gives it. Not here: which part of the content is sent, and
+//! with what between its ranges (the front ends); admission (the data plane).
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use dataplane::control::{Content, Segment};
+use units::BitRate;
+
+use crate::contents::MediaRate;
+use crate::delivery::{self, Client, DeliveryError, DeliveryRequest, DeliveryTerms, HeadRenderer, Paced};
+use crate::media_service::MediaService;
+use crate::pipeline::{self, Pipe, Stages};
+use crate::rate::{AskedRate, RateAsked};
+use crate::session::{ContentPart, Viewer};
+use crate::small_reads;
+
+/// A range up to so many bytes may be a look at an index.
+const INDEX_READ_BYTES_MAX: u64 = 1 << 20;
+
+/// A read of an open content.
+pub struct ContentRead {
+    /// The content's path below the root.
+    pub path: String,
+    /// The content.
+    pub content: Arc<Content>,
+    /// The rate that it needs, if that was looked up.
+    pub media: Option<MediaRate>,
+    /// What is sent of it: ranges, and literal bytes between them.
+    pub body: Vec<Segment>,
+    /// Which part of the content that is.
+    pub part: ContentPart,
+    /// What it is read for.
+    pub purpose: ReadPurpose,
+    /// What the request says of its rate.
+    pub asked: RateAsked,
+    /// Who watches.
+    pub viewer: Viewer,
+    /// The connection.
+    pub client: Client,
+    /// What the bytes pass on their way.
+    pub stages: Stages,
+}
+
+/// What a content is read for, as far as the request shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadPurpose {
+    /// To be played, or kept.
+    Plays,
+    /// A part of it, which may be its index if it is short.
+    Looks,
+    /// Beside what is played: a playlist, an initialization segment, captions.
+    Accompanies,
+}
+
+/// The bytes of a read.
+pub enum PacedRead {
+    /// They are here already.
+    Kept {
+        /// All of them.
+        bytes: Bytes,
+        /// The rate that they would have had.
+        rate: Option<BitRate>,
+    },
+    /// They go to the client's socket.
+    Socket(Box<Paced>),
+    /// They come out of a pipe.
+    Pipe(Box<Pipe>),
+}
+
+impl ContentRead {
+    /// The rate that it is going to ask for.
+    #[must_use]
+    pub fn rate(&self, service: &MediaService) -> Option<BitRate> {
+        self.terms(service).decision.rate()
+    }
+
+    /// How it is served. A look at the index of what the viewer plays is read with its reservation, otherwise in what is left over,
+    /// and so is what a player reads at the same time as the parts it plays.
+    fn terms(&self, service: &MediaService) -> DeliveryTerms {
+        let ranges = self.body.iter().filter(|segment| matches!(segment, Segment::Range { .. }));
+        let bytes = ranges.map(Segment::length).sum();
+        let mut asked = self.asked;
+        match self.purpose {
+            ReadPurpose::Plays => {}
+            _ if bytes > INDEX_READ_BYTES_MAX => {}
+            ReadPurpose::Looks if service.sessions.has(&self.viewer, service.hash(&self.path)) => {
+                asked.ceiling = asked.ceiling.or(Some(BitRate(u64::MAX)));
+            }
+            ReadPurpose::Looks | ReadPurpose::Accompanies => asked.rate = AskedRate::Bulk,
+        }
+        DeliveryTerms::decide(&service.config(), &self.path, asked, self.media, bytes)
+    }
+}
+
+/// Starts a read. The client's socket is taken only where the data plane sends to it; then what `prefix` makes goes before the
+/// content.
+///
+/// # Errors
+/// Why it was not started, with the socket as it was if it was taken.
+pub async fn open(
+    service: &Arc<MediaService>,
+    read: ContentRead,
+    take_socket: impl FnOnce() -> Option<OwnedFd> + Send,
+    prefix: HeadRenderer<'_>,
+) -> Result<PacedRead, (Option<OwnedFd>, DeliveryError)> {
+    let terms = read.terms(service);
+    let ContentRead { path, content, body, part, viewer, client, mut stages, .. } = read;
+    if body.is_empty() && stages.0.is_empty() {
+        return Ok(PacedRead::Kept { bytes: Bytes::new(), rate: terms.decision.rate() });
+    }
+    let request = DeliveryRequest { path, content, body, terms, viewer, part, client };
+    if stages.0.is_empty()
+        && let Some(bytes) = small_reads::kept_bytes(service, &request, &mut stages)
+    {
+        return Ok(PacedRead::Kept { bytes, rate: None });
+    }
+    if stages.0.is_empty() {
+        let socket = take_socket().ok_or((None, DeliveryError::Busy))?;
+        return delivery::open(service, request, socket, prefix).await.map(|paced| PacedRead::Socket(Box::new(paced)));
+    }
+    let pipe = Box::pin(pipeline::open(service, request, stages)).await;
+    pipe.map(|pipe| PacedRead::Pipe(Box::new(pipe))).map_err(|error| (None, error))
+}
