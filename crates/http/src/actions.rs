@@ -10,6 +10,7 @@ use std::sync::Arc;
 use http_types::StatusCode;
 use percent_encoding::percent_decode_str;
 use service::StopError;
+use service::access::WritePermit;
 use service::contents::VolumeWish;
 use units::StreamId;
 
@@ -62,31 +63,32 @@ impl<'a> Action<'a> {
 /// Does what the target asks for; none if it is no such path.
 pub(crate) async fn answer(exchange: &Exchange, user: &mut Option<String>) -> Option<Reply> {
     let action = Action::at(&exchange.head.path)?;
-    if let Err(reply) = login::authorize_post(exchange, user).await {
-        return Some(reply);
-    }
+    let permit = match login::authorize_post(exchange, user).await {
+        Ok(permit) => permit,
+        Err(reply) => return Some(reply),
+    };
     let done = match action {
-        Action::StopStream(number) => stop_stream(exchange, number, user.as_deref()),
+        Action::StopStream(number) => stop_stream(exchange, number, &permit),
         Action::RunJob(name) | Action::StopJob(name) => {
             let operations = &exchange.shared.operations;
-            let by = AskedBy { address: exchange.peer.ip(), user: user.as_deref() };
+            let by = AskedBy { address: exchange.peer.ip(), user: permit.user() };
             let begins = matches!(action, Action::RunJob(_));
             let done = if begins { operations.run_job(name, by) } else { operations.stop_job(name, by) };
             done.map_err(|error| problem::of_job(&error))
         }
-        Action::Upkeep(name, upkeep) => begin_upkeep(exchange, name, upkeep).await,
+        Action::Upkeep(name, upkeep) => begin_upkeep(exchange, permit, name, upkeep).await,
     };
     Some(done.map_or_else(|reply| reply, |()| Reply::empty(StatusCode::ACCEPTED)))
 }
 
-fn stop_stream(exchange: &Exchange, number: &str, user: Option<&str>) -> Result<(), Reply> {
+fn stop_stream(exchange: &Exchange, number: &str, permit: &WritePermit) -> Result<(), Reply> {
     let service = &exchange.shared.service;
     let stream = number.parse().map(StreamId).map_err(|_| StopError::Unknown);
-    let stopped = stream.and_then(|stream| service.stop_stream(stream, exchange.peer.ip(), user));
+    let stopped = stream.and_then(|stream| service.stop_stream(stream, exchange.peer.ip(), permit));
     stopped.map_err(|error| problem::of_stop(&error))
 }
 
-async fn begin_upkeep(exchange: &Exchange, name: &str, upkeep: UpkeepAction) -> Result<(), Reply> {
+async fn begin_upkeep(exchange: &Exchange, permit: WritePermit, name: &str, upkeep: UpkeepAction) -> Result<(), Reply> {
     let device = || {
         let query = Query::parse(exchange.head.query.as_deref()).map_err(problem::bad_request)?;
         let unnamed = || Reply::problem(StatusCode::BAD_REQUEST, "name the disk that comes: `?device=DEV`");
@@ -99,10 +101,10 @@ async fn begin_upkeep(exchange: &Exchange, name: &str, upkeep: UpkeepAction) -> 
         UpkeepAction::RemoveDisk(number) => VolumeWish::Remove(number),
         UpkeepAction::ReplaceDisk(number) => VolumeWish::Replace(number, device()?),
     };
-    let contents = Arc::clone(&exchange.shared.service.contents);
+    let service = Arc::clone(&exchange.shared.service);
     let name = percent_decode_str(name).decode_utf8_lossy().into_owned();
     // It waits for disks.
-    match tokio::task::spawn_blocking(move || contents.begin_upkeep(&name, &wish)).await {
+    match tokio::task::spawn_blocking(move || service.begin_upkeep(&permit, &name, &wish)).await {
         Ok(begun) => begun.map_err(|error| problem::of_upkeep(&error)),
         Err(_) => Err(problem::stopping()),
     }

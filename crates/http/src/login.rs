@@ -9,41 +9,37 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http_types::header::{AUTHORIZATION, FORWARDED, HOST, ORIGIN, VIA};
 use http_types::{HeaderMap, Method, StatusCode};
-use service::access::{self, Principal};
+use service::access::{self, Principal, WritePermit};
 
 use crate::exchange::Exchange;
 use crate::message::reply::Reply;
 use crate::problem;
 
 /// Lets a `POST` pass that has the server do something, and notes who asked.
-pub(crate) async fn authorize_post(exchange: &Exchange, user: &mut Option<String>) -> Result<(), Reply> {
+pub(crate) async fn authorize_post(exchange: &Exchange, user: &mut Option<String>) -> Result<WritePermit, Reply> {
     if exchange.head.method != Method::POST {
         return Err(problem::not_allowed("POST"));
     }
-    *user = authorize(exchange).await?;
-    Ok(())
+    authorize(exchange, user).await
 }
 
-/// Lets a write pass, with the user's name if there is one.
-pub(crate) async fn authorize(exchange: &Exchange) -> Result<Option<String>, Reply> {
+/// Lets a write pass, and notes who asked.
+pub(crate) async fn authorize(exchange: &Exchange, user: &mut Option<String>) -> Result<WritePermit, Reply> {
     let (headers, config) = (&exchange.head.headers, exchange.shared.service.config());
     if is_cross_origin(headers) {
         let detail = "a page of another origin may not write here";
         return Err(Reply::problem(StatusCode::FORBIDDEN, detail));
     }
-    let mut principal = Principal::Anonymous;
-    if config.users.is_empty() {
-        if config.local_writes {
-            let local = local_only(headers, exchange.peer.ip(), exchange.local.ip());
-            local.map_err(|reason| Reply::problem(StatusCode::FORBIDDEN, reason))?;
-            principal = Principal::Local;
-        }
-    } else if let Some((name, password)) = basic_credentials(headers) {
+    let mut principal = without_login(headers, exchange.peer.ip(), exchange.local.ip());
+    if !config.users.is_empty()
+        && let Some((name, password)) = basic_credentials(headers)
+    {
         let login = exchange.shared.service.logins.login(&config, &name, &password, exchange.peer.ip()).await;
-        principal = login.or_else(|error| problem::of_login(error).map_or(Ok(Principal::Anonymous), Err))?;
+        principal = login.or_else(|error| problem::of_login(error).map_or(Ok(principal), Err))?;
     }
-    access::may_write(&config, &principal).map_err(problem::of_denied)?;
-    Ok(if let Principal::User(name) = principal { Some(name) } else { None })
+    let permit = access::may_write(&config, principal).map_err(problem::of_denied)?;
+    *user = permit.user().map(str::to_owned);
+    Ok(permit)
 }
 
 /// `Authorization: Basic …`, decoded.
@@ -58,23 +54,19 @@ fn basic_credentials(headers: &HeaderMap) -> Option<(String, String)> {
     Some((name.to_owned(), password.to_owned()))
 }
 
-/// Writes without login: from this machine to this machine, under its loopback name, not through a proxy.
-fn local_only(headers: &HeaderMap, peer: IpAddr, local: IpAddr) -> Result<(), &'static str> {
+/// Who asks without login: this machine, if it is from there to there, under its loopback name, not through a proxy.
+fn without_login(headers: &HeaderMap, peer: IpAddr, local: IpAddr) -> Principal {
     if !is_loopback(peer) || !is_loopback(local) {
-        return Err("without configured users, writes are accepted from this machine only; configure a user");
+        return Principal::Remote("are accepted from this machine only");
     }
     let proxied =
         headers.keys().any(|name| *name == FORWARDED || *name == VIA || name.as_str().starts_with("x-forwarded-"));
     if proxied {
-        return Err("without configured users, writes through a proxy are refused; configure a user");
+        return Principal::Remote("through a proxy are refused");
     }
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     // A foreign name that resolves to 127.0.0.1 is a page's trick to reach this server (DNS rebinding).
-    if is_loopback_name(host) {
-        Ok(())
-    } else {
-        Err("without configured users, writes need a loopback name in Host; configure a user")
-    }
+    if is_loopback_name(host) { Principal::Local } else { Principal::Remote("need a loopback name in Host") }
 }
 
 fn is_loopback(address: IpAddr) -> bool {
@@ -113,11 +105,12 @@ mod tests {
         let here: IpAddr = "127.0.0.1".parse().expect("an address");
         let there: IpAddr = "192.0.2.1".parse().expect("an address");
         let mapped: IpAddr = "::ffff:127.0.0.1".parse().expect("an address");
-        let local = |fields: &[(&'static str, &'static str)], peer| local_only(&headers(fields), peer, here).is_ok();
+        let is_local = |headers: &HeaderMap, peer, local| without_login(headers, peer, local) == Principal::Local;
+        let local = |fields: &[(&'static str, &'static str)], peer| is_local(&headers(fields), peer, here);
         for host in ["localhost", "LOCALHOST:8080", "127.0.0.1:8080", "[::1]:80", "127.9.9.9"] {
-            assert!(local_only(&headers(&[]), here, here).is_err(), "no Host");
+            assert!(!local(&[], here), "no Host");
             let host = HeaderMap::from_iter([(HOST, HeaderValue::from_static(host))]);
-            assert!(local_only(&host, here, here).is_ok(), "{host:?}");
+            assert!(is_local(&host, here, here), "{host:?}");
         }
         assert!(local(&[("host", "localhost")], mapped));
         assert!(!local(&[("host", "localhost")], there));
@@ -127,7 +120,7 @@ mod tests {
         assert!(!local(&[("host", "localhost"), ("x-forwarded-host", "a")], here));
         assert!(!local(&[("host", "localhost"), ("forwarded", "for=x")], here));
         assert!(!local(&[("host", "localhost"), ("via", "1.1 proxy")], here));
-        assert!(local_only(&headers(&[("host", "localhost")]), here, there).is_err());
+        assert!(!is_local(&headers(&[("host", "localhost")]), here, there));
     }
 
     #[test]

@@ -185,7 +185,7 @@ pub(crate) fn of_denied(denied: Denied) -> Reply {
     match denied {
         Denied::UserNeeded => Reply::problem(StatusCode::UNAUTHORIZED, &format!("{denied} (Basic)"))
             .field(WWW_AUTHENTICATE, "Basic realm=\"isocast\", charset=\"UTF-8\""),
-        Denied::LocalOnly | Denied::NobodyMay => Reply::problem(StatusCode::FORBIDDEN, &denied.to_string()),
+        Denied::LocalOnly(_) | Denied::NobodyMay => Reply::problem(StatusCode::FORBIDDEN, &denied.to_string()),
     }
 }
 

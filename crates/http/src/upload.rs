@@ -39,7 +39,7 @@ pub(crate) async fn put(exchange: &Exchange, body: &mut RequestBody<'_>, user: &
 pub(crate) async fn delete(exchange: &Exchange, user: &mut Option<String>) -> Reply {
     let outcome = async {
         let path = path_below(exchange)?;
-        *user = login::authorize(exchange).await?;
+        let permit = login::authorize(exchange, user).await?;
         if exchange.head.path.ends_with('/') {
             match exchange.shared.service.contents.open(&path, Want::File).await {
                 Err(StoreError::IsDirectory) => {}
@@ -47,7 +47,8 @@ pub(crate) async fn delete(exchange: &Exchange, user: &mut Option<String>) -> Re
                 Ok(_) => return Err(no_slash()),
             }
         }
-        let deleted = ingest::delete(&exchange.shared.service, &path, precondition(exchange), exchange.peer.ip()).await;
+        let (service, client) = (&exchange.shared.service, exchange.peer.ip());
+        let deleted = ingest::delete(service, &permit, &path, precondition(exchange), client).await;
         deleted.map_err(|error| problem::of_delete(&error))
     };
     outcome.await.map_or_else(|reply| reply, |()| Reply::empty(StatusCode::NO_CONTENT))
@@ -66,7 +67,7 @@ async fn put_checked(
     let query = Query::parse(head.query.as_deref()).map_err(problem::bad_request)?;
     let rate = rate(&query)?;
     let on_break = on_break(&query, rate)?;
-    *user = login::authorize(exchange).await?;
+    let permit = login::authorize(exchange, user).await?;
     can_be_taken(head)?;
     let length = match head.body {
         BodyFraming::Length(length) => Some(length),
@@ -74,7 +75,7 @@ async fn put_checked(
     };
     let precondition = precondition(exchange);
     let request = IngestRequest { path, length, precondition, rate, on_break, client: exchange.client() };
-    let writer = ingest::begin(&exchange.shared.service, request, Stages::default()).await;
+    let writer = ingest::begin(&exchange.shared.service, &permit, request, Stages::default()).await;
     let mut writer = writer.map_err(|error| problem::of_ingest(&error))?;
     take_body(body, &mut writer).await?;
     writer.finish().await.map_err(|error| problem::of_ingest(&error))

@@ -14,6 +14,7 @@ use dataplane::control::Refusal;
 use tokio::sync::watch;
 use units::BitRate;
 
+use crate::access::WritePermit;
 use crate::contents::{
     ContentPath, OnBreak, Precondition, Published, StoreError, UploadClass, UploadRequest, UploadSink,
 };
@@ -86,7 +87,12 @@ pub struct Writer {
 ///
 /// # Errors
 /// Why it cannot be stored.
-pub async fn begin(service: &Arc<MediaService>, request: IngestRequest, stages: Stages) -> Result<Writer, IngestError> {
+pub async fn begin(
+    service: &Arc<MediaService>,
+    _permit: &WritePermit,
+    request: IngestRequest,
+    stages: Stages,
+) -> Result<Writer, IngestError> {
     let bytes_max = service.config().upload_bytes_max;
     if request.length.is_some_and(|length| length > bytes_max) {
         return Err(IngestError::TooLarge(bytes_max));
@@ -257,6 +263,7 @@ impl Drop for Writer {
 /// What the store says.
 pub async fn delete(
     service: &MediaService,
+    _permit: &WritePermit,
     path: &ContentPath,
     precondition: Precondition,
     client: IpAddr,

@@ -15,8 +15,9 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use units::{BitRate, DiskId, LinkId, Nanos, StreamId};
 
+use crate::access::WritePermit;
 use crate::config::ServiceConfig;
-use crate::contents::{ContentPath, Contents, DiskInfo, StoreError, StoreEvent, failure};
+use crate::contents::{ContentPath, Contents, DiskInfo, StoreError, StoreEvent, UpkeepError, VolumeWish, failure};
 use crate::events::{self, Events};
 use crate::listing::{Listing, Listings};
 use crate::lock::lock;
@@ -362,11 +363,11 @@ impl MediaService {
         self.draining.send_replace(true);
     }
 
-    /// Asks for the end of one stream to a client; its `stream_ended` follows. `by` and `user` are told in the event log.
+    /// Asks for the end of one stream to a client; its `stream_ended` follows. The event log tells `by` and the permit's user.
     ///
     /// # Errors
     /// There is none of this number, it is a recording, or too much is under way.
-    pub fn stop_stream(&self, stream: StreamId, by: IpAddr, user: Option<&str>) -> Result<(), StopError> {
+    pub fn stop_stream(&self, stream: StreamId, by: IpAddr, permit: &WritePermit) -> Result<(), StopError> {
         // Its end is not looked at before the plane was asked for it.
         let mut running = self.running();
         let known = running.get_mut(&stream).ok_or(StopError::Unknown)?;
@@ -379,8 +380,16 @@ impl MediaService {
         known.stopped = true;
         let path = known.path.clone();
         drop(running);
-        self.events.tell(events::stream_stopped(stream, &path, (by, user), SystemTime::now()));
+        self.events.tell(events::stream_stopped(stream, &path, (by, permit.user()), SystemTime::now()));
         Ok(())
+    }
+
+    /// Begins what a volume of this name is asked for; waits for disks where one is replaced.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn begin_upkeep(&self, _permit: &WritePermit, volume: &str, wish: &VolumeWish) -> Result<(), UpkeepError> {
+        self.contents.begin_upkeep(volume, wish)
     }
 
     /// Asks for the end of all streams and uploads under way.

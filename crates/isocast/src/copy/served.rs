@@ -13,6 +13,7 @@ use bytes::Bytes;
 use client::{RateRefusal, Remote, SourceFile};
 use dirstore::{ContentPath, OnBreak, Precondition};
 use service::MediaService;
+use service::access::WritePermit;
 use service::delivery::Client;
 use service::ingest::{self, IngestRequest, Writer};
 use service::pipeline::Stages;
@@ -62,7 +63,8 @@ impl OwnFolder {
             on_break: OnBreak::Resume(hasher.finish()),
             client: Client { address: OWN, local: OWN },
         };
-        let writer = self.runtime.block_on(ingest::begin(&self.service, request, Stages::default()))?;
+        let permit = WritePermit::of_configuration();
+        let writer = self.runtime.block_on(ingest::begin(&self.service, &permit, request, Stages::default()))?;
         Ok(OwnUpload { writer, runtime: self.runtime.clone() })
     }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, ensure};
 use dirstore::{ContentPath, NameKind, Precondition, StoreError};
+use service::access::WritePermit;
 use service::quota::is_in;
 use service::{MediaService, ingest};
 use tokio::sync::watch;
@@ -65,12 +66,13 @@ pub(super) async fn remove(
     moved: &MoveProgress,
     stop: &watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
+    let permit = WritePermit::of_configuration();
     for content in chosen(contents, limits) {
         if *stop.borrow() {
             break;
         }
         let unchanged = Precondition::MustMatch(vec![content.etag]);
-        match ingest::delete(service, &content.path, unchanged, OWN).await {
+        match ingest::delete(service, &permit, &content.path, unchanged, OWN).await {
             Ok(()) => moved.file_is_done(content.bytes),
             // Somebody was faster, or wrote it anew.
             Err(StoreError::NotFound | StoreError::PreconditionFailed) => {}
