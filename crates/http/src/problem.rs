@@ -104,7 +104,7 @@ pub(crate) fn starting(step: &str) -> Reply {
 pub(crate) fn of_open(error: &DeliveryError) -> Reply {
     match error {
         DeliveryError::NoRoom(refusal) => of_refusal(*refusal),
-        DeliveryError::Busy | DeliveryError::Lost => busy(),
+        DeliveryError::Busy => busy(),
     }
 }
 

@@ -76,12 +76,9 @@ pub enum DeliveryError {
     /// Not admitted; with what is short and what would be granted.
     #[error("there is no room for the stream")]
     NoRoom(Refusal),
-    /// A queue or table is full.
+    /// A queue or table is full, or the data plane is gone, with the socket.
     #[error("too many requests are under way")]
     Busy,
-    /// The data plane is gone; so is the socket.
-    #[error("the data plane is gone")]
-    Lost,
 }
 
 /// Makes the bytes that a protocol sends before the content, given the rate that was granted.
@@ -215,7 +212,7 @@ async fn start(
             return Err(Box::new((Some(delivery.socket), request, DeliveryError::NoRoom(refusal))));
         }
         Some(Report::Finished { delivery, end }) => Some((delivery, end)),
-        _ => return Err(Box::new((None, request, DeliveryError::Lost))),
+        _ => return Err(Box::new((None, request, DeliveryError::Busy))),
     };
     Ok(Paced { service: Arc::clone(service), request, pending, session, prefix_bytes, ended })
 }
@@ -237,7 +234,7 @@ impl Paced {
             Some(ended) => ended,
             None => match self.pending.report().await {
                 Some(Report::Finished { delivery, end }) => (delivery, end),
-                _ => return Finished { socket: None, end: Err(DeliveryError::Lost), body_bytes: 0 },
+                _ => return Finished { socket: None, end: Err(DeliveryError::Busy), body_bytes: 0 },
             },
         };
         let stream = self.pending.stream;

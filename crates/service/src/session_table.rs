@@ -160,7 +160,7 @@ impl SessionTable {
     /// The viewer's read of the content that goes on, if its client takes nothing just now, and how much that has taken.
     fn superseded(&self, viewer: &Viewer, content: u64) -> Option<OlderRead> {
         let stream = lock(&self.sessions).reads(viewer, content)?;
-        let gauges = self.gauges.streams.iter().find(|gauges| gauges.id.get() == stream.0)?;
+        let gauges = self.gauges.find(stream)?;
         (gauges.blocked.get() != 0).then(|| OlderRead { stream, sent_bytes: gauges.sent_bytes.get() })
     }
 

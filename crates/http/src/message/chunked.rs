@@ -90,12 +90,6 @@ impl ChunkedDecoder {
             }
         }
     }
-
-    /// True if the body came to its end.
-    #[must_use]
-    pub fn is_over(&self) -> bool {
-        self.state == ChunkedState::Over
-    }
 }
 
 /// A line without its end, if all of it is there.
@@ -139,13 +133,16 @@ mod tests {
     /// The body and what follows it, given in pieces of at most `piece` bytes; none if it is not over.
     fn decode(text: &[u8], piece: usize) -> Result<Option<BodyAndRest>, ChunkError> {
         let (mut decoder, mut buffer, mut body) = (ChunkedDecoder::default(), BytesMut::new(), Vec::new());
+        let mut last = Decoded::More;
         for part in text.chunks(piece) {
             buffer.extend_from_slice(part);
-            while let Decoded::Data(bytes) = decoder.decode(&mut buffer)? {
+            last = decoder.decode(&mut buffer)?;
+            while let Decoded::Data(bytes) = last {
                 body.extend_from_slice(&bytes);
+                last = decoder.decode(&mut buffer)?;
             }
         }
-        Ok(decoder.is_over().then(|| (body, buffer.to_vec())))
+        Ok((last == Decoded::End).then(|| (body, buffer.to_vec())))
     }
 
     #[test]
