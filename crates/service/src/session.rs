@@ -1,26 +1,28 @@
 //! Sessions: the reads of one viewer share what was reserved for it.
 //!
-//! A player opens the range it seeks to before it closes the one it leaves, looks at the index in between, and takes a
-//! film as a hundred segments. So a reservation belongs to the viewer, and passes from read to read:
+//! A player opens the range that it seeks to before it closes the one that it leaves, it looks at the index in between, and it
+//! takes a film as a hundred segments. So a reservation belongs to the viewer, and passes from read to read:
 //!
-//! 1. What the viewer holds from a read that ended serves its next one.
-//! 2. A seek (a read of the same content from elsewhere than its start) takes over the older read's reservation at once; so
-//!    does any newer read of it if the viewer names itself. The older read goes on with what is left over.
-//! 3. A read from the start by a viewer without a name may be another person's behind the same address: it gets a
-//!    reservation of its own if there is room, unless it is a range and the viewer has just begun with ranges from elsewhere
-//!    alone: who opens many at once opens them in any order. If there is none, a range takes over the older one, for players ask for
-//!    ranges. A read of the whole content takes over from one that has only looked so far (MPlayer opens a transport stream
-//!    three times before it plays), never from one that plays, and not at all if it names its rate: it would end what was
-//!    promised to somebody else.
-//! 4. Where there is no room, what the viewer reads beside may be about to end: the request waits a moment for it. A read
-//!    whose client has taken nothing all the while plays no more: MPlayer goes back to the start of a transport stream
-//!    without closing what it has left, and a player that was killed closes nothing.
+//! 1. What the viewer still holds from a read that has ended serves its next read.
+//! 2. A seek (a read of the same content from elsewhere than its start) takes over the reservation of the older read at once.
+//!    If the viewer names itself, so does any newer read of the content. The older read goes on with what is left over.
+//! 3. A read from the start by a viewer without a name may be another person's behind the same address, so it gets a reservation
+//!    of its own while there is room. It takes over nevertheless if it is a range and the viewer has just begun with ranges from
+//!    elsewhere alone, because who opens many ranges at once opens them in any order.
+//! 4. Where there is no room for a read from the start, a range takes over from the older read, because players ask for ranges.
+//!    A read of the whole content takes over only from a read that has just begun, and so has only looked (MPlayer opens a
+//!    transport stream three times before it plays), never from one that plays. If it names its rate it takes over from none: it
+//!    would end what was promised to somebody else.
+//! 5. Where there is no room at all, another read of the viewer may be about to end, and the request waits a moment for that.
+//!    An older read whose client has taken nothing all the while counts as one that only looks: MPlayer goes back to the start
+//!    of a transport stream without closing what it has left, and a player that was killed closes nothing.
 //!
-//! After a read, its reservation is held for the viewer, and refused to others, for as long as `hold` says. It is given up
-//! to whoever needs the room where the viewer only looked at a head or an index, or was no player.
+//! After a read, its reservation is held for the viewer as long as `hold` says. Of a viewer that names itself, or has played for
+//! [`PLAYS_AFTER`] in parts, others are refused it meanwhile (after the end of a content for [`AFTER_END`]). What any other
+//! viewer holds, which may have looked at a head or an index only, is given up to whoever needs the room.
 //!
-//! Promise: pure (the time is an argument); a reservation that is taken in is given out once: to a read, or to be released.
-//! There are no more entries than streams and reservations. Not here: telling the data plane (`session_table`), who a
+//! Promise: the rules are pure (the time is an argument). A reservation that is taken in is given out once: to a read, or to be
+//! released. There are no more entries than streams and reservations. Not here: telling the data plane (`session_table`), who a
 //! viewer is (the front ends).
 
 use std::collections::HashMap;

@@ -1,7 +1,7 @@
 //! Common Media Client Data (CTA-5004): what a player says about itself with each request.
 //!
 //! Promise: reads `rtp`, `br` (kbit/s), `sid` and `ot` from the query or the four header fields; whatever is malformed is
-//! ignored, as the standard demands. Not here: what is made of it (`rate`, `session`).
+//! ignored, as the standard demands. Not here: what is made of it (`asked`, `content`).
 
 use http_types::HeaderMap;
 use units::BitRate;
