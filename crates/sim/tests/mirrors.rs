@@ -144,3 +144,25 @@ fn viewers_who_share_reads_go_on_from_the_other_disk() {
         assert!(report.tally.running_max > 75, "{:?}", report.tally);
     }
 }
+
+/// Two viewers, or as few as memory is there for, beside writers. A disk that fell silent while it had a batch of writes was not
+/// noticed if all viewers who waited for it were listed at the other one.
+#[test]
+fn a_disk_that_falls_silent_over_its_writes_costs_the_few_who_read_from_it_nothing() {
+    for seed in 0..40 {
+        let mut scenario = Scenario::steady(seed, DriveProfile::Desktop, 64 << 20, BitRate(25_000_000), 2);
+        scenario.disks = vec![scenario.disks[0].clone(); 2];
+        scenario.be_share = 0.1;
+        scenario.load.mirrored = true;
+        scenario.load.popularity = sim::Popularity::Favourites;
+        scenario.load.contents_per_disk = 8;
+        scenario.load.content_bytes = (500 << 20, 600 << 20);
+        scenario.load.arrivals = Nanos::from_millis(200);
+        scenario.load.uploaders = 2;
+        scenario.faults = vec![FaultAt { at: SECS(16), lasts: SECS(16), fault: Fault::Hang { disk: 1 } }];
+        scenario.safety = SECS(48);
+        let report = sim::run(&scenario, Trace::Off);
+        assert_eq!(report.broken, None, "seed {seed}: {:?}", report.tally);
+        assert!(report.tally.uploads > 0 && report.tally.running_max > 0, "{:?}", report.tally);
+    }
+}

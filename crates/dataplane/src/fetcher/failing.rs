@@ -78,9 +78,12 @@ impl Fetcher {
             }
             let granted = disk.schedule.granted_since().is_some_and(|since| context.now.saturating_sub(since) > limit);
             let waited_for = granted
-                && disk.streams.iter().any(|&slot| {
-                    let layout = &self.streams[slot as usize].content().layout;
-                    layout.copies() > 1 && layout.disks().iter().any(|&other| other != id && self.is_good(other))
+                && self.streams.iter().filter(|stream| stream.reads()).any(|stream| {
+                    let layout = &stream.content().layout;
+                    let disks = layout.disks();
+                    layout.copies() > 1
+                        && disks.contains(&id)
+                        && disks.iter().any(|&disk| disk != id && self.is_good(disk))
                 });
             if (waited_for || self.is_overdue(id, limit, true, context.now))
                 && self.disks[index].health.unanswered(context.now)
