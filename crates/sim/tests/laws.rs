@@ -304,7 +304,7 @@ fn each_law_has_a_plane_that_breaks_it() {
         (Law::BestEffortLives, Wrong::HearsNoBestEffort, full),
         (Law::NeverIdle, Wrong::HearsBestEffortLate, lively(DriveProfile::Desktop, 5)),
         (Law::QueueBounds, Wrong::GrantsTwice, lively(DriveProfile::Desktop, 5)),
-        (Law::GrantsExclude, Wrong::ForgetsGrants, lively(DriveProfile::Desktop, 150)),
+        (Law::GrantsExclude, Wrong::ForgetsGrants, lively(DriveProfile::Desktop, 120)),
         (Law::NoSpinning, Wrong::NeverWaits, quiet(DriveProfile::Desktop, 5)),
         (Law::StartsInTime, Wrong::LooksAtStartsLate, quiet(DriveProfile::Desktop, 5)),
         (Law::RecordingInTime, Wrong::HearsNoRecordings, lively(DriveProfile::Desktop, 5)),

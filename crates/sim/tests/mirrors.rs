@@ -166,3 +166,22 @@ fn a_disk_that_falls_silent_over_its_writes_costs_the_few_who_read_from_it_nothi
         assert!(report.tally.uploads > 0 && report.tally.running_max > 0, "{:?}", report.tally);
     }
 }
+
+/// Viewers who begin anywhere in a content, many of them in the last pages of one of its units. What they wanted next, of another
+/// disk, was asked of it only when the first disk had looked again at what it had long read.
+#[test]
+fn a_start_near_the_end_of_a_unit_goes_on_from_the_next_disk_at_once() {
+    for disks in [2, 3] {
+        for seed in 0..40 {
+            let mut scenario = Scenario { chunks: 3 << 10, be_share: 0.1, ..watched(seed, disks, 32) };
+            scenario.load.rates = vec![BitRate(25_000_000)];
+            scenario.load.contents_per_disk = 8;
+            scenario.load.arrivals = Nanos::from_millis(200);
+            scenario.load.uploaders = 2;
+            (scenario.safety, scenario.liveness) = (SECS(25), Nanos::ZERO);
+            let report = sim::run(&scenario, Trace::Off);
+            assert_eq!(report.broken, None, "seed {seed}: {:?}", report.tally);
+            assert!(report.tally.uploads > 0 && report.tally.started > 20, "{:?}", report.tally);
+        }
+    }
+}

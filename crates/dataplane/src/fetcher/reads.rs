@@ -87,7 +87,7 @@ impl Fetcher {
     fn run_length(&self, slot: u32, key: PageKey, bytes_max: u64) -> u32 {
         let stream = &self.streams[slot as usize];
         let in_chunk = u64::from(CHUNK_PAGES) - key.index % u64::from(CHUNK_PAGES);
-        let most = in_chunk.min((bytes_max / CACHE_PAGE_BYTES).max(1));
+        let most = in_chunk.min(bytes_max.div_ceil(CACHE_PAGE_BYTES));
         let mut cursor = stream.fetch;
         let mut count = 0;
         while u64::from(count) < most && cursor.payload < stream.target {

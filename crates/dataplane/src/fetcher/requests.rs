@@ -187,17 +187,17 @@ impl Fetcher {
         }
     }
 
-    /// What a guaranteed stream reads next, and where: as much as it wants and lies there.
+    /// What a guaranteed stream reads next, and where: as many bytes as it wants and lie there, of the first page what it sends.
     pub(super) fn next_piece(&self, slot: u32) -> Option<Piece> {
         let stream = &self.streams[slot as usize];
         let wanted = stream.target.saturating_sub(stream.fetch.payload);
         let mut cursor = stream.fetch;
-        let (key, ..) = cursor.next_content(stream.segment_list()).filter(|_| wanted > 0)?;
+        let (key, within, _) = cursor.next_content(stream.segment_list()).filter(|_| wanted > 0)?;
         let layout = &stream.content().layout;
         let offset = key.index * CACHE_PAGE_BYTES;
-        let piece = layout.piece(layout.copy_at(offset, |disk| self.reluctance(disk)), offset, wanted)?;
+        let piece = layout.piece(layout.copy_at(offset, |disk| self.reluctance(disk)), offset, within + wanted)?;
         // All that it wants lies on one disk, be it in several ranges.
-        let length = if layout.disks().len() == 1 { wanted } else { piece.length };
+        let length = if layout.disks().len() == 1 { wanted } else { piece.length - within };
         Some(Piece { length, ..piece })
     }
 
