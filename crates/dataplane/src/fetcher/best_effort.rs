@@ -119,11 +119,13 @@ impl Fetcher {
     }
 
     /// The first page on this disk that a delivery wants and nobody has read; and where it lies, with all that is wanted from there on.
+    /// Several ranges are read in their order: the same page may be wanted twice, and two share a mark.
     fn missing_on(&self, slot: u32, disk: DiskId) -> Option<(Cursor, Piece)> {
         let stream = &self.streams[slot as usize];
         let layout = &stream.content().layout;
+        let is_one_range = stream.segment_list().range().is_some();
         let mut cursor = stream.fetch;
-        while cursor.payload < stream.target {
+        while cursor.payload < stream.target && (is_one_range || cursor == stream.fetch) {
             let (key, _, left) = cursor.next_content(stream.segment_list())?;
             if self.cache.find(key).is_none() {
                 let (offset, wanted) = (key.index * CACHE_PAGE_BYTES, stream.target - cursor.payload);
