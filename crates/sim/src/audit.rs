@@ -28,7 +28,7 @@ impl World {
         record.late_max = record.late_max.max(late);
         let late = record.unexcused(late, self.now, grace);
         let allowed = self.control.lateness_max(record.asked.burst_bytes);
-        if late > allowed && !record.may_be_late_whatever_its_disk_does() && !record.excuses.stopped {
+        if late > allowed && !record.may_always_be_late() && !record.excuses.stopped {
             let what =
                 format!("stream {stream} is {late} late, {allowed} allowed ({} bytes sent)", record.payload_bytes);
             self.laws.broke(Law::EveryDeadline, self.now, what);
@@ -88,7 +88,8 @@ impl World {
                     && stream.started_at.is_some_and(|started| started < shed.at)
                     && stream.needs_disk()
                     && !stream.asked.continues
-                    && !stream.excuses.client
+                    && !stream.client_is_excused(now)
+                    && !stream.excuses.unreserved
                     && viewers(stream) == 1
             });
             let what = |stream: &LedgerEntry| format!("{:?} ended and {:?} goes on", shed.stream, stream.asked.id);

@@ -27,6 +27,8 @@ pub(crate) enum ControlAction {
     Audit,
     Calm,
     Drain,
+    /// What may be late and has not ended by itself is told to.
+    StopLate,
     Shutdown,
 }
 
@@ -63,6 +65,8 @@ pub(crate) struct ControlSide {
     pub(crate) be_share: f64,
     /// From the question to the first byte, or to a no.
     pub(crate) first_byte_max: Nanos,
+    /// For how long a stream whose client takes nothing keeps its reservation.
+    pub(crate) stall_max: Nanos,
     /// Until when reports may have waited unread.
     pub(crate) reports_read: Nanos,
     pub(crate) null: OwnedFd,
@@ -102,6 +106,7 @@ pub(crate) struct ControlSettings {
     pub(crate) tick: Nanos,
     pub(crate) be_share: f64,
     pub(crate) first_byte_max: Nanos,
+    pub(crate) stall_max: Nanos,
     pub(crate) capacities: Vec<u64>,
     /// True for a disk whose profile is wrong from the start: nothing is promised for its streams.
     pub(crate) liars: Vec<bool>,
@@ -110,7 +115,8 @@ pub(crate) struct ControlSettings {
 impl ControlSide {
     /// Makes the contents; `null` is an open `/dev/null`.
     pub(crate) fn new(settings: ControlSettings, null: OwnedFd, mut random: Random) -> Self {
-        let ControlSettings { load, faults, phases, tick, be_share, first_byte_max, capacities, liars } = settings;
+        let ControlSettings { load, faults, phases, tick, be_share, first_byte_max, stall_max, capacities, liars } =
+            settings;
         let mut contents = Vec::new();
         for disk in 0..capacities.len() {
             for _ in 0..load.contents_per_disk {
@@ -127,6 +133,7 @@ impl ControlSide {
             tick,
             be_share,
             first_byte_max,
+            stall_max,
             reports_read: Nanos::ZERO,
             null,
             contents,

@@ -5,7 +5,7 @@ use units::Nanos;
 use crate::contents::SimContent;
 use crate::control_side::ControlAction;
 use crate::ledger::LedgerEntry;
-use crate::load::{DISK_RECOVERY, Fault, FaultAt, MARGIN_SHARE, SHARE_MEAN};
+use crate::load::{Fault, FaultAt, MARGIN_SHARE, RECOVERY, SHARE_MEAN};
 use crate::log::LogKind;
 use crate::world::World;
 
@@ -44,7 +44,7 @@ impl World {
         | Fault::Slow { disk, .. }
         | Fault::Spikes { disk, .. } = fault
         {
-            let until = now.saturating_add(lasts).saturating_add(DISK_RECOVERY);
+            let until = now.saturating_add(lasts).saturating_add(RECOVERY);
             let slow = matches!(fault, Fault::Slow { .. } | Fault::Spikes { .. });
             if self.is_within_margin(fault) {
                 let newcomers = &mut self.control.newcomers_excused[disk];

@@ -12,6 +12,7 @@ use dataplane::port::Span;
 use units::{BitRate, ContentVersion, DiskId, Nanos, ReservationId, StreamId};
 
 use crate::arena::SimArena;
+use crate::load::RECOVERY;
 use crate::socket::SimSocket;
 
 /// No stream has read ahead further than its longest period and the look-ahead, in the longest rounds that are drawn.
@@ -31,8 +32,9 @@ pub(crate) enum DeliveryLife {
 /// Why a delivery may be late or end early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Excuses {
-    /// Its client does not read as fast as it should.
-    pub(crate) client: bool,
+    /// Its client paused for longer than a reservation is kept, or while others watched the same content: a stream that shared
+    /// their reads needs some of its own then. It may have no reservation any more, and nothing that crosses the port says so.
+    pub(crate) unreserved: bool,
     /// Its client reset the connection.
     pub(crate) reset: bool,
     /// Its content was cut short.
@@ -71,6 +73,12 @@ pub(crate) struct LedgerEntry {
     pub(crate) excuses: Excuses,
     /// Until when its disk's faults excuse that it is late; none if its disk was never slow, silent or erring while it ran.
     disk_excused_until: Option<Nanos>,
+    /// The same of its client's pauses: without end while it reads slower than at the stream's rate.
+    client_excused_until: Option<Nanos>,
+    /// Since when it does.
+    reads_slowly_since: Option<Nanos>,
+    /// Somebody else watched the same content meanwhile.
+    pub(crate) shares: bool,
     /// How late it was when they did not any more.
     forgiven: Option<Nanos>,
     /// When the plane said it began.
@@ -98,6 +106,9 @@ impl LedgerEntry {
             socket,
             excuses: Excuses::default(),
             disk_excused_until: None,
+            client_excused_until: None,
+            reads_slowly_since: None,
+            shares: false,
             forgiven: None,
             started_at: None,
             stopped_at: None,
@@ -183,6 +194,25 @@ impl LedgerEntry {
         self.forgiven = None;
     }
 
+    /// Its client reads at most so fast from now on. `stall_max`: for how long its reservation is kept while it takes nothing.
+    pub(crate) fn client_reads(&mut self, line: BitRate, now: Nanos, stall_max: Nanos) {
+        let is_slow = line < self.asked.rate.unwrap_or(BitRate(1));
+        let since = if is_slow { self.reads_slowly_since.or(Some(now)) } else { None };
+        let before = std::mem::replace(&mut self.reads_slowly_since, since);
+        if is_slow {
+            self.client_excused_until = Some(Nanos::MAX);
+        } else if let Some(before) = before {
+            self.client_excused_until = Some(now.saturating_add(RECOVERY));
+            self.excuses.unreserved |= self.shares || now.saturating_sub(before) > stall_max;
+        }
+        self.forgiven = None;
+    }
+
+    /// Its client does not read, or has only just begun to again.
+    pub(crate) fn client_is_excused(&self, now: Nanos) -> bool {
+        self.client_excused_until.is_some_and(|until| now < until)
+    }
+
     /// A fault of its disk excuses it at `now`.
     fn disk_is_excused(&self, now: Nanos) -> bool {
         self.disk_excused_until.is_some_and(|until| now < until)
@@ -191,22 +221,20 @@ impl LedgerEntry {
     /// What a fault of its disk kept from being read is met when all before it is sent: as long after the fault as a stream is
     /// read ahead, and at any time by one without a rate.
     fn may_meet_a_failed_read(&self, now: Nanos) -> bool {
-        let is_paced = self.asked.rate.is_some() && !self.excuses.passed_on && !self.excuses.client;
+        let is_paced = self.asked.rate.is_some() && !self.excuses.passed_on && self.client_excused_until.is_none();
         self.disk_excused_until.is_some_and(|until| !is_paced || now < until.saturating_add(READ_AHEAD_MAX))
     }
 
     /// Its first byte, or its wait for it up to `now`, came before a fault of its disk and its recovery were over.
     pub(crate) fn may_start_late(&self, now: Nanos) -> bool {
-        self.disk_is_excused(self.first_at().unwrap_or(now)) || self.may_be_late_whatever_its_disk_does()
+        self.disk_is_excused(self.first_at().unwrap_or(now)) || self.may_always_be_late()
     }
 
-    /// Of so much lateness, what no fault of its disk excuses: all that came since the excuse ended. What it was behind
-    /// then, and `grace`, it need not make up for.
+    /// Of so much lateness, what no fault of its disk and no pause of its client excuses: all that came since the excuse ended.
+    /// What it was behind then, and `grace`, it need not make up for.
     pub(crate) fn unexcused(&mut self, late: Nanos, now: Nanos, grace: Nanos) -> Nanos {
-        if self.disk_excused_until.is_none() {
-            return late;
-        }
-        if self.disk_is_excused(now) {
+        let Some(until) = self.disk_excused_until.max(self.client_excused_until) else { return late };
+        if now < until {
             return Nanos::ZERO;
         }
         late.saturating_sub(*self.forgiven.get_or_insert(late.saturating_add(grace)))
@@ -257,7 +285,7 @@ impl LedgerEntry {
         match end.outcome {
             Outcome::Complete if !self.complete() => fail("complete, but bytes are missing"),
             Outcome::ClientGone if !e.reset => fail("its client is not gone"),
-            Outcome::ClientStalled if !e.client => fail("its client reads"),
+            Outcome::ClientStalled if !self.client_is_excused(now) => fail("its client reads"),
             Outcome::Stopped if !e.stopped => fail("nobody stopped it"),
             Outcome::DiskError if !self.may_meet_a_failed_read(now) => fail("its disk works"),
             Outcome::StartTooLate if end.sent_bytes > 0 => fail("it had begun"),
@@ -273,13 +301,13 @@ impl LedgerEntry {
 
     /// True if something was the matter, at any time, that excuses a missed deadline.
     pub(crate) fn may_be_late(&self) -> bool {
-        self.disk_excused_until.is_some() || self.may_be_late_whatever_its_disk_does()
+        self.disk_excused_until.max(self.client_excused_until).is_some() || self.may_always_be_late()
     }
 
-    /// The same, apart from its disk.
-    pub(crate) fn may_be_late_whatever_its_disk_does(&self) -> bool {
+    /// The same, if it is no matter of a time.
+    pub(crate) fn may_always_be_late(&self) -> bool {
         let e = &self.excuses;
-        self.asked.rate.is_none() || e.client || e.reset || e.content || e.passed_on
+        self.asked.rate.is_none() || e.unreserved || e.reset || e.content || e.passed_on
     }
 }
 
@@ -361,6 +389,27 @@ mod tests {
     }
 
     #[test]
+    fn a_pause_is_no_excuse_before_it_and_after_its_recovery() {
+        let (second, line) = (Nanos::from_secs, BitRate(8_000_000));
+        let mut s = stream();
+        let stall_max = second(30);
+        assert_eq!(s.unexcused(second(1), second(9), Nanos::ZERO), second(1), "before");
+        s.client_reads(BitRate(0), second(10), stall_max);
+        assert_eq!(s.unexcused(second(20), second(30), Nanos::ZERO), Nanos::ZERO);
+        s.client_reads(line, second(31), stall_max);
+        let over = second(31).saturating_add(RECOVERY);
+        assert!(s.client_is_excused(second(32)) && !s.client_is_excused(over) && !s.may_always_be_late());
+        assert_eq!(s.unexcused(second(20), over, Nanos::ZERO), Nanos::ZERO, "what was lost is not given back");
+        assert_eq!(s.unexcused(second(21), over.saturating_add(second(1)), Nanos::ZERO), second(1), "after");
+        for (shares, until, unreserved) in [(false, 29, false), (false, 31, true), (true, 1, true)] {
+            let mut s = LedgerEntry { shares, ..stream() };
+            s.client_reads(BitRate(0), Nanos::ZERO, stall_max);
+            s.client_reads(line, second(until), stall_max);
+            assert_eq!(s.may_always_be_late(), unreserved, "{shares}, {until} s");
+        }
+    }
+
+    #[test]
     fn an_end_needs_its_reason() {
         let mut s = stream();
         let end = |outcome| Ending { outcome, sent_bytes: 0, misses: 0, duration: Nanos::ZERO, held: None };
@@ -375,6 +424,9 @@ mod tests {
         ] {
             assert!(s.judge(&end(outcome), Nanos::ZERO, Nanos::ZERO).is_err(), "{outcome:?} without a reason");
         }
+        s.client_reads(BitRate(0), Nanos::ZERO, Nanos::MAX);
+        s.judge(&end(Outcome::ClientStalled), Nanos::ZERO, Nanos::ZERO).expect("its client does not read");
+        s = stream();
         s.excuses = Excuses { reset: true, ..Excuses::default() };
         s.judge(&end(Outcome::ClientGone), Nanos::ZERO, Nanos::ZERO).expect("its client is gone");
         assert!(

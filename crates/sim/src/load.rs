@@ -140,8 +140,9 @@ pub enum Fault {
     },
 }
 
-/// How long after a disk's fault its streams may still suffer: what was refused or quarantined has to be found again.
-pub(crate) const DISK_RECOVERY: Nanos = Nanos::from_secs(10);
+/// How long after a fault of their disk or a pause of their client streams may still suffer: what was refused or quarantined has
+/// to be found again, and what was lost to be made up for.
+pub(crate) const RECOVERY: Nanos = Nanos::from_secs(10);
 
 /// A disk that becomes slower excuses nobody while its reads and recordings, taking so much longer, need no more than this share of
 /// its time: what was admitted suffers last. Who comes while it is slower is excused.

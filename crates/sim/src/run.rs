@@ -75,6 +75,7 @@ pub fn run(scenario: &Scenario, trace: Trace) -> RunReport {
             round: scenario.round,
             be_share: scenario.be_share,
             survive_disk_loss: scenario.survive_disk_loss,
+            stall_max: scenario.stall_max,
             streams_max: (scenario.load.streams_max + STREAMS_BESIDE).min(limits::STREAMS_MAX),
             ..PlaneConfig::default()
         };
@@ -196,6 +197,7 @@ fn world(scenario: &Scenario, profiles: &[DiskProfile], trace: Trace) -> World {
         tick: scenario.tick,
         be_share: scenario.be_share,
         first_byte_max: first_byte_max(scenario),
+        stall_max: scenario.stall_max,
         capacities: scenario.disks.iter().map(|d| d.parameters.size).collect(),
         liars: scenario.disks.iter().map(|d| d.excused).collect(),
     };

@@ -15,6 +15,8 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const MS: fn(u64) -> Nanos = Nanos::from_millis;
 const SECS: fn(u64) -> Nanos = Nanos::from_secs;
+/// As the plane is configured by default.
+const STALL_MAX: Nanos = Nanos::from_secs(30);
 
 /// One disk of the machine.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,6 +51,8 @@ pub struct Scenario {
     pub be_share: f64,
     /// Whether what is mirrored is promised time on all disks that have a copy.
     pub survive_disk_loss: bool,
+    /// For how long a stream whose client takes nothing keeps its reservation.
+    pub stall_max: Nanos,
     /// The link's speed.
     pub link: BitRate,
     /// The demand.
@@ -120,6 +124,7 @@ impl Scenario {
             round: SECS(1),
             be_share: 0.0,
             survive_disk_loss: true,
+            stall_max: STALL_MAX,
             link: BitRate(100_000_000_000),
             load,
             faults: Vec::new(),
@@ -162,6 +167,7 @@ impl Scenario {
             round: cycle.saturating_mul((SECS(1).0 / cycle.0).max(1)),
             be_share: *random.pick(&[0.0, 0.05, 0.1, 0.2, 0.3]),
             survive_disk_loss: true,
+            stall_max: STALL_MAX,
             link: BitRate(*random.pick(&[1_000_000_000, 10_000_000_000, 100_000_000_000])),
             load,
             faults: Vec::new(),

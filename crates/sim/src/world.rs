@@ -354,9 +354,16 @@ impl World {
 
     fn client_turns(&mut self, stream: u64, turn: ClientTurn) {
         let Some(record) = self.streams.get_mut(&stream) else { return };
+        let stall_max = self.control.stall_max;
         let reading = match turn {
-            ClientTurn::Reads(rate) => ClientReading::AtRate(rate),
-            ClientTurn::Stops => ClientReading::Stopped,
+            ClientTurn::Reads(rate) => {
+                record.client_reads(rate, self.now, stall_max);
+                ClientReading::AtRate(rate)
+            }
+            ClientTurn::Stops => {
+                record.client_reads(BitRate(0), self.now, stall_max);
+                ClientReading::Stopped
+            }
             ClientTurn::Resets => {
                 record.excuses.reset = true;
                 ClientReading::Reset

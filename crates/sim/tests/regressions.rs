@@ -120,10 +120,12 @@ fn who_paused_for_too_long_has_a_reservation_again() {
         let mut scenario = small(profile, 40);
         (scenario.load.pause_share, scenario.load.viewing) = (0.5, (SECS(20), SECS(40)));
         scenario.safety = SECS(60);
+        scenario.stall_max = SECS(3);
         scenario.load.contents_per_disk = 60;
         let asked_back = Cell::new(0);
         let report = sim::run_with(&scenario, Trace::Off, |io, machine| {
-            let config = PlaneConfig { stall_max: SECS(3), streams_max: 60, be_share: 0.1, ..PlaneConfig::default() };
+            let config =
+                PlaneConfig { stall_max: scenario.stall_max, streams_max: 60, be_share: 0.1, ..PlaneConfig::default() };
             let gauges = Arc::new(Gauges::new(config.streams_max, machine.profiles.len()));
             let mut plane = Plane::new(config, machine.profiles.clone(), &[scenario.link], Arc::clone(&gauges), io);
             let mut shown = vec![(0, 0); gauges.streams.len()];

@@ -110,6 +110,10 @@ impl World {
                 self.again(self.control.load.seeks, ControlAction::Seek);
             }
             ControlAction::Drain => self.drain(),
+            ControlAction::StopLate => {
+                let late: Vec<u64> = self.streams.values().filter(|s| s.may_be_late()).map(|s| s.asked.id.0).collect();
+                late.into_iter().for_each(|stream| self.stop(stream));
+            }
             ControlAction::Shutdown => {
                 self.control.ended = true;
                 self.command(Command::Shutdown);
@@ -194,10 +198,13 @@ impl World {
         if excused > self.now {
             stream.excuse_disk(excused);
         }
-        let content = Arc::clone(&content.shared);
+        let (version, content) = (content.version, Arc::clone(&content.shared));
         self.stream_of_fd.insert(socket.as_raw_fd(), id.0);
-        self.choose_client(&mut stream, rate, line, viewing);
+        for other in self.streams.values_mut().filter(|other| other.asked.version == version) {
+            (other.shares, stream.shares) = (true, true);
+        }
         self.streams.insert(id.0, stream);
+        self.choose_client(id, rate, line, viewing);
         let control = &mut self.control;
         control.running += 1;
         control.tally.asked += u64::from(!best_effort);
@@ -211,7 +218,7 @@ impl World {
     }
 
     /// Some clients do not read as they should.
-    fn choose_client(&mut self, stream: &mut LedgerEntry, rate: BitRate, line: BitRate, viewing: Nanos) {
+    fn choose_client(&mut self, stream: StreamId, rate: BitRate, line: BitRate, viewing: Nanos) {
         let control = &mut self.control;
         let load = &control.load;
         let shares = [load.slow_share, load.pause_share, load.vanish_share, load.reset_share];
@@ -232,9 +239,8 @@ impl World {
             Some(3) => &[(at, ClientTurn::Resets)],
             _ => return,
         };
-        stream.excuses.client = kind != Some(3);
         for (span, turn) in turns {
-            self.schedule(self.now.saturating_add(*span), WorldEvent::Client(stream.asked.id.0, *turn));
+            self.schedule(self.now.saturating_add(*span), WorldEvent::Client(stream.0, *turn));
         }
     }
 
@@ -261,10 +267,7 @@ impl World {
         // Viewings end by themselves; what a vanished client holds is stopped.
         let longest = self.control.load.viewing.1.saturating_mul(2).saturating_add(Nanos::from_secs(10));
         self.act_in(longest, ControlAction::Shutdown);
-        let stuck: Vec<u64> = self.streams.values().filter(|s| s.may_be_late()).map(|s| s.asked.id.0).collect();
-        for stream in stuck {
-            self.act_in(longest.saturating_sub(END_GRACE), ControlAction::Stop(stream));
-        }
+        self.act_in(longest.saturating_sub(END_GRACE), ControlAction::StopLate);
     }
 
     /// The control side reads everything the plane reported.

@@ -11,7 +11,8 @@ impl World {
         let watches = |stream: &&LedgerEntry| {
             stream.first_at().is_some()
                 && stream.asked.hold
-                && !stream.may_be_late_whatever_its_disk_does()
+                && !stream.client_is_excused(self.now)
+                && !stream.may_always_be_late()
                 && !stream.excuses.stopped
         };
         let viewers: Vec<u64> = self.streams.values().filter(watches).map(|stream| stream.asked.id.0).collect();
