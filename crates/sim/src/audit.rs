@@ -24,9 +24,8 @@ impl World {
     pub(crate) fn judge_lateness(&mut self, stream: u64) {
         let grace = self.control.tick_span().saturating_mul(2);
         let Some(record) = self.streams.get_mut(&stream) else { return };
-        let Some(late) = record.lateness(self.now, self.plane_delays) else { return };
-        record.late_max = record.late_max.max(late);
-        let late = record.unexcused(late, self.now, grace);
+        let Some(late) = record.lateness(self.now) else { return };
+        let late = record.unexcused(late, self.now, &self.plane_delays, grace);
         let allowed = self.control.lateness_max(record.asked.burst_bytes);
         if late > allowed && !record.may_always_be_late() && !record.excuses.stopped {
             let what =
@@ -108,7 +107,7 @@ impl World {
         if excused || self.reports_closed || record.asked.at < self.control.reports_read {
             return;
         }
-        let waited = record.waited(self.now, self.plane_delays);
+        let waited = record.waited(self.now, &self.plane_delays);
         if waited > self.control.first_byte_max {
             let what = format!("stream {}: {waited} without a byte or a no", record.asked.id.0);
             self.laws.broke(Law::StartsInTime, self.now, what);

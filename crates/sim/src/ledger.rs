@@ -12,6 +12,7 @@ use dataplane::port::Span;
 use units::{BitRate, ContentVersion, DiskId, Nanos, ReservationId, StreamId};
 
 use crate::arena::SimArena;
+use crate::delays::PlaneDelays;
 use crate::load::RECOVERY;
 use crate::socket::SimSocket;
 
@@ -60,8 +61,6 @@ pub(crate) struct DeliveryAsked {
     pub(crate) continues: bool,
     pub(crate) segments: Arc<[Segment]>,
     pub(crate) at: Nanos,
-    /// How much plane delay the world had given by then.
-    pub(crate) delays: Nanos,
 }
 
 /// One delivery.
@@ -85,15 +84,14 @@ pub(crate) struct LedgerEntry {
     pub(crate) started_at: Option<Nanos>,
     pub(crate) stopped_at: Option<Nanos>,
     pub(crate) reservation: Option<ReservationId>,
-    /// First payload byte taken, and how much plane delay the world had given by then.
-    first: Option<(Nanos, Nanos)>,
+    /// When the first payload byte was taken.
+    first: Option<Nanos>,
     at_segment: usize,
     within: u64,
     /// Literal and payload bytes taken.
     pub(crate) taken_bytes: u64,
     pub(crate) payload_bytes: u64,
     payload_total: u64,
-    pub(crate) late_max: Nanos,
     /// Which second, and payload bytes taken in it.
     second: (u64, u64),
 }
@@ -120,20 +118,12 @@ impl LedgerEntry {
             within: 0,
             taken_bytes: 0,
             payload_bytes: 0,
-            late_max: Nanos::ZERO,
             second: (0, 0),
         }
     }
 
     /// The socket takes `bytes` of `span`: are they the next ones?
-    pub(crate) fn take(
-        &mut self,
-        arena: &SimArena,
-        span: Span,
-        bytes: u32,
-        now: Nanos,
-        delays: Nanos,
-    ) -> Result<(), String> {
+    pub(crate) fn take(&mut self, arena: &SimArena, span: Span, bytes: u32, now: Nanos) -> Result<(), String> {
         if self.life == DeliveryLife::Over {
             return Err(format!("stream {} is served after its end", self.asked.id.0));
         }
@@ -159,9 +149,7 @@ impl LedgerEntry {
                 arena
                     .check_range(span.offset, count, self.asked.version, next)
                     .map_err(|e| format!("stream {}: {}", self.asked.id.0, e.0))?;
-                if self.first.is_none() {
-                    self.first = Some((now, delays));
-                }
+                self.first.get_or_insert(now);
                 self.payload_bytes += count;
                 let second = now.0 / Nanos::from_secs(1).0;
                 self.second = if self.second.0 == second { (second, self.second.1 + count) } else { (second, count) };
@@ -177,15 +165,14 @@ impl LedgerEntry {
         Ok(())
     }
 
-    /// How much later than its rate the stream is at `now`, beyond what the world itself delayed the plane by.
-    /// `None` before its first byte, and for best effort.
-    pub(crate) fn lateness(&self, now: Nanos, delays: Nanos) -> Option<Nanos> {
-        let (rate, (first, delays_then)) = (self.asked.rate?, self.first?);
+    /// How much later than its rate the stream is at `now`. `None` before its first byte, and for best effort.
+    pub(crate) fn lateness(&self, now: Nanos) -> Option<Nanos> {
+        let (rate, first) = (self.asked.rate?, self.first?);
         if self.payload_bytes == self.payload_total {
             return None;
         }
         let due = first.saturating_add(rate.time_for(self.payload_bytes));
-        Some(now.saturating_sub(due).saturating_sub(delays.saturating_sub(delays_then)))
+        Some(now.saturating_sub(due))
     }
 
     /// A fault of its disk excuses it until then.
@@ -230,19 +217,21 @@ impl LedgerEntry {
         self.disk_is_excused(self.first_at().unwrap_or(now)) || self.may_always_be_late()
     }
 
-    /// Of so much lateness, what no fault of its disk and no pause of its client excuses: all that came since the excuse ended.
-    /// What it was behind then, and `grace`, it need not make up for.
-    pub(crate) fn unexcused(&mut self, late: Nanos, now: Nanos, grace: Nanos) -> Nanos {
-        let Some(until) = self.disk_excused_until.max(self.client_excused_until) else { return late };
-        if now < until {
-            return Nanos::ZERO;
-        }
-        late.saturating_sub(*self.forgiven.get_or_insert(late.saturating_add(grace)))
+    /// Of so much lateness, what nothing excuses: neither that the plane was delayed lately, nor a fault of its disk or a pause of
+    /// its client. What it was behind when that excuse ended, and `grace`, it need not make up for.
+    pub(crate) fn unexcused(&mut self, late: Nanos, now: Nanos, delays: &PlaneDelays, grace: Nanos) -> Nanos {
+        let forgiven = match self.disk_excused_until.max(self.client_excused_until) {
+            None => Nanos::ZERO,
+            Some(until) if now < until => return Nanos::ZERO,
+            Some(_) => *self.forgiven.get_or_insert(late.saturating_add(grace)),
+        };
+        let began = self.first.unwrap_or(now).max(now.saturating_sub(RECOVERY));
+        late.saturating_sub(forgiven).saturating_sub(delays.between(began, now))
     }
 
     /// How many bytes the stream is ahead of its rate and burst at `now`.
     pub(crate) fn ahead(&self, now: Nanos) -> u64 {
-        let (Some(rate), Some((first, _))) = (self.asked.rate, self.first) else { return 0 };
+        let (Some(rate), Some(first)) = (self.asked.rate, self.first) else { return 0 };
         self.payload_bytes.saturating_sub(self.asked.burst_bytes + rate.bytes_in(now.saturating_sub(first)))
     }
 
@@ -251,11 +240,10 @@ impl LedgerEntry {
         if self.second.0 == now.0 / Nanos::from_secs(1).0 { self.second.1 } else { 0 }
     }
 
-    /// What the plane has taken so far to the first payload byte; without the delays the world gave it. `now` and `delays`
-    /// count while that is still to come.
-    pub(crate) fn waited(&self, now: Nanos, delays: Nanos) -> Nanos {
-        let (first, first_delays) = self.first.unwrap_or((now, delays));
-        first.saturating_sub(self.asked.at).saturating_sub(first_delays.saturating_sub(self.asked.delays))
+    /// What the plane has taken so far to the first payload byte, or up to `now`; without the delays the world gave it.
+    pub(crate) fn waited(&self, now: Nanos, delays: &PlaneDelays) -> Nanos {
+        let first = self.first.unwrap_or(now);
+        first.saturating_sub(self.asked.at).saturating_sub(delays.between(self.asked.at, first))
     }
 
     /// True if it needs so much more than any stream has read ahead that its disk still has to read for it.
@@ -266,7 +254,7 @@ impl LedgerEntry {
 
     /// When the first payload byte was taken.
     pub(crate) fn first_at(&self) -> Option<Nanos> {
-        self.first.map(|f| f.0)
+        self.first
     }
 
     /// True once every byte is in the socket.
@@ -274,14 +262,15 @@ impl LedgerEntry {
         self.at_segment == self.asked.segments.len()
     }
 
-    /// Whether this end is one the delivery may have, after the world delayed the plane by `delays`. What the plane misses
-    /// meanwhile it counts, and is no fault of it: `lateness` leaves it out, and holds all the same.
-    pub(crate) fn judge(&self, end: &Ending, now: Nanos, delays: Nanos) -> Result<(), String> {
+    /// Whether this end is one the delivery may have. What the plane missed it tells as a number, which says nothing about when:
+    /// only one of which nothing was ever the matter may have missed nothing at all.
+    pub(crate) fn judge(&self, end: &Ending, now: Nanos, delays: &PlaneDelays) -> Result<(), String> {
         let fail = |why: &str| Err(format!("stream {}: {why}: {end:?}, {:?}", self.asked.id.0, self.excuses));
         if end.sent_bytes != self.taken_bytes {
             return fail(&format!("{} bytes were taken", self.taken_bytes));
         }
         let e = &self.excuses;
+        let delayed = delays.between(self.asked.at, now);
         match end.outcome {
             Outcome::Complete if !self.complete() => fail("complete, but bytes are missing"),
             Outcome::ClientGone if !e.reset => fail("its client is not gone"),
@@ -291,7 +280,7 @@ impl LedgerEntry {
             Outcome::StartTooLate if end.sent_bytes > 0 => fail("it had begun"),
             Outcome::DiskOverloaded if !self.disk_is_excused(now) => fail("its disk is not slow"),
             Outcome::ContentChanged if !e.content => fail("its content is whole"),
-            _ if end.misses > 0 && delays == self.asked.delays && !self.may_be_late() => fail("missed deadlines"),
+            _ if end.misses > 0 && delayed == Nanos::ZERO && !self.may_be_late() => fail("missed deadlines"),
             _ if end.held.is_some() && (!self.asked.hold || end.held != self.reservation) => {
                 fail("holds a reservation it should not")
             }
@@ -330,7 +319,6 @@ mod tests {
             continues: false,
             segments: Arc::new([Segment::Bytes(Box::new(*b"head")), Segment::Range { offset: 4096, length: 3000 }]),
             at: Nanos::ZERO,
-            delays: Nanos::ZERO,
         };
         LedgerEntry::new(asked, SimSocket::new(1 << 20, ClientReading::Stopped, Nanos::ZERO))
     }
@@ -349,58 +337,61 @@ mod tests {
     fn bytes_come_in_order_and_no_others() {
         let (arena, literal, chunk) = arena();
         let mut s = stream();
-        assert!(s.take(&arena, chunk, 10, Nanos::ZERO, Nanos::ZERO).is_err(), "the head comes first");
+        assert!(s.take(&arena, chunk, 10, Nanos::ZERO).is_err(), "the head comes first");
         let mut s2 = stream();
-        s2.take(&arena, literal, 4, Nanos::ZERO, Nanos::ZERO).expect("the head");
-        assert!(s2.take(&arena, Span { offset: 10, length: 10 }, 10, Nanos::ZERO, Nanos::ZERO).is_err(), "skipped");
+        s2.take(&arena, literal, 4, Nanos::ZERO).expect("the head");
+        assert!(s2.take(&arena, Span { offset: 10, length: 10 }, 10, Nanos::ZERO).is_err(), "skipped");
         s = stream();
-        s.take(&arena, literal, 4, Nanos::ZERO, Nanos::ZERO).expect("the head");
-        s.take(&arena, chunk, 1000, Nanos::ZERO, Nanos::ZERO).expect("its first bytes");
+        s.take(&arena, literal, 4, Nanos::ZERO).expect("the head");
+        s.take(&arena, chunk, 1000, Nanos::ZERO).expect("its first bytes");
         let rest = Span { offset: 1000, length: 3000 };
-        assert!(s.take(&arena, rest, 2001, Nanos::ZERO, Nanos::ZERO).is_err(), "beyond the range");
-        s.take(&arena, rest, 2000, Nanos::ZERO, Nanos::ZERO).expect("the rest");
+        assert!(s.take(&arena, rest, 2001, Nanos::ZERO).is_err(), "beyond the range");
+        s.take(&arena, rest, 2000, Nanos::ZERO).expect("the rest");
         assert!(s.complete());
-        assert!(s.take(&arena, rest, 1, Nanos::ZERO, Nanos::ZERO).is_err(), "more than asked for");
+        assert!(s.take(&arena, rest, 1, Nanos::ZERO).is_err(), "more than asked for");
     }
 
     #[test]
-    fn lateness_counts_from_the_first_byte_and_leaves_out_the_worlds_delays() {
+    fn lateness_counts_from_the_first_byte_and_leaves_out_the_worlds_delays_for_a_while() {
         let (arena, literal, chunk) = arena();
         let mut s = stream();
-        let second = Nanos::from_secs(1);
-        s.take(&arena, literal, 4, second, Nanos::ZERO).expect("the head");
-        assert_eq!(s.lateness(Nanos::from_secs(9), Nanos::ZERO), None);
-        s.take(&arena, chunk, 1000, second, Nanos::ZERO).expect("its first bytes");
-        assert_eq!(s.lateness(Nanos::from_secs(2), Nanos::ZERO), Some(Nanos::ZERO));
-        assert_eq!(s.lateness(Nanos::from_secs(5), Nanos::ZERO), Some(Nanos::from_secs(3)));
-        assert_eq!(s.lateness(Nanos::from_secs(5), second), Some(Nanos::from_secs(2)));
-        assert_eq!(s.ahead(second), 500, "1000 bytes, of which the burst excuses 500");
+        let (second, mut delays) = (Nanos::from_secs, PlaneDelays::default());
+        s.take(&arena, literal, 4, second(1)).expect("the head");
+        assert_eq!(s.lateness(second(9)), None);
+        s.take(&arena, chunk, 1000, second(1)).expect("its first bytes");
+        assert_eq!(s.lateness(second(2)), Some(Nanos::ZERO));
+        assert_eq!(s.lateness(second(5)), Some(second(3)));
+        delays.add(second(3), second(4));
+        assert_eq!(s.unexcused(second(3), second(5), &delays, Nanos::ZERO), second(2));
+        let over = second(4).saturating_add(RECOVERY);
+        assert_eq!(s.unexcused(second(3), over, &delays, Nanos::ZERO), second(3), "by then it is made up for");
+        assert_eq!(s.ahead(second(1)), 500, "1000 bytes, of which the burst excuses 500");
     }
 
     #[test]
     fn a_disks_excuse_ends_and_what_came_of_it_stays_forgiven() {
-        let (mut s, second) = (stream(), Nanos::from_secs);
-        assert_eq!(s.unexcused(second(3), second(1), second(1)), second(3));
+        let (mut s, second, none) = (stream(), Nanos::from_secs, PlaneDelays::default());
+        assert_eq!(s.unexcused(second(3), second(1), &none, second(1)), second(3));
         s.excuse_disk(second(10));
-        assert_eq!(s.unexcused(second(30), second(9), second(1)), Nanos::ZERO);
-        assert_eq!(s.unexcused(second(30), second(11), second(1)), Nanos::ZERO);
-        assert_eq!(s.unexcused(second(31), second(12), second(1)), Nanos::ZERO, "the grace");
-        assert_eq!(s.unexcused(second(33), second(14), second(1)), second(2));
+        assert_eq!(s.unexcused(second(30), second(9), &none, second(1)), Nanos::ZERO);
+        assert_eq!(s.unexcused(second(30), second(11), &none, second(1)), Nanos::ZERO);
+        assert_eq!(s.unexcused(second(31), second(12), &none, second(1)), Nanos::ZERO, "the grace");
+        assert_eq!(s.unexcused(second(33), second(14), &none, second(1)), second(2));
     }
 
     #[test]
     fn a_pause_is_no_excuse_before_it_and_after_its_recovery() {
-        let (second, line) = (Nanos::from_secs, BitRate(8_000_000));
+        let (second, line, none) = (Nanos::from_secs, BitRate(8_000_000), PlaneDelays::default());
         let mut s = stream();
         let stall_max = second(30);
-        assert_eq!(s.unexcused(second(1), second(9), Nanos::ZERO), second(1), "before");
+        assert_eq!(s.unexcused(second(1), second(9), &none, Nanos::ZERO), second(1), "before");
         s.client_reads(BitRate(0), second(10), stall_max);
-        assert_eq!(s.unexcused(second(20), second(30), Nanos::ZERO), Nanos::ZERO);
+        assert_eq!(s.unexcused(second(20), second(30), &none, Nanos::ZERO), Nanos::ZERO);
         s.client_reads(line, second(31), stall_max);
         let over = second(31).saturating_add(RECOVERY);
         assert!(s.client_is_excused(second(32)) && !s.client_is_excused(over) && !s.may_always_be_late());
-        assert_eq!(s.unexcused(second(20), over, Nanos::ZERO), Nanos::ZERO, "what was lost is not given back");
-        assert_eq!(s.unexcused(second(21), over.saturating_add(second(1)), Nanos::ZERO), second(1), "after");
+        assert_eq!(s.unexcused(second(20), over, &none, Nanos::ZERO), Nanos::ZERO, "what was lost is not given back");
+        assert_eq!(s.unexcused(second(21), over.saturating_add(second(1)), &none, Nanos::ZERO), second(1), "after");
         for (shares, until, unreserved) in [(false, 29, false), (false, 31, true), (true, 1, true)] {
             let mut s = LedgerEntry { shares, ..stream() };
             s.client_reads(BitRate(0), Nanos::ZERO, stall_max);
@@ -412,6 +403,8 @@ mod tests {
     #[test]
     fn an_end_needs_its_reason() {
         let mut s = stream();
+        let (none, mut delays) = (PlaneDelays::default(), PlaneDelays::default());
+        delays.add(Nanos(1), Nanos(2));
         let end = |outcome| Ending { outcome, sent_bytes: 0, misses: 0, duration: Nanos::ZERO, held: None };
         for outcome in [
             Outcome::Complete,
@@ -422,30 +415,27 @@ mod tests {
             Outcome::DiskOverloaded,
             Outcome::ContentChanged,
         ] {
-            assert!(s.judge(&end(outcome), Nanos::ZERO, Nanos::ZERO).is_err(), "{outcome:?} without a reason");
+            assert!(s.judge(&end(outcome), Nanos::ZERO, &none).is_err(), "{outcome:?} without a reason");
         }
         s.client_reads(BitRate(0), Nanos::ZERO, Nanos::MAX);
-        s.judge(&end(Outcome::ClientStalled), Nanos::ZERO, Nanos::ZERO).expect("its client does not read");
+        s.judge(&end(Outcome::ClientStalled), Nanos::ZERO, &none).expect("its client does not read");
         s = stream();
         s.excuses = Excuses { reset: true, ..Excuses::default() };
-        s.judge(&end(Outcome::ClientGone), Nanos::ZERO, Nanos::ZERO).expect("its client is gone");
+        s.judge(&end(Outcome::ClientGone), Nanos::ZERO, &none).expect("its client is gone");
         assert!(
-            s.judge(&Ending { sent_bytes: 1, ..end(Outcome::ClientGone) }, Nanos::ZERO, Nanos::ZERO).is_err(),
+            s.judge(&Ending { sent_bytes: 1, ..end(Outcome::ClientGone) }, Nanos::ZERO, &none).is_err(),
             "a byte nobody took"
         );
-        assert!(s.judge(&Ending { misses: 1, ..end(Outcome::ClientGone) }, Nanos::ZERO, Nanos::ZERO).is_ok());
+        assert!(s.judge(&Ending { misses: 1, ..end(Outcome::ClientGone) }, Nanos::ZERO, &none).is_ok());
         s.excuses = Excuses { stopped: true, ..Excuses::default() };
         let missed = Ending { misses: 1, ..end(Outcome::Stopped) };
-        assert!(s.judge(&missed, Nanos::ZERO, Nanos::ZERO).is_err(), "nothing excuses the miss");
-        assert!(s.judge(&missed, Nanos::ZERO, Nanos(1)).is_ok(), "the plane's thread did not run");
+        assert!(s.judge(&missed, Nanos::ZERO, &none).is_err(), "nothing excuses the miss");
+        assert!(s.judge(&missed, Nanos(2), &delays).is_ok(), "the plane's thread did not run");
         s = stream();
         s.excuse_disk(Nanos::from_secs(10));
         for (outcome, last) in [(Outcome::DiskError, 49), (Outcome::DiskOverloaded, 9)] {
-            assert!(s.judge(&end(outcome), Nanos::from_secs(last), Nanos::ZERO).is_ok(), "{outcome:?}");
-            assert!(
-                s.judge(&end(outcome), Nanos::from_secs(last + 2), Nanos::ZERO).is_err(),
-                "{outcome:?} after the fault"
-            );
+            assert!(s.judge(&end(outcome), Nanos::from_secs(last), &none).is_ok(), "{outcome:?}");
+            assert!(s.judge(&end(outcome), Nanos::from_secs(last + 2), &none).is_err(), "{outcome:?} after the fault");
         }
     }
 }

@@ -9,6 +9,7 @@ mod arena;
 mod audit;
 mod contents;
 mod control_side;
+mod delays;
 mod disk;
 pub mod drive;
 mod faults;

@@ -238,7 +238,7 @@ impl World {
         let record = self.streams.get_mut(&stream).expect("an open socket has its stream");
         let result = match taken {
             Taken::Bytes(bytes) => {
-                let found = record.take(&self.arena, memory, bytes, self.now, self.plane_delays);
+                let found = record.take(&self.arena, memory, bytes, self.now);
                 self.laws.check(Law::NeverWrongBytes, self.now, found);
                 self.judge_link(u64::from(bytes));
                 Ok(bytes)

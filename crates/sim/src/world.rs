@@ -17,6 +17,7 @@ use units::{BitRate, ContentVersion, DiskId, Nanos};
 use crate::arena::SimArena;
 use crate::contents::SimFile;
 use crate::control_side::ControlSide;
+use crate::delays::PlaneDelays;
 use crate::disk::{ServedRequest, SimDisk};
 use crate::drive::{Drive, DriveRequest, Op};
 use crate::laws::{Law, Laws};
@@ -136,8 +137,8 @@ pub(crate) struct World {
     reports_scheduled: bool,
     /// Delay the next wake-up of the plane by this much.
     pub(crate) plane_delay: Nanos,
-    /// All delays of the plane's thread so far.
-    pub(crate) plane_delays: Nanos,
+    /// When it was delayed so far.
+    pub(crate) plane_delays: PlaneDelays,
     pub(crate) files: Vec<Option<SimFile>>,
     pub(crate) sockets: Vec<Option<u64>>,
     pub(crate) streams: BTreeMap<u64, LedgerEntry>,
@@ -201,7 +202,7 @@ impl World {
             reports_closed: false,
             reports_scheduled: false,
             plane_delay: Nanos::ZERO,
-            plane_delays: Nanos::ZERO,
+            plane_delays: PlaneDelays::default(),
             files: Vec::new(),
             sockets: Vec::new(),
             streams: BTreeMap::new(),
@@ -287,7 +288,9 @@ impl World {
     fn wake(&mut self) {
         let delay = std::mem::take(&mut self.plane_delay);
         let usual = Nanos(self.random.below(self.settings.wake_max.0));
-        self.plane_delays += delay;
+        if delay > Nanos::ZERO {
+            self.plane_delays.add(self.now, self.now.saturating_add(delay));
+        }
         self.now = self.now.saturating_add(delay).saturating_add(usual);
         self.happen_until(self.now);
     }

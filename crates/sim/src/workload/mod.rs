@@ -185,7 +185,6 @@ impl World {
             continues: session.is_some(),
             segments: segments.clone(),
             at: self.now,
-            delays: self.plane_delays,
         };
         let receiver = SimSocket::new(socket_bytes.max(16 << 10), ClientReading::AtRate(line), self.now);
         let mut stream = LedgerEntry::new(asked, receiver);
@@ -345,7 +344,7 @@ impl World {
             }
             return;
         };
-        let found = record.judge(&end, now, self.plane_delays);
+        let found = record.judge(&end, now, &self.plane_delays);
         self.laws.check(
             if found.is_err() && end.misses > 0 { Law::EveryDeadline } else { Law::EveryEndHasAReason },
             now,
