@@ -114,7 +114,7 @@ impl World {
         }
     }
 
-    /// A delivery that was told to end does; one that was asked for is answered.
+    /// A delivery that was told to end does.
     fn judge_forgotten(&mut self, stream: u64) {
         let record = &self.streams[&stream];
         let world_delays = self.reports_closed || self.plane_delay > Nanos::ZERO;

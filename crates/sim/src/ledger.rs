@@ -13,7 +13,7 @@ use units::{BitRate, ContentVersion, DiskId, Nanos, ReservationId, StreamId};
 
 use crate::arena::SimArena;
 use crate::delays::PlaneDelays;
-use crate::load::RECOVERY;
+use crate::load::{DELAY_RECOVERY, RECOVERY};
 use crate::socket::SimSocket;
 
 /// No stream has read ahead further than its longest period and the look-ahead, in the longest rounds that are drawn.
@@ -78,7 +78,7 @@ pub(crate) struct LedgerEntry {
     reads_slowly_since: Option<Nanos>,
     /// Somebody else watched the same content meanwhile.
     pub(crate) shares: bool,
-    /// How late it was when they did not any more.
+    /// How late it has always been since they did not any more.
     forgiven: Option<Nanos>,
     /// When the plane said it began.
     pub(crate) started_at: Option<Nanos>,
@@ -218,14 +218,17 @@ impl LedgerEntry {
     }
 
     /// Of so much lateness, what nothing excuses: neither that the plane was delayed lately, nor a fault of its disk or a pause of
-    /// its client. What it was behind when that excuse ended, and `grace`, it need not make up for.
+    /// its client. What it has been behind at all times since that excuse ended, and `grace`, it need not make up for.
     pub(crate) fn unexcused(&mut self, late: Nanos, now: Nanos, delays: &PlaneDelays, grace: Nanos) -> Nanos {
         let forgiven = match self.disk_excused_until.max(self.client_excused_until) {
             None => Nanos::ZERO,
             Some(until) if now < until => return Nanos::ZERO,
-            Some(_) => *self.forgiven.get_or_insert(late.saturating_add(grace)),
+            Some(_) => {
+                let most = late.saturating_add(grace);
+                *self.forgiven.insert(self.forgiven.map_or(most, |forgiven| forgiven.min(most)))
+            }
         };
-        let began = self.first.unwrap_or(now).max(now.saturating_sub(RECOVERY));
+        let began = self.first.unwrap_or(now).max(now.saturating_sub(DELAY_RECOVERY));
         late.saturating_sub(forgiven).saturating_sub(delays.between(began, now))
     }
 
@@ -262,8 +265,8 @@ impl LedgerEntry {
         self.at_segment == self.asked.segments.len()
     }
 
-    /// Whether this end is one the delivery may have. What the plane missed it tells as a number, which says nothing about when:
-    /// only one of which nothing was ever the matter may have missed nothing at all.
+    /// Whether this end is one the delivery may have. It tells how many ticks the plane missed, and not when: with a fault at any
+    /// time some may be excused.
     pub(crate) fn judge(&self, end: &Ending, now: Nanos, delays: &PlaneDelays) -> Result<(), String> {
         let fail = |why: &str| Err(format!("stream {}: {why}: {end:?}, {:?}", self.asked.id.0, self.excuses));
         if end.sent_bytes != self.taken_bytes {
@@ -363,7 +366,7 @@ mod tests {
         assert_eq!(s.lateness(second(5)), Some(second(3)));
         delays.add(second(3), second(4));
         assert_eq!(s.unexcused(second(3), second(5), &delays, Nanos::ZERO), second(2));
-        let over = second(4).saturating_add(RECOVERY);
+        let over = second(4).saturating_add(DELAY_RECOVERY);
         assert_eq!(s.unexcused(second(3), over, &delays, Nanos::ZERO), second(3), "by then it is made up for");
         assert_eq!(s.ahead(second(1)), 500, "1000 bytes, of which the burst excuses 500");
     }
@@ -377,6 +380,8 @@ mod tests {
         assert_eq!(s.unexcused(second(30), second(11), &none, second(1)), Nanos::ZERO);
         assert_eq!(s.unexcused(second(31), second(12), &none, second(1)), Nanos::ZERO, "the grace");
         assert_eq!(s.unexcused(second(33), second(14), &none, second(1)), second(2));
+        assert_eq!(s.unexcused(second(20), second(15), &none, second(1)), Nanos::ZERO, "it catches up");
+        assert_eq!(s.unexcused(second(30), second(25), &none, second(1)), second(9), "and may not fall back");
     }
 
     #[test]

@@ -295,9 +295,14 @@ impl World {
 
     fn event(&mut self, event: News) {
         self.control.tally.events += 1;
-        let News::DiskFailing { disk, hung: false } = event else { return };
-        if self.control.disk_excused[usize::from(disk.0)] <= self.now {
-            self.laws.broke(Law::EveryEndHasAReason, self.now, format!("{disk:?} is said to err, and works"));
+        let News::DiskFailing { disk, hung } = event else { return };
+        if !self.control.disk_is_excused(usize::from(disk.0), self.now) {
+            let what = if hung { "does not answer" } else { "errs" };
+            self.laws.broke(
+                Law::EveryEndHasAReason,
+                self.now,
+                format!("{disk:?} is said to be one that {what}, and works"),
+            );
         }
     }
 
