@@ -112,10 +112,12 @@ fn seeks(cases: &mut Vec<Case>) {
             let mut scenario = Scenario::steady(seed, DriveProfile::Desktop, 3 << 30, BitRate(8_800_000), 150);
             scenario.load.arrivals = MS(100);
             scenario.load.hold_share = 1.0;
-            scenario.disks[0].slower = slower;
-            scenario.disks[0].excused = slower > 1.0;
             scenario.load.seeks = Nanos(SECS(1).0 / per_second);
             (scenario.safety, scenario.liveness) = (SECS(60), SECS(180));
+            if slower > 1.0 {
+                let (lasts, fault) = (SECS(240), Fault::Slow { disk: 0, factor: slower });
+                scenario.faults = vec![FaultAt { at: Nanos::ZERO, lasts, fault }];
+            }
             scenario
         });
     }

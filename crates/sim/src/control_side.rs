@@ -60,6 +60,9 @@ pub(crate) struct ControlSide {
     pub(crate) random: Random,
     pub(crate) load: Load,
     pub(crate) faults: Vec<FaultAt>,
+    /// Those that are on now, and which tenth of its disk each of them spoils, if it spoils one.
+    pub(crate) faults_on: Vec<usize>,
+    pub(crate) bad_tenths: Vec<u64>,
     pub(crate) phases: RunPhases,
     tick: Nanos,
     pub(crate) be_share: f64,
@@ -108,15 +111,12 @@ pub(crate) struct ControlSettings {
     pub(crate) first_byte_max: Nanos,
     pub(crate) stall_max: Nanos,
     pub(crate) capacities: Vec<u64>,
-    /// True for a disk whose profile is wrong from the start: nothing is promised for its streams.
-    pub(crate) liars: Vec<bool>,
 }
 
 impl ControlSide {
     /// Makes the contents; `null` is an open `/dev/null`.
     pub(crate) fn new(settings: ControlSettings, null: OwnedFd, mut random: Random) -> Self {
-        let ControlSettings { load, faults, phases, tick, be_share, first_byte_max, stall_max, capacities, liars } =
-            settings;
+        let ControlSettings { load, faults, phases, tick, be_share, first_byte_max, stall_max, capacities } = settings;
         let mut contents = Vec::new();
         for disk in 0..capacities.len() {
             for _ in 0..load.contents_per_disk {
@@ -124,10 +124,11 @@ impl ControlSide {
                 contents.push(new_content(version, disk, &capacities, &load, &null, &mut random));
             }
         }
-        let excused = |liar: &bool| if *liar { Nanos::MAX } else { Nanos::ZERO };
         Self {
             random,
             load,
+            faults_on: Vec::new(),
+            bad_tenths: vec![0; faults.len()],
             faults,
             phases,
             tick,
@@ -143,8 +144,8 @@ impl ControlSide {
             guaranteed: 0,
             recordings: BTreeMap::new(),
             reserving: BTreeMap::new(),
-            disk_excused: liars.iter().map(excused).collect(),
-            newcomers_excused: vec![Nanos::ZERO; liars.len()],
+            disk_excused: vec![Nanos::ZERO; capacities.len()],
+            newcomers_excused: vec![Nanos::ZERO; capacities.len()],
             mirror_excused: Nanos::ZERO,
             be_waits: vec![None; capacities.len()],
             calm: false,

@@ -4,12 +4,35 @@
 
 use units::Nanos;
 
-use crate::drive::{CommandEnd, CommandOutcome, Drive, DriveRequest, FaultKind, FaultRange, Op};
+use crate::drive::{CommandEnd, CommandOutcome, Drive, DriveRequest, FaultRange, Op};
+
+/// Time between two commands that take longer.
+const SPIKE_PERIOD: Nanos = Nanos::from_secs(1);
+
+/// All that is wrong with a disk.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct DiskFaults {
+    /// Everything takes so many times as long.
+    pub(crate) slower: f64,
+    /// One command in each second takes so much longer.
+    pub(crate) spike: Nanos,
+    /// It does not answer.
+    pub(crate) hangs: bool,
+    /// What cannot be read or written.
+    pub(crate) bad: Vec<FaultRange>,
+}
+
+impl Default for DiskFaults {
+    fn default() -> Self {
+        Self { slower: 1.0, spike: Nanos::ZERO, hangs: false, bad: Vec::new() }
+    }
+}
 
 /// A drive and the requests it has.
 #[derive(Debug)]
 pub(crate) struct SimDisk {
     drive: Drive,
+    faults: DiskFaults,
     in_flight: Vec<DriveRequest>,
     completions: Vec<CommandEnd>,
     /// When the drive wants to be asked again: it is told once, and asked often.
@@ -82,6 +105,7 @@ impl SimDisk {
     pub(crate) fn new(drive: Drive) -> Self {
         Self {
             drive,
+            faults: DiskFaults::default(),
             in_flight: Vec::new(),
             completions: Vec::new(),
             due: None,
@@ -130,35 +154,24 @@ impl SimDisk {
         self.spent_until = self.spent_until.max(now);
     }
 
-    /// From now on everything takes `factor` times as long.
-    pub(crate) fn slow(&mut self, factor: f64, now: Nanos) {
-        self.drive.set_slow(factor, now);
-        self.due = self.drive.next_wakeup();
-    }
-
-    /// It does not answer any more.
-    pub(crate) fn hang(&mut self, now: Nanos) {
-        self.drive.hang(now);
-        self.due = None;
-    }
-
-    /// Every `period`, a command takes `extra` longer; zero `extra`: no more.
-    pub(crate) fn spike(&mut self, extra: Nanos, period: Nanos, now: Nanos) {
-        self.drive.set_spike(extra, period, now);
-    }
-
-    /// Reads and writes of these bytes fail, each after `delay`.
-    pub(crate) fn spoil(&mut self, start: u64, bytes: u64, delay: Nanos) {
-        self.drive.add_fault(FaultRange { start, bytes, kind: FaultKind::Both, delay });
-    }
-
-    /// Everything is as it should be again.
-    pub(crate) fn heal(&mut self, now: Nanos) {
-        self.drive.clear_faults();
-        self.drive.set_spike(Nanos::ZERO, Nanos::ZERO, now);
-        self.drive.set_slow(1.0, now);
-        if !self.drive.is_on() {
-            self.drive.revive(now);
+    /// These are its faults from now on, and no others.
+    pub(crate) fn set_faults(&mut self, faults: DiskFaults, now: Nanos) {
+        let before = std::mem::replace(&mut self.faults, faults);
+        let DiskFaults { slower, spike, hangs, bad } = &self.faults;
+        if *bad != before.bad {
+            self.drive.clear_faults();
+            bad.iter().for_each(|range| self.drive.add_fault(*range));
+        }
+        if *spike != before.spike {
+            self.drive.set_spike(*spike, SPIKE_PERIOD, now);
+        }
+        if (*slower - before.slower).abs() > 0.0 {
+            self.drive.set_slow(*slower, now);
+        }
+        match (before.hangs, *hangs) {
+            (false, true) => self.drive.hang(now),
+            (true, false) => self.drive.revive(now),
+            _ => {}
         }
         self.due = self.drive.next_wakeup();
     }
@@ -167,7 +180,7 @@ impl SimDisk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::{DriveProfile, Op, Parameters};
+    use crate::drive::{DriveProfile, FaultKind, Op, Parameters};
 
     const MS: fn(u64) -> Nanos = Nanos::from_millis;
 
@@ -202,15 +215,16 @@ mod tests {
     #[test]
     fn a_silent_disk_answers_when_it_is_healed_and_bad_bytes_err() {
         let mut disk = disk();
-        disk.hang(MS(0));
+        disk.set_faults(DiskFaults { hangs: true, ..DiskFaults::default() }, MS(0));
         disk.submit(read(1, 5 << 30), MS(1));
         assert_eq!(run(&mut disk, MS(10_000)), []);
-        disk.heal(MS(10_000));
+        disk.set_faults(DiskFaults::default(), MS(10_000));
         assert_eq!(run(&mut disk, MS(10_100)), [(1, true)]);
-        disk.spoil(5 << 30, 4096, MS(50));
+        let bad = vec![FaultRange { start: 5 << 30, bytes: 4096, kind: FaultKind::Both, delay: MS(50) }];
+        disk.set_faults(DiskFaults { bad, ..DiskFaults::default() }, MS(10_100));
         disk.submit(read(2, 5 << 30), MS(11_000));
         assert_eq!(run(&mut disk, MS(12_000)), [(2, false)]);
-        disk.heal(MS(12_000));
+        disk.set_faults(DiskFaults::default(), MS(12_000));
         disk.submit(read(3, 5 << 30), MS(12_000));
         assert_eq!(run(&mut disk, MS(13_000)), [(3, true)]);
     }

@@ -4,6 +4,8 @@ use units::Nanos;
 
 use crate::contents::SimContent;
 use crate::control_side::ControlAction;
+use crate::disk::DiskFaults;
+use crate::drive::{FaultKind, FaultRange};
 use crate::ledger::LedgerEntry;
 use crate::load::{Fault, FaultAt, MARGIN_SHARE, RECOVERY, SHARE_MEAN};
 use crate::log::LogKind;
@@ -14,24 +16,15 @@ impl World {
         let FaultAt { lasts, fault, .. } = self.control.faults[index];
         self.log.event(self.now, LogKind::Fault, index as u64, 1, || format!("{fault:?} for {lasts}"));
         let now = self.now;
+        self.control.faults_on.push(index);
         match fault {
-            Fault::BadSectors { disk } => {
-                let tenth = self.stores[disk].capacity() / 10;
-                let from = self.control.random.below(9) * tenth;
-                self.disks[disk].spoil(from, tenth, Nanos::from_millis(50));
-            }
+            Fault::BadSectors { .. } => self.control.bad_tenths[index] = self.control.random.below(9),
             Fault::Lies { disk } => {
                 let tenth = self.stores[disk].capacity() / 10;
                 let from = self.control.random.below(9) * tenth;
                 self.lies[disk] = from..from + tenth;
             }
-            Fault::Dead { disk } => {
-                let all = self.stores[disk].capacity();
-                self.disks[disk].spoil(0, all, Nanos::from_micros(100));
-            }
-            Fault::Hang { disk } => self.disks[disk].hang(now),
-            Fault::Slow { disk, factor } => self.disks[disk].slow(factor, now),
-            Fault::Spikes { disk, extra } => self.disks[disk].spike(extra, Nanos::from_secs(1), now),
+            Fault::Dead { .. } | Fault::Hang { .. } | Fault::Slow { .. } | Fault::Spikes { .. } => {}
             Fault::PlaneLate => self.plane_delay = lasts,
             Fault::ReportsFull => self.reports_closed = true,
             Fault::Truncate { disk } => self.spoil_content(disk, |content| content.size_now /= 2),
@@ -44,6 +37,7 @@ impl World {
         | Fault::Slow { disk, .. }
         | Fault::Spikes { disk, .. } = fault
         {
+            self.set_faults_of(disk);
             let until = now.saturating_add(lasts).saturating_add(RECOVERY);
             let slow = matches!(fault, Fault::Slow { .. } | Fault::Spikes { .. });
             if self.is_within_margin(fault) {
@@ -58,6 +52,31 @@ impl World {
             }
         }
         self.act_in(lasts, ControlAction::FaultEnds(index));
+    }
+
+    /// A disk has all its faults that are on, whichever of them has begun or ended.
+    fn set_faults_of(&mut self, disk: usize) {
+        let (mut all, capacity) = (DiskFaults::default(), self.stores[disk].capacity());
+        let bad = |start, bytes, micros| FaultRange {
+            start,
+            bytes,
+            kind: FaultKind::Both,
+            delay: Nanos::from_micros(micros),
+        };
+        for &index in &self.control.faults_on {
+            let tenth = capacity / 10;
+            match self.control.faults[index].fault {
+                Fault::BadSectors { disk: of } if of == disk => {
+                    all.bad.push(bad(self.control.bad_tenths[index] * tenth, tenth, 50_000));
+                }
+                Fault::Dead { disk: of } if of == disk => all.bad.push(bad(0, capacity, 100)),
+                Fault::Hang { disk: of } if of == disk => all.hangs = true,
+                Fault::Slow { disk: of, factor } if of == disk => all.slower = all.slower.max(factor),
+                Fault::Spikes { disk: of, extra } if of == disk => all.spike = all.spike.max(extra),
+                _ => {}
+            }
+        }
+        self.disks[disk].set_faults(all, self.now);
     }
 
     /// One disk that errs or is silent excuses nobody who has another copy.
@@ -97,12 +116,13 @@ impl World {
     pub(crate) fn fault_ends(&mut self, index: usize) {
         let fault = self.control.faults[index].fault;
         self.log.event(self.now, LogKind::Fault, index as u64, 0, || format!("{fault:?} is over"));
+        self.control.faults_on.retain(|other| *other != index);
         match fault {
             Fault::BadSectors { disk }
             | Fault::Hang { disk }
             | Fault::Dead { disk }
             | Fault::Slow { disk, .. }
-            | Fault::Spikes { disk, .. } => self.disks[disk].heal(self.now),
+            | Fault::Spikes { disk, .. } => self.set_faults_of(disk),
             Fault::Lies { disk } => self.lies[disk] = 0..0,
             Fault::ReportsFull => {
                 self.reports_closed = false;

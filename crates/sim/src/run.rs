@@ -199,7 +199,6 @@ fn world(scenario: &Scenario, profiles: &[DiskProfile], trace: Trace) -> World {
         first_byte_max: first_byte_max(scenario),
         stall_max: scenario.stall_max,
         capacities: scenario.disks.iter().map(|d| d.parameters.size).collect(),
-        liars: scenario.disks.iter().map(|d| d.excused).collect(),
     };
     let settings = WorldSettings {
         chunks: scenario.chunks,

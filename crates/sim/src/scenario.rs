@@ -27,9 +27,6 @@ pub struct DiskSetup {
     pub profile: Option<DiskProfile>,
     /// How many times slower it is than it was when it was measured; 1.0: it obeys its profile.
     pub slower: f64,
-    /// True if nothing is promised for its streams, because its profile is known to be wrong. [`Scenario::canary`] is a
-    /// disk for which this is false although `slower` is 4.
-    pub excused: bool,
 }
 
 /// One run.
@@ -117,7 +114,7 @@ impl Scenario {
         };
         Self {
             seed,
-            disks: vec![DiskSetup { parameters: Parameters::of(profile), profile: None, slower: 1.0, excused: false }],
+            disks: vec![DiskSetup { parameters: Parameters::of(profile), profile: None, slower: 1.0 }],
             chunks: u32::try_from(memory_bytes / MIB).unwrap_or(u32::MAX),
             cycle: MS(250),
             tick: MS(50),
@@ -143,12 +140,7 @@ impl Scenario {
         let disks = random.between(1, 3);
         let profiles = [DriveProfile::Desktop, DriveProfile::T7k250, DriveProfile::Surveillance, DriveProfile::SsdSata];
         let disks: Vec<DiskSetup> = (0..disks)
-            .map(|_| DiskSetup {
-                parameters: Parameters::of(*random.pick(&profiles)),
-                profile: None,
-                slower: 1.0,
-                excused: false,
-            })
+            .map(|_| DiskSetup { parameters: Parameters::of(*random.pick(&profiles)), profile: None, slower: 1.0 })
             .collect();
         let cycle = *random.pick(&[MS(250), MS(250), MS(256), MS(100), MS(500)]);
         let tick = Nanos(cycle.0 / random.pick(&[1, 2, 4, 5, 8, 10]));

@@ -239,12 +239,7 @@ impl PlanCommand {
         let mut scenario = Scenario::steady(1, sim::drive::DriveProfile::Desktop, memory, rates[0], streams);
         scenario.disks = disks
             .iter()
-            .map(|disk| DiskSetup {
-                parameters: disk.model.clone(),
-                profile: Some(disk.profile.clone()),
-                slower: 1.0,
-                excused: false,
-            })
+            .map(|disk| DiskSetup { parameters: disk.model.clone(), profile: Some(disk.profile.clone()), slower: 1.0 })
             .collect();
         // Streams are spread over the disks: each of another content, and as many again.
         scenario.load.contents_per_disk = streams.div_ceil(u32::try_from(disks.len())?) * 2;
