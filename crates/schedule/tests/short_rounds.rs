@@ -58,7 +58,7 @@ fn a_batch_goes_over_the_end_of_its_round_and_ends_with_its_flush() {
     let mut now = Nanos::from_millis(290);
     let mut written = 0;
     loop {
-        let Step::Grant { job: granted, bytes_max, until } = disk.next(now) else { panic!("the window goes on") };
+        let Step::Grant { job: granted, bytes_max, until } = disk.next(now) else { panic!("the batch goes on") };
         assert!(until < Nanos::from_secs(1), "the block is due then");
         let begun = now;
         now = now.saturating_add(Nanos::from_millis(60));

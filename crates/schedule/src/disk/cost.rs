@@ -103,7 +103,7 @@ impl CostModel {
         self.corrected(self.predicted_read(head, position, bytes))
     }
 
-    /// Writing `bytes` at `position`, from anywhere.
+    /// Writing `bytes` at `position` with the head at `head`.
     #[must_use]
     pub fn write(&self, head: u64, position: u64, bytes: u64) -> Nanos {
         let transfer = self.profile.transfer_time(position, bytes).as_secs_f64() / self.profile.write_ratio.max(0.05);
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hang_does_not_teach_that_no_window_is_long_enough() {
+    fn a_hang_does_not_teach_that_no_time_is_long_enough() {
         let mut cost = CostModel::new(DiskProfile::spindle_default(), Nanos::from_secs(1));
         cost.sync_took(SyncScope::Journal, Nanos::from_secs(3600));
         assert!(cost.commit() <= Nanos::from_millis(500), "the bound holds");

@@ -458,7 +458,7 @@ impl DiskSchedule {
         if let Some(choice) = due {
             return self.begin_job(choice, Nanos::MAX, now);
         }
-        let Some(request) = affordable.or_else(|| self.rt.first()) else { return Step::Wait };
+        let Some(request) = affordable else { return Step::Wait };
         self.enter(Phase::RealTime, now);
         Step::Read { slot: request.slot, bytes_max: request.bytes.min(limits::CHUNK_BYTES), real_time: true }
     }

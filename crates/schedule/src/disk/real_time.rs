@@ -177,12 +177,6 @@ impl RtQueue {
         next.min_by_key(|request| sweep_key(head, request)).copied()
     }
 
-    /// The request that is due first.
-    #[must_use]
-    pub fn first(&self) -> Option<RtRequest> {
-        self.waiting.iter().map(|waiting| waiting.request).min_by_key(|request| request.deadline)
-    }
-
     /// True if a stream waits for its first bytes.
     #[must_use]
     pub fn has_start(&self) -> bool {

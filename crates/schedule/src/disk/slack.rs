@@ -37,7 +37,7 @@ struct Bucket {
     jobs: f64,
 }
 
-/// What is due, by round.
+/// What is due, by quarters of rounds.
 #[derive(Debug, Clone)]
 pub struct Buckets {
     /// Time in which the first bucket ends, which holds what is late as well.
