@@ -27,7 +27,14 @@ impl World {
         let Some(late) = record.lateness(self.now) else { return };
         let late = record.unexcused(late, self.now, &self.plane_delays, grace);
         let allowed = self.control.lateness_max(record.asked.burst_bytes);
-        if late > allowed && !record.may_always_be_late() && !record.excuses.stopped {
+        if late <= allowed || record.excuses.stopped {
+            return;
+        }
+        if record.excuses.unreserved {
+            let first = !std::mem::replace(&mut record.late_after_pause, true);
+            self.control.tally.late_after_pause += u64::from(first);
+        }
+        if !record.may_always_be_late() {
             let what =
                 format!("stream {stream} is {late} late, {allowed} allowed ({} bytes sent)", record.payload_bytes);
             self.laws.broke(Law::EveryDeadline, self.now, what);
@@ -135,7 +142,7 @@ impl World {
 
     fn audit_disk(&mut self, disk: usize, period: Nanos) {
         let faulty = self.control.disk_is_excused(disk, self.now);
-        let waits = self.stores[disk].has_work() && self.grants[disk].is_none();
+        let waits = self.stores[disk].best_effort_waits();
         let since = self.control.best_effort_waits(disk, waits && !faulty, self.now, self.grants_made[disk]);
         let sums = &mut self.idle_beside_work[disk];
         let idle = sums.iter().fold(Nanos::ZERO, |sum, idle| sum.saturating_add(*idle));

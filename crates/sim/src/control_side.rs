@@ -19,6 +19,7 @@ pub(crate) enum ControlAction {
     Again(ReservationId, u32, BitRate),
     Stop(u64),
     Seek,
+    Pause,
     Upload(usize),
     Record(usize),
     Probe(usize),
@@ -180,7 +181,7 @@ impl ControlSide {
         self.disk_excused[disk] > now
     }
 
-    /// Since when best-effort work of this disk has waited without any grant.
+    /// Since when best-effort work of this disk has waited without a grant of any.
     pub(crate) fn best_effort_waits(&mut self, disk: usize, waits: bool, now: Nanos, grants: u64) -> Option<Nanos> {
         let entry = &mut self.be_waits[disk];
         *entry = match *entry {

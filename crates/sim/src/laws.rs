@@ -14,7 +14,8 @@ pub enum Law {
     NeverWrongBytes,
     /// A buffer has one owner.
     OneOwner,
-    /// An admitted stream meets each deadline while its disk obeys its profile.
+    /// An admitted stream, whether it reads for itself or shares another's reads, meets each deadline while its disk obeys its
+    /// profile.
     EveryDeadline,
     /// After a delay a stream is given no unbounded burst.
     BoundedCatchUp,
@@ -26,7 +27,9 @@ pub enum Law {
     EveryEndHasAReason,
     /// Best effort gets what is left, and never starves.
     BestEffortLives,
-    /// A disk is not idle while work that fits waits.
+    /// A disk is not idle while work waits: what a store thread offered as best effort and has no grant for (writes, probes, commits
+    /// that somebody waits for or that are worth a flush), while no grant and no read of the disk's contents is out. Bulk reads are
+    /// not counted: what waits of them does not cross the port.
     NeverIdle,
     /// Reads in flight, grants, sends per socket and queues keep their bounds.
     QueueBounds,

@@ -78,6 +78,8 @@ pub(crate) struct LedgerEntry {
     reads_slowly_since: Option<Nanos>,
     /// Somebody else watched the same content meanwhile.
     pub(crate) shares: bool,
+    /// It was late after a pause and its recovery, though not by anything else than the pause.
+    pub(crate) late_after_pause: bool,
     /// How late it has always been since they did not any more.
     forgiven: Option<Nanos>,
     /// When the plane said it began.
@@ -107,6 +109,7 @@ impl LedgerEntry {
             client_excused_until: None,
             reads_slowly_since: None,
             shares: false,
+            late_after_pause: false,
             forgiven: None,
             started_at: None,
             stopped_at: None,

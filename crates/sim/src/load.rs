@@ -41,9 +41,11 @@ pub struct Load {
     pub stop_share: f64,
     /// Mean time between two seeks of any viewer whose reservation is held for it, once faults are over; zero: none.
     pub seeks: Nanos,
-    /// Shares of clients: reading slower than the rate, pausing, vanishing, resetting.
+    /// Mean time between two pauses of any viewer, of up to a minute each; zero: none.
+    pub pauses: Nanos,
+    /// Shares of clients: reading slower than the rate, pausing once, vanishing, resetting.
     pub slow_share: f64,
-    /// Pausing for a while.
+    /// Pausing once for a while.
     pub pause_share: f64,
     /// Never reading again.
     pub vanish_share: f64,
@@ -172,6 +174,10 @@ pub struct Tally {
     pub completed: u64,
     /// Deliveries ended because their disk had become too slow for all.
     pub shed: u64,
+    /// Pauses of viewers that had their rate.
+    pub pauses: u64,
+    /// Viewers who had less than their rate long after a pause: they may have lost their reservation by it.
+    pub late_after_pause: u64,
     /// Ticks that deliveries missed: with an excuse, for else a law is broken.
     pub excused_misses: u64,
     /// Most guaranteed deliveries at once.

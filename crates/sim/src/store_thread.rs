@@ -413,13 +413,24 @@ impl StoreThread {
         self.overflow_max = 0;
     }
 
-    /// True if best-effort work waits for a grant.
+    /// True if best-effort work waits for a grant, and no grant is out.
     pub(crate) fn has_work(&self) -> bool {
+        self.busy.is_none() && self.best_effort_waits()
+    }
+
+    /// True if this job is best effort and waits.
+    pub(crate) fn waits_with(&self, job: JobId) -> bool {
+        self.waiting.contains_key(&job)
+    }
+
+    /// True if best-effort work waits for a grant, whatever else is granted: writes, probes, and commits that an upload waits for or
+    /// that are worth a flush.
+    pub(crate) fn best_effort_waits(&self) -> bool {
         let is_worth = |work: &StoreWork| match work {
             StoreWork::Commit { dirty_bytes, awaited } => *awaited || *dirty_bytes >= DIRTY_WORTH_BYTES,
             StoreWork::Write { .. } | StoreWork::Probe { .. } => true,
         };
-        self.busy.is_none() && self.waiting.values().any(is_worth)
+        self.waiting.values().any(is_worth)
     }
 }
 

@@ -152,7 +152,7 @@ pub(crate) struct World {
     pub(crate) log: RunLog,
     /// When each store thread looks at its writers next.
     pokes: Vec<Option<Nanos>>,
-    /// Grants per disk so far.
+    /// Grants of best-effort work per disk so far.
     pub(crate) grants_made: Vec<u64>,
     /// The share of its time in which a disk did lately what it had promised, reads and recordings, and the sum at the last audit.
     pub(crate) promised_share: Vec<(f64, Nanos)>,
@@ -458,7 +458,7 @@ impl World {
             self.laws.broke(Law::GrantsExclude, self.now, format!("{reads} reads are in flight: {grant:?}"));
         }
         self.grants[disk] = Some(grant);
-        self.grants_made[disk] += 1;
+        self.grants_made[disk] += u64::from(self.stores[disk].waits_with(grant.job));
         let latency = Nanos::from_micros(20 + self.random.below(100));
         self.schedule(self.now.saturating_add(latency), WorldEvent::StoreBegin(grant.disk.0));
     }

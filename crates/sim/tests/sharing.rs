@@ -6,6 +6,9 @@ use units::{BitRate, Nanos};
 
 const RATE: BitRate = BitRate(8_800_000);
 const MIB: u64 = 1 << 20;
+/// Between two pauses, or two seeks, of 200 viewers of whom one in ten makes one each minute. There are two minutes of that from
+/// when all of them are there.
+const TENTH_EACH_MINUTE: Nanos = Nanos::from_secs(3);
 
 /// 200 viewers, 0.3 s apart, of 40 contents of 256 MiB by Zipf's law, 4 GiB of buffers, a 7200 rpm disk.
 fn evening(seed: u64) -> Scenario {
@@ -34,21 +37,24 @@ fn an_evening_of_200_viewers_of_40_films_is_admitted() {
 #[test]
 fn viewers_that_pause_need_reads_of_their_own_and_get_them() {
     let mut scenario = evening(2);
-    scenario.load.pause_share = 0.1;
+    scenario.load.pauses = TENTH_EACH_MINUTE;
+    scenario.liveness = Nanos::from_secs(120);
     let report = run(&scenario);
     assert_eq!(report.broken, None);
-    assert!(report.tally.running_max >= 190, "{:?}", report.tally);
+    assert!(report.tally.running_max >= 190 && report.tally.pauses >= 45, "{:?}", report.tally);
+    assert_eq!(report.tally.late_after_pause, 0, "{:?}", report.tally);
 }
 
 #[test]
 fn viewers_that_pause_and_seek_keep_their_rate() {
     let mut scenario = evening(3);
-    scenario.load.pause_share = 0.1;
+    scenario.load.pauses = TENTH_EACH_MINUTE;
     scenario.load.hold_share = 1.0;
-    // One in ten of 200 each minute, over two minutes from when all are there.
-    scenario.load.seeks = Nanos::from_secs(3);
+    scenario.load.seeks = TENTH_EACH_MINUTE;
     scenario.liveness = Nanos::from_secs(120);
     let report = run(&scenario);
     assert_eq!(report.broken, None);
     assert!(report.tally.running_max >= 190 && report.tally.asked >= 235, "{:?}", report.tally);
+    assert!(report.tally.pauses >= 45, "{:?}", report.tally);
+    assert_eq!(report.tally.late_after_pause, 0, "{:?}", report.tally);
 }

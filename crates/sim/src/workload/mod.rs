@@ -1,6 +1,6 @@
 //! What the control side does in a run: issues commands by the load, keeps the reports, plays the faults, and asks at every end
 //! whether it was a right one. Not here: its state (`control_side`), uploads and recordings (`writing`), viewers that go elsewhere
-//! (`seeking`).
+//! or pause (`seeking`).
 
 mod seeking;
 mod writing;
@@ -25,6 +25,8 @@ use crate::world::{ClientTurn, World, WorldEvent};
 /// How often every running delivery is looked at.
 const AUDIT: Nanos = Nanos::from_millis(500);
 
+/// Shortest and longest pause of a viewer.
+const PAUSE: (Nanos, Nanos) = (Nanos::from_millis(100), Nanos::from_secs(60));
 /// What is still stuck this long before the shutdown is told to stop.
 const END_GRACE: Nanos = Nanos::from_secs(6);
 
@@ -52,6 +54,7 @@ impl World {
             self.again(self.control.load.recordings, ControlAction::Record(disk));
             self.again(self.control.load.probes, ControlAction::Probe(disk));
         }
+        self.again(self.control.load.pauses, ControlAction::Pause);
     }
 
     pub(crate) fn act_in(&mut self, span: Nanos, action: ControlAction) {
@@ -87,6 +90,10 @@ impl World {
                 self.seek();
                 self.again(self.control.load.seeks, ControlAction::Seek);
             }
+            ControlAction::Pause if asking => {
+                self.pause();
+                self.again(self.control.load.pauses, ControlAction::Pause);
+            }
             ControlAction::Upload(disk) if asking => self.begin_upload(disk),
             ControlAction::Record(disk) if asking => {
                 self.reserve(disk);
@@ -120,6 +127,7 @@ impl World {
             }
             ControlAction::Arrive
             | ControlAction::Seek
+            | ControlAction::Pause
             | ControlAction::Upload(_)
             | ControlAction::Record(_)
             | ControlAction::Probe(_) => {}
@@ -172,7 +180,7 @@ impl World {
         let socket = control.null.try_clone().expect("a descriptor is free");
         let id = StreamId(control.next_stream);
         control.next_stream += 1;
-        let line = BitRate((rate.0 * 8).max(100_000_000));
+        let line = line_of(rate);
         let socket_bytes = rate.bytes_in(control.tick_span().saturating_mul(2).saturating_add(Nanos::from_millis(200)));
         let asked = DeliveryAsked {
             id,
@@ -230,7 +238,7 @@ impl World {
             return;
         }
         let at = control.random.span(Nanos::ZERO, viewing);
-        let pause = control.random.span(Nanos::from_millis(100), Nanos::from_secs(60));
+        let pause = control.random.span(PAUSE.0, PAUSE.1);
         let turns: &[(Nanos, ClientTurn)] = match kind {
             Some(0) => &[(Nanos::ZERO, ClientTurn::Reads(BitRate(rate.0 / 2)))],
             Some(1) => &[(at, ClientTurn::Stops), (at.saturating_add(pause), ClientTurn::Reads(line))],
@@ -385,6 +393,11 @@ impl World {
             self.command(Command::Release(held));
         }
     }
+}
+
+/// How fast a client reads that keeps up with this rate.
+fn line_of(rate: BitRate) -> BitRate {
+    BitRate((rate.0 * 8).max(100_000_000))
 }
 
 /// Which content a delivery is of.
