@@ -41,6 +41,16 @@ impl World {
         }
     }
 
+    /// The plane tells that a stream's bytes were so late: had it an excuse when they should have been there? What was late before
+    /// the control side last read its reports may have waited there.
+    pub(crate) fn judge_miss(&mut self, stream: u64, late: Nanos) {
+        let since = self.now.saturating_sub(late);
+        let Some(record) = self.streams.get(&stream).filter(|_| since >= self.control.reports_read) else { return };
+        if !record.may_miss(since, &self.plane_delays) && !record.excuses.stopped {
+            self.laws.broke(Law::EveryDeadline, self.now, format!("stream {stream} missed a tick, by {late}"));
+        }
+    }
+
     /// A send took effect: is the stream too far ahead?
     pub(crate) fn judge_ahead(&mut self, stream: u64) {
         let Some(record) = self.streams.get_mut(&stream) else { return };

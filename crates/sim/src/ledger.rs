@@ -235,6 +235,12 @@ impl LedgerEntry {
         late.saturating_sub(forgiven).saturating_sub(delays.between(began, now))
     }
 
+    /// Something excuses that its bytes are not there at `now`.
+    pub(crate) fn may_miss(&self, now: Nanos, delays: &PlaneDelays) -> bool {
+        let delayed = delays.between(now.saturating_sub(DELAY_RECOVERY), now);
+        self.disk_is_excused(now) || self.client_is_excused(now) || delayed > Nanos::ZERO || self.may_always_be_late()
+    }
+
     /// How many bytes the stream is ahead of its rate and burst at `now`.
     pub(crate) fn ahead(&self, now: Nanos) -> u64 {
         let (Some(rate), Some(first)) = (self.asked.rate, self.first) else { return 0 };
@@ -269,7 +275,7 @@ impl LedgerEntry {
     }
 
     /// Whether this end is one the delivery may have. It tells how many ticks the plane missed, and not when: with a fault at any
-    /// time some may be excused.
+    /// time some may be excused. The events of single misses are judged by when they were (`World::judge_miss`).
     pub(crate) fn judge(&self, end: &Ending, now: Nanos, delays: &PlaneDelays) -> Result<(), String> {
         let fail = |why: &str| Err(format!("stream {}: {why}: {end:?}, {:?}", self.asked.id.0, self.excuses));
         if end.sent_bytes != self.taken_bytes {

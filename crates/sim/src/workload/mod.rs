@@ -303,14 +303,17 @@ impl World {
 
     fn event(&mut self, event: News) {
         self.control.tally.events += 1;
-        let News::DiskFailing { disk, hung } = event else { return };
-        if !self.control.disk_is_excused(usize::from(disk.0), self.now) {
-            let what = if hung { "does not answer" } else { "errs" };
-            self.laws.broke(
-                Law::EveryEndHasAReason,
-                self.now,
-                format!("{disk:?} is said to be one that {what}, and works"),
-            );
+        match event {
+            News::Miss { stream, late } => self.judge_miss(stream.0, late),
+            News::DiskFailing { disk, hung } if !self.control.disk_is_excused(usize::from(disk.0), self.now) => {
+                let what = if hung { "does not answer" } else { "errs" };
+                self.laws.broke(
+                    Law::EveryEndHasAReason,
+                    self.now,
+                    format!("it is said that {disk:?} {what}, and it works"),
+                );
+            }
+            _ => {}
         }
     }
 
