@@ -184,7 +184,7 @@ fn draw_load(random: &mut Random, rates: Vec<BitRate>) -> Load {
     let upload_bytes = random.between(MIB, 20 * MIB);
     Load {
         contents_per_disk: u32::try_from(random.between(1, 60)).unwrap_or(1),
-        popularity: Popularity::Favourites,
+        popularity: if random.chance(0.3) { Popularity::Zipf } else { Popularity::Favourites },
         content_bytes: (random.between(1, 64 * MIB), random.between(64 * MIB, 2 * GIB)),
         fragments_max: if random.chance(0.3) { random.between(2, 20) } else { 1 },
         mirrored: false,
@@ -198,8 +198,8 @@ fn draw_load(random: &mut Random, rates: Vec<BitRate>) -> Load {
         ranges_share: share(random, 0.5),
         hold_share: share(random, 0.5),
         stop_share: share(random, 0.3),
-        seeks: Nanos::ZERO,
-        pauses: Nanos::ZERO,
+        seeks: if random.chance(0.3) { MS(random.between(100, 5000)) } else { Nanos::ZERO },
+        pauses: if random.chance(0.3) { MS(random.between(500, 10_000)) } else { Nanos::ZERO },
         slow_share: share(random, 0.1),
         pause_share: share(random, 0.2),
         vanish_share: share(random, 0.05),
