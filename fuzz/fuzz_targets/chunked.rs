@@ -9,15 +9,18 @@ use libfuzzer_sys::fuzz_target;
 /// The body, and whether it is over.
 fn decode(text: &[u8], piece: usize) -> Result<(Vec<u8>, bool), ChunkError> {
     let (mut decoder, mut buffer, mut body) = (ChunkedDecoder::default(), BytesMut::new(), Vec::new());
+    let mut last = Decoded::More;
     for part in text.chunks(piece) {
         buffer.extend_from_slice(part);
-        while let Decoded::Data(bytes) = decoder.decode(&mut buffer)? {
+        last = decoder.decode(&mut buffer)?;
+        while let Decoded::Data(bytes) = last {
             assert!(!bytes.is_empty());
             body.extend_from_slice(&bytes);
+            last = decoder.decode(&mut buffer)?;
         }
     }
     assert!(body.len() <= text.len());
-    Ok((body, decoder.is_over()))
+    Ok((body, last == Decoded::End))
 }
 
 fuzz_target!(|bytes: &[u8]| {
