@@ -69,7 +69,7 @@ fn after(history: &[Happening], pages: u64, be_share: f64) -> (Admission, Vec<Re
         match happening {
             Happening::Ask(request, tenths, conditions) => {
                 now += tenths / 10;
-                if let Ok(id) = admission.reserve(*request) {
+                if let Ok(id) = admission.reserve(&[*request]) {
                     admission.place(id, &StartConditions { round: now, ..*conditions });
                     held.push(id);
                 }
@@ -98,15 +98,15 @@ proptest! {
     ) {
         history.push(Happening::Busy(busy));
         let (mut stays, held) = after(&history, pages, be_share);
-        if held.is_empty() || stays.check(&asked).is_err() {
+        if held.is_empty() || stays.check(&[asked]).is_err() {
             return Ok(());
         }
         let (mut leaves, same) = after(&history, pages, be_share);
         leaves.release(same[leaver % same.len()]);
-        prop_assert!(leaves.check(&asked).is_ok(), "admitted beside it, refused without it");
+        prop_assert!(leaves.check(&[asked]).is_ok(), "admitted beside it, refused without it");
         let round = 1000;
-        let with = stays.reserve(asked).ok().and_then(|id| stays.place(id, &StartConditions::idle(round)));
-        let without = leaves.reserve(asked).ok().and_then(|id| leaves.place(id, &StartConditions::idle(round)));
+        let with = stays.reserve(&[asked]).ok().and_then(|id| stays.place(id, &StartConditions::idle(round)));
+        let without = leaves.reserve(&[asked]).ok().and_then(|id| leaves.place(id, &StartConditions::idle(round)));
         prop_assert!(with.is_none() || without.is_some(), "started beside it, waits without it");
     }
 }
@@ -144,9 +144,9 @@ fn group_events() -> impl Strategy<Value = Vec<GroupEvent>> {
     prop::collection::vec(one, 0..100)
 }
 
-/// What a stream of the content asks of this disk.
-fn mirrored(rate: u64, disk: u16) -> AdmissionRequest {
-    AdmissionRequest {
+/// What a stream of the content asks of both disks, of this one first.
+fn mirrored(rate: u64, disk: u16) -> [AdmissionRequest; 2] {
+    [disk, 1 - disk].map(|disk| AdmissionRequest {
         disk: DiskId(disk),
         link: LinkId(0),
         rate: BitRate(rate * 1_000_000),
@@ -156,7 +156,7 @@ fn mirrored(rate: u64, disk: u16) -> AdmissionRequest {
         length: u64::MAX,
         burst_bytes: 0,
         writes: false,
-    }
+    })
 }
 
 proptest! {
@@ -175,7 +175,7 @@ proptest! {
             match event {
                 GroupEvent::Comes(rate, disk, shares) => {
                     let asked = mirrored(rate, disk);
-                    let id = if shares { admission.reserve_shared(asked) } else { admission.reserve(asked) };
+                    let id = if shares { admission.reserve_shared(&asked) } else { admission.reserve(&asked) };
                     held.extend(id.map(|id| (id, rate, false, shares)));
                 }
                 _ if held.is_empty() => {}
@@ -220,7 +220,7 @@ proptest! {
         prop_assert!([0, 1].iter().all(|&disk| admission.promised_share(DiskId(disk)) < 1e-6));
         // With nobody who shares left, nothing is kept for them either.
         let most =
-            |admission: &mut Admission| (0..).take_while(|_| admission.reserve(mirrored(9, 0)).is_ok()).count();
+            |admission: &mut Admission| (0..).take_while(|_| admission.reserve(&mirrored(9, 0)).is_ok()).count();
         prop_assert_eq!(most(&mut admission), most(&mut fresh));
     }
 }

@@ -26,6 +26,8 @@ use crate::port::Io;
 #[derive(Debug)]
 pub(crate) struct Admitter {
     admission: Admission,
+    /// What is asked of it.
+    asked: Vec<AdmissionRequest>,
     streams: Vec<AdmittedStream>,
     free: Vec<u32>,
     /// The stream that uses each reservation, by its slot.
@@ -95,6 +97,7 @@ impl Admitter {
         };
         Self {
             admission: Admission::new(&settings, rounds, links),
+            asked: Vec::with_capacity(profiles.len().max(1)),
             streams: (0..config.streams_max).map(|_| AdmittedStream::default()).collect(),
             free: (0..u32::try_from(config.streams_max).expect("within limits")).rev().collect(),
             holders: vec![None; reservations_max],
@@ -229,7 +232,8 @@ impl Admitter {
         let Some(disk) = self.home(&delivery).filter(|_| has_room) else {
             return refuse(delivery, Refusal::outright(Resource::Table), context);
         };
-        let group = group.filter(|group| self.charge(group.leader, group.pages));
+        let charged = group.as_ref().and_then(|group| self.charge(group.leader, group.pages));
+        let group = group.filter(|_| charged.is_some());
         let payload = SegmentList::of(&delivery).payload();
         let mut admitted = AdmittedStream {
             stream: delivery.stream,
@@ -242,10 +246,15 @@ impl Admitter {
         };
         let (mut rate, mut age) = (None, 0);
         if let Service::Constant { rate: asked, burst_bytes, held, hold } = delivery.service {
-            let request = self.request(&delivery.content, delivery.link, disk, asked, payload, burst_bytes);
-            let id = match self.held_or_new(held, request, &delivery.content, group.is_some(), context.now) {
+            self.ask_for(&delivery.content, delivery.link, disk, asked, (payload, burst_bytes));
+            let id = match self.held_or_new(held, group.is_some()) {
                 Ok(id) => id,
-                Err(refusal) => return refuse(delivery, refusal, context),
+                Err(refusal) => {
+                    if let (Some(group), Some(before)) = (group, charged) {
+                        self.charge(group.leader, before);
+                    }
+                    return refuse(delivery, refusal, context);
+                }
             };
             (admitted.reservation, admitted.hold) = (Some(id), hold);
             (admitted.rate, admitted.burst_bytes) = (asked, burst_bytes);
@@ -265,10 +274,10 @@ impl Admitter {
         context.tell_pacer(ToPacer::Begin { slot, delivery, disk });
     }
 
-    /// Charges a leader for the pages its group holds; false if there are not so many.
-    fn charge(&mut self, leader: u32, pages: u64) -> bool {
-        let reservation = self.streams[leader as usize].reservation;
-        reservation.is_some_and(|id| self.admission.hold_pages(id, pages))
+    /// Charges a leader for the pages its group holds; for how many it was charged before, unless there are not so many.
+    fn charge(&mut self, leader: u32, pages: u64) -> Option<u64> {
+        let reservation = self.streams[leader as usize].reservation?;
+        self.admission.hold_pages(reservation, pages)
     }
 
     /// The stream that uses a reservation loses it to a newer read of its viewer and goes on in what is left over: a player
@@ -339,10 +348,11 @@ impl Admitter {
 
     /// A stream that shared another's reads needs disk time of its own. It gets that from the reserve, or is demoted.
     fn needs_own<I: Io>(&mut self, slot: u32, conditions: &StartConditions, context: &mut PlaneContext<I>) {
-        let entry = &self.streams[slot as usize];
-        let (Some(id), Some(content)) = (entry.reservation, entry.content.as_ref()) else { return };
-        let request = self.request(content, entry.link, entry.disk, entry.rate, entry.payload, entry.burst_bytes);
-        let own = self.admission.unshare(id, &request).ok();
+        let AdmittedStream { reservation, content, link, disk, rate, payload, burst_bytes, .. } =
+            &self.streams[slot as usize];
+        let (Some(id), Some(content)) = (*reservation, content.clone()) else { return };
+        self.ask_for(&content, *link, *disk, *rate, (*payload, *burst_bytes));
+        let own = self.admission.unshare(id, &self.asked).ok();
         match own.and_then(|()| self.admission.place(id, conditions)) {
             Some(first_round) => {
                 let start = PlacedStart { round: conditions.round, first_round };
@@ -376,7 +386,7 @@ impl Admitter {
 
     /// A stream that gave its reservation back, and whose client reads again, asks for it as a new one would.
     fn asks_back<I: Io>(&mut self, slot: u32, conditions: &StartConditions, context: &mut PlaneContext<I>) {
-        let Some((id, first_round)) = self.reserve_again(slot, conditions, context.now) else {
+        let Some((id, first_round)) = self.reserve_again(slot, conditions) else {
             return context.tell_pacer(ToPacer::Wake { slot });
         };
         self.holders[id.slot as usize] = Some(slot);
@@ -388,14 +398,13 @@ impl Admitter {
         context.tell_fetcher(ToFetcher::Promote { slot, rate, start, age: self.age(id) });
     }
 
-    fn reserve_again(&mut self, slot: u32, conditions: &StartConditions, now: Nanos) -> Option<(ReservationId, u64)> {
-        let entry = &self.streams[slot as usize];
-        let may_ask = !self.draining && self.disk(entry.disk).condition == DiskCondition::Good;
-        let (id, content) = (entry.suspended?, Arc::clone(entry.content.as_ref().filter(|_| may_ask)?));
-        let request = self.request(&content, entry.link, entry.disk, entry.rate, entry.payload, 0);
-        self.admission.reserve_again(id, request).ok()?;
-        let beside = self.reserve_beside(id, &request, &content, now);
-        let first_round = beside.ok().and_then(|()| self.admission.place(id, conditions));
+    fn reserve_again(&mut self, slot: u32, conditions: &StartConditions) -> Option<(ReservationId, u64)> {
+        let AdmittedStream { suspended, content, link, disk, rate, payload, .. } = &self.streams[slot as usize];
+        let may_ask = !self.draining && self.disk(*disk).condition == DiskCondition::Good;
+        let (id, content) = ((*suspended)?, content.clone().filter(|_| may_ask)?);
+        self.ask_for(&content, *link, *disk, *rate, (*payload, 0));
+        self.admission.reserve_again(id, &self.asked).ok()?;
+        let first_round = self.admission.place(id, conditions);
         if first_round.is_none() {
             self.admission.suspend(id);
         }
@@ -436,9 +445,10 @@ impl Admitter {
     /// the loss of a disk. If there is none, it goes on as best effort, and its reservation is free for others.
     fn cover<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         let AdmittedStream { content, reservation, link, disk, rate, payload, .. } = &self.streams[slot as usize];
-        let (Some(id), Some(content)) = (*reservation, content.clone()) else { return };
-        let request = self.request(&content, *link, *disk, *rate, *payload, 0);
-        if self.reserve_beside(id, &request, &content, context.now).is_err() {
+        let (Some(id), Some(content), disk) = (*reservation, content.clone(), *disk) else { return };
+        self.ask_for_further(id, &content, (*link, *rate, *payload));
+        let round = self.disk(disk).rounds.index_at(context.now);
+        if self.admission.reserve_further(id, &self.asked, &StartConditions::idle(round)).is_err() {
             self.take_back(slot);
             context.tell_fetcher(ToFetcher::Demote { slot, at: context.now });
         }

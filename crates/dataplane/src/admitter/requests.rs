@@ -9,65 +9,62 @@ use crate::control::RecordingRequest;
 const SHARE_TOLERANCE: f64 = 1e-9;
 
 impl Admitter {
-    /// The session's reservation if it covers the request, else a new one; for a stream that shares another's reads, or not.
-    pub(super) fn held_or_new(
-        &mut self,
-        held: Option<ReservationId>,
-        request: AdmissionRequest,
-        content: &Content,
-        shares: bool,
-        now: Nanos,
-    ) -> Result<ReservationId, Refusal> {
-        let on_one_disk = content.layout.disks().len() == 1;
+    /// The session's reservation if it covers what is asked for ([`Self::ask_for`]), else a new one; for a stream that shares
+    /// another's reads, or not.
+    pub(super) fn held_or_new(&mut self, held: Option<ReservationId>, shares: bool) -> Result<ReservationId, Refusal> {
+        let (admission, asked) = (&mut self.admission, &self.asked[..]);
         if let Some(id) = held {
-            if on_one_disk && !self.admission.has_beside(id) && self.admission.covers(id, &request) {
-                self.admission.unplace(id);
+            if asked.len() == 1 && !admission.has_further(id) && admission.covers(id, &asked[0]) {
+                admission.unplace(id);
                 if shares {
-                    self.admission.share(id);
+                    admission.share(id);
                     return Ok(id);
                 }
-                if self.admission.unshare(id, &request).is_ok() {
+                if admission.unshare(id, asked).is_ok() {
                     return Ok(id);
                 }
             }
             // The session wants something else now: what it held is given back first, so that it can count for it.
-            self.admission.release(id);
+            admission.release(id);
         }
-        let reserved = if shares { self.admission.reserve_shared(request) } else { self.admission.reserve(request) };
-        let id = reserved?;
-        if !on_one_disk && !shares {
-            self.reserve_beside(id, &request, content, now).map_err(|resource| {
-                self.admission.release(id);
-                Refusal::outright(resource)
-            })?;
-        }
-        Ok(id)
+        if shares { admission.reserve_shared(asked) } else { admission.reserve(asked) }
     }
 
-    /// Reserves time on each further disk, by the share of the content that may be read there (see [`Self::request`]).
-    pub(super) fn reserve_beside(
+    /// Asks for a delivery from `disk` on: what it needs of each disk of its content (see [`Self::request`]).
+    pub(super) fn ask_for(
         &mut self,
-        id: ReservationId,
-        request: &AdmissionRequest,
         content: &Content,
-        now: Nanos,
-    ) -> Result<(), Resource> {
-        for &disk in content.layout.disks() {
-            let mut further = self.request(content, request.link, disk, request.rate, request.length, 0);
-            further.disk_share -= self.admission.share_held(id, disk);
-            if further.disk_share < SHARE_TOLERANCE {
-                continue;
+        link: LinkId,
+        disk: DiskId,
+        rate: BitRate,
+        (payload, burst_bytes): (u64, u64),
+    ) {
+        self.asked.clear();
+        self.asked.push(self.request(content, link, disk, rate, payload, burst_bytes));
+        for &further in content.layout.disks().iter().filter(|&&other| other != disk) {
+            let request = self.request(content, link, further, rate, payload, 0);
+            if request.disk_share > SHARE_TOLERANCE {
+                self.asked.push(request);
             }
-            let beside = self.admission.reserve_beside(id, further)?;
-            // It has no start of its own to wait for.
-            self.admission.place(beside, &StartConditions::idle(self.disk(disk).rounds.index_at(now)));
         }
-        Ok(())
+    }
+
+    /// Asks for what a running stream needs of disks beyond what it holds there.
+    pub(super) fn ask_for_further(&mut self, id: ReservationId, content: &Content, entry: (LinkId, BitRate, u64)) {
+        let (link, rate, payload) = entry;
+        self.asked.clear();
+        for &disk in content.layout.disks() {
+            let mut request = self.request(content, link, disk, rate, payload, 0);
+            request.disk_share -= self.admission.share_held(id, disk);
+            if request.disk_share > SHARE_TOLERANCE {
+                self.asked.push(request);
+            }
+        }
     }
 
     /// What a delivery needs of a disk. Where admission provides for the loss of any one disk, this is everything that
     /// has a copy on it; otherwise it is what is read from it with the disks as they are now.
-    pub(super) fn request(
+    fn request(
         &self,
         content: &Content,
         link: LinkId,
@@ -109,7 +106,7 @@ impl Admitter {
         self.admission.age(id).expect("it is held")
     }
 
-    /// Reserves for a recording: the store thread will offer its blocks with this reservation.
+    /// Reserves for a recording.
     pub(crate) fn reserve_recording<I: Io>(&mut self, request: RecordingRequest, context: &mut PlaneContext<I>) {
         let stream = request.stream;
         match self.record(request, context.now) {
@@ -141,9 +138,12 @@ impl Admitter {
             burst_bytes: 0,
             writes: true,
         };
-        let reservation = self.admission.reserve(request)?;
-        // It takes its place at once; a recording has no start to wait for.
-        self.admission.place(reservation, &StartConditions::idle(round));
+        let reservation = self.admission.reserve(&[request])?;
+        // It takes its place at once: a recording has no start, with reads of its own, to wait for.
+        if self.admission.place(reservation, &StartConditions::idle(round)).is_none() {
+            self.admission.release(reservation);
+            return Err(Refusal::outright(Resource::Disk(disk)));
+        }
         Ok(reservation)
     }
 }

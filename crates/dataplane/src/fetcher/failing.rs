@@ -3,7 +3,8 @@
 //! Promise: a content with another copy is read from the disk that is the better one, unit by unit; a disk of a mirror
 //! that errs, or does not answer for a round, costs no stream anything, for each is read ahead by [`LOOKAHEAD_ROUNDS`]
 //! and has its disk time reserved on every disk with a copy, unless the configuration says not to provide for the loss
-//! of a disk. Where there is no other copy on a good disk, streams wait for an answer for as long as
+//! of a disk. Only a stream that begins in the round in which the disk falls silent, and has not read ahead yet, may be late
+//! then, once. Where there is no other copy on a good disk, streams wait for an answer for as long as
 //! `PlaneConfig::io_deadline` says, and end then; nobody else's do. Not here: when a disk counts as erring
 //! (`schedule::disk::health`).
 
@@ -14,6 +15,7 @@ use super::*;
 use crate::cache::Page;
 use crate::control::{Event, Outcome};
 use crate::gauges;
+use crate::layout::ContentLayout;
 use crate::port::IoFault;
 
 /// Rounds without an answer after which what has another copy is read from that.
@@ -34,6 +36,11 @@ impl Fetcher {
         };
         context.gauges.disks[usize::from(disk.0)].failing.set(shown);
         context.tell(event);
+    }
+
+    /// The disk at which the streams of a content are listed, all at the same.
+    pub(super) fn home(&self, layout: &ContentLayout) -> Option<DiskId> {
+        layout.best_disk(|_| true, |disk| self.reluctance(disk))
     }
 
     /// How much a disk is to be avoided where another one has the same bytes.
@@ -207,7 +214,7 @@ impl Fetcher {
         self.ask_nothing(slot);
         let stream = &self.streams[slot as usize];
         let from = stream.disk;
-        let to = stream.content().layout.best_disk(|_| true, |disk| self.reluctance(disk)).unwrap_or(from);
+        let to = self.home(&stream.content().layout).unwrap_or(from);
         if to != from {
             self.streams[slot as usize].disk = to;
             context.tell_admitter(ToAdmitter::Moved { slot, disk: to });

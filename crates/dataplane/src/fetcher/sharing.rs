@@ -27,7 +27,7 @@ impl Fetcher {
         let Service::Constant { rate, burst_bytes, .. } = delivery.service else { return None };
         let range = SegmentList::of(delivery).range()?;
         let version = delivery.content.version;
-        let ahead = self.disk(delivery.content.disk()).streams.iter().filter_map(|&slot| {
+        let ahead = self.disk(self.home(&delivery.content.layout)?).streams.iter().filter_map(|&slot| {
             let stream = &self.streams[slot as usize];
             let other = stream.plan?.rate;
             let leads = stream.leader.is_none() && stream.is_active() && stream.content().version == version;

@@ -128,7 +128,7 @@ impl PlannedMachine {
     ) -> Result<ReservationId, Resource> {
         let mut last = Resource::Table;
         for disk in (0..self.disks.len()).map(|more| (nth + more) % self.disks.len()) {
-            match admission.reserve(self.request(disk, places[disk], rate)) {
+            match admission.reserve(&[self.request(disk, places[disk], rate)]) {
                 Ok(id) => {
                     places[disk] += 1;
                     return Ok(id);
@@ -152,14 +152,8 @@ impl PlannedMachine {
         let fragments_per_byte = 1.0 / UNIT_BYTES;
         let request =
             |disk| AdmissionRequest { disk_share: share, fragments_per_byte, ..self.request_at(disk, fraction, rate) };
-        let id = admission.reserve(request(0)).map_err(|refused| refused.resource)?;
-        for disk in 1..self.disks.len() {
-            if let Err(short) = admission.reserve_beside(id, request(disk)) {
-                admission.release(id);
-                return Err(short);
-            }
-        }
-        Ok(id)
+        let requests: Vec<_> = (0..self.disks.len()).map(request).collect();
+        admission.reserve(&requests).map_err(|refused| refused.resource)
     }
 
     fn admission(&self) -> Admission {
@@ -225,7 +219,7 @@ mod tests {
         let (mut before, mut all, mut refused) = (0, 0, false);
         for n in 0..files {
             let place = n * leap % files;
-            match admission.reserve(machine.request_at(0, f64::from(place) / f64::from(files), rate)) {
+            match admission.reserve(&[machine.request_at(0, f64::from(place) / f64::from(files), rate)]) {
                 Ok(_) => {
                     all += 1;
                     before += u32::from(!refused);

@@ -10,39 +10,59 @@ const PROCESSOR_SHARE_KNOWN: f64 = 0.5;
 const STARTS_WITH: f64 = 0.9;
 
 impl Admission {
-    /// What is short for this request, or else its demand and the buffers that it needs.
+    /// What is short for requests to the disks of one content, or else the demand of the first and the buffers that all need.
     ///
     /// # Errors
     /// The resource that is short.
-    pub fn check(&self, request: &AdmissionRequest) -> Result<(DiskDemand, u64), Resource> {
-        self.check_sending(request)?;
-        self.check_reading(request, self.sharing_reserve)
+    pub fn check(&self, requests: &[AdmissionRequest]) -> Result<(DiskDemand, u64), Resource> {
+        self.check_at(requests, requests[0].rate)
+    }
+
+    /// The same at another rate.
+    fn check_at(&self, requests: &[AdmissionRequest], rate: BitRate) -> Result<(DiskDemand, u64), Resource> {
+        let at_rate = |request: &AdmissionRequest| AdmissionRequest { rate, ..*request };
+        self.check_sending(&at_rate(&requests[0]), requests.len())?;
+        self.check_disks(requests.iter().map(at_rate), self.sharing_reserve)
     }
 
     /// The same for reading alone, with this share of the disk time kept for those that share reads now.
     pub(super) fn check_reading(
         &self,
-        request: &AdmissionRequest,
+        requests: &[AdmissionRequest],
         reserve: f64,
     ) -> Result<(DiskDemand, u64), Resource> {
-        let demand = self.demand(request);
-        let disk = self.disk(request.disk);
-        let kept = f64::from(disk.sharing) * reserve;
-        if !disk.table.fits(&demand, 1.0 + kept) || !(request.writes || self.starts(request, &demand)) {
-            return Err(Resource::Disk(request.disk));
-        }
-        let pages = self.pages_for(request, &demand);
+        self.check_disks(requests.iter().copied(), reserve)
+    }
+
+    fn check_disks(
+        &self,
+        mut requests: impl Iterator<Item = AdmissionRequest>,
+        reserve: f64,
+    ) -> Result<(DiskDemand, u64), Resource> {
+        let first = requests.next().expect("a content lies somewhere");
+        let demand = self.check_disk(&first, reserve)?;
+        requests.try_for_each(|further| self.check_disk(&further, reserve).map(drop))?;
+        let pages = self.pages_for(&first, &demand);
         if self.pages_promised + pages > self.pages {
             return Err(Resource::Memory);
         }
         Ok((demand, pages))
     }
 
-    /// What is short for sending.
-    pub(super) fn check_sending(&self, request: &AdmissionRequest) -> Result<(), Resource> {
-        if !self.has_entry() {
-            return Err(Resource::Table);
+    /// The same for one disk's time.
+    pub(super) fn check_disk(&self, request: &AdmissionRequest, reserve: f64) -> Result<DiskDemand, Resource> {
+        let demand = self.demand(request);
+        let disk = self.disk(request.disk);
+        let kept = f64::from(disk.sharing) * reserve;
+        if !disk.table.fits(&demand, 1.0 + kept) || !(request.writes || self.starts(request, &demand)) {
+            return Err(Resource::Disk(request.disk));
         }
+        Ok(demand)
+    }
+
+    /// What is short for sending, and for so many entries.
+    pub(super) fn check_sending(&self, request: &AdmissionRequest, entries: usize) -> Result<(), Resource> {
+        self.check_entries(entries)?;
         let link = &self.links[usize::from(request.link.0)];
         if wire(link.reserved + request.rate.0) > link.capacity.0 {
             return Err(Resource::Network(request.link));
@@ -78,20 +98,20 @@ impl Admission {
         }
     }
 
-    pub(super) fn refusal(&self, resource: Resource, request: &AdmissionRequest) -> Refusal {
-        Refusal { resource, grantable: self.grantable(request) }
+    pub(super) fn refusal(&self, resource: Resource, requests: &[AdmissionRequest]) -> Refusal {
+        Refusal { resource, grantable: self.grantable(requests) }
     }
 
-    /// The highest rate below the request's that would be admitted now, to three digits. Each step halves the range, so a rate of
+    /// The highest rate below the requests' that would be admitted now, to three digits. Each step halves the range, so a rate of
     /// 40 Gbit/s takes 36 checks: a refusal with its offer takes 0.04 to 0.1 ms of the plane's thread on a full disk (release build,
     /// two shared processors with a load of ten), a five hundredth of a tick at most.
-    fn grantable(&self, request: &AdmissionRequest) -> BitRate {
-        let (mut yes, mut no) = (0, request.rate.0);
+    fn grantable(&self, requests: &[AdmissionRequest]) -> BitRate {
+        let (mut yes, mut no) = (0, requests[0].rate.0);
         while three_digits(yes + (no - yes) / 2) > yes {
             // Exactly the rate that will be offered is checked: a lower one may be read in blocks of another length,
             // and be refused.
             let rate = three_digits(yes + (no - yes) / 2);
-            if self.check(&AdmissionRequest { rate: BitRate(rate), ..*request }).is_ok() {
+            if self.check_at(requests, BitRate(rate)).is_ok() {
                 yes = rate;
             } else {
                 no = rate;

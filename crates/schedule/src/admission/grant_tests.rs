@@ -78,7 +78,7 @@ proptest! {
             writes: false,
         };
         for rate in load {
-            if let Ok(id) = served.admission.reserve(request(rate, 0))
+            if let Ok(id) = served.admission.reserve(&[request(rate, 0)])
                 && !served.starts(id, STARTS_WITHIN)
             {
                 // The starts before it left more to do than a disk as full as this makes up for so soon.
@@ -89,12 +89,12 @@ proptest! {
             served.pass_round(None);
         }
         let asked = request(rate, burst_bytes);
-        let id = match served.admission.reserve(asked) {
+        let id = match served.admission.reserve(&[asked]) {
             Ok(id) => id,
             Err(Refusal { grantable: BitRate(0), .. }) => return Ok(()),
             Err(Refusal { grantable, .. }) => {
                 prop_assert!(grantable < asked.rate);
-                let granted = served.admission.reserve(AdmissionRequest { rate: grantable, ..asked });
+                let granted = served.admission.reserve(&[AdmissionRequest { rate: grantable, ..asked }]);
                 prop_assert!(granted.is_ok(), "{grantable} was said to be grantable: {granted:?}");
                 granted.expect("checked")
             }

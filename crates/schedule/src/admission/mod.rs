@@ -133,7 +133,7 @@ struct Reservation {
     /// Reservations made before it.
     before: u64,
     /// What it holds on a further disk, which goes with it.
-    beside: Option<ReservationId>,
+    further: Option<ReservationId>,
 }
 
 /// The table of reservations and what they hold.
@@ -179,15 +179,17 @@ impl Admission {
         }
     }
 
-    /// Admits or refuses.
+    /// Admits or refuses what needs time on these disks: the first is the one that it starts on, with its buffers; each of the
+    /// others is named once.
     ///
     /// # Errors
     /// What is short, and what would be granted.
-    pub fn reserve(&mut self, request: AdmissionRequest) -> Result<ReservationId, Refusal> {
-        let fits = self.check(&request);
-        let (demand, pages) = fits.map_err(|resource| self.refusal(resource, &request))?;
-        self.disk_mut(request.disk).table.promise(&demand);
-        Ok(self.enter(request, demand, pages))
+    pub fn reserve(&mut self, requests: &[AdmissionRequest]) -> Result<ReservationId, Refusal> {
+        let fits = self.check(requests);
+        let (demand, pages) = fits.map_err(|resource| self.refusal(resource, requests))?;
+        let id = self.enter(requests[0], demand, pages);
+        self.promise(id, requests);
+        Ok(id)
     }
 
     /// Admits or refuses a stream that another one of its content reads for: it takes no disk time, and the pages it
@@ -195,8 +197,9 @@ impl Admission {
     ///
     /// # Errors
     /// What is short, and what would be granted to a stream that reads for itself.
-    pub fn reserve_shared(&mut self, request: AdmissionRequest) -> Result<ReservationId, Refusal> {
-        self.check_sending(&request).map_err(|resource| self.refusal(resource, &request))?;
+    pub fn reserve_shared(&mut self, requests: &[AdmissionRequest]) -> Result<ReservationId, Refusal> {
+        let request = requests[0];
+        self.check_sending(&request, 1).map_err(|resource| self.refusal(resource, requests))?;
         let demand = self.demand(&request);
         let id = self.enter(request, demand, 0);
         self.find_mut(id).expect("just entered").shares = true;
@@ -204,39 +207,57 @@ impl Admission {
         Ok(id)
     }
 
-    /// Promises disk time on a further disk to what holds `id`: its content lies on several. `request` says what it reads
-    /// from that one; it is to be placed by itself, and released with `id`.
+    /// Promises a stream that runs time on further disks, at once: `start` says what it would meet on its first one.
     ///
     /// # Errors
-    /// What is short.
-    pub fn reserve_beside(&mut self, id: ReservationId, request: AdmissionRequest) -> Result<ReservationId, Resource> {
-        if !self.has_entry() {
-            return Err(Resource::Table);
+    /// What is short. What was promised before that is released with `id`.
+    pub fn reserve_further(
+        &mut self,
+        id: ReservationId,
+        further: &[AdmissionRequest],
+        start: &StartConditions,
+    ) -> Result<(), Resource> {
+        self.check_entries(further.len())?;
+        further.iter().try_for_each(|request| self.check_disk(request, self.sharing_reserve).map(drop))?;
+        self.extend(id, further);
+        let Some(first) = self.find(id).map(|reservation| reservation.request.disk) else { return Ok(()) };
+        if self.place_further(id, start) { Ok(()) } else { Err(Resource::Disk(first)) }
+    }
+
+    /// Promises what `id` was entered for.
+    fn promise(&mut self, id: ReservationId, requests: &[AdmissionRequest]) {
+        let demand = self.find(id).expect("just entered").demand;
+        self.disk_mut(requests[0].disk).table.promise(&demand);
+        self.extend(id, &requests[1..]);
+    }
+
+    /// What `id` holds on further disks, which was checked.
+    fn extend(&mut self, id: ReservationId, further: &[AdmissionRequest]) {
+        for request in further {
+            let demand = self.demand(request);
+            let part = self.enter(AdmissionRequest { rate: BitRate(0), ..*request }, demand, 0);
+            self.disk_mut(request.disk).table.promise(&demand);
+            let others = self.find_mut(id).expect("it is held").further.replace(part);
+            self.find_mut(part).expect("just entered").further = others;
         }
-        let (demand, _) = self.check_reading(&request, self.sharing_reserve)?;
-        let beside = self.enter(AdmissionRequest { rate: BitRate(0), ..request }, demand, 0);
-        self.disk_mut(request.disk).table.promise(&demand);
-        let first = self.find_mut(id).expect("it is held");
-        let others = first.beside.replace(beside);
-        self.find_mut(beside).expect("just entered").beside = others;
-        Ok(beside)
     }
 
     /// True if it holds time on several disks.
     #[must_use]
-    pub fn has_beside(&self, id: ReservationId) -> bool {
-        self.find(id).is_some_and(|reservation| reservation.beside.is_some())
+    pub fn has_further(&self, id: ReservationId) -> bool {
+        self.find(id).is_some_and(|reservation| reservation.further.is_some())
     }
 
     /// The share of its bytes for which it holds time on a disk.
     #[must_use]
     pub fn share_held(&self, id: ReservationId, disk: DiskId) -> f64 {
-        let parts = std::iter::successors(self.find(id), |part| self.find(part.beside?));
+        let parts = std::iter::successors(self.find(id), |part| self.find(part.further?));
         parts.filter(|part| part.request.disk == disk).map(|part| part.request.disk_share).sum()
     }
 
-    fn has_entry(&self) -> bool {
-        !self.free.is_empty() || self.entries.len() < self.reservations_max
+    fn check_entries(&self, count: usize) -> Result<(), Resource> {
+        let left = self.free.len() + (self.reservations_max - self.entries.len());
+        if count <= left { Ok(()) } else { Err(Resource::Table) }
     }
 
     fn enter(&mut self, request: AdmissionRequest, demand: DiskDemand, pages: u64) -> ReservationId {
@@ -252,9 +273,9 @@ impl Admission {
 
     fn fill(&mut self, slot: u32, request: AdmissionRequest, demand: DiskDemand, pages: u64) {
         let before = self.made;
-        let (held_pages, shares, placed, beside) = (0, false, None, None);
+        let (held_pages, shares, placed, further) = (0, false, None, None);
         self.entries[slot as usize].1 =
-            Some(Reservation { request, demand, pages, held_pages, shares, placed, before, beside });
+            Some(Reservation { request, demand, pages, held_pages, shares, placed, before, further });
         self.made += 1;
         self.links[usize::from(request.link.0)].reserved += request.rate.0;
         self.pages_promised += pages;
@@ -265,13 +286,13 @@ impl Admission {
     ///
     /// # Errors
     /// What is short; an entry in the table, if it was released meanwhile.
-    pub fn reserve_again(&mut self, id: ReservationId, request: AdmissionRequest) -> Result<(), Resource> {
+    pub fn reserve_again(&mut self, id: ReservationId, requests: &[AdmissionRequest]) -> Result<(), Resource> {
         if !matches!(self.entries.get(id.slot as usize), Some((generation, None)) if *generation == id.generation) {
             return Err(Resource::Table);
         }
-        let (demand, pages) = self.check(&request)?;
-        self.disk_mut(request.disk).table.promise(&demand);
-        self.fill(id.slot, request, demand, pages);
+        let (demand, pages) = self.check(requests)?;
+        self.fill(id.slot, requests[0], demand, pages);
+        self.promise(id, requests);
         Ok(())
     }
 
@@ -281,32 +302,32 @@ impl Admission {
         let Some(reservation) = self.find_mut(id).filter(|reservation| !reservation.shares) else { return };
         let freed = std::mem::take(&mut reservation.pages) + std::mem::take(&mut reservation.held_pages);
         reservation.shares = true;
-        let (demand, disk, beside) = (reservation.demand, reservation.request.disk, reservation.beside.take());
-        beside.into_iter().for_each(|beside| self.release(beside));
+        let (demand, disk, further) = (reservation.demand, reservation.request.disk, reservation.further.take());
+        further.into_iter().for_each(|part| self.release(part));
         self.pages_promised -= freed;
         let disk = self.disk_mut(disk);
         disk.table.withdraw(&demand);
         disk.sharing += 1;
     }
 
-    /// A reservation that shared another's reads gets disk time and buffers of its own, for `request`; one that has them
+    /// A reservation that shared another's reads gets disk time and buffers of its own, for `requests`; one that has them
     /// keeps them.
     ///
     /// # Errors
     /// What is short. Then it stays as it was.
-    pub fn unshare(&mut self, id: ReservationId, request: &AdmissionRequest) -> Result<(), Resource> {
-        if self.find(id).is_none_or(|reservation| !reservation.shares) {
+    pub fn unshare(&mut self, id: ReservationId, requests: &[AdmissionRequest]) -> Result<(), Resource> {
+        let Some(shared) = self.find(id).filter(|reservation| reservation.shares).map(|shared| shared.request) else {
             return Ok(());
-        }
-        let (demand, pages) = self.check_reading(request, 0.0)?;
+        };
+        self.check_entries(requests.len() - 1)?;
+        let (demand, pages) = self.check_reading(requests, 0.0)?;
         let reservation = self.find_mut(id).expect("found above");
-        let AdmissionRequest { rate, disk: counted_at, .. } = reservation.request;
         (reservation.shares, reservation.demand, reservation.pages) = (false, demand, pages);
-        reservation.request = AdmissionRequest { rate, ..*request };
+        reservation.request = AdmissionRequest { rate: shared.rate, ..requests[0] };
         self.pages_promised += pages;
         // A disk may have failed meanwhile, so that it reads from another one than it was counted at.
-        self.disk_mut(counted_at).sharing -= 1;
-        self.disk_mut(request.disk).table.promise(&demand);
+        self.disk_mut(shared.disk).sharing -= 1;
+        self.promise(id, requests);
         Ok(())
     }
 
@@ -323,22 +344,22 @@ impl Admission {
         *self.find_mut(to).expect("found above") = Reservation { request, before: taker.before, ..giver };
         let request = AdmissionRequest { disk: taker.request.disk, ..giver.request };
         *self.find_mut(from).expect("found above") =
-            Reservation { request, pages: 0, held_pages: 0, shares: true, placed: None, beside: None, ..giver };
+            Reservation { request, pages: 0, held_pages: 0, shares: true, placed: None, further: None, ..giver };
     }
 
-    /// Charges a reservation with pages that it holds, beyond its own window, for those that share its reads; false if
-    /// there are not so many, and it stays as it was.
-    pub fn hold_pages(&mut self, id: ReservationId, pages: u64) -> bool {
+    /// Charges a reservation with pages that it holds, beyond its own window, for those that share its reads; how many it
+    /// held before. `None` if there are not so many, and it stays as it was.
+    pub fn hold_pages(&mut self, id: ReservationId, pages: u64) -> Option<u64> {
         let (promised, most) = (self.pages_promised, self.pages);
-        let Some(reservation) = self.find_mut(id) else { return false };
-        let others = promised - reservation.held_pages;
+        let reservation = self.find_mut(id)?;
+        let before = reservation.held_pages;
         // Fewer pages than before are always possible, even if there is less memory by now than was promised.
-        if pages > reservation.held_pages && others + pages > most {
-            return false;
+        if pages > before && promised - before + pages > most {
+            return None;
         }
         reservation.held_pages = pages;
-        self.pages_promised = others + pages;
-        true
+        self.pages_promised = promised - before + pages;
+        Some(before)
     }
 
     /// Gives a reservation back; a stale identifier is ignored.
@@ -366,7 +387,7 @@ impl Admission {
         self.links[usize::from(reservation.request.link.0)].reserved -= reservation.request.rate.0;
         self.pages_promised -= reservation.pages + reservation.held_pages;
         self.promised -= reservation.request.rate.0;
-        reservation.beside.into_iter().for_each(|beside| self.release(beside));
+        reservation.further.into_iter().for_each(|part| self.release(part));
     }
 
     /// Whether a held reservation serves this request as well: same disk and link, no higher rate, and no larger burst,
@@ -387,8 +408,37 @@ impl Admission {
             && held.demand.transfer >= self.demand(request).transfer * (1.0 - MARGIN)
     }
 
-    /// Places a reservation's reads, beginning now; the first regular round. `None`: not yet, ask again next round.
-    pub fn place(&mut self, id: ReservationId, conditions: &StartConditions) -> Option<u64> {
+    /// Places a reservation's reads on all its disks, beginning now; the first regular round on the first of them. `None`: not
+    /// yet, ask again next round.
+    pub fn place(&mut self, id: ReservationId, start: &StartConditions) -> Option<u64> {
+        let first = self.place_part(id, start)?;
+        if !self.place_further(id, start) {
+            self.unplace(id);
+            return None;
+        }
+        Some(first)
+    }
+
+    /// Places what a reservation holds on further disks and has no place yet; false if there is no room now. All disks
+    /// begin to count their rounds at the same time.
+    fn place_further(&mut self, id: ReservationId, start: &StartConditions) -> bool {
+        let Some(Reservation { request: AdmissionRequest { disk, .. }, mut further, .. }) = self.find(id).copied()
+        else {
+            return true;
+        };
+        let now = self.disk(disk).table.round().saturating_mul(start.round);
+        while let Some(part) = further {
+            let Reservation { request, placed, further: next, .. } = *self.find(part).expect("held with the first");
+            let round = now.0 / self.disk(request.disk).table.round().0;
+            if placed.is_none() && self.place_part(part, &StartConditions::idle(round)).is_none() {
+                return false;
+            }
+            further = next;
+        }
+        true
+    }
+
+    fn place_part(&mut self, id: ReservationId, conditions: &StartConditions) -> Option<u64> {
         let Reservation { request, demand, placed, .. } = *self.find(id)?;
         assert!(placed.is_none(), "a reservation is placed once");
         let start = self.start_of(&request, conditions);
@@ -397,14 +447,19 @@ impl Admission {
         Some(first)
     }
 
-    /// Takes a reservation's reads out of the table; it stays promised.
+    /// Takes a reservation's reads out of the tables; it stays promised.
     pub fn unplace(&mut self, id: ReservationId) {
-        let Some(reservation) = self.find_mut(id) else { return };
-        let Some((start, first)) = reservation.placed.take() else { return };
-        let (demand, disk) = (reservation.demand, reservation.request.disk);
-        let table = &mut self.disk_mut(disk).table;
-        table.remove(&demand, &start, first);
-        table.promise(&demand);
+        let mut next = Some(id);
+        while let Some(reservation) = next.and_then(|part| self.find_mut(part)) {
+            let placed = reservation.placed.take();
+            let (demand, disk) = (reservation.demand, reservation.request.disk);
+            next = reservation.further;
+            if let Some((start, first)) = placed {
+                let table = &mut self.disk_mut(disk).table;
+                table.remove(&demand, &start, first);
+                table.promise(&demand);
+            }
+        }
     }
 
     /// For how long after the end of `round` a disk that has nothing to read may do something else, by its time table;

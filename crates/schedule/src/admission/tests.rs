@@ -32,7 +32,7 @@ fn request(rate: u64) -> AdmissionRequest {
 fn fill(admission: &mut Admission, rate: u64) -> (Vec<ReservationId>, Refusal) {
     let mut held = vec![];
     loop {
-        match admission.reserve(request(rate)) {
+        match admission.reserve(&[request(rate)]) {
             Ok(id) => held.push(id),
             Err(refused) => return (held, refused),
         }
@@ -54,11 +54,11 @@ fn the_grantable_rate_is_granted_and_a_higher_one_is_not() {
     assert_eq!(refused.resource, Resource::Disk(DiskId(0)));
     assert!(held.len() > 10);
     if refused.grantable.0 >= 1_000 {
-        assert!(admission.check(&request(refused.grantable.0)).is_ok());
-        assert!(admission.check(&request(refused.grantable.0 * 11 / 10)).is_err());
+        assert!(admission.check(&[request(refused.grantable.0)]).is_ok());
+        assert!(admission.check(&[request(refused.grantable.0 * 11 / 10)]).is_err());
     }
     admission.release(held[0]);
-    assert!(admission.reserve(request(25_000_000)).is_ok());
+    assert!(admission.reserve(&[request(25_000_000)]).is_ok());
 }
 
 #[test]
@@ -76,9 +76,9 @@ fn what_is_admitted_on_an_idle_disk_can_start_in_the_next_round() {
             let links = [BitRate(1_000_000_000_000_000)];
             let mut admission = Admission::new(&settings, vec![(profile.clone(), round)], &links);
             let asked = AdmissionRequest { zone_bytes_per_second: zone, ..request(rate) };
-            let id = admission.reserve(asked).or_else(|refused| {
+            let id = admission.reserve(&[asked]).or_else(|refused| {
                 assert!(refused.grantable.0 > 100_000_000, "{rate}: {}", refused.grantable);
-                admission.reserve(AdmissionRequest { rate: refused.grantable, ..asked })
+                admission.reserve(&[AdmissionRequest { rate: refused.grantable, ..asked }])
             });
             let id = id.expect("granted as told");
             let conditions = StartConditions { remaining: 0.95, ..StartConditions::idle(5) };
@@ -120,18 +120,18 @@ fn everything_released_is_everything_free_and_stale_names_do_nothing() {
 fn what_was_suspended_holds_nothing_and_is_reserved_again_under_its_name() {
     let mut admission = admission(1 << 30);
     let before = (admission.memory(), admission.link_left(LinkId(0)), admission.promised());
-    let id = admission.reserve(request(8_800_000)).unwrap();
+    let id = admission.reserve(&[request(8_800_000)]).unwrap();
     admission.place(id, &StartConditions::idle(0)).unwrap();
     let held = (admission.memory(), admission.link_left(LinkId(0)), admission.promised());
     admission.suspend(id);
     assert_eq!((admission.memory(), admission.link_left(LinkId(0)), admission.promised()), before);
-    assert_ne!(admission.reserve(request(8_800_000)).unwrap(), id, "its name is taken");
+    assert_ne!(admission.reserve(&[request(8_800_000)]).unwrap(), id, "its name is taken");
     admission.release(ReservationId { slot: 1, generation: 0 });
-    assert_eq!(admission.reserve_again(id, request(8_800_000)), Ok(()));
+    assert_eq!(admission.reserve_again(id, &[request(8_800_000)]), Ok(()));
     assert_eq!((admission.memory(), admission.link_left(LinkId(0)), admission.promised()), held);
-    assert_eq!(admission.reserve_again(id, request(8_800_000)), Err(Resource::Table), "it is held");
+    assert_eq!(admission.reserve_again(id, &[request(8_800_000)]), Err(Resource::Table), "it is held");
     admission.suspend(id);
     admission.release(id);
-    assert_eq!(admission.reserve_again(id, request(8_800_000)), Err(Resource::Table), "somebody else's now");
-    assert_eq!(admission.reserve(request(8_800_000)).unwrap().slot, id.slot);
+    assert_eq!(admission.reserve_again(id, &[request(8_800_000)]), Err(Resource::Table), "somebody else's now");
+    assert_eq!(admission.reserve(&[request(8_800_000)]).unwrap().slot, id.slot);
 }
