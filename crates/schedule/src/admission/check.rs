@@ -22,19 +22,11 @@ impl Admission {
     fn check_at(&self, requests: &[AdmissionRequest], rate: BitRate) -> Result<(DiskDemand, u64), Resource> {
         let at_rate = |request: &AdmissionRequest| AdmissionRequest { rate, ..*request };
         self.check_sending(&at_rate(&requests[0]), requests.len())?;
-        self.check_disks(requests.iter().map(at_rate), self.sharing_reserve)
+        self.check_reading(requests.iter().map(at_rate), self.sharing_reserve)
     }
 
     /// The same for reading alone, with this share of the disk time kept for those that share reads now.
     pub(super) fn check_reading(
-        &self,
-        requests: &[AdmissionRequest],
-        reserve: f64,
-    ) -> Result<(DiskDemand, u64), Resource> {
-        self.check_disks(requests.iter().copied(), reserve)
-    }
-
-    fn check_disks(
         &self,
         mut requests: impl Iterator<Item = AdmissionRequest>,
         reserve: f64,

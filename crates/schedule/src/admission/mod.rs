@@ -320,7 +320,7 @@ impl Admission {
             return Ok(());
         };
         self.check_entries(requests.len() - 1)?;
-        let (demand, pages) = self.check_reading(requests, 0.0)?;
+        let (demand, pages) = self.check_reading(requests.iter().copied(), 0.0)?;
         let reservation = self.find_mut(id).expect("found above");
         (reservation.shares, reservation.demand, reservation.pages) = (false, demand, pages);
         reservation.request = AdmissionRequest { rate: shared.rate, ..requests[0] };
