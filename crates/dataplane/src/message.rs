@@ -50,7 +50,7 @@ pub(crate) enum ToAdmitter {
     /// A stream needs no disk to start, or shares the reads of another.
     Started { slot: u32 },
     /// A stream needs disk time for its start.
-    Waits { slot: u32 },
+    Waits { slot: u32, conditions: StartConditions },
     /// What the start of a waiting stream would meet now.
     Weighed { slot: u32, conditions: StartConditions },
     /// A round of a disk began.

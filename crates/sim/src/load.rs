@@ -166,7 +166,9 @@ pub struct Tally {
     pub started: u64,
     /// Of these, refused.
     pub refused: u64,
-    /// Of these, viewers who had a reservation from what they watched before.
+    /// Longest time from a command to a refusal, of guaranteed deliveries without an excuse.
+    pub refusal_max: Nanos,
+    /// Of the refused, viewers who had a reservation from what they watched before.
     pub sessions_refused: u64,
     /// Best-effort deliveries.
     pub best_effort: u64,

@@ -46,9 +46,9 @@ fn viewers_of_a_few_contents_wait_for_the_starts_of_those_only() {
 }
 
 /// More at once than a disk can begin with before the last of them has waited for too long: all who found no room by then
-/// hear no in time. One was told in each round, and the last of them long after the law says.
+/// hear no, and at once: it is known then who starts before them. They were told after the time that a start may wait.
 #[test]
-fn all_who_cannot_start_are_refused_in_time() {
+fn all_who_cannot_start_in_time_are_refused_at_once() {
     let mut scenario = Scenario::steady(1, DriveProfile::Desktop, 3 << 30, BitRate(2_000_000), 390);
     scenario.load.arrivals = Nanos::from_millis(2);
     scenario.safety = Nanos::from_secs(20);
@@ -56,6 +56,23 @@ fn all_who_cannot_start_are_refused_in_time() {
     let report = sim::run(&scenario, Trace::Tail);
     assert_eq!(report.broken, None);
     assert!(report.tally.started > 75 && report.tally.refused > 20, "{:?}", report.tally);
+    assert!(report.tally.refusal_max < CYCLE, "{:?}", report.tally);
+}
+
+/// A server's restart: all viewers come back within five seconds, each to another content.
+#[test]
+fn a_herd_begins_in_time_or_is_refused_at_once() {
+    for seed in 0..4 {
+        let mut scenario = Scenario::steady(seed, DriveProfile::Desktop, 3 << 30, RATE, 76);
+        scenario.load.contents_per_disk = 76;
+        scenario.load.arrivals = Nanos::from_millis(66);
+        scenario.load.viewing = (Nanos::from_secs(60), Nanos::from_secs(90));
+        scenario.safety = Nanos::from_secs(20);
+        let report = sim::run(&scenario, Trace::Tail);
+        assert_eq!(report.broken, None, "seed {seed}");
+        assert!(report.tally.started > 65, "seed {seed}: {:?}", report.tally);
+        assert!(report.tally.refusal_max < CYCLE, "seed {seed}: {:?}", report.tally);
+    }
 }
 
 /// More blocks of small streams than a disk can serve by deadline alone: served so, the queue grew from the ramp on for

@@ -28,7 +28,8 @@ impl Fetcher {
             cursor.pass(left);
             let page = self.cache.find(key).map(|page| self.cache.state(page));
             if !matches!(page, Some(PageState::Ready(_))) || cursor.payload > window {
-                return context.tell_admitter(ToAdmitter::Waits { slot });
+                let conditions = self.start_conditions(slot, context.now);
+                return context.tell_admitter(ToAdmitter::Waits { slot, conditions });
             }
         }
         context.tell_admitter(ToAdmitter::Started { slot });

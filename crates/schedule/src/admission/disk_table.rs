@@ -92,6 +92,25 @@ impl PlannedLoads {
         if has_starts { self.periodic[slot].plus(self.starting[slot]) } else { self.periodic[slot] }
     }
 
+    /// Enters a demand that reads first in round `first`, and the reads of its start.
+    fn enter_start(&mut self, demand: &DiskDemand, start: &StartCost, first: u64) {
+        self.enter(demand, first);
+        for (round, load) in (start.conditions.round..).zip(start.reads(first, demand)) {
+            let slot = &mut self.starting[slot_of(round)];
+            *slot = slot.plus(load);
+        }
+    }
+
+    fn enter(&mut self, demand: &DiskDemand, first: u64) {
+        let load = demand.block();
+        self.each_slot(demand, first, |slot| *slot = slot.plus(load));
+    }
+
+    fn each_slot(&mut self, demand: &DiskDemand, first: u64, change: impl FnMut(&mut RoundLoad)) {
+        let period = demand.period as usize;
+        self.periodic.iter_mut().skip(slot_of(first) % period).step_by(period).for_each(change);
+    }
+
     fn forget_starts_before(&mut self, round: u64) {
         let passed = round.saturating_sub(self.starting_from).min(SLOTS as u64);
         for ahead in 0..passed {
@@ -181,25 +200,69 @@ impl DiskTable {
     /// Finds the round after the start's in which a promised demand should read first, and enters it and the reads of
     /// its start. `None`: not now, ask again next round.
     pub fn place(&mut self, demand: &DiskDemand, start: &StartCost) -> Option<u64> {
-        let round = start.conditions.round;
-        self.planned.forget_starts_before(round);
+        self.planned.forget_starts_before(start.conditions.round);
+        let first = self.first_round(&self.planned, demand, start)?;
+        self.withdraw(demand);
+        self.planned.enter_start(demand, start, first);
+        Some(first)
+    }
+
+    /// The round after the start's in which a demand should read first, beside what is `planned`: that with the lowest peak.
+    fn first_round(&self, planned: &PlannedLoads, demand: &DiskDemand, start: &StartCost) -> Option<u64> {
         let mut best: Option<(f64, u64)> = None;
-        for first in (round + 1..).take(demand.period as usize) {
-            let peak = self.peak_with(&self.planned, demand, start, first);
+        for first in (start.conditions.round + 1..).take(demand.period as usize) {
+            let peak = self.peak_with(planned, demand, start, first);
             if let Some(peak) = peak
                 && best.is_none_or(|(least, _)| peak < least - 1e-9)
             {
                 best = Some((peak, first));
             }
         }
-        let (_, first) = best?;
-        self.withdraw(demand);
-        self.enter(demand, first);
-        for (round, load) in (round..).zip(start.reads(first, demand)) {
-            let slot = &mut self.planned.starting[slot_of(round)];
-            *slot = slot.plus(load);
+        best.map(|(_, first)| first)
+    }
+
+    /// What the rounds to come hold, for those who will start in them from `now` on.
+    #[must_use]
+    pub fn forecast(&self, now: Nanos, conditions: &StartConditions) -> StartForecast {
+        let (planned, started) = (self.planned.clone(), RoundLoad::default());
+        StartForecast { planned, at: now.as_secs_f64(), conditions: *conditions, started }
+    }
+
+    /// Whether the first bytes of a demand that starts after all those who are in the forecast will have been read by then; it
+    /// then is in the forecast as well.
+    #[must_use]
+    pub fn starts_by(
+        &self,
+        forecast: &mut StartForecast,
+        demand: &DiskDemand,
+        start: &StartCost,
+        deadline: Nanos,
+    ) -> bool {
+        let mut tried = forecast.clone();
+        let deadline = deadline.as_secs_f64();
+        while tried.at < deadline {
+            let StartConditions { round, remaining, queued_seconds, .. } = tried.conditions;
+            tried.planned.forget_starts_before(round);
+            let queued_seconds = queued_seconds + self.seconds(tried.started);
+            let conditions = StartConditions { round, remaining, queued_seconds, ..start.conditions };
+            let start = StartCost { conditions, ..*start };
+            if let Some(first) = self.first_round(&tried.planned, demand, &start) {
+                let load = start.reads(first, demand)[0];
+                let is_in_time = tried.at + queued_seconds + self.seconds(load) <= deadline;
+                if is_in_time {
+                    tried.planned.enter_start(demand, &start, first);
+                    tried.started = tried.started.plus(load);
+                    *forecast = tried;
+                }
+                return is_in_time;
+            }
+            let carried = (queued_seconds - remaining * self.seconds_to_promise()).max(0.0);
+            let queued_seconds = carried + self.seconds(tried.planned.at(round + 1));
+            tried.at += remaining * self.round.as_secs_f64();
+            tried.conditions = StartConditions { queued_seconds, ..StartConditions::idle(round + 1) };
+            tried.started = RoundLoad::default();
         }
-        Some(first)
+        false
     }
 
     /// Whether a demand that fits could also start within [`STARTS_WITHIN`] rounds, whichever round it is now, once the
@@ -251,23 +314,13 @@ impl DiskTable {
     /// Takes a placed demand out: its regular reads, of which one is in round `first`, and what is still to come of its start.
     pub fn remove(&mut self, demand: &DiskDemand, start: &StartCost, first: u64) {
         let load = demand.block();
-        self.each_slot(demand, first, |slot| *slot = slot.minus(load));
+        self.planned.each_slot(demand, first, |slot| *slot = slot.minus(load));
         for (round, load) in (start.conditions.round..).zip(start.reads(first, demand)) {
             if round >= self.planned.starting_from {
                 let slot = &mut self.planned.starting[slot_of(round)];
                 *slot = slot.minus(load);
             }
         }
-    }
-
-    fn enter(&mut self, demand: &DiskDemand, first: u64) {
-        let load = demand.block();
-        self.each_slot(demand, first, |slot| *slot = slot.plus(load));
-    }
-
-    fn each_slot(&mut self, demand: &DiskDemand, first: u64, change: impl FnMut(&mut RoundLoad)) {
-        let period = demand.period as usize;
-        self.planned.periodic.iter_mut().skip(slot_of(first) % period).step_by(period).for_each(change);
     }
 
     /// The load of the fullest round the demand would read in, if beside what is `planned` all rounds can be kept.
@@ -306,6 +359,19 @@ impl DiskTable {
         let sum = self.planned.periodic.iter().fold(RoundLoad::default(), |sum, load| sum.plus(*load));
         sum.scaled(1.0 / SLOTS as f64).plus(self.unplaced)
     }
+}
+
+/// What the rounds to come will hold once those who wait for a start have theirs, in their order, each in the first round
+/// that has room ([`DiskTable::starts_by`]).
+#[derive(Debug, Clone)]
+pub struct StartForecast {
+    planned: PlannedLoads,
+    /// The earliest that the next one can start, in seconds.
+    at: f64,
+    /// What the first to start in its round will meet.
+    conditions: StartConditions,
+    /// What others start with in that round.
+    started: RoundLoad,
 }
 
 /// When a stream starts, and what its disk has to do then.
@@ -491,7 +557,7 @@ mod tests {
         let first: Vec<u64> = first.collect();
         assert_eq!(table.carry_headroom(1100), ROUND, "each round makes good for some of it");
         // Another one in three rounds that follow each other: what they carry over is not there to be lent.
-        (0..3).for_each(|ahead| table.enter(&demand, 1201 + ahead));
+        (0..3).for_each(|ahead| table.planned.enter(&demand, 1201 + ahead));
         let headroom = table.carry_headroom(1200).as_secs_f64();
         assert!((0.4..0.7).contains(&headroom), "three times 0.14 s too much: {headroom}");
         first.into_iter().for_each(|round| table.remove(&demand, &alone, round));

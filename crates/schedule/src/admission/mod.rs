@@ -15,7 +15,7 @@ use units::{BitRate, DiskId, LinkId, Nanos, ReservationId, limits};
 use crate::profile::DiskProfile;
 pub use check::window_bytes;
 use check::{f64_of, wire};
-use disk_table::{DiskDemand, DiskTable, LOOKAHEAD_ROUNDS, SLOTS, StartConditions, StartCost};
+use disk_table::{DiskDemand, DiskTable, LOOKAHEAD_ROUNDS, SLOTS, StartConditions, StartCost, StartForecast};
 
 /// Unit of buffer memory: the largest read is four of them. Chosen.
 pub const CACHE_PAGE_BYTES: u64 = limits::CHUNK_BYTES / 4;
@@ -436,6 +436,29 @@ impl Admission {
             further = next;
         }
         true
+    }
+
+    /// What the rounds to come of a disk hold, for those who will start in them from `now` on; `start` says what the first
+    /// would meet.
+    #[must_use]
+    pub fn forecast(&self, disk: DiskId, now: Nanos, start: &StartConditions) -> StartForecast {
+        self.disk(disk).table.forecast(now, start)
+    }
+
+    /// Whether a reservation that is not placed will have its first bytes from its first disk by then if all those who are in
+    /// the forecast start before it; it then is in the forecast as well.
+    #[must_use]
+    pub fn starts_by(
+        &self,
+        forecast: &mut StartForecast,
+        id: ReservationId,
+        start: &StartConditions,
+        deadline: Nanos,
+    ) -> bool {
+        self.find(id).is_some_and(|Reservation { request, demand, .. }| {
+            let start = self.start_of(request, start);
+            self.disk(request.disk).table.starts_by(forecast, demand, &start, deadline)
+        })
     }
 
     fn place_part(&mut self, id: ReservationId, conditions: &StartConditions) -> Option<u64> {

@@ -355,6 +355,10 @@ impl World {
         let is_refused = end.as_ref().is_none_or(|end| end.outcome == Outcome::StartTooLate);
         self.control.tally.sessions_refused += u64::from(is_refused && record.asked.continues);
         let Some(end) = end else {
+            if record.asked.rate.is_some() && !record.may_start_late(now) {
+                let refusal_max = &mut self.control.tally.refusal_max;
+                *refusal_max = (*refusal_max).max(record.waited(now, &self.plane_delays));
+            }
             if record.taken_bytes > 0 {
                 self.laws.broke(Law::EveryEndHasAReason, now, format!("{stream:?} was refused after bytes were sent"));
             }
