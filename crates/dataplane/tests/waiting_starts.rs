@@ -6,7 +6,7 @@ use common::{MIB, Machine, RATE, viewer};
 use dataplane::control::{Command, Outcome, Refusal, Report, Resource, Segment};
 use units::{BitRate, DiskId, Nanos, StreamId};
 
-const FIRST_BYTE_MAX: Nanos = Nanos::from_secs(7);
+const FIRST_BYTE_MAX: Nanos = Nanos::from_secs(10);
 const NO: Refusal = Refusal { resource: Resource::Disk(DiskId(0)), grantable: BitRate(0) };
 
 /// A machine whose disk does not answer, how many viewers it began to read for, and with the next one how many came.
@@ -24,7 +24,7 @@ fn who_would_start_too_late_behind_those_who_wait_is_refused_at_once() {
         let reports = machine.told(viewer(number));
         (!reports.is_empty()).then_some((number, reports))
     });
-    let (number, reports) = refused.expect("seven seconds are over some time");
+    let (number, reports) = refused.expect("the time is used up by some number of them");
     let [Report::Unused(_), Report::Refused { delivery, refusal }] = reports.as_slice() else { panic!("{reports:?}") };
     assert_eq!((delivery.stream, *refusal), (StreamId(number), NO));
     assert_eq!(*delivery.segments, [Segment::Range { offset: 0, length: 64 * MIB }], "as it was sent");
