@@ -22,12 +22,16 @@ pub(super) struct PromiseVerdict {
 
 const NO_STALL: PartPromise = PartPromise { words: "no player stalls", kept: |run| run.stalled_streams == 0 };
 
-const HERD: [PartPromise; 3] = [
+const HERD: [PartPromise; 4] = [
     NO_STALL,
     PartPromise { words: "half of the first bytes come within 100 ms", kept: |run| run.first_byte_ms.p50 <= 100.0 },
     PartPromise {
         words: "whoever is not refused has its first byte within 15 s",
         kept: |run| run.failed == 0 && run.first_byte_ms.max <= 15_000.0,
+    },
+    PartPromise {
+        words: "whoever is refused is told within a second",
+        kept: |run| run.refusal_seconds_max.unwrap_or_default() <= 1.0,
     },
 ];
 const SHARING: [PartPromise; 3] = [
@@ -121,6 +125,17 @@ mod tests {
         assert!(verdicts("16-disk-herd", &[nginx.clone(), run(0, &[])]).iter().all(|verdict| !verdict.missed));
         assert!(verdicts("16-disk-herd", &[nginx]).iter().all(|verdict| verdict.missed));
         assert_eq!(verdicts("10-disk-8.8M", &[run(1, &[])]), []);
+    }
+
+    #[test]
+    fn a_herd_is_told_no_at_once() {
+        let missed = |refusal_seconds_max| {
+            let run = Run { server: "isocast".to_owned(), refusal_seconds_max, ..Run::default() };
+            verdicts("16-disk-herd", &[run]).into_iter().map(|v| v.missed).collect::<Vec<_>>()
+        };
+        assert_eq!(missed(None), [false; 4]);
+        assert_eq!(missed(Some(0.1)), [false; 4]);
+        assert_eq!(missed(Some(5.0)), [false, false, false, true]);
     }
 
     #[test]

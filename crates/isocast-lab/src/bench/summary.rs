@@ -45,6 +45,9 @@ pub(crate) struct Run {
     /// its first bytes in time is refused after seconds, one that there is no room for at once.
     #[serde(default)]
     pub first_refusal_seconds: Option<f64>,
+    /// Seconds until whoever was refused was told, at most; `None` if nobody was, and in results older than the figure.
+    #[serde(default)]
+    pub refusal_seconds_max: Option<f64>,
     /// Streams refused (answered with an error status at the start).
     pub refused: usize,
     /// The rate the last refusal offered.
@@ -235,6 +238,12 @@ impl Run {
         let delivered_bps = f(bytes) * 8.0 / length;
         let mut first: Vec<f64> = admitted.iter().filter_map(|s| Some(s.first_byte?.as_millis_f64())).collect();
         let reasons = reasons(&report.streams);
+        let refusals = || {
+            report.streams.iter().filter_map(|s| match &s.fate {
+                StreamFate::Refused { waited, .. } => Some(waited.as_secs_f64()),
+                _ => None,
+            })
+        };
         let mut run = Self {
             server: server.to_owned(),
             streams: report.streams.len(),
@@ -247,10 +256,8 @@ impl Run {
                 StreamFate::Refused { reason, .. } => reason.resource.clone(),
                 _ => None,
             }),
-            first_refusal_seconds: report.streams.iter().find_map(|s| match &s.fate {
-                StreamFate::Refused { waited, .. } => Some(waited.as_secs_f64()),
-                _ => None,
-            }),
+            first_refusal_seconds: refusals().next(),
+            refusal_seconds_max: refusals().reduce(f64::max),
             grantable_bps: report.streams.iter().rev().find_map(|s| match &s.fate {
                 StreamFate::Refused { reason, .. } => reason.grantable_bps,
                 _ => None,
