@@ -248,6 +248,7 @@ impl Admitter {
             disk,
             payload,
             started: context.now,
+            is_new: is_new(&delivery),
             ..AdmittedStream::default()
         };
         let (mut rate, mut age) = (None, 0);
@@ -262,7 +263,7 @@ impl Admitter {
                     return refuse(delivery, refusal, context);
                 }
             };
-            (admitted.reservation, admitted.hold, admitted.is_new) = (Some(id), hold, held.is_none());
+            (admitted.reservation, admitted.hold) = (Some(id), hold);
             (admitted.rate, admitted.burst_bytes) = (asked, burst_bytes);
             age = self.age(id);
             rate = Some(ReadRate { rate: asked, burst_bytes, period: self.period(id) });
@@ -300,7 +301,9 @@ impl Admitter {
     /// goes on with a session's reservation was promised its time before, and waits.
     fn waits<I: Io>(&mut self, slot: u32, conditions: &StartConditions, context: &mut PlaneContext<I>) {
         let AdmittedStream { disk, is_new, .. } = self.streams[slot as usize];
-        if !self.starts_in_time(slot, conditions, context) && is_new {
+        // Whoever then waits is in the forecast for the next.
+        let is_in_time = self.starts_in_time(slot, conditions, context);
+        if is_new && !is_in_time {
             return self.refuse_start(slot, context);
         }
         self.disk_mut(disk).waiting.push(slot);
