@@ -9,10 +9,7 @@ mod sources;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// What is generated or fetched.
-const SKIPPED: [&str; 8] =
-    [".git", "target", "demo", "state", "web/node_modules", "web/dist", "fuzz/target", "tests/players/node_modules"];
+use std::process::Command;
 
 fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
@@ -22,29 +19,44 @@ fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path} is needed: {error}"))
 }
 
-/// Every text file of the working tree that somebody wrote, relative to its root.
+/// Every text file of the repository, relative to its root: tracked files and new ones that git does not ignore. In an exported
+/// archive, which has no repository and nothing built or fetched yet, every file.
 fn all_files() -> Vec<(PathBuf, String)> {
+    let git = Command::new("git")
+        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root())
+        .output();
+    let mut paths = match git {
+        Ok(listed) if listed.status.success() && root().join(".git").exists() => {
+            let listed = String::from_utf8(listed.stdout).expect("names in the repository are UTF-8");
+            listed.split_terminator('\0').map(PathBuf::from).collect()
+        }
+        _ => exported_files(),
+    };
+    paths.sort();
+    paths.into_iter().filter_map(|path| Some((path.clone(), fs::read_to_string(root().join(path)).ok()?))).collect()
+}
+
+/// Files below the root that the root's `.gitignore` does not name.
+fn exported_files() -> Vec<PathBuf> {
+    let ignored: Vec<String> = read(".gitignore").lines().map(|line| line.trim_matches('/').to_owned()).collect();
     let mut files = Vec::new();
     let mut folders = vec![PathBuf::new()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(root().join(&folder)).expect("the working tree can be read") {
             let entry = entry.expect("the working tree can be read");
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let path = folder.join(&name);
+            let path = folder.join(entry.file_name());
             let kind = entry.file_type().expect("the kind of an entry is known");
-            if SKIPPED.iter().any(|skipped| path == Path::new(skipped)) {
+            if path == Path::new(".git") || ignored.iter().any(|pattern| path.ends_with(pattern)) {
                 continue;
             }
             if kind.is_dir() {
                 folders.push(path);
-            } else if kind.is_file()
-                && let Ok(text) = fs::read_to_string(entry.path())
-            {
-                files.push((path, text));
+            } else if kind.is_file() {
+                files.push(path);
             }
         }
     }
-    files.sort();
     files
 }
 
