@@ -95,11 +95,11 @@ fuzz: ## random bytes for what reads media, HTTP, volumes and messages of SNMP a
 
 crash: lab ## kill the server and cut the power during uploads and streams, ROUNDS (20) times each (needs root)
 	@ISOCAST_BIN=$(abspath $(BINARY)) ISOCAST_CRASH_ROUNDS=$(ROUNDS) ISOCAST_SKIPPED=fail \
-		scripts/test --locked -p isocast --test crash -- --nocapture --test-threads=1
+		scripts/test --locked -p isocast --test real_time crash:: -- --nocapture --test-threads=1
 
 mirror: lab ## let a disk of a mirror err, hang and die at 90 % of its streams, ROUNDS (20) times each (needs root)
 	@ISOCAST_BIN=$(abspath $(BINARY)) ISOCAST_FAULT_ROUNDS=$(ROUNDS) ISOCAST_SKIPPED=fail \
-		scripts/test --locked -p isocast --test volume_faults -- --nocapture
+		scripts/test --locked -p isocast --test real_time volume_faults:: -- --nocapture
 
 bench: lab ## measure on an emulated disk beside nginx, 14 minutes, results into docs/results (needs root)
 	@scripts/setup --bench

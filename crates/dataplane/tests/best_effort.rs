@@ -1,9 +1,7 @@
 //! Best-effort deliveries: bytes in the buffers go out at once, clients that take nothing hold nothing, and a stream
 //! whose reservation was taken over goes on.
 
-mod common;
-
-use common::{MIB, Machine, RATE, delivery, viewer};
+use crate::common::{MIB, Machine, RATE, delivery, viewer};
 use dataplane::control::{Command, Outcome, Report, Service};
 use units::{BitRate, Nanos, ReservationId};
 

@@ -1,8 +1,6 @@
 //! Many viewers of one content: what they are promised is not what they use.
 
-mod common;
-
-use common::{MIB, Machine, RATE, delivery};
+use crate::common::{MIB, Machine, RATE, delivery};
 use dataplane::control::{Report, Service};
 use dataplane::port::Sharing;
 use units::{BitRate, Nanos};

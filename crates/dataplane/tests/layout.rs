@@ -1,8 +1,6 @@
 //! Contents on several disks: read from all of them, promised on all of them, and from another copy when a disk fails.
 
-mod common;
-
-use common::{MIB, Machine, RATE, delivery_of, disks};
+use crate::common::{MIB, Machine, RATE, delivery_of, disks};
 use dataplane::control::{Outcome, Report, Service};
 use dataplane::layout::{ContentLayout, Unit};
 use units::{BitRate, Nanos};

@@ -1,9 +1,7 @@
 //! What goes out by a link beside the reserved rates is no more than it has left, and what its clients do not take is not
 //! the server's unevenness.
 
-mod common;
-
-use common::{MIB, Machine, RATE, delivery, viewer};
+use crate::common::{MIB, Machine, RATE, delivery, viewer};
 use dataplane::control::{Command, Report, Service};
 use schedule::admission::WIRE_OVERHEAD;
 use units::{BitRate, Nanos};

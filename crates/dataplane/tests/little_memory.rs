@@ -1,8 +1,6 @@
 //! More best-effort deliveries than there are pages for them: whoever comes gets its turn.
 
-mod common;
-
-use common::{MIB, Machine, delivery};
+use crate::common::{MIB, Machine, delivery};
 use dataplane::control::{Outcome, Report, Service};
 use units::{BitRate, Nanos};
 

@@ -1,8 +1,6 @@
 //! Pages that cannot be read: who waits for one is sent what lies before it, and who comes later reads it anew.
 
-mod common;
-
-use common::{MIB, Machine, RATE, delivery};
+use crate::common::{MIB, Machine, RATE, delivery};
 use dataplane::control::{Command, Outcome, Report, Service};
 use units::{BitRate, Nanos};
 

@@ -1,8 +1,6 @@
 //! The time to first byte: who may wait for a disk, for how long, and what the others are told.
 
-mod common;
-
-use common::{MIB, Machine, RATE, viewer};
+use crate::common::{MIB, Machine, RATE, viewer};
 use dataplane::control::{Command, Outcome, Refusal, Report, Resource, Segment};
 use units::{BitRate, DiskId, Nanos, StreamId};
 

@@ -1,9 +1,5 @@
 //! What is done without being asked for, and what happens when the disk or the process fails.
 
-mod common;
-#[path = "../../isocast/tests/common/skip.rs"]
-mod skip;
-
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -11,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, SystemTime};
 
-use common::{
+use crate::common::{
     Ungoverned, everything_below, finishing, folder, governed, path, pattern, put, request, settings, ungoverned, until,
 };
 use dirstore::{
@@ -216,7 +212,7 @@ impl Mounted {
         if mount.as_ref().is_ok_and(|mount| mount.status.success()) {
             return Some(Self { at, image });
         }
-        skip::skipped(&format!("it needs a mount of its own: {mount:?}"));
+        crate::common::skip::skipped(&format!("it needs a mount of its own: {mount:?}"));
         None
     }
 
@@ -355,7 +351,7 @@ async fn killed_uploads_leave_nothing_visible_and_recordings_are_found() {
     let long_ago = SystemTime::now() - Duration::from_secs(8 * 24 * 3600);
     fs::File::options().write(true).open(root.path().join(given_up)).unwrap().set_modified(long_ago).unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "child_that_is_killed"])
+        .args(["--exact", "background::child_that_is_killed"])
         .env(CHILD, root.path())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

@@ -1,13 +1,11 @@
 //! Names, contents and versions on real folders.
 
-mod common;
-
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{Ungoverned, folder, path, pattern, put, request, ungoverned};
+use crate::common::{Ungoverned, folder, path, pattern, put, request, ungoverned};
 use dataplane::layout::FileAccess;
 use dirstore::{ContentPath, NameKind, Precondition, StoreError, Want};
 use rustix::fs::IFlags;
@@ -252,7 +250,7 @@ async fn hidden_names_are_neither_listed_nor_served_unless_they_are_to_be() {
     assert!(matches!(store.list(&path("/.git")).await, Err(StoreError::NotFound)));
     drop(store);
     let layout = dirstore::StoreLayout::discover(&[root.path().to_path_buf().into()], &[], None).unwrap();
-    let shown = dirstore::StoreSettings { hidden_files: true, ..common::settings() };
+    let shown = dirstore::StoreSettings { hidden_files: true, ..crate::common::settings() };
     let serve = |_| -> Box<dyn dirstore::GrantPort> { Box::new(Ungoverned::default()) };
     let store = dirstore::Store::start(layout, &shown, serve).unwrap();
     assert_eq!(names(store.list(&path("/")).await.unwrap()), [".env", ".git", "film", "lost+found"]);

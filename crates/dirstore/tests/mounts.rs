@@ -1,16 +1,12 @@
 //! Roots that go and come, with real mounts: needs root.
 
-mod common;
-#[path = "../../isocast/tests/common/skip.rs"]
-mod skip;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{Ungoverned, everything_below, folder, path, put, request, settings, ungoverned, until};
+use crate::common::{Ungoverned, everything_below, folder, path, put, request, settings, ungoverned, until};
 use dirstore::{GrantPort, Precondition, RootAway, RootSetting, Store, StoreError, StoreEvent, StoreLayout};
 
 /// Mounts, or tells why the test is skipped where it cannot.
@@ -19,7 +15,7 @@ fn mount(arguments: &[&str], at: &Path) -> bool {
     if mounted.as_ref().is_ok_and(|mount| mount.status.success()) {
         return true;
     }
-    skip::skipped(&format!("it needs to mount, which takes root: {mounted:?}"));
+    crate::common::skip::skipped(&format!("it needs to mount, which takes root: {mounted:?}"));
     false
 }
 
@@ -140,7 +136,7 @@ async fn an_idle_root_can_be_remounted_read_only() {
     fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
     let made = Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image).status();
     if !made.is_ok_and(|status| status.success()) {
-        return skip::skipped("it needs mkfs.ext4");
+        return crate::common::skip::skipped("it needs mkfs.ext4");
     }
     if !mount(&["-o", "loop", image.to_str().unwrap()], &root) {
         return;

@@ -1,11 +1,9 @@
 //! Uploads granted by the real data plane: its schedule, its queues, its thread.
 
-mod common;
-
 use std::fs;
 use std::sync::Arc;
 
-use common::{everything_below, folder, path, pattern, put, request, settings};
+use crate::common::{everything_below, folder, path, pattern, put, request, settings};
 use dataplane::control::{Command, RecordingRequest, Report};
 use dataplane::gauges::Gauges;
 use dataplane::{Plane, PlaneConfig};
@@ -134,7 +132,7 @@ async fn a_recording_gets_through_and_the_end_of_the_plane_ends_it() {
     };
     assert!(matches!(ended, StoreError::Closed), "{ended:?}");
     drop(upload);
-    common::fence(&store).await;
-    common::fence(&store).await;
+    crate::common::fence(&store).await;
+    crate::common::fence(&store).await;
     assert_eq!(everything_below(root.path()), ["rec"]);
 }

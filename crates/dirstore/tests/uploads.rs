@@ -1,11 +1,9 @@
 //! Uploads, with the schedule's side played by the test.
 
-mod common;
-
 use std::fs;
 use std::sync::{Arc, Mutex};
 
-use common::{
+use crate::common::{
     everything_below, fence, finishing, folder, governed, path, pattern, put, request, settings, ungoverned, until,
 };
 use dirstore::{OnBreak, Precondition, StoreError, StoreEvent, UploadClass, UploadRequest};

@@ -1,7 +1,5 @@
 //! Opening a content of a volume: what is read for it is read on grants of the disk's schedule.
 
-mod common;
-
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -9,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use common::{Ungoverned, folder, path, pattern, put, settings};
+use crate::common::{Ungoverned, folder, path, pattern, put, settings};
 use dirstore::{GrantPort, Store, StoreError, StoreLayout, VolumeWish, WakeFn, Want};
 use storage::grant::{Grant, Offer, StoreMessage, StoreWork};
 use volume::{NewVolume, Placement, Volume};
@@ -86,7 +84,7 @@ async fn what_is_read_to_open_a_content_waits_for_grants() {
     }
     drop(store);
     // The one before lets go of the disk when its threads end.
-    common::until("the disk is free", || StoreLayout::discover(&[], &[disk.to_vec()], None).map(drop).is_ok());
+    crate::common::until("the disk is free", || StoreLayout::discover(&[], &[disk.to_vec()], None).map(drop).is_ok());
     let (store, small_reads) = served(&disk);
     let opened = store.open(&path("/a"), Want::File).await.unwrap();
     assert_eq!(small_reads.load(Relaxed), 1, "its checksums");
@@ -119,7 +117,7 @@ async fn what_is_opened_when_a_disk_was_filled_has_both_copies() {
     std::thread::scope(|scope| {
         scope.spawn(|| store.begin_upkeep("films", &wish).unwrap());
         tokio::task::block_in_place(|| {
-            common::until("the new disk is filled", || {
+            crate::common::until("the new disk is filled", || {
                 readers.extend(std::iter::repeat_with(open).take(50));
                 is_filled()
             });

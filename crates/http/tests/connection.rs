@@ -1,15 +1,13 @@
 //! Real sockets: keep-alive, pipelining, both kinds of requests on one connection, clients that vanish or dawdle.
 
-mod support;
-
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::support::{Harness, Told, pattern, with_service};
 use http::Reload;
 use http::config::HttpConfig;
-use support::{Harness, Told, pattern, with_service};
 use units::{BitRate, ReservationId};
 
 const FIRST: ReservationId = ReservationId { slot: 1, generation: 1 };

@@ -1,18 +1,16 @@
 //! Listings, the page, health, metrics and figures over the wire.
 
-mod support;
-
 use std::sync::atomic::Ordering;
 
+use crate::support::{Harness, pattern};
 use http::config::HttpConfig;
-use support::{Harness, pattern};
 
 fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")
 }
 
 /// A server, and a viewer of a film of which nothing comes.
-fn watched() -> (Harness, support::Client) {
+fn watched() -> (Harness, crate::support::Client) {
     let harness = Harness::start(HttpConfig::default());
     harness.store.put("film.mp4", &pattern(1000));
     harness.plane.close_gate();
@@ -203,7 +201,7 @@ async fn a_stream_is_stopped_by_who_may_write() {
     let wrong = ask("GET", &id.to_string(), "");
     assert_eq!((wrong.status, wrong.field("allow")), (405, Some("POST")));
     assert_eq!(ask("POST", &id.to_string(), "Content-Length: 0\r\n").status, 202);
-    harness.plane.wait_until(|told| told.contains(&support::Told::Stop));
+    harness.plane.wait_until(|told| told.contains(&crate::support::Told::Stop));
     let events = harness.one(&get("/api/v1/events")).json();
     let stopped = events.as_array().expect("a list").iter().find(|event| event["event"] == "stream_stopped");
     let stopped = stopped.unwrap_or_else(|| panic!("no event in {events}"));
@@ -242,7 +240,7 @@ async fn events_are_followed_as_they_happen() {
         assert_eq!((head.status, head.field("content-type")), (200, Some("text/event-stream")));
         client
     };
-    let next = |client: &mut support::Client, what: &str| loop {
+    let next = |client: &mut crate::support::Client, what: &str| loop {
         let text = String::from_utf8_lossy(&client.buffer).into_owned();
         if text.contains(what) {
             return text;

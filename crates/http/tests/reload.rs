@@ -1,14 +1,12 @@
 //! Settings that change while the server runs; a drain seen from outside.
 
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::{Harness, Lines, Told, pattern, with_service};
 use argon2::password_hash::{PasswordHasher, SaltString};
 use http::Reload;
 use http::config::HttpConfig;
-use support::{Harness, Lines, Told, pattern, with_service};
 use units::BitRate;
 
 fn reload(harness: &Harness, config: HttpConfig) -> (Lines, Lines) {

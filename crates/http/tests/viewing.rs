@@ -1,13 +1,11 @@
 //! Sessions, rates and policies over the wire: the requests of one player hold one stream.
 
-mod support;
-
+use crate::support::{Harness, Told, pattern, with_service};
 use dataplane::control::Outcome;
 use http::config::HttpConfig;
 use media::Container;
 use service::config::WhenFull;
 use service::contents::MediaRate;
-use support::{Harness, Told, pattern, with_service};
 use units::{BitRate, Nanos, ReservationId};
 
 const FIRST: ReservationId = ReservationId { slot: 1, generation: 1 };

@@ -1,14 +1,12 @@
 //! PUT, DELETE and recordings over the wire; who may write.
 
-mod support;
-
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::support::{Harness, PATIENCE, Told, with_service};
 use argon2::password_hash::{PasswordHasher, SaltString};
 use http::config::HttpConfig;
 use service::contents::UploadClass;
-use support::{Harness, PATIENCE, Told, with_service};
 use units::{BitRate, DiskId};
 
 fn put(name: &str, fields: &str, body: &str) -> String {

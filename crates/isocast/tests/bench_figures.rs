@@ -1,12 +1,10 @@
 //! The benchmarks that are tables, `bench access` and `bench buffer`, tiny: each way is measured, and everything is kept.
 
-mod common;
-
 use std::fs;
 use std::process::Command;
 
-use common::program_and_others;
-use common::skip::skipped;
+use crate::common::program_and_others;
+use crate::common::skip::skipped;
 use serde_json::Value;
 
 fn measured(arguments: &[&str]) -> Value {

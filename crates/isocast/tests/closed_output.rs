@@ -1,7 +1,5 @@
 //! A command whose output nobody reads any more ends quietly, as programs do that SIGPIPE ends.
 
-mod common;
-
 use std::io::pipe;
 use std::process::{Command, Output, Stdio};
 
@@ -13,7 +11,7 @@ fn closed() -> Stdio {
 }
 
 fn isocast(arguments: &str, out: Stdio, errors: Stdio) -> Output {
-    let mut command = Command::new(common::program_and_others());
+    let mut command = Command::new(crate::common::program_and_others());
     command.args(arguments.split_ascii_whitespace()).stdout(out).stderr(errors);
     command.spawn().expect("the program runs").wait_with_output().expect("it ends")
 }

@@ -1,7 +1,5 @@
 //! `isocast cp` with the real program: local files and a server's, at a rate and without, whole folders, broken off and gone on.
 
-mod common;
-
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener};
@@ -12,9 +10,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use common::client::pattern;
-use common::program;
-use common::server::Server;
+use crate::common::client::pattern;
+use crate::common::program;
+use crate::common::server::Server;
 
 fn cp(arguments: &[&str]) -> Output {
     Command::new(program()).arg("cp").args(arguments).output().expect("the program runs")
@@ -155,7 +153,7 @@ fn a_server_is_read_and_written_at_a_rate_it_admits() {
         .args(["cp", "--rate", "40M", &url("resumed.ts"), text(&part)])
         .spawn()
         .expect("the program runs");
-    let hidden = common::until("a part of the copy", || {
+    let hidden = crate::common::until("a part of the copy", || {
         let part = names(&here).into_iter().find(|name| name.contains(".isocast-cp-")).ok_or("none yet")?;
         let length = fs::metadata(here.join(&part)).map_err(|error| error.to_string())?.len();
         if length > 2_000_000 { Ok(part) } else { Err(format!("{length} bytes")) }
@@ -213,7 +211,7 @@ fn a_copy_goes_on_when_its_source_is_started_again() {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the program runs");
-        common::until("a part of the copy", || {
+        crate::common::until("a part of the copy", || {
             let part = names(&here).into_iter().find(|name| name.contains(".isocast-cp-")).ok_or("none yet")?;
             let length = fs::metadata(here.join(&part)).map_err(|error| error.to_string())?.len();
             if child.try_wait().expect("it is ours").is_some() || length > 2_000_000 {
@@ -263,12 +261,12 @@ fn served_paths_go_through_their_server() {
         let line = format!("\"path\":\"{path}\"");
         server.said().lines().filter(|said| said.contains("stream_ended") && said.contains(&line)).count()
     };
-    common::until("the streams' end", || if ended("series/film.ts") == 2 { Ok(()) } else { Err(server.said()) });
+    crate::common::until("the streams' end", || if ended("series/film.ts") == 2 { Ok(()) } else { Err(server.said()) });
     assert_eq!(ended("series/.hidden.ts"), 0, "{}", server.said());
 
     copied(&here.join("series/film.ts"), &root.join("new/folder/copy.ts"));
     assert!(fs::read(root.join("new/folder/copy.ts")).expect("there") == pattern(1_000_000));
-    common::until("the upload's event", || {
+    crate::common::until("the upload's event", || {
         let said = server.said();
         if said.contains("new/folder/copy.ts") { Ok(()) } else { Err(said) }
     });

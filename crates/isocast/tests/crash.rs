@@ -9,8 +9,6 @@
 //! `ISOCAST_CRASH_ROUNDS` (2), `ISOCAST_CRASH_SEED`, `ISOCAST_CRASH_FS` (`ext4`, `xfs`) and `ISOCAST_BIN` (another build
 //! of the program) change what is run: `make crash ROUNDS=20`.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
@@ -24,11 +22,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use common::content::{Chance, Content};
-use common::disk::{Disk, FileSystem, possible};
-use common::http::{Answer, Client, Framing, Upload, encoded, exchange, fetch};
-use common::server::Server;
-use common::{PATIENCE, until};
+use crate::common::content::{Chance, Content};
+use crate::common::disk::{Disk, FileSystem, possible};
+use crate::common::http::{Answer, Client, Framing, Upload, encoded, exchange, fetch};
+use crate::common::server::Server;
+use crate::common::{PATIENCE, until};
 
 const UPLOADERS: u64 = 50;
 const STREAMS: u64 = 50;
@@ -286,7 +284,7 @@ fn devices(disks: &[Disk]) -> Vec<String> {
 /// was taken out, and is filled with what it missed, or will be: only its copies may be missing, and each has another one.
 fn volume(look: &str, disks: &[Disk]) {
     disks.iter().for_each(|disk| drop(disk.ctl("timing off")));
-    let mut command = Command::new(common::program());
+    let mut command = Command::new(crate::common::program());
     command.args(["volume", look, &devices(disks).join(",")]);
     // The kernel ends what a killed server had under way, and holds its disks until then.
     let output = until("the killed server's disks", || {
@@ -319,7 +317,7 @@ impl<'a> Library<'a> {
 
     /// Films on a new volume.
     fn on_volume(disks: &'a [Disk], layout: &str, state: &'a Path) -> Self {
-        let mut create = Command::new(common::program());
+        let mut create = Command::new(crate::common::program());
         create.args(["volume", "create", "--name", "crash", "--layout", layout, "--yes"]).args(devices(disks));
         let created = create.output().expect("the program runs");
         assert!(created.status.success(), "{created:?}");

@@ -4,8 +4,6 @@
 //! nothing; the event log says so; admission refuses with its name; after it is back all goes on. Uploads that share a
 //! commit share its failure.
 
-mod common;
-
 use std::fs;
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -14,11 +12,11 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 
-use common::content::Content;
-use common::disk::{Disk, FileSystem, possible};
-use common::http::{Client, Framing, Upload, fetch};
-use common::server::Server;
-use common::until;
+use crate::common::content::Content;
+use crate::common::disk::{Disk, FileSystem, possible};
+use crate::common::http::{Client, Framing, Upload, fetch};
+use crate::common::server::Server;
+use crate::common::until;
 
 const FILMS: u64 = 10;
 const FILM_BYTES: u64 = 24 << 20;

@@ -3,16 +3,14 @@
 //! Promise: the youngest streams end, with a reason, no more than the disk has lost time for; the others go on; the event log,
 //! the REST interface and the metrics say so; and when the disk is itself again, streams are admitted again.
 
-mod common;
-
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::{self, Scope};
 
-use common::disk::{Disk, FileSystem, lab, possible, text};
-use common::http::{Client, fetch};
-use common::server::Server;
-use common::until;
+use crate::common::disk::{Disk, FileSystem, lab, possible, text};
+use crate::common::http::{Client, fetch};
+use crate::common::server::Server;
+use crate::common::until;
 
 const FILMS: usize = 60;
 const RATE: &str = "25M";

@@ -2,16 +2,14 @@
 //!
 //! Needs root, FUSE and loop devices. Where a test cannot run it checks instead that the program says what is missing.
 
-mod common;
-
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use common::disk::{Disk, FileSystem, lab, permitted, text};
-use common::{program_and_others, until};
+use crate::common::disk::{Disk, FileSystem, lab, permitted, text};
+use crate::common::{program_and_others, until};
 use device::calibrate::{Options, load_or_calibrate};
 use units::Nanos;
 
@@ -24,7 +22,7 @@ fn possible() -> bool {
     assert_eq!(said.status.code(), Some(1));
     let said = text(&said);
     assert!(["root", "/dev/fuse", "/dev/loop-control"].iter().any(|what| said.contains(what)), "{said}");
-    common::skip::skipped(said.trim());
+    crate::common::skip::skipped(said.trim());
     false
 }
 

@@ -2,14 +2,12 @@
 //!
 //! Needs User-mode Linux. Where it is missing the program must say what to install.
 
-mod common;
-
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use common::{program_and_others, until};
+use crate::common::{program_and_others, until};
 use serde_json::Value;
 
 fn lab(arguments: &[&str]) -> Output {
@@ -35,7 +33,7 @@ impl Network {
         let up = lab(&[&["up", "--json", &name], arguments].concat());
         if said(&up).contains("User-mode Linux") {
             assert_eq!(up.status.code(), Some(1));
-            common::skip::skipped(said(&up).trim());
+            crate::common::skip::skipped(said(&up).trim());
             return None;
         }
         assert!(up.status.success(), "{}", said(&up));
@@ -94,7 +92,7 @@ fn up_with_guests(purpose: &str, script: &str) -> Option<String> {
         .expect("it runs");
     assert_eq!(up.status.code(), Some(1), "{}", said(&up));
     if said(&up).contains("need User-mode Linux") {
-        common::skip::skipped(said(&up).trim());
+        crate::common::skip::skipped(said(&up).trim());
         return None;
     }
     assert!(!said(&lab(&["list"])).contains(&name), "it is left behind");
@@ -204,7 +202,9 @@ fn nothing_is_left_of_a_network() {
     assert!(down.status.success(), "{}", said(&down));
     assert_eq!(serde_json::from_slice::<Vec<String>>(&down.stdout).expect("JSON"), [network.0.as_str()]);
     // A guest is several processes; the last of them end with a signal that nobody waits for.
-    common::until("the end of every guest", || if guests() == 0 { Ok(()) } else { Err(format!("{} left", guests())) });
+    crate::common::until("the end of every guest", || {
+        if guests() == 0 { Ok(()) } else { Err(format!("{} left", guests())) }
+    });
     assert!(!said(&lab(&["list"])).contains(&network.0));
     assert!(said(&lab(&["down", &network.0])).contains("is not up"));
     assert!(!Path::new("/run/isocast-lab-net").join(&network.0).exists());

@@ -1,19 +1,17 @@
 //! `isocast volume mount` with the real programs: `ls`, `cp`, `cmp`, `md5sum` and seeks in a mounted volume and a mounted folder,
 //! each way to unmount, and a server that goes.
 
-mod common;
-
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use common::client::pattern;
-use common::program_and_others;
-use common::server::Server;
-use common::skip::skipped;
-use common::until;
+use crate::common::client::pattern;
+use crate::common::program_and_others;
+use crate::common::server::Server;
+use crate::common::skip::skipped;
+use crate::common::until;
 
 /// Whether this user may mount here.
 fn permitted() -> bool {

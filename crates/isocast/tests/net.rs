@@ -1,13 +1,11 @@
 //! `isocast net` for real, a part of `isocast-lab`: every transport, both sides' figures, and what is said of each thing that goes wrong.
 
-mod common;
-
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
-use common::program_and_others;
+use crate::common::program_and_others;
 use serde_json::Value;
 
 fn test(arguments: &[&str]) -> Output {
@@ -217,7 +215,7 @@ fn who_stops_in_the_middle_is_named_on_the_other_side() {
     let mut sender = Command::new(program_and_others());
     sender.args(["net", "test", "--duration", "1h", "--limit", "2h", "--to", &to]).stderr(Stdio::piped());
     let sender = sender.spawn().expect("it starts");
-    common::until("the sender's bytes", || receives(server.child.id()));
+    crate::common::until("the sender's bytes", || receives(server.child.id()));
     server.child.kill().expect("it runs");
     let output = sender.wait_with_output().expect("it ends");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -229,7 +227,7 @@ fn who_stops_in_the_middle_is_named_on_the_other_side() {
     let mut sender = Command::new(program_and_others());
     sender.args(["net", "test", "--duration", "1h", "--limit", "2h", "--to", &to]).stderr(Stdio::null());
     let mut sender = sender.spawn().expect("it starts");
-    common::until("the sender's bytes", || receives(server.child.id()));
+    crate::common::until("the sender's bytes", || receives(server.child.id()));
     sender.kill().expect("it runs");
     sender.wait().expect("it ends");
     let (status, said) = server.ended();

@@ -1,14 +1,12 @@
 //! A disk that is mounted at a served folder while the server runs is served, without a restart by hand.
 
-mod fixtures;
-
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fixtures::skip::skipped;
-use fixtures::{Client, PATIENCE, pattern};
+use crate::common::skip::skipped;
+use crate::fixtures::{Client, PATIENCE, pattern};
 
 /// A server in a mount namespace of its own, which ends with this.
 struct Confined(Child);

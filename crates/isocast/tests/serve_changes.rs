@@ -1,14 +1,12 @@
 //! Files that others change while they are served.
 
-mod fixtures;
-
 use std::fs::{self, File, FileTimes};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use fixtures::{Server, pattern};
+use crate::fixtures::{Server, pattern};
 
 #[test]
 fn a_file_that_is_truncated_while_it_streams_ends_the_stream() {

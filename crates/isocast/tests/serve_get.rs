@@ -1,8 +1,6 @@
 //! Reading contents from the real program, byte for byte.
 
-mod fixtures;
-
-use fixtures::{Server, Setup, pattern};
+use crate::fixtures::{Server, Setup, pattern};
 
 const LENGTH: usize = 700_001;
 
@@ -13,7 +11,7 @@ fn with_film() -> (Server, Vec<u8>) {
     (server, film)
 }
 
-fn get(server: &Server, fields: &str) -> fixtures::Answer {
+fn get(server: &Server, fields: &str) -> crate::fixtures::Answer {
     server.ask(&format!("GET /media/film.mp4?rate=20M HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"))
 }
 

@@ -1,7 +1,5 @@
 //! Jobs and webhooks of the real program: what is done at a time or when somebody asks, and who is told.
 
-mod fixtures;
-
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -9,8 +7,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, mpsc};
 
-use fixtures::skip::skipped;
-use fixtures::{Answer, PATIENCE, Server, Setup, pattern};
+use crate::common::skip::skipped;
+use crate::fixtures::{Answer, PATIENCE, Server, Setup, pattern};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};

@@ -1,11 +1,9 @@
 //! Names and paths on the real program: nothing outside the folder is reached, everything inside is.
 
-mod fixtures;
-
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use fixtures::Server;
+use crate::fixtures::Server;
 
 #[test]
 fn nothing_outside_the_folder_is_reached() {

@@ -1,13 +1,11 @@
 //! Uploads, recordings and deletions on the real program: what is answered is there, what broke off was never.
 
-mod fixtures;
-
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use fixtures::{Server, Setup, pattern};
+use crate::fixtures::{Server, Setup, pattern};
 
 #[test]
 fn created_read_replaced_deleted() {
@@ -151,7 +149,7 @@ fn what_ffmpeg_sends_live_is_stored() {
     for (target, name) in [("/media/live.ts?rate=4M", "live.ts"), ("/media/best-effort.ts", "best-effort.ts")] {
         let output = match ffmpeg(target, 3).output() {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return fixtures::skip::skipped("there is no ffmpeg");
+                return crate::common::skip::skipped("there is no ffmpeg");
             }
             other => other.expect("ffmpeg"),
         };
@@ -255,7 +253,7 @@ fn a_full_disk_is_said_and_nothing_is_left() {
 fn what_others_may_yet_send_does_not_fill_a_disk() {
     let folder = tempfile::tempdir().expect("a folder");
     let Some(small) = Small::mount(folder.path(), "96m") else {
-        fixtures::skip::skipped("a small disk needs the right to mount");
+        crate::common::skip::skipped("a small disk needs the right to mount");
         return;
     };
     let server = Setup::default().root(&small.0).start();

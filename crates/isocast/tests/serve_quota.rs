@@ -1,17 +1,15 @@
 //! Quotas of folders with the real program, in a folder and on a volume: refused before a byte is taken, or the oldest goes first.
 
-mod common;
-
 use std::fs::{self, File};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
-use common::client::{Client, pattern};
-use common::http::fetch;
-use common::program;
-use common::server::Server;
-use common::until;
+use crate::common::client::{Client, pattern};
+use crate::common::http::fetch;
+use crate::common::program;
+use crate::common::server::Server;
+use crate::common::until;
 use serde_json::Value;
 
 /// Uploads here are of this size, and six of them fit into a quota.

@@ -1,12 +1,10 @@
 //! Raw requests to the real program, byte for byte: what RFC 9110 and 9112 say to each, and that a connection which goes on is in
 //! step after it: no byte of one request is taken for another's.
 
-mod fixtures;
-
 use std::fs::File;
 use std::time::{Duration, SystemTime};
 
-use fixtures::{Server, pattern};
+use crate::fixtures::{Server, pattern};
 
 /// What becomes of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -425,7 +423,7 @@ fn old_content(server: &Server, name: &str) -> String {
     head.field("etag").expect("a tag").to_owned()
 }
 
-fn ask(server: &Server, method: &str, name: &str, fields: &str) -> fixtures::Answer {
+fn ask(server: &Server, method: &str, name: &str, fields: &str) -> crate::fixtures::Answer {
     let body = if method == "PUT" { "Content-Length: 1\r\n" } else { "" };
     let sent = if method == "PUT" { "x" } else { "" };
     server.ask(&format!("{method} /media/{name} HTTP/1.1\r\nHost: localhost\r\n{body}{fields}\r\n{sent}"))

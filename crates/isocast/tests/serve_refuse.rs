@@ -1,8 +1,6 @@
 //! What does not fit is refused with the rate that would; what is no rate is refused with what to write.
 
-mod fixtures;
-
-use fixtures::{Client, Server, Setup, pattern};
+use crate::fixtures::{Client, Server, Setup, pattern};
 
 #[test]
 fn the_one_too_many_is_told_what_would_fit() {

@@ -1,8 +1,6 @@
 //! The requests of one player hold one stream, also when it breaks them off to seek or to pause.
 
-mod fixtures;
-
-use fixtures::{Client, Server, Setup, pattern};
+use crate::fixtures::{Client, Server, Setup, pattern};
 
 const FILM_BYTES: usize = 5_000_000;
 const NAMED: &str = "/media/film.ts?rate=15M&session=v";

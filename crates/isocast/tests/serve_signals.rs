@@ -1,13 +1,11 @@
 //! Signals to the real program: SIGHUP reloads, SIGTERM drains, a second one ends at once; and what systemd is told.
 
-mod fixtures;
-
 use std::fs;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::time::Duration;
 
-use fixtures::{Client, Server, Setup, pattern};
+use crate::fixtures::{Client, Server, Setup, pattern};
 use rustix::process::Signal;
 
 /// A configuration whose event log is where `Server::events` looks: beside the file itself.

@@ -1,8 +1,6 @@
 //! Clients that never read, beside good ones: nobody else notices, and they lose what they hold.
 
-mod fixtures;
-
-use fixtures::{Client, Setup, pattern};
+use crate::fixtures::{Client, Setup, pattern};
 
 const STALLED: usize = 200;
 const GOOD: usize = 20;

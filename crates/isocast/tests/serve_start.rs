@@ -1,14 +1,12 @@
 //! What keeps a server from starting is said, with what to do.
 
-mod fixtures;
-
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use fixtures::{Client, PATIENCE, Server, Setup, pattern};
+use crate::fixtures::{Client, PATIENCE, Server, Setup, pattern};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// What a server says that cannot start, under a shell's `limits`.
@@ -96,7 +94,7 @@ const NO_LOCKED_MEMORY: &str = "ulimit -l 0; \
 fn a_server_that_cannot_have_io_uring_says_why_and_serves() {
     let server = Setup::default().verbose().limits(NO_LOCKED_MEMORY).start();
     if server.said().contains("runs on io_uring") {
-        fixtures::skip::skipped("this kernel does not count rings as locked memory (Linux 6.18 does)");
+        crate::common::skip::skipped("this kernel does not count rings as locked memory (Linux 6.18 does)");
         return;
     }
     let said = server.said();
@@ -114,7 +112,7 @@ fn what_io_uring_lacks_is_said_before_disks_are_measured() {
     let limits = format!("{NO_LOCKED_MEMORY} export ISOCAST_PLANE__ENGINE=io_uring; set -- timeout -s KILL 20 \"$@\";");
     let said = refused(&limits, &folder.path().join("state"));
     if said.contains("serving ") {
-        fixtures::skip::skipped("this kernel does not count rings as locked memory (Linux 6.18 does)");
+        crate::common::skip::skipped("this kernel does not count rings as locked memory (Linux 6.18 does)");
         return;
     }
     assert!(said.contains("ulimit -l unlimited"), "{said}");

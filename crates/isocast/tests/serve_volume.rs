@@ -1,16 +1,14 @@
 //! `isocast serve --volume`: what is uploaded is there after a restart, and verified by the volume's own check.
 
-mod common;
-
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::Command;
 
-use common::http::{Client, exchange, fetch};
-use common::server::Server;
-use common::until;
-use common::volume::{
+use crate::common::http::{Client, exchange, fetch};
+use crate::common::server::Server;
+use crate::common::until;
+use crate::common::volume::{
     DISK_BYTES, asked, disks, event, films, gives_all, joined, pattern, put, volume, when_filled, when_looked_after,
 };
 
@@ -43,7 +41,7 @@ fn serves(layout: &str, count: usize) {
     assert_eq!(exchange(server.address, "DELETE", "/media/old/c.ts").expect("an answer").status, 204);
     assert_eq!(fetch(server.address, "GET", "/media/old/c.ts").expect("an answer").0, 404);
     server.stop();
-    let mut scrub = Command::new(common::program());
+    let mut scrub = Command::new(crate::common::program());
     let output = scrub.args(["volume", "scrub", "--json", &named]).output().expect("the program runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     assert!(String::from_utf8_lossy(&output.stdout).contains("\"contents\": 3"));
@@ -171,7 +169,7 @@ fn a_new_disk_is_filled_beside_the_streams() {
     assert!(ended["upkeep"] == "fill" && ended["copies_lost"] == 0 && ended["error"].is_null(), "{ended}");
     server.stop();
     // The other disk dies: the new one has everything.
-    let mut scrub = Command::new(common::program());
+    let mut scrub = Command::new(crate::common::program());
     let output = scrub.args(["volume", "scrub", "--json", &joined(&of_new)]).output().expect("the program runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     let third = folder.path().join("third");
@@ -209,7 +207,7 @@ fn wrong_bytes_are_mended_beside_the_streams() {
     );
     assert_eq!(event(&server, "copy_mended").expect("it is told")["path"], "1/7.ts");
     server.stop();
-    let mut scrub = Command::new(common::program());
+    let mut scrub = Command::new(crate::common::program());
     let output = scrub.args(["volume", "scrub", "--json", &named]).output().expect("the program runs");
     assert!(output.status.success(), "nothing is left: {}", String::from_utf8_lossy(&output.stdout));
 }
@@ -243,7 +241,7 @@ fn what_a_stream_finds_wrong_is_mended() {
         assert!(event(&server, "copy_lost").is_none() && event(&server, "copy_unwritten").is_none());
         server.stop();
     }
-    let mut scrub = Command::new(common::program());
+    let mut scrub = Command::new(crate::common::program());
     let output = scrub.args(["volume", "scrub", "--no-repair", "--json", &named]).output().expect("the program runs");
     assert!(output.status.success(), "nothing is left: {}", String::from_utf8_lossy(&output.stdout));
 }
@@ -269,7 +267,7 @@ fn a_disk_leaves_beside_the_streams() {
         assert_eq!(exchange(server.address, "POST", remove).expect("an answer").status, 404, "it is gone");
         server.stop();
         let stay = [disks[0].clone(), disks[2].clone()];
-        let mut scrub = Command::new(common::program());
+        let mut scrub = Command::new(crate::common::program());
         let output = scrub.args(["volume", "scrub", "--json", &joined(&stay)]).output().expect("the program runs");
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success() && said.contains("\"contents\": 11"), "{layout}: {said}");
@@ -314,7 +312,7 @@ fn the_server_of_a_volume_replaces_scrubs_and_removes_its_disks() {
     assert!(again.0 == Some(1) && again.1.contains("too few"), "{again:?}");
     server.stop();
     let stay = joined(&disks[2..4]);
-    let mut scrub = Command::new(common::program());
+    let mut scrub = Command::new(crate::common::program());
     let output = scrub.args(["volume", "scrub", "--json", &stay]).output().expect("the program runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     let server = Server::start(&[], &state, &["--volume", &stay]);

@@ -1,13 +1,11 @@
 //! The service of the guide: its commands are run in a tree of their own, and systemd's own verifier looks at the outcome.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::program_and_others;
-use common::skip::skipped;
+use crate::common::program_and_others;
+use crate::common::skip::skipped;
 
 const GUIDE: &str = include_str!("../../../docs/guide/operate.md");
 const UNITS: [&str; 2] = ["isocast.service", "isocast-measure.service"];

@@ -4,17 +4,14 @@
 
 #![allow(clippy::duplicate_mod, reason = "both sets of fixtures bring the client")]
 
-mod common;
-mod fixtures;
-
 use std::fs;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use common::disk::{Disk, FileSystem, possible};
-use fixtures::skip::skipped;
-use fixtures::{Client, Server, Setup, pattern};
+use crate::common::disk::{Disk, FileSystem, possible};
+use crate::common::skip::skipped;
+use crate::fixtures::{Client, Server, Setup, pattern};
 use tempfile::TempDir;
 
 const MIB: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/ISOCAST-MIB.txt");

@@ -1,15 +1,13 @@
 //! Real tools around the real program: nginx in front of it as a plain reverse proxy, promtool on its metrics.
 
-mod fixtures;
-
 use std::fs;
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fixtures::skip::skipped;
-use fixtures::{Answer, Client, PATIENCE, Server, Setup, pattern};
+use crate::common::skip::skipped;
+use crate::fixtures::{Answer, Client, PATIENCE, Server, Setup, pattern};
 use tempfile::TempDir;
 
 /// Debian has them where only root looks.

@@ -1,15 +1,13 @@
 //! `isocast top` and `isocast doctor` with the real program and a running server.
 
-mod common;
-
 use std::fs;
 use std::process::Command;
 
 use serde_json::Value;
 
-use common::client::Client;
-use common::server::Server;
-use common::{program, until};
+use crate::common::client::Client;
+use crate::common::server::Server;
+use crate::common::{program, until};
 
 #[test]
 fn what_a_server_does_is_shown_and_looked_at() {

@@ -6,8 +6,6 @@
 //! `ISOCAST_FAULT_ROUNDS` (1) says how often all this is done, each time on new disks, for a disk that errs again and again is
 //! trusted later each time: `make mirror ROUNDS=20`.
 
-mod common;
-
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
@@ -15,11 +13,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use common::content::Content;
-use common::disk::{Disk, FileSystem, possible};
-use common::http::{Client, Framing, Upload, fetch};
-use common::server::Server;
-use common::until;
+use crate::common::content::Content;
+use crate::common::disk::{Disk, FileSystem, possible};
+use crate::common::http::{Client, Framing, Upload, fetch};
+use crate::common::server::Server;
+use crate::common::until;
 
 /// More than a disk carries at this rate, so that some are refused.
 const FILMS: u64 = 32;
@@ -66,7 +64,8 @@ fn until_said(server: &Server, words: &[&str], times: usize) {
 
 /// What an `isocast volume` command says as JSON.
 fn volume(arguments: &[&str]) -> serde_json::Value {
-    let output = Command::new(common::program()).arg("volume").args(arguments).output().expect("the program runs");
+    let output =
+        Command::new(crate::common::program()).arg("volume").args(arguments).output().expect("the program runs");
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
@@ -164,13 +163,13 @@ fn each_fault() {
     let new_devices = new.each_ref().map(|disk| disk.device().to_str().expect("UTF-8").to_owned());
     let disks = ["mirror-a", "mirror-b"].map(|name| Disk::up(name, "8G", FileSystem::None));
     let devices = disks.each_ref().map(|disk| disk.device().to_str().expect("UTF-8").to_owned());
-    let mut create = Command::new(common::program());
+    let mut create = Command::new(crate::common::program());
     create.args(["volume", "create", "--name", "films", "--layout", "mirror", "--yes"]).args(&devices);
     let created = create.output().expect("the program runs");
     assert!(created.status.success(), "{}", String::from_utf8_lossy(&created.stderr));
     let server = Server::start(&[], state.path(), &["--volume", &devices.join(",")]);
     // What the disks carry is said after the address.
-    common::until("each disk measured as what it is", || {
+    crate::common::until("each disk measured as what it is", || {
         let said = server.said();
         if said.matches("(spinning").count() == 2 { Ok(()) } else { Err(said) }
     });
@@ -254,7 +253,7 @@ fn fast_volume(layout: &str, names: [&str; 2], state: &Path) -> ([Disk; 2], Stri
     let disks = names.map(|name| Disk::up(name, "8G", FileSystem::None));
     disks.iter().for_each(|disk| drop(disk.ctl("timing off")));
     let devices = disks.each_ref().map(|disk| disk.device().to_str().expect("UTF-8").to_owned());
-    let mut create = Command::new(common::program());
+    let mut create = Command::new(crate::common::program());
     create.args(["volume", "create", "--name", "films", "--layout", layout, "--yes"]).args(&devices);
     assert!(create.output().expect("the program runs").status.success());
     let devices = devices.join(",");
@@ -408,7 +407,7 @@ fn a_recording_goes_on_when_a_disk_of_a_span_or_stripe_errs() {
         disks[erring].ctl("fault clear");
         let (status, said) = server.stop();
         assert!(status.success() && !said.contains("panicked"), "{said}");
-        let mut scrub = Command::new(common::program());
+        let mut scrub = Command::new(crate::common::program());
         let scrubbed = scrub.args(["volume", "scrub", "--no-repair", "--json", &devices]).output().expect("it runs");
         let text = String::from_utf8_lossy(&scrubbed.stdout);
         assert!(scrubbed.status.code() == Some(1) && text.contains("recording.bin"), "{layout}: {text}");

@@ -1,15 +1,13 @@
 //! A volume grows while it is served: disks come, and get what is written and what they are given.
 
-mod common;
-
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
-use common::http::fetch;
-use common::server::Server;
-use common::until;
-use common::volume::{
+use crate::common::http::fetch;
+use crate::common::server::Server;
+use crate::common::until;
+use crate::common::volume::{
     DISK_BYTES, asked, disks, event, films, gives_all, joined, pattern, put, volume, when_looked_after,
 };
 
@@ -69,7 +67,7 @@ fn a_disk_comes_while_the_volume_is_served() {
         gives_all(&server, &new, "after a restart");
         server.stop();
         let status =
-            Command::new(common::program()).args(["volume", "status", "--json", &joined(&disks[..3])]).output();
+            Command::new(crate::common::program()).args(["volume", "status", "--json", &joined(&disks[..3])]).output();
         let status: serde_json::Value =
             serde_json::from_slice(&status.expect("the program runs").stdout).expect("JSON");
         let free = |disk: usize| status["disks"][disk]["free_units"].as_i64().expect("a number");
@@ -85,7 +83,7 @@ fn a_disk_comes_while_the_volume_is_served() {
         gives_all(&server, &films, "with four disks");
         let (_, said) = server.stop();
         assert!(!said.contains("panicked"), "{said}");
-        let scrubbed = Command::new(common::program())
+        let scrubbed = Command::new(crate::common::program())
             .args(["volume", "scrub", "--json", &joined(&disks)])
             .output()
             .expect("the program runs");
@@ -142,7 +140,7 @@ fn what_is_read_most_moves_to_the_outer_zone_when_nobody_reads() {
         other => Err(other.to_string()),
     });
     server.stop();
-    let scrub = Command::new(common::program()).args(["volume", "scrub"]).args(&disks).output();
+    let scrub = Command::new(crate::common::program()).args(["volume", "scrub"]).args(&disks).output();
     let scrub = scrub.expect("the program runs");
     assert!(scrub.status.success(), "{scrub:?}");
 }

@@ -1,16 +1,14 @@
 //! `isocast volume` with the disks of a volume that a server has: each command reaches the server.
 
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::program;
-use common::server::Server;
-use common::skip::skipped;
-use common::volume::{asked, disks, films, gives_all, joined, volume};
+use crate::common::program;
+use crate::common::server::Server;
+use crate::common::skip::skipped;
+use crate::common::volume::{asked, disks, films, gives_all, joined, volume};
 
 /// The films as files of a folder.
 fn written(folder: &Path) {

@@ -1,14 +1,14 @@
 //! `isocast serve --volume` where a disk is missing, is not what it was, or comes back.
 
-mod common;
-
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::http::{exchange, fetch};
-use common::server::Server;
-use common::volume::{DISK_BYTES, asked, disks, event, films, gives_all, joined, pattern, put, volume, when_filled};
+use crate::common::http::{exchange, fetch};
+use crate::common::server::Server;
+use crate::common::volume::{
+    DISK_BYTES, asked, disks, event, films, gives_all, joined, pattern, put, volume, when_filled,
+};
 
 fn blank(path: &Path) {
     File::create(path).and_then(|file| file.set_len(DISK_BYTES)).expect("there is room");
@@ -33,7 +33,7 @@ fn serving(disks: &[PathBuf], folder: &tempfile::TempDir) -> Server {
 
 /// What `serve` says when it does not start with these disks.
 fn refused(disks: &[PathBuf], folder: &tempfile::TempDir) -> String {
-    let mut command = Command::new(common::program());
+    let mut command = Command::new(crate::common::program());
     command.args(["serve", "--listen", "127.0.0.1:0", "--volume", &joined(disks), "--state"]);
     command.env_remove("ISOCAST_BIN"); // what the test is told is not a setting of the server
     let output = command.arg(folder.path().join("state")).output().expect("the program runs");
@@ -43,7 +43,7 @@ fn refused(disks: &[PathBuf], folder: &tempfile::TempDir) -> String {
 }
 
 fn scrubbed(disks: &[PathBuf]) -> String {
-    let mut scrub = Command::new(common::program());
+    let mut scrub = Command::new(crate::common::program());
     let output = scrub.args(["volume", "scrub", "--json", &joined(disks)]).output().expect("the program runs");
     let said = String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned();
     assert!(output.status.success(), "{said}");

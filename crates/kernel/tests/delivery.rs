@@ -1,14 +1,12 @@
 //! The thinnest real path: the data plane's loop on the kernel, from a file on disk to a socket.
 
-mod common;
-
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use common::{CHUNK, HEAD, connection, delivery, pattern};
+use crate::common::{CHUNK, HEAD, connection, delivery, pattern};
 use dataplane::control::{Command, Delivery, Outcome, Report};
 use dataplane::gauges::Gauges;
 use dataplane::layout::FileAccess;
@@ -24,7 +22,7 @@ const LONG: Duration = Duration::from_secs(60);
 fn plane(link: kernel::plane_channel::PlaneLink) -> PlaneThread {
     let config = kernel::thread::ThreadConfig {
         chunk_count: 64,
-        engine: common::engine(),
+        engine: crate::common::engine(),
         cpu: None,
         priority: None,
         readers: 2,
@@ -54,8 +52,11 @@ fn a_range_of_a_file_reaches_the_socket_byte_for_byte_and_the_socket_comes_back(
     let running = plane(link);
     let size = 5 * CHUNK + 777;
     for (stream, buffered) in [(1, false), (2, true)] {
-        let (file, direct) =
-            if buffered { (OwnedFd::from(common::buffered_file(size)), false) } else { common::direct_file(size) };
+        let (file, direct) = if buffered {
+            (OwnedFd::from(crate::common::buffered_file(size)), false)
+        } else {
+            crate::common::direct_file(size)
+        };
         let access = if direct { FileAccess::Direct } else { FileAccess::Buffered };
         let (server, mut client) = connection();
         let (offset, length) = (12_345, size - 12_345);
@@ -84,7 +85,7 @@ fn a_client_that_leaves_ends_its_delivery() {
     let ChannelEnds { plane: link, handle, reports, .. } = connect(1).unwrap();
     let running = plane(link);
     let size = 4 * CHUNK;
-    let (file, direct) = common::direct_file(size);
+    let (file, direct) = crate::common::direct_file(size);
     let access = if direct { FileAccess::Direct } else { FileAccess::Buffered };
     let (server, client) = connection();
     handle.send(Command::Start(delivery(7, server, file, access, size, (0, size)))).unwrap();
@@ -96,7 +97,7 @@ fn a_client_that_leaves_ends_its_delivery() {
     running.join().unwrap();
 }
 
-common::on_both_engines! {
+crate::common::on_both_engines! {
     a_range_of_a_file_reaches_the_socket_byte_for_byte_and_the_socket_comes_back,
     a_client_that_leaves_ends_its_delivery,
 }

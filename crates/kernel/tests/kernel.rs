@@ -1,7 +1,5 @@
 //! [`kernel::KernelIo`] against the real kernel, on both engines: direct reads, sockets, wake-ups, helper threads.
 
-mod common;
-
 use std::fs::File;
 use std::io::Read;
 use std::net::Shutdown;
@@ -9,7 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::thread;
 use std::time::Duration;
 
-use common::{Bench, CHUNK, pattern};
+use crate::common::{Bench, CHUNK, pattern};
 use dataplane::control::Command;
 use dataplane::layout::FileAccess;
 use dataplane::port::{Completion, FileSlot, Io, IoFault, ReadRequest, SendRequest, Sharing, SocketSlot, Span, Token};
@@ -18,7 +16,7 @@ use units::{DiskId, Nanos, StreamId, limits};
 
 fn a_direct_file_is_read() {
     let mut bench = Bench::new(8);
-    let Some(file) = common::only_direct_file(3 * CHUNK + 4096) else { return };
+    let Some(file) = crate::common::only_direct_file(3 * CHUNK + 4096) else { return };
     bench.io.open_file(FileSlot(7), &file, FileAccess::Direct);
     for n in 0..4_u64 {
         bench.io.read(ReadRequest {
@@ -51,7 +49,7 @@ fn a_direct_file_is_read() {
 fn a_file_without_direct_io_is_read_by_the_helpers() {
     let mut bench = Bench::new(4);
     // Ordinary page cache, as on tmpfs and network mounts.
-    let file = OwnedFd::from(common::buffered_file(2 * CHUNK));
+    let file = OwnedFd::from(crate::common::buffered_file(2 * CHUNK));
     bench.io.open_file(FileSlot(0), &file, FileAccess::Buffered);
     for n in 0..4_u64 {
         let memory = Span { offset: n * CHUNK, length: 1 << 20 };
@@ -109,7 +107,7 @@ fn a_read_error_is_told_with_its_number() {
 
 fn a_full_socket_leaves_the_send_pending_until_the_peer_reads() {
     let mut bench = Bench::new(2);
-    let (socket, mut peer) = common::connection();
+    let (socket, mut peer) = crate::common::connection();
     bench.io.open_socket(SocketSlot(3), &socket);
     bench.fill_chunk(0);
     let mut sent = fill_socket(&mut bench, SocketSlot(3));
@@ -131,7 +129,7 @@ fn a_full_socket_leaves_the_send_pending_until_the_peer_reads() {
 
 fn a_pending_send_can_be_cancelled_and_completes_once() {
     let mut bench = Bench::new(2);
-    let (socket, _peer) = common::connection();
+    let (socket, _peer) = crate::common::connection();
     bench.io.open_socket(SocketSlot(0), &socket);
     let ended = loop {
         fill_socket(&mut bench, SocketSlot(0));
@@ -151,7 +149,7 @@ fn a_pending_send_can_be_cancelled_and_completes_once() {
 
 fn a_socket_is_waited_for_without_memory_until_its_peer_reads() {
     let mut bench = Bench::new(2);
-    let (socket, mut peer) = common::connection();
+    let (socket, mut peer) = crate::common::connection();
     bench.io.open_socket(SocketSlot(4), &socket);
     bench.io.await_room(Token(5), SocketSlot(4));
     assert!(bench.completions(1)[0].result.is_ok(), "an empty socket has room");
@@ -175,7 +173,7 @@ fn a_socket_is_waited_for_without_memory_until_its_peer_reads() {
 
 fn a_peer_that_resets_is_gone_also_while_a_send_is_pending() {
     let mut bench = Bench::new(2);
-    let (socket, peer) = common::connection();
+    let (socket, peer) = crate::common::connection();
     bench.io.open_socket(SocketSlot(0), &socket);
     fill_socket(&mut bench, SocketSlot(0));
     // Linger zero: closing resets.
@@ -194,7 +192,7 @@ fn a_peer_that_resets_is_gone_also_while_a_send_is_pending() {
 
 fn a_socket_that_was_shut_down_is_gone() {
     let mut bench = Bench::new(2);
-    let (socket, _peer) = common::connection();
+    let (socket, _peer) = crate::common::connection();
     socket2::SockRef::from(&socket).shutdown(Shutdown::Write).unwrap();
     bench.io.open_socket(SocketSlot(9), &socket);
     bench.send(SocketSlot(9), Token(1), 100);
@@ -247,7 +245,7 @@ fn commands_and_store_messages_wake_the_plane() {
 
 fn literals_reach_the_socket() {
     let mut bench = Bench::new(1);
-    let (socket, mut peer) = common::connection();
+    let (socket, mut peer) = crate::common::connection();
     let head = b"HTTP/1.1 200 OK\r\n\r\n";
     bench.io.open_socket(SocketSlot(8191), &socket);
     let memory = Span { offset: bench.io.arena_bytes() - 2048, length: u32::try_from(head.len()).unwrap() };
@@ -267,7 +265,7 @@ fn literals_reach_the_socket() {
 
 fn every_slot_can_be_used_at_once_and_again() {
     let mut bench = Bench::new(1);
-    let (socket, mut peer) = common::connection();
+    let (socket, mut peer) = crate::common::connection();
     let streams = u32::try_from(limits::STREAMS_MAX).unwrap();
     for _ in 0..2 {
         (0..streams).for_each(|slot| bench.io.open_socket(SocketSlot(slot), &socket));
@@ -285,7 +283,7 @@ fn every_slot_can_be_used_at_once_and_again() {
 
 fn dropping_with_sends_pending_lets_go_of_everything() {
     let mut bench = Bench::new(2);
-    let (socket, _peer) = common::connection();
+    let (socket, _peer) = crate::common::connection();
     bench.io.open_socket(SocketSlot(0), &socket);
     fill_socket(&mut bench, SocketSlot(0));
     let handle = bench.handle.clone();
@@ -306,7 +304,7 @@ fn fill_socket(bench: &mut Bench, slot: SocketSlot) -> u64 {
     }
 }
 
-common::on_both_engines! {
+crate::common::on_both_engines! {
     a_direct_file_is_read,
     a_file_without_direct_io_is_read_by_the_helpers,
     a_direct_read_that_the_kernel_refuses_to_start_is_made_by_the_helpers,

@@ -1,13 +1,11 @@
 //! Memory lent to sockets: what was sent stays what it was, though the place it was sent from is read into again while
 //! the peer has not taken it yet.
 
-mod common;
-
 use std::io::Read;
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 
-use common::{Bench, CHUNK, pattern};
+use crate::common::{Bench, CHUNK, pattern};
 use dataplane::layout::FileAccess;
 use dataplane::port::{FileSlot, Io, IoFault, ReadRequest, SendRequest, Sharing, SocketSlot, Span, Token};
 use kernel::permissions::PermissionSubject;
@@ -21,14 +19,14 @@ fn lending_bench(chunks: u32) -> Option<Bench> {
     let bench = Bench::new(chunks);
     let lending = bench.permissions.of(PermissionSubject::Lending).expect("it is always said");
     if !lending.granted {
-        common::skip::skipped(&lending.sentence);
+        crate::common::skip::skipped(&lending.sentence);
     }
     lending.granted.then_some(bench)
 }
 
 fn bench_with_file(chunks: u32) -> Option<(Bench, OwnedFd)> {
     let mut bench = lending_bench(chunks)?;
-    let file = common::only_direct_file(16 * CHUNK)?;
+    let file = crate::common::only_direct_file(16 * CHUNK)?;
     bench.io.open_file(FILE, &file, FileAccess::Direct);
     Some((bench, file))
 }
@@ -55,7 +53,7 @@ fn what_a_slow_peer_has_not_taken_yet_does_not_change_when_its_memory_is_read_in
     let Some((mut bench, _file)) = bench_with_file(2) else { return };
     let mut peers = vec![];
     for slot in 0..4 {
-        let (socket, peer) = common::connection();
+        let (socket, peer) = crate::common::connection();
         bench.io.open_socket(SocketSlot(slot), &socket);
         peers.push((socket, peer));
     }
@@ -95,7 +93,7 @@ fn what_a_slow_peer_has_not_taken_yet_does_not_change_when_its_memory_is_read_in
 /// arrive changed. So the test above would see a read into memory that was not replaced.
 fn a_canary_that_writes_into_lent_memory_is_seen() {
     let Some((mut bench, _file)) = bench_with_file(2) else { return };
-    let (socket, mut peer) = common::connection();
+    let (socket, mut peer) = crate::common::connection();
     bench.io.open_socket(SocketSlot(0), &socket);
     let memory = Span { offset: 0, length: 60_000 };
     for (sharing, changed) in [(Sharing::Shared, true), (Sharing::Single, false)] {
@@ -111,7 +109,7 @@ fn a_canary_that_writes_into_lent_memory_is_seen() {
 
 fn a_full_socket_gets_the_rest_in_the_ordinary_way_and_nothing_is_lost() {
     let Some((mut bench, _file)) = bench_with_file(2) else { return };
-    let (socket, mut peer) = common::connection();
+    let (socket, mut peer) = crate::common::connection();
     bench.io.open_socket(SocketSlot(0), &socket);
     read(&mut bench, 0, Span { offset: 0, length: 1 << 20 });
     let whole = Span { offset: 0, length: 1 << 20 };
@@ -139,7 +137,7 @@ fn a_full_socket_gets_the_rest_in_the_ordinary_way_and_nothing_is_lost() {
 
 fn two_places_go_out_in_one_send_as_far_as_the_socket_has_room() {
     let Some((mut bench, _file)) = bench_with_file(2) else { return };
-    let (socket, mut peer) = common::connection();
+    let (socket, mut peer) = crate::common::connection();
     bench.io.open_socket(SocketSlot(0), &socket);
     let place = |n: u64| Span { offset: n * QUARTER, length: u32::try_from(QUARTER).unwrap() };
     read(&mut bench, 0, place(5));
@@ -170,13 +168,13 @@ fn a_vanished_peer_is_told_and_a_blocking_socket_is_never_lent_to() {
     let Some((mut bench, _file)) = bench_with_file(1) else { return };
     read(&mut bench, 0, Span { offset: 0, length: 1 << 20 });
     let memory = Span { offset: 0, length: 4096 };
-    let (socket, _peer) = common::connection();
+    let (socket, _peer) = crate::common::connection();
     socket2::SockRef::from(&socket).shutdown(std::net::Shutdown::Write).unwrap();
     bench.io.open_socket(SocketSlot(0), &socket);
     bench.io.send(SendRequest { token: Token(2), socket: SocketSlot(0), memory, then: None, sharing: Sharing::Shared });
     assert_eq!(bench.completions(1)[0].result, Err(IoFault::Gone));
     let before = bench.io.stats().lent_sends;
-    let (blocking, mut peer) = common::connection();
+    let (blocking, mut peer) = crate::common::connection();
     socket2::SockRef::from(&blocking).set_nonblocking(false).unwrap();
     bench.io.open_socket(SocketSlot(1), &blocking);
     let sent = send(&mut bench, SocketSlot(1), memory, Sharing::Shared);
@@ -187,9 +185,9 @@ fn a_vanished_peer_is_told_and_a_blocking_socket_is_never_lent_to() {
 
 fn buffered_reads_replace_too() {
     let Some(mut bench) = lending_bench(2) else { return };
-    let file = OwnedFd::from(common::buffered_file(4 * CHUNK));
+    let file = OwnedFd::from(crate::common::buffered_file(4 * CHUNK));
     bench.io.open_file(FILE, &file, FileAccess::Buffered);
-    let (socket, mut peer) = common::connection();
+    let (socket, mut peer) = crate::common::connection();
     bench.io.open_socket(SocketSlot(0), &socket);
     for round in 0..64_u64 {
         let place = Span { offset: round % 8 * QUARTER, length: u32::try_from(QUARTER).unwrap() };
@@ -207,7 +205,7 @@ fn buffered_reads_replace_too() {
 /// can be lent again, and a huge page of which all was lent does not count.
 fn memory_beyond_the_arena_is_bounded() {
     let Some((mut bench, _file)) = bench_with_file(16) else { return };
-    let (socket, mut peer) = common::connection();
+    let (socket, mut peer) = crate::common::connection();
     bench.io.open_socket(SocketSlot(0), &socket);
     let mut lent = |place: u64| {
         let before = bench.io.stats().lent_sends;
@@ -228,7 +226,7 @@ fn memory_beyond_the_arena_is_bounded() {
     assert!(scattered.iter().all(|&place| lent(place)), "again costs nothing");
 }
 
-common::on_both_engines! {
+crate::common::on_both_engines! {
     what_a_slow_peer_has_not_taken_yet_does_not_change_when_its_memory_is_read_into_again,
     a_canary_that_writes_into_lent_memory_is_seen,
     a_full_socket_gets_the_rest_in_the_ordinary_way_and_nothing_is_lost,

@@ -1,13 +1,11 @@
 //! The plane's thread as it is started in earnest: what it is given, what it says of it, and that io-wq stays asleep.
 
-mod common;
-
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use common::{CHUNK, connection, only_direct_file};
+use crate::common::{CHUNK, connection, only_direct_file};
 use dataplane::control::{Command, Event, Report};
 use dataplane::layout::FileAccess;
 use dataplane::port::{COMPLETIONS_MAX, FileSlot, Io, ReadRequest, SendRequest, Sharing, SocketSlot, Span, Token};

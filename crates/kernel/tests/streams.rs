@@ -1,7 +1,5 @@
 //! The whole data plane on the real kernel: a file, its streams, real sockets, the bytes compared.
 
-mod common;
-
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -34,7 +32,7 @@ impl Server {
         let shared = Arc::clone(&gauges);
         let plane = kernel::thread::ThreadConfig {
             chunk_count,
-            engine: common::engine(),
+            engine: crate::common::engine(),
             cpu: None,
             priority: None,
             readers: 2,
@@ -221,7 +219,7 @@ fn too_much_is_refused_with_what_would_be_granted() {
     assert!(refusal.grantable > BitRate(10_000_000), "{}", refusal.grantable);
 }
 
-common::on_both_engines! {
+crate::common::on_both_engines! {
     ranges_arrive_whole_and_in_order_on_every_class_and_disk,
     many_streams_share_one_reading,
     a_vanished_client_and_a_stalled_one_end_and_others_do_not_notice,

@@ -1,9 +1,7 @@
 //! Ageing: contents stay together however often a nearly full volume is replaced.
 #![allow(clippy::cast_possible_truncation, reason = "lengths of the test are small")]
 
-mod common;
-
-use common::{Chance, UNIT, new_volume};
+use crate::common::{Chance, UNIT, new_volume};
 use volume::{Draft, Placement, StoredContent, Volume};
 
 const DISK: u64 = 96 << 20;

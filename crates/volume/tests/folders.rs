@@ -1,9 +1,7 @@
 //! Folders laid in another way than the volume's, and disks that are parts of one drive.
 #![allow(clippy::cast_possible_truncation, reason = "lengths of the test are small")]
 
-mod common;
-
-use common::{Chance, MemoryDisk, MemoryDisks, UNIT, new_volume, read_content, write_content};
+use crate::common::{Chance, MemoryDisk, MemoryDisks, UNIT, new_volume, read_content, write_content};
 use volume::{DiskWrite, FolderLayoutError, Placement, StoredPart, Volume, VolumeError};
 
 const DISK: u64 = 6 << 20;

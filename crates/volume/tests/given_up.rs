@@ -1,11 +1,9 @@
 //! What is under way when a disk is taken out: a commit that is given up, a state that is not durable yet, a copy that is not named yet.
 #![allow(clippy::cast_possible_truncation, reason = "lengths of the test are small")]
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{Chance, MemoryDisk, MemoryDisks, UNIT, new_volume, payload, read_content, write_content};
+use crate::common::{Chance, MemoryDisk, MemoryDisks, UNIT, new_volume, payload, read_content, write_content};
 use volume::{MemberId, NewCopy, Placement, StoredContent, Upkeep, Volume, VolumeOpenError, WriteSets};
 
 const DISK: u64 = 6 << 20;
@@ -311,7 +309,7 @@ fn a_recording_goes_on_beside_a_disk_that_is_only_read_and_knows_what_may_be_wro
         let tail = bench.volume.tail(&mut draft);
         bench.volume.room(&mut draft).expect("there is room");
         for (member, position) in bench.volume.add(&mut draft, &tail) {
-            bench.disks.write(&volume::DiskWrite { member, position, bytes: common::padded(tail.clone()) });
+            bench.disks.write(&volume::DiskWrite { member, position, bytes: crate::common::padded(tail.clone()) });
         }
         bench.volume.end(&mut draft, 1).iter().for_each(|header| bench.disks.write(header));
         bench.disks.0.iter_mut().flatten().for_each(MemoryDisk::flush);
@@ -323,7 +321,7 @@ fn a_recording_goes_on_beside_a_disk_that_is_only_read_and_knows_what_may_be_wro
         let volume = bench.disks.open().expect("the journal is on the other disk");
         assert!(volume.unbalanced().is_empty() && volume.is_writable(fails), "a start tries it again");
         let content = volume.find("a").cloned().expect("it is there");
-        let right = |part: u32| common::read_part(&volume, &content, part, &mut bench.disks.clone()).is_ok();
+        let right = |part: u32| crate::common::read_part(&volume, &content, part, &mut bench.disks.clone()).is_ok();
         let wrong: Vec<u32> = (0..content.parts.len() as u32).filter(|part| !right(*part)).collect();
         assert_eq!(wrong.len(), 1, "the unit that it was at: {wrong:?}");
         assert!(content.parts[wrong[0] as usize].first.member != fails);

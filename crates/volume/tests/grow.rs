@@ -1,11 +1,9 @@
 //! Disks that come and leave: a crash at any moment leaves every content whole.
 #![allow(clippy::cast_possible_truncation, reason = "lengths of the test are small")]
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{
+use crate::common::{
     Chance, MemoryDisk, MemoryDisks, UNIT, new_volume, padded, payload, read_content, read_part, write_content,
 };
 use volume::{Checksums, DiskWrite, MemberId, Placement, StoredContent, Upkeep, Volume};

@@ -1,11 +1,9 @@
 //! Images with flipped bytes, cut images, and journals made of anything: errors, never a panic, never wrong bytes.
 #![allow(clippy::cast_possible_truncation, reason = "lengths of the test are small")]
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{MemoryDisk, MemoryDisks, UNIT, new_volume, payload, read_content, write_content};
+use crate::common::{MemoryDisk, MemoryDisks, UNIT, new_volume, payload, read_content, write_content};
 use proptest::prelude::*;
 use volume::{DiskWrite, MemberId, Placement, Volume, VolumeOpenError};
 

@@ -1,12 +1,10 @@
 //! The volume against a plain map, with a crash at every sync, disks that lie, and failed flushes.
 #![allow(clippy::cast_possible_truncation, reason = "lengths of the test are small")]
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use common::{
+use crate::common::{
     Chance, MemoryDisk, MemoryDisks, UNIT, new_volume, padded, payload, read_content, read_part, write_content,
 };
 use volume::{Checksums, DiskWrite, GroupCommit, MemberId, Placement, StoredContent, StoredPart, Volume, VolumeError};

@@ -1,8 +1,6 @@
 //! Starts: what one has read, the next need not read so again.
 
-mod common;
-
-use common::{MemoryDisk, MemoryDisks, UNIT, new_volume, write_content};
+use crate::common::{MemoryDisk, MemoryDisks, UNIT, new_volume, write_content};
 use volume::{MemberId, Placement, Volume};
 
 const DISK: u64 = 6 << 20;

@@ -7,13 +7,11 @@
 //! of them is gone that the other has a copy of.
 #![allow(clippy::cast_possible_truncation, reason = "lengths of the test are small")]
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use common::thread::{DiskThread, Job, Task, UploadPart};
-use common::{Chance, MemoryDisk, MemoryDisks, UNIT, new_volume, open_as_served, padded, payload, read_part};
+use crate::common::thread::{DiskThread, Job, Task, UploadPart};
+use crate::common::{Chance, MemoryDisk, MemoryDisks, UNIT, new_volume, open_as_served, padded, payload, read_part};
 use volume::{
     Checksums, DiskWrite, Draft, DraftBytes, DraftStep, Drafts, MemberId, NewCopy, Placement, StoredContent, Upkeep,
     Volume, VolumeOpenError, WriteSets,

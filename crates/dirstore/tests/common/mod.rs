@@ -1,6 +1,8 @@
 //! A store on real folders, and a grant giver that tests play.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
+#[path = "../../../isocast/tests/common/skip.rs"]
+pub mod skip;
 mod ungoverned;
 
 use std::collections::VecDeque;

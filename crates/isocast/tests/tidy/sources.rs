@@ -149,6 +149,33 @@ fn a_skipped_test_says_so_where_it_is_counted() {
     report(&problems);
 }
 
+/// Each crate links its tests into one program, and into one more for each set that needs a process of its own: cargo would
+/// build and link a program for every file. A file that no program names would never run.
+#[test]
+fn every_file_of_tests_belongs_to_a_program() {
+    let files = sources("rs");
+    let mut problems = Vec::new();
+    for (manifest, text) in all_files().into_iter().filter(|(path, _)| path.ends_with("Cargo.toml")) {
+        let folder = manifest.parent().expect("a file has a folder").join("tests");
+        let tests: Vec<_> = files.iter().filter(|(path, _)| path.parent() == Some(&folder)).collect();
+        let is_program = |path: &Path| {
+            let name = path.file_name().expect("a file has a name").to_string_lossy();
+            text.contains(&format!("path = \"tests/{name}\"")) || tests.len() == 1
+        };
+        let programs: Vec<_> = tests.iter().filter(|(path, _)| is_program(path)).collect();
+        for (path, _) in tests.iter().filter(|(path, _)| !is_program(path)) {
+            let module = format!("mod {};", path.file_stem().expect("a file has a name").to_string_lossy());
+            if !programs.iter().any(|(_, text)| text.lines().any(|line| line == module)) {
+                problems.push(format!("{}: add `{module}` to {}", path.display(), folder.join("main.rs").display()));
+            }
+        }
+        if tests.len() > 1 && !text.contains("autotests = false") {
+            problems.push(format!("{}: add `autotests = false`", manifest.display()));
+        }
+    }
+    report(&problems);
+}
+
 #[test]
 fn no_file_is_too_long() {
     let mut problems = Vec::new();

@@ -1,0 +1,32 @@
+//! The real programs, started as processes.
+
+mod bench_figures;
+mod closed_output;
+mod common;
+mod cp;
+mod fixtures;
+mod lab_net;
+mod mount;
+mod net;
+mod serve_again;
+mod serve_changes;
+mod serve_get;
+mod serve_jobs;
+mod serve_passing;
+mod serve_paths;
+mod serve_put;
+mod serve_quota;
+mod serve_raw;
+mod serve_refuse;
+mod serve_sessions;
+mod serve_signals;
+mod serve_start;
+mod serve_volume;
+mod service;
+mod snmp;
+mod tools;
+mod top;
+mod volume;
+mod volume_grow;
+mod volume_served;
+mod volume_start;

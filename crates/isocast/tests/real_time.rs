@@ -1,0 +1,10 @@
+//! Tests that mostly wait: emulated disks serve in real time, and clients that never read are given up after seconds.
+
+mod common;
+mod crash;
+mod disk_faults;
+mod disk_slower;
+mod fixtures;
+mod lab_disk;
+mod serve_stalled;
+mod volume_faults;

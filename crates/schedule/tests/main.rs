@@ -1,0 +1,5 @@
+//! The laws of admission and of the disk schedule.
+
+mod admission_laws;
+mod short_rounds;
+mod slack_laws;

@@ -1,0 +1,13 @@
+//! Simulated evenings, and the laws that hold in each.
+
+mod closed_output;
+mod laws;
+mod mirrors;
+mod program;
+mod regressions;
+mod seeds;
+mod seeks;
+mod sharing;
+mod slower;
+mod starts;
+mod uploads;

@@ -1,0 +1,11 @@
+//! Volumes on disks in memory: crashes, faults, growth, and a model of what must be there.
+
+mod ageing;
+mod common;
+mod folders;
+mod given_up;
+mod grow;
+mod images;
+mod model;
+mod start;
+mod write_sets;
