@@ -1,26 +1,31 @@
 //! The body of a request, read from the connection as it is asked for.
 //!
 //! Promise: not read while nobody asks, so a slow disk slows the client; exactly the body is taken, so that not a byte of the
-//! next request is lost; a client that waits for `100 Continue` gets it when the body is wanted, and not otherwise.
+//! next request is lost; a client that waits for `100 Continue` gets it when the body is wanted, and not otherwise; a body that
+//! trickles ends.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
-use bytes::{Buf, Bytes, BytesMut};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use bytes::{Buf, Bytes};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
+use crate::memory::ConnectionBuffer;
 use crate::message::chunked::{ChunkError, ChunkedDecoder, Decoded};
 use crate::message::head::{BodyFraming, RequestHead};
 
-/// Most of a body read from the socket at once.
-const PIECE_BYTES: usize = 64 * 1024;
+/// A client that sends fewer bytes than this in the time that it may be silent for is not waited for any longer.
+const TRICKLE_BYTES: usize = 1024;
 
 /// Why no more of a body comes. The text is fit to be shown to the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BodyError {
-    #[error("nothing of the body came for too long")]
+    #[error("too little of the body came for too long")]
     TimedOut,
+    #[error("the connections hold as much memory as they may; try again later")]
+    NoMemory,
     #[error("the connection broke off before the end of the body")]
     BrokenOff,
     #[error("this request needs no body; send none")]
@@ -39,11 +44,14 @@ enum BodyLeft {
 /// The body of one request.
 pub(crate) struct RequestBody<'a> {
     stream: &'a mut TcpStream,
-    buffer: &'a mut BytesMut,
+    buffer: &'a mut ConnectionBuffer,
     left: BodyLeft,
     /// The client waits to be told to continue.
     expects: bool,
     idle_max: Duration,
+    /// How long the client has been waited for, and how many bytes it has sent meanwhile: both since [`TRICKLE_BYTES`] were there last.
+    waited: Duration,
+    came: usize,
 }
 
 impl<'a> RequestBody<'a> {
@@ -51,7 +59,7 @@ impl<'a> RequestBody<'a> {
     pub(crate) fn new(
         head: &RequestHead,
         stream: &'a mut TcpStream,
-        buffer: &'a mut BytesMut,
+        buffer: &'a mut ConnectionBuffer,
         idle_max: Duration,
     ) -> Self {
         let left = match head.body {
@@ -59,8 +67,8 @@ impl<'a> RequestBody<'a> {
             BodyFraming::Chunked => BodyLeft::Chunked(ChunkedDecoder::default()),
         };
         // A client that has sent some of the body already does not wait.
-        let expects = head.expects_continue && buffer.is_empty();
-        Self { stream, buffer, left, expects, idle_max }
+        let expects = head.expects_continue && buffer.bytes.is_empty();
+        Self { stream, buffer, left, expects, idle_max, waited: Duration::ZERO, came: 0 }
     }
 
     /// The next bytes, never none of them; `None` at the end.
@@ -68,13 +76,13 @@ impl<'a> RequestBody<'a> {
         loop {
             match &mut self.left {
                 BodyLeft::Length(0) => return Ok(None),
-                BodyLeft::Length(left) if !self.buffer.is_empty() => {
-                    let here = usize::try_from(*left).unwrap_or(usize::MAX).min(self.buffer.len());
+                BodyLeft::Length(left) if !self.buffer.bytes.is_empty() => {
+                    let here = usize::try_from(*left).unwrap_or(usize::MAX).min(self.buffer.bytes.len());
                     *left -= u64::try_from(here).expect("a part of the body");
-                    return Ok(Some(self.buffer.split_to(here).freeze()));
+                    return Ok(Some(self.buffer.bytes.split_to(here).freeze()));
                 }
                 BodyLeft::Length(_) => {}
-                BodyLeft::Chunked(decoder) => match decoder.decode(self.buffer)? {
+                BodyLeft::Chunked(decoder) => match decoder.decode(&mut self.buffer.bytes)? {
                     Decoded::Data(bytes) => return Ok(Some(bytes)),
                     Decoded::End => return Ok(None),
                     Decoded::More => {}
@@ -84,12 +92,27 @@ impl<'a> RequestBody<'a> {
                 let told = self.stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await;
                 told.map_err(|_| BodyError::BrokenOff)?;
             }
-            self.buffer.reserve(PIECE_BYTES);
-            match timeout(self.idle_max, self.stream.read_buf(self.buffer)).await {
-                Ok(Ok(1..)) => {}
-                Ok(Ok(0) | Err(_)) => return Err(BodyError::BrokenOff),
-                Err(_) => return Err(BodyError::TimedOut),
+            self.read_more().await?;
+        }
+    }
+
+    /// Reads once. The time that a client is waited for counts until it has sent [`TRICKLE_BYTES`], so that a byte now and then keeps
+    /// nothing up.
+    async fn read_more(&mut self) -> Result<(), BodyError> {
+        let begun = Instant::now();
+        let left = self.idle_max.saturating_sub(self.waited);
+        match timeout(left, self.buffer.read_from(self.stream)).await {
+            Ok(Ok(bytes @ 1..)) => {
+                self.came += bytes;
+                self.waited += begun.elapsed();
+                if self.came >= TRICKLE_BYTES {
+                    (self.came, self.waited) = (0, Duration::ZERO);
+                }
+                Ok(())
             }
+            Ok(Err(error)) if error.kind() == ErrorKind::OutOfMemory => Err(BodyError::NoMemory),
+            Ok(Ok(0) | Err(_)) => Err(BodyError::BrokenOff),
+            Err(_) => Err(BodyError::TimedOut),
         }
     }
 
@@ -97,15 +120,15 @@ impl<'a> RequestBody<'a> {
     pub(crate) fn skip_rest(&mut self) -> bool {
         match &mut self.left {
             BodyLeft::Length(left) => match usize::try_from(*left) {
-                Ok(here) if here <= self.buffer.len() => {
-                    self.buffer.advance(here);
+                Ok(here) if here <= self.buffer.bytes.len() => {
+                    self.buffer.bytes.advance(here);
                     *left = 0;
                     true
                 }
                 _ => false,
             },
             BodyLeft::Chunked(decoder) => loop {
-                match decoder.decode(self.buffer) {
+                match decoder.decode(&mut self.buffer.bytes) {
                     Ok(Decoded::Data(_)) => {}
                     Ok(Decoded::End) => return true,
                     Ok(Decoded::More) | Err(_) => return false,
@@ -114,8 +137,13 @@ impl<'a> RequestBody<'a> {
         }
     }
 
-    /// Reads on to the end of a body nobody needs, which must not have more than `bytes_max`.
+    /// Reads on to the end of a body that no request has use for, which must not have more than `bytes_max`, nor take longer in all
+    /// than a client may be silent for.
     pub(crate) async fn discard(&mut self, bytes_max: u64) -> Result<(), BodyError> {
+        timeout(self.idle_max, self.discard_all(bytes_max)).await.unwrap_or(Err(BodyError::TimedOut))
+    }
+
+    async fn discard_all(&mut self, bytes_max: u64) -> Result<(), BodyError> {
         if matches!(self.left, BodyLeft::Length(left) if left > bytes_max) {
             return Err(BodyError::Unwanted);
         }

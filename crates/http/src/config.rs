@@ -9,6 +9,9 @@ use units::limits::STREAMS_MAX;
 pub struct HttpConfig {
     /// Connections at once; one more is answered with 503 and closed.
     pub connections_max: usize,
+    /// What all connections hold together of heads, bodies and replies on their way, beyond 4 KiB that each has of its own. In force from
+    /// the start to the end.
+    pub memory_bytes: usize,
     /// From the first byte of a request head (or the start of the connection) to its last.
     pub head_time_max: Duration,
     /// Between two requests of a connection.
@@ -27,6 +30,7 @@ impl Default for HttpConfig {
     fn default() -> Self {
         Self {
             connections_max: STREAMS_MAX + 1024,
+            memory_bytes: 32 << 20,
             head_time_max: Duration::from_secs(10),
             idle_time_max: Duration::from_secs(75),
             upload_idle_max: Duration::from_secs(30),

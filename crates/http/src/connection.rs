@@ -4,14 +4,15 @@
 //! precisely before the connection is closed. Not here: answers.
 
 use std::future::{Future, pending};
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use bytes::{Buf, BytesMut};
+use bytes::Buf;
 use http_types::{Method, StatusCode};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -20,6 +21,7 @@ use crate::body::RequestBody;
 use crate::connection_limit::Arrival;
 use crate::content;
 use crate::exchange::{Exchange, write_all};
+use crate::memory::{ConnectionBuffer, drop_some};
 use crate::message::head::{BodyFraming, HEAD_BYTES_MAX, RequestHead, parse_head};
 use crate::message::reply::{After, Reply, render};
 use crate::router;
@@ -28,23 +30,20 @@ use crate::{follow, management, problem};
 
 /// A connection of the reserve must have sent its request within this time.
 const RESERVE_TIME_MAX: Duration = Duration::from_secs(1);
-/// First size of the read buffer: an ordinary head fits.
-const BUFFER_BYTES: usize = 2048;
-/// A client that was refused but still sends is read from for at most this long, and until it was silent for
+/// A client that was refused but still sends is read from for at most this long and so many bytes, and until it was silent for
 /// [`LINGER_SILENCE`], so that it can read why: closing at once would reset the connection. A proxy sends all of an
 /// upload before it looks for the answer.
 const LINGER_TIME: Duration = Duration::from_secs(30);
+const LINGER_BYTES: usize = 1 << 30;
 const LINGER_SILENCE: Duration = Duration::from_secs(2);
 /// At most so much of a body that nobody needs is read, so that the connection can go on.
 const SKIPPED_BYTES_MAX: u64 = 64 * 1024;
-/// Read at once while it lingers.
-const LINGER_READ_BYTES: usize = 64 * 1024;
 
 /// Serves a connection to its end.
 pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr, arrival: Arrival) {
     let Ok(local) = stream.local_addr() else { return };
     let _ = stream.set_nodelay(true);
-    let mut buffer = BytesMut::new();
+    let mut buffer = ConnectionBuffer::new(shared.memory.clone());
     let mut wait_max = shared.config().head_time_max;
     if arrival == Arrival::Reserve {
         wait_max = wait_max.min(RESERVE_TIME_MAX);
@@ -59,7 +58,12 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: SocketAd
             Ok(None) => return,
             Err(reply) => return refuse(&shared, stream, peer, &reply).await,
         };
-        buffer.advance(head.bytes);
+        buffer.bytes.advance(head.bytes);
+        buffer.let_go();
+        // A head is kept for as long as its request is served.
+        let Some(_held) = shared.memory.reserve(head.bytes) else {
+            return refuse(&shared, stream, peer, &problem::busy()).await;
+        };
         let exchange = Exchange { shared: Arc::clone(&shared), head, peer, local };
         if arrival == Arrival::Reserve {
             if management::is_health(&exchange.head.path) {
@@ -84,7 +88,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: SocketAd
 /// What the head is refused with.
 pub(crate) async fn next_head(
     stream: &mut TcpStream,
-    buffer: &mut BytesMut,
+    buffer: &mut ConnectionBuffer,
     (wait_max, head_time_max): (Duration, impl Fn() -> Duration),
     ends: impl Future<Output = ()>,
 ) -> Result<Option<Box<RequestHead>>, Reply> {
@@ -93,26 +97,26 @@ pub(crate) async fn next_head(
     let mut begun = false;
     let mut looked_at = 0;
     loop {
-        if !begun && !buffer.is_empty() {
+        if !begun && !buffer.bytes.is_empty() {
             begun = true;
             deadline = Instant::now() + head_time_max();
         }
         // A head ends with a line; a parser that ran for each byte would let slow clients cost much.
-        if buffer[looked_at..].contains(&b'\n') || buffer.len() >= HEAD_BYTES_MAX {
-            match parse_head(buffer) {
+        if buffer.bytes[looked_at..].contains(&b'\n') || buffer.bytes.len() >= HEAD_BYTES_MAX {
+            match parse_head(&buffer.bytes) {
                 Ok(Some(head)) => return Ok(Some(Box::new(head))),
                 Ok(None) => {}
                 Err(error) => return Err(problem::of_head(&error)),
             }
         }
-        looked_at = buffer.len();
-        buffer.reserve(BUFFER_BYTES);
+        looked_at = buffer.bytes.len();
         let read = tokio::select! {
             biased; // what has arrived already is answered all the same
-            read = timeout_at(deadline, stream.read_buf(buffer)) => read,
+            read = timeout_at(deadline, buffer.read_from(stream)) => read,
             () = &mut ends => return Ok(None),
         };
         match read {
+            Ok(Err(error)) if error.kind() == ErrorKind::OutOfMemory => return Err(problem::busy()),
             Ok(Ok(0) | Err(_)) => return Ok(None),
             Ok(Ok(_)) => {}
             Err(_) if begun => {
@@ -125,7 +129,7 @@ pub(crate) async fn next_head(
 }
 
 /// Answers a request. Only an upload has use for a body; that of any other is skipped (RFC 9110 §9.3.1).
-async fn answer(mut exchange: Exchange, buffer: &mut BytesMut, mut stream: TcpStream) -> Option<TcpStream> {
+async fn answer(mut exchange: Exchange, buffer: &mut ConnectionBuffer, mut stream: TcpStream) -> Option<TcpStream> {
     let idle_max = exchange.shared.config().upload_idle_max;
     let mut body = RequestBody::new(&exchange.head, &mut stream, buffer, idle_max);
     if exchange.head.method != Method::PUT
@@ -136,10 +140,8 @@ async fn answer(mut exchange: Exchange, buffer: &mut BytesMut, mut stream: TcpSt
         return None;
     }
     if content::is_content_read(&exchange.head) {
-        if buffer.is_empty() {
-            // A stream may last for hours: it keeps no buffer here meanwhile.
-            *buffer = BytesMut::new();
-        }
+        // A stream may last for hours: it keeps no buffer here meanwhile.
+        buffer.let_go();
         return content::serve(&exchange, stream).await;
     }
     if follow::is_asked_for(&exchange.head) {
@@ -184,8 +186,12 @@ pub(crate) async fn linger(mut stream: TcpStream, ends: impl Future<Output = ()>
         return;
     }
     let silent = async {
-        let mut sink = vec![0u8; LINGER_READ_BYTES];
-        while let Ok(Ok(1..)) = timeout(LINGER_SILENCE, stream.read(&mut sink)).await {}
+        let mut left = LINGER_BYTES;
+        while left > 0
+            && let Ok(Ok(bytes @ 1..)) = timeout(LINGER_SILENCE, drop_some(&mut stream)).await
+        {
+            left = left.saturating_sub(bytes);
+        }
     };
     tokio::select! {
         _ = timeout(LINGER_TIME, silent) => {}

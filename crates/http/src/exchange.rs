@@ -47,7 +47,7 @@ impl Exchange {
         mut reply: Reply,
         user: Option<String>,
     ) -> Option<TcpStream> {
-        let reserved = self.shared.replies.reserve(reply.body.len());
+        let reserved = self.shared.memory.reserve(reply.body.len());
         if reserved.is_none() {
             reply = problem::busy();
         }

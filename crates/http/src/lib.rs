@@ -19,6 +19,7 @@ mod follow;
 mod listing;
 mod login;
 mod management;
+mod memory;
 mod metrics;
 mod page;
 mod plan;

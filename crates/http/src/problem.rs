@@ -54,6 +54,7 @@ pub(crate) fn of_head(error: &HeadError) -> Reply {
 /// What is answered where no more of a body comes.
 pub(crate) fn of_body(error: &BodyError) -> Reply {
     let status = match error {
+        BodyError::NoMemory => return not_now(&error.to_string()),
         BodyError::TimedOut => StatusCode::REQUEST_TIMEOUT,
         BodyError::Unwanted => StatusCode::PAYLOAD_TOO_LARGE,
         BodyError::BrokenOff | BodyError::Coding(_) => StatusCode::BAD_REQUEST,

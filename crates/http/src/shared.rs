@@ -8,12 +8,13 @@ use http_types::StatusCode;
 use service::MediaService;
 use service::events;
 use service::log::{KindLimit, Log};
-use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::sync::watch;
 
 use crate::access_log::AccessRecord;
 use crate::config::HttpConfig;
 use crate::connection_limit::Connections;
 use crate::counts::AllCounts;
+use crate::memory::ConnectionMemory;
 use crate::operations::Operations;
 
 /// What all connections share.
@@ -26,7 +27,7 @@ pub(crate) struct Shared {
     pub(crate) connections: Arc<Connections>,
     /// The last two readings, a second apart, the older first.
     pub(crate) counts: Mutex<Option<(AllCounts, AllCounts)>>,
-    pub(crate) replies: ReplyMemory,
+    pub(crate) memory: ConnectionMemory,
     errors_logged: KindLimit,
     config: RwLock<Arc<HttpConfig>>,
 }
@@ -55,7 +56,7 @@ impl Shared {
             stats: ConnectionStats::default(),
             connections: Arc::default(),
             counts: Mutex::new(None),
-            replies: ReplyMemory::default(),
+            memory: ConnectionMemory::new(config.memory_bytes),
             errors_logged: KindLimit::default(),
             config: RwLock::new(Arc::new(config)),
         }
@@ -88,27 +89,5 @@ impl Shared {
             let kind = format!("access log: {status}");
             self.service.events.tell(events::lines_left_out(&kind, count, SystemTime::now()));
         }
-    }
-}
-
-/// Most bytes of replies that are being written, beyond the short ones.
-const REPLY_BYTES_MAX: usize = 32 << 20;
-/// A reply up to this length is not counted: the number of connections bounds those.
-const SHORT_BYTES: usize = 16 * 1024;
-
-/// The memory of replies whose clients do not read, bounded in all: a permit for each byte.
-pub(crate) struct ReplyMemory(Semaphore);
-
-impl Default for ReplyMemory {
-    fn default() -> Self {
-        Self(Semaphore::new(REPLY_BYTES_MAX))
-    }
-}
-
-impl ReplyMemory {
-    /// Room for a body of `bytes`, if there is, until what is returned is dropped.
-    pub(crate) fn reserve(&self, bytes: usize) -> Option<SemaphorePermit<'_>> {
-        let counted = if bytes <= SHORT_BYTES { 0 } else { u32::try_from(bytes).ok()? };
-        self.0.try_acquire_many(counted).ok()
     }
 }

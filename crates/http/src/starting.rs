@@ -9,7 +9,6 @@ use std::net::TcpListener as StdListener;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use bytes::BytesMut;
 use http_types::{Method, StatusCode};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
@@ -18,6 +17,7 @@ use tokio::time::timeout;
 
 use crate::connection::{linger, next_head};
 use crate::exchange::write_all;
+use crate::memory::{BUFFER_BYTES_MAX, ConnectionBuffer, ConnectionMemory};
 use crate::message::reply::{After, Reply, render_reply_head};
 use crate::problem;
 
@@ -53,6 +53,7 @@ impl Starting {
 
 async fn accept(listener: TcpListener, step: watch::Receiver<String>) {
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let memory = ConnectionMemory::new(CONNECTIONS_MAX * BUFFER_BYTES_MAX);
     loop {
         let permit = Arc::clone(&permits).acquire_owned().await.expect("the semaphore is never closed");
         let Ok((stream, _)) = listener.accept().await else {
@@ -60,17 +61,18 @@ async fn accept(listener: TcpListener, step: watch::Receiver<String>) {
             continue;
         };
         let step = step.borrow().clone();
+        let buffer = ConnectionBuffer::new(memory.clone());
         tokio::spawn(async move {
             let _permit = permit;
             // A client that is too slow, or has gone, is not waited for.
-            let _ = timeout(EXCHANGE_TIME_MAX, exchange(stream, &step)).await;
+            let _ = timeout(EXCHANGE_TIME_MAX, exchange(stream, buffer, &step)).await;
         });
     }
 }
 
-async fn exchange(mut stream: TcpStream, step: &str) {
+async fn exchange(mut stream: TcpStream, mut buffer: ConnectionBuffer, step: &str) {
     let times = (EXCHANGE_TIME_MAX, || EXCHANGE_TIME_MAX);
-    let (reply, bodiless) = match next_head(&mut stream, &mut BytesMut::new(), times, pending()).await {
+    let (reply, bodiless) = match next_head(&mut stream, &mut buffer, times, pending()).await {
         Ok(Some(head)) => (reply(&head.path, step), head.method == Method::HEAD),
         Ok(None) => return,
         Err(reply) => (reply, false),

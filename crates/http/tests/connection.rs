@@ -5,7 +5,7 @@ use std::net::Shutdown;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::support::{Harness, Told, pattern, with_service};
+use crate::support::{Harness, PATIENCE, Told, pattern, with_service};
 use http::Reload;
 use http::config::HttpConfig;
 use units::{BitRate, ReservationId};
@@ -251,6 +251,48 @@ async fn one_connection_too_many_is_told_so() {
         beyond.send(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
         assert_eq!(beyond.answer(true).status, status, "{target}");
         assert!(beyond.is_closed());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_trickles_ends() {
+    let config = HttpConfig { upload_idle_max: Duration::from_millis(100), ..HttpConfig::default() };
+    let harness = Harness::start(config);
+    for method in ["PUT", "GET"] {
+        let mut client = harness.connect();
+        client.send(format!("{method} /media/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000\r\n\r\n"));
+        // A byte now and then, until there is an answer.
+        client.stream.set_read_timeout(Some(Duration::from_millis(5))).expect("set");
+        let mut first = [0; 12];
+        let mut sent = 0;
+        while client.stream.peek(&mut first).is_err() {
+            sent += 1;
+            assert!(sent < 1000, "{method}: no pause was longer than what is permitted, and yet it took far too long");
+            client.send(b"x");
+        }
+        assert_eq!(&first, b"HTTP/1.1 408", "{method}");
+    }
+    harness.store.wait_no_uploads().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bodies_that_no_request_has_use_for_hold_no_memory() {
+    // Enough for one long head at a time.
+    let harness = Harness::start(HttpConfig { memory_bytes: 64 << 10, ..HttpConfig::default() });
+    let mut held: Vec<_> = (0..30).map(|_| harness.connect()).collect();
+    for (nth, client) in held.iter_mut().enumerate() {
+        let (head, sent) = match nth % 3 {
+            0 => ("GET /health HTTP/1.1\r\nHost: h\r\nContent-Length: 65536\r\n\r\n", 65_000),
+            1 => ("GET /health HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nffff\r\n", 65_000),
+            _ => ("GARBAGE\r\n\r\n", 1 << 20),
+        };
+        client.send(head);
+        client.send(vec![b'x'; sent]);
+    }
+    let long = format!("GET /health HTTP/1.1\r\nHost: h\r\nX: {}\r\n\r\n", "x".repeat(10_000));
+    let begun = std::time::Instant::now();
+    while harness.one(&long).status != 200 {
+        assert!(begun.elapsed() < PATIENCE, "bodies of {} connections are kept", held.len());
     }
 }
 

@@ -240,7 +240,7 @@ async fn serve(
     let PreparedServer { disks, links, gauges, memory, thread, plane, reports, store, _state } = prepared;
     let (access, events) = log_writers(&config)?;
     let events = Log::start("event-log", Some(events))?;
-    let settings = http_config(&config, &links);
+    let settings = http_config(&config, &links, resources::memory());
     let service = MediaService::start(service::ServiceParts {
         config: settings.service.clone(),
         contents: Arc::new(store.clone()),
@@ -430,7 +430,13 @@ fn reload(
     }
     operations.jobs.configure(&config.jobs);
     operations.snmp.configure(config.agentx.as_ref());
-    server.reload(Reload { config: http_config(&config, links), access, events, changed, restart });
+    server.reload(Reload {
+        config: http_config(&config, links, resources::memory()),
+        access,
+        events,
+        changed,
+        restart,
+    });
     Ok(config)
 }
 

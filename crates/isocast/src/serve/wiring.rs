@@ -21,8 +21,15 @@ pub(super) fn plane_config(config: &Config) -> PlaneConfig {
     }
 }
 
-pub(super) fn http_config(config: &Config, links: &Links) -> http::config::HttpConfig {
+/// Memory of a connection that counts against nothing: its task, what it may hold without asking, a short reply.
+const CONNECTION_BYTES: u64 = 16 << 10;
+
+/// In however little memory.
+const CONNECTIONS_MIN: u64 = 64;
+
+pub(super) fn http_config(config: &Config, links: &Links, allowed: ByteCount) -> http::config::HttpConfig {
     let limits = &config.limits;
+    let (memory_bytes, connections_max) = connection_memory(allowed, limits.connections);
     let service = service::config::ServiceConfig {
         drain_time_max: duration(limits.drain),
         upload_bytes_max: limits.upload_size.0,
@@ -38,7 +45,8 @@ pub(super) fn http_config(config: &Config, links: &Links) -> http::config::HttpC
         local_writes: config.local_writes,
     };
     http::config::HttpConfig {
-        connections_max: usize::try_from(limits.connections).unwrap_or(usize::MAX),
+        connections_max,
+        memory_bytes,
         head_time_max: duration(limits.head_timeout),
         idle_time_max: duration(limits.idle_timeout),
         upload_idle_max: duration(limits.upload_idle),
@@ -62,6 +70,15 @@ pub(super) fn upload_memory(allowed: ByteCount) -> StoreSettings {
     }
 }
 
+/// Memory for what connections hold, a sixteenth of what there is and no more than ever helps; and how many connections fit into an
+/// eighth, at most those that are set.
+fn connection_memory(allowed: ByteCount, connections: u32) -> (usize, usize) {
+    let most = http::config::HttpConfig::default().memory_bytes;
+    let fit = (allowed.0 / 8 / CONNECTION_BYTES).max(CONNECTIONS_MIN).min(connections.into());
+    let bounded = |bytes: u64, most: usize| usize::try_from(bytes).unwrap_or(usize::MAX).min(most);
+    (bounded(allowed.0 / 16, most), bounded(fit, usize::MAX))
+}
+
 fn duration(span: Nanos) -> Duration {
     Duration::from_nanos(span.0)
 }
@@ -69,6 +86,14 @@ fn duration(span: Nanos) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_small_container_has_fewer_connections() {
+        let memory = |mib: u64, connections| connection_memory(ByteCount(mib << 20), connections);
+        assert_eq!(memory(512, 10_000), (32 << 20, 4096));
+        assert_eq!((memory(256, 100), memory(64_000, 10_000)), ((16 << 20, 100), (32 << 20, 10_000)));
+        assert_eq!((memory(1, 10_000).1, memory(1, 5).1), (64, 5), "a few in any case");
+    }
 
     #[test]
     fn a_small_container_has_small_upload_buffers() {
