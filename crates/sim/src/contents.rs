@@ -1,7 +1,7 @@
 //! Contents and responses: what lies on the disks, and which parts of it a delivery asks for.
 
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use dataplane::control::{BlockChecksums, Content, Segment};
 use dataplane::layout::{ContentFile, ContentLayout, Extent, FileAccess, Positions, Unit};
@@ -21,6 +21,11 @@ pub(crate) struct SimFile {
     pub(crate) disk: DiskId,
 }
 
+/// The place of the content with this version: they are numbered from 1.
+pub(crate) fn index_of(version: ContentVersion) -> usize {
+    usize::try_from(version.0 - 1).expect("few contents")
+}
+
 /// A content as the world knows it.
 #[derive(Debug)]
 pub(crate) struct SimContent {
@@ -32,13 +37,25 @@ pub(crate) struct SimContent {
     pub(crate) size_now: u64,
     /// Somebody wrote into it.
     pub(crate) rewritten: bool,
-    pub(crate) shared: Arc<Content>,
+    size: u64,
+    /// The content as the plane reads it, while somebody has it open.
+    open: Weak<Content>,
+    kind: SimContentKind,
+}
+
+/// Whether a content is open all the time.
+#[derive(Debug)]
+enum SimContentKind {
+    /// From the start of the run to its end.
+    Open(Arc<Content>),
+    /// While it is read: the films of a run are thousands of files, and descriptors are few.
+    OpenedToRead(Box<[Extent]>),
 }
 
 impl SimContent {
     /// True while it is what the plane was given.
     pub(crate) fn is_whole(&self) -> bool {
-        self.size_now == self.shared.size && !self.rewritten
+        self.size_now == self.size && !self.rewritten
     }
 
     /// The version whose bytes a read brings now: those of a file that was written into are nobody's.
@@ -49,13 +66,46 @@ impl SimContent {
 
     /// True if each of its bytes lies on two disks.
     pub(crate) fn is_mirrored(&self) -> bool {
-        self.shared.layout.copies() > 1
+        matches!(&self.kind, SimContentKind::Open(content) if content.layout.copies() > 1)
+    }
+
+    /// True if it is a file of a film.
+    pub(crate) fn is_of_film(&self) -> bool {
+        matches!(self.kind, SimContentKind::OpenedToRead(_))
+    }
+
+    /// Its bytes as the plane was told.
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The open content; opens it if it is not.
+    pub(crate) fn opened(&mut self, null: &OwnedFd) -> Arc<Content> {
+        let extents = match &self.kind {
+            SimContentKind::Open(content) => return Arc::clone(content),
+            SimContentKind::OpenedToRead(extents) => extents,
+        };
+        self.open.upgrade().unwrap_or_else(|| {
+            let content = open_file(self.version, self.disk, self.access, self.size, extents.clone(), null);
+            self.open = Arc::downgrade(&content);
+            content
+        })
     }
 
     /// Where `bytes` from `offset` of its file on `disk` lie on the device, in order.
     pub(crate) fn places(&self, disk: DiskId, offset: u64, bytes: u64) -> Vec<(u64, u64)> {
-        let files = self.shared.layout.files().iter().filter(|file| file.disk == disk);
+        let content = self.open.upgrade().expect("a content that is read is open");
+        let files = content.layout.files().iter().filter(|file| file.disk == disk);
         files.flat_map(|file| file.runs(offset, bytes)).collect()
+    }
+
+    /// A file of a film, in one stretch of its disk.
+    pub(crate) fn of_film(version: ContentVersion, disk: DiskId, size: u64, position: u64) -> Self {
+        let length = size.next_multiple_of(limits::DIRECT_ALIGN);
+        let extents = Box::new([Extent { logical: 0, physical: position, length }]);
+        let kind = SimContentKind::OpenedToRead(extents);
+        let access = FileAccess::Direct;
+        Self { version, disk, access, size_now: size, rewritten: false, size, open: Weak::new(), kind }
     }
 }
 
@@ -87,7 +137,7 @@ pub(crate) fn new_content(
     let access = if random.chance(load.buffered_share) { FileAccess::Buffered } else { FileAccess::Direct };
     let number = |disk| DiskId(u16::try_from(disk).expect("few disks"));
     let file = || null.try_clone().expect("a descriptor is free");
-    let layout = if load.mirrored {
+    let shared = if load.mirrored {
         let disks = (0..capacities.len()).map(|nth| (disk + nth) % capacities.len());
         let files = disks.map(|disk| {
             let positions = Positions::Extents(self::extents(size, capacities[disk], load, random).into());
@@ -101,14 +151,36 @@ pub(crate) fn new_content(
             });
             units.collect()
         };
-        ContentLayout::new(files.collect(), Box::new([copy(0), copy(1)]))
+        let layout = ContentLayout::new(files.collect(), Box::new([copy(0), copy(1)]));
+        Arc::new(Content { version, size, layout, watched: None, checksums: Some(Box::new(Provenance)) })
     } else {
-        ContentLayout::of_file(number(disk), file(), access, size, extents.into())
+        open_file(version, number(disk), access, size, extents.into(), null)
     };
-    let watched = (!load.mirrored).then(|| WatchedContent::new(FileStat::new(0, size), 0));
-    let checksums: Option<Box<dyn BlockChecksums>> = if load.mirrored { Some(Box::new(Provenance)) } else { None };
-    let shared = Arc::new(Content { version, size, layout, watched, checksums });
-    SimContent { version, disk: number(disk), access, size_now: size, rewritten: false, shared }
+    SimContent {
+        version,
+        disk: number(disk),
+        access,
+        size_now: size,
+        rewritten: false,
+        size,
+        open: Arc::downgrade(&shared),
+        kind: SimContentKind::Open(shared),
+    }
+}
+
+/// A file in a folder, which others may write to.
+fn open_file(
+    version: ContentVersion,
+    disk: DiskId,
+    access: FileAccess,
+    size: u64,
+    extents: Box<[Extent]>,
+    null: &OwnedFd,
+) -> Arc<Content> {
+    let file = null.try_clone().expect("a descriptor is free");
+    let layout = ContentLayout::of_file(disk, file, access, size, extents);
+    let watched = Some(WatchedContent::new(FileStat::new(0, size), 0));
+    Arc::new(Content { version, size, layout, watched, checksums: None })
 }
 
 fn extents(size: u64, capacity: u64, load: &Load, random: &mut Random) -> Vec<Extent> {
@@ -124,6 +196,12 @@ fn extents(size: u64, capacity: u64, load: &Load, random: &mut Random) -> Vec<Ex
         logical += length;
     }
     extents
+}
+
+/// A response of one range.
+pub(crate) fn one_range(offset: u64, length: u64) -> Arc<[Segment]> {
+    const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\n\r\n";
+    Arc::new([Segment::Bytes(HEAD.into()), Segment::Range { offset, length }])
 }
 
 /// A response: a head, then one range, or several with heads between them.

@@ -11,6 +11,7 @@ use crate::contents::{SimContent, new_content};
 use crate::ledger::LedgerEntry;
 use crate::load::{FaultAt, Load, Tally};
 use crate::random::Random;
+use crate::viewers::{FilmViewerAction, Viewers};
 
 /// What the control side will do at some time.
 #[derive(Debug, Clone, Copy)]
@@ -20,6 +21,7 @@ pub(crate) enum ControlAction {
     Stop(u64),
     Seek,
     Pause,
+    Viewer(FilmViewerAction),
     Upload(usize),
     Record(usize),
     Probe(usize),
@@ -77,9 +79,10 @@ pub(crate) struct ControlSide {
     pub(crate) contents: Vec<SimContent>,
     pub(crate) actions: Vec<ControlAction>,
     pub(crate) next_stream: u64,
-    /// Deliveries that run, and of these the guaranteed ones.
+    /// Deliveries that arrived and run, and all guaranteed ones that do.
     pub(crate) running: usize,
     pub(crate) guaranteed: u64,
+    pub(crate) viewers: Viewers,
     pub(crate) recordings: BTreeMap<(usize, UploadId), SimRecording>,
     pub(crate) reserving: BTreeMap<u64, usize>,
     /// Until when a disk's faults excuse its streams.
@@ -125,7 +128,10 @@ impl ControlSide {
                 contents.push(new_content(version, disk, &capacities, &load, &null, &mut random));
             }
         }
+        // A stream of numbers of their own: what else is drawn does not depend on them.
+        let viewers = Viewers::new(&load.segments, &capacities, random.clone().fork());
         Self {
+            viewers,
             random,
             load,
             faults_on: Vec::new(),

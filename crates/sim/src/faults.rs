@@ -104,7 +104,7 @@ impl World {
 
     /// Others do something to the first content of a disk that is still whole.
     fn spoil_content(&mut self, disk: usize, spoil: impl FnOnce(&mut SimContent)) {
-        let whole = |c: &SimContent| usize::from(c.disk.0) == disk && c.is_whole();
+        let whole = |c: &SimContent| usize::from(c.disk.0) == disk && c.is_whole() && !c.is_of_film();
         let Some(content) = self.control.contents.iter_mut().find(|c| whole(c)) else { return };
         spoil(content);
         let version = content.version;

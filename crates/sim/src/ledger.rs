@@ -15,6 +15,7 @@ use crate::arena::SimArena;
 use crate::delays::PlaneDelays;
 use crate::load::{DELAY_RECOVERY, RECOVERY};
 use crate::socket::SimSocket;
+use crate::viewers::ViewerTrackId;
 
 /// No stream has read ahead further than its longest period and the look-ahead, in the longest rounds that are drawn.
 const READ_AHEAD_MAX: Nanos = Nanos::from_secs(40);
@@ -61,6 +62,8 @@ pub(crate) struct DeliveryAsked {
     pub(crate) continues: bool,
     pub(crate) segments: Arc<[Segment]>,
     pub(crate) at: Nanos,
+    /// The viewer of segments that asked.
+    pub(crate) viewer: Option<ViewerTrackId>,
 }
 
 /// One delivery.
@@ -331,6 +334,7 @@ mod tests {
             continues: false,
             segments: Arc::new([Segment::Bytes(Box::new(*b"head")), Segment::Range { offset: 4096, length: 3000 }]),
             at: Nanos::ZERO,
+            viewer: None,
         };
         LedgerEntry::new(asked, SimSocket::new(1 << 20, ClientReading::Stopped, Nanos::ZERO))
     }

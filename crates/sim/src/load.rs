@@ -65,6 +65,81 @@ pub struct Load {
     pub recording_rate: BitRate,
     /// Mean time between probes, per disk; zero: none.
     pub probes: Nanos,
+    /// Viewers of films in segments, beside the deliveries that arrive.
+    pub segments: Vec<SegmentViewers>,
+}
+
+/// Viewers of films that lie in segments on the disks, which play as players of HLS and DASH do.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SegmentViewers {
+    /// So many.
+    pub viewers: u32,
+    /// Between the arrivals of two of them.
+    pub apart: Nanos,
+    /// Films; viewers choose them in turn.
+    pub films: u32,
+    /// How long each film is; it begins anew behind its end.
+    pub film: Nanos,
+    /// The rate that a viewer asks for: that of the largest segments.
+    pub rate: BitRate,
+    /// For how long each segment plays.
+    pub segment: Nanos,
+    /// Bytes of the smallest segments, as a share of the largest ones'.
+    pub smallest: f64,
+    /// How segments lie in files.
+    pub layout: SegmentLayout,
+    /// Rate of the sound, if that is a track of its own.
+    pub sound: Option<BitRate>,
+    /// A player asks for no more while it has so much ahead of what it plays.
+    pub ahead: Nanos,
+    /// Mean time between the pauses of a viewer, of up to a minute each; zero: none.
+    pub pauses: Nanos,
+    /// Mean time between a viewer's seeks; zero: none.
+    pub seeks: Nanos,
+}
+
+/// How the segments of a film lie in files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SegmentLayout {
+    /// Each is a file.
+    Files,
+    /// Each is a range of one file.
+    Ranges,
+}
+
+impl SegmentViewers {
+    /// So many viewers with a film of their own each, of 8.8 Mbit/s in files of six seconds, who play as hls.js does.
+    #[must_use]
+    pub fn of_hls(viewers: u32) -> Self {
+        Self {
+            viewers,
+            apart: Nanos::from_millis(150),
+            films: viewers,
+            film: Nanos::from_secs(600),
+            rate: BitRate(8_800_000),
+            segment: Nanos::from_secs(6),
+            smallest: 1.0,
+            layout: SegmentLayout::Files,
+            sound: None,
+            ahead: Nanos::from_secs(30),
+            pauses: Nanos::ZERO,
+            seeks: Nanos::ZERO,
+        }
+    }
+
+    /// The rates of a film's tracks.
+    pub(crate) fn rates(&self) -> Vec<BitRate> {
+        std::iter::once(self.rate).chain(self.sound).collect()
+    }
+}
+
+impl Load {
+    /// Most deliveries at once.
+    #[must_use]
+    pub fn deliveries_max(&self) -> usize {
+        let of = |load: &SegmentViewers| load.rates().len() * usize::try_from(load.viewers).unwrap_or(usize::MAX);
+        self.streams_max + self.segments.iter().map(of).sum::<usize>()
+    }
 }
 
 /// Which contents are asked for more often than others.

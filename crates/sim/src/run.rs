@@ -24,6 +24,7 @@ use crate::log::Trace;
 use crate::measure::measure;
 use crate::random::Random;
 use crate::scenario::Scenario;
+use crate::viewers::ViewersTally;
 use crate::world::{World, WorldDisk, WorldSettings};
 
 /// Virtual time after which a run that does not end is ended: the phases, the longest viewings, and this.
@@ -57,6 +58,8 @@ pub struct RunReport {
     pub tally: Tally,
     /// Times from a command to the first payload byte, of guaranteed deliveries without an excuse, ascending.
     pub first_bytes: Vec<Nanos>,
+    /// Figures of the viewers of segments.
+    pub viewers: ViewersTally,
     /// The law that was broken, if one was.
     pub broken: Option<BrokenLaw>,
     /// The last events before, if they were kept.
@@ -76,7 +79,7 @@ pub fn run(scenario: &Scenario, trace: Trace) -> RunReport {
             be_share: scenario.be_share,
             survive_disk_loss: scenario.survive_disk_loss,
             stall_max: scenario.stall_max,
-            streams_max: (scenario.load.streams_max + STREAMS_BESIDE).min(limits::STREAMS_MAX),
+            streams_max: (scenario.load.deliveries_max() + STREAMS_BESIDE).min(limits::STREAMS_MAX),
             ..PlaneConfig::default()
         };
         let gauges = Arc::new(Gauges::new(config.streams_max, machine.profiles.len()));
@@ -119,6 +122,7 @@ where
         ended: world.now,
         tally: world.control.tally,
         first_bytes,
+        viewers: world.control.viewers.tally.clone(),
         broken: world.laws.broken().cloned(),
         tail: world.log.tail(),
     }

@@ -112,6 +112,7 @@ impl Scenario {
             recordings: Nanos::ZERO,
             recording_rate: rate,
             probes: Nanos::ZERO,
+            segments: Vec::new(),
         };
         Self {
             seed,
@@ -211,6 +212,7 @@ fn draw_load(random: &mut Random, rates: Vec<BitRate>) -> Load {
         recordings: if random.chance(0.3) { MS(random.between(2000, 20_000)) } else { Nanos::ZERO },
         recording_rate: BitRate(*random.pick(&[4_000_000, 8_800_000, 25_000_000])),
         probes: if random.chance(0.4) { MS(random.between(200, 5000)) } else { Nanos::ZERO },
+        segments: Vec::new(),
     }
 }
 

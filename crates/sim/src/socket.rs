@@ -92,6 +92,14 @@ impl SimSocket {
         }
     }
 
+    /// When its client has read all that is in it, if it goes on reading as it does.
+    pub(crate) fn empty_at(&self) -> Nanos {
+        match self.reading {
+            ClientReading::AtRate(rate) => self.since.saturating_add(rate.time_for(self.queued)),
+            ClientReading::Stopped | ClientReading::Reset => Nanos::MAX,
+        }
+    }
+
     fn writable_level(&self) -> u64 {
         self.capacity / 3 * 2
     }

@@ -5,6 +5,7 @@ use dataplane::layout::FileAccess;
 use dataplane::port::{Completion, FileSlot, IoFault, ReadRequest, SendRequest, SocketSlot, Span, Token};
 use units::{ContentVersion, Nanos, limits};
 
+use crate::contents::index_of;
 use crate::drive::Op;
 use crate::laws::Law;
 use crate::log::LogKind;
@@ -135,8 +136,7 @@ impl World {
 
     /// It was looked at.
     pub(crate) fn looked(&mut self, token: Token, version: ContentVersion, right: bool) {
-        let found = self.control.contents.iter().find(|content| content.version == version);
-        let whole = found.expect("an open content").is_whole();
+        let whole = self.control.contents[index_of(version)].is_whole();
         self.log.event(self.now, LogKind::ReadDone, token.0, u64::from(whole), || {
             format!("looked at {version:?}: {whole}")
         });

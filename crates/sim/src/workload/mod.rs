@@ -1,14 +1,15 @@
 //! What the control side does in a run: issues commands by the load, keeps the reports, plays the faults, and asks at every end
 //! whether it was a right one. Not here: its state (`control_side`), uploads and recordings (`writing`), viewers that go elsewhere
-//! or pause (`seeking`).
+//! or pause (`seeking`), viewers of films in segments (`viewing`).
 
 mod seeking;
+mod viewing;
 mod writing;
 
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-use dataplane::control::{Command, Delivery, Ending, Event as News, Outcome, Report, Segment, Service};
+use dataplane::control::{Command, Content, Delivery, Ending, Event as News, Outcome, Report, Segment, Service};
 use units::{BitRate, LinkId, Nanos, ReservationId, StreamId};
 
 use crate::contents::{SimFile, segments};
@@ -20,6 +21,7 @@ use crate::load::{Calm, Popularity, Tally};
 use crate::log::LogKind;
 use crate::random::Random;
 use crate::socket::{ClientReading, SimSocket};
+use crate::viewers::ViewerTrackId;
 use crate::world::{ClientTurn, World, WorldEvent};
 
 /// How often every running delivery is looked at.
@@ -30,13 +32,23 @@ const PAUSE: (Nanos, Nanos) = (Nanos::from_millis(100), Nanos::from_secs(60));
 /// What is still stuck this long before the shutdown is told to stop.
 const END_GRACE: Nanos = Nanos::from_secs(6);
 
+/// What the control side asks a delivery for.
+struct SimDelivery {
+    /// The content's place.
+    content: usize,
+    segments: Arc<[Segment]>,
+    /// At which its client reads at least, best effort or not.
+    rate: BitRate,
+    burst_bytes: u64,
+    service: Service,
+    viewer: Option<ViewerTrackId>,
+}
+
 impl World {
     /// Puts the first actions on the heap.
     pub(crate) fn control_begins(&mut self) {
-        for (index, content) in (0u32..).zip(&self.control.contents) {
-            for file in content.shared.layout.files() {
-                self.file_of_fd.insert(file.file.as_raw_fd(), SimFile { content: index, disk: file.disk });
-            }
+        for index in 0..self.control.contents.len() {
+            self.open_content(index);
         }
         let phases = self.control.phases;
         self.act_in(Nanos::ZERO, ControlAction::Arrive);
@@ -55,6 +67,17 @@ impl World {
             self.again(self.control.load.probes, ControlAction::Probe(disk));
         }
         self.again(self.control.load.pauses, ControlAction::Pause);
+        self.viewers_begin();
+    }
+
+    /// The content as the plane is given it; its files are known from now on.
+    fn open_content(&mut self, index: usize) -> Arc<Content> {
+        let content = self.control.contents[index].opened(&self.control.null);
+        let number = u32::try_from(index).expect("few contents");
+        for file in content.layout.files() {
+            self.file_of_fd.insert(file.file.as_raw_fd(), SimFile { content: number, disk: file.disk });
+        }
+        content
     }
 
     pub(crate) fn act_in(&mut self, span: Nanos, action: ControlAction) {
@@ -94,6 +117,7 @@ impl World {
                 self.pause();
                 self.again(self.control.load.pauses, ControlAction::Pause);
             }
+            ControlAction::Viewer(action) => self.viewer_acts(action),
             ControlAction::Upload(disk) if asking => self.begin_upload(disk),
             ControlAction::Record(disk) if asking => {
                 self.reserve(disk);
@@ -148,8 +172,8 @@ impl World {
     /// A new delivery, or the next one of a session with what that holds.
     fn arrive(&mut self, session: Option<(ReservationId, u32, BitRate)>) {
         let control = &mut self.control;
-        let last = control.contents.len() as u64;
         let per_disk = u64::from(control.load.contents_per_disk);
+        let last = per_disk * control.disk_excused.len() as u64;
         let drawn = match control.load.popularity {
             Popularity::Favourites => control.random.below(last).min(control.random.below(last)),
             Popularity::Zipf => on_disks_in_turn(zipf(&mut control.random, last), per_disk, last),
@@ -165,8 +189,7 @@ impl World {
         let best_effort = session.is_none() && control.random.chance(control.load.best_effort_share);
         let hold = !best_effort && control.random.chance(control.load.hold_share);
         let viewing = control.random.span(control.load.viewing.0, control.load.viewing.1);
-        let segments =
-            segments(&mut control.random, content.shared.size, rate.bytes_in(viewing), control.load.ranges_share);
+        let segments = segments(&mut control.random, content.size(), rate.bytes_in(viewing), control.load.ranges_share);
         let burst_bytes = if control.random.chance(0.5) {
             rate.bytes_in(Nanos(control.random.below(control.load.burst_max.0 + 1)))
         } else {
@@ -177,51 +200,65 @@ impl World {
         } else {
             Service::Constant { rate, burst_bytes, held: session.map(|s| s.0), hold }
         };
+        let request = SimDelivery { content: index, segments, rate, burst_bytes, service, viewer: None };
+        let id = StreamId(self.deliver(request));
+        self.choose_client(id, rate, line_of(rate), viewing);
+        let control = &mut self.control;
+        control.running += 1;
+        if control.random.chance(control.load.stop_share) {
+            let span = control.random.span(Nanos::ZERO, viewing);
+            self.act_in(span, ControlAction::Stop(id.0));
+        }
+    }
+
+    /// Asks the plane for a delivery; its number.
+    fn deliver(&mut self, request: SimDelivery) -> u64 {
+        let SimDelivery { content: index, segments, rate, burst_bytes, service, viewer } = request;
+        let content = self.open_content(index);
+        let control = &mut self.control;
         let socket = control.null.try_clone().expect("a descriptor is free");
         let id = StreamId(control.next_stream);
         control.next_stream += 1;
-        let line = line_of(rate);
+        let (held, hold) = match service {
+            Service::Constant { held, hold, .. } => (held, hold),
+            Service::BestEffort => (None, false),
+        };
+        let best_effort = service == Service::BestEffort;
         let socket_bytes = rate.bytes_in(control.tick_span().saturating_mul(2).saturating_add(Nanos::from_millis(200)));
         let asked = DeliveryAsked {
             id,
             fd: socket.as_raw_fd(),
             version: content.version,
-            disk: content.disk,
+            disk: content.disk(),
             rate: (!best_effort).then_some(rate),
             burst_bytes,
             hold,
-            continues: session.is_some(),
+            continues: held.is_some(),
             segments: segments.clone(),
             at: self.now,
+            viewer,
         };
-        let receiver = SimSocket::new(socket_bytes.max(16 << 10), ClientReading::AtRate(line), self.now);
+        let receiver = SimSocket::new(socket_bytes.max(16 << 10), ClientReading::AtRate(line_of(rate)), self.now);
         let mut stream = LedgerEntry::new(asked, receiver);
-        let excused = if content.is_mirrored() {
+        let excused = if control.contents[index].is_mirrored() {
             control.mirror_excused
         } else {
-            let disk = usize::from(content.disk.0);
+            let disk = usize::from(content.disk().0);
             control.disk_excused[disk].max(control.newcomers_excused[disk])
         };
         if excused > self.now {
             stream.excuse_disk(excused);
         }
-        let (version, content) = (content.version, Arc::clone(&content.shared));
+        control.tally.asked += u64::from(!best_effort);
+        control.tally.best_effort += u64::from(best_effort);
         self.stream_of_fd.insert(socket.as_raw_fd(), id.0);
-        for other in self.streams.values_mut().filter(|other| other.asked.version == version) {
+        for other in self.streams.values_mut().filter(|other| other.asked.version == content.version) {
             (other.shares, stream.shares) = (true, true);
         }
         self.streams.insert(id.0, stream);
-        self.choose_client(id, rate, line, viewing);
-        let control = &mut self.control;
-        control.running += 1;
-        control.tally.asked += u64::from(!best_effort);
-        control.tally.best_effort += u64::from(best_effort);
-        if control.random.chance(control.load.stop_share) {
-            let span = control.random.span(Nanos::ZERO, viewing);
-            self.act_in(span, ControlAction::Stop(id.0));
-        }
         let delivery = Delivery { stream: id, socket, link: LinkId(0), segments, content, service };
         self.command(Command::Start(Box::new(delivery)));
+        id.0
     }
 
     /// Some clients do not read as they should.
@@ -269,6 +306,7 @@ impl World {
 
     fn drain(&mut self) {
         self.control.tally.calm = self.done_so_far().since(&self.control.tally.calm);
+        self.viewers_end();
         self.control.draining = true;
         self.command(Command::Drain);
         // Viewings end by themselves; what a vanished client holds is stopped.
@@ -342,12 +380,12 @@ impl World {
     fn comes_back(&mut self, delivery: &Delivery, life: DeliveryLife, end: Option<Ending>) {
         let (stream, fd) = (delivery.stream, delivery.socket.as_raw_fd());
         let now = self.now;
-        let Some(record) = self.streams.remove(&stream.0).filter(|s| s.life == life && s.asked.fd == fd) else {
+        let Some(mut record) = self.streams.remove(&stream.0).filter(|s| s.life == life && s.asked.fd == fd) else {
             self.laws.broke(Law::EveryEndHasAReason, now, format!("{stream:?} comes back from {life:?} with {end:?}"));
             return;
         };
         self.stream_of_fd.remove(&fd);
-        self.control.running -= 1;
+        self.control.running -= usize::from(record.asked.viewer.is_none());
         if self.sockets.contains(&Some(stream.0)) {
             self.laws.broke(Law::OncePerRequest, now, format!("{stream:?} comes back with its socket in use"));
         }
@@ -362,6 +400,9 @@ impl World {
             if record.taken_bytes > 0 {
                 self.laws.broke(Law::EveryEndHasAReason, now, format!("{stream:?} was refused after bytes were sent"));
             }
+            if let Some(viewer) = record.asked.viewer {
+                self.viewer_delivery_over(viewer, &mut record, None);
+            }
             return;
         };
         let found = record.judge(&end, now, &self.plane_delays);
@@ -371,7 +412,9 @@ impl World {
             found,
         );
         self.count_end(&record, &end);
-        if let (Some(held), Some(rate), false) = (end.held, record.asked.rate, record.excuses.passed_on) {
+        if let Some(viewer) = record.asked.viewer {
+            self.viewer_delivery_over(viewer, &mut record, Some(&end));
+        } else if let (Some(held), Some(rate), false) = (end.held, record.asked.rate, record.excuses.passed_on) {
             self.session_goes_on(held, &record, rate);
         }
     }

@@ -1,0 +1,94 @@
+//! When each segment of a session is due, whatever number of contents that takes: the law that no admitted session falls behind.
+//!
+//! Promise: over any time in which a request is always open, from the first byte of the first segment on, what is due is rate ×
+//! time, less one segment; a session that asks early moves only its own clock (a virtual clock, Zhang 1990). Not here: what excuses
+//! a segment that is late (`ledger`).
+
+use units::Nanos;
+
+/// The clock of one session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SessionClock {
+    /// The session has no reservation yet: its first segment is due from its first byte on.
+    Starts { lasts: Nanos },
+    /// What was asked for last is due then; when it came, the session was so late.
+    Runs { due: Nanos, late: Nanos },
+}
+
+impl SessionClock {
+    pub(crate) const NEW: Self = Self::Starts { lasts: Nanos::ZERO };
+
+    /// The session asks for a segment that lasts so long at its rate.
+    pub(crate) fn ask(&mut self, lasts: Nanos, now: Nanos) {
+        *self = match *self {
+            Self::Starts { .. } => Self::Starts { lasts },
+            // A session that asks late because it was served late is owed what it waited.
+            Self::Runs { due, late } => {
+                Self::Runs { due: due.max(now.saturating_sub(late)).saturating_add(lasts), late: Nanos::ZERO }
+            }
+        };
+    }
+
+    /// The segment is whole, or has not been until now; its first byte came at `first`. How late it is.
+    pub(crate) fn lag(&self, first: Option<Nanos>, now: Nanos) -> Nanos {
+        match (*self, first) {
+            (Self::Runs { due, .. }, _) => now.saturating_sub(due),
+            (Self::Starts { lasts }, Some(first)) => now.saturating_sub(first.saturating_add(lasts)),
+            (Self::Starts { .. }, None) => Nanos::ZERO,
+        }
+    }
+
+    /// The segment is whole.
+    pub(crate) fn served(&mut self, first: Option<Nanos>, now: Nanos) {
+        let due = match *self {
+            Self::Starts { lasts } => first.unwrap_or(now).saturating_add(lasts),
+            Self::Runs { due, .. } => due,
+        };
+        *self = Self::Runs { due, late: now.saturating_sub(due) };
+    }
+
+    /// Whatever was late until now had an excuse.
+    pub(crate) fn forgive(&mut self, now: Nanos) {
+        if let Self::Runs { due, late } = self {
+            (*due, *late) = ((*due).max(now), Nanos::ZERO);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECS: fn(u64) -> Nanos = Nanos::from_secs;
+
+    /// Asks at these times for segments of 6 s, each whole at the time beside it: how late each was.
+    fn lags(clock: &mut SessionClock, segments: &[(u64, u64)]) -> Vec<u64> {
+        let lag = |&(asked, whole): &(u64, u64)| {
+            clock.ask(SECS(6), SECS(asked));
+            let lag = clock.lag(Some(SECS(asked + 1)), SECS(whole));
+            clock.served(Some(SECS(asked + 1)), SECS(whole));
+            lag.0 / SECS(1).0
+        };
+        segments.iter().map(lag).collect()
+    }
+
+    #[test]
+    fn the_first_segment_is_due_from_its_first_byte_and_the_others_behind_it() {
+        assert_eq!(lags(&mut SessionClock::NEW.clone(), &[(0, 7), (7, 13), (13, 20), (20, 26)]), [0, 0, 1, 1]);
+    }
+
+    #[test]
+    fn a_session_that_was_served_ahead_may_be_served_late_and_one_that_rests_is_owed_nothing() {
+        assert_eq!(lags(&mut SessionClock::NEW.clone(), &[(0, 2), (2, 4), (4, 18), (18, 26)]), [0, 0, 0, 1]);
+        assert_eq!(lags(&mut SessionClock::NEW.clone(), &[(0, 7), (100, 106), (106, 113)]), [0, 0, 1]);
+    }
+
+    #[test]
+    fn what_is_excused_need_not_be_made_up_for() {
+        let mut clock = SessionClock::NEW;
+        assert_eq!(lags(&mut clock, &[(0, 17)]), [10]);
+        clock.forgive(SECS(17));
+        assert_eq!(lags(&mut clock, &[(17, 23), (23, 29)]), [0, 0]);
+        assert_eq!(clock.lag(None, SECS(30)), SECS(1));
+    }
+}

@@ -1,0 +1,143 @@
+//! Films in segments: how many bytes each has, and where it lies.
+//!
+//! Not here: which of them is asked for when (`viewers`).
+
+use units::{ContentVersion, DiskId, limits};
+
+use crate::contents::SimContent;
+use crate::load::{SegmentLayout, SegmentViewers};
+use crate::random::Random;
+
+/// One track of a film: its pictures, or its sound.
+#[derive(Debug)]
+pub(crate) struct FilmTrack {
+    disk: DiskId,
+    position: u64,
+    segments: Vec<FilmSegment>,
+    files: FilmFiles,
+}
+
+/// One segment of a track.
+#[derive(Debug, Clone, Copy)]
+struct FilmSegment {
+    /// From the start of the track.
+    offset: u64,
+    bytes: u64,
+}
+
+/// The contents of a track, by their number, once they were asked for.
+#[derive(Debug)]
+enum FilmFiles {
+    OfSegments(Vec<Option<u32>>),
+    OfTrack(Option<u32>),
+}
+
+/// A range of a content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SegmentRange {
+    pub(crate) content: u32,
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+}
+
+/// A film somewhere on the disk: its files lie one behind the other, as those of a folder do.
+pub(crate) fn new_film(load: &SegmentViewers, disk: usize, capacity: u64, random: &mut Random) -> Vec<FilmTrack> {
+    let count = load.film.0.div_ceil(load.segment.0.max(1)).max(1);
+    let mut tracks = Vec::new();
+    let mut length = 0;
+    for rate in load.rates() {
+        let largest = rate.bytes_in(load.segment).max(1);
+        #[allow(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a share"
+        )]
+        let smallest = ((largest as f64 * load.smallest) as u64).clamp(1, largest);
+        let mut offset = 0;
+        let mut segments = Vec::new();
+        for _ in 0..count {
+            let bytes = random.between(smallest, largest);
+            segments.push(FilmSegment { offset, bytes });
+            offset += match load.layout {
+                SegmentLayout::Files => bytes.next_multiple_of(limits::DIRECT_ALIGN),
+                SegmentLayout::Ranges => bytes,
+            };
+        }
+        let files = match load.layout {
+            SegmentLayout::Files => FilmFiles::OfSegments(vec![None; segments.len()]),
+            SegmentLayout::Ranges => FilmFiles::OfTrack(None),
+        };
+        let disk = DiskId(u16::try_from(disk).expect("few disks"));
+        tracks.push(FilmTrack { disk, position: length, segments, files });
+        length += offset.next_multiple_of(limits::DIRECT_ALIGN);
+    }
+    let room = capacity.checked_sub(length).expect("a disk is larger than a film");
+    let position = random.below(room / limits::DIRECT_ALIGN) * limits::DIRECT_ALIGN;
+    tracks.iter_mut().for_each(|track| track.position += position);
+    tracks
+}
+
+impl FilmTrack {
+    pub(crate) fn len(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// Where the segment lies; makes a content of it when it is first asked for.
+    pub(crate) fn range(&mut self, segment: usize, contents: &mut Vec<SimContent>) -> SegmentRange {
+        let FilmSegment { offset, bytes } = self.segments[segment];
+        let last = self.segments[self.segments.len() - 1];
+        let (file, within, size, position) = match &mut self.files {
+            FilmFiles::OfSegments(files) => (&mut files[segment], 0, bytes, self.position + offset),
+            FilmFiles::OfTrack(file) => (file, offset, last.offset + last.bytes, self.position),
+        };
+        let disk = self.disk;
+        let content = *file.get_or_insert_with(|| {
+            let number = u32::try_from(contents.len()).expect("a run is short");
+            contents.push(SimContent::of_film(ContentVersion(u64::from(number) + 1), disk, size, position));
+            number
+        });
+        SegmentRange { content, offset: within, bytes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use units::{BitRate, Nanos};
+
+    use super::*;
+
+    fn film(layout: SegmentLayout) -> Vec<FilmTrack> {
+        let load = SegmentViewers {
+            layout,
+            smallest: 0.5,
+            sound: Some(BitRate(128_000)),
+            film: Nanos::from_secs(60),
+            ..SegmentViewers::of_hls(1)
+        };
+        new_film(&load, 0, 1 << 40, &mut Random::new(1))
+    }
+
+    #[test]
+    fn files_of_a_film_lie_behind_each_other_and_are_made_once() {
+        let (mut film, mut contents) = (film(SegmentLayout::Files), Vec::new());
+        assert_eq!(film.iter().map(FilmTrack::len).collect::<Vec<_>>(), [10, 10]);
+        let ranges: Vec<SegmentRange> = (0..10).map(|nth| film[0].range(nth, &mut contents)).collect();
+        assert_eq!(ranges[3], film[0].range(3, &mut contents));
+        assert_eq!(contents.len(), 10);
+        assert!(ranges.iter().all(|range| range.offset == 0 && (3_300_000..=6_600_000).contains(&range.bytes)));
+        let sound = film[1].range(0, &mut contents);
+        assert_eq!((sound.content, contents[10].size()), (10, sound.bytes));
+        let end = film[0].position + film[0].segments[9].offset + ranges[9].bytes;
+        assert_eq!(film[1].position, end.next_multiple_of(limits::DIRECT_ALIGN));
+    }
+
+    #[test]
+    fn ranges_of_a_film_are_of_one_content_for_each_track() {
+        let (mut film, mut contents) = (film(SegmentLayout::Ranges), Vec::new());
+        let (first, second) = (film[0].range(0, &mut contents), film[0].range(1, &mut contents));
+        assert_eq!((second.content, second.offset), (first.content, first.bytes));
+        let last = film[0].range(9, &mut contents);
+        assert_eq!((contents.len(), contents[0].size()), (1, last.offset + last.bytes));
+    }
+}

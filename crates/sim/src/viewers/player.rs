@@ -1,0 +1,191 @@
+//! What a player has of its film, and how it plays: pure, with the time as an argument.
+//!
+//! Promise: as hls.js does it. Playback begins when a segment of each track is whole, stalls when one of them is used up, and goes
+//! on with the next whole segment. Not here: which segment comes next (`viewers`).
+
+use units::Nanos;
+
+/// The buffer and the clock of one player.
+#[derive(Debug)]
+pub(crate) struct SegmentPlayer {
+    /// Playing time of the segments that are whole, since the start or the last seek, of each track.
+    received: Vec<Nanos>,
+    playback: Playback,
+    paused_at: Option<Nanos>,
+    /// Stalls so far, and the longest.
+    pub(crate) stalls: u32,
+    pub(crate) stall_max: Nanos,
+}
+
+/// Whether something plays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Playback {
+    /// The viewer waits since then for the first picture.
+    Waits { since: Nanos },
+    /// The first of what was received was played then, and the rest without a stall or a pause behind it.
+    Plays { began: Nanos },
+}
+
+impl SegmentPlayer {
+    /// A player of so many tracks, whose viewer waits from now on.
+    pub(crate) fn new(tracks: usize, now: Nanos) -> Self {
+        Self {
+            received: vec![Nanos::ZERO; tracks],
+            playback: Playback::Waits { since: now },
+            paused_at: None,
+            stalls: 0,
+            stall_max: Nanos::ZERO,
+        }
+    }
+
+    /// A segment of this track is whole. If its viewer has waited for it: for how long.
+    pub(crate) fn receive(&mut self, track: usize, span: Nanos, now: Nanos) -> Option<Nanos> {
+        let before = self.playable();
+        self.received[track] += span;
+        let now = self.clock(now);
+        match self.playback {
+            _ if self.playable() == before => None,
+            Playback::Waits { since } => {
+                self.playback = Playback::Plays { began: now };
+                Some(now.saturating_sub(since))
+            }
+            Playback::Plays { began } => {
+                let stalled = now.saturating_sub(began.saturating_add(before));
+                self.count_stall(stalled);
+                self.playback = Playback::Plays { began: began.saturating_add(stalled) };
+                None
+            }
+        }
+    }
+
+    /// When this player asks for the next segment of a track if it keeps so much ahead; `None`: when something else has happened.
+    pub(crate) fn asks_at(&self, track: usize, ahead: Nanos, now: Nanos) -> Option<Nanos> {
+        let received = self.received[track];
+        let played = match self.playback {
+            Playback::Waits { .. } => Nanos::ZERO,
+            Playback::Plays { began } => self.clock(now).saturating_sub(began).min(self.playable()),
+        };
+        if received < played.saturating_add(ahead) {
+            return Some(now);
+        }
+        match self.playback {
+            Playback::Plays { began } if self.paused_at.is_none() => {
+                Some(began.saturating_add(received).saturating_sub(ahead).max(now))
+            }
+            _ => None,
+        }
+    }
+
+    /// True if something plays that a viewer may pause.
+    pub(crate) fn plays(&self, now: Nanos) -> bool {
+        let dry = |began: Nanos| began.saturating_add(self.playable()) <= now;
+        self.paused_at.is_none() && matches!(self.playback, Playback::Plays { began } if !dry(began))
+    }
+
+    pub(crate) fn pause(&mut self, now: Nanos) {
+        self.paused_at.get_or_insert(now);
+    }
+
+    pub(crate) fn resume(&mut self, now: Nanos) {
+        let Some(at) = self.paused_at.take() else { return };
+        if let Playback::Plays { began } = &mut self.playback {
+            *began = began.saturating_add(now.saturating_sub(at));
+        }
+    }
+
+    /// The viewer goes elsewhere: nothing of what was received is of use, and it waits from now on.
+    pub(crate) fn seek(&mut self, now: Nanos) {
+        self.finish(now);
+        self.paused_at = None;
+        self.received.fill(Nanos::ZERO);
+        self.playback = Playback::Waits { since: now };
+    }
+
+    /// Nothing more comes: a stall that has begun lasted until now.
+    pub(crate) fn finish(&mut self, now: Nanos) {
+        if let Playback::Plays { began } = self.playback {
+            self.count_stall(self.clock(now).saturating_sub(began.saturating_add(self.playable())));
+        }
+    }
+
+    /// Since when the viewer has waited for the first picture, if it does.
+    pub(crate) fn waits_since(&self) -> Option<Nanos> {
+        if let Playback::Waits { since } = self.playback { Some(since) } else { None }
+    }
+
+    fn count_stall(&mut self, lasted: Nanos) {
+        self.stalls += u32::from(lasted > Nanos::ZERO);
+        self.stall_max = self.stall_max.max(lasted);
+    }
+
+    /// Playing time of which all tracks are there.
+    fn playable(&self) -> Nanos {
+        self.received.iter().copied().min().unwrap_or(Nanos::ZERO)
+    }
+
+    /// The time by which it plays: it stands still in a pause.
+    fn clock(&self, now: Nanos) -> Nanos {
+        self.paused_at.unwrap_or(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECS: fn(u64) -> Nanos = Nanos::from_secs;
+
+    #[test]
+    fn playback_begins_with_the_first_segment_and_stalls_without_a_next_one() {
+        let mut player = SegmentPlayer::new(1, SECS(10));
+        assert_eq!(player.receive(0, SECS(6), SECS(13)), Some(SECS(3)));
+        assert_eq!(player.receive(0, SECS(6), SECS(19)), None);
+        assert_eq!(player.stalls, 0, "in the last moment");
+        player.receive(0, SECS(6), SECS(27));
+        assert_eq!((player.stalls, player.stall_max), (1, SECS(2)));
+        player.receive(0, SECS(6), SECS(33));
+        assert_eq!(player.stalls, 1, "it was used up at 27 s and six seconds");
+        player.finish(SECS(44));
+        assert_eq!((player.stalls, player.stall_max), (2, SECS(5)));
+    }
+
+    #[test]
+    fn a_full_buffer_waits_until_a_segment_was_played() {
+        let mut player = SegmentPlayer::new(1, SECS(0));
+        for _ in 0..2 {
+            assert_eq!(player.asks_at(0, SECS(12), SECS(1)), Some(SECS(1)));
+            player.receive(0, SECS(6), SECS(1));
+        }
+        assert_eq!(player.asks_at(0, SECS(12), SECS(1)), Some(SECS(1)), "less than 12 s from now on");
+        player.receive(0, SECS(6), SECS(1));
+        assert_eq!(player.asks_at(0, SECS(12), SECS(2)), Some(SECS(7)));
+        player.pause(SECS(3));
+        assert_eq!(player.asks_at(0, SECS(12), SECS(20)), None, "nothing is played in a pause");
+        player.resume(SECS(23));
+        assert_eq!(player.asks_at(0, SECS(12), SECS(23)), Some(SECS(27)));
+        assert!(player.plays(SECS(38)) && !player.plays(SECS(39)));
+        player.receive(0, SECS(6), SECS(38));
+        assert_eq!(player.stalls, 0);
+    }
+
+    #[test]
+    fn sound_and_pictures_are_played_together() {
+        let mut player = SegmentPlayer::new(2, SECS(0));
+        assert_eq!(player.receive(1, SECS(6), SECS(1)), None);
+        assert_eq!(player.receive(0, SECS(6), SECS(2)), Some(SECS(2)));
+        player.receive(0, SECS(6), SECS(3));
+        player.receive(1, SECS(6), SECS(9));
+        assert_eq!((player.stalls, player.stall_max), (1, SECS(1)));
+    }
+
+    #[test]
+    fn a_seek_begins_anew() {
+        let mut player = SegmentPlayer::new(1, SECS(0));
+        player.receive(0, SECS(6), SECS(1));
+        player.seek(SECS(2));
+        assert_eq!((player.waits_since(), player.asks_at(0, SECS(6), SECS(2))), (Some(SECS(2)), Some(SECS(2))));
+        assert_eq!(player.receive(0, SECS(6), SECS(5)), Some(SECS(3)));
+        player.finish(SECS(11));
+        assert_eq!((player.stalls, player.waits_since()), (0, None));
+    }
+}

@@ -1,0 +1,276 @@
+//! Viewers of films in segments: they come, ask for segment after segment with what their session holds, seek and pause.
+//!
+//! Promise: a session does here what the server's `session` and `delivery` do: its reservation passes from segment to segment, each
+//! but the first is sent ahead of the rate, one that is refused with that is asked for without, and what nobody has used for a
+//! while is released. Not here: what a player has (`viewers`).
+
+use dataplane::control::{Command, Ending, Outcome, Service};
+use schedule::pace::BURST_FACTOR;
+use units::{BitRate, Nanos};
+
+use crate::contents::one_range;
+use crate::control_side::ControlAction;
+use crate::ledger::LedgerEntry;
+use crate::viewers::{FilmViewerAction, TrackState, ViewerTrack, ViewerTrackId};
+use crate::world::{ClientTurn, World, WorldEvent};
+
+use super::{PAUSE, SimDelivery};
+
+/// From the last byte in the socket to the next request, beside the time in which the client reads what is in it.
+const ROUND_TRIP: Nanos = Nanos::from_millis(2);
+/// As `sessions.hold` by default.
+const SESSION_HOLD: Nanos = Nanos::from_secs(60);
+/// A player asks again for what it did not get after so long.
+const RETRY: Nanos = Nanos::from_secs(1);
+/// No more than this at the rate is sent ahead, as `service::rate` has it.
+const SENT_AHEAD_MAX: Nanos = Nanos::from_secs(30);
+
+impl World {
+    pub(super) fn viewers_begin(&mut self) {
+        for (viewer, at) in self.control.viewers.arrivals().into_iter().enumerate() {
+            self.act_in(at, ControlAction::Viewer(FilmViewerAction::Come(viewer)));
+        }
+    }
+
+    fn viewer_in(&mut self, span: Nanos, action: FilmViewerAction) {
+        self.act_in(span, ControlAction::Viewer(action));
+    }
+
+    pub(super) fn viewer_acts(&mut self, action: FilmViewerAction) {
+        match action {
+            _ if self.control.draining => {}
+            FilmViewerAction::Come(viewer) => {
+                self.control.viewers.come(viewer, self.now);
+                let load = self.control.viewers.load_of(viewer);
+                let (pauses, seeks) = (load.pauses, load.seeks);
+                self.viewer_again(pauses, FilmViewerAction::Pause(viewer));
+                self.viewer_again(seeks, FilmViewerAction::Seek(viewer));
+                self.viewer_considers(viewer);
+            }
+            FilmViewerAction::Ask(id, requests) => {
+                let track = self.track(id);
+                if track.requests == requests && matches!(track.state, TrackState::Rests | TrackState::Retries) {
+                    track.state = TrackState::Rests;
+                    self.viewer_considers(id.viewer);
+                }
+            }
+            FilmViewerAction::Receive(id, requests) => {
+                let track = self.track(id);
+                if track.requests == requests && track.state == TrackState::Arrives {
+                    self.control.viewers.receive(id, self.now);
+                    self.viewer_considers(id.viewer);
+                }
+            }
+            FilmViewerAction::Expire(id, requests) => {
+                if self.track(id).requests == requests {
+                    self.end_session(id);
+                }
+            }
+            FilmViewerAction::Pause(viewer) => self.viewer_pauses(viewer),
+            FilmViewerAction::Resume(viewer) => {
+                self.control.viewers.all[viewer].player.resume(self.now);
+                self.viewer_considers(viewer);
+            }
+            FilmViewerAction::Seek(viewer) => self.viewer_seeks(viewer),
+        }
+    }
+
+    /// The action again after a random time with this mean; never, if it is zero.
+    fn viewer_again(&mut self, mean: Nanos, action: FilmViewerAction) {
+        if mean > Nanos::ZERO {
+            let span = self.control.viewers.random.wait(mean);
+            self.viewer_in(span, action);
+        }
+    }
+
+    fn track(&mut self, id: ViewerTrackId) -> &mut ViewerTrack {
+        &mut self.control.viewers.all[id.viewer].tracks[id.track]
+    }
+
+    /// Asks for the next segment of each track that has room for one, or notes when it will have.
+    fn viewer_considers(&mut self, viewer: usize) {
+        let ahead = self.control.viewers.load_of(viewer).ahead;
+        for track in 0..self.control.viewers.all[viewer].tracks.len() {
+            let id = ViewerTrackId { viewer, track };
+            let state = &self.control.viewers.all[viewer];
+            if !state.watches || state.tracks[track].state != TrackState::Rests {
+                continue;
+            }
+            match state.player.asks_at(track, ahead, self.now) {
+                Some(at) if at <= self.now => self.ask_for_segment(id, true),
+                Some(at) => {
+                    let requests = state.tracks[track].requests;
+                    self.viewer_in(at.saturating_sub(self.now), FilmViewerAction::Ask(id, requests));
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Asks for the track's next segment; with `may_burst`, ahead of the rate if the session has begun.
+    fn ask_for_segment(&mut self, id: ViewerTrackId, may_burst: bool) {
+        let now = self.now;
+        let control = &mut self.control;
+        let range = control.viewers.next_range(id, &mut control.contents);
+        let track = self.track(id);
+        let rate = track.rate;
+        track.requests += 1;
+        track.asked_at.get_or_insert(now);
+        if may_burst || !track.in_session {
+            track.clock.ask(rate.time_for(range.bytes), now);
+        }
+        let bursts = may_burst && track.in_session;
+        let held = track.reservation;
+        let burst_bytes = if bursts { sent_ahead(rate, range.bytes) } else { 0 };
+        let stream = self.deliver(SimDelivery {
+            content: usize::try_from(range.content).expect("few contents"),
+            segments: one_range(range.offset, range.bytes),
+            rate,
+            burst_bytes,
+            service: Service::Constant { rate, burst_bytes, held, hold: true },
+            viewer: Some(id),
+        });
+        self.track(id).state = TrackState::Runs { stream };
+    }
+
+    /// A viewer's delivery is over, or was refused.
+    pub(super) fn viewer_delivery_over(&mut self, id: ViewerTrackId, record: &mut LedgerEntry, end: Option<&Ending>) {
+        let leaves = matches!(self.track(id).state, TrackState::Leaves { .. });
+        self.track(id).state = TrackState::Retries;
+        let kept = end.and_then(|end| end.held);
+        if kept.is_none() {
+            // Refused with what it held, or it has lost that.
+            self.end_session(id);
+        }
+        self.track(id).reservation = kept;
+        let outcome = end.filter(|end| end.sent_bytes > 0).map(|end| end.outcome);
+        match outcome {
+            _ if self.control.draining || !self.control.viewers.all[id.viewer].watches => self.end_session(id),
+            _ if leaves => {
+                self.track(id).state = TrackState::Rests;
+                self.viewer_considers(id.viewer);
+            }
+            Some(Outcome::Complete) => self.segment_sent(id, record),
+            None => self.segment_refused(id, record),
+            Some(_) => {
+                self.control.viewers.all[id.viewer].excused = true;
+                self.end_session(id);
+                let requests = self.track(id).requests;
+                self.viewer_in(RETRY, FilmViewerAction::Ask(id, requests));
+            }
+        }
+    }
+
+    /// All bytes are in the socket, and its client reads the rest of them.
+    fn segment_sent(&mut self, id: ViewerTrackId, record: &mut LedgerEntry) {
+        self.judge_session(id, record);
+        let (first, now) = (record.first_at(), self.now);
+        let arrives = record.socket.empty_at().saturating_add(ROUND_TRIP);
+        let track = self.track(id);
+        track.clock.served(first, now);
+        if record.may_be_late() {
+            track.clock.forgive(now);
+        }
+        (track.state, track.in_session) = (TrackState::Arrives, true);
+        let requests = track.requests;
+        self.control.viewers.all[id.viewer].excused |= record.may_be_late();
+        self.viewer_in(arrives.saturating_sub(now), FilmViewerAction::Receive(id, requests));
+        self.viewer_in(SESSION_HOLD, FilmViewerAction::Expire(id, requests));
+    }
+
+    /// How much later than its session's rate is a segment that is whole, or was to be by now?
+    fn judge_session(&mut self, id: ViewerTrackId, record: &mut LedgerEntry) {
+        let clock = self.track(id).clock;
+        let lag = clock.lag(record.first_at(), self.now);
+        let lag = record.unexcused(lag, self.now, &self.plane_delays, Nanos::ZERO);
+        if !record.may_always_be_late() {
+            self.control.viewers.tally.note_lag(lag);
+        }
+    }
+
+    /// There was no room: a burst is left out, a viewer that has not begun is sent away, and another asks again later.
+    fn segment_refused(&mut self, id: ViewerTrackId, record: &LedgerEntry) {
+        if record.asked.burst_bytes > 0 {
+            return self.ask_for_segment(id, false);
+        }
+        let requests = self.track(id).requests;
+        if requests == 1 {
+            self.control.viewers.refuse(id.viewer);
+            for track in 0..self.control.viewers.all[id.viewer].tracks.len() {
+                self.leave_track(ViewerTrackId { track, ..id });
+            }
+            return;
+        }
+        self.control.viewers.tally.refused_later += 1;
+        self.viewer_in(RETRY, FilmViewerAction::Ask(id, requests));
+    }
+
+    /// What a track has asked for is of no use any more: the client closes its connection.
+    fn leave_track(&mut self, id: ViewerTrackId) {
+        let track = self.track(id);
+        if let TrackState::Runs { stream } = track.state {
+            track.state = TrackState::Leaves { stream };
+            self.schedule(self.now, WorldEvent::Client(stream, ClientTurn::Resets));
+        } else if track.stream().is_none() {
+            track.state = TrackState::Rests;
+        }
+    }
+
+    fn end_session(&mut self, id: ViewerTrackId) {
+        if let Some(held) = self.track(id).end_session() {
+            self.command(Command::Release(held));
+        }
+    }
+
+    fn viewer_seeks(&mut self, viewer: usize) {
+        let load = self.control.viewers.load_of(viewer);
+        let mean = load.seeks;
+        if self.control.viewers.all[viewer].player.plays(self.now) {
+            self.control.viewers.seek(viewer, self.now);
+            for track in 0..self.control.viewers.all[viewer].tracks.len() {
+                self.leave_track(ViewerTrackId { viewer, track });
+            }
+            self.viewer_considers(viewer);
+        }
+        self.viewer_again(mean, FilmViewerAction::Seek(viewer));
+    }
+
+    fn viewer_pauses(&mut self, viewer: usize) {
+        let mean = self.control.viewers.load_of(viewer).pauses;
+        if self.control.viewers.all[viewer].player.plays(self.now) {
+            self.control.viewers.all[viewer].player.pause(self.now);
+            let lasts = self.control.viewers.random.span(PAUSE.0, PAUSE.1);
+            self.viewer_in(lasts, FilmViewerAction::Resume(viewer));
+        }
+        self.viewer_again(mean, FilmViewerAction::Pause(viewer));
+    }
+
+    /// Nothing more is asked for: what is late by now is, and what sessions hold is released.
+    pub(super) fn viewers_end(&mut self) {
+        for viewer in 0..self.control.viewers.all.len() {
+            for track in 0..self.control.viewers.all[viewer].tracks.len() {
+                let id = ViewerTrackId { viewer, track };
+                match self.track(id).state {
+                    TrackState::Runs { stream } => {
+                        if let Some(mut record) = self.streams.remove(&stream) {
+                            self.judge_session(id, &mut record);
+                            self.streams.insert(stream, record);
+                        }
+                    }
+                    TrackState::Leaves { .. } => {}
+                    _ => self.end_session(id),
+                }
+            }
+        }
+        self.control.viewers.close(self.now);
+    }
+}
+
+/// The bytes of a segment that are sent ahead of its rate, so that its player's buffer fills: as `service::rate` decides it.
+fn sent_ahead(rate: BitRate, bytes: u64) -> u64 {
+    if bytes > rate.bytes_in(SENT_AHEAD_MAX) {
+        return 0;
+    }
+    let highest = BitRate(rate.0.saturating_mul(BURST_FACTOR));
+    bytes.saturating_sub(rate.bytes_in(highest.time_for(bytes)))
+}

@@ -1,0 +1,71 @@
+//! Viewers of films in segments: what the simulator makes of them, on disks that have room for all.
+
+use sim::drive::DriveProfile;
+use sim::{RunReport, Scenario, SegmentLayout, SegmentViewers, Trace};
+use units::{BitRate, Nanos};
+
+const SECS: fn(u64) -> Nanos = Nanos::from_secs;
+const SOUND: BitRate = BitRate(128_000);
+
+/// These viewers alone on a 7200 rpm disk, for a minute.
+fn alone(seed: u64, segments: SegmentViewers) -> Scenario {
+    let mut scenario = Scenario::steady(seed, DriveProfile::Desktop, 1 << 30, segments.rate, 0);
+    scenario.load.viewing = (SECS(20), SECS(20));
+    (scenario.safety, scenario.liveness) = (Nanos::ZERO, SECS(60));
+    scenario.load.segments = vec![segments];
+    scenario
+}
+
+fn run(scenario: &Scenario) -> RunReport {
+    let report = sim::run(scenario, Trace::Tail);
+    assert_eq!(report.broken, None, "seed {}", report.seed);
+    report
+}
+
+#[test]
+fn a_few_viewers_play_every_kind_of_film_without_a_stall() {
+    let ten = SegmentViewers::of_hls(10);
+    let kinds = [
+        SegmentViewers { sound: Some(SOUND), ..ten.clone() },
+        SegmentViewers { segment: SECS(2), smallest: 0.43, ..ten.clone() },
+        SegmentViewers { layout: SegmentLayout::Ranges, segment: SECS(10), ..ten.clone() },
+        SegmentViewers { films: 2, ahead: SECS(50), film: SECS(42), ..ten },
+    ];
+    for kind in kinds {
+        let tracks = 1 + usize::from(kind.sound.is_some());
+        // A minute of film, and what its player keeps ahead, of each track; the last segment may be on its way.
+        let least = usize::try_from((SECS(45).0 + kind.ahead.0) / kind.segment.0).expect("few") * tracks * 10;
+        let report = run(&alone(1, kind.clone()));
+        let of = &report.viewers;
+        assert_eq!((of.viewers, of.smooth, of.refused, of.refused_later), (10, 10, 0, 0), "{kind:?}: {of:?}");
+        assert_eq!((of.starts.len(), of.lag_max, of.lags), (10, Nanos::ZERO, 0), "{kind:?}");
+        assert!((least..least * 3 / 2).contains(&of.segments.len()), "{kind:?}: {least}, {}", of.segments.len());
+    }
+}
+
+#[test]
+fn viewers_that_pause_and_seek_play_on() {
+    let kind = SegmentViewers { pauses: SECS(15), seeks: SECS(15), sound: Some(SOUND), ..SegmentViewers::of_hls(10) };
+    let report = run(&alone(2, kind.clone()));
+    let of = &report.viewers;
+    assert!(of.seeks.len() > 10 && of.refused + of.refused_later == 0, "{of:?}");
+    let without = run(&alone(2, SegmentViewers { pauses: Nanos::ZERO, seeks: Nanos::ZERO, ..kind }));
+    assert_ne!(report.hash, without.hash);
+}
+
+#[test]
+fn viewers_for_whom_a_link_has_no_room_are_refused_and_the_others_play() {
+    let mut scenario = alone(3, SegmentViewers::of_hls(10));
+    scenario.link = BitRate(50_000_000);
+    let of = run(&scenario).viewers;
+    assert!((4..=5).contains(&of.smooth), "{of:?}");
+    assert_eq!((of.smooth + of.refused, of.stalled), (10, 0), "{of:?}");
+}
+
+#[test]
+fn the_same_viewers_do_the_same_twice() {
+    let kind =
+        SegmentViewers { films: 3, smallest: 0.5, pauses: SECS(20), seeks: SECS(20), ..SegmentViewers::of_hls(8) };
+    let (one, two) = (run(&alone(4, kind.clone())), run(&alone(4, kind)));
+    assert_eq!((one.hash, one.viewers), (two.hash, two.viewers));
+}
