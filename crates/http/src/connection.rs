@@ -21,6 +21,7 @@ use crate::body::RequestBody;
 use crate::connection_limit::Arrival;
 use crate::content;
 use crate::exchange::{Exchange, write_all};
+use crate::guard::guarded;
 use crate::memory::{ConnectionBuffer, drop_some};
 use crate::message::head::{BodyFraming, HEAD_BYTES_MAX, RequestHead, parse_head};
 use crate::message::reply::{After, Reply, render};
@@ -148,7 +149,8 @@ async fn answer(mut exchange: Exchange, buffer: &mut ConnectionBuffer, mut strea
         follow::serve(&exchange, stream).await;
         return None;
     }
-    let (reply, user) = Box::pin(router::respond(&exchange, &mut body)).await;
+    let responded = guarded(&exchange.shared.stats, Box::pin(router::respond(&exchange, &mut body))).await;
+    let (reply, user) = responded.unwrap_or_else(|reply| (reply, None));
     // Where more of a body may come than was needed, the answer says that the connection is closed, and the client is
     // listened to for a while, so that it can read why.
     let is_read = body.skip_rest();

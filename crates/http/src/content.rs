@@ -22,6 +22,7 @@ use units::BitRate;
 use crate::asked::asked;
 use crate::cors;
 use crate::exchange::{Exchange, write_all};
+use crate::guard::guarded;
 use crate::message::cmcd::{Cmcd, ObjectType};
 use crate::message::head::RequestHead;
 use crate::message::media_type::{PLAYLIST, media_type};
@@ -51,7 +52,8 @@ pub(crate) fn content_path(head: &RequestHead) -> Result<ContentPath, PathError>
 
 /// Answers a read of a content. Returns the socket if the connection goes on.
 pub(crate) async fn serve(exchange: &Exchange, stream: TcpStream) -> Option<TcpStream> {
-    let (plan, read) = match prepare(exchange).await {
+    let prepared = guarded(&exchange.shared.stats, prepare(exchange)).await;
+    let (plan, read) = match prepared.flatten() {
         Ok(prepared) => prepared,
         Err(reply) => return exchange.answer(stream, reply).await,
     };

@@ -16,6 +16,7 @@ mod counts;
 mod exchange;
 mod figures;
 mod follow;
+mod guard;
 mod listing;
 mod login;
 mod management;

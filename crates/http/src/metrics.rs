@@ -56,6 +56,7 @@ fn server_metrics(page: &mut Exposition, shared: &Shared) {
     for (class, counter) in (1..).zip(&stats.requests) {
         page.sample("http_requests_total", &format!("status=\"{class}xx\""), read(counter));
     }
+    page.single("panics_total", "counter", "Requests that a fault of the server ended.", read(&stats.panics));
     page.single(
         "small_reads_total",
         "counter",
@@ -84,7 +85,7 @@ fn server_metrics(page: &mut Exposition, shared: &Shared) {
     page.single("upload_bytes_total", "counter", "Bytes received by uploads.", read(&service.stats.bytes_uploaded));
     page.single("listing_bytes", "gauge", "Memory of listings being read.", service.listing_bytes());
     page.single("sessions", "gauge", "Sessions that run or hold a stream.", service.session_count());
-    page.family("log_lines_dropped_total", "counter", "Log lines dropped because the writer was behind.");
+    page.family("log_lines_dropped_total", "counter", "Log lines dropped because the writer was behind, or failed.");
     page.sample("log_lines_dropped_total", "log=\"access\"", shared.access.dropped());
     page.sample("log_lines_dropped_total", "log=\"events\"", service.events.dropped());
 }
@@ -202,38 +203,38 @@ fn disk_metrics(page: &mut Exposition, shared: &Shared) {
     });
 }
 
-/// Jobs and webhooks have names that the configuration checks: they can be labels as they are.
+/// Jobs and webhooks.
 fn operation_metrics(page: &mut Exposition, shared: &Shared) {
     let (jobs, webhooks) = (shared.operations.jobs(), shared.operations.webhooks());
     page.family("job_running", "gauge", "1 while the job runs.");
     for job in &jobs {
-        page.sample("job_running", &format!("job=\"{}\"", job.name), u8::from(job.running.is_some()));
+        page.sample("job_running", &label("job", &job.name), u8::from(job.running.is_some()));
     }
     page.family("job_runs_total", "counter", "Runs that ended, by outcome.");
     for job in &jobs {
         for (outcome, count) in [("succeeded", job.succeeded), ("failed", job.failed), ("stopped", job.stopped)] {
-            page.sample("job_runs_total", &format!("job=\"{}\",outcome=\"{outcome}\"", job.name), count);
+            page.sample("job_runs_total", &format!("{},outcome=\"{outcome}\"", label("job", &job.name)), count);
         }
     }
     page.family("job_missed_total", "counter", "Runs that did not begin at their time.");
     for job in &jobs {
-        page.sample("job_missed_total", &format!("job=\"{}\"", job.name), job.missed);
+        page.sample("job_missed_total", &label("job", &job.name), job.missed);
     }
     page.family("webhook_waiting", "gauge", "Events that wait to be told.");
     for webhook in &webhooks {
-        page.sample("webhook_waiting", &format!("webhook=\"{}\"", webhook.name), webhook.waiting);
+        page.sample("webhook_waiting", &label("webhook", &webhook.name), webhook.waiting);
     }
     page.family("webhook_events_total", "counter", "Events by what became of them.");
     for webhook in &webhooks {
         let outcomes = [("delivered", webhook.delivered), ("failed", webhook.failed), ("dropped", webhook.dropped)];
         for (outcome, count) in outcomes {
-            let labels = format!("webhook=\"{}\",outcome=\"{outcome}\"", webhook.name);
+            let labels = format!("{},outcome=\"{outcome}\"", label("webhook", &webhook.name));
             page.sample("webhook_events_total", &labels, count);
         }
     }
     page.family("webhook_retries_total", "counter", "Tries to tell an event that failed.");
     for webhook in &webhooks {
-        page.sample("webhook_retries_total", &format!("webhook=\"{}\"", webhook.name), webhook.retried);
+        page.sample("webhook_retries_total", &label("webhook", &webhook.name), webhook.retried);
     }
 }
 
@@ -253,10 +254,18 @@ fn histogram(page: &mut Exposition, name: &str, labels: &str, buckets: &[datapla
     page.sample(&format!("{name}_count"), labels, count);
 }
 
-/// A name as a label.
+/// A name as a label, escaped as the text format says: names that differ are labels that differ.
 fn label(key: &str, name: &str) -> String {
-    let safe: String = name.chars().filter(|c| !c.is_control() && *c != '"' && *c != '\\').collect();
-    format!("{key}=\"{safe}\"")
+    let mut label = format!("{key}=\"");
+    for character in name.chars() {
+        match character {
+            '\\' => label.push_str("\\\\"),
+            '"' => label.push_str("\\\""),
+            '\n' => label.push_str("\\n"),
+            other => label.push(other),
+        }
+    }
+    label + "\""
 }
 
 fn seconds(nanos: u64) -> f64 {
@@ -266,4 +275,14 @@ fn seconds(nanos: u64) -> f64 {
 #[allow(clippy::cast_precision_loss, reason = "for display")]
 fn millionths(value: u64) -> f64 {
     value as f64 / 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_escaped() {
+        assert_eq!(label("folder", "a\"b\\c\nd\te"), "folder=\"a\\\"b\\\\c\\nd\te\"");
+    }
 }

@@ -18,6 +18,7 @@ use crate::config::HttpConfig;
 use crate::connection;
 use crate::connection_limit::Arrival;
 use crate::counts::AllCounts;
+use crate::guard::guarded;
 use crate::machine::MachineSample;
 use crate::message::reply::{After, render};
 use crate::operations::Operations;
@@ -175,7 +176,9 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener) {
         let shared = Arc::clone(&shared);
         tokio::spawn(async move {
             let _permit = permit;
-            connection::serve(shared, stream, peer, arrival).await;
+            let stats = Arc::clone(&shared);
+            // A panic while a delivery is under way closes the connection, and is counted.
+            let _ = guarded(&stats.stats, connection::serve(shared, stream, peer, arrival)).await;
         });
     }
 }

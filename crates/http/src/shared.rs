@@ -39,6 +39,8 @@ pub(crate) struct ConnectionStats {
     pub(crate) connections_refused: AtomicU64,
     /// By the class of their status.
     pub(crate) requests: [AtomicU64; 5],
+    /// Requests that ended in a panic.
+    pub(crate) panics: AtomicU64,
 }
 
 impl Shared {

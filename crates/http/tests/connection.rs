@@ -389,6 +389,30 @@ async fn a_drain_stops_what_does_not_end() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_panics_is_answered_and_counted() {
+    let harness = Harness::start(HttpConfig::default());
+    harness.store.put("film.mp4", b"12345");
+    let mut client = harness.connect();
+    let count = |client: &mut support::Client| {
+        client.get("/metrics");
+        let text = client.answer(true).text().to_owned();
+        let line = text.lines().find(|line| line.starts_with("isocast_panics_total ")).expect("counted").to_owned();
+        line.rsplit(' ').next().expect("a figure").to_owned()
+    };
+    assert_eq!(count(&mut client), "0");
+    harness.store.panics.store(true, Ordering::SeqCst);
+    for request in ["GET /media/film.mp4", "DELETE /media/film.mp4"] {
+        client.send(format!("{request} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
+        let answer = client.answer(true);
+        assert_eq!((answer.status, answer.json()["status"].as_u64()), (500, Some(500)), "{request}");
+    }
+    assert_eq!(count(&mut client), "2", "on the same connection");
+    harness.store.panics.store(false, Ordering::SeqCst);
+    client.get("/media/film.mp4");
+    assert_eq!(client.answer(true).body, b"12345");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_spoilt_heads_and_the_server_still_serves() {
     let harness = Harness::start(HttpConfig { head_time_max: Duration::from_millis(20), ..HttpConfig::default() });
     harness.store.put("a.ts", b"bytes");

@@ -56,6 +56,8 @@ pub struct FakeStore {
     pub failing: Arc<AtomicBool>,
     /// Its contents can be found, but not opened.
     pub unreadable: Arc<AtomicBool>,
+    /// Looking up a content is a fault of ours.
+    pub panics: Arc<AtomicBool>,
     /// Disks for uploads besides disk 0.
     pub spare_disks: Arc<AtomicU16>,
     /// Disks that take no recording.
@@ -90,6 +92,7 @@ impl FakeStore {
 
     fn find(&self, path: &ContentPath) -> Result<(Entry, Stored), StoreError> {
         let name = path.joined();
+        assert!(!self.panics.load(Ordering::SeqCst), "a fault of ours");
         let files = self.files.lock().expect("lock");
         let Some(stored) = files.get(&name) else {
             let prefix = format!("{name}/");
