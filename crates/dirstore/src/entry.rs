@@ -85,8 +85,8 @@ pub enum Precondition {
 pub struct Existing<'a> {
     /// Quoted.
     pub etag: &'a str,
-    /// Last modification.
-    pub modified: SystemTime,
+    /// As [`Entry::last_modified`].
+    pub modified: Option<SystemTime>,
 }
 
 impl Precondition {
@@ -99,8 +99,10 @@ impl Precondition {
             (Self::MustMatch(tags), Some(existing)) => tags.iter().any(|tag| tag == "*" || tag == existing.etag),
             (Self::MustNotBe { tags, newer_than }, Some(existing)) => {
                 let opaque = |tag: &str| tag.strip_prefix("W/").unwrap_or(tag).to_owned();
-                // HTTP dates have no parts of seconds.
-                let is_newer = newer_than.is_some_and(|limit| existing.modified >= limit + Duration::from_secs(1));
+                // HTTP dates have no parts of seconds. Without a date there is no condition (RFC 9110 §13.1.4).
+                let is_newer = newer_than
+                    .zip(existing.modified)
+                    .is_some_and(|(limit, modified)| modified >= limit + Duration::from_secs(1));
                 !is_newer && !tags.iter().any(|tag| opaque(tag) == opaque(existing.etag))
             }
             (Self::All(each), existing) => each.iter().all(|one| one.holds(existing)),
@@ -144,9 +146,10 @@ impl Stamp {
         }
     }
 
-    /// Strong: of the inode, the time of modification and the size. Not of ctime, which a mere chmod changes.
+    /// Strong: of the inode, the size, and both times. Programs set the time of modification (`cp -p`, `rsync -t`, `tar`), but not
+    /// the change time. That a new name, link or permission changes it as well costs a reader of the old tag its copy: decision 0055.
     pub(crate) fn etag(&self) -> String {
-        format!("\"{:x}-{:x}-{:x}\"", self.inode, self.modified_ns, self.size)
+        format!("\"{:x}-{:x}-{:x}-{:x}\"", self.inode, self.modified_ns, self.changed_ns, self.size)
     }
 
     fn modified(&self) -> SystemTime {
@@ -167,7 +170,14 @@ impl Entry {
     /// For a [`Precondition`].
     #[must_use]
     pub fn existing(&self) -> Existing<'_> {
-        Existing { etag: &self.etag, modified: self.modified }
+        Existing { etag: &self.etag, modified: self.last_modified(SystemTime::now()) }
+    }
+
+    /// The time of modification, where it can serve as a validator: HTTP dates begin in 1970, and one ahead of the clock must not
+    /// be sent (RFC 9110 §8.8.2.1).
+    #[must_use]
+    pub fn last_modified(&self, now: SystemTime) -> Option<SystemTime> {
+        Some(self.modified).filter(|modified| (SystemTime::UNIX_EPOCH..=now).contains(modified))
     }
 
     /// What `stat` says; nothing for what is neither a file nor a directory (a device or a pipe is no content).
@@ -194,6 +204,7 @@ mod tests {
     #[test]
     fn preconditions() {
         let modified = SystemTime::UNIX_EPOCH + Duration::from_millis(100_500);
+        let modified = Some(modified);
         let there = Some(Existing { etag: "\"a-b-c\"", modified });
         let tag = || "\"a-b-c\"".to_owned();
         assert!(Precondition::None.holds(None) && Precondition::None.holds(there));
@@ -210,6 +221,8 @@ mod tests {
         assert!(not(vec!["\"x\"".into()], None).holds(there) && not(vec![tag()], second(0)).holds(None));
         assert!(not(vec![], second(100)).holds(there), "within the second");
         assert!(!not(vec![], second(99)).holds(there));
+        let undated = Some(Existing { etag: "\"a-b-c\"", modified: None });
+        assert!(not(vec![], second(99)).holds(undated) && !not(vec![tag()], second(99)).holds(undated));
         let both = |first, second| Precondition::All(vec![first, second]);
         let (this, other) = (|| Precondition::MustMatch(vec![tag()]), || not(vec!["\"x\"".into()], None));
         assert!(both(this(), other()).holds(there) && !both(this(), other()).holds(None));
@@ -223,5 +236,35 @@ mod tests {
     fn times_before_the_epoch_are_kept() {
         let stamp = Stamp { device: 1, inode: 2, size: 3, modified_ns: -1_500_000_000, changed_ns: 0 };
         assert_eq!(stamp.modified(), SystemTime::UNIX_EPOCH - Duration::from_millis(1500));
+    }
+
+    #[test]
+    fn any_time_of_a_file_system_is_told() {
+        for seconds in [i64::MIN, i64::MAX] {
+            let modified_ns = nanos(i128::from(seconds), 999_999_999);
+            let stamp = Stamp { device: 1, inode: u64::MAX, size: u64::MAX, modified_ns, changed_ns: modified_ns };
+            let _ = stamp.modified();
+            assert!(stamp.etag().len() < 110, "{}", stamp.etag());
+        }
+    }
+
+    #[test]
+    fn a_time_before_1970_or_ahead_of_the_clock_is_no_validator() {
+        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        let entry = |modified| Entry {
+            name: String::new(),
+            kind: NameKind::File,
+            size: 1,
+            modified,
+            etag: String::new(),
+            disk: DiskId(0),
+            rate: None,
+        };
+        for told in [at(0), at(99), at(100)] {
+            assert_eq!(entry(told).last_modified(at(100)), Some(told));
+        }
+        for untold in [SystemTime::UNIX_EPOCH - Duration::from_nanos(1), at(101)] {
+            assert_eq!(entry(untold).last_modified(at(100)), None);
+        }
     }
 }

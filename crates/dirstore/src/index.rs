@@ -25,7 +25,7 @@ pub(crate) const ENTRIES_MAX: usize = 200_000;
 const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// Changed when the file's meaning changes; files of another format are ignored.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 const FILE_NAME: &str = "contents.json";
 
@@ -42,12 +42,14 @@ struct IndexKey {
     device: u64,
     inode: u64,
     modified_ns: i128,
+    changed_ns: i128,
     size: u64,
 }
 
 impl IndexKey {
     fn of(stamp: &Stamp) -> Self {
-        Self { device: stamp.device, inode: stamp.inode, modified_ns: stamp.modified_ns, size: stamp.size }
+        let Stamp { device, inode, size, modified_ns, changed_ns } = *stamp;
+        Self { device, inode, modified_ns, changed_ns, size }
     }
 }
 
@@ -267,7 +269,7 @@ mod tests {
         assert_eq!(index.rate(&stamp(3)), None);
         assert_eq!(index.rate(&Stamp { size: 8, ..stamp(1) }), None);
         assert_eq!(index.rate(&Stamp { modified_ns: 1, ..stamp(1) }), None);
-        assert_eq!(index.rate(&Stamp { changed_ns: 1, ..stamp(1) }), Some(media(8_000_000)), "chmod changes no rate");
+        assert_eq!(index.rate(&Stamp { changed_ns: 1, ..stamp(1) }), None, "its time may have been set back");
     }
 
     #[test]
@@ -278,7 +280,7 @@ mod tests {
         index.insert(&stamp(1), media(8_000_000));
         drop(saver);
         let good = fs::read(&file).unwrap();
-        let other_format = String::from_utf8(good.clone()).unwrap().replace("\"format\":2", "\"format\":1");
+        let other_format = String::from_utf8(good.clone()).unwrap().replace("\"format\":3", "\"format\":2");
         for damaged in [b"".as_slice(), &good[..good.len() / 2], b"\xff\xfe", b"[]", other_format.as_bytes()] {
             fs::write(&file, damaged).unwrap();
             let (index, saver) = reopened(place.path());

@@ -50,12 +50,9 @@ pub(crate) fn plan(
     if let Some(alteration) = alteration {
         return altered(request, entry, alteration);
     }
-    let current = Validators { etag: &entry.etag, modified: Some(entry.modified) };
-    let validators = vec![
-        (header::ETAG, entry.etag.clone()),
-        (header::LAST_MODIFIED, httpdate::fmt_http_date(entry.modified.min(now))),
-        (header::ACCEPT_RANGES, "bytes".to_owned()),
-    ];
+    let current = Validators { etag: &entry.etag, modified: entry.last_modified(now) };
+    let mut validators = vec![(header::ETAG, entry.etag.clone()), (header::ACCEPT_RANGES, "bytes".to_owned())];
+    validators.extend(current.modified.map(|modified| (header::LAST_MODIFIED, httpdate::fmt_http_date(modified))));
     check_conditions(request, current, &validators)?;
     let asked = match conditional::joined(&request.headers, &header::RANGE) {
         // Range is defined for GET only (RFC 9110 §14.2).

@@ -1,5 +1,9 @@
 //! Reading contents from the real program, byte for byte.
 
+use std::fs::{self, File};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
 use crate::fixtures::{Server, Setup, pattern};
 
 const LENGTH: usize = 700_001;
@@ -13,6 +17,10 @@ fn with_film() -> (Server, Vec<u8>) {
 
 fn get(server: &Server, fields: &str) -> crate::fixtures::Answer {
     server.ask(&format!("GET /media/film.mp4?rate=20M HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"))
+}
+
+fn set_modified(path: &Path, time: SystemTime) {
+    File::options().write(true).open(path).and_then(|file| file.set_modified(time)).expect("a time");
 }
 
 #[test]
@@ -144,6 +152,52 @@ fn clients_of_1996() {
     client.send(b"GET /media/film.mp4?rate=50M HTTP/1.0\r\n\r\n");
     assert!(client.answer(true).body == film);
     assert!(client.is_closed(), "without keep-alive, the end of the body is the end of the connection");
+}
+
+/// A file that others wrote anew and whose times they set back (`cp -p`, `rsync -t`, an unpacked archive) is another version.
+#[test]
+fn times_that_are_set_back_keep_no_tag() {
+    let server = Server::start();
+    let made = |bytes: &[u8]| {
+        let path = server.file("film.mp4", bytes);
+        set_modified(&path, SystemTime::UNIX_EPOCH + Duration::from_secs(1_600_000_000));
+        path
+    };
+    let path = made(&[1; 5000]);
+    let tag = server.get("/media/film.mp4").field("etag").expect("a tag").to_owned();
+    for anew in [false, true] {
+        if anew {
+            fs::remove_file(&path).expect("removed");
+        }
+        made(if anew { &[2; 5000] } else { &[3; 5000] });
+        assert_eq!(get(&server, &format!("If-None-Match: {tag}\r\n")).status, 200);
+        assert_eq!(get(&server, &format!("If-Match: {tag}\r\n")).status, 412);
+        let part = get(&server, &format!("Range: bytes=0-9\r\nIf-Range: {tag}\r\n"));
+        assert_eq!((part.status, part.body.len()), (200, 5000));
+    }
+}
+
+/// Any time a file system has is served; as a validator only what a date of HTTP can be.
+#[test]
+fn dates_before_1970_and_ahead_are_no_validators() {
+    let server = Server::start();
+    let now = SystemTime::now();
+    let (second, decade) = (Duration::from_secs(1), Duration::from_secs(315_000_000));
+    let old = SystemTime::UNIX_EPOCH;
+    for (modified, dated) in [(old - decade, false), (old - second, false), (old, true), (now + decade, false)] {
+        set_modified(&server.file("film.mp4", b"12345"), modified);
+        let answer = get(&server, "");
+        assert_eq!((answer.status, answer.body.as_slice()), (200, b"12345".as_slice()), "{modified:?}");
+        assert_eq!(answer.field("last-modified").is_some(), dated, "{modified:?}");
+        let date = answer.field("last-modified").unwrap_or("Sat, 01 Jan 2000 00:00:00 GMT");
+        assert_eq!(get(&server, &format!("If-Unmodified-Since: {date}\r\n")).status, 200, "{modified:?}");
+        assert_eq!(get(&server, &format!("If-Modified-Since: {date}\r\n")).status, if dated { 304 } else { 200 });
+        assert_eq!(server.get("/media/?format=json").status, 200);
+        let put = "Content-Length: 3\r\n\r\nabc";
+        let put = format!("PUT /media/film.mp4 HTTP/1.1\r\nHost: localhost\r\nIf-Unmodified-Since: {date}\r\n{put}");
+        assert_eq!(server.ask(&put).status, 204, "{modified:?}");
+    }
+    assert_eq!(server.metric("isocast_panics_total"), 0.0);
 }
 
 /// Small reads that are asked for again come from memory: the same bytes and heads, and never of an older version.
