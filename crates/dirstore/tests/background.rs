@@ -14,6 +14,7 @@ use dirstore::{
     GrantPort, OnBreak, Precondition, Store, StoreError, StoreEvent, StoreLayout, StoreSettings, UploadRequest, WakeFn,
     Want,
 };
+use rustix::fs::{Mode, OFlags};
 use storage::grant::{Grant, StoreMessage};
 
 const STEP: u64 = 128 << 20;
@@ -77,8 +78,11 @@ async fn contents_are_looked_into_before_anybody_asks_and_that_is_kept() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_big_removed_file_keeps_its_bytes_for_its_readers_and_goes_in_steps() {
     let root = folder();
-    let file = File::create(root.path().join("big")).unwrap();
-    file.set_len(5 * STEP / 2).unwrap();
+    let big = root.path().join("big");
+    File::create(&big).unwrap().set_len(5 * STEP / 2).unwrap();
+    // It tells the length, and is not open.
+    let file = File::from(rustix::fs::open(&big, OFlags::PATH, Mode::empty()).unwrap());
+    let other_program = File::open(&big).unwrap();
     let (store, giver) = governed(root.path(), &settings());
     giver.do_chores(&store).await;
     let reader = store.open(&path("/big"), Want::File).await.unwrap();
@@ -87,13 +91,17 @@ async fn a_big_removed_file_keeps_its_bytes_for_its_readers_and_goes_in_steps() 
         async move { store.delete(&path("/big"), Precondition::None).await }
     });
     let commit = giver.commit_offer(true);
-    assert!(!root.path().join("big").exists());
+    assert!(!big.exists());
     assert!(!deleting.is_finished(), "not acknowledged before it is durable");
     giver.grant_all(&commit);
     deleting.await.unwrap().unwrap();
     assert_eq!(giver.do_chores(&store).await, 0);
     assert_eq!(file.metadata().unwrap().len(), 5 * STEP / 2, "somebody reads it");
     drop(reader);
+    // A step each second would be granted by now; the file is looked at in the one that is.
+    while giver.do_chores(&store).await == 0 {}
+    assert_eq!(file.metadata().unwrap().len(), 5 * STEP / 2, "another program has it open");
+    drop(other_program);
     let mut steps = 0;
     while file.metadata().unwrap().len() > STEP {
         steps += giver.do_chores(&store).await; // looked at once a second

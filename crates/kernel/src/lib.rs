@@ -11,6 +11,7 @@ pub mod direct;
 pub mod fiemap;
 pub mod held;
 pub mod io;
+pub mod lease;
 pub mod loop_device;
 pub mod permissions;
 pub mod plane_channel;

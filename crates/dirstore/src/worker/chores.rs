@@ -1,13 +1,14 @@
 //! Work nobody waits for: freeing the space of big removed files, looking through the folders (containers' rates ahead of
 //! their viewers, leftovers of a crash).
 //!
-//! Promise: one small step per grant; what is to be done is bounded; a removed file keeps its bytes while anybody here
-//! reads it. Not here: finding a rate (`media`), keeping it (`index`).
+//! Promise: one small step per grant; what is to be done is bounded; a removed file keeps its bytes while a stream, or another
+//! program, has it open. Not here: finding a rate (`media`), keeping it (`index`).
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kernel::clock::monotonic;
+use kernel::lease::is_open_elsewhere;
 use rustix::fs::{AtFlags, Dir, FileType, OFlags, fstat, ftruncate, statat, unlinkat};
 use rustix::io::Errno;
 use storage::leftover::{Leftover, leftover, recovered_names};
@@ -45,7 +46,7 @@ const RESCAN: Nanos = Nanos::from_secs(600);
 /// How long what has come of an upload is kept for another one that goes on with it.
 const PART_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Between two looks at whether a removed file is still read.
+/// Between two looks at whether a removed file is still open.
 const REMOVED_CHECK: Duration = Duration::from_secs(1);
 
 /// Endings of names that are worth looking into before anybody asks.
@@ -215,7 +216,9 @@ impl Worker {
         if !big || self.chores.removed.len() >= REMOVED_MAX {
             return None;
         }
-        let file = beneath::reopen(found.handle.as_fd(), OFlags::WRONLY | OFlags::CLOEXEC).ok()?;
+        // A lease that another program holds on it (Samba) would be waited for.
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let file = beneath::reopen(found.handle.as_fd(), flags).ok()?;
         Some(RemovedFile { file, device: stamp.device, inode: stamp.inode })
     }
 
@@ -224,24 +227,31 @@ impl Worker {
         self.chores.removed.extend(removed);
     }
 
-    /// Frees a step's worth of a removed file that nobody reads any more. False if there is none.
+    /// Frees a step's worth of a removed file that is open nowhere else. False if there is none.
     fn free_some(&mut self) -> bool {
         let wait = u64::try_from(REMOVED_CHECK.as_nanos()).expect("a second");
         self.chores.next_check = monotonic().saturating_add(Nanos(wait));
-        let contents = &self.contents;
-        let Some(place) = self.chores.removed.iter().position(|file| !contents.is_read(file.device, file.inode)) else {
+        let unread = |file: &RemovedFile| !self.contents.is_read(file.device, file.inode);
+        let open_elsewhere = |file: &RemovedFile| is_open_elsewhere(file.file.as_fd());
+        let removed = &self.chores.removed;
+        let Some(place) = removed.iter().position(|file| unread(file) && !matches!(open_elsewhere(file), Ok(true)))
+        else {
             return false;
         };
         self.chores.next_check = Nanos::ZERO;
-        let file = &self.chores.removed[place].file;
-        let left = fstat(file).ok().filter(|stat| stat.st_nlink == 0).and_then(|stat| u64::try_from(stat.st_size).ok());
-        let next = left.unwrap_or(0).saturating_sub(TRUNCATE_STEP_BYTES);
-        // The rest goes with the descriptor; so it does if somebody has given the file a name again, with nothing cut.
-        if next == 0 || ftruncate(file, next).is_err() {
+        // The rest goes with the descriptor; so does all of it where the kernel cannot tell who else has it open.
+        if !matches!(open_elsewhere(&removed[place]), Ok(false)) || !cut(&removed[place].file) {
             self.chores.removed.swap_remove(place);
         }
         true
     }
+}
+
+/// Cuts a step off a file that has no name. False if it is cut as far as it is to be, for the rest is small, or it has a name again.
+fn cut(file: &OwnedFd) -> bool {
+    let left = fstat(file).ok().filter(|stat| stat.st_nlink == 0).and_then(|stat| u64::try_from(stat.st_size).ok());
+    let next = left.unwrap_or(0).saturating_sub(TRUNCATE_STEP_BYTES);
+    next > 0 && ftruncate(file, next).is_ok()
 }
 
 /// Whether the file of this name was last written to longer ago than this.
