@@ -233,7 +233,8 @@ pub(crate) fn of_store(error: &StoreError) -> Reply {
             (StatusCode::PRECONDITION_FAILED, "what is there is not what the request's condition asks for".to_owned())
         }
         StoreError::NoSpace => {
-            (StatusCode::INSUFFICIENT_STORAGE, "the disk is full, or the quota of a folder that it lies in".to_owned())
+            let detail = "the disk is full, or the quota of a folder that it lies in, or no file may be so large there";
+            (StatusCode::INSUFFICIENT_STORAGE, detail.to_owned())
         }
         // Not the client's fault, and not for it to mend: 507, as for a disk that is full (RFC 4918 §11.5).
         StoreError::ReadOnly => (

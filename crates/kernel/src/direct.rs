@@ -11,6 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use io_uring::{IoUring, opcode, types};
+use rustix::process::{Resource, getrlimit};
 use units::limits;
 
 /// Pieces in flight at once.
@@ -56,8 +57,8 @@ impl DirectWriter {
     /// [`limits::PIECE_BYTES_MAX`]. `may_begin` is asked before each piece; its first `false` ends the run. Returns when
     /// nothing is in flight any more.
     ///
-    /// The offset and each buffer's address and length must be multiples of [`limits::DIRECT_ALIGN`]; if not, the error
-    /// says so and nothing is written.
+    /// The offset and each buffer's address and length must be multiples of [`limits::DIRECT_ALIGN`], and the end within the limit of
+    /// file sizes (`ulimit -f`); if not, the error says so and nothing is written.
     pub fn write_run(
         &mut self,
         file: BorrowedFd<'_>,
@@ -93,6 +94,10 @@ fn cut<'a>(mut offset: u64, buffers: &[&'a [u8]]) -> io::Result<Vec<WritePiece<'
     if !fits || !aligned(offset) || !buffers.iter().all(|b| aligned(address(b)) && aligned(length(b))) {
         let what = format!("a direct write must be aligned to {} bytes, and end below 2^63", limits::DIRECT_ALIGN);
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+    // The kernel would shorten the write to the limit, and find that unaligned.
+    if getrlimit(Resource::Fsize).current.is_some_and(|limit| offset.saturating_add(total) > limit) {
+        return Err(io::Error::from_raw_os_error(libc::EFBIG));
     }
     let piece_bytes = usize::try_from(limits::PIECE_BYTES_MAX).expect("a small constant");
     let mut pieces = Vec::new();

@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 /// Lines that may wait for the writer.
 const LINES_MAX: usize = 4096;
 
+/// Written at once, when so many bytes wait.
+const BATCH_BYTES: usize = 64 * 1024;
+
 /// Where lines go.
 pub type LogWriter = Box<dyn Write + Send>;
 
@@ -47,8 +50,12 @@ impl Log {
         let source = Arc::clone(&next);
         let is_on = Arc::new(AtomicBool::new(writer.is_some()));
         let writer = writer.unwrap_or_else(|| Box::new(std::io::sink()));
-        std::thread::Builder::new().name(name.to_owned()).spawn(move || write_lines(&waiting, &source, writer))?;
-        Ok(Self { waiting: sender, next, is_on, dropped: Arc::default() })
+        let dropped = Arc::<AtomicU64>::default();
+        let lost = Arc::clone(&dropped);
+        std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || write_lines(&waiting, &source, writer, &lost))?;
+        Ok(Self { waiting: sender, next, is_on, dropped })
     }
 
     /// True if lines are written at all.
@@ -82,7 +89,7 @@ impl Log {
         }
     }
 
-    /// Lines dropped because the writer was behind.
+    /// Lines dropped because the writer was behind, or failed.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
@@ -128,29 +135,68 @@ impl KindLimit {
     }
 }
 
-/// Writes lines as they come, flushing when none waits. A writer that fails loses its line: there is nowhere to say so.
-fn write_lines(waiting: &Receiver<Message>, next: &Mutex<Option<LogWriter>>, writer: LogWriter) {
-    let mut writer = std::io::BufWriter::new(writer);
+/// Lines on their way to the writer.
+#[derive(Default)]
+struct LineBatch {
+    text: String,
+    lines: u64,
+}
+
+impl LineBatch {
+    /// Writes them, or counts them as lost: a full disk, a limit of file sizes, a reader that has gone.
+    fn write(&mut self, writer: &mut LogWriter, lost: &AtomicU64) {
+        if writer.write_all(self.text.as_bytes()).and_then(|()| writer.flush()).is_err() {
+            lost.fetch_add(self.lines, Ordering::Relaxed);
+        }
+        *self = Self::default();
+    }
+}
+
+/// Writes lines as they come, in batches of those that wait.
+fn write_lines(waiting: &Receiver<Message>, next: &Mutex<Option<LogWriter>>, mut writer: LogWriter, lost: &AtomicU64) {
     while let Ok(first) = waiting.recv() {
         if let Some(other) = next.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            // Flushed when its last line was written.
-            writer = std::io::BufWriter::new(other);
+            writer = other;
         }
-        let mut told = Vec::new();
+        let (mut batch, mut told) = (LineBatch::default(), Vec::new());
         for message in std::iter::once(first).chain(waiting.try_iter()) {
             match message {
-                Message::Line(line) => drop(writeln!(writer, "{line}")),
+                Message::Line(line) => {
+                    batch.text.push_str(&line);
+                    batch.text.push('\n');
+                    batch.lines += 1;
+                }
                 Message::Look => {}
                 Message::Written(sender) => told.push(sender),
             }
+            if batch.text.len() >= BATCH_BYTES {
+                batch.write(&mut writer, lost);
+            }
         }
-        let _ = writer.flush();
+        batch.write(&mut writer, lost);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_that_a_writer_does_not_take_are_counted() {
+        struct FullDisk;
+        impl Write for FullDisk {
+            fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+                Err(std::io::ErrorKind::StorageFull.into())
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        let log = Log::start("test", Some(Box::new(FullDisk))).expect("a thread");
+        (0..3).for_each(|_| log.line("a line".to_owned()));
+        log.wait_written(Duration::from_secs(60));
+        assert_eq!(log.dropped(), 3);
+    }
 
     #[test]
     fn what_is_too_much_is_counted() {
