@@ -1,9 +1,12 @@
 //! Uploads, recordings and deletions on the real program: what is answered is there, what broke off was never.
 
-use std::fs;
+use std::fs::{self, File, Permissions};
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use rustix::fs::XattrFlags;
 
 use crate::fixtures::{Server, Setup, pattern};
 
@@ -274,4 +277,92 @@ fn what_others_may_yet_send_does_not_fill_a_disk() {
         assert_eq!(client.answer(true).status, 201);
     }
     drop(server);
+}
+
+/// `ulimit -f`: a write beyond it is an answer of that request, and ends neither the server nor a command.
+#[test]
+fn a_limit_of_file_sizes_ends_nothing() {
+    let logs = tempfile::tempdir().expect("a folder");
+    let (access, said) = (logs.path().join("access.log"), logs.path().join("said"));
+    for log in [&access, &said] {
+        File::create(log).and_then(|file| file.set_len(4_000_000)).expect("as long as a file may be, and longer");
+    }
+    // Blocks of 512 bytes, in some shells of 1024.
+    let setup = Setup::default().set(&format!("log.access={}", access.display()));
+    let server = setup.limits("ulimit -f 2000;").start();
+    let (large, small) = (pattern(4_000_000), pattern(1_000_000));
+    assert_eq!(server.put("/media/large.ts", "", &large).status, 507);
+    assert_eq!(server.put("/media/recording.ts?rate=80M", "", &large).status, 507);
+    let mut client = server.connect();
+    client.send(b"PUT /media/large.ts HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3d0900\r\n");
+    client.send(&large);
+    client.send(b"\r\n0\r\n\r\n");
+    assert_eq!(client.answer(true).status, 507);
+    assert_eq!(server.put("/media/small.ts", "", &small).status, 201, "the disk is none the worse");
+    assert!(server.get("/media/small.ts?rate=max").body == small);
+    assert!(server.metric("isocast_log_lines_dropped_total{log=\"access\"}") >= 4.0);
+    assert_eq!(fs::metadata(&access).expect("there").len(), 4_000_000);
+
+    let from = server.file("from.ts", &large);
+    let script = format!("ulimit -f 2000; exec 2>>{}; exec \"$@\"", said.display());
+    let mut copy = Command::new("sh");
+    copy.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_isocast"), "cp", "--alone"]).arg(from);
+    let status = copy.arg(logs.path().join("to.ts")).status().expect("a shell");
+    assert_eq!(status.code(), Some(1), "it says so and ends, though standard error takes nothing either");
+}
+
+/// A file or folder that is made is permitted what the umask, the setgid folder and its default ACL say; what replaces a file keeps
+/// its mode.
+#[test]
+fn permissions_are_those_that_the_system_says() {
+    let server = Setup::default().limits("umask 002;").start();
+    let mode = |name: &str| fs::metadata(server.root.join(name)).expect("there").permissions().mode() & 0o7777;
+    let set = |name: &str, mode: u32| {
+        fs::set_permissions(server.root.join(name), Permissions::from_mode(mode)).expect("set");
+    };
+    for name in ["plain", "listed"] {
+        fs::create_dir(server.root.join(name)).expect("made");
+    }
+    set("plain", 0o2775);
+    assert_eq!(server.put("/media/plain/new/a.ts", "", b"abc").status, 201);
+    assert_eq!((mode("plain/new"), mode("plain/new/a.ts")), (0o2775, 0o664));
+    assert_eq!(server.put("/media/recording.ts?rate=1M&on_break=keep", "", b"abc").status, 201);
+    assert_eq!(mode("recording.ts"), 0o664);
+
+    for kept in [0o640, 0o606, 0o600] {
+        set("plain/new/a.ts", kept);
+        assert_eq!(server.put("/media/plain/new/a.ts", "", b"abcd").status, 204);
+        assert_eq!(mode("plain/new/a.ts"), kept);
+    }
+    set("plain/new/a.ts", 0o4755);
+    assert_eq!(server.put("/media/plain/new/a.ts", "", b"abcd").status, 204);
+    assert_eq!(mode("plain/new/a.ts"), 0o755, "what was sent runs as nobody else");
+
+    // Version 2, then tag, permissions and id: owner rwx, group rx, group 12345 rwx, mask rwx, others nothing.
+    let entries = [(1u16, 7u16, !0u32), (4, 5, !0), (8, 7, 12345), (16, 7, !0), (32, 0, !0)];
+    let mut list = 2u32.to_le_bytes().to_vec();
+    for (tag, permissions, id) in entries {
+        list.extend_from_slice(&tag.to_le_bytes());
+        list.extend_from_slice(&permissions.to_le_bytes());
+        list.extend_from_slice(&id.to_le_bytes());
+    }
+    let (folder, file) = (server.root.join("listed"), server.root.join("listed/new/a.ts"));
+    if rustix::fs::setxattr(&folder, "system.posix_acl_default", &list, XattrFlags::empty()).is_err() {
+        crate::fixtures::skip::skipped("this file system has no access control lists");
+        return;
+    }
+    assert_eq!(server.put("/media/listed/new/a.ts", "", b"abc").status, 201);
+    assert_eq!((mode("listed/new"), mode("listed/new/a.ts")), (0o770, 0o660), "the list says so, and no umask");
+    let list_of = |path: &Path| {
+        let mut list = vec![0; 1024];
+        let length = rustix::fs::getxattr(path, "system.posix_acl_access", &mut list).expect("a list");
+        list.truncate(length);
+        list
+    };
+    let before = list_of(&file);
+    fs::set_permissions(&file, Permissions::from_mode(0o640)).expect("set");
+    let narrowed = list_of(&file);
+    assert_ne!(narrowed, before);
+    assert_eq!(server.put("/media/listed/new/a.ts", "", b"abcd").status, 204);
+    assert_eq!((mode("listed/new/a.ts"), list_of(&file)), (0o640, narrowed));
 }

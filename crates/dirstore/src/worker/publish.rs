@@ -2,7 +2,7 @@
 //!
 //! Promise: a name goes from the old content to the new one in one step of the file system; the precondition is looked
 //! at once more in the same step (a new name) or just before it, on the one thread that changes this disk (a replaced
-//! one). An old content stays whole for those who read it.
+//! one). An old content stays whole for those who read it, and leaves its mode to the new one.
 
 use std::os::fd::AsFd;
 
@@ -84,6 +84,9 @@ impl Worker {
         let name = path.components().last().map_or("", String::as_str);
         let removed = existing.as_ref().and_then(|found| self.prepare_removal(found));
         let Some(target) = self.uploads.file_mut(upload) else { return Err(StoreError::Closed) };
+        if let Some(found) = &existing {
+            target.temporary.take_permissions(found.handle.as_fd(), &found.stat)?;
+        }
         match target.temporary.publish_new(name) {
             Ok(()) => {}
             Err(Errno::EXIST) if precondition.demands_absence() => return Err(StoreError::PreconditionFailed),

@@ -5,17 +5,27 @@
 //! contains its own one. It stays when it is dropped, and the next run gives it its own name. Works without `O_TMPFILE`
 //! (NFS, FUSE) and without `RENAME_NOREPLACE`, there with a hidden name.
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags};
-use rustix::fs::{flock, linkat, openat, renameat, renameat_with, statat, unlinkat};
+use rustix::fs::{AtFlags, CWD, FlockOperation, Gid, Mode, OFlags, RenameFlags, Stat, XattrFlags};
+use rustix::fs::{
+    fchmod, fchown, flock, fsetxattr, fstat, getxattr, linkat, openat, renameat, renameat_with, statat, unlinkat,
+};
 use rustix::io::Errno;
 use storage::leftover::hidden_name;
 
 use crate::path::COMPONENT_BYTES_MAX;
+
+/// Of which the umask, or the default ACL of the folder, leaves what is to be permitted.
+const MODE: Mode = Mode::RUSR.union(Mode::WUSR).union(Mode::RGRP).union(Mode::WGRP).union(Mode::ROTH).union(Mode::WOTH);
+
+/// The attribute in which Linux keeps a file's access control list, and with it the mode.
+const ACL: &str = "system.posix_acl_access";
+/// Longest attribute of any file system.
+const ATTRIBUTE_BYTES_MAX: usize = 64 * 1024;
 
 /// A file on its way to a name in `directory`.
 #[derive(Debug)]
@@ -41,13 +51,12 @@ impl TemporaryFile {
     /// A new, empty file in `directory`; with direct I/O if `direct`.
     pub(super) fn new(directory: OwnedFd, direct: bool) -> Result<Self, Errno> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | if direct { OFlags::DIRECT } else { OFlags::empty() };
-        let mode = Mode::from_raw_mode(0o644);
-        match openat(&directory, ".", flags | OFlags::TMPFILE, mode) {
+        match openat(&directory, ".", flags | OFlags::TMPFILE, MODE) {
             Ok(file) => Ok(Self { file, directory, state: TemporaryState::Nameless }),
             // What file systems and old kernels without O_TMPFILE answer.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL) => {
                 let hidden = next_hidden_name(None);
-                let file = openat(&directory, hidden.as_str(), flags | OFlags::CREATE | OFlags::EXCL, mode)?;
+                let file = openat(&directory, hidden.as_str(), flags | OFlags::CREATE | OFlags::EXCL, MODE)?;
                 Ok(Self { file, directory, state: TemporaryState::Hidden(hidden) })
             }
             Err(error) => Err(error),
@@ -63,7 +72,7 @@ impl TemporaryFile {
         }
         let flags = OFlags::RDWR | OFlags::CLOEXEC | if direct { OFlags::DIRECT } else { OFlags::empty() };
         let create = OFlags::CREATE | OFlags::EXCL;
-        let file = openat(&directory, hidden.as_str(), flags | create, Mode::from_raw_mode(0o644))?;
+        let file = openat(&directory, hidden.as_str(), flags | create, MODE)?;
         // Held as long as the file is open: another server on the same folder leaves it alone. Some file systems have no
         // locks; there it is only this machine's.
         let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
@@ -78,7 +87,7 @@ impl TemporaryFile {
         }
         let flags = OFlags::RDWR | OFlags::CLOEXEC | if direct { OFlags::DIRECT } else { OFlags::empty() };
         let create = OFlags::CREATE | OFlags::NOFOLLOW;
-        let file = openat(&directory, hidden.as_str(), flags | create, Mode::from_raw_mode(0o644))?;
+        let file = openat(&directory, hidden.as_str(), flags | create, MODE)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) => Self::new(directory, direct),
             _ => Ok(Self { file, directory, state: TemporaryState::Recoverable(hidden) }),
@@ -99,6 +108,25 @@ impl TemporaryFile {
     pub(super) fn forget(&mut self) {
         if let TemporaryState::Recoverable(hidden) = &mut self.state {
             self.state = TemporaryState::Hidden(std::mem::take(hidden));
+        }
+    }
+
+    /// Gives the file the group, mode and access control list of the one in whose place it is to be. Those that its file system
+    /// does not have, or that this user may not give, stay as they are.
+    pub(super) fn take_permissions(&self, replaced: BorrowedFd<'_>, stat: &Stat) -> Result<(), Errno> {
+        let refused = |error| match error {
+            Errno::PERM | Errno::OPNOTSUPP | Errno::INVAL => Ok(()),
+            error => Err(error),
+        };
+        if stat.st_gid != fstat(&self.file)?.st_gid {
+            fchown(&self.file, None, Some(Gid::from_raw(stat.st_gid))).or_else(refused)?;
+        }
+        fchmod(&self.file, Mode::from_raw_mode(stat.st_mode & 0o777)).or_else(refused)?;
+        let mut list = vec![0; ATTRIBUTE_BYTES_MAX];
+        match getxattr(format!("/proc/self/fd/{}", replaced.as_raw_fd()), ACL, &mut list) {
+            Ok(length) => fsetxattr(&self.file, ACL, &list[..length], XattrFlags::empty()).or_else(refused),
+            Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
+            Err(error) => Err(error),
         }
     }
 

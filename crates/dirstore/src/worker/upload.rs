@@ -174,7 +174,8 @@ fn folder_for(root: &Root, path: &ContentPath, length: u64) -> Result<OwnedFd, S
         return Err(StoreError::NoSpace);
     }
     for name in missing.into_iter().rev() {
-        match mkdirat(&folder, name.as_str(), Mode::from_raw_mode(0o755)) {
+        // The umask, or the default ACL of the folder above, leaves what is to be permitted.
+        match mkdirat(&folder, name.as_str(), Mode::RWXU | Mode::RWXG | Mode::RWXO) {
             // Where a file's name is durable with the file, so is that of its folder; elsewhere it is made so at once.
             Ok(()) if !content::syncs_names_with_files(folder.as_fd())? => fsync(&folder)?,
             // Another upload may have made it, or a link that leads nowhere lies there.
