@@ -193,6 +193,20 @@ async fn deletes_look_at_what_is_there() {
 }
 
 #[tokio::test]
+async fn of_a_link_only_the_link_goes() {
+    let root = folder();
+    fs::create_dir_all(root.path().join("full/empty")).unwrap();
+    fs::write(root.path().join("full/a"), "x").unwrap();
+    let store = ungoverned(&[root.path()]);
+    for (link, target) in [("to-folder", "full"), ("to-empty", "full/empty"), ("to-file", "full/a")] {
+        std::os::unix::fs::symlink(target, root.path().join(link)).unwrap();
+        store.delete(&path(&format!("/{link}")), Precondition::None).await.unwrap();
+        assert!(fs::symlink_metadata(root.path().join(link)).is_err(), "{link}");
+        assert!(root.path().join(target).exists(), "{target}");
+    }
+}
+
+#[tokio::test]
 async fn a_folder_that_goes_takes_no_content_with_it() {
     let (one, two) = (folder(), folder());
     fs::create_dir(one.path().join("name")).unwrap();

@@ -163,7 +163,9 @@ impl Worker {
         let found = found?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let directory = beneath::open_beneath(self.roots[root].directory.as_fd(), &parent.relative(), flags)?;
-        if kind == NameKind::Directory {
+        // The name itself: of a link to a folder, the link goes and the folder stays.
+        let is_folder = |stat: Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        if statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(is_folder) {
             unlinkat(&directory, name, AtFlags::REMOVEDIR)?;
             return Ok(directory);
         }
