@@ -4,7 +4,7 @@
 //! and the group of its folder only. Not here: checking passwords (the control plane).
 
 use std::fs;
-use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write};
+use std::io::{self, BufRead, IsTerminal as _, Read as _, Write};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -159,9 +159,17 @@ fn password(name: &str) -> anyhow::Result<String> {
 }
 
 fn line() -> anyhow::Result<String> {
+    read_password(&mut io::stdin().lock())
+}
+
+fn read_password(input: &mut dyn BufRead) -> anyhow::Result<String> {
     let mut text = String::new();
-    io::stdin().lock().take(PASSWORD_BYTES_MAX).read_line(&mut text).context("cannot read the password")?;
-    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+    // Beyond the longest: a line's end, or the byte that is too much.
+    input.take(PASSWORD_BYTES_MAX + 2).read_line(&mut text).context("cannot read the password")?;
+    let password = text.trim_end_matches(['\r', '\n']);
+    let fits = u64::try_from(password.len()).is_ok_and(|bytes| bytes <= PASSWORD_BYTES_MAX);
+    ensure!(fits, "the password is longer than {PASSWORD_BYTES_MAX} bytes; nothing was changed");
+    Ok(password.to_owned())
 }
 
 /// A line that the terminal does not show.
@@ -199,6 +207,17 @@ mod tests {
         let hash = PasswordHash::new(&hash).expect("a PHC string");
         assert!(Argon2::default().verify_password(b"correct horse", &hash).is_ok());
         assert!(Argon2::default().verify_password(b"wrong", &hash).is_err());
+    }
+
+    #[test]
+    fn a_password_is_taken_whole_or_refused() {
+        let read = |length: usize, end: &str| read_password(&mut format!("{}{end}", "p".repeat(length)).as_bytes());
+        for end in ["", "\n", "\r\n"] {
+            assert_eq!(read(1024, end).expect("the longest").len(), 1024, "{end:?}");
+            let error = read(1025, end).expect_err("too long").to_string();
+            assert!(error.contains("longer than 1024 bytes"), "{error}");
+        }
+        assert!(read(1_000_000, "\n").is_err());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Promise: argon2 is slow on purpose, so what was right is remembered for a while by a keyed hash, and is not verified
 //! again meanwhile; a storm of wrong ones takes one processor at most and delays another address by one verification;
 //! those of one address are verified in the order they came, so that a right one behind the same proxy has its turn as
-//! well; and a login that cannot be verified within seconds is answered with a request to try again. No password is
+//! well; a name that is no user is told apart by no time; and a login that cannot be verified within seconds is answered with a request to try again. No password is
 //! kept.
 
 use std::collections::HashMap;
@@ -75,7 +75,9 @@ impl Logins {
         password: &str,
         from: IpAddr,
     ) -> Result<Principal, LoginError> {
-        let (_, password_hash) = config.users.iter().find(|(user, _)| user == name).ok_or(LoginError::Wrong)?;
+        let user = config.users.iter().find(|(user, _)| user == name);
+        // A name that is no user takes as long as one that is: it is verified against another's hash.
+        let (_, password_hash) = user.or(config.users.first()).ok_or(LoginError::Wrong)?;
         let secret = (name, password_hash, password);
         let key = (self.keys.0.hash_one(secret), self.keys.1.hash_one(secret));
         let now = Instant::now();
@@ -91,7 +93,7 @@ impl Logins {
             PasswordHash::new(&hash)
                 .is_ok_and(|hash| Argon2::default().verify_password(password.as_bytes(), &hash).is_ok())
         });
-        if !verification.await.unwrap_or(false) {
+        if !verification.await.unwrap_or(false) || user.is_none() {
             return Err(LoginError::Wrong);
         }
         let mut verified = lock(&self.verified);
@@ -190,7 +192,7 @@ mod tests {
         let (logins, config) = (Arc::new(Logins::default()), Arc::new(config()));
         let user = Ok(Principal::User("ada".to_owned()));
         assert_eq!(logins.login(&config, "ada", "secret", address(1)).await, user);
-        assert_eq!(logins.login(&config, "bob", "secret", address(1)).await, Err(LoginError::Wrong));
+        assert_eq!(logins.login(&config, "bob", "secret", address(1)).await, Err(LoginError::Wrong), "ada's password");
         // Nobody else's verification begins while this is held.
         let held = logins.verifying.acquire().await.expect("it is never closed");
         let ask = |name: &'static str, password: String, from| {
@@ -218,6 +220,21 @@ mod tests {
         let wrong = outcomes.iter().filter(|outcome| **outcome == Err(LoginError::Wrong)).count();
         assert_eq!((wrong, outcomes.len()), (PER_ADDRESS_MAX, PER_ADDRESS_MAX + 1), "each had its turn");
         assert!(lock(&logins.queues).is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_name_that_is_no_user_waits_for_a_verification_too() {
+        let (logins, config) = (Logins::default(), config());
+        let held = logins.verifying.acquire().await.expect("it is never closed");
+        let mut login = std::pin::pin!(logins.login(&config, "bob", "secret", address(1)));
+        tokio::select! {
+            biased;
+            _ = &mut login => panic!("it was told at once"),
+            () = tokio::task::yield_now() => {}
+        }
+        assert_eq!(lock(&logins.queues).len(), 1);
+        drop(held);
+        assert_eq!(login.await, Err(LoginError::Wrong));
     }
 
     #[tokio::test]

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use strsim::levenshtein;
 use toml::de::{DeArray, DeTable, DeValue};
 
+use crate::output::say;
+
 /// The prefix of environment variables: `ISOCAST_SCHEDULE__CYCLE` is the key `schedule.cycle`.
 const ENVIRONMENT_PREFIX: &str = "ISOCAST_";
 
@@ -17,6 +19,19 @@ const ENVIRONMENT_PREFIX: &str = "ISOCAST_";
 const PARTS: &str = "conf.d";
 /// Files in it.
 const PARTS_MAX: usize = 1000;
+
+/// Whether a name in the folder is a part: not an editor's lock (`.#x.toml`), what another system keeps beside a file (`._x.toml`), or a
+/// folder. Those that are not are named in the log.
+fn is_part(path: &Path) -> bool {
+    let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+    let why = match () {
+        () if is_hidden => "its name is hidden",
+        () if path.is_dir() => "it is a folder",
+        () => return true,
+    };
+    say(format_args!("{} is passed over: {why}", path.display()));
+    false
+}
 
 /// Where a setting was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,6 +110,7 @@ impl Settings {
                 let named = entries.flatten().map(|entry| entry.path());
                 let mut named: Vec<PathBuf> = named.filter(|path| path.extension() == Some("toml".as_ref())).collect();
                 named.sort();
+                named.retain(|path| is_part(path));
                 if named.len() > PARTS_MAX {
                     self.contradiction(PARTS, format!("more than {PARTS_MAX} files in {}", parts.display()));
                     named.truncate(PARTS_MAX);
@@ -381,6 +397,9 @@ mod tests {
         write("conf.d/20-b.toml", "[t]\nc = 20\n");
         write("conf.d/10-a.toml", "a = 10\n[t]\nc = 10\n");
         write("conf.d/30.toml.disabled", "a = = 30\n");
+        write("conf.d/._10-a.toml", "\0\x05\x16\x07");
+        std::os::unix::fs::symlink("someone@host.123", folder.path().join("conf.d/.#10-a.toml")).unwrap();
+        std::fs::create_dir(folder.path().join("conf.d/50.toml")).unwrap();
         let mut settings = Settings::default();
         settings.add_file_and_parts(&file);
         let taken = (settings.take("a", 0, number), settings.take("t.b", 0, number), settings.take("t.c", 0, number));

@@ -10,14 +10,14 @@ mod again;
 mod disks;
 mod greeting;
 mod links;
+mod logs;
 mod operations;
 mod resources;
 mod state;
 mod wiring;
 
-use std::fs::OpenOptions;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ use kernel::plane_channel::{PlaneHandle, ReportReceiver};
 use kernel::thread::PlaneThread;
 use sd_notify::NotifyState;
 use service::MediaService;
-use service::log::{Log, LogWriter};
+use service::log::Log;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use units::{ByteCount, limits};
@@ -45,6 +45,7 @@ use again::Unknown;
 use disks::KnownDisk;
 use greeting::Greeting;
 use links::Links;
+use logs::log_writers;
 use operations::ServerOperations;
 use state::StateFolder;
 use wiring::{http_config, plane_config};
@@ -461,16 +462,4 @@ impl service::PlaneQueue for PlaneCommands {
     fn send(&self, command: Command) -> Result<(), Command> {
         self.0.send(command)
     }
-}
-
-/// The access log's, if there is to be one, and the event log's, opened anew.
-fn log_writers(config: &Config) -> anyhow::Result<(Option<LogWriter>, LogWriter)> {
-    let access = config.log.access.as_deref().map(log_writer).transpose()?;
-    let events = config.log.events.as_deref().map(log_writer).transpose()?;
-    Ok((access, events.unwrap_or_else(|| Box::new(io::stderr()))))
-}
-
-fn log_writer(path: &Path) -> anyhow::Result<LogWriter> {
-    let file = OpenOptions::new().create(true).append(true).open(path);
-    Ok(Box::new(file.with_context(|| format!("cannot write the log {}", path.display()))?))
 }
