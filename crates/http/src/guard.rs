@@ -9,9 +9,8 @@ use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 
-use http_types::StatusCode;
-
 use crate::message::reply::Reply;
+use crate::problem;
 use crate::shared::ConnectionStats;
 
 /// Runs `work`, which holds no socket.
@@ -25,8 +24,7 @@ pub(crate) async fn guarded<T>(stats: &ConnectionStats, work: impl Future<Output
         Ok(poll) => poll.map(Ok),
         Err(_) => {
             stats.panics.fetch_add(1, Ordering::Relaxed);
-            let detail = "the server failed at this request, which is a fault of it; its log says where";
-            Poll::Ready(Err(Reply::problem(StatusCode::INTERNAL_SERVER_ERROR, detail)))
+            Poll::Ready(Err(problem::fault()))
         }
     })
     .await

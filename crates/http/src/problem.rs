@@ -74,6 +74,12 @@ fn unavailable(title: &str, detail: &str, (resource, grantable): (&str, u64)) ->
     problem_with(StatusCode::SERVICE_UNAVAILABLE, title, detail, &members).field(RETRY_AFTER, RETRY_AFTER_SECONDS)
 }
 
+/// 500: the request met a fault of the server.
+pub(crate) fn fault() -> Reply {
+    let detail = "the server failed at this request, which is a fault of the server; its log says where";
+    Reply::problem(StatusCode::INTERNAL_SERVER_ERROR, detail)
+}
+
 /// 503: a queue or table is full.
 pub(crate) fn busy() -> Reply {
     unavailable("Busy", "too many requests are under way; try again later", ("table", 0))

@@ -393,7 +393,7 @@ async fn a_request_that_panics_is_answered_and_counted() {
     let harness = Harness::start(HttpConfig::default());
     harness.store.put("film.mp4", b"12345");
     let mut client = harness.connect();
-    let count = |client: &mut support::Client| {
+    let count = |client: &mut crate::support::Client| {
         client.get("/metrics");
         let text = client.answer(true).text().to_owned();
         let line = text.lines().find(|line| line.starts_with("isocast_panics_total ")).expect("counted").to_owned();

@@ -348,7 +348,7 @@ fn permissions_are_those_that_the_system_says() {
     }
     let (folder, file) = (server.root.join("listed"), server.root.join("listed/new/a.ts"));
     if rustix::fs::setxattr(&folder, "system.posix_acl_default", &list, XattrFlags::empty()).is_err() {
-        crate::fixtures::skip::skipped("this file system has no access control lists");
+        crate::common::skip::skipped("this file system has no access control lists");
         return;
     }
     assert_eq!(server.put("/media/listed/new/a.ts", "", b"abc").status, 201);
