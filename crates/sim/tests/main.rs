@@ -7,6 +7,7 @@ mod program;
 mod regressions;
 mod seeds;
 mod seeks;
+mod segments;
 mod sharing;
 mod slower;
 mod starts;
