@@ -13,8 +13,8 @@ use crate::StoreError;
 use crate::operation::{ChangeAnswer, Operation, ReplyTo};
 use crate::shared::DiskShared;
 
-/// Operations that wait for one disk's thread at most.
-pub(crate) const OPERATIONS_MAX: usize = 1024;
+/// Operations that wait for one disk's thread at most: more than the buffers of all uploads, so that these leave room for others.
+pub(crate) const OPERATIONS_MAX: usize = 4096;
 
 /// A caller's handle. The thread ends when the last one is gone.
 #[derive(Debug, Clone)]

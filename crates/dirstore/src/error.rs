@@ -54,6 +54,9 @@ pub enum StoreError {
     /// A queue or a table is full; try again later.
     #[error("too much is going on; try again later")]
     Busy,
+    /// The uploads under way have all the memory there is for them; try again later.
+    #[error("as many uploads are under way as there is memory for; try again later")]
+    UploadMemory,
     /// A name on the path is longer than the file system allows.
     #[error("a name is too long")]
     NameTooLong,

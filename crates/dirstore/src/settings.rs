@@ -10,7 +10,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 pub struct StoreSettings {
     /// How long a caller waits for a disk before it is told that the disk fails.
     pub patience: Duration,
-    /// Memory for best-effort uploads, in chunks of 1 MiB. At least 1.
+    /// Memory for best-effort uploads, in chunks of 1 MiB; eight uploads for each at once. At least 1.
     pub upload_chunks: usize,
     /// Memory for recordings, in chunks of 1 MiB; each takes 4 to 32. At least 1.
     pub recording_chunks: usize,

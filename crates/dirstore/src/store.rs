@@ -92,8 +92,8 @@ impl Store {
         let saver = settings.state.as_deref().map(|state| index.keep_in(state)).transpose()?;
         let reliance: Arc<OnceLock<DiskUsable>> = Arc::default();
         let events: Arc<EventSender> = Arc::default();
-        let uploads = UploadBuffers::new(settings.upload_chunks)?;
-        let recordings = UploadBuffers::new(settings.recording_chunks)?;
+        let uploads = UploadBuffers::for_uploads(settings.upload_chunks)?;
+        let recordings = UploadBuffers::for_recordings(settings.recording_chunks)?;
         let mut disks = Vec::new();
         for (number, laid_out) in layout.disks.into_iter().enumerate() {
             let id = disk_id(number);
@@ -278,7 +278,7 @@ impl Store {
             if bound.is_some_and(|bound| bound != here.0) || chosen.is_some_and(|chosen| chosen != here) {
                 continue;
             }
-            match Upload::begin(&disk.handle, root, request.clone(), buffers.clone(), Arc::clone(&home)).await {
+            match Upload::begin(&disk.handle, root, request.clone(), buffers, Arc::clone(&home)).await {
                 Err(StoreError::ReadOnly) => failure = StoreError::ReadOnly,
                 Ok(upload) => {
                     *chosen = Some(here);

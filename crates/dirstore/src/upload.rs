@@ -1,36 +1,31 @@
 //! The client's side of an upload.
 //!
 //! Promise: bytes are copied once, into leased memory; whoever sends faster than the disk is granted time waits in
-//! [`Upload::append`], in memory that is bounded per upload and over all; an upload that is dropped leaves nothing, or what
-//! came of it if that was asked for.
+//! [`Upload::append`], in memory that is bounded per upload and over all, and that no other client keeps from it (`buffers`);
+//! an upload that is dropped leaves nothing, or what came of it if that was asked for.
 //! Not here: writing (`worker::upload`).
 
 use std::sync::Arc;
 
-use kernel::pool::LEASE_BYTES;
 use storage::uploads::RecordingTerms;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use units::limits;
 
 use crate::StoreError;
-use crate::buffers::{BufferPermit, Chunk, UploadBuffers};
+use crate::buffers::{BufferShare, Chunk, UPLOAD_BUFFER_BYTES, UploadBuffers};
 use crate::disk::DiskHandle;
 use crate::home::UploadRoot;
 use crate::operation::{self, Begun, Operation, UploadProgress, UploadTerms};
 use crate::request::{Published, UploadClass, UploadRequest};
 
-/// Chunks a best-effort upload has in flight at most: enough to keep its disk busy while more come.
-const CHUNKS_PER_UPLOAD: usize = 8;
+/// Bytes that a best-effort upload has in flight at most: enough to keep its disk busy while more come.
+const UPLOAD_BYTES_MAX: u64 = 8 * limits::CHUNK_BYTES;
 
 /// An upload in progress. Dropping it breaks it off ([`crate::OnBreak`]).
 #[derive(Debug)]
 pub struct Upload {
     disk: DiskHandle,
     begun: Begun,
-    buffers: UploadBuffers,
-    /// This upload's share of them.
-    share: Arc<Semaphore>,
-    /// A recording's buffers are its own from the start.
-    reserved: Option<Arc<OwnedSemaphorePermit>>,
+    buffers: Arc<BufferShare>,
     progress: Arc<UploadProgress>,
     length: Option<u64>,
     received_bytes: u64,
@@ -44,24 +39,18 @@ impl Upload {
         disk: &DiskHandle,
         root: usize,
         request: UploadRequest,
-        buffers: UploadBuffers,
+        buffers: &UploadBuffers,
         home: Arc<UploadRoot>,
     ) -> Result<Self, StoreError> {
-        let (chunks, recording) = match request.class {
-            UploadClass::BestEffort => (CHUNKS_PER_UPLOAD, None),
+        let few = |count: u64| u32::try_from(count).expect("a few");
+        let (own, most, recording) = match request.class {
+            UploadClass::BestEffort => (1, few(UPLOAD_BYTES_MAX / UPLOAD_BUFFER_BYTES), None),
             UploadClass::Recording { rate, reservation, .. } => {
                 let recording = RecordingTerms { rate, reservation };
-                (usize::try_from(recording.chunks()).expect("a few"), Some(recording))
+                (few(recording.chunks()), few(recording.chunks()), Some(recording))
             }
         };
-        let reserved = match recording {
-            None => None,
-            Some(_) => {
-                let count = u32::try_from(chunks).expect("a few");
-                let permits = Arc::clone(&buffers.permits).try_acquire_many_owned(count);
-                Some(Arc::new(permits.map_err(|_| StoreError::Busy)?))
-            }
-        };
+        let buffers = buffers.share(own, most)?;
         let progress = Arc::new(UploadProgress::default());
         let terms = UploadTerms {
             length: request.length,
@@ -71,10 +60,9 @@ impl Upload {
             progress: Arc::clone(&progress),
         };
         let (path, length) = (request.path, request.length);
-        let share = Arc::new(Semaphore::new(chunks));
         let begun = disk.call(|reply| Operation::Begin { root, path, terms, reply }).await?;
         let (disk, received_bytes) = (disk.clone(), begun.begun_with);
-        Ok(Self { disk, begun, buffers, share, reserved, progress, length, received_bytes, _home: home })
+        Ok(Self { disk, begun, buffers, progress, length, received_bytes, _home: home })
     }
 
     /// Bytes that an earlier upload has left: what is appended goes behind them.
@@ -99,12 +87,12 @@ impl Upload {
                 Some(chunk) => chunk,
                 None => self.lease().await?,
             };
-            let taken = bytes.len().min(LEASE_BYTES - chunk.filled);
+            let taken = bytes.len().min(chunk.lease.len() - chunk.filled);
             chunk.lease[chunk.filled..chunk.filled + taken].copy_from_slice(&bytes[..taken]);
             chunk.filled += taken;
             bytes = &bytes[taken..];
             self.received_bytes += u64::try_from(taken).expect("at most a lease");
-            let full = chunk.filled == LEASE_BYTES;
+            let full = chunk.filled == chunk.lease.len();
             self.begun.filling = Some(chunk);
             if full {
                 self.hand_over().await?;
@@ -155,24 +143,11 @@ impl Upload {
         Some(error.clone().of_disk(self.disk.shared.id))
     }
 
-    /// An empty chunk, waited for in turn.
+    /// An empty chunk, waited for while the disk works: it has one again as soon as the disk has written what it handed over.
     async fn lease(&self) -> Result<Chunk, StoreError> {
-        let work = async {
-            let of_upload = Arc::clone(&self.share).acquire_owned().await;
-            let of_pool = match &self.reserved {
-                Some(reserved) => BufferPermit::Reserved { _permit: Arc::clone(reserved) },
-                None => {
-                    let permit = Arc::clone(&self.buffers.permits).acquire_owned().await;
-                    BufferPermit::One { _permit: permit.map_err(|_| StoreError::Closed)? }
-                }
-            };
-            let lease = self.buffers.pool.try_lease().ok_or(StoreError::Busy)?;
-            let _of_upload = of_upload.map_err(|_| StoreError::Closed)?;
-            Ok(Chunk { lease, filled: 0, _of_pool: of_pool, _of_upload })
-        };
         let either = async {
             tokio::select! {
-                chunk = work => chunk,
+                chunk = self.buffers.lease() => chunk,
                 () = self.progress.failed.notified() => {
                     Err(self.failure().unwrap_or(StoreError::Closed))
                 }

@@ -4,9 +4,12 @@ use std::fs;
 use std::sync::{Arc, Mutex};
 
 use crate::common::{
-    everything_below, fence, finishing, folder, governed, path, pattern, put, request, settings, ungoverned, until,
+    Ungoverned, everything_below, fence, finishing, folder, governed, path, pattern, put, request, settings,
+    ungoverned, until,
 };
-use dirstore::{OnBreak, Precondition, StoreError, StoreEvent, UploadClass, UploadRequest};
+use dirstore::{
+    OnBreak, Precondition, Store, StoreError, StoreEvent, StoreLayout, StoreSettings, UploadClass, UploadRequest,
+};
 use storage::grant::{Offer, StoreWork, WorkClass};
 use units::{BitRate, DiskId, Nanos, ReservationId, limits};
 
@@ -247,6 +250,36 @@ async fn a_recording_lies_on_the_disk_that_reserved_for_it() {
     assert!(both.len() == 2 && disks.iter().all(|disk| both.contains(disk)), "{both:?}");
     let moved = store.begin_upload(recording(disks[1], "/rec-0")).await;
     assert!(matches!(moved, Err(StoreError::Busy)), "it would lie where nothing is reserved");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_and_idle_uploads_keep_no_memory_from_others() {
+    let root = folder();
+    // Memory for sixteen buffers: eight uploads, and eight buffers for those of them whose bytes flow.
+    let layout = StoreLayout::discover(&[root.path().to_path_buf().into()], &[], None).unwrap();
+    let little = StoreSettings { upload_chunks: 1, ..settings() };
+    let store = Store::start(layout, &little, |_| Box::new(Ungoverned::default())).unwrap();
+    let mut slow = Vec::new();
+    for nth in 0..7 {
+        let mut upload = store.begin_upload(request(&format!("/slow-{nth}"), None)).await.unwrap();
+        // More than a buffer came at once, and then nothing more.
+        upload.append(&pattern(150_000, nth)).await.unwrap();
+        slow.push(upload);
+    }
+    assert!(put(&store, "/one", b"1").await.unwrap().created);
+    let fast = pattern(9 * MIB, 99);
+    assert!(put(&store, "/fast", &fast).await.unwrap().created);
+    assert!(fs::read(root.path().join("fast")).unwrap() == fast);
+    let eighth = store.begin_upload(request("/eighth", None)).await.unwrap();
+    let ninth = store.begin_upload(request("/ninth", None)).await;
+    assert!(matches!(ninth, Err(StoreError::UploadMemory)), "it is answered at once: {ninth:?}");
+    drop(eighth);
+    for (nth, mut upload) in (0..).zip(slow) {
+        upload.append(&pattern(150_000, nth)).await.unwrap();
+        assert_eq!(upload.finish().await.unwrap().size, 300_000);
+        let came = pattern(150_000, nth);
+        assert!(fs::read(root.path().join(format!("slow-{nth}"))).unwrap() == [&came[..], &came].concat());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -258,7 +258,7 @@ pub(crate) fn of_store(error: &StoreError) -> Reply {
         }
         // A change that is answered with 503 is not made later either.
         StoreError::Unsettled(_) => (StatusCode::GATEWAY_TIMEOUT, format!("{error}; look again when the disk answers")),
-        StoreError::RootAway(_) | StoreError::Busy | StoreError::Closed => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}")),
+        StoreError::RootAway(_) | StoreError::Busy | StoreError::UploadMemory | StoreError::Closed => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}")),
         StoreError::NameTooLong => (StatusCode::BAD_REQUEST, "a name in the path is too long".to_owned()),
         StoreError::TooLong | StoreError::TooShort => (StatusCode::BAD_REQUEST, format!("{error}")),
         StoreError::Io(cause) => (StatusCode::INTERNAL_SERVER_ERROR, format!("the store failed: {cause}")),
@@ -269,6 +269,7 @@ pub(crate) fn of_store(error: &StoreError) -> Reply {
     let resource = match error {
         StoreError::DiskFailing(disk) => resource_name(Resource::DiskFailing(*disk)),
         StoreError::RootAway(_) => "folder away".to_owned(),
+        StoreError::UploadMemory => "upload memory".to_owned(),
         _ => "table".to_owned(),
     };
     unavailable("Service Unavailable", &detail, (&resource, 0))

@@ -5,7 +5,7 @@
 //! of the disk per piece: 7 against 31 MB/s), the caller is asked before each, and nothing is in flight on return.
 //! Not here: when to write (a grant), padding the tail, flushing. A hung disk holds the caller: its thread is abandoned.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::thread;
 use std::time::Duration;
@@ -32,9 +32,9 @@ pub struct Written {
     pub error: Option<io::Error>,
 }
 
-/// A piece of the run: what of it is still to be written.
+/// A piece of the run: what of it is still to be written, from as many buffers as it takes.
 struct WritePiece<'a> {
-    rest: &'a [u8],
+    rest: Vec<IoSlice<'a>>,
     length: usize,
     /// Where in the file `rest` goes.
     offset: u64,
@@ -53,8 +53,8 @@ impl DirectWriter {
         self.ring.is_some()
     }
 
-    /// Writes `buffers`, one after the other, to `file` from `offset` on, in pieces of at most
-    /// [`limits::PIECE_BYTES_MAX`]. `may_begin` is asked before each piece; its first `false` ends the run. Returns when
+    /// Writes `buffers`, one after the other, to `file` from `offset` on, in pieces of [`limits::PIECE_BYTES_MAX`], however short the
+    /// buffers are. `may_begin` is asked before each piece; its first `false` ends the run. Returns when
     /// nothing is in flight any more.
     ///
     /// The offset and each buffer's address and length must be multiples of [`limits::DIRECT_ALIGN`], and the end within the limit of
@@ -100,10 +100,19 @@ fn cut<'a>(mut offset: u64, buffers: &[&'a [u8]]) -> io::Result<Vec<WritePiece<'
         return Err(io::Error::from_raw_os_error(libc::EFBIG));
     }
     let piece_bytes = usize::try_from(limits::PIECE_BYTES_MAX).expect("a small constant");
-    let mut pieces = Vec::new();
-    for rest in buffers.iter().flat_map(|bytes| bytes.chunks(piece_bytes)) {
-        pieces.push(WritePiece { rest, length: rest.len(), offset });
-        offset += length(rest);
+    let mut pieces: Vec<WritePiece<'a>> = Vec::new();
+    for mut rest in buffers.iter().copied().filter(|bytes| !bytes.is_empty()) {
+        while !rest.is_empty() {
+            if pieces.last().is_none_or(|last| last.length == piece_bytes) {
+                pieces.push(WritePiece { rest: Vec::new(), length: 0, offset });
+            }
+            let piece = pieces.last_mut().expect("there is one with room");
+            let (now, later) = rest.split_at(rest.len().min(piece_bytes - piece.length));
+            piece.rest.push(IoSlice::new(now));
+            piece.length += now.len();
+            offset += length(now);
+            rest = later;
+        }
     }
     Ok(pieces)
 }
@@ -111,7 +120,8 @@ fn cut<'a>(mut offset: u64, buffers: &[&'a [u8]]) -> io::Result<Vec<WritePiece<'
 /// Bytes written from the start without a gap.
 fn contiguous(pieces: &[WritePiece<'_>]) -> u64 {
     let whole = pieces.iter().take_while(|piece| piece.rest.is_empty()).count();
-    let broken = pieces.get(whole).map_or(0, |piece| piece.length - piece.rest.len());
+    let left = |piece: &WritePiece<'_>| piece.rest.iter().map(|slice| slice.len()).sum::<usize>();
+    let broken = pieces.get(whole).map_or(0, |piece| piece.length - left(piece));
     let bytes = pieces[..whole].iter().map(|piece| piece.length).sum::<usize>() + broken;
     u64::try_from(bytes).expect("usize is at most 64 bits")
 }
@@ -149,13 +159,15 @@ impl WritesInFlight<'_, '_> {
     /// Queues what is left of piece `index`.
     fn begin(&mut self, index: usize) {
         let piece = &self.pieces[index];
-        let length = u32::try_from(piece.rest.len()).expect("a piece is at most PIECE_BYTES_MAX");
-        let entry = opcode::Write::new(types::Fd(self.file.as_raw_fd()), piece.rest.as_ptr(), length)
+        let count = u32::try_from(piece.rest.len()).expect("a piece is at most PIECE_BYTES_MAX");
+        // An `IoSlice` is an `iovec` (its documentation).
+        let slices = piece.rest.as_ptr().cast::<libc::iovec>();
+        let entry = opcode::Writev::new(types::Fd(self.file.as_raw_fd()), slices, count)
             .offset(piece.offset)
             .build()
             .user_data(u64::try_from(index).expect("usize is at most 64 bits"));
-        // SAFETY: the buffer is borrowed for longer than this flight and the file for its time; `drop` does not let the
-        // flight end before the request has completed.
+        // SAFETY: the buffers are borrowed for longer than this flight, the pieces, whose list of buffers changes only when their request
+        // has completed, and the file for its time; `drop` does not let the flight end before that.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         pushed.expect("the queue has four places, and two requests are queued at most");
         self.queued += 1;
@@ -202,7 +214,10 @@ impl Drop for WritesInFlight<'_, '_> {
 
 fn advance(piece: &mut WritePiece<'_>, bytes: u32) {
     let taken = usize::try_from(bytes).expect("usize holds a u32");
-    piece.rest = &piece.rest[taken..];
+    let mut left = &mut piece.rest[..];
+    IoSlice::advance_slices(&mut left, taken);
+    let left = left.len();
+    piece.rest.drain(..piece.rest.len() - left);
     piece.offset += u64::from(bytes);
 }
 
@@ -216,7 +231,7 @@ fn write_plainly(
             return None;
         }
         while !piece.rest.is_empty() {
-            match rustix::io::pwrite(file, piece.rest, piece.offset) {
+            match rustix::io::pwritev(file, &piece.rest, piece.offset) {
                 Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Some(error.into()),
                 Ok(0) => return Some(io::Error::from(io::ErrorKind::WriteZero)),
@@ -277,6 +292,39 @@ mod tests {
             File::open(&path).unwrap().read_exact_at(&mut back, 8192).unwrap();
             assert!(back[..LEASE_BYTES] == a[..] && back[LEASE_BYTES..] == b[..4096 * 3]);
         }
+    }
+
+    #[test]
+    fn short_buffers_share_a_piece() {
+        for mut writer in writers() {
+            let pool = LeasePool::new(1).unwrap();
+            let lease = patterned(&pool, 3);
+            let (path, file) = file();
+            let kib = |from: usize, to: usize| &lease[from << 10..to << 10];
+            let buffers = [kib(0, 64), kib(64, 128), kib(128, 128), kib(128, 132), kib(132, 400)];
+            let mut begun = 0;
+            let written = writer.write_run(file.as_fd(), 4096, &buffers, || {
+                begun += 1;
+                true
+            });
+            assert!(written.error.is_none(), "{:?}", written.error);
+            assert_eq!((written.bytes, begun), (400 << 10, 4), "three pieces of 128 KiB, and one of 16 KiB");
+            let mut back = vec![0; 400 << 10];
+            File::open(&path).unwrap().read_exact_at(&mut back, 4096).unwrap();
+            assert!(back[..] == lease[..400 << 10]);
+        }
+    }
+
+    #[test]
+    fn a_piece_goes_on_behind_what_was_written_of_it() {
+        let bytes = [7; 12];
+        let slices = [&bytes[..4], &bytes[4..8], &bytes[8..]].map(IoSlice::new);
+        let mut piece = WritePiece { rest: slices.to_vec(), length: 12, offset: 100 };
+        advance(&mut piece, 6);
+        assert_eq!((piece.rest.iter().map(|slice| slice.len()).collect::<Vec<_>>(), piece.offset), (vec![2, 4], 106));
+        assert_eq!(contiguous(std::slice::from_ref(&piece)), 6);
+        advance(&mut piece, 6);
+        assert!(piece.rest.is_empty() && piece.offset == 112);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Leased buffers for uploads: a bounded number of aligned 1 MiB pieces of memory that direct I/O can write from.
+//! Leased buffers for uploads: a bounded number of aligned pieces of memory, as long as each other, that direct I/O can write from.
 //!
 //! Promise: never more than the bound, never handed to two holders, comes back when dropped; as few are in use as can be, and
 //! the memory of the others can be given back. Not here: who waits for one, and how.
@@ -9,12 +9,12 @@ use std::ops::{Deref, DerefMut};
 use std::slice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use units::{Nanos, limits};
+use units::{ByteCount, Nanos, limits};
 
 use crate::clock::monotonic;
 use crate::mapping::Mapping;
 
-/// Bytes of one lease, aligned for direct I/O.
+/// Bytes of one lease where nothing else is asked for.
 #[allow(clippy::cast_possible_truncation, reason = "1 MiB fits any usize")]
 pub const LEASE_BYTES: usize = limits::CHUNK_BYTES as usize;
 
@@ -25,6 +25,7 @@ pub struct LeasePool(Arc<PoolShared>);
 struct PoolShared {
     memory: Mapping,
     count: usize,
+    lease_bytes: usize,
     /// The one that was used last is taken first.
     free: Mutex<Vec<FreeLease>>,
 }
@@ -50,19 +51,29 @@ pub struct Lease {
 }
 
 impl LeasePool {
-    /// A pool of `count` buffers. Memory is taken from the system when a buffer is first used, and stays with the pool until
+    /// A pool of `count` buffers of [`LEASE_BYTES`].
+    ///
+    /// # Errors
+    /// As [`LeasePool::with_leases_of`].
+    pub fn new(count: usize) -> io::Result<Self> {
+        Self::with_leases_of(ByteCount(limits::CHUNK_BYTES), count)
+    }
+
+    /// A pool of `count` buffers of so many bytes, a multiple of [`limits::DIRECT_ALIGN`]. Memory is taken from the system when a buffer is first used, and stays with the pool until
     /// [`LeasePool::give_back`].
     ///
     /// # Errors
-    /// The kernel's, if the address space cannot be had; invalid input if `count` is zero.
-    pub fn new(count: usize) -> io::Result<Self> {
-        if count == 0 {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a pool needs at least one buffer"));
+    /// The kernel's, if the address space cannot be had; invalid input if `count` or the size is zero, or the size is not aligned.
+    pub fn with_leases_of(size: ByteCount, count: usize) -> io::Result<Self> {
+        if count == 0 || size.0 == 0 || !size.0.is_multiple_of(limits::DIRECT_ALIGN) {
+            let what = "a pool needs at least one buffer, of a length that direct writes take";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
-        let bytes = count.checked_mul(LEASE_BYTES).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        let lease_bytes = usize::try_from(size.0).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        let bytes = count.checked_mul(lease_bytes).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
         let memory = Mapping::new(bytes)?;
         let free = (0..count).rev().map(|index| FreeLease { index, since: None }).collect();
-        Ok(Self(Arc::new(PoolShared { memory, count, free: Mutex::new(free) })))
+        Ok(Self(Arc::new(PoolShared { memory, count, lease_bytes, free: Mutex::new(free) })))
     }
 
     /// A buffer, if one is free.
@@ -80,9 +91,9 @@ impl LeasePool {
             let mut free = self.0.free();
             let unused = |free: &FreeLease| free.since.is_some_and(|since| now.saturating_sub(since) >= lull);
             let Some(place) = free.iter().position(unused) else { return };
-            let from = free[place].index * LEASE_BYTES;
+            let from = free[place].index * self.0.lease_bytes;
             // Memory that cannot be given back stays as it is, and is not tried again before it was used.
-            let _ = self.0.memory.discard(from..from + LEASE_BYTES);
+            let _ = self.0.memory.discard(from..from + self.0.lease_bytes);
             free[place].since = None;
         }
     }
@@ -109,7 +120,7 @@ impl fmt::Debug for LeasePool {
 impl Lease {
     fn first_byte(&self) -> *mut u8 {
         // SAFETY: `index < count`, and the mapping holds `count` leases.
-        unsafe { self.pool.memory.base().add(self.index * LEASE_BYTES).as_ptr() }
+        unsafe { self.pool.memory.base().add(self.index * self.pool.lease_bytes).as_ptr() }
     }
 }
 
@@ -119,14 +130,14 @@ impl Deref for Lease {
     fn deref(&self) -> &[u8] {
         // SAFETY: the piece is mapped while the pool lives (we hold a share), initialised (zeroed by the kernel), and
         // ours alone: its index left the free list when this lease was made and returns only when it is dropped.
-        unsafe { slice::from_raw_parts(self.first_byte(), LEASE_BYTES) }
+        unsafe { slice::from_raw_parts(self.first_byte(), self.pool.lease_bytes) }
     }
 }
 
 impl DerefMut for Lease {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `deref`; `&mut self` makes this the only reference.
-        unsafe { slice::from_raw_parts_mut(self.first_byte(), LEASE_BYTES) }
+        unsafe { slice::from_raw_parts_mut(self.first_byte(), self.pool.lease_bytes) }
     }
 }
 
@@ -192,6 +203,21 @@ mod tests {
         drop(lease);
         pool.give_back(Nanos::ZERO);
         assert!(pool.try_lease().unwrap().iter().all(|&byte| byte == 0), "other memory");
+    }
+
+    #[test]
+    fn small_leases_lie_beside_each_other() {
+        let pool = LeasePool::with_leases_of(ByteCount(8192), 2).unwrap();
+        let (mut one, mut other) = (pool.try_lease().unwrap(), pool.try_lease().unwrap());
+        assert!(one.len() == 8192 && other.len() == 8192 && pool.try_lease().is_none());
+        one.fill(1);
+        other.fill(2);
+        assert!(one.iter().all(|&byte| byte == 1) && other.iter().all(|&byte| byte == 2));
+        pool.give_back(Nanos::ZERO);
+        assert!(one.iter().all(|&byte| byte == 1), "it is in use");
+        for size in [0, 4095] {
+            assert_eq!(LeasePool::with_leases_of(ByteCount(size), 1).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        }
     }
 
     #[test]

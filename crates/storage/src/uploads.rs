@@ -429,9 +429,11 @@ impl<F: UploadFile, R> Uploads<F, R> {
     fn offer_write(&mut self, id: UploadId) {
         let Some(upload) = self.uploads.get_mut(&id) else { return };
         let (position, bytes) = upload.next_run();
+        // Bytes may come in short pieces: while more come, an offer is renewed when it has doubled, or grown by a chunk.
+        let offered = upload.offered_bytes;
+        let news = if upload.life == UploadLife::Receiving { offered.clamp(1, limits::CHUNK_BYTES) } else { 1 };
         // More than a run is not granted at once: an offer of a run need not be renewed.
-        if !upload.is_worth_an_offer() || bytes <= upload.offered_bytes || upload.offered_bytes >= limits::RUN_BYTES_MAX
-        {
+        if !upload.is_worth_an_offer() || bytes < offered + news || offered >= limits::RUN_BYTES_MAX {
             return;
         }
         upload.offered_bytes = bytes;

@@ -56,9 +56,7 @@ impl Front {
                 Ok(operation) => self.perform(operation),
                 Err(mpsc::error::TryRecvError::Disconnected) => return lock(&self.core).give_up(),
                 Err(mpsc::error::TryRecvError::Empty) => {
-                    for (upload, rest) in self.shared.take_aborted() {
-                        lock(&self.core).break_off(upload, rest);
-                    }
+                    self.end_aborted();
                     let mut core = lock(&self.core);
                     for member in core.stuck() {
                         core.take_out(member, &StoreError::DiskFailing(self.shared.id));
@@ -75,6 +73,20 @@ impl Front {
                     thread::park_timeout(NAP);
                 }
             }
+        }
+    }
+
+    /// Breaks off uploads whose clients are gone. What these had handed over before is in the queue, and comes first.
+    fn end_aborted(&mut self) {
+        let aborted = self.shared.take_aborted();
+        let before = if aborted.is_empty() { 0 } else { self.operations.len() };
+        for _ in 0..before {
+            if let Ok(operation) = self.operations.try_recv() {
+                self.perform(operation);
+            }
+        }
+        for (upload, rest) in aborted {
+            lock(&self.core).break_off(upload, rest);
         }
     }
 

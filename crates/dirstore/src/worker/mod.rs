@@ -124,9 +124,7 @@ impl Worker {
     /// Does once what there is to do. True if there may be more at once.
     fn turn(&mut self) -> bool {
         let more = self.do_operations();
-        for (upload, rest) in self.shared.take_aborted() {
-            self.break_off(upload, rest);
-        }
+        self.end_aborted();
         if self.port.is_closed() {
             self.give_up();
         }
@@ -158,6 +156,21 @@ impl Worker {
             }
         }
         true
+    }
+
+    /// Breaks off uploads whose clients are gone. What these had handed over before is in the queue, and comes first.
+    fn end_aborted(&mut self) {
+        let aborted = self.shared.take_aborted();
+        let before = if aborted.is_empty() { 0 } else { self.operations.len() };
+        for _ in 0..before {
+            if let Ok(operation) = self.operations.try_recv() {
+                self.shared.set_busy(true);
+                self.perform(operation);
+            }
+        }
+        for (upload, rest) in aborted {
+            self.break_off(upload, rest);
+        }
     }
 
     fn perform(&mut self, operation: Operation) {

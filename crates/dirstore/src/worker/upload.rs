@@ -120,9 +120,14 @@ impl UploadTarget {
         }
     }
 
+    /// Bytes of a full chunk: all chunks of an upload are as long as each other, and begin at a multiple of that.
+    fn chunk_bytes(&self) -> u64 {
+        self.ready.front().map_or(limits::CHUNK_BYTES, |chunk| count(chunk.lease.len()))
+    }
+
     /// The parts of the ready chunks that make up `bytes` from `offset`.
     fn slices(&self, offset: u64, mut bytes: u64) -> Vec<&[u8]> {
-        let mut skip = index(offset % limits::CHUNK_BYTES);
+        let mut skip = index(offset % self.chunk_bytes());
         let mut slices = Vec::new();
         for chunk in &self.ready {
             let padded = chunk.filled.next_multiple_of(index(limits::DIRECT_ALIGN));
@@ -139,9 +144,10 @@ impl UploadTarget {
 
     /// Lets go of the chunks that are written up to `end`, after those up to `start` were.
     fn let_go(&mut self, start: u64, end: u64) {
-        let done = index(end / limits::CHUNK_BYTES - start / limits::CHUNK_BYTES);
+        let chunk_bytes = self.chunk_bytes();
+        let done = index(end / chunk_bytes - start / chunk_bytes);
         self.ready.drain(..done.min(self.ready.len()));
-        let within = index(end % limits::CHUNK_BYTES);
+        let within = index(end % chunk_bytes);
         if within > 0 && self.ready.front().is_some_and(|last| last.filled <= within) {
             self.ready.clear();
         }

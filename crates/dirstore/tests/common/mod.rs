@@ -62,8 +62,9 @@ pub fn request(at: &str, length: Option<u64>) -> UploadRequest {
 
 /// When it returns, the (one) disk's thread has offered all that there was to offer when it was called.
 pub async fn fence(store: &Store) {
-    // The thread does at most 16 tasks in a turn, and offers after them: the last is in another turn than the first.
-    for _ in 0..17 {
+    // The thread does at most 16 tasks in a turn, then those that were there before it breaks uploads off (one of these at most), and offers
+    // after them: the last is in another turn than the first.
+    for _ in 0..18 {
         store.lookup(&ContentPath::root()).await.unwrap();
     }
 }
