@@ -21,6 +21,10 @@ const LULL: Nanos = Nanos::from_secs(10);
 /// A buffer of a best-effort upload. A client that sends 100 kbit/s fills it in five seconds.
 pub(crate) const UPLOAD_BUFFER_BYTES: u64 = 64 * 1024;
 
+/// Half of each chunk of memory is there for buffers that uploads have for themselves.
+#[allow(clippy::cast_possible_truncation, reason = "a few")]
+pub(crate) const UPLOADS_PER_CHUNK: usize = (limits::CHUNK_BYTES / UPLOAD_BUFFER_BYTES / 2) as usize;
+
 /// Uploads resume at whole chunks, and a volume's units are whole chunks.
 const _: () = assert!(limits::CHUNK_BYTES.is_multiple_of(UPLOAD_BUFFER_BYTES));
 
@@ -37,9 +41,9 @@ pub(crate) struct UploadBuffers {
 impl UploadBuffers {
     /// So many chunks for best-effort uploads, in short buffers: half of them for the uploads' own.
     pub(crate) fn for_uploads(chunks: usize) -> io::Result<Self> {
-        let count = chunks.saturating_mul(index(limits::CHUNK_BYTES / UPLOAD_BUFFER_BYTES));
+        let own = chunks.saturating_mul(UPLOADS_PER_CHUNK);
+        let count = own.saturating_mul(2);
         let pool = LeasePool::with_leases_of(ByteCount(UPLOAD_BUFFER_BYTES), count)?;
-        let own = count / 2;
         Ok(Self { pool, own: Arc::new(Semaphore::new(own)), shared: Arc::new(Semaphore::new(count - own)) })
     }
 

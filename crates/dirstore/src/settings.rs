@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+use crate::buffers::UPLOADS_PER_CHUNK;
+
 /// How the store is to work.
 #[derive(Debug, Clone)]
 pub struct StoreSettings {
@@ -20,6 +22,14 @@ pub struct StoreSettings {
     pub hidden_files: bool,
     /// Where the index is kept; nowhere if none.
     pub state: Option<PathBuf>,
+}
+
+impl StoreSettings {
+    /// Best-effort uploads that there is memory for at once.
+    #[must_use]
+    pub const fn uploads_max(&self) -> usize {
+        self.upload_chunks.saturating_mul(UPLOADS_PER_CHUNK)
+    }
 }
 
 impl Default for StoreSettings {

@@ -9,6 +9,8 @@ use units::limits::STREAMS_MAX;
 pub struct HttpConfig {
     /// Connections at once; one more is answered with 503 and closed.
     pub connections_max: usize,
+    /// Of these, connections of one address (IPv6: of its /64); one more is answered with 429 and closed.
+    pub connections_per_client: usize,
     /// What all connections hold together of heads, bodies and replies on their way, beyond 4 KiB that each has of its own. In force from
     /// the start to the end.
     pub memory_bytes: usize,
@@ -30,6 +32,7 @@ impl Default for HttpConfig {
     fn default() -> Self {
         Self {
             connections_max: STREAMS_MAX + 1024,
+            connections_per_client: (STREAMS_MAX + 1024) / 2,
             memory_bytes: 32 << 20,
             head_time_max: Duration::from_secs(10),
             idle_time_max: Duration::from_secs(75),

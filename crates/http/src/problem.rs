@@ -85,6 +85,11 @@ pub(crate) fn busy() -> Reply {
     unavailable("Busy", "too many requests are under way; try again later", ("table", 0))
 }
 
+/// 429: a client has as much as one may have; `detail` says of what.
+pub(crate) fn client_busy(detail: &str) -> Reply {
+    Reply::problem(StatusCode::TOO_MANY_REQUESTS, detail).field(RETRY_AFTER, RETRY_AFTER_SECONDS)
+}
+
 /// 503: what would change something is not begun any more.
 pub(crate) fn stopping() -> Reply {
     unavailable("Stopping", "the server is about to stop; try again later", ("draining", 0))
@@ -144,6 +149,7 @@ pub(crate) fn of_ingest(error: &IngestError) -> Reply {
         IngestError::NoRoom(refusal) => of_refusal(*refusal),
         IngestError::Busy => busy(),
         IngestError::Stopping => stopping(),
+        IngestError::ClientBusy(_) => client_busy(&error.to_string()),
         IngestError::TooLarge(_) => Reply::problem(StatusCode::PAYLOAD_TOO_LARGE, &error.to_string()),
         IngestError::Stage(error) => of_stage(error),
     }

@@ -11,16 +11,17 @@ use std::time::{Duration, SystemTime};
 
 use service::lock::lock;
 use service::log::{Log, LogWriter};
+use service::shares::{ClientIdentity, Share};
 use service::{MediaService, events};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::config::HttpConfig;
 use crate::connection;
-use crate::connection_limit::Arrival;
+use crate::connection_limit::{Arrival, ConnectionPermit};
 use crate::counts::AllCounts;
 use crate::guard::guarded;
 use crate::machine::MachineSample;
-use crate::message::reply::{After, render};
+use crate::message::reply::{After, Reply, render};
 use crate::operations::Operations;
 use crate::problem;
 use crate::shared::Shared;
@@ -161,21 +162,17 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener) {
         // An IPv4 client of an IPv6 listener is shown and told apart by its IPv4 address.
         let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
         shared.stats.connections.fetch_add(1, Ordering::Relaxed);
-        let arrival = if shared.service.is_draining() { Arrival::Draining } else { Arrival::Serving };
-        let connections_max = shared.config().connections_max;
-        let permit =
-            shared.connections.permit(arrival, connections_max).map(|permit| (permit, arrival)).or_else(|| {
-                let permit = shared.connections.permit(Arrival::Reserve, RESERVE)?;
-                Some((permit, Arrival::Reserve))
-            });
-        let Some((permit, arrival)) = permit else {
-            shared.stats.connections_refused.fetch_add(1, Ordering::Relaxed);
-            turn_away(&stream);
-            continue;
+        let (held, arrival) = match place_for(&shared, peer) {
+            Ok(place) => place,
+            Err(reply) => {
+                shared.stats.connections_refused.fetch_add(1, Ordering::Relaxed);
+                turn_away(&stream, &reply);
+                continue;
+            }
         };
         let shared = Arc::clone(&shared);
         tokio::spawn(async move {
-            let _permit = permit;
+            let _held = held;
             let stats = Arc::clone(&shared);
             // A panic while a delivery is under way closes the connection, and is counted.
             let _ = guarded(&stats.stats, connection::serve(shared, stream, peer, arrival)).await;
@@ -183,9 +180,30 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener) {
     }
 }
 
+/// A connection's place among all, and among those of its client.
+type ConnectionPlace = (ConnectionPermit, Option<Share<ClientIdentity>>);
+
+/// The place of a connection that came: where all are taken, one of the reserve.
+///
+/// # Errors
+/// What it is refused with.
+fn place_for(shared: &Shared, peer: SocketAddr) -> Result<(ConnectionPlace, Arrival), Reply> {
+    let config = shared.config();
+    let arrival = if shared.service.is_draining() { Arrival::Draining } else { Arrival::Serving };
+    let Some(permit) = shared.connections.permit(arrival, config.connections_max) else {
+        let permit = shared.connections.permit(Arrival::Reserve, RESERVE).ok_or_else(problem::busy)?;
+        return Ok(((permit, None), Arrival::Reserve));
+    };
+    let most = config.connections_per_client;
+    let share = shared.of_clients.take(ClientIdentity::of(None, peer.ip()), most).ok_or_else(|| {
+        problem::client_busy(&format!("{most} connections of this address are open, the most that one may have"))
+    })?;
+    Ok(((permit, Some(share)), arrival))
+}
+
 /// One connection too many: told so as far as the socket takes it at once.
-fn turn_away(stream: &TcpStream) {
-    let _ = stream.try_write(&render(&problem::busy(), After::Close, SystemTime::now()));
+fn turn_away(stream: &TcpStream, reply: &Reply) {
+    let _ = stream.try_write(&render(reply, After::Close, SystemTime::now()));
 }
 
 /// Releases what sessions held for too long, and looks at the counts from which rates are told.

@@ -8,6 +8,7 @@ use http_types::StatusCode;
 use service::MediaService;
 use service::events;
 use service::log::{KindLimit, Log};
+use service::shares::{ClientIdentity, Shares};
 use tokio::sync::watch;
 
 use crate::access_log::AccessRecord;
@@ -25,6 +26,8 @@ pub(crate) struct Shared {
     pub(crate) draining: watch::Receiver<bool>,
     pub(crate) stats: ConnectionStats,
     pub(crate) connections: Arc<Connections>,
+    /// Those of each client, by its network.
+    pub(crate) of_clients: Arc<Shares<ClientIdentity>>,
     /// The last two readings, a second apart, the older first.
     pub(crate) counts: Mutex<Option<(AllCounts, AllCounts)>>,
     pub(crate) memory: ConnectionMemory,
@@ -57,6 +60,7 @@ impl Shared {
             access,
             stats: ConnectionStats::default(),
             connections: Arc::default(),
+            of_clients: Arc::default(),
             counts: Mutex::new(None),
             memory: ConnectionMemory::new(config.memory_bytes),
             errors_logged: KindLimit::default(),

@@ -297,6 +297,33 @@ async fn bodies_that_no_request_has_use_for_hold_no_memory() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_address_has_no_more_than_its_share_of_the_connections() {
+    let harness = Harness::start(HttpConfig { connections_per_client: 2, ..HttpConfig::default() });
+    let health = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let mut held: Vec<_> = (0..2).map(|_| harness.connect()).collect();
+    for client in &mut held {
+        client.send(health);
+        assert_eq!(client.answer(true).status, 200);
+    }
+    let refused = harness.connect().answer(true);
+    assert_eq!((refused.status, refused.field("retry-after")), (429, Some("10")));
+    assert!(refused.text().contains("2 connections of this address"), "{}", refused.text());
+    let mut other = harness.connect_from("127.0.0.9");
+    other.send(health);
+    assert_eq!(other.answer(true).status, 200);
+    drop(held);
+    let begun = std::time::Instant::now();
+    let freed = || {
+        let mut client = harness.connect();
+        let _ = client.stream.write_all(health.as_bytes());
+        client.try_head().is_ok_and(|head| head.status == 200)
+    };
+    while !freed() {
+        assert!(begun.elapsed() < PATIENCE, "its connections are closed");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bad_heads_are_answered_precisely_and_closed() {
     let harness = Harness::start(HttpConfig::default());
     for (request, status) in [

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::support::{Harness, PATIENCE, Told, with_service};
 use argon2::password_hash::{PasswordHasher, SaltString};
 use http::config::HttpConfig;
+use service::config::ServiceConfig;
 use service::contents::UploadClass;
 use units::{BitRate, DiskId};
 
@@ -193,6 +194,23 @@ async fn what_breaks_off_leaves_nothing() {
     harness.access.wait_until(|text| text.contains("/media/a.ts HTTP/1.1\" 408"));
     harness.store.wait_no_uploads().await;
     assert!(harness.store.bytes("a.ts").is_none() && harness.store.bytes("b.ts").is_none());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_client_has_no_more_than_its_share_of_the_uploads() {
+    let service = ServiceConfig { uploads_per_client: 1, local_writes: true, ..ServiceConfig::default() };
+    let harness = Harness::start(with_service(service));
+    let mut slow = harness.connect();
+    slow.send("PUT /media/slow HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\nab");
+    harness.store.wait_uploads(1).await;
+    let refused = harness.one(&put("a.ts", "", "one too many"));
+    assert_eq!((refused.status, refused.field("retry-after")), (429, Some("10")));
+    let mut other = harness.connect_from("127.0.0.9");
+    other.send(put("b.ts", "", "another client's"));
+    assert_eq!(other.answer(true).status, 201);
+    slow.send("cd");
+    assert_eq!(slow.answer(true).status, 201);
+    assert_eq!(harness.one(&put("a.ts", "", "one too many")).status, 201);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

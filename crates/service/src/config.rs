@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use units::limits::UPLOADS_MAX;
 use units::{BitRate, LinkId, Nanos};
 
 use crate::quota::QuotaConfig;
@@ -14,6 +15,8 @@ pub struct ServiceConfig {
     pub drain_time_max: Duration,
     /// Largest upload in bytes.
     pub upload_bytes_max: u64,
+    /// Uploads of one client at once ([`crate::shares::ClientIdentity`]).
+    pub uploads_per_client: usize,
     /// The data plane's tick: sockets get a send buffer of two ticks and 200 ms of their rate.
     pub tick: Nanos,
     /// Start burst where neither the request nor the content says one.
@@ -51,6 +54,7 @@ impl Default for ServiceConfig {
         Self {
             drain_time_max: Duration::from_secs(30),
             upload_bytes_max: 1 << 40,
+            uploads_per_client: UPLOADS_MAX / 2,
             tick: Nanos::from_millis(50),
             burst: Nanos::ZERO,
             session_hold: Nanos::from_secs(60),

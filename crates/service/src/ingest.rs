@@ -25,6 +25,7 @@ use crate::media_service::MediaService;
 use crate::pipeline::{StageError, Stages};
 use crate::quota::QuotaShare;
 use crate::recording::RunningRecording;
+use crate::shares::{ClientIdentity, Share};
 
 /// What is to be stored.
 #[derive(Debug, Clone)]
@@ -55,6 +56,9 @@ pub enum IngestError {
     /// A queue or table is full.
     #[error("too many requests are under way")]
     Busy,
+    /// Its client sends as many as it may at once; with how many these are.
+    #[error("this client sends {0} uploads already, the most that one may at once; let one of them end first")]
+    ClientBusy(usize),
     /// Longer than an upload may be; with how long that is.
     #[error("an upload has at most {0} bytes here")]
     TooLarge(u64),
@@ -70,6 +74,7 @@ pub enum IngestError {
 pub struct Writer {
     service: Arc<MediaService>,
     upload: Option<Box<dyn UploadSink>>,
+    _share: Share<ClientIdentity>,
     stages: Stages,
     recording: Option<RunningRecording>,
     quota: QuotaShare,
@@ -89,7 +94,7 @@ pub struct Writer {
 /// Why it cannot be stored.
 pub async fn begin(
     service: &Arc<MediaService>,
-    _permit: &WritePermit,
+    permit: &WritePermit,
     request: IngestRequest,
     stages: Stages,
 ) -> Result<Writer, IngestError> {
@@ -97,6 +102,9 @@ pub async fn begin(
     if request.length.is_some_and(|length| length > bytes_max) {
         return Err(IngestError::TooLarge(bytes_max));
     }
+    let most = service.config().uploads_per_client;
+    let identity = ClientIdentity::of(permit.user(), request.client.address);
+    let share = service.uploads.take(identity, most).ok_or(IngestError::ClientBusy(most))?;
     let received: Arc<AtomicU64> = Arc::default();
     // What stages alter may become longer or shorter than what was announced.
     let length = request.length.filter(|_| stages.alteration().is_none());
@@ -116,6 +124,7 @@ pub async fn begin(
     Ok(Writer {
         service: Arc::clone(service),
         upload: Some(upload),
+        _share: share,
         stages,
         recording,
         quota,

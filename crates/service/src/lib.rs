@@ -27,6 +27,7 @@ pub mod rate;
 pub mod reads;
 pub mod refusals;
 pub mod session;
+pub mod shares;
 
 mod media_service;
 mod piece_cache;

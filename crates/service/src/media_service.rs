@@ -28,6 +28,7 @@ use crate::plane_client::{PlaneClient, PlaneQueue};
 use crate::quota::Quotas;
 use crate::refusals::RefusalCounts;
 use crate::session_table::SessionTable;
+use crate::shares::{ClientIdentity, Shares};
 
 /// What the wiring gives the service.
 pub struct ServiceParts {
@@ -57,6 +58,8 @@ pub struct MediaService {
     pub logins: Logins,
     /// What folders may hold.
     pub quotas: Arc<Quotas>,
+    /// The uploads of each client.
+    pub(crate) uploads: Arc<Shares<ClientIdentity>>,
     pub(crate) listings: Listings,
     pub(crate) plane: Arc<PlaneClient>,
     pub(crate) sessions: SessionTable,
@@ -174,6 +177,7 @@ impl MediaService {
             stats: ServiceStats::default(),
             logins: Logins::default(),
             quotas,
+            uploads: Arc::default(),
             listings: Listings::default(),
             plane,
             runtime: Handle::current(),

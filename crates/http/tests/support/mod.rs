@@ -77,12 +77,17 @@ impl FakeStore {
 
     /// Waits until no upload is under way.
     pub async fn wait_no_uploads(&self) {
+        self.wait_uploads(0).await;
+    }
+
+    /// Waits until so many uploads are under way.
+    pub async fn wait_uploads(&self, count: u64) {
         loop {
             let changed = self.uploads_changed.notified();
-            if self.open_uploads.load(Ordering::SeqCst) == 0 {
+            if self.open_uploads.load(Ordering::SeqCst) == count {
                 return;
             }
-            tokio::time::timeout(PATIENCE, changed).await.expect("an upload that does not end");
+            tokio::time::timeout(PATIENCE, changed).await.expect("an upload that does not begin or end");
         }
     }
 
@@ -181,6 +186,7 @@ impl Contents for FakeStore {
             }
             *self.last_class.lock().expect("lock") = Some(request.class);
             self.open_uploads.fetch_add(1, Ordering::SeqCst);
+            self.uploads_changed.notify_waiters();
             let sink = FakeUpload { store: self.clone(), request, bytes: Vec::new() };
             Ok(Box::new(sink) as Box<dyn UploadSink>)
         })
@@ -642,6 +648,17 @@ impl Harness {
 
     pub fn connect(&self) -> Client {
         Client::to(self.address)
+    }
+
+    /// A client at another address of this machine.
+    pub fn connect_from(&self, source: &str) -> Client {
+        let source = SocketAddr::new(source.parse().expect("an address"), 0);
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
+        socket.bind(&source.into()).expect("an address of this machine");
+        socket.connect(&self.address.into()).expect("connected");
+        let stream = StdStream::from(socket);
+        stream.set_read_timeout(Some(PATIENCE)).expect("set");
+        Client { stream, buffer: Vec::new() }
     }
 
     /// One request on a connection of its own.

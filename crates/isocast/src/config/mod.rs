@@ -164,6 +164,8 @@ pub(crate) struct StreamsConfig {
 pub(crate) struct LimitsConfig {
     /// Open connections.
     pub(crate) connections: u32,
+    /// Of connections and of uploads, the share that one client may have, in percent.
+    pub(crate) per_client_percent: u8,
     /// From the first byte of a head to its last.
     pub(crate) head_timeout: Nanos,
     /// Between two requests of a connection.
@@ -367,6 +369,7 @@ impl LimitsConfig {
     fn take(settings: &mut Settings) -> Self {
         Self {
             connections: settings.take("limits.connections", 10_000, |text| parse_number(text, 1, 1_000_000)),
+            per_client_percent: settings.take("limits.per_client", 50, |text| parse_percent(text, 1, 100)),
             head_timeout: settings.take("limits.head_timeout", Nanos::from_secs(10), span_up_to(Nanos::from_secs(600))),
             idle_timeout: settings.take(
                 "limits.idle_timeout",

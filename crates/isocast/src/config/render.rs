@@ -45,6 +45,7 @@ impl fmt::Display for Config {
         writeln!(f, "stall = {}", span(self.streams.stall))?;
         writeln!(f, "\n[sessions]\nhold = {}", span(self.session_hold))?;
         writeln!(f, "\n[limits]\nconnections = {}", self.limits.connections)?;
+        writeln!(f, "per_client = \"{}%\"", self.limits.per_client_percent)?;
         writeln!(f, "head_timeout = {}", span(self.limits.head_timeout))?;
         writeln!(f, "idle_timeout = {}", span(self.limits.idle_timeout))?;
         writeln!(f, "upload_idle = {}", span(self.limits.upload_idle))?;

@@ -30,9 +30,11 @@ const CONNECTIONS_MIN: u64 = 64;
 pub(super) fn http_config(config: &Config, links: &Links, allowed: ByteCount) -> http::config::HttpConfig {
     let limits = &config.limits;
     let (memory_bytes, connections_max) = connection_memory(allowed, limits.connections);
+    let of_one_client = |count: usize| (count * usize::from(limits.per_client_percent) / 100).max(1);
     let service = service::config::ServiceConfig {
         drain_time_max: duration(limits.drain),
         upload_bytes_max: limits.upload_size.0,
+        uploads_per_client: of_one_client(upload_memory(allowed).uploads_max()),
         tick: config.schedule.tick,
         burst: config.streams.start_burst,
         session_hold: config.session_hold,
@@ -46,6 +48,7 @@ pub(super) fn http_config(config: &Config, links: &Links, allowed: ByteCount) ->
     };
     http::config::HttpConfig {
         connections_max,
+        connections_per_client: of_one_client(connections_max),
         memory_bytes,
         head_time_max: duration(limits.head_timeout),
         idle_time_max: duration(limits.idle_timeout),
